@@ -1,0 +1,1 @@
+//! The seams: what services and doors know of each other.

@@ -1,0 +1,1 @@
+//! The one conflict table: share modes, byte ranges, layouts, recalls, of every door.

@@ -1,0 +1,1 @@
+//! The disk threads: bounded queues, reads that are ready at once, syncs.

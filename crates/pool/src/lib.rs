@@ -1,0 +1,1 @@
+//! A pool: replicas as plain files, their identity, index and space.

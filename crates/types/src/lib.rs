@@ -1,0 +1,1 @@
+//! The words every crate uses: ids, names, attributes, ranges, time.

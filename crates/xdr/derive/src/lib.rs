@@ -1,0 +1,1 @@
+//! derive(Xdr) for structs, enums and unions.

@@ -1,0 +1,1 @@
+//! Suites, fakes, fault injection and an NFS client for tests.
