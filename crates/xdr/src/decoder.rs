@@ -133,10 +133,7 @@ impl Decoder {
     }
 
     /// Runs `inner` one level deeper; types that can contain themselves pass through here at each turn.
-    pub fn nested<T>(
-        &mut self,
-        inner: impl FnOnce(&mut Self) -> Result<T, XdrError>,
-    ) -> Result<T, XdrError> {
+    pub fn nested<T>(&mut self, inner: impl FnOnce(&mut Self) -> Result<T, XdrError>) -> Result<T, XdrError> {
         if self.depth >= self.limits.depth_max {
             return Err(XdrError::DepthExceeded);
         }
@@ -185,4 +182,98 @@ impl Decoder {
 /// Zero bytes that follow `len` bytes of opaque data (RFC 4506 §4.9).
 pub(crate) fn padding(len: usize) -> usize {
     len.wrapping_neg() % 4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_opaque_is_a_slice_of_the_buffer() {
+        let buffer = Bytes::from_static(b"\0\0\0\x05hello\0\0\0\0\0\0\x09");
+        let mut d = Decoder::new(buffer.clone());
+        let opaque = d.opaque(5).unwrap();
+        assert_eq!(opaque, "hello");
+        assert_eq!(opaque.as_ptr(), buffer[4..].as_ptr());
+        assert_eq!((d.position(), d.remaining()), (12, 4));
+        assert_eq!(d.u32(), Ok(9));
+        assert_eq!(d.finish(), Ok(()));
+    }
+
+    #[test]
+    fn an_opaque_that_claims_more_than_there_is_is_refused() {
+        for (claim, max) in [(9u32, 100), (u32::MAX, usize::MAX), (0x8000_0000, usize::MAX)] {
+            let mut wire = claim.to_be_bytes().to_vec();
+            wire.extend_from_slice(b"12345678");
+            assert_eq!(Decoder::new(wire.into()).opaque(max), Err(XdrError::UnexpectedEnd));
+        }
+    }
+
+    #[test]
+    fn an_opaque_over_its_bound_is_refused_whatever_follows() {
+        let mut d = Decoder::new(Bytes::from_static(b"\0\0\0\x04abcd"));
+        assert_eq!(d.opaque(3), Err(XdrError::LengthOverLimit { length: 4, limit: 3 }));
+        let limits = Limits { opaque_bytes_max: 2, ..Limits::default() };
+        let mut d = Decoder::with_limits(Bytes::from_static(b"\0\0\0\x04abcd"), limits);
+        assert_eq!(d.opaque(8), Err(XdrError::LengthOverLimit { length: 4, limit: 2 }));
+    }
+
+    #[test]
+    fn an_opaque_without_its_padding_is_refused() {
+        assert_eq!(
+            Decoder::new(Bytes::from_static(b"\0\0\0\x01a\0\0")).opaque(8),
+            Err(XdrError::UnexpectedEnd)
+        );
+        assert_eq!(
+            Decoder::new(Bytes::from_static(b"abcde\0\0")).opaque_fixed::<5>(),
+            Err(XdrError::UnexpectedEnd)
+        );
+    }
+
+    #[test]
+    fn what_the_padding_holds_does_not_matter() {
+        let mut d = Decoder::new(Bytes::from_static(b"\0\0\0\x01aXYZ"));
+        assert_eq!(d.opaque(8).unwrap(), "a");
+        assert_eq!(d.finish(), Ok(()));
+    }
+
+    #[test]
+    fn an_array_count_beyond_the_buffer_takes_no_item() {
+        let mut taken = 0;
+        let mut d = Decoder::new(Bytes::from_static(b"\xff\xff\xff\xff\0\0\0\x01\0\0\0\x02"));
+        let outcome = d.array(usize::MAX, |d| {
+            taken += 1;
+            d.u32()
+        });
+        assert_eq!((outcome, taken), (Err(XdrError::UnexpectedEnd), 0));
+    }
+
+    #[test]
+    fn an_array_of_items_without_bytes_is_refused() {
+        let mut d = Decoder::new(Bytes::from_static(b"\0\0\0\x01\0\0\0\x01"));
+        assert_eq!(d.array(usize::MAX, |_| Ok(())), Err(XdrError::EmptyItem));
+    }
+
+    #[test]
+    fn only_zero_and_one_are_booleans() {
+        let mut d = Decoder::new(Bytes::from_static(b"\0\0\0\0\0\0\0\x01\0\0\0\x02"));
+        assert_eq!((d.bool(), d.bool(), d.bool()), (Ok(false), Ok(true), Err(XdrError::InvalidBool(2))));
+    }
+
+    #[test]
+    fn a_string_must_be_utf8() {
+        assert_eq!(
+            Decoder::new(Bytes::from_static(b"\0\0\0\x02\xff\xfe\0\0")).string(8),
+            Err(XdrError::InvalidUtf8)
+        );
+    }
+
+    #[test]
+    fn bytes_after_the_last_item_are_told() {
+        let mut d = Decoder::new(Bytes::from_static(b"\0\0\0\x01\0"));
+        assert_eq!(d.u32(), Ok(1));
+        assert_eq!(d.finish(), Err(XdrError::TrailingBytes));
+        assert_eq!(d.rest().len(), 1);
+        assert_eq!(d.skip(2), Err(XdrError::UnexpectedEnd));
+    }
 }

@@ -211,3 +211,97 @@ impl Encoder {
 fn wire_len(len: usize) -> u32 {
     u32::try_from(len).expect("messages are bounded far below what a 32-bit length can say")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(len: usize) -> Bytes {
+        Bytes::from(vec![0xab; len])
+    }
+
+    #[test]
+    fn a_large_opaque_becomes_a_segment_of_the_same_memory() {
+        let data = payload(SHARE_MIN + 1);
+        let mut e = Encoder::new();
+        e.put_u32(1);
+        e.opaque(&data);
+        e.put_u32(2);
+        assert_eq!(e.len(), 4 + 4 + SHARE_MIN + 4 + 4);
+        let segments = e.into_segments();
+        assert_eq!(segments.len(), 3);
+        assert_eq!(segments[0], &b"\0\0\0\x01\0\0\x02\x01"[..]);
+        assert_eq!((segments[1].as_ptr(), segments[1].len()), (data.as_ptr(), data.len()));
+        assert_eq!(segments[2], &b"\0\0\0\0\0\0\x02"[..]);
+    }
+
+    #[test]
+    fn a_small_opaque_is_copied_into_the_tail() {
+        let mut e = Encoder::new();
+        e.opaque(&payload(SHARE_MIN - 1));
+        e.opaque_slice(b"ab");
+        let segments = e.into_segments();
+        assert_eq!(segments.len(), 1);
+        assert_eq!(segments[0].len(), 4 + SHARE_MIN + 8);
+        assert_eq!(segments[0][4 + SHARE_MIN - 1], 0, "padding is zero");
+    }
+
+    #[test]
+    fn a_word_can_be_patched_before_and_after_its_segment_is_sealed() {
+        let mut e = Encoder::new();
+        let first = e.reserve_u32();
+        e.opaque(&payload(SHARE_MIN));
+        e.put_u32(0x99);
+        let second = e.reserve_u32();
+        e.opaque(&payload(SHARE_MIN));
+        e.opaque(&payload(SHARE_MIN));
+        let third = e.reserve_u32();
+        assert_eq!(e.len_since(third), 0);
+        assert_eq!(e.len_since(second), 2 * (4 + SHARE_MIN) + 4);
+        e.patch_u32(third, 3);
+        e.patch_u32(second, 2);
+        e.patch_u32(first, 1);
+        let wire = e.into_bytes();
+        let word = |at: usize| u32::from_be_bytes(wire[at..at + 4].try_into().unwrap());
+        let second_at = 8 + SHARE_MIN + 4;
+        assert_eq!((word(0), word(second_at - 4), word(second_at), word(wire.len() - 4)), (1, 0x99, 2, 3));
+    }
+
+    #[test]
+    fn an_opaque_made_in_place_has_its_length_and_padding() {
+        let mut e = Encoder::new();
+        e.opaque_with(|e| {
+            e.put_raw(b"abcde");
+        });
+        e.opaque_with(|e| e.opaque(&payload(SHARE_MIN)));
+        let wire = e.into_bytes();
+        assert_eq!(wire[..12], *b"\0\0\0\x05abcde\0\0\0");
+        assert_eq!(wire[12..16], *b"\0\0\x02\x04");
+        assert_eq!(wire.len(), 12 + 4 + 4 + SHARE_MIN);
+    }
+
+    #[test]
+    fn an_appended_message_keeps_its_shared_segments() {
+        let data = payload(SHARE_MIN);
+        let mut result = Encoder::new();
+        result.put_u32(5);
+        result.opaque(&data);
+        let mut reply = Encoder::new();
+        reply.put_u32(4);
+        let mut small = Encoder::new();
+        small.put_u64(6);
+        reply.append(small);
+        reply.append(result);
+        assert_eq!(reply.len(), 4 + 8 + 4 + 4 + SHARE_MIN);
+        let segments = reply.into_segments();
+        assert_eq!(segments.len(), 2, "small parts are joined");
+        assert_eq!(segments[1].as_ptr(), data.as_ptr());
+    }
+
+    #[test]
+    fn an_empty_message_has_no_segments() {
+        assert!(Encoder::new().is_empty());
+        assert!(Encoder::new().into_segments().is_empty());
+        assert_eq!(Encoder::default().into_bytes(), Bytes::new());
+    }
+}

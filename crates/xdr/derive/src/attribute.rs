@@ -28,7 +28,10 @@ pub fn max(attributes: &[Attribute]) -> Result<Option<Expr>> {
         .parse_args_with(|input: ParseStream| {
             let word: Ident = input.parse()?;
             if word != "max" {
-                return Err(Error::new(word.span(), "expected `max = EXPR`, the only xdr attribute of a field"));
+                return Err(Error::new(
+                    word.span(),
+                    "expected `max = EXPR`, the only xdr attribute of a field",
+                ));
             }
             input.parse::<Token![=]>()?;
             input.parse()

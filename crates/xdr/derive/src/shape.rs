@@ -3,7 +3,9 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote};
 use syn::spanned::Spanned;
-use syn::{Attribute, Data, DataEnum, DeriveInput, Error, Fields, Generics, Ident, Result, Variant, parse_quote};
+use syn::{
+    Attribute, Data, DataEnum, DeriveInput, Error, Fields, Generics, Ident, Result, Variant, parse_quote,
+};
 
 use crate::attribute::{self, Arm};
 use crate::fields;
@@ -66,7 +68,10 @@ fn enumeration(input: &DeriveInput, data: &DataEnum) -> Result<Bodies> {
             return Err(Error::new(variant.span(), "a variant with data needs #[xdr(union)] on the enum"));
         }
         if attribute::arm(&variant.attrs)?.is_some() {
-            return Err(Error::new(variant.span(), "the number stands as `= NUMBER`, or #[xdr(union)] is missing"));
+            return Err(Error::new(
+                variant.span(),
+                "the number stands as `= NUMBER`, or #[xdr(union)] is missing",
+            ));
         }
     }
     if !has_repr_u32(&input.attrs) {
@@ -98,7 +103,10 @@ fn discriminated_union(name: &Ident, data: &DataEnum) -> Result<Bodies> {
         let ident = &variant.ident;
         match attribute::arm(&variant.attrs)? {
             None => {
-                return Err(Error::new(variant.span(), "an arm needs its number, #[xdr(EXPR)], or #[xdr(default)]"));
+                return Err(Error::new(
+                    variant.span(),
+                    "an arm needs its number, #[xdr(EXPR)], or #[xdr(default)]",
+                ));
             }
             Some(Arm::Default) if default.is_some() => {
                 return Err(Error::new(variant.span(), "a union has one default arm"));
@@ -115,9 +123,8 @@ fn discriminated_union(name: &Ident, data: &DataEnum) -> Result<Bodies> {
                 let decode = fields::decode(&variant.fields)?;
                 constants.push(quote!(const #constant: u32 = (#number) as u32;));
                 encodes.push(quote!(Self::#ident #pattern => { e.put_u32(#constant); #encode }));
-                decodes.push(
-                    quote!(#constant => { #decode ::core::result::Result::Ok(Self::#ident #pattern) }),
-                );
+                decodes
+                    .push(quote!(#constant => { #decode ::core::result::Result::Ok(Self::#ident #pattern) }));
             }
         }
     }
@@ -161,7 +168,10 @@ fn has_repr_u32(attributes: &[Attribute]) -> bool {
 /// Every type parameter must itself be XDR; a borrowed value cannot be decoded.
 fn bounded(mut generics: Generics) -> Result<Generics> {
     if let Some(lifetime) = generics.lifetimes().next() {
-        return Err(Error::new(lifetime.span(), "a decoded value borrows nothing: use `Opaque` or an owned type"));
+        return Err(Error::new(
+            lifetime.span(),
+            "a decoded value borrows nothing: use `Opaque` or an owned type",
+        ));
     }
     for parameter in generics.type_params_mut() {
         parameter.bounds.push(parse_quote!(::xdr::Xdr));
