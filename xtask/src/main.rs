@@ -1,1 +1,43 @@
-fn main() {}
+//! The project's own chores: `cargo xtask <verb>`.
+//!
+//! Nothing here reaches the network. `tidy` reads the tree as text and is done in a second or two, so it can run before
+//! every commit; it holds what the compiler and clippy cannot say: the floors, the sizes, the banned calls, the docs.
+
+mod floors;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+const VERBS: &str = "\
+usage: cargo xtask <verb>
+
+  tidy     check floors, sizes, banned calls, module heads and documents
+  floors   print the floors and what each crate may import";
+
+fn main() -> Result<ExitCode> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["tidy"] => tidy::run(&workspace_root()?),
+        ["floors"] => {
+            print!("{}", floors::table());
+            Ok(ExitCode::SUCCESS)
+        }
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{VERBS}");
+            Ok(ExitCode::SUCCESS)
+        }
+        other => {
+            eprintln!("unknown verb: {}\n\n{VERBS}", other.join(" "));
+            Ok(ExitCode::from(2))
+        }
+    }
+}
+
+/// The folder above this crate; `cargo xtask` may be called from anywhere below it.
+fn workspace_root() -> Result<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    Ok(here.parent().context("find the workspace above xtask")?.to_path_buf())
+}

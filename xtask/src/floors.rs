@@ -1,0 +1,138 @@
+//! The floors as data. ARCHITECTURE.md draws them; this table is what `tidy` believes.
+//!
+//! A crate imports lower floors only. Services (3a) and doors (3b) know each other as traits of `api` and meet in the
+//! binary, so neither floor 3a nor 3b imports the other, nor its own neighbours.
+
+use std::fmt::Write;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Floor {
+    Ground,
+    Wire,
+    Rules,
+    Service,
+    Door,
+    Assembly,
+    /// Suites, fakes and test clients: imports what it likes below the binary, imported by tests only.
+    Testkit,
+    /// Chores: imports nothing of ours.
+    Chore,
+}
+
+/// Every crate of the workspace, by its name without the `forebay-` prefix.
+pub const FLOORS: &[(&str, Floor)] = &[
+    ("types", Floor::Ground),
+    ("xdr", Floor::Ground),
+    ("xdr-derive", Floor::Ground),
+    ("oncrpc", Floor::Wire),
+    ("nfs4", Floor::Wire),
+    ("nfs4-state", Floor::Rules),
+    ("file-state", Floor::Rules),
+    ("api", Floor::Rules),
+    ("io-engine", Floor::Service),
+    ("pool", Floor::Service),
+    ("namespace", Floor::Service),
+    ("door-nfs", Floor::Door),
+    ("forebay", Floor::Assembly),
+    ("testkit", Floor::Testkit),
+    ("xtask", Floor::Chore),
+];
+
+/// Edges within one floor, each with the reason it may stand.
+pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
+    (
+        "xdr",
+        "xdr-derive",
+        "a trait and its derive are one thing in two crates because the compiler asks for it",
+    ),
+    ("pool", "io-engine", "the engine is the pool's own way to its disks"),
+];
+
+/// Crates whose `async` traits are wanted below floor 3.
+pub const ASYNC_BELOW_SERVICES: &[&str] = &["api"];
+
+pub fn floor_of(name: &str) -> Option<Floor> {
+    FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor)
+}
+
+/// Whether `from` may name `to` in its `[dependencies]`; the error says why not.
+pub fn edge(from: &str, to: &str) -> Result<(), String> {
+    let (Some(above), Some(below)) = (floor_of(from), floor_of(to)) else {
+        return Err(format!("`{from}` or `{to}` has no floor; add it to xtask/src/floors.rs"));
+    };
+    if EXCEPTIONS.iter().any(|(a, b, _)| *a == from && *b == to) {
+        return Ok(());
+    }
+    match (above, below) {
+        (_, Floor::Testkit) => Err(format!("`{to}` is a dev-dependency only")),
+        (Floor::Chore, _) | (_, Floor::Chore) => {
+            Err("chores and the product do not import each other".to_owned())
+        }
+        (Floor::Testkit, Floor::Assembly) => Err("the test kit stands below the binary".to_owned()),
+        (Floor::Testkit, _) => Ok(()),
+        (Floor::Door, Floor::Service) => {
+            Err(format!("door `{from}` may know service `{to}` only through a trait of `api`"))
+        }
+        _ if below < above => Ok(()),
+        _ if below == above => Err(format!("`{from}` and `{to}` stand on one floor ({above:?})")),
+        _ => Err(format!("`{from}` ({above:?}) would import upward from `{to}` ({below:?})")),
+    }
+}
+
+/// The floors with the crates on them and the crates that each may import.
+pub fn table() -> String {
+    let mut out = String::new();
+    for (name, floor) in FLOORS {
+        let may: Vec<&str> =
+            FLOORS.iter().map(|(to, _)| *to).filter(|to| *to != *name && edge(name, to).is_ok()).collect();
+        // Writing to a String cannot fail.
+        let _ = writeln!(out, "{name:<12} {:<9} {}", format!("{floor:?}"), may.join(" "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edge_downward_is_allowed() {
+        for (from, to) in
+            [("nfs4", "xdr"), ("api", "types"), ("door-nfs", "nfs4-state"), ("forebay", "door-nfs")]
+        {
+            assert_eq!(edge(from, to), Ok(()), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn an_edge_upward_or_sideways_is_refused() {
+        for (from, to) in [("types", "api"), ("nfs4", "oncrpc"), ("namespace", "pool"), ("pool", "namespace")]
+        {
+            assert!(edge(from, to).is_err(), "{from} -> {to}");
+        }
+    }
+
+    #[test]
+    fn a_door_knows_no_service_and_a_service_no_door() {
+        assert!(edge("door-nfs", "namespace").is_err());
+        assert!(edge("namespace", "door-nfs").is_err());
+    }
+
+    #[test]
+    fn the_pool_alone_may_use_the_io_engine() {
+        assert_eq!(edge("pool", "io-engine"), Ok(()));
+        assert!(edge("io-engine", "pool").is_err());
+        assert!(edge("namespace", "io-engine").is_err());
+    }
+
+    #[test]
+    fn the_test_kit_is_never_a_plain_dependency() {
+        assert!(edge("forebay", "testkit").is_err());
+        assert_eq!(edge("testkit", "api"), Ok(()));
+    }
+
+    #[test]
+    fn an_unknown_crate_has_no_floor() {
+        assert!(edge("forebay", "newcomer").is_err());
+    }
+}
