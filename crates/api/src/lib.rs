@@ -1,1 +1,23 @@
 //! The seams: what services and doors know of each other.
+//!
+//! Floor 2. Traits, the values they exchange, and tickets; no implementation. Services and doors never import each
+//! other: they meet as these traits in the binary. The traits are the only `async` on floors 0 to 2.
+
+pub mod error;
+pub mod io;
+pub mod namespace;
+pub mod pool;
+pub mod pool_manager;
+pub mod records;
+pub mod ticket;
+
+pub use error::{NamespaceError, PoolError, SelectError};
+pub use io::{IoHandle, ReadData, Stability, Verifier};
+pub use namespace::{
+    Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Linked, Namespace, Page, Renamed, SetAttributes,
+    SetTime, Unlinked, Usage, Written,
+};
+pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts};
+pub use pool_manager::{Grant, PoolManager, Purpose, Selection};
+pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
+pub use ticket::{Ticket, TicketError, TicketKey, TicketMode};

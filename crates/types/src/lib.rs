@@ -1,1 +1,22 @@
-//! The words every crate uses: ids, names, attributes, ranges, time.
+//! The words every crate uses: ids, names, attributes, ranges, time, identity.
+//!
+//! Floor 0. Plain values without behaviour beyond their own invariants; no I/O, no clock, no randomness. What a
+//! value may hold is checked where it is made (parse, don't validate), so that nobody checks twice.
+
+pub mod attributes;
+pub mod capability;
+pub mod id;
+pub mod identity;
+pub mod name;
+pub mod permission;
+pub mod range;
+pub mod time;
+
+pub use attributes::{Attributes, ChangeInfo, Device, FileKind};
+pub use capability::{Clock, Random};
+pub use id::{Epoch, FileId, PoolId};
+pub use identity::Identity;
+pub use name::{Name, NameError, SymlinkTarget};
+pub use permission::Access;
+pub use range::ByteRange;
+pub use time::Timestamp;

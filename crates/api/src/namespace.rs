@@ -1,0 +1,198 @@
+//! The namespace seam: names, attributes, and what is visible when. Knows no protocol and moves no file data.
+//!
+//! Every mutation is on disk when it is answered, unless its `Stability` says otherwise. Permissions are checked here,
+//! by `types::permission`; opening a file is the door's matter (it holds the attributes and the conflict table).
+
+use async_trait::async_trait;
+use types::{Attributes, ChangeInfo, Device, FileId, Identity, Name, PoolId, SymlinkTarget, Timestamp};
+
+use crate::{NamespaceError, Stability};
+
+#[async_trait]
+pub trait Namespace: Send + Sync {
+    /// Needs search permission on `dir`.
+    async fn lookup(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Attributes, NamespaceError>;
+
+    /// The directory that holds `dir`; the root's parent is `NotFound`. Needs search permission on `dir`.
+    async fn parent(&self, who: &Identity, dir: FileId) -> Result<Attributes, NamespaceError>;
+
+    /// No permission needed. `Stale` if there is no such file.
+    async fn attributes(&self, file: FileId) -> Result<Attributes, NamespaceError>;
+
+    async fn set_attributes(
+        &self,
+        who: &Identity,
+        file: FileId,
+        set: &SetAttributes,
+    ) -> Result<Attributes, NamespaceError>;
+
+    async fn create(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &Name,
+        spec: &CreateSpec,
+    ) -> Result<Created, NamespaceError>;
+
+    async fn link(
+        &self,
+        who: &Identity,
+        file: FileId,
+        dir: FileId,
+        name: &Name,
+    ) -> Result<Linked, NamespaceError>;
+
+    /// Removes a name of any kind (a directory if empty). A file whose last name went becomes an orphan: it keeps its
+    /// attributes and locations until `Locations::forget`.
+    async fn unlink(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Unlinked, NamespaceError>;
+
+    async fn rename(
+        &self,
+        who: &Identity,
+        from: (FileId, &Name),
+        to: (FileId, &Name),
+    ) -> Result<Renamed, NamespaceError>;
+
+    /// Up to `limit` entries behind `after`, in the stable order of their cookies. Needs read permission on `dir`.
+    async fn list(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        after: Cookie,
+        limit: usize,
+    ) -> Result<Page, NamespaceError>;
+
+    async fn read_link(&self, file: FileId) -> Result<SymlinkTarget, NamespaceError>;
+
+    /// Data was written: makes size, times and change visible together.
+    async fn commit(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError>;
+
+    async fn usage(&self) -> Result<Usage, NamespaceError>;
+}
+
+/// What to change; `None` leaves as is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SetAttributes {
+    pub mode: Option<u32>,
+    pub uid: Option<u32>,
+    pub gid: Option<u32>,
+    pub size: Option<u64>,
+    pub atime: Option<SetTime>,
+    pub mtime: Option<SetTime>,
+    /// The caller holds the file open for writing, so `size` needs no write permission now.
+    pub size_is_authorized: bool,
+    /// Bytes on disk after a truncate, where known.
+    pub space_used: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// Now, by the namespace's clock: owner or write permission needed.
+    Now,
+    /// A given time: only the owner.
+    To(Timestamp),
+}
+
+#[derive(Clone, Debug)]
+pub struct CreateSpec {
+    pub kind: CreateKind,
+    pub mode: CreateMode,
+    /// Permission bits, umask already applied.
+    pub permissions: u32,
+    /// Further attributes to set at creation (owner needs root; times; size 0 truncates an existing file only where
+    /// the door says so by `set_attributes` afterwards: `create` never changes an existing file).
+    pub set: SetAttributes,
+    /// Where a regular file's data will live, recorded in the same transaction.
+    pub location: Option<PoolId>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CreateKind {
+    Regular,
+    Directory,
+    Symlink(SymlinkTarget),
+    BlockDevice(Device),
+    CharacterDevice(Device),
+    Fifo,
+    Socket,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CreateMode {
+    /// An existing regular file is as good.
+    Unchecked,
+    /// An existing entry is an error.
+    Guarded,
+    /// An existing entry is an error unless it was made by the very same request (EXCLUSIVE4_1): the verifier is kept.
+    Exclusive { verifier: [u8; 8] },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Created {
+    pub attributes: Attributes,
+    pub parent: ChangeInfo,
+    /// False: an existing file was returned (Unchecked), or a repeated exclusive create found its own file.
+    pub is_new: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linked {
+    pub attributes: Attributes,
+    pub parent: ChangeInfo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unlinked {
+    /// After the removal; `nlink == 0` says that the last name went.
+    pub attributes: Attributes,
+    pub parent: ChangeInfo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renamed {
+    pub source: ChangeInfo,
+    pub target: ChangeInfo,
+    /// The file that was moved, after it.
+    pub moved: Attributes,
+    /// What was at the target before, after it lost that name. `None` also where both names were links to one file.
+    pub replaced: Option<Attributes>,
+}
+
+/// Position in a listing: entries have cookies above 2; 0 starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cookie(pub u64);
+
+impl Cookie {
+    pub const START: Cookie = Cookie(0);
+}
+
+#[derive(Clone, Debug)]
+pub struct DirEntry {
+    pub name: Name,
+    pub cookie: Cookie,
+    pub attributes: Attributes,
+}
+
+#[derive(Clone, Debug)]
+pub struct Page {
+    pub entries: Vec<DirEntry>,
+    /// Nothing follows the last entry.
+    pub is_last: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// The file is at least this long now (one past the last byte written). `None`: no byte was written.
+    pub size_at_least: Option<u64>,
+    /// `None`: now.
+    pub mtime: Option<Timestamp>,
+    pub space_used: Option<u64>,
+    /// `Unstable`: visible at once, on disk with a later group; lost at most together with the unstable data itself.
+    pub stability: Stability,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub files: u64,
+    pub bytes: u64,
+}

@@ -1,0 +1,74 @@
+//! The pool seam: replicas on a data server, and the data path.
+//!
+//! A pool obeys tickets, never doors. Whoever decodes a ticket has verified it (`TicketKey::open`); the pool checks
+//! what only it knows: the epoch, the space, the replica.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use types::{Epoch, FileId, PoolId};
+
+use crate::{IoHandle, PoolError, ReadData, Stability, Ticket, Verifier};
+
+#[async_trait]
+pub trait Pool: Send + Sync {
+    fn id(&self) -> PoolId;
+
+    /// Opens the replica a ticket names. A write ticket makes the replica if there is none yet; with a read ticket a
+    /// replica that was never written reads as an empty file.
+    async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError>;
+
+    /// Sets the replica's length, durably, making it if need be. Shrinking frees, growing leaves a hole.
+    async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError>;
+
+    /// Removes a replica; that there is none is success.
+    async fn remove(&self, file: FileId) -> Result<(), PoolError>;
+
+    /// From now on tickets of an epoch below `epoch` are refused; survives a restart.
+    async fn fence(&self, file: FileId, epoch: Epoch) -> Result<(), PoolError>;
+
+    /// `None`: no replica (never written).
+    async fn facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError>;
+
+    /// Replicas by file id behind `after`, for checks and rebuilding.
+    async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError>;
+
+    /// From memory; never waits for a disk.
+    fn status(&self) -> PoolStatus;
+}
+
+/// An open replica. Buffers travel in and come back; nothing is copied that need not be.
+pub trait OpenReplica: Send + Sync {
+    fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData>;
+    fn write_at(&self, offset: u64, data: Bytes, stability: Stability) -> IoHandle<Stability>;
+    /// Everything written so far is on disk when this is answered; a failed write-back is told to every later sync.
+    fn sync(&self) -> IoHandle<Verifier>;
+    fn verifier(&self) -> Verifier;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplicaFacts {
+    pub file: FileId,
+    pub size: u64,
+    /// Bytes on disk.
+    pub space_used: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PoolStatus {
+    pub id: PoolId,
+    /// `None`: in order. Else why the pool does not take I/O now.
+    pub offline: Option<String>,
+    pub total_bytes: u64,
+    /// Free for new data: above the reserve.
+    pub free_bytes: u64,
+    pub total_files: u64,
+    pub free_files: u64,
+    pub replicas: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub reads: u64,
+    pub writes: u64,
+    pub syncs: u64,
+}

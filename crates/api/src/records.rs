@@ -1,0 +1,48 @@
+//! What the namespace's database keeps besides names: locations of replicas, and NFS recovery records.
+
+use async_trait::async_trait;
+use types::{Attributes, Epoch, FileId, PoolId};
+
+use crate::NamespaceError;
+
+/// Where the bytes of files are. Additions and removals are idempotent and durable when answered.
+#[async_trait]
+pub trait Locations: Send + Sync {
+    async fn locations(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError>;
+    async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError>;
+    async fn drop_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError>;
+
+    /// Raises the fencing epoch of a file and returns the new one.
+    async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError>;
+
+    /// Files without a name that still have a row, by id behind `after`.
+    async fn orphans(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError>;
+
+    /// Removes the rows of orphans whose replicas are gone. A file that has a name again is left alone.
+    async fn forget(&self, files: &[FileId]) -> Result<(), NamespaceError>;
+
+    /// Regular files by id behind `after`, for checks.
+    async fn files(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileLocations {
+    pub attributes: Attributes,
+    pub pools: Vec<PoolId>,
+}
+
+/// NFS clients that may reclaim after a restart (RFC 8881 §8.4.2.1).
+#[async_trait]
+pub trait RecoveryRecords: Send + Sync {
+    async fn load(&self) -> Result<Vec<ClientRecord>, NamespaceError>;
+    async fn put(&self, record: &ClientRecord) -> Result<(), NamespaceError>;
+    async fn remove(&self, owner: &[u8]) -> Result<(), NamespaceError>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientRecord {
+    /// `co_ownerid`, at most 1024 bytes.
+    pub owner: Vec<u8>,
+    /// The client said RECLAIM_COMPLETE in the instance that wrote this.
+    pub reclaim_complete: bool,
+}
