@@ -178,3 +178,85 @@ fn bounded(mut generics: Generics) -> Result<Generics> {
     }
     Ok(generics)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaint(input: DeriveInput) -> String {
+        implementation(input).expect_err("the declaration is wrong").to_string()
+    }
+
+    #[test]
+    fn an_enum_with_data_is_told_to_be_a_union() {
+        let said = complaint(parse_quote!(
+            #[repr(u32)]
+            enum E {
+                A = 1,
+                B(u32),
+            }
+        ));
+        assert_eq!(said, "a variant with data needs #[xdr(union)] on the enum");
+    }
+
+    #[test]
+    fn an_enum_of_unsaid_width_is_refused() {
+        let said = complaint(parse_quote!(
+            enum E {
+                A = 1,
+            }
+        ));
+        assert_eq!(said, "an XDR enum needs #[repr(u32)], or #[xdr(union)]");
+    }
+
+    #[test]
+    fn an_arm_without_a_number_is_refused() {
+        let said = complaint(parse_quote!(
+            #[xdr(union)]
+            enum U {
+                #[xdr(0)]
+                A,
+                B,
+            }
+        ));
+        assert_eq!(said, "an arm needs its number, #[xdr(EXPR)], or #[xdr(default)]");
+    }
+
+    #[test]
+    fn a_default_arm_with_a_body_is_refused() {
+        let said = complaint(parse_quote!(
+            #[xdr(union)]
+            enum U {
+                #[xdr(default)]
+                Other(u32, u32),
+            }
+        ));
+        assert_eq!(said, "the default arm holds its number and no more: `Other(u32)`");
+    }
+
+    #[test]
+    fn an_unknown_attribute_is_refused() {
+        let said = complaint(parse_quote!(
+            struct S {
+                #[xdr(maximum = 3)]
+                name: Opaque,
+            }
+        ));
+        assert_eq!(said, "expected `max = EXPR`, the only xdr attribute of a field");
+        let said = complaint(parse_quote!(
+            #[xdr(onion)]
+            enum U {}
+        ));
+        assert_eq!(said, "expected `union`, the only xdr attribute of a type");
+    }
+
+    #[test]
+    fn a_borrowed_field_is_refused() {
+        let said = complaint(parse_quote!(
+            struct S<'a> {
+                name: &'a [u8],
+            }
+        ));
+        assert_eq!(said, "a decoded value borrows nothing: use `Opaque` or an owned type");
+    }
+}
