@@ -1,1 +1,39 @@
-fn main() {}
+//! Forebay: one POSIX namespace over many data servers.
+//!
+//! The binary: command line, configuration, roles, wiring in reading order, shutdown. `up` is the place where all
+//! parts meet; nowhere else is a service handed to a door.
+
+mod banner;
+mod cli;
+mod config;
+mod control;
+mod data_dir;
+mod fsck;
+mod pool_map;
+mod reaper;
+mod report;
+mod status;
+mod system;
+mod up;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+fn main() -> ExitCode {
+    let outcome = match cli::Cli::parse().command {
+        cli::Command::Up(arguments) => up::run(&arguments),
+        cli::Command::Status(arguments) => status::run(&arguments),
+        cli::Command::Fsck(arguments) => fsck::run(&arguments),
+        cli::Command::Config { command: cli::ConfigCommand::Reference } => {
+            print!("{}", config::reference::text());
+            Ok(ExitCode::SUCCESS)
+        }
+        cli::Command::Config { command: cli::ConfigCommand::Check { file } } => config::check(&file),
+    };
+    outcome.unwrap_or_else(|error| {
+        // One line for people: what, where, and what to do.
+        eprintln!("forebay: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,271 @@
+//! Configuration: a TOML file, overlaid by the command line, and what follows from both.
+
+pub mod reference;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::cli::{Place, UpArguments};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    pub data: PathBuf,
+    pub listen: IpAddr,
+    pub nfs: Nfs,
+    pub pools: Pools,
+    pub namespace: Namespace,
+    pub log: Log,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Nfs {
+    pub port: Option<u16>,
+    pub root_squash: Option<bool>,
+    pub lease_s: u32,
+    pub grace_s: u32,
+    pub clients_max: u32,
+    pub connections_max: u32,
+    pub slots_max: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pools {
+    pub count: Option<u32>,
+    pub port: u16,
+    pub reserve_mib: u64,
+    pub reserve_files: u64,
+    pub open_files_max: u32,
+    pub threads: u32,
+    pub queue_len_max: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Namespace {
+    pub sync: Sync,
+    pub sync_interval_ms: u64,
+    pub cache_entries: u64,
+    pub queue_len_max: u32,
+    pub group_len_max: u32,
+}
+
+/// What a power cut may take; the words are the manual's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sync {
+    Always,
+    Interval,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    pub level: Level,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            data: PathBuf::from("./forebay-data"),
+            listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
+            nfs: Nfs::default(),
+            pools: Pools::default(),
+            namespace: Namespace::default(),
+            log: Log::default(),
+        }
+    }
+}
+
+impl Default for Nfs {
+    fn default() -> Nfs {
+        Nfs {
+            port: None,
+            root_squash: None,
+            lease_s: 90,
+            grace_s: 90,
+            clients_max: 10_000,
+            connections_max: 4_096,
+            slots_max: 64,
+        }
+    }
+}
+
+impl Default for Pools {
+    fn default() -> Pools {
+        Pools {
+            count: None,
+            port: 20491,
+            reserve_mib: 64,
+            reserve_files: 1_024,
+            open_files_max: 4_096,
+            threads: 0,
+            queue_len_max: 4_096,
+        }
+    }
+}
+
+impl Default for Namespace {
+    fn default() -> Namespace {
+        Namespace {
+            sync: Sync::Always,
+            sync_interval_ms: 1_000,
+            cache_entries: 200_000,
+            queue_len_max: 8_192,
+            group_len_max: 512,
+        }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log { level: Level::Warn }
+    }
+}
+
+impl Config {
+    pub fn read(file: &Path) -> Result<Config> {
+        let text =
+            std::fs::read_to_string(file).with_context(|| format!("cannot read configuration {}", file.display()))?;
+        let config: Config = toml::from_str(&text).map_err(|error| {
+            let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            anyhow::anyhow!("{}:{line}: {}", file.display(), error.message().replace('\n', " "))
+        })?;
+        config.validate().with_context(|| file.display().to_string())?;
+        Ok(config)
+    }
+
+    /// File, then command line, then what depends on who runs it.
+    pub fn assemble(arguments: &UpArguments) -> Result<Config> {
+        let mut config = match &arguments.config {
+            Some(file) => Config::read(file)?,
+            None => Config::default(),
+        };
+        if let Some(data) = &arguments.data {
+            config.data.clone_from(data);
+        }
+        if let Some(listen) = arguments.listen {
+            config.listen = listen;
+        }
+        config.nfs.port = arguments.nfs_port.or(config.nfs.port);
+        config.pools.port = arguments.pool_port.unwrap_or(config.pools.port);
+        config.pools.count = arguments.pools.or(config.pools.count);
+        if arguments.no_root_squash {
+            config.nfs.root_squash = Some(false);
+        }
+        config.validate()?;
+        Ok(config)
+    }
+
+    pub fn nfs_port(&self) -> u16 {
+        self.nfs.port.unwrap_or(if rustix::process::geteuid().is_root() { 2049 } else { 20490 })
+    }
+
+    /// Root is squashed wherever strangers can connect, unless somebody said otherwise.
+    pub fn squashes_root(&self) -> bool {
+        self.nfs.root_squash.unwrap_or(!self.listen.is_loopback())
+    }
+
+    fn validate(&self) -> Result<()> {
+        let within = |key: &str, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                return Ok(());
+            }
+            bail!("{key} = {value} is outside {low} to {high}")
+        };
+        within("nfs.lease_s", self.nfs.lease_s.into(), 1, 3_600)?;
+        within("nfs.grace_s", self.nfs.grace_s.into(), 0, 3_600)?;
+        within("nfs.clients_max", self.nfs.clients_max.into(), 1, 1_000_000)?;
+        within("nfs.connections_max", self.nfs.connections_max.into(), 1, 1_000_000)?;
+        within("nfs.slots_max", self.nfs.slots_max.into(), 1, 1_024)?;
+        within("pools.count", self.pools.count.unwrap_or(1).into(), 1, 256)?;
+        within("pools.open_files_max", self.pools.open_files_max.into(), 16, 1_000_000)?;
+        within("pools.threads", self.pools.threads.into(), 0, 256)?;
+        within("pools.queue_len_max", self.pools.queue_len_max.into(), 16, 1_000_000)?;
+        within("namespace.sync_interval_ms", self.namespace.sync_interval_ms, 10, 60_000)?;
+        within("namespace.cache_entries", self.namespace.cache_entries, 1_000, 1_000_000_000)?;
+        within("namespace.queue_len_max", self.namespace.queue_len_max.into(), 16, 1_000_000)?;
+        within("namespace.group_len_max", self.namespace.group_len_max.into(), 1, 65_536)?;
+        let last = u64::from(self.pools.port) + u64::from(self.pools.count.unwrap_or(1)) - 1;
+        if last > u64::from(u16::MAX) {
+            bail!("pools.port = {} leaves no ports for {} pools", self.pools.port, self.pools.count.unwrap_or(1));
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    pub fn data(&self) -> Result<PathBuf> {
+        Ok(match (&self.data, &self.config) {
+            (Some(data), _) => data.clone(),
+            (None, Some(file)) => Config::read(file)?.data,
+            (None, None) => Config::default().data,
+        })
+    }
+}
+
+pub fn check(file: &Path) -> Result<ExitCode> {
+    Config::read(file)?;
+    println!("{}: valid", file.display());
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Config> {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("forebay.toml");
+        std::fs::write(&file, text).unwrap();
+        Config::read(&file)
+    }
+
+    #[test]
+    fn an_unknown_key_is_named_with_its_line() {
+        let error = parse("[nfs]\nlease_s = 10\nleese_s = 10\n").unwrap_err();
+        assert!(error.to_string().contains(":3: unknown field `leese_s`"), "{error}");
+    }
+
+    #[test]
+    fn a_value_out_of_range_is_refused_with_the_range() {
+        let error = format!("{:#}", parse("[nfs]\nlease_s = 0\n").unwrap_err());
+        assert!(error.contains("nfs.lease_s = 0 is outside 1 to 3600"), "{error}");
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("forebay.toml");
+        std::fs::write(&file, "[nfs]\nport = 1\n[pools]\ncount = 2\n").unwrap();
+        let arguments = UpArguments { config: Some(file), nfs_port: Some(7), ..UpArguments::default() };
+        let config = Config::assemble(&arguments).unwrap();
+        assert_eq!((config.nfs_port(), config.pools.count), (7, Some(2)));
+    }
+
+    #[test]
+    fn root_is_squashed_beyond_loopback_unless_told_otherwise() {
+        let mut arguments = UpArguments::default();
+        assert!(!Config::assemble(&arguments).unwrap().squashes_root());
+        arguments.listen = Some("0.0.0.0".parse().unwrap());
+        assert!(Config::assemble(&arguments).unwrap().squashes_root());
+        arguments.no_root_squash = true;
+        assert!(!Config::assemble(&arguments).unwrap().squashes_root());
+    }
+}

@@ -1,0 +1,120 @@
+//! The control socket: a Unix socket in the data directory, one JSON line each way.
+//!
+//! Only who may enter the data directory (mode 0700) reaches it. Requests are answered one at a time per connection,
+//! connections and request lengths are bounded.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+
+const CONNECTIONS_MAX: usize = 16;
+const REQUEST_BYTES_MAX: u64 = 4096;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Request {
+    Status,
+    Fsck,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Answer {
+    Ok(serde_json::Value),
+    Error(String),
+}
+
+/// Who answers.
+#[async_trait::async_trait]
+pub trait Responder: Send + Sync + 'static {
+    async fn respond(&self, request: Request) -> Result<serde_json::Value>;
+}
+
+pub fn listen(data: &Path) -> Result<UnixListener> {
+    let path = data.join("control.sock");
+    // We hold the data directory's lock: a socket that is there was left by a killed process.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(crate::data_dir::complaint(&path, "replace", &error));
+        }
+        _ => {}
+    }
+    let dir = std::fs::File::open(data)?;
+    UnixListener::bind(short_path(&dir)).with_context(|| format!("cannot listen on {}", path.display()))
+}
+
+/// Socket addresses hold 107 bytes; a data directory may be deeper. The way over its descriptor is always short.
+fn short_path(dir: &std::fs::File) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}/control.sock", dir.as_raw_fd()))
+}
+
+pub async fn serve(listener: UnixListener, responder: Arc<dyn Responder>) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let responder = Arc::clone(&responder);
+                tokio::spawn(async move {
+                    let _ = tokio::time::timeout(ANSWER_TIMEOUT, converse(stream, responder)).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a control connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn converse(stream: UnixStream, responder: Arc<dyn Responder>) -> Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut line = String::new();
+    tokio::io::AsyncBufReadExt::read_line(&mut tokio::io::BufReader::new(reader.take(REQUEST_BYTES_MAX)), &mut line)
+        .await?;
+    let answer = match serde_json::from_str::<Request>(&line) {
+        Ok(request) => match responder.respond(request).await {
+            Ok(value) => Answer::Ok(value),
+            Err(error) => Answer::Error(format!("{error:#}")),
+        },
+        Err(error) => Answer::Error(format!("request is not understood: {error}")),
+    };
+    let mut text = serde_json::to_vec(&answer)?;
+    text.push(b'\n');
+    writer.write_all(&text).await?;
+    Ok(())
+}
+
+/// Asks the process that runs on `data`; `None` if there is none.
+pub fn ask<T: DeserializeOwned>(data: &Path, request: Request) -> Result<Option<T>> {
+    let dir = match std::fs::File::open(data) {
+        Ok(dir) => dir,
+        Err(error) => return Err(crate::data_dir::complaint(data, "open", &error)),
+    };
+    let mut stream = match BlockingStream::connect(short_path(&dir)) {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+        Err(error) => return Err(crate::data_dir::complaint(&data.join("control.sock"), "reach", &error)),
+    };
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    let mut text = serde_json::to_vec(&request)?;
+    text.push(b'\n');
+    stream.write_all(&text)?;
+    let mut line = String::new();
+    BufReader::new(stream.by_ref()).read_line(&mut line)?;
+    match serde_json::from_str(&line).map_err(|_| anyhow!("the running process stopped before it answered"))? {
+        Answer::Ok(value) => Ok(Some(serde_json::from_value(value)?)),
+        Answer::Error(error) => bail!(error),
+    }
+}

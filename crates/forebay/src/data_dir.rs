@@ -1,0 +1,239 @@
+//! The data directory: who it belongs to, which version wrote it, and that only one process has it.
+//!
+//! ```text
+//! forebay-data/
+//!   instance.json   version, instance id, number of pools
+//!   secret          32 bytes, mode 0600: signs tickets and file handles
+//!   lock            held by the running process
+//!   control.sock    `forebay status`, `forebay fsck`
+//!   namespace/      the SQLite namespace
+//!   pools/pool-N/   the pools
+//! ```
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+use types::Random;
+
+/// The newest layout this program knows.
+const VERSION: u32 = 1;
+
+pub struct DataDir {
+    path: PathBuf,
+    pub instance: [u8; 16],
+    pub secret: [u8; 32],
+    pub pools: u32,
+    /// Held until the process ends.
+    _lock: File,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Instance {
+    version: u32,
+    /// Hexadecimal.
+    instance: String,
+    pools: u32,
+}
+
+impl DataDir {
+    /// Opens the directory or makes a new one. `pools`: how many are wanted; they can become more, never fewer.
+    pub fn open(path: &Path, pools: Option<u32>, random: &dyn Random) -> Result<DataDir> {
+        fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)
+            .map_err(|error| complaint(path, "make", &error))?;
+        let path = path.canonicalize().map_err(|error| complaint(path, "open", &error))?;
+        let lock = take_lock(&path)?;
+        let (instance, pool_count) = load_instance(&path, pools, random)?;
+        let secret = load_secret(&path, random)?;
+        Ok(DataDir { path, instance, secret, pools: pool_count, _lock: lock })
+    }
+
+    /// As `open`, but nothing is made: for commands that look at an existing instance.
+    pub fn open_existing(path: &Path, random: &dyn Random) -> Result<DataDir> {
+        if !path.join("instance.json").exists() {
+            bail!("{} is no Forebay data directory (give it with --data)", path.display());
+        }
+        DataDir::open(path, None, random)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn namespace(&self) -> PathBuf {
+        self.path.join("namespace")
+    }
+
+    pub fn pool(&self, number: u32) -> PathBuf {
+        self.path.join("pools").join(format!("pool-{number}"))
+    }
+}
+
+/// One line that says what, where, and what to do.
+pub fn complaint(path: &Path, operation: &str, error: &std::io::Error) -> anyhow::Error {
+    let advice = match error.kind() {
+        ErrorKind::PermissionDenied => "; choose a directory you may write with --data",
+        ErrorKind::ReadOnlyFilesystem => ": the file system is read-only; choose another directory with --data",
+        ErrorKind::StorageFull => ": the disk is full; free some space or choose another directory with --data",
+        _ => "",
+    };
+    anyhow::anyhow!("cannot {operation} {}: {error}{advice}", path.display())
+}
+
+fn take_lock(path: &Path) -> Result<File> {
+    let file = path.join("lock");
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&file)
+        .map_err(|error| complaint(&file, "open", &error))?;
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(lock),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            bail!("{} is in use by another forebay process (stop it, or choose another --data)", path.display())
+        }
+        Err(error) => Err(complaint(&file, "lock", &error.into())),
+    }
+}
+
+fn load_instance(path: &Path, pools: Option<u32>, random: &dyn Random) -> Result<([u8; 16], u32)> {
+    let file = path.join("instance.json");
+    let known = match fs::read(&file) {
+        Ok(text) => Some(
+            serde_json::from_slice::<serde_json::Value>(&text)
+                .with_context(|| format!("{} is damaged (restore it from a copy)", file.display()))?,
+        ),
+        Err(error) if error.kind() == ErrorKind::NotFound => None,
+        Err(error) => return Err(complaint(&file, "read", &error)),
+    };
+    let Some(known) = known else {
+        let mut instance = [0; 16];
+        random.fill(&mut instance);
+        let count = pools.unwrap_or(1);
+        write_instance(&file, &instance, count)?;
+        return Ok((instance, count));
+    };
+    let version = known.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
+    if version > u64::from(VERSION) {
+        bail!(
+            "{} was written by a newer forebay (layout {version}, this program knows {VERSION}): use that version",
+            path.display()
+        );
+    }
+    let known: Instance = serde_json::from_value(known)
+        .with_context(|| format!("{} is damaged (restore it from a copy)", file.display()))?;
+    let instance = parse_hex(&known.instance).with_context(|| format!("{} is damaged: instance id", file.display()))?;
+    match pools {
+        Some(count) if count < known.pools => bail!(
+            "{} has {} pools with data; --pools {count} would leave files unreachable",
+            path.display(),
+            known.pools
+        ),
+        Some(count) if count > known.pools => {
+            write_instance(&file, &instance, count)?;
+            Ok((instance, count))
+        }
+        _ => Ok((instance, known.pools)),
+    }
+}
+
+fn write_instance(file: &Path, instance: &[u8; 16], pools: u32) -> Result<()> {
+    let hex = instance.iter().map(|byte| format!("{byte:02x}")).collect();
+    let mut text = serde_json::to_vec_pretty(&Instance { version: VERSION, instance: hex, pools })?;
+    text.push(b'\n');
+    write_durably(file, &text)
+}
+
+fn load_secret(path: &Path, random: &dyn Random) -> Result<[u8; 32]> {
+    let file = path.join("secret");
+    let mut secret = [0; 32];
+    match File::open(&file) {
+        Ok(mut open) => {
+            open.read_exact(&mut secret)
+                .with_context(|| format!("{} is damaged (restore it from a copy)", file.display()))?;
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            random.fill(&mut secret);
+            write_durably(&file, &secret)?;
+        }
+        Err(error) => return Err(complaint(&file, "read", &error)),
+    }
+    Ok(secret)
+}
+
+/// Complete or not at all, also over a power cut.
+fn write_durably(file: &Path, bytes: &[u8]) -> Result<()> {
+    let temporary = file.with_extension("new");
+    let written = (|| {
+        let mut out = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
+        out.write_all(bytes)?;
+        out.sync_all()?;
+        fs::rename(&temporary, file)?;
+        File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
+    })();
+    written.map_err(|error| complaint(file, "write", &error))
+}
+
+fn parse_hex(text: &str) -> Option<[u8; 16]> {
+    let mut out = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (at, byte) in out.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
+    }
+    Some(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::SystemRandom;
+
+    fn open(path: &Path, pools: Option<u32>) -> Result<DataDir> {
+        DataDir::open(path, pools, &SystemRandom)
+    }
+
+    #[test]
+    fn a_second_start_finds_the_same_instance_and_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        let (instance, secret) = open(dir.path(), Some(3)).map(|data| (data.instance, data.secret)).unwrap();
+        let again = open(dir.path(), None).unwrap();
+        assert_eq!((again.instance, again.secret, again.pools), (instance, secret, 3));
+    }
+
+    #[test]
+    fn a_second_process_on_the_same_data_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let _first = open(dir.path(), None).unwrap();
+        let error = open(dir.path(), None).err().unwrap().to_string();
+        assert!(error.contains("in use by another forebay process"), "{error}");
+    }
+
+    #[test]
+    fn a_newer_layout_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(dir.path(), None).unwrap());
+        fs::write(dir.path().join("instance.json"), r#"{"version": 99, "shape": "unknown"}"#).unwrap();
+        let error = open(dir.path(), None).err().unwrap().to_string();
+        assert!(error.contains("newer forebay (layout 99"), "{error}");
+    }
+
+    #[test]
+    fn pools_may_become_more_and_not_fewer() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(dir.path(), Some(2)).unwrap());
+        assert!(open(dir.path(), Some(1)).is_err());
+        drop(open(dir.path(), Some(3)).unwrap());
+        assert_eq!(open(dir.path(), None).unwrap().pools, 3);
+    }
+}

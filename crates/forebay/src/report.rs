@@ -1,0 +1,159 @@
+//! What the running process tells over its control socket, and how it is printed.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct StatusReport {
+    pub version: String,
+    pub pid: u32,
+    pub data: String,
+    pub uptime_s: u64,
+    /// Seconds left of the grace period after a start; 0: none.
+    pub grace_s: u64,
+    pub files: u64,
+    pub clients: Vec<ClientReport>,
+    pub opens: u64,
+    pub locks: u64,
+    pub layouts: u64,
+    pub pools: Vec<PoolReport>,
+    /// NFS operations per second over the last ten seconds, head and pools.
+    pub operations_per_s: f64,
+    /// Since the start, by name.
+    pub operations: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ClientReport {
+    /// What the client calls itself (`co_ownerid`).
+    pub name: String,
+    pub address: String,
+    /// A mounted client has a session; every mount of a host shares one client record.
+    pub sessions: u64,
+    pub opens: u64,
+    pub locks: u64,
+    pub layouts: u64,
+    pub idle_s: u64,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PoolReport {
+    pub id: u32,
+    pub address: String,
+    pub offline: Option<String>,
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+    pub free_files: u64,
+    pub replicas: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct FsckReport {
+    pub files: u64,
+    pub replicas: u64,
+    /// What contradicts itself; each a sentence.
+    pub problems: Vec<String>,
+    /// What is odd but loses nothing, such as space that the next clean-up frees.
+    pub remarks: Vec<String>,
+}
+
+impl StatusReport {
+    pub fn text(&self) -> String {
+        let mut out = format!(
+            "Forebay {} (pid {}) up {}, data {}\n",
+            self.version,
+            self.pid,
+            duration(self.uptime_s),
+            self.data
+        );
+        if self.grace_s > 0 {
+            out += &format!("grace      {} s left: clients reclaim, new opens wait\n", self.grace_s);
+        }
+        out += &format!("namespace  {} files\n", self.files);
+        let mounts = self.clients.iter().filter(|client| client.sessions > 0).count();
+        out += &format!(
+            "clients    {}, mounts {mounts}, opens {}, locks {}, layouts {}\n",
+            self.clients.len(),
+            self.opens,
+            self.locks,
+            self.layouts
+        );
+        out += &format!("operations {:.1}/s\n", self.operations_per_s);
+        for pool in &self.pools {
+            let state = pool.offline.as_deref().unwrap_or("online");
+            out += &format!(
+                "pool-{:<4}  {} {state}, {} free of {}, {} replicas, {} read, {} written\n",
+                pool.id,
+                pool.address,
+                bytes(pool.free_bytes),
+                bytes(pool.total_bytes),
+                pool.replicas,
+                bytes(pool.read_bytes),
+                bytes(pool.written_bytes)
+            );
+        }
+        for client in &self.clients {
+            out += &format!(
+                "client     {} at {}: opens {}, locks {}, layouts {}, idle {}\n",
+                client.name,
+                client.address,
+                client.opens,
+                client.locks,
+                client.layouts,
+                duration(client.idle_s)
+            );
+        }
+        out
+    }
+}
+
+impl FsckReport {
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        for problem in &self.problems {
+            out += &format!("problem: {problem}\n");
+        }
+        for remark in &self.remarks {
+            out += &format!("remark: {remark}\n");
+        }
+        let verdict =
+            if self.problems.is_empty() { "clean".to_owned() } else { format!("{} problems", self.problems.len()) };
+        out + &format!("{} files, {} replicas: {verdict}\n", self.files, self.replicas)
+    }
+}
+
+/// Binary units, three digits.
+pub fn bytes(count: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
+}
+
+fn duration(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        3600..86400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
+        _ => format!("{} d {} h", seconds / 86400, seconds % 86400 / 3600),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_printed_for_people() {
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+        assert_eq!(duration(3_700), "1 h 1 min");
+    }
+}

@@ -1,0 +1,22 @@
+//! `forebay status`: asks the running process and prints what it says.
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+use crate::cli::StatusArguments;
+use crate::control::{self, Request};
+use crate::report::StatusReport;
+
+pub fn run(arguments: &StatusArguments) -> Result<ExitCode> {
+    let data = arguments.place.data()?;
+    let Some(report) = control::ask::<StatusReport>(&data, Request::Status)? else {
+        bail!("no forebay is running on {} (start it with: forebay up --data {0})", data.display());
+    };
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        print!("{}", report.text());
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,229 @@
+//! `forebay up`: a head and its pools in one process, wired in reading order.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use api::{Pool, PoolManager, TicketKey};
+use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig};
+use namespace::SqliteNamespace;
+use pool::LocalPool;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use types::{Clock, PoolId, Random};
+
+use crate::banner::Banner;
+use crate::cli::UpArguments;
+use crate::config::{Config, Level, Sync};
+use crate::data_dir::DataDir;
+use crate::pool_map::PoolMap;
+use crate::system::{SystemClock, SystemRandom};
+use crate::{control, reaper};
+
+mod responder;
+
+/// Stopping takes at most this long, whatever clients and disks do.
+const STOP: Duration = Duration::from_secs(4);
+
+pub fn run(arguments: &UpArguments) -> Result<ExitCode> {
+    let config = Config::assemble(arguments)?;
+    start_log(config.log.level);
+    let data = DataDir::open(&config.data, config.pools.count, &SystemRandom)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(serve(&config, &data));
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// The namespace and the pools of a data directory.
+pub struct Services {
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    pub namespace: Arc<SqliteNamespace>,
+    pub local_pools: Vec<Arc<LocalPool>>,
+    pub pools: Vec<Arc<dyn Pool>>,
+}
+
+pub fn open_services(data: &DataDir, config: &Config) -> Result<Services> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let random: Arc<dyn Random> = Arc::new(SystemRandom);
+    let namespace = SqliteNamespace::open(namespace::Config {
+        dir: data.namespace(),
+        clock: Arc::clone(&clock),
+        root_owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
+        sync: match config.namespace.sync {
+            Sync::Always => namespace::Sync::Always,
+            Sync::Interval => namespace::Sync::Interval(Duration::from_millis(config.namespace.sync_interval_ms)),
+        },
+        cache_entries: config.namespace.cache_entries as usize,
+        queue_len_max: config.namespace.queue_len_max as usize,
+        group_len_max: config.namespace.group_len_max as usize,
+    })?;
+    let mut local_pools = Vec::new();
+    for number in 0..data.pools {
+        local_pools.push(LocalPool::open(pool::Config {
+            id: PoolId(number),
+            dir: data.pool(number),
+            instance: data.instance,
+            reserve_bytes: config.pools.reserve_mib << 20,
+            reserve_files: config.pools.reserve_files,
+            open_files_max: config.pools.open_files_max as usize,
+            queue_len_max: config.pools.queue_len_max as usize,
+            threads: config.pools.threads as usize,
+            clock: Arc::clone(&clock),
+            random: Arc::clone(&random),
+        })?);
+    }
+    let pools = local_pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
+    Ok(Services { clock, random, namespace: Arc::new(namespace), local_pools, pools })
+}
+
+impl Services {
+    /// Everything that was answered is on disk already; this writes what may be lazy.
+    pub async fn close(&self) {
+        for pool in &self.local_pools {
+            pool.close().await;
+        }
+        self.namespace.close().await;
+    }
+}
+
+async fn serve(config: &Config, data: &DataDir) -> Result<()> {
+    // Signals first: from here on a Ctrl-C stops in order.
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+
+    // Ports before anything is touched: a port in use is the commonest mistake.
+    let head_listener = listen(SocketAddr::new(config.listen, config.nfs_port()), "--nfs-port").await?;
+    let mut pool_listeners = Vec::new();
+    for number in 0..data.pools {
+        let port = u16::try_from(u32::from(config.pools.port) + number)
+            .map_err(|_| anyhow!("--pool-port {} leaves no ports for {} pools", config.pools.port, data.pools))?;
+        pool_listeners.push(listen(SocketAddr::new(config.listen, port), "--pool-port").await?);
+    }
+
+    let services = open_services(data, config)?;
+    let key = TicketKey::new(&data.secret);
+    let manager: Arc<dyn PoolManager> = Arc::new(PoolMap::new(
+        services.pools.clone(),
+        Arc::clone(&services.clock),
+        Arc::clone(&services.random),
+    ));
+    let door = HeadDoor::start(
+        HeadServices {
+            namespace: services.namespace.clone(),
+            locations: services.namespace.clone(),
+            records: services.namespace.clone(),
+            pools: Arc::clone(&manager),
+            clock: Arc::clone(&services.clock),
+            random: Arc::clone(&services.random),
+            key: key.clone(),
+        },
+        HeadConfig {
+            instance: data.instance,
+            lease: Duration::from_secs(config.nfs.lease_s.into()),
+            grace: Duration::from_secs(config.nfs.grace_s.into()),
+            root_squash: config.squashes_root(),
+            clients_max: config.nfs.clients_max as usize,
+            connections_max: config.nfs.connections_max as usize,
+            slots_max: config.nfs.slots_max,
+            pool_addresses: pool_listeners
+                .iter()
+                .enumerate()
+                .map(|(number, listener)| Ok((PoolId(number as u32), listener.local_addr()?)))
+                .collect::<Result<_>>()?,
+        },
+    )
+    .await
+    .context("cannot start the NFS door")?;
+
+    let (stop_sender, stop) = watch::channel(false);
+    let mut tasks = JoinSet::new();
+    let mut pool_doors = Vec::new();
+    for (listener, pool) in pool_listeners.into_iter().zip(&services.pools) {
+        let pool_door = PoolDoor::start(
+            Arc::clone(pool),
+            key.clone(),
+            Arc::clone(&services.clock),
+            Arc::clone(&services.random),
+            PoolDoorConfig {
+                instance: data.instance,
+                lease: Duration::from_secs(config.nfs.lease_s.into()),
+                clients_max: config.nfs.clients_max as usize,
+                connections_max: config.nfs.connections_max as usize,
+                slots_max: config.nfs.slots_max,
+            },
+        );
+        pool_doors.push((listener.local_addr()?, Arc::clone(&pool_door)));
+        tasks.spawn(pool_door.serve(listener, stop.clone()));
+    }
+    let head_address = head_listener.local_addr()?;
+    tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
+    tasks.spawn(reaper::run(services.namespace.clone(), Arc::clone(&manager), Arc::clone(&door), stop.clone()));
+
+    let responder = responder::Responder::new(data.path().to_owned(), &services, door, pool_doors.clone());
+    tasks.spawn(Arc::clone(&responder).sample(stop.clone()));
+    let control = tokio::spawn(control::serve(control::listen(data.path())?, responder));
+
+    let banner = Banner {
+        data: data.path(),
+        head: head_address,
+        pools: pool_doors.iter().map(|(address, _)| *address).zip(manager.pools()).collect(),
+        squashes_root: config.squashes_root(),
+    };
+    print_out(&banner.text());
+
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+    print_out("Forebay stops: finishing what is under way\n");
+    // Nobody may come late: the receivers see the value, also those that subscribe after it.
+    stop_sender.send_replace(true);
+    let drained = tokio::time::timeout(STOP, async {
+        while tasks.join_next().await.is_some() {}
+        control.abort();
+        services.close().await;
+    });
+    if drained.await.is_err() {
+        tracing::warn!("stopped with work under way; nothing acknowledged is lost");
+    }
+    Ok(())
+}
+
+async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
+    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            anyhow!("{address} is in use by another program (choose another port with {option})")
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            anyhow!("{address} needs root (choose a port above 1023 with {option})")
+        }
+        std::io::ErrorKind::AddrNotAvailable => {
+            anyhow!("{} is no address of this host (choose another with --listen)", address.ip())
+        }
+        _ => anyhow!("cannot listen on {address}: {error}"),
+    })
+}
+
+/// The terminal may be gone; that is no reason to stop serving.
+fn print_out(text: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn start_log(level: Level) {
+    let level = match level {
+        Level::Error => tracing::Level::ERROR,
+        Level::Warn => tracing::Level::WARN,
+        Level::Info => tracing::Level::INFO,
+        Level::Debug => tracing::Level::DEBUG,
+        Level::Trace => tracing::Level::TRACE,
+    };
+    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+}

@@ -1,0 +1,148 @@
+//! Answers the control socket: status and fsck of the running process.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use api::{Namespace, Pool};
+use door_nfs::{HeadDoor, PoolDoor};
+use namespace::SqliteNamespace;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use types::Clock;
+
+use super::Services;
+use crate::control::Request;
+use crate::fsck;
+use crate::report::{ClientReport, PoolReport, StatusReport};
+
+/// Rates are over the last so many seconds.
+const WINDOW_S: usize = 10;
+
+pub struct Responder {
+    data: PathBuf,
+    clock: Arc<dyn Clock>,
+    started: Duration,
+    namespace: Arc<SqliteNamespace>,
+    pools: Vec<Arc<dyn Pool>>,
+    door: Arc<HeadDoor>,
+    pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
+    /// Total operations at each of the last seconds. Leaf lock.
+    samples: Mutex<VecDeque<(Duration, u64)>>,
+}
+
+impl Responder {
+    pub fn new(
+        data: PathBuf,
+        services: &Services,
+        door: Arc<HeadDoor>,
+        pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
+    ) -> Arc<Responder> {
+        Arc::new(Responder {
+            data,
+            clock: Arc::clone(&services.clock),
+            started: services.clock.monotonic(),
+            namespace: Arc::clone(&services.namespace),
+            pools: services.pools.clone(),
+            door,
+            pool_doors,
+            samples: Mutex::default(),
+        })
+    }
+
+    /// Takes a sample each second until stopped.
+    pub async fn sample(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        while !*stop.borrow() {
+            let sample = (self.clock.monotonic(), self.operations().values().sum());
+            {
+                let mut samples = self.samples.lock();
+                samples.push_back(sample);
+                while samples.len() > WINDOW_S + 1 {
+                    samples.pop_front();
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(Duration::from_secs(1)) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+
+    fn operations(&self) -> BTreeMap<String, u64> {
+        let mut all = BTreeMap::new();
+        let doors = self.pool_doors.iter().map(|(_, door)| door.operations());
+        for (name, count) in doors.chain([self.door.operations()]).flatten() {
+            *all.entry(name.to_owned()).or_insert(0) += count;
+        }
+        all
+    }
+
+    fn operations_per_s(&self) -> f64 {
+        let samples = self.samples.lock();
+        match (samples.front(), samples.back()) {
+            (Some((start, from)), Some((end, to))) if end > start => {
+                to.saturating_sub(*from) as f64 / (*end - *start).as_secs_f64()
+            }
+            _ => 0.0,
+        }
+    }
+
+    async fn status(&self) -> Result<StatusReport> {
+        let door = self.door.status();
+        let usage = self.namespace.usage().await?;
+        let pools = self.pools.iter().zip(&self.pool_doors).map(|(pool, (address, _))| {
+            let status = pool.status();
+            PoolReport {
+                id: status.id.0,
+                address: address.to_string(),
+                offline: status.offline,
+                total_bytes: status.total_bytes,
+                free_bytes: status.free_bytes,
+                free_files: status.free_files,
+                replicas: status.replicas,
+                read_bytes: status.read_bytes,
+                written_bytes: status.written_bytes,
+            }
+        });
+        Ok(StatusReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            data: self.data.display().to_string(),
+            uptime_s: (self.clock.monotonic() - self.started).as_secs(),
+            grace_s: door.grace_left.as_secs(),
+            files: usage.files,
+            opens: door.clients.iter().map(|client| client.opens).sum(),
+            locks: door.clients.iter().map(|client| client.locks).sum(),
+            layouts: door.clients.iter().map(|client| client.layouts).sum(),
+            clients: door
+                .clients
+                .into_iter()
+                .map(|client| ClientReport {
+                    name: client.name,
+                    address: client.address,
+                    sessions: client.sessions,
+                    opens: client.opens,
+                    locks: client.locks,
+                    layouts: client.layouts,
+                    idle_s: client.idle.as_secs(),
+                })
+                .collect(),
+            pools: pools.collect(),
+            operations_per_s: self.operations_per_s(),
+            operations: self.operations(),
+        })
+    }
+}
+
+#[async_trait::async_trait]
+impl crate::control::Responder for Responder {
+    async fn respond(&self, request: Request) -> Result<serde_json::Value> {
+        Ok(match request {
+            Request::Status => serde_json::to_value(self.status().await?)?,
+            Request::Fsck => serde_json::to_value(fsck::check(&self.namespace, &self.pools).await?)?,
+        })
+    }
+}
