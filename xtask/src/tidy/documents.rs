@@ -76,21 +76,29 @@ pub fn promises_name_a_test(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Names of test functions in Rust, and of the scenarios that the runner in `tests/` lists.
-fn test_names(tree: &Tree) -> BTreeSet<&str> {
+/// Names of test functions in Rust, and `group/case` of the scenarios in `tests/`.
+fn test_names(tree: &Tree) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     for (_, scan) in tree.rust() {
-        names.extend(scan.items("fn").iter().filter(|item| scan.is_test(item.line)).map(|item| item.name));
+        let tests = scan.items("fn").into_iter().filter(|item| scan.is_test(item.line));
+        names.extend(tests.map(|item| item.name.to_owned()));
     }
-    for file in tree.files.iter().filter(|file| file.path.starts_with("tests/")) {
-        // Scenarios are Python functions, strings of a list, or scripts named after what they show.
-        let stem = file.path.rsplit('/').next().and_then(|name| name.split('.').next());
-        names.extend(stem);
-        names.extend(
-            file.text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| word.contains('_')),
-        );
-        names.extend(file.text.split(['"', '\'', '\n']).map(str::trim).filter(|text| text.contains('-')));
+    let text = |path: &str| tree.file(path).map_or("", |file| file.text.as_str());
+    // A group names its job, and the job's file holds the cases: `Group("posix", "…", "posix"` and `case_x() {`.
+    for group in text("tests/driver/groups.py").split("Group(\"").skip(1) {
+        let mut strings = group.split('"').step_by(2);
+        let (Some(name), Some(_), Some(job)) = (strings.next(), strings.next(), strings.next()) else {
+            continue;
+        };
+        let cases =
+            text(&format!("tests/guest/{job}.sh")).lines().filter_map(|line| line.strip_prefix("case_"));
+        names
+            .extend(cases.filter_map(|line| line.split_once("()")).map(|(case, _)| format!("{name}/{case}")));
     }
+    let functions = text("tests/driver/commands.py").lines().filter_map(|line| line.strip_prefix("def "));
+    names.extend(
+        functions.filter_map(|line| line.split_once('(')).map(|(name, _)| format!("command_line/{name}")),
+    );
     names
 }
 
