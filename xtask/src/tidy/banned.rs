@@ -44,7 +44,13 @@ const BANS: &[Ban] = &[
     ban("unimplemented!", Where::Everywhere, "unfinished"),
     ban("dbg!", Where::Everywhere, "left over"),
     ban("std::fs", Where::LowerFloors, NO_IO),
-    ban("std::net", Where::LowerFloors, NO_IO),
+    // Addresses are values and may be named; what opens a socket may not.
+    ban("TcpStream", Where::LowerFloors, NO_IO),
+    ban("TcpListener", Where::LowerFloors, NO_IO),
+    ban("UdpSocket", Where::LowerFloors, NO_IO),
+    ban("ToSocketAddrs", Where::LowerFloors, NO_IO),
+    ban("UnixStream", Where::LowerFloors, NO_IO),
+    ban("UnixListener", Where::LowerFloors, NO_IO),
     ban("rustix", Where::LowerFloors, NO_IO),
     ban("tokio", Where::LowerFloors, NO_IO),
     ban("Instant::now", Where::LowerFloors, NO_CLOCK),
@@ -161,6 +167,15 @@ mod tests {
             assert_eq!(found(calls, "crates/nfs4-state/src/lease.rs", &text), 1, "{call}");
             assert_eq!(found(calls, "crates/pool/src/lib.rs", &text), 0, "{call}");
         }
+    }
+
+    #[test]
+    fn an_address_is_a_value_and_a_socket_is_not() {
+        assert_eq!(found(calls, "crates/nfs4-state/src/config.rs", "use std::net::SocketAddr;"), 0);
+        assert_eq!(
+            found(calls, "crates/nfs4-state/src/config.rs", "use std::net::{IpAddr, TcpListener};"),
+            1
+        );
     }
 
     #[test]
