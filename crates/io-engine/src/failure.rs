@@ -1,0 +1,29 @@
+//! What the kernel's error numbers mean to the users of a pool.
+
+use api::PoolError;
+use rustix::io::Errno;
+use types::PoolId;
+
+/// `operation` is a verb and its object: the message reads "pool-1 failed to write data: …".
+pub fn pool_error(pool: PoolId, operation: &'static str, errno: Errno) -> PoolError {
+    match errno {
+        Errno::NOSPC | Errno::DQUOT => PoolError::NoSpace(pool),
+        Errno::FBIG => PoolError::TooLarge,
+        _ => PoolError::Io { pool, operation, reason: std::io::Error::from(errno).to_string() },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_full_quota_are_no_space() {
+        for errno in [Errno::NOSPC, Errno::DQUOT] {
+            assert!(matches!(pool_error(PoolId(1), "write data", errno), PoolError::NoSpace(PoolId(1))));
+        }
+        assert!(matches!(pool_error(PoolId(1), "write data", Errno::FBIG), PoolError::TooLarge));
+        let io = pool_error(PoolId(1), "write data", Errno::IO);
+        assert!(io.to_string().starts_with("pool-1 failed to write data: "), "{io}");
+    }
+}

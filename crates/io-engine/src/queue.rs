@@ -1,0 +1,179 @@
+//! A bounded queue of jobs and the threads that run them.
+//!
+//! Threads are started when a job finds none idle, up to a bound, and stay. A full queue refuses; it never waits.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+
+pub type Job = Box<dyn FnOnce() + Send>;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Refused {
+    Full,
+    Stopped,
+}
+
+pub struct Queue {
+    name: String,
+    threads_max: usize,
+    len_max: usize,
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+struct State {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    /// Woken for a job that they have not yet taken; keeps two jobs from counting on one idle thread.
+    woken: usize,
+    threads: Vec<JoinHandle<()>>,
+    stopping: bool,
+}
+
+impl Queue {
+    pub fn new(name: String, threads_max: usize, len_max: usize) -> Arc<Queue> {
+        assert!(threads_max > 0 && len_max > 0, "a queue without threads or room answers nobody");
+        let state = State { jobs: VecDeque::new(), idle: 0, woken: 0, threads: Vec::new(), stopping: false };
+        Arc::new(Queue { name, threads_max, len_max, state: Mutex::new(state), work: Condvar::new() })
+    }
+
+    pub fn push(self: &Arc<Queue>, job: Job) -> Result<(), Refused> {
+        let mut state = self.state.lock();
+        if state.stopping {
+            return Err(Refused::Stopped);
+        }
+        if state.jobs.len() >= self.len_max {
+            return Err(Refused::Full);
+        }
+        if state.idle > state.woken {
+            state.woken += 1;
+            state.jobs.push_back(job);
+            drop(state);
+            self.work.notify_one();
+            return Ok(());
+        }
+        if state.threads.len() < self.threads_max {
+            let queue = Arc::clone(self);
+            match std::thread::Builder::new().name(self.name.clone()).spawn(move || queue.serve()) {
+                Ok(thread) => state.threads.push(thread),
+                Err(error) if state.threads.is_empty() => {
+                    tracing::error!(queue = self.name, %error, "cannot start a disk thread");
+                    return Err(Refused::Full);
+                }
+                // The threads there are will come to it.
+                Err(_) => {}
+            }
+        }
+        state.jobs.push_back(job);
+        Ok(())
+    }
+
+    /// Refuses new jobs, runs those that are queued, and waits for the threads to end.
+    pub fn stop(&self) {
+        let threads = {
+            let mut state = self.state.lock();
+            state.stopping = true;
+            std::mem::take(&mut state.threads)
+        };
+        self.work.notify_all();
+        let own = std::thread::current().id();
+        for thread in threads {
+            // The last owner of an engine may be a job: a thread cannot wait for itself.
+            if thread.thread().id() != own && thread.join().is_err() {
+                tracing::error!(queue = self.name, "disk thread panicked");
+            }
+        }
+    }
+
+    fn serve(&self) {
+        while let Some(job) = self.take() {
+            // A job that panics drops its answer, which its caller sees; the thread goes on for the others.
+            if catch_unwind(AssertUnwindSafe(job)).is_err() {
+                tracing::error!(queue = self.name, "disk job panicked");
+            }
+        }
+    }
+
+    fn take(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(job);
+            }
+            if state.stopping {
+                return None;
+            }
+            state.idle += 1;
+            self.work.wait(&mut state);
+            state.idle -= 1;
+            state.woken = state.woken.saturating_sub(1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn a_full_queue_refuses_and_loses_none_of_its_jobs() {
+        let queue = Queue::new("test".to_owned(), 1, 2);
+        let (open, gate) = mpsc::channel::<()>();
+        let (started, running) = mpsc::channel();
+        queue
+            .push(Box::new(move || {
+                started.send(()).unwrap();
+                let _ = gate.recv();
+            }))
+            .unwrap();
+        running.recv().unwrap();
+        let ran = Arc::new(AtomicUsize::new(0));
+        let count = || -> Job {
+            let ran = Arc::clone(&ran);
+            Box::new(move || {
+                ran.fetch_add(1, Ordering::SeqCst);
+            })
+        };
+        queue.push(count()).unwrap();
+        queue.push(count()).unwrap();
+        assert_eq!(queue.push(count()), Err(Refused::Full));
+        drop(open);
+        queue.stop();
+        assert_eq!(ran.load(Ordering::SeqCst), 2);
+        assert_eq!(queue.push(count()), Err(Refused::Stopped));
+    }
+
+    #[test]
+    fn jobs_that_wait_for_each_other_get_a_thread_each() {
+        let queue = Queue::new("test".to_owned(), 4, 16);
+        let barrier = Arc::new(std::sync::Barrier::new(4));
+        for _ in 0..3 {
+            for _ in 0..4 {
+                let barrier = Arc::clone(&barrier);
+                queue
+                    .push(Box::new(move || {
+                        barrier.wait();
+                    }))
+                    .unwrap();
+            }
+        }
+        queue.stop();
+    }
+
+    #[test]
+    fn a_job_that_panics_leaves_the_thread_to_the_next() {
+        let queue = Queue::new("test".to_owned(), 1, 4);
+        let (ran, done) = mpsc::channel();
+        queue.push(Box::new(|| panic!("expected by this test"))).unwrap();
+        queue.push(Box::new(move || ran.send(()).unwrap())).unwrap();
+        done.recv().unwrap();
+        queue.stop();
+    }
+}
