@@ -5,6 +5,8 @@
 //! the order and form of the values on the wire are decided here, in the one table below.
 
 pub mod number;
+#[cfg(test)]
+mod tests;
 
 use thiserror::Error;
 use xdr::{Decoder, Encoder, Opaque, Xdr, XdrError};
@@ -200,6 +202,27 @@ attributes! {
 }
 
 impl FileAttributes {
+    /// Known attributes that can only be set: GETATTR of them is INVAL (RFC 8881 §5.5, RFC 8275 §4).
+    pub const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[
+        number::TIME_ACCESS_SET,
+        number::TIME_MODIFY_SET,
+        number::MODE_SET_MASKED,
+        number::MODE_UMASK,
+    ]);
+
+    /// Known attributes that the protocol lets be set; SETATTR of any other is INVAL.
+    pub const WRITABLE: Bitmap4 = Bitmap4::of(&[
+        number::SIZE,
+        number::MODE,
+        number::OWNER,
+        number::OWNER_GROUP,
+        number::TIME_ACCESS_SET,
+        number::TIME_CREATE,
+        number::TIME_MODIFY_SET,
+        number::MODE_SET_MASKED,
+        number::MODE_UMASK,
+    ]);
+
     /// The attributes that are requested and present.
     pub fn encode(&self, requested: &Bitmap4) -> Fattr4 {
         let attrmask = requested.intersect(&self.mask());

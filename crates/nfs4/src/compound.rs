@@ -207,20 +207,46 @@ impl CompoundArgs {
         Ok(Self { tag: Opaque(tag), minorversion: u32::decode(d)?, op_count: u32::decode(d)? })
     }
 
-    /// Reads the next operation.
-    pub fn next_op(d: &mut Decoder) -> Result<NfsArgop4, MalformedOp> {
+    /// Reads the next operation. What the minor version does not have is `Illegal`, unread: its arguments, should
+    /// a peer send them, are not judged.
+    pub fn next_op(&self, d: &mut Decoder) -> Result<NfsArgop4, MalformedOp> {
         let opnum = u32::decode(d).map_err(|error| MalformedOp { opnum: op::ILLEGAL, error })?;
-        NfsArgop4::decode_args(opnum, d).map_err(|error| MalformedOp { opnum, error })
+        match OpProperties::of(opnum) {
+            Some(properties) if properties.is_defined_in(self.minorversion) => {
+                NfsArgop4::decode_args(opnum, d).map_err(|error| MalformedOp { opnum, error })
+            }
+            _ => Ok(NfsArgop4::Illegal(opnum)),
+        }
     }
 }
 
-/// A whole COMPOUND request.
-#[derive(Clone, Debug, PartialEq, Eq, Xdr)]
+/// A whole COMPOUND request, read as a server reads it: by `CompoundArgs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compound4Args {
-    #[xdr(max = TAG_BYTES_MAX)]
     pub tag: Opaque,
     pub minorversion: u32,
     pub argarray: Vec<NfsArgop4>,
+}
+
+impl Xdr for Compound4Args {
+    fn encode(&self, e: &mut Encoder) {
+        self.tag.encode(e);
+        self.minorversion.encode(e);
+        self.argarray.encode(e);
+    }
+
+    fn decode(d: &mut Decoder) -> Result<Self, XdrError> {
+        let header = CompoundArgs::decode_header(d)?;
+        // The shortest operation is its number. Nothing is reserved: the list grows as operations arrive.
+        if header.op_count as usize > d.remaining() / 4 {
+            return Err(XdrError::UnexpectedEnd);
+        }
+        let mut argarray = Vec::new();
+        for _ in 0..header.op_count {
+            argarray.push(header.next_op(d).map_err(|malformed| malformed.error)?);
+        }
+        Ok(Self { tag: header.tag, minorversion: header.minorversion, argarray })
+    }
 }
 
 /// A whole COMPOUND reply; `status` is that of the last result.
@@ -231,3 +257,10 @@ pub struct Compound4Res {
     pub tag: Opaque,
     pub resarray: Vec<NfsResop4>,
 }
+
+#[cfg(test)]
+mod result_samples;
+#[cfg(test)]
+mod roundtrip;
+#[cfg(test)]
+mod samples;
