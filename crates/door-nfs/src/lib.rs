@@ -1,1 +1,28 @@
-//! The NFS door: NFSv4.1/4.2 and pNFS flex-files at the head and at the pools.
+//! The NFS door: NFSv4.1/4.2 at the head (metadata server, pNFS flex-files) and at the pools (data servers).
+//!
+//! One compound engine, two operation tables (`mds`, `ds`). The door knows XDR and states; semantics it knows only
+//! through `api`. Results are encoded in `compound` only, semantic errors become status codes in `status` only.
+//!
+//! ```text
+//! transport -> compound -> mds (head)  -> api::Namespace, api::PoolManager, the conflict table
+//!                       -> ds  (pool)  -> api::Pool
+//! ```
+
+mod callback;
+mod compound;
+mod context;
+mod ds;
+mod fh;
+mod head;
+mod mds;
+mod operations;
+mod pool_door;
+mod session_ops;
+mod status;
+mod transport;
+
+pub use head::{ClientStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices};
+pub use pool_door::{PoolDoor, PoolDoorConfig};
+
+/// Largest READ and WRITE, at head and pools.
+pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;

@@ -1,0 +1,290 @@
+//! The compound engine, of head and pools alike: decodes operations one by one, runs them in order until one fails,
+//! and encodes the results. What an operation does is the face's matter (`mds`, `ds`), sessions are `session_ops`'.
+//!
+//! A COMPOUND of a session begins with SEQUENCE, whose slot decides whether it runs at all: a retransmission of a
+//! finished request gets the kept reply, one of a running request is told to wait (RFC 8881 §2.10.6.2).
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use nfs4::{
+    Compound4Res, CompoundArgs, NfsArgop4, NfsResop4, NfsStat4, OpProperties, Res, Sequence4Args, op,
+};
+use types::Identity;
+use xdr::{Decoder, Encoder, Mark, Xdr};
+
+use crate::context::{Compound, Principal};
+use crate::operations::Operations;
+use crate::session_ops::{SequenceFacts, SequenceOutcome, Sessions};
+use crate::transport::Connection;
+
+/// Operations in one COMPOUND; the session's ca_maxoperations may say less.
+pub(crate) const OPERATIONS_MAX: u32 = 64;
+
+/// Without a session nobody has negotiated a reply size; what may run there is small.
+const SESSIONLESS_REPLY_BYTES_MAX: usize = 64 << 10;
+
+/// One operation table: the head's or the pools'.
+#[async_trait]
+pub(crate) trait Face: Send + Sync + 'static {
+    fn sessions(&self) -> &Sessions;
+    fn operations(&self) -> &Operations;
+    /// Runs anything but session operations. The minor version and the presence of needed file handles are checked.
+    async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4;
+}
+
+/// The request could not be decoded as far as its operations: the RPC layer answers GARBAGE_ARGS.
+#[derive(Debug)]
+pub(crate) struct GarbageArguments;
+
+/// Who asks, from the RPC header.
+pub(crate) struct Caller {
+    pub connection: Arc<Connection>,
+    pub identity: Identity,
+    pub principal: Principal,
+}
+
+/// Runs one COMPOUND; the segments are the encoded `COMPOUND4res`.
+pub(crate) async fn run(face: &dyn Face, caller: Caller, body: Bytes) -> Result<Vec<Bytes>, GarbageArguments> {
+    let mut decoder = Decoder::new(body.clone());
+    let header = CompoundArgs::decode_header(&mut decoder).map_err(|_| GarbageArguments)?;
+    if !(1..=2).contains(&header.minorversion) {
+        return Ok(refusal(&header, NfsStat4::MinorVersMismatch));
+    }
+    if std::str::from_utf8(&header.tag).is_err() {
+        return Ok(refusal(&header, NfsStat4::Inval));
+    }
+    let run = Run { face, body, reply: Reply::begin(&header), decoder, left: header.op_count };
+    let mut compound = Compound {
+        connection: &caller.connection,
+        identity: caller.identity,
+        principal: caller.principal,
+        minorversion: header.minorversion,
+        client: None,
+        session: None,
+        current: None,
+        saved: None,
+        current_stateid: None,
+        saved_stateid: None,
+        reply_room: SESSIONLESS_REPLY_BYTES_MAX,
+    };
+    Ok(run.all(&mut compound, header.op_count).await)
+}
+
+/// A reply without operations.
+fn refusal(header: &CompoundArgs, status: NfsStat4) -> Vec<Bytes> {
+    let mut encoder = Encoder::new();
+    Compound4Res { status, tag: header.tag.clone(), resarray: Vec::new() }.encode(&mut encoder);
+    encoder.into_segments()
+}
+
+struct Run<'a> {
+    face: &'a dyn Face,
+    body: Bytes,
+    reply: Reply,
+    decoder: Decoder,
+    left: u32,
+}
+
+impl Run<'_> {
+    async fn all(mut self, compound: &mut Compound<'_>, op_count: u32) -> Vec<Bytes> {
+        let Some(first) = self.next(compound.minorversion) else { return self.reply.finish() };
+        match first {
+            Ok(NfsArgop4::Sequence(arguments)) => self.in_session(compound, &arguments, op_count).await,
+            Ok(operation) if may_stand_alone(operation.opnum()) => {
+                if op_count > 1 {
+                    self.reply.push(&NfsResop4::error(operation.opnum(), NfsStat4::NotOnlyOp));
+                } else {
+                    let result = self.session_operation(compound, operation).await;
+                    self.reply.push(&result);
+                }
+                self.reply.finish()
+            }
+            Ok(operation) => {
+                let status =
+                    if is_illegal(&operation) { NfsStat4::OpIllegal } else { NfsStat4::OpNotInSession };
+                self.reply.push(&NfsResop4::error(operation.opnum(), status));
+                self.reply.finish()
+            }
+            Err(result) => {
+                self.reply.push(&result);
+                self.reply.finish()
+            }
+        }
+    }
+
+    async fn in_session(
+        mut self,
+        compound: &mut Compound<'_>,
+        arguments: &Sequence4Args,
+        op_count: u32,
+    ) -> Vec<Bytes> {
+        self.face.operations().count(op::SEQUENCE);
+        let facts = SequenceFacts { body: &self.body, op_count };
+        let (result, slot, reply_bytes_max) = match self.face.sessions().begin(compound, arguments, &facts) {
+            SequenceOutcome::Execute { result, slot, reply_bytes_max } => (result, slot, reply_bytes_max),
+            SequenceOutcome::Replay(reply) => return reply,
+            SequenceOutcome::Refuse(status) => {
+                self.reply.push(&NfsResop4::error(op::SEQUENCE, status));
+                return self.reply.finish();
+            }
+        };
+        self.reply.push(&NfsResop4::Sequence(Res::Ok(result)));
+        while let Some(next) = self.next(compound.minorversion) {
+            let result = match next {
+                Ok(operation) => self.step(compound, operation, reply_bytes_max).await,
+                Err(malformed) => malformed,
+            };
+            if self.reply.push_within(&result, reply_bytes_max) != NfsStat4::Ok {
+                break;
+            }
+        }
+        let reply = self.reply.finish();
+        self.face.sessions().finish(slot, &reply);
+        reply
+    }
+
+    /// One operation behind SEQUENCE.
+    async fn step(&mut self, compound: &mut Compound<'_>, operation: NfsArgop4, reply_bytes_max: usize) -> NfsResop4 {
+        let number = operation.opnum();
+        self.face.operations().count(number);
+        let Some(properties) = OpProperties::of(number) else {
+            return NfsResop4::error(number, NfsStat4::OpIllegal);
+        };
+        if let Some(status) = refuse_early(properties, compound) {
+            return NfsResop4::error(number, status);
+        }
+        compound.reply_room = reply_bytes_max.saturating_sub(self.reply.len());
+        // What changes something must not run if its answer cannot be told (RFC 8881 §2.10.6.4): its answer is small,
+        // so a little room is enough to know beforehand.
+        if compound.reply_room < REPLY_ROOM_MIN {
+            return NfsResop4::error(number, NfsStat4::RepTooBig);
+        }
+        match number {
+            op::EXCHANGE_ID
+            | op::CREATE_SESSION
+            | op::DESTROY_SESSION
+            | op::BIND_CONN_TO_SESSION
+            | op::BACKCHANNEL_CTL
+            | op::DESTROY_CLIENTID
+            | op::RECLAIM_COMPLETE
+            | op::SET_SSV => self.session_operation(compound, operation).await,
+            _ => self.face.execute(compound, operation).await,
+        }
+    }
+
+    async fn session_operation(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+        let number = operation.opnum();
+        if compound.session.is_none() {
+            self.face.operations().count(number);
+        }
+        match self.face.sessions().execute(compound, operation, self.left == 0).await {
+            Some(result) => result,
+            None => NfsResop4::error(number, NfsStat4::NotSupp),
+        }
+    }
+
+    /// The next operation, or the result it has earned by being malformed.
+    fn next(&mut self, minorversion: u32) -> Option<Result<NfsArgop4, NfsResop4>> {
+        if self.left == 0 {
+            return None;
+        }
+        self.left -= 1;
+        Some(match CompoundArgs::next_op(&mut self.decoder) {
+            // What the minor version does not know has no meaning, however well it decodes.
+            Ok(operation) if !is_defined(operation.opnum(), minorversion) => {
+                Err(NfsResop4::Illegal(NfsStat4::OpIllegal))
+            }
+            Ok(operation) => Ok(operation),
+            Err(malformed) if !is_defined(malformed.opnum, minorversion) => {
+                Err(NfsResop4::Illegal(NfsStat4::OpIllegal))
+            }
+            Err(malformed) => Err(NfsResop4::error(malformed.opnum, NfsStat4::BadXdr)),
+        })
+    }
+}
+
+/// The largest answer of an operation that changes something, but READ, READDIR and the like: OPEN with attributes.
+const REPLY_ROOM_MIN: usize = 256;
+
+fn is_defined(number: u32, minorversion: u32) -> bool {
+    OpProperties::of(number).is_some_and(|properties| properties.is_defined_in(minorversion))
+}
+
+fn is_illegal(operation: &NfsArgop4) -> bool {
+    matches!(operation, NfsArgop4::Illegal(_))
+}
+
+/// RFC 8881 §2.10.6.1.1: what may come without SEQUENCE, alone in its COMPOUND.
+fn may_stand_alone(number: u32) -> bool {
+    matches!(
+        number,
+        op::EXCHANGE_ID | op::CREATE_SESSION | op::DESTROY_SESSION | op::BIND_CONN_TO_SESSION | op::DESTROY_CLIENTID
+    )
+}
+
+fn refuse_early(properties: &OpProperties, compound: &Compound<'_>) -> Option<NfsStat4> {
+    if properties.is_obsolete() {
+        return Some(NfsStat4::NotSupp);
+    }
+    if properties.number == op::SEQUENCE {
+        return Some(NfsStat4::SequencePos);
+    }
+    if properties.needs_current_fh && compound.current.is_none() {
+        return Some(NfsStat4::NoFileHandle);
+    }
+    if properties.needs_saved_fh && compound.saved.is_none() {
+        return Some(NfsStat4::NoFileHandle);
+    }
+    None
+}
+
+/// A `COMPOUND4res` under construction: status and count are known last.
+struct Reply {
+    encoder: Encoder,
+    status_mark: Mark,
+    count_mark: Mark,
+    status: NfsStat4,
+    count: u32,
+}
+
+impl Reply {
+    fn begin(header: &CompoundArgs) -> Reply {
+        let mut encoder = Encoder::new();
+        let status_mark = encoder.reserve_u32();
+        header.tag.encode(&mut encoder);
+        let count_mark = encoder.reserve_u32();
+        Reply { encoder, status_mark, count_mark, status: NfsStat4::Ok, count: 0 }
+    }
+
+    fn len(&self) -> usize {
+        self.encoder.len()
+    }
+
+    fn push(&mut self, result: &NfsResop4) {
+        self.status = result.status();
+        self.count += 1;
+        result.encode(&mut self.encoder);
+    }
+
+    /// Encodes a result, or REP_TOO_BIG in its place if the reply would outgrow what the session allows.
+    fn push_within(&mut self, result: &NfsResop4, reply_bytes_max: usize) -> NfsStat4 {
+        let mut encoder = Encoder::new();
+        result.encode(&mut encoder);
+        if self.encoder.len() + encoder.len() > reply_bytes_max {
+            self.push(&NfsResop4::error(result.opnum(), NfsStat4::RepTooBig));
+        } else {
+            self.status = result.status();
+            self.count += 1;
+            self.encoder.append(encoder);
+        }
+        self.status
+    }
+
+    fn finish(mut self) -> Vec<Bytes> {
+        self.encoder.patch_u32(self.status_mark, self.status as u32);
+        self.encoder.patch_u32(self.count_mark, self.count);
+        self.encoder.into_segments()
+    }
+}

@@ -1,0 +1,87 @@
+//! What a COMPOUND carries from operation to operation (RFC 8881 §16.2.3): file handles, stateids, who asks.
+
+use std::sync::Arc;
+
+use api::Ticket;
+use nfs4::{ClientId4, NfsStat4, SessionId4, StateId4};
+use types::{FileId, Identity};
+
+use crate::transport::Connection;
+
+/// What a file handle names: a file at the head, a replica by its ticket at a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handle {
+    File(FileId),
+    Replica(Ticket),
+}
+
+pub(crate) struct Compound<'a> {
+    pub connection: &'a Arc<Connection>,
+    pub identity: Identity,
+    /// AUTH_NONE, AUTH_SYS…: the flavor and, for AUTH_SYS, the uid as the client sent it, before squashing.
+    pub principal: Principal,
+    pub minorversion: u32,
+    /// Set by SEQUENCE.
+    pub client: Option<ClientId4>,
+    pub session: Option<SessionId4>,
+    pub current: Option<Handle>,
+    pub saved: Option<Handle>,
+    pub current_stateid: Option<StateId4>,
+    pub saved_stateid: Option<StateId4>,
+    /// Bytes that the reply may still take, by the session's ca_maxresponsesize.
+    pub reply_room: usize,
+}
+
+/// Who owns client records: compared for equality only.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Principal {
+    pub flavor: u32,
+    pub uid: u32,
+}
+
+impl Compound<'_> {
+    /// The current file handle at the head.
+    pub fn file(&self) -> Result<FileId, NfsStat4> {
+        match self.current {
+            Some(Handle::File(file)) => Ok(file),
+            Some(Handle::Replica(_)) => Err(NfsStat4::BadHandle),
+            None => Err(NfsStat4::NoFileHandle),
+        }
+    }
+
+    pub fn saved_file(&self) -> Result<FileId, NfsStat4> {
+        match self.saved {
+            Some(Handle::File(file)) => Ok(file),
+            Some(Handle::Replica(_)) => Err(NfsStat4::BadHandle),
+            None => Err(NfsStat4::NoFileHandle),
+        }
+    }
+
+    /// The current file handle at a pool.
+    pub fn ticket(&self) -> Result<Ticket, NfsStat4> {
+        match self.current {
+            Some(Handle::Replica(ticket)) => Ok(ticket),
+            Some(Handle::File(_)) => Err(NfsStat4::BadHandle),
+            None => Err(NfsStat4::NoFileHandle),
+        }
+    }
+
+    /// A new current file handle; the stateid that went with the old one goes (RFC 8881 §16.2.3.1.2).
+    pub fn set_file(&mut self, file: FileId) {
+        self.current = Some(Handle::File(file));
+        self.current_stateid = None;
+    }
+
+    /// Puts the current stateid in the place of its stand-in.
+    pub fn resolve(&self, stateid: StateId4) -> Result<StateId4, NfsStat4> {
+        if stateid == StateId4::CURRENT {
+            return self.current_stateid.ok_or(NfsStat4::BadStateId);
+        }
+        Ok(stateid)
+    }
+
+    /// The client of the session; the engine lets no operation that asks for it run without SEQUENCE.
+    pub fn client(&self) -> Result<ClientId4, NfsStat4> {
+        self.client.ok_or(NfsStat4::OpNotInSession)
+    }
+}

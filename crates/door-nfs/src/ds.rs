@@ -1,0 +1,114 @@
+//! The pools' operation table: the data server of flex-files layouts (RFC 8435), tightly coupled.
+//!
+//! The file handle is the ticket; it is verified by PUTFH and says everything. The stateid of READ and WRITE is the one
+//! that the layout carried and adds nothing to it, so any is taken. No operation here asks the head.
+
+use std::sync::Arc;
+
+use api::{OpenReplica, Pool, TicketKey, TicketMode};
+use async_trait::async_trait;
+use nfs4::{
+    Commit4Args, Commit4ResOk, NfsArgop4, NfsResop4, NfsStat4, PutFh4Args, Read4Args, Read4ResOk, StateId4,
+    Verifier4, Write4Args, Write4ResOk,
+};
+use xdr::Opaque;
+
+use crate::compound::Face;
+use crate::context::{Compound, Handle};
+use crate::mds::io::{stability, stable_how, verifier};
+use crate::operations::Operations;
+use crate::session_ops::Sessions;
+use crate::{IO_BYTES_MAX, status};
+
+/// Operation number, status, eof, length and padding around the bytes of a READ.
+const READ_OVERHEAD_BYTES: usize = 24;
+
+pub(crate) struct DataServer {
+    pub pool: Arc<dyn Pool>,
+    pub key: TicketKey,
+    pub sessions: Sessions,
+    pub operations: Operations,
+}
+
+/// The stateid that layouts carry for a replica: the same as long as the handle is the same, since the client keeps that
+/// of the first layout it got (`ff_layout_add_mirror`).
+pub(crate) fn layout_stateid(handle: &[u8]) -> StateId4 {
+    let mut other = [0; 12];
+    // The end of a sealed ticket is its MAC.
+    other.copy_from_slice(&handle[handle.len() - 12..]);
+    StateId4 { seqid: 0, other }
+}
+
+#[async_trait]
+impl Face for DataServer {
+    fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+        let number = operation.opnum();
+        match operation {
+            NfsArgop4::PutFh(args) => NfsResop4::PutFh(self.put_file_handle(compound, &args)),
+            NfsArgop4::Read(args) => NfsResop4::Read(self.read(compound, &args).await.into()),
+            NfsArgop4::Write(args) => NfsResop4::Write(self.write(compound, args).await.into()),
+            NfsArgop4::Commit(args) => NfsResop4::Commit(self.commit(compound, &args).await.into()),
+            _ => NfsResop4::error(number, NfsStat4::NotSupp),
+        }
+    }
+}
+
+impl DataServer {
+    fn put_file_handle(&self, compound: &mut Compound<'_>, args: &PutFh4Args) -> NfsStat4 {
+        match self.key.open(args.object.as_bytes()) {
+            Ok(ticket) if ticket.pool == self.pool.id() => {
+                compound.current = Some(Handle::Replica(ticket));
+                NfsStat4::Ok
+            }
+            Ok(_) => NfsStat4::Stale,
+            Err(_) => NfsStat4::BadHandle,
+        }
+    }
+
+    async fn open(&self, compound: &Compound<'_>) -> Result<Arc<dyn OpenReplica>, NfsStat4> {
+        self.pool.open(&compound.ticket()?).await.map_err(status::of_data_server)
+    }
+
+    async fn read(&self, compound: &Compound<'_>, args: &Read4Args) -> Result<Read4ResOk, NfsStat4> {
+        let room = compound.reply_room.saturating_sub(READ_OVERHEAD_BYTES);
+        let length = args.count.min(IO_BYTES_MAX).min(u32::try_from(room).unwrap_or(u32::MAX));
+        let replica = self.open(compound).await?;
+        let read = replica.read_at(args.offset, length).await.map_err(status::of_data_server)?;
+        Ok(Read4ResOk { eof: read.end_of_file, data: Opaque(read.data) })
+    }
+
+    async fn write(&self, compound: &Compound<'_>, args: Write4Args) -> Result<Write4ResOk, NfsStat4> {
+        let count = u32::try_from(args.data.len()).map_err(|_| NfsStat4::Inval)?;
+        let end = args.offset.checked_add(count.into());
+        if end.is_none_or(|end| i64::try_from(end).is_err()) {
+            return Err(NfsStat4::FBig);
+        }
+        if compound.ticket()?.mode != TicketMode::ReadWrite {
+            return Err(NfsStat4::Stale);
+        }
+        let replica = self.open(compound).await?;
+        let wanted = stability(args.stable);
+        if count == 0 {
+            return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
+        }
+        let done = replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_data_server)?;
+        Ok(Write4ResOk { count, committed: stable_how(done), writeverf: verifier(&*replica) })
+    }
+
+    async fn commit(&self, compound: &Compound<'_>, args: &Commit4Args) -> Result<Commit4ResOk, NfsStat4> {
+        if args.offset.checked_add(args.count.into()).is_none() {
+            return Err(NfsStat4::Inval);
+        }
+        let replica = self.open(compound).await?;
+        let synced = replica.sync().await.map_err(status::of_data_server)?;
+        Ok(Commit4ResOk { writeverf: Verifier4(synced.0) })
+    }
+}

@@ -1,0 +1,134 @@
+//! The head's operation table: the metadata server.
+//!
+//! One handler per operation, grouped by concern. A handler takes the compound's context and the head and answers a
+//! body or a status; no handler encodes, and none but `layout` and `device` knows that there are pools elsewhere.
+
+mod attributes;
+mod close;
+mod device;
+mod directory;
+mod file_handle;
+pub(crate) mod io;
+mod layout;
+mod lock;
+mod open;
+mod readdir;
+mod security;
+mod setattr;
+mod stateids;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Locations, Namespace, PoolManager, TicketKey};
+use async_trait::async_trait;
+use nfs4::{FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
+use nfs4_state::stateid::ClientState;
+use parking_lot::Mutex;
+use types::{Clock, FileId, Name, PoolId};
+
+use crate::compound::Face;
+use crate::context::Compound;
+use crate::operations::Operations;
+use crate::session_ops::Sessions;
+use crate::status;
+
+pub(crate) use layout::{expire_clients, expire_recalls};
+
+/// Everything the handlers of the head need.
+pub(crate) struct Head {
+    pub namespace: Arc<dyn Namespace>,
+    pub locations: Arc<dyn Locations>,
+    pub pools: Arc<dyn PoolManager>,
+    pub clock: Arc<dyn Clock>,
+    pub key: TicketKey,
+    pub fsid: FsId4,
+    /// Changes with every start: part of device ids, so that none is ever reused for another address.
+    pub generation: u32,
+    pub lease: Duration,
+    pub pool_addresses: Vec<(PoolId, SocketAddr)>,
+    pub sessions: Sessions,
+    pub operations: Operations,
+    /// Opens, locks, layouts and their stateids. Held for one decision at a time, never across an await.
+    pub states: Mutex<ClientState>,
+}
+
+impl Head {
+    /// The attributes of a file that a handle names: STALE if it is gone.
+    pub async fn attributes(&self, file: FileId) -> Result<types::Attributes, NfsStat4> {
+        self.namespace.attributes(file).await.map_err(status::of_namespace)
+    }
+}
+
+pub(crate) fn name(component: &nfs4::Component4) -> Result<Name, NfsStat4> {
+    Name::new(component.as_bytes()).map_err(status::of_name)
+}
+
+#[async_trait]
+impl Face for Head {
+    fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+        use NfsArgop4 as A;
+        use NfsResop4 as R;
+        let number = operation.opnum();
+        match operation {
+            A::PutRootFh => R::PutRootFh(file_handle::put_root(compound)),
+            A::PutPubFh => R::PutPubFh(file_handle::put_root(compound)),
+            A::PutFh(args) => R::PutFh(file_handle::put(compound, self, &args).await),
+            A::GetFh => R::GetFh(file_handle::get(compound, self).into()),
+            A::SaveFh => R::SaveFh(file_handle::save(compound)),
+            A::RestoreFh => R::RestoreFh(file_handle::restore(compound)),
+            A::Lookup(args) => R::Lookup(outcome(directory::lookup(compound, self, &args).await)),
+            A::LookupP => R::LookupP(outcome(directory::lookup_parent(compound, self).await)),
+            A::Access(args) => R::Access(attributes::access(compound, self, &args).await.into()),
+            A::GetAttr(args) => R::GetAttr(attributes::get(compound, self, &args).await.into()),
+            A::Verify(args) => R::Verify(attributes::verify(compound, self, &args.obj_attributes).await),
+            A::NVerify(args) => R::NVerify(attributes::nverify(compound, self, &args.obj_attributes).await),
+            A::SetAttr(args) => R::SetAttr(match setattr::set(compound, self, &args).await {
+                Ok(attrsset) => SetAttr4Res { status: NfsStat4::Ok, attrsset },
+                Err(status) => SetAttr4Res { status, attrsset: nfs4::Bitmap4::EMPTY },
+            }),
+            A::ReadDir(args) => R::ReadDir(readdir::read(compound, self, &args).await.into()),
+            A::ReadLink => R::ReadLink(directory::read_link(compound, self).await.into()),
+            A::Create(args) => R::Create(directory::create(compound, self, &args).await.into()),
+            A::Remove(args) => R::Remove(directory::remove(compound, self, &args).await.into()),
+            A::Rename(args) => R::Rename(directory::rename(compound, self, &args).await.into()),
+            A::Link(args) => R::Link(directory::link(compound, self, &args).await.into()),
+            A::SecInfo(args) => R::SecInfo(security::by_name(compound, self, &args).await.into()),
+            A::SecInfoNoName(args) => R::SecInfoNoName(security::no_name(compound, self, &args).await.into()),
+            A::Read(args) => R::Read(io::read(compound, self, &args).await.into()),
+            A::Write(args) => R::Write(io::write(compound, self, args).await.into()),
+            A::Commit(args) => R::Commit(io::commit(compound, self, &args).await.into()),
+            A::Open(args) => R::Open(open::open(compound, self, args).await.into()),
+            A::OpenDowngrade(args) => R::OpenDowngrade(close::downgrade(compound, self, &args).into()),
+            A::Close(args) => R::Close(close::close(compound, self, &args).into()),
+            A::Lock(args) => R::Lock(lock::lock(compound, self, args).await),
+            A::LockT(args) => R::LockT(lock::test(compound, self, args).await),
+            A::LockU(args) => R::LockU(lock::unlock(compound, self, &args).into()),
+            A::TestStateId(args) => R::TestStateId(stateids::test(compound, self, &args).into()),
+            A::FreeStateId(args) => R::FreeStateId(outcome(stateids::free(compound, self, &args))),
+            A::LayoutGet(args) => R::LayoutGet(layout::get(compound, self, args).await),
+            A::LayoutCommit(args) => R::LayoutCommit(layout::commit(compound, self, args).await.into()),
+            A::LayoutReturn(args) => R::LayoutReturn(layout::give_back(compound, self, args).await.into()),
+            A::LayoutError(args) => R::LayoutError(outcome(layout::error(compound, self, &args).await)),
+            A::LayoutStats(args) => R::LayoutStats(outcome(layout::stats(compound, self, &args).await)),
+            A::GetDeviceInfo(args) => R::GetDeviceInfo(device::info(compound, self, &args)),
+            // Delegations come with a later issue: no client holds one.
+            A::DelegReturn(_) => R::DelegReturn(NfsStat4::BadStateId),
+            _ => NfsResop4::error(number, NfsStat4::NotSupp),
+        }
+    }
+}
+
+/// For results that are a bare status.
+fn outcome(result: Result<(), NfsStat4>) -> NfsStat4 {
+    result.err().unwrap_or(NfsStat4::Ok)
+}

@@ -1,0 +1,292 @@
+//! GETATTR, VERIFY, NVERIFY and ACCESS: a file's attributes in the protocol's form.
+
+use api::{PoolStatus, Usage};
+use nfs4::attr::{ChangeAttrType4, Principal4, number};
+use nfs4::{
+    ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ, Access4Args,
+    Access4ResOk, Bitmap4, FH4_PERSISTENT, Fattr4, FileAttributes, GetAttr4Args, GetAttr4ResOk, LayoutType4,
+    NfsFtype4, NfsStat4, NfsTime4, SpecData4,
+};
+use types::{Access, Attributes, FileKind, Name, Timestamp, permission};
+
+use super::Head;
+use crate::context::Compound;
+use crate::{IO_BYTES_MAX, fh, status};
+
+/// Set by SETATTR, OPEN and CREATE; the two `_SET` times cannot be read.
+pub(super) const SETTABLE: Bitmap4 = Bitmap4::of(&[
+    number::SIZE,
+    number::MODE,
+    number::OWNER,
+    number::OWNER_GROUP,
+    number::TIME_ACCESS_SET,
+    number::TIME_MODIFY_SET,
+    number::MODE_SET_MASKED,
+]);
+
+/// Set at creation only (RFC 8275 §3).
+pub(super) const SETTABLE_AT_CREATION: Bitmap4 = SETTABLE.with(number::MODE_UMASK);
+
+const READABLE: Bitmap4 = Bitmap4::of(&[
+    number::SUPPORTED_ATTRS,
+    number::TYPE,
+    number::FH_EXPIRE_TYPE,
+    number::CHANGE,
+    number::SIZE,
+    number::LINK_SUPPORT,
+    number::SYMLINK_SUPPORT,
+    number::NAMED_ATTR,
+    number::FSID,
+    number::UNIQUE_HANDLES,
+    number::LEASE_TIME,
+    number::RDATTR_ERROR,
+    number::ACLSUPPORT,
+    number::CANSETTIME,
+    number::CASE_INSENSITIVE,
+    number::CASE_PRESERVING,
+    number::CHOWN_RESTRICTED,
+    number::FILEHANDLE,
+    number::FILEID,
+    number::FILES_AVAIL,
+    number::FILES_FREE,
+    number::FILES_TOTAL,
+    number::HOMOGENEOUS,
+    number::MAXFILESIZE,
+    number::MAXLINK,
+    number::MAXNAME,
+    number::MAXREAD,
+    number::MAXWRITE,
+    number::MODE,
+    number::NO_TRUNC,
+    number::NUMLINKS,
+    number::OWNER,
+    number::OWNER_GROUP,
+    number::RAWDEV,
+    number::SPACE_AVAIL,
+    number::SPACE_FREE,
+    number::SPACE_TOTAL,
+    number::SPACE_USED,
+    number::TIME_ACCESS,
+    number::TIME_CREATE,
+    number::TIME_DELTA,
+    number::TIME_METADATA,
+    number::TIME_MODIFY,
+    number::MOUNTED_ON_FILEID,
+    number::FS_LAYOUT_TYPES,
+    number::LAYOUT_BLKSIZE,
+    number::SUPPATTR_EXCLCREAT,
+]);
+
+/// Known from 4.2 on.
+const READABLE_4_2: Bitmap4 = Bitmap4::of(&[number::CHANGE_ATTR_TYPE, number::XATTR_SUPPORT]);
+
+/// Attributes that describe the whole file system and need the pools' or the namespace's totals.
+const TOTALS: Bitmap4 = Bitmap4::of(&[
+    number::FILES_AVAIL,
+    number::FILES_FREE,
+    number::FILES_TOTAL,
+    number::SPACE_AVAIL,
+    number::SPACE_FREE,
+    number::SPACE_TOTAL,
+]);
+
+const WRITE_ONLY: Bitmap4 =
+    Bitmap4::of(&[number::TIME_ACCESS_SET, number::TIME_MODIFY_SET, number::MODE_SET_MASKED, number::MODE_UMASK]);
+
+/// Linux caps a file at 2⁶³ − 1, and so do the pools' file systems.
+const FILE_BYTES_MAX: u64 = i64::MAX as u64;
+const LINKS_MAX: u32 = 65_000;
+
+pub(super) fn supported(minorversion: u32) -> Bitmap4 {
+    let all = READABLE.union(&SETTABLE);
+    if minorversion >= 2 { all.union(&READABLE_4_2).with(number::MODE_UMASK) } else { all }
+}
+
+pub(super) async fn get(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &GetAttr4Args,
+) -> Result<GetAttr4ResOk, NfsStat4> {
+    // The two times and the masked mode can be set and not read (RFC 8881 §5.5).
+    if !args.attr_request.intersect(&WRITE_ONLY).is_empty() {
+        return Err(NfsStat4::Inval);
+    }
+    let attributes = head.attributes(compound.file()?).await?;
+    let mut found = of_file(head, compound.minorversion, &attributes, &args.attr_request);
+    if !args.attr_request.intersect(&TOTALS).is_empty() {
+        add_totals(&mut found, head).await?;
+    }
+    Ok(GetAttr4ResOk { obj_attributes: found.encode(&args.attr_request) })
+}
+
+/// The attributes of one file, as far as they are asked for. Totals are added by `get` only.
+pub(super) fn of_file(head: &Head, minorversion: u32, file: &Attributes, wanted: &Bitmap4) -> FileAttributes {
+    let mut out = FileAttributes {
+        file_type: Some(file_type(file.kind)),
+        change: Some(file.change),
+        size: Some(file.size),
+        fsid: Some(head.fsid),
+        fileid: Some(file.file.0),
+        mounted_on_fileid: Some(file.file.0),
+        mode: Some(file.mode),
+        numlinks: Some(file.nlink),
+        rawdev: Some(device_numbers(file.kind)),
+        space_used: Some(file.space_used),
+        time_access: Some(time(file.atime)),
+        time_create: Some(time(file.birth)),
+        time_metadata: Some(time(file.ctime)),
+        time_modify: Some(time(file.mtime)),
+        rdattr_error: Some(NfsStat4::Ok),
+        ..FileAttributes::default()
+    };
+    if wanted.contains(number::OWNER) {
+        out.owner = Some(Principal4::numeric(file.uid));
+    }
+    if wanted.contains(number::OWNER_GROUP) {
+        out.owner_group = Some(Principal4::numeric(file.gid));
+    }
+    if wanted.contains(number::FILEHANDLE) {
+        out.filehandle = Some(fh::encode(&head.key, file.file));
+    }
+    add_file_system(&mut out, head, minorversion);
+    out
+}
+
+/// What is the same for every file.
+fn add_file_system(out: &mut FileAttributes, head: &Head, minorversion: u32) {
+    out.supported_attrs = Some(supported(minorversion));
+    out.fh_expire_type = Some(FH4_PERSISTENT);
+    out.link_support = Some(true);
+    out.symlink_support = Some(true);
+    out.named_attr = Some(false);
+    out.unique_handles = Some(true);
+    out.lease_time = Some(u32::try_from(head.lease.as_secs()).unwrap_or(u32::MAX));
+    out.aclsupport = Some(0);
+    out.cansettime = Some(true);
+    out.case_insensitive = Some(false);
+    out.case_preserving = Some(true);
+    out.chown_restricted = Some(true);
+    out.homogeneous = Some(true);
+    out.maxfilesize = Some(FILE_BYTES_MAX);
+    out.maxlink = Some(LINKS_MAX);
+    out.maxname = Some(Name::BYTES_MAX as u32);
+    out.maxread = Some(IO_BYTES_MAX.into());
+    out.maxwrite = Some(IO_BYTES_MAX.into());
+    out.no_trunc = Some(true);
+    out.time_delta = Some(NfsTime4 { seconds: 0, nseconds: 1 });
+    out.fs_layout_types = Some(vec![LayoutType4::FLEX_FILES]);
+    out.layout_blksize = Some(IO_BYTES_MAX);
+    out.suppattr_exclcreat = Some(if minorversion >= 2 { SETTABLE_AT_CREATION } else { SETTABLE });
+    if minorversion >= 2 {
+        // The change attribute is a counter that only grows; with pNFS, data at the pools moves it when committed.
+        out.change_attr_type = Some(ChangeAttrType4::MonotonicIncr);
+        out.xattr_support = Some(false);
+    }
+}
+
+async fn add_totals(out: &mut FileAttributes, head: &Head) -> Result<(), NfsStat4> {
+    let pools = head.pools.pools();
+    let usage: Usage = head.namespace.usage().await.map_err(status::of_namespace)?;
+    let sum = |of: fn(&PoolStatus) -> u64| pools.iter().map(of).fold(0, u64::saturating_add);
+    let free_files = sum(|pool| pool.free_files);
+    out.space_total = Some(sum(|pool| pool.total_bytes));
+    out.space_free = Some(sum(|pool| pool.free_bytes));
+    out.space_avail = out.space_free;
+    out.files_free = Some(free_files);
+    out.files_avail = Some(free_files);
+    out.files_total = Some(free_files.saturating_add(usage.files));
+    Ok(())
+}
+
+/// SAME or NOT_SAME: whether the file has exactly these attribute values (RFC 8881 §18.30.3).
+async fn compare(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> Result<bool, NfsStat4> {
+    let mask = &given.attrmask;
+    if !mask.difference(&supported(compound.minorversion)).is_empty() {
+        return Err(NfsStat4::AttrNotSupp);
+    }
+    if !mask.intersect(&WRITE_ONLY).is_empty() || mask.contains(number::RDATTR_ERROR) {
+        return Err(NfsStat4::Inval);
+    }
+    FileAttributes::decode(given).map_err(|error| error.status())?;
+    let attributes = head.attributes(compound.file()?).await?;
+    let mut found = of_file(head, compound.minorversion, &attributes, mask);
+    if !mask.intersect(&TOTALS).is_empty() {
+        add_totals(&mut found, head).await?;
+    }
+    Ok(found.encode(mask).attr_vals == given.attr_vals)
+}
+
+pub(super) async fn verify(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> NfsStat4 {
+    match compare(compound, head, given).await {
+        Ok(true) => NfsStat4::Ok,
+        Ok(false) => NfsStat4::NotSame,
+        Err(status) => status,
+    }
+}
+
+pub(super) async fn nverify(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> NfsStat4 {
+    match compare(compound, head, given).await {
+        Ok(true) => NfsStat4::Same,
+        Ok(false) => NfsStat4::Ok,
+        Err(status) => status,
+    }
+}
+
+pub(super) async fn access(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &Access4Args,
+) -> Result<Access4ResOk, NfsStat4> {
+    const MEANINGFUL: u32 = ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND;
+    let attributes = head.attributes(compound.file()?).await?;
+    let granted = permission::granted(&compound.identity, &attributes);
+    let mut access = 0;
+    if granted.contains(Access::READ) {
+        access |= ACCESS4_READ;
+    }
+    if granted.contains(Access::WRITE) {
+        access |= ACCESS4_MODIFY | ACCESS4_EXTEND;
+    }
+    let of_kind = if attributes.kind == FileKind::Directory {
+        if granted.contains(Access::WRITE) {
+            access |= ACCESS4_DELETE;
+        }
+        if granted.contains(Access::EXECUTE) {
+            access |= ACCESS4_LOOKUP;
+        }
+        MEANINGFUL | ACCESS4_LOOKUP | ACCESS4_DELETE
+    } else {
+        if granted.contains(Access::EXECUTE) {
+            access |= ACCESS4_EXECUTE;
+        }
+        MEANINGFUL | ACCESS4_EXECUTE
+    };
+    let supported = args.access & of_kind;
+    Ok(Access4ResOk { supported, access: access & supported })
+}
+
+pub(super) fn file_type(kind: FileKind) -> NfsFtype4 {
+    match kind {
+        FileKind::Regular => NfsFtype4::Reg,
+        FileKind::Directory => NfsFtype4::Dir,
+        FileKind::Symlink => NfsFtype4::Lnk,
+        FileKind::BlockDevice(_) => NfsFtype4::Blk,
+        FileKind::CharacterDevice(_) => NfsFtype4::Chr,
+        FileKind::Fifo => NfsFtype4::Fifo,
+        FileKind::Socket => NfsFtype4::Sock,
+    }
+}
+
+fn device_numbers(kind: FileKind) -> SpecData4 {
+    match kind {
+        FileKind::BlockDevice(device) | FileKind::CharacterDevice(device) => {
+            SpecData4 { specdata1: device.major, specdata2: device.minor }
+        }
+        _ => SpecData4::default(),
+    }
+}
+
+pub(super) fn time(at: Timestamp) -> NfsTime4 {
+    NfsTime4 { seconds: at.seconds, nseconds: at.nanoseconds() }
+}
+

@@ -1,0 +1,148 @@
+//! LOOKUP, LOOKUPP, READLINK, CREATE, REMOVE, RENAME, LINK.
+
+use api::{CreateKind, CreateMode, CreateSpec};
+use bytes::Bytes;
+use nfs4::attr::number;
+use nfs4::{
+    ChangeInfo4, Create4Args, Create4ResOk, CreateType4, Link4Args, Link4ResOk, LinkText4, Lookup4Args, NfsStat4,
+    ReadLink4ResOk, Remove4Args, Remove4ResOk, Rename4Args, Rename4ResOk, SpecData4,
+};
+use types::{ChangeInfo, Device, FileId, FileKind, SymlinkTarget};
+
+use super::{Head, name, setattr};
+use crate::context::Compound;
+use crate::status;
+
+/// For what nobody gave a mode: what `mkdir` and `mknod` would make under a common umask.
+const PERMISSIONS_DEFAULT: u32 = 0o755;
+
+pub(super) async fn lookup(compound: &mut Compound<'_>, head: &Head, args: &Lookup4Args) -> Result<(), NfsStat4> {
+    let dir = directory(head, compound.file()?).await?;
+    let name = name(&args.objname)?;
+    let found = head.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
+    compound.set_file(found.file);
+    Ok(())
+}
+
+pub(super) async fn lookup_parent(compound: &mut Compound<'_>, head: &Head) -> Result<(), NfsStat4> {
+    let dir = directory(head, compound.file()?).await?;
+    let found = head.namespace.parent(&compound.identity, dir).await.map_err(status::of_namespace)?;
+    compound.set_file(found.file);
+    Ok(())
+}
+
+/// The file if it is a directory; a symbolic link has a status of its own, so that clients follow it.
+pub(super) async fn directory(head: &Head, file: FileId) -> Result<FileId, NfsStat4> {
+    match head.attributes(file).await?.kind {
+        FileKind::Directory => Ok(file),
+        FileKind::Symlink => Err(NfsStat4::SymLink),
+        _ => Err(NfsStat4::NotDir),
+    }
+}
+
+pub(super) async fn read_link(compound: &Compound<'_>, head: &Head) -> Result<ReadLink4ResOk, NfsStat4> {
+    let target = head.namespace.read_link(compound.file()?).await.map_err(status::of_namespace)?;
+    Ok(ReadLink4ResOk { link: LinkText4::from(Bytes::copy_from_slice(target.as_bytes())) })
+}
+
+pub(super) async fn create(
+    compound: &mut Compound<'_>,
+    head: &Head,
+    args: &Create4Args,
+) -> Result<Create4ResOk, NfsStat4> {
+    let kind = create_kind(&args.objtype)?;
+    let dir = plain_directory(head, compound.file()?).await?;
+    let name = name(&args.objname)?;
+    let requested = setattr::parse_for_creation(compound.minorversion, &args.createattrs)?;
+    if requested.size().is_some() {
+        return Err(NfsStat4::Inval);
+    }
+    let spec = CreateSpec {
+        kind,
+        mode: CreateMode::Guarded,
+        permissions: requested.permissions(PERMISSIONS_DEFAULT),
+        set: requested.beside_mode(),
+        location: None,
+    };
+    let created =
+        head.namespace.create(&compound.identity, dir, &name, &spec).await.map_err(status::of_namespace)?;
+    compound.set_file(created.attributes.file);
+    let mut attrset = args.createattrs.attrmask;
+    if attrset.contains(number::MODE_UMASK) {
+        // RFC 8275 §3: what was set in the end is the mode.
+        attrset.remove(number::MODE_UMASK);
+        attrset.insert(number::MODE);
+    }
+    Ok(Create4ResOk { cinfo: change_info(created.parent), attrset })
+}
+
+fn create_kind(objtype: &CreateType4) -> Result<CreateKind, NfsStat4> {
+    let device = |data: &SpecData4| Device { major: data.specdata1, minor: data.specdata2 };
+    Ok(match objtype {
+        CreateType4::Dir => CreateKind::Directory,
+        CreateType4::Lnk(text) => {
+            CreateKind::Symlink(SymlinkTarget::new(text.as_bytes()).map_err(status::of_name)?)
+        }
+        CreateType4::Blk(data) => CreateKind::BlockDevice(device(data)),
+        CreateType4::Chr(data) => CreateKind::CharacterDevice(device(data)),
+        CreateType4::Fifo => CreateKind::Fifo,
+        CreateType4::Sock => CreateKind::Socket,
+        CreateType4::Other(_) => return Err(NfsStat4::BadType),
+    })
+}
+
+pub(super) async fn remove(
+    compound: &mut Compound<'_>,
+    head: &Head,
+    args: &Remove4Args,
+) -> Result<Remove4ResOk, NfsStat4> {
+    let dir = plain_directory(head, compound.file()?).await?;
+    let name = name(&args.target)?;
+    // A file that somebody has open keeps its data until the last close: the row stays, the reaper asks the states.
+    let removed = head.namespace.unlink(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
+    Ok(Remove4ResOk { cinfo: change_info(removed.parent) })
+}
+
+pub(super) async fn rename(
+    compound: &mut Compound<'_>,
+    head: &Head,
+    args: &Rename4Args,
+) -> Result<Rename4ResOk, NfsStat4> {
+    let source = plain_directory(head, compound.saved_file()?).await?;
+    let target = plain_directory(head, compound.file()?).await?;
+    let (old, new) = (name(&args.oldname)?, name(&args.newname)?);
+    let renamed = head
+        .namespace
+        .rename(&compound.identity, (source, &old), (target, &new))
+        .await
+        .map_err(|error| match error {
+            // RFC 8881 §18.26.3: an existing target that cannot be replaced is EXIST, whatever is wrong with it.
+            api::NamespaceError::IsDirectory | api::NamespaceError::NotDirectory => NfsStat4::Exist,
+            error => status::of_namespace(error),
+        })?;
+    Ok(Rename4ResOk { source_cinfo: change_info(renamed.source), target_cinfo: change_info(renamed.target) })
+}
+
+pub(super) async fn link(
+    compound: &mut Compound<'_>,
+    head: &Head,
+    args: &Link4Args,
+) -> Result<Link4ResOk, NfsStat4> {
+    let file = compound.saved_file()?;
+    if head.attributes(file).await?.kind == FileKind::Directory {
+        return Err(NfsStat4::IsDir);
+    }
+    let dir = plain_directory(head, compound.file()?).await?;
+    let name = name(&args.newname)?;
+    let linked = head.namespace.link(&compound.identity, file, dir, &name).await.map_err(status::of_namespace)?;
+    Ok(Link4ResOk { cinfo: change_info(linked.parent) })
+}
+
+/// As `directory`, for operations that know no SYMLINK status.
+pub(super) async fn plain_directory(head: &Head, file: FileId) -> Result<FileId, NfsStat4> {
+    directory(head, file).await.map_err(|status| if status == NfsStat4::SymLink { NfsStat4::NotDir } else { status })
+}
+
+pub(super) fn change_info(info: ChangeInfo) -> ChangeInfo4 {
+    ChangeInfo4 { atomic: info.atomic, before: info.before, after: info.after }
+}

@@ -1,0 +1,43 @@
+//! PUTROOTFH, PUTPUBFH, PUTFH, GETFH, SAVEFH, RESTOREFH. The public file handle is the root (RFC 8881 §4.1.2).
+
+use nfs4::{GetFh4ResOk, NfsStat4, PutFh4Args};
+use types::FileId;
+
+use super::Head;
+use crate::context::Compound;
+use crate::fh;
+
+pub(super) fn put_root(compound: &mut Compound<'_>) -> NfsStat4 {
+    compound.set_file(FileId::ROOT);
+    NfsStat4::Ok
+}
+
+pub(super) async fn put(compound: &mut Compound<'_>, head: &Head, args: &PutFh4Args) -> NfsStat4 {
+    let file = match fh::decode(&head.key, &args.object) {
+        Ok(file) => file,
+        Err(status) => return status,
+    };
+    match head.attributes(file).await {
+        Ok(_) => {
+            compound.set_file(file);
+            NfsStat4::Ok
+        }
+        Err(status) => status,
+    }
+}
+
+pub(super) fn get(compound: &Compound<'_>, head: &Head) -> Result<GetFh4ResOk, NfsStat4> {
+    Ok(GetFh4ResOk { object: fh::encode(&head.key, compound.file()?) })
+}
+
+pub(super) fn save(compound: &mut Compound<'_>) -> NfsStat4 {
+    compound.saved = compound.current;
+    compound.saved_stateid = compound.current_stateid;
+    NfsStat4::Ok
+}
+
+pub(super) fn restore(compound: &mut Compound<'_>) -> NfsStat4 {
+    compound.current = compound.saved;
+    compound.current_stateid = compound.saved_stateid;
+    NfsStat4::Ok
+}

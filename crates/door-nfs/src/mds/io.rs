@@ -1,0 +1,165 @@
+//! READ, WRITE and COMMIT through the head, for clients without pNFS and for those that cannot reach a pool.
+//!
+//! The size in the namespace is the truth: a replica may be longer (bytes written by a pNFS client that has not committed
+//! its layout yet) or shorter (a hole at the end that was never written).
+
+use std::sync::Arc;
+
+use api::{OpenReplica, Purpose, ReadData, Selection, Stability, TicketMode, Written};
+use bytes::{Bytes, BytesMut};
+use nfs4::{
+    Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StableHow4, StateId4, Verifier4, Write4Args,
+    Write4ResOk,
+};
+use types::{Access, Attributes, FileKind, permission};
+use xdr::Opaque;
+
+use super::{Head, stateids};
+use crate::context::Compound;
+use crate::{IO_BYTES_MAX, status};
+
+/// Operation number, status, eof, length and padding around the bytes of a READ.
+const READ_OVERHEAD_BYTES: usize = 24;
+
+pub(super) async fn read(compound: &Compound<'_>, head: &Head, args: &Read4Args) -> Result<Read4ResOk, NfsStat4> {
+    let file = authorize(compound, head, args.stateid, Access::READ).await?;
+    let room = compound.reply_room.saturating_sub(READ_OVERHEAD_BYTES);
+    let count = u64::from(args.count.min(IO_BYTES_MAX)).min(room as u64);
+    let left = file.size.saturating_sub(args.offset);
+    let length = count.min(left);
+    let data = if length == 0 {
+        Bytes::new()
+    } else {
+        let read = match open(head, &file, TicketMode::Read).await? {
+            Some(replica) => {
+                replica.read_at(args.offset, length as u32).await.map_err(status::of_pool)?
+            }
+            None => ReadData { data: Bytes::new(), end_of_file: true },
+        };
+        fill(read, length as usize)
+    };
+    Ok(Read4ResOk { eof: args.offset.saturating_add(data.len() as u64) >= file.size, data: Opaque(data) })
+}
+
+/// Behind the end of the replica the file reads as zeros.
+fn fill(read: ReadData, length: usize) -> Bytes {
+    if !read.end_of_file || read.data.len() >= length {
+        return read.data;
+    }
+    let mut filled = BytesMut::with_capacity(length);
+    filled.extend_from_slice(&read.data);
+    filled.resize(length, 0);
+    filled.freeze()
+}
+
+pub(super) async fn write(compound: &Compound<'_>, head: &Head, args: Write4Args) -> Result<Write4ResOk, NfsStat4> {
+    let file = authorize(compound, head, args.stateid, Access::WRITE).await?;
+    let count = u32::try_from(args.data.len()).map_err(|_| NfsStat4::Inval)?;
+    let end = args.offset.checked_add(count.into()).filter(|end| i64::try_from(*end).is_ok()).ok_or(NfsStat4::FBig)?;
+    let replica = open_for_writing(head, &file).await?;
+    let wanted = stability(args.stable);
+    if count == 0 {
+        return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
+    }
+    let done = replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_pool)?;
+    let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability: wanted };
+    head.namespace.commit(file.file, &written).await.map_err(status::of_namespace)?;
+    Ok(Write4ResOk { count, committed: stable_how(done.min(wanted)), writeverf: verifier(&*replica) })
+}
+
+pub(super) async fn commit(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &Commit4Args,
+) -> Result<Commit4ResOk, NfsStat4> {
+    if args.offset.checked_add(args.count.into()).is_none() {
+        return Err(NfsStat4::Inval);
+    }
+    let file = head.attributes(compound.file()?).await?;
+    regular(&file)?;
+    let replica = open_for_writing(head, &file).await?;
+    let synced = replica.sync().await.map_err(status::of_pool)?;
+    let pool = head.locations.locations(file.file).await.map_err(status::of_namespace)?.first().copied();
+    let facts = match pool.and_then(|pool| head.pools.pool(pool)) {
+        Some(pool) => pool.facts(file.file).await.map_err(status::of_pool)?,
+        None => None,
+    };
+    let written = Written {
+        size_at_least: None,
+        mtime: None,
+        space_used: facts.map(|facts| facts.space_used),
+        stability: Stability::FileSync,
+    };
+    head.namespace.commit(file.file, &written).await.map_err(status::of_namespace)?;
+    Ok(Commit4ResOk { writeverf: Verifier4(synced.0) })
+}
+
+/// The open behind the stateid says what may be done; without one (special stateids) the mode bits do.
+async fn authorize(
+    compound: &Compound<'_>,
+    head: &Head,
+    stateid: StateId4,
+    access: Access,
+) -> Result<Attributes, NfsStat4> {
+    let file = head.attributes(compound.file()?).await?;
+    regular(&file)?;
+    let stateid = compound.resolve(stateid)?;
+    stateids::check_io(compound, head, stateid, file.file, access)?;
+    if stateid.is_special() && !permission::allows(&compound.identity, &file, access) {
+        return Err(NfsStat4::Access);
+    }
+    Ok(file)
+}
+
+fn regular(file: &Attributes) -> Result<(), NfsStat4> {
+    match file.kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(NfsStat4::IsDir),
+        FileKind::Symlink => Err(NfsStat4::SymLink),
+        _ => Err(NfsStat4::WrongType),
+    }
+}
+
+/// `None`: the file has no replica anywhere, and so only zeros.
+async fn open(head: &Head, file: &Attributes, mode: TicketMode) -> Result<Option<Arc<dyn OpenReplica>>, NfsStat4> {
+    let locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
+    if locations.is_empty() {
+        return Ok(None);
+    }
+    let purpose = if mode == TicketMode::Read { Purpose::Read } else { Purpose::Write };
+    let want = Selection { purpose, locations: &locations, client: None };
+    let grant = head.pools.select(&want).map_err(status::of_select)?;
+    let pool = head.pools.pool(grant.pool).ok_or(NfsStat4::Io)?;
+    let ticket = grant.ticket(file.file, mode, file.epoch);
+    pool.open(&ticket).await.map(Some).map_err(status::of_pool)
+}
+
+async fn open_for_writing(head: &Head, file: &Attributes) -> Result<Arc<dyn OpenReplica>, NfsStat4> {
+    if let Some(replica) = open(head, file, TicketMode::ReadWrite).await? {
+        return Ok(replica);
+    }
+    let want = Selection { purpose: Purpose::Create, locations: &[], client: None };
+    let grant = head.pools.select(&want).map_err(status::of_select)?;
+    head.locations.add_location(file.file, grant.pool).await.map_err(status::of_namespace)?;
+    open(head, file, TicketMode::ReadWrite).await?.ok_or(NfsStat4::Io)
+}
+
+pub(crate) fn stability(how: StableHow4) -> Stability {
+    match how {
+        StableHow4::Unstable => Stability::Unstable,
+        StableHow4::DataSync => Stability::DataSync,
+        StableHow4::FileSync => Stability::FileSync,
+    }
+}
+
+pub(crate) fn stable_how(stability: Stability) -> StableHow4 {
+    match stability {
+        Stability::Unstable => StableHow4::Unstable,
+        Stability::DataSync => StableHow4::DataSync,
+        Stability::FileSync => StableHow4::FileSync,
+    }
+}
+
+pub(crate) fn verifier(replica: &dyn OpenReplica) -> Verifier4 {
+    Verifier4(replica.verifier().0)
+}

@@ -1,0 +1,75 @@
+//! Semantic errors as NFS status codes: the only place where they meet.
+
+use api::{NamespaceError, PoolError, SelectError};
+use nfs4::NfsStat4;
+use types::NameError;
+
+pub(crate) fn of_namespace(error: NamespaceError) -> NfsStat4 {
+    match error {
+        NamespaceError::NotFound => NfsStat4::NoEnt,
+        NamespaceError::Stale(_) => NfsStat4::Stale,
+        NamespaceError::Exists => NfsStat4::Exist,
+        NamespaceError::NotDirectory => NfsStat4::NotDir,
+        NamespaceError::IsDirectory => NfsStat4::IsDir,
+        NamespaceError::NotSymlink | NamespaceError::NotRegular => NfsStat4::WrongType,
+        NamespaceError::NotEmpty => NfsStat4::NotEmpty,
+        NamespaceError::AccessDenied => NfsStat4::Access,
+        NamespaceError::NotPermitted => NfsStat4::Perm,
+        NamespaceError::Cycle => NfsStat4::Inval,
+        NamespaceError::TooManyLinks => NfsStat4::MLink,
+        NamespaceError::BadCookie => NfsStat4::BadCookie,
+        NamespaceError::NoSpace => NfsStat4::NoSpc,
+        NamespaceError::ReadOnly(_) => NfsStat4::RoFs,
+        NamespaceError::Busy => NfsStat4::Delay,
+        NamespaceError::Database(reason) => {
+            tracing::error!(%reason, "namespace failed an NFS operation");
+            NfsStat4::Io
+        }
+    }
+}
+
+/// At the head, where I/O goes through it.
+pub(crate) fn of_pool(error: PoolError) -> NfsStat4 {
+    match error {
+        PoolError::NoSpace(_) => NfsStat4::NoSpc,
+        PoolError::TooLarge => NfsStat4::FBig,
+        PoolError::Busy(_) => NfsStat4::Delay,
+        PoolError::Fenced => NfsStat4::Stale,
+        PoolError::ReadOnlyTicket => NfsStat4::OpenMode,
+        PoolError::NoReplica(_) | PoolError::Offline(_) | PoolError::Io { .. } => {
+            tracing::warn!(%error, "pool failed an I/O through the head");
+            NfsStat4::Io
+        }
+    }
+}
+
+/// At the data server. STALE makes the Linux client drop the layout and go to the head, where it gets a new one or the
+/// data itself (`ff_layout_async_handle_error_v4`).
+pub(crate) fn of_data_server(error: PoolError) -> NfsStat4 {
+    match error {
+        PoolError::Fenced | PoolError::NoReplica(_) | PoolError::ReadOnlyTicket => NfsStat4::Stale,
+        PoolError::NoSpace(_) => NfsStat4::NoSpc,
+        PoolError::TooLarge => NfsStat4::FBig,
+        PoolError::Busy(_) => NfsStat4::Delay,
+        PoolError::Offline(_) | PoolError::Io { .. } => {
+            tracing::warn!(%error, "pool failed an I/O");
+            NfsStat4::Io
+        }
+    }
+}
+
+pub(crate) fn of_select(error: SelectError) -> NfsStat4 {
+    match error {
+        SelectError::NoSpace => NfsStat4::NoSpc,
+        SelectError::Unavailable | SelectError::NoLocation => NfsStat4::Io,
+    }
+}
+
+pub(crate) fn of_name(error: NameError) -> NfsStat4 {
+    match error {
+        NameError::Empty => NfsStat4::Inval,
+        NameError::TooLong => NfsStat4::NameTooLong,
+        NameError::BadCharacter => NfsStat4::BadChar,
+        NameError::Dot => NfsStat4::BadName,
+    }
+}
