@@ -1,0 +1,181 @@
+//! The door at the head, as the binary sees it: start, serve, housekeeping, status.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Locations, Namespace, NamespaceError, PoolManager, RecoveryRecords, TicketKey};
+use nfs4::FsId4;
+use nfs4_state::stateid::ClientState;
+use nfs4_state::{Role, SessionLimits};
+use parking_lot::Mutex;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use types::{Clock, FileId, PoolId, Random};
+
+use crate::mds::{self, Head};
+use crate::operations::Operations;
+use crate::session_ops::{Sessions, SessionsConfig};
+use crate::transport::{self, Squash, TransportLimits};
+
+/// How often leases and recalls are looked at; both are counted in seconds.
+const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);
+
+/// What the door uses; it knows these by their traits only.
+pub struct HeadServices {
+    pub namespace: Arc<dyn Namespace>,
+    pub locations: Arc<dyn Locations>,
+    pub records: Arc<dyn RecoveryRecords>,
+    pub pools: Arc<dyn PoolManager>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    pub key: TicketKey,
+}
+
+pub struct HeadConfig {
+    pub instance: [u8; 16],
+    pub lease: Duration,
+    pub grace: Duration,
+    pub root_squash: bool,
+    pub clients_max: usize,
+    /// Per listener.
+    pub connections_max: usize,
+    pub slots_max: u32,
+    /// Where the pools' data servers listen. An unspecified address (0.0.0.0) stands for the one that the client
+    /// used to reach the head.
+    pub pool_addresses: Vec<(PoolId, SocketAddr)>,
+}
+
+pub struct HeadDoor {
+    head: Arc<Head>,
+    limits: TransportLimits,
+    squash: Squash,
+}
+
+/// For `forebay status`.
+#[derive(Clone, Debug)]
+pub struct DoorStatus {
+    pub grace_left: Duration,
+    pub clients: Vec<ClientStatus>,
+}
+
+#[derive(Clone, Debug)]
+pub struct ClientStatus {
+    /// `co_ownerid`, made printable.
+    pub name: String,
+    pub address: String,
+    pub sessions: u64,
+    pub opens: u64,
+    pub locks: u64,
+    pub layouts: u64,
+    /// Since its last SEQUENCE.
+    pub idle: Duration,
+}
+
+impl HeadDoor {
+    /// Loads the recovery records and opens the grace period.
+    pub async fn start(services: HeadServices, config: HeadConfig) -> Result<Arc<HeadDoor>, NamespaceError> {
+        let known = services.records.load().await?;
+        let boot = services.random.u64();
+        let sessions = Sessions::new(
+            SessionsConfig {
+                role: Role::MetadataServer,
+                major_id: major_id(&config.instance, "head"),
+                scope: config.instance.to_vec(),
+                lease: config.lease,
+                grace: config.grace,
+                boot,
+                limits: SessionLimits {
+                    clients_max: config.clients_max,
+                    slots_max: config.slots_max,
+                    ..SessionLimits::default()
+                },
+            },
+            Some((Arc::clone(&services.records), known)),
+            Arc::clone(&services.clock),
+        );
+        let head = Head {
+            namespace: services.namespace,
+            locations: services.locations,
+            pools: services.pools,
+            clock: services.clock,
+            key: services.key,
+            fsid: fsid(&config.instance),
+            generation: boot as u32,
+            lease: config.lease,
+            pool_addresses: config.pool_addresses,
+            sessions,
+            operations: Operations::new(),
+            states: Mutex::new(ClientState::new(boot as u32)),
+        };
+        Ok(Arc::new(HeadDoor {
+            head: Arc::new(head),
+            limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
+            squash: Squash { root: config.root_squash },
+        }))
+    }
+
+    /// Serves until told to stop, then finishes what is under way.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
+        let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.head), stop.clone()));
+        transport::serve(listener, self.head.clone(), self.squash, self.limits, stop).await;
+        // It sees the same stop.
+        let _ = housekeeping.await;
+    }
+
+    pub fn in_grace(&self) -> bool {
+        self.head.sessions.in_grace()
+    }
+
+    /// Whether somebody has the file open or holds a layout of it.
+    pub fn is_in_use(&self, file: FileId) -> bool {
+        self.head.states.lock().is_in_use(file)
+    }
+
+    pub fn operations(&self) -> Vec<(&'static str, u64)> {
+        self.head.operations.snapshot()
+    }
+
+    pub fn status(&self) -> DoorStatus {
+        let clients = self.head.sessions.clients();
+        let states = self.head.states.lock();
+        let clients = clients.into_iter().map(|client| {
+            let held = states.held_by(client.id);
+            ClientStatus {
+                name: client.name,
+                address: client.address,
+                sessions: client.sessions,
+                opens: held.opens,
+                locks: held.locks,
+                layouts: held.layouts,
+                idle: client.idle,
+            }
+        });
+        DoorStatus { grace_left: self.head.sessions.grace_left(), clients: clients.collect() }
+    }
+}
+
+async fn housekeeping(head: Arc<Head>, mut stop: watch::Receiver<bool>) {
+    while !*stop.borrow() {
+        mds::expire_clients(&head).await;
+        mds::expire_recalls(&head).await;
+        tokio::select! {
+            () = tokio::time::sleep(HOUSEKEEPING_PERIOD) => {}
+            _ = stop.changed() => {}
+        }
+    }
+}
+
+/// `so_major_id`: of one instance but different for each daemon, or Linux would take two servers for one
+/// (`nfs41_walk_client_list`).
+pub(crate) fn major_id(instance: &[u8; 16], daemon: &str) -> Vec<u8> {
+    let hex: String = instance.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("forebay-{hex}-{daemon}").into_bytes()
+}
+
+fn fsid(instance: &[u8; 16]) -> FsId4 {
+    let (high, low) = instance.split_at(8);
+    let word = |bytes: &[u8]| bytes.iter().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
+    // Linux makes one device number of both; neither may be zero.
+    FsId4 { major: word(high) | 1, minor: word(low) }
+}

@@ -1,0 +1,87 @@
+//! The door at a pool, as the binary sees it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Pool, TicketKey};
+use nfs4_state::{Role, SessionLimits};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use types::{Clock, Random};
+
+use crate::ds::DataServer;
+use crate::head::major_id;
+use crate::operations::Operations;
+use crate::session_ops::{Sessions, SessionsConfig};
+use crate::transport::{self, Squash, TransportLimits};
+
+const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
+
+pub struct PoolDoorConfig {
+    pub instance: [u8; 16],
+    pub lease: Duration,
+    pub clients_max: usize,
+    pub connections_max: usize,
+    pub slots_max: u32,
+}
+
+pub struct PoolDoor {
+    server: Arc<DataServer>,
+    limits: TransportLimits,
+}
+
+impl PoolDoor {
+    pub fn start(
+        pool: Arc<dyn Pool>,
+        key: TicketKey,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        config: PoolDoorConfig,
+    ) -> Arc<PoolDoor> {
+        let sessions = Sessions::new(
+            SessionsConfig {
+                role: Role::DataServer,
+                major_id: major_id(&config.instance, &pool.id().to_string()),
+                scope: config.instance.to_vec(),
+                lease: config.lease,
+                // A data server has no state to reclaim.
+                grace: Duration::ZERO,
+                boot: random.u64(),
+                limits: SessionLimits {
+                    clients_max: config.clients_max,
+                    slots_max: config.slots_max,
+                    ..SessionLimits::default()
+                },
+            },
+            None,
+            clock,
+        );
+        Arc::new(PoolDoor {
+            server: Arc::new(DataServer { pool, key, sessions, operations: Operations::new() }),
+            limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
+        })
+    }
+
+    /// Serves until told to stop, then finishes what is under way.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
+        let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.server), stop.clone()));
+        // The ticket is the authority here: who the caller is does not matter.
+        transport::serve(listener, self.server.clone(), Squash { root: true }, self.limits, stop).await;
+        let _ = housekeeping.await;
+    }
+
+    pub fn operations(&self) -> Vec<(&'static str, u64)> {
+        self.server.operations.snapshot()
+    }
+}
+
+async fn housekeeping(server: Arc<DataServer>, mut stop: watch::Receiver<bool>) {
+    while !*stop.borrow() {
+        // Nothing hangs on a client of a data server but its sessions.
+        server.sessions.expire().await;
+        tokio::select! {
+            () = tokio::time::sleep(HOUSEKEEPING_PERIOD) => {}
+            _ = stop.changed() => {}
+        }
+    }
+}
