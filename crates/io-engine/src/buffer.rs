@@ -44,10 +44,9 @@ impl Buffers {
 }
 
 fn class_of(capacity: usize) -> Option<usize> {
-    if capacity < SMALLEST_KEPT || capacity > LARGEST_KEPT {
-        return None;
-    }
-    Some((capacity.next_power_of_two() / SMALLEST_KEPT).trailing_zeros() as usize)
+    (SMALLEST_KEPT..=LARGEST_KEPT)
+        .contains(&capacity)
+        .then(|| (capacity.next_power_of_two() / SMALLEST_KEPT).trailing_zeros() as usize)
 }
 
 pub struct Buffer {

@@ -16,4 +16,5 @@ pub mod write;
 
 pub use buffer::Buffers;
 pub use engine::{Engine, EngineConfig, Lane, default_threads};
-pub use sync::SyncGate;
+pub use failure::pool_error;
+pub use sync::{Asked, SyncGate, Waiter};
