@@ -14,6 +14,7 @@ mod lock;
 mod open;
 mod readdir;
 mod security;
+mod segment;
 mod setattr;
 mod stateids;
 

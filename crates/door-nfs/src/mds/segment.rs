@@ -1,0 +1,47 @@
+//! The one segment of a layout: the whole file, on one pool, reached by its ticket (RFC 8435 §5).
+//!
+//! Several replicas will be several mirrors: Linux reads from the most efficient and writes to all.
+
+use api::{Ticket, TicketMode};
+use bytes::Bytes;
+use nfs4::{FfDataServer4, FfLayout4, FfMirror4, Layout4, LayoutIomode4, NfsFh4};
+use types::{Attributes, PoolId};
+use xdr::Opaque;
+
+use super::{Head, device};
+use crate::context::Compound;
+use crate::ds;
+
+/// The only mirror is as good as any.
+const EFFICIENCY: u32 = 1;
+
+/// `None`: the pool has no address that this client could use.
+pub(super) fn of_file(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: &Attributes,
+    pool: PoolId,
+    iomode: LayoutIomode4,
+) -> Option<Layout4> {
+    let address = device::address(head, compound.connection, pool)?;
+    let mode = if iomode == LayoutIomode4::Read { TicketMode::Read } else { TicketMode::ReadWrite };
+    let handle = head.key.seal(&Ticket { file: file.file, pool, mode, epoch: file.epoch });
+    let data_server = FfDataServer4 {
+        deviceid: device::id(head, pool, address),
+        efficiency: EFFICIENCY,
+        stateid: ds::layout_stateid(&handle),
+        fh_vers: vec![NfsFh4::from(Bytes::copy_from_slice(&handle))],
+        // Tightly coupled: not used, but Linux refuses the layout if these are no decimal numbers.
+        user: Opaque(Bytes::from_static(b"0")),
+        group: Opaque(Bytes::from_static(b"0")),
+    };
+    let body = FfLayout4 {
+        stripe_unit: 0,
+        mirrors: vec![FfMirror4 { data_servers: vec![data_server] }],
+        // LAYOUTCOMMIT is wanted, and I/O through the head is always a way out.
+        flags: 0,
+        stats_collect_hint: 0,
+    };
+    // The whole file: anything less costs a LAYOUTGET for each range.
+    Some(Layout4 { offset: 0, length: u64::MAX, iomode, content: body.to_content() })
+}
