@@ -1,0 +1,76 @@
+//! One client record: the 5-tuple of RFC 8881 §18.35.4 and what hangs on it.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nfs4::{ClientId4, CreateSession4ResOk, NfsStat4, SessionId4, Verifier4};
+
+use crate::Principal;
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) id: ClientId4,
+    /// `co_ownerid`, copied out of its request.
+    pub(crate) owner: Bytes,
+    pub(crate) verifier: Verifier4,
+    pub(crate) principal: Principal,
+    pub(crate) confirmed: bool,
+    pub(crate) create_slot: CreateSlot,
+    pub(crate) sessions: Vec<SessionId4>,
+    /// Sessions made so far, for their numbers.
+    pub(crate) sessions_made: u32,
+    /// The client has said RECLAIM_COMPLETE to this instance.
+    pub(crate) reclaim_complete: bool,
+    /// SEQ4_STATUS_* that stay until they are cleared.
+    pub(crate) status_flags: u32,
+    /// Last sign of life.
+    pub(crate) renewed: Duration,
+    pub(crate) address: SocketAddr,
+    pub(crate) implementation: Option<Bytes>,
+}
+
+/// The one slot that CREATE_SESSION has for itself, since there is no session yet (RFC 8881 §18.36.4).
+#[derive(Debug, Default)]
+pub(crate) struct CreateSlot {
+    /// `csa_sequence` of the last request that was done.
+    pub(crate) sequence: u32,
+    /// The request after it is under way: its record is being written.
+    pub(crate) running: bool,
+    pub(crate) reply: Option<Result<CreateSession4ResOk, NfsStat4>>,
+}
+
+/// What a CREATE_SESSION is to its slot.
+#[derive(Debug)]
+pub(crate) enum CreateTurn {
+    New,
+    Replay(Result<CreateSession4ResOk, NfsStat4>),
+}
+
+impl CreateSlot {
+    pub(crate) fn turn(&self, sequence: u32) -> Result<CreateTurn, NfsStat4> {
+        if sequence == self.sequence.wrapping_add(1) {
+            return if self.running { Err(NfsStat4::Delay) } else { Ok(CreateTurn::New) };
+        }
+        match &self.reply {
+            Some(reply) if sequence == self.sequence => Ok(CreateTurn::Replay(reply.clone())),
+            _ => Err(NfsStat4::SeqMisordered),
+        }
+    }
+
+    /// DELAY is not kept and does not use the number: Linux sends the same one again after it (`_nfs4_proc_create_session`),
+    /// and would get the kept DELAY for ever.
+    pub(crate) fn done(&mut self, reply: Result<CreateSession4ResOk, NfsStat4>) {
+        self.running = false;
+        if reply != Err(NfsStat4::Delay) {
+            self.sequence = self.sequence.wrapping_add(1);
+            self.reply = Some(reply);
+        }
+    }
+}
+
+impl Client {
+    pub(crate) fn is_silent_since(&self, now: Duration, lease: Duration) -> bool {
+        now.saturating_sub(self.renewed) > lease
+    }
+}

@@ -1,0 +1,144 @@
+//! The grace period after a restart (RFC 8881 §8.4.2) and the records that make it safe.
+//!
+//! A record says that a client may hold state. It is written when the client says RECLAIM_COMPLETE (before that it may
+//! obtain nothing but what it reclaims, RFC 8881 §18.51.3) and removed when its state is gone. Only clients with a
+//! record may reclaim, so that one whose lock went to somebody else before a second restart cannot take it back
+//! (the edge conditions of RFC 8881 §8.4.2.1). Records of clients that did not come back are removed before the grace
+//! period ends, which is why it ends in two steps: [`Grace::due`] says what to remove, [`Grace::ended`] opens the door.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// A client that a former instance of the server knew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownClient {
+    /// `co_ownerid`.
+    pub owner: Bytes,
+    /// It may have held state when the former instance stopped. `false`: it had restarted and obtained nothing since.
+    pub may_reclaim: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Grace {
+    state: State,
+    /// Owners that may reclaim, and whether they have said RECLAIM_COMPLETE since.
+    known: BTreeMap<Bytes, bool>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Until(Duration),
+    /// The records to be removed have been told; the shell is removing them.
+    Ending,
+    Over,
+}
+
+impl Grace {
+    /// Without anybody who could reclaim there is no grace period.
+    pub(crate) fn new(now: Duration, length: Duration, known: Vec<KnownClient>) -> Grace {
+        let known: BTreeMap<Bytes, bool> = known
+            .into_iter()
+            .filter(|client| client.may_reclaim)
+            .map(|client| (client.owner, false))
+            .collect();
+        let state = if known.is_empty() { State::Over } else { State::Until(now.saturating_add(length)) };
+        Grace { state, known }
+    }
+
+    pub(crate) fn is_on(&self) -> bool {
+        self.state != State::Over
+    }
+
+    pub(crate) fn remaining(&self, now: Duration) -> Option<Duration> {
+        match self.state {
+            State::Until(end) => Some(end.saturating_sub(now)),
+            State::Ending => Some(Duration::ZERO),
+            State::Over => None,
+        }
+    }
+
+    /// Whether the owner may reclaim: not once the end has begun, for its record may be gone.
+    pub(crate) fn may_reclaim(&self, owner: &Bytes) -> bool {
+        matches!(self.state, State::Until(_)) && self.known.get(owner) == Some(&false)
+    }
+
+    pub(crate) fn reclaimed(&mut self, owner: &Bytes) {
+        if let Some(complete) = self.known.get_mut(owner) {
+            *complete = true;
+        }
+    }
+
+    /// Once, when the time is over or everybody has come back: the owners whose records are to be removed.
+    pub(crate) fn due(&mut self, now: Duration) -> Option<Vec<Bytes>> {
+        let State::Until(end) = self.state else { return None };
+        if now < end && self.known.values().any(|complete| !complete) {
+            return None;
+        }
+        self.state = State::Ending;
+        Some(
+            std::mem::take(&mut self.known)
+                .into_iter()
+                .filter(|(_, complete)| !complete)
+                .map(|(owner, _)| owner)
+                .collect(),
+        )
+    }
+
+    /// The records are gone.
+    pub(crate) fn ended(&mut self) {
+        assert!(self.state == State::Ending, "the grace period ends after its records were told");
+        self.state = State::Over;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn known(owner: &'static str) -> KnownClient {
+        KnownClient { owner: Bytes::from_static(owner.as_bytes()), may_reclaim: true }
+    }
+
+    #[test]
+    fn a_server_that_knew_nobody_has_no_grace_period() {
+        assert!(!Grace::new(s(0), s(90), vec![]).is_on());
+        let restarted = KnownClient { may_reclaim: false, ..known("a") };
+        assert!(!Grace::new(s(0), s(90), vec![restarted]).is_on());
+    }
+
+    #[test]
+    fn grace_ends_early_when_all_known_clients_have_reclaimed() {
+        let mut grace = Grace::new(s(5), s(90), vec![known("a"), known("b")]);
+        grace.reclaimed(&known("a").owner);
+        assert_eq!(grace.due(s(6)), None);
+        assert!(!grace.may_reclaim(&known("a").owner) && grace.may_reclaim(&known("b").owner));
+        grace.reclaimed(&known("b").owner);
+        grace.reclaimed(&known("stranger").owner);
+        assert_eq!(grace.due(s(6)), Some(vec![]));
+        assert!(grace.is_on(), "until the records are gone");
+        grace.ended();
+        assert!(!grace.is_on());
+    }
+
+    #[test]
+    fn who_has_not_come_back_loses_its_record_before_grace_ends() {
+        let mut grace = Grace::new(s(5), s(90), vec![known("a"), known("b")]);
+        grace.reclaimed(&known("a").owner);
+        assert_eq!((grace.due(s(94)), grace.remaining(s(94))), (None, Some(s(1))));
+        assert_eq!(grace.due(s(95)), Some(vec![known("b").owner]));
+        assert!(!grace.may_reclaim(&known("b").owner));
+        assert_eq!(grace.due(s(96)), None, "told once");
+    }
+
+    #[test]
+    fn a_stranger_may_not_reclaim() {
+        let grace = Grace::new(s(0), s(90), vec![known("a")]);
+        assert!(!grace.may_reclaim(&known("stranger").owner));
+    }
+}

@@ -1,0 +1,181 @@
+//! Time passes: leases end (RFC 8881 §8.3), the grace period ends (§8.4.2), RECLAIM_COMPLETE (§18.51).
+
+use std::time::Duration;
+
+use nfs4::{ClientId4, NfsStat4};
+
+use super::{Action, Departed, SessionTable};
+use crate::client::Client;
+
+impl SessionTable {
+    /// Takes out the clients that were silent for longer than a lease; their sessions are gone at once. A client with
+    /// a request running is not silent. Unconfirmed records go without a word: nothing hangs on them.
+    pub fn expire(&mut self, now: Duration) -> Vec<Departed> {
+        let lease = self.config.lease;
+        let silent: Vec<ClientId4> = self
+            .clients
+            .values()
+            .filter(|client| client.is_silent_since(now, lease) && !self.is_busy(client))
+            .map(|client| client.id)
+            .collect();
+        silent
+            .into_iter()
+            .filter_map(|id| {
+                let was_confirmed = self.is_confirmed(id);
+                self.depart(id).filter(|_| was_confirmed)
+            })
+            .collect()
+    }
+
+    /// When the grace period is due to end: the records to remove first. Call [`grace_ended`](Self::grace_ended) when
+    /// they are gone; until then nobody obtains new state.
+    pub fn grace_due(&mut self, now: Duration) -> Option<Vec<Action>> {
+        let owners = self.grace.due(now)?;
+        Some(owners.into_iter().map(|owner| Action::RemoveRecord { owner }).collect())
+    }
+
+    pub fn grace_ended(&mut self) {
+        self.grace.ended();
+    }
+
+    pub fn in_grace(&self) -> bool {
+        self.grace.is_on()
+    }
+
+    pub fn grace_remaining(&self, now: Duration) -> Option<Duration> {
+        self.grace.remaining(now)
+    }
+
+    /// Whether the client may reclaim opens and locks of the former instance now; NO_GRACE if not.
+    pub fn may_reclaim(&self, id: ClientId4) -> Result<(), NfsStat4> {
+        let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientId)?;
+        if client.reclaim_complete || !self.grace.may_reclaim(&client.owner) {
+            return Err(NfsStat4::NoGrace);
+        }
+        Ok(())
+    }
+
+    /// Whether the client may obtain new opens, locks and layouts now; GRACE if not. Nobody may in the grace period,
+    /// and no client before its RECLAIM_COMPLETE (RFC 8881 §18.51.3).
+    pub fn may_obtain(&self, id: ClientId4) -> Result<(), NfsStat4> {
+        let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientId)?;
+        if self.grace.is_on() || !client.reclaim_complete { Err(NfsStat4::Grace) } else { Ok(()) }
+    }
+
+    /// The first step of RECLAIM_COMPLETE for all file systems: what to make durable before
+    /// [`reclaim_completed`](Self::reclaim_completed) and the reply.
+    pub fn reclaim_complete(&self, id: ClientId4) -> Result<Action, NfsStat4> {
+        let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientId)?;
+        if client.reclaim_complete {
+            return Err(NfsStat4::CompleteAlready);
+        }
+        Ok(Action::PutRecord { owner: client.owner.clone(), reclaim_complete: true })
+    }
+
+    pub fn reclaim_completed(&mut self, id: ClientId4) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.reclaim_complete = true;
+            self.grace.reclaimed(&client.owner);
+        }
+    }
+
+    fn is_busy(&self, client: &Client) -> bool {
+        client.create_slot.running
+            || client
+                .sessions
+                .iter()
+                .filter_map(|id| self.sessions.get(id))
+                .any(|session| session.slots.busy() > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::SequenceVerdict;
+    use super::super::fixture::{Fixture, GRACE, LEASE, facts, s, sequence_args};
+    use super::*;
+    use crate::KnownClient;
+
+    #[test]
+    fn a_silent_client_is_gone_after_its_lease_and_not_before() {
+        let mut server = Fixture::new();
+        let (client, session) = server.mount("a");
+        server.now += LEASE;
+        assert_eq!(server.table.expire(server.now), []);
+        server.now += s(1);
+        let action = Some(Action::RemoveRecord { owner: "a".into() });
+        assert_eq!(server.table.expire(server.now), [Departed { client, action }]);
+        assert_eq!(server.sequence(session, 0, 1), Err(NfsStat4::BadSession));
+        assert_eq!(server.create_session(client, 2), Err(NfsStat4::StaleClientId));
+    }
+
+    #[test]
+    fn sequence_renews_the_lease_even_when_it_is_refused() {
+        let mut server = Fixture::new();
+        let (_, session) = server.mount("a");
+        server.now += LEASE;
+        assert_eq!(server.sequence(session, 0, 9), Err(NfsStat4::SeqMisordered));
+        server.now += LEASE;
+        assert_eq!(server.table.expire(server.now), []);
+    }
+
+    #[test]
+    fn a_client_with_a_request_running_is_not_silent() {
+        let mut server = Fixture::new();
+        let (client, session) = server.mount("a");
+        let SequenceVerdict::Execute(ticket) = server.begin(&sequence_args(session, 0, 1), &facts()) else {
+            panic!("it is new")
+        };
+        server.now += LEASE * 3;
+        assert_eq!(server.table.expire(server.now), []);
+        server.table.finish(server.now, ticket, None);
+        assert_eq!(server.table.expire(server.now), [], "the end of a request is a sign of life");
+        server.now += LEASE + s(1);
+        assert_eq!(server.table.expire(server.now)[0].client, client);
+    }
+
+    #[test]
+    fn an_unconfirmed_record_ends_quietly_with_its_lease() {
+        let mut server = Fixture::new();
+        let client = server.exchange_id("a", 1).unwrap().clientid;
+        server.now += LEASE + s(1);
+        assert_eq!(server.table.expire(server.now), []);
+        assert_eq!(server.create_session(client, 1), Err(NfsStat4::StaleClientId));
+    }
+
+    #[test]
+    fn reclaim_complete_is_said_once() {
+        let mut server = Fixture::new();
+        let (client, _) = server.mount("a");
+        assert_eq!(server.table.may_obtain(client), Err(NfsStat4::Grace), "before RECLAIM_COMPLETE");
+        let action = server.table.reclaim_complete(client).unwrap();
+        assert_eq!(action, Action::PutRecord { owner: "a".into(), reclaim_complete: true });
+        server.table.reclaim_completed(client);
+        assert_eq!(server.table.reclaim_complete(client), Err(NfsStat4::CompleteAlready));
+        assert_eq!(server.table.may_obtain(client), Ok(()));
+        assert_eq!(server.table.may_reclaim(client), Err(NfsStat4::NoGrace));
+    }
+
+    #[test]
+    fn in_grace_known_clients_reclaim_and_nobody_obtains() {
+        let known = |owner: &'static str| KnownClient { owner: owner.into(), may_reclaim: true };
+        let mut server = Fixture::restarted(vec![known("a"), known("gone")]);
+        let (a, _) = server.mount("a");
+        let (b, _) = server.mount("b");
+        assert_eq!(server.table.may_reclaim(a), Ok(()));
+        assert_eq!(server.table.may_reclaim(b), Err(NfsStat4::NoGrace));
+        for client in [a, b] {
+            server.table.reclaim_complete(client).unwrap();
+            server.table.reclaim_completed(client);
+            assert_eq!(server.table.may_obtain(client), Err(NfsStat4::Grace));
+        }
+        assert_eq!(server.table.may_reclaim(a), Err(NfsStat4::NoGrace), "it said that it was done");
+        assert_eq!(server.table.grace_due(server.now), None, "somebody is missing");
+        server.now += GRACE;
+        let actions = server.table.grace_due(server.now).unwrap();
+        assert_eq!(actions, [Action::RemoveRecord { owner: "gone".into() }]);
+        assert!(server.table.in_grace(), "until the records are gone");
+        server.table.grace_ended();
+        assert_eq!(server.table.may_obtain(b), Ok(()));
+    }
+}
