@@ -1,0 +1,257 @@
+//! OPEN: finds or makes the file, asks the conflict table, and makes it the current file handle (RFC 8881 §18.16).
+
+use api::{CreateKind, CreateMode, CreateSpec, Purpose, Selection, SetAttributes};
+use nfs4::attr::number;
+use nfs4::{
+    Bitmap4, ChangeInfo4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
+    OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
+    OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk, OpenClaim4, OpenDelegation4,
+    OpenFlag4, OpenNoneDelegation4, WND4_NOT_WANTED,
+};
+use nfs4_state::stateid::OpenRequest;
+use types::{Access, Attributes, FileId, FileKind, Name, PoolId, permission};
+
+use super::setattr::{self, Requested};
+use super::{Head, directory, name};
+use crate::context::Compound;
+use crate::status;
+
+/// For a client that names no mode.
+const PERMISSIONS_DEFAULT: u32 = 0o644;
+/// The share bits, delegation wants and their signals: all that RFC 8881 and 9754 define.
+const SHARE_ACCESS_KNOWN: u32 = 0x33_ff03;
+
+/// What an OPEN found or made.
+struct Target {
+    attributes: Attributes,
+    cinfo: ChangeInfo4,
+    attrset: Bitmap4,
+    is_new: bool,
+    /// The size a new file gets, or 0 to truncate an existing one.
+    size: Option<u64>,
+    permission: Permission,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Permission {
+    /// The mode bits decide.
+    ByMode,
+    /// The owner may, whatever the mode says: it has just made the file, or had it open before.
+    ByModeOrOwner,
+    /// Checked before the restart.
+    Reclaimed,
+}
+
+pub(super) async fn open(
+    compound: &mut Compound<'_>,
+    head: &Head,
+    args: Open4Args,
+) -> Result<Open4ResOk, NfsStat4> {
+    let client = compound.client()?;
+    let access = args.share_access & OPEN4_SHARE_ACCESS_BOTH;
+    if access == 0 || args.share_access & !SHARE_ACCESS_KNOWN != 0 || args.share_deny > OPEN4_SHARE_DENY_BOTH {
+        return Err(NfsStat4::Inval);
+    }
+    let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
+    head.sessions.judge_reclaim(client, is_reclaim)?;
+
+    let target = find(compound, head, &args).await?;
+    let file = target.attributes.file;
+    judge_kind(target.attributes.kind)?;
+    judge_permission(compound, &target, access)?;
+
+    let request = OpenRequest { client, owner: args.owner.owner.0.clone(), file, access, deny: args.share_deny };
+    // Nothing may be truncated that cannot be opened.
+    {
+        let states = head.states.lock();
+        if target.attributes.nlink == 0 && !states.is_in_use(file) {
+            // Unlinked, and the reaper may be at it.
+            return Err(NfsStat4::Stale);
+        }
+        states.judge_open(&request)?;
+    }
+    if let Some(size) = target.size {
+        resize(compound, head, &target.attributes, size).await?;
+    }
+    let stateid = head.states.lock().open(request)?;
+    compound.set_file(file);
+    compound.current_stateid = Some(stateid);
+    Ok(Open4ResOk {
+        stateid,
+        cinfo: target.cinfo,
+        rflags: OPEN4_RESULT_LOCKTYPE_POSIX | OPEN4_RESULT_PRESERVE_UNLINKED,
+        attrset: target.attrset,
+        delegation: no_delegation(args.share_access),
+    })
+}
+
+async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<Target, NfsStat4> {
+    match (&args.claim, &args.openhow) {
+        (OpenClaim4::Null(component), OpenFlag4::NoCreate) => {
+            let dir = directory::directory(head, compound.file()?).await?;
+            look_up(compound, head, dir, &name(component)?).await
+        }
+        (OpenClaim4::Null(component), OpenFlag4::Create(how)) => create(compound, head, component, how).await,
+        (OpenClaim4::Fh, OpenFlag4::NoCreate) => current(compound, head, Permission::ByModeOrOwner).await,
+        (OpenClaim4::Previous(_), OpenFlag4::NoCreate) => current(compound, head, Permission::Reclaimed).await,
+        (OpenClaim4::Fh | OpenClaim4::Previous(_), OpenFlag4::Create(_)) => Err(NfsStat4::Inval),
+        // Nobody holds a delegation yet, so none can be claimed. (INVAL would make the client try for ever.)
+        (OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_), _) => Err(NfsStat4::BadStateId),
+        (OpenClaim4::DelegatePrev(_) | OpenClaim4::DelegPrevFh, _) => Err(NfsStat4::NotSupp),
+    }
+}
+
+async fn current(compound: &Compound<'_>, head: &Head, permission: Permission) -> Result<Target, NfsStat4> {
+    let attributes = head.attributes(compound.file()?).await?;
+    Ok(Target {
+        attributes,
+        // No directory is known (RFC 8881 §18.16.3): neutral values.
+        cinfo: ChangeInfo4 { atomic: false, before: 0, after: 0 },
+        attrset: Bitmap4::EMPTY,
+        is_new: false,
+        size: None,
+        permission,
+    })
+}
+
+async fn look_up(compound: &Compound<'_>, head: &Head, dir: FileId, name: &Name) -> Result<Target, NfsStat4> {
+    let attributes = head.namespace.lookup(&compound.identity, dir, name).await.map_err(status::of_namespace)?;
+    let change = head.attributes(dir).await?.change;
+    Ok(Target {
+        attributes,
+        cinfo: ChangeInfo4 { atomic: false, before: change, after: change },
+        attrset: Bitmap4::EMPTY,
+        is_new: false,
+        size: None,
+        permission: Permission::ByMode,
+    })
+}
+
+async fn create(
+    compound: &Compound<'_>,
+    head: &Head,
+    component: &Component4,
+    how: &CreateHow4,
+) -> Result<Target, NfsStat4> {
+    let dir = directory::directory(head, compound.file()?).await?;
+    let name = name(component)?;
+    let nothing = Fattr4::default();
+    let (mode, given) = match how {
+        CreateHow4::Unchecked(given) => (CreateMode::Unchecked, given),
+        CreateHow4::Guarded(given) => (CreateMode::Guarded, given),
+        CreateHow4::Exclusive(verifier) => (CreateMode::Exclusive { verifier: verifier.0 }, &nothing),
+        CreateHow4::Exclusive41(with) => (CreateMode::Exclusive { verifier: with.verf.0 }, &with.attrs),
+    };
+    let requested = setattr::parse_for_creation(compound.minorversion, given)?;
+    let location = match choose_pool(compound, head) {
+        Ok(pool) => pool,
+        // Without space for new data an existing file can still be opened.
+        Err(status) if mode == CreateMode::Unchecked => {
+            return look_up(compound, head, dir, &name)
+                .await
+                .map_err(|error| if error == NfsStat4::NoEnt { status } else { error });
+        }
+        Err(status) => return Err(status),
+    };
+    let spec = CreateSpec {
+        kind: CreateKind::Regular,
+        mode,
+        permissions: requested.permissions(PERMISSIONS_DEFAULT),
+        // The size is the data's matter: set when the file is open.
+        set: SetAttributes { size: None, ..requested.beside_mode() },
+        location: Some(location),
+    };
+    let created =
+        head.namespace.create(&compound.identity, dir, &name, &spec).await.map_err(status::of_namespace)?;
+    let is_repeated = matches!(mode, CreateMode::Exclusive { .. });
+    let size = requested_size(&requested, created.is_new);
+    Ok(Target {
+        attributes: created.attributes,
+        cinfo: directory::change_info(created.parent),
+        attrset: attrset(given.attrmask, created.is_new || is_repeated, size),
+        is_new: created.is_new || is_repeated,
+        size,
+        permission: if created.is_new || is_repeated { Permission::ByModeOrOwner } else { Permission::ByMode },
+    })
+}
+
+fn choose_pool(compound: &Compound<'_>, head: &Head) -> Result<PoolId, NfsStat4> {
+    let client = compound.client.map(|client| client.0);
+    let want = Selection { purpose: Purpose::Create, locations: &[], client };
+    head.pools.select(&want).map(|grant| grant.pool).map_err(status::of_select)
+}
+
+/// Of an existing file only truncation to nothing is asked by UNCHECKED (RFC 8881 §18.16.3); a new one may get a length.
+fn requested_size(requested: &Requested, is_new: bool) -> Option<u64> {
+    requested.size().filter(|size| (*size == 0) != is_new)
+}
+
+fn attrset(asked: Bitmap4, is_new: bool, size: Option<u64>) -> Bitmap4 {
+    if !is_new {
+        return if size.is_some() { Bitmap4::of(&[number::SIZE]) } else { Bitmap4::EMPTY };
+    }
+    let mut set = asked;
+    if set.contains(number::MODE_UMASK) {
+        // RFC 8275 §3: what was set in the end is the mode.
+        set.remove(number::MODE_UMASK);
+        set.insert(number::MODE);
+    }
+    set
+}
+
+fn judge_kind(kind: FileKind) -> Result<(), NfsStat4> {
+    match kind {
+        FileKind::Regular => Ok(()),
+        FileKind::Directory => Err(NfsStat4::IsDir),
+        FileKind::Symlink => Err(NfsStat4::SymLink),
+        _ => Err(NfsStat4::WrongType),
+    }
+}
+
+fn judge_permission(compound: &Compound<'_>, target: &Target, access: u32) -> Result<(), NfsStat4> {
+    let file = &target.attributes;
+    let is_free = match target.permission {
+        Permission::Reclaimed => true,
+        Permission::ByModeOrOwner => permission::is_owner(&compound.identity, file),
+        Permission::ByMode => false,
+    };
+    if is_free {
+        return Ok(());
+    }
+    let granted = permission::granted(&compound.identity, file);
+    // Who may execute a file may read it: the client has to, to run it.
+    let may_read = granted.contains(Access::READ) || granted.contains(Access::EXECUTE);
+    let may_write = granted.contains(Access::WRITE);
+    let wants_write = access & nfs4::OPEN4_SHARE_ACCESS_WRITE != 0 || (target.size == Some(0) && !target.is_new);
+    let wants_read = access & nfs4::OPEN4_SHARE_ACCESS_READ != 0;
+    if (wants_read && !may_read) || (wants_write && !may_write) {
+        return Err(NfsStat4::Access);
+    }
+    Ok(())
+}
+
+async fn resize(compound: &Compound<'_>, head: &Head, file: &Attributes, size: u64) -> Result<(), NfsStat4> {
+    let space_used = setattr::truncate(compound, head, file, size).await?;
+    let change = SetAttributes {
+        size: Some(size),
+        size_is_authorized: true,
+        space_used: Some(space_used),
+        ..SetAttributes::default()
+    };
+    head.namespace
+        .set_attributes(&compound.identity, file.file, &change)
+        .await
+        .map(|_| ())
+        .map_err(status::of_namespace)
+}
+
+/// A client that asked gets told why not.
+fn no_delegation(share_access: u32) -> OpenDelegation4 {
+    match share_access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK {
+        0 => OpenDelegation4::None,
+        OPEN4_SHARE_ACCESS_WANT_NO_DELEG => {
+            OpenDelegation4::NoneExt(OpenNoneDelegation4::Why(WND4_NOT_WANTED))
+        }
+        _ => OpenDelegation4::NoneExt(OpenNoneDelegation4::Resource { server_will_signal_avail: false }),
+    }
+}
