@@ -1,1 +1,30 @@
-//! Names, attributes and locations in SQL, with a group committer and an authoritative cache.
+//! Names, attributes and locations in SQLite, with a group committer and an authoritative cache.
+//!
+//! One thread writes (`committer`): it takes whatever waits, applies it (`ops`) to working copies over one transaction
+//! (`group`), commits once and answers all. Everybody else reads: warm from `cache` without SQL or a thread hop, cold in a
+//! snapshot (`reader`). Writes of data that need not be on disk yet wait in memory (`unsettled`).
+//!
+//! Invariants: only the committer changes anything; the cache is told of a group after its COMMIT and before its
+//! answers; the change attribute of an inode never repeats a value, also not over a crash (`inode`); ids are never
+//! given twice (`ids`). Absent: protocols, file data, and opinions on who may open a file.
+
+mod cache;
+mod check;
+mod committer;
+mod group;
+mod ids;
+mod inode;
+mod open;
+mod ops;
+mod queue;
+mod reader;
+mod schema;
+mod service;
+mod sqlite;
+mod unsettled;
+mod wal_sync;
+mod written;
+
+pub use check::Problem;
+pub use open::{Config, OpenError, Sync};
+pub use service::SqliteNamespace;

@@ -1,0 +1,287 @@
+//! The authoritative cache: what it holds is the truth, so a hit asks no database.
+//!
+//! Only two hands write it. The committer publishes a group after its COMMIT and before it answers. A reader fills in
+//! what it found in a snapshot, but only where no later group touched the shard of the key: each shard remembers the
+//! last group published in it, and each snapshot knows the last group it holds. So a slow reader never puts an old value over a newer one,
+//! nor brings a removed one back.
+//!
+//! Writes that were answered as unstable wait in the shards (`unsettled`), each as a full copy of the inode. Copies of one inode are
+//! reconciled by the highest `change` (see `inode`), never combined by readers.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use types::{FileId, Name, PoolId, SymlinkTarget};
+
+use crate::inode::{Inode, Instance};
+use crate::unsettled::{Merged, Unsettled};
+use crate::written::Delta;
+
+const SHARDS: usize = 64;
+/// Files with unstable writes in memory; beyond it a write goes through to the database.
+pub const UNSETTLED_MAX: usize = 16_384;
+/// A written-out entry stays this long for readers whose snapshot is older than the write.
+const SETTLED_KEPT: Duration = Duration::from_secs(1);
+/// A group is published within microseconds of being visible in the database; longer means the committer died.
+const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
+
+type DentryKey = (FileId, Name);
+
+pub struct Cache {
+    inodes: quick_cache::sync::Cache<FileId, Inode>,
+    dentries: quick_cache::sync::Cache<DentryKey, Option<FileId>>,
+    locations: quick_cache::sync::Cache<FileId, Arc<[PoolId]>>,
+    targets: quick_cache::sync::Cache<FileId, SymlinkTarget>,
+    shards: Box<[Mutex<Shard>]>,
+    hasher: std::hash::RandomState,
+    /// Entries in all shards' `unsettled`, so that the common case takes no lock.
+    unsettled_len: AtomicUsize,
+    published: Mutex<u64>,
+    published_changed: Condvar,
+}
+
+#[derive(Default)]
+struct Shard {
+    /// The last group that touched a key of this shard.
+    published: u64,
+    unsettled: HashMap<FileId, Unsettled>,
+    /// Nothing more waits here: the committer takes its last look.
+    is_closed: bool,
+}
+
+/// What a group changed (`None`: removed or absent), and what it merely learned.
+#[derive(Default)]
+pub struct Changes {
+    pub inodes: Vec<(FileId, Option<Inode>)>,
+    pub dentries: Vec<(DentryKey, Option<FileId>)>,
+    pub locations: Vec<(FileId, Option<Arc<[PoolId]>>)>,
+    pub targets: Vec<(FileId, SymlinkTarget)>,
+    pub learned: Learned,
+}
+
+/// Found in a snapshot.
+#[derive(Default)]
+pub struct Learned {
+    pub inodes: Vec<Inode>,
+    pub dentries: Vec<(DentryKey, Option<FileId>)>,
+    pub locations: Vec<(FileId, Arc<[PoolId]>)>,
+    pub targets: Vec<(FileId, SymlinkTarget)>,
+}
+
+impl Cache {
+    pub fn new(entries: usize, published: u64) -> Cache {
+        let entries = entries.max(16);
+        Cache {
+            inodes: quick_cache::sync::Cache::new(entries),
+            dentries: quick_cache::sync::Cache::new(entries),
+            locations: quick_cache::sync::Cache::new(entries),
+            targets: quick_cache::sync::Cache::new((entries / 8).max(16)),
+            shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
+            hasher: std::hash::RandomState::new(),
+            unsettled_len: AtomicUsize::new(0),
+            published: Mutex::new(published),
+            published_changed: Condvar::new(),
+        }
+    }
+
+    pub fn inode(&self, file: FileId) -> Option<Inode> {
+        // The cache first: an entry leaves `unsettled` long after the cache was told of it.
+        let cached = self.inodes.get(&file);
+        if self.unsettled_len.load(Ordering::Acquire) == 0 {
+            return cached;
+        }
+        newest(self.shard(&file).lock().unsettled.get(&file).map(|entry| entry.visible), cached)
+    }
+
+    /// What the last group left, without waiting writes.
+    pub fn stored_inode(&self, file: FileId) -> Option<Inode> {
+        self.inodes.get(&file)
+    }
+
+    /// `found` in a snapshot, or a newer copy of it.
+    pub fn newest(&self, found: Inode) -> Inode {
+        newest(self.inode(found.id()), Some(found)).unwrap_or(found)
+    }
+
+    pub fn dentry(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
+        self.dentries.get(&(dir, name.clone()))
+    }
+
+    pub fn locations(&self, file: FileId) -> Option<Arc<[PoolId]>> {
+        self.locations.get(&file)
+    }
+
+    pub fn target(&self, file: FileId) -> Option<SymlinkTarget> {
+        self.targets.get(&file)
+    }
+
+    /// After COMMIT of group `sequence`, before its answers.
+    pub fn publish(&self, sequence: u64, changes: Changes, instance: Instance) {
+        for (file, inode) in changes.inodes {
+            self.publish_inode(sequence, file, inode, instance);
+        }
+        for (file, locations) in changes.locations {
+            let mut shard = self.shard(&file).lock();
+            shard.published = sequence;
+            match locations {
+                Some(locations) => self.locations.insert(file, locations),
+                None => drop(self.locations.remove(&file)),
+            }
+        }
+        for (file, target) in changes.targets {
+            self.targets.insert(file, target);
+        }
+        // New names before gone ones: a file on its way from one name to another is never without.
+        let (there, gone): (Vec<_>, Vec<_>) = changes.dentries.into_iter().partition(|(_, child)| child.is_some());
+        for (key, child) in there.into_iter().chain(gone) {
+            let mut shard = self.shard(&key.0).lock();
+            shard.published = sequence;
+            self.dentries.insert(key, child);
+        }
+        self.learn(sequence, changes.learned);
+        *self.published.lock() = sequence;
+        self.published_changed.notify_all();
+    }
+
+    fn publish_inode(&self, sequence: u64, file: FileId, inode: Option<Inode>, instance: Instance) {
+        let mut shard = self.shard(&file).lock();
+        shard.published = sequence;
+        match inode {
+            Some(inode) => {
+                if let Some(entry) = shard.unsettled.get_mut(&file) {
+                    entry.publish(inode, instance);
+                }
+                self.inodes.insert(file, inode);
+            }
+            None => {
+                if shard.unsettled.remove(&file).is_some() {
+                    self.unsettled_len.fetch_sub(1, Ordering::AcqRel);
+                }
+                self.inodes.remove(&file);
+            }
+        }
+    }
+
+    /// Keeps what was found in a snapshot that holds all groups up to `sequence`.
+    pub fn learn(&self, sequence: u64, learned: Learned) {
+        for inode in learned.inodes {
+            let shard = self.shard(&inode.id()).lock();
+            if shard.published <= sequence && self.inodes.peek(&inode.id()).is_none_or(|old| is_newer(&inode, &old)) {
+                self.inodes.insert(inode.id(), inode);
+            }
+        }
+        for (key, child) in learned.dentries {
+            let shard = self.shard(&key.0).lock();
+            if shard.published <= sequence {
+                self.dentries.insert(key, child);
+            }
+        }
+        for (file, locations) in learned.locations {
+            let shard = self.shard(&file).lock();
+            if shard.published <= sequence {
+                self.locations.insert(file, locations);
+            }
+        }
+        for (file, target) in learned.targets {
+            self.targets.insert(file, target);
+        }
+    }
+
+    /// Waits until all that a snapshot of group `sequence` shows is published, so that no two readers disagree.
+    pub fn wait_published(&self, sequence: u64) -> bool {
+        let mut published = self.published.lock();
+        while *published < sequence {
+            if self.published_changed.wait_for(&mut published, PUBLISH_TIMEOUT).timed_out() {
+                return *published >= sequence;
+            }
+        }
+        true
+    }
+
+    /// Makes an unstable write visible. `base` is what a snapshot of that group number said of the file.
+    pub fn merge(&self, file: FileId, delta: &Delta, base: Option<(Inode, u64)>, instance: Instance) -> Merged {
+        let mut shard = self.shard(&file).lock();
+        if !shard.is_closed
+            && let Some(entry) = shard.unsettled.get_mut(&file)
+        {
+            return Merged::Done { inode: entry.merge(delta, instance), is_first: false };
+        }
+        let known = base.filter(|(_, sequence)| shard.published <= *sequence).map(|(inode, _)| inode);
+        let Some(base) = self.inodes.get(&file).or(known) else { return Merged::NeedsBase };
+        if shard.is_closed || self.unsettled_len.load(Ordering::Acquire) >= UNSETTLED_MAX {
+            return Merged::Full;
+        }
+        let entry = Unsettled::new(base, delta, instance);
+        let inode = entry.visible;
+        shard.unsettled.insert(file, entry);
+        let is_first = self.unsettled_len.fetch_add(1, Ordering::AcqRel) == 0;
+        Merged::Done { inode, is_first }
+    }
+
+    /// For the committer: the visible copy, which it is about to write, with the size that the database has.
+    pub fn take_unsettled(&self, file: FileId) -> Option<Unsettled> {
+        if self.unsettled_len.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        self.shard(&file).lock().unsettled.get_mut(&file).map(Unsettled::take)
+    }
+
+    /// The group that took these was rolled back: they wait again.
+    pub fn untake(&self, files: &[FileId]) {
+        for file in files {
+            if let Some(entry) = self.shard(file).lock().unsettled.get_mut(file) {
+                entry.untake();
+            }
+        }
+    }
+
+    /// Files that wait to be written. Forgets those that were written long enough ago.
+    pub fn waiting(&self) -> Vec<FileId> {
+        let mut waiting = Vec::new();
+        if self.unsettled_len.load(Ordering::Acquire) == 0 {
+            return waiting;
+        }
+        let now = Instant::now();
+        for shard in &self.shards {
+            let mut shard = shard.lock();
+            let before = shard.unsettled.len();
+            shard.unsettled.retain(|_, entry| entry.is_needed(now, SETTLED_KEPT));
+            self.unsettled_len.fetch_sub(before - shard.unsettled.len(), Ordering::AcqRel);
+            waiting.extend(shard.unsettled.iter().filter(|(_, entry)| entry.is_waiting()).map(|(file, _)| *file));
+        }
+        waiting.sort_unstable();
+        waiting
+    }
+
+    /// From here on no write waits.
+    pub fn close(&self) {
+        for shard in &self.shards {
+            shard.lock().is_closed = true;
+        }
+    }
+
+    pub fn has_unsettled(&self) -> bool {
+        self.unsettled_len.load(Ordering::Acquire) != 0
+    }
+
+    fn shard(&self, file: &FileId) -> &Mutex<Shard> {
+        let hash = self.hasher.hash_one(file);
+        &self.shards[(hash % SHARDS as u64) as usize]
+    }
+}
+
+fn is_newer(a: &Inode, b: &Inode) -> bool {
+    a.attributes.change > b.attributes.change
+}
+
+/// The one with the highest change; `first` of equals.
+fn newest(first: Option<Inode>, second: Option<Inode>) -> Option<Inode> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(if is_newer(&second, &first) { second } else { first }),
+        (first, second) => first.or(second),
+    }
+}

@@ -1,0 +1,105 @@
+//! An inode as the namespace keeps it, and the one rule by which its change attribute grows.
+//!
+//! Of several copies of one inode the one with the highest `change` is the truth: every mutation raises it, and a
+//! value is never used for two states. Caches, unsettled writes and database snapshots are reconciled by that alone.
+
+use types::{Attributes, Epoch, FileId, FileKind, Timestamp};
+
+/// Linux' own bound on ext4 (`EXT4_LINK_MAX`); also for subdirectories, which link their parent by `..`.
+pub const LINKS_MAX: u32 = 65_000;
+
+/// The parent of what has none: of the root, and of everything that is not a directory.
+pub const NO_PARENT: FileId = FileId(0);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Inode {
+    pub attributes: Attributes,
+    /// The directory that holds this directory; `NO_PARENT` otherwise.
+    pub parent: FileId,
+    /// Of the exclusive create that made the file.
+    pub verifier: Option<[u8; 8]>,
+}
+
+impl Inode {
+    pub fn id(&self) -> FileId {
+        self.attributes.file
+    }
+
+    pub fn is_directory(&self) -> bool {
+        self.attributes.kind.is_directory()
+    }
+
+    /// Notes a change of attributes: `ctime` and `change` move.
+    pub fn touch(&mut self, now: Timestamp, instance: Instance) {
+        self.attributes.ctime = now;
+        self.attributes.change = instance.next_change(self.attributes.change);
+    }
+
+    /// Notes a change of a directory's entries. Its times never go backwards, whatever the clock does: a client
+    /// that trusts mtime would keep an old listing.
+    pub fn touch_entries(&mut self, now: Timestamp, instance: Instance) {
+        let attributes = &mut self.attributes;
+        attributes.mtime = attributes.mtime.max(now);
+        attributes.ctime = attributes.ctime.max(now);
+        attributes.change = instance.next_change(attributes.change);
+    }
+}
+
+/// One start of the namespace. Its number is raised durably at each open, so change values made in it lie above
+/// every value of earlier starts, also of those that a crash lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instance {
+    pub start: u32,
+}
+
+impl Instance {
+    pub fn first_change(self) -> u64 {
+        u64::from(self.start) << 32
+    }
+
+    pub fn next_change(self, old: u64) -> u64 {
+        (old + 1).max(self.first_change())
+    }
+}
+
+pub fn new_inode(id: FileId, kind: FileKind, now: Timestamp, instance: Instance) -> Inode {
+    let attributes = Attributes {
+        file: id,
+        kind,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        nlink: if kind.is_directory() { 2 } else { 1 },
+        size: 0,
+        space_used: 0,
+        atime: now,
+        mtime: now,
+        ctime: now,
+        birth: now,
+        change: instance.first_change(),
+        epoch: Epoch::default(),
+    };
+    Inode { attributes, parent: NO_PARENT, verifier: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_of_a_new_start_lies_above_every_value_of_the_one_before() {
+        let before = Instance { start: 3 }.next_change(Instance { start: 3 }.first_change() + 5_000_000);
+        assert!(Instance { start: 4 }.next_change(7) > before);
+    }
+
+    #[test]
+    fn directory_times_never_go_backwards() {
+        let instance = Instance { start: 1 };
+        let late = Timestamp::new(100, 0).unwrap();
+        let mut dir = new_inode(FileId(5), FileKind::Directory, late, instance);
+        let change = dir.attributes.change;
+        dir.touch_entries(Timestamp::new(50, 0).unwrap(), instance);
+        assert_eq!((dir.attributes.mtime, dir.attributes.ctime), (late, late));
+        assert!(dir.attributes.change > change);
+    }
+}

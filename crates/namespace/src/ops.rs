@@ -1,0 +1,66 @@
+//! The mutations, one file each. All run on the committer's thread inside a group: check everything, then change.
+
+pub mod commit;
+pub mod create;
+pub mod link;
+pub mod records;
+pub mod rename;
+pub mod setattr;
+pub mod unlink;
+
+use api::NamespaceError;
+use types::permission::{allows, sticky_forbids};
+use types::{Access, ChangeInfo, FileId, Identity, Name};
+
+use crate::group::{Group, OpResult};
+use crate::inode::Inode;
+
+/// A directory that `who` may search.
+fn searchable(group: &mut Group<'_>, who: &Identity, dir: FileId) -> OpResult<Inode> {
+    let inode = group.directory(dir)?;
+    require(who, &inode, Access::EXECUTE)?;
+    Ok(inode)
+}
+
+fn require(who: &Identity, inode: &Inode, wanted: Access) -> Result<(), NamespaceError> {
+    if allows(who, &inode.attributes, wanted) { Ok(()) } else { Err(NamespaceError::AccessDenied) }
+}
+
+/// Entries of `dir` may be added (Linux: `may_create`).
+fn may_add(who: &Identity, dir: &Inode) -> Result<(), NamespaceError> {
+    require(who, dir, Access::WRITE | Access::EXECUTE)
+}
+
+/// `entry` may be taken out of `dir` (Linux: `may_delete`).
+fn may_take(who: &Identity, dir: &Inode, entry: &Inode) -> Result<(), NamespaceError> {
+    require(who, dir, Access::WRITE | Access::EXECUTE)?;
+    if sticky_forbids(who, &dir.attributes, &entry.attributes) {
+        return Err(NamespaceError::NotPermitted);
+    }
+    Ok(())
+}
+
+fn existing(group: &mut Group<'_>, dir: FileId, name: &Name) -> OpResult<Option<Inode>> {
+    match group.child(dir, name)? {
+        Some(child) => group.inode(child).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn change_info(before: u64, after: u64) -> ChangeInfo {
+    // The committer is the only one who changes anything, and it does one thing after the other.
+    ChangeInfo { atomic: true, before, after }
+}
+
+/// Takes one name from an inode. A file whose last name went stays as an orphan, for its data is still on pools; what
+/// has no data goes at once.
+fn drop_link(group: &mut Group<'_>, mut inode: Inode, now: types::Timestamp) -> OpResult<Inode> {
+    inode.attributes.nlink = if inode.is_directory() { 0 } else { inode.attributes.nlink.saturating_sub(1) };
+    inode.touch(now, group.instance);
+    if inode.attributes.nlink == 0 && !inode.attributes.kind.is_regular() {
+        group.remove(&inode)?;
+    } else {
+        group.put(inode);
+    }
+    Ok(inode)
+}

@@ -1,0 +1,44 @@
+//! A further name for a file.
+
+use api::{Linked, NamespaceError};
+use types::{FileId, Identity, Name};
+
+use super::{change_info, may_add, searchable};
+use crate::group::{Group, OpResult};
+use crate::inode::LINKS_MAX;
+
+pub fn link(
+    group: &mut Group<'_>,
+    who: &Identity,
+    file: FileId,
+    dir: FileId,
+    name: &Name,
+) -> OpResult<Linked> {
+    let mut inode = group.inode(file)?;
+    let mut parent = searchable(group, who, dir)?;
+    if group.child(dir, name)?.is_some() {
+        return Err(NamespaceError::Exists.into());
+    }
+    may_add(who, &parent)?;
+    if inode.is_directory() {
+        return Err(NamespaceError::NotPermitted.into());
+    }
+    if inode.attributes.nlink == 0 {
+        // As Linux: what lost its last name does not get another.
+        return Err(NamespaceError::NotFound.into());
+    }
+    if inode.attributes.nlink >= LINKS_MAX {
+        return Err(NamespaceError::TooManyLinks.into());
+    }
+    let now = group.now();
+    let cookie = group.new_cookie()?;
+
+    group.add_name(dir, name, cookie, file)?;
+    inode.attributes.nlink += 1;
+    inode.touch(now, group.instance);
+    group.put(inode);
+    let before = parent.attributes.change;
+    parent.touch_entries(now, group.instance);
+    group.put(parent);
+    Ok(Linked { attributes: inode.attributes, parent: change_info(before, parent.attributes.change) })
+}

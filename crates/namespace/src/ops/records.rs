@@ -1,0 +1,56 @@
+//! Locations, fencing epochs, orphans, and the records of NFS clients.
+
+use api::{ClientRecord, NamespaceError};
+use rusqlite::params;
+use types::{Epoch, FileId, PoolId};
+
+use super::commit::require_regular;
+use crate::group::{Group, OpError, OpResult};
+
+/// RFC 8881 §2.4: NFS4_OPAQUE_LIMIT.
+pub const OWNER_BYTES_MAX: usize = 1024;
+
+pub fn add_location(group: &mut Group<'_>, file: FileId, pool: PoolId) -> OpResult<()> {
+    require_regular(&group.inode(file)?)?;
+    let known = group.locations(file)?;
+    group.add_location(file, pool, known)
+}
+
+pub fn raise_epoch(group: &mut Group<'_>, file: FileId) -> OpResult<Epoch> {
+    let mut inode = group.inode(file)?;
+    require_regular(&inode)?;
+    inode.attributes.epoch = inode.attributes.epoch.next();
+    // Of copies of an inode the highest change wins, so this has to move it, too.
+    inode.attributes.change = group.instance.next_change(inode.attributes.change);
+    group.put(inode);
+    Ok(inode.attributes.epoch)
+}
+
+pub fn forget(group: &mut Group<'_>, files: &[FileId]) -> OpResult<()> {
+    for file in files {
+        match group.inode(*file) {
+            Ok(inode) if inode.attributes.nlink == 0 => group.remove(&inode)?,
+            Ok(_) | Err(OpError::Refused(NamespaceError::Stale(_))) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+pub fn put_client(group: &mut Group<'_>, record: &ClientRecord) -> OpResult<()> {
+    group.wrote();
+    group
+        .connection
+        .prepare_cached(
+            "INSERT INTO clients VALUES (?1, ?2) ON CONFLICT (owner) DO UPDATE SET \
+             reclaim_complete = excluded.reclaim_complete",
+        )?
+        .execute(params![record.owner, record.reclaim_complete])?;
+    Ok(())
+}
+
+pub fn remove_client(group: &mut Group<'_>, owner: &[u8]) -> OpResult<()> {
+    group.wrote();
+    group.connection.prepare_cached("DELETE FROM clients WHERE owner = ?1")?.execute([owner])?;
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Rename, in the order of checks of Linux' `do_renameat2` and `vfs_rename`.
+
+use api::{NamespaceError, Renamed};
+use types::{Access, FileId, Identity, Name};
+
+use super::{change_info, drop_link, existing, may_add, may_take, require, searchable};
+use crate::group::{Group, OpResult};
+use crate::inode::{Inode, LINKS_MAX, NO_PARENT};
+
+pub fn rename(
+    group: &mut Group<'_>,
+    who: &Identity,
+    from: (FileId, &Name),
+    to: (FileId, &Name),
+) -> OpResult<Renamed> {
+    let source = searchable(group, who, from.0)?;
+    let target = searchable(group, who, to.0)?;
+    let moved = existing(group, from.0, from.1)?.ok_or(NamespaceError::NotFound)?;
+    let replaced = existing(group, to.0, to.1)?;
+    if from.0 != to.0 {
+        refuse_cycle(group, &moved, replaced.as_ref(), from.0, to.0)?;
+    }
+    if replaced.is_some_and(|replaced| replaced.id() == moved.id()) {
+        return Ok(unchanged(&source, &target, &moved));
+    }
+    check(group, who, (&source, &target), &moved, replaced.as_ref())?;
+    let cookie = group.new_cookie()?;
+
+    let now = group.now();
+    group.remove_name(from.0, from.1)?;
+    let replaced = match replaced {
+        Some(replaced) => {
+            group.replace_name(to.0, to.1, moved.id())?;
+            Some(drop_link(group, replaced, now)?)
+        }
+        None => {
+            group.add_name(to.0, to.1, cookie, moved.id())?;
+            None
+        }
+    };
+    let moved = move_inode(group, moved, to.0, now);
+    let gone_directory = u32::from(replaced.is_some_and(|replaced| replaced.is_directory()));
+    let moved_directory = u32::from(moved.is_directory());
+    // A move within one directory takes a subdirectory and gives it back.
+    let source_change = touch_directory(group, from.0, 0, moved_directory, now)?;
+    let target_change = touch_directory(group, to.0, moved_directory, gone_directory, now)?;
+    Ok(Renamed {
+        source: change_info(source.attributes.change, if from.0 == to.0 { target_change } else { source_change }),
+        target: change_info(target.attributes.change, target_change),
+        moved: moved.attributes,
+        replaced: replaced.map(|replaced| replaced.attributes),
+    })
+}
+
+fn check(
+    group: &Group<'_>,
+    who: &Identity,
+    (source, target): (&Inode, &Inode),
+    moved: &Inode,
+    replaced: Option<&Inode>,
+) -> OpResult<()> {
+    may_take(who, source, moved)?;
+    match replaced {
+        None => may_add(who, target)?,
+        Some(replaced) => {
+            may_take(who, target, replaced)?;
+            match (moved.is_directory(), replaced.is_directory()) {
+                (true, false) => return Err(NamespaceError::NotDirectory.into()),
+                (false, true) => return Err(NamespaceError::IsDirectory.into()),
+                _ => {}
+            }
+        }
+    }
+    let changes_parent = moved.is_directory() && source.id() != target.id();
+    if changes_parent {
+        // Its ".." is written.
+        require(who, moved, Access::WRITE)?;
+    }
+    match replaced {
+        Some(replaced) if replaced.is_directory() && group.has_children(replaced.id())? => {
+            Err(NamespaceError::NotEmpty.into())
+        }
+        None if changes_parent && target.attributes.nlink >= LINKS_MAX => Err(NamespaceError::TooManyLinks.into()),
+        _ => Ok(()),
+    }
+}
+
+/// A directory must not come to lie below itself, and an ancestor of the source cannot be replaced (it is not empty).
+fn refuse_cycle(
+    group: &mut Group<'_>,
+    moved: &Inode,
+    replaced: Option<&Inode>,
+    from: FileId,
+    to: FileId,
+) -> OpResult<()> {
+    if moved.is_directory() && lies_below(group, to, moved.id())? {
+        return Err(NamespaceError::Cycle.into());
+    }
+    match replaced {
+        Some(replaced) if replaced.is_directory() && lies_below(group, from, replaced.id())? => {
+            Err(NamespaceError::NotEmpty.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Whether `dir` is `ancestor` or below it.
+fn lies_below(group: &mut Group<'_>, dir: FileId, ancestor: FileId) -> OpResult<bool> {
+    let mut at = dir;
+    while at != NO_PARENT {
+        if at == ancestor {
+            return Ok(true);
+        }
+        at = group.directory(at)?.parent;
+    }
+    Ok(false)
+}
+
+fn move_inode(group: &mut Group<'_>, mut moved: Inode, to: FileId, now: types::Timestamp) -> Inode {
+    if moved.is_directory() {
+        moved.parent = to;
+    }
+    moved.touch(now, group.instance);
+    group.put(moved);
+    moved
+}
+
+/// Read again, for both directories may be one.
+fn touch_directory(
+    group: &mut Group<'_>,
+    dir: FileId,
+    gained: u32,
+    lost: u32,
+    now: types::Timestamp,
+) -> OpResult<u64> {
+    let mut inode = group.directory(dir)?;
+    inode.attributes.nlink = (inode.attributes.nlink + gained).saturating_sub(lost);
+    inode.touch_entries(now, group.instance);
+    group.put(inode);
+    Ok(inode.attributes.change)
+}
+
+fn unchanged(source: &Inode, target: &Inode, moved: &Inode) -> Renamed {
+    let still = |dir: &Inode| change_info(dir.attributes.change, dir.attributes.change);
+    Renamed { source: still(source), target: still(target), moved: moved.attributes, replaced: None }
+}

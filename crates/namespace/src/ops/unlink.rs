@@ -1,0 +1,27 @@
+//! Removal of a name.
+
+use api::{NamespaceError, Unlinked};
+use types::{FileId, Identity, Name};
+
+use super::{change_info, drop_link, existing, may_take, searchable};
+use crate::group::{Group, OpResult};
+
+pub fn unlink(group: &mut Group<'_>, who: &Identity, dir: FileId, name: &Name) -> OpResult<Unlinked> {
+    let mut parent = searchable(group, who, dir)?;
+    let entry = existing(group, dir, name)?.ok_or(NamespaceError::NotFound)?;
+    may_take(who, &parent, &entry)?;
+    if entry.is_directory() && group.has_children(entry.id())? {
+        return Err(NamespaceError::NotEmpty.into());
+    }
+
+    let now = group.now();
+    group.remove_name(dir, name)?;
+    let entry = drop_link(group, entry, now)?;
+    let before = parent.attributes.change;
+    if entry.is_directory() {
+        parent.attributes.nlink = parent.attributes.nlink.saturating_sub(1);
+    }
+    parent.touch_entries(now, group.instance);
+    group.put(parent);
+    Ok(Unlinked { attributes: entry.attributes, parent: change_info(before, parent.attributes.change) })
+}

@@ -1,0 +1,124 @@
+//! The schema: numbered migrations, applied in order, each in its own transaction.
+//!
+//! A lookup is one descent of `dentries`; a listing is one walk of `dentries_by_cookie`, which holds all it needs. A
+//! migration that was released is never edited: a change is a new one at the end.
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+/// "FBns": says that a database is a namespace of ours (`PRAGMA application_id`).
+pub const APPLICATION_ID: i32 = 0x4642_6e73;
+
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE inodes (
+        id INTEGER PRIMARY KEY,
+        kind INTEGER NOT NULL,
+        mode INTEGER NOT NULL,
+        uid INTEGER NOT NULL,
+        gid INTEGER NOT NULL,
+        nlink INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        space_used INTEGER NOT NULL,
+        parent INTEGER NOT NULL,
+        atime_s INTEGER NOT NULL,
+        atime_ns INTEGER NOT NULL,
+        mtime_s INTEGER NOT NULL,
+        mtime_ns INTEGER NOT NULL,
+        ctime_s INTEGER NOT NULL,
+        ctime_ns INTEGER NOT NULL,
+        birth_s INTEGER NOT NULL,
+        birth_ns INTEGER NOT NULL,
+        change INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        major INTEGER NOT NULL,
+        minor INTEGER NOT NULL,
+        verifier BLOB
+    );
+    CREATE INDEX inodes_orphaned ON inodes(nlink) WHERE nlink = 0;
+    CREATE TABLE dentries (
+        parent INTEGER NOT NULL,
+        name BLOB NOT NULL,
+        cookie INTEGER NOT NULL,
+        inode INTEGER NOT NULL,
+        PRIMARY KEY (parent, name)
+    ) WITHOUT ROWID;
+    CREATE UNIQUE INDEX dentries_by_cookie ON dentries(parent, cookie, inode, name);
+    CREATE TABLE locations (
+        inode INTEGER NOT NULL,
+        pool INTEGER NOT NULL,
+        PRIMARY KEY (inode, pool)
+    ) WITHOUT ROWID;
+    CREATE TABLE symlinks (
+        inode INTEGER PRIMARY KEY,
+        target BLOB NOT NULL
+    );
+    CREATE TABLE clients (
+        owner BLOB PRIMARY KEY,
+        reclaim_complete INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    -- One number each: start counter, high-water marks of id blocks, how the last instance ended.
+    CREATE TABLE meta (
+        key TEXT PRIMARY KEY,
+        value INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    -- One row, written by each group: its number, so that a reader knows which groups its snapshot holds, and the
+    -- totals, so that statfs scans nothing.
+    CREATE TABLE progress (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        groups INTEGER NOT NULL,
+        files INTEGER NOT NULL,
+        bytes INTEGER NOT NULL
+    );
+    INSERT INTO progress VALUES (1, 0, 0, 0);
+"];
+
+/// The newest version that this program knows.
+pub fn known_version() -> u32 {
+    u32::try_from(MIGRATIONS.len()).expect("there are few migrations")
+}
+
+/// 0: an empty database. `None`: tables, but none of ours.
+pub fn found_version(connection: &Connection) -> rusqlite::Result<Option<u32>> {
+    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let application: i32 = connection.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    if tables == 0 && (application == 0 || application == APPLICATION_ID) {
+        return Ok(Some(0));
+    }
+    if application != APPLICATION_ID {
+        return Ok(None);
+    }
+    connection
+        .query_row("SELECT max(version) FROM schema_version", [], |row| row.get::<_, Option<u32>>(0))
+        .optional()
+        .map(Option::flatten)
+}
+
+/// Applies what is missing behind `from`.
+pub fn migrate(connection: &mut Connection, from: u32) -> rusqlite::Result<()> {
+    if from == 0 {
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+    }
+    for (version, sql) in (1_u32..).zip(MIGRATIONS).skip(from as usize) {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute_batch(
+            "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, applied TEXT NOT NULL)",
+        )?;
+        transaction.execute_batch(sql)?;
+        transaction.execute("INSERT INTO schema_version VALUES (?1, datetime('now'))", [version])?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+pub fn meta(connection: &Connection, key: &str) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
+        .query_row([key], |row| row.get(0))
+        .optional()
+}
+
+pub fn set_meta(connection: &Connection, key: &str, value: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value")?
+        .execute(rusqlite::params![key, value])?;
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! What a write of data does to an inode; merged when several wait to be written.
+
+use api::Written;
+use types::Timestamp;
+
+use crate::inode::{Inode, Instance};
+
+/// A `Written` with its time taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delta {
+    size_at_least: Option<u64>,
+    /// `None`: no byte was written and no time was given.
+    mtime: Option<Timestamp>,
+    now: Timestamp,
+    space_used: Option<u64>,
+}
+
+impl Delta {
+    pub fn new(written: &Written, now: Timestamp) -> Delta {
+        let mtime = written.mtime.or(written.size_at_least.map(|_| now));
+        Delta { size_at_least: written.size_at_least, mtime, now, space_used: written.space_used }
+    }
+
+    /// It would change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.mtime.is_none() && self.space_used.is_none()
+    }
+
+    pub fn apply(&self, inode: &mut Inode, instance: Instance) {
+        let attributes = &mut inode.attributes;
+        if let Some(space_used) = self.space_used {
+            attributes.space_used = space_used;
+        }
+        let Some(mtime) = self.mtime else { return };
+        if let Some(size) = self.size_at_least {
+            attributes.size = attributes.size.max(size);
+            attributes.mode = without_privileges(attributes.mode);
+        }
+        attributes.mtime = mtime;
+        inode.touch(self.now, instance);
+    }
+
+    /// `self`, then `later`.
+    pub fn merge(&self, later: &Delta) -> Delta {
+        Delta {
+            size_at_least: self.size_at_least.max(later.size_at_least),
+            mtime: self.mtime.max(later.mtime),
+            now: self.now.max(later.now),
+            space_used: later.space_used.or(self.space_used),
+        }
+    }
+}
+
+/// A writer that is not root takes set-uid away, and set-gid where the group may execute (without that bit it once
+/// meant mandatory locking). Who wrote is not known when data is committed; files with these bits that root writes
+/// in place are rare, programs that stay set-uid after others wrote them are holes.
+pub fn without_privileges(mode: u32) -> u32 {
+    let mode = mode & !0o4000;
+    if mode & 0o010 != 0 { mode & !0o2000 } else { mode }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inode::new_inode;
+    use api::Stability;
+    use types::{FileId, FileKind};
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::new(seconds, 0).unwrap()
+    }
+
+    fn written(size: Option<u64>) -> Written {
+        Written { size_at_least: size, mtime: None, space_used: None, stability: Stability::Unstable }
+    }
+
+    #[test]
+    fn merged_writes_do_what_they_do_one_by_one() {
+        let instance = Instance { start: 1 };
+        let (a, b) = (Delta::new(&written(Some(9)), at(5)), Delta::new(&written(Some(4)), at(6)));
+        let mut one_by_one = new_inode(FileId(2), FileKind::Regular, at(1), instance);
+        let mut merged = one_by_one;
+        a.apply(&mut one_by_one, instance);
+        b.apply(&mut one_by_one, instance);
+        a.merge(&b).apply(&mut merged, instance);
+        assert_eq!(merged.attributes.size, 9);
+        merged.attributes.change = one_by_one.attributes.change;
+        assert_eq!(merged, one_by_one);
+    }
+
+    #[test]
+    fn a_commit_without_bytes_changes_nothing() {
+        let instance = Instance { start: 1 };
+        let mut inode = new_inode(FileId(2), FileKind::Regular, at(1), instance);
+        let before = inode;
+        let delta = Delta::new(&written(None), at(5));
+        assert!(delta.is_empty());
+        delta.apply(&mut inode, instance);
+        assert_eq!(inode, before);
+    }
+
+    #[test]
+    fn writing_takes_set_uid_and_executable_set_gid_away() {
+        assert_eq!(without_privileges(0o6755), 0o755);
+        assert_eq!(without_privileges(0o6745), 0o2745);
+    }
+}
