@@ -1,1 +1,32 @@
 //! A pool: replicas as plain files, their identity, index and space.
+//!
+//! ```text
+//! <dir>/pool.json            identity: version, instance, pool
+//! <dir>/lock                 held while a process has the pool
+//! <dir>/index.db             which replicas there are; rebuilt from the files when it is missing or not clean
+//! <dir>/data/ab/cd/<file>    the replicas; file id, instance and fencing epoch in `user.forebay.id`
+//! ```
+//!
+//! Invariants: what a sync answered is on disk under its name; a failed write-back is told to every later sync; a
+//! removed replica does not come back; an older epoch never writes. The files are the truth, the index follows them.
+
+mod counters;
+mod error;
+mod handle;
+mod identity;
+mod index;
+mod label;
+mod layout;
+mod local;
+mod removed;
+mod replica;
+mod scan;
+mod shared;
+mod space;
+mod store;
+mod table;
+
+pub use error::OpenError;
+pub use identity::Identity;
+pub use local::{Config, LocalPool};
+pub use scan::{Found, FoundReplica, Problem, ProblemKind, Scan, scan};

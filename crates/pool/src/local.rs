@@ -1,0 +1,363 @@
+//! A pool on a local file system: opening and closing it, and the `Pool` seam.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use api::{OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket, Verifier};
+use async_trait::async_trait;
+use io_engine::{Engine, EngineConfig, Lane};
+use parking_lot::{Condvar, Mutex};
+use rustix::fs::{FlockOperation, XattrFlags, flock, fsetxattr};
+use rustix::io::Errno;
+use types::{Epoch, FileId, PoolId, Random};
+
+use crate::counters::Counters;
+use crate::error::OpenError;
+use crate::handle::Handle;
+use crate::identity::{self, Identity};
+use crate::index::Index;
+use crate::removed::Removed;
+use crate::replica::Replica;
+use crate::scan::{Found, scan};
+use crate::shared::Shared;
+use crate::space::Space;
+use crate::store::Store;
+use crate::table::Table;
+
+pub struct Config {
+    pub id: PoolId,
+    pub dir: PathBuf,
+    pub instance: [u8; 16],
+    /// New data leaves this much of the file system free.
+    pub reserve_bytes: u64,
+    /// New replicas leave this many inodes free.
+    pub reserve_files: u64,
+    /// Replica files held open; those in use may exceed it twice over.
+    pub open_files_max: usize,
+    /// Jobs waiting for a thread, for data and for syncs each; beyond that callers are told `Busy`.
+    pub queue_len_max: usize,
+    /// Threads for data; 0: as the machine has cores.
+    pub threads: usize,
+    pub random: Arc<dyn Random>,
+}
+
+/// They wait together for the journal, so more of them make fewer commits.
+const SYNC_THREADS: usize = 16;
+const BUFFER_BYTES_MAX: usize = 64 << 20;
+const REMOVED_LEN_MAX: usize = 64 << 10;
+/// How often the index is written and the file system looked at.
+const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
+/// Problems of a scan that are logged one by one.
+const PROBLEMS_TOLD_MAX: usize = 10;
+/// The index keeps ids in SQLite's signed integers.
+const FILE_ID_MAX: FileId = FileId(i64::MAX.cast_unsigned());
+
+pub struct LocalPool {
+    shared: Arc<Shared>,
+    table: Arc<Table>,
+    upkeep: Arc<Upkeep>,
+    upkeep_thread: Mutex<Option<JoinHandle<()>>>,
+    /// Held until the pool is dropped; `None` after `close`.
+    lock: Mutex<Option<OwnedFd>>,
+}
+
+impl LocalPool {
+    /// Opens the pool in a directory, making it in an empty one. Blocks, and long where the index has to be rebuilt.
+    pub fn open(config: Config) -> Result<Arc<LocalPool>, OpenError> {
+        let dir = config.dir.as_path();
+        let (root, lock) = claim(dir)?;
+        identify(dir, &Identity { pool: config.id, instance: config.instance })?;
+        let store = Store::new(config.id, config.instance, root)
+            .map_err(|errno| OpenError::io("prepare", dir, errno))?;
+        let (index, clean) = Index::open(dir)?;
+        if !clean {
+            rebuild(dir, &index)?;
+        }
+        let space = Space::new(config.reserve_bytes, config.reserve_files);
+        space.refresh(store.root());
+        let counters = Counters::default();
+        counters.replicas.set(index.count()?);
+        let engine = Engine::start(EngineConfig {
+            pool: config.id,
+            data_threads: if config.threads == 0 { io_engine::default_threads() } else { config.threads },
+            sync_threads: SYNC_THREADS,
+            queue_len_max: config.queue_len_max.max(1),
+            buffer_bytes_max: BUFFER_BYTES_MAX,
+        });
+        let mut verifier = Verifier([0; 8]);
+        config.random.fill(&mut verifier.0);
+        let removed = Removed::new(REMOVED_LEN_MAX);
+        let closed = AtomicBool::new(false);
+        let shared = Arc::new(Shared { store, engine, index, space, counters, removed, verifier, closed });
+        let upkeep = Arc::new(Upkeep::default());
+        let thread = upkeep.start(Arc::clone(&shared)).map_err(|error| OpenError::io("start", dir, error))?;
+        Ok(Arc::new(LocalPool {
+            shared,
+            table: Arc::new(Table::new(config.open_files_max)),
+            upkeep,
+            upkeep_thread: Mutex::new(Some(thread)),
+            lock: Mutex::new(Some(lock)),
+        }))
+    }
+
+    /// Takes no more work, finishes what is queued, writes the index and lets the directory go. Blocks; a second call
+    /// does nothing. A pool that is dropped without it rebuilds its index at the next start.
+    pub fn close(&self) {
+        let pool = self.shared.id();
+        if !self.stop() {
+            return;
+        }
+        match self.shared.index.close(&self.shared.store) {
+            Ok(()) => tracing::debug!(%pool, "pool closed"),
+            Err(reason) => tracing::warn!(%pool, reason, "pool index is not clean and will be rebuilt"),
+        }
+        *self.lock.lock() = None;
+    }
+
+    /// Whether it was running.
+    fn stop(&self) -> bool {
+        if self.shared.closed.swap(true, Ordering::AcqRel) {
+            return false;
+        }
+        self.shared.engine.stop();
+        self.upkeep.stop();
+        if let Some(thread) = self.upkeep_thread.lock().take()
+            && thread.join().is_err()
+        {
+            tracing::error!(pool = %self.shared.id(), "upkeep thread panicked");
+        }
+        true
+    }
+
+    fn replica(&self, file: FileId) -> Result<Arc<Replica>, PoolError> {
+        self.shared.check_open()?;
+        if file > FILE_ID_MAX {
+            return Err(PoolError::NoReplica(self.shared.id()));
+        }
+        let taken = self.table.take(file).ok_or(PoolError::Busy(self.shared.id()))?;
+        for replica in taken.to_settle {
+            // A failure marks the replica and is told to whoever syncs it next.
+            self.shared.settle(&replica, Box::new(|_| {}));
+        }
+        Ok(taken.replica)
+    }
+
+    /// Runs `work` on the replica in a thread of `lane`.
+    async fn with<T: Send + Unpin + 'static>(
+        &self,
+        file: FileId,
+        lane: Lane,
+        work: impl FnOnce(&Replica, &Shared) -> Result<T, PoolError> + Send + 'static,
+    ) -> Result<T, PoolError> {
+        let replica = self.replica(file)?;
+        let shared = Arc::clone(&self.shared);
+        self.shared.engine.submit(lane, move || work(&replica, &shared)).await
+    }
+}
+
+impl Drop for LocalPool {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[async_trait]
+impl Pool for LocalPool {
+    fn id(&self) -> PoolId {
+        self.shared.id()
+    }
+
+    async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
+        if ticket.pool != self.shared.id() {
+            return Err(PoolError::NoReplica(self.shared.id()));
+        }
+        let replica = self.replica(ticket.file)?;
+        if !replica.is_loaded() {
+            let (shared, loading) = (Arc::clone(&self.shared), Arc::clone(&replica));
+            self.shared.engine.submit(Lane::Data, move || loading.load(&shared)).await?;
+        }
+        if replica.is_removed() {
+            return Err(PoolError::NoReplica(self.shared.id()));
+        }
+        replica.check_epoch(ticket.epoch)?;
+        let shared = Arc::clone(&self.shared);
+        Ok(Arc::new(Handle { shared, replica, epoch: ticket.epoch, mode: ticket.mode }))
+    }
+
+    async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
+        self.with(file, Lane::Sync, move |replica, shared| replica.truncate(shared, size)).await
+    }
+
+    async fn remove(&self, file: FileId) -> Result<(), PoolError> {
+        let table = Arc::clone(&self.table);
+        self.with(file, Lane::Sync, move |replica, shared| {
+            replica.remove(shared)?;
+            table.drop_replica(file);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn fence(&self, file: FileId, epoch: Epoch) -> Result<(), PoolError> {
+        self.with(file, Lane::Sync, move |replica, shared| replica.fence(shared, epoch)).await
+    }
+
+    async fn facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
+        self.with(file, Lane::Data, |replica, shared| {
+            replica.load(shared)?;
+            replica.facts(shared)
+        })
+        .await
+    }
+
+    async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
+        self.shared.check_open()?;
+        let shared = Arc::clone(&self.shared);
+        let list = move || {
+            let failed = |reason| PoolError::Io { pool: shared.id(), operation: "list replicas", reason };
+            shared.index.flush(&shared.store).map_err(failed)?;
+            shared.index.list(after, limit).map_err(failed)
+        };
+        self.shared.engine.submit(Lane::Sync, list).await
+    }
+
+    fn status(&self) -> PoolStatus {
+        let (free, counters) = (self.shared.space.free(), &self.shared.counters);
+        let closed = self.shared.closed.load(Ordering::Acquire).then(|| "it is closed".to_owned());
+        PoolStatus {
+            id: self.shared.id(),
+            offline: closed.or_else(|| self.shared.space.refusal()),
+            total_bytes: free.total_bytes,
+            free_bytes: free.free_bytes,
+            total_files: free.total_files,
+            free_files: free.free_files,
+            replicas: counters.replicas.value(),
+            read_bytes: counters.read_bytes.value(),
+            written_bytes: counters.written_bytes.value(),
+            reads: counters.reads.value(),
+            writes: counters.writes.value(),
+            syncs: counters.syncs.value(),
+        }
+    }
+}
+
+/// Makes the directory if need be and takes it for this process.
+fn claim(dir: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    made.map_err(|error| OpenError::io("make", dir, error))?;
+    let root = File::open(dir).map_err(|error| OpenError::io("open", dir, error))?;
+    if Identity::read(dir)?.is_none() && !holds_nothing(dir)? {
+        return Err(OpenError::NotAPool { dir: dir.to_owned() });
+    }
+    let path = dir.join("lock");
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let lock = OwnedFd::from(lock.map_err(|error| OpenError::io("make", &path, error))?);
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => return Err(OpenError::InUse { dir: dir.to_owned() }),
+        Err(errno) => return Err(OpenError::io("lock", &path, errno)),
+    }
+    match fsetxattr(lock.as_fd(), "user.forebay.test", b"1", XattrFlags::empty()) {
+        Ok(()) => Ok((root.into(), lock)),
+        Err(Errno::OPNOTSUPP) => Err(OpenError::NoAttributes { dir: dir.to_owned() }),
+        Err(errno) => Err(OpenError::io("label", &path, errno)),
+    }
+}
+
+/// But for what a first start that did not finish leaves behind.
+fn holds_nothing(dir: &Path) -> Result<bool, OpenError> {
+    let harmless = ["lock", "lost+found", identity::NEW_FILE_NAME];
+    for entry in fs::read_dir(dir).map_err(|error| OpenError::io("read", dir, error))? {
+        let entry = entry.map_err(|error| OpenError::io("read", dir, error))?;
+        if !harmless.iter().any(|name| entry.file_name() == *name) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Under the lock: two first starts must not write two identities.
+fn identify(dir: &Path, expected: &Identity) -> Result<(), OpenError> {
+    let Some(found) = Identity::read(dir)? else {
+        return expected.write(dir);
+    };
+    if found.instance != expected.instance {
+        return Err(OpenError::OtherInstance { dir: dir.to_owned() });
+    }
+    if found.pool != expected.pool {
+        let (found, expected) = (found.pool, expected.pool);
+        return Err(OpenError::OtherPool { dir: dir.to_owned(), found, expected });
+    }
+    Ok(())
+}
+
+fn rebuild(dir: &Path, index: &Index) -> Result<(), OpenError> {
+    let scan = scan(dir)?;
+    let pool = scan.identity().pool;
+    let (mut replicas, mut problems) = (0_u64, 0);
+    let facts = scan.filter_map(|found| match found {
+        Found::Replica(replica) => {
+            replicas += 1;
+            Some(replica.facts)
+        }
+        Found::Problem(problem) => {
+            problems += 1;
+            if problems <= PROBLEMS_TOLD_MAX {
+                tracing::warn!(%pool, %problem, "something in the pool is not as it should be");
+            }
+            None
+        }
+    });
+    index.rebuild(facts)?;
+    tracing::info!(%pool, replicas, problems, "pool index rebuilt from the files");
+    Ok(())
+}
+
+/// The thread that keeps the books of a pool: it writes the index and looks at the free space, once a second.
+#[derive(Default)]
+struct Upkeep {
+    /// Set to end the thread.
+    stopping: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Upkeep {
+    fn start(self: &Arc<Upkeep>, shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+        let upkeep = Arc::clone(self);
+        let name = format!("{}-upkeep", shared.id());
+        std::thread::Builder::new().name(name).spawn(move || upkeep.run(&shared))
+    }
+
+    fn run(&self, shared: &Shared) {
+        let mut failing = false;
+        loop {
+            let mut stopping = self.stopping.lock();
+            if *stopping {
+                return;
+            }
+            self.wake.wait_for(&mut stopping, UPKEEP_PERIOD);
+            if *stopping {
+                return;
+            }
+            drop(stopping);
+            shared.space.refresh(shared.store.root());
+            let flushed = shared.index.flush(&shared.store);
+            // Once for each time that it starts, not for each second that it lasts.
+            if let (Err(reason), false) = (&flushed, failing) {
+                tracing::warn!(pool = %shared.id(), reason, "cannot write the pool index");
+            }
+            failing = flushed.is_err();
+        }
+    }
+
+    fn stop(&self) {
+        *self.stopping.lock() = true;
+        self.wake.notify_all();
+    }
+}

@@ -1,0 +1,273 @@
+//! Reads a pool's replicas from its files alone: for rebuilding the index, and for checks without a running pool.
+//!
+//! Nothing is changed. What is not as it should be is reported beside the replicas that are.
+
+use std::fs::{self, DirEntry, File, ReadDir};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use api::ReplicaFacts;
+use thiserror::Error;
+use types::{Epoch, FileId};
+
+use crate::error::OpenError;
+use crate::identity::{self, Identity};
+use crate::label::{self, LabelError};
+use crate::layout::{self, DATA, Place};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Replica(FoundReplica),
+    Problem(Problem),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundReplica {
+    pub facts: ReplicaFacts,
+    /// The lowest epoch whose tickets are honoured.
+    pub epoch: Epoch,
+    /// Written data was lost on its way to the disk and the writer was told so.
+    pub broken: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{}: {kind}", path.display())]
+pub struct Problem {
+    pub path: PathBuf,
+    pub kind: ProblemKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ProblemKind {
+    #[error("does not belong into a pool")]
+    Stray,
+    #[error("left over from a start that did not finish")]
+    Leftover,
+    #[error("replica of {0} lies in the wrong directory")]
+    Misplaced(FileId),
+    /// Made and not yet labelled when the machine stopped; the next write finishes it.
+    #[error("replica was never finished, and is empty")]
+    Unfinished,
+    #[error("replica has data but no label")]
+    NoLabel,
+    #[error("label cannot be understood")]
+    MalformedLabel,
+    #[error("label says that it is file {0}")]
+    OtherFile(FileId),
+    #[error("label is of another instance")]
+    OtherInstance,
+    #[error("cannot be read: {0}")]
+    Unreadable(String),
+}
+
+/// Every replica and every problem below `dir`, in no particular order.
+pub fn scan(dir: &Path) -> Result<Scan, OpenError> {
+    let identity = Identity::read(dir)?.ok_or_else(|| OpenError::NotAPool { dir: dir.to_owned() })?;
+    let leftover = dir.join(identity::NEW_FILE_NAME);
+    let leftover =
+        leftover.exists().then_some(Found::Problem(Problem { path: leftover, kind: ProblemKind::Leftover }));
+    Ok(Scan { identity, leftover, directories: vec![(dir.join(DATA), Level::Outer)], reading: None })
+}
+
+pub struct Scan {
+    identity: Identity,
+    leftover: Option<Found>,
+    /// Still to be read; at most the fan-out of two levels.
+    directories: Vec<(PathBuf, Level)>,
+    reading: Option<(ReadDir, Level)>,
+}
+
+/// What the entries of a directory are.
+#[derive(Clone, Copy)]
+enum Level {
+    Outer,
+    Inner,
+    Replicas,
+}
+
+impl Scan {
+    pub fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn examine(&mut self, entry: &DirEntry, level: Level) -> Option<Found> {
+        let path = entry.path();
+        let name = entry.file_name();
+        let name = name.to_str().unwrap_or("");
+        let below = match level {
+            Level::Outer => Level::Inner,
+            Level::Inner => Level::Replicas,
+            Level::Replicas => return Some(self.examine_file(path, name)),
+        };
+        if layout::is_level(name) && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            self.directories.push((path, below));
+            return None;
+        }
+        Some(problem(path, ProblemKind::Stray))
+    }
+
+    fn examine_file(&self, path: PathBuf, name: &str) -> Found {
+        match label::parse_file(name) {
+            None => problem(path, ProblemKind::Stray),
+            Some(file) if !path.ends_with(Place::of(file).path()) => {
+                problem(path, ProblemKind::Misplaced(file))
+            }
+            Some(file) => match self.read_replica(&path, file) {
+                Ok(replica) => Found::Replica(replica),
+                Err(kind) => problem(path, kind),
+            },
+        }
+    }
+
+    fn read_replica(&self, path: &Path, file: FileId) -> Result<FoundReplica, ProblemKind> {
+        let unreadable = |error: std::io::Error| ProblemKind::Unreadable(error.to_string());
+        if !fs::symlink_metadata(path).map_err(unreadable)?.is_file() {
+            return Err(ProblemKind::Stray);
+        }
+        let open = File::options().read(true).custom_flags(no_follow()).open(path).map_err(unreadable)?;
+        let metadata = open.metadata().map_err(unreadable)?;
+        let of_label = |error| match error {
+            LabelError::Unreadable(errno) => unreadable(errno.into()),
+            LabelError::Malformed => ProblemKind::MalformedLabel,
+        };
+        let label = label::read(&open).map_err(of_label)?;
+        let label = match label {
+            Some(label) => label,
+            None if metadata.len() == 0 => return Err(ProblemKind::Unfinished),
+            None => return Err(ProblemKind::NoLabel),
+        };
+        if label.file != file {
+            return Err(ProblemKind::OtherFile(label.file));
+        }
+        if label.instance != self.identity.instance {
+            return Err(ProblemKind::OtherInstance);
+        }
+        let broken = label::is_broken(&open).map_err(of_label)?;
+        let facts = ReplicaFacts { file, size: metadata.len(), space_used: metadata.blocks() * 512 };
+        Ok(FoundReplica { facts, epoch: label.epoch, broken })
+    }
+}
+
+impl Iterator for Scan {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        if let Some(leftover) = self.leftover.take() {
+            return Some(leftover);
+        }
+        loop {
+            let Some((entries, level)) = &mut self.reading else {
+                let (path, level) = self.directories.pop()?;
+                match fs::read_dir(&path) {
+                    Ok(entries) => self.reading = Some((entries, level)),
+                    Err(error) => return Some(problem(path, ProblemKind::Unreadable(error.to_string()))),
+                }
+                continue;
+            };
+            let level = *level;
+            match entries.next() {
+                None => self.reading = None,
+                Some(Ok(entry)) => {
+                    if let Some(found) = self.examine(&entry, level) {
+                        return Some(found);
+                    }
+                }
+                // An entry that cannot be read ends this directory: reading on may fail for ever.
+                Some(Err(error)) => {
+                    self.reading = None;
+                    let kind = ProblemKind::Unreadable(error.to_string());
+                    return Some(problem(PathBuf::from(DATA), kind));
+                }
+            }
+        }
+    }
+}
+
+fn no_follow() -> i32 {
+    rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()
+}
+
+fn problem(path: PathBuf, kind: ProblemKind) -> Found {
+    Found::Problem(Problem { path, kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use types::PoolId;
+
+    use super::*;
+    use crate::label::Label;
+    use crate::store::Store;
+
+    const INSTANCE: [u8; 16] = [1; 16];
+
+    fn pool() -> (tempfile::TempDir, Store) {
+        let dir = tempfile::tempdir().unwrap();
+        Identity { pool: PoolId(1), instance: INSTANCE }.write(dir.path()).unwrap();
+        let store = Store::new(PoolId(1), INSTANCE, File::open(dir.path()).unwrap().into()).unwrap();
+        (dir, store)
+    }
+
+    fn replica(store: &Store, file: u64, labelled: u64, instance: [u8; 16]) -> std::os::fd::OwnedFd {
+        let (open, _) = store.create(FileId(file)).unwrap();
+        label::write(&open, &Label { file: FileId(labelled), instance, epoch: Epoch(7) }).unwrap();
+        open
+    }
+
+    fn kinds(dir: &tempfile::TempDir) -> Vec<ProblemKind> {
+        let problems = scan(dir.path()).unwrap().filter_map(|found| match found {
+            Found::Problem(problem) => Some(problem.kind),
+            Found::Replica(_) => None,
+        });
+        problems.collect()
+    }
+
+    #[test]
+    fn replicas_are_found_with_their_facts() {
+        let (dir, store) = pool();
+        let open = replica(&store, 5, 5, INSTANCE);
+        rustix::io::pwrite(&open, b"abc", 0).unwrap();
+        label::mark_broken(replica(&store, 900, 900, INSTANCE)).unwrap();
+        let mut found: Vec<_> = scan(dir.path())
+            .unwrap()
+            .map(|found| match found {
+                Found::Replica(replica) => {
+                    (replica.facts.file.0, replica.facts.size, replica.epoch, replica.broken)
+                }
+                Found::Problem(problem) => panic!("{problem}"),
+            })
+            .collect();
+        found.sort_unstable();
+        assert_eq!(found, [(5, 3, Epoch(7), false), (900, 0, Epoch(7), true)]);
+    }
+
+    #[test]
+    fn each_kind_of_problem_is_told() {
+        let (dir, store) = pool();
+        store.create(FileId(1)).unwrap();
+        assert_eq!(kinds(&dir), [ProblemKind::Unfinished]);
+        rustix::fs::ftruncate(store.open(FileId(1)).unwrap().unwrap(), 5).unwrap();
+        assert_eq!(kinds(&dir), [ProblemKind::NoLabel]);
+        replica(&store, 1, 2, INSTANCE);
+        assert_eq!(kinds(&dir), [ProblemKind::OtherFile(FileId(2))]);
+        replica(&store, 1, 1, [2; 16]);
+        assert_eq!(kinds(&dir), [ProblemKind::OtherInstance]);
+        let (right, wrong) = (dir.path().join(Place::of(FileId(1)).path()), FileId(1 << 20));
+        fs::rename(&right, right.with_file_name(wrong.to_string())).unwrap();
+        assert_eq!(kinds(&dir), [ProblemKind::Misplaced(wrong)]);
+        fs::remove_file(right.with_file_name(wrong.to_string())).unwrap();
+        std::os::unix::fs::symlink("/nowhere", &right).unwrap();
+        assert_eq!(kinds(&dir), [ProblemKind::Stray]);
+        fs::remove_file(&right).unwrap();
+        fs::write(dir.path().join(DATA).join("notes.txt"), "x").unwrap();
+        assert_eq!(kinds(&dir), [ProblemKind::Stray]);
+        fs::write(dir.path().join(identity::NEW_FILE_NAME), "{").unwrap();
+        assert_eq!(kinds(&dir), [ProblemKind::Leftover, ProblemKind::Stray]);
+    }
+
+    #[test]
+    fn a_directory_that_is_no_pool_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(scan(dir.path()), Err(OpenError::NotAPool { .. })));
+    }
+}

@@ -1,0 +1,189 @@
+//! The replicas in use, one object each, and the bound on files that are held open.
+//!
+//! Invariant: while anybody holds a replica there is no second object for the same file, so its epoch, its locks and
+//! its failures are known to all. Only replicas that nobody holds and that have nothing left to sync are given up, in
+//! the order of a clock: an error of write-back is told to open files only.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use types::FileId;
+
+use crate::replica::Replica;
+
+const SHARDS_MAX: usize = 16;
+/// Below this a shard would have too few slots for a clock to mean anything.
+const SHARD_LEN_MIN: usize = 16;
+/// Replicas that one search for room asks to be synced, so that a later one finds room.
+const TO_SETTLE_MAX: usize = 4;
+
+pub struct Table {
+    /// Soft: replicas in use may exceed it twice over.
+    shard_len: usize,
+    /// Each locked for one look-up or one search for room.
+    shards: Vec<Mutex<Shard>>,
+}
+
+#[derive(Default)]
+struct Shard {
+    by_file: HashMap<FileId, usize>,
+    slots: Vec<Slot>,
+    hand: usize,
+}
+
+struct Slot {
+    replica: Arc<Replica>,
+    /// Looked up since the hand last passed.
+    recent: bool,
+}
+
+pub struct Taken {
+    pub replica: Arc<Replica>,
+    /// Unsynced and used by nobody: the caller has them synced, which makes room for later.
+    pub to_settle: Vec<Arc<Replica>>,
+}
+
+impl Table {
+    pub fn new(open_files_max: usize) -> Table {
+        let shards = (open_files_max / SHARD_LEN_MIN).clamp(1, SHARDS_MAX);
+        let shard_len = (open_files_max / shards).max(1);
+        Table { shard_len, shards: (0..shards).map(|_| Mutex::default()).collect() }
+    }
+
+    /// The one object for the file. `None`: twice as many as should be are in use, and none can be given up.
+    pub fn take(&self, file: FileId) -> Option<Taken> {
+        let mut shard = self.shard(file).lock();
+        if let Some(slot) = shard.by_file.get(&file).copied() {
+            let slot = &mut shard.slots[slot];
+            slot.recent = true;
+            return Some(Taken { replica: Arc::clone(&slot.replica), to_settle: Vec::new() });
+        }
+        let mut to_settle = Vec::new();
+        // One more than comes in, so that a table that has grown shrinks again.
+        for _ in 0..2 {
+            if shard.slots.len() < self.shard_len || !shard.give_up_one(&mut to_settle) {
+                break;
+            }
+        }
+        if shard.slots.len() >= 2 * self.shard_len {
+            return None;
+        }
+        let replica = Arc::new(Replica::new(file));
+        let slot = shard.slots.len();
+        shard.slots.push(Slot { replica: Arc::clone(&replica), recent: true });
+        shard.by_file.insert(file, slot);
+        Some(Taken { replica, to_settle })
+    }
+
+    /// Forgets a replica that is gone; whoever holds it keeps it.
+    pub fn drop_replica(&self, file: FileId) {
+        let mut shard = self.shard(file).lock();
+        if let Some(slot) = shard.by_file.get(&file).copied() {
+            shard.remove(slot);
+        }
+    }
+
+    fn shard(&self, file: FileId) -> &Mutex<Shard> {
+        // The length of a usize-indexed vector fits u64, and the remainder is below it.
+        &self.shards[(file.0 % self.shards.len() as u64) as usize]
+    }
+}
+
+impl Shard {
+    /// Two rounds: the first takes away `recent`, the second may find what the first has passed.
+    fn give_up_one(&mut self, to_settle: &mut Vec<Arc<Replica>>) -> bool {
+        for _ in 0..2 * self.slots.len() {
+            self.hand = (self.hand + 1) % self.slots.len();
+            let slot = &mut self.slots[self.hand];
+            if std::mem::take(&mut slot.recent) || Arc::strong_count(&slot.replica) > 1 {
+                continue;
+            }
+            if slot.replica.may_be_given_up() {
+                self.remove(self.hand);
+                return true;
+            }
+            if to_settle.len() < TO_SETTLE_MAX && slot.replica.has_unsynced() {
+                to_settle.push(Arc::clone(&slot.replica));
+            }
+        }
+        false
+    }
+
+    fn remove(&mut self, slot: usize) {
+        let removed = self.slots.swap_remove(slot);
+        self.by_file.remove(&removed.replica.file());
+        if let Some(moved) = self.slots.get(slot) {
+            self.by_file.insert(moved.replica.file(), slot);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn len(table: &Table) -> usize {
+        table.shards.iter().map(|shard| shard.lock().slots.len()).sum()
+    }
+
+    #[test]
+    fn whoever_holds_a_replica_shares_it_with_all_others() {
+        let table = Table::new(2);
+        let held = table.take(FileId(1)).unwrap().replica;
+        for file in 2..100 {
+            table.take(FileId(file)).unwrap();
+        }
+        assert!(Arc::ptr_eq(&held, &table.take(FileId(1)).unwrap().replica));
+        assert!(len(&table) <= 3);
+    }
+
+    #[test]
+    fn replicas_in_use_may_exceed_the_bound_twice_and_no_more() {
+        let table = Table::new(3);
+        let held: Vec<_> = (0..6).map(|file| table.take(FileId(file)).unwrap()).collect();
+        assert!(table.take(FileId(6)).is_none());
+        assert!(table.take(FileId(5)).is_some());
+        drop(held);
+        for file in 10..20 {
+            assert!(table.take(FileId(file)).is_some());
+        }
+        assert_eq!(len(&table), 3);
+    }
+
+    #[test]
+    fn the_replica_used_lately_stays() {
+        let table = Table::new(4);
+        let first = Arc::downgrade(&table.take(FileId(0)).unwrap().replica);
+        for file in 1..50 {
+            table.take(FileId(file)).unwrap();
+            table.take(FileId(0)).unwrap();
+        }
+        assert!(first.upgrade().is_some());
+    }
+
+    #[test]
+    fn a_replica_with_unsynced_data_is_not_given_up_but_synced() {
+        let table = Table::new(1);
+        let unsynced = {
+            let replica = table.take(FileId(1)).unwrap().replica;
+            replica.note_write();
+            Arc::downgrade(&replica)
+        };
+        let taken = table.take(FileId(2)).unwrap();
+        assert_eq!(taken.to_settle.len(), 1);
+        drop(taken);
+        assert!(table.take(FileId(1)).is_some());
+        assert!(unsynced.upgrade().is_some());
+    }
+
+    #[test]
+    fn a_dropped_replica_is_a_new_one_next_time() {
+        let table = Table::new(8);
+        let old = table.take(FileId(1)).unwrap().replica;
+        table.take(FileId(2)).unwrap();
+        table.drop_replica(FileId(1));
+        assert!(!Arc::ptr_eq(&old, &table.take(FileId(1)).unwrap().replica));
+        assert!(table.take(FileId(2)).is_some());
+    }
+}
