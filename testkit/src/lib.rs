@@ -1,1 +1,3 @@
 //! Suites, fakes, fault injection and an NFS client for tests.
+
+pub mod nfs_client;
