@@ -1,1 +1,50 @@
-//! The one conflict table: share modes, byte ranges, layouts, recalls, of every door.
+//! The one conflict table: who has which file open and how, who locked which bytes, who may do I/O at the pools.
+//!
+//! All doors share one [`FileState`], so that an open, a lock or a change through one of them is judged against the
+//! state of all others. It knows no protocol, does no I/O and never waits: a call answers a verdict, and what must be
+//! done by somebody else (asking a client to give back a layout) is returned as a value. Time is handed in. Whoever
+//! owns it holds a lock around one call at a time and performs what was returned after it.
+//!
+//! Absent, with their places: delegations are grants beside `layouts` with the same recall and deadline, triggered by
+//! `open` and by the other kinds of [`Change`]; waiters for byte ranges belong into `locks`, where a release knows whom
+//! it frees.
+
+#![forbid(unsafe_code)]
+
+mod layouts;
+mod locks;
+mod share;
+mod table;
+
+pub use layouts::{Change, ChangeVerdict, LayoutMode, LayoutModes, Recall, Revoke};
+pub use locks::{Lock, LockKind};
+pub use share::{Modes, Share};
+pub use table::{FileState, Held, Limits};
+
+use thiserror::Error;
+
+/// A client of some door. The door chooses the number; it is not reused while anything is held under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Holder(pub u64);
+
+/// Who opens or locks on behalf of a holder: a process, an open file description. Opens and locks of one owner never
+/// stand in each other's way. The numbers of open owners and lock owners are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    pub holder: Holder,
+    pub number: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FileStateError {
+    /// Somebody else's open denies the access, or has the access that was to be denied.
+    #[error("another open denies it")]
+    ShareDenied,
+    #[error("another owner has locked {:?}", .0.range)]
+    Locked(Lock),
+    /// The layouts of the file are being recalled.
+    #[error("a recall is under way")]
+    RecallConflict,
+    #[error("the bound of {0} is reached")]
+    Limit(&'static str),
+}

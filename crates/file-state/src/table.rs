@@ -1,0 +1,404 @@
+//! The table: files with their opens, locks and layouts, and what each holder has.
+//!
+//! Invariants: a file is in the table while somebody holds something of it or a change of it waits; a holder's counts
+//! are the sums over its files; a refused call has changed nothing.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use types::{ByteRange, FileId};
+
+use crate::layouts::Layouts;
+use crate::locks::{Changed, Locks};
+use crate::share::Shares;
+use crate::{
+    Change, ChangeVerdict, FileStateError, Holder, LayoutMode, LayoutModes, Lock, LockKind, Modes, Owner,
+    Recall, Revoke, Share,
+};
+
+/// What clients can make grow. At a bound the call is refused with [`FileStateError::Limit`].
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub opens_per_holder: usize,
+    pub locks_per_holder: usize,
+    pub locks_per_file: usize,
+    pub layouts_per_holder: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            opens_per_holder: 1 << 18,
+            locks_per_holder: 1 << 17,
+            locks_per_file: 1 << 16,
+            layouts_per_holder: 1 << 18,
+        }
+    }
+}
+
+/// Counts of what a holder has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    pub opens: usize,
+    pub locks: usize,
+    /// Files of which it has a layout.
+    pub layouts: usize,
+}
+
+#[derive(Debug, Default)]
+struct File {
+    shares: Shares,
+    locks: Locks,
+    layouts: Layouts,
+}
+
+#[derive(Debug, Default)]
+struct HolderRecord {
+    files: BTreeSet<FileId>,
+    held: Held,
+}
+
+#[derive(Debug, Default)]
+pub struct FileState {
+    limits: Limits,
+    files: BTreeMap<FileId, File>,
+    holders: BTreeMap<Holder, HolderRecord>,
+    /// Recalls under way by their deadlines.
+    recalls: BTreeSet<(Duration, FileId, Holder)>,
+    /// Files with a change that waits, by when that ends.
+    pending: BTreeSet<(Duration, FileId)>,
+}
+
+impl FileState {
+    pub fn new(limits: Limits) -> FileState {
+        FileState { limits, ..FileState::default() }
+    }
+
+    // Opens.
+
+    /// Adds to what the owner has open and returns all of it: opening again is an upgrade.
+    pub fn open(&mut self, file: FileId, owner: Owner, share: Share) -> Result<Share, FileStateError> {
+        let before = self.share_of(file, owner);
+        self.judge_open(file, owner, share)?;
+        if before.is_none() && self.held(owner.holder).opens >= self.limits.opens_per_holder {
+            return Err(FileStateError::Limit("opens of a client"));
+        }
+        let share = share.union(before.unwrap_or_default());
+        self.files.entry(file).or_default().shares.put(owner, Some(share));
+        let record = self.record(owner.holder, file);
+        record.held.opens += usize::from(before.is_none());
+        Ok(share)
+    }
+
+    /// Whether [`FileState::open`] would find no other open in the way.
+    pub fn judge_open(&self, file: FileId, owner: Owner, share: Share) -> Result<(), FileStateError> {
+        self.files.get(&file).map_or(Ok(()), |known| known.shares.judge(owner, share))
+    }
+
+    /// Reduces an open to `share`, which must be part of what it has: `false` if it is not, or there is no open.
+    pub fn downgrade(&mut self, file: FileId, owner: Owner, share: Share) -> bool {
+        let has = self.share_of(file, owner).is_some_and(|before| before.contains(share));
+        if has && let Some(known) = self.files.get_mut(&file) {
+            known.shares.put(owner, Some(share));
+        }
+        has
+    }
+
+    /// Closes and returns what was open. Locks are apart: see [`FileState::release_locks`].
+    pub fn close(&mut self, file: FileId, owner: Owner) -> Option<Share> {
+        let before = self.files.get_mut(&file)?.shares.put(owner, None)?;
+        self.record(owner.holder, file).held.opens -= 1;
+        self.settle(file, owner.holder);
+        Some(before)
+    }
+
+    pub fn share_of(&self, file: FileId, owner: Owner) -> Option<Share> {
+        self.files.get(&file)?.shares.of(owner)
+    }
+
+    /// All that the holder's owners have open of the file, together.
+    pub fn access_of(&self, file: FileId, holder: Holder) -> Modes {
+        let shares = self.files.get(&file).into_iter().flat_map(|known| known.shares.of_holder(holder));
+        shares.fold(Modes::NONE, |access, (_, share)| access.union(share.access))
+    }
+
+    /// Whether I/O without an open may be done: no open denies it.
+    pub fn check_io(&self, file: FileId, access: Modes) -> Result<(), FileStateError> {
+        self.files.get(&file).map_or(Ok(()), |known| known.shares.judge_io(access))
+    }
+
+    // Byte ranges.
+
+    pub fn lock(
+        &mut self,
+        file: FileId,
+        owner: Owner,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> Result<(), FileStateError> {
+        if let Some(lock) = self.test_lock(file, Some(owner), range, kind) {
+            return Err(FileStateError::Locked(lock));
+        }
+        self.set_range(file, owner, range, Some(kind))
+    }
+
+    /// Unlocking what is not locked is fine. Splitting a lock makes one more, and may so meet the bound.
+    pub fn unlock(&mut self, file: FileId, owner: Owner, range: ByteRange) -> Result<(), FileStateError> {
+        if self.locks_of(file, owner) == 0 {
+            return Ok(());
+        }
+        self.set_range(file, owner, range, None)
+    }
+
+    /// A lock that stands in the way of one that `owner` (or somebody without any lock) might want.
+    pub fn test_lock(
+        &self,
+        file: FileId,
+        owner: Option<Owner>,
+        range: ByteRange,
+        kind: LockKind,
+    ) -> Option<Lock> {
+        self.files.get(&file)?.locks.conflict(owner, range, kind)
+    }
+
+    pub fn locks_of(&self, file: FileId, owner: Owner) -> usize {
+        self.files.get(&file).map_or(0, |known| known.locks.of(owner))
+    }
+
+    pub fn release_locks(&mut self, file: FileId, owner: Owner) {
+        let Some(known) = self.files.get_mut(&file) else { return };
+        let released = known.locks.release(owner);
+        self.record(owner.holder, file).held.locks -= released;
+        self.settle(file, owner.holder);
+    }
+
+    fn set_range(
+        &mut self,
+        file: FileId,
+        owner: Owner,
+        range: ByteRange,
+        kind: Option<LockKind>,
+    ) -> Result<(), FileStateError> {
+        let changed = match self.files.get(&file) {
+            Some(known) => known.locks.change(owner, range, kind),
+            None => Locks::default().change(owner, range, kind),
+        };
+        self.judge_lock_bounds(file, owner.holder, &changed)?;
+        let delta = changed.delta;
+        self.files.entry(file).or_default().locks.apply(changed);
+        let held = &mut self.record(owner.holder, file).held;
+        held.locks =
+            held.locks.checked_add_signed(delta).expect("a holder's locks are the sum over its files");
+        self.settle(file, owner.holder);
+        Ok(())
+    }
+
+    fn judge_lock_bounds(
+        &self,
+        file: FileId,
+        holder: Holder,
+        changed: &Changed,
+    ) -> Result<(), FileStateError> {
+        let Ok(more) = usize::try_from(changed.delta) else { return Ok(()) };
+        if more == 0 {
+            return Ok(());
+        }
+        let of_file = self.files.get(&file).map_or(0, |known| known.locks.count());
+        if of_file + more > self.limits.locks_per_file {
+            return Err(FileStateError::Limit("locks of a file"));
+        }
+        if self.held(holder).locks + more > self.limits.locks_per_holder {
+            return Err(FileStateError::Limit("locks of a client"));
+        }
+        Ok(())
+    }
+
+    // Layouts.
+
+    pub fn grant_layout(
+        &mut self,
+        file: FileId,
+        holder: Holder,
+        mode: LayoutMode,
+        now: Duration,
+    ) -> Result<(), FileStateError> {
+        if let Some(known) = self.files.get(&file) {
+            known.layouts.judge(holder, now)?;
+        }
+        let is_new = self.layout_of(file, holder).is_empty();
+        if is_new && self.held(holder).layouts >= self.limits.layouts_per_holder {
+            return Err(FileStateError::Limit("layouts of a client"));
+        }
+        self.files.entry(file).or_default().layouts.grant(holder, mode);
+        self.record(holder, file).held.layouts += usize::from(is_new);
+        Ok(())
+    }
+
+    /// Returns what is left. A recall ends when nothing is.
+    pub fn return_layout(&mut self, file: FileId, holder: Holder, modes: LayoutModes) -> LayoutModes {
+        let before = self.layout_of(file, holder);
+        if before.is_empty() {
+            return before;
+        }
+        let layouts = &mut self.files.entry(file).or_default().layouts;
+        let (left, ended) = layouts.give_back(holder, modes);
+        if let Some(deadline) = ended {
+            self.recalls.remove(&(deadline, file, holder));
+        }
+        if left.is_empty() {
+            self.record(holder, file).held.layouts -= 1;
+            self.settle(file, holder);
+        }
+        left
+    }
+
+    pub fn layout_of(&self, file: FileId, holder: Holder) -> LayoutModes {
+        self.files.get(&file).map_or(LayoutModes::NONE, |known| known.layouts.of(holder))
+    }
+
+    /// All layouts of one holder.
+    pub fn layouts_of(&self, holder: Holder) -> impl Iterator<Item = (FileId, LayoutModes)> {
+        let files = self.holders.get(&holder).into_iter().flat_map(|record| record.files.iter());
+        files.map(move |file| (*file, self.layout_of(*file, holder))).filter(|(_, modes)| !modes.is_empty())
+    }
+
+    /// Every layout, for draining a pool.
+    pub fn layouts(&self) -> impl Iterator<Item = (FileId, Holder, LayoutModes)> {
+        let files = self.files.iter();
+        files.flat_map(|(file, known)| known.layouts.iter().map(|(holder, modes)| (*file, holder, modes)))
+    }
+
+    /// Judges a change of a file by a holder (or by nobody who could hold anything). Who has to wait asks again; what
+    /// was recalled meanwhile is not recalled again, and nobody else gets a new layout until `deadline`.
+    pub fn change(
+        &mut self,
+        file: FileId,
+        by: Option<Holder>,
+        change: Change,
+        deadline: Duration,
+    ) -> ChangeVerdict {
+        let Some(known) = self.files.get_mut(&file) else { return ChangeVerdict::Proceed };
+        let in_the_way = known.layouts.in_the_way(by, change);
+        if let Some(until) = known.layouts.pending_until() {
+            self.pending.remove(&(until, file));
+            known.layouts.clear_pending();
+        }
+        if in_the_way.is_empty() {
+            self.drop_if_idle(file);
+            return ChangeVerdict::Proceed;
+        }
+        known.layouts.set_pending(by, deadline);
+        self.pending.insert((deadline, file));
+        let recalls =
+            in_the_way.into_iter().filter_map(|holder| self.recall(file, holder, deadline)).collect();
+        ChangeVerdict::Wait { recalls }
+    }
+
+    /// Recalls what a holder has of a file. `None` if that is nothing, or was recalled already.
+    pub fn recall(&mut self, file: FileId, holder: Holder, deadline: Duration) -> Option<Recall> {
+        let modes = self.files.get_mut(&file)?.layouts.recall(holder, deadline)?;
+        self.recalls.insert((deadline, file, holder));
+        Some(Recall { file, holder, modes })
+    }
+
+    /// A recall that nobody will answer: it is due at once.
+    pub fn expire_recall(&mut self, file: FileId, holder: Holder) {
+        self.postpone(file, holder, Duration::ZERO);
+    }
+
+    /// Recalls whose deadline has passed. Each comes again after `retry_at` until the layout is returned in its
+    /// holder's place: which is done when the holder's access has been fenced off.
+    pub fn expired_recalls(&mut self, now: Duration, retry_at: Duration) -> Vec<Revoke> {
+        while let Some((until, file)) = self.pending.first().copied().filter(|(until, _)| *until <= now) {
+            self.pending.remove(&(until, file));
+            if let Some(known) = self.files.get_mut(&file) {
+                known.layouts.clear_pending();
+            }
+            self.drop_if_idle(file);
+        }
+        let due: Vec<_> =
+            self.recalls.iter().take_while(|(deadline, ..)| *deadline <= now).copied().collect();
+        due.into_iter()
+            .filter_map(|(_, file, holder)| {
+                let modes = self.postpone(file, holder, retry_at)?;
+                Some(Revoke { file, holder, modes })
+            })
+            .collect()
+    }
+
+    fn postpone(&mut self, file: FileId, holder: Holder, deadline: Duration) -> Option<LayoutModes> {
+        let (before, modes) = self.files.get_mut(&file)?.layouts.set_deadline(holder, deadline)?;
+        self.recalls.remove(&(before, file, holder));
+        self.recalls.insert((deadline, file, holder));
+        Some(modes)
+    }
+
+    // Holders.
+
+    /// Whether somebody has the file open or a layout of it: an unlinked file keeps its data so long.
+    pub fn is_in_use(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|known| !known.shares.is_empty() || !known.layouts.is_empty())
+    }
+
+    pub fn held(&self, holder: Holder) -> Held {
+        self.holders.get(&holder).map_or(Held::default(), |record| record.held)
+    }
+
+    /// Counts over all holders.
+    pub fn total(&self) -> Held {
+        self.holders.values().fold(Held::default(), |sum, record| Held {
+            opens: sum.opens + record.held.opens,
+            locks: sum.locks + record.held.locks,
+            layouts: sum.layouts + record.held.layouts,
+        })
+    }
+
+    /// Everything the holder has goes.
+    pub fn release_holder(&mut self, holder: Holder) {
+        let files = self.holders.get(&holder).map(|record| record.files.clone()).unwrap_or_default();
+        for file in files {
+            self.return_layout(file, holder, LayoutModes::ALL);
+            let Some(known) = self.files.get(&file) else { continue };
+            let opens: Vec<Owner> = known.shares.of_holder(holder).map(|(owner, _)| owner).collect();
+            for owner in known.locks.owners_of(holder) {
+                self.release_locks(file, owner);
+            }
+            for owner in opens {
+                self.close(file, owner);
+            }
+        }
+    }
+
+    fn record(&mut self, holder: Holder, file: FileId) -> &mut HolderRecord {
+        let record = self.holders.entry(holder).or_default();
+        record.files.insert(file);
+        record
+    }
+
+    /// Forgets what is empty after something of the holder's went.
+    fn settle(&mut self, file: FileId, holder: Holder) {
+        let has = self.files.get(&file).is_some_and(|known| {
+            known.shares.of_holder(holder).next().is_some()
+                || !known.locks.owners_of(holder).is_empty()
+                || !known.layouts.of(holder).is_empty()
+        });
+        if !has && let Some(record) = self.holders.get_mut(&holder) {
+            record.files.remove(&file);
+            if record.files.is_empty() {
+                self.holders.remove(&holder);
+            }
+        }
+        self.drop_if_idle(file);
+    }
+
+    fn drop_if_idle(&mut self, file: FileId) {
+        let is_idle =
+            |known: &File| known.shares.is_empty() && known.locks.is_empty() && known.layouts.is_idle();
+        if self.files.get(&file).is_some_and(is_idle) {
+            self.files.remove(&file);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,390 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const FILE: FileId = FileId(7);
+const A: Holder = Holder(1);
+const B: Holder = Holder(2);
+
+fn owner(holder: Holder, number: u64) -> Owner {
+    Owner { holder, number }
+}
+
+fn share(access: u32, deny: u32) -> Share {
+    Share::new(Modes::from_bits(access).unwrap(), Modes::from_bits(deny).unwrap())
+}
+
+fn s(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn is_empty(state: &FileState) -> bool {
+    state.files.is_empty() && state.holders.is_empty() && state.recalls.is_empty() && state.pending.is_empty()
+}
+
+mod opens {
+    use super::*;
+
+    #[test]
+    fn a_denial_keeps_others_out_and_an_access_keeps_a_denial_out() {
+        let mut state = FileState::default();
+        state.open(FILE, owner(A, 1), share(1, 2)).unwrap();
+        assert_eq!(state.open(FILE, owner(B, 1), share(2, 0)), Err(FileStateError::ShareDenied));
+        assert_eq!(state.open(FILE, owner(B, 1), share(1, 1)), Err(FileStateError::ShareDenied));
+        assert!(state.open(FILE, owner(B, 1), share(1, 0)).is_ok());
+        assert!(state.open(FileId(8), owner(B, 1), share(3, 3)).is_ok());
+    }
+
+    #[test]
+    fn an_owner_upgrades_past_its_own_denial() {
+        let mut state = FileState::default();
+        state.open(FILE, owner(A, 1), share(1, 3)).unwrap();
+        assert_eq!(state.open(FILE, owner(A, 1), share(2, 0)), Ok(share(3, 3)));
+        assert_eq!(state.open(FILE, owner(A, 2), share(1, 0)), Err(FileStateError::ShareDenied));
+        assert_eq!(state.held(A).opens, 1);
+    }
+
+    #[test]
+    fn io_without_an_open_is_denied_too() {
+        let mut state = FileState::default();
+        state.open(FILE, owner(A, 1), share(1, 2)).unwrap();
+        assert!(state.check_io(FILE, Modes::READ).is_ok());
+        assert_eq!(state.check_io(FILE, Modes::WRITE), Err(FileStateError::ShareDenied));
+    }
+
+    #[test]
+    fn a_downgrade_must_be_part_of_what_is_open() {
+        let mut state = FileState::default();
+        state.open(FILE, owner(A, 1), share(3, 2)).unwrap();
+        assert!(!state.downgrade(FILE, owner(A, 1), share(1, 1)));
+        assert!(state.downgrade(FILE, owner(A, 1), share(1, 0)));
+        assert!(state.open(FILE, owner(B, 1), share(2, 0)).is_ok());
+    }
+
+    #[test]
+    fn a_client_at_its_bound_may_still_upgrade() {
+        let mut state = FileState::new(Limits { opens_per_holder: 1, ..Limits::default() });
+        state.open(FILE, owner(A, 1), share(1, 0)).unwrap();
+        let refused = state.open(FileId(8), owner(A, 1), share(1, 0));
+        assert_eq!(refused, Err(FileStateError::Limit("opens of a client")));
+        assert!(state.open(FILE, owner(A, 1), share(2, 0)).is_ok());
+        assert!(state.open(FileId(8), owner(B, 1), share(1, 0)).is_ok());
+    }
+
+    /// The reference: a list of opens, each pair compared.
+    #[derive(Default)]
+    struct Model(Vec<(Owner, Share)>);
+
+    impl Model {
+        fn open(&mut self, owner: Owner, share: Share) -> bool {
+            let clash =
+                |other: &Share| other.deny.intersects(share.access) || other.access.intersects(share.deny);
+            if self.0.iter().any(|(other, held)| *other != owner && clash(held)) {
+                return false;
+            }
+            match self.0.iter_mut().find(|(other, _)| *other == owner) {
+                Some((_, held)) => *held = held.union(share),
+                None => self.0.push((owner, share)),
+            }
+            true
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Open(u64, u64, u32, u32),
+        Downgrade(u64, u64, u32, u32),
+        Close(u64, u64),
+        Io(u32),
+        Release(u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            6 => (1..4u64, 1..3u64, 1..4u32, 0..4u32).prop_map(|(h, n, a, d)| Step::Open(h, n, a, d)),
+            2 => (1..4u64, 1..3u64, 1..4u32, 0..4u32).prop_map(|(h, n, a, d)| Step::Downgrade(h, n, a, d)),
+            3 => (1..4u64, 1..3u64).prop_map(|(h, n)| Step::Close(h, n)),
+            2 => (1..4u32).prop_map(Step::Io),
+            1 => (1..4u64).prop_map(Step::Release),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn opens_are_judged_as_if_every_pair_were_compared(steps in proptest::collection::vec(step(), 0..60)) {
+            let (mut state, mut model) = (FileState::default(), Model::default());
+            for step in steps {
+                match step {
+                    Step::Open(h, n, a, d) => {
+                        let owner = owner(Holder(h), n);
+                        prop_assert_eq!(state.open(FILE, owner, share(a, d)).is_ok(), model.open(owner, share(a, d)));
+                    }
+                    Step::Downgrade(h, n, a, d) => {
+                        let owner = owner(Holder(h), n);
+                        let held = model.0.iter_mut().find(|(other, held)| *other == owner && held.contains(share(a, d)));
+                        prop_assert_eq!(state.downgrade(FILE, owner, share(a, d)), held.is_some());
+                        if let Some((_, held)) = held { *held = share(a, d); }
+                    }
+                    Step::Close(h, n) => {
+                        let owner = owner(Holder(h), n);
+                        let at = model.0.iter().position(|(other, _)| *other == owner);
+                        prop_assert_eq!(state.close(FILE, owner), at.map(|at| model.0.remove(at).1));
+                    }
+                    Step::Io(access) => {
+                        let access = Modes::from_bits(access).unwrap();
+                        let denied = model.0.iter().any(|(_, held)| held.deny.intersects(access));
+                        prop_assert_eq!(state.check_io(FILE, access).is_err(), denied);
+                    }
+                    Step::Release(h) => {
+                        state.release_holder(Holder(h));
+                        model.0.retain(|(owner, _)| owner.holder != Holder(h));
+                    }
+                }
+                prop_assert_eq!(state.total().opens, model.0.len());
+                prop_assert_eq!(state.is_in_use(FILE), !model.0.is_empty());
+            }
+            (1..4).for_each(|h| state.release_holder(Holder(h)));
+            prop_assert!(is_empty(&state));
+        }
+    }
+}
+
+mod locks {
+    use super::*;
+
+    const BYTES: u64 = 12;
+
+    #[test]
+    fn at_the_bound_a_lock_that_would_split_is_refused_and_nothing_changes() {
+        let mut state = FileState::new(Limits { locks_per_file: 2, ..Limits::default() });
+        let range = |from, to| ByteRange::from_bounds(from, to).unwrap();
+        state.lock(FILE, owner(A, 1), range(0, 10), LockKind::Read).unwrap();
+        let refused = state.lock(FILE, owner(A, 1), range(4, 5), LockKind::Write);
+        assert_eq!(refused, Err(FileStateError::Limit("locks of a file")));
+        assert!(state.lock(FILE, owner(B, 1), range(4, 5), LockKind::Read).is_ok());
+        assert_eq!(
+            state.unlock(FILE, owner(A, 1), range(4, 5)),
+            Err(FileStateError::Limit("locks of a file"))
+        );
+        assert!(state.unlock(FILE, owner(A, 1), range(0, 5)).is_ok());
+        assert_eq!((state.held(A).locks, state.held(B).locks), (1, 1));
+    }
+
+    /// The reference: for every byte who has locked it and how.
+    #[derive(Default)]
+    struct Model(BTreeMap<(Owner, u64), LockKind>);
+
+    impl Model {
+        fn conflicts(&self, owner: Owner, range: ByteRange, kind: LockKind) -> bool {
+            self.0.iter().any(|((other, byte), held)| {
+                *other != owner
+                    && (range.offset()..range.end()).contains(byte)
+                    && (kind == LockKind::Write || *held == LockKind::Write)
+            })
+        }
+
+        fn set(&mut self, owner: Owner, range: ByteRange, kind: Option<LockKind>) {
+            for byte in range.offset()..range.end().min(BYTES) {
+                match kind {
+                    Some(kind) => self.0.insert((owner, byte), kind),
+                    None => self.0.remove(&(owner, byte)),
+                };
+            }
+        }
+
+        /// Runs of equal bytes of one owner: what a POSIX lock table would list.
+        fn count(&self) -> usize {
+            let begins = |owner: Owner, byte: u64, kind: LockKind| {
+                byte == 0 || self.0.get(&(owner, byte - 1)) != Some(&kind)
+            };
+            self.0.iter().filter(|((owner, byte), kind)| begins(*owner, *byte, **kind)).count()
+        }
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Lock(Owner, ByteRange, LockKind),
+        Unlock(Owner, ByteRange),
+        Test(Owner, ByteRange, LockKind),
+        Release(Owner),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let owners = || (1..3u64, 1..3u64).prop_map(|(h, n)| owner(Holder(h), n));
+        let ranges = || {
+            (0..BYTES, 1..=BYTES)
+                .prop_map(|(from, len)| ByteRange::from_bounds(from, (from + len).min(BYTES)).unwrap())
+        };
+        let kinds = || prop_oneof![Just(LockKind::Read), Just(LockKind::Write)];
+        prop_oneof![
+            5 => (owners(), ranges(), kinds()).prop_map(|(o, r, k)| Step::Lock(o, r, k)),
+            3 => (owners(), ranges()).prop_map(|(o, r)| Step::Unlock(o, r)),
+            1 => (owners(), ranges(), kinds()).prop_map(|(o, r, k)| Step::Test(o, r, k)),
+            1 => owners().prop_map(Step::Release),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn locks_are_what_a_map_of_bytes_says(steps in proptest::collection::vec(step(), 0..80)) {
+            let (mut state, mut model) = (FileState::default(), Model::default());
+            for step in steps {
+                match step {
+                    Step::Lock(owner, range, kind) => {
+                        let outcome = state.lock(FILE, owner, range, kind);
+                        prop_assert_eq!(outcome.is_err(), model.conflicts(owner, range, kind));
+                        match outcome {
+                            Ok(()) => model.set(owner, range, Some(kind)),
+                            Err(FileStateError::Locked(lock)) => {
+                                prop_assert!(lock.owner != owner && lock.range.overlaps(range));
+                                let byte = (lock.owner, lock.range.offset());
+                                prop_assert_eq!(model.0.get(&byte), Some(&lock.kind));
+                            }
+                            Err(other) => prop_assert!(false, "{}", other),
+                        }
+                    }
+                    Step::Unlock(owner, range) => {
+                        state.unlock(FILE, owner, range).unwrap();
+                        model.set(owner, range, None);
+                    }
+                    Step::Test(owner, range, kind) => {
+                        let found = state.test_lock(FILE, Some(owner), range, kind);
+                        prop_assert_eq!(found.is_some(), model.conflicts(owner, range, kind));
+                    }
+                    Step::Release(owner) => {
+                        state.release_locks(FILE, owner);
+                        model.0.retain(|(other, _), _| *other != owner);
+                    }
+                }
+                prop_assert_eq!(state.total().locks, model.count());
+            }
+            (1..3).for_each(|h| state.release_holder(Holder(h)));
+            prop_assert!(is_empty(&state));
+        }
+    }
+}
+
+mod layouts {
+    use super::*;
+
+    fn granted(holders: &[(Holder, LayoutMode)]) -> FileState {
+        let mut state = FileState::default();
+        for (holder, mode) in holders {
+            state.grant_layout(FILE, *holder, *mode, s(0)).unwrap();
+        }
+        state
+    }
+
+    #[test]
+    fn a_truncation_recalls_the_layouts_of_others_once() {
+        let mut state = granted(&[(A, LayoutMode::ReadWrite), (B, LayoutMode::Read)]);
+        let recall = Recall { file: FILE, holder: B, modes: LayoutModes::only(LayoutMode::Read) };
+        let verdict = state.change(FILE, Some(A), Change::Truncate, s(10));
+        assert_eq!(verdict, ChangeVerdict::Wait { recalls: vec![recall] });
+        let again = state.change(FILE, Some(A), Change::Truncate, s(11));
+        assert_eq!(again, ChangeVerdict::Wait { recalls: vec![] });
+        assert!(state.return_layout(FILE, B, LayoutModes::ALL).is_empty());
+        assert_eq!(state.change(FILE, Some(A), Change::Truncate, s(12)), ChangeVerdict::Proceed);
+    }
+
+    #[test]
+    fn another_door_recalls_everybody() {
+        let mut state = granted(&[(A, LayoutMode::ReadWrite), (B, LayoutMode::Read)]);
+        let ChangeVerdict::Wait { recalls } = state.change(FILE, None, Change::Truncate, s(10)) else {
+            panic!()
+        };
+        assert_eq!(recalls.iter().map(|recall| recall.holder).collect::<Vec<_>>(), [A, B]);
+    }
+
+    #[test]
+    fn names_and_attributes_do_not_disturb_layouts() {
+        let mut state = granted(&[(A, LayoutMode::ReadWrite)]);
+        for change in [Change::Remove, Change::Rename, Change::SetAttributes] {
+            assert_eq!(state.change(FILE, Some(B), change, s(10)), ChangeVerdict::Proceed);
+        }
+    }
+
+    #[test]
+    fn nobody_gets_a_layout_while_one_is_recalled_nor_before_the_change_had_its_turn() {
+        let mut state = granted(&[(B, LayoutMode::Read)]);
+        let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
+        for holder in [A, B] {
+            let refused = state.grant_layout(FILE, holder, LayoutMode::ReadWrite, s(1));
+            assert_eq!(refused, Err(FileStateError::RecallConflict));
+        }
+        state.return_layout(FILE, B, LayoutModes::ALL);
+        let refused = state.grant_layout(FILE, B, LayoutMode::Read, s(1));
+        assert_eq!(refused, Err(FileStateError::RecallConflict), "the change comes first");
+        assert_eq!(state.change(FILE, Some(A), Change::Truncate, s(12)), ChangeVerdict::Proceed);
+        assert!(state.grant_layout(FILE, B, LayoutMode::Read, s(1)).is_ok());
+    }
+
+    #[test]
+    fn a_change_that_never_comes_back_blocks_until_the_deadline_only() {
+        let mut state = granted(&[(B, LayoutMode::Read)]);
+        let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
+        state.return_layout(FILE, B, LayoutModes::ALL);
+        assert!(state.expired_recalls(s(9), s(19)).is_empty());
+        assert!(state.grant_layout(FILE, B, LayoutMode::Read, s(9)).is_err());
+        assert!(state.expired_recalls(s(10), s(20)).is_empty());
+        assert!(is_empty(&state));
+    }
+
+    #[test]
+    fn a_recall_that_is_not_answered_is_revoked_again_and_again_until_the_layout_is_gone() {
+        let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
+        let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
+        assert!(state.expired_recalls(s(9), s(10)).is_empty());
+        let revoke = Revoke { file: FILE, holder: B, modes: LayoutModes::only(LayoutMode::ReadWrite) };
+        assert_eq!(state.expired_recalls(s(10), s(11)), [revoke]);
+        assert_eq!(state.expired_recalls(s(10), s(11)), []);
+        assert_eq!(state.expired_recalls(s(11), s(12)), [revoke]);
+        state.return_layout(FILE, B, LayoutModes::ALL);
+        assert_eq!(state.expired_recalls(s(99), s(100)), []);
+        assert!(is_empty(&state));
+    }
+
+    #[test]
+    fn a_recall_without_a_path_is_due_at_once() {
+        let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
+        let _ = state.change(FILE, None, Change::Truncate, s(10));
+        state.expire_recall(FILE, B);
+        assert_eq!(state.expired_recalls(s(1), s(2)).len(), 1);
+        state.expire_recall(FILE, A);
+    }
+
+    #[test]
+    fn returning_one_mode_keeps_the_other_and_the_recall() {
+        let mut state = granted(&[(B, LayoutMode::ReadWrite), (B, LayoutMode::Read)]);
+        assert_eq!(state.held(B).layouts, 1);
+        let _ = state.change(FILE, None, Change::Truncate, s(10));
+        let left = state.return_layout(FILE, B, LayoutModes::only(LayoutMode::Read));
+        assert_eq!(left, LayoutModes::only(LayoutMode::ReadWrite));
+        assert_eq!(state.expired_recalls(s(10), s(11)).len(), 1);
+    }
+
+    #[test]
+    fn at_the_bound_a_client_gets_no_layout_of_another_file() {
+        let mut state = FileState::new(Limits { layouts_per_holder: 1, ..Limits::default() });
+        state.grant_layout(FILE, A, LayoutMode::Read, s(0)).unwrap();
+        let refused = state.grant_layout(FileId(8), A, LayoutMode::Read, s(0));
+        assert_eq!(refused, Err(FileStateError::Limit("layouts of a client")));
+        assert!(state.grant_layout(FILE, A, LayoutMode::ReadWrite, s(0)).is_ok());
+    }
+
+    #[test]
+    fn a_layout_keeps_an_unlinked_file_in_use() {
+        let mut state = granted(&[(A, LayoutMode::Read)]);
+        assert!(state.is_in_use(FILE));
+        state.release_holder(A);
+        assert!(!state.is_in_use(FILE) && is_empty(&state));
+    }
+
+    #[test]
+    fn layouts_are_listed_by_holder_and_altogether() {
+        let mut state = granted(&[(A, LayoutMode::Read), (B, LayoutMode::ReadWrite)]);
+        state.open(FileId(8), owner(A, 1), share(1, 0)).unwrap();
+        assert_eq!(state.layouts_of(A).collect::<Vec<_>>(), [(FILE, LayoutModes::only(LayoutMode::Read))]);
+        assert_eq!(state.layouts().count(), 2);
+    }
+}
