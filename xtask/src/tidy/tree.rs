@@ -108,6 +108,8 @@ impl Tree {
             };
             let folder = file.path.starts_with("fuzz/")
                 || file.path.starts_with("tests/")
+                // Suites are tests that several crates run.
+                || file.path.starts_with("testkit/src/")
                 || file.path.contains("/tests/")
                 || file.path.contains("/benches/");
             if folder || roots.iter().any(inside) {
