@@ -104,6 +104,14 @@ impl SessionTable {
         self.clients.get(&client).is_some_and(|client| client.confirmed)
     }
 
+    /// What the record of an owner must say now: whether its confirmed client has said RECLAIM_COMPLETE; `None` if there
+    /// is no such client. A removal that was decided earlier must ask again before it is done, since the client may
+    /// have come back meanwhile.
+    pub fn standing(&self, owner: &Bytes) -> Option<bool> {
+        let client = self.clients.get(self.confirmed.get(owner)?)?;
+        Some(client.reclaim_complete)
+    }
+
     /// The transport has closed a connection.
     pub fn connection_closed(&mut self, connection: ConnectionId) {
         self.sessions.values_mut().for_each(|session| session.dissociate(connection));

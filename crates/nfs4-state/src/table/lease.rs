@@ -157,6 +157,19 @@ mod tests {
     }
 
     #[test]
+    fn the_standing_of_an_owner_is_that_of_its_confirmed_client() {
+        let mut server = Fixture::new();
+        let owner = "a".into();
+        assert_eq!(server.table.standing(&owner), None);
+        server.exchange_id("a", 1).unwrap();
+        assert_eq!(server.table.standing(&owner), None, "not confirmed");
+        let (client, _) = server.mount("a");
+        assert_eq!(server.table.standing(&owner), Some(false));
+        server.table.reclaim_completed(client);
+        assert_eq!(server.table.standing(&owner), Some(true));
+    }
+
+    #[test]
     fn in_grace_known_clients_reclaim_and_nobody_obtains() {
         let known = |owner: &'static str| KnownClient { owner: owner.into(), may_reclaim: true };
         let mut server = Fixture::restarted(vec![known("a"), known("gone")]);
