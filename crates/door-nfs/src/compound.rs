@@ -9,7 +9,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nfs4::{
-    Compound4Res, CompoundArgs, NfsArgop4, NfsResop4, NfsStat4, OpProperties, Res, Sequence4Args, op,
+    ClientId4, Compound4Res, CompoundArgs, NfsArgop4, NfsResop4, NfsStat4, OpProperties, Res, Sequence4Args, op,
 };
 use types::Identity;
 use xdr::{Decoder, Encoder, Mark, Xdr};
@@ -30,6 +30,12 @@ const SESSIONLESS_REPLY_BYTES_MAX: usize = 64 << 10;
 pub(crate) trait Face: Send + Sync + 'static {
     fn sessions(&self) -> &Sessions;
     fn operations(&self) -> &Operations;
+    /// Whether a client has opens, locks or layouts.
+    fn holds_state(&self, _client: ClientId4) -> bool {
+        false
+    }
+    /// Releases the state of clients that are gone: a restarted client must not meet the locks of its former life.
+    async fn release_departed(&self) {}
     /// Runs anything but session operations. The minor version and the presence of needed file handles are checked.
     async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4;
 }
@@ -55,12 +61,13 @@ pub(crate) async fn run(face: &dyn Face, caller: Caller, body: Bytes) -> Result<
     if std::str::from_utf8(&header.tag).is_err() {
         return Ok(refusal(&header, NfsStat4::Inval));
     }
-    let run = Run { face, body, reply: Reply::begin(&header), decoder, left: header.op_count };
+    let op_count = header.op_count;
+    let run = Run { face, body, reply: Reply::begin(&header), decoder, left: op_count, header };
     let mut compound = Compound {
         connection: &caller.connection,
         identity: caller.identity,
         principal: caller.principal,
-        minorversion: header.minorversion,
+        minorversion: run.header.minorversion,
         client: None,
         session: None,
         current: None,
@@ -69,7 +76,7 @@ pub(crate) async fn run(face: &dyn Face, caller: Caller, body: Bytes) -> Result<
         saved_stateid: None,
         reply_room: SESSIONLESS_REPLY_BYTES_MAX,
     };
-    Ok(run.all(&mut compound, header.op_count).await)
+    Ok(run.all(&mut compound, op_count).await)
 }
 
 /// A reply without operations.
@@ -81,6 +88,7 @@ fn refusal(header: &CompoundArgs, status: NfsStat4) -> Vec<Bytes> {
 
 struct Run<'a> {
     face: &'a dyn Face,
+    header: CompoundArgs,
     body: Bytes,
     reply: Reply,
     decoder: Decoder,
@@ -131,12 +139,13 @@ impl Run<'_> {
             }
         };
         self.reply.push(&NfsResop4::Sequence(Res::Ok(result)));
+        let room = Room { bytes: reply_bytes_max, too_big: slot.too_big() };
         while let Some(next) = self.next(compound.minorversion) {
             let result = match next {
-                Ok(operation) => self.step(compound, operation, reply_bytes_max).await,
+                Ok(operation) => self.step(compound, operation, room).await,
                 Err(malformed) => malformed,
             };
-            if self.reply.push_within(&result, reply_bytes_max) != NfsStat4::Ok {
+            if self.reply.push_within(&result, room) != NfsStat4::Ok {
                 break;
             }
         }
@@ -146,7 +155,7 @@ impl Run<'_> {
     }
 
     /// One operation behind SEQUENCE.
-    async fn step(&mut self, compound: &mut Compound<'_>, operation: NfsArgop4, reply_bytes_max: usize) -> NfsResop4 {
+    async fn step(&mut self, compound: &mut Compound<'_>, operation: NfsArgop4, room: Room) -> NfsResop4 {
         let number = operation.opnum();
         self.face.operations().count(number);
         let Some(properties) = OpProperties::of(number) else {
@@ -155,11 +164,11 @@ impl Run<'_> {
         if let Some(status) = refuse_early(properties, compound) {
             return NfsResop4::error(number, status);
         }
-        compound.reply_room = reply_bytes_max.saturating_sub(self.reply.len());
+        compound.reply_room = room.bytes.saturating_sub(self.reply.len());
         // What changes something must not run if its answer cannot be told (RFC 8881 §2.10.6.4): its answer is small,
         // so a little room is enough to know beforehand.
         if compound.reply_room < REPLY_ROOM_MIN {
-            return NfsResop4::error(number, NfsStat4::RepTooBig);
+            return NfsResop4::error(number, room.too_big);
         }
         match number {
             op::EXCHANGE_ID
@@ -179,10 +188,13 @@ impl Run<'_> {
         if compound.session.is_none() {
             self.face.operations().count(number);
         }
-        match self.face.sessions().execute(compound, operation, self.left == 0).await {
-            Some(result) => result,
-            None => NfsResop4::error(number, NfsStat4::NotSupp),
+        let (sessions, is_last) = (self.face.sessions(), self.left == 0);
+        let holds_state = |client| self.face.holds_state(client);
+        let result = sessions.execute(compound, operation, is_last, &holds_state).await;
+        if sessions.has_departed() {
+            self.face.release_departed().await;
         }
+        result.unwrap_or_else(|| NfsResop4::error(number, NfsStat4::NotSupp))
     }
 
     /// The next operation, or the result it has earned by being malformed.
@@ -191,7 +203,7 @@ impl Run<'_> {
             return None;
         }
         self.left -= 1;
-        Some(match CompoundArgs::next_op(&mut self.decoder) {
+        Some(match self.header.next_op(&mut self.decoder) {
             // What the minor version does not know has no meaning, however well it decodes.
             Ok(operation) if !is_defined(operation.opnum(), minorversion) => {
                 Err(NfsResop4::Illegal(NfsStat4::OpIllegal))
@@ -240,6 +252,14 @@ fn refuse_early(properties: &OpProperties, compound: &Compound<'_>) -> Option<Nf
     None
 }
 
+/// What the session lets a reply grow to, and what an operation gets that would outgrow it: REP_TOO_BIG, or
+/// REP_TOO_BIG_TO_CACHE where the reply is to be kept.
+#[derive(Clone, Copy)]
+struct Room {
+    bytes: usize,
+    too_big: NfsStat4,
+}
+
 /// A `COMPOUND4res` under construction: status and count are known last.
 struct Reply {
     encoder: Encoder,
@@ -269,11 +289,11 @@ impl Reply {
     }
 
     /// Encodes a result, or REP_TOO_BIG in its place if the reply would outgrow what the session allows.
-    fn push_within(&mut self, result: &NfsResop4, reply_bytes_max: usize) -> NfsStat4 {
+    fn push_within(&mut self, result: &NfsResop4, room: Room) -> NfsStat4 {
         let mut encoder = Encoder::new();
         result.encode(&mut encoder);
-        if self.encoder.len() + encoder.len() > reply_bytes_max {
-            self.push(&NfsResop4::error(result.opnum(), NfsStat4::RepTooBig));
+        if self.encoder.len() + encoder.len() > room.bytes {
+            self.push(&NfsResop4::error(result.opnum(), room.too_big));
         } else {
             self.status = result.status();
             self.count += 1;

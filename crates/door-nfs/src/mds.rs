@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use api::{Locations, Namespace, PoolManager, TicketKey};
 use async_trait::async_trait;
-use nfs4::{FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
+use nfs4::{ClientId4, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
 use nfs4_state::stateid::ClientState;
 use parking_lot::Mutex;
 use types::{Clock, FileId, Name, PoolId};
@@ -74,6 +74,15 @@ impl Face for Head {
 
     fn operations(&self) -> &Operations {
         &self.operations
+    }
+
+    fn holds_state(&self, client: ClientId4) -> bool {
+        let held = self.states.lock().held_by(client);
+        held.opens + held.locks + held.layouts > 0
+    }
+
+    async fn release_departed(&self) {
+        expire_clients(self).await;
     }
 
     async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {

@@ -53,7 +53,7 @@ pub(crate) struct Squash {
 }
 
 /// Linux sends every request in one fragment; others may cut them.
-const FRAGMENTS_MAX: usize = 1024;
+const FRAGMENTS_MAX: u32 = 1024;
 const READ_BYTES: usize = 64 << 10;
 /// A client that vanished without a word is noticed after about two minutes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
@@ -148,6 +148,7 @@ async fn converse(
     // All places free again: every call was answered and its reply handed to the socket.
     let _ = tokio::time::timeout(DRAIN, calls.acquire_many(limits.calls_max as u32)).await;
     connection.close();
+    face.sessions().disconnected(connection.id());
 }
 
 fn open(stream: TcpStream, limits: TransportLimits) -> std::io::Result<(Arc<Connection>, OwnedReadHalf)> {

@@ -96,7 +96,7 @@ impl Connection {
 
     /// Calls the client's program and waits for the results, at most until `deadline` has passed.
     pub async fn call(
-        &self,
+        self: &Arc<Self>,
         program: u32,
         version: u32,
         procedure: u32,
@@ -117,7 +117,9 @@ impl Connection {
             waiting.insert(xid, sender);
         }
         let exchanged = tokio::time::timeout(deadline, async {
-            self.enqueue(Message { segments: with_record_mark(encoder), _place: None }).await;
+            // In a task of its own: a writer that is dropped at the deadline would leave half a record behind.
+            let (connection, message) = (Arc::clone(self), Message { segments: with_record_mark(encoder), _place: None });
+            tokio::spawn(async move { connection.enqueue(message).await });
             tokio::select! {
                 answer = answer => answer.map_err(|_| CallError::Closed),
                 () = self.closed() => Err(CallError::Closed),

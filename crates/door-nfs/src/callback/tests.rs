@@ -1,0 +1,1 @@
+//! Calls to a client at the other end of a real socket.

@@ -1,0 +1,365 @@
+//! The sessions of one server, head or pool: the sans-io table of `nfs4_state` with a clock, a lock and a database.
+//!
+//! Invariants: a record that a reply depends on is durable before the reply leaves; the state of a client that is gone
+//! is given to nobody before its record is removed; records of one owner are written in the order of what happened.
+//! Lock order: the table before the head's states (`holds_state`); all others are leaves.
+
+mod operations;
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use api::{ClientRecord, NamespaceError, RecoveryRecords};
+use bytes::Bytes;
+use nfs4::{
+    ClientId4, Compound4Res, CompoundArgs, NfsResop4, NfsStat4, Res, Sequence4Args, Sequence4ResOk, op,
+};
+use nfs4_state::{
+    Action, CallbackOutcome, CallbackRefusal, CallbackTicket, ConnectionId, Departed, KnownClient, Peer,
+    Principal, RequestFacts, Role, SequenceVerdict, ServerIdentity, SessionConfig, SessionLimits,
+    SessionTable,
+};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore};
+use types::Clock;
+use xdr::{Decoder, Encoder, Opaque, Xdr};
+
+use crate::context::Compound;
+use crate::transport::Connection;
+
+/// xid, type, RPC version, program, version, procedure, and the shortest credential and verifier.
+const CALL_HEADER_BYTES: usize = 40;
+/// xid, type, accepted, verifier, status.
+const REPLY_HEADER_BYTES: usize = 24;
+/// SEQUENCE with its number has a fixed length.
+const SEQUENCE_BYTES: usize = 36;
+/// Calls to clients under way or waiting for a slot, of all clients.
+const CALLBACKS_MAX: usize = 1024;
+
+pub(crate) struct SessionsConfig {
+    pub role: Role,
+    pub major_id: Vec<u8>,
+    pub scope: Vec<u8>,
+    pub lease: Duration,
+    pub grace: Duration,
+    /// Random per start.
+    pub boot: u64,
+    pub limits: SessionLimits,
+}
+
+pub(crate) struct Sessions {
+    shared: Arc<Shared>,
+    records: Option<Arc<dyn RecoveryRecords>>,
+    /// Held while a record is written, so that writes of one owner keep their order.
+    recording: tokio::sync::Mutex<()>,
+    /// Clients that are gone and whose state is not yet released. Leaf lock.
+    departed: Mutex<Vec<Departed>>,
+    /// Records to remove before the grace period ends. Leaf lock.
+    grace_ending: Mutex<Option<Vec<Action>>>,
+    /// Connections that serve as back channels. Leaf lock.
+    connections: Mutex<HashMap<ConnectionId, Weak<Connection>>>,
+    pub(crate) callback_places: Semaphore,
+    /// A callback slot has become free.
+    pub(crate) callback_freed: Notify,
+}
+
+struct Shared {
+    table: Mutex<SessionTable>,
+    clock: Arc<dyn Clock>,
+}
+
+/// What SEQUENCE must know of the COMPOUND around it: all of it, and how many operations it announces.
+pub(crate) struct SequenceFacts<'a> {
+    pub body: &'a Bytes,
+    pub op_count: u32,
+}
+
+pub(crate) enum SequenceOutcome {
+    Execute {
+        result: Sequence4ResOk,
+        slot: SlotTicket,
+        /// Of the COMPOUND4res.
+        reply_bytes_max: usize,
+    },
+    /// A retransmission: the COMPOUND4res to send again.
+    Replay(Vec<Bytes>),
+    Refuse(NfsStat4),
+}
+
+/// The right of one request to run. Dropped without [`Sessions::finish`] (its task was ended) it frees the slot and
+/// leaves word that the request was seen.
+pub(crate) struct SlotTicket {
+    ticket: Option<nfs4_state::SlotTicket>,
+    shared: Arc<Shared>,
+}
+
+/// One client for `status`.
+pub(crate) struct ClientSummary {
+    pub id: ClientId4,
+    pub name: String,
+    pub address: String,
+    pub sessions: u64,
+    pub idle: Duration,
+}
+
+impl SlotTicket {
+    /// The error of an operation whose result does not fit.
+    pub fn too_big(&self) -> NfsStat4 {
+        self.ticket.as_ref().map_or(NfsStat4::RepTooBig, nfs4_state::SlotTicket::too_big)
+    }
+}
+
+impl Drop for SlotTicket {
+    fn drop(&mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            let now = self.shared.clock.monotonic();
+            self.shared.table.lock().finish(now, ticket, None);
+        }
+    }
+}
+
+impl Sessions {
+    /// `records` is where clients are remembered over a restart, and who is there; pools have none.
+    pub fn new(
+        config: SessionsConfig,
+        records: Option<(Arc<dyn RecoveryRecords>, Vec<ClientRecord>)>,
+        clock: Arc<dyn Clock>,
+    ) -> Sessions {
+        let (records, known) = records.map_or((None, Vec::new()), |(records, known)| (Some(records), known));
+        let known = known
+            .into_iter()
+            .map(|record| KnownClient { owner: record.owner.into(), may_reclaim: record.reclaim_complete });
+        let identity = ServerIdentity {
+            major_id: config.major_id.into(),
+            minor_id: 0,
+            scope: config.scope.into(),
+            role: config.role,
+            implementation: Bytes::from_static(concat!("forebay ", env!("CARGO_PKG_VERSION")).as_bytes()),
+        };
+        let config = SessionConfig {
+            identity,
+            limits: config.limits,
+            lease: config.lease,
+            grace: config.grace,
+            instance: config.boot,
+        };
+        let table = SessionTable::new(config, clock.monotonic(), known.collect());
+        Sessions {
+            shared: Arc::new(Shared { table: Mutex::new(table), clock }),
+            records,
+            recording: tokio::sync::Mutex::new(()),
+            departed: Mutex::default(),
+            grace_ending: Mutex::default(),
+            connections: Mutex::default(),
+            callback_places: Semaphore::new(CALLBACKS_MAX),
+            callback_freed: Notify::new(),
+        }
+    }
+
+    /// Judges a COMPOUND by its SEQUENCE; sets the client and the session of one that may run.
+    pub fn begin(
+        &self,
+        compound: &mut Compound<'_>,
+        args: &Sequence4Args,
+        facts: &SequenceFacts<'_>,
+    ) -> SequenceOutcome {
+        let mut decoder = Decoder::new(facts.body.clone());
+        // The engine has decoded both before.
+        let header = CompoundArgs::decode_header(&mut decoder);
+        let skipped = decoder.skip(SEQUENCE_BYTES);
+        let (Ok(header), Ok(())) = (header, skipped) else {
+            return SequenceOutcome::Refuse(NfsStat4::BadXdr);
+        };
+        let after_sequence = decoder.rest();
+        let bytes = facts.body.len() + CALL_HEADER_BYTES;
+        let facts = RequestFacts::new(bytes, facts.op_count, &principal(compound), &after_sequence);
+        let verdict = self.lock().begin(self.now(), args, &facts, &peer(compound));
+        match verdict {
+            SequenceVerdict::Execute(ticket) => {
+                compound.client = Some(ticket.client);
+                compound.session = Some(ticket.session);
+                SequenceOutcome::Execute {
+                    result: ticket.result,
+                    reply_bytes_max: ticket.reply_bytes_max.saturating_sub(REPLY_HEADER_BYTES),
+                    slot: SlotTicket { ticket: Some(ticket), shared: Arc::clone(&self.shared) },
+                }
+            }
+            SequenceVerdict::Replay(reply) => SequenceOutcome::Replay(vec![reply]),
+            SequenceVerdict::Uncached(result) => {
+                SequenceOutcome::Replay(uncached(header.tag, result, decoder.u32().unwrap_or(op::ILLEGAL)))
+            }
+            SequenceVerdict::Refuse(status) => SequenceOutcome::Refuse(status),
+        }
+    }
+
+    /// The request is done; its reply is kept where the client asked for it.
+    pub fn finish(&self, mut slot: SlotTicket, reply: &[Bytes]) {
+        let Some(ticket) = slot.ticket.take() else { return };
+        // Copied, since the segments may pin far larger buffers; it is bounded by the session's cached size.
+        let kept = (ticket.cache_this
+            && reply.iter().map(Bytes::len).sum::<usize>() <= ticket.reply_bytes_max)
+            .then(|| Bytes::from(reply.concat()));
+        self.lock().finish(self.now(), ticket, kept);
+    }
+
+    pub fn in_grace(&self) -> bool {
+        self.lock().in_grace()
+    }
+
+    pub fn grace_left(&self) -> Duration {
+        self.lock().grace_remaining(self.now()).unwrap_or_default()
+    }
+
+    /// Whether the client may reclaim (or, not reclaiming, obtain) opens, locks and layouts now: NO_GRACE, or GRACE.
+    pub fn judge_reclaim(&self, client: ClientId4, is_reclaim: bool) -> Result<(), NfsStat4> {
+        let table = self.lock();
+        if is_reclaim { table.may_reclaim(client) } else { table.may_obtain(client) }
+    }
+
+    /// Raises SEQ4_STATUS_* flags in the client's replies until they are lowered.
+    pub fn raise_status(&self, client: ClientId4, flags: u32) {
+        self.lock().raise_status(client, flags);
+    }
+
+    pub fn lower_status(&self, client: ClientId4, flags: u32) {
+        self.lock().lower_status(client, flags);
+    }
+
+    /// Confirmed clients, by id.
+    pub fn clients(&self) -> Vec<ClientSummary> {
+        let facts = self.lock().snapshot(self.now());
+        let confirmed = facts.into_iter().filter(|client| client.confirmed);
+        confirmed
+            .map(|client| ClientSummary {
+                id: client.client,
+                name: client.owner.escape_ascii().to_string(),
+                address: client.address.ip().to_string(),
+                sessions: client.sessions as u64,
+                idle: client.silent,
+            })
+            .collect()
+    }
+
+    /// The transport has closed a connection.
+    pub fn disconnected(&self, connection: ConnectionId) {
+        self.connections.lock().remove(&connection);
+        self.lock().connection_closed(connection);
+    }
+
+    /// A connection that serves as back channel, if it is still there.
+    pub fn back_connection(&self, id: ConnectionId) -> Option<Arc<Connection>> {
+        self.connections.lock().get(&id)?.upgrade()
+    }
+
+    pub fn callback_begin(&self, client: ClientId4) -> Result<CallbackTicket, CallbackRefusal> {
+        self.lock().callback_begin(client)
+    }
+
+    pub fn callback_misordered(&self, ticket: &CallbackTicket) -> Option<CallbackTicket> {
+        self.lock().callback_misordered(ticket)
+    }
+
+    pub fn callback_end(&self, ticket: CallbackTicket, outcome: CallbackOutcome) {
+        self.lock().callback_end(ticket, outcome);
+        self.callback_freed.notify_waiters();
+    }
+
+    /// There are clients whose state waits to be released by [`expire`](Self::expire).
+    pub fn has_departed(&self) -> bool {
+        !self.departed.lock().is_empty()
+    }
+
+    /// Lets time pass: ends leases and the grace period. Returns the clients that are gone for good, so that their
+    /// state can be released: their records are removed. What the database refuses is tried again next time.
+    pub async fn expire(&self) -> Vec<ClientId4> {
+        let expired = self.lock().expire(self.now());
+        for departed in &expired {
+            tracing::info!(client = departed.client.0, "lease of a client is over");
+        }
+        let batch = {
+            let mut departed = self.departed.lock();
+            departed.extend(expired);
+            std::mem::take(&mut *departed)
+        };
+        let mut gone = Vec::with_capacity(batch.len());
+        let mut rest = batch.into_iter();
+        while let Some(departed) = rest.next() {
+            match self.record(departed.action.as_ref()).await {
+                Ok(()) => gone.push(departed.client),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot remove the record of a client, will try again");
+                    let mut waiting = self.departed.lock();
+                    waiting.push(departed);
+                    waiting.extend(rest);
+                    break;
+                }
+            }
+        }
+        self.end_grace().await;
+        gone
+    }
+
+    async fn end_grace(&self) {
+        let due = self.lock().grace_due(self.now());
+        let Some(actions) = due.or_else(|| self.grace_ending.lock().take()) else { return };
+        for action in &actions {
+            if let Err(error) = self.record(Some(action)).await {
+                tracing::warn!(%error, "cannot end the grace period, will try again");
+                *self.grace_ending.lock() = Some(actions);
+                return;
+            }
+        }
+        self.lock().grace_ended();
+        tracing::info!(not_reclaimed = actions.len(), "the grace period is over");
+    }
+
+    /// Makes an action durable.
+    async fn record(&self, action: Option<&Action>) -> Result<(), NamespaceError> {
+        let (Some(action), Some(records)) = (action, &self.records) else { return Ok(()) };
+        let _in_order = self.recording.lock().await;
+        let put = async |owner: &Bytes, reclaim_complete| {
+            records.put(&ClientRecord { owner: owner.to_vec(), reclaim_complete }).await
+        };
+        match action {
+            Action::PutRecord { owner, reclaim_complete } => put(owner, *reclaim_complete).await,
+            Action::RemoveRecord { owner } => {
+                let standing = self.lock().standing(owner);
+                match standing {
+                    None => records.remove(owner).await,
+                    // The client is back, with nothing of what it had.
+                    Some(false) => put(owner, false).await,
+                    Some(true) => Ok(()),
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> parking_lot::MutexGuard<'_, SessionTable> {
+        self.shared.table.lock()
+    }
+
+    fn now(&self) -> Duration {
+        self.shared.clock.monotonic()
+    }
+}
+
+fn principal(compound: &Compound<'_>) -> Principal {
+    Principal { flavor: compound.principal.flavor, uid: compound.principal.uid }
+}
+
+fn peer(compound: &Compound<'_>) -> Peer {
+    Peer { connection: compound.connection.id(), address: compound.connection.peer() }
+}
+
+/// RFC 8881 §2.10.6.1.3: SEQUENCE succeeds and the operation after it says that the reply was not kept.
+fn uncached(tag: Opaque, result: Sequence4ResOk, next: u32) -> Vec<Bytes> {
+    let status = NfsStat4::RetryUncachedRep;
+    let resarray = vec![NfsResop4::Sequence(Res::Ok(result)), NfsResop4::error(next, status)];
+    let mut encoder = Encoder::new();
+    Compound4Res { status, tag, resarray }.encode(&mut encoder);
+    encoder.into_segments()
+}
+
+#[cfg(test)]
+mod tests;

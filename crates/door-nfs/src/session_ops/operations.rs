@@ -1,0 +1,140 @@
+//! The operations that make, change and end clients and sessions (RFC 8881 §18.33–18.37, §18.50, §18.51).
+
+use std::sync::Arc;
+
+use nfs4::{
+    CREATE_SESSION4_FLAG_CONN_BACK_CHAN, ChannelDirFromServer4, ClientId4, CreateSession4Args,
+    CreateSession4ResOk, ExchangeId4Args, ExchangeId4ResOk, NfsArgop4, NfsResop4, NfsStat4,
+    ReclaimComplete4Args,
+};
+use nfs4_state::{CreateStep, Departed};
+
+use super::{Sessions, peer, principal};
+use crate::context::Compound;
+use crate::status;
+
+/// Whether a client has opens, locks or layouts.
+pub(crate) type HoldsState<'a> = &'a (dyn Fn(ClientId4) -> bool + Sync);
+
+impl Sessions {
+    /// Runs a session operation but SEQUENCE; `None` for any other and for what is not served. `is_last` says that
+    /// nothing follows in the COMPOUND.
+    pub async fn execute(
+        &self,
+        compound: &mut Compound<'_>,
+        operation: NfsArgop4,
+        is_last: bool,
+        holds_state: HoldsState<'_>,
+    ) -> Option<NfsResop4> {
+        use NfsArgop4 as A;
+        use NfsResop4 as R;
+        Some(match operation {
+            A::ExchangeId(args) => R::ExchangeId(self.exchange_id(compound, &args, holds_state).into()),
+            A::CreateSession(args) => R::CreateSession(self.create_session(compound, &args).await.into()),
+            A::DestroySession(args) => {
+                let connection = compound.connection.id();
+                let done = self.lock().destroy_session(args.sessionid, connection, compound.session, is_last);
+                R::DestroySession(outcome(done))
+            }
+            A::BindConnToSession(args) => {
+                let bound = self.lock().bind_conn_to_session(self.now(), &args, &peer(compound));
+                if bound.as_ref().is_ok_and(|bound| bound.dir != ChannelDirFromServer4::Fore) {
+                    self.remember(compound);
+                }
+                R::BindConnToSession(bound.into())
+            }
+            A::BackchannelCtl(args) => {
+                let session = compound.session.ok_or(NfsStat4::OpNotInSession);
+                let done = session.and_then(|session| self.lock().backchannel_ctl(session, &args));
+                R::BackchannelCtl(outcome(done))
+            }
+            A::DestroyClientId(args) => {
+                let holds = holds_state(args.clientid);
+                let done = self.lock().destroy_clientid(args.clientid, holds);
+                R::DestroyClientId(outcome(done.map(|departed| self.note_departed(departed))))
+            }
+            A::ReclaimComplete(args) => {
+                R::ReclaimComplete(outcome(self.reclaim_complete(compound, &args).await))
+            }
+            _ => return None,
+        })
+    }
+
+    fn exchange_id(
+        &self,
+        compound: &Compound<'_>,
+        args: &ExchangeId4Args,
+        holds_state: HoldsState<'_>,
+    ) -> Result<ExchangeId4ResOk, NfsStat4> {
+        let exchanged = self.lock().exchange_id(
+            self.now(),
+            args,
+            compound.minorversion,
+            principal(compound),
+            &peer(compound),
+            holds_state,
+        )?;
+        exchanged.departed.into_iter().for_each(|departed| self.note_departed(departed));
+        Ok(exchanged.reply)
+    }
+
+    async fn create_session(
+        &self,
+        compound: &Compound<'_>,
+        args: &CreateSession4Args,
+    ) -> Result<CreateSession4ResOk, NfsStat4> {
+        let step =
+            self.lock().create_session(args, compound.minorversion, principal(compound), &peer(compound))?;
+        let mut pending = match step {
+            CreateStep::Replay(reply) => return reply,
+            CreateStep::Prepared(pending) => pending,
+        };
+        for action in std::mem::take(&mut pending.actions) {
+            if let Err(error) = self.record(Some(&action)).await {
+                self.lock().abandon_session(pending);
+                return Err(status::of_namespace(error));
+            }
+        }
+        if args.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0 {
+            self.remember(compound);
+        }
+        let started = self.lock().commit_session(self.now(), pending)?;
+        started.departed.into_iter().for_each(|departed| self.note_departed(departed));
+        tracing::debug!(client = args.clientid.0, peer = %compound.connection.peer(), "session created");
+        Ok(started.reply)
+    }
+
+    async fn reclaim_complete(
+        &self,
+        compound: &Compound<'_>,
+        args: &ReclaimComplete4Args,
+    ) -> Result<(), NfsStat4> {
+        let client = compound.client()?;
+        if args.one_fs {
+            // There is one file system, and it does not move: nothing to note (RFC 8881 §18.51.3).
+            return compound.current.map(|_| ()).ok_or(NfsStat4::NoFileHandle);
+        }
+        let action = self.lock().reclaim_complete(client)?;
+        self.record(Some(&action)).await.map_err(status::of_namespace)?;
+        self.lock().reclaim_completed(client);
+        Ok(())
+    }
+
+    /// A client is gone: its state is released with the next [`expire`](Self::expire), which the engine calls at once.
+    fn note_departed(&self, departed: Departed) {
+        self.departed.lock().push(departed);
+    }
+
+    /// The connection serves as a back channel: calls find it by its id.
+    fn remember(&self, compound: &Compound<'_>) {
+        let mut connections = self.connections.lock();
+        // It may have closed while its request waited.
+        if !compound.connection.is_closed() {
+            connections.insert(compound.connection.id(), Arc::downgrade(compound.connection));
+        }
+    }
+}
+
+fn outcome(done: Result<(), NfsStat4>) -> NfsStat4 {
+    done.err().unwrap_or(NfsStat4::Ok)
+}

@@ -1,0 +1,1 @@
+//! Sessions over a database that may fail.
