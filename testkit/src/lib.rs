@@ -1,3 +1,5 @@
 //! Suites, fakes, fault injection and an NFS client for tests.
 
+pub mod namespace_suite;
 pub mod nfs_client;
+pub mod pool_suite;

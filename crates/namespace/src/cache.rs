@@ -136,7 +136,8 @@ impl Cache {
             self.targets.insert(file, target);
         }
         // New names before gone ones: a file on its way from one name to another is never without.
-        let (there, gone): (Vec<_>, Vec<_>) = changes.dentries.into_iter().partition(|(_, child)| child.is_some());
+        let (there, gone): (Vec<_>, Vec<_>) =
+            changes.dentries.into_iter().partition(|(_, child)| child.is_some());
         for (key, child) in there.into_iter().chain(gone) {
             let mut shard = self.shard(&key.0).lock();
             shard.published = sequence;
@@ -170,7 +171,9 @@ impl Cache {
     pub fn learn(&self, sequence: u64, learned: Learned) {
         for inode in learned.inodes {
             let shard = self.shard(&inode.id()).lock();
-            if shard.published <= sequence && self.inodes.peek(&inode.id()).is_none_or(|old| is_newer(&inode, &old)) {
+            if shard.published <= sequence
+                && self.inodes.peek(&inode.id()).is_none_or(|old| is_newer(&inode, &old))
+            {
                 self.inodes.insert(inode.id(), inode);
             }
         }
@@ -203,7 +206,13 @@ impl Cache {
     }
 
     /// Makes an unstable write visible. `base` is what a snapshot of that group number said of the file.
-    pub fn merge(&self, file: FileId, delta: &Delta, base: Option<(Inode, u64)>, instance: Instance) -> Merged {
+    pub fn merge(
+        &self,
+        file: FileId,
+        delta: &Delta,
+        base: Option<(Inode, u64)>,
+        instance: Instance,
+    ) -> Merged {
         let mut shard = self.shard(&file).lock();
         if !shard.is_closed
             && let Some(entry) = shard.unsettled.get_mut(&file)
@@ -251,7 +260,9 @@ impl Cache {
             let before = shard.unsettled.len();
             shard.unsettled.retain(|_, entry| entry.is_needed(now, SETTLED_KEPT));
             self.unsettled_len.fetch_sub(before - shard.unsettled.len(), Ordering::AcqRel);
-            waiting.extend(shard.unsettled.iter().filter(|(_, entry)| entry.is_waiting()).map(|(file, _)| *file));
+            waiting.extend(
+                shard.unsettled.iter().filter(|(_, entry)| entry.is_waiting()).map(|(file, _)| *file),
+            );
         }
         waiting.sort_unstable();
         waiting

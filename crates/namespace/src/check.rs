@@ -21,21 +21,51 @@ pub enum Problem {
     /// There is no root directory.
     NoRoot,
     /// A name leads nowhere.
-    NameOfNothing { dir: FileId, name: Vec<u8>, file: FileId },
+    NameOfNothing {
+        dir: FileId,
+        name: Vec<u8>,
+        file: FileId,
+    },
     /// A name lies in what is not a directory.
-    NameInNoDirectory { dir: FileId, name: Vec<u8> },
+    NameInNoDirectory {
+        dir: FileId,
+        name: Vec<u8>,
+    },
     /// The link count is not the number of names (of a directory: two and its subdirectories).
-    LinkCount { file: FileId, nlink: u32, counted: u32 },
+    LinkCount {
+        file: FileId,
+        nlink: u32,
+        counted: u32,
+    },
     /// A directory with no name, or with several.
-    DirectoryNames { dir: FileId, names: u32 },
+    DirectoryNames {
+        dir: FileId,
+        names: u32,
+    },
     /// A directory lies elsewhere than its inode says.
-    WrongParent { dir: FileId, parent: FileId, named_in: FileId },
+    WrongParent {
+        dir: FileId,
+        parent: FileId,
+        named_in: FileId,
+    },
     /// A directory from which no way leads up to the root.
-    Unreachable { dir: FileId },
-    LocationOfNothing { file: FileId, pool: PoolId },
-    SymlinkWithoutTarget { file: FileId },
+    Unreachable {
+        dir: FileId,
+    },
+    LocationOfNothing {
+        file: FileId,
+        pool: PoolId,
+    },
+    SymlinkWithoutTarget {
+        file: FileId,
+    },
     /// The totals that statfs tells are not what is there.
-    Totals { files: u64, counted_files: u64, bytes: u64, counted_bytes: u64 },
+    Totals {
+        files: u64,
+        counted_files: u64,
+        bytes: u64,
+        counted_bytes: u64,
+    },
 }
 
 impl fmt::Display for Problem {
@@ -44,7 +74,11 @@ impl fmt::Display for Problem {
             Problem::Database(message) => write!(f, "database: {message}"),
             Problem::NoRoot => write!(f, "there is no root directory"),
             Problem::NameOfNothing { dir, name, file } => {
-                write!(f, "name \"{}\" in directory {dir} leads to {file}, which is not there", name.escape_ascii())
+                write!(
+                    f,
+                    "name \"{}\" in directory {dir} leads to {file}, which is not there",
+                    name.escape_ascii()
+                )
             }
             Problem::NameInNoDirectory { dir, name } => {
                 write!(f, "name \"{}\" lies in {dir}, which is not a directory", name.escape_ascii())
@@ -57,7 +91,9 @@ impl fmt::Display for Problem {
                 write!(f, "directory {dir} says it lies in {parent}, its name is in {named_in}")
             }
             Problem::Unreachable { dir } => write!(f, "directory {dir} cannot be reached from the root"),
-            Problem::LocationOfNothing { file, pool } => write!(f, "{pool} is noted for {file}, which is not there"),
+            Problem::LocationOfNothing { file, pool } => {
+                write!(f, "{pool} is noted for {file}, which is not there")
+            }
             Problem::SymlinkWithoutTarget { file } => write!(f, "symbolic link {file} has no target"),
             Problem::Totals { files, counted_files, bytes, counted_bytes } => write!(
                 f,
@@ -227,7 +263,9 @@ fn belongings(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlite:
 }
 
 fn totals(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<()> {
-    let pair = |row: &Row<'_>| -> rusqlite::Result<(u64, u64)> { Ok((unsigned(row.get(0)?), unsigned(row.get(1)?))) };
+    let pair = |row: &Row<'_>| -> rusqlite::Result<(u64, u64)> {
+        Ok((unsigned(row.get(0)?), unsigned(row.get(1)?)))
+    };
     let (files, bytes) = connection.query_row("SELECT files, bytes FROM progress", [], pair)?;
     // Added here, since SQL's sum fails where sparse files together pass its largest number.
     let mut statement = connection.prepare("SELECT CASE WHEN kind = 0 THEN size ELSE 0 END FROM inodes")?;

@@ -155,13 +155,15 @@ impl<'a> Group<'a> {
     }
 
     pub fn has_children(&self, dir: FileId) -> OpResult<bool> {
-        let mut statement = self.connection.prepare_cached("SELECT 1 FROM dentries WHERE parent = ?1 LIMIT 1")?;
+        let mut statement =
+            self.connection.prepare_cached("SELECT 1 FROM dentries WHERE parent = ?1 LIMIT 1")?;
         Ok(statement.exists([signed(dir.0)])?)
     }
 
     /// Replaces a working copy; the row is written at the end of the group.
     pub fn put(&mut self, inode: Inode) {
-        let working = self.inodes.get_mut(&inode.id()).expect("an inode is put after it was read or inserted");
+        let working =
+            self.inodes.get_mut(&inode.id()).expect("an inode is put after it was read or inserted");
         working.inode = Some(inode);
         working.is_dirty = true;
     }
@@ -342,7 +344,11 @@ fn counted_bytes(inode: &Inode, size: u64) -> u64 {
     if inode.attributes.kind.is_regular() { size } else { 0 }
 }
 
-pub fn read_inode(connection: &Connection, file: FileId, floor: ChangeFloor) -> rusqlite::Result<Option<Inode>> {
+pub fn read_inode(
+    connection: &Connection,
+    file: FileId,
+    floor: ChangeFloor,
+) -> rusqlite::Result<Option<Inode>> {
     static SQL: LazyLock<String> =
         LazyLock::new(|| format!("SELECT {INODE_COLUMNS} FROM inodes i WHERE i.id = ?1"));
     connection.prepare_cached(&SQL)?.query_row([signed(file.0)], |row| decode_inode(row, 0, floor)).optional()

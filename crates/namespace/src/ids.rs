@@ -43,11 +43,19 @@ impl Block {
 
 impl Ids {
     pub fn open(connection: &Connection) -> rusqlite::Result<Ids> {
-        Ok(Ids { files: Block::open(connection, "next_file")?, cookies: Block::open(connection, "next_cookie")? })
+        Ok(Ids {
+            files: Block::open(connection, "next_file")?,
+            cookies: Block::open(connection, "next_cookie")?,
+        })
     }
 
     /// Makes sure that `needed` numbers of each kind are at hand.
-    pub fn reserve(&mut self, connection: &Connection, needed: u64, mode: Durability) -> rusqlite::Result<()> {
+    pub fn reserve(
+        &mut self,
+        connection: &Connection,
+        needed: u64,
+        mode: Durability,
+    ) -> rusqlite::Result<()> {
         if self.blocks().iter().all(|block| block.end - block.next >= needed) {
             return Ok(());
         }

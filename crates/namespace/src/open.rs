@@ -13,7 +13,6 @@ use rusqlite::{Connection, ErrorCode};
 use thiserror::Error;
 use types::{Clock, FileId, FileKind};
 
-use crate::service::SqliteNamespace;
 use crate::cache::Cache;
 use crate::committer::{Committer, Shared};
 use crate::group::Totals;
@@ -22,6 +21,7 @@ use crate::inode::{Instance, new_inode};
 use crate::queue::Queue;
 use crate::reader::{Reader, Reads};
 use crate::schema::{found_version, known_version, meta, migrate, set_meta};
+use crate::service::SqliteNamespace;
 use crate::sqlite::{ChangeFloor, Durability, insert_inode, open_reader, open_writer, set_durability};
 use crate::wal_sync::WalSync;
 
@@ -66,7 +66,9 @@ pub enum OpenError {
     NewerVersion { dir: PathBuf, found: u32, known: u32 },
     #[error("{0} is not a forebay namespace; choose another data directory or move the file away")]
     NotForebay(PathBuf),
-    #[error("cannot write the namespace in {dir}: {reason}; make it writable for this user or choose another directory")]
+    #[error(
+        "cannot write the namespace in {dir}: {reason}; make it writable for this user or choose another directory"
+    )]
     ReadOnly { dir: PathBuf, reason: String },
     #[error("no space left to open the namespace in {0}; free some and start again")]
     DiskFull(PathBuf),
@@ -149,7 +151,9 @@ fn count_start(connection: &Connection, config: &Config) -> rusqlite::Result<(In
     let transaction = connection.unchecked_transaction()?;
     let number = |key| meta(&transaction, key).map(|value| value.unwrap_or(0));
     let start = number("starts")? + 1;
-    let instance = Instance { start: u32::try_from(start).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, start))? };
+    let instance = Instance {
+        start: u32::try_from(start).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(0, start))?,
+    };
     let was_unclean = start > 1 && number("clean_end")? == 0;
     let was_deferred = number("deferred")? == 1;
     let mut floor = ChangeFloor {
@@ -228,7 +232,11 @@ pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thre
 }
 
 fn lock(dir: &Path) -> Result<File, OpenError> {
-    let file = File::options().create(true).append(true).open(dir.join(LOCK)).map_err(|error| from_io(dir, &error))?;
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(dir.join(LOCK))
+        .map_err(|error| from_io(dir, &error))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(OpenError::InUse(dir.to_owned())),

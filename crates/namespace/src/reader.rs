@@ -17,7 +17,8 @@ use crate::group::{read_child, read_inode, read_locations};
 use crate::inode::Inode;
 use crate::queue::Queue;
 use crate::sqlite::{
-    AFTER_INODE, ChangeFloor, INODE_COLUMNS, corrupt, decode_inode, decode_name, signed, to_namespace_error, unsigned,
+    AFTER_INODE, ChangeFloor, INODE_COLUMNS, corrupt, decode_inode, decode_name, signed, to_namespace_error,
+    unsigned,
 };
 
 /// A consistent view of the database, as of one group.
@@ -106,8 +107,8 @@ impl Reader {
         &self,
         question: impl FnOnce(&mut Snapshot<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, NamespaceError> {
-        let (result, sequence, learned) =
-            in_snapshot(&self.connection, self.shared.floor, question).map_err(|error| to_namespace_error(&error))?;
+        let (result, sequence, learned) = in_snapshot(&self.connection, self.shared.floor, question)
+            .map_err(|error| to_namespace_error(&error))?;
         let cache: &Cache = &self.shared.cache;
         if !cache.wait_published(sequence) {
             return Err(NamespaceError::Database("committer stopped".to_owned()));
@@ -198,15 +199,20 @@ impl Snapshot<'_> {
         only_orphans: bool,
     ) -> rusqlite::Result<Vec<(Inode, Vec<PoolId>)>> {
         static FILES: LazyLock<String> = LazyLock::new(|| {
-            format!("SELECT {INODE_COLUMNS} FROM inodes i WHERE i.id > ?1 AND i.kind = 0 ORDER BY i.id LIMIT ?2")
+            format!(
+                "SELECT {INODE_COLUMNS} FROM inodes i WHERE i.id > ?1 AND i.kind = 0 ORDER BY i.id LIMIT ?2"
+            )
         });
         static ORPHANS: LazyLock<String> = LazyLock::new(|| {
-            format!("SELECT {INODE_COLUMNS} FROM inodes i WHERE i.nlink = 0 AND i.id > ?1 ORDER BY i.id LIMIT ?2")
+            format!(
+                "SELECT {INODE_COLUMNS} FROM inodes i WHERE i.nlink = 0 AND i.id > ?1 ORDER BY i.id LIMIT ?2"
+            )
         });
         let floor = self.floor;
         let sql: &str = if only_orphans { &ORPHANS } else { &FILES };
         let mut statement = self.connection.prepare_cached(sql)?;
-        let rows = statement.query_map(params![signed(after.0), limit as i64], |row| decode_inode(row, 0, floor))?;
+        let rows =
+            statement.query_map(params![signed(after.0), limit as i64], |row| decode_inode(row, 0, floor))?;
         rows.map(|inode| {
             let inode = inode?;
             Ok((inode, read_locations(self.connection, inode.id())?))

@@ -118,7 +118,9 @@ pub fn meta(connection: &Connection, key: &str) -> rusqlite::Result<Option<i64>>
 
 pub fn set_meta(connection: &Connection, key: &str, value: i64) -> rusqlite::Result<()> {
     connection
-        .prepare_cached("INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value")?
+        .prepare_cached(
+            "INSERT INTO meta VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
+        )?
         .execute(rusqlite::params![key, value])?;
     Ok(())
 }

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use api::{
-    ClientRecord, Cookie, CreateSpec, Created, DirEntry, FileLocations, Linked, Locations, Namespace, NamespaceError,
-    Page, RecoveryRecords, Renamed, SetAttributes, Stability, Unlinked, Usage, Written,
+    ClientRecord, Cookie, CreateSpec, Created, DirEntry, FileLocations, Linked, Locations, Namespace,
+    NamespaceError, Page, RecoveryRecords, Renamed, SetAttributes, Stability, Unlinked, Usage, Written,
 };
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -96,7 +96,11 @@ impl SqliteNamespace {
     }
 
     /// Without waiting for the disk. `None`: it has to go through the committer.
-    async fn commit_unstable(&self, file: FileId, delta: &Delta) -> Result<Option<Attributes>, NamespaceError> {
+    async fn commit_unstable(
+        &self,
+        file: FileId,
+        delta: &Delta,
+    ) -> Result<Option<Attributes>, NamespaceError> {
         ops::commit::require_regular(&self.inode(file).await?)?;
         let Shared { cache, instance, .. } = &*self.shared;
         let mut base = None;
@@ -112,7 +116,9 @@ impl SqliteNamespace {
                 Merged::NeedsBase => {
                     let found = self
                         .reads
-                        .ask(move |snapshot| Ok(snapshot.inode(file)?.map(|inode| (inode, snapshot.sequence))))
+                        .ask(move |snapshot| {
+                            Ok(snapshot.inode(file)?.map(|inode| (inode, snapshot.sequence)))
+                        })
                         .await?;
                     base = Some(found.ok_or(NamespaceError::Stale(file))?);
                 }
@@ -129,7 +135,8 @@ impl SqliteNamespace {
     ) -> Result<Vec<FileLocations>, NamespaceError> {
         let limit = limit.clamp(1, PAGE_LEN_MAX);
         let found = self.reads.ask(move |snapshot| snapshot.files(after, limit, only_orphans)).await?;
-        let newest = |(inode, pools)| FileLocations { attributes: self.shared.cache.newest(inode).attributes, pools };
+        let newest =
+            |(inode, pools)| FileLocations { attributes: self.shared.cache.newest(inode).attributes, pools };
         Ok(found.into_iter().map(newest).collect())
     }
 }
@@ -334,8 +341,9 @@ impl RecoveryRecords for SqliteNamespace {
             .ask(|snapshot| {
                 let mut statement =
                     snapshot.connection.prepare_cached("SELECT owner, reclaim_complete FROM clients")?;
-                let rows = statement
-                    .query_map([], |row| Ok(ClientRecord { owner: row.get(0)?, reclaim_complete: row.get(1)? }))?;
+                let rows = statement.query_map([], |row| {
+                    Ok(ClientRecord { owner: row.get(0)?, reclaim_complete: row.get(1)? })
+                })?;
                 rows.collect()
             })
             .await
@@ -344,7 +352,9 @@ impl RecoveryRecords for SqliteNamespace {
     async fn put(&self, record: &ClientRecord) -> Result<(), NamespaceError> {
         if record.owner.len() > ops::records::OWNER_BYTES_MAX {
             let bytes = record.owner.len();
-            return Err(NamespaceError::Database(format!("client owner of {bytes} bytes is too long to record")));
+            return Err(NamespaceError::Database(format!(
+                "client owner of {bytes} bytes is too long to record"
+            )));
         }
         let record = record.clone();
         self.shared.submit(move |group| ops::records::put_client(group, &record)).await

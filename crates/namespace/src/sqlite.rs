@@ -60,8 +60,10 @@ pub fn set_durability(connection: &Connection, durability: Durability) -> rusqli
 /// One of the connections that read. No memory map: an I/O error is an error then and not a SIGBUS.
 pub fn open_reader(path: &Path) -> rusqlite::Result<Connection> {
     // Not SQLITE_OPEN_READ_ONLY: a WAL reader takes part in the shared-memory index; `query_only` keeps it honest.
-    let connection =
-        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    let connection = Connection::open_with_flags(
+        path,
+        OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX,
+    )?;
     connection.pragma_update(None, "query_only", true)?;
     connection.pragma_update(None, "cache_size", -READER_CACHE_KIB)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
@@ -91,7 +93,8 @@ pub fn decode_inode(row: &Row<'_>, at: usize, floor: ChangeFloor) -> rusqlite::R
         Timestamp::new(row.get(at + seconds)?, row.get(at + seconds + 1)?)
             .ok_or_else(|| corrupt(at + seconds + 1, "nanoseconds of a time are a second or more"))
     };
-    let device = || -> rusqlite::Result<Device> { Ok(Device { major: row.get(at + 19)?, minor: row.get(at + 20)? }) };
+    let device =
+        || -> rusqlite::Result<Device> { Ok(Device { major: row.get(at + 19)?, minor: row.get(at + 20)? }) };
     let kind = match row.get::<_, u8>(at + 1)? {
         0 => FileKind::Regular,
         1 => FileKind::Directory,

@@ -119,8 +119,12 @@ mod tests {
     }
 
     fn write(size: u64) -> Delta {
-        let written =
-            Written { size_at_least: Some(size), mtime: None, space_used: None, stability: Stability::Unstable };
+        let written = Written {
+            size_at_least: Some(size),
+            mtime: None,
+            space_used: None,
+            stability: Stability::Unstable,
+        };
         Delta::new(&written, Timestamp::EPOCH)
     }
 

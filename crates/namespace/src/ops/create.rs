@@ -82,12 +82,14 @@ fn prepared(
     let attributes = &mut inode.attributes;
     attributes.uid = who.uid;
     attributes.gid = who.gid;
-    attributes.mode = spec.permissions & if attributes.kind.is_directory() { DIRECTORY_BITS } else { ALL_BITS };
+    attributes.mode =
+        spec.permissions & if attributes.kind.is_directory() { DIRECTORY_BITS } else { ALL_BITS };
     if parent.attributes.mode & SET_GID != 0 {
         attributes.gid = parent.attributes.gid;
         if attributes.kind.is_directory() {
             attributes.mode |= SET_GID;
-        } else if attributes.mode & GROUP_EXECUTE != 0 && !who.is_root() && !who.is_member_of(attributes.gid) {
+        } else if attributes.mode & GROUP_EXECUTE != 0 && !who.is_root() && !who.is_member_of(attributes.gid)
+        {
             attributes.mode &= !SET_GID;
         }
     }

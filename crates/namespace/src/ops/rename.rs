@@ -45,7 +45,10 @@ pub fn rename(
     let source_change = touch_directory(group, from.0, 0, moved_directory, now)?;
     let target_change = touch_directory(group, to.0, moved_directory, gone_directory, now)?;
     Ok(Renamed {
-        source: change_info(source.attributes.change, if from.0 == to.0 { target_change } else { source_change }),
+        source: change_info(
+            source.attributes.change,
+            if from.0 == to.0 { target_change } else { source_change },
+        ),
         target: change_info(target.attributes.change, target_change),
         moved: moved.attributes,
         replaced: replaced.map(|replaced| replaced.attributes),
@@ -80,7 +83,9 @@ fn check(
         Some(replaced) if replaced.is_directory() && group.has_children(replaced.id())? => {
             Err(NamespaceError::NotEmpty.into())
         }
-        None if changes_parent && target.attributes.nlink >= LINKS_MAX => Err(NamespaceError::TooManyLinks.into()),
+        None if changes_parent && target.attributes.nlink >= LINKS_MAX => {
+            Err(NamespaceError::TooManyLinks.into())
+        }
         _ => Ok(()),
     }
 }

@@ -1,0 +1,273 @@
+//! The suite that every namespace passes: `namespace_suite!(make)`, where `make()` gives a fresh `World`.
+//!
+//! Each test is a sentence about the seam; what it expects is what Linux does on a local file system. The root
+//! directory of a world belongs to root with mode 0755; `work` in it is open to everybody.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{
+    CreateKind, CreateMode, CreateSpec, Created, Locations, Namespace, NamespaceError, RecoveryRecords,
+    SetAttributes, Stability, Written,
+};
+use std::sync::Mutex;
+use types::{Attributes, Clock, FileId, Identity, Name, Timestamp};
+
+pub mod attributes;
+pub mod creation;
+pub mod listing;
+pub mod records;
+pub mod removal;
+pub mod renaming;
+
+/// A namespace under test.
+pub struct World {
+    pub names: Arc<dyn Namespace>,
+    pub locations: Arc<dyn Locations>,
+    pub records: Arc<dyn RecoveryRecords>,
+    pub clock: Arc<HandClock>,
+    /// What must live as long, such as a scratch directory.
+    pub keep: Box<dyn Any + Send>,
+}
+
+/// A clock that moves when told to.
+pub struct HandClock {
+    seconds: Mutex<i64>,
+}
+
+impl HandClock {
+    pub fn new(seconds: i64) -> HandClock {
+        HandClock { seconds: Mutex::new(seconds) }
+    }
+
+    pub fn advance(&self, seconds: i64) {
+        *self.seconds.lock().expect("nobody panics holding it") += seconds;
+    }
+}
+
+impl Clock for HandClock {
+    fn now(&self) -> Timestamp {
+        at(*self.seconds.lock().expect("nobody panics holding it"))
+    }
+
+    fn monotonic(&self) -> Duration {
+        let seconds = *self.seconds.lock().expect("nobody panics holding it");
+        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+    }
+}
+
+pub fn at(seconds: i64) -> Timestamp {
+    Timestamp::new(seconds, 0).expect("no nanoseconds are given")
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).expect("tests use good names")
+}
+
+pub fn root() -> Identity {
+    Identity::root()
+}
+
+/// uid 10, group 100, also in 101.
+pub fn alice() -> Identity {
+    Identity::new(10, 100, &[101])
+}
+
+/// uid 20, group 200.
+pub fn bob() -> Identity {
+    Identity::new(20, 200, &[])
+}
+
+pub fn spec(kind: CreateKind, permissions: u32) -> CreateSpec {
+    CreateSpec { kind, mode: CreateMode::Guarded, permissions, set: SetAttributes::default(), location: None }
+}
+
+pub fn written(size: u64, stability: Stability) -> Written {
+    Written { size_at_least: Some(size), mtime: None, space_used: None, stability }
+}
+
+impl World {
+    /// A directory that everybody may write.
+    pub async fn work(&self) -> FileId {
+        let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+        let spec = CreateSpec { set, ..spec(CreateKind::Directory, 0o777) };
+        self.names
+            .create(&root(), FileId::ROOT, &name("work"), &spec)
+            .await
+            .expect("root makes work")
+            .attributes
+            .file
+    }
+
+    pub async fn make(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        text: &str,
+        kind: CreateKind,
+        mode: u32,
+    ) -> Created {
+        let made = self.names.create(who, dir, &name(text), &spec(kind, mode)).await;
+        made.unwrap_or_else(|error| panic!("cannot create {text}: {error}"))
+    }
+
+    pub async fn file(&self, who: &Identity, dir: FileId, text: &str) -> FileId {
+        self.make(who, dir, text, CreateKind::Regular, 0o644).await.attributes.file
+    }
+
+    pub async fn dir(&self, who: &Identity, dir: FileId, text: &str) -> FileId {
+        self.make(who, dir, text, CreateKind::Directory, 0o755).await.attributes.file
+    }
+
+    pub async fn lookup(&self, dir: FileId, text: &str) -> Result<Attributes, NamespaceError> {
+        self.names.lookup(&root(), dir, &name(text)).await
+    }
+
+    pub async fn attributes(&self, file: FileId) -> Attributes {
+        self.names.attributes(file).await.unwrap_or_else(|error| panic!("cannot read {file}: {error}"))
+    }
+
+    pub async fn set(
+        &self,
+        who: &Identity,
+        file: FileId,
+        set: SetAttributes,
+    ) -> Result<Attributes, NamespaceError> {
+        self.names.set_attributes(who, file, &set).await
+    }
+
+    pub async fn chmod(&self, file: FileId, mode: u32) {
+        let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
+        self.set(&root(), file, set).await.expect("root may chmod");
+    }
+
+    pub async fn rename(
+        &self,
+        who: &Identity,
+        from: (FileId, &str),
+        to: (FileId, &str),
+    ) -> Result<api::Renamed, NamespaceError> {
+        self.names.rename(who, (from.0, &name(from.1)), (to.0, &name(to.1))).await
+    }
+
+    pub async fn unlink(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        text: &str,
+    ) -> Result<api::Unlinked, NamespaceError> {
+        self.names.unlink(who, dir, &name(text)).await
+    }
+}
+
+/// The error of what must fail, as a pattern.
+#[macro_export]
+macro_rules! refused {
+    ($result:expr, $pattern:pat) => {
+        match $result {
+            Err($pattern) => {}
+            other => panic!("expected {}, got {:?}", stringify!($pattern), other.map(|_| "success")),
+        }
+    };
+}
+
+/// All tests of the suite on the namespace that `$make()` gives.
+#[macro_export]
+macro_rules! namespace_suite {
+    ($make:ident) => {
+        $crate::namespace_suite!(@tests $make, creation: [
+            a_created_file_is_found_with_its_attributes
+            a_name_that_is_not_there_is_not_found
+            a_missing_directory_is_stale_and_a_file_is_no_directory
+            creating_moves_the_times_and_change_of_the_directory
+            guarded_creation_refuses_a_name_of_any_kind
+            unchecked_creation_returns_the_existing_file_untouched
+            a_repeated_exclusive_creation_finds_its_own_file
+            creation_needs_write_and_search_permission
+            an_existing_name_needs_search_permission_only
+            a_set_gid_directory_hands_its_group_down
+            a_file_for_a_strange_group_is_not_made_set_gid
+            symbolic_links_keep_their_target
+            devices_fifos_and_sockets_keep_their_kind
+            a_directory_counts_its_subdirectories
+            creation_sets_attributes_in_the_same_step
+            only_root_creates_for_another_owner
+            names_are_bytes
+        ]);
+        $crate::namespace_suite!(@tests $make, removal: [
+            removal_needs_write_permission_on_the_directory
+            in_a_sticky_directory_only_owners_remove
+            a_directory_with_entries_is_not_removed
+            a_removed_directory_is_stale
+            a_file_whose_last_name_went_is_an_orphan_until_forgotten
+            forgetting_leaves_alone_what_has_a_name
+            a_hard_link_is_the_same_file
+            a_directory_takes_no_hard_link
+            an_orphan_takes_no_new_name
+            a_name_is_free_again_after_its_removal
+        ]);
+        $crate::namespace_suite!(@tests $make, renaming: [
+            a_rename_moves_the_file_and_tells_both_directories
+            a_rename_replaces_a_file
+            a_directory_replaces_only_an_empty_directory
+            a_directory_replaces_no_file_and_no_file_a_directory
+            both_names_of_one_file_stay
+            a_directory_does_not_move_below_itself
+            an_ancestor_is_not_replaced
+            moving_a_directory_moves_its_link_and_its_parent
+            moving_a_directory_needs_write_permission_on_it
+            in_a_sticky_directory_only_owners_rename_and_replace
+            a_missing_source_is_not_found
+            renaming_needs_permission_on_both_directories
+        ]);
+        $crate::namespace_suite!(@tests $make, attributes: [
+            only_the_owner_changes_the_mode
+            only_root_gives_a_file_away
+            the_owner_chooses_among_his_groups
+            a_change_of_owner_takes_set_uid_away
+            a_mode_for_a_strange_group_is_not_set_gid
+            given_times_are_for_the_owner_and_now_for_writers
+            a_truncation_needs_write_permission_or_an_open_file
+            only_regular_files_have_a_size_to_set
+            setting_nothing_changes_nothing
+            committed_writes_show_size_and_times_together
+            an_unstable_commit_is_seen_at_once
+            an_unstable_commit_survives_a_change_of_attributes
+            a_truncation_after_an_unstable_commit_wins
+            a_commit_without_bytes_changes_nothing
+            a_commit_takes_set_uid_away
+            only_regular_files_are_committed
+            change_grows_with_every_mutation
+            the_parent_of_a_directory_follows_its_moves
+        ]);
+        $crate::namespace_suite!(@tests $make, listing: [
+            a_listing_has_every_entry_once_in_pages
+            a_listing_continues_behind_a_removed_entry
+            a_directory_is_listed_while_it_is_emptied
+            a_listing_needs_read_permission
+            a_cookie_that_was_never_given_is_refused
+            an_empty_directory_lists_nothing
+            a_listing_shows_unstable_sizes
+            a_replaced_name_keeps_its_place
+        ]);
+        $crate::namespace_suite!(@tests $make, records: [
+            locations_are_added_and_dropped_idempotently
+            a_location_is_recorded_with_the_creation
+            the_epoch_only_rises
+            files_are_told_with_their_pools_in_pages
+            client_records_are_kept_by_owner
+            usage_counts_files_and_bytes
+        ]);
+    };
+    (@tests $make:ident, $module:ident: [$($test:ident)*]) => {
+        mod $module {
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    $crate::namespace_suite::$module::$test(super::$make()).await;
+                }
+            )*
+        }
+    };
+}
