@@ -41,6 +41,10 @@ impl HandClock {
         HandClock { seconds: Mutex::new(seconds) }
     }
 
+    pub fn seconds(&self) -> i64 {
+        *self.seconds.lock().expect("nobody panics holding it")
+    }
+
     pub fn advance(&self, seconds: i64) {
         *self.seconds.lock().expect("nobody panics holding it") += seconds;
     }
@@ -48,12 +52,11 @@ impl HandClock {
 
 impl Clock for HandClock {
     fn now(&self) -> Timestamp {
-        at(*self.seconds.lock().expect("nobody panics holding it"))
+        at(self.seconds())
     }
 
     fn monotonic(&self) -> Duration {
-        let seconds = *self.seconds.lock().expect("nobody panics holding it");
-        Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
+        Duration::from_secs(u64::try_from(self.seconds()).unwrap_or(0))
     }
 }
 

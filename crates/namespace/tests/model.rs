@@ -1,0 +1,331 @@
+//! Random operations by random identities against a reference model: a tree in a map, written without a look at the
+//! implementation, by the rules of POSIX and Linux alone.
+
+#[path = "model/reference.rs"]
+mod reference;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use api::{
+    Cookie, CreateKind, CreateMode, CreateSpec, Locations, Namespace, NamespaceError, SetAttributes, SetTime, Stability,
+};
+use forebay_namespace::{Config, SqliteNamespace, Sync};
+use proptest::prelude::*;
+use reference::{Model, Refusal, Seen};
+use testkit::namespace_suite::{HandClock, at, name, written};
+use types::{Attributes, FileId, Identity, SymlinkTarget};
+
+const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+#[derive(Clone, Debug)]
+enum Step {
+    Create { dir: usize, name: usize, kind: u8, mode: u8, permissions: u32 },
+    Lookup { dir: usize, name: usize },
+    Unlink { dir: usize, name: usize },
+    Link { file: usize, dir: usize, name: usize },
+    Rename { from: (usize, usize), to: (usize, usize) },
+    Set { file: usize, set: SetAttributes },
+    Commit { file: usize, size: u64, is_stable: bool },
+    Forget { file: usize },
+    List { dir: usize },
+    Reopen,
+}
+
+fn identities() -> [Identity; 4] {
+    [
+        Identity::root(),
+        Identity::new(10, 100, &[101]),
+        Identity::new(20, 200, &[]),
+        Identity::new(30, 100, &[200, 101]),
+    ]
+}
+
+fn permissions() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        4 => Just(0o777_u32),
+        2 => Just(0o1777),
+        2 => Just(0o2775),
+        2 => Just(0o755),
+        1 => Just(0o6711),
+        2 => 0_u32..0o10000,
+    ]
+}
+
+fn set_attributes() -> impl Strategy<Value = SetAttributes> {
+    let time = || {
+        prop_oneof![
+            3 => Just(None),
+            1 => Just(Some(SetTime::Now)),
+            1 => (0_i64..5000).prop_map(|seconds| Some(SetTime::To(at(seconds)))),
+        ]
+    };
+    let id = |ids: &'static [u32]| prop_oneof![3 => Just(None), 1 => prop::sample::select(ids).prop_map(Some)];
+    (
+        prop::option::of(permissions()),
+        id(&[0, 10, 20, 30]),
+        id(&[100, 101, 200, 5]),
+        prop_oneof![4 => Just(None), 1 => (0_u64..100).prop_map(Some)],
+        time(),
+        time(),
+        any::<bool>(),
+    )
+        .prop_map(|(mode, uid, gid, size, atime, mtime, size_is_authorized)| SetAttributes {
+            mode,
+            uid,
+            gid,
+            size,
+            atime,
+            mtime,
+            size_is_authorized,
+            space_used: None,
+        })
+}
+
+/// Files and directories are named by their place among those ever made, so a step means something after shrinking.
+fn step() -> impl Strategy<Value = Step> {
+    let dir = || 0_usize..6;
+    let name = || 0..NAMES.len();
+    prop_oneof![
+        8 => (dir(), name(), 0_u8..8, 0_u8..4, permissions())
+            .prop_map(|(dir, name, kind, mode, permissions)| Step::Create { dir, name, kind, mode, permissions }),
+        3 => (dir(), name()).prop_map(|(dir, name)| Step::Lookup { dir, name }),
+        4 => (dir(), name()).prop_map(|(dir, name)| Step::Unlink { dir, name }),
+        2 => (0_usize..12, dir(), name()).prop_map(|(file, dir, name)| Step::Link { file, dir, name }),
+        6 => ((dir(), name()), (dir(), name())).prop_map(|(from, to)| Step::Rename { from, to }),
+        4 => (0_usize..12, set_attributes()).prop_map(|(file, set)| Step::Set { file, set }),
+        3 => (0_usize..12, 1_u64..200, any::<bool>())
+            .prop_map(|(file, size, is_stable)| Step::Commit { file, size, is_stable }),
+        1 => (0_usize..12).prop_map(|file| Step::Forget { file }),
+        2 => dir().prop_map(|dir| Step::List { dir }),
+        1 => Just(Step::Reopen),
+    ]
+}
+
+struct Run {
+    namespace: SqliteNamespace,
+    clock: Arc<HandClock>,
+    model: Model,
+    dir: tempfile::TempDir,
+    /// Model number to id, in the order of creation.
+    ids: Vec<FileId>,
+    cache_entries: usize,
+}
+
+fn open(dir: &Path, clock: &Arc<HandClock>, cache_entries: usize) -> SqliteNamespace {
+    SqliteNamespace::open(Config {
+        dir: dir.to_owned(),
+        clock: clock.clone(),
+        root_owner: (0, 0),
+        // The order of things is under test here, not the disk.
+        sync: Sync::Interval(std::time::Duration::from_secs(60)),
+        cache_entries,
+        queue_len_max: 64,
+        group_len_max: 16,
+    })
+    .unwrap()
+}
+
+impl Run {
+    fn new(cache_entries: usize) -> Run {
+        let dir = tempfile::tempdir().unwrap();
+        let clock = Arc::new(HandClock::new(10_000));
+        let namespace = open(dir.path(), &clock, cache_entries);
+        Run { namespace, clock, model: Model::new(10_000), dir, ids: vec![FileId::ROOT], cache_entries }
+    }
+
+    async fn step(&mut self, who: &Identity, step: &Step) {
+        self.clock.advance(1);
+        let now = self.clock.seconds();
+        self.model.now = now;
+        match step {
+            Step::Create { dir, name: text, kind, mode, permissions } => {
+                self.create(who, *dir, *text, *kind, *mode, *permissions).await;
+            }
+            Step::Lookup { dir, name: text } => {
+                let (dir, text) = (self.dir(*dir), NAMES[*text]);
+                let expected = self.model.lookup(who, dir, text);
+                let found = self.namespace.lookup(who, self.ids[dir], &name(text)).await;
+                self.compare(found, expected);
+            }
+            Step::Unlink { dir, name: text } => {
+                let (dir, text) = (self.dir(*dir), NAMES[*text]);
+                let expected = self.model.unlink(who, dir, text);
+                let found = self.namespace.unlink(who, self.ids[dir], &name(text)).await;
+                self.compare(found.map(|unlinked| unlinked.attributes), expected);
+            }
+            Step::Link { file, dir, name: text } => {
+                let (file, dir, text) = (self.file(*file), self.dir(*dir), NAMES[*text]);
+                let expected = self.model.link(who, file, dir, text);
+                let found = self.namespace.link(who, self.ids[file], self.ids[dir], &name(text)).await;
+                self.compare(found.map(|linked| linked.attributes), expected);
+            }
+            Step::Rename { from, to } => {
+                let (from, to) = ((self.dir(from.0), NAMES[from.1]), (self.dir(to.0), NAMES[to.1]));
+                let expected = self.model.rename(who, from, to);
+                let (from_name, to_name) = (name(from.1), name(to.1));
+                let found = self
+                    .namespace
+                    .rename(who, (self.ids[from.0], &from_name), (self.ids[to.0], &to_name))
+                    .await;
+                self.compare(found.map(|renamed| renamed.moved), expected);
+            }
+            Step::Set { file, set } => {
+                let file = self.file(*file);
+                let expected = self.model.set(who, file, set);
+                let found = self.namespace.set_attributes(who, self.ids[file], set).await;
+                self.compare(found, expected);
+            }
+            Step::Commit { file, size, is_stable } => {
+                let file = self.file(*file);
+                let expected = self.model.commit(file, *size);
+                let stability = if *is_stable { Stability::FileSync } else { Stability::Unstable };
+                let found = self.namespace.commit(self.ids[file], &written(*size, stability)).await;
+                self.compare(found, expected);
+            }
+            Step::Forget { file } => {
+                let file = self.file(*file);
+                self.model.forget(file);
+                self.namespace.forget(&[self.ids[file]]).await.unwrap();
+            }
+            Step::List { dir } => self.list(who, *dir).await,
+            Step::Reopen => {
+                self.namespace.close().await;
+                // The lock goes with the value.
+                let spare = tempfile::tempdir().unwrap();
+                drop(std::mem::replace(&mut self.namespace, open(spare.path(), &self.clock, 16)));
+                let again = open(self.dir.path(), &self.clock, self.cache_entries);
+                self.namespace = again;
+            }
+        }
+    }
+
+    async fn create(&mut self, who: &Identity, dir: usize, text: usize, kind: u8, mode: u8, permissions: u32) {
+        let (dir, text) = (self.dir(dir), NAMES[text]);
+        let kind = match kind {
+            0..=3 => CreateKind::Directory,
+            4..=5 => CreateKind::Regular,
+            6 => CreateKind::Fifo,
+            _ => CreateKind::Symlink(SymlinkTarget::new(b"somewhere").unwrap()),
+        };
+        let mode = match mode {
+            0 => CreateMode::Unchecked,
+            1 => CreateMode::Exclusive { verifier: [7; 8] },
+            _ => CreateMode::Guarded,
+        };
+        let spec = CreateSpec { kind, mode, permissions, set: SetAttributes::default(), location: None };
+        let expected = self.model.create(who, dir, text, &spec);
+        let found = self.namespace.create(who, self.ids[dir], &name(text), &spec).await;
+        if let Ok(created) = &found
+            && created.is_new
+        {
+            self.ids.push(created.attributes.file);
+        }
+        self.compare(found.map(|created| created.attributes), expected);
+    }
+
+    async fn list(&mut self, who: &Identity, dir: usize) {
+        let dir = self.dir(dir);
+        let expected = self.model.list(who, dir);
+        match (self.namespace.list(who, self.ids[dir], Cookie::START, 100).await, expected) {
+            (Ok(page), Ok(expected)) => {
+                let mut found: Vec<(String, Seen)> =
+                    page.entries.iter().map(|entry| (entry.name.to_string(), seen(&entry.attributes))).collect();
+                found.sort();
+                assert_eq!(found, expected);
+            }
+            (Err(error), Err(expected)) => assert_eq!(refusal(&error), expected),
+            (found, expected) => panic!("listed {found:?}, expected {expected:?}"),
+        }
+    }
+
+    /// Everything that exists, after a run.
+    async fn compare_all(&mut self) {
+        for (number, id) in self.ids.clone().into_iter().enumerate() {
+            let found = self.namespace.attributes(id).await;
+            self.compare(found, self.model.attributes(number));
+        }
+    }
+
+    fn compare(&self, found: Result<Attributes, NamespaceError>, expected: Result<Seen, Refusal>) {
+        match (found, expected) {
+            (Ok(found), Ok(expected)) => assert_eq!(seen(&found), expected),
+            (Err(found), Err(expected)) => assert_eq!(refusal(&found), expected),
+            (found, expected) => panic!("found {found:?}, expected {expected:?}"),
+        }
+    }
+
+    fn dir(&self, index: usize) -> usize {
+        let dirs = self.model.directories();
+        dirs[index % dirs.len()]
+    }
+
+    fn file(&self, index: usize) -> usize {
+        // The latest ones, so that most of them live.
+        let len = self.ids.len();
+        len - 1 - index % len
+    }
+}
+
+fn seen(attributes: &Attributes) -> Seen {
+    Seen {
+        mode: attributes.mode,
+        uid: attributes.uid,
+        gid: attributes.gid,
+        nlink: attributes.nlink,
+        size: attributes.size,
+        atime: attributes.atime.seconds,
+        mtime: attributes.mtime.seconds,
+        ctime: attributes.ctime.seconds,
+        is_directory: attributes.kind.is_directory(),
+    }
+}
+
+fn refusal(error: &NamespaceError) -> Refusal {
+    match error {
+        NamespaceError::NotFound => Refusal::NotFound,
+        NamespaceError::Stale(_) => Refusal::Stale,
+        NamespaceError::Exists => Refusal::Exists,
+        NamespaceError::NotDirectory => Refusal::NotDirectory,
+        NamespaceError::IsDirectory => Refusal::IsDirectory,
+        NamespaceError::NotRegular => Refusal::NotRegular,
+        NamespaceError::NotEmpty => Refusal::NotEmpty,
+        NamespaceError::AccessDenied => Refusal::AccessDenied,
+        NamespaceError::NotPermitted => Refusal::NotPermitted,
+        NamespaceError::Cycle => Refusal::Cycle,
+        other => panic!("unexpected error: {other}"),
+    }
+}
+
+fn run(steps: &[(usize, Step)], cache_entries: usize) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut run = Run::new(cache_entries);
+        // Everybody may work in the root, so that most steps do something.
+        let open = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+        run.step(&Identity::root(), &Step::Set { file: 0, set: open }).await;
+        let identities = identities();
+        for (who, step) in steps {
+            run.step(&identities[*who], step).await;
+        }
+        run.compare_all().await;
+        run.namespace.close().await;
+        assert_eq!(run.namespace.check().unwrap(), []);
+    });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_operations_do_what_the_model_does(steps in prop::collection::vec((0_usize..4, step()), 1..250)) {
+        run(&steps, 10_000);
+    }
+
+    #[test]
+    fn random_operations_on_a_cold_cache_do_what_the_model_does(
+        steps in prop::collection::vec((0_usize..4, step()), 1..250)
+    ) {
+        run(&steps, 16);
+    }
+}
