@@ -361,3 +361,115 @@ impl Upkeep {
         self.wake.notify_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use api::{Stability, TicketMode};
+    use bytes::Bytes;
+
+    use super::*;
+
+    struct Fixed;
+
+    impl Random for Fixed {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(7);
+        }
+    }
+
+    fn pool(dir: &tempfile::TempDir) -> Arc<LocalPool> {
+        let config = Config {
+            id: PoolId(1),
+            dir: dir.path().to_owned(),
+            instance: [1; 16],
+            reserve_bytes: 0,
+            reserve_files: 0,
+            open_files_max: 16,
+            queue_len_max: 64,
+            threads: 1,
+            random: Arc::new(Fixed),
+        };
+        LocalPool::open(config).unwrap()
+    }
+
+    async fn replica(pool: &LocalPool, file: u64) -> Arc<dyn OpenReplica> {
+        let (file, epoch) = (FileId(file), Epoch(0));
+        let ticket = Ticket { file, pool: PoolId(1), mode: TicketMode::ReadWrite, epoch };
+        pool.open(&ticket).await.unwrap()
+    }
+
+    async fn write(replica: &Arc<dyn OpenReplica>, stability: Stability) -> Result<Stability, PoolError> {
+        replica.write_at(0, Bytes::from("data"), stability).await
+    }
+
+    fn fail_syncs(pool: &LocalPool, fail: bool) {
+        pool.shared.store.fail_syncs.store(fail, Ordering::SeqCst);
+    }
+
+    #[tokio::test]
+    async fn a_failed_write_back_is_told_to_every_later_sync_also_after_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let broken = |result: Result<(), PoolError>| assert!(matches!(result, Err(PoolError::Io { .. })));
+        let running = pool(&dir);
+        let lost = replica(&running, 1).await;
+        write(&lost, Stability::Unstable).await.unwrap();
+        fail_syncs(&running, true);
+        broken(lost.sync().await.map(drop));
+        fail_syncs(&running, false);
+        for _ in 0..2 {
+            broken(lost.sync().await.map(drop));
+            broken(replica(&running, 1).await.sync().await.map(drop));
+            broken(write(&lost, Stability::Unstable).await.map(drop));
+            broken(running.truncate(FileId(1), 0).await.map(drop));
+        }
+        running.close();
+        let running = pool(&dir);
+        let lost = replica(&running, 1).await;
+        broken(lost.sync().await.map(drop));
+        broken(write(&lost, Stability::FileSync).await.map(drop));
+        assert_eq!(lost.read_at(0, 9).await.unwrap().data, "data");
+        let other = replica(&running, 2).await;
+        write(&other, Stability::FileSync).await.unwrap();
+        running.remove(FileId(1)).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_write_that_was_to_be_stable_fails_with_its_sync() {
+        let dir = tempfile::tempdir().unwrap();
+        let running = pool(&dir);
+        fail_syncs(&running, true);
+        let lost = replica(&running, 1).await;
+        assert!(matches!(write(&lost, Stability::DataSync).await, Err(PoolError::Io { .. })));
+        assert!(matches!(running.truncate(FileId(2), 10).await, Err(PoolError::Io { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_broken_replica_is_remembered_though_far_more_are_in_use() {
+        let dir = tempfile::tempdir().unwrap();
+        let running = pool(&dir);
+        let lost = replica(&running, 1).await;
+        write(&lost, Stability::Unstable).await.unwrap();
+        fail_syncs(&running, true);
+        assert!(lost.sync().await.is_err());
+        fail_syncs(&running, false);
+        drop(lost);
+        for file in 2..200 {
+            write(&replica(&running, file).await, Stability::FileSync).await.unwrap();
+        }
+        assert!(replica(&running, 1).await.sync().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_fence_that_cannot_be_written_down_holds_and_is_asked_for_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let running = pool(&dir);
+        let fenced = replica(&running, 1).await;
+        write(&fenced, Stability::FileSync).await.unwrap();
+        fail_syncs(&running, true);
+        assert!(running.fence(FileId(1), Epoch(2)).await.is_err());
+        assert!(matches!(write(&fenced, Stability::Unstable).await, Err(PoolError::Fenced)));
+        assert!(running.fence(FileId(1), Epoch(2)).await.is_err());
+        fail_syncs(&running, false);
+        running.fence(FileId(1), Epoch(2)).await.unwrap();
+    }
+}

@@ -1,0 +1,123 @@
+//! Any order of writes, truncations, removals, syncs and restarts gives what a list of byte strings gives.
+
+#![allow(clippy::unwrap_used)]
+
+mod pools;
+
+use std::collections::HashMap;
+
+use api::{Pool, PoolError, Stability};
+use bytes::Bytes;
+use proptest::prelude::*;
+use types::FileId;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write { file: u64, offset: u64, data: Vec<u8>, stable: bool },
+    Truncate { file: u64, size: u64 },
+    Read { file: u64, offset: u64, length: u32 },
+    Remove { file: u64 },
+    Sync { file: u64 },
+    Restart { clean: bool },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let (file, offset) = (1..5_u64, 0..20_000_u64);
+    prop_oneof![
+        6 => (file.clone(), offset.clone(), prop::collection::vec(any::<u8>(), 1..300), any::<bool>())
+            .prop_map(|(file, offset, data, stable)| Step::Write { file, offset, data, stable }),
+        2 => (file.clone(), offset.clone()).prop_map(|(file, size)| Step::Truncate { file, size }),
+        6 => (file.clone(), offset, 0..30_000_u32)
+            .prop_map(|(file, offset, length)| Step::Read { file, offset, length }),
+        1 => file.clone().prop_map(|file| Step::Remove { file }),
+        1 => file.prop_map(|file| Step::Sync { file }),
+        1 => any::<bool>().prop_map(|clean| Step::Restart { clean }),
+    ]
+}
+
+/// `None`: removed, for ever. No entry: never written.
+type Model = HashMap<u64, Option<Vec<u8>>>;
+
+async fn run(steps: Vec<Step>) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut pool = pools::open(dir.path());
+    let mut model = Model::new();
+    for step in steps {
+        match step {
+            Step::Write { file, offset, data, stable } => {
+                let Some(expected) = model.entry(file).or_insert_with(|| Some(Vec::new())) else { continue };
+                let end = offset as usize + data.len();
+                expected.resize(expected.len().max(end), 0);
+                expected[offset as usize..end].copy_from_slice(&data);
+                let stability = if stable { Stability::FileSync } else { Stability::Unstable };
+                pools::writer(&pool, file)
+                    .await
+                    .write_at(offset, Bytes::from(data), stability)
+                    .await
+                    .unwrap();
+            }
+            Step::Truncate { file, size } => match model.get_mut(&file) {
+                Some(None) => {}
+                None if size == 0 => {
+                    pool.truncate(FileId(file), 0).await.unwrap();
+                }
+                _ => {
+                    let expected = model.entry(file).or_insert_with(|| Some(Vec::new()));
+                    expected.as_mut().unwrap().resize(size as usize, 0);
+                    assert_eq!(pool.truncate(FileId(file), size).await.unwrap().size, size);
+                }
+            },
+            Step::Read { file, offset, length } => {
+                let nothing = Vec::new();
+                let expected = match model.get(&file) {
+                    Some(None) => continue,
+                    Some(Some(expected)) => expected,
+                    None => &nothing,
+                };
+                let from = expected.len().min(offset as usize);
+                let to = expected.len().min(offset as usize + length as usize);
+                let read = pools::writer(&pool, file).await.read_at(offset, length).await.unwrap();
+                assert!(read.data == expected[from..to], "file {file}, {length} bytes at {offset}");
+                assert_eq!(read.end_of_file, offset + u64::from(length) >= expected.len() as u64);
+            }
+            Step::Remove { file } => {
+                model.insert(file, None);
+                pool.remove(FileId(file)).await.unwrap();
+                assert!(matches!(pool.truncate(FileId(file), 1).await, Err(PoolError::NoReplica(_))));
+            }
+            Step::Sync { file } => {
+                if model.get(&file) != Some(&None) {
+                    pools::writer(&pool, file).await.sync().await.unwrap();
+                }
+            }
+            Step::Restart { clean } => {
+                if clean {
+                    pool.close();
+                }
+                drop(pool);
+                pool = pools::open(dir.path());
+            }
+        }
+        check(&pool, &model).await;
+    }
+}
+
+async fn check(pool: &forebay_pool::LocalPool, model: &Model) {
+    let mut expected: Vec<_> =
+        model.iter().filter_map(|(file, content)| Some((*file, content.as_ref()?.len() as u64))).collect();
+    expected.sort_unstable();
+    let listed = pool.replicas(FileId(0), 100).await.unwrap();
+    let listed: Vec<_> = listed.iter().map(|facts| (facts.file.0, facts.size)).collect();
+    assert_eq!(listed, expected);
+    assert_eq!(pool.status().replicas, expected.len() as u64);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_pool_is_a_list_of_byte_strings(steps in prop::collection::vec(step(), 1..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(run(steps));
+    }
+}
