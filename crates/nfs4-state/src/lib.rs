@@ -13,6 +13,7 @@ mod config;
 mod grace;
 mod session;
 mod slot;
+pub mod stateid;
 mod table;
 
 pub use back_channel::CallbackOutcome;

@@ -1,0 +1,113 @@
+//! Stateids of opens, locks and layouts (RFC 8881 §8.2), over the conflict table that all doors share.
+//!
+//! [`ClientState`] is what an operation asks once: it judges the stateid, asks the conflict table, and answers the new
+//! stateid or a status. Invariants: an open stateid stands for one (open-owner, file), a lock stateid for one (lock
+//! owner, open), a layout stateid for one (client, file); each has its counterpart in [`FileState`]; seqids grow by one.
+//! State of a client goes when the client goes, so nothing here expires by itself; a revoked layout is gone at once,
+//! and its stateid a bad one. Absent: delegations, which are a fourth kind.
+
+mod io;
+mod layout;
+mod lock;
+mod open;
+mod owners;
+mod table;
+
+use file_state::{FileState, FileStateError, Holder, Limits, Owner};
+use nfs4::{ClientId4, NfsStat4, StateId4};
+use types::FileId;
+
+pub use file_state::{LayoutMode, LayoutModes, Modes};
+pub use layout::{LayoutRecall, LayoutRequest, Resize, RevokedLayout};
+pub use lock::{LockOutcome, LockRequest, Locker};
+pub use open::OpenRequest;
+
+use owners::Owners;
+use table::StateTable;
+
+/// Lock stateids of one client. A client that frees them as Linux does never comes near.
+const LOCK_STATES_MAX: usize = 1 << 16;
+
+/// Opens, locks and layouts of all clients of the head, with their stateids.
+#[derive(Debug)]
+pub struct ClientState {
+    files: FileState,
+    states: StateTable,
+    owners: Owners,
+    lock_states_max: usize,
+}
+
+/// Counts of what a client has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeldBy {
+    pub opens: u64,
+    pub locks: u64,
+    pub layouts: u64,
+}
+
+impl ClientState {
+    /// `boot` differs between starts of the server: stateids of another start are bad ones here.
+    pub fn new(boot: u32) -> ClientState {
+        ClientState::with_limits(boot, Limits::default(), LOCK_STATES_MAX)
+    }
+
+    pub fn with_limits(boot: u32, limits: Limits, lock_states_max: usize) -> ClientState {
+        ClientState {
+            files: FileState::new(limits),
+            states: StateTable::new(boot),
+            owners: Owners::default(),
+            lock_states_max,
+        }
+    }
+
+    /// Whether somebody has the file open or holds a layout of it.
+    pub fn is_in_use(&self, file: FileId) -> bool {
+        self.files.is_in_use(file)
+    }
+
+    pub fn held_by(&self, client: ClientId4) -> HeldBy {
+        let held = self.files.held(Holder(client.0));
+        HeldBy { opens: held.opens as u64, locks: held.locks as u64, layouts: held.layouts as u64 }
+    }
+
+    /// Whether the client has any state; lock stateids without a lock do not count, for their opens do.
+    pub fn holds(&self, client: ClientId4) -> bool {
+        self.held_by(client) != HeldBy::default()
+    }
+
+    /// Everything of a client that is gone. What it could still write at the pools must have been fenced off before:
+    /// see [`ClientState::writable_layouts`].
+    pub fn release(&mut self, client: ClientId4) {
+        self.files.release_holder(Holder(client.0));
+        self.states.remove_client(client);
+        self.owners.remove_client(client);
+    }
+}
+
+fn owner_of(client: ClientId4, number: u64) -> Owner {
+    Owner { holder: Holder(client.0), number }
+}
+
+/// For opens and locks. At a bound the application gets an error at once: there is nothing to wait for.
+fn refusal(error: FileStateError) -> NfsStat4 {
+    match error {
+        FileStateError::ShareDenied => NfsStat4::ShareDenied,
+        FileStateError::Locked(_) => NfsStat4::Denied,
+        FileStateError::RecallConflict => NfsStat4::RecallConflict,
+        FileStateError::Limit(_) => NfsStat4::ServerFault,
+    }
+}
+
+/// RFC 8881 §8.2.2: zero stands for the newest.
+fn judge_seqid(given: StateId4, newest: u32) -> Result<(), NfsStat4> {
+    // Half of the circle is older, half is newer.
+    match newest.wrapping_sub(given.seqid) as i32 {
+        _ if given.seqid == 0 => Ok(()),
+        0 => Ok(()),
+        1.. => Err(NfsStat4::OldStateId),
+        _ => Err(NfsStat4::BadStateId),
+    }
+}
+
+#[cfg(test)]
+mod tests;

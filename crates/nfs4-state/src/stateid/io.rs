@@ -1,0 +1,69 @@
+//! Judging the stateids of I/O, TEST_STATEID and FREE_STATEID.
+
+use file_state::Modes;
+use nfs4::{ClientId4, NfsStat4, StateId4};
+use types::FileId;
+
+use super::table::{Kind, State, StateKey};
+use super::{ClientState, judge_seqid, owner_of};
+
+impl ClientState {
+    /// Whether I/O with this stateid may be done (RFC 8881 §8.2.3, §9.1.2). CURRENT has been put in its place before.
+    pub fn check_io(
+        &self,
+        client: ClientId4,
+        file: FileId,
+        stateid: StateId4,
+        access: Modes,
+    ) -> Result<(), NfsStat4> {
+        if stateid.is_special() {
+            return self.check_special(file, stateid, access);
+        }
+        let state = self.states.judge(client, stateid, file)?;
+        if self.access(client, &state)?.contains(access) { Ok(()) } else { Err(NfsStat4::OpenMode) }
+    }
+
+    /// Without an open others' denials count; the bypass stateid reads past them.
+    fn check_special(&self, file: FileId, stateid: StateId4, access: Modes) -> Result<(), NfsStat4> {
+        match stateid {
+            StateId4::BYPASS if access == Modes::READ => Ok(()),
+            StateId4::ANONYMOUS | StateId4::BYPASS => {
+                self.files.check_io(file, access).map_err(|_| NfsStat4::Locked)
+            }
+            _ => Err(NfsStat4::BadStateId),
+        }
+    }
+
+    /// What the open behind a stateid may do; that of a lock is its open's.
+    pub(super) fn access(&self, client: ClientId4, state: &State) -> Result<Modes, NfsStat4> {
+        let owner = match state.kind {
+            Kind::Open { owner, .. } => owner,
+            Kind::Lock { open, .. } => self.open_owner(client, open)?,
+            Kind::Layout => return Err(NfsStat4::BadStateId),
+        };
+        let share = self.files.share_of(state.file, owner_of(client, owner));
+        Ok(share.ok_or(NfsStat4::BadStateId)?.access)
+    }
+
+    pub(super) fn open_owner(&self, client: ClientId4, open: StateKey) -> Result<u64, NfsStat4> {
+        self.states.open_owner(client, open).ok_or(NfsStat4::BadStateId)
+    }
+
+    /// TEST_STATEID: the status that a use would get, of the stateid alone.
+    pub fn test(&self, client: ClientId4, stateid: StateId4) -> NfsStat4 {
+        let judged = self.states.find(client, stateid).and_then(|state| judge_seqid(stateid, state.seqid));
+        judged.err().unwrap_or(NfsStat4::Ok)
+    }
+
+    /// FREE_STATEID: frees a lock stateid without locks; opens and layouts have operations of their own.
+    pub fn free(&mut self, client: ClientId4, stateid: StateId4) -> Result<(), NfsStat4> {
+        let state = self.states.find(client, stateid)?;
+        judge_seqid(stateid, state.seqid)?;
+        let Kind::Lock { owner, .. } = state.kind else { return Err(NfsStat4::LocksHeld) };
+        if self.files.locks_of(state.file, owner_of(client, owner)) > 0 {
+            return Err(NfsStat4::LocksHeld);
+        }
+        self.free_lock(state);
+        Ok(())
+    }
+}

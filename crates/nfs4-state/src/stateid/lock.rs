@@ -1,0 +1,159 @@
+//! LOCK, LOCKT and LOCKU as far as they are state.
+
+use bytes::Bytes;
+use file_state::{FileStateError, Lock, LockKind, Modes};
+use nfs4::{ClientId4, Lock4Denied, NfsLockType4, NfsStat4, StateId4, StateOwner4};
+use types::{ByteRange, FileId};
+use xdr::Opaque;
+
+use super::owners::{OwnerKind, Owners};
+use super::table::{Kind, State, StateKey};
+use super::{ClientState, owner_of, refusal};
+
+/// By which right a lock is taken (RFC 8881 §18.10.3).
+#[derive(Clone, Debug)]
+pub enum Locker {
+    /// The first lock of an owner through an open.
+    New {
+        open: StateId4,
+        owner: Bytes,
+    },
+    Existing(StateId4),
+}
+
+#[derive(Clone, Debug)]
+pub struct LockRequest {
+    pub client: ClientId4,
+    pub file: FileId,
+    pub locker: Locker,
+    pub locktype: NfsLockType4,
+    pub range: ByteRange,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockOutcome {
+    Granted(StateId4),
+    Denied(Lock4Denied),
+}
+
+/// The lock state to use: there already, or to be made if the lock is granted.
+struct Place {
+    open: StateKey,
+    open_owner: u64,
+    lock: Option<StateKey>,
+    owner: u64,
+}
+
+impl ClientState {
+    pub fn lock(&mut self, request: LockRequest) -> Result<LockOutcome, NfsStat4> {
+        let LockRequest { client, file, ref locker, locktype, range } = request;
+        let place = self.place(client, file, locker)?;
+        let kind = kind(locktype);
+        let access = self.files.share_of(file, owner_of(client, place.open_owner)).unwrap_or_default().access;
+        let wanted = if kind == LockKind::Write { Modes::WRITE } else { Modes::READ };
+        if !access.contains(wanted) {
+            return Err(NfsStat4::OpenMode);
+        }
+        if place.lock.is_none() && self.states.lock_count(client) >= self.lock_states_max {
+            return Err(NfsStat4::ServerFault);
+        }
+        let number = match locker {
+            Locker::New { owner, .. } if place.lock.is_none() => {
+                self.owners.acquire(client, OwnerKind::Lock, owner)
+            }
+            _ => place.owner,
+        };
+        let locked = self.files.lock(file, owner_of(client, number), range, kind);
+        if let Err(error) = locked {
+            if place.lock.is_none() {
+                self.owners.release(number);
+            }
+            return match error {
+                FileStateError::Locked(lock) => Ok(LockOutcome::Denied(self.denied(lock))),
+                error => Err(refusal(error)),
+            };
+        }
+        let key = place.lock.unwrap_or_else(|| {
+            self.states.insert(client, file, Kind::Lock { owner: number, open: place.open })
+        });
+        Ok(LockOutcome::Granted(self.states.bump(key)))
+    }
+
+    fn place(&self, client: ClientId4, file: FileId, locker: &Locker) -> Result<Place, NfsStat4> {
+        match locker {
+            Locker::New { open, owner } => {
+                let (open, open_owner) = self.judge_open_stateid(client, file, *open)?;
+                let owner = self.owners.find(client, OwnerKind::Lock, owner);
+                Ok(Place { open, open_owner, lock: self.states.lock_of(open, owner), owner })
+            }
+            Locker::Existing(stateid) => {
+                let (key, owner, open) = self.judge_lock_stateid(client, file, *stateid)?;
+                let open_owner = self.open_owner(client, open)?;
+                Ok(Place { open, open_owner, lock: Some(key), owner })
+            }
+        }
+    }
+
+    /// Who stands in the way of a lock, if anybody.
+    pub fn test_lock(
+        &self,
+        client: ClientId4,
+        file: FileId,
+        owner: &Bytes,
+        locktype: NfsLockType4,
+        range: ByteRange,
+    ) -> Option<Lock4Denied> {
+        let number = self.owners.find(client, OwnerKind::Lock, owner);
+        let owner = (number != Owners::UNKNOWN).then(|| owner_of(client, number));
+        self.files.test_lock(file, owner, range, kind(locktype)).map(|lock| self.denied(lock))
+    }
+
+    pub fn unlock(
+        &mut self,
+        client: ClientId4,
+        file: FileId,
+        stateid: StateId4,
+        range: ByteRange,
+    ) -> Result<StateId4, NfsStat4> {
+        let (key, owner, _) = self.judge_lock_stateid(client, file, stateid)?;
+        self.files.unlock(file, owner_of(client, owner), range).map_err(refusal)?;
+        Ok(self.states.bump(key))
+    }
+
+    /// Removes a lock state with its locks.
+    pub(super) fn free_lock(&mut self, lock: State) {
+        if let Kind::Lock { owner, .. } = lock.kind {
+            self.files.release_locks(lock.file, owner_of(lock.client, owner));
+            self.states.remove(lock.key);
+            self.owners.release(owner);
+        }
+    }
+
+    /// The lock state behind a lock stateid, its owner and its open.
+    fn judge_lock_stateid(
+        &self,
+        client: ClientId4,
+        file: FileId,
+        stateid: StateId4,
+    ) -> Result<(StateKey, u64, StateKey), NfsStat4> {
+        match self.states.judge(client, stateid, file)? {
+            State { key, kind: Kind::Lock { owner, open }, .. } => Ok((key, owner, open)),
+            _ => Err(NfsStat4::BadStateId),
+        }
+    }
+
+    /// What the other owner is called: by its own client's name for it. Holders of other doors have none.
+    fn denied(&self, lock: Lock) -> Lock4Denied {
+        let owner = self.owners.name(lock.owner.number).cloned().unwrap_or_default();
+        Lock4Denied {
+            offset: lock.range.offset(),
+            length: lock.range.length(),
+            locktype: if lock.kind == LockKind::Write { NfsLockType4::Write } else { NfsLockType4::Read },
+            owner: StateOwner4 { clientid: ClientId4(lock.owner.holder.0), owner: Opaque(owner) },
+        }
+    }
+}
+
+fn kind(locktype: NfsLockType4) -> LockKind {
+    if locktype.is_write() { LockKind::Write } else { LockKind::Read }
+}

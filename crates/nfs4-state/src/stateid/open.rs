@@ -1,0 +1,105 @@
+//! OPEN, OPEN_DOWNGRADE and CLOSE as far as they are state.
+
+use bytes::Bytes;
+use file_state::{Holder, LayoutModes, Modes, Share};
+use nfs4::{ClientId4, NfsStat4, StateId4};
+use types::FileId;
+
+use super::owners::OwnerKind;
+use super::table::{Kind, Shares, State, StateKey};
+use super::{ClientState, owner_of, refusal};
+
+/// An OPEN whose file is known and whose opener is allowed to.
+#[derive(Clone, Debug)]
+pub struct OpenRequest {
+    pub client: ClientId4,
+    /// The open-owner's name.
+    pub owner: Bytes,
+    pub file: FileId,
+    /// OPEN4_SHARE_ACCESS_*, without wants.
+    pub access: u32,
+    pub deny: u32,
+}
+
+impl ClientState {
+    /// Whether [`ClientState::open`] would find no other open in the way.
+    pub fn judge_open(&self, request: &OpenRequest) -> Result<(), NfsStat4> {
+        let share = share(request.access, request.deny)?;
+        let number = self.owners.find(request.client, OwnerKind::Open, &request.owner);
+        self.files.judge_open(request.file, owner_of(request.client, number), share).map_err(refusal)
+    }
+
+    /// A first open gets a new stateid; another one by the same owner upgrades it.
+    pub fn open(&mut self, request: OpenRequest) -> Result<StateId4, NfsStat4> {
+        let OpenRequest { client, file, .. } = request;
+        let share = share(request.access, request.deny)?;
+        let number = self.owners.acquire(client, OwnerKind::Open, &request.owner);
+        if let Err(error) = self.files.open(file, owner_of(client, number), share) {
+            self.owners.release(number);
+            return Err(refusal(error));
+        }
+        let key = match self.states.open_of(number, file) {
+            Some(key) => {
+                // One use of the owner for each stateid.
+                self.owners.release(number);
+                key
+            }
+            None => self.states.insert(client, file, Kind::Open { owner: number, shares: Shares::default() }),
+        };
+        self.states.set_shares(key, self.states.shares(key).with(share));
+        Ok(self.states.bump(key))
+    }
+
+    pub fn downgrade(
+        &mut self,
+        client: ClientId4,
+        file: FileId,
+        stateid: StateId4,
+        access: u32,
+        deny: u32,
+    ) -> Result<StateId4, NfsStat4> {
+        let share = share(access, deny)?;
+        let (key, number) = self.judge_open_stateid(client, file, stateid)?;
+        let shares = self.states.shares(key).down_to(share).ok_or(NfsStat4::Inval)?;
+        if !self.files.downgrade(file, owner_of(client, number), share) {
+            return Err(NfsStat4::Inval);
+        }
+        self.states.set_shares(key, shares);
+        Ok(self.states.bump(key))
+    }
+
+    /// Closes, with the locks that were taken through the open (RFC 8881 §18.2.3: a server may free them). With the last
+    /// open of the client the file's layouts go too: they were given with `return_on_close`.
+    pub fn close(&mut self, client: ClientId4, file: FileId, stateid: StateId4) -> Result<(), NfsStat4> {
+        let (key, number) = self.judge_open_stateid(client, file, stateid)?;
+        for lock in self.states.locks_of(key) {
+            self.free_lock(lock);
+        }
+        self.files.close(file, owner_of(client, number));
+        self.states.remove(key);
+        self.owners.release(number);
+        if self.files.access_of(file, Holder(client.0)) == Modes::NONE {
+            self.drop_layouts(client, file, LayoutModes::ALL);
+        }
+        Ok(())
+    }
+
+    /// The open behind an open stateid, and its owner.
+    pub(super) fn judge_open_stateid(
+        &self,
+        client: ClientId4,
+        file: FileId,
+        stateid: StateId4,
+    ) -> Result<(StateKey, u64), NfsStat4> {
+        match self.states.judge(client, stateid, file)? {
+            State { key, kind: Kind::Open { owner, .. }, .. } => Ok((key, owner)),
+            _ => Err(NfsStat4::BadStateId),
+        }
+    }
+}
+
+fn share(access: u32, deny: u32) -> Result<Share, NfsStat4> {
+    let access = Modes::from_bits(access).filter(|access| *access != Modes::NONE).ok_or(NfsStat4::Inval)?;
+    let deny = Modes::from_bits(deny).ok_or(NfsStat4::Inval)?;
+    Ok(Share::new(access, deny))
+}
