@@ -362,4 +362,6 @@ fn uncached(tag: Opaque, result: Sequence4ResOk, next: u32) -> Vec<Bytes> {
 }
 
 #[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
 mod tests;

@@ -1,1 +1,168 @@
-//! Sessions over a database that may fail.
+//! Sessions over a real socket and a database that may fail.
+
+use std::sync::atomic::Ordering;
+
+use nfs4::{NfsArgop4, NfsStat4, ReclaimComplete4Args, SessionId4};
+
+use super::fixture::{Client, LEASE, Server, sequence_op};
+use super::*;
+
+const RECLAIM_COMPLETE: NfsArgop4 = NfsArgop4::ReclaimComplete(ReclaimComplete4Args { one_fs: false });
+
+async fn statuses(client: &mut Client, operations: Vec<NfsArgop4>) -> Vec<NfsStat4> {
+    client.compound(operations).await.iter().map(NfsResop4::status).collect()
+}
+
+#[tokio::test]
+async fn a_finished_request_sent_again_gets_the_same_bytes() {
+    let server = Server::start().await;
+    let (mut client, _, session) = server.mount("a").await;
+    let request = |sequence| vec![sequence_op(session, 0, sequence, true), NfsArgop4::PutRootFh];
+    let first = client.compound_bytes(request(1)).await;
+    assert_eq!(client.compound_bytes(request(1)).await, first);
+    let mut other = server.connect().await;
+    assert_eq!(other.compound_bytes(request(1)).await, first, "over another connection too");
+    assert_ne!(client.compound_bytes(request(2)).await, first);
+}
+
+#[tokio::test]
+async fn a_request_whose_reply_was_not_kept_is_not_run_again() {
+    let server = Server::start().await;
+    let (mut client, _, session) = server.mount("a").await;
+    let request = || vec![sequence_op(session, 0, 1, false), NfsArgop4::PutRootFh];
+    assert_eq!(statuses(&mut client, request()).await, [NfsStat4::Ok, NfsStat4::Ok]);
+    assert_eq!(statuses(&mut client, request()).await, [NfsStat4::Ok, NfsStat4::RetryUncachedRep]);
+}
+
+#[tokio::test]
+async fn another_request_under_the_same_number_is_a_false_retry() {
+    let server = Server::start().await;
+    let (mut client, _, session) = server.mount("a").await;
+    assert_eq!(client.run(session, 1, NfsArgop4::PutRootFh).await, NfsStat4::Ok);
+    assert_eq!(client.run(session, 1, NfsArgop4::GetFh).await, NfsStat4::SeqFalseRetry);
+}
+
+#[tokio::test]
+async fn a_slot_whose_request_was_dropped_can_be_used_on() {
+    let server = Server::start().await;
+    let (mut client, _, session) = server.mount("a").await;
+    let args =
+        Sequence4Args { sessionid: session, sequenceid: 1, slotid: 0, highest_slotid: 0, cachethis: true };
+    let facts = RequestFacts::new(100, 2, &Principal::sys(0), b"");
+    let sessions = &server.face.sessions;
+    let peer = Peer { connection: ConnectionId(99), address: ([127, 0, 0, 1], 1).into() };
+    let SequenceVerdict::Execute(ticket) = sessions.lock().begin(sessions.now(), &args, &facts, &peer) else {
+        panic!("it is new")
+    };
+    drop(SlotTicket { ticket: Some(ticket), shared: Arc::clone(&sessions.shared) });
+    assert_eq!(client.run(session, 2, NfsArgop4::PutRootFh).await, NfsStat4::Ok);
+}
+
+#[tokio::test]
+async fn reclaim_complete_is_on_record_before_it_is_answered() {
+    let server = Server::start().await;
+    let (mut client, id, session) = server.mount("a").await;
+    server.records.fails.store(true, Ordering::Relaxed);
+    assert_eq!(client.run(session, 1, RECLAIM_COMPLETE).await, NfsStat4::Delay);
+    assert_eq!(server.face.sessions.judge_reclaim(id, false), Err(NfsStat4::Grace));
+    server.records.fails.store(false, Ordering::Relaxed);
+    assert_eq!(client.run(session, 2, RECLAIM_COMPLETE).await, NfsStat4::Ok);
+    assert_eq!(server.records.of("a"), Some(true));
+    assert_eq!(server.face.sessions.judge_reclaim(id, false), Ok(()));
+    assert_eq!(client.run(session, 3, RECLAIM_COMPLETE).await, NfsStat4::CompleteAlready);
+}
+
+#[tokio::test]
+async fn a_silent_client_is_handed_over_once_its_record_is_removed() {
+    let server = Server::start().await;
+    let (mut client, id, session) = server.mount("a").await;
+    client.run(session, 1, RECLAIM_COMPLETE).await;
+    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.records.fails.store(true, Ordering::Relaxed);
+    assert_eq!(server.face.sessions.expire().await, []);
+    assert!(server.face.sessions.has_departed());
+    server.records.fails.store(false, Ordering::Relaxed);
+    assert_eq!(server.face.sessions.expire().await, [id]);
+    assert_eq!(server.records.of("a"), None);
+    assert_eq!(client.run(session, 2, NfsArgop4::PutRootFh).await, NfsStat4::BadSession);
+}
+
+#[tokio::test]
+async fn a_late_removal_does_not_undo_the_record_of_a_client_that_came_back() {
+    let server = Server::start().await;
+    let (mut client, id, session) = server.mount("a").await;
+    client.run(session, 1, RECLAIM_COMPLETE).await;
+    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.records.fails.store(true, Ordering::Relaxed);
+    server.face.sessions.expire().await;
+    server.records.fails.store(false, Ordering::Relaxed);
+    let (mut client, _, session) = server.mount("a").await;
+    client.run(session, 1, RECLAIM_COMPLETE).await;
+    assert_eq!(server.face.sessions.expire().await, [id]);
+    assert_eq!(server.records.of("a"), Some(true));
+}
+
+#[tokio::test]
+async fn a_client_that_came_back_empty_handed_may_not_reclaim_what_it_lost() {
+    let server = Server::start().await;
+    let (mut client, _, session) = server.mount("a").await;
+    client.run(session, 1, RECLAIM_COMPLETE).await;
+    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.records.fails.store(true, Ordering::Relaxed);
+    server.face.sessions.expire().await;
+    server.records.fails.store(false, Ordering::Relaxed);
+    server.mount("a").await;
+    server.face.sessions.expire().await;
+    assert_eq!(server.records.of("a"), Some(false));
+}
+
+#[tokio::test]
+async fn a_restarted_client_is_handed_over_at_once() {
+    let server = Server::start().await;
+    let (mut client, old, session) = server.mount("a").await;
+    client.run(session, 1, RECLAIM_COMPLETE).await;
+    let new = client.exchange_id("a", 2).await.unwrap();
+    server.records.fails.store(true, Ordering::Relaxed);
+    assert_eq!(client.create_session(new, 1).await, Err(NfsStat4::Delay), "not before it is on record");
+    server.records.fails.store(false, Ordering::Relaxed);
+    client.create_session(new, 1).await.unwrap();
+    assert_eq!(server.face.sessions.expire().await, [old]);
+    assert_eq!(server.records.of("a"), Some(false));
+}
+
+#[tokio::test]
+async fn grace_ends_when_the_records_of_the_missing_are_removed() {
+    let server = Server::restarted(&["a", "gone"]).await;
+    let (mut client, id, session) = server.mount("a").await;
+    let sessions = &server.face.sessions;
+    assert_eq!(sessions.judge_reclaim(id, true), Ok(()));
+    assert_eq!(sessions.grace_left(), LEASE);
+    client.run(session, 1, RECLAIM_COMPLETE).await;
+    server.clock.advance(LEASE);
+    server.records.fails.store(true, Ordering::Relaxed);
+    sessions.expire().await;
+    assert!(sessions.in_grace(), "the record of the missing is still there");
+    server.records.fails.store(false, Ordering::Relaxed);
+    sessions.expire().await;
+    assert!(!sessions.in_grace());
+    assert_eq!((server.records.of("a"), server.records.of("gone")), (Some(true), None));
+    assert_eq!(sessions.judge_reclaim(id, false), Ok(()));
+}
+
+#[tokio::test]
+async fn status_names_the_clients() {
+    let server = Server::start().await;
+    let (_client, id, _) = server.mount("Linux NFSv4.1 node7").await;
+    server.clock.advance(Duration::from_secs(7));
+    let clients = server.face.sessions.clients();
+    let summary = &clients[0];
+    assert_eq!((summary.id, summary.name.as_str(), summary.sessions), (id, "Linux NFSv4.1 node7", 1));
+    assert_eq!((summary.address.as_str(), summary.idle), ("127.0.0.1", Duration::from_secs(7)));
+}
+
+#[tokio::test]
+async fn an_unknown_session_is_told_so() {
+    let server = Server::start().await;
+    let mut client = server.connect().await;
+    assert_eq!(client.run(SessionId4([7; 16]), 1, NfsArgop4::PutRootFh).await, NfsStat4::BadSession);
+}

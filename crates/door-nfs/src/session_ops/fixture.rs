@@ -1,0 +1,281 @@
+//! A server that knows sessions only, on a loopback socket, and a small client to it.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use nfs4::*;
+use nfs4_state::SessionLimits;
+use oncrpc::{
+    AuthSys, CallHeader, Credential, MessageType, OpaqueAuth, ReplyHeader, message_type, record_header,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use types::Timestamp;
+
+use super::*;
+use crate::compound::Face;
+use crate::operations::Operations;
+use crate::transport::{self, Squash, TransportLimits};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(90);
+pub(crate) const CALLBACK_PROGRAM: u32 = 0x4000_0000;
+
+/// Time that passes when it is told to.
+#[derive(Default)]
+pub(crate) struct TestClock(AtomicU64);
+
+impl TestClock {
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(by.as_secs(), Ordering::Relaxed);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::EPOCH
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(1000 + self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// A database that fails when it is told to.
+#[derive(Default)]
+pub(crate) struct TestRecords {
+    pub fails: AtomicBool,
+    pub records: Mutex<Vec<ClientRecord>>,
+}
+
+impl TestRecords {
+    pub fn of(&self, owner: &str) -> Option<bool> {
+        let records = self.records.lock();
+        records.iter().find(|record| record.owner == owner.as_bytes()).map(|record| record.reclaim_complete)
+    }
+
+    fn check(&self) -> Result<(), NamespaceError> {
+        let fails = self.fails.load(Ordering::Relaxed);
+        if fails { Err(NamespaceError::Busy) } else { Ok(()) }
+    }
+}
+
+#[async_trait]
+impl RecoveryRecords for TestRecords {
+    async fn load(&self) -> Result<Vec<ClientRecord>, NamespaceError> {
+        Ok(self.records.lock().clone())
+    }
+
+    async fn put(&self, record: &ClientRecord) -> Result<(), NamespaceError> {
+        self.check()?;
+        let mut records = self.records.lock();
+        records.retain(|known| known.owner != record.owner);
+        records.push(record.clone());
+        Ok(())
+    }
+
+    async fn remove(&self, owner: &[u8]) -> Result<(), NamespaceError> {
+        self.check()?;
+        self.records.lock().retain(|known| known.owner != owner);
+        Ok(())
+    }
+}
+
+pub(crate) struct TestFace {
+    pub sessions: Sessions,
+    operations: Operations,
+}
+
+#[async_trait]
+impl Face for TestFace {
+    fn sessions(&self) -> &Sessions {
+        &self.sessions
+    }
+
+    fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    async fn execute(&self, _: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+        match operation {
+            NfsArgop4::PutRootFh => NfsResop4::PutRootFh(NfsStat4::Ok),
+            other => NfsResop4::error(other.opnum(), NfsStat4::NotSupp),
+        }
+    }
+}
+
+pub(crate) struct Server {
+    pub face: Arc<TestFace>,
+    pub clock: Arc<TestClock>,
+    pub records: Arc<TestRecords>,
+    address: std::net::SocketAddr,
+    /// Dropped, it ends the server.
+    _stop: watch::Sender<bool>,
+}
+
+impl Server {
+    pub async fn start() -> Server {
+        Server::restarted(&[]).await
+    }
+
+    /// With the records of clients that a former instance knew.
+    pub async fn restarted(owners: &[&str]) -> Server {
+        let (clock, records) = (Arc::new(TestClock::default()), Arc::new(TestRecords::default()));
+        for owner in owners {
+            let record = ClientRecord { owner: owner.as_bytes().to_vec(), reclaim_complete: true };
+            records.put(&record).await.unwrap();
+        }
+        let config = SessionsConfig {
+            role: Role::MetadataServer,
+            major_id: b"head".to_vec(),
+            scope: b"instance".to_vec(),
+            lease: LEASE,
+            grace: LEASE,
+            boot: 0x1234_5678_9abc_def0,
+            limits: SessionLimits::default(),
+        };
+        let known = records.load().await.unwrap();
+        let sessions = Sessions::new(config, Some((records.clone(), known)), clock.clone());
+        let face = Arc::new(TestFace { sessions, operations: Operations::new() });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let limits = TransportLimits::default();
+        tokio::spawn(transport::serve(listener, face.clone(), Squash { root: true }, limits, stopped));
+        Server { face, clock, records, address, _stop: stop }
+    }
+
+    pub async fn connect(&self) -> Client {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        Client { stream, buffer: BytesMut::new(), xid: 0, uid: 0 }
+    }
+
+    /// A client with a session whose back channel is this connection.
+    pub async fn mount(&self, owner: &str) -> (Client, ClientId4, SessionId4) {
+        let mut client = self.connect().await;
+        let id = client.exchange_id(owner, 1).await.unwrap();
+        let session = client.create_session(id, 1).await.unwrap();
+        (client, id, session)
+    }
+}
+
+pub(crate) struct Client {
+    stream: TcpStream,
+    buffer: BytesMut,
+    xid: u32,
+    uid: u32,
+}
+
+impl Client {
+    async fn send(&mut self, encoder: Encoder) {
+        let bytes = encoder.into_bytes();
+        self.stream.write_all(&record_header(bytes.len())).await.unwrap();
+        self.stream.write_all(&bytes).await.unwrap();
+    }
+
+    async fn receive(&mut self) -> Bytes {
+        let mut reader = oncrpc::RecordReader::new(1 << 21, 16);
+        loop {
+            if let Some(record) = reader.feed(&mut self.buffer).unwrap() {
+                return record;
+            }
+            assert!(self.stream.read_buf(&mut self.buffer).await.unwrap() > 0, "the server hung up");
+        }
+    }
+
+    /// Sends a COMPOUND and returns the encoded COMPOUND4res.
+    pub async fn compound_bytes(&mut self, argarray: Vec<NfsArgop4>) -> Bytes {
+        self.xid += 1;
+        let (xid, mut e) = (self.xid, Encoder::new());
+        let sys =
+            AuthSys { stamp: 0, machine_name: Opaque::from("client"), uid: self.uid, gid: 0, gids: vec![] };
+        let (credential, verifier) = (Credential::Sys(sys), OpaqueAuth::NONE);
+        CallHeader { xid, program: NFS4_PROGRAM, version: NFS_V4, procedure: 1, credential, verifier }
+            .encode(&mut e);
+        Compound4Args { tag: Opaque::from("test"), minorversion: 1, argarray }.encode(&mut e);
+        self.send(e).await;
+        let mut d = Decoder::new(self.receive().await);
+        let header = ReplyHeader::decode(&mut d).unwrap();
+        assert!(header.is_success() && header.xid == xid, "{header:?}");
+        d.rest()
+    }
+
+    pub async fn compound(&mut self, argarray: Vec<NfsArgop4>) -> Vec<NfsResop4> {
+        let mut d = Decoder::new(self.compound_bytes(argarray).await);
+        Compound4Res::decode(&mut d).unwrap().resarray
+    }
+
+    pub async fn exchange_id(&mut self, owner: &str, verifier: u8) -> Result<ClientId4, NfsStat4> {
+        let args = ExchangeId4Args {
+            clientowner: ClientOwner4 { verifier: Verifier4([verifier; 8]), ownerid: Opaque::from(owner) },
+            flags: EXCHGID4_FLAG_USE_PNFS_MDS,
+            state_protect: StateProtect4A::None,
+            client_impl_id: None,
+        };
+        match &self.compound(vec![NfsArgop4::ExchangeId(args)]).await[..] {
+            [NfsResop4::ExchangeId(Res::Ok(reply))] => Ok(reply.clientid),
+            [other] => Err(other.status()),
+            others => panic!("{others:?}"),
+        }
+    }
+
+    pub async fn create_session(
+        &mut self,
+        clientid: ClientId4,
+        sequence: u32,
+    ) -> Result<SessionId4, NfsStat4> {
+        let channel = ChannelAttrs4 {
+            headerpadsize: 0,
+            maxrequestsize: 65_536,
+            maxresponsesize: 65_536,
+            maxresponsesize_cached: 4096,
+            maxoperations: 8,
+            maxrequests: 4,
+            rdma_ird: None,
+        };
+        let sys = AuthSysParms { machinename: Opaque::from("server"), uid: 5, ..AuthSysParms::default() };
+        let args = CreateSession4Args {
+            clientid,
+            sequence,
+            flags: CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
+            fore_chan_attrs: channel,
+            back_chan_attrs: channel,
+            cb_program: CALLBACK_PROGRAM,
+            sec_parms: vec![CallbackSecParms4::Sys(sys)],
+        };
+        match &self.compound(vec![NfsArgop4::CreateSession(args)]).await[..] {
+            [NfsResop4::CreateSession(Res::Ok(reply))] => Ok(reply.sessionid),
+            [other] => Err(other.status()),
+            others => panic!("{others:?}"),
+        }
+    }
+
+    /// One operation behind SEQUENCE, its reply kept.
+    pub async fn run(&mut self, session: SessionId4, sequence: u32, operation: NfsArgop4) -> NfsStat4 {
+        let results = self.compound(vec![sequence_op(session, 0, sequence, true), operation]).await;
+        results.last().unwrap().status()
+    }
+
+    /// Waits for a callback: its xid, credential and operations.
+    pub async fn callback(&mut self) -> (u32, Credential, CbCompound4Args) {
+        let record = self.receive().await;
+        assert_eq!(message_type(&record).unwrap().1, MessageType::Call);
+        let mut d = Decoder::new(record);
+        let header = CallHeader::decode(&mut d).unwrap();
+        assert_eq!((header.program, header.version, header.procedure), (CALLBACK_PROGRAM, 1, 1));
+        (header.xid, header.credential, CbCompound4Args::decode(&mut d).unwrap())
+    }
+
+    pub async fn answer(&mut self, xid: u32, resarray: Vec<NfsCbResop4>) {
+        let mut e = Encoder::new();
+        ReplyHeader::success(xid).encode(&mut e);
+        let status = resarray.last().map_or(NfsStat4::Ok, NfsCbResop4::status);
+        CbCompound4Res { status, tag: Opaque::new(), resarray }.encode(&mut e);
+        self.send(e).await;
+    }
+}
+
+pub(crate) fn sequence_op(sessionid: SessionId4, slotid: u32, sequenceid: u32, cachethis: bool) -> NfsArgop4 {
+    NfsArgop4::Sequence(Sequence4Args { sessionid, sequenceid, slotid, highest_slotid: slotid, cachethis })
+}
