@@ -13,6 +13,8 @@ mod layout;
 mod lock;
 mod open;
 mod readdir;
+mod recall;
+mod reports;
 mod security;
 mod segment;
 mod setattr;
@@ -27,6 +29,8 @@ use async_trait::async_trait;
 use nfs4::{ClientId4, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
 use nfs4_state::stateid::ClientState;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use types::{Clock, FileId, Name, PoolId};
 
 use crate::compound::Face;
@@ -35,7 +39,8 @@ use crate::operations::Operations;
 use crate::session_ops::Sessions;
 use crate::status;
 
-pub(crate) use layout::{expire_clients, expire_recalls};
+pub(crate) use recall::{expire_clients, expire_recalls};
+pub(crate) use reports::Reports;
 
 /// Everything the handlers of the head need.
 pub(crate) struct Head {
@@ -49,10 +54,17 @@ pub(crate) struct Head {
     pub generation: u32,
     pub lease: Duration,
     pub pool_addresses: Vec<(PoolId, SocketAddr)>,
-    pub sessions: Sessions,
+    pub sessions: Arc<Sessions>,
     pub operations: Operations,
+    pub reports: Reports,
     /// Opens, locks, layouts and their stateids. Held for one decision at a time, never across an await.
-    pub states: Mutex<ClientState>,
+    pub states: Arc<Mutex<ClientState>>,
+    /// A layout has come back: who waits for one looks again.
+    pub layout_returned: Notify,
+    /// Calls to clients under way; ended with the head. Leaf lock.
+    pub recalls: Mutex<JoinSet<()>>,
+    /// Lost clients that could not be fenced off yet. Leaf lock.
+    pub unreleased: Mutex<Vec<nfs4::ClientId4>>,
 }
 
 impl Head {
@@ -77,8 +89,7 @@ impl Face for Head {
     }
 
     fn holds_state(&self, client: ClientId4) -> bool {
-        let held = self.states.lock().held_by(client);
-        held.opens + held.locks + held.layouts > 0
+        self.states.lock().holds(client)
     }
 
     async fn release_departed(&self) {

@@ -164,8 +164,16 @@ fn open(stream: TcpStream, limits: TransportLimits) -> std::io::Result<(Arc<Conn
 }
 
 /// Reads what there is. False: the connection is over, or the peer stopped in the middle of a record.
-async fn receive(reader: &mut OwnedReadHalf, buffer: &mut BytesMut, is_between: bool, patience: Duration) -> bool {
+async fn receive(
+    reader: &mut OwnedReadHalf,
+    buffer: &mut BytesMut,
+    is_between: bool,
+    patience: Duration,
+) -> bool {
     let read = reader.read_buf(buffer);
     let read = if is_between { Ok(read.await) } else { tokio::time::timeout(patience, read).await };
     matches!(read, Ok(Ok(count)) if count > 0)
 }
+
+#[cfg(test)]
+mod tests;

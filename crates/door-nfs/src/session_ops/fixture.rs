@@ -11,7 +11,7 @@ use oncrpc::{
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use types::Timestamp;
 
 use super::*;
@@ -84,6 +84,8 @@ impl RecoveryRecords for TestRecords {
 
 pub(crate) struct TestFace {
     pub sessions: Sessions,
+    /// PUTPUBFH takes one permit; without one it waits.
+    pub gate: Semaphore,
     operations: Operations,
 }
 
@@ -100,6 +102,10 @@ impl Face for TestFace {
     async fn execute(&self, _: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
         match operation {
             NfsArgop4::PutRootFh => NfsResop4::PutRootFh(NfsStat4::Ok),
+            NfsArgop4::PutPubFh => {
+                self.gate.acquire().await.expect("it is never closed").forget();
+                NfsResop4::PutPubFh(NfsStat4::Ok)
+            }
             other => NfsResop4::error(other.opnum(), NfsStat4::NotSupp),
         }
     }
@@ -110,17 +116,21 @@ pub(crate) struct Server {
     pub clock: Arc<TestClock>,
     pub records: Arc<TestRecords>,
     address: std::net::SocketAddr,
-    /// Dropped, it ends the server.
-    _stop: watch::Sender<bool>,
+    stop: watch::Sender<bool>,
+    serving: tokio::task::JoinHandle<()>,
 }
 
 impl Server {
     pub async fn start() -> Server {
-        Server::restarted(&[]).await
+        Server::with(TransportLimits::default(), &[]).await
     }
 
     /// With the records of clients that a former instance knew.
     pub async fn restarted(owners: &[&str]) -> Server {
+        Server::with(TransportLimits::default(), owners).await
+    }
+
+    pub async fn with(limits: TransportLimits, owners: &[&str]) -> Server {
         let (clock, records) = (Arc::new(TestClock::default()), Arc::new(TestRecords::default()));
         for owner in owners {
             let record = ClientRecord { owner: owner.as_bytes().to_vec(), reclaim_complete: true };
@@ -137,13 +147,18 @@ impl Server {
         };
         let known = records.load().await.unwrap();
         let sessions = Sessions::new(config, Some((records.clone(), known)), clock.clone());
-        let face = Arc::new(TestFace { sessions, operations: Operations::new() });
+        let face = Arc::new(TestFace { sessions, gate: Semaphore::new(0), operations: Operations::new() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let limits = TransportLimits::default();
-        tokio::spawn(transport::serve(listener, face.clone(), Squash { root: true }, limits, stopped));
-        Server { face, clock, records, address, _stop: stop }
+        let serving =
+            tokio::spawn(transport::serve(listener, face.clone(), Squash { root: true }, limits, stopped));
+        Server { face, clock, records, address, stop, serving }
+    }
+
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        self.serving.await.unwrap();
     }
 
     pub async fn connect(&self) -> Client {
@@ -168,10 +183,19 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Sends bytes as they are.
+    pub async fn send_raw(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).await.unwrap();
+    }
+
+    /// The server has hung up.
+    pub async fn is_cut(&mut self) -> bool {
+        matches!(self.stream.read_buf(&mut self.buffer).await, Ok(0) | Err(_))
+    }
+
     async fn send(&mut self, encoder: Encoder) {
         let bytes = encoder.into_bytes();
-        self.stream.write_all(&record_header(bytes.len())).await.unwrap();
-        self.stream.write_all(&bytes).await.unwrap();
+        self.send_raw(&[&record_header(bytes.len())[..], &bytes].concat()).await;
     }
 
     async fn receive(&mut self) -> Bytes {
@@ -184,21 +208,47 @@ impl Client {
         }
     }
 
-    /// Sends a COMPOUND and returns the encoded COMPOUND4res.
-    pub async fn compound_bytes(&mut self, argarray: Vec<NfsArgop4>) -> Bytes {
+    /// Sends a call by AUTH_SYS of NFSv4's COMPOUND, changed by `change`, without waiting for its reply.
+    pub async fn send_call(
+        &mut self,
+        change: impl FnOnce(&mut CallHeader),
+        arguments: impl FnOnce(&mut Encoder),
+    ) {
         self.xid += 1;
-        let (xid, mut e) = (self.xid, Encoder::new());
         let sys =
             AuthSys { stamp: 0, machine_name: Opaque::from("client"), uid: self.uid, gid: 0, gids: vec![] };
-        let (credential, verifier) = (Credential::Sys(sys), OpaqueAuth::NONE);
-        CallHeader { xid, program: NFS4_PROGRAM, version: NFS_V4, procedure: 1, credential, verifier }
-            .encode(&mut e);
-        Compound4Args { tag: Opaque::from("test"), minorversion: 1, argarray }.encode(&mut e);
+        let mut header = CallHeader {
+            xid: self.xid,
+            program: NFS4_PROGRAM,
+            version: NFS_V4,
+            procedure: NFSPROC4_COMPOUND,
+            credential: Credential::Sys(sys),
+            verifier: OpaqueAuth::NONE,
+        };
+        change(&mut header);
+        let mut e = Encoder::new();
+        header.encode(&mut e);
+        arguments(&mut e);
         self.send(e).await;
+    }
+
+    /// The next reply: its header, and its results.
+    pub async fn reply(&mut self) -> (ReplyHeader, Decoder) {
         let mut d = Decoder::new(self.receive().await);
-        let header = ReplyHeader::decode(&mut d).unwrap();
-        assert!(header.is_success() && header.xid == xid, "{header:?}");
-        d.rest()
+        (ReplyHeader::decode(&mut d).unwrap(), d)
+    }
+
+    pub async fn send_compound(&mut self, argarray: Vec<NfsArgop4>) {
+        let arguments = Compound4Args { tag: Opaque::from("test"), minorversion: 1, argarray };
+        self.send_call(|_| {}, |e| arguments.encode(e)).await;
+    }
+
+    /// Sends a COMPOUND and returns the encoded COMPOUND4res.
+    pub async fn compound_bytes(&mut self, argarray: Vec<NfsArgop4>) -> Bytes {
+        self.send_compound(argarray).await;
+        let (header, results) = self.reply().await;
+        assert!(header.is_success() && header.xid == self.xid, "{header:?}");
+        results.rest()
     }
 
     pub async fn compound(&mut self, argarray: Vec<NfsArgop4>) -> Vec<NfsResop4> {

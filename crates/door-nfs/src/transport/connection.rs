@@ -63,7 +63,12 @@ pub(crate) enum CallError {
 }
 
 impl Connection {
-    pub fn new(peer: SocketAddr, local: SocketAddr, writer: OwnedWriteHalf, patience: Duration) -> Arc<Connection> {
+    pub fn new(
+        peer: SocketAddr,
+        local: SocketAddr,
+        writer: OwnedWriteHalf,
+        patience: Duration,
+    ) -> Arc<Connection> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Arc::new(Connection {
             id: ConnectionId(NEXT.fetch_add(1, Ordering::Relaxed)),
@@ -106,7 +111,8 @@ impl Connection {
     ) -> Result<Decoder, CallError> {
         let xid = self.next_xid.fetch_add(1, Ordering::Relaxed);
         let mut encoder = Encoder::new();
-        CallHeader { xid, program, version, procedure, credential, verifier: OpaqueAuth::NONE }.encode(&mut encoder);
+        CallHeader { xid, program, version, procedure, credential, verifier: OpaqueAuth::NONE }
+            .encode(&mut encoder);
         encoder.append(arguments);
         let (sender, answer) = oneshot::channel();
         {
@@ -118,7 +124,8 @@ impl Connection {
         }
         let exchanged = tokio::time::timeout(deadline, async {
             // In a task of its own: a writer that is dropped at the deadline would leave half a record behind.
-            let (connection, message) = (Arc::clone(self), Message { segments: with_record_mark(encoder), _place: None });
+            let (connection, message) =
+                (Arc::clone(self), Message { segments: with_record_mark(encoder), _place: None });
             tokio::spawn(async move { connection.enqueue(message).await });
             tokio::select! {
                 answer = answer => answer.map_err(|_| CallError::Closed),

@@ -15,7 +15,10 @@ use crate::context::Principal;
 
 /// A record that needs an answer.
 pub(super) enum Call {
-    Request { header: CallHeader, body: Bytes },
+    Request {
+        header: CallHeader,
+        body: Bytes,
+    },
     /// The answer is known already: the header says what was wrong.
     Refused(ReplyHeader),
 }
