@@ -10,10 +10,10 @@ use nfs4_state::stateid::ClientState;
 use nfs4_state::{Role, SessionLimits};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use types::{Clock, FileId, PoolId, Random};
 
-use crate::mds::{self, Head};
+use crate::mds::{self, Head, Reports};
 use crate::operations::Operations;
 use crate::session_ops::{Sessions, SessionsConfig};
 use crate::transport::{self, Squash, TransportLimits};
@@ -104,9 +104,13 @@ impl HeadDoor {
             generation: boot as u32,
             lease: config.lease,
             pool_addresses: config.pool_addresses,
-            sessions,
+            sessions: Arc::new(sessions),
             operations: Operations::new(),
-            states: Mutex::new(ClientState::new(boot as u32)),
+            reports: Reports::default(),
+            states: Arc::new(Mutex::new(ClientState::new(boot as u32))),
+            layout_returned: Notify::new(),
+            recalls: Mutex::default(),
+            unreleased: Mutex::default(),
         };
         Ok(Arc::new(HeadDoor {
             head: Arc::new(head),

@@ -49,6 +49,14 @@ impl Bitmap4 {
         }
     }
 
+    /// This set and one number more. Panics on a number of `CAPACITY` or more.
+    #[must_use]
+    pub const fn with(mut self, n: u32) -> Self {
+        assert!(n < Self::CAPACITY, "the number fits the bitmap");
+        self.words[(n / 32) as usize] |= 1 << (n % 32);
+        self
+    }
+
     #[must_use]
     pub fn intersect(&self, other: &Self) -> Self {
         Self { words: std::array::from_fn(|i| self.words[i] & other.words[i]) }

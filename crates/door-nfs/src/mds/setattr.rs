@@ -6,7 +6,7 @@ use nfs4::{Bitmap4, Fattr4, FileAttributes, NfsStat4, SetAttr4Args, SetTime4, St
 use types::{Access, Attributes, FileKind, Timestamp, permission};
 
 use super::attributes::{SETTABLE, SETTABLE_AT_CREATION, supported};
-use super::{Head, layout, stateids};
+use super::{Head, recall, stateids};
 use crate::context::Compound;
 use crate::status;
 
@@ -66,7 +66,7 @@ pub(super) async fn truncate(
     if i64::try_from(size).is_err() {
         return Err(NfsStat4::FBig);
     }
-    layout::before_resize(compound, head, file, size).await?;
+    recall::before_resize(compound, head, file, size).await?;
     let mut locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
     if locations.is_empty() {
         if size == 0 {

@@ -1,6 +1,6 @@
 //! Judging the stateids of I/O, TEST_STATEID and FREE_STATEID.
 
-use file_state::Modes;
+use file_state::{Holder, Modes};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use types::FileId;
 
@@ -43,6 +43,10 @@ impl ClientState {
         };
         let share = self.files.share_of(state.file, owner_of(client, owner));
         Ok(share.ok_or(NfsStat4::BadStateId)?.access)
+    }
+
+    pub fn has_open_for_writing(&self, client: ClientId4, file: FileId) -> bool {
+        self.files.access_of(file, Holder(client.0)).contains(Modes::WRITE)
     }
 
     pub(super) fn open_owner(&self, client: ClientId4, open: StateKey) -> Result<u64, NfsStat4> {

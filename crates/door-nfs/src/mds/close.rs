@@ -1,0 +1,34 @@
+//! OPEN_DOWNGRADE and CLOSE.
+
+use nfs4::{Close4Args, Close4ResOk, NfsStat4, OpenDowngrade4Args, OpenDowngrade4ResOk, StateId4};
+
+use super::Head;
+use crate::context::Compound;
+
+pub(super) fn downgrade(
+    compound: &mut Compound<'_>,
+    head: &Head,
+    args: &OpenDowngrade4Args,
+) -> Result<OpenDowngrade4ResOk, NfsStat4> {
+    let (client, file) = (compound.client()?, compound.file()?);
+    let stateid = compound.resolve(args.open_stateid)?;
+    let open_stateid =
+        head.states.lock().downgrade(client, file, stateid, args.share_access, args.share_deny)?;
+    compound.current_stateid = Some(open_stateid);
+    Ok(OpenDowngrade4ResOk { open_stateid })
+}
+
+pub(super) fn close(
+    compound: &mut Compound<'_>,
+    head: &Head,
+    args: &Close4Args,
+) -> Result<Close4ResOk, NfsStat4> {
+    let (client, file) = (compound.client()?, compound.file()?);
+    let stateid = compound.resolve(args.open_stateid)?;
+    head.states.lock().close(client, file, stateid)?;
+    // Layouts went with it: somebody may wait for that.
+    head.layout_returned.notify_waiters();
+    // RFC 8881 §18.2.4: no state is left; a stateid that is always refused says so.
+    compound.current_stateid = Some(StateId4::INVALID);
+    Ok(Close4ResOk { open_stateid: StateId4::INVALID })
+}

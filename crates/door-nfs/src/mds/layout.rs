@@ -1,0 +1,296 @@
+//! LAYOUTGET, LAYOUTCOMMIT, LAYOUTRETURN, LAYOUTERROR and LAYOUTSTATS: flex-files layouts (RFC 8435), one for each
+//! (client, file), always of the whole file and returned on close.
+
+use api::{Purpose, Selection, Stability, Written};
+use nfs4::{
+    DeviceError4, FfLayoutReturn4, LayoutCommit4Args, LayoutCommit4ResOk, LayoutError4Args, LayoutGet4Args,
+    LayoutGet4Res, LayoutGet4ResOk, LayoutIomode4, LayoutReturn4, LayoutReturn4Args, LayoutReturn4ResOk,
+    LayoutReturnFile4, LayoutStats4Args, LayoutType4, NfsStat4, StateId4,
+};
+use nfs4_state::stateid::{LayoutMode, LayoutModes, LayoutRequest};
+use types::{Access, Attributes, FileKind, PoolId, Timestamp, permission};
+use xdr::to_bytes;
+
+use super::{Head, device, segment};
+use crate::context::Compound;
+use crate::status;
+
+pub(super) async fn get(compound: &mut Compound<'_>, head: &Head, args: LayoutGet4Args) -> LayoutGet4Res {
+    match try_get(compound, head, &args).await {
+        Ok(body) => {
+            compound.current_stateid = Some(body.stateid);
+            LayoutGet4Res::Ok(body)
+        }
+        Err(status) => nfs4_error(status),
+    }
+}
+
+/// LAYOUTTRYLATER has a body of its own.
+fn nfs4_error(status: NfsStat4) -> LayoutGet4Res {
+    match status {
+        NfsStat4::LayoutTryLater => LayoutGet4Res::TryLater { will_signal_layout_avail: false },
+        status => LayoutGet4Res::Err(status),
+    }
+}
+
+async fn try_get(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &LayoutGet4Args,
+) -> Result<LayoutGet4ResOk, NfsStat4> {
+    let client = compound.client()?;
+    let mode = judge_arguments(args)?;
+    let file = head.attributes(compound.file()?).await?;
+    if file.kind != FileKind::Regular {
+        return Err(NfsStat4::LayoutUnavailable);
+    }
+    let stateid = compound.resolve(args.stateid)?;
+    head.sessions.judge_reclaim(client, false)?;
+    let request = LayoutRequest { client, file: file.file, stateid, mode };
+    head.states.lock().judge_layout(&request)?;
+
+    let pool = choose_pool(compound, head, &file, mode).await?;
+    let layout =
+        segment::of_file(compound, head, &file, pool, args.iomode).ok_or(NfsStat4::LayoutUnavailable)?;
+    let body = LayoutGet4ResOk { return_on_close: true, stateid, layout: vec![layout] };
+    // Linux allots one page for all of it.
+    if to_bytes(&body).len() > args.maxcount as usize {
+        return Err(NfsStat4::TooSmall);
+    }
+    let stateid = head.states.lock().layout_get(&request, head.clock.monotonic())?;
+    Ok(LayoutGet4ResOk { stateid, ..body })
+}
+
+/// RFC 8881 §18.43.3.
+fn judge_arguments(args: &LayoutGet4Args) -> Result<LayoutMode, NfsStat4> {
+    if args.layout_type != LayoutType4::FLEX_FILES {
+        return Err(NfsStat4::UnknownLayoutType);
+    }
+    let is_open_ended = args.length == u64::MAX;
+    if args.length == 0
+        || args.length < args.minlength
+        || (!is_open_ended && args.offset.checked_add(args.length).is_none())
+        || (args.minlength != u64::MAX && args.offset.checked_add(args.minlength).is_none())
+    {
+        return Err(NfsStat4::Inval);
+    }
+    match args.iomode {
+        LayoutIomode4::Read => Ok(LayoutMode::Read),
+        LayoutIomode4::Rw => Ok(LayoutMode::ReadWrite),
+        LayoutIomode4::Any => Err(NfsStat4::BadIoMode),
+    }
+}
+
+/// A pool that holds the file and that the client can use: without one its I/O goes through the head.
+async fn choose_pool(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: &Attributes,
+    mode: LayoutMode,
+) -> Result<PoolId, NfsStat4> {
+    let client = compound.client.map(|client| client.0);
+    let locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
+    if locations.is_empty() {
+        // Nothing was ever written: zeros need no pool.
+        if mode == LayoutMode::Read {
+            return Err(NfsStat4::LayoutUnavailable);
+        }
+        let want = Selection { purpose: Purpose::Create, locations: &[], client };
+        let grant = head.pools.select(&want).map_err(|_| NfsStat4::LayoutUnavailable)?;
+        head.locations.add_location(file.file, grant.pool).await.map_err(status::of_namespace)?;
+        return Ok(grant.pool);
+    }
+    let purpose = if mode == LayoutMode::Read { Purpose::Read } else { Purpose::Write };
+    let want = Selection { purpose, locations: &locations, client };
+    head.pools.select(&want).map(|grant| grant.pool).map_err(|_| NfsStat4::LayoutUnavailable)
+}
+
+/// Makes what a client wrote at a pool visible: the size, the times, the change attribute.
+///
+/// Linux takes GRACE and BADLAYOUT for success here and forgets what it wanted to commit (`nfs4_layoutcommit_done`), so
+/// neither is ever answered: a client whose layout is from before a restart commits by its open, or by its permission.
+pub(super) async fn commit(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: LayoutCommit4Args,
+) -> Result<LayoutCommit4ResOk, NfsStat4> {
+    let client = compound.client()?;
+    let file = head.attributes(compound.file()?).await?;
+    if file.kind != FileKind::Regular {
+        return Err(NfsStat4::BadLayout);
+    }
+    if args.layoutupdate.layout_type != LayoutType4::FLEX_FILES {
+        return Err(NfsStat4::UnknownLayoutType);
+    }
+    let stateid = compound.resolve(args.stateid)?;
+    authorize_commit(compound, head, &file, stateid, args.reclaim)?;
+    let end = match args.last_write_offset {
+        Some(last) => Some(last.checked_add(1).filter(|end| i64::try_from(*end).is_ok()).ok_or(NfsStat4::Inval)?),
+        None => None,
+    };
+    let mtime = match args.time_modify {
+        Some(time) => Some(Timestamp::new(time.seconds, time.nseconds).ok_or(NfsStat4::Inval)?),
+        None => None,
+    };
+    let facts = facts(head, &file).await?;
+    let replica_size = facts.map_or(0, |facts| facts.size);
+    let written = Written {
+        // No size without the bytes: what the client says cannot pass what the pool has.
+        size_at_least: end.map(|end| end.min(replica_size)),
+        mtime,
+        space_used: facts.map(|facts| facts.space_used),
+        stability: Stability::FileSync,
+    };
+    tracing::trace!(client = client.0, file = %file.file, ?end, "layout committed");
+    let after = head.namespace.commit(file.file, &written).await.map_err(status::of_namespace)?;
+    Ok(LayoutCommit4ResOk { newsize: (after.size != file.size).then_some(after.size) })
+}
+
+fn authorize_commit(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: &Attributes,
+    stateid: StateId4,
+    reclaim: bool,
+) -> Result<(), NfsStat4> {
+    let client = compound.client()?;
+    let states = head.states.lock();
+    let judged = states.judge_layout_commit(client, file.file, stateid);
+    match judged {
+        Ok(()) => Ok(()),
+        Err(_) if reclaim => {
+            drop(states);
+            head.sessions.judge_reclaim(client, true)
+        }
+        Err(NfsStat4::BadStateId | NfsStat4::StaleStateId)
+            if states.has_open_for_writing(client, file.file)
+                || permission::allows(&compound.identity, file, Access::WRITE) =>
+        {
+            Ok(())
+        }
+        Err(status) => Err(status),
+    }
+}
+
+async fn facts(head: &Head, file: &Attributes) -> Result<Option<api::ReplicaFacts>, NfsStat4> {
+    let locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
+    for location in locations {
+        let Some(pool) = head.pools.pool(location) else { continue };
+        if let Some(facts) = pool.facts(file.file).await.map_err(status::of_pool)? {
+            return Ok(Some(facts));
+        }
+    }
+    Ok(None)
+}
+
+pub(super) async fn give_back(
+    compound: &mut Compound<'_>,
+    head: &Head,
+    args: LayoutReturn4Args,
+) -> Result<LayoutReturn4ResOk, NfsStat4> {
+    let client = compound.client()?;
+    if args.layout_type != LayoutType4::FLEX_FILES {
+        return Err(NfsStat4::UnknownLayoutType);
+    }
+    let modes = match args.iomode {
+        LayoutIomode4::Read => LayoutModes { read: true, read_write: false },
+        LayoutIomode4::Rw => LayoutModes { read: false, read_write: true },
+        LayoutIomode4::Any => LayoutModes { read: true, read_write: true },
+    };
+    if let LayoutReturn4::File(LayoutReturnFile4 { body, .. }) = &args.layoutreturn {
+        // What cannot be decoded is no reason to keep the layout.
+        match FfLayoutReturn4::from_body(body) {
+            Ok(report) => take_report(compound, head, &report),
+            Err(error) => tracing::debug!(client = client.0, %error, "layout return has a body that is no report"),
+        }
+    }
+    if args.reclaim {
+        // Of a former start: there is nothing to return, only errors to tell (RFC 8881 §18.44.3).
+        head.sessions.judge_reclaim(client, true)?;
+        return Ok(LayoutReturn4ResOk { stateid: None });
+    }
+    let stateid = match args.layoutreturn {
+        LayoutReturn4::File(returned) => {
+            let file = compound.file()?;
+            let is_whole = returned.offset == 0 && returned.length == u64::MAX;
+            let modes = if is_whole { modes } else { LayoutModes { read: false, read_write: false } };
+            let stateid = compound.resolve(returned.stateid)?;
+            head.states.lock().layout_return(client, file, stateid, modes)?
+        }
+        LayoutReturn4::FsId | LayoutReturn4::All => {
+            head.states.lock().layout_return_all(client, modes);
+            None
+        }
+    };
+    head.layout_returned.notify_waiters();
+    if stateid.is_some() {
+        compound.current_stateid = stateid;
+    }
+    Ok(LayoutReturn4ResOk { stateid })
+}
+
+pub(super) async fn error(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &LayoutError4Args,
+) -> Result<(), NfsStat4> {
+    let stateid = compound.resolve(args.stateid)?;
+    head.states.lock().judge_layout_stateid(compound.client()?, compound.file()?, stateid)?;
+    take_errors(compound, head, &args.errors);
+    Ok(())
+}
+
+pub(super) async fn stats(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &LayoutStats4Args,
+) -> Result<(), NfsStat4> {
+    let stateid = compound.resolve(args.stateid)?;
+    head.states.lock().judge_layout_stateid(compound.client()?, compound.file()?, stateid)?;
+    head.reports.take_transfer(device::pool(args.deviceid), args.read, args.write);
+    Ok(())
+}
+
+fn take_report(compound: &Compound<'_>, head: &Head, report: &FfLayoutReturn4) {
+    for failed in &report.ioerr_report {
+        take_errors(compound, head, &failed.errors);
+    }
+    for stats in &report.iostats_report {
+        head.reports.take_transfer(device::pool(stats.deviceid), stats.read, stats.write);
+    }
+}
+
+/// A pool that a client could not use is avoided for that client, or it would come back for the same layout for ever.
+fn take_errors(compound: &Compound<'_>, head: &Head, errors: &[DeviceError4]) {
+    let Some(client) = compound.client else { return };
+    for error in errors {
+        let pool = device::pool(error.deviceid);
+        if !is_pool_failure(error.status) || head.pools.pool(pool).is_none() {
+            continue;
+        }
+        head.pools.report_failure(client.0, pool);
+        if head.reports.take_error(pool, head.clock.monotonic()) {
+            tracing::warn!(
+                client = client.0,
+                peer = %compound.connection.peer(),
+                %pool,
+                status = error.status.name(),
+                "a client could not use a pool, its I/O goes through the head for a while"
+            );
+        }
+    }
+}
+
+/// Fencing and forgetting are what a layout may meet; they say nothing about the pool.
+fn is_pool_failure(status: NfsStat4) -> bool {
+    !matches!(
+        status,
+        NfsStat4::Ok
+            | NfsStat4::Stale
+            | NfsStat4::BadHandle
+            | NfsStat4::FhExpired
+            | NfsStat4::PnfsNoLayout
+            | NfsStat4::Delay
+            | NfsStat4::Grace
+    )
+}

@@ -1,0 +1,85 @@
+//! LOCK, LOCKT and LOCKU: byte-range locks in the conflict table of all doors.
+
+use nfs4::{
+    Lock4Args, Lock4Res, Lock4ResOk, LockT4Args, LockT4Res, LockU4Args, LockU4ResOk, Locker4, NfsStat4,
+};
+use nfs4_state::stateid::{LockOutcome, LockRequest, Locker};
+use types::{ByteRange, FileKind};
+
+use super::Head;
+use crate::context::Compound;
+
+pub(super) async fn lock(compound: &mut Compound<'_>, head: &Head, args: Lock4Args) -> Lock4Res {
+    match try_lock(compound, head, args) {
+        Ok(LockOutcome::Granted(lock_stateid)) => {
+            compound.current_stateid = Some(lock_stateid);
+            Lock4Res::Ok(Lock4ResOk { lock_stateid })
+        }
+        Ok(LockOutcome::Denied(denied)) => Lock4Res::Denied(denied),
+        Err(status) => Lock4Res::Err(status),
+    }
+}
+
+fn try_lock(compound: &Compound<'_>, head: &Head, args: Lock4Args) -> Result<LockOutcome, NfsStat4> {
+    let (client, file) = (compound.client()?, compound.file()?);
+    let range = range(args.offset, args.length)?;
+    head.sessions.judge_reclaim(client, args.reclaim)?;
+    let locker = match args.locker {
+        Locker4::New(new) => {
+            Locker::New { open: compound.resolve(new.open_stateid)?, owner: new.lock_owner.owner.0 }
+        }
+        Locker4::Exist(existing) => Locker::Existing(compound.resolve(existing.lock_stateid)?),
+    };
+    head.states.lock().lock(LockRequest { client, file, locker, locktype: args.locktype, range })
+}
+
+pub(super) async fn test(compound: &Compound<'_>, head: &Head, args: LockT4Args) -> LockT4Res {
+    match try_test(compound, head, &args).await {
+        Ok(()) => LockT4Res::Ok,
+        Err(Refusal::Denied(denied)) => LockT4Res::Denied(denied),
+        Err(Refusal::Status(status)) => LockT4Res::Err(status),
+    }
+}
+
+enum Refusal {
+    Denied(nfs4::Lock4Denied),
+    Status(NfsStat4),
+}
+
+impl From<NfsStat4> for Refusal {
+    fn from(status: NfsStat4) -> Refusal {
+        Refusal::Status(status)
+    }
+}
+
+async fn try_test(compound: &Compound<'_>, head: &Head, args: &LockT4Args) -> Result<(), Refusal> {
+    let (client, file) = (compound.client()?, compound.file()?);
+    let range = range(args.offset, args.length)?;
+    match head.attributes(file).await?.kind {
+        FileKind::Regular => {}
+        FileKind::Directory => return Err(NfsStat4::IsDir.into()),
+        FileKind::Symlink => return Err(NfsStat4::SymLink.into()),
+        _ => return Err(NfsStat4::WrongType.into()),
+    }
+    head.sessions.judge_reclaim(client, false)?;
+    let denied = head.states.lock().test_lock(client, file, &args.owner.owner.0, args.locktype, range);
+    denied.map_or(Ok(()), |denied| Err(Refusal::Denied(denied)))
+}
+
+pub(super) fn unlock(
+    compound: &mut Compound<'_>,
+    head: &Head,
+    args: &LockU4Args,
+) -> Result<LockU4ResOk, NfsStat4> {
+    let (client, file) = (compound.client()?, compound.file()?);
+    let range = range(args.offset, args.length)?;
+    let stateid = compound.resolve(args.lock_stateid)?;
+    let lock_stateid = head.states.lock().unlock(client, file, stateid, range)?;
+    compound.current_stateid = Some(lock_stateid);
+    Ok(LockU4ResOk { lock_stateid })
+}
+
+/// RFC 8881 §18.10.3: a length of zero, and a range past the largest offset, are INVAL.
+fn range(offset: u64, length: u64) -> Result<ByteRange, NfsStat4> {
+    ByteRange::new(offset, length).ok_or(NfsStat4::Inval)
+}

@@ -1,0 +1,135 @@
+//! Recall, revocation and fencing: how layouts come back, with their holder's help or without it.
+//!
+//! Who changes a file under somebody's layout waits shortly, then gets DELAY and asks again; the holder has one lease to
+//! give back, then its layout is revoked. A write layout that ends without its holder's word is fenced off first: the
+//! file's epoch is raised, durably, and the pools refuse older tickets.
+
+use std::time::Duration;
+
+use api::NamespaceError;
+use nfs4::{ClientId4, NfsStat4};
+use nfs4_state::stateid::{LayoutRecall, Resize};
+use types::{Attributes, FileId};
+
+use super::Head;
+use crate::callback;
+use crate::context::Compound;
+use crate::fh;
+
+/// How long an operation waits for layouts before it answers DELAY: Linux comes again after 100 ms at the earliest.
+const WAIT: Duration = Duration::from_millis(100);
+/// A revocation that failed (the database is away) is tried again after this time.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// Called before a file is made smaller: others' layouts of it must be back.
+pub(super) async fn before_resize(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: &Attributes,
+    size: u64,
+) -> Result<(), NfsStat4> {
+    if size > file.size {
+        return Ok(());
+    }
+    let returned = async {
+        loop {
+            let notified = head.layout_returned.notified();
+            tokio::pin!(notified);
+            // Registered before looking, or a return in between would be missed.
+            notified.as_mut().enable();
+            let deadline = head.clock.monotonic() + head.lease;
+            let verdict = head.states.lock().begin_resize(file.file, compound.client, deadline);
+            match verdict {
+                Resize::Proceed => return,
+                Resize::Wait(recalls) => recalls.into_iter().for_each(|recall| send(head, recall)),
+            }
+            notified.await;
+        }
+    };
+    tokio::time::timeout(WAIT, returned).await.map_err(|_| NfsStat4::Delay)
+}
+
+/// Asks a client for a layout. What it does then arrives as LAYOUTRETURN, or does not.
+fn send(head: &Head, recall: LayoutRecall) {
+    let (sessions, states) = (head.sessions.clone(), head.states.clone());
+    let handle = fh::encode(&head.key, recall.file);
+    let patience = head.lease;
+    let mut tasks = head.recalls.lock();
+    while tasks.try_join_next().is_some() {}
+    tasks.spawn(async move {
+        let LayoutRecall { client, file, stateid, iomode } = recall;
+        let asked = callback::LayoutRecall { handle, stateid, iomode };
+        match sessions.recall_layout(client, asked, patience).await {
+            Ok(NfsStat4::Ok) => {}
+            // It knows nothing of the layout, or cannot be reached: there is nothing to wait for.
+            Ok(status) => {
+                tracing::debug!(client = client.0, %file, status = status.name(), "client has no such layout");
+                states.lock().expire_recall(client, file);
+            }
+            Err(error) => {
+                tracing::warn!(client = client.0, %file, %error, "cannot recall a layout, revoking it");
+                states.lock().expire_recall(client, file);
+            }
+        }
+    });
+}
+
+/// Releases what clients held whose lease is over, or that have come back as new ones.
+pub(crate) async fn expire_clients(head: &Head) {
+    let mut gone = head.sessions.expire().await;
+    gone.append(&mut head.unreleased.lock());
+    for client in gone {
+        match fence_client(head, client).await {
+            Ok(()) => {
+                head.states.lock().release(client);
+                head.layout_returned.notify_waiters();
+            }
+            Err(error) => {
+                tracing::warn!(client = client.0, %error, "cannot fence off a lost client, will try again");
+                head.unreleased.lock().push(client);
+            }
+        }
+    }
+}
+
+async fn fence_client(head: &Head, client: ClientId4) -> Result<(), NamespaceError> {
+    let files = head.states.lock().writable_layouts(client);
+    for file in files {
+        fence(head, file).await?;
+    }
+    Ok(())
+}
+
+/// Revokes the layouts that were not given back in time.
+pub(crate) async fn expire_recalls(head: &Head) {
+    let now = head.clock.monotonic();
+    let due = head.states.lock().expired_recalls(now, now + RETRY);
+    for revoked in due {
+        if revoked.can_write
+            && let Err(error) = fence(head, revoked.file).await
+        {
+            tracing::warn!(file = %revoked.file, %error, "cannot fence off a layout, will try again");
+            continue;
+        }
+        tracing::warn!(client = revoked.client.0, file = %revoked.file, "revoked a layout that was not returned");
+        head.states.lock().revoke_layout(revoked.client, revoked.file);
+        head.layout_returned.notify_waiters();
+    }
+}
+
+/// From here on no pool takes tickets that were given out for the file before.
+async fn fence(head: &Head, file: FileId) -> Result<(), NamespaceError> {
+    let epoch = match head.locations.raise_epoch(file).await {
+        Ok(epoch) => epoch,
+        // The file is gone, and its replicas with it.
+        Err(NamespaceError::Stale(_)) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for location in head.locations.locations(file).await? {
+        let Some(pool) = head.pools.pool(location) else { continue };
+        pool.fence(file, epoch)
+            .await
+            .map_err(|error| NamespaceError::Database(format!("{location} cannot fence: {error}")))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,41 @@
+//! TEST_STATEID, FREE_STATEID, and whether a stateid allows an I/O.
+
+use nfs4::{FreeStateId4Args, NfsStat4, StateId4, TestStateId4Args, TestStateId4ResOk};
+use nfs4_state::stateid::Modes;
+use types::{Access, FileId};
+
+use super::Head;
+use crate::context::Compound;
+
+/// Stateids judged in one TEST_STATEID.
+const TESTED_MAX: usize = 1024;
+
+/// `access` is READ or WRITE; CURRENT must have been resolved.
+pub(super) fn check_io(
+    compound: &Compound<'_>,
+    head: &Head,
+    stateid: StateId4,
+    file: FileId,
+    access: Access,
+) -> Result<(), NfsStat4> {
+    let modes = if access.contains(Access::WRITE) { Modes::WRITE } else { Modes::READ };
+    head.states.lock().check_io(compound.client()?, file, stateid, modes)
+}
+
+pub(super) fn test(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &TestStateId4Args,
+) -> Result<TestStateId4ResOk, NfsStat4> {
+    let client = compound.client()?;
+    if args.stateids.len() > TESTED_MAX {
+        return Err(NfsStat4::Resource);
+    }
+    let states = head.states.lock();
+    Ok(TestStateId4ResOk { status_codes: args.stateids.iter().map(|stateid| states.test(client, *stateid)).collect() })
+}
+
+pub(super) fn free(compound: &Compound<'_>, head: &Head, args: &FreeStateId4Args) -> Result<(), NfsStat4> {
+    let stateid = compound.resolve(args.stateid)?;
+    head.states.lock().free(compound.client()?, stateid)
+}
