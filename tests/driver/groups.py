@@ -1,0 +1,108 @@
+"""The groups: which job runs on how many clients against which server, and what is looked at on the host afterwards."""
+import os, subprocess
+from dataclasses import dataclass, field
+from typing import Callable, Optional
+
+from .guests import case_names
+from .server import FAULT, NFS_PORT
+
+CLI_USER = 65534
+
+
+@dataclass
+class Group:
+    name: str
+    says: str
+    job: str
+    pools: int = 1
+    clients: int = 1
+    opts: str = "vers=4.2"
+    limit_s: int = 240
+    case_limit_s: int = 120
+    mem: str = "768M"
+    layout_driver: bool = True
+    server_args: tuple = ("--no-root-squash",)
+    config: str = ""
+    user: Optional[int] = None
+    port: int = NFS_PORT
+    hooks: dict = field(default_factory=dict)
+    only: tuple = ()                 # of the job's cases; all when empty
+    mortal: tuple = ()               # guests that the job may kill
+    forebay_only: bool = False       # needs pNFS or Forebay's own commands
+    allowed_log: tuple = ()          # parts of WARN or ERROR lines that this group causes on purpose
+    prepare: Optional[Callable] = None
+    checks: tuple = ()
+
+    def cases(self):
+        return [c for c in case_names(self.job) if not self.only or c in self.only]
+
+    def all_checks(self):
+        return self.checks + (("fsck_of_the_stopped_server_is_clean", fsck_is_clean),
+                              ("the_server_logged_no_warning_or_error", log_is_clean))
+
+
+def fsck_is_clean(run):
+    clean, said = run.server.fsck()
+    return None if clean else said or "fsck failed and said nothing"
+
+
+def log_is_clean(run):
+    log = run.server_log()
+    if not log.strip():
+        return "the server printed nothing, not even its banner"
+    bad = [l for l in log.splitlines() if FAULT.search(l) and not any(a in l for a in run.group.allowed_log)]
+    return "\n".join(bad[:20]) or None
+
+
+def every_pool_holds_data(run):
+    """Blocks in use under each pool's directory; the job wrote much more than 1 MiB for each."""
+    counts = {}
+    for base, dirs, files in os.walk(run.server.data):
+        for pool in [d for d in dirs if d.startswith("pool")]:
+            path = os.path.join(base, pool)
+            used = subprocess.run(["du", "-sk", path], stdout=subprocess.PIPE, text=True).stdout.split()[0]
+            counts[path] = int(used)
+    if len(counts) < run.group.pools:
+        # pools/0, pools/1, ...: directories under one called pools
+        top = os.path.join(run.server.data, "pools")
+        counts = {p: int(subprocess.run(["du", "-sk", os.path.join(top, p)], stdout=subprocess.PIPE, text=True).stdout.split()[0])
+                  for p in (os.listdir(top) if os.path.isdir(top) else [])}
+    if len(counts) != run.group.pools:
+        return "found pool directories %s, want %d" % (sorted(counts), run.group.pools)
+    poor = {p: kib for p, kib in counts.items() if kib < 1024}
+    return "pools without a share of the files: %s of %s" % (poor, counts) if poor else None
+
+
+def small_disk(server):
+    """The data directory on a 160 MiB ext4 of its own (a loop device)."""
+    image = os.path.join(server.scratch, "disk.img")
+    os.makedirs(server.data, exist_ok=True)
+    subprocess.run(["truncate", "-s", "160M", image], check=True)
+    subprocess.run(["mkfs.ext4", "-q", "-O", "^has_journal", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, server.data], check=True)
+    os.rmdir(os.path.join(server.data, "lost+found"))
+
+    def undo():
+        subprocess.run(["umount", "-l", server.data])
+    return undo
+
+
+GROUPS = [
+    Group("mounting", "one pool, both minor versions: the data goes to the pool", "mounting", forebay_only=True),
+    Group("three_pools", "three pools: files spread, each pool is spoken to directly", "mounting", pools=3, forebay_only=True,
+          checks=(("every_pool_holds_a_share_of_the_files", every_pool_holds_data),)),
+    Group("ordinary_user", "started without privileges", "ordinary_user", user=CLI_USER, port=20490, forebay_only=True,
+          server_args=(), limit_s=90),
+    Group("posix", "what POSIX promises, on one client", "posix", opts="vers=4.1"),
+    Group("work", "real work, read back after a remount and a restart", "work", pools=3, limit_s=420),
+    Group("head_only", "a client without pNFS does the same work through the head", "work", layout_driver=False, limit_s=300,
+          only=("cp_a_keeps_everything", "untar_of_a_tree_of_5000_files", "git_clone_status_and_gc", "mmap_writes_arrive",
+                "append_by_two_processes_loses_no_line", "a_sparse_file_keeps_its_holes", "large_files_keep_their_bytes",
+                "everything_reads_back_the_same_after_a_remount", "no_pool_was_spoken_to")),
+    Group("two_clients", "two kernels share files, locks and a restart", "two_clients", pools=2, clients=2, limit_s=420,
+          mem="400M", mortal=(1,)),
+    Group("killed_server", "kill -9 twenty times; nothing acknowledged is lost", "killed_server", pools=2, limit_s=480,
+          case_limit_s=400),
+    Group("lost_pool", "a pool that cannot be reached", "lost_pool", pools=3, limit_s=420, case_limit_s=240, forebay_only=True),
+    Group("full_disk", "a disk that fills up", "full_disk", limit_s=240, prepare=small_disk),
+]

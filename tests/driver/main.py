@@ -1,0 +1,78 @@
+"""Command line of the end-to-end tests."""
+import argparse, os, shutil, subprocess, sys, tempfile, time
+
+from . import commands
+from .groups import GROUPS
+from .guests import TESTS, run_group
+from .report import Report
+from .server import SERVERS
+
+
+def wanted(names, group, scenario):
+    full = "%s/%s" % (group, scenario)
+    return not names or any(n == group or n in full for n in names)
+
+
+def plan(names, kind):
+    """[(group, cases, checks)] to run, and the groups that this server cannot run."""
+    chosen, left_out = [], []
+    for group in GROUPS:
+        cases = [c for c in group.cases() if wanted(names, group.name, c)]
+        checks = [c for c in group.all_checks() if wanted(names, group.name, c[0])]
+        if checks and not cases:
+            cases = group.cases()       # a look afterwards needs the work before
+        if not cases:
+            continue
+        if group.forebay_only and kind != "forebay":
+            left_out.append(group)
+        else:
+            chosen.append((group, cases, checks or list(group.all_checks())))
+    return chosen, left_out
+
+
+def list_all():
+    for name in commands.names():
+        print("command_line/" + name)
+    for group in GROUPS:
+        for scenario in group.cases() + [n for n, _ in group.all_checks()]:
+            print("%s/%s" % (group.name, scenario))
+
+
+def main(argv, doc):
+    p = argparse.ArgumentParser(prog="tests/run", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("names", nargs="*", metavar="NAME")
+    p.add_argument("--list", action="store_true", help="print the scenarios' names and end")
+    p.add_argument("--server", choices=sorted(SERVERS), default="forebay", help="ganesha: prove the jobs on a peer")
+    p.add_argument("--keep", metavar="DIR", help="keep data, logs, consoles and captures here")
+    opt = p.parse_args(argv)
+    if opt.list:
+        list_all()
+        return 0
+    if os.geteuid():
+        sys.exit("tests/run: needs root (network namespaces, tap devices, loop devices)")
+    scratch = opt.keep or tempfile.mkdtemp(prefix="forebay-tests-", dir=os.environ.get("FOREBAY_TEST_DIR", "/var/tmp"))
+    os.makedirs(scratch, exist_ok=True)
+    os.chmod(scratch, 0o755)
+    missing = SERVERS[opt.server](scratch).missing()
+    if missing:
+        sys.exit("tests/run: " + missing)
+    report, t0 = Report(), time.monotonic()
+    try:
+        if opt.server == "forebay":
+            for result in commands.run([n for n in commands.names() if wanted(opt.names, "command_line", n)], scratch):
+                report.add(result)
+        chosen, left_out = plan(opt.names, opt.server)
+        if any(g.job == "work" for g, _, _ in chosen):
+            subprocess.run([sys.executable, os.path.join(TESTS, "guest/make_tree.py"), scratch + "/tree.tar"], check=True)
+        for group, cases, checks in chosen:
+            for result in run_group(group, cases, checks, opt.server, scratch):
+                report.add(result)
+            if not opt.keep:
+                shutil.rmtree(os.path.join(scratch, group.name), ignore_errors=True)
+        for group in left_out:
+            print("left out with %s: %s" % (opt.server, group.name))
+    finally:
+        if not opt.keep:
+            shutil.rmtree(scratch, ignore_errors=True)
+    print("tests/run: %.0f s" % (time.monotonic() - t0))
+    return report.close()

@@ -1,0 +1,71 @@
+"""The servers that a guest can mount: Forebay as a user would start it, and a peer to prove the jobs with."""
+import os, re, shlex, shutil, subprocess
+
+HEAD = "10.77.0.1"
+NFS_PORT, POOL_PORT = 2049, 20491
+LEASE_S, GRACE_S = 10, 5
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+# Lines that a human would have to look at; an end-to-end run may cause none that its group has not announced.
+FAULT = re.compile(r"\b(ERROR|WARN)\b|panicked|stack backtrace|SIGSEGV|leaked")
+
+
+class Forebay:
+    """One data directory and the command that serves it."""
+
+    name = "forebay"
+
+    def __init__(self, scratch, pools=1, extra=(), config="", user=None, port=NFS_PORT):
+        self.binary = os.environ.get("FOREBAY", os.path.join(ROOT, "target/release/forebay"))
+        self.scratch, self.pools, self.extra, self.user, self.port = scratch, pools, list(extra), user, port
+        self.data = os.path.join(scratch, "data")
+        self.config = os.path.join(scratch, "forebay.toml")
+        with open(self.config, "w") as f:
+            f.write("[nfs]\nlease_s = %d\ngrace_s = %d\n%s" % (LEASE_S, GRACE_S, config))
+
+    def command(self):
+        argv = [self.binary, "up", "--data", self.data, "--listen", HEAD, "--nfs-port", str(self.port),
+                "--pool-port", str(POOL_PORT), "--pools", str(self.pools), "--config", self.config] + self.extra
+        if self.user:
+            argv = ["setpriv", "--reuid", str(self.user), "--regid", str(self.user), "--clear-groups"] + argv
+        return shlex.join(argv)
+
+    def fsck(self):
+        """(clean, what it said) of the stopped data directory."""
+        r = subprocess.run([self.binary, "fsck", "--data", self.data], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                           text=True, timeout=120)
+        return r.returncode == 0, r.stdout
+
+    def missing(self):
+        return None if os.access(self.binary, os.X_OK) else "%s is not built (cargo build --release)" % self.binary
+
+
+class Ganesha:
+    """Debian's nfs-ganesha on a plain directory. It has no pNFS: groups that need it are skipped."""
+
+    name = "ganesha"
+
+    def __init__(self, scratch, pools=1, extra=(), config="", user=None, port=NFS_PORT):
+        self.scratch, self.port, self.pools = scratch, port, pools
+        self.data = os.path.join(scratch, "data")
+        os.makedirs(self.data, exist_ok=True)
+        self.config = os.path.join(scratch, "ganesha.conf")
+        with open(self.config, "w") as f:
+            f.write("""
+NFS_CORE_PARAM { NFS_Port = %d; Protocols = 4; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }
+NFSV4 { Grace_Period = %d; Lease_Lifetime = %d; Minor_Versions = 1, 2; RecoveryBackend = fs; Graceless = false; }
+EXPORT { Export_Id = 1; Path = %s; Pseudo = /; Access_Type = RW; Squash = No_Root_Squash; Protocols = 4;
+  Transports = TCP; SecType = sys; FSAL { Name = VFS; } }
+LOG { Default_Log_Level = EVENT; }
+""" % (port, GRACE_S, LEASE_S, self.data))
+
+    def command(self):
+        return "ganesha.nfsd -F -f %s -L %s/ganesha.log -p %s/pid" % (self.config, self.scratch, self.scratch)
+
+    def fsck(self):
+        return True, "a peer has none"
+
+    def missing(self):
+        return None if shutil.which("ganesha.nfsd") else "nfs-ganesha is not installed"
+
+
+SERVERS = {"forebay": Forebay, "ganesha": Ganesha}
