@@ -19,9 +19,6 @@ use crate::operations::Operations;
 use crate::session_ops::{SequenceFacts, SequenceOutcome, Sessions};
 use crate::transport::Connection;
 
-/// Operations in one COMPOUND; the session's ca_maxoperations may say less.
-pub(crate) const OPERATIONS_MAX: u32 = 64;
-
 /// Without a session nobody has negotiated a reply size; what may run there is small.
 const SESSIONLESS_REPLY_BYTES_MAX: usize = 64 << 10;
 

@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use types::{Clock, FileId, PoolId, Random};
 
-use crate::mds::{self, Head, Reports};
+use crate::mds::{self, Head, Reports, Tally};
 use crate::operations::Operations;
 use crate::session_ops::{Sessions, SessionsConfig};
 use crate::transport::{self, Squash, TransportLimits};
@@ -57,6 +57,16 @@ pub struct HeadDoor {
 pub struct DoorStatus {
     pub grace_left: Duration,
     pub clients: Vec<ClientStatus>,
+    /// What clients reported of their I/O at each pool.
+    pub reports: Vec<(PoolId, PoolReports)>,
+}
+
+/// As clients tell it in LAYOUTRETURN, LAYOUTERROR and LAYOUTSTATS.
+#[derive(Clone, Copy, Debug)]
+pub struct PoolReports {
+    pub errors: u64,
+    pub read_bytes: u64,
+    pub write_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -155,7 +165,15 @@ impl HeadDoor {
                 idle: client.idle,
             }
         });
-        DoorStatus { grace_left: self.head.sessions.grace_left(), clients: clients.collect() }
+        let reports = self.head.reports.snapshot().into_iter().map(|(pool, tally)| {
+            let Tally { errors, read_bytes, write_bytes, .. } = tally;
+            (pool, PoolReports { errors, read_bytes, write_bytes })
+        });
+        DoorStatus {
+            grace_left: self.head.sessions.grace_left(),
+            clients: clients.collect(),
+            reports: reports.collect(),
+        }
     }
 }
 

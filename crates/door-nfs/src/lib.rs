@@ -21,7 +21,7 @@ mod session_ops;
 mod status;
 mod transport;
 
-pub use head::{ClientStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices};
+pub use head::{ClientStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices, PoolReports};
 pub use pool_door::{PoolDoor, PoolDoorConfig};
 
 /// Largest READ and WRITE, at head and pools.

@@ -40,7 +40,7 @@ use crate::session_ops::Sessions;
 use crate::status;
 
 pub(crate) use recall::{expire_clients, expire_recalls};
-pub(crate) use reports::Reports;
+pub(crate) use reports::{Reports, Tally};
 
 /// Everything the handlers of the head need.
 pub(crate) struct Head {

@@ -79,6 +79,8 @@ pub struct Recall {
     pub file: FileId,
     pub holder: Holder,
     pub modes: LayoutModes,
+    /// It was recalled before, and that was not heard: see [`FileState::recall_unheard`](crate::FileState::recall_unheard).
+    pub is_repeated: bool,
 }
 
 /// A holder did not give back in time: its access is to be fenced off, and then the layouts forgotten.
@@ -92,8 +94,15 @@ pub struct Revoke {
 #[derive(Debug)]
 struct Layout {
     held: LayoutModes,
-    /// Recalled, and to be revoked then.
-    deadline: Option<Duration>,
+    recall: Option<Recalled>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Recalled {
+    /// To be revoked then.
+    deadline: Duration,
+    /// The holder has not been reached.
+    is_unheard: bool,
 }
 
 /// A change that had to wait, and until when nobody else gets a layout: or a client that takes a new layout as soon as
@@ -129,14 +138,14 @@ impl Layouts {
     }
 
     pub fn judge(&self, holder: Holder, now: Duration) -> Result<(), FileStateError> {
-        let is_recalled = self.holders.values().any(|layout| layout.deadline.is_some());
+        let is_recalled = self.holders.values().any(|layout| layout.recall.is_some());
         let is_pending =
             self.pending.is_some_and(|pending| pending.by != Some(holder) && now < pending.until);
         if is_recalled || is_pending { Err(FileStateError::RecallConflict) } else { Ok(()) }
     }
 
     pub fn grant(&mut self, holder: Holder, mode: LayoutMode) {
-        let layout = self.holders.entry(holder).or_insert(Layout { held: LayoutModes::NONE, deadline: None });
+        let layout = self.holders.entry(holder).or_insert(Layout { held: LayoutModes::NONE, recall: None });
         layout.held = layout.held.with(mode);
     }
 
@@ -148,22 +157,37 @@ impl Layouts {
         if !left.is_empty() {
             return (left, None);
         }
-        (left, self.holders.remove(&holder).and_then(|layout| layout.deadline))
+        let recall = self.holders.remove(&holder).and_then(|layout| layout.recall);
+        (left, recall.map(|recall| recall.deadline))
     }
 
-    /// `None`: the holder has nothing, or was asked already.
-    pub fn recall(&mut self, holder: Holder, deadline: Duration) -> Option<LayoutModes> {
+    /// What to ask for: `None` if the holder has nothing or was asked already; and whether it is asked once more.
+    pub fn recall(&mut self, holder: Holder, deadline: Duration) -> Option<(LayoutModes, bool)> {
         let layout = self.holders.get_mut(&holder)?;
-        if layout.deadline.is_some() {
-            return None;
+        match &mut layout.recall {
+            Some(recall) if recall.is_unheard => {
+                recall.is_unheard = false;
+                Some((layout.held, true))
+            }
+            Some(_) => None,
+            none => {
+                *none = Some(Recalled { deadline, is_unheard: false });
+                Some((layout.held, false))
+            }
         }
-        layout.deadline = Some(deadline);
-        Some(layout.held)
     }
 
+    pub fn recall_unheard(&mut self, holder: Holder) {
+        if let Some(recall) = self.holders.get_mut(&holder).and_then(|layout| layout.recall.as_mut()) {
+            recall.is_unheard = true;
+        }
+    }
+
+    /// Moves the deadline of a recall that is under way; what it was, and what is held.
     pub fn set_deadline(&mut self, holder: Holder, deadline: Duration) -> Option<(Duration, LayoutModes)> {
         let layout = self.holders.get_mut(&holder)?;
-        let before = layout.deadline.replace(deadline)?;
+        let recall = layout.recall.as_mut()?;
+        let before = std::mem::replace(&mut recall.deadline, deadline);
         Some((before, layout.held))
     }
 

@@ -294,11 +294,21 @@ impl FileState {
         ChangeVerdict::Wait { recalls }
     }
 
-    /// Recalls what a holder has of a file. `None` if that is nothing, or was recalled already.
+    /// Recalls what a holder has of a file. `None` if that is nothing, or was recalled already. A repeated recall keeps
+    /// its first deadline.
     pub fn recall(&mut self, file: FileId, holder: Holder, deadline: Duration) -> Option<Recall> {
-        let modes = self.files.get_mut(&file)?.layouts.recall(holder, deadline)?;
-        self.recalls.insert((deadline, file, holder));
-        Some(Recall { file, holder, modes })
+        let (modes, is_repeated) = self.files.get_mut(&file)?.layouts.recall(holder, deadline)?;
+        if !is_repeated {
+            self.recalls.insert((deadline, file, holder));
+        }
+        Some(Recall { file, holder, modes, is_repeated })
+    }
+
+    /// The holder could not be told of a recall: who asks next tells it again.
+    pub fn recall_unheard(&mut self, file: FileId, holder: Holder) {
+        if let Some(known) = self.files.get_mut(&file) {
+            known.layouts.recall_unheard(holder);
+        }
     }
 
     /// A recall that nobody will answer: it is due at once.
@@ -353,19 +363,33 @@ impl FileState {
         })
     }
 
+    /// Who has anything.
+    pub fn holders(&self) -> impl Iterator<Item = Holder> {
+        self.holders.keys().copied()
+    }
+
     /// Everything the holder has goes.
     pub fn release_holder(&mut self, holder: Holder) {
-        let files = self.holders.get(&holder).map(|record| record.files.clone()).unwrap_or_default();
-        for file in files {
-            self.return_layout(file, holder, LayoutModes::ALL);
-            let Some(known) = self.files.get(&file) else { continue };
-            let opens: Vec<Owner> = known.shares.of_holder(holder).map(|(owner, _)| owner).collect();
-            for owner in known.locks.owners_of(holder) {
-                self.release_locks(file, owner);
-            }
-            for owner in opens {
-                self.close(file, owner);
-            }
+        for file in self.files_of(holder) {
+            self.release(file, holder);
+        }
+    }
+
+    /// Files of which the holder has anything.
+    pub fn files_of(&self, holder: Holder) -> Vec<FileId> {
+        self.holders.get(&holder).map(|record| record.files.iter().copied().collect()).unwrap_or_default()
+    }
+
+    /// Everything the holder has of one file goes.
+    pub fn release(&mut self, file: FileId, holder: Holder) {
+        self.return_layout(file, holder, LayoutModes::ALL);
+        let Some(known) = self.files.get(&file) else { return };
+        let opens: Vec<Owner> = known.shares.of_holder(holder).map(|(owner, _)| owner).collect();
+        for owner in known.locks.owners_of(holder) {
+            self.release_locks(file, owner);
+        }
+        for owner in opens {
+            self.close(file, owner);
         }
     }
 

@@ -3,7 +3,7 @@
 //! Only who may enter the data directory (mode 0700) reaches it. Requests are answered one at a time per connection,
 //! connections and request lengths are bounded.
 
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
@@ -112,7 +112,7 @@ pub fn ask<T: DeserializeOwned>(data: &Path, request: Request) -> Result<Option<
     text.push(b'\n');
     stream.write_all(&text)?;
     let mut line = String::new();
-    BufReader::new(stream.by_ref()).read_line(&mut line)?;
+    BufReader::new(&stream).read_line(&mut line)?;
     match serde_json::from_str(&line).map_err(|_| anyhow!("the running process stopped before it answered"))? {
         Answer::Ok(value) => Ok(Some(serde_json::from_value(value)?)),
         Answer::Error(error) => bail!(error),

@@ -48,7 +48,9 @@ fn check_stopped(data: &std::path::Path) -> Result<FsckReport> {
 /// Compares; changes nothing. On a running instance a file that changes meanwhile is looked at twice.
 pub async fn check(namespace: &Arc<SqliteNamespace>, pools: &[Arc<dyn Pool>]) -> Result<FsckReport> {
     let mut report = FsckReport::default();
-    for problem in namespace.check().await.context("cannot check the namespace")? {
+    let checked = Arc::clone(namespace);
+    let problems = tokio::task::spawn_blocking(move || checked.check()).await?;
+    for problem in problems.context("cannot check the namespace")? {
         note(&mut report.problems, problem.to_string());
     }
     let replicas = collect_replicas(pools).await?;

@@ -48,6 +48,8 @@ pub struct PoolReport {
     pub replicas: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
+    /// What NFS clients reported of this pool (LAYOUTRETURN, LAYOUTERROR).
+    pub client_errors: u64,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -84,8 +86,12 @@ impl StatusReport {
         out += &format!("operations {:.1}/s\n", self.operations_per_s);
         for pool in &self.pools {
             let state = pool.offline.as_deref().unwrap_or("online");
+            let errors = match pool.client_errors {
+                0 => String::new(),
+                count => format!(", {count} errors told by clients"),
+            };
             out += &format!(
-                "pool-{:<4}  {} {state}, {} free of {}, {} replicas, {} read, {} written\n",
+                "pool-{:<4}  {} {state}, {} free of {}, {} replicas, {} read, {} written{errors}\n",
                 pool.id,
                 pool.address,
                 bytes(pool.free_bytes),

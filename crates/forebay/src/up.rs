@@ -74,7 +74,6 @@ pub fn open_services(data: &DataDir, config: &Config) -> Result<Services> {
             open_files_max: config.pools.open_files_max as usize,
             queue_len_max: config.pools.queue_len_max as usize,
             threads: config.pools.threads as usize,
-            clock: Arc::clone(&clock),
             random: Arc::clone(&random),
         })?);
     }
@@ -85,9 +84,9 @@ pub fn open_services(data: &DataDir, config: &Config) -> Result<Services> {
 impl Services {
     /// Everything that was answered is on disk already; this writes what may be lazy.
     pub async fn close(&self) {
-        for pool in &self.local_pools {
-            pool.close().await;
-        }
+        let pools = self.local_pools.clone();
+        // Closing a pool writes its index and joins its threads: a blocking matter.
+        let _ = tokio::task::spawn_blocking(move || pools.iter().for_each(|pool| pool.close())).await;
         self.namespace.close().await;
     }
 }

@@ -6,6 +6,7 @@
 //! State of a client goes when the client goes, so nothing here expires by itself; a revoked layout is gone at once,
 //! and its stateid a bad one. Absent: delegations, which are a fourth kind.
 
+mod departed;
 mod io;
 mod layout;
 mod lock;
@@ -22,6 +23,7 @@ pub use layout::{LayoutRecall, LayoutRequest, Resize, RevokedLayout};
 pub use lock::{LockOutcome, LockRequest, Locker};
 pub use open::OpenRequest;
 
+use departed::Departures;
 use owners::Owners;
 use table::StateTable;
 
@@ -34,6 +36,7 @@ pub struct ClientState {
     files: FileState,
     states: StateTable,
     owners: Owners,
+    departed: Departures,
     lock_states_max: usize,
 }
 
@@ -56,6 +59,7 @@ impl ClientState {
             files: FileState::new(limits),
             states: StateTable::new(boot),
             owners: Owners::default(),
+            departed: Departures::default(),
             lock_states_max,
         }
     }
@@ -73,14 +77,6 @@ impl ClientState {
     /// Whether the client has any state; lock stateids without a lock do not count, for their opens do.
     pub fn holds(&self, client: ClientId4) -> bool {
         self.held_by(client) != HeldBy::default()
-    }
-
-    /// Everything of a client that is gone. What it could still write at the pools must have been fenced off before:
-    /// see [`ClientState::writable_layouts`].
-    pub fn release(&mut self, client: ClientId4) {
-        self.files.release_holder(Holder(client.0));
-        self.states.remove_client(client);
-        self.owners.remove_client(client);
     }
 }
 

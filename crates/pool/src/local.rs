@@ -15,6 +15,7 @@ use io_engine::{Engine, EngineConfig, Lane};
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FlockOperation, XattrFlags, flock, fsetxattr};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 use types::{Epoch, FileId, PoolId, Random};
 
 use crate::counters::Counters;
@@ -99,7 +100,7 @@ impl LocalPool {
         let thread = upkeep.start(Arc::clone(&shared)).map_err(|error| OpenError::io("start", dir, error))?;
         Ok(Arc::new(LocalPool {
             shared,
-            table: Arc::new(Table::new(config.open_files_max)),
+            table: Arc::new(Table::new(within_process_limit(config.id, config.open_files_max))),
             upkeep,
             upkeep_thread: Mutex::new(Some(thread)),
             lock: Mutex::new(Some(lock)),
@@ -245,6 +246,17 @@ impl Pool for LocalPool {
             syncs: counters.syncs.value(),
         }
     }
+}
+
+/// A quarter of what the process may open: other pools and the clients' connections need theirs, and a pool that runs
+/// into the process's limit can only say that it is busy.
+fn within_process_limit(pool: PoolId, open_files_max: usize) -> usize {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let share = usize::try_from(limit / 4).unwrap_or(usize::MAX).max(1);
+    if open_files_max > share {
+        tracing::warn!(%pool, open_files_max, limit, share, "fewer replicas are kept open: raise the limit (ulimit -n)");
+    }
+    open_files_max.min(share)
 }
 
 /// Makes the directory if need be and takes it for this process.

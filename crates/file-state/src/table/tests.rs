@@ -278,7 +278,8 @@ mod layouts {
     #[test]
     fn a_truncation_recalls_the_layouts_of_others_once() {
         let mut state = granted(&[(A, LayoutMode::ReadWrite), (B, LayoutMode::Read)]);
-        let recall = Recall { file: FILE, holder: B, modes: LayoutModes::only(LayoutMode::Read) };
+        let recall =
+            Recall { file: FILE, holder: B, modes: LayoutModes::only(LayoutMode::Read), is_repeated: false };
         let verdict = state.change(FILE, Some(A), Change::Truncate, s(10));
         assert_eq!(verdict, ChangeVerdict::Wait { recalls: vec![recall] });
         let again = state.change(FILE, Some(A), Change::Truncate, s(11));
@@ -351,6 +352,31 @@ mod layouts {
         state.expire_recall(FILE, B);
         assert_eq!(state.expired_recalls(s(1), s(2)).len(), 1);
         state.expire_recall(FILE, A);
+    }
+
+    #[test]
+    fn a_recall_that_was_not_heard_is_told_again_under_its_first_deadline() {
+        let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
+        let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
+        state.recall_unheard(FILE, B);
+        let ChangeVerdict::Wait { recalls } = state.change(FILE, Some(A), Change::Truncate, s(15)) else {
+            panic!()
+        };
+        assert!(recalls.len() == 1 && recalls[0].is_repeated);
+        let again = state.change(FILE, Some(A), Change::Truncate, s(15));
+        assert_eq!(again, ChangeVerdict::Wait { recalls: vec![] });
+        assert_eq!(state.expired_recalls(s(10), s(11)).len(), 1);
+    }
+
+    #[test]
+    fn a_holder_can_be_released_of_one_file() {
+        let mut state = granted(&[(A, LayoutMode::ReadWrite)]);
+        state.open(FILE, owner(A, 1), share(1, 0)).unwrap();
+        state.open(FileId(8), owner(A, 1), share(1, 0)).unwrap();
+        state.release(FILE, A);
+        assert_eq!((state.files_of(A), state.holders().collect::<Vec<_>>()), (vec![FileId(8)], vec![A]));
+        state.release(FileId(8), A);
+        assert!(is_empty(&state));
     }
 
     #[test]

@@ -105,6 +105,11 @@ impl Responder {
                 replicas: status.replicas,
                 read_bytes: status.read_bytes,
                 written_bytes: status.written_bytes,
+                client_errors: door
+                    .reports
+                    .iter()
+                    .find(|(pool, _)| *pool == status.id)
+                    .map_or(0, |(_, reports)| reports.errors),
             }
         });
         Ok(StatusReport {

@@ -150,10 +150,15 @@ impl ClientState {
         let with_stateid = recalls.into_iter().filter_map(|recall| {
             let client = ClientId4(recall.holder.0);
             let key = self.states.layout_of(client, file)?;
-            let stateid = self.states.bump(key);
+            let stateid = if recall.is_repeated { self.states.stateid(key) } else { self.states.bump(key) };
             Some(LayoutRecall { client, file, stateid, iomode: iomode(recall.modes) })
         });
         Resize::Wait(with_stateid.collect())
+    }
+
+    /// The client did not hear of the recall: it is told again, with the same stateid, by who asks next.
+    pub fn recall_unheard(&mut self, client: ClientId4, file: FileId) {
+        self.files.recall_unheard(file, Holder(client.0));
     }
 
     /// The client cannot be reached, or says that it has no such layout: the recall is over, and what it might still do

@@ -158,10 +158,15 @@ impl StateTable {
         let state = self.states.get_mut(&key).expect("only keys of states that were just found are bumped");
         // Zero is kept for "the newest" (RFC 8881 §8.2.2).
         state.seqid = state.seqid.checked_add(1).unwrap_or(1);
+        self.stateid(key)
+    }
+
+    pub fn stateid(&self, key: StateKey) -> StateId4 {
+        let seqid = self.states.get(&key).map_or(0, |state| state.seqid);
         let mut other = [0; 12];
         other[..4].copy_from_slice(&self.boot.to_be_bytes());
         other[4..].copy_from_slice(&key.to_be_bytes());
-        StateId4 { seqid: state.seqid, other }
+        StateId4 { seqid, other }
     }
 
     pub fn shares(&self, open: StateKey) -> Shares {

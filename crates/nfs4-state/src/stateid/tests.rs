@@ -188,7 +188,7 @@ mod opens {
         layouts::get(&mut states, A, stateid, LayoutMode::ReadWrite).unwrap();
         assert!(states.holds(A));
         assert_eq!(states.writable_layouts(A), [FILE]);
-        states.release(A);
+        states.release(A, &[]);
         assert!(!states.holds(A));
         assert_empty(&states);
     }
@@ -424,6 +424,17 @@ mod layouts {
     }
 
     #[test]
+    fn a_recall_that_was_not_heard_is_repeated_with_the_same_stateid() {
+        let mut states = states();
+        let opened = open(&mut states, B, BOTH);
+        get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
+        let first = states.begin_resize(FILE, Some(A), s(10));
+        states.recall_unheard(B, FILE);
+        assert_eq!(states.begin_resize(FILE, Some(A), s(11)), first);
+        assert_eq!(states.begin_resize(FILE, Some(A), s(11)), Resize::Wait(vec![]));
+    }
+
+    #[test]
     fn a_client_does_not_wait_for_its_own_layout() {
         let mut states = states();
         let opened = open(&mut states, A, BOTH);
@@ -453,6 +464,42 @@ mod layouts {
         let mut states = ClientState::with_limits(1, limits, 1);
         let opened = open(&mut states, A, READ);
         assert_eq!(get(&mut states, A, opened, LayoutMode::Read), Err(NfsStat4::LayoutUnavailable));
+    }
+}
+
+mod departures {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_fenced_off_keeps_its_state_until_it_can() {
+        let mut states = states();
+        let opened = open(&mut states, A, BOTH);
+        layouts::get(&mut states, A, opened, LayoutMode::ReadWrite).unwrap();
+        let elsewhere = OpenRequest { file: FileId(8), ..request(A, READ, WRITE) };
+        states.open(elsewhere.clone()).unwrap();
+        states.depart(A);
+        assert_eq!(states.departed(), [A]);
+        states.release(A, &states.writable_layouts(A));
+        assert_eq!((states.departed(), states.writable_layouts(A)), (vec![A], vec![FILE]));
+        assert!(states.open(OpenRequest { client: B, access: WRITE, ..elsewhere }).is_ok(), "freed");
+        states.release(A, &[]);
+        assert!(states.departed().is_empty() && !states.holds(A));
+        states.release(B, &[]);
+        assert_empty(&states);
+    }
+
+    #[test]
+    fn a_stray_is_gone_when_it_is_found_twice() {
+        let mut states = states();
+        open(&mut states, A, READ);
+        assert_eq!(states.clients(), [A]);
+        states.note_strays([A]);
+        assert_eq!(states.departed(), []);
+        states.note_strays([]);
+        states.note_strays([A]);
+        assert_eq!(states.departed(), []);
+        states.note_strays([A]);
+        assert_eq!(states.departed(), [A]);
     }
 }
 
@@ -525,7 +572,7 @@ proptest! {
                     None
                 }
                 Step::Release(c) => {
-                    states.release(ClientId4(c));
+                    states.release(ClientId4(c), &[]);
                     None
                 }
             };
@@ -535,7 +582,7 @@ proptest! {
                 given.push(stateid);
             }
         }
-        (1..4).for_each(|c| states.release(ClientId4(c)));
+        (1..4).for_each(|c| states.release(ClientId4(c), &[]));
         assert_empty(&states);
     }
 }

@@ -1,0 +1,17 @@
+//! The binary as clients meet it: each test starts a server of its own on loopback, speaks to it and ends it.
+//!
+//! The client says exactly what a test wants, which no kernel does; the kernel's own client is elsewhere
+//! (`tests/run`). One file per concern, one test per requirement. No root, no fixed ports, no order.
+
+mod attributes;
+mod bounds;
+mod cli;
+mod directory;
+mod layout;
+mod lock;
+mod open;
+mod recall;
+mod recovery;
+mod rpc;
+mod server;
+mod session;

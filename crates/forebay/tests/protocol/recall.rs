@@ -1,0 +1,187 @@
+//! Layout recall: what makes a layout come back, and what happens when it does not (RFC 8881 §12.5.5, §20.3).
+
+use std::time::{Duration, Instant};
+
+use nfs4::{
+    FfLayoutReturn4, LayoutIomode4, LayoutRecall4, LayoutType4, NfsCbArgop4, NfsFh4, NfsStat4, StableHow4, StateId4,
+};
+use testkit::nfs_client::{Answer, Layout, NfsClient, OpenFile};
+
+use crate::server::{Server, Setup, status_of};
+
+const WAIT: Duration = Duration::from_secs(20);
+
+/// A holder with data behind a layout for writing, and another client that has the file open.
+struct Scene {
+    holder: NfsClient,
+    other: NfsClient,
+    file: OpenFile,
+    opened: OpenFile,
+    layout: Layout,
+    data_server: NfsClient,
+}
+
+impl Scene {
+    fn set(server: &Server) -> Scene {
+        let mut holder = server.client("holder");
+        let root = holder.root().unwrap();
+        let file = holder.create(&root, "file").unwrap();
+        let layout = holder.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+        let mut data_server = holder.data_server(&layout).unwrap();
+        let stateid = layout.data_server().stateid;
+        data_server.write(layout.ticket(), stateid, 0, StableHow4::FileSync, &[7; 10_000]).unwrap();
+        holder.layout_commit(&file.handle, layout.stateid, Some(9_999)).unwrap();
+        let mut other = server.client("other");
+        let opened = other.create(&root, "file").unwrap();
+        Scene { holder, other, file, opened, layout, data_server }
+    }
+
+    fn truncate(&mut self) -> NfsStat4 {
+        status_of(self.other.set_size(&self.opened.handle, self.opened.stateid, 100))
+    }
+
+    /// Asks again, as Linux does on DELAY, while the holder renews its lease.
+    fn truncate_when_ready(&mut self) -> Duration {
+        let since = Instant::now();
+        loop {
+            match self.truncate() {
+                NfsStat4::Delay => {
+                    assert!(since.elapsed() < WAIT, "the truncation never gets through");
+                    self.holder.call(&[]).unwrap();
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                NfsStat4::Ok => return since.elapsed(),
+                status => panic!("{status}"),
+            }
+        }
+    }
+
+    fn read_by_ticket(&mut self) -> NfsStat4 {
+        let stateid = self.layout.data_server().stateid;
+        status_of(self.data_server.read(self.layout.ticket(), stateid, 0, 10))
+    }
+
+    fn write_by_ticket(&mut self) -> NfsStat4 {
+        let stateid = self.layout.data_server().stateid;
+        let (ticket, data) = (self.layout.ticket().clone(), [9; 10]);
+        status_of(self.data_server.write(&ticket, stateid, 0, StableHow4::FileSync, &data))
+    }
+}
+
+fn handle_of(recall: &LayoutRecall4) -> (&NfsFh4, StateId4, u64, u64) {
+    match recall {
+        LayoutRecall4::File(file) => (&file.fh, file.stateid, file.offset, file.length),
+        other => panic!("not of a file: {other:?}"),
+    }
+}
+
+#[test]
+fn a_truncation_by_another_client_recalls_the_layout_and_waits_for_its_return() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    assert_eq!(scene.truncate(), NfsStat4::Delay, "the layout is not back yet");
+    let recall = scene.holder.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    assert_eq!(recall.layout_type, LayoutType4::FLEX_FILES);
+    let (handle, stateid, offset, length) = handle_of(&recall.recall);
+    assert_eq!(handle, &scene.file.handle);
+    assert_eq!((offset, length), (0, u64::MAX));
+    let expected = StateId4 { seqid: scene.layout.stateid.seqid + 1, ..scene.layout.stateid };
+    assert_eq!(stateid, expected, "Linux takes exactly the next seqid (pnfs_check_callback_stateid)");
+    scene.holder.layout_return(&scene.file.handle, stateid, &FfLayoutReturn4::default()).unwrap();
+    scene.truncate_when_ready();
+    assert_eq!(scene.holder.size(&scene.file.handle).unwrap(), 100);
+}
+
+#[test]
+fn a_recall_comes_on_the_session_of_the_holder_with_its_own_sequence() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    scene.holder.callbacks.answer_always(Answer::Status(NfsStat4::NoMatchingLayout));
+    scene.truncate_when_ready();
+    let seen = scene.holder.callbacks.seen();
+    let NfsCbArgop4::Sequence(sequence) = &seen[0].argarray[0] else { panic!("{:?}", seen[0]) };
+    assert_eq!(sequence.sessionid, scene.holder.session.id);
+    assert_eq!((sequence.sequenceid, sequence.slotid), (1, 0));
+    assert_eq!(seen[0].minorversion, scene.holder.options.minorversion);
+    assert!(scene.other.callbacks.seen().is_empty(), "who truncates is not asked");
+}
+
+#[test]
+fn a_holder_that_knows_of_no_layout_has_returned_it() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    scene.holder.callbacks.answer_always(Answer::Status(NfsStat4::NoMatchingLayout));
+    scene.truncate_when_ready();
+    assert_eq!(scene.holder.size(&scene.file.handle).unwrap(), 100);
+}
+
+#[test]
+fn one_recall_is_enough_however_often_the_truncation_is_asked_for() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    for _ in 0..5 {
+        assert_eq!(scene.truncate(), NfsStat4::Delay);
+    }
+    assert_eq!(scene.holder.callbacks.seen().len(), 1);
+}
+
+#[test]
+fn a_layout_that_is_not_returned_is_revoked_and_its_ticket_is_worth_nothing() {
+    let (_instance, server) = Server::start_with(Setup { lease_s: 2, ..Setup::default() });
+    let mut scene = Scene::set(&server);
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Ok);
+    // The holder says it will return the layout, and does not.
+    scene.truncate_when_ready();
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Stale, "fenced at the pool");
+    assert_eq!(scene.read_by_ticket(), NfsStat4::Stale);
+    let again = scene.holder.layout_get(&scene.file.handle, scene.file.stateid, LayoutIomode4::Rw).unwrap();
+    assert_ne!(again.ticket(), scene.layout.ticket(), "of the next epoch");
+    scene.layout = again;
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Ok);
+}
+
+#[test]
+fn a_holder_that_does_not_answer_holds_nobody_up_for_longer_than_the_lease() {
+    let (_instance, server) = Server::start_with(Setup { lease_s: 2, ..Setup::default() });
+    let mut scene = Scene::set(&server);
+    scene.holder.callbacks.answer_always(Answer::Silence);
+    scene.truncate_when_ready();
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Stale);
+}
+
+#[test]
+fn while_a_layout_is_recalled_no_new_one_is_given_to_others() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    assert_eq!(scene.truncate(), NfsStat4::Delay);
+    let outcome = scene.holder.layout_get(&scene.file.handle, scene.file.stateid, LayoutIomode4::Rw);
+    assert!(
+        matches!(status_of(outcome), NfsStat4::RecallConflict | NfsStat4::Delay | NfsStat4::LayoutTryLater),
+        "it would be recalled at once"
+    );
+}
+
+#[test]
+fn who_truncates_under_its_own_layout_alone_waits_for_nobody() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    scene.holder.set_size(&scene.file.handle, scene.file.stateid, 50).unwrap();
+    assert_eq!(scene.holder.size(&scene.file.handle).unwrap(), 50);
+    assert!(scene.holder.callbacks.seen().is_empty());
+    assert_eq!(scene.read_by_ticket(), NfsStat4::Ok);
+}
+
+#[test]
+fn the_layouts_of_an_expired_client_are_fenced() {
+    let (_instance, server) = Server::start_with(Setup { lease_s: 2, ..Setup::default() });
+    let mut scene = Scene::set(&server);
+    scene.holder.callbacks.answer_always(Answer::Silence);
+    let since = Instant::now();
+    // The holder is silent at the head; its data server session alone does not keep the layout.
+    while scene.write_by_ticket() == NfsStat4::Ok {
+        assert!(since.elapsed() < WAIT, "the ticket outlives the client");
+        scene.other.call(&[]).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Stale);
+}

@@ -1,0 +1,60 @@
+//! Clients that are gone, and what they leave.
+//!
+//! A client that was lost may still be writing at the pools. What it could write there is fenced off before its locks
+//! go to anybody else; a file whose pool cannot be told keeps its state, and is tried again, while all others are freed.
+
+use std::collections::BTreeSet;
+
+use file_state::Holder;
+use nfs4::ClientId4;
+use types::FileId;
+
+use super::ClientState;
+
+#[derive(Debug, Default)]
+pub(super) struct Departures {
+    gone: BTreeSet<ClientId4>,
+    strays: BTreeSet<ClientId4>,
+}
+
+impl ClientState {
+    /// Clients that have any state.
+    pub fn clients(&self) -> Vec<ClientId4> {
+        self.files.holders().map(|holder| ClientId4(holder.0)).collect()
+    }
+
+    /// The client is gone: its state waits to be released.
+    pub fn depart(&mut self, client: ClientId4) {
+        self.departed.gone.insert(client);
+    }
+
+    /// Clients with state whom nobody knows, as of now. A request that was running when its client went may have opened
+    /// something after the release; who is found twice is gone.
+    pub fn note_strays(&mut self, strays: impl IntoIterator<Item = ClientId4>) {
+        let strays: BTreeSet<_> = strays.into_iter().collect();
+        let twice = strays.intersection(&self.departed.strays).copied();
+        self.departed.gone.extend(twice);
+        self.departed.strays = strays;
+    }
+
+    /// Clients whose state is to be released.
+    pub fn departed(&self) -> Vec<ClientId4> {
+        self.departed.gone.iter().copied().collect()
+    }
+
+    /// Releases a departed client, but for files that could not be fenced off: those stay for another time.
+    pub fn release(&mut self, client: ClientId4, unfenced: &[FileId]) {
+        let holder = Holder(client.0);
+        if unfenced.is_empty() {
+            self.files.release_holder(holder);
+            self.states.remove_client(client);
+            self.owners.remove_client(client);
+            self.departed.gone.remove(&client);
+            return;
+        }
+        for file in self.files.files_of(holder).into_iter().filter(|file| !unfenced.contains(file)) {
+            // Stateids and owners go with the last file: nobody can use them meanwhile.
+            self.files.release(file, holder);
+        }
+    }
+}
