@@ -33,7 +33,9 @@ impl<T: Unpin> Future for IoHandle<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            IoHandle::Ready(value) => Poll::Ready(value.take().expect("an IoHandle is not polled after it was ready")),
+            IoHandle::Ready(value) => {
+                Poll::Ready(value.take().expect("an IoHandle is not polled after it was ready"))
+            }
             IoHandle::Waiting { answer, gone } => {
                 Pin::new(answer).poll(context).map(|answer| answer.unwrap_or_else(|_| Err(gone.clone())))
             }

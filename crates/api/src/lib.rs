@@ -14,8 +14,8 @@ pub mod ticket;
 pub use error::{NamespaceError, PoolError, SelectError};
 pub use io::{IoHandle, ReadData, Stability, Verifier};
 pub use namespace::{
-    Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Linked, Namespace, Page, Renamed, SetAttributes,
-    SetTime, Unlinked, Usage, Written,
+    Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Linked, Namespace, Page, Renamed,
+    SetAttributes, SetTime, Unlinked, Usage, Written,
 };
 pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts};
 pub use pool_manager::{Grant, PoolManager, Purpose, Selection};

@@ -98,7 +98,12 @@ mod tests {
     use super::*;
 
     fn ticket() -> Ticket {
-        Ticket { file: FileId(0x0102_0304_0506_0708), pool: PoolId(3), mode: TicketMode::ReadWrite, epoch: Epoch(9) }
+        Ticket {
+            file: FileId(0x0102_0304_0506_0708),
+            pool: PoolId(3),
+            mode: TicketMode::ReadWrite,
+            epoch: Epoch(9),
+        }
     }
 
     #[test]

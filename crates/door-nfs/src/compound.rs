@@ -9,7 +9,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use nfs4::{
-    ClientId4, Compound4Res, CompoundArgs, NfsArgop4, NfsResop4, NfsStat4, OpProperties, Res, Sequence4Args, op,
+    ClientId4, Compound4Res, CompoundArgs, NfsArgop4, NfsResop4, NfsStat4, OpProperties, Res, Sequence4Args,
+    op,
 };
 use types::Identity;
 use xdr::{Decoder, Encoder, Mark, Xdr};
@@ -49,7 +50,11 @@ pub(crate) struct Caller {
 }
 
 /// Runs one COMPOUND; the segments are the encoded `COMPOUND4res`.
-pub(crate) async fn run(face: &dyn Face, caller: Caller, body: Bytes) -> Result<Vec<Bytes>, GarbageArguments> {
+pub(crate) async fn run(
+    face: &dyn Face,
+    caller: Caller,
+    body: Bytes,
+) -> Result<Vec<Bytes>, GarbageArguments> {
     let mut decoder = Decoder::new(body.clone());
     let header = CompoundArgs::decode_header(&mut decoder).map_err(|_| GarbageArguments)?;
     if !(1..=2).contains(&header.minorversion) {
@@ -229,7 +234,11 @@ fn is_illegal(operation: &NfsArgop4) -> bool {
 fn may_stand_alone(number: u32) -> bool {
     matches!(
         number,
-        op::EXCHANGE_ID | op::CREATE_SESSION | op::DESTROY_SESSION | op::BIND_CONN_TO_SESSION | op::DESTROY_CLIENTID
+        op::EXCHANGE_ID
+            | op::CREATE_SESSION
+            | op::DESTROY_SESSION
+            | op::BIND_CONN_TO_SESSION
+            | op::DESTROY_CLIENTID
     )
 }
 

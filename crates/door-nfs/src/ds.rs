@@ -99,7 +99,8 @@ impl DataServer {
         if count == 0 {
             return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
         }
-        let done = replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_data_server)?;
+        let done =
+            replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_data_server)?;
         Ok(Write4ResOk { count, committed: stable_how(done), writeverf: verifier(&*replica) })
     }
 

@@ -28,7 +28,8 @@ pub(crate) fn encode(key: &TicketKey, file: FileId) -> NfsFh4 {
 }
 
 pub(crate) fn decode(key: &TicketKey, handle: &NfsFh4) -> Result<FileId, NfsStat4> {
-    let bytes: &[u8; BODY_BYTES + MAC_BYTES] = handle.as_bytes().try_into().map_err(|_| NfsStat4::BadHandle)?;
+    let bytes: &[u8; BODY_BYTES + MAC_BYTES] =
+        handle.as_bytes().try_into().map_err(|_| NfsStat4::BadHandle)?;
     if bytes[..4] != [VERSION, KIND_FILE, 0, 0] {
         return Err(NfsStat4::BadHandle);
     }

@@ -25,7 +25,8 @@ impl Banner<'_> {
         out += &format!("  stop     Ctrl-C, or: kill {}\n", std::process::id());
         if !self.head.ip().is_loopback() {
             let root = if self.squashes_root { "root is squashed to nobody" } else { "root is NOT squashed" };
-            out += &format!("  warning  AUTH_SYS trusts the client hosts to say who their users are; {root}\n");
+            out +=
+                &format!("  warning  AUTH_SYS trusts the client hosts to say who their users are; {root}\n");
         }
         out
     }

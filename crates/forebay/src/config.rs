@@ -141,10 +141,11 @@ impl Default for Log {
 
 impl Config {
     pub fn read(file: &Path) -> Result<Config> {
-        let text =
-            std::fs::read_to_string(file).with_context(|| format!("cannot read configuration {}", file.display()))?;
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read configuration {}", file.display()))?;
         let config: Config = toml::from_str(&text).map_err(|error| {
-            let line = error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            let line =
+                error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
             anyhow::anyhow!("{}:{line}: {}", file.display(), error.message().replace('\n', " "))
         })?;
         config.validate().with_context(|| file.display().to_string())?;
@@ -204,7 +205,11 @@ impl Config {
         within("namespace.group_len_max", self.namespace.group_len_max.into(), 1, 65_536)?;
         let last = u64::from(self.pools.port) + u64::from(self.pools.count.unwrap_or(1)) - 1;
         if last > u64::from(u16::MAX) {
-            bail!("pools.port = {} leaves no ports for {} pools", self.pools.port, self.pools.count.unwrap_or(1));
+            bail!(
+                "pools.port = {} leaves no ports for {} pools",
+                self.pools.port,
+                self.pools.count.unwrap_or(1)
+            );
         }
         Ok(())
     }

@@ -81,8 +81,11 @@ pub async fn serve(listener: UnixListener, responder: Arc<dyn Responder>) {
 async fn converse(stream: UnixStream, responder: Arc<dyn Responder>) -> Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
-    tokio::io::AsyncBufReadExt::read_line(&mut tokio::io::BufReader::new(reader.take(REQUEST_BYTES_MAX)), &mut line)
-        .await?;
+    tokio::io::AsyncBufReadExt::read_line(
+        &mut tokio::io::BufReader::new(reader.take(REQUEST_BYTES_MAX)),
+        &mut line,
+    )
+    .await?;
     let answer = match serde_json::from_str::<Request>(&line) {
         Ok(request) => match responder.respond(request).await {
             Ok(value) => Answer::Ok(value),
@@ -104,7 +107,9 @@ pub fn ask<T: DeserializeOwned>(data: &Path, request: Request) -> Result<Option<
     };
     let mut stream = match BlockingStream::connect(short_path(&dir)) {
         Ok(stream) => stream,
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => return Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
         Err(error) => return Err(crate::data_dir::complaint(&data.join("control.sock"), "reach", &error)),
     };
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
@@ -113,7 +118,9 @@ pub fn ask<T: DeserializeOwned>(data: &Path, request: Request) -> Result<Option<
     stream.write_all(&text)?;
     let mut line = String::new();
     BufReader::new(&stream).read_line(&mut line)?;
-    match serde_json::from_str(&line).map_err(|_| anyhow!("the running process stopped before it answered"))? {
+    match serde_json::from_str(&line)
+        .map_err(|_| anyhow!("the running process stopped before it answered"))?
+    {
         Answer::Ok(value) => Ok(Some(serde_json::from_value(value)?)),
         Answer::Error(error) => bail!(error),
     }

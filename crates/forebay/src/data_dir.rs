@@ -80,8 +80,12 @@ impl DataDir {
 pub fn complaint(path: &Path, operation: &str, error: &std::io::Error) -> anyhow::Error {
     let advice = match error.kind() {
         ErrorKind::PermissionDenied => "; choose a directory you may write with --data",
-        ErrorKind::ReadOnlyFilesystem => ": the file system is read-only; choose another directory with --data",
-        ErrorKind::StorageFull => ": the disk is full; free some space or choose another directory with --data",
+        ErrorKind::ReadOnlyFilesystem => {
+            ": the file system is read-only; choose another directory with --data"
+        }
+        ErrorKind::StorageFull => {
+            ": the disk is full; free some space or choose another directory with --data"
+        }
         _ => "",
     };
     anyhow::anyhow!("cannot {operation} {}: {error}{advice}", path.display())
@@ -99,7 +103,10 @@ fn take_lock(path: &Path) -> Result<File> {
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(lock),
         Err(rustix::io::Errno::WOULDBLOCK) => {
-            bail!("{} is in use by another forebay process (stop it, or choose another --data)", path.display())
+            bail!(
+                "{} is in use by another forebay process (stop it, or choose another --data)",
+                path.display()
+            )
         }
         Err(error) => Err(complaint(&file, "lock", &error.into())),
     }
@@ -131,7 +138,8 @@ fn load_instance(path: &Path, pools: Option<u32>, random: &dyn Random) -> Result
     }
     let known: Instance = serde_json::from_value(known)
         .with_context(|| format!("{} is damaged (restore it from a copy)", file.display()))?;
-    let instance = parse_hex(&known.instance).with_context(|| format!("{} is damaged: instance id", file.display()))?;
+    let instance =
+        parse_hex(&known.instance).with_context(|| format!("{} is damaged: instance id", file.display()))?;
     match pools {
         Some(count) if count < known.pools => bail!(
             "{} has {} pools with data; --pools {count} would leave files unreachable",
@@ -174,7 +182,8 @@ fn load_secret(path: &Path, random: &dyn Random) -> Result<[u8; 32]> {
 fn write_durably(file: &Path, bytes: &[u8]) -> Result<()> {
     let temporary = file.with_extension("new");
     let written = (|| {
-        let mut out = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
+        let mut out =
+            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
         out.write_all(bytes)?;
         out.sync_all()?;
         fs::rename(&temporary, file)?;

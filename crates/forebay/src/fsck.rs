@@ -89,7 +89,10 @@ pub async fn check(namespace: &Arc<SqliteNamespace>, pools: &[Arc<dyn Pool>]) ->
             if namespace.locations(*file).await.is_ok_and(|pools| pools.contains(pool)) {
                 continue;
             }
-            note(&mut report.problems, format!("{pool} has a replica of {file}, which the namespace does not place there"));
+            note(
+                &mut report.problems,
+                format!("{pool} has a replica of {file}, which the namespace does not place there"),
+            );
         }
     }
     Ok(report)
@@ -114,7 +117,8 @@ async fn collect_replicas(pools: &[Arc<dyn Pool>]) -> Result<HashMap<PoolId, Has
         let mut of_pool = HashMap::new();
         let mut after = FileId(0);
         loop {
-            let page = pool.replicas(after, PAGE).await.with_context(|| format!("cannot list {}", pool.id()))?;
+            let page =
+                pool.replicas(after, PAGE).await.with_context(|| format!("cannot list {}", pool.id()))?;
             let Some(last) = page.last() else { break };
             after = last.file;
             of_pool.extend(page.into_iter().map(|facts| (facts.file, facts)));

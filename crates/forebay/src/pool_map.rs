@@ -55,13 +55,15 @@ impl PoolManager for PoolMap {
             statuses.iter().filter(|pool| !self.is_avoided(want.client, pool.id)).cloned().collect();
         let draw = self.random.u64();
         // A client that cannot reach any pool still creates files: it writes them through the head.
-        choose(&welcome, draw).or_else(|| choose(&statuses, draw)).map(|pool| Grant { pool }).ok_or_else(|| {
-            if statuses.iter().all(|pool| pool.offline.is_some()) {
-                SelectError::Unavailable
-            } else {
-                SelectError::NoSpace
-            }
-        })
+        choose(&welcome, draw).or_else(|| choose(&statuses, draw)).map(|pool| Grant { pool }).ok_or_else(
+            || {
+                if statuses.iter().all(|pool| pool.offline.is_some()) {
+                    SelectError::Unavailable
+                } else {
+                    SelectError::NoSpace
+                }
+            },
+        )
     }
 
     fn pool(&self, id: PoolId) -> Option<Arc<dyn Pool>> {
@@ -87,7 +89,8 @@ impl PoolManager for PoolMap {
 
 /// Draws a pool with space, weighted by free bytes.
 fn choose(pools: &[PoolStatus], draw: u64) -> Option<PoolId> {
-    let open = || pools.iter().filter(|pool| pool.offline.is_none() && pool.free_bytes > 0 && pool.free_files > 0);
+    let open =
+        || pools.iter().filter(|pool| pool.offline.is_none() && pool.free_bytes > 0 && pool.free_files > 0);
     let total: u128 = open().map(|pool| u128::from(pool.free_bytes)).sum();
     // The draw scaled to 0..total.
     let mut point = (u128::from(draw) * total) >> 64;

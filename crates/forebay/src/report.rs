@@ -125,8 +125,11 @@ impl FsckReport {
         for remark in &self.remarks {
             out += &format!("remark: {remark}\n");
         }
-        let verdict =
-            if self.problems.is_empty() { "clean".to_owned() } else { format!("{} problems", self.problems.len()) };
+        let verdict = if self.problems.is_empty() {
+            "clean".to_owned()
+        } else {
+            format!("{} problems", self.problems.len())
+        };
         out + &format!("{} files, {} replicas: {verdict}\n", self.files, self.replicas)
     }
 }

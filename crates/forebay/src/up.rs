@@ -57,7 +57,9 @@ pub fn open_services(data: &DataDir, config: &Config) -> Result<Services> {
         root_owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
         sync: match config.namespace.sync {
             Sync::Always => namespace::Sync::Always,
-            Sync::Interval => namespace::Sync::Interval(Duration::from_millis(config.namespace.sync_interval_ms)),
+            Sync::Interval => {
+                namespace::Sync::Interval(Duration::from_millis(config.namespace.sync_interval_ms))
+            }
         },
         cache_entries: config.namespace.cache_entries as usize,
         queue_len_max: config.namespace.queue_len_max as usize,
@@ -100,8 +102,9 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
     let head_listener = listen(SocketAddr::new(config.listen, config.nfs_port()), "--nfs-port").await?;
     let mut pool_listeners = Vec::new();
     for number in 0..data.pools {
-        let port = u16::try_from(u32::from(config.pools.port) + number)
-            .map_err(|_| anyhow!("--pool-port {} leaves no ports for {} pools", config.pools.port, data.pools))?;
+        let port = u16::try_from(u32::from(config.pools.port) + number).map_err(|_| {
+            anyhow!("--pool-port {} leaves no ports for {} pools", config.pools.port, data.pools)
+        })?;
         pool_listeners.push(listen(SocketAddr::new(config.listen, port), "--pool-port").await?);
     }
 
@@ -162,7 +165,12 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
     }
     let head_address = head_listener.local_addr()?;
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
-    tasks.spawn(reaper::run(services.namespace.clone(), Arc::clone(&manager), Arc::clone(&door), stop.clone()));
+    tasks.spawn(reaper::run(
+        services.namespace.clone(),
+        Arc::clone(&manager),
+        Arc::clone(&door),
+        stop.clone(),
+    ));
 
     let responder = responder::Responder::new(data.path().to_owned(), &services, door, pool_doors.clone());
     tasks.spawn(Arc::clone(&responder).sample(stop.clone()));

@@ -3,9 +3,9 @@
 use api::{PoolStatus, Usage};
 use nfs4::attr::{ChangeAttrType4, Principal4, number};
 use nfs4::{
-    ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ, Access4Args,
-    Access4ResOk, Bitmap4, FH4_PERSISTENT, Fattr4, FileAttributes, GetAttr4Args, GetAttr4ResOk, LayoutType4,
-    NfsFtype4, NfsStat4, NfsTime4, SpecData4,
+    ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
+    Access4Args, Access4ResOk, Bitmap4, FH4_PERSISTENT, Fattr4, FileAttributes, GetAttr4Args, GetAttr4ResOk,
+    LayoutType4, NfsFtype4, NfsStat4, NfsTime4, SpecData4,
 };
 use types::{Access, Attributes, FileKind, Name, Timestamp, permission};
 
@@ -90,8 +90,12 @@ const TOTALS: Bitmap4 = Bitmap4::of(&[
     number::SPACE_TOTAL,
 ]);
 
-const WRITE_ONLY: Bitmap4 =
-    Bitmap4::of(&[number::TIME_ACCESS_SET, number::TIME_MODIFY_SET, number::MODE_SET_MASKED, number::MODE_UMASK]);
+const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[
+    number::TIME_ACCESS_SET,
+    number::TIME_MODIFY_SET,
+    number::MODE_SET_MASKED,
+    number::MODE_UMASK,
+]);
 
 /// Linux caps a file at 2⁶³ − 1, and so do the pools' file systems.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -289,4 +293,3 @@ fn device_numbers(kind: FileKind) -> SpecData4 {
 pub(super) fn time(at: Timestamp) -> NfsTime4 {
     NfsTime4 { seconds: at.seconds, nseconds: at.nanoseconds() }
 }
-

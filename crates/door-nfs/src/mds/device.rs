@@ -7,8 +7,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use nfs4::{
-    Bitmap4, DeviceId4, FfDeviceAddr4, FfDeviceVersions4, GetDeviceInfo4Args, GetDeviceInfo4Res, GetDeviceInfo4ResOk,
-    LayoutType4, NOTIFY_DEVICEID4_CHANGE, NOTIFY_DEVICEID4_DELETE, NetAddr4, NfsStat4,
+    Bitmap4, DeviceId4, FfDeviceAddr4, FfDeviceVersions4, GetDeviceInfo4Args, GetDeviceInfo4Res,
+    GetDeviceInfo4ResOk, LayoutType4, NOTIFY_DEVICEID4_CHANGE, NOTIFY_DEVICEID4_DELETE, NetAddr4, NfsStat4,
 };
 use types::PoolId;
 use xdr::to_bytes;
@@ -48,7 +48,8 @@ pub(super) fn info(compound: &Compound<'_>, head: &Head, args: &GetDeviceInfo4Ar
         return GetDeviceInfo4Res::Err(NfsStat4::UnknownLayoutType);
     }
     let pool = pool(args.device_id);
-    let known = address(head, compound.connection, pool).filter(|address| id(head, pool, *address) == args.device_id);
+    let known =
+        address(head, compound.connection, pool).filter(|address| id(head, pool, *address) == args.device_id);
     let Some(address) = known else { return GetDeviceInfo4Res::Err(NfsStat4::NoEnt) };
     let device = FfDeviceAddr4 {
         netaddrs: vec![universal_address(address)],

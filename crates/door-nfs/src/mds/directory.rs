@@ -4,8 +4,8 @@ use api::{CreateKind, CreateMode, CreateSpec};
 use bytes::Bytes;
 use nfs4::attr::number;
 use nfs4::{
-    ChangeInfo4, Create4Args, Create4ResOk, CreateType4, Link4Args, Link4ResOk, LinkText4, Lookup4Args, NfsStat4,
-    ReadLink4ResOk, Remove4Args, Remove4ResOk, Rename4Args, Rename4ResOk, SpecData4,
+    ChangeInfo4, Create4Args, Create4ResOk, CreateType4, Link4Args, Link4ResOk, LinkText4, Lookup4Args,
+    NfsStat4, ReadLink4ResOk, Remove4Args, Remove4ResOk, Rename4Args, Rename4ResOk, SpecData4,
 };
 use types::{ChangeInfo, Device, FileId, FileKind, SymlinkTarget};
 
@@ -16,7 +16,11 @@ use crate::status;
 /// For what nobody gave a mode: what `mkdir` and `mknod` would make under a common umask.
 const PERMISSIONS_DEFAULT: u32 = 0o755;
 
-pub(super) async fn lookup(compound: &mut Compound<'_>, head: &Head, args: &Lookup4Args) -> Result<(), NfsStat4> {
+pub(super) async fn lookup(
+    compound: &mut Compound<'_>,
+    head: &Head,
+    args: &Lookup4Args,
+) -> Result<(), NfsStat4> {
     let dir = directory(head, compound.file()?).await?;
     let name = name(&args.objname)?;
     let found = head.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
@@ -99,7 +103,8 @@ pub(super) async fn remove(
     let dir = plain_directory(head, compound.file()?).await?;
     let name = name(&args.target)?;
     // A file that somebody has open keeps its data until the last close: the row stays, the reaper asks the states.
-    let removed = head.namespace.unlink(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
+    let removed =
+        head.namespace.unlink(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
     Ok(Remove4ResOk { cinfo: change_info(removed.parent) })
 }
 
@@ -111,14 +116,13 @@ pub(super) async fn rename(
     let source = plain_directory(head, compound.saved_file()?).await?;
     let target = plain_directory(head, compound.file()?).await?;
     let (old, new) = (name(&args.oldname)?, name(&args.newname)?);
-    let renamed = head
-        .namespace
-        .rename(&compound.identity, (source, &old), (target, &new))
-        .await
-        .map_err(|error| match error {
-            // RFC 8881 §18.26.3: an existing target that cannot be replaced is EXIST, whatever is wrong with it.
-            api::NamespaceError::IsDirectory | api::NamespaceError::NotDirectory => NfsStat4::Exist,
-            error => status::of_namespace(error),
+    let renamed =
+        head.namespace.rename(&compound.identity, (source, &old), (target, &new)).await.map_err(|error| {
+            match error {
+                // RFC 8881 §18.26.3: an existing target that cannot be replaced is EXIST, whatever is wrong with it.
+                api::NamespaceError::IsDirectory | api::NamespaceError::NotDirectory => NfsStat4::Exist,
+                error => status::of_namespace(error),
+            }
         })?;
     Ok(Rename4ResOk { source_cinfo: change_info(renamed.source), target_cinfo: change_info(renamed.target) })
 }
@@ -134,13 +138,16 @@ pub(super) async fn link(
     }
     let dir = plain_directory(head, compound.file()?).await?;
     let name = name(&args.newname)?;
-    let linked = head.namespace.link(&compound.identity, file, dir, &name).await.map_err(status::of_namespace)?;
+    let linked =
+        head.namespace.link(&compound.identity, file, dir, &name).await.map_err(status::of_namespace)?;
     Ok(Link4ResOk { cinfo: change_info(linked.parent) })
 }
 
 /// As `directory`, for operations that know no SYMLINK status.
 pub(super) async fn plain_directory(head: &Head, file: FileId) -> Result<FileId, NfsStat4> {
-    directory(head, file).await.map_err(|status| if status == NfsStat4::SymLink { NfsStat4::NotDir } else { status })
+    directory(head, file)
+        .await
+        .map_err(|status| if status == NfsStat4::SymLink { NfsStat4::NotDir } else { status })
 }
 
 pub(super) fn change_info(info: ChangeInfo) -> ChangeInfo4 {

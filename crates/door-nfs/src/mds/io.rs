@@ -21,7 +21,11 @@ use crate::{IO_BYTES_MAX, status};
 /// Operation number, status, eof, length and padding around the bytes of a READ.
 const READ_OVERHEAD_BYTES: usize = 24;
 
-pub(super) async fn read(compound: &Compound<'_>, head: &Head, args: &Read4Args) -> Result<Read4ResOk, NfsStat4> {
+pub(super) async fn read(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &Read4Args,
+) -> Result<Read4ResOk, NfsStat4> {
     let file = authorize(compound, head, args.stateid, Access::READ).await?;
     let room = compound.reply_room.saturating_sub(READ_OVERHEAD_BYTES);
     let count = u64::from(args.count.min(IO_BYTES_MAX)).min(room as u64);
@@ -31,9 +35,7 @@ pub(super) async fn read(compound: &Compound<'_>, head: &Head, args: &Read4Args)
         Bytes::new()
     } else {
         let read = match open(head, &file, TicketMode::Read).await? {
-            Some(replica) => {
-                replica.read_at(args.offset, length as u32).await.map_err(status::of_pool)?
-            }
+            Some(replica) => replica.read_at(args.offset, length as u32).await.map_err(status::of_pool)?,
             None => ReadData { data: Bytes::new(), end_of_file: true },
         };
         fill(read, length as usize)
@@ -52,10 +54,18 @@ fn fill(read: ReadData, length: usize) -> Bytes {
     filled.freeze()
 }
 
-pub(super) async fn write(compound: &Compound<'_>, head: &Head, args: Write4Args) -> Result<Write4ResOk, NfsStat4> {
+pub(super) async fn write(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: Write4Args,
+) -> Result<Write4ResOk, NfsStat4> {
     let file = authorize(compound, head, args.stateid, Access::WRITE).await?;
     let count = u32::try_from(args.data.len()).map_err(|_| NfsStat4::Inval)?;
-    let end = args.offset.checked_add(count.into()).filter(|end| i64::try_from(*end).is_ok()).ok_or(NfsStat4::FBig)?;
+    let end = args
+        .offset
+        .checked_add(count.into())
+        .filter(|end| i64::try_from(*end).is_ok())
+        .ok_or(NfsStat4::FBig)?;
     let replica = open_for_writing(head, &file).await?;
     let wanted = stability(args.stable);
     if count == 0 {
@@ -121,7 +131,11 @@ fn regular(file: &Attributes) -> Result<(), NfsStat4> {
 }
 
 /// `None`: the file has no replica anywhere, and so only zeros.
-async fn open(head: &Head, file: &Attributes, mode: TicketMode) -> Result<Option<Arc<dyn OpenReplica>>, NfsStat4> {
+async fn open(
+    head: &Head,
+    file: &Attributes,
+    mode: TicketMode,
+) -> Result<Option<Arc<dyn OpenReplica>>, NfsStat4> {
     let locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
     if locations.is_empty() {
         return Ok(None);

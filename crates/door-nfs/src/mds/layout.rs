@@ -125,7 +125,9 @@ pub(super) async fn commit(
     let stateid = compound.resolve(args.stateid)?;
     authorize_commit(compound, head, &file, stateid, args.reclaim)?;
     let end = match args.last_write_offset {
-        Some(last) => Some(last.checked_add(1).filter(|end| i64::try_from(*end).is_ok()).ok_or(NfsStat4::Inval)?),
+        Some(last) => {
+            Some(last.checked_add(1).filter(|end| i64::try_from(*end).is_ok()).ok_or(NfsStat4::Inval)?)
+        }
         None => None,
     };
     let mtime = match args.time_modify {
@@ -201,7 +203,9 @@ pub(super) async fn give_back(
         // What cannot be decoded is no reason to keep the layout.
         match FfLayoutReturn4::from_body(body) {
             Ok(report) => take_report(compound, head, &report),
-            Err(error) => tracing::debug!(client = client.0, %error, "layout return has a body that is no report"),
+            Err(error) => {
+                tracing::debug!(client = client.0, %error, "layout return has a body that is no report")
+            }
         }
     }
     if args.reclaim {

@@ -5,8 +5,8 @@ use nfs4::attr::number;
 use nfs4::{
     Bitmap4, ChangeInfo4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
     OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
-    OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk, OpenClaim4, OpenDelegation4,
-    OpenFlag4, OpenNoneDelegation4, WND4_NOT_WANTED,
+    OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk, OpenClaim4,
+    OpenDelegation4, OpenFlag4, OpenNoneDelegation4, WND4_NOT_WANTED,
 };
 use nfs4_state::stateid::OpenRequest;
 use types::{Access, Attributes, FileId, FileKind, Name, PoolId, permission};
@@ -49,7 +49,8 @@ pub(super) async fn open(
 ) -> Result<Open4ResOk, NfsStat4> {
     let client = compound.client()?;
     let access = args.share_access & OPEN4_SHARE_ACCESS_BOTH;
-    if access == 0 || args.share_access & !SHARE_ACCESS_KNOWN != 0 || args.share_deny > OPEN4_SHARE_DENY_BOTH {
+    if access == 0 || args.share_access & !SHARE_ACCESS_KNOWN != 0 || args.share_deny > OPEN4_SHARE_DENY_BOTH
+    {
         return Err(NfsStat4::Inval);
     }
     let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
@@ -60,7 +61,8 @@ pub(super) async fn open(
     judge_kind(target.attributes.kind)?;
     judge_permission(compound, &target, access)?;
 
-    let request = OpenRequest { client, owner: args.owner.owner.0.clone(), file, access, deny: args.share_deny };
+    let request =
+        OpenRequest { client, owner: args.owner.owner.0.clone(), file, access, deny: args.share_deny };
     // Nothing may be truncated that cannot be opened.
     {
         let states = head.states.lock();
@@ -93,7 +95,9 @@ async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<
         }
         (OpenClaim4::Null(component), OpenFlag4::Create(how)) => create(compound, head, component, how).await,
         (OpenClaim4::Fh, OpenFlag4::NoCreate) => current(compound, head, Permission::ByModeOrOwner).await,
-        (OpenClaim4::Previous(_), OpenFlag4::NoCreate) => current(compound, head, Permission::Reclaimed).await,
+        (OpenClaim4::Previous(_), OpenFlag4::NoCreate) => {
+            current(compound, head, Permission::Reclaimed).await
+        }
         (OpenClaim4::Fh | OpenClaim4::Previous(_), OpenFlag4::Create(_)) => Err(NfsStat4::Inval),
         // Nobody holds a delegation yet, so none can be claimed. (INVAL would make the client try for ever.)
         (OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_), _) => Err(NfsStat4::BadStateId),
@@ -115,7 +119,8 @@ async fn current(compound: &Compound<'_>, head: &Head, permission: Permission) -
 }
 
 async fn look_up(compound: &Compound<'_>, head: &Head, dir: FileId, name: &Name) -> Result<Target, NfsStat4> {
-    let attributes = head.namespace.lookup(&compound.identity, dir, name).await.map_err(status::of_namespace)?;
+    let attributes =
+        head.namespace.lookup(&compound.identity, dir, name).await.map_err(status::of_namespace)?;
     let change = head.attributes(dir).await?.change;
     Ok(Target {
         attributes,
@@ -171,7 +176,11 @@ async fn create(
         attrset: attrset(given.attrmask, created.is_new || is_repeated, size),
         is_new: created.is_new || is_repeated,
         size,
-        permission: if created.is_new || is_repeated { Permission::ByModeOrOwner } else { Permission::ByMode },
+        permission: if created.is_new || is_repeated {
+            Permission::ByModeOrOwner
+        } else {
+            Permission::ByMode
+        },
     })
 }
 
@@ -222,7 +231,8 @@ fn judge_permission(compound: &Compound<'_>, target: &Target, access: u32) -> Re
     // Who may execute a file may read it: the client has to, to run it.
     let may_read = granted.contains(Access::READ) || granted.contains(Access::EXECUTE);
     let may_write = granted.contains(Access::WRITE);
-    let wants_write = access & nfs4::OPEN4_SHARE_ACCESS_WRITE != 0 || (target.size == Some(0) && !target.is_new);
+    let wants_write =
+        access & nfs4::OPEN4_SHARE_ACCESS_WRITE != 0 || (target.size == Some(0) && !target.is_new);
     let wants_read = access & nfs4::OPEN4_SHARE_ACCESS_READ != 0;
     if (wants_read && !may_read) || (wants_write && !may_write) {
         return Err(NfsStat4::Access);

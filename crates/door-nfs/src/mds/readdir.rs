@@ -36,11 +36,8 @@ pub(super) async fn read(
     let mut after = Cookie(args.cookie);
     loop {
         let limit = (room.bytes / ENTRY_BYTES_GUESS).clamp(1, PAGE_ENTRIES_MAX);
-        let page = head
-            .namespace
-            .list(&compound.identity, dir, after, limit)
-            .await
-            .map_err(status::of_namespace)?;
+        let page =
+            head.namespace.list(&compound.identity, dir, after, limit).await.map_err(status::of_namespace)?;
         for entry in &page.entries {
             let encoded = encode_entry(head, compound.minorversion, entry, &wanted);
             if !room.take(&encoded) {

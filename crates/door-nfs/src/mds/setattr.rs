@@ -26,10 +26,7 @@ pub(super) async fn set(
         change.size_is_authorized = authorize_size(compound, head, stateid, &before)?;
         change.space_used = Some(truncate(compound, head, &before, size).await?);
     }
-    head.namespace
-        .set_attributes(&compound.identity, file, &change)
-        .await
-        .map_err(status::of_namespace)?;
+    head.namespace.set_attributes(&compound.identity, file, &change).await.map_err(status::of_namespace)?;
     Ok(args.obj_attributes.attrmask)
 }
 

@@ -32,7 +32,9 @@ pub(super) fn test(
         return Err(NfsStat4::Resource);
     }
     let states = head.states.lock();
-    Ok(TestStateId4ResOk { status_codes: args.stateids.iter().map(|stateid| states.test(client, *stateid)).collect() })
+    Ok(TestStateId4ResOk {
+        status_codes: args.stateids.iter().map(|stateid| states.test(client, *stateid)).collect(),
+    })
 }
 
 pub(super) fn free(compound: &Compound<'_>, head: &Head, args: &FreeStateId4Args) -> Result<(), NfsStat4> {
