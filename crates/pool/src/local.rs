@@ -52,6 +52,8 @@ pub struct Config {
 const SYNC_THREADS: usize = 16;
 const BUFFER_BYTES_MAX: usize = 64 << 20;
 const REMOVED_LEN_MAX: usize = 64 << 10;
+/// Each try has synced a few files; others may have taken the room that made.
+const ROOM_TRIES_MAX: usize = 16;
 /// How often the index is written and the file system looked at.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
 /// Problems of a scan that are logged one by one.
@@ -136,17 +138,45 @@ impl LocalPool {
         true
     }
 
-    fn replica(&self, file: FileId) -> Result<Arc<Replica>, PoolError> {
+    async fn replica(&self, file: FileId) -> Result<Arc<Replica>, PoolError> {
         self.shared.check_open()?;
         if file > FILE_ID_MAX {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
-        let taken = self.table.take(file).ok_or(PoolError::Busy(self.shared.id()))?;
-        for replica in taken.to_settle {
-            // A failure marks the replica and is told to whoever syncs it next.
-            self.shared.settle(&replica, Box::new(|_| {}));
+        for _ in 0..ROOM_TRIES_MAX {
+            let to_settle = match self.table.take(file) {
+                Ok(taken) => {
+                    for replica in taken.to_settle {
+                        // A failure marks the replica and is told to whoever syncs it next.
+                        self.shared.settle(&replica, Box::new(|_| {}));
+                    }
+                    return Ok(taken.replica);
+                }
+                Err(full) => full.to_settle,
+            };
+            if to_settle.is_empty() {
+                break;
+            }
+            self.settle_all(to_settle).await;
         }
-        Ok(taken.replica)
+        Err(PoolError::Busy(self.shared.id()))
+    }
+
+    /// Writers who never sync fill the table with files that must not be closed; whoever comes next waits for some.
+    async fn settle_all(&self, replicas: Vec<Arc<Replica>>) {
+        let mut settled = Vec::with_capacity(replicas.len());
+        for replica in replicas {
+            let (answer, handle) = self.shared.engine.answer();
+            let tell = move |synced| {
+                let _ = answer.send(synced);
+            };
+            self.shared.settle(&replica, Box::new(tell));
+            settled.push(handle);
+        }
+        for handle in settled {
+            // As above: nobody here is to be told of a failure.
+            let _ = handle.await;
+        }
     }
 
     /// Runs `work` on the replica in a thread of `lane`.
@@ -156,7 +186,7 @@ impl LocalPool {
         lane: Lane,
         work: impl FnOnce(&Replica, &Shared) -> Result<T, PoolError> + Send + 'static,
     ) -> Result<T, PoolError> {
-        let replica = self.replica(file)?;
+        let replica = self.replica(file).await?;
         let shared = Arc::clone(&self.shared);
         self.shared.engine.submit(lane, move || work(&replica, &shared)).await
     }
@@ -178,7 +208,7 @@ impl Pool for LocalPool {
         if ticket.pool != self.shared.id() {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
-        let replica = self.replica(ticket.file)?;
+        let replica = self.replica(ticket.file).await?;
         if !replica.is_loaded() {
             let (shared, loading) = (Arc::clone(&self.shared), Arc::clone(&replica));
             self.shared.engine.submit(Lane::Data, move || loading.load(&shared)).await?;

@@ -44,6 +44,11 @@ pub struct Taken {
     pub to_settle: Vec<Arc<Replica>>,
 }
 
+/// Twice as many replicas as should be are in use or unsynced. Syncing these makes room.
+pub struct Full {
+    pub to_settle: Vec<Arc<Replica>>,
+}
+
 impl Table {
     pub fn new(open_files_max: usize) -> Table {
         let shards = (open_files_max / SHARD_LEN_MIN).clamp(1, SHARDS_MAX);
@@ -51,13 +56,13 @@ impl Table {
         Table { shard_len, shards: (0..shards).map(|_| Mutex::default()).collect() }
     }
 
-    /// The one object for the file. `None`: twice as many as should be are in use, and none can be given up.
-    pub fn take(&self, file: FileId) -> Option<Taken> {
+    /// The one object for the file.
+    pub fn take(&self, file: FileId) -> Result<Taken, Full> {
         let mut shard = self.shard(file).lock();
         if let Some(slot) = shard.by_file.get(&file).copied() {
             let slot = &mut shard.slots[slot];
             slot.recent = true;
-            return Some(Taken { replica: Arc::clone(&slot.replica), to_settle: Vec::new() });
+            return Ok(Taken { replica: Arc::clone(&slot.replica), to_settle: Vec::new() });
         }
         let mut to_settle = Vec::new();
         // One more than comes in, so that a table that has grown shrinks again.
@@ -67,13 +72,13 @@ impl Table {
             }
         }
         if shard.slots.len() >= 2 * self.shard_len {
-            return None;
+            return Err(Full { to_settle });
         }
         let replica = Arc::new(Replica::new(file));
         let slot = shard.slots.len();
         shard.slots.push(Slot { replica: Arc::clone(&replica), recent: true });
         shard.by_file.insert(file, slot);
-        Some(Taken { replica, to_settle })
+        Ok(Taken { replica, to_settle })
     }
 
     /// Forgets a replica that is gone; whoever holds it keeps it.
@@ -130,23 +135,23 @@ mod tests {
     #[test]
     fn whoever_holds_a_replica_shares_it_with_all_others() {
         let table = Table::new(2);
-        let held = table.take(FileId(1)).unwrap().replica;
+        let held = table.take(FileId(1)).ok().unwrap().replica;
         for file in 2..100 {
-            table.take(FileId(file)).unwrap();
+            table.take(FileId(file)).ok().unwrap();
         }
-        assert!(Arc::ptr_eq(&held, &table.take(FileId(1)).unwrap().replica));
+        assert!(Arc::ptr_eq(&held, &table.take(FileId(1)).ok().unwrap().replica));
         assert!(len(&table) <= 3);
     }
 
     #[test]
     fn replicas_in_use_may_exceed_the_bound_twice_and_no_more() {
         let table = Table::new(3);
-        let held: Vec<_> = (0..6).map(|file| table.take(FileId(file)).unwrap()).collect();
-        assert!(table.take(FileId(6)).is_none());
-        assert!(table.take(FileId(5)).is_some());
+        let held: Vec<_> = (0..6).map(|file| table.take(FileId(file)).ok().unwrap()).collect();
+        assert!(table.take(FileId(6)).is_err());
+        assert!(table.take(FileId(5)).is_ok());
         drop(held);
         for file in 10..20 {
-            assert!(table.take(FileId(file)).is_some());
+            assert!(table.take(FileId(file)).is_ok());
         }
         assert_eq!(len(&table), 3);
     }
@@ -154,10 +159,10 @@ mod tests {
     #[test]
     fn the_replica_used_lately_stays() {
         let table = Table::new(4);
-        let first = Arc::downgrade(&table.take(FileId(0)).unwrap().replica);
+        let first = Arc::downgrade(&table.take(FileId(0)).ok().unwrap().replica);
         for file in 1..50 {
-            table.take(FileId(file)).unwrap();
-            table.take(FileId(0)).unwrap();
+            table.take(FileId(file)).ok().unwrap();
+            table.take(FileId(0)).ok().unwrap();
         }
         assert!(first.upgrade().is_some());
     }
@@ -166,24 +171,24 @@ mod tests {
     fn a_replica_with_unsynced_data_is_not_given_up_but_synced() {
         let table = Table::new(1);
         let unsynced = {
-            let replica = table.take(FileId(1)).unwrap().replica;
+            let replica = table.take(FileId(1)).ok().unwrap().replica;
             replica.note_write();
             Arc::downgrade(&replica)
         };
-        let taken = table.take(FileId(2)).unwrap();
+        let taken = table.take(FileId(2)).ok().unwrap();
         assert_eq!(taken.to_settle.len(), 1);
         drop(taken);
-        assert!(table.take(FileId(1)).is_some());
+        assert!(table.take(FileId(1)).is_ok());
         assert!(unsynced.upgrade().is_some());
     }
 
     #[test]
     fn a_dropped_replica_is_a_new_one_next_time() {
         let table = Table::new(8);
-        let old = table.take(FileId(1)).unwrap().replica;
-        table.take(FileId(2)).unwrap();
+        let old = table.take(FileId(1)).ok().unwrap().replica;
+        table.take(FileId(2)).ok().unwrap();
         table.drop_replica(FileId(1));
-        assert!(!Arc::ptr_eq(&old, &table.take(FileId(1)).unwrap().replica));
-        assert!(table.take(FileId(2)).is_some());
+        assert!(!Arc::ptr_eq(&old, &table.take(FileId(1)).ok().unwrap().replica));
+        assert!(table.take(FileId(2)).is_ok());
     }
 }
