@@ -75,7 +75,11 @@ impl Compound<'_> {
     /// Puts the current stateid in the place of its stand-in.
     pub fn resolve(&self, stateid: StateId4) -> Result<StateId4, NfsStat4> {
         if stateid == StateId4::CURRENT {
-            return self.current_stateid.ok_or(NfsStat4::BadStateId);
+            // The newest of it: another request may have moved its seqid since, and the client could not know.
+            let newest = |stateid: StateId4| {
+                if stateid.is_special() { stateid } else { StateId4 { seqid: 0, ..stateid } }
+            };
+            return self.current_stateid.map(newest).ok_or(NfsStat4::BadStateId);
         }
         Ok(stateid)
     }

@@ -120,7 +120,6 @@ impl HeadDoor {
             states: Arc::new(Mutex::new(ClientState::new(boot as u32))),
             layout_returned: Notify::new(),
             recalls: Mutex::default(),
-            unreleased: Mutex::default(),
         };
         Ok(Arc::new(HeadDoor {
             head: Arc::new(head),

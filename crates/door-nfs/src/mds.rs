@@ -63,8 +63,6 @@ pub(crate) struct Head {
     pub layout_returned: Notify,
     /// Calls to clients under way; ended with the head. Leaf lock.
     pub recalls: Mutex<JoinSet<()>>,
-    /// Lost clients that could not be fenced off yet. Leaf lock.
-    pub unreleased: Mutex<Vec<nfs4::ClientId4>>,
 }
 
 impl Head {

@@ -1,6 +1,9 @@
 //! OPEN_DOWNGRADE and CLOSE.
 
-use nfs4::{Close4Args, Close4ResOk, NfsStat4, OpenDowngrade4Args, OpenDowngrade4ResOk, StateId4};
+use nfs4::{
+    Close4Args, Close4ResOk, NfsStat4, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OpenDowngrade4Args,
+    OpenDowngrade4ResOk, StateId4,
+};
 
 use super::Head;
 use crate::context::Compound;
@@ -12,8 +15,9 @@ pub(super) fn downgrade(
 ) -> Result<OpenDowngrade4ResOk, NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.open_stateid)?;
-    let open_stateid =
-        head.states.lock().downgrade(client, file, stateid, args.share_access, args.share_deny)?;
+    // Wants of delegations may ride along, and mean nothing here.
+    let access = args.share_access & !OPEN4_SHARE_ACCESS_WANT_DELEG_MASK;
+    let open_stateid = head.states.lock().downgrade(client, file, stateid, access, args.share_deny)?;
     compound.current_stateid = Some(open_stateid);
     Ok(OpenDowngrade4ResOk { open_stateid })
 }

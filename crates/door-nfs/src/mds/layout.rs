@@ -89,7 +89,7 @@ async fn choose_pool(
     mode: LayoutMode,
 ) -> Result<PoolId, NfsStat4> {
     let client = compound.client.map(|client| client.0);
-    let locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
+    let mut locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
     if locations.is_empty() {
         // Nothing was ever written: zeros need no pool.
         if mode == LayoutMode::Read {
@@ -98,7 +98,9 @@ async fn choose_pool(
         let want = Selection { purpose: Purpose::Create, locations: &[], client };
         let grant = head.pools.select(&want).map_err(|_| NfsStat4::LayoutUnavailable)?;
         head.locations.add_location(file.file, grant.pool).await.map_err(status::of_namespace)?;
-        return Ok(grant.pool);
+        // Another client may have got a pool at the same time: all must use the same one.
+        locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
+        locations.truncate(1);
     }
     let purpose = if mode == LayoutMode::Read { Purpose::Read } else { Purpose::Write };
     let want = Selection { purpose, locations: &locations, client };

@@ -30,7 +30,13 @@ fn try_lock(compound: &Compound<'_>, head: &Head, args: Lock4Args) -> Result<Loc
         }
         Locker4::Exist(existing) => Locker::Existing(compound.resolve(existing.lock_stateid)?),
     };
-    head.states.lock().lock(LockRequest { client, file, locker, locktype: args.locktype, range })
+    let outcome =
+        head.states.lock().lock(LockRequest { client, file, locker, locktype: args.locktype, range })?;
+    match outcome {
+        // Somebody else has it before its owner came back (RFC 8881 §18.10.4).
+        LockOutcome::Denied(_) if args.reclaim => Err(NfsStat4::ReclaimConflict),
+        outcome => Ok(outcome),
+    }
 }
 
 pub(super) async fn test(compound: &Compound<'_>, head: &Head, args: LockT4Args) -> LockT4Res {

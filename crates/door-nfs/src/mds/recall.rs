@@ -60,7 +60,10 @@ fn send(head: &Head, recall: LayoutRecall) {
         let LayoutRecall { client, file, stateid, iomode } = recall;
         let asked = callback::LayoutRecall { handle, stateid, iomode };
         match sessions.recall_layout(client, asked, patience).await {
-            Ok(NfsStat4::Ok) => {}
+            // OLD_STATEID: it has heard this recall before, and the answer was lost.
+            Ok(NfsStat4::Ok | NfsStat4::OldStateId) => {}
+            // Never sent: who asks next sends it again.
+            Err(callback::CallbackError::Busy) => states.lock().recall_unheard(client, file),
             // It knows nothing of the layout, or cannot be reached: there is nothing to wait for.
             Ok(status) => {
                 tracing::debug!(client = client.0, %file, status = status.name(), "client has no such layout");
@@ -74,30 +77,31 @@ fn send(head: &Head, recall: LayoutRecall) {
     });
 }
 
-/// Releases what clients held whose lease is over, or that have come back as new ones.
+/// Releases what clients held whose lease is over, or that have come back as new ones. What could not be fenced off
+/// stays for the next round.
 pub(crate) async fn expire_clients(head: &Head) {
-    let mut gone = head.sessions.expire().await;
-    gone.append(&mut head.unreleased.lock());
-    for client in gone {
-        match fence_client(head, client).await {
-            Ok(()) => {
-                head.states.lock().release(client);
-                head.layout_returned.notify_waiters();
-            }
-            Err(error) => {
-                tracing::warn!(client = client.0, %error, "cannot fence off a lost client, will try again");
-                head.unreleased.lock().push(client);
+    let gone = head.sessions.expire().await;
+    let (departed, with_state) = {
+        let mut states = head.states.lock();
+        gone.into_iter().for_each(|client| states.depart(client));
+        (states.departed(), states.clients())
+    };
+    for client in departed {
+        let writable = head.states.lock().writable_layouts(client);
+        let mut unfenced = Vec::new();
+        for file in writable {
+            if let Err(error) = fence(head, file).await {
+                tracing::warn!(client = client.0, %file, %error, "cannot fence off a lost client, will try again");
+                unfenced.push(file);
             }
         }
+        head.states.lock().release(client, &unfenced);
+        head.layout_returned.notify_waiters();
     }
-}
-
-async fn fence_client(head: &Head, client: ClientId4) -> Result<(), NamespaceError> {
-    let files = head.states.lock().writable_layouts(client);
-    for file in files {
-        fence(head, file).await?;
-    }
-    Ok(())
+    let is_unknown =
+        |client: &ClientId4| head.sessions.judge_reclaim(*client, false) == Err(NfsStat4::StaleClientId);
+    let strays: Vec<_> = with_state.into_iter().filter(is_unknown).collect();
+    head.states.lock().note_strays(strays);
 }
 
 /// Revokes the layouts that were not given back in time.

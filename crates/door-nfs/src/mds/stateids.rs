@@ -18,6 +18,10 @@ pub(super) fn check_io(
     file: FileId,
     access: Access,
 ) -> Result<(), NfsStat4> {
+    // Without an open the I/O might meet a denial that is still to be reclaimed (RFC 8881 §8.4.2.1).
+    if stateid == StateId4::ANONYMOUS && head.sessions.in_grace() {
+        return Err(NfsStat4::Grace);
+    }
     let modes = if access.contains(Access::WRITE) { Modes::WRITE } else { Modes::READ };
     head.states.lock().check_io(compound.client()?, file, stateid, modes)
 }
@@ -29,7 +33,7 @@ pub(super) fn test(
 ) -> Result<TestStateId4ResOk, NfsStat4> {
     let client = compound.client()?;
     if args.stateids.len() > TESTED_MAX {
-        return Err(NfsStat4::Resource);
+        return Err(NfsStat4::ReqTooBig);
     }
     let states = head.states.lock();
     Ok(TestStateId4ResOk {
