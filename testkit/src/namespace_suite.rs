@@ -4,21 +4,26 @@
 //! directory of a world belongs to root with mode 0755; `work` in it is open to everybody.
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{
     CreateKind, CreateMode, CreateSpec, Created, Locations, Namespace, NamespaceError, RecoveryRecords,
     SetAttributes, Stability, Written,
 };
-use std::sync::Mutex;
 use types::{Attributes, Clock, FileId, Identity, Name, Timestamp};
 
+#[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod attributes;
+#[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod creation;
+#[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod listing;
+#[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod records;
+#[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod removal;
+#[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod renaming;
 
 /// A namespace under test.

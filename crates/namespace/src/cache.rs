@@ -296,3 +296,89 @@ fn newest(first: Option<Inode>, second: Option<Inode>) -> Option<Inode> {
         (first, second) => first.or(second),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inode::new_inode;
+    use api::{Stability, Written};
+    use types::{FileKind, Timestamp};
+
+    const INSTANCE: Instance = Instance { start: 1 };
+
+    fn inode(id: u64, change: u64) -> Inode {
+        let mut inode = new_inode(FileId(id), FileKind::Regular, Timestamp::EPOCH, INSTANCE);
+        inode.attributes.change = change;
+        inode
+    }
+
+    fn delta(size: u64) -> Delta {
+        let written = Written {
+            size_at_least: Some(size),
+            mtime: None,
+            space_used: None,
+            stability: Stability::Unstable,
+        };
+        Delta::new(&written, Timestamp::EPOCH)
+    }
+
+    fn key() -> DentryKey {
+        (FileId(1), Name::new(b"a").unwrap())
+    }
+
+    #[test]
+    fn a_slow_reader_brings_nothing_removed_back() {
+        let cache = Cache::new(100, 0);
+        let changes = |inode, child| Changes {
+            inodes: vec![(FileId(5), inode)],
+            dentries: vec![(key(), child)],
+            ..Changes::default()
+        };
+        let learned = || Learned {
+            inodes: vec![inode(5, 10)],
+            dentries: vec![(key(), Some(FileId(5)))],
+            ..Learned::default()
+        };
+        cache.publish(1, changes(Some(inode(5, 10)), Some(FileId(5))), INSTANCE);
+        cache.publish(2, changes(None, None), INSTANCE);
+        cache.learn(1, learned());
+        assert_eq!(cache.inode(FileId(5)), None);
+        assert_eq!(cache.dentry(FileId(1), &key().1), Some(None));
+        cache.learn(2, learned());
+        assert_eq!(cache.inode(FileId(5)), Some(inode(5, 10)));
+    }
+
+    #[test]
+    fn an_older_copy_is_not_put_over_a_newer_one() {
+        let cache = Cache::new(100, 0);
+        cache.learn(0, Learned { inodes: vec![inode(5, 11)], ..Learned::default() });
+        cache.learn(0, Learned { inodes: vec![inode(5, 10)], ..Learned::default() });
+        assert_eq!(cache.inode(FileId(5)), Some(inode(5, 11)));
+        assert_eq!(cache.newest(inode(5, 10)), inode(5, 11));
+        assert_eq!(cache.newest(inode(5, 12)), inode(5, 12));
+    }
+
+    #[test]
+    fn too_many_unstable_files_write_through() {
+        let cache = Cache::new(100, 0);
+        for number in 0..UNSETTLED_MAX as u64 {
+            let merged =
+                cache.merge(FileId(number + 5), &delta(1), Some((inode(number + 5, 1), 0)), INSTANCE);
+            assert!(matches!(merged, Merged::Done { is_first, .. } if is_first == (number == 0)));
+        }
+        let more = FileId(u64::MAX / 2);
+        assert!(matches!(cache.merge(more, &delta(1), Some((inode(more.0, 1), 0)), INSTANCE), Merged::Full));
+        // One that waits already may go on.
+        assert!(matches!(cache.merge(FileId(5), &delta(2), None, INSTANCE), Merged::Done { .. }));
+        assert_eq!(cache.waiting().len(), UNSETTLED_MAX);
+    }
+
+    #[test]
+    fn an_unstable_write_is_not_based_on_what_a_later_group_changed() {
+        let cache = Cache::new(100, 0);
+        let changes = Changes { inodes: vec![(FileId(5), None)], ..Changes::default() };
+        cache.publish(3, changes, INSTANCE);
+        let old = Some((inode(5, 1), 2));
+        assert!(matches!(cache.merge(FileId(5), &delta(1), old, INSTANCE), Merged::NeedsBase));
+    }
+}

@@ -279,3 +279,75 @@ fn totals(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Res
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::{name, open, regular};
+    use api::{CreateKind, CreateSpec, Namespace};
+    use types::Identity;
+
+    /// What `sql` does to a namespace with a directory `d` holding a file `f`.
+    async fn after(sql: &'static str) -> (Vec<Problem>, FileId, FileId) {
+        let scratch = tempfile::tempdir().unwrap();
+        let namespace = open(&scratch);
+        let directory = CreateSpec { kind: CreateKind::Directory, ..regular() };
+        let root = Identity::root();
+        let dir =
+            namespace.create(&root, FileId::ROOT, &name("d"), &directory).await.unwrap().attributes.file;
+        let file = namespace.create(&root, dir, &name("f"), &regular()).await.unwrap().attributes.file;
+        namespace
+            .shared
+            .submit(move |group| {
+                group.wrote();
+                Ok(group.connection.execute_batch(sql)?)
+            })
+            .await
+            .unwrap();
+        namespace.close().await;
+        (namespace.check().unwrap(), dir, file)
+    }
+
+    #[tokio::test]
+    async fn a_sound_namespace_has_no_problems() {
+        assert_eq!(after("").await.0, []);
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_nowhere_is_found() {
+        let (problems, dir, file) = after("DELETE FROM inodes WHERE kind = 0").await;
+        assert!(
+            problems.contains(&Problem::NameOfNothing { dir, name: b"f".to_vec(), file }),
+            "{problems:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_wrong_link_count_is_found() {
+        let (problems, dir, file) = after("UPDATE inodes SET nlink = 7 WHERE id > 1").await;
+        assert_eq!(
+            problems,
+            [
+                Problem::LinkCount { file, nlink: 7, counted: 1 },
+                Problem::LinkCount { file: dir, nlink: 7, counted: 2 }
+            ]
+        );
+    }
+
+    #[tokio::test]
+    async fn a_cycle_and_a_wrong_parent_are_found() {
+        let (problems, dir, _) = after("UPDATE inodes SET parent = id WHERE kind = 1 AND id > 1").await;
+        let wrong = Problem::WrongParent { dir, parent: dir, named_in: FileId::ROOT };
+        assert_eq!(problems, [wrong, Problem::Unreachable { dir }]);
+    }
+
+    #[tokio::test]
+    async fn wrong_totals_and_strange_locations_are_found() {
+        let sql = "UPDATE inodes SET size = 5 WHERE kind = 0; INSERT INTO locations VALUES (4711, 1)";
+        let (problems, _, _) = after(sql).await;
+        let location = Problem::LocationOfNothing { file: FileId(4711), pool: PoolId(1) };
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert_eq!(problems[0], location);
+        assert!(matches!(problems[1], Problem::Totals { .. }));
+    }
+}

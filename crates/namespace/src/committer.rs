@@ -42,8 +42,8 @@ pub struct Shared {
 /// An operation with the way back to its caller.
 pub trait Job: Send {
     fn apply(&mut self, group: &mut Group<'_>) -> rusqlite::Result<()>;
-    /// `Err`: the group is not on disk.
-    fn answer(self: Box<Self>, committed: Result<(), &rusqlite::Error>);
+    /// `failure`: why the group is not on disk.
+    fn answer(self: Box<Self>, failure: Option<&rusqlite::Error>);
 }
 
 struct Operation<F, T> {
@@ -67,11 +67,11 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, committed: Result<(), &rusqlite::Error>) {
-        let result = match (committed, self.result) {
-            (Err(error), _) => Err(to_namespace_error(error)),
-            (Ok(()), Some(result)) => result,
-            (Ok(()), None) => Err(NamespaceError::Database("operation was not applied".to_owned())),
+    fn answer(self: Box<Self>, failure: Option<&rusqlite::Error>) {
+        let result = match (failure, self.result) {
+            (Some(error), _) => Err(to_namespace_error(error)),
+            (None, Some(result)) => result,
+            (None, None) => Err(NamespaceError::Database("operation was not applied".to_owned())),
         };
         // Whoever asked may be gone; what was done stays done.
         let _ = self.answer.send(result);
@@ -100,6 +100,7 @@ pub struct Committer {
     pub group_len_max: usize,
     /// The last group in the database.
     pub sequence: u64,
+    pub is_failing: bool,
 }
 
 impl Committer {
@@ -142,18 +143,24 @@ impl Committer {
         if jobs.is_empty() && waiting.is_empty() {
             return true;
         }
-        if let Err(error) = self.reserve_ids() {
-            // Operations that need no number may still pass.
-            tracing::warn!(%error, "namespace cannot reserve ids");
-        }
+        // Operations that need no number may pass though none can be reserved.
+        let reserved = self.reserve_ids();
         let result = self.apply(&mut jobs, &waiting);
-        if let Err(error) = &result {
-            tracing::warn!(%error, operations = jobs.len(), "namespace cannot write a group");
-        }
+        self.tell(reserved.as_ref().err().or(result.as_ref().err()));
         for job in jobs {
-            job.answer(result.as_ref().map(|()| ()));
+            job.answer(result.as_ref().err());
         }
         result.is_ok()
+    }
+
+    /// Once when it begins to fail, once when it works again: a full disk fails every group.
+    fn tell(&mut self, failure: Option<&rusqlite::Error>) {
+        match failure {
+            Some(error) if !self.is_failing => tracing::error!(%error, "namespace cannot write its database"),
+            None if self.is_failing => tracing::info!("namespace writes its database again"),
+            _ => {}
+        }
+        self.is_failing = failure.is_some();
     }
 
     fn reserve_ids(&mut self) -> rusqlite::Result<()> {
@@ -228,4 +235,185 @@ fn write(
     }
     group.connection.prepare_cached("COMMIT")?.execute([])?;
     Ok(totals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::{name, occupy, open, regular};
+    use api::{Namespace, Stability, Written};
+    use types::{FileId, Identity};
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_full_queue_is_busy_and_recovers() {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open(&dir);
+        let (release, occupied) = occupy(&namespace);
+        release.wait_begun();
+        let mut waiting = Vec::new();
+        for _ in 0..8 {
+            let shared = Arc::clone(&namespace.shared);
+            let (pushed, is_pushed) = oneshot::channel();
+            waiting.push(tokio::spawn(async move {
+                let submitted = shared.submit(|_| Ok(()));
+                tokio::pin!(submitted);
+                let mut pushed = Some(pushed);
+                std::future::poll_fn(|context| {
+                    let polled = submitted.as_mut().poll(context);
+                    if let Some(pushed) = pushed.take() {
+                        pushed.send(()).unwrap();
+                    }
+                    polled
+                })
+                .await
+            }));
+            is_pushed.await.unwrap();
+        }
+        let refused = namespace.shared.submit(|_| Ok(())).await;
+        assert!(matches!(refused, Err(NamespaceError::Busy)));
+        release.release();
+        occupied.await.unwrap().unwrap();
+        for waited in waiting {
+            waited.await.unwrap().unwrap();
+        }
+        assert!(namespace.shared.submit(|_| Ok(())).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_group_that_fails_leaves_no_trace_and_the_next_one_works() {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open(&dir);
+        let root = Identity::root();
+        let kept = namespace.create(&root, FileId::ROOT, &name("kept"), &regular()).await.unwrap().attributes;
+        let written =
+            Written { size_at_least: Some(9), mtime: None, space_used: None, stability: Stability::Unstable };
+        let shown = namespace.commit(kept.file, &written).await.unwrap();
+        let before = namespace.attributes(FileId::ROOT).await.unwrap();
+        // All of it in one operation, so that it is one group.
+        let failed: Result<(), _> = namespace
+            .shared
+            .submit(move |group| {
+                crate::ops::create::create(
+                    group,
+                    &Identity::root(),
+                    FileId::ROOT,
+                    &name("gone"),
+                    &regular(),
+                )?;
+                crate::ops::unlink::unlink(group, &Identity::root(), FileId::ROOT, &name("kept"))?;
+                Err(OpError::Failed(rusqlite::Error::InvalidQuery))
+            })
+            .await;
+        assert!(matches!(failed, Err(NamespaceError::Database(_))));
+        assert_eq!(namespace.attributes(FileId::ROOT).await.unwrap(), before);
+        let gone = namespace.lookup(&root, FileId::ROOT, &name("gone")).await;
+        assert!(matches!(gone, Err(NamespaceError::NotFound)));
+        assert_eq!(namespace.lookup(&root, FileId::ROOT, &name("kept")).await.unwrap(), shown);
+        namespace.create(&root, FileId::ROOT, &name("gone"), &regular()).await.unwrap();
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_full_disk_is_told_and_over_when_there_is_space() {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open(&dir);
+        let limit = |pages: u32| {
+            let shared = Arc::clone(&namespace.shared);
+            async move {
+                shared
+                    .submit(move |group| {
+                        Ok(group.connection.query_row(
+                            &format!("PRAGMA max_page_count = {pages}"),
+                            [],
+                            |_| Ok(()),
+                        )?)
+                    })
+                    .await
+            }
+        };
+        // No fewer than there are: what is free in those goes first.
+        limit(1).await.unwrap();
+        let mut made = 0;
+        let refused = loop {
+            let text = name(&format!("{made:0>200}"));
+            match namespace.create(&Identity::root(), FileId::ROOT, &text, &regular()).await {
+                Ok(_) => made += 1,
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(refused, NamespaceError::NoSpace), "{refused}");
+        let text = name(&format!("{made:0>200}"));
+        let lookup = namespace.lookup(&Identity::root(), FileId::ROOT, &text).await;
+        assert!(matches!(lookup, Err(NamespaceError::NotFound)));
+        limit(100_000).await.unwrap();
+        namespace.create(&Identity::root(), FileId::ROOT, &text, &regular()).await.unwrap();
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
+    }
+
+    #[tokio::test]
+    async fn a_closed_namespace_takes_nothing_and_has_written_everything() {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open(&dir);
+        let file = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await.unwrap();
+        let file = file.attributes.file;
+        let written = Written {
+            size_at_least: Some(77),
+            mtime: None,
+            space_used: None,
+            stability: Stability::Unstable,
+        };
+        let shown = namespace.commit(file, &written).await.unwrap();
+        namespace.close().await;
+        namespace.close().await;
+        let refused = namespace.create(&Identity::root(), FileId::ROOT, &name("b"), &regular()).await;
+        assert!(matches!(refused, Err(NamespaceError::Busy)));
+        assert!(matches!(namespace.commit(file, &written).await, Err(NamespaceError::Busy)));
+        drop(namespace);
+        // A clean end raises no floor: clients keep what they cached.
+        assert_eq!(open(&dir).attributes(file).await.unwrap(), shown);
+    }
+
+    #[tokio::test]
+    async fn an_unstable_write_reaches_the_database_by_itself() {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open(&dir);
+        let file = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await.unwrap();
+        let file = file.attributes.file;
+        for size in [77, 78] {
+            let written = Written {
+                size_at_least: Some(size),
+                mtime: None,
+                space_used: None,
+                stability: Stability::Unstable,
+            };
+            namespace.commit(file, &written).await.unwrap();
+            let in_database = || async {
+                namespace
+                    .reads
+                    .ask(move |snapshot| snapshot.inode(file))
+                    .await
+                    .unwrap()
+                    .unwrap()
+                    .attributes
+                    .size
+            };
+            while in_database().await != size {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_of_the_committer_leaves_nobody_waiting() {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open(&dir);
+        let died: Result<(), _> = namespace.shared.submit(|_| panic!("a bug, for the test")).await;
+        assert!(matches!(died, Err(NamespaceError::Database(_))));
+        // It may still be on its way out.
+        let after = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await;
+        assert!(after.is_err());
+        assert!(namespace.attributes(FileId::ROOT).await.is_ok());
+    }
 }

@@ -19,6 +19,8 @@ mod ops;
 mod queue;
 mod reader;
 mod schema;
+#[cfg(test)]
+mod scratch;
 mod service;
 mod sqlite;
 mod unsettled;

@@ -222,6 +222,7 @@ fn start(config: Config, lock: File, path: &Path, begun: Begun) -> Result<Sqlite
         durability: begun.durability,
         group_len_max: config.group_len_max.max(1),
         sequence: begun.sequence,
+        is_failing: false,
     };
     *namespace.committer.get_mut() = Some(spawn("namespace-write", move || committer.run()).map_err(failed)?);
     Ok(namespace)
@@ -269,5 +270,96 @@ fn explain(dir: &Path, error: BeginError) -> OpenError {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::InUse(dir),
             _ => OpenError::Failed { dir, reason: error.to_string() },
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::{config, open};
+
+    fn refused(dir: &tempfile::TempDir) -> String {
+        match SqliteNamespace::open(config(dir)) {
+            Ok(_) => panic!("it opened"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_second_process_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = open(&dir);
+        assert!(refused(&dir).contains("in use by another process"));
+        drop(first);
+        open(&dir);
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_with_both_versions() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(&dir));
+        let connection = Connection::open(dir.path().join(DATABASE)).unwrap();
+        connection.execute("INSERT INTO schema_version VALUES (99, '')", []).unwrap();
+        drop(connection);
+        let message = refused(&dir);
+        assert!(message.contains("version 99") && message.contains("up to 1"), "{message}");
+    }
+
+    #[test]
+    fn what_is_not_a_namespace_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(DATABASE);
+        fs::write(
+            &path,
+            "not a database at all, but long enough to have a header of one hundred bytes, ".repeat(9),
+        )
+        .unwrap();
+        assert!(refused(&dir).contains("not a forebay namespace"));
+        fs::remove_file(&path).unwrap();
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch("CREATE TABLE theirs (a); PRAGMA user_version = 7").unwrap();
+        drop(connection);
+        let before = fs::read(&path).unwrap();
+        assert!(refused(&dir).contains("not a forebay namespace"));
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn errors_of_the_disk_say_what_to_do() {
+        let dir = Path::new("data");
+        let message = |kind| from_io(dir, &io::Error::from(kind)).to_string();
+        assert!(message(io::ErrorKind::ReadOnlyFilesystem).contains("make it writable"));
+        assert!(message(io::ErrorKind::StorageFull).contains("no space left"));
+    }
+
+    #[test]
+    fn each_start_counts_and_an_unclean_end_raises_the_floor() {
+        let dir = tempfile::tempdir().unwrap();
+        let starts = |path: &Path| {
+            let (connection, config) = (open_writer(path, Durability::EachCommit).unwrap(), config(&dir));
+            count_start(&connection, &config).unwrap()
+        };
+        drop(open(&dir));
+        let path = dir.path().join(DATABASE);
+        let (second, after_clean) = starts(&path);
+        assert_eq!((second.start, after_clean), (2, ChangeFloor::default()));
+        let (third, after_unclean) = starts(&path);
+        assert_eq!(third.start, 3);
+        assert_eq!((after_unclean.regular, after_unclean.any), (third.first_change(), third.first_change()));
+    }
+
+    #[test]
+    fn the_root_belongs_to_whoever_made_the_namespace() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(SqliteNamespace::open(Config { root_owner: (10, 100), ..config(&dir) }).unwrap());
+        // A later start by somebody else does not take it over.
+        let again = SqliteNamespace::open(Config { root_owner: (20, 200), ..config(&dir) }).unwrap();
+        let root = crate::group::read_inode(
+            &open_reader(&again.path).unwrap(),
+            FileId::ROOT,
+            ChangeFloor::default(),
+        );
+        let root = root.unwrap().unwrap().attributes;
+        assert_eq!((root.uid, root.gid, root.mode, root.nlink), (10, 100, 0o755, 2));
     }
 }

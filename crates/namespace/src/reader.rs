@@ -3,8 +3,8 @@
 //! A snapshot knows the last group it holds. Before anything of it is told or cached, that group must be published, so
 //! that a warm read never shows less than a cold one did before.
 
-use std::sync::Arc;
-use std::sync::LazyLock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, LazyLock};
 
 use api::NamespaceError;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -95,7 +95,10 @@ impl Reader {
             let taken = self.reads.queue.take(1, None);
             let is_end = taken.is_closed && taken.items.is_empty();
             for read in taken.items {
-                read.run(&self);
+                // A panic is a bug; its caller hears of it by the dropped answer, and the next read is served.
+                if catch_unwind(AssertUnwindSafe(|| read.run(&self))).is_err() {
+                    tracing::error!("namespace reader panicked");
+                }
             }
             if is_end {
                 return;

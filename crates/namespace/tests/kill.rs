@@ -1,5 +1,7 @@
 //! A process killed with `kill -9` while it creates: what it acknowledged is there, and no id is given twice.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -44,7 +46,8 @@ fn child_creates_until_it_is_killed() {
                     let regular = spec(CreateKind::Regular, 0o644);
                     let made = namespace.create(&root(), FileId::ROOT, &name(&text), &regular).await.unwrap();
                     let file = made.attributes.file;
-                    let shown = namespace.commit(file, &written(number + 1, Stability::Unstable)).await.unwrap();
+                    let shown =
+                        namespace.commit(file, &written(number + 1, Stability::Unstable)).await.unwrap();
                     println!("made {text} {} {}", file.0, shown.change);
                 }
             }));
@@ -104,7 +107,11 @@ fn verify(dir: &Path, told: &[(String, u64, u64)]) {
         for (text, id, change) in told {
             let found = namespace.lookup(&root(), FileId::ROOT, &name(text)).await.unwrap();
             assert_eq!(found.file.0, *id, "{text}");
-            assert!(found.change >= *change, "change of {text} went backwards: {change:#x} to {:#x}", found.change);
+            assert!(
+                found.change >= *change,
+                "change of {text} went backwards: {change:#x} to {:#x}",
+                found.change
+            );
         }
         namespace.close().await;
     });

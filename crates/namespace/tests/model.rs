@@ -1,6 +1,8 @@
 //! Random operations by random identities against a reference model: a tree in a map, written without a look at the
 //! implementation, by the rules of POSIX and Linux alone.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 #[path = "model/reference.rs"]
 mod reference;
 
@@ -8,7 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use api::{
-    Cookie, CreateKind, CreateMode, CreateSpec, Locations, Namespace, NamespaceError, SetAttributes, SetTime, Stability,
+    Cookie, CreateKind, CreateMode, CreateSpec, Locations, Namespace, NamespaceError, SetAttributes, SetTime,
+    Stability,
 };
 use forebay_namespace::{Config, SqliteNamespace, Sync};
 use proptest::prelude::*;
@@ -60,7 +63,8 @@ fn set_attributes() -> impl Strategy<Value = SetAttributes> {
             1 => (0_i64..5000).prop_map(|seconds| Some(SetTime::To(at(seconds)))),
         ]
     };
-    let id = |ids: &'static [u32]| prop_oneof![3 => Just(None), 1 => prop::sample::select(ids).prop_map(Some)];
+    let id =
+        |ids: &'static [u32]| prop_oneof![3 => Just(None), 1 => prop::sample::select(ids).prop_map(Some)];
     (
         prop::option::of(permissions()),
         id(&[0, 10, 20, 30]),
@@ -200,7 +204,15 @@ impl Run {
         }
     }
 
-    async fn create(&mut self, who: &Identity, dir: usize, text: usize, kind: u8, mode: u8, permissions: u32) {
+    async fn create(
+        &mut self,
+        who: &Identity,
+        dir: usize,
+        text: usize,
+        kind: u8,
+        mode: u8,
+        permissions: u32,
+    ) {
         let (dir, text) = (self.dir(dir), NAMES[text]);
         let kind = match kind {
             0..=3 => CreateKind::Directory,
@@ -229,8 +241,11 @@ impl Run {
         let expected = self.model.list(who, dir);
         match (self.namespace.list(who, self.ids[dir], Cookie::START, 100).await, expected) {
             (Ok(page), Ok(expected)) => {
-                let mut found: Vec<(String, Seen)> =
-                    page.entries.iter().map(|entry| (entry.name.to_string(), seen(&entry.attributes))).collect();
+                let mut found: Vec<(String, Seen)> = page
+                    .entries
+                    .iter()
+                    .map(|entry| (entry.name.to_string(), seen(&entry.attributes)))
+                    .collect();
                 found.sort();
                 assert_eq!(found, expected);
             }

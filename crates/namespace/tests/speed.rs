@@ -3,6 +3,8 @@
 //! The bound of a durable create is one sync of the log; of creates in groups, the CPU of the committer; of a warm
 //! read, a hash lookup. CPU is that of the whole process, callers included.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -78,7 +80,7 @@ where
 
 async fn measure(sync: Sync) {
     println!("sync = {sync:?}");
-    let dir = tempfile::tempdir_in(".").unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let namespace = open(dir.path(), sync);
     let regular = || spec(CreateKind::Regular, 0o644);
 
@@ -106,7 +108,11 @@ async fn measure(sync: Sync) {
     concurrently(64, 500, |number| {
         let namespace = Arc::clone(&namespace);
         async move {
-            let file = namespace.lookup(&root(), FileId::ROOT, &name(&format!("file-64-{number}"))).await.unwrap().file;
+            let file = namespace
+                .lookup(&root(), FileId::ROOT, &name(&format!("file-64-{number}")))
+                .await
+                .unwrap()
+                .file;
             let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
             namespace.set_attributes(&root(), file, &set).await.unwrap();
         }

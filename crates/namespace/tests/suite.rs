@@ -1,5 +1,7 @@
 //! The suite of the seam, on SQLite.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -48,7 +48,8 @@ pub fn check(who: &Identity, inode: &Inode, set: &SetAttributes) -> Result<(), N
     let owns = who.uid == attributes.uid;
     let may_chown = set.uid.is_none_or(|uid| owns && uid == attributes.uid);
     let may_chgrp = set.gid.is_none_or(|gid| owns && (gid == attributes.gid || who.is_member_of(gid)));
-    if !who.is_root() && !(may_chown && may_chgrp) {
+    let may_give = who.is_root() || (may_chown && may_chgrp);
+    if !may_give {
         return Err(NamespaceError::NotPermitted);
     }
     let times = [set.atime, set.mtime];

@@ -100,7 +100,9 @@ impl Model {
             let existing = self.read(number)?;
             let fits = match (&spec.kind, spec.mode) {
                 (CreateKind::Regular, CreateMode::Unchecked) => true,
-                (CreateKind::Regular, CreateMode::Exclusive { verifier }) => existing.verifier == Some(verifier),
+                (CreateKind::Regular, CreateMode::Exclusive { verifier }) => {
+                    existing.verifier == Some(verifier)
+                }
                 _ => false,
             };
             return if fits { Ok(existing.seen) } else { Err(Refusal::Exists) };
