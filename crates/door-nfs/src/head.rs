@@ -120,6 +120,7 @@ impl HeadDoor {
             states: Arc::new(Mutex::new(ClientState::new(boot as u32))),
             layout_returned: Notify::new(),
             recalls: Mutex::default(),
+            placing: tokio::sync::Mutex::default(),
         };
         Ok(Arc::new(HeadDoor {
             head: Arc::new(head),

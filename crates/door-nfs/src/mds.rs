@@ -24,7 +24,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Locations, Namespace, PoolManager, TicketKey};
+use api::{Locations, Namespace, PoolManager, Purpose, Selection, TicketKey};
 use async_trait::async_trait;
 use nfs4::{ClientId4, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
 use nfs4_state::stateid::ClientState;
@@ -63,12 +63,28 @@ pub(crate) struct Head {
     pub layout_returned: Notify,
     /// Calls to clients under way; ended with the head. Leaf lock.
     pub recalls: Mutex<JoinSet<()>>,
+    /// The turn to give a first location to a file that has none. Held while the database writes it.
+    pub placing: tokio::sync::Mutex<()>,
 }
 
 impl Head {
     /// The attributes of a file that a handle names: STALE if it is gone.
     pub async fn attributes(&self, file: FileId) -> Result<types::Attributes, NfsStat4> {
         self.namespace.attributes(file).await.map_err(status::of_namespace)
+    }
+
+    /// Where the data of a file without any location shall live: one pool, whoever asks at the same time. Files get
+    /// theirs when they are created; this is for the few that could not.
+    pub async fn place(&self, file: FileId, client: Option<u64>) -> Result<PoolId, NfsStat4> {
+        let _turn = self.placing.lock().await;
+        let locations = self.locations.locations(file).await.map_err(status::of_namespace)?;
+        if let Some(placed) = locations.first() {
+            return Ok(*placed);
+        }
+        let want = Selection { purpose: Purpose::Create, locations: &[], client };
+        let pool = self.pools.select(&want).map_err(status::of_select)?.pool;
+        self.locations.add_location(file, pool).await.map_err(status::of_namespace)?;
+        Ok(pool)
     }
 }
 

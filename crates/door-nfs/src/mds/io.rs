@@ -152,9 +152,7 @@ async fn open_for_writing(head: &Head, file: &Attributes) -> Result<Arc<dyn Open
     if let Some(replica) = open(head, file, TicketMode::ReadWrite).await? {
         return Ok(replica);
     }
-    let want = Selection { purpose: Purpose::Create, locations: &[], client: None };
-    let grant = head.pools.select(&want).map_err(status::of_select)?;
-    head.locations.add_location(file.file, grant.pool).await.map_err(status::of_namespace)?;
+    head.place(file.file, None).await?;
     open(head, file, TicketMode::ReadWrite).await?.ok_or(NfsStat4::Io)
 }
 

@@ -95,12 +95,8 @@ async fn choose_pool(
         if mode == LayoutMode::Read {
             return Err(NfsStat4::LayoutUnavailable);
         }
-        let want = Selection { purpose: Purpose::Create, locations: &[], client };
-        let grant = head.pools.select(&want).map_err(|_| NfsStat4::LayoutUnavailable)?;
-        head.locations.add_location(file.file, grant.pool).await.map_err(status::of_namespace)?;
-        // Another client may have got a pool at the same time: all must use the same one.
-        locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
-        locations.truncate(1);
+        let placed = head.place(file.file, client).await;
+        locations.push(placed.map_err(|_| NfsStat4::LayoutUnavailable)?);
     }
     let purpose = if mode == LayoutMode::Read { Purpose::Read } else { Purpose::Write };
     let want = Selection { purpose, locations: &locations, client };

@@ -1,6 +1,6 @@
 //! SETATTR, and the reading of settable attributes for OPEN and CREATE too.
 
-use api::{Purpose, Selection, SetAttributes, SetTime};
+use api::{SetAttributes, SetTime};
 use nfs4::attr::{Principal4, number};
 use nfs4::{Bitmap4, Fattr4, FileAttributes, NfsStat4, SetAttr4Args, SetTime4, StateId4};
 use types::{Access, Attributes, FileKind, Timestamp, permission};
@@ -69,10 +69,7 @@ pub(super) async fn truncate(
         if size == 0 {
             return Ok(0);
         }
-        let want = Selection { purpose: Purpose::Create, locations: &[], client: None };
-        let grant = head.pools.select(&want).map_err(status::of_select)?;
-        head.locations.add_location(file.file, grant.pool).await.map_err(status::of_namespace)?;
-        locations.push(grant.pool);
+        locations.push(head.place(file.file, None).await?);
     }
     let mut space_used = 0;
     for location in locations {
