@@ -44,23 +44,24 @@ impl SyncGate {
         if std::mem::replace(&mut state.running, true) { Asked::Queued } else { Asked::Lead }
     }
 
-    /// Syncs until nobody waits.
-    pub fn run(&self, mut sync: impl FnMut() -> Result<(), PoolError>) {
+    /// Syncs until nobody waits. The last are told by the caller, who first lets go of what it holds of the file: who
+    /// is told that a sync is done may want to close it.
+    pub fn run(&self, mut sync: impl FnMut() -> Result<(), PoolError>) -> Answers {
         let mut reset = Reset(Some(self));
+        let mut waiting = std::mem::take(&mut self.state.lock().waiting);
         loop {
-            let waiting = {
+            let outcome = sync();
+            let answers = Answers { waiting, outcome };
+            {
                 let mut state = self.state.lock();
                 if state.waiting.is_empty() {
                     state.running = false;
                     reset.0 = None;
-                    return;
+                    return answers;
                 }
-                std::mem::take(&mut state.waiting)
-            };
-            let outcome = sync();
-            for waiter in waiting {
-                waiter(outcome.clone());
+                waiting = std::mem::take(&mut state.waiting);
             }
+            answers.tell();
         }
     }
 
@@ -73,6 +74,21 @@ impl SyncGate {
         };
         for waiter in waiting {
             waiter(Err(error.clone()));
+        }
+    }
+}
+
+/// Those who wait, and the outcome that they are to be told.
+#[must_use]
+pub struct Answers {
+    waiting: Vec<Waiter>,
+    outcome: Result<(), PoolError>,
+}
+
+impl Answers {
+    pub fn tell(self) {
+        for waiter in self.waiting {
+            waiter(self.outcome.clone());
         }
     }
 }
@@ -131,7 +147,8 @@ mod tests {
                 );
             }
             Ok(())
-        });
+        })
+        .tell();
         assert_eq!((runs, answers.load(Ordering::SeqCst)), (2, 11));
         assert!(matches!(gate.ask(count(&answers)), Asked::Lead));
     }
@@ -158,7 +175,7 @@ mod tests {
         let gate = SyncGate::default();
         let answers = Arc::new(AtomicUsize::new(0));
         assert!(matches!(gate.ask(count(&answers)), Asked::Lead));
-        let run = std::panic::AssertUnwindSafe(|| gate.run(|| panic!("expected by this test")));
+        let run = std::panic::AssertUnwindSafe(|| gate.run(|| panic!("expected by this test")).tell());
         assert!(std::panic::catch_unwind(run).is_err());
         assert!(matches!(gate.ask(count(&answers)), Asked::Lead));
     }

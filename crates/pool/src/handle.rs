@@ -50,13 +50,15 @@ impl OpenReplica for Handle {
         let (answer, handle) = self.shared.engine.answer();
         let write = Box::new(move || {
             let written = replica.write(&shared, epoch, offset, &data);
-            // The bytes may be a slice of much more; the answer must not keep them.
+            // Before the answer: the bytes may be a slice of much more, and the caller may want the file closed.
             drop(data);
             match (written, stability) {
                 (Err(error), _) => {
+                    drop(replica);
                     let _ = answer.send(Err(error));
                 }
                 (Ok(()), Stability::Unstable) => {
+                    drop(replica);
                     let _ = answer.send(Ok(Stability::Unstable));
                 }
                 // On Linux fdatasync(2) covers size and extents, and a replica has no other attributes to speak of.

@@ -52,7 +52,7 @@ pub struct Config {
 const SYNC_THREADS: usize = 16;
 const BUFFER_BYTES_MAX: usize = 64 << 20;
 const REMOVED_LEN_MAX: usize = 64 << 10;
-/// Each try has synced a few files; others may have taken the room that made.
+/// Each try has waited for a few files to be synced; others may have taken the room that made.
 const ROOM_TRIES_MAX: usize = 16;
 /// How often the index is written and the file system looked at.
 const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
@@ -155,9 +155,11 @@ impl LocalPool {
                 Err(full) => full.to_settle,
             };
             if to_settle.is_empty() {
-                break;
+                // All are in use: behind the work that is queued now, some may not be.
+                self.shared.engine.submit(Lane::Sync, || Ok(())).await?;
+            } else {
+                self.settle_all(to_settle).await;
             }
-            self.settle_all(to_settle).await;
         }
         Err(PoolError::Busy(self.shared.id()))
     }

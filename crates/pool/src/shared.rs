@@ -50,7 +50,11 @@ impl Shared {
             Asked::Full(waiter) => waiter(Err(PoolError::Busy(self.id()))),
             Asked::Lead => {
                 let (shared, led) = (Arc::clone(self), Arc::clone(replica));
-                let run = Box::new(move || led.gate().run(|| led.settle(&shared)));
+                let run = Box::new(move || {
+                    let answers = led.gate().run(|| led.settle(&shared));
+                    drop(led);
+                    answers.tell();
+                });
                 if let Err(error) = self.engine.enqueue(Lane::Sync, run) {
                     replica.gate().abandon(&error);
                 }
