@@ -236,7 +236,7 @@ fn only_who_may_changes_attributes() {
     let mut ann = server.client_by(ClientOptions::named("ann").credential(auth_sys(1000, 1000, &[2000])));
     let mut bob = server.client_by(ClientOptions::named("bob").credential(auth_sys(1001, 1001, &[])));
     let file = ann.create(&dir, "file").unwrap().handle;
-    let mut set = |client: &mut NfsClient, attributes: FileAttributes| {
+    let set = |client: &mut NfsClient, attributes: FileAttributes| {
         status_of(client.set_attributes(&file, StateId4::ANONYMOUS, &attributes))
     };
     assert_eq!(set(&mut bob, attrs(|a| a.mode = Some(0o777))), NfsStat4::Perm);
