@@ -1,10 +1,10 @@
 """Scenarios of the command line: no guest, no namespace; the server on loopback as a user starts it."""
-import contextlib, json, os, re, shutil, signal, socket, sqlite3, subprocess, time
+import contextlib, json, os, re, shutil, signal, socket, subprocess, time
 
 from .report import Result
 from .server import Forebay
 
-USER = 65534
+USER = 4321      # neither root nor the nobody that root is squashed to
 WAIT_S = 15
 
 
@@ -193,32 +193,19 @@ def a_full_disk_at_start_gets_one_clear_line(place):
         subprocess.run(["umount", "-l", full])
 
 
-def make_newer(data):
-    """Raises every version that the data directory states; how many were found."""
-    found = 0
-    for base, _, files in os.walk(data):
-        for name in files:
-            path = os.path.join(base, name)
-            if re.search(r"version|format", name, re.I) and os.path.getsize(path) < 4096:
-                with open(path) as f:
-                    text = f.read()
-                with open(path, "w") as f:
-                    f.write(re.sub(r"\d+", lambda m: str(int(m.group()) + 1), text, count=1))
-                found += 1
-            elif open(path, "rb").read(15) == b"SQLite format 3":
-                with contextlib.closing(sqlite3.connect(path)) as db:
-                    version = db.execute("PRAGMA user_version").fetchone()[0]
-                    if version:
-                        db.execute("PRAGMA user_version = %d" % (version + 1))
-                        db.commit()
-                        found += 1
-    return found
+def raise_version(data):
+    path = os.path.join(data, "instance.json")
+    with open(path) as f:
+        instance = json.load(f)
+    instance["version"] += 1
+    with open(path, "w") as f:
+        json.dump(instance, f)
 
 
 def data_of_a_newer_version_is_refused(place):
     up = Up(place).ready()
     up.stop()
-    check(make_newer(up.data), "found no version in %s" % up.data)
+    raise_version(up.data)
     Up(place).refuses("newer")
 
 
@@ -255,11 +242,9 @@ def config_reference_names_every_key_and_check_finds_mistakes(place):
         f.write("[nfs]\nlease_s = 10\n")
     with open(bad, "w") as f:
         f.write("[nfs]\nleas_s = 10\n")
-    check(place.run("config", "check", good).returncode == 0 or place.run("config", "check", "--config", good).returncode == 0,
-          "a good file is refused: " + place.run("config", "check", good).stdout)
-    for words in (["config", "check", bad], ["config", "check", "--config", bad]):
-        answer = place.run(*words)
-        check(answer.returncode not in (0, 101), "a misspelt key passes: " + answer.stdout)
+    check(place.run("config", "check", good).returncode == 0, "a good file: " + place.run("config", "check", good).stdout)
+    answer = place.run("config", "check", bad)
+    check(answer.returncode not in (0, 101) and "leas_s" in answer.stdout, "a misspelt key: " + answer.stdout)
     up = Up(place, "--config", bad)
     up.refuses("leas_s")
 

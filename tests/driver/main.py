@@ -10,7 +10,8 @@ from .server import SERVERS
 
 def wanted(names, group, scenario):
     full = "%s/%s" % (group, scenario)
-    return not names or any(n == group or n in full for n in names)
+    groups = [g.name for g in GROUPS] + ["command_line"]
+    return not names or any(n == group if n in groups else n in full for n in names)
 
 
 def plan(names, kind):
@@ -62,11 +63,13 @@ def main(argv, doc):
             for result in commands.run([n for n in commands.names() if wanted(opt.names, "command_line", n)], scratch):
                 report.add(result)
         chosen, left_out = plan(opt.names, opt.server)
-        if any(g.job == "work" for g, _, _ in chosen):
+        if chosen:
             subprocess.run([sys.executable, os.path.join(TESTS, "guest/make_tree.py"), scratch + "/tree.tar"], check=True)
         for group, cases, checks in chosen:
+            began = time.monotonic()
             for result in run_group(group, cases, checks, opt.server, scratch):
                 report.add(result)
+            print("-- %s: %s: %.0f s" % (group.name, group.says, time.monotonic() - began), flush=True)
             if not opt.keep:
                 shutil.rmtree(os.path.join(scratch, group.name), ignore_errors=True)
         for group in left_out:

@@ -1,19 +1,20 @@
 # Which way the bytes go. $POOLS pools, each on a port of its own from $POOL_PORT on.
 
-# What the client counts for the mount at $1; only calls to the head are among them.
+# What the client counts for the mount at $1; flex-files counts reads and writes at the pools here, too.
 mounts_block() { awk -v m="$1" '/^device/ {on = ($5 == m)} on' /proc/self/mountstats; }
 op_count() { mounts_block "$1" | awk -v o="$2:" '$1 == o {print $2}'; }
 
+HEAD_PORT=$(echo "$SPEC" | cut -d: -f2)
 pool_bytes() { local i n=0; for i in $(seq 0 $((POOLS - 1))); do n=$((n + $(kc-hook pool-bytes $((POOL_PORT + i))))); done; echo $n; }
 
 uses_flex_files() {
-	local vers=$1 m=/mnt/$1 before got
+	local vers=$1 m=/mnt/$1 before head_before got head_got
 	mkdir -p "$m"
 	kc-mount "$SPEC" "$m" "vers=$vers"
 	trap "umount $m" EXIT
 	mounts_block "$m" | grep -q 'pnfs=LAYOUT_FLEX_FILES' || die "$(mounts_block "$m" | grep nfsv4:)"
 	mounts_block "$m" | grep "vers=$vers" >/dev/null
-	before=$(pool_bytes)
+	before=$(pool_bytes); head_before=$(kc-hook pool-bytes "$HEAD_PORT")
 	mkdir "$m/flex-$vers"
 	for i in $(seq 12); do dd if=/dev/urandom of="$m/flex-$vers/f$i" bs=1M count=2 conv=fsync status=none; done
 	(cd "$m/flex-$vers" && sha256sum f*) >/run/sums
@@ -21,12 +22,12 @@ uses_flex_files() {
 	(cd "$m/flex-$vers" && sha256sum -c --quiet /run/sums)
 	# LAYOUTGET rides on OPEN, where the client does not count it, unless pages are cached; then it comes with the first READ.
 	(exec 5<"$m/flex-$vers/f1"; kc-drop; sha256sum <&5)
-	got=$(($(pool_bytes) - before))
+	got=$(($(pool_bytes) - before)); head_got=$(($(kc-hook pool-bytes "$HEAD_PORT") - head_before))
 	mounts_block "$m" | grep -E 'nfsv4:|events:|bytes:|^\s+(READ|WRITE|OPEN|CLOSE|LAYOUT[A-Z]*|GETDEVICEINFO):'
 	[ "$(op_count "$m" LAYOUTGET)" -gt 0 ] || die "no LAYOUTGET"
 	[ "$got" -ge $((2 * 24 * 1048576)) ] || die "the pools' ports saw $got bytes of $((2 * 24 * 1048576))"
-	same "WRITEs to the head" "$(op_count "$m" WRITE)" 0
-	same "READs of the head" "$(op_count "$m" READ)" 0
+	[ "$head_got" -le 1048576 ] || die "the head's port saw $head_got bytes: data passed through it"
+	echo "the pools' ports saw $got bytes, the head's $head_got"
 }
 
 case_a_mount_with_vers_4_1_uses_flex_files_and_the_pools() { uses_flex_files 4.1; }
@@ -54,9 +55,8 @@ case_layouts_come_with_the_open() {
 }
 
 case_one_getdeviceinfo_per_pool_is_enough() {
-	local n
-	n=$(op_count $MNT GETDEVICEINFO)
-	for i in $(seq 10); do cat s$i n$i 2>/dev/null; dd if=/dev/zero of=d$i bs=64k count=1 status=none; done >/dev/null
+	local i n
+	for i in $(seq 10); do dd if=/dev/zero of=d$i bs=64k count=1 status=none; cat d$i >/dev/null; done
 	n=$(op_count $MNT GETDEVICEINFO)
 	[ "$n" -le "$POOLS" ] || die "$n GETDEVICEINFO for $POOLS pools"
 }
