@@ -28,6 +28,8 @@ pub struct DataDir {
     pub instance: [u8; 16],
     pub secret: [u8; 32],
     pub pools: u32,
+    /// Pools that were opened before: their directories cannot be empty.
+    recorded: u32,
     /// Held until the process ends.
     _lock: File,
 }
@@ -50,9 +52,29 @@ impl DataDir {
             .map_err(|error| complaint(path, "make", &error))?;
         let path = path.canonicalize().map_err(|error| complaint(path, "open", &error))?;
         let lock = take_lock(&path)?;
-        let (instance, pool_count) = load_instance(&path, pools, random)?;
+        let (instance, recorded) = load_instance(&path, random)?;
         let secret = load_secret(&path, random)?;
-        Ok(DataDir { path, instance, secret, pools: pool_count, _lock: lock })
+        if pools.is_some_and(|count| count < recorded) {
+            bail!(
+                "{} has {recorded} pools with data; fewer would leave files unreachable (use --pools {recorded})",
+                path.display()
+            );
+        }
+        let pools = pools.unwrap_or(recorded.max(1));
+        Ok(DataDir { path, instance, secret, pools, recorded, _lock: lock })
+    }
+
+    /// Whether a pool was there at an earlier start.
+    pub fn is_recorded(&self, number: u32) -> bool {
+        number < self.recorded
+    }
+
+    /// All pools are there now: from now on none may be missing.
+    pub fn record_pools(&self) -> Result<()> {
+        if self.pools == self.recorded {
+            return Ok(());
+        }
+        write_instance(&self.path.join("instance.json"), &self.instance, self.pools)
     }
 
     /// As `open`, but nothing is made: for commands that look at an existing instance.
@@ -112,23 +134,21 @@ fn take_lock(path: &Path) -> Result<File> {
     }
 }
 
-fn load_instance(path: &Path, pools: Option<u32>, random: &dyn Random) -> Result<([u8; 16], u32)> {
+/// The instance's id and the number of its pools; a new instance has none yet.
+fn load_instance(path: &Path, random: &dyn Random) -> Result<([u8; 16], u32)> {
     let file = path.join("instance.json");
-    let known = match fs::read(&file) {
-        Ok(text) => Some(
-            serde_json::from_slice::<serde_json::Value>(&text)
-                .with_context(|| format!("{} is damaged (restore it from a copy)", file.display()))?,
-        ),
-        Err(error) if error.kind() == ErrorKind::NotFound => None,
+    let damaged = || format!("{} is damaged (restore it from a copy)", file.display());
+    let text = match fs::read(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let mut instance = [0; 16];
+            random.fill(&mut instance);
+            write_instance(&file, &instance, 0)?;
+            return Ok((instance, 0));
+        }
         Err(error) => return Err(complaint(&file, "read", &error)),
     };
-    let Some(known) = known else {
-        let mut instance = [0; 16];
-        random.fill(&mut instance);
-        let count = pools.unwrap_or(1);
-        write_instance(&file, &instance, count)?;
-        return Ok((instance, count));
-    };
+    let known: serde_json::Value = serde_json::from_slice(&text).with_context(damaged)?;
     let version = known.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
     if version > u64::from(VERSION) {
         bail!(
@@ -136,22 +156,9 @@ fn load_instance(path: &Path, pools: Option<u32>, random: &dyn Random) -> Result
             path.display()
         );
     }
-    let known: Instance = serde_json::from_value(known)
-        .with_context(|| format!("{} is damaged (restore it from a copy)", file.display()))?;
-    let instance =
-        parse_hex(&known.instance).with_context(|| format!("{} is damaged: instance id", file.display()))?;
-    match pools {
-        Some(count) if count < known.pools => bail!(
-            "{} has {} pools with data; --pools {count} would leave files unreachable",
-            path.display(),
-            known.pools
-        ),
-        Some(count) if count > known.pools => {
-            write_instance(&file, &instance, count)?;
-            Ok((instance, count))
-        }
-        _ => Ok((instance, known.pools)),
-    }
+    let known: Instance = serde_json::from_value(known).with_context(damaged)?;
+    let instance = parse_hex(&known.instance).with_context(damaged)?;
+    Ok((instance, known.pools))
 }
 
 fn write_instance(file: &Path, instance: &[u8; 16], pools: u32) -> Result<()> {
@@ -215,7 +222,10 @@ mod tests {
     #[test]
     fn a_second_start_finds_the_same_instance_and_secret() {
         let dir = tempfile::tempdir().unwrap();
-        let (instance, secret) = open(dir.path(), Some(3)).map(|data| (data.instance, data.secret)).unwrap();
+        let first = open(dir.path(), Some(3)).unwrap();
+        first.record_pools().unwrap();
+        let (instance, secret) = (first.instance, first.secret);
+        drop(first);
         let again = open(dir.path(), None).unwrap();
         assert_eq!((again.instance, again.secret, again.pools), (instance, secret, 3));
     }
@@ -240,9 +250,19 @@ mod tests {
     #[test]
     fn pools_may_become_more_and_not_fewer() {
         let dir = tempfile::tempdir().unwrap();
-        drop(open(dir.path(), Some(2)).unwrap());
+        open(dir.path(), Some(2)).unwrap().record_pools().unwrap();
         assert!(open(dir.path(), Some(1)).is_err());
-        drop(open(dir.path(), Some(3)).unwrap());
+        open(dir.path(), Some(3)).unwrap().record_pools().unwrap();
         assert_eq!(open(dir.path(), None).unwrap().pools, 3);
+    }
+
+    #[test]
+    fn a_pool_counts_as_there_only_when_it_has_been_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        // Killed before the pools were made.
+        drop(open(dir.path(), Some(2)).unwrap());
+        assert!(!open(dir.path(), Some(1)).unwrap().is_recorded(0));
+        open(dir.path(), Some(2)).unwrap().record_pools().unwrap();
+        assert!(open(dir.path(), None).unwrap().is_recorded(1));
     }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use api::{Pool, PoolManager, TicketKey};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig};
 use namespace::SqliteNamespace;
@@ -33,6 +33,7 @@ pub fn run(arguments: &UpArguments) -> Result<ExitCode> {
     let config = Config::assemble(arguments)?;
     start_log(config.log.level);
     let data = DataDir::open(&config.data, config.pools.count, &SystemRandom)?;
+    raise_open_files_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(&config, &data));
     runtime.shutdown_timeout(Duration::from_millis(500));
@@ -67,9 +68,14 @@ pub fn open_services(data: &DataDir, config: &Config) -> Result<Services> {
     })?;
     let mut local_pools = Vec::new();
     for number in 0..data.pools {
+        let dir = data.pool(number);
+        // An empty directory would become a new pool, and every file of the old one would read as lost.
+        if data.is_recorded(number) && pool::Identity::read(&dir)?.is_none() {
+            bail!("{} has no pool although it had one: is its disk mounted?", dir.display());
+        }
         local_pools.push(LocalPool::open(pool::Config {
             id: PoolId(number),
-            dir: data.pool(number),
+            dir,
             instance: data.instance,
             reserve_bytes: config.pools.reserve_mib << 20,
             reserve_files: config.pools.reserve_files,
@@ -79,6 +85,7 @@ pub fn open_services(data: &DataDir, config: &Config) -> Result<Services> {
             random: Arc::clone(&random),
         })?);
     }
+    data.record_pools()?;
     let pools = local_pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
     Ok(Services { clock, random, namespace: Arc::new(namespace), local_pools, pools })
 }
@@ -215,6 +222,16 @@ async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
         }
         _ => anyhow!("cannot listen on {address}: {error}"),
     })
+}
+
+/// Connections and replicas are descriptors: as many as the host allows us.
+fn raise_open_files_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "cannot raise the limit of open files");
+    }
 }
 
 /// The terminal may be gone; that is no reason to stop serving.
