@@ -144,8 +144,8 @@ impl Config {
         let text = std::fs::read_to_string(file)
             .with_context(|| format!("cannot read configuration {}", file.display()))?;
         let config: Config = toml::from_str(&text).map_err(|error| {
-            let line =
-                error.span().map_or(0, |span| text[..span.start.min(text.len())].lines().count().max(1));
+            let start = error.span().map_or(0, |span| span.start.min(text.len()));
+            let line = text[..start].matches('\n').count() + 1;
             anyhow::anyhow!("{}:{line}: {}", file.display(), error.message().replace('\n', " "))
         })?;
         config.validate().with_context(|| file.display().to_string())?;
