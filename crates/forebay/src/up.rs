@@ -107,66 +107,21 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
 
     // Ports before anything is touched: a port in use is the commonest mistake.
     let head_listener = listen(SocketAddr::new(config.listen, config.nfs_port()), "--nfs-port").await?;
-    let mut pool_listeners = Vec::new();
-    for number in 0..data.pools {
-        let port = u16::try_from(u32::from(config.pools.port) + number).map_err(|_| {
-            anyhow!("--pool-port {} leaves no ports for {} pools", config.pools.port, data.pools)
-        })?;
-        pool_listeners.push(listen(SocketAddr::new(config.listen, port), "--pool-port").await?);
-    }
+    let pool_listeners = listen_for_pools(config, data.pools).await?;
 
     let services = open_services(data, config)?;
-    let key = TicketKey::new(&data.secret);
     let manager: Arc<dyn PoolManager> = Arc::new(PoolMap::new(
         services.pools.clone(),
         Arc::clone(&services.clock),
         Arc::clone(&services.random),
     ));
-    let door = HeadDoor::start(
-        HeadServices {
-            namespace: services.namespace.clone(),
-            locations: services.namespace.clone(),
-            records: services.namespace.clone(),
-            pools: Arc::clone(&manager),
-            clock: Arc::clone(&services.clock),
-            random: Arc::clone(&services.random),
-            key: key.clone(),
-        },
-        HeadConfig {
-            instance: data.instance,
-            lease: Duration::from_secs(config.nfs.lease_s.into()),
-            grace: Duration::from_secs(config.nfs.grace_s.into()),
-            root_squash: config.squashes_root(),
-            clients_max: config.nfs.clients_max as usize,
-            connections_max: config.nfs.connections_max as usize,
-            slots_max: config.nfs.slots_max,
-            pool_addresses: pool_listeners
-                .iter()
-                .enumerate()
-                .map(|(number, listener)| Ok((PoolId(number as u32), listener.local_addr()?)))
-                .collect::<Result<_>>()?,
-        },
-    )
-    .await
-    .context("cannot start the NFS door")?;
+    let door = start_head_door(config, data, &services, &manager, &pool_listeners).await?;
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
     let mut pool_doors = Vec::new();
     for (listener, pool) in pool_listeners.into_iter().zip(&services.pools) {
-        let pool_door = PoolDoor::start(
-            Arc::clone(pool),
-            key.clone(),
-            Arc::clone(&services.clock),
-            Arc::clone(&services.random),
-            PoolDoorConfig {
-                instance: data.instance,
-                lease: Duration::from_secs(config.nfs.lease_s.into()),
-                clients_max: config.nfs.clients_max as usize,
-                connections_max: config.nfs.connections_max as usize,
-                slots_max: config.nfs.slots_max,
-            },
-        );
+        let pool_door = start_pool_door(config, data, &services, pool);
         pool_doors.push((listener.local_addr()?, Arc::clone(&pool_door)));
         tasks.spawn(pool_door.serve(listener, stop.clone()));
     }
@@ -180,7 +135,7 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
     ));
 
     let responder = responder::Responder::new(data.path().to_owned(), &services, door, pool_doors.clone());
-    tasks.spawn(Arc::clone(&responder).sample(stop.clone()));
+    tasks.spawn(Arc::clone(&responder).sample(stop));
     let control = tokio::spawn(control::serve(control::listen(data.path())?, responder));
 
     let banner = Banner {
@@ -207,6 +162,66 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
         tracing::warn!("stopped with work under way; nothing acknowledged is lost");
     }
     Ok(())
+}
+
+async fn listen_for_pools(config: &Config, pools: u32) -> Result<Vec<TcpListener>> {
+    let mut listeners = Vec::new();
+    for number in 0..pools {
+        let port = u16::try_from(u32::from(config.pools.port) + number)
+            .map_err(|_| anyhow!("--pool-port {} leaves no ports for {pools} pools", config.pools.port))?;
+        listeners.push(listen(SocketAddr::new(config.listen, port), "--pool-port").await?);
+    }
+    Ok(listeners)
+}
+
+async fn start_head_door(
+    config: &Config,
+    data: &DataDir,
+    services: &Services,
+    manager: &Arc<dyn PoolManager>,
+    pool_listeners: &[TcpListener],
+) -> Result<Arc<HeadDoor>> {
+    let mut pool_addresses = Vec::new();
+    for (pool, listener) in services.pools.iter().zip(pool_listeners) {
+        pool_addresses.push((pool.id(), listener.local_addr()?));
+    }
+    let services = HeadServices {
+        namespace: services.namespace.clone(),
+        locations: services.namespace.clone(),
+        records: services.namespace.clone(),
+        pools: Arc::clone(manager),
+        clock: Arc::clone(&services.clock),
+        random: Arc::clone(&services.random),
+        key: TicketKey::new(&data.secret),
+    };
+    let config = HeadConfig {
+        instance: data.instance,
+        lease: Duration::from_secs(config.nfs.lease_s.into()),
+        grace: Duration::from_secs(config.nfs.grace_s.into()),
+        root_squash: config.squashes_root(),
+        clients_max: config.nfs.clients_max as usize,
+        connections_max: config.nfs.connections_max as usize,
+        slots_max: config.nfs.slots_max,
+        pool_addresses,
+    };
+    HeadDoor::start(services, config).await.context("cannot start the NFS door")
+}
+
+fn start_pool_door(
+    config: &Config,
+    data: &DataDir,
+    services: &Services,
+    pool: &Arc<dyn Pool>,
+) -> Arc<PoolDoor> {
+    let config = PoolDoorConfig {
+        instance: data.instance,
+        lease: Duration::from_secs(config.nfs.lease_s.into()),
+        clients_max: config.nfs.clients_max as usize,
+        connections_max: config.nfs.connections_max as usize,
+        slots_max: config.nfs.slots_max,
+    };
+    let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
+    PoolDoor::start(Arc::clone(pool), TicketKey::new(&data.secret), clock, random, config)
 }
 
 async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
