@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use nfs4::{
     CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CallbackSecParms4, ChannelAttrs4, ClientOwner4, CreateSession4Args,
     CreateSession4ResOk, EXCHGID4_FLAG_USE_PNFS_DS, EXCHGID4_FLAG_USE_PNFS_MDS, ExchangeId4Args,
-    ExchangeId4ResOk, NfsArgop4, NfsResop4, NfsStat4, ReclaimComplete4Args, Sequence4Args, StateProtect4A,
-    Verifier4,
+    ExchangeId4ResOk, NfsArgop4, NfsResop4, NfsStat4, OpProperties, ReclaimComplete4Args, Sequence4Args,
+    StateProtect4A, Verifier4,
 };
 use oncrpc::{Credential, ReplyBody};
 use thiserror::Error;
@@ -221,9 +221,12 @@ impl NfsClient {
         Connection::open(self.server, Arc::clone(&self.callbacks))
     }
 
-    /// SEQUENCE and `ops`; the reply may hold an error.
+    /// SEQUENCE and `ops`; the reply may hold an error. As Linux does, only what must not run twice is to be cached.
     pub fn compound(&mut self, ops: &[NfsArgop4]) -> Result<Reply, ClientError> {
-        let sequence = self.session.begin(true).ok_or(ClientError::NoSlot)?;
+        let must_not_run_twice =
+            |op: &NfsArgop4| OpProperties::of(op.opnum()).is_some_and(|properties| properties.non_idempotent);
+        let cachethis = ops.iter().any(must_not_run_twice);
+        let sequence = self.session.begin(cachethis).ok_or(ClientError::NoSlot)?;
         self.compound_as(sequence, ops)
     }
 

@@ -3,8 +3,9 @@
 use nfs4::attr::{Principal4, number};
 use nfs4::{
     ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ, Bitmap4,
-    CreateType4, Fattr4, FileAttributes, GetAttr4Args, LayoutType4, NVerify4Args, NfsArgop4, NfsFh4, NfsFtype4,
-    NfsResop4, NfsStat4, NfsTime4, OPEN4_SHARE_ACCESS_READ, SetAttr4Args, SetTime4, SpecData4, StateId4, Verify4Args,
+    CreateType4, Fattr4, FileAttributes, GetAttr4Args, LayoutType4, NVerify4Args, NfsArgop4, NfsFh4,
+    NfsFtype4, NfsResop4, NfsStat4, NfsTime4, OPEN4_SHARE_ACCESS_READ, SetAttr4Args, SetTime4, SpecData4,
+    StateId4, Verify4Args,
 };
 use testkit::body;
 use testkit::nfs_client::{ClientOptions, NfsClient, auth_sys, ops};
@@ -83,7 +84,10 @@ fn the_file_system_announces_flex_files_and_nothing_else() {
     let (_instance, server) = Server::start();
     let (mut client, root, _) = setup(&server);
     let attributes = client.attributes(&root, &[number::SUPPORTED_ATTRS, number::FS_LAYOUT_TYPES]).unwrap();
-    assert!(attributes.supported_attrs.unwrap().contains(number::FS_LAYOUT_TYPES), "or Linux does not ask for it");
+    assert!(
+        attributes.supported_attrs.unwrap().contains(number::FS_LAYOUT_TYPES),
+        "or Linux does not ask for it"
+    );
     assert_eq!(attributes.fs_layout_types, Some(vec![LayoutType4::FLEX_FILES]));
 }
 
@@ -91,7 +95,8 @@ fn the_file_system_announces_flex_files_and_nothing_else() {
 fn what_an_exclusive_creation_can_set_is_settable_and_supported() {
     let (_instance, server) = Server::start();
     let (mut client, root, _) = setup(&server);
-    let attributes = client.attributes(&root, &[number::SUPPORTED_ATTRS, number::SUPPATTR_EXCLCREAT]).unwrap();
+    let attributes =
+        client.attributes(&root, &[number::SUPPORTED_ATTRS, number::SUPPATTR_EXCLCREAT]).unwrap();
     let settable = attributes.suppattr_exclcreat.unwrap();
     assert!(settable.contains(number::MODE));
     assert!(settable.difference(&attributes.supported_attrs.unwrap()).is_empty());
@@ -109,7 +114,10 @@ fn attributes_of_4_2_are_for_4_2() {
     assert!(!of_old.supported_attrs.unwrap().contains(number::MODE_UMASK));
     let of_new = client.attributes(&root, &asked).unwrap();
     assert!(of_new.change_attr_type.is_some());
-    assert!(of_new.supported_attrs.unwrap().contains(number::MODE_UMASK), "or umask and ACLs do not go together");
+    assert!(
+        of_new.supported_attrs.unwrap().contains(number::MODE_UMASK),
+        "or umask and ACLs do not go together"
+    );
 }
 
 #[test]
@@ -164,7 +172,7 @@ fn mode_owner_and_times_are_set_and_told_to_the_nanosecond() {
     let (mut client, _, file) = setup(&server);
     let before = client.change(&file).unwrap();
     let wanted = attrs(|a| {
-        a.mode = Some(0o2751);
+        a.mode = Some(0o751);
         a.owner = Some(Principal4::numeric(1234));
         a.owner_group = Some(Principal4::numeric(4321));
         a.time_access_set = Some(SetTime4::ClientTime(time(-5, 999_999_999)));
@@ -174,7 +182,7 @@ fn mode_owner_and_times_are_set_and_told_to_the_nanosecond() {
     let Some(NfsResop4::SetAttr(result)) = reply.results.last() else { panic!("{:?}", reply.results) };
     assert_eq!(result.attrsset, wanted.mask());
     let told = all_of(&mut client, &file);
-    assert_eq!(told.mode, Some(0o2751));
+    assert_eq!(told.mode, Some(0o751));
     assert_eq!(told.owner, Some(Principal4::numeric(1234)));
     assert_eq!(told.owner_group, Some(Principal4::numeric(4321)));
     assert_eq!(told.time_access, Some(time(-5, 999_999_999)));
@@ -317,12 +325,8 @@ fn access_is_told_by_owner_group_and_others() {
     let mut ann = server.client_by(ClientOptions::named("ann").credential(auth_sys(1000, 1000, &[])));
     let file = ann.create(&dir, "file").unwrap().handle;
     ann.set_attributes(&file, StateId4::ANONYMOUS, &attrs(|a| a.mode = Some(0o640))).unwrap();
-    let everything = ACCESS4_READ
-        | ACCESS4_LOOKUP
-        | ACCESS4_MODIFY
-        | ACCESS4_EXTEND
-        | ACCESS4_DELETE
-        | ACCESS4_EXECUTE;
+    let everything =
+        ACCESS4_READ | ACCESS4_LOOKUP | ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE | ACCESS4_EXECUTE;
     let mut may = |uid: u32, gids: &[u32], handle: &NfsFh4| {
         let ops = [ops::put_fh(handle), ops::access(everything)];
         let reply = ann.call_as(auth_sys(uid, uid, gids), &ops).unwrap();
@@ -333,7 +337,11 @@ fn access_is_told_by_owner_group_and_others() {
     assert_eq!(may(1000, &[], &file), ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND);
     assert_eq!(may(1001, &[1000], &file), ACCESS4_READ, "by a supplementary group");
     assert_eq!(may(1002, &[], &file), 0);
-    assert_eq!(may(0, &[], &file), ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND, "root executes nothing here");
+    assert_eq!(
+        may(0, &[], &file),
+        ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND,
+        "root executes nothing here"
+    );
     assert_eq!(may(1002, &[], &dir), ACCESS4_READ | ACCESS4_LOOKUP);
     assert_eq!(
         may(1000, &[], &dir),

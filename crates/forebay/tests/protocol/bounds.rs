@@ -5,7 +5,7 @@ use std::time::Duration;
 use nfs4::{NfsArgop4, NfsStat4, StateId4, TestStateId4Args};
 use oncrpc::Credential;
 use testkit::nfs_client::{
-    ClientError, ClientOptions, Connection, NfsClient, Reply, Session, auth_sys, call_record, framed, ops,
+    ClientOptions, Connection, NfsClient, Reply, Session, auth_sys, call_record, framed, ops,
 };
 use xdr::{Encoder, Xdr};
 
@@ -26,11 +26,6 @@ fn is_well(server: &mut Server, resident_before: u64) {
     client.root().unwrap();
     let resident = server.resident_kib();
     assert!(resident < resident_before + GROWTH_KIB_MAX, "{resident_before} KiB have become {resident} KiB");
-}
-
-fn answer(connection: &Connection, record: &[u8], xid: u32) -> Result<Reply, ClientError> {
-    connection.send_raw(record)?;
-    Reply::decode(connection.wait_raw(xid, TIMEOUT)?)
 }
 
 #[test]
@@ -104,9 +99,8 @@ fn spoiled_requests_are_answered_or_cut() {
 }
 
 /// A COMPOUND in a session whose operations are written by hand behind a count of the caller's.
-fn hand_written(client: &mut NfsClient, count: u32, operations: impl FnOnce(&mut Encoder)) -> (u32, Vec<u8>) {
-    let sequence = client.session.begin(true).unwrap();
-    client.session.abandon(&sequence);
+fn hand_written(client: &mut NfsClient, count: u32, operations: impl FnOnce(&mut Encoder)) -> Reply {
+    let sequence = client.session.sequence(0, true);
     let xid = client.connection.xid();
     let record = call_record(xid, &client.options.credential, 1, |encoder| {
         encoder.put_u32(0);
@@ -115,7 +109,10 @@ fn hand_written(client: &mut NfsClient, count: u32, operations: impl FnOnce(&mut
         NfsArgop4::Sequence(sequence).encode(encoder);
         operations(encoder);
     });
-    (xid, record.to_vec())
+    client.connection.send_raw(&record).unwrap();
+    let reply = Reply::decode(client.connection.wait_raw(xid, TIMEOUT).unwrap()).unwrap();
+    client.session.finish(&sequence, &reply.results);
+    reply
 }
 
 #[test]
@@ -124,15 +121,14 @@ fn counts_that_lie_allocate_nothing() {
     let mut client = server.client("liar");
     let before = server.resident_kib();
     // Four billion operations.
-    let (xid, record) = hand_written(&mut client, u32::MAX, |_| {});
-    let reply = answer(&client.connection, &record, xid).unwrap();
+    let reply = hand_written(&mut client, u32::MAX, |_| {});
     assert!(matches!(reply.status, NfsStat4::TooManyOps | NfsStat4::BadXdr), "{}", reply.status);
     // Four billion stateids in TEST_STATEID.
-    let (xid, record) = hand_written(&mut client, 2, |encoder| {
+    let reply = hand_written(&mut client, 2, |encoder| {
         encoder.put_u32(nfs4::op::TEST_STATEID);
         encoder.put_u32(u32::MAX);
     });
-    assert_eq!(answer(&client.connection, &record, xid).unwrap().status, NfsStat4::BadXdr);
+    assert_eq!(reply.status, NfsStat4::BadXdr);
     // A name, a WRITE and a bitmap of almost that many bytes.
     for (opnum, words) in [
         (nfs4::op::LOOKUP, vec![0xffff_fff0]),
@@ -140,12 +136,11 @@ fn counts_that_lie_allocate_nothing() {
         (nfs4::op::GETATTR, vec![0x1000_0000]),
         (nfs4::op::LAYOUTRETURN, vec![0, 4, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0x7fff_ffff]),
     ] {
-        let (xid, record) = hand_written(&mut client, 3, |encoder| {
+        let reply = hand_written(&mut client, 3, |encoder| {
             NfsArgop4::PutRootFh.encode(encoder);
             encoder.put_u32(opnum);
             words.iter().for_each(|word| encoder.put_u32(*word));
         });
-        let reply = answer(&client.connection, &record, xid).unwrap();
         assert_eq!((reply.status, reply.results.len()), (NfsStat4::BadXdr, 3), "operation {opnum}");
     }
     is_well(&mut server, before);
@@ -155,13 +150,12 @@ fn counts_that_lie_allocate_nothing() {
 fn what_stands_before_a_malformed_operation_is_done() {
     let (_instance, server) = Server::start();
     let mut client = server.client("host");
-    let (xid, record) = hand_written(&mut client, 4, |encoder| {
+    let reply = hand_written(&mut client, 4, |encoder| {
         NfsArgop4::PutRootFh.encode(encoder);
         ops::create(nfs4::CreateType4::Dir, "made", 0o755).encode(encoder);
         encoder.put_u32(nfs4::op::LOOKUP);
         encoder.put_u32(1 << 30);
     });
-    let reply = answer(&client.connection, &record, xid).unwrap();
     assert_eq!((reply.status, reply.results.len()), (NfsStat4::BadXdr, 4));
     let root = client.root().unwrap();
     assert!(client.lookup(&root, "made").is_ok());
@@ -184,10 +178,8 @@ fn a_list_of_stateids_is_bounded_by_the_reply() {
     let before = server.resident_kib();
     let stateids = vec![StateId4 { seqid: 1, other: [1; 12] }; 60_000];
     let reply = client.compound(&[NfsArgop4::TestStateId(TestStateId4Args { stateids })]).unwrap();
-    let refused = matches!(
-        reply.status,
-        NfsStat4::RepTooBigToCache | NfsStat4::RepTooBig | NfsStat4::Resource | NfsStat4::Inval | NfsStat4::BadXdr
-    );
+    let refused =
+        matches!(reply.status, NfsStat4::RepTooBigToCache | NfsStat4::RepTooBig | NfsStat4::ReqTooBig);
     assert!(refused || reply.status == NfsStat4::Ok, "{}", reply.status);
     is_well(&mut server, before);
 }
@@ -201,7 +193,11 @@ fn clients_without_sessions_have_a_bound() {
     for n in 0..500 {
         let options = ClientOptions::named(&format!("client {n}"));
         let reply = connection.call(&options.credential, 1, &[options.exchange_id()]).unwrap();
-        assert!(matches!(reply.status, NfsStat4::Ok | NfsStat4::Delay | NfsStat4::Resource), "{}", reply.status);
+        assert!(
+            matches!(reply.status, NfsStat4::Ok | NfsStat4::Delay | NfsStat4::Resource),
+            "{}",
+            reply.status
+        );
     }
     is_well(&mut server, before);
 }
@@ -213,7 +209,8 @@ fn connections_have_a_bound_and_idle_ones_hold_nobody_up() {
     let idle: Vec<Connection> = (0..30).map(|_| connection(&server)).collect();
     let mut client = server.client("host");
     client.root().unwrap();
-    let beyond: Vec<_> = (0..30).map(|_| Connection::open(server.head(), std::sync::Arc::default())).collect();
+    let beyond: Vec<_> =
+        (0..30).map(|_| Connection::open(server.head(), std::sync::Arc::default())).collect();
     let refused = beyond
         .iter()
         .filter(|outcome| match outcome {
@@ -257,10 +254,18 @@ fn a_peer_that_reads_no_replies_holds_nobody_up() {
     socket.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     let credential = auth_sys(0, 0, &[]);
     for slot in 0..greedy.session.fore.maxrequests {
-        let sequence = nfs4::Sequence4Args { slotid: slot, highest_slotid: slot, ..greedy.session.sequence(slot, false) };
+        let sequence = nfs4::Sequence4Args {
+            slotid: slot,
+            highest_slotid: slot,
+            ..greedy.session.sequence(slot, false)
+        };
         let read = [ops::put_fh(&file.handle), ops::read(StateId4::ANONYMOUS, 0, 1 << 20)];
-        let record =
-            testkit::nfs_client::compound_record(slot + 1, &credential, 2, &Session::compound(sequence, &read));
+        let record = testkit::nfs_client::compound_record(
+            slot + 1,
+            &credential,
+            2,
+            &Session::compound(sequence, &read),
+        );
         if socket.write_all(&record).is_err() {
             break;
         }
@@ -317,12 +322,12 @@ fn the_same_bounds_hold_at_a_pool() {
     let options = ClientOptions::named("host").for_data_server();
     let mut client = NfsClient::connect(server.pools[0], options).unwrap();
     assert_eq!(client.compound(&vec![NfsArgop4::GetFh; 1000]).unwrap().status, NfsStat4::TooManyOps);
-    let (xid, record) = hand_written(&mut client, 2, |encoder| {
+    let reply = hand_written(&mut client, 2, |encoder| {
         encoder.put_u32(nfs4::op::PUTFH);
         encoder.put_u32(0x7fff_ffff);
     });
     // Minor version 2 on a session is as good as 1.
-    assert_eq!(answer(&client.connection, &record, xid).unwrap().status, NfsStat4::BadXdr);
+    assert_eq!(reply.status, NfsStat4::BadXdr);
     let anonymous = Connection::open(server.pools[0], std::sync::Arc::default()).unwrap();
     let reply = anonymous.call(&Credential::None, 1, &[NfsArgop4::PutRootFh]).unwrap();
     assert_eq!(reply.status, NfsStat4::OpNotInSession);

@@ -86,7 +86,8 @@ fn a_directory_that_cannot_be_written_gets_one_clear_line() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "in the way").unwrap();
-    let output = forebay(&["up", "--data", &file.display().to_string(), "--nfs-port", "0", "--pool-port", "0"]);
+    let output =
+        forebay(&["up", "--data", &file.display().to_string(), "--nfs-port", "0", "--pool-port", "0"]);
     assert_one_line(&output, &[&file.display().to_string()]);
 }
 
@@ -113,7 +114,9 @@ fn status_tells_people_and_programs_how_it_is() {
     let file = client.create(&root, "file").unwrap();
     client.layout_get(&file.handle, file.stateid, nfs4::LayoutIomode4::Rw).unwrap();
     let text = stdout(&instance.run(&["status"]));
-    for word in ["up ", "clients", "mounts 1", "opens 1", "pool-0", "free", "operations", "host of the status test"] {
+    for word in
+        ["up ", "clients", "mounts 1", "opens 1", "pool-0", "free", "operations", "host of the status test"]
+    {
         assert!(text.contains(word), "no {word:?} in:\n{text}");
     }
     let json = instance.run(&["status", "--json"]);
@@ -176,7 +179,9 @@ fn a_second_start_continues_what_the_first_had() {
     let root = client.root().unwrap();
     for n in 0..10 {
         let file = client.create(&root, &format!("file{n}")).unwrap();
-        client.write(&file.handle, file.stateid, 0, nfs4::StableHow4::FileSync, format!("{n}").as_bytes()).unwrap();
+        client
+            .write(&file.handle, file.stateid, 0, nfs4::StableHow4::FileSync, format!("{n}").as_bytes())
+            .unwrap();
         client.close(&file).unwrap();
     }
     let (status, _) = server.terminate();

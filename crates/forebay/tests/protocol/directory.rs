@@ -141,9 +141,12 @@ fn only_directories_are_listed_and_looked_into() {
     assert_eq!(status_of(client.lookup(&file, "x")), NfsStat4::NotDir);
     assert_eq!(status_of(client.lookup(&link, "x")), NfsStat4::SymLink, "so that the client follows it");
     assert_eq!(status_of(client.lookup(&root, "nothing")), NfsStat4::NoEnt);
-    for (name, status) in
-        [("", NfsStat4::Inval), (".", NfsStat4::BadName), ("..", NfsStat4::BadName), ("a/b", NfsStat4::BadChar)]
-    {
+    for (name, status) in [
+        ("", NfsStat4::Inval),
+        (".", NfsStat4::BadName),
+        ("..", NfsStat4::BadName),
+        ("a/b", NfsStat4::BadChar),
+    ] {
         assert_eq!(status_of(client.lookup(&root, name)), status, "{name:?}");
     }
 }
@@ -225,7 +228,8 @@ fn links_share_one_file() {
 fn renaming_replaces_its_like_and_nothing_else() {
     let (_instance, server) = Server::start();
     let (mut client, root) = setup(&server);
-    let (full, empty) = (client.mkdir(&root, "full", 0o755).unwrap(), client.mkdir(&root, "empty", 0o755).unwrap());
+    let (full, empty) =
+        (client.mkdir(&root, "full", 0o755).unwrap(), client.mkdir(&root, "empty", 0o755).unwrap());
     client.mkdir(&full, "inside", 0o755).unwrap();
     let file = client.create(&root, "file").unwrap().handle;
     client.create(&root, "other").unwrap();
@@ -315,7 +319,13 @@ fn file_handles_are_put_saved_and_restored() {
     let (mut client, root) = setup(&server);
     let dir = client.mkdir(&root, "dir", 0o755).unwrap();
     let reply = client
-        .call(&[ops::put_fh(&dir), NfsArgop4::SaveFh, NfsArgop4::PutPubFh, NfsArgop4::RestoreFh, NfsArgop4::GetFh])
+        .call(&[
+            ops::put_fh(&dir),
+            NfsArgop4::SaveFh,
+            NfsArgop4::PutPubFh,
+            NfsArgop4::RestoreFh,
+            NfsArgop4::GetFh,
+        ])
         .unwrap();
     assert_eq!(body!(reply, GetFh).unwrap().object, dir);
     assert_eq!(client.compound(&[NfsArgop4::GetFh]).unwrap().status, NfsStat4::NoFileHandle);

@@ -5,11 +5,12 @@ use nfs4::{
     Bitmap4, CreateType4, DeviceError4, DeviceId4, FfIoErr4, FfLayoutReturn4, LayoutGet4Args, LayoutIomode4,
     LayoutReturn4, LayoutReturn4Args, LayoutType4, LayoutUpdate4, Lock4Args, Lock4Res, Locker4,
     NOTIFY_DEVICEID4_CHANGE, NOTIFY_DEVICEID4_DELETE, NfsArgop4, NfsFh4, NfsLockType4, NfsResop4, NfsStat4,
-    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OpenFlag4, OpenToLockOwner4, StableHow4, StateId4, op,
+    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OpenFlag4, OpenToLockOwner4, StableHow4, StateId4,
+    TestStateId4Args, op,
 };
-use testkit::nfs_client::{Layout, NfsClient, OpenFile, ops};
+use testkit::nfs_client::{ClientOptions, Layout, NfsClient, OpenFile, auth_sys, ops};
 
-use crate::server::{Server, Setup, status_of};
+use crate::server::{Server, Setup, directory_of, status_of};
 
 /// A client, its root, and a file of its own that is open.
 fn with_file(server: &Server) -> (NfsClient, NfsFh4, OpenFile) {
@@ -26,6 +27,13 @@ fn seqid_zero(stateid: StateId4) -> StateId4 {
 
 fn write_layout(client: &mut NfsClient, file: &OpenFile) -> Layout {
     client.layout_get(&file.handle, seqid_zero(file.stateid), LayoutIomode4::Rw).unwrap()
+}
+
+/// What TEST_STATEID says.
+fn state_of(client: &mut NfsClient, stateid: StateId4) -> NfsStat4 {
+    let test = NfsArgop4::TestStateId(TestStateId4Args { stateids: vec![stateid] });
+    let reply = client.call(&[test]).unwrap();
+    testkit::body!(reply, TestStateId).unwrap().status_codes[0]
 }
 
 #[test]
@@ -65,7 +73,9 @@ fn a_lock_stateid_gets_a_layout() {
         }),
     });
     let reply = client.call(&[ops::put_fh(&file.handle), lock]).unwrap();
-    let Some(NfsResop4::Lock(Lock4Res::Ok(locked))) = reply.results.last() else { panic!("{:?}", reply.results) };
+    let Some(NfsResop4::Lock(Lock4Res::Ok(locked))) = reply.results.last() else {
+        panic!("{:?}", reply.results)
+    };
     let stateid = seqid_zero(locked.lock_stateid);
     assert!(client.layout_get(&file.handle, stateid, LayoutIomode4::Rw).is_ok());
 }
@@ -131,7 +141,11 @@ fn handle_and_stateid_of_the_data_server_stay_the_same_from_layout_to_layout() {
     client.close(&file).unwrap();
     let again = client.create(&root, "file").unwrap();
     let second = write_layout(&mut client, &again);
-    assert_eq!(second.data_server(), first.data_server(), "Linux keeps the stateid of the first (ff_mirror_match_fh)");
+    assert_eq!(
+        second.data_server(),
+        first.data_server(),
+        "Linux keeps the stateid of the first (ff_mirror_match_fh)"
+    );
     let mut other = server.client("other");
     let opened = other.create(&root, "file").unwrap();
     assert_eq!(write_layout(&mut other, &opened).data_server(), first.data_server());
@@ -159,7 +173,10 @@ fn the_device_tells_one_address_and_one_version_that_linux_uses() {
     let pool = server.pools[0];
     let address = format!("127.0.0.1.{}.{}", pool.port() >> 8, pool.port() & 0xff);
     assert_eq!(device.netaddrs.len(), 1);
-    assert_eq!((device.netaddrs[0].netid.as_str(), device.netaddrs[0].addr.as_str()), ("tcp", address.as_str()));
+    assert_eq!(
+        (device.netaddrs[0].netid.as_str(), device.netaddrs[0].addr.as_str()),
+        ("tcp", address.as_str())
+    );
     let version = &device.versions[0];
     assert_eq!((version.version, version.minorversion, version.tightly_coupled), (4, 1, true));
     assert_eq!((version.rsize, version.wsize), (1 << 20, 1 << 20));
@@ -283,17 +300,35 @@ fn layoutcommit_sets_size_and_change_and_never_shrinks() {
 }
 
 #[test]
-fn layoutcommit_needs_a_layout_for_writing() {
+fn layoutcommit_needs_a_layout_or_the_right_to_write() {
+    let (_instance, server) = Server::start();
+    let mut client = server.client("host");
+    let dir = directory_of(&mut client, "home", 1000);
+    let mut ann = server.client_by(ClientOptions::named("ann").credential(auth_sys(1000, 1000, &[])));
+    let file = ann.create(&dir, "file").unwrap();
+    ann.write(&file.handle, file.stateid, 0, StableHow4::FileSync, b"data").unwrap();
+    let mut bob = server.client_by(ClientOptions::named("bob").credential(auth_sys(1001, 1001, &[])));
+    let reading = bob.open(&dir, "file", OPEN4_SHARE_ACCESS_READ).unwrap();
+    let layout = bob.layout_get(&reading.handle, reading.stateid, LayoutIomode4::Read).unwrap();
+    let unknown = StateId4 { seqid: 1, other: [5; 12] };
+    for stateid in [unknown, layout.stateid] {
+        let outcome = bob.layout_commit(&reading.handle, stateid, Some(9));
+        assert_ne!(status_of(outcome), NfsStat4::Ok, "{stateid:?}");
+    }
+    // Linux forgets what it wanted to commit on BADLAYOUT: who may write commits also after a restart.
+    ann.layout_commit(&file.handle, unknown, Some(3)).unwrap();
+}
+
+#[test]
+fn layoutcommit_makes_no_size_without_bytes() {
     let (_instance, server) = Server::start();
     let (mut client, _, file) = with_file(&server);
-    let unknown = StateId4 { seqid: 1, other: [5; 12] };
-    let outcome = client.layout_commit(&file.handle, unknown, Some(9));
-    assert_eq!(status_of(outcome), NfsStat4::BadStateId);
     client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, b"data").unwrap();
-    let layout = client.layout_get(&file.handle, seqid_zero(file.stateid), LayoutIomode4::Read).unwrap();
-    let outcome = client.layout_commit(&file.handle, layout.stateid, Some(9));
-    assert!(matches!(status_of(outcome), NfsStat4::BadLayout | NfsStat4::BadIoMode));
+    let layout = write_layout(&mut client, &file);
+    client.layout_commit(&file.handle, layout.stateid, Some(1 << 40)).unwrap();
     assert_eq!(client.size(&file.handle).unwrap(), 4);
+    let outcome = client.layout_commit(&file.handle, layout.stateid, Some(u64::MAX - 1));
+    assert!(matches!(status_of(outcome), NfsStat4::Inval | NfsStat4::FBig));
 }
 
 #[test]
@@ -323,9 +358,9 @@ fn layouts_do_not_outlive_the_last_close() {
     let (_instance, server) = Server::start();
     let (mut client, _, file) = with_file(&server);
     let layout = write_layout(&mut client, &file);
+    assert_eq!(state_of(&mut client, layout.stateid), NfsStat4::Ok);
     client.close(&file).unwrap();
-    let outcome = client.layout_commit(&file.handle, layout.stateid, Some(9));
-    assert_ne!(status_of(outcome), NfsStat4::Ok, "return_on_close was said");
+    assert_eq!(state_of(&mut client, layout.stateid), NfsStat4::BadStateId, "return_on_close was said");
 }
 
 fn report(layout: &Layout, status: NfsStat4, opnum: u32) -> FfLayoutReturn4 {
@@ -344,7 +379,11 @@ fn a_client_that_reports_a_failed_data_server_goes_through_the_head() {
     let failure = report(&layout, NfsStat4::NxIo, op::WRITE);
     client.layout_return(&file.handle, layout.stateid, &failure).unwrap();
     let again = client.layout_get(&file.handle, seqid_zero(file.stateid), LayoutIomode4::Rw);
-    assert_eq!(status_of(again), NfsStat4::LayoutUnavailable, "one replica, one data server: no other to give");
+    assert_eq!(
+        status_of(again),
+        NfsStat4::LayoutUnavailable,
+        "one replica, one data server: no other to give"
+    );
     let written = client.write(&file.handle, file.stateid, 6, StableHow4::FileSync, b" after").unwrap();
     assert_eq!(written.count, 6);
     let read = client.read(&file.handle, file.stateid, 0, 100).unwrap();
@@ -356,7 +395,9 @@ fn a_layoutreturn_with_a_body_that_is_none_is_refused_or_ignored_but_never_break
     let (_instance, server) = Server::start();
     let (mut client, _, file) = with_file(&server);
     let layout = write_layout(&mut client, &file);
-    let NfsArgop4::LayoutReturn(mut garbage) = ops::layout_return(layout.stateid, &FfLayoutReturn4::default()) else {
+    let NfsArgop4::LayoutReturn(mut garbage) =
+        ops::layout_return(layout.stateid, &FfLayoutReturn4::default())
+    else {
         unreachable!("it is LAYOUTRETURN")
     };
     let LayoutReturn4::File(of_file) = &mut garbage.layoutreturn else { unreachable!("of a file") };
@@ -379,9 +420,8 @@ fn all_layouts_are_returned_at_once() {
         layoutreturn: LayoutReturn4::All,
     });
     client.call(&[all]).unwrap();
-    for (file, layout) in [(&file, &layouts[0]), (&other, &layouts[1])] {
-        let outcome = client.layout_commit(&file.handle, layout.stateid, Some(1));
-        assert_ne!(status_of(outcome), NfsStat4::Ok);
+    for layout in layouts {
+        assert_eq!(state_of(&mut client, layout.stateid), NfsStat4::BadStateId);
     }
 }
 
@@ -390,7 +430,8 @@ fn layouts_that_cannot_be_are_refused_each_in_its_way() {
     let (_instance, server) = Server::start();
     let (mut client, root, file) = with_file(&server);
     let mut ask = |handle: &NfsFh4, change: &dyn Fn(&mut LayoutGet4Args)| {
-        let NfsArgop4::LayoutGet(mut args) = ops::layout_get(seqid_zero(file.stateid), LayoutIomode4::Rw) else {
+        let NfsArgop4::LayoutGet(mut args) = ops::layout_get(seqid_zero(file.stateid), LayoutIomode4::Rw)
+        else {
             unreachable!("it is LAYOUTGET")
         };
         change(&mut args);
@@ -416,7 +457,8 @@ fn an_open_for_reading_gets_no_layout_for_writing() {
     let reading = client.open(&root, "file", OPEN4_SHARE_ACCESS_READ).unwrap();
     let outcome = client.layout_get(&reading.handle, seqid_zero(reading.stateid), LayoutIomode4::Rw);
     assert_eq!(status_of(outcome), NfsStat4::OpenMode);
-    let layout = client.layout_get(&reading.handle, seqid_zero(reading.stateid), LayoutIomode4::Read).unwrap();
+    let layout =
+        client.layout_get(&reading.handle, seqid_zero(reading.stateid), LayoutIomode4::Read).unwrap();
     let mut data_server = client.data_server(&layout).unwrap();
     let read = data_server.read(layout.ticket(), layout.data_server().stateid, 0, 100).unwrap();
     assert_eq!(&read.data[..], b"data");
@@ -472,8 +514,10 @@ fn files_spread_over_the_pools() {
         client.close(&file).unwrap();
     }
     assert_eq!(devices.len(), 3);
-    let mut addresses: Vec<String> =
-        devices.iter().map(|device| client.device_info(*device).unwrap().0.netaddrs[0].addr.clone()).collect();
+    let mut addresses: Vec<String> = devices
+        .iter()
+        .map(|device| client.device_info(*device).unwrap().0.netaddrs[0].addr.clone())
+        .collect();
     addresses.sort();
     addresses.dedup();
     assert_eq!(addresses.len(), 3);

@@ -1,9 +1,9 @@
 //! LOCK, LOCKT, LOCKU: byte ranges (RFC 8881 §9.1–9.6, §18.10–18.12).
 
 use nfs4::{
-    ExistLockOwner4, FreeStateId4Args, Lock4Args, Lock4Denied, Lock4Res, LockT4Args, LockT4Res, LockU4Args, Locker4,
-    NfsArgop4, NfsFh4, NfsLockType4, NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_READ, OpenToLockOwner4, StableHow4,
-    StateId4,
+    ExistLockOwner4, FreeStateId4Args, Lock4Args, Lock4Denied, Lock4Res, LockT4Args, LockT4Res, LockU4Args,
+    Locker4, NfsArgop4, NfsFh4, NfsLockType4, NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_READ, OpenToLockOwner4,
+    StableHow4, StateId4,
 };
 use testkit::body;
 use testkit::nfs_client::{ClientOptions, NfsClient, OpenFile, ops};
@@ -60,7 +60,13 @@ fn denied(client: &mut NfsClient, file: &OpenFile, op: NfsArgop4) -> Lock4Denied
     }
 }
 
-fn test(client: &mut NfsClient, file: &OpenFile, owner: &str, locktype: NfsLockType4, range: (u64, u64)) -> LockT4Res {
+fn test(
+    client: &mut NfsClient,
+    file: &OpenFile,
+    owner: &str,
+    locktype: NfsLockType4,
+    range: (u64, u64),
+) -> LockT4Res {
     let args = LockT4Args { locktype, offset: range.0, length: range.1, owner: ops::owner(owner) };
     let reply = client.compound(&[ops::put_fh(&file.handle), NfsArgop4::LockT(args)]).unwrap();
     match reply.results.last() {
@@ -110,7 +116,9 @@ fn unlocking_the_middle_leaves_both_ends() {
     let opened = other.create(&root, "file").unwrap();
     assert_eq!(test(&mut other, &opened, "bob", Write, (10, 10)), LockT4Res::Ok);
     assert!(matches!(test(&mut other, &opened, "bob", Write, (9, 1)), LockT4Res::Denied(_)));
-    let LockT4Res::Denied(end) = test(&mut other, &opened, "bob", Read, (20, 1)) else { panic!("it is locked") };
+    let LockT4Res::Denied(end) = test(&mut other, &opened, "bob", Read, (20, 1)) else {
+        panic!("it is locked")
+    };
     assert_eq!((end.offset, end.length), (20, u64::MAX), "to the end of the file, wherever that is");
 }
 

@@ -3,10 +3,13 @@
 //! The client says exactly what a test wants, which no kernel does; the kernel's own client is elsewhere
 //! (`tests/run`). One file per concern, one test per requirement. No root, no fixed ports, no order.
 
+#![allow(clippy::unwrap_used, reason = "everything here is a test or a step of one")]
+
 mod attributes;
 mod bounds;
 mod cli;
 mod directory;
+mod held;
 mod layout;
 mod lock;
 mod open;

@@ -4,10 +4,11 @@
 use nfs4::attr::number;
 use nfs4::{
     Bitmap4, Component4, CreatVerfAttr, CreateHow4, CreateType4, FileAttributes, NfsArgop4, NfsFh4, NfsStat4,
-    OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG,
-    OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_BOTH, OPEN4_SHARE_DENY_NONE, OPEN4_SHARE_DENY_READ,
-    OPEN4_SHARE_DENY_WRITE, Open4Args, OpenClaim4, OpenClaimDelegateCur4, OpenDelegation4, OpenDelegationType4,
-    OpenDowngrade4Args, OpenFlag4, StableHow4, StateId4, Verifier4,
+    OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
+    OPEN4_SHARE_ACCESS_WANT_ANY_DELEG, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_BOTH,
+    OPEN4_SHARE_DENY_NONE, OPEN4_SHARE_DENY_READ, OPEN4_SHARE_DENY_WRITE, Open4Args, OpenClaim4,
+    OpenClaimDelegateCur4, OpenDelegation4, OpenDelegationType4, OpenDowngrade4Args, OpenFlag4, StableHow4,
+    StateId4, Verifier4,
 };
 use testkit::body;
 use testkit::nfs_client::{ClientOptions, NfsClient, auth_sys, ops};
@@ -118,7 +119,10 @@ fn an_exclusive_creation_survives_a_restart_of_the_server() {
     let mut client = server.client("host");
     let again = client.open_as(&root, "file", "owner", BOTH, exclusive(7, &with_mode(0o600))).unwrap();
     assert_eq!(again.handle, first.handle);
-    assert_eq!(status_of(client.open_as(&root, "file", "owner", BOTH, exclusive(8, &with_mode(0)))), NfsStat4::Exist);
+    assert_eq!(
+        status_of(client.open_as(&root, "file", "owner", BOTH, exclusive(8, &with_mode(0)))),
+        NfsStat4::Exist
+    );
 }
 
 #[test]
@@ -197,7 +201,8 @@ fn shares_that_conflict_are_denied() {
     let reading = open_denying("a", OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_DENY_WRITE, "file");
     let held = client.open_by(&root, reading).unwrap();
     let mut other = server.client("other");
-    let mut open = |access: u32, deny: u32| status_of(other.open_by(&root, open_denying("b", access, deny, "file")));
+    let mut open =
+        |access: u32, deny: u32| status_of(other.open_by(&root, open_denying("b", access, deny, "file")));
     assert_eq!(open(OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_NONE), NfsStat4::ShareDenied);
     assert_eq!(open(OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_DENY_READ), NfsStat4::ShareDenied);
     assert_eq!(open(OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_DENY_WRITE), NfsStat4::Ok);
@@ -269,7 +274,10 @@ fn a_stateid_serves_its_own_file_and_client_only() {
     assert_eq!(status_of(client.read(&two.handle, one.stateid, 0, 1)), NfsStat4::BadStateId);
     let mut other = server.client("other");
     assert_eq!(status_of(other.read(&one.handle, one.stateid, 0, 1)), NfsStat4::BadStateId);
-    assert_eq!(status_of(other.call(&[ops::put_fh(&one.handle), ops::close(one.stateid)])), NfsStat4::BadStateId);
+    assert_eq!(
+        status_of(other.call(&[ops::put_fh(&one.handle), ops::close(one.stateid)])),
+        NfsStat4::BadStateId
+    );
 }
 
 #[test]
@@ -281,7 +289,8 @@ fn an_open_by_handle_needs_no_name() {
     let claim = ops::open_claiming("owner", OPEN4_SHARE_ACCESS_READ, OpenFlag4::NoCreate, OpenClaim4::Fh);
     let opened = client.open_by(&file.handle, claim).unwrap();
     assert_eq!(opened.handle, file.handle);
-    let of_directory = ops::open_claiming("owner", OPEN4_SHARE_ACCESS_READ, OpenFlag4::NoCreate, OpenClaim4::Fh);
+    let of_directory =
+        ops::open_claiming("owner", OPEN4_SHARE_ACCESS_READ, OpenFlag4::NoCreate, OpenClaim4::Fh);
     assert_eq!(status_of(client.open_by(&root, of_directory)), NfsStat4::IsDir);
 }
 
@@ -300,7 +309,10 @@ fn delegations_that_nobody_has_cannot_be_claimed() {
     assert_eq!(claim(&file.handle, OpenClaim4::DelegCurFh(stateid)), NfsStat4::BadStateId);
     for previous in [OpenClaim4::DelegatePrev("file".into()), OpenClaim4::DelegPrevFh] {
         let start = if previous == OpenClaim4::DelegPrevFh { &file.handle } else { &root };
-        assert!(matches!(claim(start, previous), NfsStat4::NotSupp | NfsStat4::ReclaimBad | NfsStat4::NoGrace));
+        assert!(matches!(
+            claim(start, previous),
+            NfsStat4::NotSupp | NfsStat4::ReclaimBad | NfsStat4::NoGrace
+        ));
     }
 }
 
@@ -337,8 +349,7 @@ fn the_current_stateid_stands_for_the_open_before() {
         ])
         .unwrap();
     assert_eq!(&body!(reply, Read).unwrap().data[..], b"one");
-    let after_putfh =
-        client.compound(&[ops::put_fh(&root), ops::close(StateId4::CURRENT)]).unwrap();
+    let after_putfh = client.compound(&[ops::put_fh(&root), ops::close(StateId4::CURRENT)]).unwrap();
     assert_eq!(after_putfh.status, NfsStat4::BadStateId, "a new file handle has no stateid yet");
 }
 
@@ -372,7 +383,10 @@ fn io_on_what_has_no_data_is_refused() {
     let anonymous = StateId4::ANONYMOUS;
     assert_eq!(status_of(client.read(&root, anonymous, 0, 1)), NfsStat4::IsDir);
     assert!(matches!(status_of(client.read(&fifo, anonymous, 0, 1)), NfsStat4::Inval | NfsStat4::WrongType));
-    assert!(matches!(status_of(client.read(&link, anonymous, 0, 1)), NfsStat4::SymLink | NfsStat4::WrongType));
+    assert!(matches!(
+        status_of(client.read(&link, anonymous, 0, 1)),
+        NfsStat4::SymLink | NfsStat4::WrongType
+    ));
     let write = client.write(&root, anonymous, 0, StableHow4::FileSync, b"x");
     assert_eq!(status_of(write), NfsStat4::IsDir);
     assert_eq!(status_of(client.commit(&root)), NfsStat4::IsDir);

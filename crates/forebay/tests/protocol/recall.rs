@@ -1,9 +1,12 @@
 //! Layout recall: what makes a layout come back, and what happens when it does not (RFC 8881 §12.5.5, §20.3).
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nfs4::{
-    FfLayoutReturn4, LayoutIomode4, LayoutRecall4, LayoutType4, NfsCbArgop4, NfsFh4, NfsStat4, StableHow4, StateId4,
+    BindConnToSession4Args, ChannelDirFromClient4, FfLayoutReturn4, LayoutIomode4, LayoutRecall4,
+    LayoutType4, NfsArgop4, NfsCbArgop4, NfsFh4, NfsStat4, SEQ4_STATUS_CB_PATH_DOWN,
+    SEQ4_STATUS_CB_PATH_DOWN_SESSION, StableHow4, StateId4,
 };
 use testkit::nfs_client::{Answer, Layout, NfsClient, OpenFile};
 
@@ -113,6 +116,44 @@ fn a_holder_that_knows_of_no_layout_has_returned_it() {
     scene.holder.callbacks.answer_always(Answer::Status(NfsStat4::NoMatchingLayout));
     scene.truncate_when_ready();
     assert_eq!(scene.holder.size(&scene.file.handle).unwrap(), 100);
+}
+
+#[test]
+fn a_recall_finds_the_connection_that_was_bound_last() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    let second = scene.holder.second_connection().unwrap();
+    let bind = NfsArgop4::BindConnToSession(BindConnToSession4Args {
+        sessid: scene.holder.session.id,
+        dir: ChannelDirFromClient4::BackOrBoth,
+        use_conn_in_rdma_mode: false,
+    });
+    second.call(&scene.holder.options.credential, 2, &[bind]).unwrap().ok().unwrap();
+    // The first connection, which the session was made on, is gone.
+    scene.holder.connection = Arc::new(second);
+    assert_eq!(scene.truncate(), NfsStat4::Delay);
+    assert!(scene.holder.callbacks.wait_for_layout_recall(WAIT).is_some());
+    let reply = scene.holder.call(&[]).unwrap();
+    let flags = testkit::body!(reply, Sequence).unwrap().status_flags;
+    assert_eq!(flags & (SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION), 0, "{flags:#x}");
+}
+
+#[test]
+fn a_client_whose_back_channel_is_gone_is_told_so() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    // Fore channel only: what carried the callbacks ends.
+    scene.holder.connection = Arc::new(scene.holder.second_connection().unwrap());
+    let deadline = Instant::now() + WAIT;
+    loop {
+        let reply = scene.holder.call(&[]).unwrap();
+        let flags = testkit::body!(reply, Sequence).unwrap().status_flags;
+        if flags & SEQ4_STATUS_CB_PATH_DOWN != 0 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "nobody says that the path is down");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! What a killed server leaves, and how clients get their state back (RFC 8881 §8.4.2, §9.11).
 
 use nfs4::{
-    Lock4Args, Lock4Res, Locker4, NfsArgop4, NfsFh4, NfsLockType4, NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH,
-    OPEN4_SHARE_DENY_BOTH, Open4Args, OpenClaim4, OpenDelegationType4, OpenFlag4, OpenToLockOwner4, StableHow4,
-    StateId4,
+    Lock4Args, Lock4Res, Locker4, NfsArgop4, NfsFh4, NfsLockType4, NfsResop4, NfsStat4,
+    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_DENY_BOTH, Open4Args, OpenClaim4, OpenDelegationType4, OpenFlag4,
+    OpenToLockOwner4, StableHow4, StateId4,
 };
 use testkit::nfs_client::{ClientOptions, NfsClient, OpenFile, ops, when_ready};
 

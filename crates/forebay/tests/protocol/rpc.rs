@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_NULL, NfsArgop4, NfsStat4};
 use oncrpc::{
-    AcceptedStatus, AuthFlavor, AuthStat, CallHeader, Credential, OpaqueAuth, RejectedReply, ReplyBody, ReplyHeader,
+    AcceptedStatus, AuthFlavor, AuthStat, CallHeader, Credential, OpaqueAuth, RejectedReply, ReplyBody,
+    ReplyHeader,
 };
 use testkit::nfs_client::{ClientOptions, Connection, call_record, compound_record, framed};
 use xdr::{Decoder, Encoder, Opaque, Xdr};
@@ -27,7 +28,8 @@ fn accepted(connection: &Connection, program: u32, version: u32, procedure: u32)
     let xid = connection.xid();
     let mut encoder = Encoder::new();
     let verifier = OpaqueAuth::NONE;
-    CallHeader { xid, program, version, procedure, credential: Credential::None, verifier }.encode(&mut encoder);
+    CallHeader { xid, program, version, procedure, credential: Credential::None, verifier }
+        .encode(&mut encoder);
     match answer(connection, xid, &framed(&encoder.into_bytes())) {
         ReplyBody::Accepted(reply) => reply.status,
         denied => panic!("{denied:?}"),

@@ -106,7 +106,8 @@ fn free_ports(count: u32) -> u16 {
         let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = first.local_addr().expect("a bound port").port();
         let is_free = |n: u32| {
-            u16::try_from(u32::from(port) + n).is_ok_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+            u16::try_from(u32::from(port) + n)
+                .is_ok_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
         };
         if (1..count).all(is_free) {
             return port;
@@ -200,7 +201,8 @@ impl Server {
 
     /// Memory in use, in KiB.
     pub fn resident_kib(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the server runs");
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).expect("the server runs");
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS is told");
         line.split_whitespace().nth(1).and_then(|kib| kib.parse().ok()).expect("VmRSS is a number")
     }

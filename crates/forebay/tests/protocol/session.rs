@@ -7,13 +7,15 @@ use nfs4::{
     BackchannelCtl4Args, BindConnToSession4Args, CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CallbackSecParms4,
     ChannelAttrs4, ChannelDirFromClient4, ChannelDirFromServer4, ClientId4, CreateHow4, CreateType4,
     DestroyClientId4Args, DestroySession4Args, EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_MASK_PNFS,
-    EXCHGID4_FLAG_USE_PNFS_DS, EXCHGID4_FLAG_USE_PNFS_MDS, Fattr4, FreeStateId4Args, NfsArgop4, NfsResop4, NfsStat4,
-    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_DENY_BOTH, Open4Args, OpenClaim4, OpenFlag4, Renew4Args, Res, Sequence4Args,
-    SessionId4, StateId4, StateProtect4A, StateProtectOps4, TestStateId4Args, TestStateId4ResOk, op,
+    EXCHGID4_FLAG_USE_PNFS_DS, EXCHGID4_FLAG_USE_PNFS_MDS, Fattr4, FreeStateId4Args, NfsArgop4, NfsResop4,
+    NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_DENY_BOTH, Open4Args, OpenClaim4, OpenFlag4, Renew4Args,
+    Res, Sequence4Args, SessionId4, StateId4, StateProtect4A, StateProtectOps4, TestStateId4Args,
+    TestStateId4ResOk, op,
 };
 use testkit::body;
 use testkit::nfs_client::{
-    BACK_CHANNEL, CALLBACK_PROGRAM, ClientOptions, Connection, FORE_CHANNEL, NfsClient, Reply, Session, auth_sys, ops,
+    BACK_CHANNEL, CALLBACK_PROGRAM, ClientOptions, Connection, FORE_CHANNEL, NfsClient, Reply, Session,
+    auth_sys, ops,
 };
 
 use crate::server::{Server, Setup, status_of};
@@ -110,7 +112,9 @@ fn another_principal_cannot_take_a_client_name_that_is_in_use() {
 fn protection_that_is_not_offered_is_refused() {
     let (_instance, server) = Server::start();
     let options = ClientOptions::named("host");
-    let NfsArgop4::ExchangeId(mut exchange) = options.exchange_id() else { unreachable!("it is EXCHANGE_ID") };
+    let NfsArgop4::ExchangeId(mut exchange) = options.exchange_id() else {
+        unreachable!("it is EXCHANGE_ID")
+    };
     exchange.state_protect = StateProtect4A::MachCred(StateProtectOps4::default());
     let ops = [NfsArgop4::ExchangeId(exchange)];
     let reply = connection(server.head()).call(&options.credential, 1, &ops).unwrap();
@@ -130,7 +134,10 @@ fn a_session_grants_what_linux_needs_and_no_more_than_was_asked() {
         assert!(granted.maxoperations <= asked.maxoperations, "{granted:?}");
         assert!(granted.maxrequests <= asked.maxrequests && granted.maxrequests > 0, "{granted:?}");
     }
-    assert!(fore.maxrequestsize >= 1 << 20 && fore.maxresponsesize >= 1 << 20, "reads and writes of 1 MiB fit");
+    assert!(
+        fore.maxrequestsize >= 1 << 20 && fore.maxresponsesize >= 1 << 20,
+        "reads and writes of 1 MiB fit"
+    );
     assert_eq!(created.flags, CREATE_SESSION4_FLAG_CONN_BACK_CHAN, "the back channel is accepted");
 }
 
@@ -146,7 +153,9 @@ fn create_session_is_repeated_and_not_run_twice() {
     let second = connection.call(&options.credential, 2, &create).unwrap();
     assert_eq!(first.status, NfsStat4::Ok);
     assert_eq!(first.body, second.body);
-    let NfsArgop4::CreateSession(mut misordered) = create[0].clone() else { unreachable!("it is CREATE_SESSION") };
+    let NfsArgop4::CreateSession(mut misordered) = create[0].clone() else {
+        unreachable!("it is CREATE_SESSION")
+    };
     misordered.sequence += 7;
     let reply = connection.call(&options.credential, 2, &[NfsArgop4::CreateSession(misordered)]).unwrap();
     assert_eq!(reply.status, NfsStat4::SeqMisordered);
@@ -172,7 +181,8 @@ fn a_finished_request_is_repeated_with_identical_bytes() {
     assert_eq!(first.status, NfsStat4::Ok);
     let change = client.session.sequence(1, false);
     let change_of = |client: &mut NfsClient, sequence| {
-        let reply = client.compound_as(sequence, &[ops::put_fh(&root), ops::get_attr(&[number::CHANGE])]).unwrap();
+        let reply =
+            client.compound_as(sequence, &[ops::put_fh(&root), ops::get_attr(&[number::CHANGE])]).unwrap();
         body!(reply, GetAttr).unwrap().obj_attributes
     };
     let before = change_of(&mut client, change);
@@ -287,8 +297,10 @@ fn minor_versions_that_are_not_served_are_told_so() {
     let (_instance, server) = Server::start();
     let client = server.client("host");
     for minorversion in [0, 3, u32::MAX] {
-        let reply =
-            client.connection.call(&client.options.credential, minorversion, &[NfsArgop4::PutRootFh]).unwrap();
+        let reply = client
+            .connection
+            .call(&client.options.credential, minorversion, &[NfsArgop4::PutRootFh])
+            .unwrap();
         assert_eq!((reply.status, reply.results.len()), (NfsStat4::MinorVersMismatch, 0));
     }
 }
@@ -348,8 +360,9 @@ fn requests_and_replies_beyond_what_was_granted_are_too_big() {
     assert!(reply.body.len() <= 4096, "{} bytes", reply.body.len());
     assert!(matches!(reply.status, NfsStat4::RepTooBig | NfsStat4::Ok), "{}", reply.status);
     // To be cached, and too long for that.
+    let sequence = client.session.begin(true).unwrap();
     let ops = [ops::put_fh(&file.handle), ops::read(file.stateid, 0, 2000)];
-    let reply = client.compound(&ops).unwrap();
+    let reply = client.compound_as(sequence, &ops).unwrap();
     let fits = reply.body.len() <= 512;
     assert!(reply.status == NfsStat4::RepTooBigToCache || fits, "{} {}", reply.status, reply.body.len());
 }
@@ -410,7 +423,7 @@ fn a_destroyed_session_is_gone_and_a_client_without_sessions_can_go() {
         [NfsArgop4::DestroyClientId(DestroyClientId4Args { clientid: client.exchanged.clientid })];
     assert_eq!(send(&client, &destroy_client).status, NfsStat4::ClientIdBusy);
     let destroy = NfsArgop4::DestroySession(DestroySession4Args { sessionid: client.session.id });
-    client.call(&[destroy.clone()]).unwrap();
+    client.call(std::slice::from_ref(&destroy)).unwrap();
     assert_eq!(client.compound(&[]).unwrap().status, NfsStat4::BadSession);
     assert_eq!(send(&client, &[destroy]).status, NfsStat4::BadSession);
     assert_eq!(send(&client, &destroy_client).status, NfsStat4::Ok);
