@@ -3,10 +3,10 @@
 use api::{CreateKind, CreateMode, CreateSpec, Purpose, Selection, SetAttributes};
 use nfs4::attr::number;
 use nfs4::{
-    Bitmap4, ChangeInfo4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
+    Bitmap4, ChangeInfo4, ClientId4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
     OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
     OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk, OpenClaim4,
-    OpenDelegation4, OpenFlag4, OpenNoneDelegation4, WND4_NOT_WANTED,
+    OpenDelegation4, OpenFlag4, OpenNoneDelegation4, StateId4, WND4_NOT_WANTED,
 };
 use nfs4_state::stateid::OpenRequest;
 use types::{Access, Attributes, FileId, FileKind, Name, PoolId, permission};
@@ -36,7 +36,7 @@ struct Target {
 enum Permission {
     /// The mode bits decide.
     ByMode,
-    /// The owner may, whatever the mode says: it has just made the file, or had it open before.
+    /// The owner may, whatever the mode says: it has just made the file.
     ByModeOrOwner,
     /// Checked before the restart.
     Reclaimed,
@@ -63,19 +63,23 @@ pub(super) async fn open(
 
     let request =
         OpenRequest { client, owner: args.owner.owner.0.clone(), file, access, deny: args.share_deny };
-    // Nothing may be truncated that cannot be opened.
-    {
-        let states = head.states.lock();
-        if target.attributes.nlink == 0 && !states.is_in_use(file) {
-            // Unlinked, and the reaper may be at it.
+    let stateid = {
+        let mut states = head.states.lock();
+        // Unlinked, and the reaper may be at it; in the grace period it keeps its hands off.
+        if target.attributes.nlink == 0 && !is_reclaim && !states.is_in_use(file) {
             return Err(NfsStat4::Stale);
         }
-        states.judge_open(&request)?;
+        states.open(request).map_err(|status| match status {
+            // Somebody else came first (RFC 8881 §8.4.2.1).
+            NfsStat4::ShareDenied if is_reclaim => NfsStat4::ReclaimConflict,
+            status => status,
+        })?
+    };
+    // Nothing is truncated that cannot be opened, and nothing stays open that cannot be truncated.
+    if let Err(status) = finish(compound, head, &target).await {
+        undo(head, client, file, stateid);
+        return Err(status);
     }
-    if let Some(size) = target.size {
-        resize(compound, head, &target.attributes, size).await?;
-    }
-    let stateid = head.states.lock().open(request)?;
     compound.set_file(file);
     compound.current_stateid = Some(stateid);
     Ok(Open4ResOk {
@@ -87,6 +91,27 @@ pub(super) async fn open(
     })
 }
 
+/// What can be done only with the file held open.
+async fn finish(compound: &Compound<'_>, head: &Head, target: &Target) -> Result<(), NfsStat4> {
+    let file = &target.attributes;
+    if let Some(size) = target.size {
+        return resize(compound, head, file, size).await;
+    }
+    // If it was unlinked since it was found, the reaper may have looked before it was open.
+    if file.nlink > 0 && head.attributes(file.file).await?.nlink == 0 {
+        return Err(NfsStat4::Stale);
+    }
+    Ok(())
+}
+
+/// Takes a first open back. An upgrade stays: the owner had the file open before, and closes all of it at once.
+fn undo(head: &Head, client: ClientId4, file: FileId, stateid: StateId4) {
+    if stateid.seqid == 1 {
+        // If another request has used the stateid meanwhile, it is that one's.
+        let _ = head.states.lock().close(client, file, stateid);
+    }
+}
+
 async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<Target, NfsStat4> {
     match (&args.claim, &args.openhow) {
         (OpenClaim4::Null(component), OpenFlag4::NoCreate) => {
@@ -94,7 +119,8 @@ async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<
             look_up(compound, head, dir, &name(component)?).await
         }
         (OpenClaim4::Null(component), OpenFlag4::Create(how)) => create(compound, head, component, how).await,
-        (OpenClaim4::Fh, OpenFlag4::NoCreate) => current(compound, head, Permission::ByModeOrOwner).await,
+        // Linux opens by handle what it has looked up before, and leaves it to the server to judge writing.
+        (OpenClaim4::Fh, OpenFlag4::NoCreate) => current(compound, head, Permission::ByMode).await,
         (OpenClaim4::Previous(_), OpenFlag4::NoCreate) => {
             current(compound, head, Permission::Reclaimed).await
         }

@@ -1,18 +1,13 @@
 //! What is held open: against its own mode, against truncation by others, against removal and a restart.
 
-use std::time::Duration;
-
 use nfs4::{
     LayoutIomode4, NfsArgop4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
-    OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_BOTH, OPEN4_SHARE_DENY_NONE, OPEN4_SHARE_DENY_WRITE, Open4Args,
-    OpenClaim4, OpenDelegationType4, OpenFlag4, StableHow4,
+    OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_BOTH, OPEN4_SHARE_DENY_NONE, OPEN4_SHARE_DENY_WRITE,
+    Open4Args, OpenClaim4, OpenDelegationType4, OpenFlag4, StableHow4,
 };
 use testkit::nfs_client::{ClientOptions, NfsClient, auth_sys, ops, when_ready};
 
 use crate::server::{Server, Setup, directory_of, status_of};
-
-/// Longer than the reaper takes to look round, many times over.
-const REAPER_TURNS: Duration = Duration::from_secs(2);
 
 fn open_op(access: u32, deny: u32, openhow: OpenFlag4, claim: OpenClaim4) -> NfsArgop4 {
     let owner = ops::owner("owner");
@@ -30,6 +25,16 @@ fn file_with_data(client: &mut NfsClient, dir: &NfsFh4) -> testkit::nfs_client::
     let file = client.create(dir, "file").unwrap();
     client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, b"data").unwrap();
     file
+}
+
+/// Until a file that was removed later is gone altogether.
+fn wait_for_the_reaper(client: &mut NfsClient, root: &NfsFh4) {
+    let marker = when_ready(|| client.create(root, "marker")).unwrap();
+    client.close(&marker).unwrap();
+    client.remove(root, "marker").unwrap();
+    while status_of(client.size(&marker.handle)) != NfsStat4::Stale {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
 }
 
 #[test]
@@ -76,14 +81,6 @@ fn an_open_whose_truncation_must_wait_holds_nothing_meanwhile() {
     let root = holder.root().unwrap();
     let file = file_with_data(&mut holder, &root);
     holder.layout_get(&file.handle, file.stateid, LayoutIomode4::Read).unwrap();
-    // The open itself is in nobody's way; its truncation waits for the layout.
-    let downgrade = NfsArgop4::OpenDowngrade(nfs4::OpenDowngrade4Args {
-        open_stateid: file.stateid,
-        seqid: 0,
-        share_access: OPEN4_SHARE_ACCESS_BOTH,
-        share_deny: OPEN4_SHARE_DENY_NONE,
-    });
-    holder.call(&[ops::put_fh(&file.handle), downgrade]).unwrap();
     let waiting = truncating(OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_NONE, "file");
     assert_eq!(status_of(other.open_by(&root, waiting)), NfsStat4::Delay);
     let exclusive = open_op(
@@ -92,9 +89,12 @@ fn an_open_whose_truncation_must_wait_holds_nothing_meanwhile() {
         OpenFlag4::NoCreate,
         OpenClaim4::Null("file".into()),
     );
-    assert_eq!(status_of(third.open_by(&root, exclusive.clone())), NfsStat4::ShareDenied, "the holder writes");
-    let current = nfs4::StateId4 { seqid: 0, ..file.stateid };
-    holder.call(&[ops::put_fh(&file.handle), ops::close(current)]).unwrap();
+    assert_eq!(
+        status_of(third.open_by(&root, exclusive.clone())),
+        NfsStat4::ShareDenied,
+        "the holder writes"
+    );
+    holder.close(&file).unwrap();
     assert_eq!(status_of(third.open_by(&root, exclusive)), NfsStat4::Ok, "nobody writes any more");
     assert_eq!(third.size(&file.handle).unwrap(), 4);
 }
@@ -115,7 +115,7 @@ fn an_unlinked_file_that_was_open_can_be_reclaimed_with_its_data() {
     let reclaim = open_op(OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_DENY_NONE, OpenFlag4::NoCreate, previous);
     let again = client.open_by(&file.handle, reclaim).unwrap();
     client.reclaim_complete().unwrap();
-    std::thread::sleep(REAPER_TURNS);
+    wait_for_the_reaper(&mut client, &root);
     assert_eq!(&client.read(&again.handle, again.stateid, 0, 100).unwrap().data[..], b"data");
     client.close(&again).unwrap();
 }

@@ -22,13 +22,6 @@ pub struct OpenRequest {
 }
 
 impl ClientState {
-    /// Whether [`ClientState::open`] would find no other open in the way.
-    pub fn judge_open(&self, request: &OpenRequest) -> Result<(), NfsStat4> {
-        let share = share(request.access, request.deny)?;
-        let number = self.owners.find(request.client, OwnerKind::Open, &request.owner);
-        self.files.judge_open(request.file, owner_of(request.client, number), share).map_err(refusal)
-    }
-
     /// A first open gets a new stateid; another one by the same owner upgrades it.
     pub fn open(&mut self, request: OpenRequest) -> Result<StateId4, NfsStat4> {
         let OpenRequest { client, file, .. } = request;
