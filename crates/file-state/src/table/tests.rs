@@ -1,3 +1,5 @@
+//! One module per kind of state; each rule beside a reference model where the cases are too many to list.
+
 use proptest::prelude::*;
 
 use super::*;

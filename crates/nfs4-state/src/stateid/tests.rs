@@ -1,3 +1,5 @@
+//! The rules of stateids, one test each, and random steps of several clients.
+
 use std::time::Duration;
 
 use bytes::Bytes;
