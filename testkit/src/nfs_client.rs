@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use nfs4::{
     CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CallbackSecParms4, ChannelAttrs4, ClientOwner4, CreateSession4Args,
-    CreateSession4ResOk, EXCHGID4_FLAG_USE_PNFS_DS, EXCHGID4_FLAG_USE_PNFS_MDS, ExchangeId4Args,
-    ExchangeId4ResOk, NfsArgop4, NfsResop4, NfsStat4, OpProperties, ReclaimComplete4Args, Sequence4Args,
-    StateProtect4A, Verifier4,
+    CreateSession4ResOk, EXCHGID4_FLAG_CONFIRMED_R, EXCHGID4_FLAG_USE_PNFS_DS, EXCHGID4_FLAG_USE_PNFS_MDS,
+    ExchangeId4Args, ExchangeId4ResOk, NfsArgop4, NfsResop4, NfsStat4, OpProperties, ReclaimComplete4Args,
+    Sequence4Args, StateProtect4A, Verifier4,
 };
 use oncrpc::{Credential, ReplyBody};
 use thiserror::Error;
@@ -202,7 +202,9 @@ impl NfsClient {
             created,
             server,
         };
-        if client.options.completes_reclaim {
+        // A client that the server has confirmed before has said so then.
+        let is_new = client.exchanged.flags & EXCHGID4_FLAG_CONFIRMED_R == 0;
+        if client.options.completes_reclaim && is_new {
             client.reclaim_complete()?;
         }
         Ok(client)

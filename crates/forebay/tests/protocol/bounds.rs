@@ -333,3 +333,84 @@ fn the_same_bounds_hold_at_a_pool() {
     assert_eq!(reply.status, NfsStat4::OpNotInSession);
     is_well(&mut server, before);
 }
+
+#[test]
+fn offsets_and_lengths_beyond_any_file_are_refused_or_read_as_nothing() {
+    let (_instance, server) = Server::start();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    let file = client.create(&root, "file").unwrap();
+    let layout = client.layout_get(&file.handle, file.stateid, nfs4::LayoutIomode4::Rw).unwrap();
+    let mut pool = client.data_server(&layout).unwrap();
+    let at_head = (file.handle.clone(), file.stateid);
+    let at_pool = (layout.ticket().clone(), layout.data_server().stateid);
+    for (client, (handle, stateid)) in [(&mut client, at_head), (&mut pool, at_pool)] {
+        for offset in [u64::MAX, u64::MAX - 2, 1 << 63, (1 << 63) - 2] {
+            let write = client.write(&handle, stateid, offset, nfs4::StableHow4::FileSync, b"12345");
+            let status = status_of(write);
+            assert!(matches!(status, NfsStat4::FBig | NfsStat4::Inval), "write at {offset:#x}: {status}");
+            match client.read(&handle, stateid, offset, 5) {
+                Ok(read) => assert!(read.eof && read.data.is_empty()),
+                outcome => assert!(matches!(status_of(outcome), NfsStat4::Inval | NfsStat4::FBig)),
+            }
+        }
+        client.write(&handle, stateid, 0, nfs4::StableHow4::FileSync, b"12345").unwrap();
+        client.write(&handle, stateid, 0, nfs4::StableHow4::FileSync, b"").unwrap();
+        assert_eq!(client.read(&handle, stateid, 0, u32::MAX).unwrap().data.len(), 5);
+        assert!(client.read(&handle, stateid, 0, 0).unwrap().data.is_empty());
+        let commit = nfs4::Commit4Args { offset: u64::MAX, count: u32::MAX };
+        let outcome = client.call(&[ops::put_fh(&handle), NfsArgop4::Commit(commit)]);
+        assert!(matches!(status_of(outcome), NfsStat4::Inval | NfsStat4::Ok));
+    }
+    assert_eq!(client.size(&file.handle).unwrap(), 5);
+}
+
+#[test]
+fn strange_clients_and_channels_are_judged_and_do_no_harm() {
+    let (_instance, mut server) = Server::start();
+    let before = server.resident_kib();
+    let of = |fore_channel, name: &str| ClientOptions { fore_channel, ..ClientOptions::named(name) };
+    let huge = nfs4::ChannelAttrs4 {
+        headerpadsize: u32::MAX,
+        maxrequestsize: u32::MAX,
+        maxresponsesize: u32::MAX,
+        maxresponsesize_cached: u32::MAX,
+        maxoperations: u32::MAX,
+        maxrequests: u32::MAX,
+        rdma_ird: None,
+    };
+    let mut client = server.client_by(of(huge, "huge"));
+    assert!(client.session.fore.maxrequests <= 1024 && client.session.fore.maxresponsesize <= 2 << 20);
+    client.root().unwrap();
+    let none = nfs4::ChannelAttrs4 { maxrequests: 0, maxoperations: 0, ..huge };
+    match NfsClient::connect(server.head(), of(none, "none")) {
+        Ok(client) => assert!(client.session.fore.maxrequests >= 1),
+        outcome => assert!(matches!(status_of(outcome), NfsStat4::Inval | NfsStat4::TooSmall)),
+    }
+    let long = "n".repeat(1024);
+    server.client(&long).root().unwrap();
+    let too_long = ClientOptions::named(&"n".repeat(1025));
+    let reply = connection(&server).call(&too_long.credential, 1, &[too_long.exchange_id()]).unwrap();
+    assert_eq!(reply.status, NfsStat4::BadXdr);
+    let flags = ClientOptions { exchange_flags: 0x0800_0000, ..ClientOptions::named("flags") };
+    let reply = connection(&server).call(&flags.credential, 1, &[flags.exchange_id()]).unwrap();
+    assert_eq!(reply.status, NfsStat4::Inval, "flags that no version defines (RFC 8881 §18.35.3)");
+    is_well(&mut server, before);
+}
+
+#[test]
+fn slots_at_the_edge_of_numbers_are_refused() {
+    let (_instance, server) = Server::start();
+    let client = server.client("host");
+    let next = client.session.sequence(0, true);
+    for (slotid, highest_slotid, status) in [
+        (u32::MAX, u32::MAX, NfsStat4::BadSlot),
+        (0, u32::MAX, NfsStat4::BadHighSlot),
+        (u32::MAX, 0, NfsStat4::BadSlot),
+    ] {
+        let sequence = nfs4::Sequence4Args { slotid, highest_slotid, ..next };
+        let reply =
+            client.connection.call(&client.options.credential, 2, &[NfsArgop4::Sequence(sequence)]).unwrap();
+        assert_eq!(reply.status, status, "{slotid:#x} {highest_slotid:#x}");
+    }
+}

@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use testkit::nfs_client::when_ready;
+
 use crate::server::{FOREBAY, Instance, Server, Setup};
 
 fn stderr(output: &Output) -> String {
@@ -192,7 +194,7 @@ fn a_second_start_continues_what_the_first_had() {
     assert_eq!(client.list(&root, 1 << 16).unwrap().len(), 10);
     for n in 0..10 {
         let file = client.lookup(&root, &format!("file{n}")).unwrap();
-        let read = client.read(&file, nfs4::StateId4::ANONYMOUS, 0, 10).unwrap();
+        let read = when_ready(|| client.read(&file, nfs4::StateId4::ANONYMOUS, 0, 10)).unwrap();
         assert_eq!(&read.data[..], format!("{n}").as_bytes());
     }
 }

@@ -389,3 +389,37 @@ fn a_creation_by_many_at_once_has_one_winner() {
     assert_eq!(statuses.iter().filter(|status| **status == NfsStat4::Ok).count(), 1);
     assert!(statuses.iter().all(|status| matches!(status, NfsStat4::Ok | NfsStat4::Exist)), "{statuses:?}");
 }
+
+#[test]
+fn names_are_bytes_and_only_few_of_them_are_refused() {
+    let (_instance, server) = Server::start();
+    let (mut client, root) = setup(&server);
+    let make = |name: &[u8]| {
+        NfsArgop4::Create(nfs4::Create4Args {
+            objtype: CreateType4::Dir,
+            objname: name.into(),
+            createattrs: nfs4::Fattr4::default(),
+        })
+    };
+    let mut create = |name: &[u8]| status_of(client.call(&[ops::put_fh(&root), make(name)]));
+    assert_eq!(create(b"nul\0inside"), NfsStat4::BadChar);
+    assert_eq!(create(b"not \xff utf-8"), NfsStat4::Ok);
+    assert_eq!(create("\u{fc}mlaut".as_bytes()), NfsStat4::Ok);
+    assert_eq!(create("u\u{308}mlaut".as_bytes()), NfsStat4::Ok, "nothing is normalised");
+    assert_eq!(create(b" "), NfsStat4::Ok);
+    assert_eq!(create(b"..."), NfsStat4::Ok);
+    assert_eq!(client.list(&root, 4096).unwrap().len(), 5);
+    let empty = client.create_object(&root, CreateType4::Lnk(bytes::Bytes::new().into()), "link", 0o777);
+    assert_eq!(status_of(empty), NfsStat4::Inval);
+}
+
+#[test]
+fn renaming_onto_itself_does_nothing() {
+    let (_instance, server) = Server::start();
+    let (mut client, root) = setup(&server);
+    let dir = client.mkdir(&root, "dir", 0o755).unwrap();
+    client.rename((&root, "dir"), (&root, "dir")).unwrap();
+    assert_eq!(client.lookup(&root, "dir").unwrap(), dir);
+    assert_eq!(status_of(client.rename((&root, "."), (&root, "x"))), NfsStat4::BadName);
+    assert_eq!(status_of(client.remove(&root, "..")), NfsStat4::BadName);
+}

@@ -1,5 +1,7 @@
 //! Flex-files layouts, devices and data servers (RFC 8881 §18.40–18.44, RFC 8435), as Linux needs them.
 
+use std::time::{Duration, Instant};
+
 use nfs4::attr::number;
 use nfs4::{
     Bitmap4, CreateType4, DeviceError4, DeviceId4, FfIoErr4, FfLayoutReturn4, LayoutGet4Args, LayoutIomode4,
@@ -564,4 +566,31 @@ fn statistics_and_errors_of_nfs_4_2_are_taken() {
         },
     };
     client.call(&[ops::put_fh(&file.handle), NfsArgop4::LayoutStats(stats)]).unwrap();
+}
+
+#[test]
+fn a_removed_file_is_reached_by_its_ticket_until_the_close_and_freed_then() {
+    let (instance, server) = Server::start();
+    let (mut client, root, file) = with_file(&server);
+    let layout = write_layout(&mut client, &file);
+    let mut data_server = client.data_server(&layout).unwrap();
+    let stateid = layout.data_server().stateid;
+    data_server.write(layout.ticket(), stateid, 0, StableHow4::FileSync, &[3; 10_000]).unwrap();
+    server.client("other").remove(&root, "file").unwrap();
+    let replicas = || {
+        let status = instance.run(&["status", "--json"]).stdout;
+        let report: serde_json::Value = serde_json::from_slice(&status).unwrap();
+        report["pools"][0]["replicas"].as_u64().unwrap()
+    };
+    assert_eq!(replicas(), 1);
+    data_server.write(layout.ticket(), stateid, 10_000, StableHow4::FileSync, b"still").unwrap();
+    assert_eq!(&data_server.read(layout.ticket(), stateid, 10_000, 5).unwrap().data[..], b"still");
+    client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default()).unwrap();
+    client.close(&file).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while replicas() > 0 {
+        assert!(Instant::now() < deadline, "the space is never freed");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert_eq!(status_of(data_server.read(layout.ticket(), stateid, 0, 5)), NfsStat4::Stale);
 }

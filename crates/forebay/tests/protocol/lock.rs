@@ -1,5 +1,7 @@
 //! LOCK, LOCKT, LOCKU: byte ranges (RFC 8881 §9.1–9.6, §18.10–18.12).
 
+use std::time::{Duration, Instant};
+
 use nfs4::{
     ExistLockOwner4, FreeStateId4Args, Lock4Args, Lock4Denied, Lock4Res, LockT4Args, LockT4Res, LockU4Args,
     Locker4, NfsArgop4, NfsFh4, NfsLockType4, NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_READ, OpenToLockOwner4,
@@ -8,7 +10,7 @@ use nfs4::{
 use testkit::body;
 use testkit::nfs_client::{ClientOptions, NfsClient, OpenFile, ops};
 
-use crate::server::{Server, status_of};
+use crate::server::{Server, Setup, status_of};
 
 use NfsLockType4::{Read, ReadW, Write, WriteW};
 
@@ -261,4 +263,18 @@ fn one_of_many_that_want_the_same_range_gets_it() {
         racers.into_iter().map(|racer| racer.join().unwrap()).collect()
     });
     assert_eq!(won.iter().filter(|won| **won).count(), 1);
+}
+
+#[test]
+fn the_locks_of_a_silent_client_are_free_after_its_lease() {
+    let (_instance, server) = Server::start_with(Setup { lease_s: 2, ..Setup::default() });
+    let (mut silent, root, file) = setup(&server);
+    granted(&mut silent, &file, first_lock(&file, "ann", Write, 0, 10));
+    let mut other = server.client("other");
+    let opened = other.create(&root, "file").unwrap();
+    let deadline = Instant::now() + Duration::from_secs(40);
+    while matches!(lock(&mut other, &opened, first_lock(&opened, "bob", Write, 0, 10)), Lock4Res::Denied(_)) {
+        assert!(Instant::now() < deadline, "the lock outlives its lease");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

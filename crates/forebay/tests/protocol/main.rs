@@ -11,6 +11,7 @@ mod cli;
 mod directory;
 mod held;
 mod layout;
+mod load;
 mod lock;
 mod open;
 mod recall;

@@ -11,7 +11,7 @@ use nfs4::{
     StateId4, Verifier4,
 };
 use testkit::body;
-use testkit::nfs_client::{ClientOptions, NfsClient, auth_sys, ops};
+use testkit::nfs_client::{ClientOptions, NfsClient, auth_sys, ops, when_ready};
 
 use crate::server::{Server, directory_of, status_of};
 
@@ -117,12 +117,12 @@ fn an_exclusive_creation_survives_a_restart_of_the_server() {
     server.kill();
     let server = instance.up();
     let mut client = server.client("host");
-    let again = client.open_as(&root, "file", "owner", BOTH, exclusive(7, &with_mode(0o600))).unwrap();
-    assert_eq!(again.handle, first.handle);
-    assert_eq!(
-        status_of(client.open_as(&root, "file", "owner", BOTH, exclusive(8, &with_mode(0)))),
-        NfsStat4::Exist
-    );
+    let mut create = |verifier| {
+        let how = || exclusive(verifier, &with_mode(0o600));
+        when_ready(|| client.open_as(&root, "file", "owner", BOTH, how()))
+    };
+    assert_eq!(create(7).unwrap().handle, first.handle);
+    assert_eq!(status_of(create(8)), NfsStat4::Exist);
 }
 
 #[test]
@@ -416,4 +416,16 @@ fn an_empty_file_opened_for_denial_of_all_excludes_everybody_else() {
     assert_eq!(status_of(other.open(&root, "file", OPEN4_SHARE_ACCESS_READ)), NfsStat4::ShareDenied);
     client.close(&held).unwrap();
     assert!(other.open(&root, "file", OPEN4_SHARE_ACCESS_READ).is_ok());
+}
+
+#[test]
+fn a_new_file_may_be_made_with_a_length() {
+    let (_instance, server) = Server::start();
+    let (mut client, root) = setup(&server);
+    let long = FileAttributes { size: Some(5000), ..with_mode(0o644) };
+    let how = OpenFlag4::Create(CreateHow4::Guarded(long.encode_all()));
+    let file = client.open_as(&root, "file", "owner", BOTH, how).unwrap();
+    assert_eq!(client.size(&file.handle).unwrap(), 5000);
+    let read = client.read(&file.handle, file.stateid, 0, 10_000).unwrap();
+    assert!(read.eof && read.data[..] == [0; 5000]);
 }

@@ -168,7 +168,7 @@ fn stateids_of_before_the_restart_are_not_taken() {
     let mut client = server.client("host");
     let read = status_of(client.read(&file.handle, file.stateid, 0, 1));
     assert!(matches!(read, NfsStat4::BadStateId | NfsStat4::StaleStateId), "{read}");
-    let layout = client.layout_get(&file.handle, file.stateid, nfs4::LayoutIomode4::Read);
+    let layout = when_ready(|| client.layout_get(&file.handle, file.stateid, nfs4::LayoutIomode4::Read));
     assert!(matches!(status_of(layout), NfsStat4::BadStateId | NfsStat4::StaleStateId));
 }
 
@@ -186,7 +186,7 @@ fn a_restart_changes_the_write_verifiers_and_devices() {
     server.kill();
     let server = instance.up();
     let mut client = server.client("host");
-    let file = client.create(&root, "file").unwrap();
+    let file = when_ready(|| client.create(&root, "file")).unwrap();
     let committed = client.commit(&file.handle).unwrap();
     assert_ne!(committed.writeverf, through_head.writeverf);
     let again = client.layout_get(&file.handle, file.stateid, nfs4::LayoutIomode4::Rw).unwrap();
@@ -203,7 +203,8 @@ fn everything_acknowledged_is_there_after_a_kill() {
         let mut client = server.client(&format!("host{round}"));
         let root = client.root().unwrap();
         for n in 0..20 {
-            let file = client.create(&root, &format!("r{round}n{n}")).unwrap();
+            let name = format!("r{round}n{n}");
+            let file = when_ready(|| client.create(&root, &name)).unwrap();
             let content = format!("content {round} {n}");
             client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, content.as_bytes()).unwrap();
             expected += 1;
@@ -226,7 +227,7 @@ fn everything_acknowledged_is_there_after_a_kill() {
     for round in 0..3 {
         for n in 0..20 {
             let file = client.lookup(&root, &format!("r{round}n{n}")).unwrap();
-            let read = client.read(&file, StateId4::ANONYMOUS, 0, 100).unwrap();
+            let read = when_ready(|| client.read(&file, StateId4::ANONYMOUS, 0, 100)).unwrap();
             assert_eq!(&read.data[..], format!("content {round} {n}").as_bytes());
         }
     }
@@ -251,6 +252,6 @@ fn a_committed_layout_survives_a_kill() {
     let server = instance.up();
     let mut client = server.client("host");
     assert_eq!(client.size(&file.handle).unwrap(), 50_000);
-    let read = client.read(&file.handle, StateId4::ANONYMOUS, 0, 60_000).unwrap();
+    let read = when_ready(|| client.read(&file.handle, StateId4::ANONYMOUS, 0, 60_000)).unwrap();
     assert!(read.eof && read.data[..] == [5; 50_000]);
 }
