@@ -225,9 +225,8 @@ fn check_create(args: &CreateSession4Args) -> Result<CallbackSecParms4, NfsStat4
         return Err(NfsStat4::Inval);
     }
     channel::check_fore(&args.fore_chan_attrs)?;
-    if args.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0 {
-        channel::check_back(&args.back_chan_attrs)?;
-    }
+    // Also without CONN_BACK_CHAN: a connection may be bound to the back channel later.
+    channel::check_back(&args.back_chan_attrs)?;
     channel::callback_security(&args.sec_parms)
 }
 

@@ -42,6 +42,9 @@ pub struct SlotTicket {
     pub reply_bytes_max: usize,
 }
 
+/// The shortest reply there is: RPC header, COMPOUND4res without a tag, and SEQUENCE's result.
+const SEQUENCE_REPLY_BYTES: u32 = 24 + 12 + 8 + 36;
+
 impl SlotTicket {
     /// The error of an operation whose result does not fit.
     pub fn too_big(&self) -> NfsStat4 {
@@ -66,6 +69,9 @@ impl SessionTable {
         }
         if facts.bytes > session.fore.maxrequestsize as usize {
             return SequenceVerdict::Refuse(NfsStat4::ReqTooBig);
+        }
+        if args.cachethis && session.fore.maxresponsesize_cached < SEQUENCE_REPLY_BYTES {
+            return SequenceVerdict::Refuse(NfsStat4::RepTooBigToCache);
         }
         let verdict = session.slots.begin(&SlotRequest {
             slot: args.slotid,
@@ -192,6 +198,18 @@ mod tests {
         let result = ticket.result;
         server.table.finish(server.now, ticket, Some(Bytes::from_static(b"reply")));
         assert_eq!(server.begin(&args, &facts()), SequenceVerdict::Uncached(result));
+    }
+
+    #[test]
+    fn a_reply_that_can_never_be_kept_is_refused_before_anything_runs() {
+        let mut server = Fixture::new();
+        server.fore = ChannelAttrs4 { maxresponsesize_cached: 10, ..CHANNEL };
+        let (_, session) = server.mount("a");
+        let args = Sequence4Args { cachethis: true, ..sequence_args(session, 0, 1) };
+        assert_eq!(server.begin(&args, &facts()), SequenceVerdict::Refuse(NfsStat4::RepTooBigToCache));
+        // The number was not used up.
+        let args = sequence_args(session, 0, 1);
+        assert!(matches!(server.begin(&args, &facts()), SequenceVerdict::Execute(_)));
     }
 
     #[test]
