@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nfs4::{
-    BindConnToSession4Args, ChannelDirFromClient4, FfLayoutReturn4, LayoutIomode4, LayoutRecall4,
-    LayoutType4, NfsArgop4, NfsCbArgop4, NfsFh4, NfsStat4, SEQ4_STATUS_CB_PATH_DOWN,
-    SEQ4_STATUS_CB_PATH_DOWN_SESSION, StableHow4, StateId4,
+    BindConnToSession4Args, ChannelDirFromClient4, CreateHow4, FfLayoutReturn4, FileAttributes,
+    LayoutIomode4, LayoutRecall4, LayoutType4, NfsArgop4, NfsCbArgop4, NfsFh4, NfsStat4,
+    OPEN4_SHARE_ACCESS_BOTH, OpenFlag4, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
+    StableHow4, StateId4,
 };
-use testkit::nfs_client::{Answer, Layout, NfsClient, OpenFile};
+use testkit::nfs_client::{Answer, Layout, NfsClient, OpenFile, when_ready};
 
 use crate::server::{Server, Setup, status_of};
 
@@ -154,6 +155,48 @@ fn a_client_whose_back_channel_is_gone_is_told_so() {
         assert!(Instant::now() < deadline, "nobody says that the path is down");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn a_holder_that_asks_for_time_is_asked_again_and_not_fenced() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    // Linux says so when the recall overtakes a LAYOUTGET (pnfs_check_callback_stateid).
+    scene.holder.callbacks.answer_once(Answer::Status(NfsStat4::Delay));
+    assert_eq!(scene.truncate(), NfsStat4::Delay);
+    let first = scene.holder.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    let second = scene.holder.callbacks.wait_for_layout_recall(WAIT).expect("it comes again");
+    let (_, stateid, _, _) = handle_of(&first.recall);
+    assert_eq!(handle_of(&second.recall).1, stateid, "the same recall, not a further one");
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Ok);
+    scene.holder.layout_return(&scene.file.handle, stateid, &FfLayoutReturn4::default()).unwrap();
+    scene.truncate_when_ready();
+    assert_eq!(scene.holder.size(&scene.file.handle).unwrap(), 100);
+}
+
+#[test]
+fn an_open_that_truncates_recalls_as_well() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    scene.holder.callbacks.answer_always(Answer::Status(NfsStat4::NoMatchingLayout));
+    let root = scene.other.root().unwrap();
+    let empty = FileAttributes { size: Some(0), ..FileAttributes::default() };
+    let how = || OpenFlag4::Create(CreateHow4::Unchecked(empty.encode_all()));
+    when_ready(|| scene.other.open_as(&root, "file", "owner", OPEN4_SHARE_ACCESS_BOTH, how())).unwrap();
+    assert_eq!(scene.other.size(&scene.file.handle).unwrap(), 0);
+    assert_eq!(scene.holder.callbacks.seen().len(), 1);
+}
+
+#[test]
+fn growing_removing_and_renaming_recall_nothing() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    let root = scene.other.root().unwrap();
+    scene.other.set_size(&scene.opened.handle, scene.opened.stateid, 20_000).unwrap();
+    scene.other.rename((&root, "file"), (&root, "renamed")).unwrap();
+    scene.other.remove(&root, "renamed").unwrap();
+    assert_eq!(scene.write_by_ticket(), NfsStat4::Ok);
+    assert!(scene.holder.callbacks.seen().is_empty());
 }
 
 #[test]
