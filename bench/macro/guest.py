@@ -1,0 +1,59 @@
+"""One side, once: a fresh data directory, a server, one kernel client, all phases."""
+import json, os, subprocess
+
+from .sides import ROOT
+
+KERNEL_CLIENT = os.path.join(ROOT, "tests/kernel-client/kernel-client")
+HERE = os.path.dirname(os.path.realpath(__file__))
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+# user + system ticks of the server, all its threads; both servers are one process.
+CPU_MARK = r"""sed 's/.*) //' /proc/$KC_SERVER_PID/stat | awk '{print $12 + $13}'"""
+SYNCS = ["fsync", "fdatasync", "sync_file_range", "syncfs", "sync", "msync"]
+
+
+class Failed(Exception):
+    pass
+
+
+def run(side, scratch, opt, tools, count_syncs=False):
+    """{phase: {seconds, mark, rpcs, rtt_us}}; mark is CPU seconds, or the number of syncs when those are counted."""
+    os.makedirs(scratch)
+    server = side.start_in(scratch)
+    command, mark = server.command(), CPU_MARK
+    if count_syncs:
+        trace = os.path.join(scratch, "syncs")
+        command = "strace -f -qq --seccomp-bpf -e trace=%s -o %s %s" % (",".join(SYNCS), trace, command)
+        mark = r"grep -cE ' (%s)\(' %s || true" % ("|".join(SYNCS), trace)
+    out = os.path.join(scratch, "out")
+    argv = [KERNEL_CLIENT, "--quiet", "--export", "/", "--opts", opt.opts, "--server-cmd", command, "--out", out,
+            "--json", out + ".json", "--timeout", str(opt.timeout), "--hook", "mark=" + mark]
+    for name, value in dict(JOBS=" ".join(opt.jobs), SIZE_MIB=opt.size, COUNT=opt.count, TREE=tools["tree"],
+                            METALOOP=tools["metaloop"]).items():
+        argv += ["--env", "%s=%s" % (name, value)]
+    if not side.layout_driver:
+        argv.append("--no-layout-driver")
+    done = subprocess.run(argv + ["--", ". %s/job.sh" % HERE], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        raise Failed("%s: status %d\n%s" % (side.name, done.returncode, done.stdout[-2000:]))
+    with open(out + ".json") as f:
+        stats = json.load(f)["guests"][0]["stats"]
+    with open(os.path.join(out, "guest0/out/phases")) as f:
+        return {p[0]: phase(p, stats, count_syncs) for p in map(str.split, f)}
+
+
+def phase(words, stats, count_syncs):
+    name, seconds, before, after = words[0], float(words[1]), int(words[2]), int(words[3])
+    a, b = stats["before_" + name], stats["after_" + name]
+    rpcs = {op: n - a["proc4"].get(op, 0) for op, n in b["proc4"].items() if n > a["proc4"].get(op, 0)}
+    return dict(seconds=seconds, mark=(after - before) / (1 if count_syncs else TICKS_PER_S), rpcs=rpcs, rtt_us=head_rtt(a, b))
+
+
+def head_rtt(a, b):
+    """Mean round trip per operation at the mounted server; data servers have no such counters in this kernel."""
+    old, new = (next(iter(s["mounts"].values()))["ops"] for s in (a, b))
+    out = {}
+    for op, n in new.items():
+        before = old.get(op, dict(ops=0, rtt_ms=0))
+        if n["ops"] > before["ops"]:
+            out[op] = round(1000 * (n["rtt_ms"] - before["rtt_ms"]) / (n["ops"] - before["ops"]))
+    return out

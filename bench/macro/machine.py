@@ -1,0 +1,67 @@
+"""What the machine is, how busy it is, and what its disk could do at best: the bounds of the run."""
+import os, platform, re, statistics, time
+
+
+def read(path):
+    with open(path) as f:
+        return f.read()
+
+
+def describe(scratch):
+    cpu = re.search(r"model name\s*: (.*)", read("/proc/cpuinfo"))
+    mounts = [line.split() for line in read("/proc/self/mounts").splitlines()]
+    under = max((m for m in mounts if os.path.realpath(scratch).startswith(m[1])), key=lambda m: len(m[1]))
+    return {"cpu": cpu.group(1) if cpu else platform.machine(), "cores": os.cpu_count(), "kernel": platform.release(),
+            "memory_gib": round(int(read("/proc/meminfo").split()[1]) / 2**20, 1), "file_system": under[2], "file_system_options": under[3]}
+
+
+def load():
+    return [float(x) for x in read("/proc/loadavg").split()[:3]]
+
+
+def busy_share(seconds=1.0):
+    def ticks():
+        t = [int(x) for x in read("/proc/stat").split("\n")[0].split()[1:9]]
+        return t[3] + t[4], sum(t)
+    idle0, all0 = ticks()
+    time.sleep(seconds)
+    idle1, all1 = ticks()
+    return 1 - (idle1 - idle0) / max(1, all1 - all0)
+
+
+def wait_for_quiet(limit_s, share=0.1):
+    """Other programs make every figure worse, and not equally: wait until they rest. Returns the busy share seen last."""
+    end = time.monotonic() + limit_s
+    while (busy := busy_share()) > share and time.monotonic() < end:
+        pass
+    return round(busy, 2)
+
+
+def disk_bounds(scratch):
+    """The same disk without any network: one 4 KiB append made durable, one durable create, streaming with fsync."""
+    path = os.path.join(scratch, "bound")
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY)
+    append = timed(300, lambda i: (os.write(fd, bytes(4096)), os.fdatasync(fd)))
+    os.close(fd)
+    directory = os.open(scratch, os.O_RDONLY)
+    create = timed(300, lambda i: (os.close(os.open("%s.%d" % (path, i), os.O_CREAT | os.O_EXCL)), os.fsync(directory)))
+    os.close(directory)
+    block, t0 = bytes(1 << 20), time.monotonic()
+    with open(path, "wb", buffering=0) as f:
+        for _ in range(1024):
+            f.write(block)
+        os.fsync(f.fileno())
+    rate = 1024 / (time.monotonic() - t0)
+    for i in range(300):
+        os.unlink("%s.%d" % (path, i))
+    os.unlink(path)
+    return {"append_4k_fdatasync_us": append, "create_fsync_directory_us": create, "stream_write_fsync_mib_s": round(rate)}
+
+
+def timed(n, action):
+    values = []
+    for i in range(n):
+        t0 = time.monotonic()
+        action(i)
+        values.append(time.monotonic() - t0)
+    return round(1e6 * statistics.median(values))

@@ -1,0 +1,71 @@
+"""The servers that are compared, and what each has on disk when it answers."""
+import os, subprocess, sys
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "tests"))
+from driver.server import Forebay, Ganesha
+
+GANESHA_DATA = "WRITE is answered UNSTABLE and COMMIT fsyncs the file."
+FOREBAY_DATA = "WRITE is answered UNSTABLE and COMMIT syncs the replica."
+
+
+class Side:
+    layout_driver = True
+
+    def __init__(self, name, durability):
+        self.name, self.durability = name, durability
+
+
+class ForebaySide(Side):
+    product = "forebay"
+
+    def __init__(self, name, durability, sync="always", layout_driver=True):
+        super().__init__(name, durability)
+        self.sync, self.layout_driver = sync, layout_driver
+
+    def start_in(self, scratch):
+        return Forebay(scratch, extra=["--no-root-squash"], config='[namespace]\nsync = "%s"\n' % self.sync)
+
+
+class GaneshaSide(Side):
+    product = "ganesha"
+
+    def __init__(self, name, durability, dirsync=False):
+        super().__init__(name, durability)
+        self.dirsync = dirsync
+
+    def start_in(self, scratch):
+        server = Ganesha(scratch)
+        if self.dirsync:
+            # The inode flag does per directory what the mount option dirsync does per file system, and new directories
+            # inherit it; so both of Ganesha's sides lie on the very disk on which Forebay's lie.
+            subprocess.run(["chattr", "+D", server.data], check=True)
+        return server
+
+
+SIDES = [
+    ForebaySide("forebay", "Names and attributes are on disk when answered (namespace.sync = always). " + FOREBAY_DATA),
+    ForebaySide("forebay-nopnfs", "As forebay; the client has no layout driver, so data go through the head.",
+                layout_driver=False),
+    GaneshaSide("ganesha-dirsync", "Create, remove, rename, link, mkdir are on disk when answered (ext4 dirsync); attributes "
+                "set later (SETATTR) are not: the journal's next commit (5 s) takes them. " + GANESHA_DATA, dirsync=True),
+    ForebaySide("forebay-interval", "A power cut may take the last second of names and attributes (namespace.sync = "
+                "interval). " + FOREBAY_DATA, sync="interval"),
+    GaneshaSide("ganesha", "Debian's default: a power cut may take the last 5 s of names and attributes (no fsync before the "
+                "answer; ext4's commit interval). " + GANESHA_DATA),
+]
+
+# What may be compared: (ours, the peer's, whether both keep the same after a power cut).
+PAIRS = [
+    ("forebay", "ganesha-dirsync", "equal durability, strict"),
+    ("forebay-nopnfs", "ganesha-dirsync", "equal durability, strict, without pNFS"),
+    ("forebay-interval", "ganesha", "equal durability, seconds may be lost"),
+    ("forebay", "ganesha", "UNEQUAL: only Forebay's names are on disk"),
+]
+
+
+def versions(binary):
+    first = lambda argv: (subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout.splitlines()
+                          or [""])[0].strip()
+    return {"forebay": first([binary, "--version"]), "forebay_commit": first(["git", "-C", ROOT, "describe", "--always", "--dirty"]),
+            "ganesha": first(["ganesha.nfsd", "-v"])}
