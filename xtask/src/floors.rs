@@ -56,6 +56,10 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
 /// Crates whose `async` traits are wanted below floor 3.
 pub const ASYNC_BELOW_SERVICES: &[&str] = &["api"];
 
+/// Crates that know no protocol, and the protocol crates that they therefore must not import although these stand below.
+const WITHOUT_PROTOCOL: &[&str] = &["api", "file-state", "io-engine", "pool", "namespace"];
+const PROTOCOL: &[&str] = &["xdr", "xdr-derive", "oncrpc", "nfs4", "nfs4-state"];
+
 pub fn floor_of(name: &str) -> Option<Floor> {
     FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor)
 }
@@ -67,6 +71,9 @@ pub fn edge(from: &str, to: &str) -> Result<(), String> {
     };
     if EXCEPTIONS.iter().any(|(a, b, _)| *a == from && *b == to) {
         return Ok(());
+    }
+    if WITHOUT_PROTOCOL.contains(&from) && PROTOCOL.contains(&to) {
+        return Err(format!("`{from}` knows no protocol, `{to}` is one"));
     }
     match (above, below) {
         (_, Floor::Testkit) => Err(format!("`{to}` is a dev-dependency only")),
@@ -135,6 +142,16 @@ mod tests {
         assert_eq!(edge("nfs4-state", "file-state"), Ok(()));
         assert!(edge("file-state", "nfs4-state").is_err());
         assert!(edge("api", "file-state").is_err());
+        assert!(edge("file-state", "nfs4").is_err());
+    }
+
+    #[test]
+    fn a_service_knows_no_protocol() {
+        for (from, to) in
+            [("namespace", "nfs4"), ("pool", "xdr"), ("io-engine", "oncrpc"), ("pool", "nfs4-state")]
+        {
+            assert!(edge(from, to).is_err(), "{from} -> {to}");
+        }
     }
 
     #[test]
