@@ -108,7 +108,8 @@ impl ClientState {
         }
     }
 
-    /// LAYOUTRETURN of one file. `modes` may be none, if only a part of the file was returned: what is given are whole
+    /// LAYOUTRETURN of one file, by the newest stateid: a return that was sent before a grant came in must not take that
+    /// grant with it (Linux refreshes the stateid and asks again). `modes` may be none, if only a part of the file was returned: what is given are whole
     /// files. The stateid is answered while something is held.
     pub fn layout_return(
         &mut self,
@@ -118,6 +119,7 @@ impl ClientState {
         modes: LayoutModes,
     ) -> Result<Option<StateId4>, NfsStat4> {
         self.judge_layout_stateid(client, file, stateid)?;
+        super::judge_seqid(stateid, self.states.find(client, stateid)?.seqid)?;
         self.drop_layouts(client, file, modes);
         let left = self.states.layout_of(client, file);
         Ok(left.map(|key| self.states.bump(key)))

@@ -379,9 +379,11 @@ mod layouts {
         let held = get(&mut states, A, opened, LayoutMode::ReadWrite).unwrap();
         let part = states.layout_return(A, FILE, held, LayoutModes::NONE).unwrap().unwrap();
         assert_eq!(part, newer(held));
-        let read = states.layout_return(A, FILE, older(part), LayoutModes::only(LayoutMode::Read)).unwrap();
-        assert_eq!(read, Some(newer(part)));
-        assert_eq!(states.layout_return(A, FILE, part, LayoutModes::ALL), Ok(None));
+        let read_only = LayoutModes::only(LayoutMode::Read);
+        assert_eq!(states.layout_return(A, FILE, older(part), read_only), Err(NfsStat4::OldStateId));
+        let read = states.layout_return(A, FILE, part, read_only).unwrap().unwrap();
+        assert_eq!(read, newer(part));
+        assert_eq!(states.layout_return(A, FILE, read, LayoutModes::ALL), Ok(None));
         assert_eq!(states.layout_return(A, FILE, part, LayoutModes::ALL), Err(NfsStat4::BadStateId));
     }
 
