@@ -13,7 +13,7 @@ case_twenty_kills_in_the_middle_of_writes_and_creates() {
 		sleep "0.$((k * 37 % 100))"
 		kc-hook server-kill
 		kc-hook server-start
-		echo "kill $k: $(cat "$KC_OUT"/acked.* | wc -l) acknowledged"
+		echo "kill $k after $SECONDS s: $(cat "$KC_OUT"/acked.* | wc -l) acknowledged"
 	done
 	n=$(cat "$KC_OUT"/acked.* | wc -l)
 	within 60 bash -c "while [ \$(cat $KC_OUT/acked.* | wc -l) -lt $((n + 12)) ]; do sleep 0.05; done"

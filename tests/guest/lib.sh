@@ -10,7 +10,7 @@ MNT=/mnt/nfs
 SKIP=77     # a case that cannot say anything here ends with `skip WHY`
 
 skip() { echo "skipped: $*"; exit $SKIP; }
-die() { echo "FAILED: $*"; exit 1; }
+die() { echo "FAILED: $*" >&2; exit 1; }
 # same WHAT A B: one line of evidence instead of a bare status.
 same() { [ "$2" = "$3" ] || die "$1: have '$2', want '$3'"; }
 # refused ERRNO-TEXT COMMAND...: the command must fail, and for the reason given.
