@@ -216,12 +216,16 @@ impl Config {
 }
 
 impl Place {
-    pub fn data(&self) -> Result<PathBuf> {
-        Ok(match (&self.data, &self.config) {
-            (Some(data), _) => data.clone(),
-            (None, Some(file)) => Config::read(file)?.data,
-            (None, None) => Config::default().data,
-        })
+    /// The configuration of the instance meant; its `data` is where it lies.
+    pub fn config(&self) -> Result<Config> {
+        let mut config = match &self.config {
+            Some(file) => Config::read(file)?,
+            None => Config::default(),
+        };
+        if let Some(data) = &self.data {
+            config.data.clone_from(data);
+        }
+        Ok(config)
     }
 }
 

@@ -10,6 +10,7 @@ use namespace::SqliteNamespace;
 use types::{FileId, PoolId};
 
 use crate::cli::FsckArguments;
+use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
 use crate::report::FsckReport;
@@ -20,10 +21,10 @@ const PAGE: usize = 1024;
 const PROBLEMS_MAX: usize = 1000;
 
 pub fn run(arguments: &FsckArguments) -> Result<ExitCode> {
-    let data = arguments.place.data()?;
-    let report = match control::ask::<FsckReport>(&data, Request::Fsck)? {
+    let config = arguments.place.config()?;
+    let report = match control::ask::<FsckReport>(&config.data, Request::Fsck)? {
         Some(report) => report,
-        None => check_stopped(&data)?,
+        None => check_stopped(&config)?,
     };
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
@@ -33,12 +34,11 @@ pub fn run(arguments: &FsckArguments) -> Result<ExitCode> {
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn check_stopped(data: &std::path::Path) -> Result<FsckReport> {
-    let data = DataDir::open_existing(data, &SystemRandom)?;
+fn check_stopped(config: &Config) -> Result<FsckReport> {
+    let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let config = crate::config::Config::default();
-        let services = crate::up::open_services(&data, &config)?;
+        let services = crate::up::open_services(&data, config)?;
         let report = check(&services.namespace, &services.pools).await;
         services.close().await;
         report

@@ -9,7 +9,7 @@ use crate::control::{self, Request};
 use crate::report::StatusReport;
 
 pub fn run(arguments: &StatusArguments) -> Result<ExitCode> {
-    let data = arguments.place.data()?;
+    let data = arguments.place.config()?.data;
     let Some(report) = control::ask::<StatusReport>(&data, Request::Status)? else {
         bail!("no forebay is running on {} (start it with: forebay up --data {0})", data.display());
     };
