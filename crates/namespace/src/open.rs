@@ -23,6 +23,7 @@ use crate::reader::{Reader, Reads};
 use crate::schema::{found_version, known_version, meta, migrate, set_meta};
 use crate::service::SqliteNamespace;
 use crate::sqlite::{ChangeFloor, Durability, insert_inode, open_reader, open_writer, set_durability};
+use crate::wal_length;
 use crate::wal_sync::WalSync;
 
 const DATABASE: &str = "namespace.db";
@@ -210,8 +211,12 @@ fn start(config: Config, lock: File, path: &Path, begun: Begun) -> Result<Sqlite
         let reader = Reader { connection, shared: Arc::clone(&shared), reads: Arc::clone(&reads) };
         namespace.readers.get_mut().push(spawn("namespace-read", move || reader.run()).map_err(failed)?);
     }
+    let wal = path.with_extension("db-wal");
+    if let Err(error) = wal_length::lengthen(&wal) {
+        // Commits are slower for a while; on a full disk they will say so themselves.
+        tracing::warn!(%error, "namespace cannot lengthen its log");
+    }
     if let Sync::Interval(interval) = config.sync {
-        let wal = path.with_extension("db-wal");
         let sync = WalSync::start(&wal, interval, Arc::clone(&shared)).map_err(failed)?;
         *namespace.wal_sync.get_mut() = Some(sync);
     }
