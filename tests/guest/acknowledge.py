@@ -21,26 +21,37 @@ class Log:
         self.f.write("|".join(str(w) for w in words) + "\n")
 
 
+def once(call, *args, done):
+    """A call whose answer died with the server is sent again after the restart, when it has already been done: the
+    new server knows no reply of the old one (RFC 8881 2.10.6.5, without persistent sessions). The client then hears
+    ENOENT or EEXIST; `done` tells whether that is why."""
+    try:
+        call(*args)
+    except (FileNotFoundError, FileExistsError):
+        if not done():
+            raise
+
+
 def names(log):
     os.makedirs("names", exist_ok=True)
     i = 0
     while not os.path.exists(STOP):
         d = "names/d%d" % (i // 40)
         if i % 40 == 0:
-            os.mkdir(d)
+            once(os.mkdir, d, done=lambda: os.path.isdir(d))
             log.say("there", d)
         path = "%s/n%d" % (d, i)
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600 + i % 64))
         log.say("mode", path, oct(0o600 + i % 64))
         if i % 4 == 1:
-            os.rename(path, path + ".renamed")
+            once(os.rename, path, path + ".renamed", done=lambda: os.path.exists(path + ".renamed"))
             log.say("gone", path)
             log.say("there", path + ".renamed")
         elif i % 4 == 2:
-            os.link(path, path + ".link")
+            once(os.link, path, path + ".link", done=lambda: os.path.samefile(path, path + ".link"))
             log.say("there", path + ".link")
         elif i % 4 == 3:
-            os.unlink(path)
+            once(os.unlink, path, done=lambda: not os.path.exists(path))
             log.say("gone", path)
         i += 1
 

@@ -6,6 +6,7 @@ KILLS=20
 case_twenty_kills_in_the_middle_of_writes_and_creates() {
 	local k n
 	py "$GUEST/acknowledge.py" write "$KC_OUT/acked" &
+	cd /        # a shell looks at its directory when it starts, and would wait for the server that it is to start
 	for k in $(seq $KILLS); do
 		# Wait until work is acknowledged again after the last kill, so that each kill interrupts something.
 		n=$(cat "$KC_OUT"/acked.* 2>/dev/null | wc -l)

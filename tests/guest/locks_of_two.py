@@ -12,7 +12,8 @@ def meet(name):
 
 
 def hook(*words):
-    subprocess.run(["kc-hook", *words], check=True)
+    # Not from the mount: a shell looks at its directory when it starts, and would wait for a server that is down.
+    subprocess.run(["kc-hook", *words], check=True, cwd="/")
 
 
 def opened(name):
