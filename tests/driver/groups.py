@@ -25,6 +25,7 @@ class Group:
     config: str = ""
     user: Optional[int] = None
     port: int = NFS_PORT
+    module_args: tuple = ()          # of the client's kernel modules
     hooks: dict = field(default_factory=dict)
     only: tuple = ()                 # of the job's cases; all when empty
     mortal: tuple = ()               # guests that the job may kill
@@ -81,6 +82,8 @@ def small_disk(server):
 GROUPS = [
     Group("mounting", "one pool, both minor versions: the data goes to the pool", "mounting", forebay_only=True),
     Group("three_pools", "three pools: files spread, each pool is spoken to directly", "mounting", pools=3, forebay_only=True,
+          only=("a_mount_with_vers_4_1_uses_flex_files_and_the_pools", "a_mount_with_vers_4_2_uses_flex_files_and_the_pools",
+                "files_spread_over_all_pools", "one_getdeviceinfo_per_pool_is_enough"),
           checks=(("every_pool_holds_a_share_of_the_files", every_pool_holds_data),)),
     Group("ordinary_user", "started without privileges", "ordinary_user", user=CLI_USER, port=20490, forebay_only=True,
           server_args=(), limit_s=90),
@@ -95,6 +98,8 @@ GROUPS = [
     Group("killed_server", "kill -9 twenty times; nothing acknowledged is lost", "killed_server", pools=2, limit_s=480,
           case_limit_s=400),
     Group("lost_pool", "a pool that cannot be reached", "lost_pool", pools=3, limit_s=420, case_limit_s=240, forebay_only=True,
+          # How long a silent data server is waited for: 10 s instead of 60 s (unit: 0.1 s), so that the run is shorter.
+          module_args=("nfs_layout_flexfiles.dataserver_timeo=100",),
           allowed_log=("a client could not use a pool",)),
     Group("full_disk", "a disk that fills up", "full_disk", limit_s=240, prepare=small_disk,
           allowed_log=("a client could not use a pool",)),

@@ -78,19 +78,19 @@ case_a_listing_while_the_other_client_removes() {
 		mkdir big
 		py -c '
 import os
-for i in range(1500): os.close(os.open("big/f%05d" % i, os.O_CREAT | os.O_EXCL))'
+for i in range(900): os.close(os.open("big/f%05d" % i, os.O_CREAT | os.O_EXCL))'
 	fi
 	meet made
 	if first_guest; then
 		py -c '
 import os
-for i in range(1500):
+for i in range(900):
     if i % 30: os.unlink("big/f%05d" % i)'
 		touch done
 	else
 		py - <<-'PY'
 		import os, time
-		stay = {"f%05d" % i for i in range(0, 1500, 30)}
+		stay = {"f%05d" % i for i in range(0, 900, 30)}
 		n = 0
 		while not os.path.exists("done"):
 		    names = os.listdir("big")
@@ -102,7 +102,7 @@ for i in range(1500):
 		PY
 	fi
 	meet end
-	same left "$(ls big | wc -l)" 50
+	same left "$(ls big | wc -l)" 30
 }
 
 case_an_unlinked_file_stays_open_on_the_other_client_or_is_stale() {
