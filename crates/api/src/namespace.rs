@@ -184,7 +184,8 @@ pub struct Page {
 pub struct Written {
     /// The file is at least this long now (one past the last byte written). `None`: no byte was written.
     pub size_at_least: Option<u64>,
-    /// `None`: now.
+    /// When the bytes were written; `None`: now. If the attributes were changed since, that change stands: it may have
+    /// set the times, or the set-id bits that writing takes away.
     pub mtime: Option<Timestamp>,
     pub space_used: Option<u64>,
     /// `Unstable`: visible at once, on disk with a later group; lost at most together with the unstable data itself.

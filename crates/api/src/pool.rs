@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Epoch, FileId, PoolId};
+use types::{Epoch, FileId, PoolId, Timestamp};
 
 use crate::{IoHandle, PoolError, ReadData, Stability, Ticket, Verifier};
 
@@ -53,6 +53,9 @@ pub struct ReplicaFacts {
     pub size: u64,
     /// Bytes on disk.
     pub space_used: u64,
+    /// When its bytes were last written, by the pool's file system, which may count in milliseconds. Listings leave it
+    /// out.
+    pub modified: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

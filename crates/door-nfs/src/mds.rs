@@ -8,6 +8,7 @@ mod close;
 mod device;
 mod directory;
 mod file_handle;
+mod fresh;
 pub(crate) mod io;
 mod layout;
 mod lock;

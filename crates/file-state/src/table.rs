@@ -256,6 +256,11 @@ impl FileState {
         self.files.get(&file).map_or(LayoutModes::NONE, |known| known.layouts.of(holder))
     }
 
+    /// Whether somebody may be writing the file at the pools right now.
+    pub fn is_written_at_pools(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|known| known.layouts.iter().any(|(_, modes)| modes.read_write))
+    }
+
     /// All layouts of one holder.
     pub fn layouts_of(&self, holder: Holder) -> impl Iterator<Item = (FileId, LayoutModes)> {
         let files = self.holders.get(&holder).into_iter().flat_map(|record| record.files.iter());

@@ -32,11 +32,17 @@ impl Delta {
             attributes.space_used = space_used;
         }
         let Some(mtime) = self.mtime else { return };
+        // A layout is committed long after its bytes were written: what was set in between must stand.
+        let is_news = mtime >= attributes.ctime;
         if let Some(size) = self.size_at_least {
             attributes.size = attributes.size.max(size);
-            attributes.mode = without_privileges(attributes.mode);
+            if is_news {
+                attributes.mode = without_privileges(attributes.mode);
+            }
         }
-        attributes.mtime = mtime;
+        if is_news {
+            attributes.mtime = mtime;
+        }
         inode.touch(self.now, instance);
     }
 
@@ -97,6 +103,25 @@ mod tests {
         assert!(delta.is_empty());
         delta.apply(&mut inode, instance);
         assert_eq!(inode, before);
+    }
+
+    /// `tar` writes, sets times and mode, and closes: the layout is committed last, with bytes written first.
+    #[test]
+    fn bytes_written_before_the_attributes_were_set_leave_times_and_mode() {
+        let instance = Instance { start: 1 };
+        let mut inode = new_inode(FileId(2), FileKind::Regular, at(1), instance);
+        (inode.attributes.mode, inode.attributes.mtime, inode.attributes.ctime) = (0o4755, at(-9), at(5));
+        let change = inode.attributes.change;
+        let late = Written { mtime: Some(at(4)), ..written(Some(7)) };
+        Delta::new(&late, at(6)).apply(&mut inode, instance);
+        assert_eq!(
+            (inode.attributes.mode, inode.attributes.mtime, inode.attributes.size),
+            (0o4755, at(-9), 7)
+        );
+        assert!(inode.attributes.change > change);
+        let later = Written { mtime: Some(at(8)), ..written(Some(7)) };
+        Delta::new(&later, at(9)).apply(&mut inode, instance);
+        assert_eq!((inode.attributes.mode, inode.attributes.mtime), (0o755, at(8)));
     }
 
     #[test]

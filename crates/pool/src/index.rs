@@ -248,7 +248,7 @@ fn write_changes(database: &mut Connection, store: &Store, files: &HashSet<FileI
             match look {
                 Some(extent) => {
                     let (size, space_used) = (extent.size, extent.space_used);
-                    put(&transaction, &ReplicaFacts { file, size, space_used })?;
+                    put(&transaction, &ReplicaFacts { file, size, space_used, modified: None })?;
                 }
                 None => {
                     for table in ["replicas", "fences"] {
@@ -271,7 +271,7 @@ fn put(database: &Connection, replica: &ReplicaFacts) -> Result<(), rusqlite::Er
 
 fn facts(row: &rusqlite::Row<'_>) -> Result<ReplicaFacts, rusqlite::Error> {
     let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-    Ok(ReplicaFacts { file: FileId(number(0)?), size: number(1)?, space_used: number(2)? })
+    Ok(ReplicaFacts { file: FileId(number(0)?), size: number(1)?, space_used: number(2)?, modified: None })
 }
 
 #[cfg(test)]
@@ -283,7 +283,7 @@ mod tests {
     use super::*;
 
     fn replica(file: u64) -> ReplicaFacts {
-        ReplicaFacts { file: FileId(file), size: file * 10, space_used: 512 }
+        ReplicaFacts { file: FileId(file), size: file * 10, space_used: 512, modified: None }
     }
 
     fn store(dir: &tempfile::TempDir) -> Store {

@@ -242,6 +242,11 @@ impl Pool for LocalPool {
     }
 
     async fn facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
+        let replica = self.replica(file).await?;
+        if replica.open_file().is_some() {
+            // What the kernel knows of an open file is in memory: not worth a thread.
+            return replica.facts(&self.shared);
+        }
         self.with(file, Lane::Data, |replica, shared| {
             replica.load(shared)?;
             replica.facts(shared)

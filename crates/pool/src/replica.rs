@@ -270,7 +270,12 @@ impl Replica {
     pub fn facts(&self, shared: &Shared) -> Result<Option<ReplicaFacts>, PoolError> {
         let Some(file) = self.open_file().filter(|_| !self.is_removed()) else { return Ok(None) };
         let extent = look_at(file).map_err(|errno| shared.failure("look at a replica", errno))?;
-        Ok(Some(ReplicaFacts { file: self.file, size: extent.size, space_used: extent.space_used }))
+        Ok(Some(ReplicaFacts {
+            file: self.file,
+            size: extent.size,
+            space_used: extent.space_used,
+            modified: Some(extent.modified),
+        }))
     }
 
     pub fn truncate(&self, shared: &Shared, size: u64) -> Result<ReplicaFacts, PoolError> {
@@ -285,7 +290,7 @@ impl Replica {
             }
             self.check_unbroken(shared)?;
             if self.open_file().is_none() && size == 0 {
-                return Ok(ReplicaFacts { file: self.file, size: 0, space_used: 0 });
+                return Ok(ReplicaFacts { file: self.file, size: 0, space_used: 0, modified: None });
             }
             let failed = |errno| shared.failure("truncate a replica", errno);
             let file = self.create(shared)?;
@@ -299,7 +304,7 @@ impl Replica {
         if self.has_unsynced() {
             self.settle(shared)?;
         }
-        let gone = ReplicaFacts { file: self.file, size, space_used: 0 };
+        let gone = ReplicaFacts { file: self.file, size, space_used: 0, modified: None };
         Ok(self.facts(shared)?.unwrap_or(gone))
     }
 

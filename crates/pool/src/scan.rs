@@ -143,7 +143,8 @@ impl Scan {
             return Err(ProblemKind::OtherInstance);
         }
         let broken = label::is_broken(&open).map_err(of_label)?;
-        let facts = ReplicaFacts { file, size: metadata.len(), space_used: metadata.blocks() * 512 };
+        let facts =
+            ReplicaFacts { file, size: metadata.len(), space_used: metadata.blocks() * 512, modified: None };
         Ok(FoundReplica { facts, epoch: label.epoch, broken })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, Mode, OFlags, fdatasync, fstatfs, fsync, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
-use types::{FileId, PoolId};
+use types::{FileId, PoolId, Timestamp};
 
 use crate::label::Label;
 use crate::layout::{DATA, FAN_OUT, Place};
@@ -35,6 +35,7 @@ pub struct Store {
 pub struct Extent {
     pub size: u64,
     pub space_used: u64,
+    pub modified: Timestamp,
 }
 
 impl Store {
@@ -175,7 +176,12 @@ pub fn look_at(file: BorrowedFd<'_>) -> Result<Extent, Errno> {
 
 fn extent(stat: &rustix::fs::Stat) -> Extent {
     // The kernel gives neither negative; blocks are of 512 bytes whatever the file system's are.
-    Extent { size: stat.st_size.cast_unsigned(), space_used: stat.st_blocks.cast_unsigned() * 512 }
+    let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    Extent {
+        size: stat.st_size.cast_unsigned(),
+        space_used: stat.st_blocks.cast_unsigned() * 512,
+        modified: Timestamp::new(stat.st_mtime, nanoseconds).unwrap_or(Timestamp::EPOCH),
+    }
 }
 
 #[cfg(test)]
@@ -196,7 +202,8 @@ mod tests {
         assert!(store.create(FileId(9)).unwrap().1);
         assert!(!store.create(FileId(9)).unwrap().1);
         assert!(store.open(FileId(9)).unwrap().is_some());
-        assert_eq!(store.look(FileId(9)).unwrap(), Some(Extent { size: 0, space_used: 0 }));
+        let seen = store.look(FileId(9)).unwrap().unwrap();
+        assert_eq!((seen.size, seen.space_used), (0, 0));
         assert_eq!(store.unlink(FileId(9)), Ok(true));
         assert_eq!(store.unlink(FileId(9)), Ok(false));
         assert_eq!(store.look(FileId(9)).unwrap(), None);

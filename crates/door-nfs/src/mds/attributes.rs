@@ -115,7 +115,7 @@ pub(super) async fn get(
     if !args.attr_request.intersect(&WRITE_ONLY).is_empty() {
         return Err(NfsStat4::Inval);
     }
-    let attributes = head.attributes(compound.file()?).await?;
+    let attributes = head.fresh_attributes(compound.file()?).await?;
     let mut found = of_file(head, compound.minorversion, &attributes, &args.attr_request);
     if !args.attr_request.intersect(&TOTALS).is_empty() {
         add_totals(&mut found, head).await?;
@@ -212,7 +212,7 @@ async fn compare(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> Result
         return Err(NfsStat4::Inval);
     }
     FileAttributes::decode(given).map_err(|error| error.status())?;
-    let attributes = head.attributes(compound.file()?).await?;
+    let attributes = head.fresh_attributes(compound.file()?).await?;
     let mut found = of_file(head, compound.minorversion, &attributes, mask);
     if !mask.intersect(&TOTALS).is_empty() {
         add_totals(&mut found, head).await?;

@@ -111,7 +111,7 @@ async fn authorize(
     stateid: StateId4,
     access: Access,
 ) -> Result<Attributes, NfsStat4> {
-    let file = head.attributes(compound.file()?).await?;
+    let file = head.fresh_attributes(compound.file()?).await?;
     regular(&file)?;
     let stateid = compound.resolve(stateid)?;
     stateids::check_io(compound, head, stateid, file.file, access)?;

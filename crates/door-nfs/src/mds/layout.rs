@@ -122,26 +122,24 @@ pub(super) async fn commit(
     }
     let stateid = compound.resolve(args.stateid)?;
     authorize_commit(compound, head, &file, stateid, args.reclaim)?;
-    let end = match args.last_write_offset {
-        Some(last) => {
-            Some(last.checked_add(1).filter(|end| i64::try_from(*end).is_ok()).ok_or(NfsStat4::Inval)?)
-        }
-        None => None,
-    };
-    let mtime = match args.time_modify {
+    if let Some(last) = args.last_write_offset {
+        last.checked_add(1).filter(|end| i64::try_from(*end).is_ok()).ok_or(NfsStat4::Inval)?;
+    }
+    let told = match args.time_modify {
         Some(time) => Some(Timestamp::new(time.seconds, time.nseconds).ok_or(NfsStat4::Inval)?),
         None => None,
     };
-    let facts = facts(head, &file).await?;
-    let replica_size = facts.map_or(0, |facts| facts.size);
+    let facts = head.replica_facts(file.file).await?;
     let written = Written {
-        // No size without the bytes: what the client says cannot pass what the pool has.
-        size_at_least: end.map(|end| end.min(replica_size)),
-        mtime,
+        // What the pool has, not what the client says: no size without the bytes, and no size that is behind other
+        // writes of the same client, or it would take the file to be that short.
+        size_at_least: facts.map(|facts| facts.size),
+        // Linux tells none: the bytes may have been written before the times were set by SETATTR.
+        mtime: told.or(facts.and_then(|facts| facts.modified)),
         space_used: facts.map(|facts| facts.space_used),
         stability: Stability::FileSync,
     };
-    tracing::trace!(client = client.0, file = %file.file, ?end, "layout committed");
+    tracing::trace!(client = client.0, file = %file.file, size = written.size_at_least, "layout committed");
     let after = head.namespace.commit(file.file, &written).await.map_err(status::of_namespace)?;
     Ok(LayoutCommit4ResOk { newsize: (after.size != file.size).then_some(after.size) })
 }
@@ -170,17 +168,6 @@ fn authorize_commit(
         }
         Err(status) => Err(status),
     }
-}
-
-async fn facts(head: &Head, file: &Attributes) -> Result<Option<api::ReplicaFacts>, NfsStat4> {
-    let locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
-    for location in locations {
-        let Some(pool) = head.pools.pool(location) else { continue };
-        if let Some(facts) = pool.facts(file.file).await.map_err(status::of_pool)? {
-            return Ok(Some(facts));
-        }
-    }
-    Ok(None)
 }
 
 pub(super) async fn give_back(
@@ -294,5 +281,12 @@ fn is_pool_failure(status: NfsStat4) -> bool {
             | NfsStat4::PnfsNoLayout
             | NfsStat4::Delay
             | NfsStat4::Grace
+            // The client was away for longer than a lease, and starts a new session by itself.
+            | NfsStat4::BadSession
+            | NfsStat4::DeadSession
+            | NfsStat4::BadSlot
+            | NfsStat4::SeqMisordered
+            | NfsStat4::StaleClientId
+            | NfsStat4::ConnNotBoundToSession
     )
 }

@@ -5,6 +5,8 @@
 use api::{Cookie, DirEntry};
 use nfs4::{Bitmap4, Component4, DirEntry4, NfsStat4, ReadDir4Args, ReadDir4ResOk, Verifier4};
 
+use types::Attributes;
+
 use super::attributes::{of_file, supported};
 use super::{Head, directory};
 use crate::context::Compound;
@@ -39,7 +41,8 @@ pub(super) async fn read(
         let page =
             head.namespace.list(&compound.identity, dir, after, limit).await.map_err(status::of_namespace)?;
         for entry in &page.entries {
-            let encoded = encode_entry(head, compound.minorversion, entry, &wanted);
+            let attributes = head.freshen(entry.attributes).await?;
+            let encoded = encode_entry(head, compound.minorversion, entry, &attributes, &wanted);
             if !room.take(&encoded) {
                 if entries.is_empty() {
                     return Err(NfsStat4::TooSmall);
@@ -55,11 +58,17 @@ pub(super) async fn read(
     }
 }
 
-fn encode_entry(head: &Head, minorversion: u32, entry: &DirEntry, wanted: &Bitmap4) -> DirEntry4 {
+fn encode_entry(
+    head: &Head,
+    minorversion: u32,
+    entry: &DirEntry,
+    attributes: &Attributes,
+    wanted: &Bitmap4,
+) -> DirEntry4 {
     DirEntry4 {
         cookie: entry.cookie.0,
         name: Component4::from(entry.name.as_bytes()),
-        attrs: of_file(head, minorversion, &entry.attributes, wanted).encode(wanted),
+        attrs: of_file(head, minorversion, attributes, wanted).encode(wanted),
     }
 }
 

@@ -279,6 +279,46 @@ fn a_data_server_does_nothing_but_io() {
     assert_eq!(status_of(attributes), NfsStat4::NotSupp);
 }
 
+/// Linux sends no LAYOUTCOMMIT when it gives back a lock, and takes a size that is behind its own for the truth.
+#[test]
+fn what_is_written_under_a_layout_is_seen_before_it_is_committed() {
+    let (_instance, server) = Server::start();
+    let (mut client, root, file) = with_file(&server);
+    let mut other = server.client("other");
+    let layout = write_layout(&mut client, &file);
+    let mut data_server = client.data_server(&layout).unwrap();
+    let stateid = layout.data_server().stateid;
+    let before = other.attributes(&file.handle, ops::COMMON).unwrap();
+    data_server.write(layout.ticket(), stateid, 0, StableHow4::Unstable, &[1; 1000]).unwrap();
+    let grown = other.attributes(&file.handle, ops::COMMON).unwrap();
+    assert_eq!(grown.size, Some(1000));
+    assert!(grown.change > before.change);
+    let listing = other.call(&[ops::put_fh(&root), ops::read_dir(0, 8192, &[number::SIZE])]).unwrap();
+    let listing = testkit::body!(listing, ReadDir).unwrap();
+    let size = nfs4::FileAttributes::decode(&listing.entries[0].attrs).unwrap().size;
+    assert_eq!(size, Some(1000));
+}
+
+/// `tar` writes, sets the times, and closes: LAYOUTCOMMIT comes last.
+#[test]
+fn times_set_after_the_bytes_were_written_outlive_the_layoutcommit() {
+    let (_instance, server) = Server::start();
+    let (mut client, _, file) = with_file(&server);
+    let layout = write_layout(&mut client, &file);
+    let mut data_server = client.data_server(&layout).unwrap();
+    let stateid = layout.data_server().stateid;
+    data_server.write(layout.ticket(), stateid, 0, StableHow4::FileSync, &[1; 10]).unwrap();
+    let then = nfs4::NfsTime4 { seconds: 1_000_000_000, nseconds: 7 };
+    let times = nfs4::FileAttributes {
+        time_modify_set: Some(nfs4::SetTime4::ClientTime(then)),
+        ..Default::default()
+    };
+    client.set_attributes(&file.handle, StateId4::ANONYMOUS, &times).unwrap();
+    client.layout_commit(&file.handle, layout.stateid, Some(9)).unwrap();
+    let after = client.attributes(&file.handle, ops::COMMON).unwrap();
+    assert_eq!((after.size, after.time_modify), (Some(10), Some(then)));
+}
+
 #[test]
 fn layoutcommit_sets_size_and_change_and_never_shrinks() {
     let (_instance, server) = Server::start();
@@ -286,8 +326,8 @@ fn layoutcommit_sets_size_and_change_and_never_shrinks() {
     let layout = write_layout(&mut client, &file);
     let mut data_server = client.data_server(&layout).unwrap();
     let stateid = layout.data_server().stateid;
-    data_server.write(layout.ticket(), stateid, 0, StableHow4::FileSync, &[1; 1000]).unwrap();
     let before = client.attributes(&file.handle, ops::COMMON).unwrap();
+    data_server.write(layout.ticket(), stateid, 0, StableHow4::FileSync, &[1; 1000]).unwrap();
     assert_eq!(client.layout_commit(&file.handle, layout.stateid, Some(999)).unwrap(), Some(1000));
     let after = client.attributes(&file.handle, ops::COMMON).unwrap();
     assert_eq!(after.size, Some(1000));

@@ -185,6 +185,11 @@ impl ClientState {
         self.drop_layouts(client, file, LayoutModes::ALL);
     }
 
+    /// Whether somebody may be writing the file at the pools right now: its attributes here may be behind.
+    pub fn is_written_at_pools(&self, file: FileId) -> bool {
+        self.files.is_written_at_pools(file)
+    }
+
     /// Files that a client may write at the pools: to be fenced off before the state of a lost client is released.
     pub fn writable_layouts(&self, client: ClientId4) -> Vec<FileId> {
         let layouts = self.files.layouts_of(Holder(client.0));
