@@ -25,7 +25,6 @@ class Group:
     config: str = ""
     user: Optional[int] = None
     port: int = NFS_PORT
-    module_args: tuple = ()          # of the client's kernel modules
     hooks: dict = field(default_factory=dict)
     only: tuple = ()                 # of the job's cases; all when empty
     mortal: tuple = ()               # guests that the job may kill
@@ -98,8 +97,6 @@ GROUPS = [
     Group("killed_server", "kill -9 twenty times; nothing acknowledged is lost", "killed_server", pools=2, limit_s=480,
           case_limit_s=400),
     Group("lost_pool", "a pool that cannot be reached", "lost_pool", pools=3, limit_s=420, case_limit_s=240, forebay_only=True,
-          # How long a silent data server is waited for: 10 s instead of 60 s (unit: 0.1 s), so that the run is shorter.
-          module_args=("nfs_layout_flexfiles.dataserver_timeo=100",),
           allowed_log=("a client could not use a pool",)),
     Group("full_disk", "a disk that fills up", "full_disk", limit_s=240, prepare=small_disk,
           allowed_log=("a client could not use a pool",)),

@@ -65,8 +65,6 @@ def command(group, server, cases, scratch, out):
         argv += ["--env", "%s=%s" % (name, value)]
     for name, text in hooks.items():
         argv += ["--hook", "%s=%s" % (name, text)]
-    for a in group.module_args:
-        argv += ["--module-arg", a]
     if not group.layout_driver:
         argv.append("--no-layout-driver")
     if os.environ.get("FOREBAY_TEST_PCAP"):
