@@ -92,7 +92,7 @@ for i in range(900):
 		import os, time
 		stay = {"f%05d" % i for i in range(0, 900, 30)}
 		n = 0
-		while not os.path.exists("done"):
+		while "done" not in os.listdir("."):     # opening the directory asks anew
 		    names = os.listdir("big")
 		    assert len(names) == len(set(names)), "names listed twice"
 		    assert stay <= set(names), "names that stay are missing"
