@@ -1,5 +1,6 @@
 //! `forebay up`: a head and its pools in one process, wired in reading order.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -264,5 +265,6 @@ fn start_log(level: Level) {
         Level::Debug => tracing::Level::DEBUG,
         Level::Trace => tracing::Level::TRACE,
     };
-    tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr).init();
+    let colours = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt().with_max_level(level).with_ansi(colours).with_writer(std::io::stderr).init();
 }
