@@ -23,6 +23,7 @@ read_back() { dd if=big of=/dev/null bs=1M status=none; }
 unpack() { tar -xf "$TREE"; }
 wanted() { case " $JOBS " in *" $1 "*) true ;; *) false ;; esac; }
 
+kc-hook network
 # The first open waits for the server's grace; the sessions, the device and the connections to pools are made here too.
 echo warm >warm; sync; cat warm >/dev/null; mkdir meta
 # The tar file lies on the host: have its pages in the guest, so that no phase reads the host's disk.
