@@ -127,7 +127,7 @@ pub fn machine_paths(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// `a/work/b` and `$D/work/b` are relative to something; only an absolute path speaks of a machine.
+/// `a/home/b` and `$D/home/b` are relative to something; only an absolute path speaks of a machine.
 fn begins_a_path(line: &str, at: usize) -> bool {
     let before = line[..at].chars().next_back();
     !before.is_some_and(|before| before.is_alphanumeric() || "_-.}/*>)]".contains(before))
