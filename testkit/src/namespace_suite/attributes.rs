@@ -141,8 +141,13 @@ pub async fn committed_writes_show_size_and_times_together(world: World) {
     assert_eq!(world.lookup(work, "a").await.unwrap(), after);
     let again = world.names.commit(file, &written(50, Stability::DataSync)).await.unwrap();
     assert_eq!(again.size, 100);
-    let timed = Written { mtime: Some(at(33)), ..written(10, Stability::FileSync) };
-    assert_eq!(world.names.commit(file, &timed).await.unwrap().mtime, at(33));
+    world.clock.advance(5);
+    let timed = Written { mtime: Some(at(1_000_007)), ..written(10, Stability::FileSync) };
+    assert_eq!(world.names.commit(file, &timed).await.unwrap().mtime, at(1_000_007));
+    // Written before the last change of attributes: what that set stands.
+    let late = Written { mtime: Some(at(1_000_008)), ..written(200, Stability::FileSync) };
+    let after = world.names.commit(file, &late).await.unwrap();
+    assert_eq!((after.size, after.mtime, after.ctime), (200, at(1_000_007), at(1_000_010)));
 }
 
 pub async fn an_unstable_commit_is_seen_at_once(world: World) {
