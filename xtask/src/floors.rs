@@ -10,6 +10,8 @@ pub enum Floor {
     Ground,
     Wire,
     Rules,
+    /// Thin shells around wire and rules that more than one service or door needs; they do I/O and own nothing durable.
+    Shell,
     Service,
     Door,
     Assembly,
@@ -26,13 +28,20 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("xdr-derive", Floor::Ground),
     ("oncrpc", Floor::Wire),
     ("nfs4", Floor::Wire),
+    ("http-wire", Floor::Wire),
     ("nfs4-state", Floor::Rules),
     ("file-state", Floor::Rules),
     ("api", Floor::Rules),
+    ("access", Floor::Shell),
+    ("http-server", Floor::Shell),
+    ("http-client", Floor::Shell),
     ("io-engine", Floor::Service),
     ("pool", Floor::Service),
     ("namespace", Floor::Service),
+    ("auth", Floor::Service),
     ("door-nfs", Floor::Door),
+    ("door-webdav", Floor::Door),
+    ("admin", Floor::Door),
     ("forebay", Floor::Assembly),
     ("testkit", Floor::Testkit),
     ("xtask", Floor::Chore),
@@ -57,8 +66,9 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
 pub const ASYNC_BELOW_SERVICES: &[&str] = &["api"];
 
 /// Crates that know no protocol, and the protocol crates that they therefore must not import although these stand below.
-const WITHOUT_PROTOCOL: &[&str] = &["api", "file-state", "io-engine", "pool", "namespace"];
-const PROTOCOL: &[&str] = &["xdr", "xdr-derive", "oncrpc", "nfs4", "nfs4-state"];
+const WITHOUT_PROTOCOL: &[&str] = &["api", "file-state", "access", "io-engine", "pool", "namespace"];
+const PROTOCOL: &[&str] =
+    &["xdr", "xdr-derive", "oncrpc", "nfs4", "nfs4-state", "http-wire", "http-server", "http-client"];
 
 pub fn floor_of(name: &str) -> Option<Floor> {
     FLOORS.iter().find(|(known, _)| *known == name).map(|(_, floor)| *floor)

@@ -3,6 +3,7 @@
 //! Floor 2. Traits, the values they exchange, and tickets; no implementation. Services and doors never import each
 //! other: they meet as these traits in the binary. The traits are the only `async` on floors 0 to 2.
 
+pub mod authenticator;
 pub mod error;
 pub mod io;
 pub mod namespace;
@@ -10,7 +11,12 @@ pub mod pool;
 pub mod pool_manager;
 pub mod records;
 pub mod ticket;
+pub mod uploads;
 
+pub use authenticator::{
+    Activities, Activity, AuthError, Authenticator, Caller, Credential, Macaroon, MacaroonRequest, Origin,
+    PathGrant, Role,
+};
 pub use error::{NamespaceError, PoolError, SelectError};
 pub use io::{IoHandle, ReadData, Stability, Verifier};
 pub use namespace::{
@@ -21,3 +27,6 @@ pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts};
 pub use pool_manager::{Grant, PoolManager, Purpose, Selection};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
 pub use ticket::{Ticket, TicketError, TicketKey, TicketMode};
+pub use uploads::{
+    PROPERTIES_BYTES_MAX, Properties, Property, PropertyChange, Publish, Published, Replace, Unnamed, Uploads,
+};

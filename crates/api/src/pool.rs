@@ -3,6 +3,7 @@
 //! A pool obeys tickets, never doors. Whoever decodes a ticket has verified it (`TicketKey::open`); the pool checks
 //! what only it knows: the epoch, the space, the replica.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -45,6 +46,16 @@ pub trait OpenReplica: Send + Sync {
     /// Everything written so far is on disk when this is answered; a failed write-back is told to every later sync.
     fn sync(&self) -> IoHandle<Verifier>;
     fn verifier(&self) -> Verifier;
+
+    /// The replica's own file, to move bytes by `sendfile(2)`. It is for reading only, and is to be asked for anew for
+    /// each stretch that is sent: here an older epoch is found out. `None` where there is no such file (a remote pool, a
+    /// replica without bytes); then `read_at` does.
+    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+        None
+    }
+
+    /// Counts bytes that were moved by way of the descriptor.
+    fn sent(&self, _bytes: u64) {}
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 
 pub mod attributes;
 pub mod capability;
+pub mod checksum;
 pub mod id;
 pub mod identity;
 pub mod name;
@@ -14,6 +15,7 @@ pub mod time;
 
 pub use attributes::{Attributes, ChangeInfo, Device, FileKind};
 pub use capability::{Clock, Random};
+pub use checksum::{Checksum, ChecksumKind};
 pub use id::{Epoch, FileId, PoolId};
 pub use identity::Identity;
 pub use name::{Name, NameError, SymlinkTarget};
