@@ -22,10 +22,15 @@ pub trait Uploads: Send + Sync {
 
     /// Gives an unnamed file its name, size, times and checksums in one transaction: who sees the name sees all of it.
     ///
-    /// A regular file (or symbolic link) in the way is replaced as by `rename`, if `how.replace` allows it. Replacing
-    /// also needs write permission on what is replaced, whose mode, owner, group and properties the new file takes over:
-    /// to its users it is the same file with other contents. `Exists`: the rule forbids it; `IsDirectory`: a directory is
-    /// in the way; `Stale`: the unnamed file is gone or has a name.
+    /// A regular file (or symbolic link) in the way is replaced as by `rename`, if `how.replace` allows it: it loses this
+    /// name and keeps others. Replacing also needs write permission on what is replaced. Of a regular file the new one
+    /// takes over mode (without the set-id bits, as after a write), owner, group, and the properties unless it has some
+    /// of its own; its change attribute is above that of the old one: to its users it is the same file with other
+    /// contents. The birth time is its own.
+    ///
+    /// Asked in this order. `Stale`: the unnamed file is gone, has a name, or had one. `Exists`: `how.replace` forbids
+    /// it, also where a directory is in the way. What `rename` asks of `dir`. `IsDirectory`, `NotRegular`: that is not
+    /// replaced. A publish that is refused changes nothing and may be tried again.
     async fn publish(
         &self,
         who: &Identity,
@@ -49,6 +54,7 @@ pub struct Publish {
     pub space_used: u64,
     /// `None`: now.
     pub mtime: Option<Timestamp>,
+    /// All that are known; the last of a kind counts.
     pub checksums: Vec<Checksum>,
     pub replace: Replace,
 }
@@ -78,8 +84,9 @@ pub struct Published {
 pub trait Properties: Send + Sync {
     async fn properties(&self, file: FileId) -> Result<Vec<Property>, NamespaceError>;
 
-    /// All or nothing, in order. Needs ownership or write permission, as `set_attributes` of times does. Moves change
-    /// and ctime. Removing what is not there is fine. `NoSpace` beyond [`PROPERTIES_BYTES_MAX`].
+    /// All or nothing, in order, on a file of any kind. Needs ownership or write permission, as `set_attributes` of times
+    /// does. Moves change and ctime, but with no `changes` nothing. Removing what is not there is fine. `NoSpace` if
+    /// what would be left is beyond [`PROPERTIES_BYTES_MAX`], [`PROPERTIES_LEN_MAX`] or [`PROPERTY_NAME_BYTES_MAX`].
     async fn set_properties(
         &self,
         who: &Identity,
@@ -88,9 +95,13 @@ pub trait Properties: Send + Sync {
     ) -> Result<Attributes, NamespaceError>;
 
     /// Of the data as it is now: whatever changes the data (a write, a truncate) forgets them in the same transaction.
+    /// Empty if none are known. To be told together with other attributes only if `change` was the same before and after.
+    ///
+    /// The namespace hears of writes by `Namespace::commit`, after the pool did them: who lets others write at a pool
+    /// must not trust checksums meanwhile.
     async fn checksums(&self, file: FileId) -> Result<Vec<Checksum>, NamespaceError>;
 
-    /// Adds checksums that were computed from the file while its change attribute was `of_change`; if it has moved
+    /// Adds checksums that were computed from a regular file while its change attribute was `of_change`; if it has moved
     /// since, nothing is recorded and `false` is answered. Moves no attribute.
     async fn record_checksums(
         &self,
@@ -102,10 +113,13 @@ pub trait Properties: Send + Sync {
 
 /// Names and values of all properties of one file, together.
 pub const PROPERTIES_BYTES_MAX: usize = 64 << 10;
+/// Properties of one file.
+pub const PROPERTIES_LEN_MAX: usize = 1000;
+pub const PROPERTY_NAME_BYTES_MAX: usize = 1024;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Property {
-    /// The door's own form; WebDAV's is `{namespace}local`. At most 1,024 bytes.
+    /// The door's own form; WebDAV's is `{namespace}local`. At most [`PROPERTY_NAME_BYTES_MAX`].
     pub name: String,
     pub value: Bytes,
 }

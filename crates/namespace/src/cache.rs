@@ -217,12 +217,16 @@ impl Cache {
         if !shard.is_closed
             && let Some(entry) = shard.unsettled.get_mut(&file)
         {
+            if forgets_checksums(&entry.visible, delta) {
+                return Merged::Refused;
+            }
             return Merged::Done { inode: entry.merge(delta, instance), is_first: false };
         }
         let known = base.filter(|(_, sequence)| shard.published <= *sequence).map(|(inode, _)| inode);
         let Some(base) = self.inodes.get(&file).or(known) else { return Merged::NeedsBase };
-        if shard.is_closed || self.unsettled_len.load(Ordering::Acquire) >= UNSETTLED_MAX {
-            return Merged::Full;
+        let is_full = shard.is_closed || self.unsettled_len.load(Ordering::Acquire) >= UNSETTLED_MAX;
+        if is_full || forgets_checksums(&base, delta) {
+            return Merged::Refused;
         }
         let entry = Unsettled::new(base, delta, instance);
         let inode = entry.visible;
@@ -287,6 +291,11 @@ impl Cache {
 
 fn is_newer(a: &Inode, b: &Inode) -> bool {
     a.attributes.change > b.attributes.change
+}
+
+/// Such a write does not wait in memory: a crash would bring the checksums back over bytes that a pool may have kept.
+fn forgets_checksums(inode: &Inode, delta: &Delta) -> bool {
+    inode.extras.has_checksums && delta.is_of_data()
 }
 
 /// The one with the highest change; `first` of equals.
@@ -367,7 +376,10 @@ mod tests {
             assert!(matches!(merged, Merged::Done { is_first, .. } if is_first == (number == 0)));
         }
         let more = FileId(u64::MAX / 2);
-        assert!(matches!(cache.merge(more, &delta(1), Some((inode(more.0, 1), 0)), INSTANCE), Merged::Full));
+        assert!(matches!(
+            cache.merge(more, &delta(1), Some((inode(more.0, 1), 0)), INSTANCE),
+            Merged::Refused
+        ));
         // One that waits already may go on.
         assert!(matches!(cache.merge(FileId(5), &delta(2), None, INSTANCE), Merged::Done { .. }));
         assert_eq!(cache.waiting().len(), UNSETTLED_MAX);

@@ -59,6 +59,21 @@ pub enum Problem {
     SymlinkWithoutTarget {
         file: FileId,
     },
+    /// Rows of properties or checksums (which, `table` says) that no file speaks of.
+    RowsOfNothing {
+        table: &'static str,
+        file: FileId,
+    },
+    /// A file says that it has properties or checksums and there are none.
+    RowsMissing {
+        table: &'static str,
+        file: FileId,
+    },
+    /// The link count of a file that was not published, or it is not a regular file.
+    Unnamed {
+        file: FileId,
+        nlink: u32,
+    },
     /// The totals that statfs tells are not what is there.
     Totals {
         files: u64,
@@ -95,6 +110,13 @@ impl fmt::Display for Problem {
                 write!(f, "{pool} is noted for {file}, which is not there")
             }
             Problem::SymlinkWithoutTarget { file } => write!(f, "symbolic link {file} has no target"),
+            Problem::RowsOfNothing { table, file } => {
+                write!(f, "there are {table} of {file}, which does not speak of them or is not there")
+            }
+            Problem::RowsMissing { table, file } => write!(f, "{file} has no {table}, but says so"),
+            Problem::Unnamed { file, nlink } => {
+                write!(f, "{file} was never published and is no regular file or has {nlink} names")
+            }
             Problem::Totals { files, counted_files, bytes, counted_bytes } => write!(
                 f,
                 "totals say {files} files and {bytes} bytes, {counted_files} and {counted_bytes} were counted"
@@ -114,7 +136,7 @@ fn check(path: &std::path::Path) -> rusqlite::Result<Vec<Problem>> {
     let connection = open_reader(path)?;
     let transaction = connection.unchecked_transaction()?;
     let mut problems = Vec::new();
-    for rule in [pages, names, link_counts, directories, belongings, totals] {
+    for rule in [pages, names, link_counts, directories, belongings, extras, totals] {
         rule(&transaction, &mut problems)?;
         if problems.len() >= PROBLEMS_MAX {
             problems.truncate(PROBLEMS_MAX);
@@ -262,6 +284,35 @@ fn belongings(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlite:
     )
 }
 
+fn extras(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<()> {
+    for (table, bit) in [("checksums", 1), ("properties", 2)] {
+        collect(
+            connection,
+            problems,
+            &format!(
+                "SELECT DISTINCT r.inode FROM {table} r LEFT JOIN inodes i ON i.id = r.inode \
+                 WHERE i.id IS NULL OR i.extras & {bit} = 0"
+            ),
+            |row| Ok(Problem::RowsOfNothing { table, file: id(row, 0)? }),
+        )?;
+        collect(
+            connection,
+            problems,
+            &format!(
+                "SELECT i.id FROM inodes i WHERE i.extras & {bit} != 0 \
+                 AND NOT EXISTS (SELECT 1 FROM {table} r WHERE r.inode = i.id)"
+            ),
+            |row| Ok(Problem::RowsMissing { table, file: id(row, 0)? }),
+        )?;
+    }
+    collect(
+        connection,
+        problems,
+        "SELECT i.id, i.nlink FROM inodes i WHERE i.extras & 4 != 0 AND (i.nlink != 0 OR i.kind != 0)",
+        |row| Ok(Problem::Unnamed { file: id(row, 0)?, nlink: row.get(1)? }),
+    )
+}
+
 fn totals(connection: &Connection, problems: &mut Vec<Problem>) -> rusqlite::Result<()> {
     let pair = |row: &Row<'_>| -> rusqlite::Result<(u64, u64)> {
         Ok((unsigned(row.get(0)?), unsigned(row.get(1)?)))
@@ -339,6 +390,28 @@ mod tests {
         let (problems, dir, _) = after("UPDATE inodes SET parent = id WHERE kind = 1 AND id > 1").await;
         let wrong = Problem::WrongParent { dir, parent: dir, named_in: FileId::ROOT };
         assert_eq!(problems, [wrong, Problem::Unreachable { dir }]);
+    }
+
+    #[tokio::test]
+    async fn rows_that_no_file_speaks_of_and_missing_ones_are_found() {
+        let sql =
+            "INSERT INTO properties VALUES (4711, 'a', 'b'); INSERT INTO checksums VALUES (4712, 'md5', '');
+                   INSERT INTO checksums SELECT id, 'md5', '' FROM inodes WHERE kind = 0";
+        let (problems, _, file) = after(sql).await;
+        let rows = |table, file| Problem::RowsOfNothing { table, file };
+        assert_eq!(
+            problems,
+            [rows("checksums", file), rows("checksums", FileId(4712)), rows("properties", FileId(4711))]
+        );
+        let (problems, dir, file) = after("UPDATE inodes SET extras = 2 WHERE id > 1").await;
+        let missing = |file| Problem::RowsMissing { table: "properties", file };
+        assert_eq!(problems, [missing(dir), missing(file)]);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_was_not_published_and_has_a_name_is_found() {
+        let (problems, _, file) = after("UPDATE inodes SET extras = 4 WHERE kind = 0").await;
+        assert_eq!(problems, [Problem::Unnamed { file, nlink: 1 }]);
     }
 
     #[tokio::test]

@@ -4,6 +4,8 @@
 //! savepoint. Names go to the database at once (a later operation of the group may ask whether a directory is empty);
 //! inodes are written once at the end however often they were touched, which is what makes a hot directory cheap.
 
+mod attached;
+
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
@@ -14,6 +16,8 @@ use types::{Clock, FileId, Name, PoolId, SymlinkTarget, Timestamp};
 use crate::cache::{Cache, Changes};
 use crate::ids::Ids;
 use crate::inode::{Inode, Instance};
+pub use attached::{read_checksums, read_properties};
+
 use crate::sqlite::{ChangeFloor, INODE_COLUMNS, decode_inode, insert_inode, signed, unsigned, update_inode};
 
 /// Why an operation ended without a result.
@@ -66,14 +70,10 @@ struct Working {
     /// `None`: removed.
     inode: Option<Inode>,
     /// What the database has.
-    stored: Stored,
+    stored: Option<Inode>,
+    /// There may be rows of checksums, also such as this group wrote.
+    is_summed: bool,
     is_dirty: bool,
-}
-
-#[derive(Clone, Copy)]
-enum Stored {
-    Absent,
-    Row { bytes: u64 },
 }
 
 #[derive(Clone, Copy)]
@@ -121,18 +121,18 @@ impl<'a> Group<'a> {
                 if is_dirty {
                     self.taken.push(file);
                 }
-                (entry.visible, entry.stored_size, is_dirty)
+                (entry.visible, entry.stored, is_dirty)
             }
             None => match self.cache.stored_inode(file) {
-                Some(inode) => (inode, inode.attributes.size, false),
+                Some(inode) => (inode, inode, false),
                 None => {
                     let inode = self.read_inode(file)?.ok_or(NamespaceError::Stale(file))?;
-                    (inode, inode.attributes.size, false)
+                    (inode, inode, false)
                 }
             },
         };
-        let stored = Stored::Row { bytes: counted_bytes(&inode, stored) };
-        self.inodes.insert(file, Working { inode: Some(inode), stored, is_dirty });
+        let is_summed = stored.extras.has_checksums;
+        self.inodes.insert(file, Working { inode: Some(inode), stored: Some(stored), is_summed, is_dirty });
         Ok(inode)
     }
 
@@ -169,7 +169,7 @@ impl<'a> Group<'a> {
     }
 
     pub fn insert(&mut self, inode: Inode) {
-        let working = Working { inode: Some(inode), stored: Stored::Absent, is_dirty: true };
+        let working = Working { inode: Some(inode), stored: None, is_summed: false, is_dirty: true };
         self.inodes.insert(inode.id(), working);
     }
 
@@ -186,6 +186,9 @@ impl<'a> Group<'a> {
             self.locations.insert(file, None);
         } else if kind == types::FileKind::Symlink {
             self.execute("DELETE FROM symlinks WHERE inode = ?1", file)?;
+        }
+        if inode.extras.has_properties {
+            self.execute("DELETE FROM properties WHERE inode = ?1", file)?;
         }
         Ok(())
     }
@@ -288,18 +291,22 @@ impl<'a> Group<'a> {
         dirty.sort_unstable_by_key(|(file, _)| **file);
         for (file, working) in dirty {
             match (working.stored, &working.inode) {
-                (Stored::Absent, Some(inode)) => insert_inode(self.connection, inode)?,
-                (Stored::Row { .. }, Some(inode)) => update_inode(self.connection, inode)?,
-                (Stored::Row { .. }, None) => self.execute("DELETE FROM inodes WHERE id = ?1", *file)?,
-                (Stored::Absent, None) => {}
+                (None, Some(inode)) => insert_inode(self.connection, inode)?,
+                (Some(_), Some(inode)) => update_inode(self.connection, inode)?,
+                (Some(_), None) => self.execute("DELETE FROM inodes WHERE id = ?1", *file)?,
+                (None, None) => {}
+            }
+            // Data may have changed in ways that know nothing of this table: the inode says it.
+            if working.is_summed && !working.inode.is_some_and(|inode| inode.extras.has_checksums) {
+                self.execute("DELETE FROM checksums WHERE inode = ?1", *file)?;
             }
             if let Some(inode) = &working.inode {
                 totals.files += 1;
-                totals.bytes = totals.bytes.wrapping_add(signed(counted_bytes(inode, inode.attributes.size)));
+                totals.bytes = totals.bytes.wrapping_add(signed(counted_bytes(inode)));
             }
-            if let Stored::Row { bytes } = working.stored {
+            if let Some(inode) = &working.stored {
                 totals.files -= 1;
-                totals.bytes = totals.bytes.wrapping_sub(signed(bytes));
+                totals.bytes = totals.bytes.wrapping_sub(signed(counted_bytes(inode)));
             }
         }
         Ok(totals)
@@ -340,8 +347,8 @@ impl<'a> Group<'a> {
     }
 }
 
-fn counted_bytes(inode: &Inode, size: u64) -> u64 {
-    if inode.attributes.kind.is_regular() { size } else { 0 }
+fn counted_bytes(inode: &Inode) -> u64 {
+    if inode.attributes.kind.is_regular() { inode.attributes.size } else { 0 }
 }
 
 pub fn read_inode(

@@ -18,6 +18,40 @@ pub struct Inode {
     pub parent: FileId,
     /// Of the exclusive create that made the file.
     pub verifier: Option<[u8; 8]>,
+    pub extras: Extras,
+}
+
+/// What there is of a file beside its attributes, so that a file with nothing costs no look into another table.
+///
+/// `has_checksums` is the one fact that may be set without a new `change`. Whoever misses that sees no checksums a
+/// moment longer; it is never cleared without one, so no old copy brings checksums back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    pub has_checksums: bool,
+    pub has_properties: bool,
+    /// Made without a name and not published yet. An unlinked file has no name either, and never gets one.
+    pub is_unnamed: bool,
+}
+
+impl Extras {
+    const CHECKSUMS: u32 = 1;
+    const PROPERTIES: u32 = 2;
+    const UNNAMED: u32 = 4;
+
+    pub fn from_bits(bits: u32) -> Extras {
+        Extras {
+            has_checksums: bits & Extras::CHECKSUMS != 0,
+            has_properties: bits & Extras::PROPERTIES != 0,
+            is_unnamed: bits & Extras::UNNAMED != 0,
+        }
+    }
+
+    pub fn bits(self) -> u32 {
+        let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
+        bit(self.has_checksums, Extras::CHECKSUMS)
+            | bit(self.has_properties, Extras::PROPERTIES)
+            | bit(self.is_unnamed, Extras::UNNAMED)
+    }
 }
 
 impl Inode {
@@ -79,7 +113,7 @@ pub fn new_inode(id: FileId, kind: FileKind, now: Timestamp, instance: Instance)
         change: instance.first_change(),
         epoch: Epoch::default(),
     };
-    Inode { attributes, parent: NO_PARENT, verifier: None }
+    Inode { attributes, parent: NO_PARENT, verifier: None, extras: Extras::default() }
 }
 
 #[cfg(test)]
@@ -90,6 +124,13 @@ mod tests {
     fn change_of_a_new_start_lies_above_every_value_of_the_one_before() {
         let before = Instance { start: 3 }.next_change(Instance { start: 3 }.first_change() + 5_000_000);
         assert!(Instance { start: 4 }.next_change(7) > before);
+    }
+
+    #[test]
+    fn extras_are_the_same_after_a_way_through_the_database() {
+        for bits in 0..8 {
+            assert_eq!(Extras::from_bits(bits).bits(), bits);
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod scratch;
 mod service;
 mod sqlite;
 mod unsettled;
+mod uploads;
 mod wal_length;
 mod wal_sync;
 mod written;

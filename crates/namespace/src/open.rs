@@ -281,7 +281,9 @@ fn explain(dir: &Path, error: BeginError) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scratch::{config, open};
+    use crate::scratch::{config, name, open};
+    use api::{Namespace, Properties, Property, PropertyChange};
+    use types::{Checksum, ChecksumKind, Identity};
 
     fn refused(dir: &tempfile::TempDir) -> String {
         match SqliteNamespace::open(config(dir)) {
@@ -307,7 +309,33 @@ mod tests {
         connection.execute("INSERT INTO schema_version VALUES (99, '')", []).unwrap();
         drop(connection);
         let message = refused(&dir);
-        assert!(message.contains("version 99") && message.contains("up to 1"), "{message}");
+        let known = format!("up to {}", known_version());
+        assert!(message.contains("version 99") && message.contains(&known), "{message}");
+    }
+
+    /// The database is as the first version made it, to the last byte of its schema.
+    #[tokio::test]
+    async fn a_namespace_of_the_first_version_opens_and_takes_properties_and_checksums() {
+        let dir = tempfile::tempdir().unwrap();
+        crate::schema::make_first_version(&dir.path().join(DATABASE));
+        let namespace = open(&dir);
+        let (root, file) = (Identity::root(), FileId(7));
+        let found = namespace.lookup(&root, FileId::ROOT, &name("old")).await.unwrap();
+        assert_eq!((found.file, found.size, found.mode), (file, 5, 0o640));
+        assert!(namespace.properties(file).await.unwrap().is_empty());
+        assert!(namespace.checksums(file).await.unwrap().is_empty());
+        let property = Property { name: "{DAV:}colour".to_owned(), value: "red".into() };
+        let set = [PropertyChange::Set(property.clone())];
+        let change = namespace.set_properties(&root, file, &set).await.unwrap().change;
+        let sum = Checksum::new(ChecksumKind::Adler32, &[1, 2, 3, 4]).unwrap();
+        assert!(namespace.record_checksums(file, change, &[sum]).await.unwrap());
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
+        drop(namespace);
+        // Nor is it migrated twice.
+        let again = open(&dir);
+        assert_eq!(again.properties(file).await.unwrap(), [property]);
+        assert_eq!(again.checksums(file).await.unwrap(), [sum]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 pub mod commit;
 pub mod create;
 pub mod link;
+pub mod properties;
+pub mod publish;
 pub mod records;
 pub mod rename;
 pub mod setattr;

@@ -6,14 +6,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 
-use api::NamespaceError;
+use api::{NamespaceError, Property};
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
-use types::{FileId, Name, PoolId, SymlinkTarget};
+use types::{Checksum, FileId, Name, PoolId, SymlinkTarget};
 
 use crate::cache::{Cache, Learned};
 use crate::committer::Shared;
-use crate::group::{read_child, read_inode, read_locations};
+use crate::group::{read_checksums, read_child, read_inode, read_locations, read_properties};
 use crate::inode::Inode;
 use crate::queue::Queue;
 use crate::sqlite::{
@@ -166,6 +166,15 @@ impl Snapshot<'_> {
             .optional()?;
         self.learned.targets.extend(target.clone().map(|target| (file, target)));
         Ok(target)
+    }
+
+    /// Not cached: few files have any, and the inode says which.
+    pub fn properties(&self, file: FileId) -> rusqlite::Result<Vec<Property>> {
+        read_properties(self.connection, file)
+    }
+
+    pub fn checksums(&self, file: FileId) -> rusqlite::Result<Vec<Checksum>> {
+        read_checksums(self.connection, file)
     }
 
     /// Entries in the order of their cookies, with their inodes, by one walk of the index.

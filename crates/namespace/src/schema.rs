@@ -69,6 +69,21 @@ const MIGRATIONS: &[&str] = &["
         bytes INTEGER NOT NULL
     );
     INSERT INTO progress VALUES (1, 0, 0, 0);
+", "
+    -- Bits: has checksums, has properties, is unnamed.
+    ALTER TABLE inodes ADD COLUMN extras INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE properties (
+        inode INTEGER NOT NULL,
+        name TEXT NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (inode, name)
+    ) WITHOUT ROWID;
+    CREATE TABLE checksums (
+        inode INTEGER NOT NULL,
+        kind TEXT NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (inode, kind)
+    ) WITHOUT ROWID;
 "];
 
 /// The newest version that this program knows.
@@ -123,4 +138,25 @@ pub fn set_meta(connection: &Connection, key: &str, value: i64) -> rusqlite::Res
         )?
         .execute(rusqlite::params![key, value])?;
     Ok(())
+}
+
+/// What the first version left after a clean end: a root and in it the file 7, "old".
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "this is for tests")]
+pub fn make_first_version(path: &std::path::Path) {
+    let connection = Connection::open(path).unwrap();
+    connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    connection.execute_batch(MIGRATIONS[0]).unwrap();
+    connection
+        .execute_batch(
+            "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied TEXT NOT NULL);
+             INSERT INTO schema_version VALUES (1, '2026-01-01 00:00:00');
+             INSERT INTO inodes VALUES (1, 1, 493, 0, 0, 2, 0, 0, 0, 9, 0, 9, 0, 9, 0, 9, 0, 4294967297, 0, 0, 0, NULL);
+             INSERT INTO inodes VALUES (7, 0, 416, 0, 0, 1, 5, 0, 0, 9, 0, 9, 0, 9, 0, 9, 0, 4294967296, 0, 0, 0, NULL);
+             INSERT INTO dentries VALUES (1, x'6f6c64', 7, 7);
+             INSERT INTO locations VALUES (7, 1);
+             INSERT INTO meta VALUES ('starts', 1), ('clean_end', 1), ('next_file', 1027), ('next_cookie', 1027);
+             UPDATE progress SET groups = 1, files = 2, bytes = 5;",
+        )
+        .unwrap();
 }

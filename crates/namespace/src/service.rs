@@ -56,7 +56,7 @@ impl SqliteNamespace {
         (threads, self.wal_sync.lock().take())
     }
 
-    async fn inode(&self, file: FileId) -> Result<Inode, NamespaceError> {
+    pub(crate) async fn inode(&self, file: FileId) -> Result<Inode, NamespaceError> {
         if let Some(inode) = self.shared.cache.inode(file) {
             return Ok(inode);
         }
@@ -112,7 +112,7 @@ impl SqliteNamespace {
                     }
                     return Ok(Some(inode.attributes));
                 }
-                Merged::Full => return Ok(None),
+                Merged::Refused => return Ok(None),
                 Merged::NeedsBase => {
                     let found = self
                         .reads

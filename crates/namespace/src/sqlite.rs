@@ -10,7 +10,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use types::{Attributes, Device, Epoch, FileId, FileKind, Name, Timestamp};
 
-use crate::inode::Inode;
+use crate::inode::{Extras, Inode};
 
 pub const PAGE_BYTES: u32 = 4096;
 const WRITER_CACHE_KIB: i64 = 64 * 1024;
@@ -25,8 +25,8 @@ const BUSY_TIMEOUT_MS: u32 = 10_000;
 
 pub const INODE_COLUMNS: &str = "i.id, i.kind, i.mode, i.uid, i.gid, i.nlink, i.size, i.space_used, i.parent, \
     i.atime_s, i.atime_ns, i.mtime_s, i.mtime_ns, i.ctime_s, i.ctime_ns, i.birth_s, i.birth_ns, i.change, i.epoch, \
-    i.major, i.minor, i.verifier";
-const INODE_COLUMN_COUNT: usize = 22;
+    i.major, i.minor, i.verifier, i.extras";
+const INODE_COLUMN_COUNT: usize = 23;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -124,7 +124,12 @@ pub fn decode_inode(row: &Row<'_>, at: usize, floor: ChangeFloor) -> rusqlite::R
         change: unsigned(row.get(at + 17)?).max(floor),
         epoch: Epoch(row.get(at + 18)?),
     };
-    Ok(Inode { attributes, parent: FileId(unsigned(row.get(at + 8)?)), verifier: row.get(at + 21)? })
+    Ok(Inode {
+        attributes,
+        parent: FileId(unsigned(row.get(at + 8)?)),
+        verifier: row.get(at + 21)?,
+        extras: Extras::from_bits(row.get(at + 22)?),
+    })
 }
 
 /// Column of the first value behind an inode that starts a row.
@@ -134,8 +139,9 @@ pub const AFTER_INODE: usize = INODE_COLUMN_COUNT;
 pub fn insert_inode(connection: &Connection, inode: &Inode) -> rusqlite::Result<()> {
     // One constant string, so that the statement cache finds it.
     const SQL: &str = "INSERT INTO inodes (id, kind, mode, uid, gid, nlink, size, space_used, parent, atime_s, \
-        atime_ns, mtime_s, mtime_ns, ctime_s, ctime_ns, birth_s, birth_ns, change, epoch, major, minor, verifier) \
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)";
+        atime_ns, mtime_s, mtime_ns, ctime_s, ctime_ns, birth_s, birth_ns, change, epoch, major, minor, verifier, \
+        extras) \
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)";
     let attributes = &inode.attributes;
     let (kind, device) = encode_kind(attributes.kind);
     connection.prepare_cached(SQL)?.execute(rusqlite::params![
@@ -161,6 +167,7 @@ pub fn insert_inode(connection: &Connection, inode: &Inode) -> rusqlite::Result<
         device.major,
         device.minor,
         inode.verifier,
+        inode.extras.bits(),
     ])?;
     Ok(())
 }
@@ -169,7 +176,7 @@ pub fn insert_inode(connection: &Connection, inode: &Inode) -> rusqlite::Result<
 pub fn update_inode(connection: &Connection, inode: &Inode) -> rusqlite::Result<()> {
     const SQL: &str = "UPDATE inodes SET mode = ?2, uid = ?3, gid = ?4, nlink = ?5, size = ?6, space_used = ?7, \
         parent = ?8, atime_s = ?9, atime_ns = ?10, mtime_s = ?11, mtime_ns = ?12, ctime_s = ?13, ctime_ns = ?14, \
-        change = ?15, epoch = ?16 WHERE id = ?1";
+        change = ?15, epoch = ?16, extras = ?17 WHERE id = ?1";
     let attributes = &inode.attributes;
     connection.prepare_cached(SQL)?.execute(rusqlite::params![
         signed(attributes.file.0),
@@ -188,6 +195,7 @@ pub fn update_inode(connection: &Connection, inode: &Inode) -> rusqlite::Result<
         attributes.ctime.nanoseconds(),
         signed(attributes.change),
         attributes.epoch.0,
+        inode.extras.bits(),
     ])?;
     Ok(())
 }

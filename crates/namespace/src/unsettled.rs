@@ -11,8 +11,8 @@ use crate::written::Delta;
 #[derive(Clone, Copy)]
 pub struct Unsettled {
     pub visible: Inode,
-    /// The size in the database, which the totals count.
-    pub stored_size: u64,
+    /// What the database has, which the totals count.
+    pub stored: Inode,
     state: State,
 }
 
@@ -34,15 +34,15 @@ pub enum Merged {
     },
     /// The file is not cached: read it and come again.
     NeedsBase,
-    /// Too many files wait: write this one through.
-    Full,
+    /// Too many files wait, or the file has checksums: write this one through.
+    Refused,
 }
 
 impl Unsettled {
     pub fn new(base: Inode, delta: &Delta, instance: Instance) -> Unsettled {
         let mut visible = base;
         delta.apply(&mut visible, instance);
-        Unsettled { visible, stored_size: base.attributes.size, state: State::Waiting { delta: *delta } }
+        Unsettled { visible, stored: base, state: State::Waiting { delta: *delta } }
     }
 
     pub fn merge(&mut self, delta: &Delta, instance: Instance) -> Inode {
@@ -76,7 +76,7 @@ impl Unsettled {
     pub fn publish(&mut self, inode: Inode, instance: Instance) {
         let shown = self.visible.attributes.change;
         self.visible = inode;
-        self.stored_size = inode.attributes.size;
+        self.stored = inode;
         let unseen = match self.state {
             State::Waiting { delta } => Some(delta),
             State::InFlight { fresh, .. } => fresh,

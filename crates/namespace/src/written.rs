@@ -26,6 +26,11 @@ impl Delta {
         self.mtime.is_none() && self.space_used.is_none()
     }
 
+    /// Bytes were written.
+    pub fn is_of_data(&self) -> bool {
+        self.size_at_least.is_some()
+    }
+
     pub fn apply(&self, inode: &mut Inode, instance: Instance) {
         let attributes = &mut inode.attributes;
         if let Some(space_used) = self.space_used {
@@ -42,6 +47,9 @@ impl Delta {
         }
         if is_news {
             attributes.mtime = mtime;
+        }
+        if self.is_of_data() {
+            inode.extras.has_checksums = false;
         }
         inode.touch(self.now, instance);
     }

@@ -70,7 +70,7 @@ pub fn answer_existing(parent: &Inode, found: &Inode, spec: &CreateSpec) -> Resu
 }
 
 /// The new inode with owner, mode and the attributes asked for (Linux: `inode_init_owner`).
-fn prepared(
+pub fn prepared(
     group: &Group<'_>,
     who: &Identity,
     parent: &Inode,

@@ -90,6 +90,7 @@ pub fn apply(who: &Identity, inode: &mut Inode, set: &SetAttributes, now: Timest
     if let Some(size) = set.size {
         attributes.size = size;
         attributes.mtime = now;
+        inode.extras.has_checksums = false;
         if !who.is_root() {
             attributes.mode = without_privileges(attributes.mode);
         }

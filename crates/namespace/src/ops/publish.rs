@@ -1,0 +1,129 @@
+//! Files that are made without a name, and get it when they are complete.
+
+use api::{CreateKind, CreateMode, CreateSpec, NamespaceError, Publish, Published, Replace, Unnamed};
+use types::{Access, Attributes, FileId, FileKind, Identity, Name};
+
+use super::{change_info, create, drop_link, existing, may_add, may_take, require, searchable};
+use crate::group::{Group, OpResult};
+use crate::inode::Inode;
+use crate::written::without_privileges;
+
+pub fn create_unnamed(
+    group: &mut Group<'_>,
+    who: &Identity,
+    dir: FileId,
+    new: &Unnamed,
+) -> OpResult<Attributes> {
+    let parent = searchable(group, who, dir)?;
+    may_add(who, &parent)?;
+    let now = group.now();
+    let id = group.new_file_id()?;
+    let spec = CreateSpec {
+        kind: CreateKind::Regular,
+        mode: CreateMode::Guarded,
+        permissions: new.permissions,
+        set: api::SetAttributes::default(),
+        location: Some(new.location),
+    };
+    let mut inode = create::prepared(group, who, &parent, id, &spec, now)?;
+    inode.attributes.nlink = 0;
+    inode.extras.is_unnamed = true;
+
+    group.insert(inode);
+    group.add_location(id, new.location, Vec::new())?;
+    Ok(inode.attributes)
+}
+
+pub fn publish(
+    group: &mut Group<'_>,
+    who: &Identity,
+    file: FileId,
+    (dir, name): (FileId, &Name),
+    how: &Publish,
+) -> OpResult<Published> {
+    let mut inode = group.inode(file)?;
+    if !inode.extras.is_unnamed {
+        return Err(NamespaceError::Stale(file).into());
+    }
+    let mut parent = searchable(group, who, dir)?;
+    let replaced = existing(group, dir, name)?;
+    check(who, &parent, replaced.as_ref(), how.replace)?;
+    let cookie = group.new_cookie()?;
+
+    let now = group.now();
+    complete(group, &mut inode, how)?;
+    let replaced = match replaced {
+        Some(replaced) => {
+            take_over(group, &mut inode, &replaced)?;
+            group.replace_name(dir, name, file)?;
+            Some(drop_link(group, replaced, now)?.attributes)
+        }
+        None => {
+            group.add_name(dir, name, cookie, file)?;
+            None
+        }
+    };
+    inode.attributes.mtime = how.mtime.unwrap_or(now);
+    inode.touch(now, group.instance);
+    group.put(inode);
+    let before = parent.attributes.change;
+    parent.touch_entries(now, group.instance);
+    group.put(parent);
+    let parent = change_info(before, parent.attributes.change);
+    Ok(Published { attributes: inode.attributes, parent, replaced })
+}
+
+/// First what the caller asked for, then what the directory allows, then what lies there.
+fn check(
+    who: &Identity,
+    parent: &Inode,
+    replaced: Option<&Inode>,
+    rule: Replace,
+) -> Result<(), NamespaceError> {
+    let is_allowed = match (rule, replaced) {
+        (Replace::Never, found) => found.is_none(),
+        (Replace::Any, _) => true,
+        (Replace::Exactly { file, change }, found) => {
+            found.is_some_and(|found| (found.id(), found.attributes.change) == (file, change))
+        }
+    };
+    if !is_allowed {
+        return Err(NamespaceError::Exists);
+    }
+    let Some(replaced) = replaced else { return may_add(who, parent) };
+    may_take(who, parent, replaced)?;
+    match replaced.attributes.kind {
+        FileKind::Regular | FileKind::Symlink => require(who, replaced, Access::WRITE),
+        FileKind::Directory => Err(NamespaceError::IsDirectory),
+        _ => Err(NamespaceError::NotRegular),
+    }
+}
+
+fn complete(group: &mut Group<'_>, inode: &mut Inode, how: &Publish) -> OpResult<()> {
+    inode.attributes.nlink = 1;
+    inode.attributes.size = how.size;
+    inode.attributes.space_used = how.space_used;
+    inode.extras.is_unnamed = false;
+    // What was recorded on the way was of other data.
+    inode.extras.has_checksums = false;
+    group.add_checksums(inode, &how.checksums)
+}
+
+/// To its users it is the file that was there, with other contents. A symbolic link hands nothing on: its mode says
+/// that anybody may do anything.
+fn take_over(group: &mut Group<'_>, inode: &mut Inode, replaced: &Inode) -> OpResult<()> {
+    let (new, old) = (&mut inode.attributes, &replaced.attributes);
+    // Whoever caches by the change attribute must see it grow.
+    new.change = new.change.max(old.change);
+    if !old.kind.is_regular() {
+        return Ok(());
+    }
+    // A write would have taken the set-id bits away.
+    new.mode = without_privileges(old.mode);
+    (new.uid, new.gid) = (old.uid, old.gid);
+    if replaced.extras.has_properties && !inode.extras.has_properties {
+        group.copy_properties(replaced.id(), inode.id())?;
+        inode.extras.has_properties = true;
+    }
+    Ok(())
+}

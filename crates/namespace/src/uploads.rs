@@ -1,0 +1,76 @@
+//! The seams of uploads and properties, answered.
+//!
+//! The cached inode says whether a file has properties or checksums; only then a reader is asked.
+
+use api::{NamespaceError, Properties, Property, PropertyChange, Publish, Published, Unnamed, Uploads};
+use async_trait::async_trait;
+use types::{Attributes, Checksum, FileId, Identity, Name};
+
+use crate::ops;
+use crate::service::SqliteNamespace;
+
+#[async_trait]
+impl Uploads for SqliteNamespace {
+    async fn create_unnamed(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        new: &Unnamed,
+    ) -> Result<Attributes, NamespaceError> {
+        let (who, new) = (who.clone(), *new);
+        self.shared.submit(move |group| ops::publish::create_unnamed(group, &who, dir, &new)).await
+    }
+
+    async fn publish(
+        &self,
+        who: &Identity,
+        file: FileId,
+        dir: FileId,
+        name: &Name,
+        how: &Publish,
+    ) -> Result<Published, NamespaceError> {
+        let (who, name, how) = (who.clone(), name.clone(), how.clone());
+        self.shared.submit(move |group| ops::publish::publish(group, &who, file, (dir, &name), &how)).await
+    }
+}
+
+#[async_trait]
+impl Properties for SqliteNamespace {
+    async fn properties(&self, file: FileId) -> Result<Vec<Property>, NamespaceError> {
+        if !self.inode(file).await?.extras.has_properties {
+            return Ok(Vec::new());
+        }
+        self.reads.ask(move |snapshot| snapshot.properties(file)).await
+    }
+
+    async fn set_properties(
+        &self,
+        who: &Identity,
+        file: FileId,
+        changes: &[PropertyChange],
+    ) -> Result<Attributes, NamespaceError> {
+        let (who, changes) = (who.clone(), changes.to_vec());
+        self.shared.submit(move |group| ops::properties::set_properties(group, &who, file, &changes)).await
+    }
+
+    async fn checksums(&self, file: FileId) -> Result<Vec<Checksum>, NamespaceError> {
+        if !self.inode(file).await?.extras.has_checksums {
+            return Ok(Vec::new());
+        }
+        let found = self.reads.ask(move |snapshot| snapshot.checksums(file)).await?;
+        // They were true when this began; data that changed while the reader looked is not to be vouched for.
+        if self.inode(file).await?.extras.has_checksums { Ok(found) } else { Ok(Vec::new()) }
+    }
+
+    async fn record_checksums(
+        &self,
+        file: FileId,
+        of_change: u64,
+        checksums: &[Checksum],
+    ) -> Result<bool, NamespaceError> {
+        let checksums = checksums.to_vec();
+        self.shared
+            .submit(move |group| ops::properties::record_checksums(group, file, of_change, &checksums))
+            .await
+    }
+}
