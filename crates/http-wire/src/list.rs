@@ -1,5 +1,7 @@
 //! What many header fields are made of: comma-separated lists, parameters, decimal numbers (RFC 9110 §5.6).
 
+use bytes::BytesMut;
+
 /// Spaces and tabs at both ends removed.
 pub fn trim(text: &[u8]) -> &[u8] {
     let is_space = |byte: &u8| matches!(byte, b' ' | b'\t');
@@ -28,6 +30,26 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
         sum.checked_mul(10)?.checked_add(digit)
     })
+}
+
+/// Appends a number as it is read by [`decimal`].
+pub fn put_decimal(out: &mut BytesMut, number: u64) {
+    let mut digits = [0; 20];
+    let (mut start, mut left) = (digits.len(), number);
+    loop {
+        start -= 1;
+        digits[start] = b"0123456789"[(left % 10) as usize];
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[start..]);
+}
+
+/// How many digits [`put_decimal`] appends.
+pub fn decimal_len(number: u64) -> u64 {
+    u64::from(number.checked_ilog10().unwrap_or(0)) + 1
 }
 
 /// A weight from 0 to 1 with up to three decimals, in thousandths (RFC 9110 §12.4.2).
@@ -69,6 +91,16 @@ mod tests {
         assert_eq!(decimal(b"18446744073709551615"), Some(u64::MAX));
         for bad in [&b""[..], b"+1", b"-1", b" 1", b"1 ", b"0x1", b"1,1", b"18446744073709551616"] {
             assert_eq!(decimal(bad), None, "{}", bad.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn a_number_is_written_as_long_as_foretold() {
+        for number in [0, 9, 10, 99, 100, 1 << 40, u64::MAX] {
+            let mut out = BytesMut::new();
+            put_decimal(&mut out, number);
+            assert_eq!(out, number.to_string());
+            assert_eq!(decimal_len(number), out.len() as u64);
         }
     }
 

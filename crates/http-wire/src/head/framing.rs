@@ -49,7 +49,7 @@ fn chunked(headers: &HeaderMap, version: Version) -> Result<BodyFraming, HeadErr
     let mut codings = list::items(value.as_bytes()).collect::<Vec<_>>();
     let last = codings.pop().unwrap_or_default();
     let is_chunked = |coding: &&[u8]| coding.eq_ignore_ascii_case(b"chunked");
-    if is_chunked(&last) && !codings.is_empty() && !codings.iter().any(|coding| is_chunked(coding)) {
+    if is_chunked(&last) && !codings.is_empty() && !codings.iter().any(is_chunked) {
         return Err(HeadError::TransferEncodingUnknown);
     }
     Err(HeadError::TransferEncoding)
