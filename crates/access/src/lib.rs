@@ -1,1 +1,101 @@
-//! (see Cargo.toml)
+//! What every door does the same way with a file: judged by one conflict table, fresh attributes, recalls, replicas
+//! through the head.
+//!
+//! A thin shell: `file-state` decides, `api` has the seams, and [`FileAccess`] takes the lock, asks, drops the lock and
+//! does what was answered. It is made once, in the binary, and every door has it; there is no other way to the table.
+//! The lock over the table is a leaf: who holds it takes no other, calls nobody and awaits nothing. A door that keeps
+//! state of its own beside the table takes its own lock first.
+//!
+//! Absent: what clients of one door have among themselves; fencing, which follows from the layouts of a door.
+
+#![forbid(unsafe_code)]
+
+mod births;
+mod error;
+mod fresh;
+mod open;
+mod recall;
+mod replicas;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::{Locations, Namespace, PoolManager};
+use file_state::{Door, FileState, Holder, Owner};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use types::{Clock, FileId};
+
+pub use error::AccessError;
+pub use file_state::{Change, Modes, Recall, Share};
+pub use open::OpenFile;
+pub use recall::Recaller;
+
+use births::Births;
+
+/// What [`FileAccess`] uses.
+pub struct AccessServices {
+    pub namespace: Arc<dyn Namespace>,
+    pub locations: Arc<dyn Locations>,
+    pub pools: Arc<dyn PoolManager>,
+    pub clock: Arc<dyn Clock>,
+}
+
+pub struct FileAccess {
+    services: AccessServices,
+    /// Who has which file open, locked, or to write at the pools. Leaf lock.
+    table: Arc<Mutex<FileState>>,
+    /// Something has come back: who waits for it looks again.
+    returned: Notify,
+    /// The doors whose clients can be asked to give back. Leaf lock; grows at the start only.
+    recallers: Mutex<Vec<(Door, Arc<dyn Recaller>)>>,
+    /// The turn to give a first location to a file that has none. Held while the database writes it.
+    placing: tokio::sync::Mutex<()>,
+    births: Births,
+    owners: AtomicU64,
+}
+
+impl FileAccess {
+    pub fn new(services: AccessServices) -> FileAccess {
+        FileAccess {
+            services,
+            table: Arc::default(),
+            returned: Notify::new(),
+            recallers: Mutex::default(),
+            placing: tokio::sync::Mutex::default(),
+            births: Births::default(),
+            owners: AtomicU64::new(OWNERS_FROM),
+        }
+    }
+
+    /// The conflict table, for one question or one step.
+    pub fn table(&self) -> MutexGuard<'_, FileState> {
+        self.table.lock()
+    }
+
+    /// The conflict table for a machine that keeps state of its own beside it.
+    pub fn share(&self) -> Arc<Mutex<FileState>> {
+        Arc::clone(&self.table)
+    }
+
+    /// Whether somebody, of whatever door, has the file open or holds a layout of it. An unlinked file of which this is
+    /// not so can never be opened again.
+    pub fn is_in_use(&self, file: FileId) -> bool {
+        self.table().is_in_use(file)
+    }
+
+    /// A door says that layouts have come back, or went in another way.
+    pub fn returned(&self) {
+        self.returned.notify_waiters();
+    }
+
+    /// An owner that no other call gets, for an open of its own. A door that numbers owners itself stays below 2⁶².
+    pub fn owner(&self, holder: Holder) -> Owner {
+        Owner { holder, number: self.owners.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+const OWNERS_FROM: u64 = 1 << 62;

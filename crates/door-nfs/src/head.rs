@@ -4,16 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::FileAccess;
 use api::{Locations, Namespace, NamespaceError, PoolManager, RecoveryRecords, TicketKey};
+use file_state::Door;
 use nfs4::FsId4;
 use nfs4_state::stateid::ClientState;
 use nfs4_state::{Role, SessionLimits};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::{Notify, watch};
-use types::{Clock, FileId, PoolId, Random};
+use tokio::sync::watch;
+use types::{Clock, PoolId, Random};
 
-use crate::mds::{self, Head, Reports, Tally};
+use crate::mds::{self, Head, LayoutRecaller, Reports, Tally};
 use crate::operations::Operations;
 use crate::session_ops::{Sessions, SessionsConfig};
 use crate::transport::{self, Squash, TransportLimits};
@@ -27,6 +29,7 @@ pub struct HeadServices {
     pub locations: Arc<dyn Locations>,
     pub records: Arc<dyn RecoveryRecords>,
     pub pools: Arc<dyn PoolManager>,
+    pub access: Arc<FileAccess>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub key: TicketKey,
@@ -117,13 +120,15 @@ impl HeadDoor {
             sessions: Arc::new(sessions),
             operations: Operations::new(),
             reports: Reports::default(),
-            states: Arc::new(Mutex::new(ClientState::new(boot as u32))),
-            layout_returned: Notify::new(),
+            states: Arc::new(Mutex::new(ClientState::new(boot as u32, services.access.share()))),
             recalls: Mutex::default(),
-            placing: tokio::sync::Mutex::default(),
+            access: services.access,
         };
+        let head = Arc::new(head);
+        let recaller = Arc::new(LayoutRecaller(Arc::downgrade(&head)));
+        head.access.register(Door::Nfs, recaller);
         Ok(Arc::new(HeadDoor {
-            head: Arc::new(head),
+            head,
             limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
             squash: Squash { root: config.root_squash },
         }))
@@ -139,11 +144,6 @@ impl HeadDoor {
 
     pub fn in_grace(&self) -> bool {
         self.head.sessions.in_grace()
-    }
-
-    /// Whether somebody has the file open or holds a layout of it.
-    pub fn is_in_use(&self, file: FileId) -> bool {
-        self.head.states.lock().is_in_use(file)
     }
 
     pub fn operations(&self) -> Vec<(&'static str, u64)> {

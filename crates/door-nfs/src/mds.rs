@@ -8,7 +8,6 @@ mod close;
 mod device;
 mod directory;
 mod file_handle;
-mod fresh;
 pub(crate) mod io;
 mod layout;
 mod lock;
@@ -25,12 +24,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Locations, Namespace, PoolManager, Purpose, Selection, TicketKey};
+use access::FileAccess;
+use api::{Locations, Namespace, PoolManager, TicketKey};
 use async_trait::async_trait;
 use nfs4::{ClientId4, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
 use nfs4_state::stateid::ClientState;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use types::{Clock, FileId, Name, PoolId};
 
@@ -40,7 +39,7 @@ use crate::operations::Operations;
 use crate::session_ops::Sessions;
 use crate::status;
 
-pub(crate) use recall::{expire_clients, expire_recalls};
+pub(crate) use recall::{LayoutRecaller, expire_clients, expire_recalls};
 pub(crate) use reports::{Reports, Tally};
 
 /// Everything the handlers of the head need.
@@ -48,6 +47,7 @@ pub(crate) struct Head {
     pub namespace: Arc<dyn Namespace>,
     pub locations: Arc<dyn Locations>,
     pub pools: Arc<dyn PoolManager>,
+    pub access: Arc<FileAccess>,
     pub clock: Arc<dyn Clock>,
     pub key: TicketKey,
     pub fsid: FsId4,
@@ -58,34 +58,22 @@ pub(crate) struct Head {
     pub sessions: Arc<Sessions>,
     pub operations: Operations,
     pub reports: Reports,
-    /// Opens, locks, layouts and their stateids. Held for one decision at a time, never across an await.
+    /// Stateids, over the conflict table of `access`. Held for one decision at a time, never across an await, and taken
+    /// before the table.
     pub states: Arc<Mutex<ClientState>>,
-    /// A layout has come back: who waits for one looks again.
-    pub layout_returned: Notify,
     /// Calls to clients under way; ended with the head. Leaf lock.
     pub recalls: Mutex<JoinSet<()>>,
-    /// The turn to give a first location to a file that has none. Held while the database writes it.
-    pub placing: tokio::sync::Mutex<()>,
 }
 
 impl Head {
     /// The attributes of a file that a handle names: STALE if it is gone.
     pub async fn attributes(&self, file: FileId) -> Result<types::Attributes, NfsStat4> {
-        self.namespace.attributes(file).await.map_err(status::of_namespace)
+        self.access.attributes(file).await.map_err(status::of_access)
     }
 
-    /// Where the data of a file without any location shall live: one pool, whoever asks at the same time. Files get
-    /// theirs when they are created; this is for the few that could not.
-    pub async fn place(&self, file: FileId, client: Option<u64>) -> Result<PoolId, NfsStat4> {
-        let _turn = self.placing.lock().await;
-        let locations = self.locations.locations(file).await.map_err(status::of_namespace)?;
-        if let Some(placed) = locations.first() {
-            return Ok(*placed);
-        }
-        let want = Selection { purpose: Purpose::Create, locations: &[], client };
-        let pool = self.pools.select(&want).map_err(status::of_select)?.pool;
-        self.locations.add_location(file, pool).await.map_err(status::of_namespace)?;
-        Ok(pool)
+    /// As [`Head::attributes`], with what the pools know better.
+    pub async fn fresh_attributes(&self, file: FileId) -> Result<types::Attributes, NfsStat4> {
+        self.access.fresh_attributes(file).await.map_err(status::of_access)
     }
 }
 

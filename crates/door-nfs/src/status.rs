@@ -1,5 +1,6 @@
 //! Semantic errors as NFS status codes: the only place where they meet.
 
+use access::AccessError;
 use api::{NamespaceError, PoolError, SelectError};
 use nfs4::NfsStat4;
 use types::NameError;
@@ -55,6 +56,27 @@ pub(crate) fn of_data_server(error: PoolError) -> NfsStat4 {
             tracing::warn!(%error, "pool failed an I/O");
             NfsStat4::Io
         }
+    }
+}
+
+pub(crate) fn of_access(error: AccessError) -> NfsStat4 {
+    match error {
+        AccessError::Namespace(error) => of_namespace(error),
+        AccessError::Pool(error) => of_pool(error),
+        AccessError::Select(error) => of_select(error),
+        AccessError::Recalled => NfsStat4::Delay,
+        AccessError::Denied => NfsStat4::Locked,
+        AccessError::TooLarge => NfsStat4::FBig,
+        AccessError::Limit(_) => NfsStat4::ServerFault,
+    }
+}
+
+/// Of a name that is to be removed or moved away, as Windows knows it (RFC 8881 §18.25.4). Linux tries again for about a
+/// second and then says EBUSY.
+pub(crate) fn of_removal(error: AccessError) -> NfsStat4 {
+    match error {
+        AccessError::Denied => NfsStat4::FileOpen,
+        error => of_access(error),
     }
 }
 

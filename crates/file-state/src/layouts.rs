@@ -50,6 +50,10 @@ impl LayoutModes {
 pub enum Change {
     /// To a smaller size: bytes vanish under the layouts of others.
     Truncate,
+    /// Its last name goes, or comes to stand for another file, through a door whose users do not keep files open: what
+    /// others still write at the pools is to come home first.
+    Replace,
+    /// As POSIX has it: who has the file open keeps it.
     Remove,
     Rename,
     SetAttributes,
@@ -58,7 +62,7 @@ pub enum Change {
 impl Change {
     /// Names and attributes do not matter to layouts; they will to delegations.
     fn recalls_layouts(self) -> bool {
-        self == Change::Truncate
+        matches!(self, Change::Truncate | Change::Replace)
     }
 }
 
@@ -175,6 +179,10 @@ impl Layouts {
                 Some((layout.held, false))
             }
         }
+    }
+
+    pub fn is_recalled(&self, holder: Holder) -> bool {
+        self.holders.get(&holder).is_some_and(|layout| layout.recall.is_some())
     }
 
     pub fn recall_unheard(&mut self, holder: Holder) {

@@ -3,7 +3,8 @@
 //! All doors share one [`FileState`], so that an open, a lock or a change through one of them is judged against the
 //! state of all others. It knows no protocol, does no I/O and never waits: a call answers a verdict, and what must be
 //! done by somebody else (asking a client to give back a layout) is returned as a value. Time is handed in. Whoever
-//! owns it holds a lock around one call at a time and performs what was returned after it.
+//! owns it holds a lock around one call at a time and performs what was returned after it. What clients of one door have
+//! among themselves (tokens, stateids) is that door's matter.
 //!
 //! Absent, with their places: delegations are grants beside `layouts` with the same recall and deadline, triggered by
 //! `open` and by the other kinds of [`Change`]; waiters for byte ranges belong into `locks`, where a release knows whom
@@ -23,9 +24,25 @@ pub use table::{FileState, Held, Limits};
 
 use thiserror::Error;
 
-/// A client of some door. The door chooses the number; it is not reused while anything is held under it.
+/// The doors, told apart so that their clients' numbers are. What a door speaks is nothing to this table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Holder(pub u64);
+pub enum Door {
+    Nfs,
+    Http,
+}
+
+/// A client of a door. The door chooses the number; it is not reused while anything is held under it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Holder {
+    pub door: Door,
+    pub number: u64,
+}
+
+impl Holder {
+    pub const fn of(door: Door, number: u64) -> Holder {
+        Holder { door, number }
+    }
+}
 
 /// Who opens or locks on behalf of a holder: a process, an open file description. Opens and locks of one owner never
 /// stand in each other's way. The numbers of open owners and lock owners are apart.
@@ -45,6 +62,9 @@ pub enum FileStateError {
     /// The layouts of the file are being recalled.
     #[error("a recall is under way")]
     RecallConflict,
+    /// The file has no name and nobody holds it: it may be on its way out.
+    #[error("the file is gone")]
+    Gone,
     #[error("the bound of {0} is reached")]
     Limit(&'static str),
 }

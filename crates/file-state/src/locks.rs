@@ -128,8 +128,13 @@ impl Locks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Door;
 
-    const OWNER: Owner = Owner { holder: Holder(1), number: 1 };
+    const OWNER: Owner = owner(1);
+
+    const fn owner(holder: u64) -> Owner {
+        Owner { holder: Holder::of(Door::Nfs, holder), number: 1 }
+    }
 
     fn range(offset: u64, end: u64) -> ByteRange {
         ByteRange::from_bounds(offset, end).unwrap()
@@ -172,10 +177,10 @@ mod tests {
     #[test]
     fn the_conflict_that_begins_first_is_told() {
         let mut locks = Locks::default();
-        let other = Owner { holder: Holder(2), number: 1 };
+        let other = owner(2);
         locks.apply(locks.change(other, range(20, 30), Some(Write)));
         locks.apply(locks.change(OWNER, range(5, 10), Some(Read)));
-        let third = Some(Owner { holder: Holder(3), number: 1 });
+        let third = Some(owner(3));
         assert_eq!(locks.conflict(third, range(0, 100), Write).unwrap().range, range(5, 10));
         assert_eq!(locks.conflict(third, range(0, 100), Read).unwrap().range, range(20, 30));
         assert_eq!(locks.conflict(third, range(10, 20), Write), None);

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{FileStateError, Holder, Owner};
+use crate::{Door, FileStateError, Holder, Owner};
 
 /// Reading, writing, both or neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -118,6 +118,22 @@ impl Shares {
             return Err(FileStateError::ShareDenied);
         }
         Ok(())
+    }
+
+    /// Whether a door's client may take away the name or the bytes: no open of another door denies writing. Denials of
+    /// its own door were weighed there, by what the client has shown. Nobody (`None`) has every door for another.
+    pub fn judge_change(&self, by: Option<Door>) -> Result<(), FileStateError> {
+        // Mostly nobody denies anything.
+        let is_denied = self.denials.write > 0
+            && self
+                .opens
+                .iter()
+                .any(|(owner, share)| Some(owner.holder.door) != by && share.deny.contains(Modes::WRITE));
+        if is_denied { Err(FileStateError::ShareDenied) } else { Ok(()) }
+    }
+
+    pub fn has_writers(&self) -> bool {
+        self.accesses.write > 0
     }
 
     /// Whether I/O without an open may have `access`.

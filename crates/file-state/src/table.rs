@@ -12,8 +12,8 @@ use crate::layouts::Layouts;
 use crate::locks::{Changed, Locks};
 use crate::share::Shares;
 use crate::{
-    Change, ChangeVerdict, FileStateError, Holder, LayoutMode, LayoutModes, Lock, LockKind, Modes, Owner,
-    Recall, Revoke, Share,
+    Change, ChangeVerdict, Door, FileStateError, Holder, LayoutMode, LayoutModes, Lock, LockKind, Modes,
+    Owner, Recall, Revoke, Share,
 };
 
 /// What clients can make grow. At a bound the call is refused with [`FileStateError::Limit`].
@@ -67,6 +67,8 @@ pub struct FileState {
     recalls: BTreeSet<(Duration, FileId, Holder)>,
     /// Files with a change that waits, by when that ends.
     pending: BTreeSet<(Duration, FileId)>,
+    /// Opens that deny writing, by the door they came through.
+    denials: BTreeMap<Door, usize>,
 }
 
 impl FileState {
@@ -84,10 +86,21 @@ impl FileState {
             return Err(FileStateError::Limit("opens of a client"));
         }
         let share = share.union(before.unwrap_or_default());
-        self.files.entry(file).or_default().shares.put(owner, Some(share));
+        self.put_share(file, owner, Some(share));
         let record = self.record(owner.holder, file);
         record.held.opens += usize::from(before.is_none());
         Ok(share)
+    }
+
+    /// As [`FileState::open`], of a file that has no name any more: only while somebody holds it. Who frees what is left
+    /// of such files asks [`FileState::is_in_use`] first, and from then on nobody can open it.
+    pub fn open_unlinked(
+        &mut self,
+        file: FileId,
+        owner: Owner,
+        share: Share,
+    ) -> Result<Share, FileStateError> {
+        if self.is_in_use(file) { self.open(file, owner, share) } else { Err(FileStateError::Gone) }
     }
 
     /// Whether [`FileState::open`] would find no other open in the way.
@@ -98,15 +111,16 @@ impl FileState {
     /// Reduces an open to `share`, which must be part of what it has: `false` if it is not, or there is no open.
     pub fn downgrade(&mut self, file: FileId, owner: Owner, share: Share) -> bool {
         let has = self.share_of(file, owner).is_some_and(|before| before.contains(share));
-        if has && let Some(known) = self.files.get_mut(&file) {
-            known.shares.put(owner, Some(share));
+        if has {
+            self.put_share(file, owner, Some(share));
         }
         has
     }
 
     /// Closes and returns what was open. Locks are apart: see [`FileState::release_locks`].
     pub fn close(&mut self, file: FileId, owner: Owner) -> Option<Share> {
-        let before = self.files.get_mut(&file)?.shares.put(owner, None)?;
+        self.share_of(file, owner)?;
+        let before = self.put_share(file, owner, None)?;
         self.record(owner.holder, file).held.opens -= 1;
         self.settle(file, owner.holder);
         Some(before)
@@ -125,6 +139,40 @@ impl FileState {
     /// Whether I/O without an open may be done: no open denies it.
     pub fn check_io(&self, file: FileId, access: Modes) -> Result<(), FileStateError> {
         self.files.get(&file).map_or(Ok(()), |known| known.shares.judge_io(access))
+    }
+
+    pub fn is_open_for_writing(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|known| known.shares.has_writers())
+    }
+
+    /// Whether a holder (or somebody who holds nothing anywhere) may take the file's name or bytes away: not while a
+    /// client of another door denies writing. [`FileState::change`] does not ask this by itself.
+    pub fn judge_change(&self, file: FileId, by: Option<Holder>) -> Result<(), FileStateError> {
+        self.files.get(&file).map_or(Ok(()), |known| known.shares.judge_change(by.map(|holder| holder.door)))
+    }
+
+    /// Whether [`FileState::judge_change`] has anything to say against clients of this door, of any file. It spares them
+    /// to find out which file a name stands for.
+    pub fn has_denials_of_others(&self, door: Door) -> bool {
+        self.denials.keys().any(|other| *other != door)
+    }
+
+    fn put_share(&mut self, file: FileId, owner: Owner, share: Option<Share>) -> Option<Share> {
+        let before = self.files.entry(file).or_default().shares.put(owner, share);
+        let denies = |share: Option<Share>| share.is_some_and(|share| share.deny.contains(Modes::WRITE));
+        let door = owner.holder.door;
+        match (denies(before), denies(share)) {
+            (false, true) => *self.denials.entry(door).or_default() += 1,
+            (true, false) => {
+                let count = self.denials.get_mut(&door).expect("what goes was counted when it came");
+                *count -= 1;
+                if *count == 0 {
+                    self.denials.remove(&door);
+                }
+            }
+            _ => {}
+        }
+        before
     }
 
     // Byte ranges.
@@ -307,6 +355,12 @@ impl FileState {
             self.recalls.insert((deadline, file, holder));
         }
         Some(Recall { file, holder, modes, is_repeated })
+    }
+
+    /// Whether a recall of what the holder has of the file is under way. Who carries recalls out asks again, for between
+    /// the verdict and the message the layout may have come back.
+    pub fn is_recalled(&self, file: FileId, holder: Holder) -> bool {
+        self.files.get(&file).is_some_and(|known| known.layouts.is_recalled(holder))
     }
 
     /// The holder could not be told of a recall: who asks next tells it again.

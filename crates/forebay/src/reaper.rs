@@ -1,4 +1,4 @@
-//! Frees what unlinked files held, once nobody has them open.
+//! Frees what unlinked files held, once nobody has them open, through whatever door.
 //!
 //! An unlinked file keeps its row and its replicas while it is in use; the rows are the durable list of what is still
 //! to be removed. Replicas go first, then the row: a crash in between repeats a removal, which is harmless.
@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::FileAccess;
 use api::{Locations, NamespaceError, PoolManager};
 use door_nfs::HeadDoor;
 use tokio::sync::watch;
@@ -17,13 +18,14 @@ const BATCH: usize = 256;
 pub async fn run(
     locations: Arc<dyn Locations>,
     pools: Arc<dyn PoolManager>,
+    access: Arc<FileAccess>,
     door: Arc<HeadDoor>,
     mut stop: watch::Receiver<bool>,
 ) {
     while !*stop.borrow() {
         // Until the grace period is over an unlinked file may still be reclaimed by who had it open.
         if !door.in_grace()
-            && let Err(error) = sweep(&*locations, &*pools, &door, &stop).await
+            && let Err(error) = sweep(&*locations, &*pools, &access, &stop).await
         {
             tracing::warn!(%error, "cannot remove unlinked files");
         }
@@ -37,18 +39,22 @@ pub async fn run(
 async fn sweep(
     locations: &dyn Locations,
     pools: &dyn PoolManager,
-    door: &HeadDoor,
+    access: &FileAccess,
     stop: &watch::Receiver<bool>,
 ) -> Result<(), NamespaceError> {
     let mut after = FileId(0);
     while !*stop.borrow() {
         let orphans = locations.orphans(after, BATCH).await?;
         let Some(last) = orphans.last() else { return Ok(()) };
+        // A file that is being made has no name yet and is held only when it is there.
+        if !access.births_settled(PERIOD).await {
+            return Ok(());
+        }
         after = last.attributes.file;
         let mut gone = Vec::new();
         'orphan: for orphan in &orphans {
             let file = orphan.attributes.file;
-            if door.is_in_use(file) {
+            if access.is_in_use(file) {
                 continue;
             }
             for id in &orphan.pools {

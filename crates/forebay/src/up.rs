@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use access::{AccessServices, FileAccess};
 use anyhow::{Context, Result, anyhow, bail};
 use api::{Pool, PoolManager, TicketKey};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig};
@@ -116,7 +117,13 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
         Arc::clone(&services.clock),
         Arc::clone(&services.random),
     ));
-    let door = start_head_door(config, data, &services, &manager, &pool_listeners).await?;
+    let access = Arc::new(FileAccess::new(AccessServices {
+        namespace: services.namespace.clone(),
+        locations: services.namespace.clone(),
+        pools: Arc::clone(&manager),
+        clock: Arc::clone(&services.clock),
+    }));
+    let door = start_head_door(config, data, &services, &manager, &access, &pool_listeners).await?;
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
@@ -131,6 +138,7 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
     tasks.spawn(reaper::run(
         services.namespace.clone(),
         Arc::clone(&manager),
+        access,
         Arc::clone(&door),
         stop.clone(),
     ));
@@ -180,6 +188,7 @@ async fn start_head_door(
     data: &DataDir,
     services: &Services,
     manager: &Arc<dyn PoolManager>,
+    access: &Arc<FileAccess>,
     pool_listeners: &[TcpListener],
 ) -> Result<Arc<HeadDoor>> {
     let mut pool_addresses = Vec::new();
@@ -191,6 +200,7 @@ async fn start_head_door(
         locations: services.namespace.clone(),
         records: services.namespace.clone(),
         pools: Arc::clone(manager),
+        access: Arc::clone(access),
         clock: Arc::clone(&services.clock),
         random: Arc::clone(&services.random),
         key: TicketKey::new(&data.secret),

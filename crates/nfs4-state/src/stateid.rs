@@ -4,7 +4,8 @@
 //! stateid or a status. Invariants: an open stateid stands for one (open-owner, file), a lock stateid for one (lock
 //! owner, open), a layout stateid for one (client, file); each has its counterpart in [`FileState`]; seqids grow by one.
 //! State of a client goes when the client goes, so nothing here expires by itself; a revoked layout is gone at once,
-//! and its stateid a bad one. Absent: delegations, which are a fourth kind.
+//! and its stateid a bad one. What clients of NFS have of a file is changed here only, so between two looks at the table
+//! only other doors move. Absent: delegations, which are a fourth kind.
 
 mod departed;
 mod io;
@@ -14,12 +15,14 @@ mod open;
 mod owners;
 mod table;
 
-use file_state::{FileState, FileStateError, Holder, Limits, Owner};
+use std::sync::Arc;
+
+use file_state::{Door, FileState, FileStateError, Holder, Owner};
 use nfs4::{ClientId4, NfsStat4, StateId4};
-use types::FileId;
+use parking_lot::Mutex;
 
 pub use file_state::{LayoutMode, LayoutModes, Modes};
-pub use layout::{LayoutRecall, LayoutRequest, Resize, RevokedLayout};
+pub use layout::{LayoutRecall, LayoutRequest, RevokedLayout};
 pub use lock::{LockOutcome, LockRequest, Locker};
 pub use open::OpenRequest;
 
@@ -33,7 +36,8 @@ const LOCK_STATES_MAX: usize = 1 << 16;
 /// Opens, locks and layouts of all clients of the head, with their stateids.
 #[derive(Debug)]
 pub struct ClientState {
-    files: FileState,
+    /// The table that all doors share. Leaf lock: taken for one question at a time, by who has this state already.
+    files: Arc<Mutex<FileState>>,
     states: StateTable,
     owners: Owners,
     departed: Departures,
@@ -50,13 +54,17 @@ pub struct HeldBy {
 
 impl ClientState {
     /// `boot` differs between starts of the server: stateids of another start are bad ones here.
-    pub fn new(boot: u32) -> ClientState {
-        ClientState::with_limits(boot, Limits::default(), LOCK_STATES_MAX)
+    pub fn new(boot: u32, files: Arc<Mutex<FileState>>) -> ClientState {
+        ClientState::with_lock_states_max(boot, files, LOCK_STATES_MAX)
     }
 
-    pub fn with_limits(boot: u32, limits: Limits, lock_states_max: usize) -> ClientState {
+    pub fn with_lock_states_max(
+        boot: u32,
+        files: Arc<Mutex<FileState>>,
+        lock_states_max: usize,
+    ) -> ClientState {
         ClientState {
-            files: FileState::new(limits),
+            files,
             states: StateTable::new(boot),
             owners: Owners::default(),
             departed: Departures::default(),
@@ -64,13 +72,8 @@ impl ClientState {
         }
     }
 
-    /// Whether somebody has the file open or holds a layout of it.
-    pub fn is_in_use(&self, file: FileId) -> bool {
-        self.files.is_in_use(file)
-    }
-
     pub fn held_by(&self, client: ClientId4) -> HeldBy {
-        let held = self.files.held(Holder(client.0));
+        let held = self.files.lock().held(holder(client));
         HeldBy { opens: held.opens as u64, locks: held.locks as u64, layouts: held.layouts as u64 }
     }
 
@@ -80,8 +83,18 @@ impl ClientState {
     }
 }
 
+/// The client, as the conflict table knows it.
+pub fn holder(client: ClientId4) -> Holder {
+    Holder::of(Door::Nfs, client.0)
+}
+
+/// `None`: the holder is another door's.
+fn client_of(holder: Holder) -> Option<ClientId4> {
+    (holder.door == Door::Nfs).then_some(ClientId4(holder.number))
+}
+
 fn owner_of(client: ClientId4, number: u64) -> Owner {
-    Owner { holder: Holder(client.0), number }
+    Owner { holder: holder(client), number }
 }
 
 /// For opens and locks. At a bound the application gets an error at once: there is nothing to wait for.
@@ -90,6 +103,7 @@ fn refusal(error: FileStateError) -> NfsStat4 {
         FileStateError::ShareDenied => NfsStat4::ShareDenied,
         FileStateError::Locked(_) => NfsStat4::Denied,
         FileStateError::RecallConflict => NfsStat4::RecallConflict,
+        FileStateError::Gone => NfsStat4::Stale,
         FileStateError::Limit(_) => NfsStat4::ServerFault,
     }
 }

@@ -31,7 +31,7 @@ pub(super) fn close(
     let stateid = compound.resolve(args.open_stateid)?;
     head.states.lock().close(client, file, stateid)?;
     // Layouts went with it: somebody may wait for that.
-    head.layout_returned.notify_waiters();
+    head.access.returned();
     // RFC 8881 §18.2.4: no state is left; a stateid that is always refused says so.
     compound.current_stateid = Some(StateId4::INVALID);
     Ok(Close4ResOk { open_stateid: StateId4::INVALID })

@@ -2,12 +2,14 @@
 
 use api::{CreateKind, CreateMode, CreateSpec};
 use bytes::Bytes;
+use file_state::Door;
 use nfs4::attr::number;
 use nfs4::{
     ChangeInfo4, Create4Args, Create4ResOk, CreateType4, Link4Args, Link4ResOk, LinkText4, Lookup4Args,
     NfsStat4, ReadLink4ResOk, Remove4Args, Remove4ResOk, Rename4Args, Rename4ResOk, SpecData4,
 };
-use types::{ChangeInfo, Device, FileId, FileKind, SymlinkTarget};
+use nfs4_state::stateid::holder;
+use types::{ChangeInfo, Device, FileId, FileKind, Name, SymlinkTarget};
 
 use super::{Head, name, setattr};
 use crate::context::Compound;
@@ -102,6 +104,7 @@ pub(super) async fn remove(
 ) -> Result<Remove4ResOk, NfsStat4> {
     let dir = plain_directory(head, compound.file()?).await?;
     let name = name(&args.target)?;
+    judge_removal(compound, head, dir, &name).await?;
     // A file that somebody has open keeps its data until the last close: the row stays, the reaper asks the states.
     let removed =
         head.namespace.unlink(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
@@ -116,6 +119,8 @@ pub(super) async fn rename(
     let source = plain_directory(head, compound.saved_file()?).await?;
     let target = plain_directory(head, compound.file()?).await?;
     let (old, new) = (name(&args.oldname)?, name(&args.newname)?);
+    judge_removal(compound, head, source, &old).await?;
+    judge_removal(compound, head, target, &new).await?;
     let renamed =
         head.namespace.rename(&compound.identity, (source, &old), (target, &new)).await.map_err(|error| {
             match error {
@@ -125,6 +130,23 @@ pub(super) async fn rename(
             }
         })?;
     Ok(Rename4ResOk { source_cinfo: change_info(renamed.source), target_cinfo: change_info(renamed.target) })
+}
+
+/// Whether another door lets the name go: a file that is locked there keeps its names. What else there is to say of the
+/// name, the operation says.
+async fn judge_removal(
+    compound: &Compound<'_>,
+    head: &Head,
+    dir: FileId,
+    name: &Name,
+) -> Result<(), NfsStat4> {
+    // Mostly nothing is locked anywhere, and no name needs to be looked up for it.
+    if !head.access.table().has_denials_of_others(Door::Nfs) {
+        return Ok(());
+    }
+    let Ok(found) = head.namespace.lookup(&compound.identity, dir, name).await else { return Ok(()) };
+    let by = compound.client.map(holder);
+    head.access.judge_change(found.file, by).map_err(status::of_removal)
 }
 
 pub(super) async fn link(

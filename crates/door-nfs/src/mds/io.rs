@@ -1,11 +1,8 @@
 //! READ, WRITE and COMMIT through the head, for clients without pNFS and for those that cannot reach a pool.
 //!
-//! The size in the namespace is the truth: a replica may be longer (bytes written by a pNFS client that has not committed
-//! its layout yet) or shorter (a hole at the end that was never written).
+//! The size in the namespace is the truth; a replica may be longer or shorter (see `access`).
 
-use std::sync::Arc;
-
-use api::{OpenReplica, Purpose, ReadData, Selection, Stability, TicketMode, Written};
+use api::{OpenReplica, ReadData, Stability, TicketMode, Written};
 use bytes::{Bytes, BytesMut};
 use nfs4::{
     Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StableHow4, StateId4, Verifier4, Write4Args,
@@ -34,7 +31,7 @@ pub(super) async fn read(
     let data = if length == 0 {
         Bytes::new()
     } else {
-        let read = match open(head, &file, TicketMode::Read).await? {
+        let read = match head.access.open_replica(&file, TicketMode::Read).await.map_err(status::of_access)? {
             Some(replica) => replica.read_at(args.offset, length as u32).await.map_err(status::of_pool)?,
             None => ReadData { data: Bytes::new(), end_of_file: true },
         };
@@ -66,7 +63,7 @@ pub(super) async fn write(
         .checked_add(count.into())
         .filter(|end| i64::try_from(*end).is_ok())
         .ok_or(NfsStat4::FBig)?;
-    let replica = open_for_writing(head, &file).await?;
+    let replica = head.access.open_for_writing(&file).await.map_err(status::of_access)?;
     let wanted = stability(args.stable);
     if count == 0 {
         return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
@@ -87,13 +84,9 @@ pub(super) async fn commit(
     }
     let file = head.attributes(compound.file()?).await?;
     regular(&file)?;
-    let replica = open_for_writing(head, &file).await?;
+    let replica = head.access.open_for_writing(&file).await.map_err(status::of_access)?;
     let synced = replica.sync().await.map_err(status::of_pool)?;
-    let pool = head.locations.locations(file.file).await.map_err(status::of_namespace)?.first().copied();
-    let facts = match pool.and_then(|pool| head.pools.pool(pool)) {
-        Some(pool) => pool.facts(file.file).await.map_err(status::of_pool)?,
-        None => None,
-    };
+    let facts = head.access.replica_facts(file.file).await.map_err(status::of_access)?;
     let written = Written {
         size_at_least: None,
         mtime: None,
@@ -128,32 +121,6 @@ fn regular(file: &Attributes) -> Result<(), NfsStat4> {
         FileKind::Symlink => Err(NfsStat4::SymLink),
         _ => Err(NfsStat4::WrongType),
     }
-}
-
-/// `None`: the file has no replica anywhere, and so only zeros.
-async fn open(
-    head: &Head,
-    file: &Attributes,
-    mode: TicketMode,
-) -> Result<Option<Arc<dyn OpenReplica>>, NfsStat4> {
-    let locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
-    if locations.is_empty() {
-        return Ok(None);
-    }
-    let purpose = if mode == TicketMode::Read { Purpose::Read } else { Purpose::Write };
-    let want = Selection { purpose, locations: &locations, client: None };
-    let grant = head.pools.select(&want).map_err(status::of_select)?;
-    let pool = head.pools.pool(grant.pool).ok_or(NfsStat4::Io)?;
-    let ticket = grant.ticket(file.file, mode, file.epoch);
-    pool.open(&ticket).await.map(Some).map_err(status::of_pool)
-}
-
-async fn open_for_writing(head: &Head, file: &Attributes) -> Result<Arc<dyn OpenReplica>, NfsStat4> {
-    if let Some(replica) = open(head, file, TicketMode::ReadWrite).await? {
-        return Ok(replica);
-    }
-    head.place(file.file, None).await?;
-    open(head, file, TicketMode::ReadWrite).await?.ok_or(NfsStat4::Io)
 }
 
 pub(crate) fn stability(how: StableHow4) -> Stability {

@@ -1,7 +1,8 @@
 //! LAYOUTGET, LAYOUTCOMMIT, LAYOUTRETURN, LAYOUTERROR and LAYOUTSTATS: flex-files layouts (RFC 8435), one for each
 //! (client, file), always of the whole file and returned on close.
 
-use api::{Purpose, Selection, Stability, Written};
+use access::AccessError;
+use api::{Stability, TicketMode, Written};
 use nfs4::{
     DeviceError4, FfLayoutReturn4, LayoutCommit4Args, LayoutCommit4ResOk, LayoutError4Args, LayoutGet4Args,
     LayoutGet4Res, LayoutGet4ResOk, LayoutIomode4, LayoutReturn4, LayoutReturn4Args, LayoutReturn4ResOk,
@@ -89,18 +90,22 @@ async fn choose_pool(
     mode: LayoutMode,
 ) -> Result<PoolId, NfsStat4> {
     let client = compound.client.map(|client| client.0);
-    let mut locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
-    if locations.is_empty() {
-        // Nothing was ever written: zeros need no pool.
-        if mode == LayoutMode::Read {
-            return Err(NfsStat4::LayoutUnavailable);
-        }
-        let placed = head.place(file.file, client).await;
-        locations.push(placed.map_err(|_| NfsStat4::LayoutUnavailable)?);
+    let mode = if mode == LayoutMode::Read { TicketMode::Read } else { TicketMode::ReadWrite };
+    let refusal = |error| match error {
+        AccessError::Namespace(error) => status::of_namespace(error),
+        _ => NfsStat4::LayoutUnavailable,
+    };
+    let located = head.access.locate(file.file, mode, client).await.map_err(refusal)?;
+    if let Some(grant) = located {
+        return Ok(grant.pool);
     }
-    let purpose = if mode == LayoutMode::Read { Purpose::Read } else { Purpose::Write };
-    let want = Selection { purpose, locations: &locations, client };
-    head.pools.select(&want).map(|grant| grant.pool).map_err(|_| NfsStat4::LayoutUnavailable)
+    // Nothing was ever written: zeros need no pool.
+    if mode == TicketMode::Read {
+        return Err(NfsStat4::LayoutUnavailable);
+    }
+    head.access.place(file.file, client).await.map_err(|_| NfsStat4::LayoutUnavailable)?;
+    let placed = head.access.locate(file.file, mode, client).await.map_err(refusal)?;
+    placed.map(|grant| grant.pool).ok_or(NfsStat4::LayoutUnavailable)
 }
 
 /// Makes what a client wrote at a pool visible: the size, the times, the change attribute.
@@ -129,7 +134,7 @@ pub(super) async fn commit(
         Some(time) => Some(Timestamp::new(time.seconds, time.nseconds).ok_or(NfsStat4::Inval)?),
         None => None,
     };
-    let facts = head.replica_facts(file.file).await?;
+    let facts = head.access.replica_facts(file.file).await.map_err(status::of_access)?;
     let written = Written {
         // What the pool has, not what the client says: no size without the bytes, and no size that is behind other
         // writes of the same client, or it would take the file to be that short.
@@ -211,7 +216,7 @@ pub(super) async fn give_back(
             None
         }
     };
-    head.layout_returned.notify_waiters();
+    head.access.returned();
     if stateid.is_some() {
         compound.current_stateid = stateid;
     }

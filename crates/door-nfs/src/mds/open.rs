@@ -1,6 +1,6 @@
 //! OPEN: finds or makes the file, asks the conflict table, and makes it the current file handle (RFC 8881 §18.16).
 
-use api::{CreateKind, CreateMode, CreateSpec, Purpose, Selection, SetAttributes};
+use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
 use nfs4::attr::number;
 use nfs4::{
     Bitmap4, ChangeInfo4, ClientId4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
@@ -61,20 +61,21 @@ pub(super) async fn open(
     judge_kind(target.attributes.kind)?;
     judge_permission(compound, &target, access)?;
 
-    let request =
-        OpenRequest { client, owner: args.owner.owner.0.clone(), file, access, deny: args.share_deny };
-    let stateid = {
-        let mut states = head.states.lock();
-        // Unlinked, and the reaper may be at it; in the grace period it keeps its hands off.
-        if target.attributes.nlink == 0 && !is_reclaim && !states.is_in_use(file) {
-            return Err(NfsStat4::Stale);
-        }
-        states.open(request).map_err(|status| match status {
-            // Somebody else came first (RFC 8881 §8.4.2.1).
-            NfsStat4::ShareDenied if is_reclaim => NfsStat4::ReclaimConflict,
-            status => status,
-        })?
+    let request = OpenRequest {
+        client,
+        owner: args.owner.owner.0.clone(),
+        file,
+        access,
+        deny: args.share_deny,
+        // The reaper may be at it; in the grace period it keeps its hands off.
+        is_unlinked: target.attributes.nlink == 0 && !is_reclaim,
     };
+    let opened = head.states.lock().open(request);
+    let stateid = opened.map_err(|status| match status {
+        // Somebody else came first (RFC 8881 §8.4.2.1).
+        NfsStat4::ShareDenied if is_reclaim => NfsStat4::ReclaimConflict,
+        status => status,
+    })?;
     // Nothing is truncated that cannot be opened, and nothing stays open that cannot be truncated.
     if let Err(status) = finish(compound, head, &target).await {
         undo(head, client, file, stateid);
@@ -212,8 +213,7 @@ async fn create(
 
 fn choose_pool(compound: &Compound<'_>, head: &Head) -> Result<PoolId, NfsStat4> {
     let client = compound.client.map(|client| client.0);
-    let want = Selection { purpose: Purpose::Create, locations: &[], client };
-    head.pools.select(&want).map(|grant| grant.pool).map_err(status::of_select)
+    head.access.choose(client).map_err(status::of_access)
 }
 
 /// Of an existing file only truncation to nothing is asked by UNCHECKED (RFC 8881 §18.16.3); a new one may get a length.

@@ -41,7 +41,7 @@ pub(super) async fn read(
         let page =
             head.namespace.list(&compound.identity, dir, after, limit).await.map_err(status::of_namespace)?;
         for entry in &page.entries {
-            let attributes = head.freshen(entry.attributes).await?;
+            let attributes = head.access.freshen(entry.attributes).await.map_err(status::of_access)?;
             let encoded = encode_entry(head, compound.minorversion, entry, &attributes, &wanted);
             if !room.take(&encoded) {
                 if entries.is_empty() {

@@ -4,49 +4,32 @@
 //! give back, then its layout is revoked. A write layout that ends without its holder's word is fenced off first: the
 //! file's epoch is raised, durably, and the pools refuse older tickets.
 
+use std::sync::Weak;
 use std::time::Duration;
 
+use access::{Recall, Recaller};
 use api::NamespaceError;
 use nfs4::{ClientId4, NfsStat4};
-use nfs4_state::stateid::{LayoutRecall, Resize};
-use types::{Attributes, FileId};
+use nfs4_state::stateid::LayoutRecall;
+use types::FileId;
 
 use super::Head;
-use crate::callback;
-use crate::context::Compound;
-use crate::fh;
+use crate::{callback, fh};
 
 /// How long an operation waits for layouts before it answers DELAY: Linux comes again after 100 ms at the earliest.
-const WAIT: Duration = Duration::from_millis(100);
+pub(super) const WAIT: Duration = Duration::from_millis(100);
 /// A revocation that failed (the database is away) is tried again after this time.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Called before a file is made smaller: others' layouts of it must be back.
-pub(super) async fn before_resize(
-    compound: &Compound<'_>,
-    head: &Head,
-    file: &Attributes,
-    size: u64,
-) -> Result<(), NfsStat4> {
-    if size > file.size {
-        return Ok(());
+/// Carries out recalls of what clients of this door hold.
+pub(crate) struct LayoutRecaller(pub Weak<Head>);
+
+impl Recaller for LayoutRecaller {
+    fn recall(&self, recalls: &[Recall]) {
+        let Some(head) = self.0.upgrade() else { return };
+        let addressed = head.states.lock().address_recalls(recalls);
+        addressed.into_iter().for_each(|recall| send(&head, recall));
     }
-    let returned = async {
-        loop {
-            let notified = head.layout_returned.notified();
-            tokio::pin!(notified);
-            // Registered before looking, or a return in between would be missed.
-            notified.as_mut().enable();
-            let deadline = head.clock.monotonic() + head.lease;
-            let verdict = head.states.lock().begin_resize(file.file, compound.client, deadline);
-            match verdict {
-                Resize::Proceed => return,
-                Resize::Wait(recalls) => recalls.into_iter().for_each(|recall| send(head, recall)),
-            }
-            notified.await;
-        }
-    };
-    tokio::time::timeout(WAIT, returned).await.map_err(|_| NfsStat4::Delay)
 }
 
 /// Asks a client for a layout. What it does then arrives as LAYOUTRETURN, or does not.
@@ -96,7 +79,7 @@ pub(crate) async fn expire_clients(head: &Head) {
             }
         }
         head.states.lock().release(client, &unfenced);
-        head.layout_returned.notify_waiters();
+        head.access.returned();
     }
     let is_unknown =
         |client: &ClientId4| head.sessions.judge_reclaim(*client, false) == Err(NfsStat4::StaleClientId);
@@ -117,7 +100,7 @@ pub(crate) async fn expire_recalls(head: &Head) {
         }
         tracing::warn!(client = revoked.client.0, file = %revoked.file, "revoked a layout that was not returned");
         head.states.lock().revoke_layout(revoked.client, revoked.file);
-        head.layout_returned.notify_waiters();
+        head.access.returned();
     }
 }
 

@@ -3,6 +3,7 @@
 use api::{SetAttributes, SetTime};
 use nfs4::attr::{Principal4, number};
 use nfs4::{Bitmap4, Fattr4, FileAttributes, NfsStat4, SetAttr4Args, SetTime4, StateId4};
+use nfs4_state::stateid::holder;
 use types::{Access, Attributes, FileKind, Timestamp, permission};
 
 use super::attributes::{SETTABLE, SETTABLE_AT_CREATION, supported};
@@ -52,31 +53,15 @@ fn authorize_size(
     Ok(false)
 }
 
-/// Sets the length of the replicas, before the namespace says so: a crash in between leaves a size that nobody was
-/// promised, and never old bytes behind a new end. Returns the space used.
+/// Sets the length of the replicas and returns the space used.
 pub(super) async fn truncate(
     compound: &Compound<'_>,
     head: &Head,
     file: &Attributes,
     size: u64,
 ) -> Result<u64, NfsStat4> {
-    if i64::try_from(size).is_err() {
-        return Err(NfsStat4::FBig);
-    }
-    recall::before_resize(compound, head, file, size).await?;
-    let mut locations = head.locations.locations(file.file).await.map_err(status::of_namespace)?;
-    if locations.is_empty() {
-        if size == 0 {
-            return Ok(0);
-        }
-        locations.push(head.place(file.file, None).await?);
-    }
-    let mut space_used = 0;
-    for location in locations {
-        let pool = head.pools.pool(location).ok_or(NfsStat4::Io)?;
-        space_used = pool.truncate(file.file, size).await.map_err(status::of_pool)?.space_used;
-    }
-    Ok(space_used)
+    let by = compound.client.map(holder);
+    head.access.truncate(file, size, by, recall::WAIT, head.lease).await.map_err(status::of_access)
 }
 
 /// Settable attributes as they came, parsed and judged.

@@ -5,8 +5,12 @@ use proptest::prelude::*;
 use super::*;
 
 const FILE: FileId = FileId(7);
-const A: Holder = Holder(1);
-const B: Holder = Holder(2);
+const A: Holder = holder(1);
+const B: Holder = holder(2);
+
+const fn holder(number: u64) -> Holder {
+    Holder::of(Door::Nfs, number)
+}
 
 fn owner(holder: Holder, number: u64) -> Owner {
     Owner { holder, number }
@@ -21,7 +25,11 @@ fn s(seconds: u64) -> Duration {
 }
 
 fn is_empty(state: &FileState) -> bool {
-    state.files.is_empty() && state.holders.is_empty() && state.recalls.is_empty() && state.pending.is_empty()
+    state.files.is_empty()
+        && state.holders.is_empty()
+        && state.recalls.is_empty()
+        && state.pending.is_empty()
+        && state.denials.is_empty()
 }
 
 mod opens {
@@ -73,6 +81,44 @@ mod opens {
         assert!(state.open(FileId(8), owner(B, 1), share(1, 0)).is_ok());
     }
 
+    #[test]
+    fn a_name_stays_while_another_door_denies_writing_and_each_door_judges_its_own_clients() {
+        let mut state = FileState::default();
+        let web = Holder::of(Door::Http, 1);
+        state.open(FILE, owner(web, 1), share(0, 2)).unwrap();
+        assert_eq!(state.judge_change(FILE, Some(A)), Err(FileStateError::ShareDenied));
+        assert_eq!(state.judge_change(FILE, None), Err(FileStateError::ShareDenied));
+        assert_eq!(state.judge_change(FILE, Some(Holder::of(Door::Http, 2))), Ok(()));
+        assert_eq!(state.judge_change(FileId(8), Some(A)), Ok(()));
+        assert!(state.has_denials_of_others(Door::Nfs) && !state.has_denials_of_others(Door::Http));
+        state.release_holder(web);
+        assert_eq!(state.judge_change(FILE, Some(A)), Ok(()));
+        assert!(is_empty(&state));
+    }
+
+    #[test]
+    fn one_number_at_two_doors_is_two_holders() {
+        let mut state = FileState::default();
+        let web = Holder::of(Door::Http, A.number);
+        state.open(FILE, owner(A, 1), share(1, 2)).unwrap();
+        assert_eq!(state.open(FILE, owner(web, 1), share(2, 0)), Err(FileStateError::ShareDenied));
+        state.open(FILE, owner(web, 1), share(1, 0)).unwrap();
+        assert_eq!((state.held(A).opens, state.held(web).opens), (1, 1));
+        state.release_holder(A);
+        assert_eq!(state.share_of(FILE, owner(web, 1)), Some(share(1, 0)));
+    }
+
+    #[test]
+    fn what_has_no_name_can_be_opened_only_while_it_is_held() {
+        let mut state = FileState::default();
+        assert_eq!(state.open_unlinked(FILE, owner(B, 1), share(1, 0)), Err(FileStateError::Gone));
+        assert!(is_empty(&state));
+        state.open(FILE, owner(A, 1), share(1, 0)).unwrap();
+        assert_eq!(state.open_unlinked(FILE, owner(B, 1), share(1, 0)), Ok(share(1, 0)));
+        state.close(FILE, owner(A, 1));
+        assert!(state.is_in_use(FILE));
+    }
+
     /// The reference: a list of opens, each pair compared.
     #[derive(Default)]
     struct Model(Vec<(Owner, Share)>);
@@ -90,6 +136,16 @@ mod opens {
             }
             true
         }
+
+        fn denies_change(&self, by: Option<Holder>) -> bool {
+            let is_other = |owner: &Owner| by.is_none_or(|by| by.door != owner.holder.door);
+            self.0.iter().any(|(owner, held)| is_other(owner) && held.deny.intersects(Modes::WRITE))
+        }
+    }
+
+    /// The first two come through one door, the third through another.
+    fn of_some_door(number: u64) -> Holder {
+        Holder::of(if number < 3 { Door::Nfs } else { Door::Http }, number)
     }
 
     #[derive(Clone, Debug)]
@@ -118,17 +174,17 @@ mod opens {
             for step in steps {
                 match step {
                     Step::Open(h, n, a, d) => {
-                        let owner = owner(Holder(h), n);
+                        let owner = owner(of_some_door(h), n);
                         prop_assert_eq!(state.open(FILE, owner, share(a, d)).is_ok(), model.open(owner, share(a, d)));
                     }
                     Step::Downgrade(h, n, a, d) => {
-                        let owner = owner(Holder(h), n);
+                        let owner = owner(of_some_door(h), n);
                         let held = model.0.iter_mut().find(|(other, held)| *other == owner && held.contains(share(a, d)));
                         prop_assert_eq!(state.downgrade(FILE, owner, share(a, d)), held.is_some());
                         if let Some((_, held)) = held { *held = share(a, d); }
                     }
                     Step::Close(h, n) => {
-                        let owner = owner(Holder(h), n);
+                        let owner = owner(of_some_door(h), n);
                         let at = model.0.iter().position(|(other, _)| *other == owner);
                         prop_assert_eq!(state.close(FILE, owner), at.map(|at| model.0.remove(at).1));
                     }
@@ -138,14 +194,22 @@ mod opens {
                         prop_assert_eq!(state.check_io(FILE, access).is_err(), denied);
                     }
                     Step::Release(h) => {
-                        state.release_holder(Holder(h));
-                        model.0.retain(|(owner, _)| owner.holder != Holder(h));
+                        state.release_holder(of_some_door(h));
+                        model.0.retain(|(owner, _)| owner.holder != of_some_door(h));
                     }
                 }
                 prop_assert_eq!(state.total().opens, model.0.len());
                 prop_assert_eq!(state.is_in_use(FILE), !model.0.is_empty());
+                let has_writers = model.0.iter().any(|(_, held)| held.access.intersects(Modes::WRITE));
+                prop_assert_eq!(state.is_open_for_writing(FILE), has_writers);
+                for by in [None, Some(of_some_door(1)), Some(of_some_door(3))] {
+                    let denied = model.denies_change(by);
+                    prop_assert_eq!(state.judge_change(FILE, by).is_err(), denied);
+                    let Some(by) = by else { continue };
+                    prop_assert_eq!(state.has_denials_of_others(by.door), denied);
+                }
             }
-            (1..4).for_each(|h| state.release_holder(Holder(h)));
+            (1..4).for_each(|h| state.release_holder(of_some_door(h)));
             prop_assert!(is_empty(&state));
         }
     }
@@ -212,7 +276,7 @@ mod locks {
     }
 
     fn step() -> impl Strategy<Value = Step> {
-        let owners = || (1..3u64, 1..3u64).prop_map(|(h, n)| owner(Holder(h), n));
+        let owners = || (1..3u64, 1..3u64).prop_map(|(h, n)| owner(holder(h), n));
         let ranges = || {
             (0..BYTES, 1..=BYTES)
                 .prop_map(|(from, len)| ByteRange::from_bounds(from, (from + len).min(BYTES)).unwrap())
@@ -260,7 +324,7 @@ mod locks {
                 }
                 prop_assert_eq!(state.total().locks, model.count());
             }
-            (1..3).for_each(|h| state.release_holder(Holder(h)));
+            (1..3).for_each(|h| state.release_holder(holder(h)));
             prop_assert!(is_empty(&state));
         }
     }
@@ -305,6 +369,22 @@ mod layouts {
         for change in [Change::Remove, Change::Rename, Change::SetAttributes] {
             assert_eq!(state.change(FILE, Some(B), change, s(10)), ChangeVerdict::Proceed);
         }
+    }
+
+    #[test]
+    fn a_replacement_by_another_door_recalls_as_a_truncation_does() {
+        let mut state = granted(&[(A, LayoutMode::ReadWrite)]);
+        let by = Some(Holder::of(Door::Http, A.number));
+        assert!(!state.is_recalled(FILE, A));
+        let ChangeVerdict::Wait { recalls } = state.change(FILE, by, Change::Replace, s(10)) else {
+            panic!()
+        };
+        assert_eq!(recalls.iter().map(|recall| recall.holder).collect::<Vec<_>>(), [A]);
+        assert!(state.is_recalled(FILE, A) && !state.is_recalled(FILE, B));
+        state.return_layout(FILE, A, LayoutModes::ALL);
+        assert!(!state.is_recalled(FILE, A));
+        assert_eq!(state.change(FILE, by, Change::Replace, s(10)), ChangeVerdict::Proceed);
+        assert!(is_empty(&state));
     }
 
     #[test]

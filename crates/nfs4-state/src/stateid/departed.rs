@@ -5,11 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use file_state::Holder;
 use nfs4::ClientId4;
 use types::FileId;
 
-use super::ClientState;
+use super::{ClientState, client_of, holder};
 
 #[derive(Debug, Default)]
 pub(super) struct Departures {
@@ -20,7 +19,7 @@ pub(super) struct Departures {
 impl ClientState {
     /// Clients that have any state.
     pub fn clients(&self) -> Vec<ClientId4> {
-        self.files.holders().map(|holder| ClientId4(holder.0)).collect()
+        self.files.lock().holders().filter_map(client_of).collect()
     }
 
     /// The client is gone: its state waits to be released.
@@ -44,17 +43,18 @@ impl ClientState {
 
     /// Releases a departed client, but for files that could not be fenced off: those stay for another time.
     pub fn release(&mut self, client: ClientId4, unfenced: &[FileId]) {
-        let holder = Holder(client.0);
+        let holder = holder(client);
+        let mut files = self.files.lock();
         if unfenced.is_empty() {
-            self.files.release_holder(holder);
+            files.release_holder(holder);
             self.states.remove_client(client);
             self.owners.remove_client(client);
             self.departed.gone.remove(&client);
             return;
         }
-        for file in self.files.files_of(holder).into_iter().filter(|file| !unfenced.contains(file)) {
+        for file in files.files_of(holder).into_iter().filter(|file| !unfenced.contains(file)) {
             // Stateids and owners go with the last file: nobody can use them meanwhile.
-            self.files.release(file, holder);
+            files.release(file, holder);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Judging the stateids of I/O, TEST_STATEID and FREE_STATEID.
 
-use file_state::{Holder, Modes};
+use file_state::Modes;
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use types::FileId;
 
 use super::table::{Kind, State, StateKey};
-use super::{ClientState, judge_seqid, owner_of};
+use super::{ClientState, holder, judge_seqid, owner_of};
 
 impl ClientState {
     /// Whether I/O with this stateid may be done (RFC 8881 §8.2.3, §9.1.2). CURRENT has been put in its place before.
@@ -28,7 +28,7 @@ impl ClientState {
         match stateid {
             StateId4::BYPASS if access == Modes::READ => Ok(()),
             StateId4::ANONYMOUS | StateId4::BYPASS => {
-                self.files.check_io(file, access).map_err(|_| NfsStat4::Locked)
+                self.files.lock().check_io(file, access).map_err(|_| NfsStat4::Locked)
             }
             _ => Err(NfsStat4::BadStateId),
         }
@@ -41,12 +41,12 @@ impl ClientState {
             Kind::Lock { open, .. } => self.open_owner(client, open)?,
             Kind::Layout => return Err(NfsStat4::BadStateId),
         };
-        let share = self.files.share_of(state.file, owner_of(client, owner));
+        let share = self.files.lock().share_of(state.file, owner_of(client, owner));
         Ok(share.ok_or(NfsStat4::BadStateId)?.access)
     }
 
     pub fn has_open_for_writing(&self, client: ClientId4, file: FileId) -> bool {
-        self.files.access_of(file, Holder(client.0)).contains(Modes::WRITE)
+        self.files.lock().access_of(file, holder(client)).contains(Modes::WRITE)
     }
 
     pub(super) fn open_owner(&self, client: ClientId4, open: StateKey) -> Result<u64, NfsStat4> {
@@ -64,7 +64,8 @@ impl ClientState {
         let state = self.states.find(client, stateid)?;
         judge_seqid(stateid, state.seqid)?;
         let Kind::Lock { owner, .. } = state.kind else { return Err(NfsStat4::LocksHeld) };
-        if self.files.locks_of(state.file, owner_of(client, owner)) > 0 {
+        let locks = self.files.lock().locks_of(state.file, owner_of(client, owner));
+        if locks > 0 {
             return Err(NfsStat4::LocksHeld);
         }
         self.free_lock(state);

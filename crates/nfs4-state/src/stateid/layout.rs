@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use file_state::{Change, ChangeVerdict, FileStateError, Holder, LayoutMode, LayoutModes, Modes};
+use file_state::{FileStateError, LayoutMode, LayoutModes, Modes, Recall};
 use nfs4::{ClientId4, LayoutIomode4, NfsStat4, StateId4};
 use types::FileId;
 
-use super::ClientState;
 use super::table::Kind;
+use super::{ClientState, client_of, holder};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LayoutRequest {
@@ -27,15 +27,6 @@ pub struct LayoutRecall {
     pub iomode: LayoutIomode4,
 }
 
-/// Whether a file may be made smaller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Resize {
-    Proceed,
-    /// Others have layouts. These are to be recalled now; others may be on their way already.
-    Wait(Vec<LayoutRecall>),
-}
-
 /// A layout that was not given back in time. `can_write` says that it must be fenced off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RevokedLayout {
@@ -53,7 +44,7 @@ impl ClientState {
             // Requests of one client overtake each other: an older seqid is as good (RFC 8881 §12.5.3).
             Kind::Layout if state.file == file => {
                 tolerate_older(stateid, state.seqid)?;
-                self.files.access_of(file, Holder(client.0))
+                self.files.lock().access_of(file, holder(client))
             }
             _ => self.access(client, &self.states.judge(client, stateid, file)?)?,
         };
@@ -69,7 +60,8 @@ impl ClientState {
     pub fn layout_get(&mut self, request: &LayoutRequest, now: Duration) -> Result<StateId4, NfsStat4> {
         self.judge_layout(request)?;
         let LayoutRequest { client, file, mode, .. } = *request;
-        self.files.grant_layout(file, Holder(client.0), mode, now).map_err(|error| match error {
+        let granted = self.files.lock().grant_layout(file, holder(client), mode, now);
+        granted.map_err(|error| match error {
             FileStateError::RecallConflict => NfsStat4::RecallConflict,
             // At the bound the client does its I/O through the head.
             _ => NfsStat4::LayoutUnavailable,
@@ -101,11 +93,8 @@ impl ClientState {
         stateid: StateId4,
     ) -> Result<(), NfsStat4> {
         self.judge_layout_stateid(client, file, stateid)?;
-        if self.files.layout_of(file, Holder(client.0)).read_write {
-            Ok(())
-        } else {
-            Err(NfsStat4::BadIoMode)
-        }
+        let held = self.files.lock().layout_of(file, holder(client));
+        if held.read_write { Ok(()) } else { Err(NfsStat4::BadIoMode) }
     }
 
     /// LAYOUTRETURN of one file, by the newest stateid: a return that was sent before a grant came in must not take that
@@ -127,14 +116,14 @@ impl ClientState {
 
     /// LAYOUTRETURN of all files.
     pub fn layout_return_all(&mut self, client: ClientId4, modes: LayoutModes) {
-        let files: Vec<FileId> = self.files.layouts_of(Holder(client.0)).map(|(file, _)| file).collect();
+        let files: Vec<FileId> = self.files.lock().layouts_of(holder(client)).map(|(file, _)| file).collect();
         for file in files {
             self.drop_layouts(client, file, modes);
         }
     }
 
     pub(super) fn drop_layouts(&mut self, client: ClientId4, file: FileId, modes: LayoutModes) {
-        let left = self.files.return_layout(file, Holder(client.0), modes);
+        let left = self.files.lock().return_layout(file, holder(client), modes);
         if left.is_empty()
             && let Some(key) = self.states.layout_of(client, file)
         {
@@ -142,42 +131,42 @@ impl ClientState {
         }
     }
 
-    /// Asks to make a file smaller, on behalf of a client or of nobody with layouts. Who has to wait asks again.
-    pub fn begin_resize(&mut self, file: FileId, by: Option<ClientId4>, deadline: Duration) -> Resize {
-        let by = by.map(|client| Holder(client.0));
-        let recalls = match self.files.change(file, by, Change::Truncate, deadline) {
-            ChangeVerdict::Proceed => return Resize::Proceed,
-            ChangeVerdict::Wait { recalls } => recalls,
-        };
-        let with_stateid = recalls.into_iter().filter_map(|recall| {
-            let client = ClientId4(recall.holder.0);
-            let key = self.states.layout_of(client, file)?;
-            let stateid = if recall.is_repeated { self.states.stateid(key) } else { self.states.bump(key) };
-            Some(LayoutRecall { client, file, stateid, iomode: iomode(recall.modes) })
+    /// Puts the stateid to each recall of the table that is still under way. A layout that has come back since, or is
+    /// another door's, is left out.
+    pub fn address_recalls(&mut self, recalls: &[Recall]) -> Vec<LayoutRecall> {
+        let with_stateid = recalls.iter().filter_map(|recall| {
+            let client = client_of(recall.holder)?;
+            let key = self.states.layout_of(client, recall.file)?;
+            let is_under_way = self.files.lock().is_recalled(recall.file, recall.holder);
+            let stateid = match recall.is_repeated {
+                _ if !is_under_way => return None,
+                true => self.states.stateid(key),
+                false => self.states.bump(key),
+            };
+            Some(LayoutRecall { client, file: recall.file, stateid, iomode: iomode(recall.modes) })
         });
-        Resize::Wait(with_stateid.collect())
+        with_stateid.collect()
     }
 
     /// The client did not hear of the recall: it is told again, with the same stateid, by who asks next.
     pub fn recall_unheard(&mut self, client: ClientId4, file: FileId) {
-        self.files.recall_unheard(file, Holder(client.0));
+        self.files.lock().recall_unheard(file, holder(client));
     }
 
     /// The client cannot be reached, or says that it has no such layout: the recall is over, and what it might still do
     /// is to be fenced off.
     pub fn expire_recall(&mut self, client: ClientId4, file: FileId) {
-        self.files.expire_recall(file, Holder(client.0));
+        self.files.lock().expire_recall(file, holder(client));
     }
 
     /// Layouts to revoke. Each comes again after `retry_at` until [`ClientState::revoke_layout`] says that it is done.
     pub fn expired_recalls(&mut self, now: Duration, retry_at: Duration) -> Vec<RevokedLayout> {
-        let due = self.files.expired_recalls(now, retry_at).into_iter();
-        due.map(|revoke| RevokedLayout {
-            client: ClientId4(revoke.holder.0),
-            file: revoke.file,
-            can_write: revoke.modes.read_write,
-        })
-        .collect()
+        let due = self.files.lock().expired_recalls(now, retry_at);
+        let of_clients = due.into_iter().filter_map(|revoke| {
+            let client = client_of(revoke.holder)?;
+            Some(RevokedLayout { client, file: revoke.file, can_write: revoke.modes.read_write })
+        });
+        of_clients.collect()
     }
 
     /// The layout is fenced off and is forgotten: its stateid is a bad one from now on.
@@ -185,20 +174,11 @@ impl ClientState {
         self.drop_layouts(client, file, LayoutModes::ALL);
     }
 
-    /// Whether somebody may be writing the file at the pools right now: its attributes here may be behind.
-    pub fn is_written_at_pools(&self, file: FileId) -> bool {
-        self.files.is_written_at_pools(file)
-    }
-
     /// Files that a client may write at the pools: to be fenced off before the state of a lost client is released.
     pub fn writable_layouts(&self, client: ClientId4) -> Vec<FileId> {
-        let layouts = self.files.layouts_of(Holder(client.0));
+        let files = self.files.lock();
+        let layouts = files.layouts_of(holder(client));
         layouts.filter(|(_, modes)| modes.read_write).map(|(file, _)| file).collect()
-    }
-
-    /// Every layout, for draining a pool.
-    pub fn layouts(&self) -> impl Iterator<Item = (FileId, ClientId4)> {
-        self.files.layouts().map(|(file, holder, _)| (file, ClientId4(holder.0)))
     }
 }
 

@@ -8,7 +8,7 @@ use xdr::Opaque;
 
 use super::owners::{OwnerKind, Owners};
 use super::table::{Kind, State, StateKey};
-use super::{ClientState, owner_of, refusal};
+use super::{ClientState, client_of, owner_of, refusal};
 
 /// By which right a lock is taken (RFC 8881 §18.10.3).
 #[derive(Clone, Debug)]
@@ -49,7 +49,8 @@ impl ClientState {
         let LockRequest { client, file, ref locker, locktype, range } = request;
         let place = self.place(client, file, locker)?;
         let kind = kind(locktype);
-        let access = self.files.share_of(file, owner_of(client, place.open_owner)).unwrap_or_default().access;
+        let share = self.files.lock().share_of(file, owner_of(client, place.open_owner));
+        let access = share.unwrap_or_default().access;
         let wanted = if kind == LockKind::Write { Modes::WRITE } else { Modes::READ };
         if !access.contains(wanted) {
             return Err(NfsStat4::OpenMode);
@@ -63,7 +64,7 @@ impl ClientState {
             }
             _ => place.owner,
         };
-        let locked = self.files.lock(file, owner_of(client, number), range, kind);
+        let locked = self.files.lock().lock(file, owner_of(client, number), range, kind);
         if let Err(error) = locked {
             if place.lock.is_none() {
                 self.owners.release(number);
@@ -105,7 +106,8 @@ impl ClientState {
     ) -> Option<Lock4Denied> {
         let number = self.owners.find(client, OwnerKind::Lock, owner);
         let owner = (number != Owners::UNKNOWN).then(|| owner_of(client, number));
-        self.files.test_lock(file, owner, range, kind(locktype)).map(|lock| self.denied(lock))
+        let lock = self.files.lock().test_lock(file, owner, range, kind(locktype))?;
+        Some(self.denied(lock))
     }
 
     pub fn unlock(
@@ -116,14 +118,14 @@ impl ClientState {
         range: ByteRange,
     ) -> Result<StateId4, NfsStat4> {
         let (key, owner, _) = self.judge_lock_stateid(client, file, stateid)?;
-        self.files.unlock(file, owner_of(client, owner), range).map_err(refusal)?;
+        self.files.lock().unlock(file, owner_of(client, owner), range).map_err(refusal)?;
         Ok(self.states.bump(key))
     }
 
     /// Removes a lock state with its locks.
     pub(super) fn free_lock(&mut self, lock: State) {
         if let Kind::Lock { owner, .. } = lock.kind {
-            self.files.release_locks(lock.file, owner_of(lock.client, owner));
+            self.files.lock().release_locks(lock.file, owner_of(lock.client, owner));
             self.states.remove(lock.key);
             self.owners.release(owner);
         }
@@ -142,14 +144,16 @@ impl ClientState {
         }
     }
 
-    /// What the other owner is called: by its own client's name for it. Holders of other doors have none.
+    /// What the other owner is called: by its own client's name for it. Holders of other doors have neither client id nor
+    /// name, and their owners' numbers mean nothing here.
     fn denied(&self, lock: Lock) -> Lock4Denied {
-        let owner = self.owners.name(lock.owner.number).cloned().unwrap_or_default();
+        let client = client_of(lock.owner.holder);
+        let owner = client.and_then(|_| self.owners.name(lock.owner.number)).cloned().unwrap_or_default();
         Lock4Denied {
             offset: lock.range.offset(),
             length: lock.range.length(),
             locktype: if lock.kind == LockKind::Write { NfsLockType4::Write } else { NfsLockType4::Read },
-            owner: StateOwner4 { clientid: ClientId4(lock.owner.holder.0), owner: Opaque(owner) },
+            owner: StateOwner4 { clientid: client.unwrap_or(ClientId4(0)), owner: Opaque(owner) },
         }
     }
 }

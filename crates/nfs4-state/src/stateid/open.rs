@@ -1,13 +1,13 @@
 //! OPEN, OPEN_DOWNGRADE and CLOSE as far as they are state.
 
 use bytes::Bytes;
-use file_state::{Holder, LayoutModes, Modes, Share};
+use file_state::{LayoutModes, Modes, Share};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use types::FileId;
 
 use super::owners::OwnerKind;
 use super::table::{Kind, Shares, State, StateKey};
-use super::{ClientState, owner_of, refusal};
+use super::{ClientState, holder, owner_of, refusal};
 
 /// An OPEN whose file is known and whose opener is allowed to.
 #[derive(Clone, Debug)]
@@ -19,15 +19,22 @@ pub struct OpenRequest {
     /// OPEN4_SHARE_ACCESS_*, without wants.
     pub access: u32,
     pub deny: u32,
+    /// The file has lost its last name: it can be opened only while somebody, of whatever door, holds it; else STALE.
+    pub is_unlinked: bool,
 }
 
 impl ClientState {
     /// A first open gets a new stateid; another one by the same owner upgrades it.
     pub fn open(&mut self, request: OpenRequest) -> Result<StateId4, NfsStat4> {
-        let OpenRequest { client, file, .. } = request;
+        let OpenRequest { client, file, is_unlinked, .. } = request;
         let share = share(request.access, request.deny)?;
         let number = self.owners.acquire(client, OwnerKind::Open, &request.owner);
-        if let Err(error) = self.files.open(file, owner_of(client, number), share) {
+        let opened = {
+            let mut files = self.files.lock();
+            let owner = owner_of(client, number);
+            if is_unlinked { files.open_unlinked(file, owner, share) } else { files.open(file, owner, share) }
+        };
+        if let Err(error) = opened {
             self.owners.release(number);
             return Err(refusal(error));
         }
@@ -54,7 +61,8 @@ impl ClientState {
         let share = share(access, deny)?;
         let (key, number) = self.judge_open_stateid(client, file, stateid)?;
         let shares = self.states.shares(key).down_to(share).ok_or(NfsStat4::Inval)?;
-        if !self.files.downgrade(file, owner_of(client, number), share) {
+        let is_part = self.files.lock().downgrade(file, owner_of(client, number), share);
+        if !is_part {
             return Err(NfsStat4::Inval);
         }
         self.states.set_shares(key, shares);
@@ -68,10 +76,11 @@ impl ClientState {
         for lock in self.states.locks_of(key) {
             self.free_lock(lock);
         }
-        self.files.close(file, owner_of(client, number));
+        self.files.lock().close(file, owner_of(client, number));
         self.states.remove(key);
         self.owners.release(number);
-        if self.files.access_of(file, Holder(client.0)) == Modes::NONE {
+        let left = self.files.lock().access_of(file, holder(client));
+        if left == Modes::NONE {
             self.drop_layouts(client, file, LayoutModes::ALL);
         }
         Ok(())

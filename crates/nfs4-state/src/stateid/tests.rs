@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use file_state::{Change, ChangeVerdict, Limits};
 use nfs4::{LayoutIomode4, NfsLockType4};
 use proptest::prelude::*;
-use types::ByteRange;
+use types::{ByteRange, FileId};
 
 use super::*;
 
@@ -17,7 +18,11 @@ const WRITE: u32 = 2;
 const BOTH: u32 = 3;
 
 fn states() -> ClientState {
-    ClientState::new(0x00c0_ffee)
+    with_limits(Limits::default())
+}
+
+fn with_limits(limits: Limits) -> ClientState {
+    ClientState::new(0x00c0_ffee, Arc::new(Mutex::new(FileState::new(limits))))
 }
 
 fn s(seconds: u64) -> Duration {
@@ -25,7 +30,8 @@ fn s(seconds: u64) -> Duration {
 }
 
 fn request(client: ClientId4, access: u32, deny: u32) -> OpenRequest {
-    OpenRequest { client, owner: Bytes::from_static(b"open owner"), file: FILE, access, deny }
+    let owner = Bytes::from_static(b"open owner");
+    OpenRequest { client, owner, file: FILE, access, deny, is_unlinked: false }
 }
 
 fn open(states: &mut ClientState, client: ClientId4, access: u32) -> StateId4 {
@@ -44,9 +50,25 @@ fn newest(stateid: StateId4) -> StateId4 {
     StateId4 { seqid: 0, ..stateid }
 }
 
+/// Whether a file may be made smaller, and what is to be sent if not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Resize {
+    Proceed,
+    Wait(Vec<LayoutRecall>),
+}
+
+/// What the shell does: asks the table, and then for the stateids of what is to be recalled.
+fn begin_resize(states: &mut ClientState, file: FileId, by: Option<ClientId4>, deadline: Duration) -> Resize {
+    let verdict = states.files.lock().change(file, by.map(holder), Change::Truncate, deadline);
+    match verdict {
+        ChangeVerdict::Proceed => Resize::Proceed,
+        ChangeVerdict::Wait { recalls } => Resize::Wait(states.address_recalls(&recalls)),
+    }
+}
+
 fn assert_empty(states: &ClientState) {
     assert!(states.states.is_empty() && states.owners.is_empty());
-    assert_eq!(states.files.total(), file_state::Held::default());
+    assert_eq!(states.files.lock().total(), file_state::Held::default());
 }
 
 mod opens {
@@ -94,7 +116,8 @@ mod opens {
         let stateid = open(&mut states, A, READ);
         assert_eq!(states.check_io(B, FILE, stateid, Modes::READ), Err(NfsStat4::BadStateId));
         assert_eq!(states.check_io(A, FileId(8), stateid, Modes::READ), Err(NfsStat4::BadStateId));
-        assert_eq!(ClientState::new(2).check_io(A, FILE, stateid, Modes::READ), Err(NfsStat4::BadStateId));
+        let another_start = ClientState::new(2, Arc::default());
+        assert_eq!(another_start.check_io(A, FILE, stateid, Modes::READ), Err(NfsStat4::BadStateId));
     }
 
     #[test]
@@ -139,7 +162,7 @@ mod opens {
     #[test]
     fn at_the_bound_an_open_fails_at_once() {
         let limits = Limits { opens_per_holder: 0, ..Limits::default() };
-        let mut states = ClientState::with_limits(1, limits, 1);
+        let mut states = with_limits(limits);
         assert_eq!(states.open(request(A, READ, 0)), Err(NfsStat4::ServerFault));
         assert_empty(&states);
     }
@@ -171,10 +194,10 @@ mod opens {
     fn a_closed_stateid_is_bad() {
         let mut states = states();
         let stateid = open(&mut states, A, READ);
-        assert!(states.is_in_use(FILE));
+        assert!(states.files.lock().is_in_use(FILE));
         assert_eq!(states.close(A, FILE, newer(stateid)), Err(NfsStat4::BadStateId));
         assert_eq!(states.close(A, FILE, stateid), Ok(()));
-        assert!(!states.is_in_use(FILE));
+        assert!(!states.files.lock().is_in_use(FILE));
         assert_eq!(states.close(A, FILE, stateid), Err(NfsStat4::BadStateId));
         assert_eq!(states.test(A, stateid), NfsStat4::BadStateId);
     }
@@ -318,7 +341,7 @@ mod locks {
 
     #[test]
     fn lock_stateids_of_a_client_have_a_bound() {
-        let mut states = ClientState::with_limits(1, Limits::default(), 1);
+        let mut states = ClientState::with_lock_states_max(1, Arc::default(), 1);
         let opened = open(&mut states, A, BOTH);
         let locked = lock(&mut states, A, opened, 0, 1).unwrap();
         let another = Locker::New { open: opened, owner: Bytes::from_static(b"another") };
@@ -417,11 +440,11 @@ mod layouts {
         let opened = open(&mut states, B, BOTH);
         let held = get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
         let recall = LayoutRecall { client: B, file: FILE, stateid: newer(held), iomode: LayoutIomode4::Rw };
-        assert_eq!(states.begin_resize(FILE, Some(A), s(10)), Resize::Wait(vec![recall]));
-        assert_eq!(states.begin_resize(FILE, Some(A), s(10)), Resize::Wait(vec![]), "once");
+        assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Wait(vec![recall]));
+        assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Wait(vec![]), "once");
         assert_eq!(get(&mut states, B, held, LayoutMode::Read), Err(NfsStat4::RecallConflict));
         assert_eq!(states.layout_return(B, FILE, recall.stateid, LayoutModes::ALL), Ok(None));
-        assert_eq!(states.begin_resize(FILE, Some(A), s(10)), Resize::Proceed);
+        assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Proceed);
     }
 
     #[test]
@@ -429,10 +452,10 @@ mod layouts {
         let mut states = states();
         let opened = open(&mut states, B, BOTH);
         get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
-        let first = states.begin_resize(FILE, Some(A), s(10));
+        let first = begin_resize(&mut states, FILE, Some(A), s(10));
         states.recall_unheard(B, FILE);
-        assert_eq!(states.begin_resize(FILE, Some(A), s(11)), first);
-        assert_eq!(states.begin_resize(FILE, Some(A), s(11)), Resize::Wait(vec![]));
+        assert_eq!(begin_resize(&mut states, FILE, Some(A), s(11)), first);
+        assert_eq!(begin_resize(&mut states, FILE, Some(A), s(11)), Resize::Wait(vec![]));
     }
 
     #[test]
@@ -440,7 +463,7 @@ mod layouts {
         let mut states = states();
         let opened = open(&mut states, A, BOTH);
         get(&mut states, A, opened, LayoutMode::ReadWrite).unwrap();
-        assert_eq!(states.begin_resize(FILE, Some(A), s(10)), Resize::Proceed);
+        assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Proceed);
     }
 
     #[test]
@@ -448,21 +471,21 @@ mod layouts {
         let mut states = states();
         let opened = open(&mut states, B, BOTH);
         let held = get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
-        let _ = states.begin_resize(FILE, None, s(10));
+        let _ = begin_resize(&mut states, FILE, None, s(10));
         assert_eq!(states.expired_recalls(s(9), s(10)), []);
         states.expire_recall(B, FILE);
         let revoked = RevokedLayout { client: B, file: FILE, can_write: true };
         assert_eq!(states.expired_recalls(s(9), s(12)), [revoked]);
         states.revoke_layout(B, FILE);
         assert_eq!(states.judge_layout_commit(B, FILE, held), Err(NfsStat4::BadStateId));
-        assert_eq!(states.begin_resize(FILE, None, s(12)), Resize::Proceed);
+        assert_eq!(begin_resize(&mut states, FILE, None, s(12)), Resize::Proceed);
         assert_eq!(states.check_io(B, FILE, opened, Modes::WRITE), Ok(()), "through the head");
     }
 
     #[test]
     fn at_the_bound_the_client_goes_through_the_head() {
         let limits = Limits { layouts_per_holder: 0, ..Limits::default() };
-        let mut states = ClientState::with_limits(1, limits, 1);
+        let mut states = with_limits(limits);
         let opened = open(&mut states, A, READ);
         assert_eq!(get(&mut states, A, opened, LayoutMode::Read), Err(NfsStat4::LayoutUnavailable));
     }
@@ -503,6 +526,8 @@ mod departures {
         assert_eq!(states.departed(), [A]);
     }
 }
+
+mod doors;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -557,7 +582,7 @@ proptest! {
                     layouts::get(&mut states, ClientId4(c), newest(pick(i)), LayoutMode::Read).ok().map(|s| (c, s))
                 }
                 Step::Resize(c) => {
-                    if let Resize::Wait(recalls) = states.begin_resize(FILE, Some(ClientId4(c)), s(10)) {
+                    if let Resize::Wait(recalls) = begin_resize(&mut states, FILE, Some(ClientId4(c)), s(10)) {
                         for recall in recalls {
                             let (client, seqid) = seen[&recall.stateid.other];
                             prop_assert_eq!((client, seqid + 1), (recall.client.0, recall.stateid.seqid));

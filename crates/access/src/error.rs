@@ -1,0 +1,50 @@
+//! Why a file cannot be used now.
+
+use api::{NamespaceError, PoolError, SelectError};
+use file_state::FileStateError;
+use thiserror::Error;
+use types::FileId;
+
+#[derive(Debug, Error)]
+pub enum AccessError {
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    #[error(transparent)]
+    Select(#[from] SelectError),
+    /// Others still have layouts of the file: they have been asked to give them back, and the same call may do later.
+    #[error("clients are asked to give the file back")]
+    Recalled,
+    /// Somebody else has the file open in a way that does not go with this, or has locked it.
+    #[error("file is open or locked by another client")]
+    Denied,
+    #[error("file would be larger than files can be")]
+    TooLarge,
+    #[error("the bound of {0} is reached")]
+    Limit(&'static str),
+}
+
+impl AccessError {
+    /// What the conflict table said of a file.
+    pub fn of_table(file: FileId, error: FileStateError) -> AccessError {
+        match error {
+            FileStateError::ShareDenied | FileStateError::Locked(_) => AccessError::Denied,
+            FileStateError::RecallConflict => AccessError::Recalled,
+            FileStateError::Gone => AccessError::Namespace(NamespaceError::Stale(file)),
+            FileStateError::Limit(what) => AccessError::Limit(what),
+        }
+    }
+
+    /// Whether the same call may succeed in a moment, without anything else being done.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            AccessError::Namespace(error) => error.is_retryable(),
+            AccessError::Pool(error) => error.is_retryable(),
+            AccessError::Recalled => true,
+            AccessError::Select(_) | AccessError::Denied | AccessError::TooLarge | AccessError::Limit(_) => {
+                false
+            }
+        }
+    }
+}

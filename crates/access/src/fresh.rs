@@ -1,0 +1,56 @@
+//! Attributes of files that are being written at the pools.
+//!
+//! The namespace learns of such writes by LAYOUTCOMMIT only, and Linux sends none when it gives back a lock
+//! (`nfs_wb_all` syncs data only): who takes the lock next, or reads through another door, must see the bytes all the
+//! same. Told a size that is behind its own writes, Linux takes the file to be that short (`nfs_update_inode`) and
+//! appends in the wrong place. So while a layout to write is out, the pool is asked, and what it has is made visible,
+//! like an UNSTABLE write.
+
+use api::{ReplicaFacts, Stability, Written};
+use types::{Attributes, FileId};
+
+use crate::{AccessError, FileAccess};
+
+impl FileAccess {
+    /// As the namespace has them.
+    pub async fn attributes(&self, file: FileId) -> Result<Attributes, AccessError> {
+        Ok(self.services.namespace.attributes(file).await?)
+    }
+
+    /// As [`FileAccess::attributes`], with what the pools know better.
+    pub async fn fresh_attributes(&self, file: FileId) -> Result<Attributes, AccessError> {
+        let attributes = self.attributes(file).await?;
+        self.freshen(attributes).await
+    }
+
+    pub async fn freshen(&self, attributes: Attributes) -> Result<Attributes, AccessError> {
+        if !attributes.kind.is_regular() || !self.table().is_written_at_pools(attributes.file) {
+            return Ok(attributes);
+        }
+        let facts = match self.replica_facts(attributes.file).await {
+            Ok(Some(facts)) if facts.size > attributes.size || facts.modified > Some(attributes.ctime) => {
+                facts
+            }
+            // A pool that does not answer is no reason to know nothing of the file.
+            Ok(_) | Err(_) => return Ok(attributes),
+        };
+        let written = Written {
+            size_at_least: Some(facts.size),
+            mtime: facts.modified,
+            space_used: Some(facts.space_used),
+            stability: Stability::Unstable,
+        };
+        Ok(self.services.namespace.commit(attributes.file, &written).await?)
+    }
+
+    /// What a pool that holds the file says of its replica; `None` if nothing was ever written.
+    pub async fn replica_facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, AccessError> {
+        for location in self.services.locations.locations(file).await? {
+            let Some(pool) = self.services.pools.pool(location) else { continue };
+            if let Some(facts) = pool.facts(file).await? {
+                return Ok(Some(facts));
+            }
+        }
+        Ok(None)
+    }
+}

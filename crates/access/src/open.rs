@@ -1,0 +1,88 @@
+//! Holding a file open: while it is, its data stays, whatever becomes of its names.
+
+use std::sync::Arc;
+
+use api::NamespaceError;
+use file_state::{Holder, Owner, Share};
+use types::{Attributes, FileId};
+
+use crate::{AccessError, FileAccess};
+
+/// An open in the conflict table, closed when it is dropped. Not to be dropped by who holds the table.
+#[must_use]
+pub struct OpenFile {
+    access: Arc<FileAccess>,
+    file: FileId,
+    owner: Owner,
+}
+
+impl OpenFile {
+    pub fn file(&self) -> FileId {
+        self.file
+    }
+
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        self.access.table().close(self.file, self.owner);
+    }
+}
+
+impl FileAccess {
+    /// Opens a file for as long as the answer lives. The attributes are those that it had once it was held.
+    pub async fn open(
+        self: &Arc<Self>,
+        file: FileId,
+        holder: Holder,
+        share: Share,
+    ) -> Result<(OpenFile, Attributes), AccessError> {
+        let found = self.attributes(file).await?;
+        let open = self.enter(&found, holder, share)?;
+        let held = self.fresh_attributes(file).await?;
+        // Unlinked since it was found: whoever frees its data may have looked before it was held.
+        if found.nlink > 0 && held.nlink == 0 {
+            return Err(NamespaceError::Stale(file).into());
+        }
+        Ok((open, held))
+    }
+
+    /// Makes a file that has no name yet and holds it: between the two nobody takes it for one that was left behind.
+    pub async fn make_unnamed(
+        self: &Arc<Self>,
+        holder: Holder,
+        share: Share,
+        make: impl Future<Output = Result<Attributes, NamespaceError>>,
+    ) -> Result<(OpenFile, Attributes), AccessError> {
+        let birth = self.births.begin();
+        let made = make.await?;
+        let owner = self.owner(holder);
+        self.table()
+            .open(made.file, owner, share)
+            .map_err(|error| AccessError::of_table(made.file, error))?;
+        drop(birth);
+        Ok((OpenFile { access: Arc::clone(self), file: made.file, owner }, made))
+    }
+
+    fn enter(
+        self: &Arc<Self>,
+        found: &Attributes,
+        holder: Holder,
+        share: Share,
+    ) -> Result<OpenFile, AccessError> {
+        let (file, owner) = (found.file, self.owner(holder));
+        let opened = {
+            let mut table = self.table();
+            if found.nlink > 0 {
+                table.open(file, owner, share)
+            } else {
+                table.open_unlinked(file, owner, share)
+            }
+        };
+        opened.map_err(|error| AccessError::of_table(file, error))?;
+        Ok(OpenFile { access: Arc::clone(self), file, owner })
+    }
+}

@@ -1,0 +1,1 @@
+//! One module per concern; services as fakes that can be told what to say.
