@@ -3,6 +3,9 @@
 //! Each test is a function over a `PoolUnderTest`; the macro makes `#[tokio::test]`s of them in the crate that has the
 //! implementation (which needs tokio as a dev-dependency).
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use api::{OpenReplica, Pool, PoolError, Stability, Ticket, TicketMode};
@@ -11,6 +14,9 @@ use types::{Epoch, FileId, PoolId};
 
 /// A pool with a place of its own, which is gone when this is dropped.
 pub trait PoolUnderTest {
+    /// Replicas are files that it lends for sending.
+    const LENDS_FILES: bool = true;
+
     fn start() -> Self;
     fn pool(&self) -> Arc<dyn Pool>;
     /// Ends the pool as a shutdown does and starts another on what it left.
@@ -34,6 +40,9 @@ macro_rules! pool_suite {
             a_size_that_no_file_can_have_is_too_large
             a_removed_replica_does_not_come_back
             an_open_replica_outlives_its_removal
+            a_descriptor_reads_what_was_written
+            a_descriptor_stays_open_while_it_is_held
+            a_fence_gives_no_more_descriptors
             a_fence_stops_older_tickets_and_open_handles
             a_fence_survives_a_restart_with_and_without_a_replica
             a_fence_is_never_lowered
@@ -240,6 +249,64 @@ pub async fn an_open_replica_outlives_its_removal(subject: impl PoolUnderTest) {
     replica.sync().await.expect("the disk is well");
     assert_eq!(read(&replica, 0, 10).await, (b"kept on".to_vec(), true));
     assert_eq!(pool.replicas(FileId(0), 10).await.expect("it can be listed"), []);
+}
+
+/// What `sendfile` would send from `offset`.
+fn sent_by(descriptor: &OwnedFd, offset: u64) -> Vec<u8> {
+    let file = File::from(descriptor.try_clone().expect("there are descriptors left"));
+    let mut data = vec![0; 1 << 10];
+    let length = file.read_at(&mut data, offset).expect("it is open for reading");
+    data.truncate(length);
+    data
+}
+
+pub async fn a_descriptor_reads_what_was_written<P: PoolUnderTest>(subject: P) {
+    let pool = subject.pool();
+    let (one, other) = (writer(&pool, 7).await, reader(&pool, 7).await);
+    assert!(other.descriptor().is_none(), "there is no byte to send yet");
+    write(&one, 0, b"0123456789").await.expect("there is space");
+    let before = pool.status();
+    let descriptor = other.descriptor();
+    assert_eq!(descriptor.is_some(), P::LENDS_FILES);
+    let Some(descriptor) = descriptor else { return };
+    assert_eq!(sent_by(&descriptor, 4), b"456789");
+    // A write that came after it was lent is seen; so it is with two reads.
+    write(&one, 10, b", more").await.expect("there is space");
+    assert_eq!(sent_by(&descriptor, 8), b"89, more");
+    other.sent(14);
+    let after = pool.status();
+    assert_eq!((after.reads - before.reads, after.read_bytes - before.read_bytes), (1, 14));
+}
+
+/// Though nobody holds the replica, it is removed, and far more files are in use than may be open.
+pub async fn a_descriptor_stays_open_while_it_is_held<P: PoolUnderTest>(subject: P) {
+    let pool = subject.pool();
+    write(&writer(&pool, 7).await, 0, b"lent").await.expect("there is space");
+    let Some(descriptor) = reader(&pool, 7).await.descriptor() else {
+        assert!(!P::LENDS_FILES);
+        return;
+    };
+    for round in 0..2 {
+        for file in 100..200 {
+            let replica = writer(&pool, file).await;
+            replica.write_at(0, Bytes::from("other"), Stability::FileSync).await.expect("there is space");
+        }
+        assert_eq!(sent_by(&descriptor, 0), b"lent", "round {round}");
+        pool.remove(FileId(7)).await.expect("it can be removed");
+    }
+    assert_eq!(sent_by(&descriptor, 0), b"lent");
+}
+
+pub async fn a_fence_gives_no_more_descriptors<P: PoolUnderTest>(subject: P) {
+    let pool = subject.pool();
+    let old = writer(&pool, 7).await;
+    write(&old, 0, b"data").await.expect("there is space");
+    assert_eq!(old.descriptor().is_some(), P::LENDS_FILES);
+    pool.fence(FileId(7), Epoch(1)).await.expect("it can be fenced");
+    assert!(old.descriptor().is_none());
+    assert!(matches!(old.read_at(0, 1).await, Err(PoolError::Fenced)), "which says why");
+    let new = open_at(&pool, 7, TicketMode::Read, 1).await;
+    assert_eq!(new.descriptor().is_some(), P::LENDS_FILES);
 }
 
 pub async fn a_fence_stops_older_tickets_and_open_handles(subject: impl PoolUnderTest) {

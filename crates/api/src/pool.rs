@@ -47,9 +47,13 @@ pub trait OpenReplica: Send + Sync {
     fn sync(&self) -> IoHandle<Verifier>;
     fn verifier(&self) -> Verifier;
 
-    /// The replica's own file, to move bytes by `sendfile(2)`. It is for reading only, and is to be asked for anew for
-    /// each stretch that is sent: here an older epoch is found out. `None` where there is no such file (a remote pool, a
-    /// replica without bytes); then `read_at` does.
+    /// The replica's own file, to move bytes by `sendfile(2)`; it stays open as long as it is held. It is for reading
+    /// only, with offsets given, and is to be asked for anew for each stretch that is sent: here an older epoch is found
+    /// out, and one read is counted. The file may become shorter meanwhile, as it may between two reads. `None` where
+    /// there is no such file (a remote pool, a replica without bytes) or reading is refused; then `read_at` does, and
+    /// says why.
+    ///
+    /// Reading it blocks where the page cache has not the bytes.
     fn descriptor(&self) -> Option<Arc<OwnedFd>> {
         None
     }

@@ -1,5 +1,6 @@
 //! The data path: what a ticket's holder may do with a replica.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use api::{IoHandle, OpenReplica, PoolError, ReadData, Stability, TicketMode, Verifier};
@@ -97,6 +98,17 @@ impl OpenReplica for Handle {
 
     fn verifier(&self) -> Verifier {
         self.shared.verifier
+    }
+
+    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+        self.check().ok()?;
+        let file = self.replica.lend_file()?;
+        self.shared.counters.reads.add(1);
+        Some(file)
+    }
+
+    fn sent(&self, bytes: u64) {
+        self.shared.counters.read_bytes.add(bytes);
     }
 }
 

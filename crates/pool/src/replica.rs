@@ -5,8 +5,8 @@
 //! no older write is running, and none comes.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use api::{PoolError, ReplicaFacts};
 use io_engine::{SyncGate, write};
@@ -20,8 +20,9 @@ use crate::store::look_at;
 
 pub struct Replica {
     file: FileId,
-    /// Set once, when the file is found or made.
-    open: OnceLock<OwnedFd>,
+    /// Set once, when the file is found or made. Shared with those who send from it, so that it is not closed before
+    /// they are through, whatever becomes of this object.
+    open: OnceLock<Arc<OwnedFd>>,
     /// The disk has been asked whether there is a file.
     loaded: AtomicBool,
     removed: AtomicBool,
@@ -78,6 +79,17 @@ impl Replica {
         self.open.get().map(|file| file.as_fd())
     }
 
+    /// The same, to be held without the replica.
+    pub fn lend_file(&self) -> Option<Arc<OwnedFd>> {
+        self.open.get().cloned()
+    }
+
+    #[cfg(test)]
+    pub fn lend_for_test(&self) -> Arc<OwnedFd> {
+        let file = std::fs::File::open("/dev/null").expect("it is there");
+        Arc::clone(self.open.get_or_init(|| Arc::new(file.into())))
+    }
+
     pub fn is_loaded(&self) -> bool {
         self.loaded.load(Ordering::Acquire)
     }
@@ -92,8 +104,11 @@ impl Replica {
         synced != self.written.load(Ordering::Acquire)
     }
 
-    /// Nothing would be lost with this object that is not on disk.
+    /// Nothing would be lost with this object that is not on disk, and its file would be closed.
     pub fn may_be_given_up(&self) -> bool {
+        if self.open.get().is_some_and(|file| Arc::strong_count(file) > 1) {
+            return false;
+        }
         if self.broken.load(Ordering::Acquire) {
             return self.broken_recorded.load(Ordering::Acquire);
         }
@@ -154,7 +169,7 @@ impl Replica {
             self.broken.store(true, Ordering::Release);
             self.broken_recorded.store(true, Ordering::Release);
         }
-        let _ = self.open.set(found);
+        let _ = self.open.set(Arc::new(found));
         Ok(labelled)
     }
 
@@ -209,7 +224,7 @@ impl Replica {
         }
         shared.counters.replicas.add(1);
         shared.index.note(self.file);
-        Ok(self.open.get_or_init(|| file).as_fd())
+        Ok(self.open.get_or_init(|| Arc::new(file)).as_fd())
     }
 
     pub fn write(&self, shared: &Shared, epoch: Epoch, offset: u64, data: &[u8]) -> Result<(), PoolError> {

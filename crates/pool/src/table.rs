@@ -183,6 +183,20 @@ mod tests {
     }
 
     #[test]
+    fn a_replica_whose_file_is_lent_is_not_given_up() {
+        let table = Table::new(1);
+        let (replica, lent) = {
+            let replica = table.take(FileId(1)).ok().unwrap().replica;
+            (Arc::downgrade(&replica), replica.lend_for_test())
+        };
+        table.take(FileId(2)).ok().unwrap();
+        assert!(replica.upgrade().is_some());
+        drop(lent);
+        table.take(FileId(3)).ok().unwrap();
+        assert!(replica.upgrade().is_none());
+    }
+
+    #[test]
     fn a_dropped_replica_is_a_new_one_next_time() {
         let table = Table::new(8);
         let old = table.take(FileId(1)).ok().unwrap().replica;
