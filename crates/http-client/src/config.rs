@@ -1,0 +1,89 @@
+//! What a client may reach, whom it trusts, and how long it waits.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::Network;
+
+#[derive(Clone, Debug)]
+pub struct ClientConfig {
+    /// Trust what the operating system trusts.
+    pub system_roots: bool,
+    /// Further authorities: PEM files, or directories of them (as in `/etc/grid-security/certificates`).
+    pub ca_paths: Vec<PathBuf>,
+    pub client_certificate: Option<ClientCertificate>,
+    /// Whether `http` URLs may be used at all.
+    pub allow_plain: bool,
+    /// Addresses that are refused, after the name was resolved.
+    pub forbidden: Vec<Network>,
+    /// Exceptions from `forbidden`.
+    pub allowed: Vec<Network>,
+    /// For the name, for TCP and for TLS, each.
+    pub connect_timeout: Duration,
+    /// How long no byte may come, or be taken, in the middle of a body.
+    pub idle_timeout: Duration,
+    /// How long the first byte of an answer may take once the request is sent; some servers compute a checksum first.
+    pub answer_timeout: Duration,
+    /// How long to wait for `100 Continue` before the body is sent without it (RFC 9110 §10.1.1: not for ever).
+    pub continue_timeout: Duration,
+    pub redirects_max: usize,
+    pub user_agent: String,
+}
+
+/// PEM, read once at the start.
+#[derive(Clone, Debug)]
+pub struct ClientCertificate {
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
+impl Default for ClientConfig {
+    fn default() -> ClientConfig {
+        ClientConfig {
+            system_roots: true,
+            ca_paths: Vec::new(),
+            client_certificate: None,
+            allow_plain: false,
+            forbidden: [&Network::NEVER_STORAGE[..], &Network::LOOPBACK[..]].concat(),
+            allowed: Vec::new(),
+            connect_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(60),
+            answer_timeout: Duration::from_secs(60),
+            continue_timeout: Duration::from_secs(3),
+            redirects_max: 5,
+            user_agent: concat!("Forebay/", env!("CARGO_PKG_VERSION")).to_owned(),
+        }
+    }
+}
+
+impl ClientConfig {
+    /// For a trial on one host, and for tests: loopback, with and without TLS.
+    #[must_use]
+    pub fn reaching_loopback(mut self) -> ClientConfig {
+        self.allowed.extend(Network::LOOPBACK);
+        self.allow_plain = true;
+        self
+    }
+
+    pub(crate) fn may_reach(&self, address: IpAddr) -> bool {
+        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
+        !is_in(&self.forbidden) || is_in(&self.allowed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_and_metadata_are_refused_unless_allowed() {
+        let config = ClientConfig::default();
+        let loopback: IpAddr = "127.0.0.1".parse().unwrap();
+        let metadata: IpAddr = "169.254.169.254".parse().unwrap();
+        assert!(!config.may_reach(loopback) && !config.may_reach(metadata));
+        assert!(config.may_reach("192.0.2.1".parse().unwrap()));
+        let config = config.reaching_loopback();
+        assert!(config.may_reach(loopback) && !config.may_reach(metadata));
+    }
+}
