@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{
-    CreateKind, CreateMode, CreateSpec, Created, Locations, Namespace, NamespaceError, RecoveryRecords,
-    SetAttributes, Stability, Written,
+    CreateKind, CreateMode, CreateSpec, Created, Locations, Namespace, NamespaceError, Properties,
+    RecoveryRecords, SetAttributes, Stability, Uploads, Written,
 };
 use types::{Attributes, Clock, FileId, Identity, Name, Timestamp};
 
@@ -20,17 +20,23 @@ pub mod creation;
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod listing;
 #[allow(clippy::unwrap_used, reason = "these are tests")]
+pub mod properties;
+#[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod records;
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod removal;
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod renaming;
+#[allow(clippy::unwrap_used, reason = "these are tests")]
+pub mod uploads;
 
 /// A namespace under test.
 pub struct World {
     pub names: Arc<dyn Namespace>,
     pub locations: Arc<dyn Locations>,
     pub records: Arc<dyn RecoveryRecords>,
+    pub uploads: Arc<dyn Uploads>,
+    pub properties: Arc<dyn Properties>,
     pub clock: Arc<HandClock>,
     /// What must live as long, such as a scratch directory.
     pub keep: Box<dyn Any + Send>,
@@ -172,9 +178,9 @@ impl World {
 /// The error of what must fail, as a pattern.
 #[macro_export]
 macro_rules! refused {
-    ($result:expr, $pattern:pat) => {
+    ($result:expr, $pattern:pat $(if $guard:expr)?) => {
         match $result {
-            Err($pattern) => {}
+            Err($pattern) $(if $guard)? => {}
             other => panic!("expected {}, got {:?}", stringify!($pattern), other.map(|_| "success")),
         }
     };
@@ -266,6 +272,40 @@ macro_rules! namespace_suite {
             files_are_told_with_their_pools_in_pages
             client_records_are_kept_by_owner
             usage_counts_files_and_bytes
+        ]);
+        $crate::namespace_suite!(@tests $make, uploads: [
+            an_unnamed_file_has_a_place_and_no_name
+            an_unnamed_file_needs_what_a_creation_needs
+            an_unnamed_file_gets_the_group_of_a_set_gid_directory
+            an_unnamed_file_that_is_given_up_is_forgotten
+            a_published_file_shows_name_size_times_and_checksums_together
+            what_is_published_without_a_time_is_of_now
+            a_file_is_published_once
+            a_name_that_must_be_free_is_not_replaced
+            exactly_one_state_is_replaced
+            a_replaced_file_hands_on_owner_mode_and_properties
+            a_file_with_properties_of_its_own_keeps_them
+            a_replaced_file_with_another_name_keeps_that
+            a_replaced_symbolic_link_hands_nothing_on
+            what_is_no_file_is_not_replaced
+            publishing_needs_permission_on_directory_and_file
+            a_directory_that_went_takes_no_published_file
+            of_many_publishes_to_one_name_each_is_seen_whole
+        ]);
+        $crate::namespace_suite!(@tests $make, properties: [
+            properties_are_kept_to_the_byte
+            changes_of_properties_apply_in_order
+            changing_properties_moves_change_and_ctime_and_no_other_time
+            properties_are_for_the_owner_and_for_writers
+            properties_beyond_their_bounds_are_refused_as_a_whole
+            properties_follow_the_file_not_the_name
+            every_kind_of_file_may_have_properties
+            recorded_checksums_are_added_to_those_known
+            checksums_of_an_older_state_are_not_recorded
+            whatever_changes_the_data_forgets_its_checksums
+            a_refused_truncation_forgets_nothing
+            what_leaves_the_data_alone_keeps_its_checksums
+            a_published_file_has_the_checksums_it_was_published_with
         ]);
     };
     (@tests $make:ident, $module:ident: [$($test:ident)*]) => {

@@ -24,7 +24,9 @@ fn open(sync: Sync, cache_entries: usize) -> World {
     World {
         names: namespace.clone(),
         locations: namespace.clone(),
-        records: namespace,
+        records: namespace.clone(),
+        uploads: namespace.clone(),
+        properties: namespace,
         clock,
         keep: Box::new(dir),
     }
