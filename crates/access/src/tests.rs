@@ -1,1 +1,39 @@
 //! One module per concern; services as fakes that can be told what to say.
+
+mod fakes;
+mod freshness;
+mod holding;
+mod recalls;
+mod replicas;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use file_state::{LayoutMode, LayoutModes};
+use types::FileId;
+
+use super::*;
+use fakes::{Fakes, attributes};
+
+const FILE: FileId = FileId(7);
+const A: Holder = Holder::of(Door::Nfs, 1);
+const B: Holder = Holder::of(Door::Nfs, 2);
+const WEB: Holder = Holder::of(Door::Http, 1);
+
+/// For what comes at once, and for what never comes.
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(5);
+const LEASE: Duration = Duration::from_secs(90);
+
+fn granted(access: &FileAccess, holder: Holder, mode: LayoutMode) {
+    access.table().grant_layout(FILE, holder, mode, Duration::ZERO).unwrap();
+}
+
+fn given_back(access: &FileAccess, holder: Holder) {
+    assert!(access.table().return_layout(FILE, holder, LayoutModes::ALL).is_empty());
+    access.returned();
+}
+
+fn deny_writing() -> Share {
+    Share::new(Modes::NONE, Modes::WRITE)
+}

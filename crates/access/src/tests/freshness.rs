@@ -1,0 +1,61 @@
+//! Attributes while a file is written at the pools.
+
+use api::{ReplicaFacts, Stability, Written};
+use file_state::LayoutMode::{Read, ReadWrite};
+
+use super::fakes::at;
+use super::*;
+
+fn facts(size: u64, modified_s: i64) -> ReplicaFacts {
+    ReplicaFacts { file: FILE, size, space_used: 4_096, modified: Some(at(modified_s)) }
+}
+
+#[tokio::test]
+async fn a_pool_is_asked_only_while_a_layout_to_write_is_out() {
+    let (fakes, access) = Fakes::access();
+    *fakes.pool.facts.lock() = Some(facts(99, 200));
+    assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
+    granted(&access, A, Read);
+    assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
+    assert_eq!(fakes.pool.asked.load(Ordering::Relaxed), 0);
+    granted(&access, A, ReadWrite);
+    assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 99);
+    let written = Written {
+        size_at_least: Some(99),
+        mtime: Some(at(200)),
+        space_used: Some(4_096),
+        stability: Stability::Unstable,
+    };
+    assert_eq!(*fakes.commits.lock(), [written]);
+}
+
+#[tokio::test]
+async fn bytes_that_were_overwritten_count_though_the_size_is_the_same() {
+    let (fakes, access) = Fakes::access();
+    granted(&access, A, ReadWrite);
+    // The attributes changed at 100 s.
+    *fakes.pool.facts.lock() = Some(facts(10, 101));
+    access.fresh_attributes(FILE).await.unwrap();
+    assert_eq!(fakes.commits.lock().len(), 1);
+    *fakes.pool.facts.lock() = Some(facts(10, 100));
+    access.fresh_attributes(FILE).await.unwrap();
+    assert_eq!(fakes.commits.lock().len(), 1, "nothing was written since");
+}
+
+#[tokio::test]
+async fn a_pool_that_does_not_answer_leaves_what_is_known() {
+    let (fakes, access) = Fakes::access();
+    granted(&access, A, ReadWrite);
+    *fakes.pool.is_offline.lock() = true;
+    assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
+    assert!(matches!(access.replica_facts(FILE).await, Err(AccessError::Pool(_))));
+    *fakes.pool.is_offline.lock() = false;
+    assert_eq!(access.replica_facts(FILE).await.unwrap(), None, "never written");
+}
+
+#[tokio::test]
+async fn a_file_that_is_gone_is_stale() {
+    let (_fakes, access) = Fakes::access();
+    let gone = access.fresh_attributes(FileId(8)).await;
+    assert!(matches!(gone, Err(AccessError::Namespace(api::NamespaceError::Stale(FileId(8))))));
+}
