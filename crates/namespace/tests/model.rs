@@ -10,14 +10,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use api::{
-    Cookie, CreateKind, CreateMode, CreateSpec, Locations, Namespace, NamespaceError, SetAttributes, SetTime,
-    Stability,
+    Cookie, CreateKind, CreateMode, CreateSpec, Locations, Namespace, NamespaceError, Properties, Property,
+    PropertyChange, Publish, Replace, SetAttributes, SetTime, Stability, Unnamed, Uploads,
 };
 use forebay_namespace::{Config, SqliteNamespace, Sync};
 use proptest::prelude::*;
 use reference::{Model, Refusal, Seen};
 use testkit::namespace_suite::{HandClock, at, name, written};
-use types::{Attributes, FileId, Identity, SymlinkTarget};
+use types::{Attributes, Checksum, ChecksumKind, FileId, Identity, PoolId, SymlinkTarget};
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 
@@ -30,6 +30,10 @@ enum Step {
     Rename { from: (usize, usize), to: (usize, usize) },
     Set { file: usize, set: SetAttributes },
     Commit { file: usize, size: u64, is_stable: bool },
+    CreateUnnamed { dir: usize, permissions: u32 },
+    Publish { file: usize, dir: usize, name: usize, size: u64, replace: u8, is_summed: bool },
+    SetProperties { file: usize, changes: Vec<(usize, Option<u8>)> },
+    RecordChecksum { file: usize, is_late: bool, first: u8 },
     Forget { file: usize },
     List { dir: usize },
     Reopen,
@@ -100,6 +104,14 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0_usize..12, set_attributes()).prop_map(|(file, set)| Step::Set { file, set }),
         3 => (0_usize..12, 1_u64..200, any::<bool>())
             .prop_map(|(file, size, is_stable)| Step::Commit { file, size, is_stable }),
+        4 => (dir(), permissions()).prop_map(|(dir, permissions)| Step::CreateUnnamed { dir, permissions }),
+        8 => (0_usize..5, dir(), name(), 0_u64..200, 0_u8..6, any::<bool>()).prop_map(
+            |(file, dir, name, size, replace, is_summed)| Step::Publish { file, dir, name, size, replace, is_summed }
+        ),
+        3 => (0_usize..12, prop::collection::vec((name(), prop::option::of(any::<u8>())), 0..4))
+            .prop_map(|(file, changes)| Step::SetProperties { file, changes }),
+        3 => (0_usize..12, prop::bool::weighted(0.2), any::<u8>())
+            .prop_map(|(file, is_late, first)| Step::RecordChecksum { file, is_late, first }),
         1 => (0_usize..12).prop_map(|file| Step::Forget { file }),
         2 => dir().prop_map(|dir| Step::List { dir }),
         1 => Just(Step::Reopen),
@@ -187,6 +199,8 @@ impl Run {
                 let found = self.namespace.commit(self.ids[file], &written(*size, stability)).await;
                 self.compare(found, expected);
             }
+            Step::CreateUnnamed { .. } | Step::Publish { .. } => self.upload(who, step).await,
+            Step::SetProperties { .. } | Step::RecordChecksum { .. } => self.attach(who, step).await,
             Step::Forget { file } => {
                 let file = self.file(*file);
                 self.model.forget(file);
@@ -254,11 +268,102 @@ impl Run {
         }
     }
 
+    async fn upload(&mut self, who: &Identity, step: &Step) {
+        match *step {
+            Step::CreateUnnamed { dir, permissions } => {
+                let dir = self.dir(dir);
+                let expected = self.model.create_unnamed(who, dir, permissions);
+                let new = Unnamed { permissions, location: PoolId(1) };
+                let found = self.namespace.create_unnamed(who, self.ids[dir], &new).await;
+                self.ids.extend(found.as_ref().map(|made| made.file));
+                self.compare(found, expected);
+            }
+            Step::Publish { file, dir, name: text, size, replace, is_summed } => {
+                let (file, dir, text) = (self.model.unnamed(file), self.dir(dir), NAMES[text]);
+                let there = self.model.child(dir, text);
+                let change = match there {
+                    Some(there) => self.namespace.attributes(self.ids[there]).await.unwrap().change,
+                    None => 0,
+                };
+                let (rule, is_allowed) = match replace {
+                    0 => (Replace::Never, there.is_none()),
+                    // Now and then of an older state, or of a file that is not there.
+                    1 | 2 => {
+                        let file = there.map_or(FileId(4), |there| self.ids[there]);
+                        let is_now = replace == 2;
+                        let change = if is_now { change } else { change.wrapping_sub(1) };
+                        (Replace::Exactly { file, change }, is_now && there.is_some())
+                    }
+                    _ => (Replace::Any, true),
+                };
+                let checksums: Vec<Checksum> = is_summed.then(|| sum(size as u8)).into_iter().collect();
+                let expected =
+                    self.model.publish(who, file, (dir, text), size, is_allowed, checksums.clone());
+                let how = Publish { size, space_used: 0, mtime: None, checksums, replace: rule };
+                let found =
+                    self.namespace.publish(who, self.ids[file], self.ids[dir], &name(text), &how).await;
+                if let (Ok(found), Some(_)) = (&found, there) {
+                    assert!(found.attributes.change > change);
+                }
+                self.compare(found.map(|published| published.attributes), expected);
+                self.compare_attached(file).await;
+            }
+            _ => unreachable!("only uploads come here"),
+        }
+    }
+
+    async fn attach(&mut self, who: &Identity, step: &Step) {
+        let file = match step {
+            Step::SetProperties { file, changes } => {
+                let file = self.file(*file);
+                let text = |at: &usize| NAMES[*at].to_owned();
+                let given: Vec<PropertyChange> = changes
+                    .iter()
+                    .map(|(at, value)| match value {
+                        Some(value) => {
+                            let value = vec![*value].into();
+                            PropertyChange::Set(Property { name: text(at), value })
+                        }
+                        None => PropertyChange::Remove(text(at)),
+                    })
+                    .collect();
+                let expected = self.model.set_properties(who, file, &given);
+                let found = self.namespace.set_properties(who, self.ids[file], &given).await;
+                self.compare(found, expected);
+                file
+            }
+            Step::RecordChecksum { file, is_late, first } => {
+                let file = self.file(*file);
+                let change = self.namespace.attributes(self.ids[file]).await.map_or(0, |found| found.change);
+                let of_change = change - u64::from(*is_late && change > 0);
+                let expected = self.model.record(file, *is_late, sum(*first));
+                let found = self.namespace.record_checksums(self.ids[file], of_change, &[sum(*first)]).await;
+                assert_eq!(found.map_err(|error| refusal(&error)), expected);
+                file
+            }
+            _ => unreachable!("only what is attached comes here"),
+        };
+        self.compare_attached(file).await;
+    }
+
+    async fn compare_attached(&self, file: usize) {
+        let id = self.ids[file];
+        let found = match self.namespace.properties(id).await {
+            Ok(found) => {
+                let properties = found.into_iter().map(|property| (property.name, property.value)).collect();
+                Ok((properties, self.namespace.checksums(id).await.unwrap()))
+            }
+            Err(error) => Err(refusal(&error)),
+        };
+        assert_eq!(found, self.model.attached(file));
+    }
+
     /// Everything that exists, after a run.
     async fn compare_all(&mut self) {
         for (number, id) in self.ids.clone().into_iter().enumerate() {
             let found = self.namespace.attributes(id).await;
             self.compare(found, self.model.attributes(number));
+            self.compare_attached(number).await;
         }
     }
 
@@ -280,6 +385,10 @@ impl Run {
         let len = self.ids.len();
         len - 1 - index % len
     }
+}
+
+fn sum(first: u8) -> Checksum {
+    Checksum::new(ChecksumKind::Adler32, &[first, 1, 1, 1]).unwrap()
 }
 
 fn seen(attributes: &Attributes) -> Seen {

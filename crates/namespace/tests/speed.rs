@@ -8,10 +8,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use api::{Cookie, CreateKind, Namespace, SetAttributes, Stability};
+use api::{
+    Cookie, CreateKind, Namespace, Properties, Property, PropertyChange, Publish, Replace, SetAttributes,
+    Stability, Unnamed, Uploads,
+};
 use forebay_namespace::{Config, SqliteNamespace, Sync};
 use testkit::namespace_suite::{HandClock, name, root, spec, written};
-use types::FileId;
+use types::{Checksum, ChecksumKind, FileId, PoolId};
 
 fn open(dir: &std::path::Path, sync: Sync) -> Arc<SqliteNamespace> {
     let config = Config {
@@ -104,6 +107,8 @@ async fn measure(sync: Sync) {
         lap.end();
     }
 
+    uploads(&namespace).await;
+
     let lap = Lap::begin("set mode, 64 at a time", 64 * 500);
     concurrently(64, 500, |number| {
         let namespace = Arc::clone(&namespace);
@@ -138,6 +143,59 @@ async fn measure(sync: Sync) {
     for number in 0..20_000 {
         namespace.lookup(&root(), FileId::ROOT, &name(&format!("file-256-{number}"))).await.unwrap();
     }
+    lap.end();
+}
+
+async fn publish(namespace: &SqliteNamespace, text: &str) -> FileId {
+    let new = Unnamed { permissions: 0o644, location: PoolId(1) };
+    let file = namespace.create_unnamed(&root(), FileId::ROOT, &new).await.unwrap().file;
+    let checksums = vec![Checksum::new(ChecksumKind::Adler32, &[1, 2, 3, 4]).unwrap()];
+    let how = Publish { size: 1, space_used: 1, mtime: None, checksums, replace: Replace::Any };
+    namespace.publish(&root(), file, FileId::ROOT, &name(text), &how).await.unwrap();
+    file
+}
+
+/// A PUT as the namespace sees it: an unnamed file and its publication, two groups one after the other.
+async fn uploads(namespace: &Arc<SqliteNamespace>) {
+    let lap = Lap::begin("unnamed and published, one at a time", 1000);
+    for number in 0..1000 {
+        publish(namespace, &format!("published{number}")).await;
+    }
+    lap.end();
+    for (tasks, what) in [(8, "new"), (64, "new"), (64, "replacing"), (256, "new")] {
+        let each = 40_000 / tasks;
+        let lap = Lap::begin(format!("unnamed and published, {tasks} at a time, {what}"), tasks * each);
+        concurrently(tasks, each, |number| {
+            let namespace = Arc::clone(namespace);
+            async move {
+                publish(&namespace, &format!("published-{tasks}-{number}")).await;
+            }
+        })
+        .await;
+        lap.end();
+    }
+    let file = publish(namespace, "attached").await;
+    let lap = Lap::begin("checksums of a file that has some", 30_000);
+    for _ in 0..30_000 {
+        assert_eq!(namespace.checksums(file).await.unwrap().len(), 1);
+    }
+    lap.end();
+    let lap = Lap::begin("properties of a file without any", 300_000);
+    for _ in 0..300_000 {
+        assert!(namespace.properties(file).await.unwrap().is_empty());
+    }
+    lap.end();
+    let lap = Lap::begin("set one property, 64 at a time", 64 * 200);
+    concurrently(64, 200, |number| {
+        let namespace = Arc::clone(namespace);
+        async move {
+            let text = name(&format!("published-64-{number}"));
+            let file = namespace.lookup(&root(), FileId::ROOT, &text).await.unwrap().file;
+            let property = Property { name: "{DAV:}colour".to_owned(), value: "red".into() };
+            namespace.set_properties(&root(), file, &[PropertyChange::Set(property)]).await.unwrap();
+        }
+    })
+    .await;
     lap.end();
 }
 

@@ -1,9 +1,13 @@
 //! The reference model: plain, slow and obvious. Times are whole seconds; files are numbered in order of creation.
 
+#[path = "uploads.rs"]
+mod uploads;
+
 use std::collections::BTreeMap;
 
 use api::{CreateKind, CreateMode, CreateSpec, SetAttributes, SetTime};
-use types::Identity;
+use bytes::Bytes;
+use types::{Checksum, Identity};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -36,6 +40,9 @@ pub struct Seen {
 struct Node {
     seen: Seen,
     is_regular: bool,
+    is_unnamed: bool,
+    properties: BTreeMap<String, Bytes>,
+    checksums: Vec<Checksum>,
     verifier: Option<[u8; 8]>,
     children: BTreeMap<String, usize>,
 }
@@ -115,15 +122,7 @@ impl Model {
         if is_directory {
             node.seen.mode &= 0o1777;
         }
-        if parent.mode & 0o2000 != 0 {
-            node.seen.gid = parent.gid;
-            let member = who.uid == 0 || who.gid == parent.gid || who.groups.contains(&parent.gid);
-            if is_directory {
-                node.seen.mode |= 0o2000;
-            } else if !member && node.seen.mode & 0o10 != 0 {
-                node.seen.mode &= !0o2000;
-            }
-        }
+        inherit(&mut node.seen, &parent, who);
         if let CreateKind::Symlink(target) = &spec.kind {
             node.seen.mode = 0o777;
             node.seen.size = target.as_bytes().len() as u64;
@@ -292,7 +291,11 @@ impl Model {
         new.atime = set.atime.map_or(new.atime, moment);
         new.mtime = set.mtime.map_or(new.mtime, moment);
         new.ctime = now;
-        self.write(file).seen = new;
+        let node = self.write(file);
+        node.seen = new;
+        if set.size.is_some() {
+            node.checksums.clear();
+        }
         Ok(new)
     }
 
@@ -302,7 +305,9 @@ impl Model {
             return Err(if node.seen.is_directory { Refusal::IsDirectory } else { Refusal::NotRegular });
         }
         let now = self.now;
-        let seen = &mut self.write(file).seen;
+        let node = self.write(file);
+        node.checksums.clear();
+        let seen = &mut node.seen;
         seen.size = seen.size.max(size);
         seen.mtime = now;
         seen.ctime = now;
@@ -334,7 +339,15 @@ impl Model {
             ctime: self.now,
             is_directory,
         };
-        Node { seen, is_regular: false, verifier: None, children: BTreeMap::new() }
+        Node {
+            seen,
+            is_regular: false,
+            is_unnamed: false,
+            properties: BTreeMap::new(),
+            checksums: Vec::new(),
+            verifier: None,
+            children: BTreeMap::new(),
+        }
     }
 
     fn read(&self, number: usize) -> Answer<&Node> {
@@ -345,7 +358,7 @@ impl Model {
         self.nodes[number].as_mut().unwrap()
     }
 
-    fn child(&self, dir: usize, name: &str) -> Option<usize> {
+    pub fn child(&self, dir: usize, name: &str) -> Option<usize> {
         self.nodes[dir].as_ref().and_then(|node| node.children.get(name).copied())
     }
 
@@ -397,6 +410,19 @@ impl Model {
             || self.nodes[ancestor]
                 .as_ref()
                 .is_some_and(|node| node.children.values().any(|child| self.is_below(dir, *child)))
+    }
+}
+
+fn inherit(seen: &mut Seen, parent: &Seen, who: &Identity) {
+    if parent.mode & 0o2000 == 0 {
+        return;
+    }
+    seen.gid = parent.gid;
+    let member = who.uid == 0 || who.gid == parent.gid || who.groups.contains(&parent.gid);
+    if seen.is_directory {
+        seen.mode |= 0o2000;
+    } else if !member && seen.mode & 0o10 != 0 {
+        seen.mode &= !0o2000;
     }
 }
 
