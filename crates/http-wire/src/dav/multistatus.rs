@@ -12,6 +12,7 @@ use types::{Checksum, ChecksumKind, Timestamp};
 
 use super::active_lock::{ActiveLock, SUPPORTED_LOCKS, put_locks};
 use super::{DAV, LiveProperty, Precondition, QName, date, escape};
+use crate::date as http_date;
 
 pub(super) const XML_DECLARATION: &[u8] = b"<?xml version=\"1.0\" encoding=\"utf-8\"?>\n";
 
@@ -166,7 +167,7 @@ impl Props<'_> {
     pub fn time(&mut self, property: LiveProperty, time: Timestamp) {
         self.element(property, |out| match property {
             LiveProperty::CreationDate => date::internet_date(out, time),
-            _ => date::http_date(out, time),
+            _ => out.put_slice(http_date::text(time).as_bytes()),
         });
     }
 

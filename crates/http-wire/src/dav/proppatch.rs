@@ -158,7 +158,10 @@ mod tests {
     fn a_value_keeps_names_prefixes_attributes_and_text() {
         let value = "<Z:v xmlns:Z=\"urn:z\" Z:a=\"1\" b=\"&lt;&#10;&quot;\"> x <Z:w>&amp;]]&gt;</Z:w><e xmlns=\"http://bar\"></e></Z:v>";
         assert_eq!(kept(&set(value)), value);
-        assert_eq!(kept(&set("<v><![CDATA[<a>&]]><!-- no --><?pi no?></v>")), "<v>&lt;a&gt;&amp;</v>");
+        assert_eq!(
+            kept(&set("<v><![CDATA[<a>&]]><!-- no --><?pi no?></v>")),
+            "<v xmlns=\"\">&lt;a&gt;&amp;</v>"
+        );
     }
 
     #[test]
@@ -183,6 +186,14 @@ mod tests {
     }
 
     #[test]
+    fn no_namespace_stays_no_namespace_wherever_the_value_is_put() {
+        let value = kept(&set("<Z:v xmlns:Z='urn:z'><bare/></Z:v>"));
+        assert_eq!(value, "<Z:v xmlns=\"\" xmlns:Z=\"urn:z\"><bare></bare></Z:v>");
+        let again = format!("<propertyupdate xmlns='DAV:'><set><prop>{value}</prop></set></propertyupdate>");
+        assert_eq!(kept(&again), value);
+    }
+
+    #[test]
     fn the_language_in_force_is_kept_with_the_value() {
         let body = "<D:propertyupdate xmlns:D='DAV:' xml:lang='de'><D:set xml:lang='fr'><D:prop>\
             <a xml:lang='en'>x</a><b>y</b></D:prop></D:set><D:set><D:prop><c/></D:prop></D:set></D:propertyupdate>";
@@ -199,9 +210,9 @@ mod tests {
         assert_eq!(
             seen,
             [
-                ("<a xml:lang=\"en\">x</a>", "en"),
-                ("<b xml:lang=\"fr\">y</b>", "fr"),
-                ("<c xml:lang=\"de\"></c>", "de")
+                ("<a xmlns=\"\" xml:lang=\"en\">x</a>", "en"),
+                ("<b xmlns=\"\" xml:lang=\"fr\">y</b>", "fr"),
+                ("<c xmlns=\"\" xml:lang=\"de\"></c>", "de")
             ]
         );
     }

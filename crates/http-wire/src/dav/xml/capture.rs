@@ -9,6 +9,14 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::{Element, Token, XML_NAMESPACE, XmlBody, XmlError, malformed};
 use crate::dav::escape;
 
+/// What of the outside a part depends on.
+struct Needed {
+    /// One for each declaration that was in force there, outermost first.
+    bindings: Vec<bool>,
+    /// Names without a prefix mean no namespace, since none was in force.
+    no_default: bool,
+}
+
 impl XmlBody<'_> {
     /// Everything from the start tag `root`, which was just opened, to its end; closes it. `lang` is the language
     /// that `root` is in if it does not say so itself.
@@ -20,7 +28,7 @@ impl XmlBody<'_> {
     ) -> Result<Bytes, XmlError> {
         let outside = self.depth - 1;
         let inherited = self.scopes.len() - root.declarations.len();
-        let mut needed = vec![false; inherited];
+        let mut needed = Needed { bindings: vec![false; inherited], no_default: false };
         let mut out = BytesMut::new();
         self.need_names(root, &mut needed);
         put_name(&mut out, b"<", root);
@@ -59,18 +67,21 @@ impl XmlBody<'_> {
     }
 
     /// Puts the declarations of the outside that are needed onto the first tag.
-    fn with_declarations(&self, xml: &[u8], at: usize, needed: &[bool]) -> Bytes {
+    fn with_declarations(&self, xml: &[u8], at: usize, needed: &Needed) -> Bytes {
         let mut out = BytesMut::with_capacity(xml.len());
         out.put_slice(&xml[..at]);
-        for (binding, _) in self.scopes.outermost(needed.len()).iter().zip(needed).filter(|(_, need)| **need)
-        {
+        if needed.no_default {
+            put_declaration(&mut out, "", "");
+        }
+        let inherited = self.scopes.outermost(needed.bindings.len()).iter();
+        for (binding, _) in inherited.zip(&needed.bindings).filter(|(_, need)| **need) {
             put_declaration(&mut out, &binding.prefix, &binding.namespace);
         }
         out.put_slice(&xml[at..]);
         out.freeze()
     }
 
-    fn need_names(&self, element: &Element, needed: &mut [bool]) {
+    fn need_names(&self, element: &Element, needed: &mut Needed) {
         self.need(&element.prefix, needed);
         for attribute in &element.attributes {
             if !attribute.prefix.is_empty() {
@@ -80,17 +91,20 @@ impl XmlBody<'_> {
         }
     }
 
-    fn need(&self, prefix: &str, needed: &mut [bool]) {
-        if let Some(flag) = self.scopes.position(prefix).and_then(|at| needed.get_mut(at)) {
-            *flag = true;
+    fn need(&self, prefix: &str, needed: &mut Needed) {
+        match self.scopes.position(prefix) {
+            // Beyond these it is declared inside.
+            Some(at) => needed.bindings.get_mut(at).into_iter().for_each(|flag| *flag = true),
+            None => needed.no_default |= prefix.is_empty(),
         }
     }
 
-    fn need_spoken_of(&self, text: &str, needed: &mut [bool]) {
+    fn need_spoken_of(&self, text: &str, needed: &mut Needed) {
         if !text.contains(':') {
             return;
         }
-        for binding in self.scopes.outermost(needed.len()).iter().filter(|binding| !binding.prefix.is_empty())
+        for binding in
+            self.scopes.outermost(needed.bindings.len()).iter().filter(|binding| !binding.prefix.is_empty())
         {
             let speaks = text
                 .match_indices(&binding.prefix)
