@@ -178,7 +178,7 @@ fn authority(uri: &Uri, headers: &HeaderMap, version: Version) -> Result<Option<
 }
 
 /// No userinfo, no list, a port that is one; a host name of the characters that host names have, or an IPv6 address.
-fn authority_is_sound(authority: &Authority) -> bool {
+pub(crate) fn authority_is_sound(authority: &Authority) -> bool {
     let host = authority.host();
     let named = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
     let literal = |inner: &str| inner.parse::<Ipv6Addr>().is_ok();
