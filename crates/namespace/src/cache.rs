@@ -386,6 +386,21 @@ mod tests {
     }
 
     #[test]
+    fn a_write_over_checksums_does_not_wait_in_memory() {
+        let cache = Cache::new(100, 0);
+        let mut summed = inode(5, 1);
+        summed.extras.has_checksums = true;
+        assert!(matches!(cache.merge(FileId(5), &delta(1), Some((summed, 0)), INSTANCE), Merged::Refused));
+        let idle =
+            Written { size_at_least: None, mtime: None, space_used: Some(1), stability: Stability::Unstable };
+        let idle = Delta::new(&idle, Timestamp::EPOCH);
+        let merged = cache.merge(FileId(5), &idle, Some((summed, 0)), INSTANCE);
+        assert!(matches!(merged, Merged::Done { inode, .. } if inode.extras.has_checksums));
+        // Nor on top of what waits already.
+        assert!(matches!(cache.merge(FileId(5), &delta(1), None, INSTANCE), Merged::Refused));
+    }
+
+    #[test]
     fn an_unstable_write_is_not_based_on_what_a_later_group_changed() {
         let cache = Cache::new(100, 0);
         let changes = Changes { inodes: vec![(FileId(5), None)], ..Changes::default() };

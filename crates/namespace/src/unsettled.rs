@@ -152,6 +152,18 @@ mod tests {
         assert!(entry.visible.attributes.change > group.attributes.change);
     }
 
+    /// Checksums were recorded while a write came that the group did not see.
+    #[test]
+    fn checksums_are_not_shown_over_a_write_that_the_group_did_not_see() {
+        let mut entry = Unsettled::new(file(), &write(10), INSTANCE);
+        let mut group = entry.take().visible;
+        group.extras.has_checksums = true;
+        entry.merge(&write(5), INSTANCE);
+        entry.publish(group, INSTANCE);
+        assert!(!entry.visible.extras.has_checksums);
+        assert!(entry.stored.extras.has_checksums, "whose rows the next group has to remove");
+    }
+
     #[test]
     fn a_group_that_was_rolled_back_leaves_its_files_waiting() {
         let mut entry = Unsettled::new(file(), &write(10), INSTANCE);
