@@ -18,5 +18,7 @@ pub mod digest;
 pub mod head;
 pub mod list;
 pub mod multipart;
+mod query;
 pub mod range;
 pub mod target;
+mod url;

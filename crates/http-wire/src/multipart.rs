@@ -79,12 +79,13 @@ impl ByteRanges {
         &self.ranges
     }
 
-    /// Each part's delimiter and head, to be sent before that range of the file.
-    pub fn parts(&self) -> Parts<'_> {
+    /// Each part's delimiter and head, to be sent before that range of the file; after the last part comes
+    /// [`ByteRanges::closing`].
+    pub fn into_parts(self) -> Parts {
         Parts { body: self, next: 0, ready: BytesMut::new() }
     }
 
-    /// What ends the body after the last part.
+    /// What ends the body.
     pub fn closing(&self) -> Bytes {
         let mut out = BytesMut::with_capacity(BOUNDARY_BYTES + 8);
         out.extend_from_slice(b"\r\n--");
@@ -96,13 +97,13 @@ impl ByteRanges {
 
 /// Heads and ranges in their order.
 #[derive(Debug)]
-pub struct Parts<'a> {
-    body: &'a ByteRanges,
+pub struct Parts {
+    body: ByteRanges,
     next: usize,
     ready: BytesMut,
 }
 
-impl Iterator for Parts<'_> {
+impl Iterator for Parts {
     type Item = (Bytes, ByteRange);
 
     fn next(&mut self) -> Option<(Bytes, ByteRange)> {
@@ -124,7 +125,7 @@ impl Iterator for Parts<'_> {
     }
 }
 
-impl Parts<'_> {
+impl Parts {
     fn piece_bytes(&self) -> usize {
         let head_bytes_max = self.body.prefix.len() + 80;
         let left = self.body.ranges.len() - self.next + 1;
@@ -132,7 +133,7 @@ impl Parts<'_> {
     }
 }
 
-impl ExactSizeIterator for Parts<'_> {}
+impl ExactSizeIterator for Parts {}
 
 #[cfg(test)]
 mod tests {
@@ -147,7 +148,7 @@ mod tests {
 
     fn written(body: &ByteRanges, file: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        for (head, range) in body.parts() {
+        for (head, range) in body.clone().into_parts() {
             out.extend_from_slice(&head);
             out.extend_from_slice(&file[range.offset() as usize..range.end() as usize]);
         }
@@ -173,7 +174,7 @@ mod tests {
     fn ten_thousand_heads_share_some_dozens_of_allocations() {
         let bounds: Vec<(u64, u64)> = (0..10_000).map(|i| (i * 90_000_000, i * 90_000_000 + 100)).collect();
         let body = body(1 << 40, &bounds);
-        let heads: Vec<Bytes> = body.parts().map(|(head, _)| head).collect();
+        let heads: Vec<Bytes> = body.clone().into_parts().map(|(head, _)| head).collect();
         let apart = heads.windows(2).filter(|pair| pair[0].as_ptr_range().end != pair[1].as_ptr()).count();
         assert!(apart < 60, "{apart}");
         let length = heads.iter().map(|head| head.len() as u64 + 100).sum::<u64>();
@@ -186,7 +187,7 @@ mod tests {
             let bounds: Vec<(u64, u64)> = bounds.iter().map(|(from, len)| (*from, from + len)).collect();
             let body = body(300, &bounds);
             prop_assert_eq!(body.content_length(), written(&body, &[b'x'; 300]).len() as u64);
-            prop_assert_eq!(body.parts().len(), bounds.len());
+            prop_assert_eq!(body.clone().into_parts().len(), bounds.len());
         }
     }
 }

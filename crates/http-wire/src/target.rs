@@ -10,7 +10,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use thiserror::Error;
 use types::{Name, NameError};
 
-use crate::query::Query;
+pub use crate::query::{Query, parse_form};
+pub use crate::url::{AbsoluteUrl, Reference, Scheme, UrlError};
 
 pub const DEPTH_MAX: usize = 256;
 /// Of all names together, decoded. Encoded they may be three times as long, and the request line's limit holds.
