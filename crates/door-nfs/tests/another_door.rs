@@ -1,0 +1,250 @@
+//! Two doors at one conflict table: this one, spoken to as a client might, and another that is played by the test.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use access::{AccessError, AccessServices, Change, FileAccess, Modes, OpenFile, Share};
+use api::{Grant, Pool, PoolManager, PoolStatus, SelectError, Selection, TicketKey};
+use file_state::{Door, Holder};
+use forebay_door_nfs::{HeadConfig, HeadDoor, HeadServices};
+use namespace::SqliteNamespace;
+use nfs4::{
+    FfLayoutReturn4, LayoutIomode4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
+};
+use tempfile::TempDir;
+use testkit::nfs_client::{Answer, ClientError, ClientOptions, NfsClient};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use types::{Clock, FileId, PoolId, Random, Timestamp};
+
+const POOL: PoolId = PoolId(0);
+const WEB: Holder = Holder::of(Door::Http, 1);
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(50);
+
+struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_unix(Duration::from_secs(1_000_000_000) + self.0.elapsed())
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+struct NoChance;
+
+impl Random for NoChance {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(7);
+    }
+}
+
+/// A pool that layouts name and nobody reaches.
+struct OnePool;
+
+impl PoolManager for OnePool {
+    fn select(&self, _: &Selection<'_>) -> Result<Grant, SelectError> {
+        Ok(Grant { pool: POOL })
+    }
+
+    fn pool(&self, _: PoolId) -> Option<Arc<dyn Pool>> {
+        None
+    }
+
+    fn pools(&self) -> Vec<PoolStatus> {
+        Vec::new()
+    }
+
+    fn report_failure(&self, _: u64, _: PoolId) {}
+}
+
+struct Scene {
+    runtime: Runtime,
+    access: Arc<FileAccess>,
+    client: NfsClient,
+    root: NfsFh4,
+    _stop: watch::Sender<bool>,
+    _dir: TempDir,
+}
+
+impl Scene {
+    fn set() -> Scene {
+        let runtime = Runtime::new().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(RealClock(Instant::now()));
+        let namespace = SqliteNamespace::open(namespace::Config {
+            dir: dir.path().to_owned(),
+            clock: Arc::clone(&clock),
+            root_owner: (0, 0),
+            sync: namespace::Sync::Interval(LONG),
+            cache_entries: 100,
+            queue_len_max: 100,
+            group_len_max: 100,
+        });
+        let namespace = Arc::new(namespace.unwrap());
+        let pools: Arc<dyn PoolManager> = Arc::new(OnePool);
+        let access = Arc::new(FileAccess::new(AccessServices {
+            namespace: namespace.clone(),
+            locations: namespace.clone(),
+            pools: Arc::clone(&pools),
+            clock: Arc::clone(&clock),
+        }));
+        let services = HeadServices {
+            namespace: namespace.clone(),
+            locations: namespace.clone(),
+            records: namespace,
+            pools,
+            access: Arc::clone(&access),
+            clock,
+            random: Arc::new(NoChance),
+            key: TicketKey::new(&[1; 32]),
+        };
+        let config = HeadConfig {
+            instance: [2; 16],
+            lease: LONG,
+            grace: Duration::ZERO,
+            root_squash: false,
+            clients_max: 10,
+            connections_max: 10,
+            slots_max: 16,
+            pool_addresses: vec![(POOL, ([127, 0, 0, 1], 1).into())],
+        };
+        let (stop, stopped) = watch::channel(false);
+        let address = runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let door = HeadDoor::start(services, config).await.unwrap();
+            tokio::spawn(door.serve(listener, stopped));
+            address
+        });
+        let mut client = NfsClient::connect(address, ClientOptions::named("host")).unwrap();
+        let root = client.root().unwrap();
+        Scene { runtime, access, client, root, _stop: stop, _dir: dir }
+    }
+
+    fn file(&mut self, name: &str) -> (testkit::nfs_client::OpenFile, FileId) {
+        let file = self.client.create(&self.root, name).unwrap();
+        let id = self.client.attributes(&file.handle, &[nfs4::attr::number::FILEID]).unwrap().fileid;
+        (file, FileId(id.unwrap()))
+    }
+
+    fn replace(&self, file: FileId, patience: Duration) -> Result<(), AccessError> {
+        let change = self.access.before_change(file, Some(WEB), Change::Replace, patience, LONG);
+        self.runtime.block_on(change)
+    }
+
+    /// As a WebDAV lock does.
+    fn lock(&self, file: FileId) -> OpenFile {
+        let share = Share::new(Modes::NONE, Modes::WRITE);
+        let (lock, _) = self.runtime.block_on(self.access.open(file, WEB, share)).unwrap();
+        lock
+    }
+}
+
+fn status_of<T: std::fmt::Debug>(outcome: Result<T, ClientError>) -> NfsStat4 {
+    match outcome {
+        Ok(_) => NfsStat4::Ok,
+        Err(error) => error.status().unwrap_or_else(|| panic!("{error}")),
+    }
+}
+
+#[test]
+fn another_door_replaces_a_file_when_the_layouts_of_it_have_come_back() {
+    let mut scene = Scene::set();
+    let (file, id) = scene.file("file");
+    let layout = scene.client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+    assert!(matches!(scene.replace(id, SHORT), Err(AccessError::Recalled)));
+    let recall = scene.client.callbacks.wait_for_layout_recall(LONG).expect("a recall comes");
+    let nfs4::LayoutRecall4::File(recalled) = recall.recall else { panic!("{recall:?}") };
+    assert_eq!(recalled.fh, file.handle);
+    assert_eq!(recalled.stateid.other, layout.stateid.other);
+    assert_eq!(recalled.stateid.seqid, layout.stateid.seqid + 1, "as for a change by another client");
+    let report = FfLayoutReturn4::default();
+    scene.client.layout_return(&file.handle, recalled.stateid, &report).unwrap();
+    scene.replace(id, LONG).unwrap();
+}
+
+#[test]
+fn a_change_that_waits_goes_on_with_the_return() {
+    let mut scene = Scene::set();
+    let (file, id) = scene.file("file");
+    scene.client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+    let access = Arc::clone(&scene.access);
+    let change = scene
+        .runtime
+        .spawn(async move { access.before_change(id, Some(WEB), Change::Replace, LONG, LONG).await });
+    scene.client.callbacks.wait_for_layout_recall(LONG).expect("a recall comes");
+    // The last close returns it too.
+    scene.client.close(&file).unwrap();
+    scene.runtime.block_on(change).unwrap().unwrap();
+}
+
+#[test]
+fn a_client_that_knows_of_no_layout_is_not_waited_for() {
+    let mut scene = Scene::set();
+    let (file, id) = scene.file("file");
+    scene.client.layout_get(&file.handle, file.stateid, LayoutIomode4::Read).unwrap();
+    scene.client.callbacks.answer_always(Answer::Status(NfsStat4::NoMatchingLayout));
+    scene.replace(id, LONG).unwrap();
+}
+
+#[test]
+fn names_and_bytes_of_a_file_that_another_door_has_locked_stay() {
+    let mut scene = Scene::set();
+    let root = scene.root.clone();
+    let (file, id) = scene.file("file");
+    scene.client.close(&file).unwrap();
+    let (other, _) = scene.file("other");
+    scene.client.close(&other).unwrap();
+    let lock = scene.lock(id);
+    let client = &mut scene.client;
+    assert_eq!(status_of(client.remove(&root, "file")), NfsStat4::FileOpen);
+    assert_eq!(status_of(client.rename((&root, "file"), (&root, "elsewhere"))), NfsStat4::FileOpen);
+    assert_eq!(status_of(client.rename((&root, "other"), (&root, "file"))), NfsStat4::FileOpen);
+    let for_writing = client.open(&root, "file", OPEN4_SHARE_ACCESS_BOTH);
+    assert_eq!(status_of(for_writing), NfsStat4::ShareDenied);
+    let size = client.set_size(&file.handle, nfs4::StateId4::ANONYMOUS, 0);
+    assert_eq!(status_of(size), NfsStat4::Locked);
+    assert!(client.open(&root, "file", OPEN4_SHARE_ACCESS_READ).is_ok(), "reading is not denied");
+    assert_eq!(status_of(client.rename((&root, "other"), (&root, "third"))), NfsStat4::Ok);
+    assert_eq!(status_of(client.remove(&root, "missing")), NfsStat4::NoEnt);
+    drop(lock);
+    assert_eq!(status_of(client.rename((&root, "third"), (&root, "file"))), NfsStat4::Ok);
+    assert_eq!(status_of(client.remove(&root, "file")), NfsStat4::Ok);
+}
+
+#[test]
+fn a_file_that_a_client_has_open_for_writing_is_not_locked_by_another_door() {
+    let mut scene = Scene::set();
+    let (file, id) = scene.file("file");
+    let share = Share::new(Modes::NONE, Modes::WRITE);
+    let refused = scene.runtime.block_on(scene.access.open(id, WEB, share)).map(|_| ());
+    assert!(matches!(refused, Err(AccessError::Denied)));
+    assert!(scene.access.table().is_open_for_writing(id));
+    scene.client.close(&file).unwrap();
+    drop(scene.lock(id));
+}
+
+#[test]
+fn a_file_that_only_another_door_still_holds_can_be_opened_by_its_handle_until_that_ends() {
+    let mut scene = Scene::set();
+    let root = scene.root.clone();
+    let (file, id) = scene.file("file");
+    scene.client.close(&file).unwrap();
+    let share = Share::new(Modes::READ, Modes::NONE);
+    let (held, _) = scene.runtime.block_on(scene.access.open(id, WEB, share)).unwrap();
+    scene.client.remove(&root, "file").unwrap();
+    let by_handle = || {
+        let claim = nfs4::OpenClaim4::Fh;
+        let how = nfs4::OpenFlag4::NoCreate;
+        testkit::nfs_client::ops::open_claiming("owner", OPEN4_SHARE_ACCESS_READ, how, claim)
+    };
+    let opened = scene.client.open_by(&file.handle, by_handle()).unwrap();
+    scene.client.close(&opened).unwrap();
+    drop(held);
+    assert_eq!(status_of(scene.client.open_by(&file.handle, by_handle())), NfsStat4::Stale);
+}
