@@ -1,0 +1,123 @@
+//! What the administrator's interface knows of the instance. The binary implements it; this crate renders it.
+
+use std::net::IpAddr;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+#[async_trait]
+pub trait Instance: Send + Sync {
+    /// Cheap: from memory, and at most a second old.
+    async fn snapshot(&self) -> Snapshot;
+
+    /// What is wrong now; empty when all is well.
+    async fn problems(&self) -> Vec<Problem>;
+
+    fn log_levels(&self) -> LogLevels;
+
+    /// The message of the error is for the user.
+    fn set_log_levels(&self, levels: &LogLevels) -> Result<(), String>;
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Snapshot {
+    pub version: String,
+    pub site: String,
+    pub uptime_s: u64,
+    pub files: u64,
+    pub bytes: u64,
+    pub pools: Vec<PoolView>,
+    pub clients: Vec<ClientView>,
+    pub open_files: Vec<OpenView>,
+    /// How data is read and written at the pools, and why it is done so.
+    pub io_modes: Vec<IoModeView>,
+    /// The slowest of the last minutes.
+    pub slow_operations: Vec<SlowOperation>,
+    /// Counted since the start, by door and operation.
+    pub operations: Vec<OperationCount>,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct PoolView {
+    pub name: String,
+    pub address: String,
+    /// `None`: in order.
+    pub offline: Option<String>,
+    pub total_bytes: u64,
+    pub free_bytes: u64,
+    pub replicas: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    /// Over the last seconds.
+    pub read_bytes_per_s: u64,
+    pub written_bytes_per_s: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ClientView {
+    /// `nfs`, `http`.
+    pub door: String,
+    pub name: String,
+    pub address: String,
+    pub opens: u64,
+    pub locks: u64,
+    pub layouts: u64,
+    pub idle_s: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OpenView {
+    pub file: u64,
+    /// If it is known and not too dear to find.
+    pub path: Option<String>,
+    pub door: String,
+    pub client: String,
+    /// `read`, `write`, `read-write`, with `deny …` where others are denied.
+    pub mode: String,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct IoModeView {
+    pub mode: String,
+    pub reason: String,
+    pub reads: u64,
+    pub writes: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct SlowOperation {
+    pub at_s: u64,
+    pub door: String,
+    pub operation: String,
+    pub subject: String,
+    pub client: String,
+    pub took_ms: u64,
+}
+
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct OperationCount {
+    pub door: String,
+    pub operation: String,
+    pub count: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// `pool-offline`, `disk-nearly-full`, `namespace-read-only`, …: stable, for alerting rules.
+    pub kind: &'static str,
+    /// What and where.
+    pub what: String,
+    /// What to do.
+    pub advice: String,
+}
+
+/// Levels are `error`, `warn`, `info`, `debug`, `trace`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LogLevels {
+    pub level: Option<String>,
+    /// By door: `nfs`, `http`.
+    pub doors: std::collections::BTreeMap<String, String>,
+    /// By client address: everything its requests log, whatever the door's level is.
+    pub clients: std::collections::BTreeMap<IpAddr, String>,
+}

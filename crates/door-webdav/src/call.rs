@@ -1,0 +1,69 @@
+//! One request, with who asks and what is asked for, as handlers use it.
+
+use std::sync::Arc;
+
+use api::{Activity, Caller, Origin, Role};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use http_server::Peer;
+use http_wire::dav::{self, Depth};
+use types::Name;
+
+use crate::locks::Path;
+use crate::refusal::Refusal;
+
+pub(crate) struct Call {
+    pub caller: Caller,
+    pub origin: Origin,
+    pub method: Method,
+    pub headers: HeaderMap,
+    pub path: Path,
+    /// The path ended with a slash: a directory is meant.
+    pub is_directory_form: bool,
+    pub peer: Arc<Peer>,
+}
+
+impl Call {
+    pub fn header(&self, name: &header::HeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    pub fn depth(&self) -> Result<Option<Depth>, Refusal> {
+        let value = self.headers.get("depth");
+        let depth = value.map(|value| Depth::parse(value.as_bytes())).transpose();
+        depth.map_err(|error| Refusal::bad_request(error.to_string()))
+    }
+
+    pub fn may_overwrite(&self) -> Result<bool, Refusal> {
+        let value = self.headers.get("overwrite").map(HeaderValue::as_bytes);
+        dav::overwrite(value).map_err(|error| Refusal::bad_request(error.to_string()))
+    }
+
+    pub fn demand(&self, activity: Activity, path: &[Name]) -> Result<(), Refusal> {
+        if self.caller.may(activity, path) { Ok(()) } else { Err(self.denied()) }
+    }
+
+    /// Who is nobody yet is asked to say who it is; who is known may just not.
+    pub fn denied(&self) -> Refusal {
+        if self.caller.role == Role::Anonymous {
+            unauthorized("this needs a login or a token")
+        } else {
+            Refusal::forbidden(format!("{} may not do this here", self.caller.name))
+        }
+    }
+
+    /// A refusal by the mode bits, for an anonymous caller turned into the question who it is.
+    pub fn reconsider(&self, refusal: Refusal) -> Refusal {
+        if refusal.status == StatusCode::FORBIDDEN && self.caller.role == Role::Anonymous {
+            return unauthorized("this needs a login or a token");
+        }
+        refusal
+    }
+}
+
+pub(crate) fn unauthorized(message: impl Into<String>) -> Refusal {
+    let challenge = HeaderValue::from_static("Basic realm=\"forebay\", charset=\"UTF-8\"");
+    Refusal::new(StatusCode::UNAUTHORIZED, message)
+        .with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"forebay\""))
+        .with(header::WWW_AUTHENTICATE, challenge)
+}

@@ -1,0 +1,206 @@
+//! The door at the head: knows names, callers, locks and the conflict table, and decides who moves the bytes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::{FileAccess, OpenFile};
+use api::{
+    Authenticator, Credential, Locations, Namespace, Origin, PoolManager, Properties, TicketKey, Uploads,
+};
+use async_trait::async_trait;
+use file_state::{Door, Holder, Owner, Share};
+use http::StatusCode;
+use http_server::{Request, RequestBody, Response, Service};
+use http_wire::credential::{self, Given};
+use http_wire::target::Target;
+use parking_lot::Mutex;
+use types::{Attributes, ChecksumKind, Clock, FileId, PoolId, Random};
+
+use crate::call::Call;
+use crate::locks::Locks;
+use crate::put::resume::Resumable;
+use crate::refusal::Refusal;
+use crate::upload::Pending;
+
+/// Who the requests of this door are in the conflict table; locks are opens of another holder, for they outlive requests.
+pub(crate) const REQUESTS: Holder = Holder::of(Door::Http, 1);
+const LOCKS: Holder = Holder::of(Door::Http, 2);
+
+pub struct FrontServices {
+    pub namespace: Arc<dyn Namespace>,
+    pub locations: Arc<dyn Locations>,
+    pub uploads: Arc<dyn Uploads>,
+    pub properties: Arc<dyn Properties>,
+    pub pools: Arc<dyn PoolManager>,
+    pub access: Arc<FileAccess>,
+    pub authenticator: Arc<dyn Authenticator>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    pub key: TicketKey,
+    /// For third-party copies.
+    pub client: http_client::Client,
+}
+
+#[derive(Clone, Debug)]
+pub struct FrontConfig {
+    /// For the storage record and the User-Agent of copies.
+    pub site: String,
+    pub redirect: Redirect,
+    /// Where the pools' data faces listen; an unspecified address stands for the one the client used for the head.
+    pub data_faces: Vec<(PoolId, SocketAddr)>,
+    pub is_tls: bool,
+    /// `host:port` by which clients know this instance, for COPY and MOVE; what the Host header says always counts.
+    pub authorities: Vec<String>,
+    /// Kept for every upload; others are computed when somebody asks.
+    pub checksums: Vec<ChecksumKind>,
+    /// Where a browser that asks for a directory is sent, with the path appended. `None`: it gets the plain index.
+    pub page: Option<String>,
+    pub locks_max: usize,
+    pub uploads_max: usize,
+    pub copies_max: usize,
+    pub lock_timeout_max: Duration,
+    /// How long a change waits for layouts of NFS clients to come back before the client is told to come again.
+    pub recall_patience: Duration,
+    /// After which a client that does not give back a layout loses it.
+    pub recall_deadline: Duration,
+}
+
+/// Whether clients are sent to the pool that has the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Redirect {
+    Never,
+    /// Where the pool is in another process.
+    Auto,
+    /// Whoever can follow: every GET but those of clients known not to, a PUT that waits with its body.
+    Always,
+}
+
+pub struct Front {
+    pub(crate) services: FrontServices,
+    pub(crate) config: FrontConfig,
+    /// Leaf lock.
+    pub(crate) locks: Mutex<Locks>,
+    /// Uploads that were sent to a pool. Leaf lock.
+    pub(crate) redirected: Mutex<std::collections::HashMap<FileId, Pending>>,
+    /// Uploads in several requests. Leaf lock.
+    pub(crate) resumable: Mutex<Resumable>,
+    pub(crate) copies: Arc<tokio::sync::Semaphore>,
+}
+
+impl Front {
+    pub fn new(services: FrontServices, config: FrontConfig) -> Arc<Front> {
+        Arc::new(Front {
+            services,
+            locks: Mutex::new(Locks::new(config.locks_max)),
+            redirected: Mutex::default(),
+            resumable: Mutex::default(),
+            copies: Arc::new(tokio::sync::Semaphore::new(config.copies_max)),
+            config,
+        })
+    }
+
+    /// Ends locks and uploads that nobody came back for; to be called every second or so.
+    pub fn tick(&self) {
+        let now = self.services.clock.monotonic();
+        let over = self.locks.lock().expire(now);
+        over.into_iter().for_each(|lock| self.release_lock(&lock));
+        self.redirected.lock().retain(|_, pending| pending.deadline > now);
+        self.resumable.lock().expire(now);
+    }
+
+    pub(crate) fn now_s(&self) -> u64 {
+        u64::try_from(self.services.clock.now().seconds).unwrap_or(0)
+    }
+
+    /// Holds a file open while the answer lives, with its attributes as they are then.
+    pub(crate) async fn hold(&self, file: FileId, share: Share) -> Result<(OpenFile, Attributes), Refusal> {
+        Ok(self.services.access.open(file, REQUESTS, share).await?)
+    }
+
+    pub(crate) fn lock_owner(&self) -> Owner {
+        self.services.access.owner(LOCKS)
+    }
+
+    pub(crate) fn release_lock(&self, lock: &crate::locks::Lock) {
+        if let Some((file, number)) = lock.open {
+            self.services.access.table().close(file, Owner { holder: LOCKS, number });
+        }
+    }
+
+    async fn call(&self, request: Request) -> Result<(Call, RequestBody), Refusal> {
+        let Request { method, uri, headers, peer, body, .. } = request;
+        let target = Target::of_uri(&uri).map_err(|error| Refusal::new(error.status(), error.to_string()))?;
+        let origin = Origin { address: peer.address.ip(), is_encrypted: peer.tls.is_some() };
+        let given = credential::given(&method, &headers, &target.query)
+            .map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let certificates = peer.tls.as_ref().map_or(&[][..], |tls| &tls.certificates);
+        let credential = match &given {
+            Given::Bearer(token) => Credential::Bearer(token),
+            Given::Password { user, password } => Credential::Password { user, password },
+            Given::Nothing if !certificates.is_empty() => Credential::Certificates(certificates),
+            Given::Nothing => Credential::None,
+        };
+        let caller = match self.services.authenticator.authenticate(credential, &origin).await {
+            Ok(caller) => caller,
+            Err(api::AuthError::Refused(message)) => return Err(crate::call::unauthorized(message)),
+            Err(error) => return Err(error.into()),
+        };
+        let call = Call {
+            caller,
+            origin,
+            method,
+            headers,
+            path: target.path,
+            is_directory_form: target.trailing_slash,
+            peer,
+        };
+        Ok((call, body))
+    }
+
+    async fn handle(self: &Arc<Self>, call: &Arc<Call>, body: RequestBody) -> Result<Response, Refusal> {
+        match call.method.as_str() {
+            "OPTIONS" => self.options(call).await,
+            "GET" | "HEAD" => self.get(call).await,
+            "PUT" => self.put(call, body).await,
+            "POST" => self.post(call, body).await,
+            "DELETE" => self.delete(call).await,
+            "MKCOL" => self.make_collection(call, body).await,
+            "PROPFIND" => self.find_properties(call, body).await,
+            "PROPPATCH" => self.patch_properties(call, body).await,
+            "COPY" => self.copy(call).await,
+            "MOVE" => self.relocate(call).await,
+            "LOCK" => self.lock(call, body).await,
+            "UNLOCK" => self.unlock(call).await,
+            _ => Err(Refusal::new(
+                StatusCode::NOT_IMPLEMENTED,
+                format!("{} is not a method here", call.method),
+            )),
+        }
+    }
+}
+
+/// `Arc<Front>` as a service: handlers keep the front alive beyond the request where a body is streamed.
+pub struct FrontService(pub Arc<Front>);
+
+#[async_trait]
+impl Service for FrontService {
+    async fn serve(&self, request: Request) -> Response {
+        let (call, body) = match self.0.call(request).await {
+            Ok((call, body)) => (Arc::new(call), body),
+            Err(refusal) => return refusal.into_response(),
+        };
+        let response = match self.0.handle(&call, body).await {
+            Ok(response) => response,
+            Err(refusal) => call.reconsider(refusal).into_response(),
+        };
+        tracing::debug!(
+            client = %call.peer.address,
+            caller = %call.caller.name,
+            method = %call.method,
+            status = response.status.as_u16(),
+            "request"
+        );
+        response
+    }
+}

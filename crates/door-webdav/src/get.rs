@@ -1,0 +1,334 @@
+//! GET and HEAD: what a file is, whether the client has it already, which parts it wants, and who sends them.
+
+use std::sync::Arc;
+
+use access::OpenFile;
+use api::{Activity, OpenReplica, TicketMode};
+use file_state::{Modes, Share};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Method, StatusCode};
+use http_server::{Piece, Response, ResponseBody};
+use http_wire::conditional::{self, Current, ETag, Verdict};
+use http_wire::multipart::{Boundary, ByteRanges};
+use http_wire::range::{self, ContentRange, RangeLimits, Selection};
+use http_wire::{content, date, digest, target};
+use types::{
+    Access, Attributes, ByteRange, Checksum, ChecksumKind, FileId, FileKind, Random, Timestamp, permission,
+};
+
+use crate::call::Call;
+use crate::front::{Front, Redirect};
+use crate::refusal::Refusal;
+use crate::resolve::{Last, Place};
+use crate::sums::Sums;
+use crate::ticket::{Purpose, UrlTicket};
+
+/// What a redirect is good for.
+pub(crate) const TICKET_S: u64 = 900;
+/// A file is read in such steps to compute a checksum.
+const SUM_STEP_BYTES: u32 = 1 << 20;
+const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
+
+/// A representation to send: the same at the head and at a pool.
+pub(crate) struct Content {
+    pub etag: ETag,
+    pub modified: Timestamp,
+    pub size: u64,
+    pub content_type: &'static str,
+    pub boundary: Boundary,
+    pub digests: HeaderMap,
+    /// `None`: nothing was ever written, so it is all zeros.
+    pub replica: Option<Arc<dyn OpenReplica>>,
+    /// Kept until the last byte is sent.
+    pub held: Option<OpenFile>,
+}
+
+impl Front {
+    pub(crate) async fn get(self: &Arc<Self>, call: &Call) -> Result<Response, Refusal> {
+        let place = self.resolve(call, &call.path, Last::Followed).await?;
+        let found = place.existing()?;
+        match found.kind {
+            FileKind::Directory => return self.get_directory(call, &place, &found).await,
+            FileKind::Regular if call.is_directory_form => return Err(Refusal::not_found()),
+            FileKind::Regular => {}
+            _ => return Err(Refusal::forbidden("this is a device, not a file")),
+        }
+        call.demand(Activity::Download, &place.path)?;
+        self.check_readable(call, &found)?;
+        // Held from here on: an unlinked file keeps its data until the last byte is sent.
+        let (held, file) = self.hold_for_reading(found.file).await?;
+        if let Some(response) = self.redirect_read(call, &place, &file).await? {
+            return Ok(response);
+        }
+        let replica = self.services.access.open_replica(&file, TicketMode::Read).await?;
+        let content = Content {
+            etag: etag(&file),
+            modified: file.mtime,
+            size: file.size,
+            content_type: content_type(&place),
+            boundary: boundary(&*self.services.random),
+            digests: self.wanted_digests(call, &file, replica.as_ref()).await?,
+            replica,
+            held: Some(held),
+        };
+        respond(&call.method, &call.headers, content, self.services.clock.now())
+    }
+
+    pub(crate) fn check_readable(&self, call: &Call, file: &Attributes) -> Result<(), Refusal> {
+        if !file.kind.is_regular() {
+            return Err(Refusal::forbidden("not a regular file"));
+        }
+        if !permission::allows(&call.caller.identity, file, Access::READ) {
+            return Err(Refusal::forbidden("access denied"));
+        }
+        Ok(())
+    }
+
+    /// Refused (423) where an NFS client denies reading.
+    pub(crate) async fn hold_for_reading(&self, file: FileId) -> Result<(OpenFile, Attributes), Refusal> {
+        self.hold(file, Share::new(Modes::READ, Modes::NONE)).await
+    }
+
+    /// 307 to the pool that has the file, with a ticket.
+    async fn redirect_read(
+        &self,
+        call: &Call,
+        place: &Place,
+        file: &Attributes,
+    ) -> Result<Option<Response>, Refusal> {
+        if self.config.redirect != Redirect::Always
+            || call.method != Method::GET
+            || !follows_redirects(&call.headers)
+            || asks_for_digest(&call.headers)
+        {
+            return Ok(None);
+        }
+        let locations = self.services.locations.locations(file.file).await?;
+        if locations.is_empty() || file.size == 0 {
+            return Ok(None);
+        }
+        let want = api::Selection { purpose: api::Purpose::Read, locations: &locations, client: None };
+        let pool = self.services.pools.select(&want)?.pool;
+        let ticket = UrlTicket {
+            purpose: Purpose::Read,
+            file: file.file,
+            pool,
+            epoch: file.epoch,
+            size: file.size,
+            change: file.change,
+            mtime: file.mtime,
+            expires_s: self.now_s() + TICKET_S,
+        };
+        let Some(location) = self.pool_url(call, &place.path, &ticket) else { return Ok(None) };
+        let response = Response::new(StatusCode::TEMPORARY_REDIRECT)
+            .with(header::LOCATION, location)
+            .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Ok(Some(response))
+    }
+
+    /// The checksums that the client asked for; what is not kept is computed now, and kept if nothing changed meanwhile.
+    async fn wanted_digests(
+        &self,
+        call: &Call,
+        file: &Attributes,
+        replica: Option<&Arc<dyn OpenReplica>>,
+    ) -> Result<HeaderMap, Refusal> {
+        let mut headers = HeaderMap::new();
+        let (wanted, wanted_repr) =
+            (digest::want_digest(&call.headers), digest::want_repr_digest(&call.headers));
+        if let Some(kind) = wanted.first() {
+            let sum = self.checksum(file, *kind, replica).await?;
+            headers.extend(digest::digest_header(&[sum]).map(|value| (digest::DIGEST, value)));
+        }
+        if let Some(kind) = wanted_repr.first() {
+            let sum = self.checksum(file, *kind, replica).await?;
+            headers.extend(digest::repr_digest_header(&[sum]).map(|value| (digest::REPR_DIGEST, value)));
+        }
+        Ok(headers)
+    }
+
+    pub(crate) async fn checksum(
+        &self,
+        file: &Attributes,
+        kind: ChecksumKind,
+        replica: Option<&Arc<dyn OpenReplica>>,
+    ) -> Result<Checksum, Refusal> {
+        // While an NFS client writes at the pools, what was kept may be behind.
+        let is_written = self.services.access.table().is_written_at_pools(file.file);
+        if !is_written {
+            let kept = self.services.properties.checksums(file.file).await?;
+            if let Some(sum) = kept.into_iter().find(|sum| sum.kind() == kind) {
+                return Ok(sum);
+            }
+        }
+        let mut sums = Sums::new([kind]);
+        let mut offset = 0;
+        while offset < file.size {
+            let length = u64::from(SUM_STEP_BYTES).min(file.size - offset) as u32;
+            let read = match replica {
+                Some(replica) => replica.read_at(offset, length).await?.data,
+                None => bytes::Bytes::new(),
+            };
+            if read.is_empty() {
+                sums.update(&vec![0; length as usize]);
+                offset += u64::from(length);
+            } else {
+                sums.update(&read);
+                offset += read.len() as u64;
+            }
+            // Disks answer at once from the page cache: others get their turn.
+            tokio::task::yield_now().await;
+        }
+        let sums = sums.finish();
+        if !is_written {
+            self.services.properties.record_checksums(file.file, file.change, &sums).await?;
+        }
+        Ok(*sums.first().expect("one kind was asked for"))
+    }
+
+    async fn get_directory(
+        self: &Arc<Self>,
+        call: &Call,
+        place: &Place,
+        dir: &Attributes,
+    ) -> Result<Response, Refusal> {
+        let wants_page = call.header(&header::ACCEPT).is_some_and(|accept| accept.contains("text/html"));
+        if let Some(page) = self.config.page.as_ref().filter(|_| wants_page) {
+            let url = format!("{page}{}", target::encode_path(&place.path, true));
+            let location = HeaderValue::try_from(url).map_err(|_| Refusal::not_found())?;
+            return Ok(Response::new(StatusCode::SEE_OTHER).with(header::LOCATION, location));
+        }
+        call.demand(Activity::List, &place.path)?;
+        self.index(call, place, dir).await
+    }
+}
+
+pub(crate) fn boundary(random: &dyn Random) -> Boundary {
+    let mut chance = [0; 16];
+    random.fill(&mut chance);
+    Boundary::new(chance)
+}
+
+pub(crate) fn etag(file: &Attributes) -> ETag {
+    ETag::of_change(file.file, file.change)
+}
+
+/// By the name; what a browser would run as a page of ours is sent as plain text or a download.
+fn content_type(place: &Place) -> &'static str {
+    safe_type(place.name().map_or(&b""[..], |name| name.as_bytes()))
+}
+
+pub(crate) fn safe_type(name: &[u8]) -> &'static str {
+    match content::media_type(name) {
+        active if content::is_active(active) => "text/plain; charset=utf-8",
+        other => other,
+    }
+}
+
+fn asks_for_digest(headers: &HeaderMap) -> bool {
+    headers.contains_key(digest::WANT_DIGEST) || headers.contains_key(digest::WANT_REPR_DIGEST)
+}
+
+/// Clients that are known not to follow; everybody else does for GET.
+fn follows_redirects(headers: &HeaderMap) -> bool {
+    let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("");
+    !["litmus", "cadaver", "davfs2", "neon"].iter().any(|name| agent.starts_with(name))
+}
+
+/// Conditions, ranges, headers, pieces (RFC 9110 §13, §14).
+pub(crate) fn respond(
+    method: &Method,
+    headers: &HeaderMap,
+    content: Content,
+    now: Timestamp,
+) -> Result<Response, Refusal> {
+    let etag = content.etag.clone();
+    let current = Current { etag: &etag, modified: content.modified };
+    match conditional::evaluate(method, headers, Some(current)) {
+        Verdict::Proceed => {}
+        Verdict::NotModified => {
+            return Err(Refusal::new(StatusCode::NOT_MODIFIED, "")
+                .with(header::ETAG, content.etag.header_value())
+                .with(header::CACHE_CONTROL, PRIVATE));
+        }
+        Verdict::PreconditionFailed => return Err(Refusal::precondition("file was changed")),
+    }
+    let response = described(&content);
+    let is_head = method == Method::HEAD;
+    let selection = if !is_head && conditional::if_range_holds(headers, current, now) {
+        range::select(headers, content.size, &RangeLimits::default())
+    } else {
+        Selection::Whole
+    };
+    match selection {
+        Selection::Whole => Ok(whole(response, content, is_head)),
+        Selection::Parts(ranges) => Ok(parts(response, content, ranges)),
+        Selection::Refused(why) => {
+            let complete = ContentRange::Unsatisfied { complete: content.size }.header_value();
+            Err(Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, why.to_string())
+                .with(header::CONTENT_RANGE, complete))
+        }
+    }
+}
+
+fn described(content: &Content) -> Response {
+    let mut response = Response::new(StatusCode::OK)
+        .with(header::ETAG, content.etag.header_value())
+        .with(header::LAST_MODIFIED, date::header_value(content.modified))
+        .with(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))
+        .with(header::CACHE_CONTROL, PRIVATE)
+        .with(header::CONTENT_TYPE, HeaderValue::from_static(content.content_type))
+        .with(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
+        .with(HeaderName::from_static("content-security-policy"), HeaderValue::from_static("sandbox"));
+    response.headers.extend(content.digests.clone());
+    response
+}
+
+fn whole(mut response: Response, content: Content, is_head: bool) -> Response {
+    if is_head {
+        return response.with_body(ResponseBody::Absent { length: Some(content.size) });
+    }
+    let length = content.size;
+    if length > 0 {
+        let Content { replica, held, .. } = content;
+        let pieces = std::iter::once(piece(replica.as_ref(), 0, length)).inspect(move |_| {
+            let _kept = &held;
+        });
+        response = response.with_body(ResponseBody::Pieces { length, pieces: Box::new(pieces) });
+    }
+    response
+}
+
+fn parts(mut response: Response, content: Content, ranges: Vec<ByteRange>) -> Response {
+    response.status = StatusCode::PARTIAL_CONTENT;
+    let Content { replica, held, size, content_type, boundary, .. } = content;
+    if let [only] = ranges[..] {
+        let pieces =
+            std::iter::once(piece(replica.as_ref(), only.offset(), only.length())).inspect(move |_| {
+                let _kept = &held;
+            });
+        return response
+            .with(
+                header::CONTENT_RANGE,
+                ContentRange::Part { range: only, complete: Some(size) }.header_value(),
+            )
+            .with_body(ResponseBody::Pieces { length: only.length(), pieces: Box::new(pieces) });
+    }
+    let body = ByteRanges::new(boundary, &HeaderValue::from_static(content_type), size, ranges);
+    let (length, content_type, closing) = (body.content_length(), body.content_type(), body.closing());
+    let parts = body.into_parts().flat_map(move |(head, range)| {
+        let _kept = &held;
+        [Piece::Bytes(head), piece(replica.as_ref(), range.offset(), range.length())]
+    });
+    let pieces = parts.chain(std::iter::once(Piece::Bytes(closing)));
+    response
+        .with(header::CONTENT_TYPE, content_type)
+        .with_body(ResponseBody::Pieces { length, pieces: Box::new(pieces) })
+}
+
+fn piece(replica: Option<&Arc<dyn OpenReplica>>, offset: u64, length: u64) -> Piece {
+    match replica {
+        Some(replica) => Piece::Replica { replica: Arc::clone(replica), offset, length },
+        None => Piece::Replica { replica: Arc::new(crate::zeros::Zeros), offset, length },
+    }
+}

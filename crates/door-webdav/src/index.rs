@@ -1,0 +1,85 @@
+//! GET of a directory by programs: a page of links and nothing else, as fsspec, wget and people with curl read it. The
+//! page for browsers is the administrator's crate's.
+
+use std::sync::Arc;
+
+use api::Cookie;
+use bytes::Bytes;
+use futures_util::stream;
+use http::header::{self, HeaderValue};
+use http::{Method, StatusCode};
+use http_server::{Response, ResponseBody};
+use http_wire::target;
+use types::{Attributes, FileId};
+
+use crate::call::Call;
+use crate::collection::PAGE;
+use crate::front::Front;
+use crate::refusal::Refusal;
+use crate::resolve::Place;
+
+struct Listing {
+    front: Arc<Front>,
+    who: types::Identity,
+    dir: FileId,
+    /// `None`: all is listed.
+    after: Option<Cookie>,
+    head: Option<String>,
+}
+
+impl Front {
+    pub(crate) async fn index(
+        self: &Arc<Self>,
+        call: &Call,
+        place: &Place,
+        dir: &Attributes,
+    ) -> Result<Response, Refusal> {
+        let response = Response::new(StatusCode::OK)
+            .with(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"))
+            .with(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+        // Refused before the answer has begun.
+        self.services.namespace.list(&call.caller.identity, dir.file, Cookie::START, 1).await?;
+        if call.method == Method::HEAD {
+            return Ok(response.with_body(ResponseBody::Absent { length: None }));
+        }
+        // Links are relative to the directory, also where the request left out the slash.
+        let base = target::encode_path(&place.path, true);
+        let head = format!("<!doctype html>\n<title>{base}</title>\n<base href=\"{base}\">\n<pre>\n");
+        let listing = Listing {
+            front: Arc::clone(self),
+            who: call.caller.identity.clone(),
+            dir: dir.file,
+            after: Some(Cookie::START),
+            head: Some(head),
+        };
+        let pages = stream::unfold(listing, |mut listing| async move {
+            let after = listing.after?;
+            Some((listing.page(after).await, listing))
+        });
+        Ok(response.with_body(ResponseBody::Stream(Box::pin(pages))))
+    }
+}
+
+impl Listing {
+    async fn page(&mut self, after: Cookie) -> std::io::Result<Bytes> {
+        let page = self.front.services.namespace.list(&self.who, self.dir, after, PAGE).await;
+        let page = page.map_err(std::io::Error::other)?;
+        self.after = page.entries.last().filter(|_| !page.is_last).map(|last| last.cookie);
+        let mut out = self.head.take().unwrap_or_default();
+        for entry in &page.entries {
+            let slash = if entry.attributes.kind.is_directory() { "/" } else { "" };
+            let mut name = String::new();
+            target::put_name(&mut name, entry.name.as_bytes());
+            let text = escaped(&String::from_utf8_lossy(entry.name.as_bytes()));
+            out.push_str(&format!("<a href=\"{name}{slash}\">{text}{slash}</a> {}\n", entry.attributes.size));
+        }
+        if self.after.is_none() {
+            out.push_str("</pre>\n");
+        }
+        Ok(out.into())
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,143 @@
+//! The live properties of a file: computed from its attributes, the locks and the pools.
+
+use api::Property;
+use http_wire::dav::{ActiveLock, LiveProperty, PropFind, Props, QName};
+use types::{Attributes, Checksum, FileKind};
+
+use crate::front::Front;
+use crate::get::{etag, safe_type};
+use crate::locks::{Lock, Path};
+use crate::propfind::{needs_dead, wants};
+use crate::refusal::Refusal;
+
+const EXECUTE_BITS: u32 = 0o111;
+
+/// What is known of one resource, as far as it was asked for.
+pub(crate) struct Facts<'a> {
+    path: &'a Path,
+    attributes: Attributes,
+    pub dead: Vec<Property>,
+    checksums: Vec<Checksum>,
+    locks: Vec<Lock>,
+    /// Used and free bytes of the instance.
+    space: Option<(u64, u64)>,
+}
+
+impl<'a> Facts<'a> {
+    pub async fn gather(
+        front: &Front,
+        path: &'a Path,
+        attributes: &Attributes,
+        asked: &PropFind,
+    ) -> Result<Facts<'a>, Refusal> {
+        let attributes = front.services.access.freshen(*attributes).await?;
+        let dead = if needs_dead(asked) {
+            front.services.properties.properties(attributes.file).await?
+        } else {
+            Vec::new()
+        };
+        let wants_sums =
+            wants(asked, LiveProperty::DcacheChecksums) || wants(asked, LiveProperty::OwncloudChecksums);
+        let is_written = front.services.access.table().is_written_at_pools(attributes.file);
+        let checksums = if wants_sums && attributes.kind.is_regular() && !is_written {
+            front.services.properties.checksums(attributes.file).await?
+        } else {
+            Vec::new()
+        };
+        let wants_space =
+            wants(asked, LiveProperty::QuotaUsedBytes) || wants(asked, LiveProperty::QuotaAvailableBytes);
+        let space =
+            if wants_space && attributes.kind.is_directory() { Some(front.space().await?) } else { None };
+        let locks = front.locks.lock().covering(path).cloned().collect();
+        Ok(Facts { path, attributes, dead, checksums, locks, space })
+    }
+
+    pub fn live_names(&self) -> impl Iterator<Item = LiveProperty> {
+        let is_directory = self.attributes.kind.is_directory();
+        LiveProperty::ALL.into_iter().filter(move |live| match live {
+            LiveProperty::ContentLength | LiveProperty::ContentType | LiveProperty::Executable => {
+                !is_directory
+            }
+            LiveProperty::QuotaAvailableBytes | LiveProperty::QuotaUsedBytes => is_directory,
+            LiveProperty::DcacheChecksums | LiveProperty::OwncloudChecksums => !self.checksums.is_empty(),
+            _ => true,
+        })
+    }
+
+    pub fn dead_names(&self) -> impl Iterator<Item = QName> {
+        self.dead.iter().filter_map(|property| QName::parse(&property.name))
+    }
+
+    pub fn write_dead(&self, name: &QName, props: &mut Props<'_>) -> bool {
+        let name = name.to_string();
+        let found = self.dead.iter().find(|property| property.name == name);
+        found.inspect(|property| props.dead(&property.value)).is_some()
+    }
+
+    /// `false`: this resource has no such property.
+    pub fn write(&self, live: LiveProperty, props: &mut Props<'_>) -> bool {
+        let file = &self.attributes;
+        let is_directory = file.kind.is_directory();
+        match live {
+            LiveProperty::CreationDate => props.time(live, file.birth),
+            LiveProperty::DisplayName => {
+                let name = self.path.last().map_or(&b"/"[..], |name| name.as_bytes());
+                props.text(live, &String::from_utf8_lossy(name));
+            }
+            LiveProperty::ContentLength if !is_directory => props.number(live, file.size),
+            LiveProperty::ContentType if !is_directory => {
+                props.text(live, safe_type(self.path.last().map_or(&b""[..], |name| name.as_bytes())));
+            }
+            LiveProperty::ETag => props.text(live, &etag(file).to_string()),
+            LiveProperty::LastModified => props.time(live, file.mtime),
+            LiveProperty::ResourceType => props.resource_type(is_directory),
+            LiveProperty::LockDiscovery => {
+                let active: Vec<ActiveLock<'_>> = self.locks.iter().map(crate::lock::active).collect();
+                props.lock_discovery(&active);
+            }
+            LiveProperty::SupportedLock => props.supported_lock(),
+            LiveProperty::QuotaAvailableBytes | LiveProperty::QuotaUsedBytes => {
+                let Some((used, free)) = self.space else { return false };
+                props.number(live, if live == LiveProperty::QuotaUsedBytes { used } else { free });
+            }
+            LiveProperty::Owner => props.number(live, file.uid.into()),
+            LiveProperty::Group => props.number(live, file.gid.into()),
+            LiveProperty::Mode => props.mode(file.mode | kind_bits(file.kind)),
+            LiveProperty::DcacheChecksums if !self.checksums.is_empty() => {
+                props.text(live, &http_wire::digest::digest_text(&self.checksums));
+            }
+            LiveProperty::OwncloudChecksums if !self.checksums.is_empty() => {
+                props.owncloud_checksums(&self.checksums)
+            }
+            LiveProperty::Executable if !is_directory => props.executable(file.mode & EXECUTE_BITS != 0),
+            LiveProperty::ContentLength
+            | LiveProperty::ContentType
+            | LiveProperty::DcacheChecksums
+            | LiveProperty::OwncloudChecksums
+            | LiveProperty::Executable => return false,
+        }
+        true
+    }
+}
+
+impl Front {
+    /// Used by files, and free on the pools.
+    pub(crate) async fn space(&self) -> Result<(u64, u64), Refusal> {
+        let usage = self.services.namespace.usage().await?;
+        let free = self.services.pools.pools().iter().map(|pool| pool.free_bytes).sum();
+        Ok((usage.bytes, free))
+    }
+}
+
+/// The file type in `st_mode`.
+fn kind_bits(kind: FileKind) -> u32 {
+    match kind {
+        FileKind::Regular => 0o100_000,
+        FileKind::Directory => 0o040_000,
+        FileKind::Symlink => 0o120_000,
+        FileKind::BlockDevice(_) => 0o060_000,
+        FileKind::CharacterDevice(_) => 0o020_000,
+        FileKind::Fifo => 0o010_000,
+        FileKind::Socket => 0o140_000,
+    }
+}

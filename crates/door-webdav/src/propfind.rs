@@ -1,0 +1,217 @@
+//! PROPFIND (RFC 4918 §9.1): a walk over the namespace, written as it goes. A collection of a hundred thousand entries
+//! passes through one buffer, and nothing is listed before the client has taken what came before.
+
+use std::sync::Arc;
+
+use api::{Activity, Cookie};
+use bytes::Bytes;
+use futures_util::stream;
+use http::StatusCode;
+use http::header::{self, HeaderValue};
+use http_server::{RequestBody, Response, ResponseBody};
+use http_wire::dav::{self, Depth, LiveProperty, Multistatus, PropFind, QName};
+use http_wire::target;
+use types::{Attributes, FileId, FileKind};
+
+use crate::call::Call;
+use crate::collection::{Failures, PAGE, extended};
+use crate::front::Front;
+use crate::live::Facts;
+use crate::locks::Path;
+use crate::refusal::Refusal;
+use crate::resolve::{Last, Place};
+
+/// What is handed to the connection at once.
+const CHUNK_BYTES: usize = 64 << 10;
+
+/// The walk: directories that are still to be listed, deepest last.
+struct Walk {
+    front: Arc<Front>,
+    call: Arc<Call>,
+    asked: Arc<PropFind>,
+    is_deep: bool,
+    open: Vec<(Path, FileId, Cookie)>,
+    /// `None` when the end is written.
+    out: Option<Multistatus>,
+}
+
+impl Front {
+    pub(crate) async fn find_properties(
+        self: &Arc<Self>,
+        call: &Arc<Call>,
+        mut body: RequestBody,
+    ) -> Result<Response, Refusal> {
+        let body = body.collect(dav::BODY_BYTES_MAX as u64).await?;
+        let asked = PropFind::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
+        let depth = call.depth()?.unwrap_or(Depth::Infinity);
+        let place = self.resolve(call, &call.path, Last::Followed).await?;
+        let found = place.existing()?;
+        call.demand(Activity::ReadMetadata, &place.path)?;
+        let is_listed = found.kind.is_directory() && depth != Depth::Zero;
+        if is_listed {
+            call.demand(Activity::List, &place.path)?;
+            // A directory that may not be read is refused before the answer has begun.
+            self.services.namespace.list(&call.caller.identity, found.file, Cookie::START, 1).await?;
+        }
+        let mut walk = Walk {
+            front: Arc::clone(self),
+            call: Arc::clone(call),
+            asked: Arc::new(asked),
+            is_deep: depth == Depth::Infinity,
+            open: Vec::new(),
+            out: Some(Multistatus::begin()),
+        };
+        walk.write(&shown(call, &place), &found).await?;
+        if is_listed {
+            // Answered under the path that was asked for, also where a link led elsewhere.
+            walk.open.push((call.path.clone(), found.file, Cookie::START));
+        }
+        Ok(multistatus(walk.into_body().await?))
+    }
+}
+
+impl Walk {
+    /// Small answers have a length; larger ones are streamed.
+    async fn into_body(mut self) -> Result<ResponseBody, Refusal> {
+        let first = self.next().await?.unwrap_or_default();
+        if self.out.is_none() {
+            return Ok(ResponseBody::Full(first));
+        }
+        let rest = stream::unfold(self, |mut walk| async move {
+            match walk.next().await {
+                Ok(Some(bytes)) => Some((Ok(bytes), walk)),
+                Ok(None) => None,
+                // Too late for a status: the connection ends in the middle of the body.
+                Err(refusal) => Some((Err(std::io::Error::other(refusal.message)), walk)),
+            }
+        });
+        let first = stream::once(async move { Ok(first) });
+        Ok(ResponseBody::Stream(Box::pin(futures_util::StreamExt::chain(first, rest))))
+    }
+
+    /// The next stretch of the answer.
+    async fn next(&mut self) -> Result<Option<Bytes>, Refusal> {
+        while let Some(out) = &mut self.out {
+            if out.buffered() >= CHUNK_BYTES {
+                return Ok(Some(out.take()));
+            }
+            let Some((path, dir, after)) = self.open.pop() else {
+                return Ok(self.out.take().map(Multistatus::end));
+            };
+            self.list(path, dir, after).await?;
+        }
+        Ok(None)
+    }
+
+    async fn list(&mut self, path: Path, dir: FileId, after: Cookie) -> Result<(), Refusal> {
+        let who = self.call.caller.identity.clone();
+        let page = match self.front.services.namespace.list(&who, dir, after, PAGE).await {
+            Ok(page) => page,
+            // Below the top: a directory that the caller may not read, or that has gone meanwhile.
+            Err(error) => {
+                let refusal = Refusal::from(error);
+                if let Some(out) = &mut self.out
+                    && refusal.status != StatusCode::NOT_FOUND
+                {
+                    out.status(&href(&path, true), refusal.status, None);
+                }
+                return Ok(());
+            }
+        };
+        if let Some(last) = page.entries.last().filter(|_| !page.is_last) {
+            self.open.push((path.clone(), dir, last.cookie));
+        }
+        let mut below = Vec::new();
+        for entry in page.entries {
+            let path = extended(&path, &entry.name);
+            self.write(&path, &entry.attributes).await?;
+            if self.is_deep && entry.attributes.kind.is_directory() {
+                below.push((path, entry.attributes.file, Cookie::START));
+            }
+        }
+        // The first of them comes next.
+        self.open.extend(below.into_iter().rev());
+        Ok(())
+    }
+
+    async fn write(&mut self, path: &Path, attributes: &Attributes) -> Result<(), Refusal> {
+        let facts = Facts::gather(&self.front, path, attributes, &self.asked).await?;
+        let Some(out) = &mut self.out else { return Ok(()) };
+        let is_collection = attributes.kind == FileKind::Directory;
+        out.response(&href(path, is_collection), |groups| match &*self.asked {
+            PropFind::PropName => groups.group(StatusCode::OK, |props| {
+                facts.live_names().for_each(|live| props.live_name(live));
+                facts.dead_names().for_each(|name| props.name(&name));
+            }),
+            PropFind::AllProp { include } => groups.group(StatusCode::OK, |props| {
+                let all = LiveProperty::ALL.into_iter().filter(|live| live.is_in_allprop());
+                let more = include.iter().filter_map(LiveProperty::from_qname);
+                let mut wanted: Vec<LiveProperty> =
+                    all.chain(more.filter(|live| !live.is_in_allprop())).collect();
+                wanted.dedup();
+                wanted.into_iter().for_each(|live| _ = facts.write(live, props));
+                facts.dead.iter().for_each(|property| props.dead(&property.value));
+            }),
+            PropFind::Props(names) => write_named(&facts, names, groups),
+        });
+        Ok(())
+    }
+}
+
+fn write_named(facts: &Facts<'_>, names: &[QName], groups: &mut dav::PropStats<'_>) {
+    let mut missing = Vec::new();
+    groups.group(StatusCode::OK, |props| {
+        for name in names {
+            let is_known = match LiveProperty::from_qname(name) {
+                Some(live) => facts.write(live, props),
+                None => facts.write_dead(name, props),
+            };
+            if !is_known {
+                missing.push(name);
+            }
+        }
+    });
+    groups.group(StatusCode::NOT_FOUND, |props| missing.iter().for_each(|name| props.name(name)));
+}
+
+/// The path under which the place is answered: as it was asked for.
+fn shown(call: &Call, _place: &Place) -> Path {
+    call.path.clone()
+}
+
+pub(crate) fn href(path: &Path, is_collection: bool) -> String {
+    target::encode_path(path, is_collection)
+}
+
+pub(crate) fn multistatus(body: ResponseBody) -> Response {
+    Response::new(StatusCode::MULTI_STATUS)
+        .with(header::CONTENT_TYPE, HeaderValue::from_static(dav::XML_CONTENT_TYPE))
+        .with_body(body)
+}
+
+/// 207 for a change of a tree of which parts could not be done.
+pub(crate) fn failures(failures: &Failures) -> Response {
+    let mut out = Multistatus::begin();
+    for (path, refusal) in failures {
+        out.status(&target::encode_path(path, false), refusal.status, None);
+    }
+    multistatus(ResponseBody::Full(out.end()))
+}
+
+/// What is asked beside the names needs the database: dead properties, checksums.
+pub(crate) fn needs_dead(asked: &PropFind) -> bool {
+    match asked {
+        PropFind::AllProp { .. } | PropFind::PropName => true,
+        PropFind::Props(names) => names.iter().any(|name| LiveProperty::from_qname(name).is_none()),
+    }
+}
+
+pub(crate) fn wants(asked: &PropFind, live: LiveProperty) -> bool {
+    match asked {
+        PropFind::PropName => false,
+        PropFind::AllProp { include } => {
+            live.is_in_allprop() || include.iter().any(|name| LiveProperty::from_qname(name) == Some(live))
+        }
+        PropFind::Props(names) => names.iter().any(|name| LiveProperty::from_qname(name) == Some(live)),
+    }
+}

@@ -1,0 +1,163 @@
+//! PUT: a file is visible when it is complete and agrees with what was promised; anything else leaves nothing.
+
+pub(crate) mod resume;
+
+use std::sync::Arc;
+
+use api::{Activity, Published, Replace};
+use http::StatusCode;
+use http::header::{self, HeaderMap, HeaderValue};
+use http_server::{RequestBody, Response};
+use http_wire::{digest, range};
+use types::{Access, Timestamp, permission};
+
+use crate::call::Call;
+use crate::front::{Front, Redirect};
+use crate::get::{TICKET_S, etag};
+use crate::locks::Reach;
+use crate::refusal::Refusal;
+use crate::resolve::Place;
+use crate::ticket::{Purpose, UrlTicket};
+use crate::upload::{Pending, Terms};
+
+impl Front {
+    pub(crate) async fn put(self: &Arc<Self>, call: &Call, body: RequestBody) -> Result<Response, Refusal> {
+        let place = self.resolve_new(call, &call.path).await?;
+        self.authorize_put(call, &place)?;
+        if let Some(value) = call.headers.get(header::CONTENT_RANGE) {
+            let part = range::ContentRange::parse(value.as_bytes())
+                .ok_or_else(|| Refusal::bad_request("Content-Range is not understood"))?;
+            return self.put_part(call, &place, part, body).await;
+        }
+        let mut terms = self.terms(call, &place, &body)?;
+        terms.promised = promised(&call.headers)?;
+        let pending = self.begin(call, &place, terms).await?;
+        if let Some(response) = self.redirect_upload(call, &pending, &body) {
+            self.await_upload(pending)?;
+            return Ok(response);
+        }
+        let published = self.receive(&pending, body).await?;
+        Ok(answer(&published))
+    }
+
+    /// Everything that can be refused before a byte of the body is sent.
+    pub(crate) fn authorize_put(&self, call: &Call, place: &Place) -> Result<(), Refusal> {
+        call.demand(Activity::Upload, &place.path)?;
+        let (_, _) = place.entry()?;
+        if let Some(found) = &place.found {
+            if found.kind.is_directory() {
+                return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a directory has this name"));
+            }
+            call.demand(Activity::Delete, &place.path)?;
+            if !permission::allows(&call.caller.identity, found, Access::WRITE) {
+                return Err(Refusal::forbidden("access denied"));
+            }
+        } else if call.is_directory_form {
+            return Err(Refusal::conflict("a name that ends with a slash is a directory's: use MKCOL"));
+        }
+        self.check_conditions(call, place)?;
+        self.check_locks(call, &place.path, Reach::One)
+    }
+
+    pub(crate) fn terms(&self, call: &Call, place: &Place, body: &RequestBody) -> Result<Terms, Refusal> {
+        let replace = match &place.found {
+            // The condition was checked; here it is kept true until the name is given.
+            Some(found) if call.headers.contains_key(header::IF_MATCH) => {
+                Replace::Exactly { file: found.file, change: found.change }
+            }
+            None if call.headers.contains_key(header::IF_NONE_MATCH) => Replace::Never,
+            // Without Delete nothing that appears meanwhile may be replaced.
+            None if !call.caller.may(Activity::Delete, &place.path) => Replace::Never,
+            _ => Replace::Any,
+        };
+        Ok(Terms { replace, promised: Vec::new(), size: body.length(), mtime: given_mtime(&call.headers) })
+    }
+
+    pub(crate) async fn begin(&self, call: &Call, place: &Place, terms: Terms) -> Result<Pending, Refusal> {
+        let (dir, _) = place.entry()?;
+        self.begin_upload(&call.caller, place.path.clone(), dir, terms).await
+    }
+
+    /// Through the head.
+    pub(crate) async fn receive(
+        &self,
+        pending: &Pending,
+        mut body: RequestBody,
+    ) -> Result<Published, Refusal> {
+        let mut writer = self.writer(pending, &[]).await?;
+        while let Some(bytes) = body.next().await? {
+            writer.write(bytes).await?;
+        }
+        let received = writer.finish().await?;
+        self.publish(pending, received).await
+    }
+
+    /// 307 to the pool, for a client that waits with its body: so the body goes once, and to the right server.
+    fn redirect_upload(&self, call: &Call, pending: &Pending, body: &RequestBody) -> Option<Response> {
+        if self.config.redirect != Redirect::Always || !body.is_awaited() {
+            return None;
+        }
+        let ticket = UrlTicket {
+            purpose: Purpose::Upload,
+            file: pending.file.file,
+            pool: pending.pool,
+            epoch: pending.file.epoch,
+            size: pending.terms.size.unwrap_or(0),
+            change: pending.file.change,
+            mtime: pending.file.mtime,
+            expires_s: self.now_s() + TICKET_S,
+        };
+        let location = self.pool_url(call, &pending.path, &ticket)?;
+        Some(
+            Response::new(StatusCode::TEMPORARY_REDIRECT)
+                .with(header::LOCATION, location)
+                .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+        )
+    }
+
+    fn await_upload(&self, mut pending: Pending) -> Result<(), Refusal> {
+        pending.deadline = self.services.clock.monotonic() + std::time::Duration::from_secs(TICKET_S);
+        let mut redirected = self.redirected.lock();
+        if redirected.len() >= self.config.uploads_max {
+            return Err(Refusal::busy("too many uploads are under way"));
+        }
+        redirected.insert(pending.file.file, pending);
+        Ok(())
+    }
+}
+
+/// 201 for a new name, 204 for new contents.
+pub(crate) fn answer(published: &Published) -> Response {
+    let status = if published.replaced.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
+    Response::new(status).with(header::ETAG, etag(&published.attributes).header_value())
+}
+
+/// What the client says of the bytes: `Digest`, `Repr-Digest`, `Content-MD5`.
+pub(crate) fn promised(headers: &HeaderMap) -> Result<Vec<types::Checksum>, Refusal> {
+    digest::announced(headers).map_err(|error| Refusal::bad_request(error.to_string()))
+}
+
+/// `X-OC-Mtime`, as rclone and the ownCloud clients send it: seconds since 1970.
+fn given_mtime(headers: &HeaderMap) -> Option<Timestamp> {
+    let value = headers.get("x-oc-mtime")?.to_str().ok()?;
+    let (seconds, fraction) = value.split_once('.').unwrap_or((value, "0"));
+    let nanoseconds: u32 = format!("{fraction:0<9}").get(..9)?.parse().ok()?;
+    Timestamp::new(seconds.parse().ok()?, nanoseconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_mtime_comes_in_seconds_with_or_without_a_fraction() {
+        let given = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-oc-mtime", HeaderValue::from_static(text));
+            given_mtime(&headers)
+        };
+        assert_eq!(given("1700000000"), Timestamp::new(1_700_000_000, 0));
+        assert_eq!(given("1700000000.25"), Timestamp::new(1_700_000_000, 250_000_000));
+        assert_eq!(given("yesterday"), None);
+    }
+}
