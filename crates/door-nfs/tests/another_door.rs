@@ -1,5 +1,7 @@
 //! Two doors at one conflict table: this one, spoken to as a client might, and another that is played by the test.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
