@@ -146,20 +146,23 @@ async fn measure(sync: Sync) {
     lap.end();
 }
 
-async fn publish(namespace: &SqliteNamespace, text: &str) -> FileId {
+async fn publish(namespace: &SqliteNamespace, dir: FileId, text: &str) -> FileId {
     let new = Unnamed { permissions: 0o644, location: PoolId(1) };
-    let file = namespace.create_unnamed(&root(), FileId::ROOT, &new).await.unwrap().file;
+    let file = namespace.create_unnamed(&root(), dir, &new).await.unwrap().file;
     let checksums = vec![Checksum::new(ChecksumKind::Adler32, &[1, 2, 3, 4]).unwrap()];
     let how = Publish { size: 1, space_used: 1, mtime: None, checksums, replace: Replace::Any };
-    namespace.publish(&root(), file, FileId::ROOT, &name(text), &how).await.unwrap();
+    namespace.publish(&root(), file, dir, &name(text), &how).await.unwrap();
     file
 }
 
 /// A PUT as the namespace sees it: an unnamed file and its publication, two groups one after the other.
 async fn uploads(namespace: &Arc<SqliteNamespace>) {
+    let directory = spec(CreateKind::Directory, 0o755);
+    let made = namespace.create(&root(), FileId::ROOT, &name("published"), &directory).await.unwrap();
+    let dir = made.attributes.file;
     let lap = Lap::begin("unnamed and published, one at a time", 1000);
     for number in 0..1000 {
-        publish(namespace, &format!("published{number}")).await;
+        publish(namespace, dir, &format!("published{number}")).await;
     }
     lap.end();
     for (tasks, what) in [(8, "new"), (64, "new"), (64, "replacing"), (256, "new")] {
@@ -168,13 +171,13 @@ async fn uploads(namespace: &Arc<SqliteNamespace>) {
         concurrently(tasks, each, |number| {
             let namespace = Arc::clone(namespace);
             async move {
-                publish(&namespace, &format!("published-{tasks}-{number}")).await;
+                publish(&namespace, dir, &format!("published-{tasks}-{number}")).await;
             }
         })
         .await;
         lap.end();
     }
-    let file = publish(namespace, "attached").await;
+    let file = publish(namespace, dir, "attached").await;
     let lap = Lap::begin("checksums of a file that has some", 30_000);
     for _ in 0..30_000 {
         assert_eq!(namespace.checksums(file).await.unwrap().len(), 1);
@@ -190,7 +193,7 @@ async fn uploads(namespace: &Arc<SqliteNamespace>) {
         let namespace = Arc::clone(namespace);
         async move {
             let text = name(&format!("published-64-{number}"));
-            let file = namespace.lookup(&root(), FileId::ROOT, &text).await.unwrap().file;
+            let file = namespace.lookup(&root(), dir, &text).await.unwrap().file;
             let property = Property { name: "{DAV:}colour".to_owned(), value: "red".into() };
             namespace.set_properties(&root(), file, &[PropertyChange::Set(property)]).await.unwrap();
         }
