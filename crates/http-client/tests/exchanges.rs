@@ -1,5 +1,7 @@
 //! What the client sends, follows, refuses and gives up on, against servers on loopback that do as a test says.
 
+#![allow(clippy::unwrap_used)]
+
 use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! Whom the client believes, and that it never gives encryption up.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::Path;
 use std::sync::Arc;
 
