@@ -1,0 +1,238 @@
+//! Sending: one PUT, then the comparison, and cleaning up behind what failed.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, StatusCode};
+use http_client::{ClientError, Outgoing, RemoteUrl, Upload, UploadStream};
+use http_wire::digest::{DIGEST, digest_header};
+use parking_lot::Mutex;
+use tracing::{debug, info};
+use types::{Checksum, ChecksumKind};
+
+use super::CopySource;
+use super::checksum::{Verdict, verdict};
+use super::failure::Failure;
+use super::remote::{Remote, Retries, Version, announced, rejected};
+use crate::sums::Sums;
+
+/// What was at the other side before, and whether it may be different now.
+#[derive(Default)]
+pub(super) struct Trace {
+    before: Mutex<Before>,
+    /// Set once a byte of the body was taken by a connection.
+    is_touched: std::sync::atomic::AtomicBool,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Before {
+    #[default]
+    Unknown,
+    Absent,
+    Present(Version),
+}
+
+const READ_BYTES: u32 = 1 << 20;
+/// Read while the one before is sent.
+const READS_AHEAD: usize = 2;
+
+pub(super) async fn send(
+    remote: &Remote,
+    source: &Arc<dyn CopySource>,
+    trace: &Arc<Trace>,
+) -> Result<(), Failure> {
+    if remote.request.may_ask_before || !remote.request.overwrite {
+        look(remote, trace).await?;
+    }
+    let sums = put(remote, source, trace).await?;
+    remote.progress.verify();
+    let ours = Arc::into_inner(sums).map(|sums| sums.into_inner().finish()).unwrap_or_default();
+    if !source.is_unchanged().await? {
+        return Err(Failure::SourceChanged);
+    }
+    // Not the other server's fault: what is on our disk is not what it was.
+    if let Verdict::Differ { theirs, ours } = verdict(&source.checksums(), &ours) {
+        return Err(Failure::Local(super::LocalError(format!(
+            "file is damaged: it was {theirs} when it was written and is {ours} now"
+        ))));
+    }
+    compare(remote, source.size(), &ours).await
+}
+
+/// What is there now decides whether we may go on, and later whether cleaning up is ours to do.
+async fn look(remote: &Remote, trace: &Trace) -> Result<(), Failure> {
+    let answer = remote.head(&[]).await?;
+    let before = match answer.status {
+        StatusCode::OK | StatusCode::NO_CONTENT => Before::Present(Version::of(&answer)),
+        StatusCode::NOT_FOUND | StatusCode::GONE => Before::Absent,
+        // Perhaps the token is for writing only.
+        _ => Before::Unknown,
+    };
+    if !remote.request.overwrite && matches!(before, Before::Present(_)) {
+        return Err(Failure::Exists);
+    }
+    *trace.before.lock() = before;
+    Ok(())
+}
+
+async fn put(
+    remote: &Remote,
+    source: &Arc<dyn CopySource>,
+    trace: &Arc<Trace>,
+) -> Result<Arc<Mutex<Sums>>, Failure> {
+    let mut url: RemoteUrl = remote.request.remote.clone();
+    let mut retries = Retries::new(&remote.config);
+    loop {
+        let sums = Arc::new(Mutex::new(Sums::new(kinds(remote, source.as_ref()))));
+        remote.progress.set(0, 0);
+        let request = outgoing(remote, source.as_ref(), &url);
+        let upload = Upload {
+            length: Some(source.size()),
+            stream: body(Arc::clone(source), remote, Arc::clone(&sums), Arc::clone(trace)),
+        };
+        let failure = match remote.client.upload(request, upload).await {
+            Ok(answer) if answer.status.is_success() => return Ok(sums),
+            Ok(answer) => rejected(Method::PUT, answer).await,
+            Err(ClientError::LateRedirect { from, to }) if url == remote.request.remote => {
+                debug!(%from, %to, "start again where the redirect leads");
+                url = *to;
+                continue;
+            }
+            Err(error) => error.into(),
+        };
+        // A new one could not tell our own half from somebody else's file.
+        if !remote.request.overwrite && trace.is_touched() {
+            return Err(failure);
+        }
+        retries.again(failure, 0).await?;
+    }
+}
+
+fn outgoing(remote: &Remote, source: &dyn CopySource, url: &RemoteUrl) -> Outgoing {
+    let mut own = HeaderMap::new();
+    if !remote.request.overwrite {
+        own.insert(header::IF_NONE_MATCH, HeaderValue::from_static("*"));
+    }
+    if !remote.request.transfer_headers.contains_key(DIGEST)
+        && let Some(value) = digest_header(&source.checksums())
+    {
+        own.insert(DIGEST, value);
+    }
+    let mut request = remote.outgoing(Method::PUT, own, 0).answered_within(remote.config.checksum_timeout);
+    if !url.is_same_origin(&request.url) {
+        // The secrets were for the server that the client named.
+        for name in remote.request.transfer_headers.keys() {
+            request.headers.remove(name);
+        }
+    }
+    request.url = url.clone();
+    request
+}
+
+/// Those that the other side is likely to know, and those that are known here.
+fn kinds(remote: &Remote, source: &dyn CopySource) -> Vec<ChecksumKind> {
+    let mut kinds = vec![ChecksumKind::Adler32, ChecksumKind::Crc32c];
+    if remote.is_checksum_required() {
+        kinds.push(ChecksumKind::Md5);
+    }
+    kinds.extend(source.checksums().iter().map(Checksum::kind));
+    kinds
+}
+
+fn body(
+    source: Arc<dyn CopySource>,
+    remote: &Remote,
+    sums: Arc<Mutex<Sums>>,
+    trace: Arc<Trace>,
+) -> UploadStream {
+    let size = source.size();
+    let progress = Arc::clone(&remote.progress);
+    let offsets = (0..size).step_by(READ_BYTES as usize);
+    let reads = stream::iter(offsets).map(move |offset| {
+        let source = Arc::clone(&source);
+        async move {
+            let length = u32::try_from(size - offset).unwrap_or(u32::MAX).min(READ_BYTES);
+            let data = source.read_at(offset, length).await.map_err(std::io::Error::other)?;
+            if data.len() != length as usize {
+                return Err(std::io::Error::other("file became shorter"));
+            }
+            Ok::<Bytes, std::io::Error>(data)
+        }
+    });
+    let summed = reads.buffered(READS_AHEAD).inspect(move |read| {
+        if let Ok(data) = read {
+            trace.touch();
+            sums.lock().update(data);
+            progress.add(0, data.len() as u64);
+        }
+    });
+    Box::pin(summed)
+}
+
+/// The size must agree wherever it can be asked; the checksum where there is one, or always if it is required.
+async fn compare(remote: &Remote, size: u64, ours: &[Checksum]) -> Result<(), Failure> {
+    let kinds: Vec<ChecksumKind> = match remote.request.require_checksum {
+        Some(false) => Vec::new(),
+        Some(true) | None => ours.iter().map(Checksum::kind).collect(),
+    };
+    let is_required = remote.is_checksum_required();
+    let answer = match remote.head(&kinds).await {
+        Ok(answer) if answer.status == StatusCode::OK => answer,
+        Ok(answer) if answer.status == StatusCode::NOT_FOUND => {
+            return Err(Failure::Answer("other server took the file, and does not have it".to_owned()));
+        }
+        // It has taken as many bytes as were announced; to look at them we may not be allowed.
+        Ok(answer) if !is_required => {
+            debug!(status = %answer.status, "cannot look at what was sent");
+            return Ok(());
+        }
+        Ok(answer) => return Err(Failure::NoChecksum(format!(" (HEAD: {})", answer.status))),
+        Err(failure) if !is_required => {
+            debug!(%failure, "cannot look at what was sent");
+            return Ok(());
+        }
+        Err(failure) => return Err(Failure::NoChecksum(format!(" ({failure})"))),
+    };
+    if let Some(got) = answer.length.filter(|got| *got != size) {
+        return Err(Failure::Size { expected: size, got });
+    }
+    match verdict(&announced(&answer), ours) {
+        Verdict::Agree => Ok(()),
+        Verdict::Differ { theirs, ours } => Err(Failure::Checksum { theirs, ours }),
+        Verdict::Unknown if is_required => Err(Failure::NoChecksum(String::new())),
+        Verdict::Unknown => Ok(()),
+    }
+}
+
+impl Trace {
+    fn touch(&self) {
+        self.is_touched.store(true, std::sync::atomic::Ordering::Release);
+    }
+
+    fn is_touched(&self) -> bool {
+        self.is_touched.load(std::sync::atomic::Ordering::Acquire)
+    }
+}
+
+/// Takes half a file away again. What was there before and is there still, unchanged, is not ours to delete.
+pub(super) async fn clean_up(remote: &Remote, trace: &Trace) {
+    if !trace.is_touched() {
+        return;
+    }
+    let before = trace.before.lock().clone();
+    if let Before::Present(version) = &before {
+        match remote.head(&[]).await {
+            Ok(answer) if answer.status == StatusCode::OK && Version::of(&answer) == *version => return,
+            Ok(answer) if answer.status == StatusCode::NOT_FOUND => return,
+            _ => {}
+        }
+    }
+    match remote.delete().await {
+        Ok(answer) => debug!(status = %answer.status, remote = %remote.request.remote, "deleted half a file"),
+        Err(failure) => {
+            info!(%failure, remote = %remote.request.remote, "half a file may be left at the other server");
+        }
+    }
+}

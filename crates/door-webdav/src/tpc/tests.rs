@@ -1,0 +1,1 @@
+//! Copies between memory and a server on loopback that misbehaves as told.
