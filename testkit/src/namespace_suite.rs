@@ -303,6 +303,7 @@ macro_rules! namespace_suite {
             recorded_checksums_are_added_to_those_known
             checksums_of_an_older_state_are_not_recorded
             whatever_changes_the_data_forgets_its_checksums
+            checksums_are_forgotten_before_a_pool_is_written
             a_refused_truncation_forgets_nothing
             what_leaves_the_data_alone_keeps_its_checksums
             a_published_file_has_the_checksums_it_was_published_with

@@ -10,9 +10,12 @@ use crate::NamespaceError;
 
 #[async_trait]
 pub trait Uploads: Send + Sync {
-    /// Makes a regular file without a name (`nlink == 0`) that is to become an entry of `dir`. Needs what `create`
-    /// needs of `dir`. Until it is published it is an orphan: whoever makes it holds it in the conflict table, or it is
-    /// taken away (`Locations::orphans`), as it is after a crash.
+    /// Makes a regular file without a name (`nlink == 0`) that is to become an entry of `dir`. Needs what `create` needs
+    /// of `dir`. Until it is published it is an orphan: whoever makes it holds it in the conflict table until `publish` is
+    /// answered, or it is taken away (`Locations::orphans`), as it is after a crash.
+    ///
+    /// Who takes orphans away looks at `nlink` once more after finding that nobody holds the file: unlike an unlinked
+    /// file, this one may have got a name since it was listed.
     async fn create_unnamed(
         &self,
         who: &Identity,
@@ -97,18 +100,23 @@ pub trait Properties: Send + Sync {
     /// Of the data as it is now: whatever changes the data (a write, a truncate) forgets them in the same transaction.
     /// Empty if none are known. To be told together with other attributes only if `change` was the same before and after.
     ///
-    /// The namespace hears of writes by `Namespace::commit`, after the pool did them: who lets others write at a pool
-    /// must not trust checksums meanwhile.
+    /// The namespace hears of writes by `Namespace::commit`, after a pool did them; see `forget_checksums`.
     async fn checksums(&self, file: FileId) -> Result<Vec<Checksum>, NamespaceError>;
 
     /// Adds checksums that were computed from a regular file while its change attribute was `of_change`; if it has moved
-    /// since, nothing is recorded and `false` is answered. Moves no attribute.
+    /// since, nothing is recorded and `false` is answered. Moves no attribute. Not to be called while somebody may write
+    /// the file at a pool: his bytes may be there and his `commit` not.
     async fn record_checksums(
         &self,
         file: FileId,
         of_change: u64,
         checksums: &[Checksum],
     ) -> Result<bool, NamespaceError>;
+
+    /// To be called before somebody may write at a pool (a layout to write, a write through the head): if the process
+    /// dies before the `commit` that would tell of it, no checksum is left that is not of the data. Costs nothing where
+    /// none are known; else it moves change, and no time.
+    async fn forget_checksums(&self, file: FileId) -> Result<(), NamespaceError>;
 }
 
 /// Names and values of all properties of one file, together.

@@ -73,4 +73,11 @@ impl Properties for SqliteNamespace {
             .submit(move |group| ops::properties::record_checksums(group, file, of_change, &checksums))
             .await
     }
+
+    async fn forget_checksums(&self, file: FileId) -> Result<(), NamespaceError> {
+        if !self.inode(file).await?.extras.has_checksums {
+            return Ok(());
+        }
+        self.shared.submit(move |group| ops::properties::forget_checksums(group, file)).await
+    }
 }

@@ -216,6 +216,26 @@ pub async fn whatever_changes_the_data_forgets_its_checksums(world: World) {
     }
 }
 
+pub async fn checksums_are_forgotten_before_a_pool_is_written(world: World) {
+    let work = world.work().await;
+    let file = world.summed(work, "a").await;
+    let before = world.attributes(file).await;
+    world.clock.advance(5);
+    world.properties.forget_checksums(file).await.unwrap();
+    assert!(world.sums(file).await.is_empty());
+    let after = world.attributes(file).await;
+    assert!(after.change > before.change);
+    assert_eq!(Attributes { change: before.change, ..after }, before);
+    // There is nothing more to forget.
+    for file in [file, work] {
+        let before = world.attributes(file).await;
+        world.properties.forget_checksums(file).await.unwrap();
+        assert_eq!(world.attributes(file).await, before);
+    }
+    assert!(!world.properties.record_checksums(file, before.change, &[sum(1)]).await.unwrap());
+    refused!(world.properties.forget_checksums(FileId(u64::MAX / 4)).await, NamespaceError::Stale(_));
+}
+
 pub async fn a_refused_truncation_forgets_nothing(world: World) {
     let work = world.work().await;
     let file = world.summed(work, "a").await;

@@ -82,3 +82,14 @@ pub fn record_checksums(
     }
     Ok(true)
 }
+
+pub fn forget_checksums(group: &mut Group<'_>, file: FileId) -> OpResult<()> {
+    let mut inode = group.inode(file)?;
+    if inode.extras.has_checksums {
+        inode.extras.has_checksums = false;
+        // Of copies of an inode the highest change wins, and an older one would show them again.
+        inode.attributes.change = group.instance.next_change(inode.attributes.change);
+        group.put(inode);
+    }
+    Ok(())
+}
