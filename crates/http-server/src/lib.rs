@@ -2,9 +2,30 @@
 //!
 //! Shell. Knows no path, no identity and no file; the handler is a [`Service`]. Everything that a client can make grow
 //! or last has a bound in [`Limits`].
+//!
+//! HTTP/1 is written here (`h1`), HTTP/2 is a library's (`h2`); both meet the same handler. Responses made of parts of
+//! replicas leave by `sendfile(2)` where there is neither TLS nor HTTP/2 in between.
+//!
+//! Deliberately absent: compression, upgrades, HTTP/2 without TLS, trailers.
 
+mod admission;
+mod assembly;
 mod body;
+mod buffers;
+mod clock;
+mod h1;
+mod h2;
+mod limits;
 mod message;
+mod segments;
+mod server;
+mod shared;
+mod stream;
+pub mod tls;
+mod wire;
 
 pub use body::{BodyError, RequestBody};
+pub use limits::Limits;
 pub use message::{Peer, Piece, Pieces, Request, Response, ResponseBody, Service, TlsPeer};
+pub use server::serve;
+pub use tls::{Tls, TlsFiles};

@@ -8,6 +8,7 @@ use api::OpenReplica;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures_core::Stream;
+use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version};
 
 use crate::RequestBody;
@@ -29,6 +30,14 @@ pub struct Request {
     pub headers: HeaderMap,
     pub peer: Arc<Peer>,
     pub body: RequestBody,
+}
+
+impl Request {
+    /// Whom the client meant: from the target if it is absolute (as it always is in HTTP/2), else from `Host`.
+    pub fn authority(&self) -> Option<Authority> {
+        let host = || self.headers.get(http::header::HOST)?.to_str().ok()?.parse().ok();
+        self.uri.authority().cloned().or_else(host)
+    }
 }
 
 /// Who is at the other end of the connection.

@@ -1,0 +1,132 @@
+//! Serves a directory by the simplest service there can be, to measure connections beside other servers.
+//!
+//! `files <address:port> <directory> [<certificate> <key>]`
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use api::{IoHandle, OpenReplica, ReadData, Stability, Verifier};
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_http_server::tls::ClientCertificates;
+use forebay_http_server::{
+    Limits, Piece, Request, RequestBody, Response, ResponseBody, Service, Tls, TlsFiles, serve,
+};
+use http::{Method, StatusCode};
+use parking_lot::Mutex;
+use rustix::io::{ReadWriteFlags, preadv2};
+use tokio::sync::watch;
+
+struct Plain {
+    file: Arc<OwnedFd>,
+    length: u64,
+}
+
+impl OpenReplica for Plain {
+    fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
+        let mut data = vec![0; length as usize];
+        let mut slices = [std::io::IoSliceMut::new(&mut data)];
+        let read = preadv2(&self.file, &mut slices, offset, ReadWriteFlags::empty()).unwrap_or(0);
+        data.truncate(read);
+        let end_of_file = read < length as usize;
+        IoHandle::ready(Ok(ReadData { data: Bytes::from(data), end_of_file }))
+    }
+
+    fn write_at(&self, _offset: u64, _data: Bytes, _stability: Stability) -> IoHandle<Stability> {
+        IoHandle::ready(Ok(Stability::Unstable))
+    }
+
+    fn sync(&self) -> IoHandle<Verifier> {
+        IoHandle::ready(Ok(self.verifier()))
+    }
+
+    fn verifier(&self) -> Verifier {
+        Verifier([0; 8])
+    }
+
+    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+        Some(Arc::clone(&self.file))
+    }
+}
+
+struct Directory {
+    root: PathBuf,
+    open: Mutex<HashMap<String, Arc<Plain>>>,
+}
+
+impl Directory {
+    fn open(&self, path: &str) -> std::io::Result<Arc<Plain>> {
+        if let Some(open) = self.open.lock().get(path) {
+            return Ok(Arc::clone(open));
+        }
+        let file = File::open(self.root.join(path))?;
+        let length = file.metadata()?.len();
+        let open = Arc::new(Plain { file: Arc::new(file.into()), length });
+        self.open.lock().insert(path.to_owned(), Arc::clone(&open));
+        Ok(open)
+    }
+
+    async fn put(&self, path: &str, body: &mut RequestBody) -> Option<()> {
+        self.open.lock().remove(path);
+        let file = Arc::new(File::create(self.root.join(path)).ok()?);
+        let (mut offset, mut writing) = (0, None::<tokio::task::JoinHandle<std::io::Result<()>>>);
+        while let Some(bytes) = body.next().await.ok()? {
+            if let Some(writing) = writing.take() {
+                writing.await.ok()?.ok()?;
+            }
+            let (file, at) = (Arc::clone(&file), offset);
+            offset += bytes.len() as u64;
+            writing = Some(tokio::task::spawn_blocking(move || file.write_all_at(&bytes, at)));
+        }
+        match writing {
+            Some(writing) => writing.await.ok()?.ok(),
+            None => Some(()),
+        }
+    }
+}
+
+#[async_trait]
+impl Service for Directory {
+    async fn serve(&self, mut request: Request) -> Response {
+        let path = request.uri.path().trim_start_matches('/').to_owned();
+        if request.method == Method::PUT {
+            return match self.put(&path, &mut request.body).await {
+                Some(()) => Response::new(StatusCode::CREATED),
+                None => Response::text(StatusCode::INTERNAL_SERVER_ERROR, "not written"),
+            };
+        }
+        match self.open(&path) {
+            Err(_) => Response::text(StatusCode::NOT_FOUND, "no such file"),
+            Ok(file) => {
+                let length = file.length;
+                let piece = Piece::Replica { replica: file, offset: 0, length };
+                let pieces = Box::new(std::iter::once(piece));
+                Response::new(StatusCode::OK).with_body(ResponseBody::Pieces { length, pieces })
+            }
+        }
+    }
+}
+
+#[tokio::main]
+async fn main() -> std::io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [address, root, tls @ ..] = &arguments[..] else {
+        return Err(std::io::Error::other("usage: files <address:port> <directory> [<certificate> <key>]"));
+    };
+    let tls = match tls {
+        [certificate, key] => {
+            let files = TlsFiles { certificate: certificate.into(), key: key.into() };
+            Some(Tls::load(files, ClientCertificates::Asked).map_err(std::io::Error::other)?)
+        }
+        _ => None,
+    };
+    let listener = tokio::net::TcpListener::bind(address).await?;
+    let service = Arc::new(Directory { root: root.into(), open: Mutex::default() });
+    let (_keep, stop) = watch::channel(false);
+    serve(listener, tls, service, Limits::default(), stop).await;
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! Pieces of a response made into bytes, some ahead, or handed on as stretches of a file where the connection can send
+//! files itself.
+//!
+//! Whatever fails here has broken the promise of a length that was made in the head: only closing is left.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{IoHandle, OpenReplica, PoolError, ReadData};
+use bytes::Bytes;
+use thiserror::Error;
+
+use crate::message::{Piece, Pieces};
+
+/// Shorter parts of a file are cheaper to read into a buffer, many of them into one write.
+const FILE_BYTES_MIN: u64 = 64 << 10;
+const READ_BYTES_MAX: usize = 1 << 20;
+/// Reads that wait for a disk at once.
+const WAITING_MAX: usize = 16;
+const PARTS_MAX: usize = 512;
+/// A pool that is busy is asked again this often, for two seconds in all.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+const BUSY_TRIES_MAX: u32 = 100;
+
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+
+#[derive(Debug, Error)]
+pub(crate) enum Broken {
+    #[error("pieces are longer than promised")]
+    TooLong,
+    #[error("pieces end {0} bytes early")]
+    TooShort(u64),
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+}
+
+/// Bytes of a replica that are still to be sent.
+pub(crate) struct Stretch {
+    pub replica: Arc<dyn OpenReplica>,
+    pub offset: u64,
+    pub length: u64,
+    /// Its descriptor is of no use.
+    pub is_read: bool,
+}
+
+impl Stretch {
+    pub fn advance(&mut self, bytes: u64) {
+        self.offset += bytes;
+        self.length -= bytes;
+    }
+}
+
+pub(crate) enum Part {
+    Bytes(Vec<Bytes>),
+    File(Stretch),
+}
+
+#[derive(Clone, Copy)]
+pub(crate) struct Shape {
+    /// Gathered for one write.
+    pub batch_bytes: usize,
+    pub sends_files: bool,
+}
+
+pub(crate) struct Assembly {
+    pieces: Pieces,
+    /// Promised and not planned yet.
+    left: u64,
+    rest: Option<Stretch>,
+    ahead: Option<Plan>,
+    shape: Shape,
+}
+
+enum Plan {
+    Batch(Vec<Pending>),
+    File(Stretch),
+}
+
+enum Pending {
+    Bytes(Bytes),
+    Read { stretch: Stretch, answer: IoHandle<ReadData> },
+}
+
+impl Assembly {
+    pub fn new(pieces: Pieces, length: u64, shape: Shape) -> Assembly {
+        Assembly { pieces, left: length, rest: None, ahead: None, shape }
+    }
+
+    /// `None`: the promise is kept.
+    pub async fn next(&mut self) -> Result<Option<Part>, Broken> {
+        let plan = match self.ahead.take() {
+            Some(plan) => plan,
+            None => self.plan()?,
+        };
+        let batch = match plan {
+            Plan::File(stretch) => return Ok(Some(Part::File(stretch))),
+            Plan::Batch(batch) if batch.is_empty() => return self.ended().map(|()| None),
+            Plan::Batch(batch) => batch,
+        };
+        // The disk works on the next batch while this one is written.
+        self.ahead = Some(self.plan()?);
+        let mut parts = Vec::with_capacity(batch.len());
+        for pending in batch {
+            match pending {
+                Pending::Bytes(bytes) => parts.push(bytes),
+                Pending::Read { stretch, answer } => finish(stretch, answer, &mut parts).await?,
+            }
+        }
+        Ok(Some(Part::Bytes(parts)))
+    }
+
+    /// What of a file could not be sent as such; it comes next, by `read_at`.
+    pub fn put_back(&mut self, mut stretch: Stretch) {
+        stretch.is_read = true;
+        self.left += stretch.length;
+        debug_assert!(self.rest.is_none() && self.ahead.is_none(), "nothing is planned behind a file");
+        self.rest = Some(stretch);
+    }
+
+    fn ended(&self) -> Result<(), Broken> {
+        if self.left == 0 { Ok(()) } else { Err(Broken::TooShort(self.left)) }
+    }
+
+    fn plan(&mut self) -> Result<Plan, Broken> {
+        let (mut batch, mut bytes, mut waiting) = (Vec::new(), 0, 0);
+        while bytes < self.shape.batch_bytes && batch.len() < PARTS_MAX && waiting < WAITING_MAX {
+            let mut stretch = match self.rest.take() {
+                Some(stretch) => stretch,
+                None => match self.pieces.next() {
+                    None => break,
+                    Some(Piece::Bytes(piece)) => {
+                        self.take(piece.len() as u64)?;
+                        bytes += piece.len();
+                        batch.push(Pending::Bytes(piece));
+                        continue;
+                    }
+                    Some(Piece::Replica { replica, offset, length }) => {
+                        Stretch { replica, offset, length, is_read: false }
+                    }
+                },
+            };
+            if self.is_sent_as_file(&stretch) {
+                if !batch.is_empty() {
+                    self.rest = Some(stretch);
+                    break;
+                }
+                self.take(stretch.length)?;
+                return Ok(Plan::File(stretch));
+            }
+            let length = stretch.length.min((self.shape.batch_bytes - bytes).min(READ_BYTES_MAX) as u64);
+            self.take(length)?;
+            bytes += length as usize;
+            let read = Stretch { length, replica: Arc::clone(&stretch.replica), ..stretch };
+            let answer = read.replica.read_at(read.offset, length as u32);
+            waiting += usize::from(matches!(answer, IoHandle::Waiting { .. }));
+            batch.push(Pending::Read { stretch: read, answer });
+            stretch.advance(length);
+            self.rest = Some(stretch).filter(|stretch| stretch.length > 0);
+        }
+        Ok(Plan::Batch(batch))
+    }
+
+    fn is_sent_as_file(&self, stretch: &Stretch) -> bool {
+        self.shape.sends_files
+            && !stretch.is_read
+            && stretch.length >= FILE_BYTES_MIN
+            && stretch.replica.descriptor().is_some()
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), Broken> {
+        self.left = self.left.checked_sub(bytes).ok_or(Broken::TooLong)?;
+        Ok(())
+    }
+}
+
+/// Waits for a read, reads again what it fell short of, and fills with zeros what lies past the replica's end.
+async fn finish(
+    mut stretch: Stretch,
+    mut answer: IoHandle<ReadData>,
+    parts: &mut Vec<Bytes>,
+) -> Result<(), Broken> {
+    let mut tries = 0;
+    loop {
+        match answer.await {
+            Ok(mut read) => {
+                read.data.truncate(stretch.length as usize);
+                stretch.advance(read.data.len() as u64);
+                let is_end = read.end_of_file || read.data.is_empty();
+                if !read.data.is_empty() {
+                    parts.push(read.data);
+                }
+                if is_end {
+                    parts.extend(zeros(stretch.length));
+                    return Ok(());
+                }
+            }
+            Err(error) if error.is_retryable() && tries < BUSY_TRIES_MAX => {
+                tries += 1;
+                tokio::time::sleep(BUSY_PAUSE).await;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if stretch.length == 0 {
+            return Ok(());
+        }
+        answer = stretch.replica.read_at(stretch.offset, stretch.length as u32);
+    }
+}
+
+/// As many, in slices of one static page.
+pub(crate) fn zeros(mut length: u64) -> impl Iterator<Item = Bytes> {
+    std::iter::from_fn(move || {
+        let part = length.min(ZEROS.len() as u64);
+        length -= part;
+        (part > 0).then(|| Bytes::from_static(&ZEROS[..part as usize]))
+    })
+}
+

@@ -1,0 +1,52 @@
+//! The Date header, formatted once a second.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::Mutex;
+use types::Timestamp;
+
+const DATE_BYTES: usize = 29;
+
+#[derive(Default)]
+pub(crate) struct DateClock {
+    /// Seconds since 1970 and what they read as. Held for a copy.
+    last: Mutex<(u64, [u8; DATE_BYTES])>,
+}
+
+impl DateClock {
+    pub fn now(&self) -> [u8; DATE_BYTES] {
+        self.at(SystemTime::now())
+    }
+
+    fn at(&self, now: SystemTime) -> [u8; DATE_BYTES] {
+        let second = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let mut last = self.last.lock();
+        if last.0 != second || last.1[0] == 0 {
+            *last = (second, text_of(now));
+        }
+        last.1
+    }
+}
+
+fn text_of(now: SystemTime) -> [u8; DATE_BYTES] {
+    let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let text = http_wire::date::text(Timestamp::from_unix(since));
+    text.as_bytes().try_into().expect("a date has 29 bytes")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_date_is_imf_fixdate_and_moves_on() {
+        let clock = DateClock::default();
+        let at = |s| clock.at(UNIX_EPOCH + Duration::from_millis(s));
+        assert_eq!(&at(784_111_777_000), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(&at(784_111_777_999), b"Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(&at(784_111_778_000), b"Sun, 06 Nov 1994 08:49:38 GMT");
+        assert_eq!(&at(0), b"Thu, 01 Jan 1970 00:00:00 GMT");
+    }
+}

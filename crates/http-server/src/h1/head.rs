@@ -1,0 +1,153 @@
+//! The head of a response, and how its body is framed (RFC 9112 §6).
+
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderMap, TRANSFER_ENCODING};
+use http::{StatusCode, Version};
+
+use crate::message::ResponseBody;
+use crate::segments::Segments;
+
+/// What the request has to say about its response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    pub is_head: bool,
+    pub version: Version,
+    pub keep_alive: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framing {
+    /// No body and no word about it.
+    None,
+    Length(u64),
+    Chunked,
+    UntilClose,
+}
+
+impl Framing {
+    pub fn of(status: StatusCode, body: &ResponseBody, asked: &Asked) -> Framing {
+        // RFC 9110 §8.6: none in 1xx and 204. In 304 it would be the length of what is not sent: left out.
+        if has_no_body(status) {
+            return Framing::None;
+        }
+        match body {
+            ResponseBody::Empty => Framing::Length(0),
+            ResponseBody::Full(bytes) => Framing::Length(bytes.len() as u64),
+            ResponseBody::Pieces { length, .. } => Framing::Length(*length),
+            ResponseBody::Absent { length } if asked.is_head => length.map_or(Framing::None, Framing::Length),
+            ResponseBody::Absent { .. } => Framing::Length(0),
+            ResponseBody::Stream(_) if asked.is_head => Framing::None,
+            ResponseBody::Stream(_) if asked.version == Version::HTTP_11 => Framing::Chunked,
+            ResponseBody::Stream(_) => Framing::UntilClose,
+        }
+    }
+}
+
+pub(crate) fn has_no_body(status: StatusCode) -> bool {
+    status.is_informational()
+        || matches!(status, StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED)
+}
+
+pub(crate) fn write(
+    out: &mut Segments,
+    status: StatusCode,
+    headers: &HeaderMap,
+    framing: Framing,
+    asked: &Asked,
+    date: &[u8],
+) {
+    out.copy(b"HTTP/1.1 ");
+    out.copy(status.as_str().as_bytes());
+    out.copy(b" ");
+    out.copy(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.copy(b"\r\ndate: ");
+    out.copy(date);
+    for (name, value) in headers {
+        if !matches!(*name, CONTENT_LENGTH | TRANSFER_ENCODING | CONNECTION | DATE) {
+            out.copy(b"\r\n");
+            out.copy(name.as_str().as_bytes());
+            out.copy(b": ");
+            out.copy(value.as_bytes());
+        }
+    }
+    match framing {
+        Framing::Length(length) => {
+            out.copy(b"\r\ncontent-length: ");
+            decimal(out, length);
+        }
+        Framing::Chunked => out.copy(b"\r\ntransfer-encoding: chunked"),
+        Framing::None | Framing::UntilClose => {}
+    }
+    match (asked.keep_alive, asked.version) {
+        (true, Version::HTTP_11) => {}
+        (true, _) => out.copy(b"\r\nconnection: keep-alive"),
+        (false, _) => out.copy(b"\r\nconnection: close"),
+    }
+    out.copy(b"\r\n\r\n");
+}
+
+fn decimal(out: &mut Segments, mut number: u64) {
+    let (mut digits, mut start) = ([0; 20], 20);
+    loop {
+        start -= 1;
+        digits[start] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.copy(&digits[start..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use http::HeaderValue;
+    use std::io::IoSlice;
+
+    use super::*;
+
+    const ASKED: Asked = Asked { is_head: false, version: Version::HTTP_11, keep_alive: true };
+
+    fn text(out: &Segments) -> String {
+        let mut room = Segments::room();
+        let slices: &[IoSlice<'_>] = out.slices(&mut room);
+        slices.iter().map(|slice| String::from_utf8(slice.to_vec()).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_head_is_written_and_headers_of_the_connection_are_its_own() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_LENGTH, HeaderValue::from_static("7"));
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert("etag", HeaderValue::from_static("\"x\""));
+        let mut out = Segments::default();
+        write(&mut out, StatusCode::OK, &headers, Framing::Length(1_234_567), &ASKED, b"D");
+        assert_eq!(text(&out), "HTTP/1.1 200 OK\r\ndate: D\r\netag: \"x\"\r\ncontent-length: 1234567\r\n\r\n");
+    }
+
+    #[test]
+    fn a_status_without_body_has_no_length() {
+        let body = || ResponseBody::Full(Bytes::from_static(b"x"));
+        for status in [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED] {
+            assert_eq!(Framing::of(status, &body(), &ASKED), Framing::None);
+        }
+        assert_eq!(Framing::of(StatusCode::OK, &ResponseBody::Empty, &ASKED), Framing::Length(0));
+    }
+
+    #[test]
+    fn http_1_0_has_no_chunks() {
+        let stream = || ResponseBody::Stream(Box::pin(futures_util::stream::empty()));
+        assert_eq!(Framing::of(StatusCode::OK, &stream(), &ASKED), Framing::Chunked);
+        let asked = Asked { version: Version::HTTP_10, ..ASKED };
+        assert_eq!(Framing::of(StatusCode::OK, &stream(), &asked), Framing::UntilClose);
+    }
+
+    #[test]
+    fn numbers_are_decimal() {
+        for number in [0, 9, 10, u64::MAX] {
+            let mut out = Segments::default();
+            decimal(&mut out, number);
+            assert_eq!(text(&out), number.to_string());
+        }
+    }
+}

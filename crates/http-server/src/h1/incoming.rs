@@ -1,0 +1,245 @@
+//! The body of a request as it comes off the connection.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, BufMut, Bytes};
+use http_wire::chunked::{Chunked, ChunkedDecoder};
+use http_wire::head::BodyFraming;
+use tokio::io::AsyncReadExt;
+use tokio::time::timeout;
+
+use crate::BodyError;
+use crate::buffers::{Buffer, SIZES};
+use crate::shared::Shared;
+use crate::wire::Wire;
+
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// This much is handed on rather than waiting for more.
+const WORTHWHILE_BYTES: usize = 64 << 10;
+/// Chunk data of this length are handed on as they lie in the buffer; shorter ones are copied together.
+const UNCOPIED_BYTES_MIN: usize = 32 << 10;
+
+/// A connection while a request is answered.
+pub(crate) struct Incoming {
+    pub wire: Box<Wire>,
+    rest: Rest,
+    /// What of `100 Continue` is still to be written before the body can be expected.
+    owed: &'static [u8],
+    filling: Option<Buffer>,
+    /// Chunk data that did not fit into `filling`.
+    overflow: Option<Bytes>,
+    /// Index of the next buffer's size: grows while the client fills them.
+    size: usize,
+}
+
+enum Rest {
+    Nothing,
+    Length(u64),
+    Chunked(Box<ChunkedDecoder>),
+    /// Where the next request would begin is not known.
+    Broken,
+}
+
+/// What the connection has to do about a body that its handler left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leftover {
+    Nothing,
+    /// Read and thrown away, then the connection is of use again.
+    Drain(u64),
+    Close,
+}
+
+impl Incoming {
+    pub fn new(wire: Box<Wire>, framing: BodyFraming, expects_continue: bool) -> Incoming {
+        let rest = match framing {
+            BodyFraming::None | BodyFraming::Length(0) => Rest::Nothing,
+            BodyFraming::Length(length) => Rest::Length(length),
+            BodyFraming::Chunked => Rest::Chunked(Box::default()),
+        };
+        let owed = if expects_continue { CONTINUE } else { &[] };
+        Incoming { wire, rest, owed, filling: None, overflow: None, size: 0 }
+    }
+
+    /// Everything was handed to the handler.
+    pub fn has_ended(&self) -> bool {
+        matches!(self.rest, Rest::Nothing) && self.filling.is_none() && self.overflow.is_none()
+    }
+
+    /// A client that was never told to go on may or may not send the body, so that connection ends.
+    pub fn leftover(&self, drained_bytes_max: u64) -> Leftover {
+        match self.rest {
+            Rest::Nothing => Leftover::Nothing,
+            Rest::Length(length) if self.owed.is_empty() && length <= drained_bytes_max => {
+                Leftover::Drain(length)
+            }
+            _ => Leftover::Close,
+        }
+    }
+
+    pub async fn next(&mut self, shared: &Shared) -> Result<Option<Bytes>, BodyError> {
+        let part = self.next_part(shared).await;
+        if part.is_err() {
+            self.rest = Rest::Broken;
+            self.filling = None;
+            self.overflow = None;
+        }
+        part
+    }
+
+    async fn next_part(&mut self, shared: &Shared) -> Result<Option<Bytes>, BodyError> {
+        self.say_continue(shared).await?;
+        match self.rest {
+            Rest::Broken => Err(BodyError::Gone),
+            Rest::Length(_) => self.next_of_length(shared).await.map(Some),
+            Rest::Nothing | Rest::Chunked(_) => self.next_of_chunks(shared).await,
+        }
+    }
+
+    async fn say_continue(&mut self, shared: &Shared) -> Result<(), BodyError> {
+        if self.owed.is_empty() || matches!(self.rest, Rest::Broken) {
+            return Ok(());
+        }
+        // RFC 9110 §10.1.1: it may be left out when some of the body is there already.
+        if !self.wire.received.is_empty() {
+            self.owed = &[];
+            return Ok(());
+        }
+        self.wire.out.copy(self.owed);
+        self.owed = &[];
+        self.wire.send(shared.limits.write_time).await.map_err(|_| BodyError::Gone)
+    }
+
+    async fn next_of_length(&mut self, shared: &Shared) -> Result<Bytes, BodyError> {
+        let Rest::Length(left) = self.rest else { unreachable!("only called for a body with a length") };
+        let received = self.wire.received.len();
+        if self.filling.is_none() && received > 0 {
+            let part = left.min(received as u64);
+            let bytes = self.wire.received.split_to(part as usize).freeze();
+            self.took(left, part);
+            return Ok(bytes);
+        }
+        let buffer = self.filling.take().unwrap_or_else(|| shared.buffers.take(self.size));
+        let goal = (buffer.bytes.len() as u64 + buffer.room() as u64).min(left) as usize;
+        // Kept in `self` while this waits, so that dropping it loses nothing.
+        let slot = self.filling.insert(buffer);
+        let stream = &mut self.wire.stream;
+        loop {
+            let filling = poll_fn(|context| poll_fill(stream, slot, goal, context));
+            match timeout(shared.limits.body_time, filling).await {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return Err(BodyError::Gone),
+                Err(_) => return Err(BodyError::Slow),
+            }
+            // The time begins anew with every byte.
+            if slot.bytes.len() == goal || slot.bytes.len() >= WORTHWHILE_BYTES {
+                break;
+            }
+        }
+        let buffer = self.filling.take().expect("it was put there above");
+        let part = buffer.bytes.len();
+        self.size = if buffer.room() == 0 { (self.size + 1).min(SIZES.len() - 1) } else { self.size };
+        self.took(left, part as u64);
+        Ok(buffer.freeze())
+    }
+
+    fn took(&mut self, left: u64, part: u64) {
+        self.rest = if left == part { Rest::Nothing } else { Rest::Length(left - part) };
+    }
+
+    /// Also hands out the last of a chunked body.
+    async fn next_of_chunks(&mut self, shared: &Shared) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            if let Some(data) = self.overflow.take() {
+                if self.filling.is_none() && data.len() >= UNCOPIED_BYTES_MIN {
+                    return Ok(Some(data));
+                }
+                if let Some(full) = self.gather(data, shared) {
+                    return Ok(Some(full));
+                }
+            }
+            let Rest::Chunked(decoder) = &mut self.rest else {
+                return Ok(self.filling.take().map(Buffer::freeze));
+            };
+            match decoder.decode(&mut self.wire.received) {
+                Ok(Chunked::Data(data)) => self.overflow = Some(data),
+                Ok(Chunked::End) => self.rest = Rest::Nothing,
+                Ok(Chunked::NeedMore) => {
+                    let is_worthwhile =
+                        self.filling.as_ref().is_some_and(|buffer| buffer.bytes.len() >= WORTHWHILE_BYTES);
+                    if !self.receive_chunks(is_worthwhile, shared).await? {
+                        return Ok(self.filling.take().map(Buffer::freeze));
+                    }
+                }
+                Err(_) => return Err(BodyError::Malformed("a chunk is wrong")),
+            }
+        }
+    }
+
+    /// Copies into the buffer that is being filled; gives it back when it is full.
+    fn gather(&mut self, mut data: Bytes, shared: &Shared) -> Option<Bytes> {
+        let buffer = self.filling.get_or_insert_with(|| shared.buffers.take(self.size));
+        let part = data.len().min(buffer.room());
+        buffer.bytes.extend_from_slice(&data[..part]);
+        data.advance(part);
+        self.overflow = Some(data).filter(|data| !data.is_empty());
+        if buffer.room() > 0 {
+            return None;
+        }
+        self.size = (self.size + 1).min(SIZES.len() - 1);
+        self.filling.take().map(Buffer::freeze)
+    }
+
+    /// `false`: nothing is there at once, and the caller has something to hand on.
+    async fn receive_chunks(&mut self, is_worthwhile: bool, shared: &Shared) -> Result<bool, BodyError> {
+        let wire = &mut self.wire;
+        let receiving = timeout(shared.limits.body_time, wire.receive(SIZES[self.size]));
+        let mut receiving = pin!(receiving);
+        let received = poll_fn(|context| match receiving.as_mut().poll(context) {
+            Poll::Pending if is_worthwhile => Poll::Ready(None),
+            polled => polled.map(Some),
+        });
+        match received.await {
+            None => Ok(false),
+            Some(Ok(Ok(received))) if received > 0 => Ok(true),
+            Some(Ok(_)) => Err(BodyError::Gone),
+            Some(Err(_)) => Err(BodyError::Slow),
+        }
+    }
+
+    /// Throws away what is left, if it comes in time.
+    pub async fn drain(&mut self, shared: &Shared) -> bool {
+        while let Rest::Length(_) = self.rest {
+            if self.next(shared).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// Ready when `goal` bytes are in the buffer, or some came and no more are there at once.
+fn poll_fill(
+    stream: &mut crate::stream::Stream,
+    buffer: &mut Buffer,
+    goal: usize,
+    context: &mut Context<'_>,
+) -> Poll<std::io::Result<()>> {
+    let start = buffer.bytes.len();
+    loop {
+        let len = buffer.bytes.len();
+        if len == goal {
+            return Poll::Ready(Ok(()));
+        }
+        let mut room = (&mut buffer.bytes).limit(goal - len);
+        let reading = pin!(stream.read_buf(&mut room));
+        match reading.poll(context) {
+            Poll::Pending if len > start => return Poll::Ready(Ok(())),
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Ok(0)) => return Poll::Ready(Err(std::io::ErrorKind::UnexpectedEof.into())),
+            Poll::Ready(Ok(_)) => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Files onto TCP without a copy in user space.
+//!
+//! `sendfile(2)` waits for the disk although the socket does not block, so it is called on a worker of the runtime only
+//! while the file's pages are in memory; else a thread does it. Looking costs a few microseconds per megabyte.
+
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::sendfile;
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::respond::SendError;
+use crate::assembly::Stretch;
+use crate::shared::Shared;
+
+/// One call on a worker. Others wait for it, some tens of microseconds.
+const CALL_BYTES_MAX: u64 = 1 << 20;
+/// Whether pages are in memory is looked at once in so many bytes: what is read, and what is dropped, is of about this
+/// size.
+const PROBE_EVERY_BYTES: u64 = 128 << 10;
+/// After so many bytes a thread is asked whether it still has to be one.
+const TURN_BYTES_MAX: u64 = 8 << 20;
+/// A thread waits for so long for a client that takes nothing.
+const TURN_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+pub(crate) enum Sent {
+    All,
+    /// The file is shorter than the stretch.
+    EndOfFile,
+    /// There is no descriptor, or it cannot be sent.
+    Unsendable,
+}
+
+struct Turn {
+    bytes: u64,
+    end: Option<Errno>,
+}
+
+pub(crate) async fn send(
+    stream: &TcpStream,
+    stretch: &mut Stretch,
+    shared: &Shared,
+) -> Result<Sent, SendError> {
+    while stretch.length > 0 {
+        timeout(shared.limits.write_time, stream.writable()).await.map_err(io::Error::from)??;
+        let Some(file) = stretch.replica.descriptor() else { return Ok(Sent::Unsendable) };
+        let count = stretch.length.min(CALL_BYTES_MAX);
+        let turn = if is_resident(&file, stretch.offset, count) {
+            send_here(stream, &file, stretch.offset, count)?
+        } else {
+            send_in_thread(stream, file, stretch, shared).await?
+        };
+        if turn.bytes > 0 {
+            stretch.advance(turn.bytes);
+            stretch.replica.sent(turn.bytes);
+        }
+        match turn.end {
+            None | Some(Errno::AGAIN | Errno::INTR) => {}
+            // `of_call` says so where a call sent nothing: that is the end of the file.
+            Some(Errno::NODATA) => return Ok(Sent::EndOfFile),
+            Some(Errno::INVAL | Errno::NOSYS | Errno::OVERFLOW) => return Ok(Sent::Unsendable),
+            Some(error @ (Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT)) => {
+                return Err(SendError::Gone(error.into()));
+            }
+            Some(error) => return Err(SendError::File(error.into())),
+        }
+    }
+    Ok(Sent::All)
+}
+
+/// Every probe is one byte read if that can be done without waiting.
+fn is_resident(file: &OwnedFd, offset: u64, count: u64) -> bool {
+    let mut byte = [0];
+    let mut probe = |at| match preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT) {
+        // Nothing there is nothing to wait for.
+        Ok(_) => true,
+        Err(_) => false,
+    };
+    let end = offset + count - 1;
+    let mut at = offset;
+    while at < end {
+        if !probe(at) {
+            return false;
+        }
+        at = (at / PROBE_EVERY_BYTES + 1) * PROBE_EVERY_BYTES;
+    }
+    probe(end)
+}
+
+fn of_call(called: rustix::io::Result<usize>) -> Result<u64, Errno> {
+    match called {
+        Ok(0) => Err(Errno::NODATA),
+        Ok(sent) => Ok(sent as u64),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn send_here(stream: &TcpStream, file: &OwnedFd, mut offset: u64, count: u64) -> io::Result<Turn> {
+    let mut errno = None;
+    let sent = stream.try_io(Interest::WRITABLE, || {
+        of_call(sendfile(stream, file, Some(&mut offset), count as usize)).map_err(|found| {
+            errno = Some(found);
+            io::Error::from(found)
+        })
+    });
+    match sent {
+        Ok(bytes) => Ok(Turn { bytes, end: None }),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(Turn { bytes: 0, end: None }),
+        Err(error) => errno.map(|end| Turn { bytes: 0, end: Some(end) }).ok_or(error),
+    }
+}
+
+async fn send_in_thread(
+    stream: &TcpStream,
+    file: Arc<OwnedFd>,
+    stretch: &Stretch,
+    shared: &Shared,
+) -> Result<Turn, SendError> {
+    let _permit = shared.file_senders.acquire().await.map_err(io::Error::other)?;
+    let socket = stream.as_fd().try_clone_to_owned()?;
+    let (offset, length) = (stretch.offset, stretch.length.min(TURN_BYTES_MAX));
+    // Not waited for when the connection is dropped; it ends by itself after one wait.
+    let turn = tokio::task::spawn_blocking(move || send_blocking(&socket, &file, offset, length))
+        .await
+        .map_err(io::Error::other)?;
+    if turn.end == Some(Errno::AGAIN) {
+        // The runtime did not see the socket fill up, and has to before it can wait. It is asked anew, lest it misses
+        // that there is room again; the asking makes the kernel tell of it.
+        let _ = stream.try_io(Interest::WRITABLE, || {
+            if has_room(stream, Timespec::default()) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+        });
+    }
+    Ok(turn)
+}
+
+fn send_blocking(socket: &OwnedFd, file: &OwnedFd, mut offset: u64, length: u64) -> Turn {
+    let end = offset + length;
+    let start = offset;
+    while offset < end {
+        let count = (end - offset).min(CALL_BYTES_MAX) as usize;
+        match of_call(sendfile(socket, file, Some(&mut offset), count)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) if has_room(socket, TURN_WAIT) => {}
+            Err(errno) => return Turn { bytes: offset - start, end: Some(errno) },
+        }
+    }
+    Turn { bytes: offset - start, end: None }
+}
+
+fn has_room(socket: impl AsFd, wait: Timespec) -> bool {
+    let mut asked = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
+    matches!(poll(&mut asked, Some(&wait)), Ok(found) if found > 0)
+}

@@ -1,0 +1,103 @@
+//! Where a connection lies while its request is answered: the handler's body takes it for each read, the connection's
+//! task takes it to see whether the client is still there, and takes it back at the end.
+
+use std::ops::{Deref, DerefMut};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tokio::sync::Notify;
+
+use super::incoming::Incoming;
+use crate::BodyError;
+use crate::shared::Shared;
+
+pub(crate) struct Slot {
+    /// Held for a move.
+    state: Mutex<State>,
+    /// The body has ended, so that what comes next on the connection is the client's end, or its next request.
+    ended: Notify,
+    shared: Arc<Shared>,
+}
+
+enum State {
+    Here(Box<Incoming>),
+    Lent,
+    /// The call is answered. Whoever still has the connection closes it.
+    Closed,
+}
+
+/// The connection for a while; it goes back when this is dropped.
+pub(crate) struct Lease<'a> {
+    slot: &'a Slot,
+    incoming: Option<Box<Incoming>>,
+}
+
+impl Slot {
+    pub fn new(incoming: Incoming, shared: Arc<Shared>) -> Arc<Slot> {
+        let ended = Notify::new();
+        if incoming.has_ended() {
+            ended.notify_one();
+        }
+        Arc::new(Slot { state: Mutex::new(State::Here(Box::new(incoming))), ended, shared })
+    }
+
+    pub async fn next(&self) -> Result<Option<Bytes>, BodyError> {
+        let mut lease = self.lease().ok_or(BodyError::Gone)?;
+        if lease.has_ended() {
+            return Ok(None);
+        }
+        let part = lease.next(&self.shared).await;
+        if lease.has_ended() {
+            drop(lease);
+            self.ended.notify_one();
+        }
+        part
+    }
+
+    pub fn lease(&self) -> Option<Lease<'_>> {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, State::Lent) {
+            State::Here(incoming) => Some(Lease { slot: self, incoming: Some(incoming) }),
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    pub async fn body_ended(&self) {
+        self.ended.notified().await;
+    }
+
+    /// Takes the connection back for good. `None`: somebody reads on in another task.
+    pub fn close(&self) -> Option<Box<Incoming>> {
+        match std::mem::replace(&mut *self.state.lock(), State::Closed) {
+            State::Here(incoming) => Some(incoming),
+            State::Lent | State::Closed => None,
+        }
+    }
+}
+
+impl Deref for Lease<'_> {
+    type Target = Incoming;
+
+    fn deref(&self) -> &Incoming {
+        self.incoming.as_ref().expect("taken only when the lease is dropped")
+    }
+}
+
+impl DerefMut for Lease<'_> {
+    fn deref_mut(&mut self) -> &mut Incoming {
+        self.incoming.as_mut().expect("taken only when the lease is dropped")
+    }
+}
+
+impl Drop for Lease<'_> {
+    fn drop(&mut self) {
+        let mut state = self.slot.state.lock();
+        if let (State::Lent, Some(incoming)) = (&*state, self.incoming.take()) {
+            *state = State::Here(incoming);
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The body of a request on a stream.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::{Buf, Bytes};
+use hyper::body::{Body, Incoming};
+use tokio::time::timeout;
+
+use crate::BodyError;
+use crate::buffers::{Buffer, SIZES};
+use crate::shared::Shared;
+
+/// Frames have 16 KiB as a rule; handlers are better served with more at a time.
+const GATHERED: usize = 1;
+
+pub(crate) struct Frames {
+    incoming: Incoming,
+    shared: Arc<Shared>,
+    filling: Option<Buffer>,
+    overflow: Option<Bytes>,
+    failed: bool,
+}
+
+enum Frame {
+    Data(Bytes),
+    NotYet,
+    End,
+}
+
+impl Frames {
+    pub fn new(incoming: Incoming, shared: Arc<Shared>) -> Frames {
+        Frames { incoming, shared, filling: None, overflow: None, failed: false }
+    }
+
+    pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        if self.failed {
+            return Err(BodyError::Gone);
+        }
+        let part = self.gather().await;
+        self.failed = part.is_err();
+        part
+    }
+
+    /// Whatever is there at once, up to a buffer; waits only while there is nothing.
+    async fn gather(&mut self) -> Result<Option<Bytes>, BodyError> {
+        loop {
+            let frame = match self.overflow.take() {
+                Some(data) => Frame::Data(data),
+                None => self.frame().await?,
+            };
+            let data = match frame {
+                Frame::NotYet | Frame::End => return Ok(self.filling.take().map(Buffer::freeze)),
+                Frame::Data(data) if data.len() >= SIZES[GATHERED] && self.filling.is_none() => {
+                    return Ok(Some(data));
+                }
+                Frame::Data(data) => data,
+            };
+            if let Some(full) = self.copy(data) {
+                return Ok(Some(full));
+            }
+        }
+    }
+
+    async fn frame(&mut self) -> Result<Frame, BodyError> {
+        let has_some = self.filling.is_some();
+        let incoming = &mut self.incoming;
+        let framing = poll_fn(|context| match poll_data(incoming, context) {
+            Poll::Pending if has_some => Poll::Ready(Ok(Frame::NotYet)),
+            Poll::Pending => Poll::Pending,
+            Poll::Ready(None) => Poll::Ready(Ok(Frame::End)),
+            Poll::Ready(Some(Ok(data))) => Poll::Ready(Ok(Frame::Data(data))),
+            Poll::Ready(Some(Err(_))) => Poll::Ready(Err(BodyError::Gone)),
+        });
+        timeout(self.shared.limits.body_time, framing).await.map_err(|_| BodyError::Slow)?
+    }
+
+    fn copy(&mut self, mut data: Bytes) -> Option<Bytes> {
+        let shared = &self.shared;
+        let buffer = self.filling.get_or_insert_with(|| shared.buffers.take(GATHERED));
+        let part = data.len().min(buffer.room());
+        buffer.bytes.extend_from_slice(&data[..part]);
+        data.advance(part);
+        self.overflow = Some(data).filter(|data| !data.is_empty());
+        if buffer.room() > 0 { None } else { self.filling.take().map(Buffer::freeze) }
+    }
+}
+
+/// Trailers are nobody's business here.
+fn poll_data(
+    incoming: &mut Incoming,
+    context: &mut Context<'_>,
+) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+    loop {
+        match Pin::new(&mut *incoming).poll_frame(context) {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
+            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                Ok(data) if !data.is_empty() => return Poll::Ready(Some(Ok(data))),
+                _ => {}
+            },
+        }
+    }
+}

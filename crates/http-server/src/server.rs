@@ -1,0 +1,143 @@
+//! Accepts connections, keeps them within bounds, and ends them.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use crate::admission::{Admission, Place};
+use crate::message::Peer;
+use crate::shared::Shared;
+use crate::stream::Stream;
+use crate::tls::{self, Tls};
+use crate::wire::Wire;
+use crate::{Limits, Service, h1};
+
+/// After an accept that failed (no descriptors left), so as not to spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How often the files of a certificate are looked at.
+const CERTIFICATE_LOOK: Duration = Duration::from_secs(5);
+/// A client that vanished without a word while it waits is noticed after about two minutes.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+const KEEPALIVE_PROBES: u32 = 4;
+
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\n\
+    retry-after: 1\r\nconnection: close\r\ncontent-length: 42\r\n\r\nthis server has all the connections it can";
+
+/// Serves until told to stop, then lets what is under way finish for a while.
+pub async fn serve(
+    listener: TcpListener,
+    tls: Option<Arc<Tls>>,
+    service: Arc<dyn Service>,
+    limits: Limits,
+    mut stop: watch::Receiver<bool>,
+) {
+    let shared = Shared::new(service, limits);
+    let admission = Admission::new(limits.connections_max, limits.connections_per_address_max);
+    let mut tasks = JoinSet::new();
+    let mut look = interval(CERTIFICATE_LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = stopped(&mut stop) => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, address)) => match admission.admit(address.ip()) {
+                    Some(place) => {
+                        let tls = tls.clone();
+                        let (shared, stop) = (Arc::clone(&shared), stop.clone());
+                        tasks.spawn(connection(stream, address, place, tls, shared, stop));
+                    }
+                    None => turn_away(&stream, address.ip(), tls.is_some()),
+                },
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            // Joined as they end, or the set would only grow.
+            Some(ended) = tasks.join_next() => tell_of_panic(ended),
+            _ = look.tick(), if tls.is_some() => {
+                if let Some(tls) = tls.clone() {
+                    tasks.spawn_blocking(move || tls.reload_if_changed());
+                }
+            }
+        }
+    }
+    drop(listener);
+    let finished = async {
+        while let Some(ended) = tasks.join_next().await {
+            tell_of_panic(ended);
+        }
+    };
+    if timeout(limits.stop_time, finished).await.is_err() {
+        tracing::warn!(connections = tasks.len(), "requests did not finish in time and are dropped");
+    }
+    tasks.shutdown().await;
+}
+
+/// Ready when the server is to stop, also when nobody is left to say so.
+pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
+    // An error means that the sender is gone.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+fn tell_of_panic(ended: Result<(), JoinError>) {
+    if let Err(error) = ended
+        && error.is_panic()
+    {
+        tracing::error!(%error, "a connection's task panicked");
+    }
+}
+
+fn turn_away(stream: &TcpStream, address: IpAddr, is_tls: bool) {
+    tracing::debug!(%address, "too many connections");
+    if !is_tls {
+        // As far as a fresh socket takes it at once.
+        let _ = stream.try_write(FULL);
+    }
+}
+
+async fn connection(
+    stream: TcpStream,
+    address: SocketAddr,
+    _place: Place,
+    tls: Option<Arc<Tls>>,
+    shared: Arc<Shared>,
+    stop: watch::Receiver<bool>,
+) {
+    let Ok(local) = prepare(&stream, &shared.limits) else { return };
+    let Some(tls) = tls else {
+        let peer = Arc::new(Peer { address, local, tls: None });
+        return h1::serve(Box::new(Wire::new(Stream::Plain(stream))), peer, shared, stop).await;
+    };
+    let mut stopping = stop.clone();
+    let accepted = tokio::select! {
+        accepted = tls::accept(stream, &tls, &shared.limits) => accepted,
+        () = stopped(&mut stopping) => return,
+    };
+    let Some((stream, tls, is_h2)) = accepted else { return };
+    let peer = Arc::new(Peer { address, local, tls: Some(tls) });
+    if is_h2 {
+        crate::h2::serve(stream, peer, shared, stop).await;
+    } else {
+        h1::serve(Box::new(Wire::new(Stream::Tls(stream))), peer, shared, stop).await;
+    }
+}
+
+fn prepare(stream: &TcpStream, limits: &Limits) -> std::io::Result<SocketAddr> {
+    use rustix::net::sockopt;
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(stream, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(stream, KEEPALIVE_PROBES)?;
+    // Bytes that are never acknowledged are no progress either.
+    let unacknowledged_ms = u32::try_from(limits.write_time.as_millis()).unwrap_or(u32::MAX);
+    sockopt::set_tcp_user_timeout(stream, unacknowledged_ms)?;
+    stream.local_addr()
+}

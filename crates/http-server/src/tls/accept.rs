@@ -1,0 +1,52 @@
+//! The handshake, and an answer to those who forgot the `s` in `https`.
+
+
+use bytes::Bytes;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use super::Tls;
+use crate::message::TlsPeer;
+use crate::stream::Stream;
+use crate::wire::Wire;
+use crate::Limits;
+
+const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
+    connection: close\r\ncontent-length: 43\r\n\r\nthis port speaks TLS: the URL is https://..\n";
+
+/// Whether HTTP/2 was agreed on comes third. `None`: nothing came of it, and the connection is closed.
+pub(crate) async fn accept(
+    stream: TcpStream,
+    tls: &Tls,
+    limits: &Limits,
+) -> Option<(Box<TlsStream<TcpStream>>, TlsPeer, bool)> {
+    let mut first = [0];
+    let peeked = timeout(limits.handshake_time, stream.peek(&mut first)).await;
+    if !matches!(peeked, Ok(Ok(1))) {
+        return None;
+    }
+    if first[0].is_ascii_uppercase() {
+        let mut wire = Box::new(Wire::new(Stream::Plain(stream)));
+        wire.out.copy(NO_TLS);
+        if wire.send(limits.write_time).await.is_ok() {
+            wire.linger(limits.linger_time).await;
+        }
+        return None;
+    }
+    let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+    let stream = match timeout(limits.handshake_time, handshake).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "TLS handshake failed");
+            return None;
+        }
+        Err(_) => return None,
+    };
+    let connection = stream.get_ref().1;
+    let certificates = connection.peer_certificates().unwrap_or_default();
+    let certificates = certificates.iter().map(|der| Bytes::copy_from_slice(der)).collect();
+    let is_h2 = connection.alpn_protocol() == Some(b"h2");
+    Some((Box::new(stream), TlsPeer { certificates }, is_h2))
+}
