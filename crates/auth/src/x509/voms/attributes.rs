@@ -1,0 +1,283 @@
+//! The attribute certificate of a VOMS server, as it lies in a proxy (RFC 5755 §4 with the attributes of the VOMS
+//! format): bytes to values, nothing is believed yet.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::super::certificate::Certificate;
+use super::super::der::{self, Element, NotDer, Reader};
+use super::super::name::Name;
+use super::super::signature::Signed;
+
+const ATTRIBUTE_CERTIFICATES_MAX: usize = 8;
+const EMBEDDED_MAX: usize = 10;
+const FQANS_MAX: usize = 256;
+const FQAN_BYTES_MAX: usize = 512;
+const EXTENSIONS_MAX: usize = 32;
+const TARGETS_MAX: usize = 64;
+
+const FQANS: &[u8] = &[0x2b, 6, 1, 4, 1, 0xbe, 0x45, 0x64, 0x64, 4];
+const ISSUER_CERTIFICATES: &[u8] = &[0x2b, 6, 1, 4, 1, 0xbe, 0x45, 0x64, 0x64, 10];
+/// Free pairs of names and values; no rule here asks for them.
+const GENERIC_ATTRIBUTES: &[u8] = &[0x2b, 6, 1, 4, 1, 0xbe, 0x45, 0x64, 0x64, 11];
+const AUTHORITY_KEY: &[u8] = &[0x55, 0x1d, 35];
+const TARGETS: &[u8] = &[0x55, 0x1d, 55];
+const NO_REVOCATION: &[u8] = &[0x55, 0x1d, 56];
+
+#[derive(Debug)]
+pub struct AttributeCertificate {
+    pub signed: Signed,
+    pub holder_issuer: Name,
+    pub holder_serial: Bytes,
+    pub issuer: Name,
+    pub not_before_s: i64,
+    pub not_after_s: i64,
+    /// As the server calls itself: `vo://host:port`.
+    pub vo: String,
+    pub host: String,
+    pub fqans: Vec<String>,
+    /// The server's certificate first; what lies above it may follow.
+    pub embedded: Vec<Arc<Certificate>>,
+    /// Lower case. `None`: for every server.
+    pub targets: Option<Vec<String>>,
+    pub unknown_critical: Option<String>,
+}
+
+/// The value of the extension in a proxy: SEQUENCE { SEQUENCE OF AttributeCertificate }.
+pub fn read(extension: &Bytes) -> Result<Vec<AttributeCertificate>, NotDer> {
+    let mut outer = der::only(extension, der::SEQUENCE)?.reader();
+    let mut certificates = outer.expect(der::SEQUENCE)?.reader();
+    outer.end()?;
+    let mut out = Vec::new();
+    while !certificates.is_empty() {
+        if out.len() == ATTRIBUTE_CERTIFICATES_MAX {
+            return Err(NotDer);
+        }
+        let whole = certificates.expect(der::SEQUENCE)?.whole;
+        out.push(AttributeCertificate::from_der(&extension.slice_ref(whole))?);
+    }
+    Ok(out)
+}
+
+impl AttributeCertificate {
+    fn from_der(der: &Bytes) -> Result<AttributeCertificate, NotDer> {
+        let signed = Signed::from_der(der)?;
+        let content = signed.content.clone();
+        let mut info = der::only(&content, der::SEQUENCE)?.reader();
+        // v2, the only version since RFC 3281.
+        if info.expect(der::INTEGER)?.body != [1] {
+            return Err(NotDer);
+        }
+        let (holder_issuer, holder_serial) = holder(info.expect(der::SEQUENCE)?)?;
+        let issuer = issuer(info.next()?)?;
+        if info.expect(der::SEQUENCE)?.whole != &*signed.algorithm {
+            return Err(NotDer);
+        }
+        info.expect(der::INTEGER)?;
+        let mut validity = info.expect(der::SEQUENCE)?.reader();
+        let not_before_s = der::generalized_time(validity.expect(der::GENERALIZED_TIME)?.body)?;
+        let not_after_s = der::generalized_time(validity.expect(der::GENERALIZED_TIME)?.body)?;
+        validity.end()?;
+        let (vo, host, fqans) = fqans(info.expect(der::SEQUENCE)?.reader())?;
+        info.next_if(der::BIT_STRING)?;
+        let mut out = AttributeCertificate {
+            holder_issuer,
+            holder_serial: content.slice_ref(holder_serial),
+            issuer,
+            not_before_s,
+            not_after_s,
+            vo,
+            host,
+            fqans,
+            embedded: Vec::new(),
+            targets: None,
+            unknown_critical: None,
+            signed,
+        };
+        if let Some(extensions) = info.next_if(der::SEQUENCE)? {
+            out.read_extensions(extensions.reader(), &content)?;
+        }
+        info.end()?;
+        Ok(out)
+    }
+
+    fn read_extensions(&mut self, mut extensions: Reader<'_>, content: &Bytes) -> Result<(), NotDer> {
+        let mut seen: Vec<&[u8]> = Vec::new();
+        while !extensions.is_empty() {
+            let mut extension = extensions.expect(der::SEQUENCE)?.reader();
+            let oid = extension.expect(der::OID)?.body;
+            let is_critical = extension.next_if(der::BOOLEAN)?.is_some_and(|flag| flag.body != [0]);
+            let value = extension.expect(der::OCTET_STRING)?.body;
+            extension.end()?;
+            if seen.contains(&oid) || seen.len() == EXTENSIONS_MAX {
+                return Err(NotDer);
+            }
+            seen.push(oid);
+            match oid {
+                ISSUER_CERTIFICATES => self.embedded = embedded(value, content)?,
+                TARGETS => self.targets = Some(targets(value)?),
+                // There is no list to look into, or none that we have: what a server grants lives for hours.
+                AUTHORITY_KEY | NO_REVOCATION | GENERIC_ATTRIBUTES => {}
+                _ if is_critical => {
+                    self.unknown_critical.get_or_insert_with(|| der::dotted(oid));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Only the form that names a certificate by issuer and serial number; VOMS writes no other.
+fn holder(holder: Element<'_>) -> Result<(Name, &[u8]), NotDer> {
+    let mut fields = holder.reader();
+    let mut id = fields.expect(der::tagged_constructed(0))?.reader();
+    fields.end()?;
+    let issuer = directory_name(id.expect(der::SEQUENCE)?.reader())?;
+    let serial = id.expect(der::INTEGER)?.body;
+    id.next_if(der::BIT_STRING)?;
+    id.end()?;
+    Ok((issuer, serial))
+}
+
+/// The form of version 2, which RFC 5755 §4.2.3 demands; version 1's is the names alone.
+fn issuer(issuer: Element<'_>) -> Result<Name, NotDer> {
+    match issuer.tag {
+        der::SEQUENCE => directory_name(issuer.reader()),
+        tag if tag == der::tagged_constructed(0) => {
+            let mut form = issuer.reader();
+            let name = directory_name(form.expect(der::SEQUENCE)?.reader())?;
+            form.end()?;
+            Ok(name)
+        }
+        _ => Err(NotDer),
+    }
+}
+
+fn directory_name(mut names: Reader<'_>) -> Result<Name, NotDer> {
+    let name = Name::from_der(names.expect(der::tagged_constructed(4))?.body)?;
+    names.end()?;
+    Ok(name)
+}
+
+fn fqans(mut attributes: Reader<'_>) -> Result<(String, String, Vec<String>), NotDer> {
+    while !attributes.is_empty() {
+        let mut attribute = attributes.expect(der::SEQUENCE)?.reader();
+        let oid = attribute.expect(der::OID)?.body;
+        let values = attribute.expect(der::SET)?;
+        attribute.end()?;
+        if oid != FQANS {
+            continue;
+        }
+        let mut syntax = der::only(values.body, der::SEQUENCE)?.reader();
+        let mut authority = syntax.expect(der::tagged_constructed(0))?.reader();
+        let (vo, host) = vo_and_host(authority.expect(der::tagged(6))?.body)?;
+        authority.end()?;
+        let mut list = syntax.expect(der::SEQUENCE)?.reader();
+        syntax.end()?;
+        let mut out = Vec::new();
+        while !list.is_empty() {
+            if out.len() == FQANS_MAX {
+                return Err(NotDer);
+            }
+            out.push(fqan(list.expect(der::OCTET_STRING)?.body)?);
+        }
+        return Ok((vo, host, out));
+    }
+    Err(NotDer)
+}
+
+/// `vo://host:port`.
+fn vo_and_host(uri: &[u8]) -> Result<(String, String), NotDer> {
+    let (vo, server) = printable(uri)?.split_once("://").ok_or(NotDer)?;
+    let host = server.split_once(':').map_or(server, |(host, _)| host);
+    if vo.is_empty() || host.is_empty() {
+        return Err(NotDer);
+    }
+    Ok((vo.to_owned(), host.to_owned()))
+}
+
+/// `/vo/group/Role=r/Capability=c`; a role or capability NULL is none.
+fn fqan(bytes: &[u8]) -> Result<String, NotDer> {
+    let text = printable(bytes)?;
+    let text = text.strip_suffix("/Capability=NULL").unwrap_or(text);
+    let text = text.strip_suffix("/Role=NULL").unwrap_or(text);
+    if !text.starts_with('/') || text.len() < 2 {
+        return Err(NotDer);
+    }
+    Ok(text.to_owned())
+}
+
+fn printable(bytes: &[u8]) -> Result<&str, NotDer> {
+    let is_fine = bytes.len() <= FQAN_BYTES_MAX && bytes.iter().all(u8::is_ascii_graphic);
+    if is_fine { str::from_utf8(bytes).map_err(|_| NotDer) } else { Err(NotDer) }
+}
+
+/// SEQUENCE { SEQUENCE OF Certificate }.
+fn embedded(value: &[u8], content: &Bytes) -> Result<Vec<Arc<Certificate>>, NotDer> {
+    let mut outer = der::only(value, der::SEQUENCE)?.reader();
+    let mut certificates = outer.expect(der::SEQUENCE)?.reader();
+    outer.end()?;
+    let mut out = Vec::new();
+    while !certificates.is_empty() {
+        if out.len() == EMBEDDED_MAX {
+            return Err(NotDer);
+        }
+        let whole = certificates.expect(der::SEQUENCE)?.whole;
+        out.push(Certificate::from_der(&content.slice_ref(whole)).map_err(|_| NotDer)?);
+    }
+    Ok(out)
+}
+
+/// RFC 5755 §4.3.2: SEQUENCE OF SEQUENCE OF Target, of which names of hosts are understood.
+fn targets(value: &[u8]) -> Result<Vec<String>, NotDer> {
+    let mut lists = der::only(value, der::SEQUENCE)?.reader();
+    let mut out = Vec::new();
+    while !lists.is_empty() {
+        let mut targets = lists.expect(der::SEQUENCE)?.reader();
+        while !targets.is_empty() {
+            if out.len() == TARGETS_MAX {
+                return Err(NotDer);
+            }
+            let target = targets.next()?;
+            if target.tag != der::tagged_constructed(0) {
+                continue;
+            }
+            let name = target.reader().next()?;
+            if [der::tagged(2), der::tagged(6)].contains(&name.tag) {
+                out.push(printable(name.body)?.to_ascii_lowercase());
+            }
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn roles_and_capabilities_that_are_null_are_none() {
+        let read = |text: &str| fqan(text.as_bytes());
+        assert_eq!(read("/atlas/Role=NULL/Capability=NULL").as_deref(), Ok("/atlas"));
+        assert_eq!(
+            read("/atlas/de/Role=production/Capability=NULL").as_deref(),
+            Ok("/atlas/de/Role=production")
+        );
+        assert_eq!(read("/atlas/Role=pilot").as_deref(), Ok("/atlas/Role=pilot"));
+        for bad in ["atlas", "/", "/a b", "/a\n/b", "/Role=NULL/Capability=NULL", ""] {
+            assert_eq!(read(bad), Err(NotDer), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_server_is_an_organisation_and_a_host() {
+        let read = |text: &str| vo_and_host(text.as_bytes()).ok();
+        assert_eq!(read("atlas://voms.x.org:15001"), Some(("atlas".to_owned(), "voms.x.org".to_owned())));
+        assert_eq!(read("atlas://voms.x.org"), Some(("atlas".to_owned(), "voms.x.org".to_owned())));
+        assert_eq!(read("voms.x.org:15001"), None);
+        assert_eq!(read("://x"), None);
+        assert_eq!(read("atlas://:1"), None);
+    }
+}
