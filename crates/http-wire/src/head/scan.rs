@@ -39,7 +39,7 @@ impl Scan {
     ) -> Result<Option<usize>, HeadError> {
         loop {
             let line = &buffer[self.line_start..];
-            let Some(class) = self.class(line)? else { return Ok(None) };
+            let Some(class) = self.class(line)? else { return self.wait(line.len(), limits) };
             let (budget, excess) = self.budget(class, limits);
             let seen = self.at - self.line_start;
             let window = &line[..line.len().min(budget)];
@@ -85,6 +85,13 @@ impl Scan {
             (true, false) => None,
             (false, _) => Some(Class::Plain),
         })
+    }
+
+    /// For the rest of a line that may yet be of either class; it must have room in one of them.
+    fn wait(&self, len: usize, limits: &HeadLimits) -> Result<Option<usize>, HeadError> {
+        let (plain, excess) = self.budget(Class::Plain, limits);
+        let (range, _) = self.budget(Class::Range, limits);
+        if len > plain.max(range) { Err(excess) } else { Ok(None) }
     }
 
     /// How long the current line may be, and what is wrong if it is longer.

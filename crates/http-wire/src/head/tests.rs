@@ -205,6 +205,16 @@ fn a_vector_read_of_ten_thousand_ranges_has_room_and_one_of_a_hundred_thousand_h
 }
 
 #[test]
+fn a_line_that_may_yet_become_a_range_needs_room_as_well() {
+    let limits =
+        HeadLimits { request_line_bytes_max: 40, head_bytes_max: 20, range_bytes_max: 10, headers_max: 9 };
+    let bytes = b"GET / HTTP/1.1\r\nX:\r\nRange: x\r\nran";
+    let mut reader = HeadReader::new(limits);
+    assert!(matches!(reader.feed(&mut BytesMut::from(&bytes[..30])), Ok(None)));
+    assert_eq!(reader.feed(&mut BytesMut::from(&bytes[..])).unwrap_err(), HeadError::TooLong);
+}
+
+#[test]
 fn only_100_continue_is_expected_and_only_for_a_body_in_http_1_1() {
     assert!(head(&with("Content-Length: 1\r\nExpect: 100-Continue")).expects_continue);
     assert!(head(&with("Transfer-Encoding: chunked\r\nExpect: 100-continue")).expects_continue);
