@@ -1,0 +1,270 @@
+//! The whole of it: from a credential to a caller.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::json;
+use types::Name;
+
+use super::fixture::{ISSUER, NOW_S, TestClock, TestFetch, TestKey, with, without, wlcg};
+use super::*;
+use crate::config::{Issuer, KeyBounds, Profile};
+use crate::passwords::file::{self, NewUser};
+
+const MAPPING: &str = "\
+user:boss                                 -> 0 0 admin
+sub:https://issuer.example anna           -> 1001 1000,27 admin
+group:https://issuer.example /wlcg/test   -> 3000 3000
+group:https://issuer.example /wlcg/*      -> 3001 3001
+";
+
+struct Trial {
+    folder: tempfile::TempDir,
+    clock: Arc<TestClock>,
+    key: TestKey,
+    authority: Authority,
+}
+
+impl Trial {
+    fn mapping_file(&self) -> PathBuf {
+        self.folder.path().join("mapping")
+    }
+}
+
+fn trial_with(change: impl FnOnce(&mut Config)) -> Trial {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("mapping"), MAPPING).unwrap();
+    let clock = Arc::new(TestClock::at(NOW_S));
+    let key = TestKey::p256("k");
+    let fetch = TestFetch::default();
+    fetch.publish(ISSUER, &[&key]);
+    let mut config = Config::new([7; 32]);
+    config.password_file = Some(folder.path().join("passwords"));
+    config.mapping_file = Some(folder.path().join("mapping"));
+    config.issuers = vec![Issuer {
+        url: ISSUER.to_owned(),
+        profile: Profile::Auto,
+        base_path: names("/vo"),
+        audiences: vec!["https://storage.example".to_owned()],
+        identity: Some(Identity::new(5000, 5000, &[])),
+        members_may_read: true,
+        keys: KeyBounds::default(),
+    }];
+    change(&mut config);
+    let fetch: Arc<dyn Fetch> = Arc::new(fetch);
+    let authority = Authority::open(config, &fetch, clock.clone()).unwrap();
+    Trial { folder, clock, key, authority }
+}
+
+fn trial() -> Trial {
+    trial_with(|_| {})
+}
+
+fn names(path: &str) -> Vec<Name> {
+    crate::paths::parse(path.as_bytes()).unwrap()
+}
+
+fn origin(is_encrypted: bool) -> Origin {
+    Origin { address: "192.0.2.1".parse().unwrap(), is_encrypted }
+}
+
+impl Trial {
+    async fn ask(&self, credential: Credential<'_>) -> Result<Caller, AuthError> {
+        self.authority.authenticate(credential, &origin(true)).await
+    }
+
+    async fn by_claims(&self, claims: &serde_json::Value) -> Result<Caller, AuthError> {
+        self.ask(Credential::Bearer(&self.key.token(claims))).await
+    }
+}
+
+#[tokio::test]
+async fn a_token_with_scopes_is_its_subject_within_them_and_no_administrator() {
+    let trial = trial();
+    let caller = trial.by_claims(&wlcg("storage.read:/data")).await.unwrap();
+    assert_eq!((caller.name.as_ref(), caller.identity.uid, caller.role), ("anna", 1001, Role::User));
+    assert_eq!(caller.expires_s, Some(NOW_S + 3600));
+    assert!(caller.may(Activity::Download, &names("/vo/data/x")));
+    assert!(!caller.may(Activity::Download, &names("/vo/other")));
+    let stranger = with(wlcg("storage.read:/"), "sub", "bert");
+    assert_eq!(trial.by_claims(&stranger).await.unwrap().identity.uid, 5000);
+}
+
+#[tokio::test]
+async fn scopes_win_over_groups_and_groups_act_where_there_are_none() {
+    let trial = trial();
+    let bert =
+        |scope: &str, groups: &[&str]| with(with(wlcg(scope), "sub", "bert"), "wlcg.groups", json!(groups));
+    let scoped = trial.by_claims(&bert("storage.read:/", &["/wlcg/test"])).await.unwrap();
+    assert_eq!(scoped.identity.uid, 5000);
+    assert!(!scoped.may(Activity::Upload, &names("/vo/x")));
+
+    let member = trial.by_claims(&bert("openid", &["/wlcg", "/wlcg/test"])).await.unwrap();
+    assert_eq!(member.identity.uid, 3000);
+    assert!(member.may(Activity::Upload, &names("/vo/x")));
+    assert!(!member.may(Activity::Upload, &names("/other/x")), "not outside of the issuer's base path");
+
+    let nobody = trial.by_claims(&bert("openid", &["/other"])).await.unwrap();
+    assert_eq!(nobody.identity.uid, 5000);
+    assert!(
+        nobody.may(Activity::Download, &names("/vo/x")) && !nobody.may(Activity::Upload, &names("/vo/x"))
+    );
+}
+
+#[tokio::test]
+async fn a_token_that_says_nothing_we_know_is_forbidden_unless_members_may_read() {
+    let trial = trial_with(|config| config.issuers[0].members_may_read = false);
+    let claims = with(wlcg("openid"), "sub", "bert");
+    assert!(matches!(trial.by_claims(&claims).await, Err(AuthError::Forbidden(_))));
+    let trial = trial_with(|config| config.issuers[0].identity = None);
+    let claims = with(wlcg("storage.read:/"), "sub", "bert");
+    assert!(matches!(trial.by_claims(&claims).await, Err(AuthError::Forbidden(_))));
+}
+
+#[tokio::test]
+async fn a_changed_mapping_is_in_force_for_tokens_that_were_seen_before() {
+    let trial = trial();
+    let claims = wlcg("storage.read:/");
+    let token = trial.key.token(&claims);
+    assert_eq!(trial.ask(Credential::Bearer(&token)).await.unwrap().identity.uid, 1001);
+    fs::write(trial.mapping_file(), "sub:https://issuer.example anna -> 77 77\n").unwrap();
+    trial.clock.advance(2);
+    assert_eq!(trial.ask(Credential::Bearer(&token)).await.unwrap().identity.uid, 77);
+}
+
+#[tokio::test]
+async fn a_token_without_a_subject_goes_by_its_issuer() {
+    let trial = trial();
+    let claims = with(without(without(wlcg("read:/"), "sub"), "wlcg.ver"), "ver", "scitoken:2.0");
+    assert_eq!(trial.by_claims(&claims).await.unwrap().name.as_ref(), ISSUER);
+}
+
+#[tokio::test]
+async fn a_macaroon_is_minted_for_a_caller_and_taken_as_a_bearer() {
+    let trial = trial();
+    let caller = trial.by_claims(&wlcg("storage.read:/data")).await.unwrap();
+    let made = trial.authority.mint(&caller, &MacaroonRequest::default()).unwrap();
+    assert_eq!(made.expires_s, NOW_S + 3600, "not longer than the token");
+    let bearer = trial.ask(Credential::Bearer(&made.token)).await.unwrap();
+    assert_eq!((&bearer.identity, bearer.role), (&caller.identity, Role::User));
+    assert!(bearer.may(Activity::Download, &names("/vo/data/x")));
+    assert!(!bearer.may(Activity::Upload, &names("/vo/data/x")));
+    trial.clock.advance(3600);
+    assert!(trial.ask(Credential::Bearer(&made.token)).await.is_err());
+}
+
+#[tokio::test]
+async fn secrets_are_not_taken_in_clear_unless_it_is_said() {
+    let strict = trial();
+    let token = strict.key.token(&wlcg("storage.read:/"));
+    for credential in [Credential::Bearer(&token), Credential::Password { user: "a", password: "b" }] {
+        let why = strict.authority.authenticate(credential, &origin(false)).await.unwrap_err();
+        assert!(why.to_string().contains("over TLS only"), "{why}");
+    }
+    let lax = trial_with(|config| config.allow_secrets_in_clear = true);
+    let token = lax.key.token(&wlcg("storage.read:/"));
+    assert!(lax.authority.authenticate(Credential::Bearer(&token), &origin(false)).await.is_ok());
+}
+
+#[tokio::test]
+async fn nobody_is_refused_or_reads() {
+    assert!(matches!(trial().ask(Credential::None).await, Err(AuthError::Refused(_))));
+    let open = trial_with(|config| config.anonymous = Anonymous::ReadOnly(Identity::new(99, 99, &[])));
+    let caller = open.ask(Credential::None).await.unwrap();
+    assert_eq!((caller.role, caller.identity.uid), (Role::Anonymous, 99));
+    assert!(caller.may(Activity::Download, &names("/x")) && caller.may(Activity::List, &[]));
+    for activity in [Activity::Upload, Activity::Delete, Activity::Manage, Activity::UpdateMetadata] {
+        assert!(!caller.may(activity, &names("/x")), "{activity:?}");
+    }
+    assert!(matches!(
+        open.authority.mint(&caller, &MacaroonRequest::default()),
+        Err(AuthError::Forbidden(_))
+    ));
+}
+
+#[tokio::test]
+async fn a_wrong_credential_is_not_nobody() {
+    let open = trial_with(|config| config.anonymous = Anonymous::ReadOnly(Identity::nobody()));
+    for bad in ["", "x", "a.b.c", "AgEB"] {
+        assert!(open.ask(Credential::Bearer(bad)).await.is_err(), "{bad}");
+    }
+    let certificate = [Bytes::from_static(b"not DER")];
+    assert!(open.ask(Credential::Certificates(&certificate)).await.is_err());
+}
+
+#[tokio::test]
+async fn a_user_logs_in_with_the_password_that_was_made_up() {
+    let trial = trial();
+    let passwords = trial.folder.path().join("passwords");
+    let new = |name: &str| NewUser {
+        name: name.to_owned(),
+        identity: Identity::new(1001, 1000, &[]),
+        role: Role::User,
+        password: None,
+    };
+    let password = file::add(&passwords, &new("boss")).unwrap();
+    trial.clock.advance(2);
+    let caller = trial.ask(Credential::Password { user: "boss", password: &password }).await.unwrap();
+    assert_eq!((caller.name.as_ref(), caller.identity.uid), ("boss", 0), "the mapping file wins");
+    assert_eq!((caller.role, caller.grants, caller.expires_s), (Role::Admin, None, None));
+}
+
+#[test]
+fn a_broken_file_is_told_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("mapping");
+    fs::write(&path, "\nuser:anna\n").unwrap();
+    let config = Config { mapping_file: Some(path.clone()), ..Config::new([0; 32]) };
+    let fetch: Arc<dyn Fetch> = Arc::new(TestFetch::default());
+    let error = Authority::open(config, &fetch, Arc::new(TestClock::at(0))).err().unwrap();
+    assert!(error.starts_with(&format!("{}:2: ", path.display())), "{error}");
+}
+
+/// As in a trial: the issuer is a server on this machine, asked by the client that the binary uses.
+#[tokio::test]
+async fn keys_come_from_a_server_on_loopback() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let key = TestKey::rsa("k");
+    let discovery = json!({"issuer": url, "jwks_uri": format!("{url}/jwks")}).to_string();
+    let keys = json!({"keys": [key.jwk()]}).to_string();
+    let server = tokio::spawn(async move {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            let body = if head.starts_with(b"GET /jwks ") { &keys } else { &discovery };
+            assert!(
+                head.starts_with(b"GET /jwks ")
+                    || head.starts_with(b"GET /.well-known/openid-configuration ")
+            );
+            let answer = format!(
+                "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                body.len()
+            );
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    let client = http_client::Client::new(http_client::ClientConfig::default().reaching_loopback()).unwrap();
+    let issuer = Issuer {
+        url: url.clone(),
+        profile: Profile::Wlcg,
+        base_path: Vec::new(),
+        audiences: vec!["https://storage.example".to_owned()],
+        identity: Some(Identity::nobody()),
+        members_may_read: false,
+        keys: KeyBounds { deadline: Duration::from_secs(60), ..KeyBounds::default() },
+    };
+    let config = Config { issuers: vec![issuer], ..Config::new([0; 32]) };
+    let fetch: Arc<dyn Fetch> = Arc::new(client);
+    let authority = Authority::open(config, &fetch, Arc::new(TestClock::at(NOW_S))).unwrap();
+    let token = key.token(&with(wlcg("storage.read:/"), "iss", url.as_str()));
+    let caller = authority.authenticate(Credential::Bearer(&token), &origin(true)).await.unwrap();
+    assert!(caller.may(Activity::Download, &names("/x")));
+    server.await.unwrap();
+}
