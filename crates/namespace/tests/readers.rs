@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{Cookie, CreateKind, Namespace, NamespaceError, SetAttributes, Stability};
+use api::{Cookie, CreateKind, Namespace, NamespaceError, Properties, SetAttributes, Stability};
 use forebay_namespace::{Config, SqliteNamespace, Sync};
 use testkit::namespace_suite::{HandClock, name, root, spec, written};
-use types::FileId;
+use types::{Checksum, ChecksumKind, FileId};
 
 const FILES: usize = 24;
 const ROUNDS: u64 = 150;
@@ -144,6 +144,81 @@ async fn no_reader_sees_less_than_was_acknowledged() {
     for reader in readers {
         reader.await.unwrap();
     }
+    stage.namespace.close().await;
+    assert_eq!(stage.namespace.check().unwrap(), []);
+}
+
+/// Of the data after so many writes.
+fn sum(version: u64) -> Checksum {
+    Checksum::new(ChecksumKind::Crc32c, &u32::try_from(version).unwrap().to_be_bytes()).unwrap()
+}
+
+impl Stage {
+    /// Writes and records what it wrote; `begun` and `ended` count the writes.
+    async fn sum_up(&self, number: usize) {
+        let (watched, namespace) = (&self.watched[number], &self.namespace);
+        for round in 0..ROUNDS {
+            let version = watched.begun.fetch_add(1, Ordering::SeqCst) + 1;
+            let stability = if round % 3 == 0 { Stability::FileSync } else { Stability::Unstable };
+            let shown = namespace.commit(watched.file, &written(1, stability)).await.unwrap();
+            watched.ended.fetch_add(1, Ordering::SeqCst);
+            if round % 4 != 3 {
+                assert!(
+                    namespace.record_checksums(watched.file, shown.change, &[sum(version)]).await.unwrap()
+                );
+                assert_eq!(namespace.checksums(watched.file).await.unwrap(), [sum(version)]);
+            }
+            if round % 5 == 0 {
+                let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
+                namespace.set_attributes(&root(), watched.file, &set).await.unwrap();
+            }
+        }
+    }
+
+    async fn read_sums(&self, offset: usize) -> u64 {
+        let (mut at, mut seen) = (offset, 0);
+        while !self.is_over.load(Ordering::SeqCst) {
+            at = (at + 7) % FILES;
+            let watched = &self.watched[at];
+            let ended = watched.ended.load(Ordering::SeqCst);
+            let found = self.namespace.checksums(watched.file).await.unwrap();
+            let begun = watched.begun.load(Ordering::SeqCst);
+            if let [found] = found[..] {
+                let allowed = (ended..=begun).map(sum).any(|sum| sum == found);
+                assert!(allowed, "{found} between {ended:#x} and {begun:#x}");
+                seen += 1;
+            }
+            tokio::task::yield_now().await;
+        }
+        seen
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn no_reader_sees_checksums_of_data_that_was_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let stage = stage(&dir).await;
+    let readers: Vec<_> = (0..4)
+        .map(|offset| {
+            let stage = Arc::clone(&stage);
+            tokio::spawn(async move { stage.read_sums(offset).await })
+        })
+        .collect();
+    let writers: Vec<_> = (0..FILES)
+        .map(|number| {
+            let stage = Arc::clone(&stage);
+            tokio::spawn(async move { stage.sum_up(number).await })
+        })
+        .collect();
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    stage.is_over.store(true, Ordering::SeqCst);
+    let mut seen = 0;
+    for reader in readers {
+        seen += reader.await.unwrap();
+    }
+    assert!(seen > 0, "some looked while there were checksums");
     stage.namespace.close().await;
     assert_eq!(stage.namespace.check().unwrap(), []);
 }
