@@ -1,6 +1,6 @@
 //! What the client sends, follows, refuses and gives up on, against servers on loopback that do as a test says.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::future::Future;
 use std::sync::{Arc, Mutex};

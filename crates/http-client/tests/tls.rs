@@ -1,6 +1,6 @@
 //! Whom the client believes, and that it never gives encryption up.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,1 +1,117 @@
 //! Copies between memory and a server on loopback that misbehaves as told.
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod memory;
+mod peer;
+mod pulls;
+mod pushes;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http_client::{Client, ClientConfig};
+use http_server::{Response, ResponseBody};
+
+use super::{CopyRequest, TransferConfig, Transfers};
+use memory::{End, source, target};
+use peer::{Peer, Whims};
+
+/// Not a multiple of anything, larger than what is written at once.
+fn data() -> Vec<u8> {
+    (0u32..3_000_001).map(|i| (i.wrapping_mul(2_654_435_761) >> 17) as u8).collect()
+}
+
+fn config() -> TransferConfig {
+    TransferConfig {
+        part_bytes_min: 1000,
+        marker_interval: Duration::from_millis(20),
+        retry_pause: Duration::from_millis(1),
+        ..TransferConfig::default()
+    }
+}
+
+fn transfers(config: TransferConfig) -> Transfers {
+    let client = ClientConfig {
+        system_roots: false,
+        idle_timeout: Duration::from_secs(3),
+        answer_timeout: Duration::from_secs(5),
+        ..ClientConfig::default().reaching_loopback()
+    };
+    Transfers::new(Client::new(client).unwrap(), config)
+}
+
+fn request(list: &[(&str, &str)]) -> CopyRequest {
+    let mut headers = HeaderMap::new();
+    for (name, value) in list {
+        let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+        headers.append(name, HeaderValue::from_str(value).unwrap());
+    }
+    CopyRequest::parse(&headers).unwrap()
+}
+
+/// All that the client is told.
+async fn told(response: Response) -> String {
+    assert_eq!(response.status.as_u16(), 202);
+    assert_eq!(response.headers["content-type"], "text/perf-marker-stream");
+    let ResponseBody::Stream(mut lines) = response.body else { panic!("markers are a stream") };
+    let mut text = String::new();
+    while let Some(part) = lines.next().await {
+        text += std::str::from_utf8(&part.unwrap()).unwrap();
+    }
+    text
+}
+
+fn last_line(text: &str) -> &str {
+    text.lines().last().unwrap()
+}
+
+async fn pull(peer: &Peer, more: &[(&str, &str)]) -> (String, End, u64) {
+    pull_with(config(), peer, more).await
+}
+
+async fn pull_with(config: TransferConfig, peer: &Peer, more: &[(&str, &str)]) -> (String, End, u64) {
+    let request = request(&[&[("source", peer.url.as_str())], more].concat());
+    let (target, mut watch) = target();
+    let text = told(transfers(config).admit().ok().unwrap().pull(request, target)).await;
+    let end = watch.end().await;
+    (text, end, watch.read_back.load(std::sync::atomic::Ordering::Relaxed))
+}
+
+async fn push(peer: &Peer, source: memory::Source, more: &[(&str, &str)]) -> String {
+    let request = request(&[&[("destination", peer.url.as_str())], more].concat());
+    told(transfers(config()).admit().ok().unwrap().push(request, Arc::new(source))).await
+}
+
+#[tokio::test]
+async fn beyond_the_bound_a_copy_is_told_to_come_later() {
+    let transfers = transfers(TransferConfig { transfers_max: 1, ..config() });
+    let slot = transfers.admit().ok().unwrap();
+    let refusal = transfers.admit().err().unwrap();
+    assert_eq!(refusal.status.as_u16(), 429);
+    assert!(refusal.headers.contains_key("retry-after"));
+    assert_eq!(transfers.running(), 1);
+    drop(slot);
+    assert!(transfers.admit().is_ok());
+}
+
+#[tokio::test]
+async fn stopping_ends_transfers_and_lets_them_clean_up() {
+    let transfers = transfers(config());
+    let mut from = Peer::start(Some(&data()), Whims { stalls_after: Some(10), ..Whims::default() }).await;
+    let (target, mut watch) = target();
+    let pull = transfers.admit().ok().unwrap().pull(request(&[("source", &from.url)]), target);
+    let mut to = Peer::start(None, Whims { put_cut: Some(3_000_000), ..Whims::default() }).await;
+    let destination = request(&[("destination", &to.url)]);
+    let push = transfers.admit().ok().unwrap().push(destination, Arc::new(source(&data())));
+    from.until_asked("STALLED").await;
+    to.until_asked("CUT").await;
+    transfers.stop(Duration::from_secs(20)).await;
+    assert_eq!(watch.end().await, End::LeftNothing);
+    assert_eq!(to.count("DELETE"), 1);
+    assert_eq!(last_line(&told(pull).await), "aborted: server is stopping");
+    drop(push);
+    assert_eq!(transfers.running(), 0);
+    assert_eq!(transfers.admit().err().unwrap().status.as_u16(), 503);
+}
