@@ -1,1 +1,20 @@
-//! (see Cargo.toml)
+//! What operators see: metrics, health, the JSON interface and the web page.
+//!
+//! A door: it meets services as traits of `api`, and the instance it speaks of as [`Instance`], which the binary
+//! implements. `router.rs` says who answers which path and puts the headers that protect browsers on every answer.
+//!
+//! `log` is the filter of the log whose levels the interface changes while the instance runs; `metrics` is the recorder
+//! that every crate's measurements end in.
+//!
+//! Absent: what is measured and what is wrong (the binary and the services know), connections and TLS (`http-server`).
+
+#![forbid(unsafe_code)]
+
+mod caller;
+pub mod instance;
+mod refusal;
+mod router;
+mod service;
+
+pub use instance::Instance;
+pub use service::{Admin, AdminConfig, AdminServices, owns};

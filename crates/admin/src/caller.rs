@@ -1,0 +1,63 @@
+//! Who asks.
+
+use api::{Caller, Credential, Origin, Role};
+use http_server::Request;
+use http_wire::credential::{self, Given};
+use http_wire::target::Query;
+
+use crate::refusal::Refusal;
+use crate::service::Admin;
+
+/// Headers by which a proxy says that it speaks for somebody else.
+const OF_PROXIES: [&str; 4] = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
+impl Admin {
+    /// As everywhere: Authorization, `?authz=`, the session's cookie, the client's certificate; nothing is anonymous.
+    pub(crate) async fn caller(&self, request: &Request) -> Result<Caller, Refusal> {
+        let query = query(request)?;
+        let given = credential::given(&request.method, &request.headers, &query)?;
+        let certificates = request.peer.tls.as_ref().map_or(&[][..], |tls| &tls.certificates);
+        let credential = match &given {
+            Given::Bearer(token) => Credential::Bearer(token),
+            Given::Password { user, password } => Credential::Password { user, password },
+            Given::Nothing if !certificates.is_empty() => Credential::Certificates(certificates),
+            Given::Nothing => Credential::None,
+        };
+        Ok(self.services.authenticator.authenticate(credential, &origin(request)).await?)
+    }
+
+    /// A caller with a name.
+    pub(crate) async fn user(&self, request: &Request) -> Result<Caller, Refusal> {
+        let caller = self.caller(request).await?;
+        if caller.role == Role::Anonymous {
+            return Err(Refusal::unauthorized("this needs a login or a token"));
+        }
+        Ok(caller)
+    }
+
+    pub(crate) async fn administrator(&self, request: &Request) -> Result<Caller, Refusal> {
+        let caller = self.user(request).await?;
+        if caller.role != Role::Admin {
+            return Err(Refusal::forbidden(format!("{} is no administrator", caller.name)));
+        }
+        Ok(caller)
+    }
+
+    /// Asks from this host or from where the metrics are collected. What a proxy on this host brings comes from
+    /// elsewhere.
+    pub(crate) fn is_trusted_address(&self, request: &Request) -> bool {
+        let address = request.peer.address.ip().to_canonical();
+        let is_direct = !OF_PROXIES.iter().any(|name| request.headers.contains_key(*name));
+        is_direct
+            && (address.is_loopback()
+                || self.config.metrics_networks.iter().any(|network| network.contains(address)))
+    }
+}
+
+pub(crate) fn origin(request: &Request) -> Origin {
+    Origin { address: request.peer.address.ip(), is_encrypted: request.peer.tls.is_some() }
+}
+
+pub(crate) fn query(request: &Request) -> Result<Query, Refusal> {
+    Ok(request.uri.query().map(Query::parse).transpose()?.unwrap_or_default())
+}
