@@ -2,8 +2,9 @@
 //!
 //! Two names are equal as RFC 5280 §7.1 wants it: case, the kind of string and runs of blanks do not count. The written
 //! form is the one of OpenSSL's `X509_NAME_oneline`, `/DC=org/CN=Name`, since mapping files, `.lsc` files and signing
-//! policies are written in it. That form cannot tell a slash in a value from the next attribute, so a name that would
-//! read as another one is called ambiguous, and certificates of users with such names are refused.
+//! policies are written in it. That form cannot tell a slash in a value from the next attribute (OpenSSL 3 writes a
+//! backslash before it, the files do not), so a name that would read as another one is called ambiguous, and certificates
+//! of users with such names are refused.
 
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
@@ -79,8 +80,9 @@ impl Name {
     /// `/DC=org/DC=example/CN=Name`; bytes that do not print as `\xHH`.
     pub fn oneline(&self) -> String {
         let mut out = String::new();
-        for attribute in self.attributes() {
-            out.push('/');
+        let attributes = self.rdns.iter().flat_map(|rdn| rdn.attributes.iter().enumerate());
+        for (index, attribute) in attributes {
+            out.push(if index == 0 { '/' } else { '+' });
             match SHORT_NAMES.iter().find(|(oid, _)| *oid == &*attribute.oid) {
                 Some((_, short)) => out.push_str(short),
                 None => out.push_str(&der::dotted(&attribute.oid)),
@@ -103,7 +105,7 @@ impl Name {
             let value = &attribute.value;
             let mimics_escape = value.windows(2).any(|pair| pair == b"\\x");
             let mimics_attribute =
-                value.iter().enumerate().filter(|(_, byte)| **byte == b'/').any(|(at, _)| {
+                value.iter().enumerate().filter(|(_, byte)| [b'/', b'+'].contains(byte)).any(|(at, _)| {
                     let word = value[at + 1..]
                         .iter()
                         .take_while(|byte| byte.is_ascii_alphanumeric() || **byte == b'.');
@@ -224,10 +226,13 @@ fn folded(text: &str) -> String {
     out
 }
 
-/// A oneline name as people write it into files: the old spellings of two attributes are read as the present ones.
+/// A oneline name as people write it into files: the old spellings of two attributes are read as the present ones, and
+/// the backslashes that newer tools put before slashes fall.
 pub fn respelled(oneline: &str) -> String {
     oneline
         .trim()
+        .replace("\\/", "/")
+        .replace("\\+", "+")
         .replace("/Email=", "/emailAddress=")
         .replace("/E=", "/emailAddress=")
         .replace("/USERID=", "/UID=")
@@ -275,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_value_that_mimics_another_attribute_is_ambiguous() {
-        for value in [&b"x/CN=Alice"[..], b"x/1.2.3=y", b"/O=y", b"a\\xC3"] {
+        for value in [&b"x/CN=Alice"[..], b"x/1.2.3=y", b"/O=y", b"a+OU=b", b"a\\xC3"] {
             assert!(name(&[(COMMON_NAME, der::UTF8_STRING, value)]).is_ambiguous());
         }
         for value in [&b"x/CN"[..], b"http://x.y/?a=b", b"/=", b"a/b/c"] {
