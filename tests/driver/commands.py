@@ -24,7 +24,8 @@ class Up:
         self.data = data or os.path.join(place.dir, "data")
         self.port = port or place.free_port()
         self.log = os.path.join(place.dir, "log.%d" % len(os.listdir(place.dir)))
-        argv = [place.binary, "up", "--data", self.data, "--nfs-port", str(self.port), "--pool-port", str(place.free_port())]
+        argv = [place.binary, "up", "--data", self.data, "--nfs-port", str(self.port), "--pool-port", str(place.free_port()),
+                "--http-port", str(place.free_port())]
         if user:
             argv = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] + argv
         with open(self.log, "w") as f:

@@ -15,8 +15,8 @@ use crate::resolve::Place;
 impl Front {
     /// `If-Match`, `If-None-Match`, `If-Unmodified-Since` (RFC 9110 §13) and `If` (RFC 4918 §10.4).
     pub(crate) fn check_conditions(&self, call: &Call, place: &Place) -> Result<(), Refusal> {
-        let tag = place.found.as_ref().map(etag);
-        let current = match (&tag, &place.found) {
+        let current_etag = place.found.as_ref().map(etag);
+        let current = match (&current_etag, &place.found) {
             (Some(etag), Some(found)) => Some(Current { etag, modified: found.mtime }),
             _ => None,
         };
@@ -37,7 +37,7 @@ impl Front {
             ResourceState {
                 tokens: locks.covering(&path).map(|lock| lock.token.clone()).collect(),
                 // The state of other resources is known by their locks only.
-                etag: tag.as_ref().filter(|_| path == place.path).map(ToString::to_string),
+                etag: current_etag.as_ref().filter(|_| path == place.path).map(ToString::to_string),
             }
         });
         if holds { Ok(()) } else { Err(Refusal::precondition("no list of the If header holds")) }
@@ -61,8 +61,14 @@ impl Front {
 }
 
 pub(crate) fn if_header(call: &Call) -> Result<Option<IfHeader>, Refusal> {
-    let Some(value) = call.headers.get("if") else { return Ok(None) };
-    IfHeader::parse(value.as_bytes()).map(Some).map_err(|error| Refusal::bad_request(error.to_string()))
+    let mut values = call.headers.get_all("if").iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => IfHeader::parse(value.as_bytes())
+            .map(Some)
+            .map_err(|error| Refusal::bad_request(error.to_string())),
+        _ => Err(Refusal::bad_request("If is given twice")),
+    }
 }
 
 /// The tokens of `If`: that somebody names them is enough, wherever they stand in it.

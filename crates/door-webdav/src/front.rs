@@ -123,7 +123,11 @@ impl Front {
     }
 
     pub(crate) fn release_lock(&self, lock: &crate::locks::Lock) {
-        if let Some((file, number)) = lock.open {
+        self.release_open(lock.open);
+    }
+
+    pub(crate) fn release_open(&self, open: Option<(FileId, u64)>) {
+        if let Some((file, number)) = open {
             self.services.access.table().close(file, Owner { holder: LOCKS, number });
         }
     }

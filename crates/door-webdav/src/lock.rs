@@ -10,7 +10,7 @@ use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, ActiveLock, Depth, LockInfo, LockRequest, LockScope, Precondition, Timeout};
-use types::{Attributes, FileKind};
+use types::{Attributes, FileKind, Name};
 
 use crate::call::Call;
 use crate::conditions::submitted;
@@ -116,6 +116,22 @@ impl Front {
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("urn:uuid:{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    }
+
+    /// The name has a new file: what denies writing to other doors goes with the name.
+    pub(crate) fn carry_locks(&self, path: &[Name], file: &Attributes) {
+        let tokens: Vec<String> = {
+            let locks = self.locks.lock();
+            let stale =
+                |lock: &&Lock| lock.open.is_some_and(|(old, _)| old != file.file) && lock.path == path;
+            locks.covering(path).filter(stale).map(|lock| lock.token.clone()).collect()
+        };
+        for token in tokens {
+            // The file is new: nobody has it open for writing but who was faster than this line.
+            let Ok(open) = self.deny_writing(file) else { continue };
+            let before = self.locks.lock().reopen(&token, path, open);
+            self.release_open(before);
+        }
     }
 
     fn deny_writing(&self, file: &Attributes) -> Result<Option<(types::FileId, u64)>, Refusal> {

@@ -104,6 +104,20 @@ impl Locks {
         Some(lock)
     }
 
+    /// Replaces what is held open for the lock of this path and answers what is to be closed: the one before, or the
+    /// new one if the lock has gone.
+    pub fn reopen(
+        &mut self,
+        token: &str,
+        path: &[Name],
+        open: Option<(FileId, u64)>,
+    ) -> Option<(FileId, u64)> {
+        match self.by_token.get_mut(token).filter(|lock| lock.path == path) {
+            Some(lock) => std::mem::replace(&mut lock.open, open),
+            None => open,
+        }
+    }
+
     pub fn remove(&mut self, token: &str) -> Option<Lock> {
         let lock = self.by_token.remove(token)?;
         if let Some(tokens) = self.by_path.get_mut(&lock.path) {

@@ -178,14 +178,16 @@ impl Front {
             .uploads
             .publish(identity, pending.file.file, pending.dir, &pending.name, &how)
             .await;
-        published.map_err(|error| match (error, pending.terms.replace) {
+        let published = published.map_err(|error| match (error, pending.terms.replace) {
             (api::NamespaceError::Exists, Replace::Never) => Refusal::precondition("file exists"),
             (api::NamespaceError::Exists, _) => Refusal::precondition("file was changed meanwhile"),
             (api::NamespaceError::IsDirectory, _) => {
                 Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a directory has this name")
             }
             (error, _) => error.into(),
-        })
+        })?;
+        self.carry_locks(&pending.path, &published.attributes);
+        Ok(published)
     }
 
     /// Calls back what NFS clients hold of a file that is about to lose its name or its contents.

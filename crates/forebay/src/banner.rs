@@ -5,12 +5,15 @@ use std::net::{IpAddr, SocketAddr};
 use api::PoolStatus;
 
 use crate::report::bytes;
+use crate::up::http::Shown;
 
 pub struct Banner<'a> {
     pub data: &'a std::path::Path,
     pub head: SocketAddr,
     pub pools: Vec<(SocketAddr, PoolStatus)>,
     pub squashes_root: bool,
+    /// `None`: the HTTP door is switched off.
+    pub web: Option<Shown>,
 }
 
 impl Banner<'_> {
@@ -21,12 +24,28 @@ impl Banner<'_> {
         for (address, pool) in &self.pools {
             out += &format!("  {:<8} {address}, {} free\n", pool.id.to_string(), bytes(pool.free_bytes));
         }
+        out += &self.web_lines();
         out += &format!("  mount    {}\n", self.mount_command());
         out += &format!("  stop     Ctrl-C, or: kill {}\n", std::process::id());
         if !self.head.ip().is_loopback() {
             let root = if self.squashes_root { "root is squashed to nobody" } else { "root is NOT squashed" };
             out +=
                 &format!("  warning  AUTH_SYS trusts the client hosts to say who their users are; {root}\n");
+        }
+        out
+    }
+
+    fn web_lines(&self) -> String {
+        let Some(web) = &self.web else { return String::new() };
+        let scheme = if web.is_tls { "https" } else { "http" };
+        let mut out = format!("  web      {scheme}://{}/ (WebDAV, and a page for browsers)\n", web.address);
+        if let Some((user, password)) = &web.first_login {
+            out += &format!(
+                "  login    {user} {password} (shown this once; forebay user set-password {user})\n"
+            );
+        }
+        if web.is_loopback_only {
+            out += "  note     HTTP is served to this host only; for others give http.certificate and http.key\n";
         }
         out
     }
@@ -52,6 +71,7 @@ mod tests {
             head: SocketAddr::new(ip.parse().unwrap(), 2049),
             pools: Vec::new(),
             squashes_root: true,
+            web: None,
         };
         assert!(!banner("127.0.0.1").text().contains("AUTH_SYS"));
         assert!(banner("127.0.0.1").text().contains("mount -t nfs4 -o vers=4.2,port=2049 127.0.0.1:/ /mnt"));

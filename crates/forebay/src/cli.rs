@@ -20,6 +20,16 @@ pub enum Command {
     Status(StatusArguments),
     /// Compare the namespace with itself and with the pools
     Fsck(FsckArguments),
+    /// Add, remove and list who may log in by HTTP
+    User {
+        #[command(subcommand)]
+        command: UserCommand,
+    },
+    /// Certificates for trials
+    Cert {
+        #[command(subcommand)]
+        command: CertCommand,
+    },
     /// Explain or check the configuration file
     Config {
         #[command(subcommand)]
@@ -38,6 +48,12 @@ pub struct UpArguments {
     /// Port of the head [default: 2049 as root, else 20490]
     #[arg(long, value_name = "PORT")]
     pub nfs_port: Option<u16>,
+    /// Port of HTTP and WebDAV [default: 8080]
+    #[arg(long, value_name = "PORT")]
+    pub http_port: Option<u16>,
+    /// Serve no HTTP
+    #[arg(long, conflicts_with = "http_port")]
+    pub no_http: bool,
     /// Port of the first pool; pool N listens N ports above it [default: 20491]
     #[arg(long, value_name = "PORT")]
     pub pool_port: Option<u16>,
@@ -79,6 +95,70 @@ pub struct Place {
     /// Configuration file that names the data directory
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub enum UserCommand {
+    /// Add a user and print the password
+    Add(AddUserArguments),
+    /// Give a user a new password and print it
+    SetPassword(NamedUserArguments),
+    /// Remove a user
+    Remove(NamedUserArguments),
+    /// List all users
+    List {
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+#[derive(Args)]
+pub struct AddUserArguments {
+    #[command(flatten)]
+    pub place: Place,
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// User id that the files belong to
+    #[arg(long, value_name = "UID")]
+    pub uid: u32,
+    /// Primary group
+    #[arg(long, value_name = "GID")]
+    pub gid: u32,
+    /// Further groups, separated by commas
+    #[arg(long, value_name = "GIDS", value_delimiter = ',')]
+    pub groups: Vec<u32>,
+    /// May see and change the instance: clients, log levels
+    #[arg(long)]
+    pub admin: bool,
+    /// Read the password from the first line of standard input instead of making one
+    #[arg(long)]
+    pub password_stdin: bool,
+}
+
+#[derive(Args)]
+pub struct NamedUserArguments {
+    #[command(flatten)]
+    pub place: Place,
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Read the password from the first line of standard input instead of making one
+    #[arg(long)]
+    pub password_stdin: bool,
+}
+
+#[derive(Subcommand)]
+pub enum CertCommand {
+    /// Make a certificate that is signed by itself, and its key
+    SelfSigned {
+        /// Host name or address that clients use; may be given several times
+        #[arg(long = "host", value_name = "HOST", required = true)]
+        hosts: Vec<String>,
+        #[arg(long, value_name = "DAYS", default_value_t = 90)]
+        days: u32,
+        /// Where certificate.pem and key.pem are written
+        #[arg(long, value_name = "DIR", default_value = ".")]
+        out: PathBuf,
+    },
 }
 
 #[derive(Subcommand)]

@@ -1,5 +1,6 @@
 //! Configuration: a TOML file, overlaid by the command line, and what follows from both.
 
+pub mod http;
 pub mod reference;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,6 +20,8 @@ pub struct Config {
     pub nfs: Nfs,
     pub pools: Pools,
     pub namespace: Namespace,
+    pub http: http::Http,
+    pub auth: http::Auth,
     pub log: Log,
 }
 
@@ -88,6 +91,8 @@ impl Default for Config {
             nfs: Nfs::default(),
             pools: Pools::default(),
             namespace: Namespace::default(),
+            http: http::Http::default(),
+            auth: http::Auth::default(),
             log: Log::default(),
         }
     }
@@ -165,8 +170,12 @@ impl Config {
             config.listen = listen;
         }
         config.nfs.port = arguments.nfs_port.or(config.nfs.port);
+        config.http.port = arguments.http_port.unwrap_or(config.http.port);
         config.pools.port = arguments.pool_port.unwrap_or(config.pools.port);
         config.pools.count = arguments.pools.or(config.pools.count);
+        if arguments.no_http {
+            config.http.enabled = false;
+        }
         if arguments.no_root_squash {
             config.nfs.root_squash = Some(false);
         }
@@ -203,6 +212,8 @@ impl Config {
         within("namespace.cache_entries", self.namespace.cache_entries, 1_000, 1_000_000_000)?;
         within("namespace.queue_len_max", self.namespace.queue_len_max.into(), 16, 1_000_000)?;
         within("namespace.group_len_max", self.namespace.group_len_max.into(), 1, 65_536)?;
+        self.http.validate()?;
+        self.auth.validate()?;
         let last = u64::from(self.pools.port) + u64::from(self.pools.count.unwrap_or(1)) - 1;
         if last > u64::from(u16::MAX) {
             bail!(

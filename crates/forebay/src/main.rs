@@ -4,6 +4,7 @@
 //! parts meet; nowhere else is a service handed to a door.
 
 mod banner;
+mod certificate;
 mod cli;
 mod config;
 mod control;
@@ -15,6 +16,7 @@ mod report;
 mod status;
 mod system;
 mod up;
+mod users;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,10 @@ fn main() -> ExitCode {
         cli::Command::Up(arguments) => up::run(&arguments),
         cli::Command::Status(arguments) => status::run(&arguments),
         cli::Command::Fsck(arguments) => fsck::run(&arguments),
+        cli::Command::User { command } => users::run(&command),
+        cli::Command::Cert { command: cli::CertCommand::SelfSigned { hosts, days, out } } => {
+            certificate::self_signed(&hosts, days, &out)
+        }
         cli::Command::Config { command: cli::ConfigCommand::Reference } => {
             print!("{}", config::reference::text());
             Ok(ExitCode::SUCCESS)

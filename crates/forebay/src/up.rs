@@ -26,6 +26,7 @@ use crate::pool_map::PoolMap;
 use crate::system::{SystemClock, SystemRandom};
 use crate::{control, reaper};
 
+pub mod http;
 mod responder;
 
 /// Stopping takes at most this long, whatever clients and disks do.
@@ -110,6 +111,7 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
     // Ports before anything is touched: a port in use is the commonest mistake.
     let head_listener = listen(SocketAddr::new(config.listen, config.nfs_port()), "--nfs-port").await?;
     let pool_listeners = listen_for_pools(config, data.pools).await?;
+    let http_ports = http::Ports::take(config, data.pools).await?;
 
     let services = open_services(data, config)?;
     let manager: Arc<dyn PoolManager> = Arc::new(PoolMap::new(
@@ -138,10 +140,17 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
     tasks.spawn(reaper::run(
         services.namespace.clone(),
         Arc::clone(&manager),
-        access,
+        Arc::clone(&access),
         Arc::clone(&door),
         stop.clone(),
     ));
+
+    let web = match http_ports {
+        Some(ports) => {
+            Some(http::start(ports, config, data, &services, &manager, &access, &mut tasks, &stop).await?)
+        }
+        None => None,
+    };
 
     let responder = responder::Responder::new(data.path().to_owned(), &services, door, pool_doors.clone());
     tasks.spawn(Arc::clone(&responder).sample(stop));
@@ -152,6 +161,7 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
         head: head_address,
         pools: pool_doors.iter().map(|(address, _)| *address).zip(manager.pools()).collect(),
         squashes_root: config.squashes_root(),
+        web,
     };
     print_out(&banner.text());
 

@@ -86,6 +86,101 @@ const KEYS: &[Key] = &[
         "Changes waiting for the committer; at it, clients wait.",
     ),
     key("namespace.group_len_max", "512", "changes", "Changes committed together at most."),
+    key("http.enabled", "true", "bool", "Whether HTTP and WebDAV are served."),
+    key("http.port", "8080", "port", "Port of HTTP and WebDAV."),
+    key(
+        "http.certificate",
+        "(none)",
+        "path",
+        "PEM chain of the server. Without one only this host is served, in the clear.",
+    ),
+    key("http.key", "(none)", "path", "PEM key of http.certificate. Both are read again when they change."),
+    key("http.site", "\"forebay\"", "text", "Name of the site in the storage record and in macaroons."),
+    key(
+        "http.names",
+        "[]",
+        "host:port list",
+        "What clients may call this instance, besides what they say in Host.",
+    ),
+    key(
+        "http.anonymous",
+        "(read on loopback, else refuse)",
+        "refuse|read",
+        "What a request without a credential may do; read is as nobody (65534).",
+    ),
+    key("http.page", "true", "bool", "Whether browsers get the web page."),
+    key(
+        "http.redirect",
+        "\"auto\"",
+        "never|auto|always",
+        "Whether clients are sent to the pool with the bytes. auto: if it is in another process.",
+    ),
+    key(
+        "http.pool_port",
+        "8081",
+        "port",
+        "Port of pool 0's data face with redirect = always; pool N is N above it.",
+    ),
+    key(
+        "http.checksums",
+        "[\"adler32\", \"crc32c\"]",
+        "list",
+        "Kept of every upload. Others (md5, sha-256) are computed when somebody asks.",
+    ),
+    key("http.connections_max", "4096", "connections", "Bound per port; at it, clients get 503."),
+    key("http.locks_max", "100000", "locks", "Bound of WebDAV locks; at it, LOCK gets 503."),
+    key("http.lock_timeout_s", "3600", "seconds", "A WebDAV lock lives at most so long without a refresh."),
+    key(
+        "http.uploads_max",
+        "1000",
+        "uploads",
+        "Redirected and partial uploads under way; at it, PUT gets 503.",
+    ),
+    key(
+        "http.recall_patience_ms",
+        "10000",
+        "milliseconds",
+        "How long a change waits for NFS clients to give back what they hold; then it gets 503.",
+    ),
+    key("http.copies_max", "100", "copies", "Third-party copies under way; at it, COPY gets 429."),
+    key("http.copy_streams_max", "8", "streams", "Connections of one third-party copy."),
+    key(
+        "http.copy_requires_checksum",
+        "false",
+        "bool",
+        "Whether a third-party copy fails if the other side knows no checksum and the client does not say.",
+    ),
+    key(
+        "http.copy_ca",
+        "[]",
+        "paths",
+        "Authorities trusted for third-party copies and token issuers, beside the system's.",
+    ),
+    key(
+        "http.copy_allows_plain",
+        "(true on loopback, else false)",
+        "bool",
+        "Whether copies may use http without TLS.",
+    ),
+    key("auth.passwords", "(users in the data directory)", "path", "Who may log in: see forebay user."),
+    key("auth.mapping", "(none)", "path", "Identities of tokens, groups and certificates."),
+    key("auth.macaroon_validity_max_s", "604800", "seconds", "No macaroon lives longer."),
+    key("auth.clock_skew_s", "60", "seconds", "How far the clocks of token issuers may be off."),
+    key(
+        "auth.certificates",
+        "(none)",
+        "path",
+        "Directory of authorities and CRLs; without one client certificates are refused.",
+    ),
+    key("auth.vomsdir", "\"/etc/grid-security/vomsdir\"", "path", "Directory of VO/HOST.lsc files."),
+    key("auth.crl_required", "false", "bool", "Whether an authority without a current CRL is refused."),
+    key(
+        "auth.issuers",
+        "[]",
+        "tables",
+        "Token issuers, each [[auth.issuers]] with url, audiences, and as wanted profile (auto|wlcg|scitokens), \
+         base_path, uid, gid, groups, members_may_read.",
+    ),
     key("log.level", "\"warn\"", "error|warn|info|debug|trace", "What is logged to standard error."),
 ];
 
@@ -118,6 +213,12 @@ mod tests {
         config.nfs.port = Some(1);
         config.nfs.root_squash = Some(true);
         config.pools.count = Some(1);
+        let path = Some(std::path::PathBuf::from("x"));
+        (config.http.certificate, config.http.key) = (path.clone(), path.clone());
+        config.http.anonymous = Some(crate::config::http::Anonymous::Read);
+        config.http.copy_allows_plain = Some(true);
+        (config.auth.passwords, config.auth.mapping, config.auth.certificates) =
+            (path.clone(), path.clone(), path);
         let toml::Value::Table(table) = toml::Value::try_from(&config).unwrap() else { panic!("a table") };
         let mut keys = Vec::new();
         for (name, value) in table {

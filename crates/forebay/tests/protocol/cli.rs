@@ -60,9 +60,9 @@ fn a_port_in_use_gets_one_clear_line() {
     let port = taken.local_addr().unwrap().port().to_string();
     let instance = Instance::new(Setup::default());
     let data = instance.data().display().to_string();
-    let head = forebay(&["up", "--data", &data, "--nfs-port", &port, "--pool-port", "0"]);
+    let head = forebay(&["up", "--data", &data, "--nfs-port", &port, "--pool-port", "0", "--no-http"]);
     assert_one_line(&head, &[&port, "in use", "--nfs-port"]);
-    let pool = forebay(&["up", "--data", &data, "--nfs-port", "0", "--pool-port", &port]);
+    let pool = forebay(&["up", "--data", &data, "--nfs-port", "0", "--no-http", "--pool-port", &port]);
     assert_one_line(&pool, &[&port, "in use", "--pool-port"]);
 }
 
@@ -83,13 +83,13 @@ fn a_data_directory_of_a_newer_version_is_refused() {
 #[test]
 fn a_directory_that_cannot_be_written_gets_one_clear_line() {
     // sysfs refuses even root.
-    let output = forebay(&["up", "--data", "/sys/forebay", "--nfs-port", "0", "--pool-port", "0"]);
+    let output = forebay(&["up", "--data", "/sys/forebay", "--nfs-port", "0", "--no-http", "--pool-port", "0"]);
     assert_one_line(&output, &["/sys/forebay", "--data"]);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "in the way").unwrap();
     let output =
-        forebay(&["up", "--data", &file.display().to_string(), "--nfs-port", "0", "--pool-port", "0"]);
+        forebay(&["up", "--data", &file.display().to_string(), "--nfs-port", "0", "--no-http", "--pool-port", "0"]);
     assert_one_line(&output, &[&file.display().to_string()]);
 }
 
@@ -204,7 +204,7 @@ fn pools_become_more_and_never_fewer() {
     let instance = Instance::new(Setup { pools: 2, ..Setup::default() });
     instance.up().kill();
     let data = instance.data().display().to_string();
-    let fewer = forebay(&["up", "--data", &data, "--nfs-port", "0", "--pool-port", "0", "--pools", "1"]);
+    let fewer = forebay(&["up", "--data", &data, "--nfs-port", "0", "--no-http", "--pool-port", "0", "--pools", "1"]);
     assert_one_line(&fewer, &["pools"]);
 }
 

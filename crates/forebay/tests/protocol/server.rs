@@ -65,7 +65,7 @@ impl Instance {
         let mut command = Command::new(FOREBAY);
         command.arg("up").arg("--data").arg(self.data());
         command.arg("--config").arg(self.dir.path().join("forebay.toml"));
-        command.args(["--nfs-port", "0", "--pools", &self.setup.pools.to_string()]);
+        command.args(["--nfs-port", "0", "--no-http", "--pools", &self.setup.pools.to_string()]);
         command.args(["--pool-port", &free_ports(self.setup.pools).to_string()]);
         command.args(self.setup.arguments);
         command

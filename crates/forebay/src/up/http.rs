@@ -1,0 +1,275 @@
+//! The HTTP door of `up`: identities, certificate, front, and the pools' data faces.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::FileAccess;
+use anyhow::{Context, Result, anyhow};
+use api::{PoolManager, TicketKey};
+use async_trait::async_trait;
+use auth::Authority;
+use bytes::Bytes;
+use door_webdav::{DataFace, Front, FrontConfig, FrontService, FrontServices};
+use http_server::tls::ClientCertificates;
+use http_server::{Limits, Request, Response, Service, Tls, TlsFiles};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use types::{ChecksumKind, Identity};
+
+use super::{STOP, Services, listen};
+use crate::config::Config;
+use crate::config::http::{Anonymous, Http, Issuer, Profile, Redirect};
+use crate::data_dir::DataDir;
+use crate::users;
+
+/// How often locks and uploads that nobody came back for are looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// An NFS client that does not give back a layout in this time loses it.
+const RECALL_DEADLINE: Duration = Duration::from_secs(90);
+
+/// The ports, taken before anything is touched.
+pub struct Ports {
+    head: TcpListener,
+    pools: Vec<TcpListener>,
+    tls: Option<Arc<Tls>>,
+}
+
+/// What the banner says of it.
+pub struct Shown {
+    pub address: SocketAddr,
+    pub is_tls: bool,
+    pub first_login: Option<(String, String)>,
+    /// Others cannot reach it, although they can reach NFS.
+    pub is_loopback_only: bool,
+}
+
+impl Ports {
+    /// `None`: the door is switched off.
+    pub async fn take(config: &Config, pools: u32) -> Result<Option<Ports>> {
+        if !config.http.enabled {
+            return Ok(None);
+        }
+        let tls = load_certificate(&config.http)?;
+        let address = SocketAddr::new(address(config), config.http.port);
+        let head = listen(address, "--http-port").await?;
+        let mut data_faces = Vec::new();
+        if config.http.redirect == Redirect::Always {
+            for number in 0..pools {
+                let port = u16::try_from(u32::from(config.http.pool_port) + number)
+                    .map_err(|_| anyhow!("http.pool_port leaves no ports for {pools} pools"))?;
+                data_faces.push(listen(SocketAddr::new(address.ip(), port), "http.pool_port").await?);
+            }
+        }
+        Ok(Some(Ports { head, pools: data_faces, tls }))
+    }
+}
+
+/// Without a certificate only this host is served, whoever else may mount.
+fn address(config: &Config) -> IpAddr {
+    if config.http.certificate.is_some() || config.listen.is_loopback() {
+        return config.listen;
+    }
+    IpAddr::V4(Ipv4Addr::LOCALHOST)
+}
+
+fn load_certificate(config: &Http) -> Result<Option<Arc<Tls>>> {
+    let (Some(certificate), Some(key)) = (&config.certificate, &config.key) else { return Ok(None) };
+    let files = TlsFiles { certificate: certificate.clone(), key: key.clone() };
+    Ok(Some(Tls::load(files, ClientCertificates::Asked)?))
+}
+
+pub async fn start(
+    ports: Ports,
+    config: &Config,
+    data: &DataDir,
+    services: &Services,
+    manager: &Arc<dyn PoolManager>,
+    access: &Arc<FileAccess>,
+    tasks: &mut JoinSet<()>,
+    stop: &watch::Receiver<bool>,
+) -> Result<Shown> {
+    let Ports { head, pools, tls } = ports;
+    let address = head.local_addr()?;
+    let password_file = users::password_file(config);
+    let first_login = users::first_login(&password_file)?;
+    let client = http_client::Client::new(client_config(config)).context("cannot set up outgoing HTTP")?;
+    let authority = authority(config, data, services, &password_file, &client, tls.is_some())?;
+
+    let mut data_faces = Vec::new();
+    for (pool, listener) in services.pools.iter().zip(&pools) {
+        data_faces.push((pool.id(), listener.local_addr()?));
+    }
+    let front = Front::new(
+        FrontServices {
+            namespace: services.namespace.clone(),
+            locations: services.namespace.clone(),
+            uploads: services.namespace.clone(),
+            properties: services.namespace.clone(),
+            pools: Arc::clone(manager),
+            access: Arc::clone(access),
+            authenticator: Arc::new(authority),
+            clock: Arc::clone(&services.clock),
+            random: Arc::clone(&services.random),
+            key: TicketKey::new(&data.secret),
+            client,
+        },
+        front_config(&config.http, address, tls.is_some(), data_faces),
+    );
+    let limits = Limits {
+        connections_max: config.http.connections_max as usize,
+        stop_time: STOP,
+        ..Limits::default()
+    };
+    for (pool, listener) in services.pools.iter().zip(pools) {
+        let face = DataFace::new(
+            Arc::clone(pool),
+            TicketKey::new(&data.secret),
+            Arc::clone(&services.clock),
+            Arc::clone(&front),
+            address,
+            tls.is_some(),
+        );
+        tasks.spawn(http_server::serve(listener, tls.clone(), Arc::new(face), limits, stop.clone()));
+    }
+    tasks.spawn(tick(Arc::clone(&front), stop.clone()));
+    let router = Arc::new(Router { front: FrontService(front) });
+    tasks.spawn(http_server::serve(head, tls.clone(), router, limits, stop.clone()));
+    Ok(Shown {
+        address,
+        is_tls: tls.is_some(),
+        first_login,
+        is_loopback_only: address.ip().is_loopback() && !config.listen.is_loopback(),
+    })
+}
+
+/// Who answers which path: a few names at the root are the instance's own, all else is the namespace.
+struct Router {
+    front: FrontService,
+}
+
+#[async_trait]
+impl Service for Router {
+    async fn serve(&self, request: Request) -> Response {
+        if let Some(name) = request.uri.path().strip_prefix("/.well-known/")
+            && let Some(response) = self.front.0.well_known(&request.method, name).await
+        {
+            return response;
+        }
+        self.front.serve(request).await
+    }
+}
+
+async fn tick(front: Arc<Front>, mut stop: watch::Receiver<bool>) {
+    while !*stop.borrow() {
+        front.tick();
+        tokio::select! {
+            () = tokio::time::sleep(TICK) => {}
+            _ = stop.changed() => {}
+        }
+    }
+}
+
+fn front_config(
+    config: &Http,
+    address: SocketAddr,
+    is_tls: bool,
+    data_faces: Vec<(types::PoolId, SocketAddr)>,
+) -> FrontConfig {
+    let mut authorities = config.names.clone();
+    authorities.push(address.to_string());
+    FrontConfig {
+        site: config.site.clone(),
+        redirect: match config.redirect {
+            Redirect::Never => door_webdav::Redirect::Never,
+            Redirect::Auto => door_webdav::Redirect::Auto,
+            Redirect::Always => door_webdav::Redirect::Always,
+        },
+        data_faces,
+        is_tls,
+        authorities,
+        checksums: config.checksums.iter().filter_map(|name| ChecksumKind::by_name(name)).collect(),
+        page: None,
+        locks_max: config.locks_max as usize,
+        uploads_max: config.uploads_max as usize,
+        copies_max: config.copies_max as usize,
+        lock_timeout_max: Duration::from_secs(config.lock_timeout_s.into()),
+        recall_patience: Duration::from_millis(config.recall_patience_ms.into()),
+        recall_deadline: RECALL_DEADLINE,
+    }
+}
+
+fn client_config(config: &Config) -> http_client::ClientConfig {
+    let mut client =
+        http_client::ClientConfig { ca_paths: config.http.copy_ca.clone(), ..Default::default() };
+    if config.listen.is_loopback() {
+        client = client.reaching_loopback();
+    }
+    client.allow_plain = config.http.copy_allows_plain.unwrap_or(client.allow_plain);
+    client
+}
+
+fn authority(
+    config: &Config,
+    data: &DataDir,
+    services: &Services,
+    password_file: &Path,
+    client: &http_client::Client,
+    is_tls: bool,
+) -> Result<Authority> {
+    let secret = TicketKey::new(&data.secret).authenticate::<32>(b"forebay-macaroons");
+    let is_loopback = address(config).is_loopback();
+    let anonymous =
+        config.http.anonymous.unwrap_or(if is_loopback { Anonymous::Read } else { Anonymous::Refuse });
+    let mut settings = auth::Config::new(secret);
+    settings.password_file = Some(password_file.to_owned());
+    settings.mapping_file.clone_from(&config.auth.mapping);
+    settings.issuers = config.auth.issuers.iter().map(issuer).collect::<Result<_>>()?;
+    settings.location.clone_from(&config.http.site);
+    settings.macaroon_validity_max = Duration::from_secs(config.auth.macaroon_validity_max_s);
+    settings.clock_skew = Duration::from_secs(config.auth.clock_skew_s);
+    settings.anonymous = match anonymous {
+        Anonymous::Refuse => auth::Anonymous::Refuse,
+        Anonymous::Read => auth::Anonymous::ReadOnly(Identity::nobody()),
+    };
+    settings.allow_secrets_in_clear = !is_tls && is_loopback;
+    settings.x509 = config.auth.certificates.as_ref().map(|ca_dir| auth::x509::VerifierConfig {
+        ca_dir: ca_dir.clone(),
+        vomsdir: config.auth.vomsdir.clone(),
+        crl: if config.auth.crl_required { auth::x509::Crl::Require } else { auth::x509::Crl::IfPresent },
+        hosts: config.http.names.clone(),
+    });
+    let fetch: Arc<dyn auth::Fetch> = Arc::new(Fetch(client.clone()));
+    Authority::open(settings, &fetch, Arc::clone(&services.clock)).map_err(|error| anyhow!(error))
+}
+
+fn issuer(issuer: &Issuer) -> Result<auth::Issuer> {
+    let base_path = http_wire::target::parse_path(&issuer.base_path)
+        .map_err(|error| anyhow!("auth.issuers: base_path {:?}: {error}", issuer.base_path))?;
+    let identity = issuer.uid.zip(issuer.gid).map(|(uid, gid)| Identity::new(uid, gid, &issuer.groups));
+    Ok(auth::Issuer {
+        url: issuer.url.clone(),
+        profile: match issuer.profile {
+            Profile::Wlcg => auth::Profile::Wlcg,
+            Profile::Scitokens => auth::Profile::SciTokens,
+            Profile::Auto => auth::Profile::Auto,
+        },
+        base_path,
+        audiences: issuer.audiences.clone(),
+        identity,
+        members_may_read: issuer.members_may_read,
+        keys: auth::config::KeyBounds::default(),
+    })
+}
+
+/// Keys of token issuers come by the same client as copies.
+struct Fetch(http_client::Client);
+
+#[async_trait]
+impl auth::Fetch for Fetch {
+    async fn fetch(&self, url: &str, bytes_max: usize) -> Result<Bytes, String> {
+        self.0.fetch_small(url, bytes_max).await.map_err(|error| error.to_string())
+    }
+}

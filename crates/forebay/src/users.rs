@@ -1,0 +1,107 @@
+//! `forebay user …`: the password file of the HTTP door. A running instance sees the change within seconds.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, anyhow, bail};
+use api::Role;
+use auth::passwords::file;
+use types::Identity;
+
+use crate::cli::{AddUserArguments, NamedUserArguments, Place, UserCommand};
+use crate::config::Config;
+
+/// Who can log in to a new instance.
+const FIRST_USER: &str = "admin";
+
+pub fn run(command: &UserCommand) -> Result<ExitCode> {
+    match command {
+        UserCommand::Add(arguments) => add(arguments),
+        UserCommand::SetPassword(arguments) => set_password(arguments),
+        UserCommand::Remove(arguments) => remove(arguments),
+        UserCommand::List { place } => list(place),
+    }
+}
+
+/// The file that the configuration names, or the one in the data directory.
+pub fn password_file(config: &Config) -> PathBuf {
+    config.auth.passwords.clone().unwrap_or_else(|| config.data.join("users"))
+}
+
+/// Makes the first login of an instance that has none: its name and password, to be shown once.
+pub fn first_login(file: &Path) -> Result<Option<(String, String)>> {
+    if file.exists() {
+        return Ok(None);
+    }
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    let new = file::NewUser {
+        name: FIRST_USER.to_owned(),
+        identity: Identity::new(uid, gid, &[]),
+        role: Role::Admin,
+        password: None,
+    };
+    let password = file::add(file, &new).map_err(|error| anyhow!(error))?;
+    Ok(Some((new.name, password)))
+}
+
+fn add(arguments: &AddUserArguments) -> Result<ExitCode> {
+    let new = file::NewUser {
+        name: arguments.name.clone(),
+        identity: Identity::new(arguments.uid, arguments.gid, &arguments.groups),
+        role: if arguments.admin { Role::Admin } else { Role::User },
+        password: given_password(arguments.password_stdin)?,
+    };
+    let password = file::add(&existing(&arguments.place)?, &new).map_err(|error| anyhow!(error))?;
+    if !arguments.password_stdin {
+        println!("{password}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn set_password(arguments: &NamedUserArguments) -> Result<ExitCode> {
+    let given = given_password(arguments.password_stdin)?;
+    let file = existing(&arguments.place)?;
+    let password =
+        file::set_password(&file, &arguments.name, given.as_deref()).map_err(|error| anyhow!(error))?;
+    if !arguments.password_stdin {
+        println!("{password}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn remove(arguments: &NamedUserArguments) -> Result<ExitCode> {
+    let file = existing(&arguments.place)?;
+    if !file::remove(&file, &arguments.name).map_err(|error| anyhow!(error))? {
+        bail!("there is no user {:?} in {}", arguments.name, file.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(place: &Place) -> Result<ExitCode> {
+    let users = file::list(&existing(place)?).map_err(|error| anyhow!(error))?;
+    for (name, user) in users.list() {
+        let role = if user.role == Role::Admin { "admin" } else { "user" };
+        println!("{name}\tuid {}\tgid {}\t{role}", user.identity.uid, user.identity.gid);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// In the place of an instance that is there: a new folder would be a mistyped name.
+fn existing(place: &Place) -> Result<PathBuf> {
+    let config = place.config()?;
+    let file = password_file(&config);
+    let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        bail!("{} does not exist (name the instance with --data)", folder.display());
+    }
+    Ok(file)
+}
+
+fn given_password(from_stdin: bool) -> Result<Option<String>> {
+    if !from_stdin {
+        return Ok(None);
+    }
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).context("cannot read the password from standard input")?;
+    Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
+}
