@@ -99,13 +99,20 @@ impl Client {
         self.upload(Outgoing::new(Method::PUT, url, headers), upload).await
     }
 
-    /// All of a small document; anything but 200 is an error.
+    /// All of a small document, within the answer timeout from beginning to end; anything but 200 is an error.
     pub async fn fetch_small(&self, url: &str, bytes_max: usize) -> Result<Bytes, ClientError> {
-        let answer = self.get(&RemoteUrl::parse(url)?, HeaderMap::new()).await?;
-        if answer.status != StatusCode::OK {
-            return Err(ClientError::Status { url: answer.url.to_string(), status: answer.status });
-        }
-        answer.collect(bytes_max).await
+        let url = RemoteUrl::parse(url)?;
+        let fetched = async {
+            let answer = self.get(&url, HeaderMap::new()).await?;
+            if answer.status != StatusCode::OK {
+                return Err(ClientError::Status { url: answer.url.to_string(), status: answer.status });
+            }
+            answer.collect(bytes_max).await
+        };
+        let answer_timeout = self.config.answer_timeout;
+        tokio::time::timeout(answer_timeout, fetched)
+            .await
+            .unwrap_or_else(|_| Err(timeout(&url, "does not give the document", answer_timeout)))
     }
 
     /// A request without a body. Statuses other than redirects are for the caller to judge.

@@ -6,6 +6,7 @@ use thiserror::Error;
 use types::Checksum;
 
 use super::LocalError;
+use super::marker::one_line;
 
 #[derive(Debug, Error)]
 pub(super) enum Failure {
@@ -39,6 +40,14 @@ pub(super) enum Failure {
 }
 
 impl Failure {
+    pub fn rejection(method: Method, status: StatusCode, explanation: String) -> Failure {
+        let text = one_line(&explanation);
+        // A page for browsers explains nothing on one line.
+        let is_useless = text.is_empty() || text.starts_with('<');
+        let explanation = if is_useless { String::new() } else { format!(": {text}") };
+        Failure::Rejected { method, status, explanation }
+    }
+
     pub fn is_retryable(&self) -> bool {
         match self {
             Failure::Client(error) => error.is_retryable(),

@@ -62,7 +62,8 @@ async fn plan(remote: &Remote) -> Result<Option<(Version, Vec<ByteRange>)>, Fail
     if streams < 2 || !remote.request.may_ask_before {
         return Ok(None);
     }
-    let answer = remote.head(&[]).await?;
+    // What is wrong is wrong for the GET as well, which says it better and is tried again.
+    let Ok(answer) = remote.head(&[]).await else { return Ok(None) };
     let has_ranges = answer.headers.get(header::ACCEPT_RANGES).is_some_and(|units| {
         units
             .to_str()
@@ -370,10 +371,7 @@ async fn compare(remote: &Remote, target: &dyn CopyTarget, gathered: Gathered) -
 
 /// The source's checksums, and once more its size and version.
 async fn ask(remote: &Remote, size: u64, version: &Version) -> Result<Vec<Checksum>, Failure> {
-    let answer = remote.head(&ChecksumKind::ALL).await?;
-    if answer.status != StatusCode::OK {
-        return Err(rejected(Method::HEAD, answer).await);
-    }
+    let answer = remote.head_patiently(&ChecksumKind::ALL).await?;
     let now = Version::of(&answer);
     if let Some(expected) = now.size.filter(|now| *now != size) {
         return Err(Failure::Size { expected, got: size });

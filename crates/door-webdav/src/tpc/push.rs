@@ -63,12 +63,14 @@ pub(super) async fn send(
 
 /// What is there now decides whether we may go on, and later whether cleaning up is ours to do.
 async fn look(remote: &Remote, trace: &Trace) -> Result<(), Failure> {
-    let answer = remote.head(&[]).await?;
-    let before = match answer.status {
-        StatusCode::OK | StatusCode::NO_CONTENT => Before::Present(Version::of(&answer)),
-        StatusCode::NOT_FOUND | StatusCode::GONE => Before::Absent,
+    let before = match remote.head(&[]).await {
+        Ok(answer) if answer.status.is_success() => Before::Present(Version::of(&answer)),
+        Ok(answer) if matches!(answer.status, StatusCode::NOT_FOUND | StatusCode::GONE) => Before::Absent,
         // Perhaps the token is for writing only.
-        _ => Before::Unknown,
+        Ok(_) => Before::Unknown,
+        // The PUT will say it better, and is tried again.
+        Err(_) if remote.request.overwrite => Before::Unknown,
+        Err(failure) => return Err(failure),
     };
     if !remote.request.overwrite && matches!(before, Before::Present(_)) {
         return Err(Failure::Exists);
@@ -178,22 +180,17 @@ async fn compare(remote: &Remote, size: u64, ours: &[Checksum]) -> Result<(), Fa
         Some(true) | None => ours.iter().map(Checksum::kind).collect(),
     };
     let is_required = remote.is_checksum_required();
-    let answer = match remote.head(&kinds).await {
-        Ok(answer) if answer.status == StatusCode::OK => answer,
-        Ok(answer) if answer.status == StatusCode::NOT_FOUND => {
+    let answer = match remote.head_patiently(&kinds).await {
+        Ok(answer) => answer,
+        Err(Failure::Rejected { status: StatusCode::NOT_FOUND | StatusCode::GONE, .. }) => {
             return Err(Failure::Answer("other server took the file, and does not have it".to_owned()));
         }
+        Err(failure) if is_required => return Err(Failure::NoChecksum(format!(" ({failure})"))),
         // It has taken as many bytes as were announced; to look at them we may not be allowed.
-        Ok(answer) if !is_required => {
-            debug!(status = %answer.status, "cannot look at what was sent");
-            return Ok(());
-        }
-        Ok(answer) => return Err(Failure::NoChecksum(format!(" (HEAD: {})", answer.status))),
-        Err(failure) if !is_required => {
+        Err(failure) => {
             debug!(%failure, "cannot look at what was sent");
             return Ok(());
         }
-        Err(failure) => return Err(Failure::NoChecksum(format!(" ({failure})"))),
     };
     if let Some(got) = answer.length.filter(|got| *got != size) {
         return Err(Failure::Size { expected: size, got });

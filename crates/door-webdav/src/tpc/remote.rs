@@ -12,7 +12,7 @@ use types::{Checksum, ChecksumKind};
 
 use super::checksum::want_digest;
 use super::failure::Failure;
-use super::marker::{Progress, one_line};
+use super::marker::Progress;
 use super::{CopyRequest, TransferConfig};
 
 #[derive(Clone)]
@@ -25,6 +25,7 @@ pub(super) struct Remote {
 
 /// How much of a refusal's body is told to the client.
 const EXPLANATION_BYTES_MAX: usize = 300;
+const EXPLANATION_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Remote {
     /// With the client's transfer headers, those of the transfer on top of them.
@@ -62,6 +63,19 @@ impl Remote {
         Ok(self.client.send(request).await?)
     }
 
+    /// The same, again after failures that may pass: what hangs on it was expensive.
+    pub async fn head_patiently(&self, kinds: &[ChecksumKind]) -> Result<Incoming, Failure> {
+        let mut retries = Retries::new(&self.config);
+        loop {
+            let failure = match self.head(kinds).await {
+                Ok(answer) if answer.status.is_success() => return Ok(answer),
+                Ok(answer) => Failure::rejection(Method::HEAD, answer.status, String::new()),
+                Err(failure) => failure,
+            };
+            retries.again(failure, 0).await?;
+        }
+    }
+
     pub async fn delete(&self) -> Result<Incoming, Failure> {
         Ok(self.client.send(self.outgoing(Method::DELETE, HeaderMap::new(), 0)).await?)
     }
@@ -81,14 +95,9 @@ pub(super) fn announced(answer: &Incoming) -> Vec<Checksum> {
 }
 
 pub(super) async fn rejected(method: Method, mut answer: Incoming) -> Failure {
-    let text = match method == Method::HEAD {
-        true => String::new(),
-        false => one_line(&answer.explanation(EXPLANATION_BYTES_MAX).await),
-    };
-    // A page for browsers explains nothing on one line.
-    let explanation =
-        if text.is_empty() || text.starts_with('<') { String::new() } else { format!(": {text}") };
-    Failure::Rejected { method, status: answer.status, explanation }
+    let explanation = answer.explanation(EXPLANATION_BYTES_MAX);
+    let explanation = tokio::time::timeout(EXPLANATION_TIMEOUT, explanation).await.unwrap_or_default();
+    Failure::rejection(method, answer.status, explanation)
 }
 
 /// Which version of a file an answer is about, as far as it says so.

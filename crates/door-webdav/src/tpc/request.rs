@@ -43,10 +43,17 @@ impl CopyRefusal {
     }
 
     pub fn into_response(self) -> Response {
-        Response::text(self.status, self.message)
+        let response = Response::text(self.status, self.message);
+        match self.status {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                response.with(header::RETRY_AFTER, RETRY_AFTER)
+            }
+            _ => response,
+        }
     }
 }
 
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("30");
 const SOURCE: &str = "source";
 const DESTINATION: &str = "destination";
 const CREDENTIAL: &str = "credential";

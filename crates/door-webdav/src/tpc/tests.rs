@@ -88,7 +88,7 @@ async fn push(peer: &Peer, source: memory::Source, more: &[(&str, &str)]) -> Str
 async fn beyond_the_bound_a_copy_is_told_to_come_later() {
     let transfers = transfers(TransferConfig { transfers_max: 1, ..config() });
     let slot = transfers.admit().ok().unwrap();
-    let refusal = transfers.admit().err().unwrap();
+    let refusal = transfers.admit().err().unwrap().into_response();
     assert_eq!(refusal.status.as_u16(), 429);
     assert!(refusal.headers.contains_key("retry-after"));
     assert_eq!(transfers.running(), 1);

@@ -23,7 +23,7 @@ use super::failure::Failure;
 use super::marker::{Progress, SUCCESS, aborted_line, failure_line};
 use super::push::Trace;
 use super::remote::Remote;
-use super::{CopyRequest, CopySource, CopyTarget, pull, push};
+use super::{CopyRefusal, CopyRequest, CopySource, CopyTarget, pull, push};
 
 #[derive(Clone, Debug)]
 pub struct TransferConfig {
@@ -86,8 +86,6 @@ pub struct Slot {
     permit: OwnedSemaphorePermit,
 }
 
-const RETRY_AFTER: HeaderValue = HeaderValue::from_static("30");
-
 impl Transfers {
     pub fn new(client: Client, config: TransferConfig) -> Transfers {
         let slots = Arc::new(Semaphore::new(config.transfers_max));
@@ -97,9 +95,9 @@ impl Transfers {
         }
     }
 
-    /// To be asked before a target is made. The error is the answer: 429, or 503 while stopping.
-    pub fn admit(&self) -> Result<Slot, Response> {
-        let refuse = |status, text: &str| Response::text(status, text).with(header::RETRY_AFTER, RETRY_AFTER);
+    /// To be asked before a target is made. The refusal is 429, or 503 while stopping.
+    pub fn admit(&self) -> Result<Slot, CopyRefusal> {
+        let refuse = |status, text: &str| CopyRefusal { status, message: text.to_owned() };
         if *self.shared.stop.borrow() {
             return Err(refuse(StatusCode::SERVICE_UNAVAILABLE, "server is stopping"));
         }
