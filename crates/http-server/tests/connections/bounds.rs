@@ -1,0 +1,222 @@
+//! What clients may not: be slow, be many, go away unnoticed. And how a server stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_http_server::{Limits, Request, Response, ResponseBody, Service};
+use futures_util::stream;
+use http::StatusCode;
+use tokio::io::AsyncWriteExt;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
+
+use super::support::{PATIENCE, Server, service, status};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn ok() -> Arc<dyn Service> {
+    service(|_| async { Response::text(StatusCode::OK, "ok") })
+}
+
+/// Tells when it is dropped.
+struct Guard(mpsc::UnboundedSender<()>);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.send(());
+    }
+}
+
+fn short() -> Limits {
+    let short = Duration::from_millis(60);
+    Limits {
+        head_time: short,
+        idle_time: short,
+        half_closed_time: Duration::from_millis(1),
+        ..Limits::default()
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_comes_too_slowly_is_timed_out_although_bytes_come() {
+    let server = Server::with(ok(), short(), None).await;
+    let mut client = server.client().await;
+    client.send("GET / HTTP/1.1\r\nHost: a\r\n").await;
+    let dripping = async {
+        loop {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            if client.stream.write_all(b"x: y\r\n").await.is_err() {
+                break;
+            }
+            if client.stream.try_read(&mut [0; 16]).is_ok_and(|read| read > 0) {
+                break;
+            }
+        }
+    };
+    timeout(PATIENCE, dripping).await.unwrap();
+}
+
+#[tokio::test]
+async fn idle_connections_and_silent_ones_are_closed() {
+    let server = Server::with(ok(), short(), None).await;
+    let mut silent = server.client().await;
+    assert_eq!(silent.rest().await, b"");
+    let mut idle = server.client().await;
+    idle.send(GET).await;
+    idle.response().await;
+    assert_eq!(idle.rest().await, b"");
+    let mut half = server.client().await;
+    half.send("GET / HT").await;
+    assert_eq!(status(&half.rest_text().await), 408);
+}
+
+#[tokio::test]
+async fn one_connection_too_many_is_told_so() {
+    let limits = Limits { connections_max: 2, ..Limits::default() };
+    let server = Server::with(ok(), limits, None).await;
+    let (mut one, mut two) = (server.client().await, server.client().await);
+    for client in [&mut one, &mut two] {
+        client.send(GET).await;
+        client.response().await;
+    }
+    let mut three = server.client().await;
+    assert_eq!(status(&three.head().await), 503);
+    drop(one);
+    // The place is free when the server has seen the end.
+    let admitted = async {
+        loop {
+            let mut client = server.client().await;
+            if client.stream.write_all(GET.as_bytes()).await.is_ok() && status(&client.head().await) == 200 {
+                break;
+            }
+        }
+    };
+    timeout(PATIENCE, admitted).await.unwrap();
+}
+
+#[tokio::test]
+async fn one_address_does_not_get_all_connections() {
+    let limits = Limits { connections_per_address_max: 1, ..Limits::default() };
+    let server = Server::with(ok(), limits, None).await;
+    let mut one = server.client().await;
+    one.send(GET).await;
+    one.response().await;
+    assert_eq!(status(&server.client().await.head().await), 503);
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_takes_its_request_along() {
+    let (dropped, mut drops) = mpsc::unbounded_channel();
+    let (started, mut starts) = mpsc::unbounded_channel();
+    let service = service(move |mut request: Request| {
+        let (guard, started) = (Guard(dropped.clone()), started.clone());
+        async move {
+            let _guard = guard;
+            request.body.collect(100).await.unwrap();
+            started.send(()).unwrap();
+            std::future::pending().await
+        }
+    });
+    let server = Server::with(service, short(), None).await;
+    for request in [
+        GET,
+        "COPY / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi",
+        "COPY / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+        // What was pipelined behind it does not hide the end.
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
+    ] {
+        let mut client = server.client().await;
+        client.send(request).await;
+        timeout(PATIENCE, starts.recv()).await.unwrap().unwrap();
+        drop(client);
+        timeout(PATIENCE, drops.recv()).await.expect("the handler still runs").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_goes_away_takes_its_stream_along() {
+    let (dropped, mut drops) = mpsc::unbounded_channel();
+    let service = service(move |_| {
+        let guard = Guard(dropped.clone());
+        let items = stream::unfold((guard, true), |(guard, is_first)| async move {
+            if !is_first {
+                std::future::pending::<()>().await;
+            }
+            Some((Ok("Perf Marker\n".into()), (guard, false)))
+        });
+        async { Response::new(StatusCode::ACCEPTED).with_body(ResponseBody::Stream(Box::pin(items))) }
+    });
+    let server = Server::with(service, short(), None).await;
+    let mut client = server.client().await;
+    client.send(GET).await;
+    client.head().await;
+    client.exactly(12).await;
+    drop(client);
+    timeout(PATIENCE, drops.recv()).await.expect("the stream still runs").unwrap();
+}
+
+/// As `nc -N` does.
+#[tokio::test]
+async fn a_client_that_closed_its_half_is_still_answered() {
+    let server = Server::start(service(|_| async {
+        tokio::task::yield_now().await;
+        Response::text(StatusCode::OK, "ok")
+    }))
+    .await;
+    let mut client = server.client().await;
+    client.send(GET).await;
+    client.stream.shutdown().await.unwrap();
+    assert!(client.rest_text().await.ends_with("ok\n"));
+}
+
+#[tokio::test]
+async fn a_stop_lets_requests_finish_and_idle_connections_go() {
+    let (go, started) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let service = {
+        let (go, started) = (Arc::clone(&go), Arc::clone(&started));
+        service(move |request: Request| {
+            let (go, started) = (Arc::clone(&go), Arc::clone(&started));
+            async move {
+                if request.uri.path() == "/wait" {
+                    started.notify_one();
+                    go.notified().await;
+                }
+                Response::text(StatusCode::OK, "ok")
+            }
+        })
+    };
+    let server = Server::start(service).await;
+    let (mut idle, mut busy) = (server.client().await, server.client().await);
+    idle.send(GET).await;
+    idle.response().await;
+    busy.send("GET /wait HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    started.notified().await;
+    server.stop.send(true).unwrap();
+    assert_eq!(idle.rest().await, b"");
+    go.notify_one();
+    let answer = busy.rest_text().await;
+    assert!(answer.contains("connection: close") && answer.ends_with("ok\n"), "{answer}");
+    timeout(PATIENCE, server.running).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_stop_does_not_wait_for_ever() {
+    let limits = Limits { stop_time: Duration::from_millis(20), ..Limits::default() };
+    let (dropped, mut drops) = mpsc::unbounded_channel();
+    let (started, mut starts) = mpsc::unbounded_channel();
+    let service = service(move |_| {
+        let guard = Guard(dropped.clone());
+        started.send(()).unwrap();
+        async move {
+            let _guard = guard;
+            std::future::pending().await
+        }
+    });
+    let server = Server::with(service, limits, None).await;
+    let mut client = server.client().await;
+    client.send(GET).await;
+    starts.recv().await.unwrap();
+    server.stop.send(true).unwrap();
+    timeout(PATIENCE, server.running).await.unwrap().unwrap();
+    drops.recv().await.unwrap();
+}

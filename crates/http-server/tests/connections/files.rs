@@ -1,0 +1,134 @@
+//! Parts of replicas as bodies: by `sendfile` and by reading, whole and torn.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_http_server::{Limits, Piece, Response, ResponseBody, Service};
+use http::StatusCode;
+
+use super::support::{Replica, Server, pattern, service};
+
+const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+
+fn serving(replica: &Arc<Replica>, ranges: Vec<(u64, u64)>) -> Arc<dyn Service> {
+    let replica = Arc::clone(replica);
+    service(move |_| {
+        let length = ranges.iter().map(|(_, length)| length).sum();
+        let (replica, ranges) = (Arc::clone(&replica), ranges.clone());
+        let pieces = ranges.into_iter().map(move |(offset, length)| Piece::Replica {
+            replica: replica.clone(),
+            offset,
+            length,
+        });
+        async move {
+            Response::new(StatusCode::OK).with_body(ResponseBody::Pieces { length, pieces: Box::new(pieces) })
+        }
+    })
+}
+
+fn expected(replica: &Replica, ranges: &[(u64, u64)]) -> Vec<u8> {
+    let byte = |at| replica.data.get(at as usize).copied().unwrap_or(0);
+    ranges.iter().flat_map(|(offset, length)| (*offset..offset + length).map(byte)).collect()
+}
+
+/// Large and small, in any order, beyond the end.
+fn ranges() -> Vec<(u64, u64)> {
+    let mut ranges = vec![(0, 3 << 20), (5, 100), (1, 64 << 10), (1 << 20, 70_000), (0, 1), ((4 << 20) - 5, 300_000)];
+    ranges.extend((0..2000).map(|n| (n * 1001, 99)));
+    ranges.extend([(9 << 20, 200), (9 << 20, 200_000), (7, 7)]);
+    ranges
+}
+
+#[tokio::test]
+async fn all_ranges_arrive_whether_sent_or_read() {
+    let data = pattern(4 << 20);
+    for replica in [Replica::of(data.clone()), Replica::in_file(data)] {
+        let replica = Arc::new(replica);
+        let server = Server::start(serving(&replica, ranges())).await;
+        let mut client = server.client().await;
+        let expected = expected(&replica, &ranges());
+        for _ in 0..2 {
+            client.send(GET).await;
+            client.head().await;
+            assert!(client.exactly(expected.len()).await == expected);
+        }
+        let is_sent = replica.sent.load(Ordering::Relaxed) > 0;
+        assert_eq!(is_sent, replica.descriptor.is_some());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_megabytes_reach_a_slow_reader_unharmed() {
+    let length = 100 << 20;
+    let replica = Arc::new(Replica::in_file(pattern(length)));
+    let server = Server::start(serving(&replica, vec![(0, length as u64)])).await;
+    let mut client = server.client().await;
+    client.send(GET).await;
+    client.head().await;
+    let mut at = 0;
+    for step in [1, 1 << 20, 3, 10 << 20].into_iter().cycle() {
+        let step = step.min(length - at);
+        assert!(client.exactly(step).await == replica.data[at..at + step], "differs behind {at}");
+        at += step;
+        if at == length {
+            break;
+        }
+        // The sender finds the socket full, and room in it again.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(replica.sent.load(Ordering::Relaxed), length as u64);
+}
+
+/// Its pages are dropped, so that a thread sends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_file_that_is_not_in_memory_arrives_as_well() {
+    let length = 24 << 20;
+    let replica = Arc::new(Replica::in_file(pattern(length)));
+    let file = replica.descriptor.as_ref().unwrap();
+    rustix::fs::fsync(file).unwrap();
+    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let server = Server::start(serving(&replica, vec![(0, length as u64)])).await;
+    let mut client = server.client().await;
+    client.send(GET).await;
+    client.head().await;
+    assert!(client.exactly(length).await == replica.data[..]);
+}
+
+#[tokio::test]
+async fn a_client_that_takes_nothing_is_given_up() {
+    let limits = Limits { write_time: Duration::from_millis(50), ..Limits::default() };
+    let length = 64 << 20;
+    for replica in [Replica::of(pattern(length)), Replica::in_file(pattern(length))] {
+        let replica = Arc::new(replica);
+        let server = Server::with(serving(&replica, vec![(0, length as u64)]), limits, None).await;
+        let mut client = server.client().await;
+        client.send(GET).await;
+        client.head().await;
+        // The server's side of the replica is held by the connection until it gives up.
+        let given_up = async {
+            while Arc::strong_count(&replica) > 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(super::support::PATIENCE, given_up).await.unwrap();
+        assert!(client.is_reset().await);
+    }
+}
+
+#[tokio::test]
+async fn a_pool_that_is_busy_is_asked_again_and_one_that_fails_resets() {
+    let data = pattern(1 << 20);
+    let busy = Arc::new(Replica { busy: AtomicU64::new(3), ..Replica::of(data.clone()) });
+    let server = Server::start(serving(&busy, vec![(0, 1 << 20)])).await;
+    let mut client = server.client().await;
+    client.send(GET).await;
+    client.head().await;
+    assert!(client.exactly(1 << 20).await == data);
+
+    let failing = Arc::new(Replica { fails_behind: Some(600_000), ..Replica::of(data) });
+    let server = Server::start(serving(&failing, vec![(0, 1 << 20)])).await;
+    let mut client = server.client().await;
+    client.send(GET).await;
+    assert!(client.is_reset().await);
+}

@@ -1,0 +1,1 @@
+//! HTTP/2 behind TLS, with a library's client.

@@ -1,0 +1,10 @@
+//! Connections as clients meet them: bytes in, bytes out.
+
+mod bodies;
+mod bounds;
+mod files;
+mod h2;
+mod messages;
+mod responses;
+mod support;
+mod tls;
