@@ -21,11 +21,10 @@ mod voms;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use tracing::{info, warn};
+use tracing::info;
 
 use certificate::Certificate;
 use directory::Listed;
@@ -130,7 +129,8 @@ impl Verifier {
         verdict
     }
 
-    /// Reads the directories again if a file in them has changed, and says whether one had. Blocks while it reads.
+    /// Reads the directories again if a file in them has changed, and says whether one had. Blocks while it reads, so it
+    /// is called from a thread that may; who calls it decides how old a revocation list may get.
     pub fn refresh(&self) -> bool {
         let _reading = self.reading.lock();
         let listed = list(&self.config);
@@ -141,17 +141,6 @@ impl Verifier {
         let known = Known::read(&self.config, listed, before.generation + 1);
         *self.known.write() = Arc::new(known);
         true
-    }
-
-    /// Looks for changes every `period`, forever; the owner of the task ends it.
-    pub async fn keep_fresh(self: Arc<Self>, period: Duration) {
-        loop {
-            tokio::time::sleep(period).await;
-            let verifier = self.clone();
-            if let Err(error) = tokio::task::spawn_blocking(move || verifier.refresh()).await {
-                warn!(%error, "reading the certificate directories failed; what was known stays");
-            }
-        }
     }
 }
 

@@ -255,7 +255,51 @@ fn targets(value: &[u8]) -> Result<Vec<String>, NotDer> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use x509_parser::pem::parse_x509_pem;
+
     use super::*;
+    use crate::x509::revocation::RevocationList;
+
+    /// A proxy with attributes, made by the VOMS clients.
+    const PROXY: &[u8] = include_bytes!("../../../tests/data/voms/proxy-rfc.pem");
+
+    fn proxy() -> Bytes {
+        parse_x509_pem(PROXY).expect("a PEM block").1.contents.into()
+    }
+
+    fn changed(
+        bytes: &[u8],
+        changes: &[(prop::sample::Index, u8)],
+        cut: Option<prop::sample::Index>,
+    ) -> Bytes {
+        let mut bytes = bytes.to_vec();
+        for (at, byte) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = *byte;
+        }
+        if let Some(at) = cut {
+            bytes.remove(at.index(bytes.len()));
+        }
+        bytes.into()
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_the_bytes_are_reading_ends_with_an_answer(
+            changes in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..6),
+            cut in any::<Option<prop::sample::Index>>(),
+            noise in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let proxy = proxy();
+            let attributes = Certificate::from_der(&proxy).expect("a proxy").extensions.attributes.clone();
+            let _ = Certificate::from_der(&changed(&proxy, &changes, cut));
+            let _ = read(&changed(&attributes.expect("attributes"), &changes, cut));
+            let noise = Bytes::from(noise);
+            let _ = (Certificate::from_der(&noise), read(&noise), RevocationList::from_der(&noise));
+            let _ = Name::from_der(&noise);
+        }
+    }
 
     #[test]
     fn roles_and_capabilities_that_are_null_are_none() {
