@@ -15,7 +15,9 @@ pub trait Authenticator: Send + Sync {
     /// the certificate.
     async fn authenticate(&self, credential: Credential<'_>, from: &Origin) -> Result<Caller, AuthError>;
 
-    /// A macaroon that lets its bearer act as `caller` within the caveats, and never beyond what `caller` itself may.
+    /// A macaroon that lets its bearer act as `caller` within the caveats, and never beyond what `caller` itself may, nor
+    /// longer. Its bearer is a `Role::User` at most. Refused to the anonymous, and to the bearer of a macaroon that is
+    /// bound to addresses: what is given on would lose the bond.
     fn mint(&self, caller: &Caller, request: &MacaroonRequest) -> Result<Macaroon, AuthError>;
 }
 
@@ -46,6 +48,7 @@ pub struct Caller {
     pub identity: Identity,
     pub role: Role,
     /// `None`: the mode bits alone decide. Else every operation must also be within one of these.
+    /// A grant without activities allows nothing.
     pub grants: Option<Arc<[PathGrant]>>,
     /// Seconds since 1970; what is kept beyond a request (a web session, a macaroon) ends then.
     pub expires_s: Option<u64>,

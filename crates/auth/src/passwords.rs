@@ -275,24 +275,57 @@ mod tests {
 
     #[tokio::test]
     async fn many_requests_at_once_with_one_password_compute_it_once() {
+        use std::task::Poll;
+
         let trial = trial();
-        trial.passwords.checks.forget_permits(CHECKS_MAX - 1);
-        let attempts = (0..50).map(|_| trial.passwords.check("anna", "right", HERE));
-        let mut pending: Vec<_> = attempts.map(Box::pin).collect();
-        let outcomes = std::future::poll_fn(|context| {
-            // Polled together, as requests of many connections are.
+        trial.passwords.checks.forget_permits(CHECKS_MAX);
+        let mut pending: Vec<_> =
+            (0..50).map(|_| Box::pin(trial.passwords.check("anna", "right", HERE))).collect();
+        // Polled together, as requests of many connections are.
+        std::future::poll_fn(|context| {
+            assert!(pending.iter_mut().all(|attempt| attempt.as_mut().poll(context).is_pending()));
+            Poll::Ready(())
+        })
+        .await;
+        assert_eq!(trial.passwords.waiting.load(Ordering::Relaxed), 1, "one stands in front of the checks");
+        // One check and no other.
+        trial.passwords.checks.add_permits(1);
+        std::future::poll_fn(|context| {
             pending.retain_mut(|attempt| match attempt.as_mut().poll(context) {
-                std::task::Poll::Ready(outcome) => {
+                Poll::Ready(outcome) => {
                     assert!(outcome.is_ok());
                     false
                 }
-                std::task::Poll::Pending => true,
+                Poll::Pending => true,
             });
-            if pending.is_empty() { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+            if pending.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn more_checks_than_there_are_places_are_refused_and_cost_no_guess() {
+        use std::task::Poll;
+
+        let trial = trial();
+        trial.passwords.checks.forget_permits(CHECKS_MAX);
+        let addresses = (0..WAITING_MAX).map(|n| IpAddr::V4(u32::try_from(n + 1).unwrap().into()));
+        let waiting = addresses.map(|from| {
+            let passwords = &trial.passwords;
+            Box::pin(async move { passwords.check(&format!("user-{from}"), "x", from).await })
         });
-        outcomes.await;
-        // Each computation would have taken a token of the throttle and, being right, given one back; what shows that
-        // there was one is that the burst of five did not stop fifty.
-        assert_eq!(trial.passwords.remembered.len(), 1);
+        let mut waiting: Vec<_> = waiting.collect();
+        std::future::poll_fn(|context| {
+            assert!(waiting.iter_mut().all(|attempt| attempt.as_mut().poll(context).is_pending()));
+            Poll::Ready(())
+        })
+        .await;
+        for _ in 0..2 * throttle::PAIR_BURST {
+            let error = trial.passwords.check("anna", "right", HERE).await.unwrap_err();
+            assert!(matches!(error, AuthError::Unavailable(_)), "{error}");
+        }
+        drop(waiting);
+        trial.passwords.checks.add_permits(1);
+        assert!(trial.passwords.check("anna", "right", HERE).await.is_ok());
     }
 }
