@@ -12,6 +12,7 @@
 
 mod caller;
 pub mod instance;
+pub mod log;
 mod refusal;
 mod router;
 mod service;

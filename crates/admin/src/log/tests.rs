@@ -1,0 +1,218 @@
+//! The filter under a real subscriber: what is written at which levels.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tracing::{debug, debug_span, error, info, info_span, trace, warn};
+use types::Timestamp;
+
+use super::*;
+
+#[derive(Default)]
+struct TestClock(AtomicU64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_unix(self.monotonic())
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_secs(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[derive(Clone, Default)]
+struct Written(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Written {
+    /// Lines since the last call.
+    fn lines(&self) -> Vec<String> {
+        let bytes = std::mem::take(&mut *self.0.lock());
+        String::from_utf8(bytes).unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+/// Interests are kept for the whole process, so tests that change levels take turns.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn with_log(test: impl FnOnce(&LogControl, &TestClock, &Written)) {
+    let _turn = TURN.lock();
+    let clock = Arc::new(TestClock::default());
+    let control = LogControl::new(Level::INFO, Arc::<TestClock>::clone(&clock));
+    let written = Written::default();
+    let writer = written.clone();
+    let lines =
+        tracing_subscriber::fmt::layer().with_ansi(false).without_time().with_writer(move || writer.clone());
+    let subscriber = tracing_subscriber::registry().with(control.filter()).with(lines);
+    tracing::subscriber::with_default(subscriber, || test(&control, &clock, &written));
+}
+
+fn levels(json: &str) -> LogLevels {
+    serde_json::from_str(json).unwrap()
+}
+
+#[test]
+fn the_global_level_changes_at_run_time() {
+    with_log(|control, _, written| {
+        let say = || {
+            debug!("quiet");
+            info!("loud");
+        };
+        say();
+        assert_eq!(written.lines(), [" INFO forebay_admin::log::tests: loud"]);
+        control.set(&levels(r#"{"level":"debug"}"#)).unwrap();
+        say();
+        assert_eq!(written.lines().len(), 2);
+        control.set(&levels(r#"{"level":"error"}"#)).unwrap();
+        say();
+        assert_eq!(written.lines().len(), 0);
+        control.set(&LogLevels::default()).unwrap();
+        say();
+        assert_eq!(written.lines().len(), 1);
+    });
+}
+
+#[test]
+fn what_is_not_understood_changes_nothing() {
+    with_log(|control, _, _| {
+        let before = levels(r#"{"level":"warn","doors":{"nfs":"debug"}}"#);
+        control.set(&before).unwrap();
+        assert!(control.set(&levels(r#"{"level":"loud"}"#)).is_err());
+        assert_eq!(control.levels(), before);
+    });
+}
+
+#[test]
+fn without_a_global_level_the_configured_one_is_shown() {
+    with_log(|control, _, _| assert_eq!(control.levels().level.as_deref(), Some("info")));
+}
+
+#[test]
+fn a_doors_own_lines_have_the_doors_level() {
+    with_log(|control, _, written| {
+        control.set(&levels(r#"{"level":"info","doors":{"nfs":"debug","http":"warn"}}"#)).unwrap();
+        debug!(target: "forebay_door_nfs::mds", "nfs");
+        debug!(target: "forebay_namespace", "other");
+        info!(target: "forebay_http_server", "http");
+        assert_eq!(written.lines(), ["DEBUG forebay_door_nfs::mds: nfs"]);
+    });
+}
+
+#[test]
+fn other_crates_are_heard_within_a_request_of_a_door() {
+    with_log(|control, _, written| {
+        control.set(&levels(r#"{"doors":{"http":"debug"}}"#)).unwrap();
+        let say = |what| debug!(target: "forebay_namespace", "{what}");
+        say("outside");
+        info_span!(target: "forebay", "request", door = "nfs").in_scope(|| say("nfs"));
+        debug_span!(target: "forebay", "request", door = "http").in_scope(|| say("http"));
+        debug!(target: "forebay_namespace", door = "http", "field");
+        let lines = written.lines();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].ends_with("http") && lines[1].contains("field"), "{lines:?}");
+    });
+}
+
+#[test]
+fn everything_a_client_does_is_heard() {
+    with_log(|control, _, written| {
+        control.set(&levels(r#"{"level":"error","clients":{"192.0.2.1":"trace"}}"#)).unwrap();
+        let say = || {
+            info_span!("inner").in_scope(|| trace!(target: "forebay_pool", "step"));
+        };
+        say();
+        let peer: std::net::SocketAddr = "[::ffff:192.0.2.1]:700".parse().unwrap();
+        debug_span!("request", client = %peer).in_scope(say);
+        let other: std::net::SocketAddr = "192.0.2.2:700".parse().unwrap();
+        debug_span!("request", client = %other).in_scope(say);
+        assert_eq!(written.lines().len(), 1);
+        info!(peer = %peer, "by an event's own field");
+        info!(client = "192.0.2.1", "by text");
+        info!(client = 17, "an id is no address");
+        assert_eq!(written.lines().len(), 2);
+        let late = debug_span!("request", client = tracing::field::Empty);
+        late.record("client", tracing::field::display(peer));
+        late.in_scope(say);
+        assert_eq!(written.lines().len(), 1);
+    });
+}
+
+#[test]
+fn a_client_of_no_level_of_its_own_costs_no_line() {
+    with_log(|control, _, written| {
+        control.set(&levels(r#"{"clients":{"192.0.2.1":"debug"}}"#)).unwrap();
+        trace!(client = "192.0.2.1", "finer than asked");
+        debug!("nobody's");
+        assert!(written.lines().is_empty());
+        info!("as before");
+        assert_eq!(written.lines().len(), 1);
+    });
+}
+
+#[test]
+fn a_span_below_the_level_does_not_exist_while_nobody_looks() {
+    with_log(|control, _, _| {
+        let is_there = || !debug_span!("request", client = "192.0.2.1").is_disabled();
+        assert!(!is_there());
+        control.set(&levels(r#"{"clients":{"192.0.2.1":"info"}}"#)).unwrap();
+        assert!(is_there());
+        control.set(&LogLevels::default()).unwrap();
+        assert!(!is_there());
+    });
+}
+
+#[test]
+fn repeated_warnings_are_ten_in_ten_seconds_and_then_one_line() {
+    with_log(|control, clock, written| {
+        let complain = |times: u32| (0..times).for_each(|number| warn!(number, "disk is slow"));
+        complain(25);
+        assert_eq!(written.lines().len(), 10);
+        control.tick();
+        assert_eq!(written.lines().len(), 0, "the window is not over");
+        clock.0.store(10, Ordering::Relaxed);
+        control.tick();
+        let lines = written.lines();
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains("left_out=15") && lines[0].contains("log/tests.rs"), "{lines:?}");
+        control.tick();
+        assert_eq!(written.lines().len(), 0, "told once");
+        complain(11);
+        assert_eq!(written.lines().len(), 10, "a new window");
+    });
+}
+
+#[test]
+fn another_callsite_and_quieter_lines_are_not_limited() {
+    with_log(|_, _, written| {
+        (0..20).for_each(|_| error!("one"));
+        assert_eq!(written.lines().len(), 10);
+        warn!("another");
+        (0..20).for_each(|_| info!("said often"));
+        assert_eq!(written.lines().len(), 21);
+    });
+}
+
+#[test]
+fn what_was_left_out_before_a_new_window_is_still_told() {
+    with_log(|control, clock, written| {
+        let complain = |times: u32| (0..times).for_each(|_| warn!("again"));
+        complain(12);
+        clock.0.store(30, Ordering::Relaxed);
+        complain(1);
+        written.lines();
+        control.tick();
+        assert!(written.lines()[0].contains("left_out=2"));
+    });
+}
