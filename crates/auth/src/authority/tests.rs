@@ -221,6 +221,68 @@ fn a_broken_file_is_told_at_the_start() {
     assert!(error.starts_with(&format!("{}:2: ", path.display())), "{error}");
 }
 
+/// DER of a certificate of `CN=name`, and PEM of the authority that signed it.
+fn certificate(name: &str) -> (Bytes, String) {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+
+    let epoch = rcgen::date_time_ymd(1970, 1, 1);
+    let params = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::OrganizationName, "Example");
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.not_before = epoch + Duration::from_secs(NOW_S - 3600);
+        params.not_after = epoch + Duration::from_secs(NOW_S + 7200);
+        params
+    };
+    let mut authority = params("Authority");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let authority_key = KeyPair::generate().unwrap();
+    let pem = authority.self_signed(&authority_key).unwrap().pem();
+    let mut user = params(name);
+    user.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    let issuer = Issuer::new(authority, authority_key);
+    let signed = user.signed_by(&KeyPair::generate().unwrap(), &issuer).unwrap();
+    (Bytes::copy_from_slice(signed.der()), pem)
+}
+
+#[tokio::test]
+async fn a_certificate_is_who_the_mapping_says_until_it_ends() {
+    let (anna, authority) = certificate("Anna Doe");
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("authority.pem"), authority).unwrap();
+    let trial = trial_with(|config| {
+        config.x509 = Some(x509::VerifierConfig {
+            ca_dir: folder.path().to_path_buf(),
+            vomsdir: folder.path().join("vomsdir"),
+            ..x509::VerifierConfig::default()
+        });
+    });
+    let unknown = trial.ask(Credential::Certificates(std::slice::from_ref(&anna))).await.unwrap_err();
+    assert!(matches!(unknown, AuthError::Forbidden(_)), "{unknown}");
+    assert!(unknown.to_string().contains("/O=Example/CN=Anna Doe"), "{unknown}");
+
+    fs::write(trial.mapping_file(), "dn:/O=Example/CN=Anna Doe -> 1001 1000,27\n").unwrap();
+    trial.clock.advance(2);
+    let caller = trial.ask(Credential::Certificates(std::slice::from_ref(&anna))).await.unwrap();
+    assert_eq!((caller.identity.uid, caller.expires_s), (1001, Some(NOW_S + 7200)));
+    let macaroon = trial.authority.mint(&caller, &MacaroonRequest::default()).unwrap();
+    assert_eq!(macaroon.expires_s, NOW_S + 7200);
+
+    let (stranger, _) = certificate("Anna Doe");
+    let refused = trial.ask(Credential::Certificates(&[stranger])).await.unwrap_err();
+    assert!(matches!(refused, AuthError::Refused(_)), "of another authority: {refused}");
+    trial.clock.advance(8000);
+    assert!(matches!(trial.ask(Credential::Certificates(&[anna])).await, Err(AuthError::Refused(_))));
+}
+
+#[tokio::test]
+async fn certificates_are_refused_where_none_are_configured() {
+    let (anna, _) = certificate("Anna Doe");
+    assert!(matches!(trial().ask(Credential::Certificates(&[anna])).await, Err(AuthError::Refused(_))));
+}
+
 /// As in a trial: the issuer is a server on this machine, asked by the client that the binary uses.
 #[tokio::test]
 async fn keys_come_from_a_server_on_loopback() {
