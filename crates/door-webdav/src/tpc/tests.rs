@@ -20,7 +20,7 @@ use peer::{Peer, Whims};
 
 /// Not a multiple of anything, larger than what is written at once.
 fn data() -> Vec<u8> {
-    (0u32..3_000_001).map(|i| (i.wrapping_mul(2_654_435_761) >> 17) as u8).collect()
+    (0u32..1_200_001).map(|i| (i.wrapping_mul(2_654_435_761) >> 17) as u8).collect()
 }
 
 fn config() -> TransferConfig {
@@ -102,7 +102,7 @@ async fn stopping_ends_transfers_and_lets_them_clean_up() {
     let mut from = Peer::start(Some(&data()), Whims { stalls_after: Some(10), ..Whims::default() }).await;
     let (target, mut watch) = target();
     let pull = transfers.admit().ok().unwrap().pull(request(&[("source", &from.url)]), target);
-    let mut to = Peer::start(None, Whims { put_cut: Some(3_000_000), ..Whims::default() }).await;
+    let mut to = Peer::start(None, Whims { put_cut: Some(1_000_000), ..Whims::default() }).await;
     let destination = request(&[("destination", &to.url)]);
     let push = transfers.admit().ok().unwrap().push(destination, Arc::new(source(&data())));
     from.until_asked("STALLED").await;
