@@ -215,4 +215,3 @@ pub(crate) fn zeros(mut length: u64) -> impl Iterator<Item = Bytes> {
         (part > 0).then(|| Bytes::from_static(&ZEROS[..part as usize]))
     })
 }
-

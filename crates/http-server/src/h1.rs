@@ -12,5 +12,5 @@ mod sendfile;
 mod slot;
 
 pub(crate) use connection::serve;
-pub(crate) use head::has_no_body;
+pub(crate) use head::{bare_answer, has_no_body};
 pub(crate) use slot::Slot;

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 use tokio_rustls::server::TlsStream;
 
 use crate::RequestBody;
@@ -89,8 +90,11 @@ pub(crate) async fn serve(
             tokio::select! {
                 ended = connection => ended,
                 () = activity.stalled(limits.write_time) => return,
-                // Whoever says nothing for so long has not heard the goodbye.
-                () = activity.idle(limits.linger_time) => return,
+                // Whoever stays so long without a request has not heard the goodbye.
+                () = async {
+                    sleep(limits.linger_time).await;
+                    activity.idle(limits.linger_time).await;
+                } => return,
             }
         }
     };

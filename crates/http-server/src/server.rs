@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::StatusCode;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
@@ -26,8 +27,7 @@ const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
 
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain; charset=utf-8\r\n\
-    retry-after: 1\r\nconnection: close\r\ncontent-length: 42\r\n\r\nthis server has all the connections it can";
+const FULL: &str = "this server has all the connections that it may have";
 
 /// Serves until told to stop, then lets what is under way finish for a while.
 pub async fn serve(
@@ -98,7 +98,7 @@ fn turn_away(stream: &TcpStream, address: IpAddr, is_tls: bool) {
     tracing::debug!(%address, "too many connections");
     if !is_tls {
         // As far as a fresh socket takes it at once.
-        let _ = stream.try_write(FULL);
+        let _ = stream.try_write(h1::bare_answer(StatusCode::SERVICE_UNAVAILABLE, FULL).as_bytes());
     }
 }
 

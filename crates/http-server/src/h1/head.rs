@@ -85,6 +85,15 @@ pub(crate) fn write(
     out.copy(b"\r\n\r\n");
 }
 
+/// For those who do not get as far as a request.
+pub(crate) fn bare_answer(status: StatusCode, line: &str) -> String {
+    let length = line.len() + 1;
+    format!(
+        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n\
+         connection: close\r\n\r\n{line}\n"
+    )
+}
+
 fn decimal(out: &mut Segments, mut number: u64) {
     let (mut digits, mut start) = ([0; 20], 20);
     loop {
@@ -122,7 +131,10 @@ mod tests {
         headers.insert("etag", HeaderValue::from_static("\"x\""));
         let mut out = Segments::default();
         write(&mut out, StatusCode::OK, &headers, Framing::Length(1_234_567), &ASKED, b"D");
-        assert_eq!(text(&out), "HTTP/1.1 200 OK\r\ndate: D\r\netag: \"x\"\r\ncontent-length: 1234567\r\n\r\n");
+        assert_eq!(
+            text(&out),
+            "HTTP/1.1 200 OK\r\ndate: D\r\netag: \"x\"\r\ncontent-length: 1234567\r\n\r\n"
+        );
     }
 
     #[test]

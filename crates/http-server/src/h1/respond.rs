@@ -61,12 +61,7 @@ pub(crate) async fn respond(
     Ok(wire.send(shared.limits.write_time).await?)
 }
 
-async fn send_pieces(
-    wire: &mut Wire,
-    pieces: Pieces,
-    length: u64,
-    shared: &Shared,
-) -> Result<(), SendError> {
+async fn send_pieces(wire: &mut Wire, pieces: Pieces, length: u64, shared: &Shared) -> Result<(), SendError> {
     let sends_files = wire.stream.plain().is_some();
     let batch_bytes = if sends_files { BATCH_BYTES } else { TLS_BATCH_BYTES };
     let mut assembly = Assembly::new(pieces, length, Shape { batch_bytes, sends_files });

@@ -1,7 +1,7 @@
 //! The handshake, and an answer to those who forgot the `s` in `https`.
 
-
 use bytes::Bytes;
+use http::StatusCode;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
@@ -11,10 +11,9 @@ use super::Tls;
 use crate::message::TlsPeer;
 use crate::stream::Stream;
 use crate::wire::Wire;
-use crate::Limits;
+use crate::{Limits, h1};
 
-const NO_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\n\
-    connection: close\r\ncontent-length: 43\r\n\r\nthis port speaks TLS: the URL is https://..\n";
+const NO_TLS: &str = "this port speaks TLS: the URL begins with https://";
 
 /// Whether HTTP/2 was agreed on comes third. `None`: nothing came of it, and the connection is closed.
 pub(crate) async fn accept(
@@ -29,7 +28,7 @@ pub(crate) async fn accept(
     }
     if first[0].is_ascii_uppercase() {
         let mut wire = Box::new(Wire::new(Stream::Plain(stream)));
-        wire.out.copy(NO_TLS);
+        wire.out.copy(h1::bare_answer(StatusCode::BAD_REQUEST, NO_TLS).as_bytes());
         if wire.send(limits.write_time).await.is_ok() {
             wire.linger(limits.linger_time).await;
         }

@@ -43,7 +43,7 @@ pub enum TlsError {
     Pem { path: PathBuf, reason: String },
     #[error("the key in {key} does not belong to the first certificate in {certificate}")]
     Mismatch { certificate: PathBuf, key: PathBuf },
-    #[error("the key in {path} cannot be used: {reason}")]
+    #[error("{path} cannot be used: {reason}")]
     Unusable { path: PathBuf, reason: String },
     #[error("cannot set up TLS: {0}")]
     Setup(String),
@@ -137,7 +137,8 @@ fn seen(files: &TlsFiles) -> Option<Seen> {
 }
 
 fn certified_key(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
-    let bad_pem = |path: &Path, error: pem::Error| TlsError::Pem { path: path.into(), reason: error.to_string() };
+    let bad_pem =
+        |path: &Path, error: pem::Error| TlsError::Pem { path: path.into(), reason: error.to_string() };
     let chain = CertificateDer::pem_slice_iter(&read(&files.certificate)?)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| bad_pem(&files.certificate, error))?;
@@ -152,6 +153,9 @@ fn certified_key(files: &TlsFiles, provider: &CryptoProvider) -> Result<Certifie
         rustls::Error::InconsistentKeys(_) => {
             TlsError::Mismatch { certificate: files.certificate.clone(), key: files.key.clone() }
         }
+        rustls::Error::InvalidCertificate(error) => {
+            TlsError::Unusable { path: files.certificate.clone(), reason: format!("{error:?}") }
+        }
         error => TlsError::Unusable { path: files.key.clone(), reason: error.to_string() },
     })
 }
@@ -164,4 +168,3 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
         .map_err(|source| TlsError::Read { path: path.into(), source })?;
     Ok(bytes)
 }
-

@@ -76,7 +76,9 @@ async fn a_small_body_that_nobody_read_is_skipped() {
     let mut client = server.client().await;
     for _ in 0..2 {
         client.send("PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 70\r\n\r\n").await;
-        client.send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n").await;
+        client
+            .send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n")
+            .await;
         assert_eq!(status(&client.response().await.0), 403);
     }
 }
@@ -154,7 +156,11 @@ async fn a_body_longer_than_wanted_is_told_so_before_it_is_read() {
     client.send(AWAITED).await;
     assert_eq!(status(&client.head().await), 413);
     let mut client = server.client().await;
-    client.send("PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n").await;
+    client
+        .send(
+            "PUT / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n",
+        )
+        .await;
     assert_eq!(status(&client.head().await), 413);
 }
 

@@ -99,13 +99,15 @@ async fn shapes_of_request_smuggling_are_refused_and_end_the_connection() {
         assert_eq!(header(&answer, "connection"), Some("close"), "{framing:?}");
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{framing:?} let something through: {answer}");
     }
-    let old = whole(format!("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}")).await;
+    let old =
+        whole(format!("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{smuggled}")).await;
     assert_eq!((status(&old), old.matches("HTTP/1.1 ").count()), (400, 1));
 }
 
 #[tokio::test]
 async fn chunks_that_are_wrong_end_the_connection() {
-    for body in ["3\nabc\r\n0\r\n\r\n", "-1\r\n", "3\r\nabcd\r\n0\r\n\r\n", "g\r\n", "ffffffffffffffff1\r\n"] {
+    for body in ["3\nabc\r\n0\r\n\r\n", "-1\r\n", "3\r\nabcd\r\n0\r\n\r\n", "g\r\n", "ffffffffffffffff1\r\n"]
+    {
         let answer = whole(format!(
             "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n{body}GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
         ))

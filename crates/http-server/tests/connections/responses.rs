@@ -33,7 +33,8 @@ async fn a_stream_is_chunked_and_the_connection_stays() {
 /// RFC 9112 §6.3: HTTP/1.0 knows no chunks; the end of the connection is the end of the body.
 #[tokio::test]
 async fn a_stream_to_http_1_0_ends_with_the_connection() {
-    let server = Server::start(service(|_| async { streamed(vec![Ok("abc".into()), Ok("def".into())]) })).await;
+    let server =
+        Server::start(service(|_| async { streamed(vec![Ok("abc".into()), Ok("def".into())]) })).await;
     let mut client = server.client().await;
     client.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await;
     let head = client.head().await;
@@ -43,9 +44,10 @@ async fn a_stream_to_http_1_0_ends_with_the_connection() {
 
 #[tokio::test]
 async fn a_stream_that_fails_resets_the_connection() {
-    let server =
-        Server::start(service(|_| async { streamed(vec![Ok("abc".into()), Err(std::io::Error::other("lost"))]) }))
-            .await;
+    let server = Server::start(service(|_| async {
+        streamed(vec![Ok("abc".into()), Err(std::io::Error::other("lost"))])
+    }))
+    .await;
     let mut client = server.client().await;
     client.send(GET).await;
     assert!(client.is_reset().await);

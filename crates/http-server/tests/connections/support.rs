@@ -201,5 +201,8 @@ impl OpenReplica for Replica {
 
 /// Bytes that tell where they belong.
 pub fn pattern(len: usize) -> Vec<u8> {
-    (0..len.div_ceil(8)).flat_map(|word| (word as u64).wrapping_mul(0x9e37_79b9).to_le_bytes()).take(len).collect()
+    (0..len.div_ceil(8))
+        .flat_map(|word| (word as u64).wrapping_mul(0x9e37_79b9).to_le_bytes())
+        .take(len)
+        .collect()
 }
