@@ -12,6 +12,7 @@
 pub mod chunked;
 pub mod conditional;
 pub mod content;
+pub mod credential;
 pub mod date;
 pub mod dav;
 pub mod digest;
