@@ -17,6 +17,8 @@ pub struct Whims {
     /// Ranges are promised and the whole file is sent.
     pub ignores_ranges: bool,
     pub etag: bool,
+    /// Parts are sent of whatever the file is now.
+    pub ignores_if_range: bool,
     /// Neither length nor chunks: the end of the connection is the end of the file.
     pub undelimited: bool,
     /// Kinds it can tell; the first that is asked for is told.
@@ -48,6 +50,7 @@ impl Default for Whims {
             accept_ranges: true,
             ignores_ranges: false,
             etag: true,
+            ignores_if_range: false,
             undelimited: false,
             kinds: ChecksumKind::ALL.to_vec(),
             digest: None,
@@ -166,8 +169,8 @@ async fn give(
     if let Some(status) = whims.head_status.filter(|_| is_head) {
         return plain(stream, status, "").await;
     }
-    let etag = format!("\"{:x}\"", sums(&[ChecksumKind::Crc32c], &file)[0].value()[0]);
-    let is_same = header(head, "if-range").is_none_or(|tag| tag == etag);
+    let etag = format!("\"{}\"", digest_text(&sums(&[ChecksumKind::Adler32], &file)));
+    let is_same = whims.ignores_if_range || header(head, "if-range").is_none_or(|tag| tag == etag);
     let range = header(head, "range").filter(|_| is_same && !whims.ignores_ranges && !is_head).map(|text| {
         let (first, last) = text.trim_start_matches("bytes=").split_once('-').unwrap();
         (first.parse().unwrap(), last.parse().map_or(file.len(), |last: usize| last + 1))
