@@ -43,6 +43,12 @@ impl FileAccess {
         Ok(self.services.namespace.commit(attributes.file, &written).await?)
     }
 
+    /// Called before bytes of a file are written where the namespace hears of it only afterwards: what is known of the
+    /// bytes as they are must not be told of others. Costs nothing where no checksum is known.
+    pub async fn before_write(&self, file: FileId) -> Result<(), AccessError> {
+        Ok(self.services.properties.forget_checksums(file).await?)
+    }
+
     /// What a pool that holds the file says of its replica; `None` if nothing was ever written.
     pub async fn replica_facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, AccessError> {
         for location in self.services.locations.locations(file).await? {

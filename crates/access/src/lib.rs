@@ -23,7 +23,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::{Locations, Namespace, PoolManager};
+use api::{Locations, Namespace, PoolManager, Properties};
 use file_state::{Door, FileState, Holder, Owner};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -40,6 +40,7 @@ use births::Births;
 pub struct AccessServices {
     pub namespace: Arc<dyn Namespace>,
     pub locations: Arc<dyn Locations>,
+    pub properties: Arc<dyn Properties>,
     pub pools: Arc<dyn PoolManager>,
     pub clock: Arc<dyn Clock>,
 }

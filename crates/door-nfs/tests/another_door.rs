@@ -92,6 +92,7 @@ impl Scene {
         let access = Arc::new(FileAccess::new(AccessServices {
             namespace: namespace.clone(),
             locations: namespace.clone(),
+            properties: namespace.clone(),
             pools: Arc::clone(&pools),
             clock: Arc::clone(&clock),
         }));

@@ -1,22 +1,88 @@
-//! COPY to and from other servers, and the addresses of our own pools.
+//! COPY to and from other servers: what a third-party copy needs of this one. And the addresses of our own pools.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use access::OpenFile;
+use api::{Activity, OpenReplica, Replace, Stability, TicketMode};
+use async_trait::async_trait;
+use bytes::Bytes;
 use http::header::HeaderValue;
+use http_client::RemoteUrl;
 use http_server::Response;
 use http_wire::target;
+use types::{Attributes, Checksum, ChecksumKind};
 
 use crate::call::Call;
 use crate::data::host_for;
 use crate::front::Front;
 use crate::locks::Path;
 use crate::refusal::Refusal;
+use crate::resolve::Last;
 use crate::ticket::{PARAMETER, UrlTicket};
+use crate::tpc::{CopyRefusal, CopyRequest, CopySource, CopyTarget, Direction, LocalError, is_third_party};
+use crate::upload::{Pending, Received, Terms};
+use crate::zeros::Zeros;
 
 impl Front {
     /// `None`: it is a COPY inside this instance.
-    pub(crate) async fn copy_elsewhere(self: &Arc<Self>, _call: &Call) -> Result<Option<Response>, Refusal> {
-        Ok(None)
+    pub(crate) async fn copy_elsewhere(self: &Arc<Self>, call: &Call) -> Result<Option<Response>, Refusal> {
+        let is_own = |url: &RemoteUrl| self.is_own(call, &url.authority());
+        if !is_third_party(&call.headers, is_own) {
+            return Ok(None);
+        }
+        let request = match CopyRequest::parse(&call.headers) {
+            Ok(request) => request,
+            Err(refusal) => return Ok(Some(CopyRefusal::into_response(refusal))),
+        };
+        let response = match request.direction {
+            Direction::Pull => {
+                let target = self.pull_target(call, &request).await?;
+                self.transfers.admit().map(|slot| slot.pull(request, Box::new(target)))
+            }
+            Direction::Push => {
+                let source = self.push_source(call).await?;
+                self.transfers.admit().map(|slot| slot.push(request, Arc::new(source)))
+            }
+        };
+        Ok(Some(response.unwrap_or_else(CopyRefusal::into_response)))
+    }
+
+    async fn pull_target(
+        self: &Arc<Self>,
+        call: &Call,
+        request: &CopyRequest,
+    ) -> Result<PullTarget, Refusal> {
+        let place = self.resolve_new(call, &call.path).await?;
+        self.authorize_put(call, &place)?;
+        if place.found.is_some() && !request.overwrite {
+            return Err(Refusal::precondition("destination exists"));
+        }
+        let replace = if request.overwrite && call.caller.may(Activity::Delete, &place.path) {
+            Replace::Any
+        } else {
+            Replace::Never
+        };
+        let pending = self.begin(call, &place, Terms { replace, ..Terms::default() }).await?;
+        let replica = self.services.access.open_for_writing(&pending.file).await?;
+        Ok(PullTarget { front: Arc::clone(self), pending, replica })
+    }
+
+    async fn push_source(self: &Arc<Self>, call: &Call) -> Result<PushSource, Refusal> {
+        let place = self.resolve(call, &call.path, Last::Followed).await?;
+        call.demand(Activity::Download, &place.path)?;
+        let found = place.existing()?;
+        self.check_readable(call, &found)?;
+        let (held, file) = self.hold_for_reading(found.file).await?;
+        let checksums = self.services.properties.checksums(file.file).await?;
+        let replica = self.services.access.open_replica(&file, TicketMode::Read).await?;
+        let replica = replica.unwrap_or_else(|| Arc::new(Zeros));
+        Ok(PushSource { front: Arc::clone(self), file, replica, checksums, _held: held })
+    }
+
+    /// Ends the copies that run; for a stop.
+    pub async fn stop_copies(&self, patience: Duration) {
+        self.transfers.stop(patience).await;
     }
 
     /// Where the pool of a ticket serves the path to this client.
@@ -28,4 +94,83 @@ impl Front {
         let url = format!("{scheme}://{host}{path}?{PARAMETER}={}", ticket.seal(&self.services.key));
         HeaderValue::try_from(url).ok()
     }
+}
+
+/// A file that is fetched: unnamed until it is complete.
+struct PullTarget {
+    front: Arc<Front>,
+    pending: Pending,
+    replica: Arc<dyn OpenReplica>,
+}
+
+#[async_trait]
+impl CopyTarget for PullTarget {
+    fn kinds(&self) -> Vec<ChecksumKind> {
+        self.front.config.checksums.clone()
+    }
+
+    async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), LocalError> {
+        self.replica.write_at(offset, data, Stability::Unstable).await.map_err(local)?;
+        Ok(())
+    }
+
+    async fn read_at(&self, offset: u64, length: u32) -> Result<Bytes, LocalError> {
+        Ok(self.replica.read_at(offset, length).await.map_err(local)?.data)
+    }
+
+    async fn publish(self: Box<Self>, size: u64, checksums: Vec<Checksum>) -> Result<(), LocalError> {
+        let pool = self.front.services.pools.pool(self.pending.pool);
+        let pool = pool.ok_or_else(|| LocalError("the pool is gone".to_owned()))?;
+        let file = self.pending.file.file;
+        let found = pool.facts(file).await.map_err(local)?;
+        // An attempt that was given up may have left bytes behind the end.
+        if found.is_some_and(|facts| facts.size > size) {
+            pool.truncate(file, size).await.map_err(local)?;
+        }
+        if size > 0 {
+            self.replica.sync().await.map_err(local)?;
+        }
+        let received = Received { size, checksums };
+        self.front.publish(&self.pending, received).await.map_err(|refusal| LocalError(refusal.message))?;
+        Ok(())
+    }
+}
+
+/// A file that is sent: held, so that it stays whole although it may lose its name.
+struct PushSource {
+    front: Arc<Front>,
+    file: Attributes,
+    replica: Arc<dyn OpenReplica>,
+    checksums: Vec<Checksum>,
+    _held: OpenFile,
+}
+
+#[async_trait]
+impl CopySource for PushSource {
+    fn size(&self) -> u64 {
+        self.file.size
+    }
+
+    fn checksums(&self) -> Vec<Checksum> {
+        self.checksums.clone()
+    }
+
+    async fn read_at(&self, offset: u64, length: u32) -> Result<Bytes, LocalError> {
+        let left = self.file.size.saturating_sub(offset).min(length.into());
+        let data = self.replica.read_at(offset, left as u32).await.map_err(local)?.data;
+        if data.is_empty() && left > 0 {
+            // A hole at the end that was never written.
+            return Ok(Bytes::from(vec![0; left as usize]));
+        }
+        Ok(data)
+    }
+
+    async fn is_unchanged(&self) -> Result<bool, LocalError> {
+        let now = self.front.services.access.fresh_attributes(self.file.file).await.map_err(local)?;
+        Ok((now.size, now.mtime) == (self.file.size, self.file.mtime))
+    }
+}
+
+fn local(error: impl std::fmt::Display) -> LocalError {
+    LocalError(error.to_string())
 }

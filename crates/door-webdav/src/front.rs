@@ -21,6 +21,7 @@ use crate::call::Call;
 use crate::locks::Locks;
 use crate::put::resume::Resumable;
 use crate::refusal::Refusal;
+use crate::tpc::{TransferConfig, Transfers};
 use crate::upload::Pending;
 
 /// Who the requests of this door are in the conflict table; locks are opens of another holder, for they outlive requests.
@@ -58,7 +59,7 @@ pub struct FrontConfig {
     pub page: Option<String>,
     pub locks_max: usize,
     pub uploads_max: usize,
-    pub copies_max: usize,
+    pub copies: TransferConfig,
     pub lock_timeout_max: Duration,
     /// How long a change waits for layouts of NFS clients to come back before the client is told to come again.
     pub recall_patience: Duration,
@@ -85,17 +86,17 @@ pub struct Front {
     pub(crate) redirected: Mutex<std::collections::HashMap<FileId, Pending>>,
     /// Uploads in several requests. Leaf lock.
     pub(crate) resumable: Mutex<Resumable>,
-    pub(crate) copies: Arc<tokio::sync::Semaphore>,
+    pub(crate) transfers: Transfers,
 }
 
 impl Front {
     pub fn new(services: FrontServices, config: FrontConfig) -> Arc<Front> {
         Arc::new(Front {
-            services,
             locks: Mutex::new(Locks::new(config.locks_max)),
             redirected: Mutex::default(),
             resumable: Mutex::default(),
-            copies: Arc::new(tokio::sync::Semaphore::new(config.copies_max)),
+            transfers: Transfers::new(services.client.clone(), config.copies.clone()),
+            services,
             config,
         })
     }

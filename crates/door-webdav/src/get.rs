@@ -154,8 +154,12 @@ impl Front {
         replica: Option<&Arc<dyn OpenReplica>>,
     ) -> Result<Checksum, Refusal> {
         // While an NFS client writes at the pools, what was kept may be behind.
-        let is_written = self.services.access.table().is_written_at_pools(file.file);
-        if !is_written {
+        let is_written = || {
+            let table = self.services.access.table();
+            table.is_written_at_pools(file.file) || table.is_open_for_writing(file.file)
+        };
+        let was_written = is_written();
+        if !was_written {
             let kept = self.services.properties.checksums(file.file).await?;
             if let Some(sum) = kept.into_iter().find(|sum| sum.kind() == kind) {
                 return Ok(sum);
@@ -180,7 +184,7 @@ impl Front {
             tokio::task::yield_now().await;
         }
         let sums = sums.finish();
-        if !is_written {
+        if !was_written && !is_written() {
             self.services.properties.record_checksums(file.file, file.change, &sums).await?;
         }
         Ok(*sums.first().expect("one kind was asked for"))

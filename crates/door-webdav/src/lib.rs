@@ -34,3 +34,4 @@ mod zeros;
 
 pub use data::DataFace;
 pub use front::{Front, FrontConfig, FrontService, FrontServices, Redirect};
+pub use tpc::TransferConfig;

@@ -202,19 +202,31 @@ impl Front {
         Ok(made)
     }
 
+    /// A file that replaces another takes over its properties, which a copy of one without any is not to have.
+    async fn drop_properties(&self, call: &Call, file: &Attributes) -> Result<(), Refusal> {
+        let taken_over = self.services.properties.properties(file.file).await?;
+        if !taken_over.is_empty() {
+            let changes: Vec<_> =
+                taken_over.into_iter().map(|property| PropertyChange::Remove(property.name)).collect();
+            self.services.properties.set_properties(&call.caller.identity, file.file, &changes).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether there were any.
     async fn copy_properties(
         &self,
         call: &Call,
         source: &Attributes,
         target: &Attributes,
-    ) -> Result<(), Refusal> {
+    ) -> Result<bool, Refusal> {
         let properties = self.services.properties.properties(source.file).await?;
         if properties.is_empty() {
-            return Ok(());
+            return Ok(false);
         }
         let changes: Vec<_> = properties.into_iter().map(PropertyChange::Set).collect();
         self.services.properties.set_properties(&call.caller.identity, target.file, &changes).await?;
-        Ok(())
+        Ok(true)
     }
 
     async fn copy_file(
@@ -251,8 +263,13 @@ impl Front {
             }
         }
         let received = writer.finish().await?;
+        // Before it has its name: the file with the copy's contents never shows without them.
+        let has_properties = self.copy_properties(call, &source, &pending.file).await?;
         let published = self.publish(&pending, received).await?;
-        self.copy_properties(call, &source, &published.attributes).await
+        if !has_properties {
+            self.drop_properties(call, &published.attributes).await?;
+        }
+        Ok(())
     }
 
     async fn copy_symlink(&self, call: &Call, source: &Attributes, target: &Place) -> Result<(), Refusal> {

@@ -25,7 +25,7 @@ use thiserror::Error;
 use types::{Checksum, ChecksumKind};
 
 pub use request::{CopyRefusal, CopyRequest, Direction, is_third_party};
-pub use transfers::{Slot, TransferConfig, Transfers};
+pub use transfers::{TransferConfig, Transfers};
 
 /// Where a pull puts its bytes. Nothing of it is visible before `publish`, and dropping it earlier leaves nothing.
 #[async_trait]

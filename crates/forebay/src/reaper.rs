@@ -57,6 +57,10 @@ async fn sweep(
             if access.is_in_use(file) {
                 continue;
             }
+            // An upload may have got its name since the list was made, and been let go after that.
+            if !matches!(access.attributes(file).await, Ok(attributes) if attributes.nlink == 0) {
+                continue;
+            }
             for id in &orphan.pools {
                 let Some(pool) = pools.pool(*id) else { continue 'orphan };
                 if let Err(error) = pool.remove(file).await {

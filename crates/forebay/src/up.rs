@@ -122,6 +122,7 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
     let access = Arc::new(FileAccess::new(AccessServices {
         namespace: services.namespace.clone(),
         locations: services.namespace.clone(),
+        properties: services.namespace.clone(),
         pools: Arc::clone(&manager),
         clock: Arc::clone(&services.clock),
     }));

@@ -5,12 +5,12 @@ use std::sync::Weak;
 
 use api::{
     Cookie, CreateSpec, Created, FileLocations, Grant, IoHandle, Linked, NamespaceError, OpenReplica, Page,
-    Pool, PoolError, PoolStatus, ReadData, Renamed, ReplicaFacts, SelectError, Selection, SetAttributes,
-    Stability, Ticket, Unlinked, Usage, Verifier, Written,
+    Pool, PoolError, PoolStatus, Property, PropertyChange, ReadData, Renamed, ReplicaFacts, SelectError,
+    Selection, SetAttributes, Stability, Ticket, Unlinked, Usage, Verifier, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Attributes, Epoch, FileKind, Identity, Name, PoolId, SymlinkTarget, Timestamp};
+use types::{Attributes, Checksum, Epoch, FileKind, Identity, Name, PoolId, SymlinkTarget, Timestamp};
 
 use super::*;
 
@@ -63,6 +63,7 @@ impl Fakes {
         let access = FileAccess::new(AccessServices {
             namespace: fakes.clone(),
             locations: fakes.clone(),
+            properties: fakes.clone(),
             pools: fakes.clone(),
             clock: Arc::new(StoppedClock),
         });
@@ -150,6 +151,35 @@ impl Namespace for Fakes {
     }
     async fn usage(&self) -> Result<Usage, NamespaceError> {
         Err(NOT_ASKED)
+    }
+}
+
+#[async_trait]
+impl Properties for Fakes {
+    async fn properties(&self, _file: FileId) -> Result<Vec<Property>, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn set_properties(
+        &self,
+        _who: &Identity,
+        _file: FileId,
+        _changes: &[PropertyChange],
+    ) -> Result<Attributes, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn checksums(&self, _file: FileId) -> Result<Vec<Checksum>, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn record_checksums(
+        &self,
+        _file: FileId,
+        _of_change: u64,
+        _checksums: &[Checksum],
+    ) -> Result<bool, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn forget_checksums(&self, _file: FileId) -> Result<(), NamespaceError> {
+        Ok(())
     }
 }
 

@@ -68,6 +68,7 @@ pub(super) async fn write(
     if count == 0 {
         return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
     }
+    head.access.before_write(file.file).await.map_err(status::of_access)?;
     let done = replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_pool)?;
     let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability: wanted };
     head.namespace.commit(file.file, &written).await.map_err(status::of_namespace)?;

@@ -58,6 +58,9 @@ async fn try_get(
     if to_bytes(&body).len() > args.maxcount as usize {
         return Err(NfsStat4::TooSmall);
     }
+    if mode == LayoutMode::ReadWrite {
+        head.access.before_write(file.file).await.map_err(status::of_access)?;
+    }
     let stateid = head.states.lock().layout_get(&request, head.clock.monotonic())?;
     Ok(LayoutGet4ResOk { stateid, ..body })
 }

@@ -194,7 +194,12 @@ fn front_config(
         page: None,
         locks_max: config.locks_max as usize,
         uploads_max: config.uploads_max as usize,
-        copies_max: config.copies_max as usize,
+        copies: door_webdav::TransferConfig {
+            transfers_max: config.copies_max as usize,
+            streams_max: config.copy_streams_max as usize,
+            require_checksum: config.copy_requires_checksum,
+            ..door_webdav::TransferConfig::default()
+        },
         lock_timeout_max: Duration::from_secs(config.lock_timeout_s.into()),
         recall_patience: Duration::from_millis(config.recall_patience_ms.into()),
         recall_deadline: RECALL_DEADLINE,
