@@ -1,16 +1,19 @@
 """Command line of the end-to-end tests."""
 import argparse, os, shutil, subprocess, sys, tempfile, time
 
-from . import commands
+from . import commands, http_clients, loopback
 from .groups import GROUPS
 from .guests import TESTS, run_group
 from .report import Report
 from .server import SERVERS
 
+# The groups without guests, in the order in which they run: name, module, whether servers must stop with nothing logged.
+LOOPBACK = [("command_line", commands, False), ("http_clients", http_clients, True)]
+
 
 def wanted(names, group, scenario):
     full = "%s/%s" % (group, scenario)
-    groups = [g.name for g in GROUPS] + ["command_line"]
+    groups = [g.name for g in GROUPS] + [g for g, _, _ in LOOPBACK]
     return not names or any(n == group if n in groups else n in full for n in names)
 
 
@@ -32,11 +35,19 @@ def plan(names, kind):
 
 
 def list_all():
-    for name in commands.names():
-        print("command_line/" + name)
+    for group, module, _ in LOOPBACK:
+        for scenario in module.SCENARIOS:
+            print("%s/%s" % (group, scenario.__name__))
     for group in GROUPS:
         for scenario in group.cases() + [n for n, _ in group.all_checks()]:
             print("%s/%s" % (group.name, scenario))
+
+
+def run_loopback(names, scratch, report):
+    for group, module, ends_well in LOOPBACK:
+        chosen = [s.__name__ for s in module.SCENARIOS if wanted(names, group, s.__name__)]
+        for result in loopback.run(group, module.SCENARIOS, chosen, scratch, ends_well):
+            report.add(result)
 
 
 def main(argv, doc):
@@ -60,8 +71,7 @@ def main(argv, doc):
     report, t0 = Report(), time.monotonic()
     try:
         if opt.server == "forebay":
-            for result in commands.run([n for n in commands.names() if wanted(opt.names, "command_line", n)], scratch):
-                report.add(result)
+            run_loopback(opt.names, scratch, report)
         chosen, left_out = plan(opt.names, opt.server)
         if chosen:
             subprocess.run([sys.executable, os.path.join(TESTS, "guest/make_tree.py"), scratch + "/tree.tar"], check=True)

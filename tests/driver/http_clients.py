@@ -1,0 +1,2 @@
+"""Real clients."""
+SCENARIOS = []

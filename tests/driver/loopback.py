@@ -1,0 +1,200 @@
+"""What scenarios without guests share: the server on free ports of loopback as a user starts it, and their runner."""
+import contextlib, os, random, re, shutil, signal, socket, subprocess, time
+
+from .report import Result
+from .server import FAULT, Forebay
+
+USER = 4321      # neither root nor the nobody that root is squashed to
+WAIT_S = 15
+# Below the range from which the kernel takes the ports of connections, so that none of these takes a server's.
+PORTS = range(10000, 32000)
+
+
+class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
+    """The scenario cannot say anything on this machine."""
+
+
+def check(fact, says):
+    if not fact:
+        raise Failed(says)
+
+
+def same(what, have, want):
+    check(have == want, "%s: have %.300r, want %.300r" % (what, have, want))
+
+
+def within(limit_s, fact, says):
+    """Waits until `fact()` holds; `says` is text or makes it."""
+    end = time.monotonic() + limit_s
+    while True:
+        found = fact()
+        if found:
+            return found
+        if time.monotonic() > end:
+            raise Failed("not within %s s: %s" % (limit_s, says() if callable(says) else says))
+        time.sleep(0.02)
+
+
+class Up:
+    """`forebay up` on free ports of loopback, stopped when the scenario is over."""
+
+    def __init__(self, place, *extra, data=None, user=None, port=None, config="", pools=1, login=None, scheme="http"):
+        self.place, self.data = place, data or os.path.join(place.dir, "data")
+        self.port, self.http, self.pool = port or place.free_port(), place.free_port(), place.free_port(pools)
+        self.scheme, self.given_login = scheme, login
+        number = len(os.listdir(place.dir))
+        self.log = os.path.join(place.dir, "log.%d" % number)
+        argv = [place.binary, "up", "--data", self.data, "--nfs-port", str(self.port), "--pool-port", str(self.pool),
+                "--http-port", str(self.http)]
+        if pools > 1:
+            argv += ["--pools", str(pools)]
+        if config:
+            path = os.path.join(place.dir, "config.%d.toml" % number)
+            with open(path, "w") as f:
+                f.write(config)
+            argv += ["--config", path]
+        if user:
+            argv = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] + argv
+        with open(self.log, "w") as f:
+            self.process = subprocess.Popen(argv + list(extra), stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT,
+                                            cwd=place.dir)
+        place.servers.append(self)
+
+    @property
+    def url(self):
+        return "%s://127.0.0.1:%d" % (self.scheme, self.http)
+
+    @property
+    def login(self):
+        """(user, password) of the first start."""
+        if not self.given_login:
+            found = within(WAIT_S, lambda: re.search(r"^  login +(\S+) (\S+)", self.said(), re.M), "the banner names no login")
+            self.given_login = found.groups()
+        return self.given_login
+
+    def said(self):
+        with open(self.log, errors="replace") as f:
+            return f.read()
+
+    def ready(self):
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            check(self.process.poll() is None, "ended with %s before it listened:\n%s" % (self.process.returncode, self.said()))
+            # The ports are taken before anything else is done; the banner is what says that all of it runs.
+            if re.search(r"^  stop ", self.said(), re.M):
+                with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                    return self
+            time.sleep(0.02)
+        raise Failed("does not listen after %d s:\n%s" % (WAIT_S, self.said()))
+
+    def stop(self, sig=signal.SIGTERM):
+        """Seconds that it took to stop."""
+        t0 = time.monotonic()
+        self.process.send_signal(sig)
+        try:
+            self.process.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise Failed("still runs %d s after signal %d:\n%s" % (WAIT_S, sig, self.said()))
+        return time.monotonic() - t0
+
+    def refuses(self, *words):
+        """It must end by itself, not with success, and say why in one line that names one of `words`."""
+        try:
+            code = self.process.wait(WAIT_S)
+        except subprocess.TimeoutExpired:
+            raise Failed("started although it should refuse:\n" + self.said())
+        said = self.said().strip()
+        check(code not in (0, None) and code > 0, "exit status %s, said: %s" % (code, said))
+        check("panicked" not in said, "it panicked: " + said)
+        check(any(w in said.lower() for w in words), "says nothing of %s: %s" % (" or ".join(words), said))
+        check(len(said.splitlines()) <= 2, "more than one clear line:\n" + said)
+
+    def memory(self, what="VmRSS"):
+        """KiB of the process; `VmHWM` is the most that it ever had."""
+        with open("/proc/%d/status" % self.process.pid) as f:
+            return int(re.search(what + r":\s+(\d+)", f.read()).group(1))
+
+    def replicas(self):
+        """Files with data under the pools, named or not."""
+        return [os.path.join(top, f) for top, _, files in os.walk(os.path.join(self.data, "pools")) for f in files
+                if "/data/" in top + "/"]
+
+
+class Place:
+    """A scratch directory with the binary where any user can execute it."""
+
+    def __init__(self, path, binary):
+        self.dir, self.servers, self.undo, self.allowed_log = path, [], [], ()
+        os.makedirs(path)
+        os.chmod(path, 0o777)
+        self.binary = binary
+
+    def free_port(self, count=1):
+        """The first of `count` ports in a row that nobody listens on."""
+        while True:
+            first = random.choice(PORTS)
+            with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
+                for port in range(first, first + count):
+                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
+                return first
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def run(self, *argv, user=None):
+        pre = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] if user else []
+        return subprocess.run(pre + [self.binary] + list(argv), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=30, cwd=self.dir)
+
+    def end_well(self):
+        """Whatever was done to them: the servers stop when told, logged nothing unannounced, and left sound data."""
+        running = [s for s in self.servers if s.process.poll() is None]
+        for server in running:
+            server.stop()
+            same("exit status of the server", server.process.returncode, 0)
+        for server in self.servers:
+            bad = [l for l in server.said().splitlines() if FAULT.search(l) and not any(a in l for a in self.allowed_log)]
+            check(not bad, "the server logged:\n" + "\n".join(bad[:20]))
+        for data in {s.data for s in running}:
+            fsck = self.run("fsck", "--data", data)
+            check(fsck.returncode == 0, "fsck: " + fsck.stdout)
+
+    def close(self):
+        for server in self.servers:
+            if server.process.poll() is None:
+                server.process.kill()
+                server.process.wait()
+        for step in reversed(self.undo):
+            step()
+
+
+def run(group, scenarios, chosen, scratch, ends_well=True):
+    """Yields one Result per chosen scenario. Each has a directory and servers of its own."""
+    chosen = [s for s in scenarios if s.__name__ in chosen]
+    if not chosen:
+        return
+    binary = os.path.join(scratch, "forebay")
+    if not os.path.exists(binary):
+        shutil.copy(Forebay(scratch).binary, binary)
+        os.chmod(binary, 0o755)
+    for scenario in chosen:
+        place = Place(os.path.join(scratch, group, scenario.__name__), binary)
+        t0, word, why = time.monotonic(), "ok", ""
+        try:
+            scenario(place)
+            if ends_well:
+                place.end_well()
+        except Skipped as e:
+            word, why = "skipped", str(e)
+        except Failed as e:
+            word, why = "FAILED", str(e)
+        except Exception as e:
+            word, why = "FAILED", "%s: %s" % (type(e).__name__, e)
+        finally:
+            place.close()
+        yield Result("%s/%s" % (group, scenario.__name__), word, time.monotonic() - t0, why)
