@@ -1,0 +1,75 @@
+//! Who is connected, and what they have open.
+
+use std::collections::BTreeMap;
+
+use crate::instance::{ClientView, OpenView, Snapshot};
+use crate::page::format::{Duration, Grouped};
+use crate::page::html::{Html, html};
+
+use super::{Table, descending};
+
+pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool) {
+    if !is_administrator {
+        return summary(out, snapshot);
+    }
+    let table = Table {
+        caption: "Clients",
+        columns: &[
+            ("Client", false),
+            ("Door", false),
+            ("Opens", true),
+            ("Locks", true),
+            ("Layouts", true),
+            ("Idle", true),
+        ],
+        empty: "Nobody is connected. NFS clients appear when they mount, programs when they ask.",
+    };
+    let mut clients: Vec<&ClientView> = snapshot.clients.iter().collect();
+    clients.sort_by(|a, b| descending(a.opens, b.opens).then_with(|| a.name.cmp(&b.name)));
+    table.render(out, &clients, |out, client| {
+        html!(out; "<tr data-key=\"" (client.door) "/" (client.address) "/" (client.name) "\"><th scope=\"row\"><bdi>"
+            (client.name) "</bdi><span class=\"under\">" (client.address) "</span></th><td>" (client.door)
+            "</td><td class=\"n\">" (Grouped(client.opens)) "</td><td class=\"n\">" (Grouped(client.locks))
+            "</td><td class=\"n\">" (Grouped(client.layouts)) "</td><td class=\"n\">" (Duration(client.idle_s)) "</td></tr>");
+    });
+    let table = Table {
+        caption: "Open files",
+        columns: &[("File", false), ("Mode", false), ("Door", false), ("Client", false)],
+        empty: "No file is open.",
+    };
+    table.render(out, &snapshot.open_files, open_file);
+}
+
+fn open_file(out: &mut Html, open: &OpenView) {
+    html!(out; "<tr data-key=\"" (open.file) "/" (open.client) "/" (open.mode) "\"><th scope=\"row\" class=\"path\">");
+    match &open.path {
+        Some(path) => html!(out; "<bdi>" (path) "</bdi>"),
+        None => html!(out; "file " (open.file)),
+    }
+    html!(out; "</th><td>" (open.mode) "</td><td>" (open.door) "</td><td><bdi>" (open.client) "</bdi></td></tr>");
+}
+
+/// How many, without a name.
+fn summary(out: &mut Html, snapshot: &Snapshot) {
+    html!(out; "<p class=\"note\">Who the clients are, and which files they have open, is shown to administrators.</p>");
+    let mut doors: BTreeMap<&str, [u64; 4]> = BTreeMap::new();
+    for client in &snapshot.clients {
+        let sums = doors.entry(&client.door).or_default();
+        for (sum, more) in sums.iter_mut().zip([1, client.opens, client.locks, client.layouts]) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+    let table = Table {
+        caption: "Doors",
+        columns: &[("Door", false), ("Clients", true), ("Opens", true), ("Locks", true), ("Layouts", true)],
+        empty: "Nobody is connected.",
+    };
+    let doors: Vec<(&str, [u64; 4])> = doors.into_iter().collect();
+    table.render(out, &doors, |out, (door, sums)| {
+        html!(out; "<tr data-key=\"" (door) "\"><th scope=\"row\">" (door) "</th>");
+        for sum in sums {
+            html!(out; "<td class=\"n\">" (Grouped(*sum)) "</td>");
+        }
+        html!(out; "</tr>");
+    });
+}

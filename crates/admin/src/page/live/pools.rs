@@ -1,0 +1,79 @@
+//! What is wrong, and the pools with their space and throughput.
+
+use crate::instance::{PoolView, Problem, Snapshot};
+use crate::page::format::{Count, Duration, Grouped, Size};
+use crate::page::html::{Html, html};
+
+use super::{Table, sparkline};
+
+pub(super) fn render(out: &mut Html, snapshot: &Snapshot, problems: &[Problem]) {
+    let problem_count = problems.len();
+    html!(out; "<div data-say=\"" (spoken(problem_count)) "\">");
+    for problem in problems {
+        html!(out; "<div class=\"note bad\"><strong>" (problem.what) "</strong> <span>" (problem.advice) "</span></div>");
+    }
+    html!(out; "</div>");
+    let (total, free) = snapshot.pools.iter().fold((0u64, 0u64), |(total, free), pool| {
+        (total.saturating_add(pool.total_bytes), free.saturating_add(pool.free_bytes))
+    });
+    html!(out; "<dl class=\"facts big\"><div><dt>Free</dt><dd>" (Size(free)) " <span class=\"fine\">of " (Size(total))
+        "</span></dd></div><div><dt>Files</dt><dd>" (Grouped(snapshot.files)) "</dd></div><div><dt>Data</dt><dd>"
+        (Size(snapshot.bytes)) "</dd></div><div><dt>Up for</dt><dd>" (Duration(snapshot.uptime_s))
+        "</dd></div><div><dt>Version</dt><dd>" (snapshot.version) "</dd></div></dl>");
+    let table = Table {
+        caption: "Pools",
+        columns: &[
+            ("Pool", false),
+            ("State", false),
+            ("Space", false),
+            ("Replicas", true),
+            ("Read", true),
+            ("Written", true),
+        ],
+        empty: "This instance has no pool.",
+    };
+    table.render(out, &snapshot.pools, row);
+}
+
+fn row(out: &mut Html, pool: &PoolView) {
+    html!(out; "<tr data-key=\"" (pool.name) "\"><th scope=\"row\">" (pool.name) "<span class=\"under\">" (pool.address)
+        "</span></th><td>");
+    match &pool.offline {
+        None => html!(out; "<span class=\"state good\">In order</span>"),
+        Some(reason) => {
+            html!(out; "<span class=\"state bad\">Offline</span><span class=\"under\">" (reason) "</span>")
+        }
+    }
+    html!(out; "</td><td class=\"space\">" [space(pool)] "</td><td class=\"n\">" (Grouped(pool.replicas)) "</td>");
+    for (direction, rate, sum) in [
+        ("read", pool.read_bytes_per_s, pool.read_bytes),
+        ("written", pool.written_bytes_per_s, pool.written_bytes),
+    ] {
+        html!(out; "<td class=\"n rate\"><span class=\"now\">" (Size(rate)) "/s</span>");
+        sparkline(out, &format!("{}/{direction}", pool.name), rate);
+        html!(out; "<span class=\"under\">" (Size(sum)) " in all</span></td>");
+    }
+    html!(out; "</tr>");
+}
+
+fn space(pool: &PoolView) -> Html {
+    let used = pool.total_bytes.saturating_sub(pool.free_bytes);
+    // Of a thousand, which is finer than the bar is wide.
+    let share = u128::from(used) * 1000 / u128::from(pool.total_bytes.max(1));
+    let mut out = Html::new();
+    html!(out; (Size(pool.free_bytes)) " free <span class=\"fine\">of " (Size(pool.total_bytes))
+        "</span><svg class=\"fill");
+    if share >= 900 {
+        html!(out; " full");
+    }
+    html!(out; "\" viewBox=\"0 0 1000 8\" preserveAspectRatio=\"none\" aria-hidden=\"true\"><rect width=\"1000\" height=\"8\"/>\
+        <rect class=\"used\" width=\"" (share) "\" height=\"8\"/></svg>");
+    out
+}
+
+fn spoken(problems: usize) -> String {
+    match problems {
+        0 => "No problems".to_owned(),
+        many => Count(many as u64, "problem", "problems").to_string(),
+    }
+}
