@@ -1,7 +1,7 @@
 //! How many connections there may be, in all and of one address.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 pub(crate) struct Admission {
     connections_max: usize,
     per_address_max: usize,
-    /// Held for a count. At most `connections_max` addresses.
+    /// Held for a count. At most `connections_max` addresses; of IPv6 the first half, since the other is the client's
+    /// to choose.
     present: Mutex<Present>,
 }
 
@@ -31,6 +32,7 @@ impl Admission {
     }
 
     pub fn admit(self: &Arc<Admission>, address: IpAddr) -> Option<Place> {
+        let address = network(address);
         let mut present = self.present.lock();
         if present.connections >= self.connections_max {
             return None;
@@ -42,6 +44,13 @@ impl Admission {
         present.by_address.insert(address, of_address + 1);
         present.connections += 1;
         Some(Place { admission: Arc::clone(self), address })
+    }
+}
+
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
     }
 }
 
@@ -75,5 +84,14 @@ mod tests {
         assert_eq!(admission.present.lock().by_address.len(), 1);
         drop(first);
         assert!(admission.admit(one).is_some());
+    }
+
+    #[test]
+    fn addresses_of_one_ipv6_network_count_as_one() {
+        let admission = Admission::new(9, 1);
+        let address = |text: &str| text.parse::<IpAddr>().unwrap();
+        let _one = admission.admit(address("2001:db8::1")).unwrap();
+        assert!(admission.admit(address("2001:db8::ffff:2")).is_none());
+        assert!(admission.admit(address("2001:db8:0:1::1")).is_some());
     }
 }

@@ -46,13 +46,12 @@ pub async fn serve(
         tokio::select! {
             () = stopped(&mut stop) => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, address)) => match admission.admit(address.ip()) {
+                Ok((stream, from)) => match admission.admit(canonical(from).ip()) {
                     Some(place) => {
-                        let tls = tls.clone();
-                        let (shared, stop) = (Arc::clone(&shared), stop.clone());
-                        tasks.spawn(connection(stream, address, place, tls, shared, stop));
+                        let (tls, shared, stop) = (tls.clone(), Arc::clone(&shared), stop.clone());
+                        tasks.spawn(connection(stream, canonical(from), place, tls, shared, stop));
                     }
-                    None => turn_away(&stream, address.ip(), tls.is_some()),
+                    None => turn_away(&stream, from.ip(), tls.is_some()),
                 },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -84,6 +83,11 @@ pub async fn serve(
 pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone.
     let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// An IPv4 client of a listener for both is an IPv4 client.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 fn tell_of_panic(ended: Result<(), JoinError>) {
@@ -139,5 +143,5 @@ fn prepare(stream: &TcpStream, limits: &Limits) -> std::io::Result<SocketAddr> {
     // Bytes that are never acknowledged are no progress either.
     let unacknowledged_ms = u32::try_from(limits.write_time.as_millis()).unwrap_or(u32::MAX);
     sockopt::set_tcp_user_timeout(stream, unacknowledged_ms)?;
-    stream.local_addr()
+    stream.local_addr().map(canonical)
 }

@@ -82,8 +82,8 @@ impl Wire {
         let _ = timeout(patience.min(Duration::from_secs(1)), self.stream.shutdown()).await;
     }
 
-    /// The client sees an error, not an end: what it has of the response is not all.
-    pub fn reset(self: Box<Self>) {
+    /// When it is dropped now, the client sees an error and not an end: what it has of the response is not all.
+    pub fn reset_on_drop(&self) {
         if let Err(error) = self.stream.tcp().set_zero_linger() {
             tracing::debug!(%error, "cannot reset a connection");
         }

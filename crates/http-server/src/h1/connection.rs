@@ -171,14 +171,17 @@ impl Connection<'_> {
                 }
                 error => tracing::warn!(peer = %self.peer.address, %error, "connection reset"),
             }
-            incoming.wire.reset();
+            incoming.wire.reset_on_drop();
             return None;
         }
         if !asked.keep_alive {
             self.end(incoming, leftover).await;
             return None;
         }
-        incoming.drain(self.shared).await.then_some(incoming.wire)
+        match timeout(limits.linger_time, incoming.drain(self.shared)).await {
+            Ok(true) => Some(incoming.wire),
+            _ => None,
+        }
     }
 
     async fn end(&self, incoming: Box<Incoming>, leftover: Leftover) {

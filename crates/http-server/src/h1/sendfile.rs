@@ -25,8 +25,9 @@ const CALL_BYTES_MAX: u64 = 1 << 20;
 const PROBE_EVERY_BYTES: u64 = 128 << 10;
 /// After so many bytes a thread is asked whether it still has to be one.
 const TURN_BYTES_MAX: u64 = 8 << 20;
-/// A thread waits for so long for a client that takes nothing.
-const TURN_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+/// A thread waits for so long, and so often in a turn, for a client that does not keep up.
+const TURN_WAITS_MAX: u32 = 4;
+const TURN_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 pub(crate) enum Sent {
     All,
@@ -76,11 +77,8 @@ pub(crate) async fn send(
 /// Every probe is one byte read if that can be done without waiting.
 fn is_resident(file: &OwnedFd, offset: u64, count: u64) -> bool {
     let mut byte = [0];
-    let mut probe = |at| match preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT) {
-        // Nothing there is nothing to wait for.
-        Ok(_) => true,
-        Err(_) => false,
-    };
+    // Nothing there is nothing to wait for.
+    let mut probe = |at| preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT).is_ok();
     let end = offset + count - 1;
     let mut at = offset;
     while at < end {
@@ -139,13 +137,12 @@ async fn send_in_thread(
 }
 
 fn send_blocking(socket: &OwnedFd, file: &OwnedFd, mut offset: u64, length: u64) -> Turn {
-    let end = offset + length;
-    let start = offset;
+    let (start, end, mut waits) = (offset, offset + length, 0);
     while offset < end {
         let count = (end - offset).min(CALL_BYTES_MAX) as usize;
         match of_call(sendfile(socket, file, Some(&mut offset), count)) {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) if has_room(socket, TURN_WAIT) => {}
+            Err(Errno::AGAIN) if waits < TURN_WAITS_MAX && has_room(socket, TURN_WAIT) => waits += 1,
             Err(errno) => return Turn { bytes: offset - start, end: Some(errno) },
         }
     }
@@ -155,4 +152,31 @@ fn send_blocking(socket: &OwnedFd, file: &OwnedFd, mut offset: u64, length: u64)
 fn has_room(socket: impl AsFd, wait: Timespec) -> bool {
     let mut asked = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::OUT)];
     matches!(poll(&mut asked, Some(&wait)), Ok(found) if found > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use rustix::fs::{Advice, fadvise, fstatfs, fsync};
+
+    use super::*;
+
+    const TMPFS: i64 = 0x0102_1994;
+
+    #[test]
+    fn dropped_pages_are_found_out() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&vec![7; 1 << 20]).unwrap();
+        let file = OwnedFd::from(file);
+        assert!(is_resident(&file, 0, 1 << 20));
+        assert!(is_resident(&file, (1 << 20) - 5, 100), "the end is known without a disk");
+        fsync(&file).unwrap();
+        fadvise(&file, 0, None, Advice::DontNeed).unwrap();
+        if fstatfs(&file).unwrap().f_type as i64 == TMPFS {
+            return;
+        }
+        assert!(!is_resident(&file, 0, 1 << 20));
+        assert!(!is_resident(&file, 900 << 10, 10));
+    }
 }

@@ -27,19 +27,20 @@ impl Drop for Guard {
     }
 }
 
-fn short() -> Limits {
-    let short = Duration::from_millis(60);
-    Limits {
-        head_time: short,
-        idle_time: short,
-        half_closed_time: Duration::from_millis(1),
-        ..Limits::default()
-    }
+const SHORT: Duration = Duration::from_millis(60);
+
+/// Heads must come soon, everything else has time.
+fn hasty() -> Limits {
+    Limits { head_time: SHORT, ..Limits::default() }
+}
+
+fn watchful() -> Limits {
+    Limits { half_closed_time: Duration::from_millis(1), ..Limits::default() }
 }
 
 #[tokio::test]
 async fn a_head_that_comes_too_slowly_is_timed_out_although_bytes_come() {
-    let server = Server::with(ok(), short(), None).await;
+    let server = Server::with(ok(), hasty(), None).await;
     let mut client = server.client().await;
     client.send("GET / HTTP/1.1\r\nHost: a\r\n").await;
     let dripping = async {
@@ -58,16 +59,18 @@ async fn a_head_that_comes_too_slowly_is_timed_out_although_bytes_come() {
 
 #[tokio::test]
 async fn idle_connections_and_silent_ones_are_closed() {
-    let server = Server::with(ok(), short(), None).await;
+    let server = Server::with(ok(), hasty(), None).await;
     let mut silent = server.client().await;
     assert_eq!(silent.rest().await, b"");
+    let mut half = server.client().await;
+    half.send("GET / HT").await;
+    assert_eq!(status(&half.rest_text().await), 408);
+
+    let server = Server::with(ok(), Limits { idle_time: SHORT, ..Limits::default() }, None).await;
     let mut idle = server.client().await;
     idle.send(GET).await;
     idle.response().await;
     assert_eq!(idle.rest().await, b"");
-    let mut half = server.client().await;
-    half.send("GET / HT").await;
-    assert_eq!(status(&half.rest_text().await), 408);
 }
 
 #[tokio::test]
@@ -117,7 +120,7 @@ async fn a_client_that_goes_away_takes_its_request_along() {
             std::future::pending().await
         }
     });
-    let server = Server::with(service, short(), None).await;
+    let server = Server::with(service, watchful(), None).await;
     for request in [
         GET,
         "COPY / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi",
@@ -146,7 +149,7 @@ async fn a_client_that_goes_away_takes_its_stream_along() {
         });
         async { Response::new(StatusCode::ACCEPTED).with_body(ResponseBody::Stream(Box::pin(items))) }
     });
-    let server = Server::with(service, short(), None).await;
+    let server = Server::with(service, watchful(), None).await;
     let mut client = server.client().await;
     client.send(GET).await;
     client.head().await;

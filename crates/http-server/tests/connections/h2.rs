@@ -163,7 +163,7 @@ async fn a_stream_that_is_reset_takes_its_request_along() {
 
 #[tokio::test]
 async fn an_idle_connection_is_closed_and_so_is_one_that_takes_nothing() {
-    let time = Duration::from_millis(60);
+    let time = Duration::from_millis(300);
     let limits = Limits { idle_time: time, linger_time: time, ..Limits::default() };
     let ok = service(|_| async { Response::text(StatusCode::OK, "ok") });
     let (_server, mut client) = started(ok, limits).await;

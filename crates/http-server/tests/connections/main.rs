@@ -1,5 +1,7 @@
 //! Connections as clients meet them: bytes in, bytes out.
 
+#![allow(clippy::unwrap_used)]
+
 mod bodies;
 mod bounds;
 mod files;
