@@ -37,6 +37,27 @@ pub struct Snapshot {
     pub operations: Vec<OperationCount>,
 }
 
+impl Snapshot {
+    /// As it is shown to users who are no administrators: without who the clients are and what they work on. Such texts
+    /// are empty then, and left out of JSON.
+    #[must_use]
+    pub fn without_names(mut self) -> Snapshot {
+        for client in &mut self.clients {
+            client.name.clear();
+            client.address.clear();
+        }
+        for open in &mut self.open_files {
+            open.client.clear();
+            open.path = None;
+        }
+        for slow in &mut self.slow_operations {
+            slow.subject.clear();
+            slow.client.clear();
+        }
+        self
+    }
+}
+
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct PoolView {
     pub name: String,
@@ -57,7 +78,9 @@ pub struct PoolView {
 pub struct ClientView {
     /// `nfs`, `http`.
     pub door: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub address: String,
     pub opens: u64,
     pub locks: u64,
@@ -71,6 +94,7 @@ pub struct OpenView {
     /// If it is known and not too dear to find.
     pub path: Option<String>,
     pub door: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub client: String,
     /// `read`, `write`, `read-write`, with `deny …` where others are denied.
     pub mode: String,
@@ -89,7 +113,9 @@ pub struct SlowOperation {
     pub at_s: u64,
     pub door: String,
     pub operation: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub subject: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub client: String,
     pub took_ms: u64,
 }

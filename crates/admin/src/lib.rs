@@ -11,11 +11,17 @@
 #![forbid(unsafe_code)]
 
 mod caller;
+#[cfg(test)]
+mod fixture;
+mod health;
 pub mod instance;
+mod json_api;
 pub mod log;
+pub mod metrics;
+mod page;
 mod refusal;
 mod router;
 mod service;
 
 pub use instance::Instance;
-pub use service::{Admin, AdminConfig, AdminServices, owns};
+pub use service::{Admin, AdminConfig, AdminServices, Network, owns};

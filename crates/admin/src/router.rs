@@ -6,6 +6,7 @@ use http_server::{Request, Response, ResponseBody};
 
 use crate::refusal::Refusal;
 use crate::service::Admin;
+use crate::{health, metrics};
 
 /// Put where the handler has not said otherwise.
 const PROTECTION: [(HeaderName, HeaderValue); 5] = [
@@ -24,22 +25,41 @@ const PROTECTION: [(HeaderName, HeaderValue); 5] = [
 impl Admin {
     pub(crate) async fn route(&self, request: Request) -> Response {
         let is_head = request.method == Method::HEAD;
-        let path = request.uri.path().to_owned();
-        let response = match path.as_str() {
-            "/ui" => self.page(request).await,
-            path if path.starts_with("/ui/") => self.page(request).await,
-            _ => Refusal::not_found().into_response(),
+        let is_page = request.uri.path() == "/ui" || request.uri.path().starts_with("/ui/");
+        let answer = match &self.page {
+            Some(page) if is_page => Ok(page.handle(request).await),
+            None if is_page => Err(Refusal::new(StatusCode::NOT_FOUND, "the web page is switched off")),
+            _ if request.uri.path().starts_with("/api") => self.json_api(request).await,
+            _ => self.look(&request).await,
         };
-        finish(response, is_head)
+        finish(answer.unwrap_or_else(Refusal::into_response), is_head)
     }
 
-    async fn page(&self, _request: Request) -> Response {
-        Refusal::new(StatusCode::NOT_FOUND, "the web page is switched off").into_response()
+    /// What is only read.
+    async fn look(&self, request: &Request) -> Result<Response, Refusal> {
+        let path = request.uri.path();
+        if !matches!(path, "/metrics" | "/health" | "/health/live") {
+            return Err(Refusal::not_found());
+        }
+        if !matches!(request.method, Method::GET | Method::HEAD) {
+            return Err(Refusal::wrong_method("GET, HEAD"));
+        }
+        match path {
+            "/metrics" => self.metrics(request).await,
+            "/health" => self.health(request).await,
+            _ => Ok(health::live()),
+        }
     }
-}
 
-pub(crate) fn is_read(method: &Method) -> bool {
-    matches!(*method, Method::GET | Method::HEAD)
+    async fn metrics(&self, request: &Request) -> Result<Response, Refusal> {
+        if !self.is_trusted_address(request) {
+            self.user(request).await?;
+        }
+        let snapshot = self.snapshot().await?;
+        let problems = self.problems().await;
+        let text = self.services.metrics.render(&snapshot, &problems);
+        Ok(Response::full(StatusCode::OK, metrics::CONTENT_TYPE, text))
+    }
 }
 
 fn finish(mut response: Response, is_head: bool) -> Response {
@@ -57,4 +77,70 @@ fn finish(mut response: Response, is_head: bool) -> Response {
         response.body = ResponseBody::Absent { length };
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{ANN, Fixture};
+
+    #[tokio::test]
+    async fn every_answer_has_the_headers_that_protect_browsers() {
+        let fixture = Fixture::new();
+        for path in
+            ["/health", "/health/live", "/metrics", "/api/v1/status", "/api/nothing", "/ui/", "/ui/nothing"]
+        {
+            let headers = fixture.ask("GET", path, &[]).await.headers;
+            assert_eq!(headers["x-content-type-options"], "nosniff", "{path}");
+            // The page's own forms say where they come from, to the page only.
+            let referrer = headers["referrer-policy"].to_str().unwrap();
+            let is_own_form = path.starts_with("/ui/") && referrer == "same-origin";
+            assert!(is_own_form || referrer == "no-referrer", "{path}: {referrer}");
+            let policy = headers["content-security-policy"].to_str().unwrap();
+            assert!(policy.contains("frame-ancestors 'none'"), "{path}: {policy}");
+            assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        }
+    }
+
+    #[tokio::test]
+    async fn head_says_how_long_the_answer_would_be() {
+        let fixture = Fixture::new();
+        for path in ["/health", "/api/v1/status", "/api/v1/openapi.json"] {
+            let (get, head) =
+                (fixture.get(path, ANN).await, fixture.ask("HEAD", path, &[("authorization", ANN)]).await);
+            assert_eq!((head.status, head.text.as_str()), (get.status, ""), "{path}");
+            assert_eq!((head.length, get.length), (get.length, Some(get.text.len() as u64)), "{path}");
+            assert_eq!(head.headers["content-type"], get.headers["content-type"]);
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_only_read_takes_nothing_else() {
+        let fixture = Fixture::new();
+        for path in ["/metrics", "/health", "/health/live"] {
+            let answer = fixture.ask("POST", path, &[]).await;
+            assert_eq!(
+                (answer.status.as_u16(), answer.headers["allow"].to_str().unwrap()),
+                (405, "GET, HEAD")
+            );
+        }
+        assert_eq!(fixture.ask("GET", "/health/x", &[]).await.error().0, 404);
+    }
+
+    #[tokio::test]
+    async fn metrics_are_for_this_host_for_the_collector_and_for_users() {
+        let fixture = Fixture::new();
+        assert_eq!(fixture.ask("GET", "/metrics", &[]).await.error().0, 401);
+        assert_eq!(fixture.get("/metrics", "Bearer wrong").await.error().0, 401);
+        assert_eq!(fixture.get("/metrics", ANN).await.status, StatusCode::OK);
+        for address in ["127.0.0.1", "198.51.100.7"] {
+            let answer = fixture.ask_from(address, "/metrics", &[]).await;
+            assert_eq!(answer.headers["content-type"], metrics::CONTENT_TYPE);
+            assert!(answer.text.contains("\nforebay_clients{door=\"nfs\"} 3\n"), "{}", answer.text);
+        }
+        let answer = fixture.ask_from("127.0.0.1", "/metrics", &[("x-forwarded-for", "203.0.113.1")]).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED);
+        let names = fixture.ask_from("127.0.0.1", "/metrics", &[]).await.text;
+        assert!(!names.contains("secret"), "metrics do not name clients");
+    }
 }

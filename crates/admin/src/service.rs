@@ -9,12 +9,15 @@ use http_server::{Request, Response};
 use types::Clock;
 
 use crate::Instance;
+use crate::metrics::Recorder;
+use crate::page::Page;
 
 pub struct AdminServices {
     pub instance: Arc<dyn Instance>,
     pub namespace: Arc<dyn Namespace>,
     pub authenticator: Arc<dyn Authenticator>,
     pub clock: Arc<dyn Clock>,
+    pub metrics: Recorder,
 }
 
 #[derive(Clone, Debug)]
@@ -39,15 +42,22 @@ pub struct Network {
 pub struct Admin {
     pub(crate) services: AdminServices,
     pub(crate) config: AdminConfig,
+    pub(crate) page: Option<Page>,
 }
 
 impl Admin {
     pub fn new(services: AdminServices, config: AdminConfig) -> Arc<Admin> {
-        Arc::new(Admin { services, config })
+        let page = config.has_page.then(|| Page::new(&services, &config));
+        Arc::new(Admin { services, config, page })
     }
 
     pub async fn serve(&self, request: Request) -> Response {
         self.route(request).await
+    }
+
+    /// To be called every second or so.
+    pub fn tick(&self) {
+        self.services.metrics.tick();
     }
 }
 

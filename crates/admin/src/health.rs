@@ -1,0 +1,136 @@
+//! `/health`: whether the instance is well, and what to do if not; `/health/live`: whether it is there at all.
+//!
+//! Anybody may ask, as load balancers do, and hears the kinds of problems. What and where they are is for this host, for
+//! where metrics are collected, and for users.
+
+use std::time::Duration;
+
+use http::{HeaderMap, StatusCode, header};
+use http_server::{Request, Response};
+use serde_json::{Value, json};
+
+use crate::instance::{Problem, Snapshot};
+use crate::refusal::Refusal;
+use crate::service::Admin;
+
+/// An instance that does not say in this time how it is, is not well.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Admin {
+    pub(crate) async fn health(&self, request: &Request) -> Result<Response, Refusal> {
+        let problems = self.problems().await;
+        let is_shown =
+            !problems.is_empty() && (self.is_trusted_address(request) || self.user(request).await.is_ok());
+        let status = if problems.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        if wants_text(&request.headers) {
+            return Ok(Response::text(status, text(&problems, is_shown)));
+        }
+        let mut body = json!({ "status": word(&problems) });
+        if !problems.is_empty() {
+            body["problems"] = listed(&problems, is_shown);
+        }
+        Ok(crate::json_api::answer(status, &body))
+    }
+
+    /// Also that it does not say.
+    pub(crate) async fn problems(&self) -> Vec<Problem> {
+        tokio::time::timeout(PATIENCE, self.services.instance.problems()).await.unwrap_or_else(|_| {
+            vec![Problem {
+                kind: "no-answer",
+                what: format!("the instance does not say in {} s how it is", PATIENCE.as_secs()),
+                advice: "look at the log and at the load of the disks; restart if it stays so".to_owned(),
+            }]
+        })
+    }
+
+    pub(crate) async fn snapshot(&self) -> Result<Snapshot, Refusal> {
+        let snapshot = tokio::time::timeout(PATIENCE, self.services.instance.snapshot()).await;
+        snapshot.map_err(|_| {
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the instance does not answer in time")
+        })
+    }
+}
+
+pub(crate) fn live() -> Response {
+    Response::text(StatusCode::OK, "alive")
+}
+
+pub(crate) fn word(problems: &[Problem]) -> &'static str {
+    if problems.is_empty() { "healthy" } else { "unhealthy" }
+}
+
+pub(crate) fn listed(problems: &[Problem], is_shown: bool) -> Value {
+    let one = |problem: &Problem| if is_shown { json!(problem) } else { json!({ "kind": problem.kind }) };
+    problems.iter().map(one).collect()
+}
+
+fn text(problems: &[Problem], is_shown: bool) -> String {
+    let mut text = word(problems).to_owned();
+    for Problem { kind, what, advice } in problems {
+        text.push_str(&if is_shown { format!("\n{kind}: {what}\n  {advice}") } else { format!("\n{kind}") });
+    }
+    text
+}
+
+/// Who says text and not JSON: `curl -H 'Accept: text/plain'`, a browser. `*/*` gets JSON.
+fn wants_text(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
+    accept.contains("text/") && !accept.contains("application/json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{ANN, FakeInstance, Fixture};
+
+    fn offline() -> Problem {
+        Problem {
+            kind: "pool-offline",
+            what: "pool-1 at /srv/b does not answer".to_owned(),
+            advice: "look at the disk".to_owned(),
+        }
+    }
+
+    #[tokio::test]
+    async fn all_is_well() {
+        let fixture = Fixture::new();
+        let answer = fixture.ask("GET", "/health", &[("accept", "*/*")]).await;
+        assert_eq!((answer.status, answer.json()), (StatusCode::OK, json!({ "status": "healthy" })));
+        let answer = fixture.ask("GET", "/health", &[("accept", "text/plain")]).await;
+        assert_eq!((answer.status, answer.text.as_str()), (StatusCode::OK, "healthy\n"));
+    }
+
+    #[tokio::test]
+    async fn strangers_hear_what_kind_of_problem_and_others_what_and_where() {
+        let fixture = Fixture::new();
+        fixture.instance.problems.lock().push(offline());
+        let stranger = fixture.ask("GET", "/health", &[]).await;
+        assert_eq!(stranger.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(stranger.json()["problems"], json!([{ "kind": "pool-offline" }]));
+        let whole = json!([offline()]);
+        assert_eq!(fixture.get("/health", ANN).await.json()["problems"], whole);
+        for address in ["127.0.0.1", "::1", "198.51.100.7", "::ffff:198.51.100.7"] {
+            let answer = fixture.ask_from(address, "/health", &[]).await;
+            assert_eq!((answer.status.as_u16(), &answer.json()["problems"]), (503, &whole), "{address}");
+        }
+        let text = fixture.ask_from("127.0.0.1", "/health", &[("accept", "text/plain")]).await.text;
+        assert_eq!(text, "unhealthy\npool-offline: pool-1 at /srv/b does not answer\n  look at the disk\n");
+    }
+
+    #[tokio::test]
+    async fn what_a_proxy_on_this_host_brings_comes_from_elsewhere() {
+        let fixture = Fixture::new();
+        fixture.instance.problems.lock().push(offline());
+        let answer = fixture.ask_from("127.0.0.1", "/health", &[("x-forwarded-for", "203.0.113.1")]).await;
+        assert!(!answer.text.contains("/srv"), "{}", answer.text);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_instance_that_does_not_answer_is_not_well_but_alive() {
+        let fixture = Fixture::with(FakeInstance { is_stuck: true, ..FakeInstance::default() });
+        let answer = fixture.ask("GET", "/health", &[]).await;
+        assert_eq!(answer.json()["problems"][0]["kind"], "no-answer");
+        assert_eq!(fixture.ask("GET", "/health/live", &[]).await.status, StatusCode::OK);
+        assert_eq!(fixture.get("/api/v1/pools", ANN).await.error().0, 503);
+    }
+}

@@ -1,0 +1,175 @@
+//! `/api/v1/…`: what there is to know and to set, as JSON.
+//!
+//! [`ENDPOINTS`] and `openapi.json` say the same; a test compares them. Errors are `{"error": …}`. Nobody in particular
+//! may read `status` where the instance lets anonymous callers in at all, users everything but who the clients are and
+//! what they have open, administrators that as well.
+
+mod levels;
+mod namespace;
+
+use http::{Method, StatusCode};
+use http_server::{Request, Response};
+use http_wire::target::Query;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use api::{Caller, Role};
+
+use crate::caller::query;
+use crate::health;
+use crate::instance::Snapshot;
+use crate::refusal::Refusal;
+use crate::service::Admin;
+
+const PREFIX: &str = "/api/v1/";
+const READ: &str = "GET, HEAD";
+const DESCRIPTION: &str = include_str!("json_api/openapi.json");
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endpoint {
+    Status,
+    Pools,
+    Clients,
+    Opens,
+    Operations,
+    SlowOperations,
+    Namespace,
+    LogLevels,
+    Description,
+}
+
+/// Path below `/api/v1/`, methods.
+const ENDPOINTS: &[(&str, &str, Endpoint)] = &[
+    ("status", READ, Endpoint::Status),
+    ("pools", READ, Endpoint::Pools),
+    ("clients", READ, Endpoint::Clients),
+    ("opens", READ, Endpoint::Opens),
+    ("operations", READ, Endpoint::Operations),
+    ("slow-operations", READ, Endpoint::SlowOperations),
+    ("namespace/{path}", READ, Endpoint::Namespace),
+    ("log-levels", "GET, HEAD, PUT", Endpoint::LogLevels),
+    ("openapi.json", READ, Endpoint::Description),
+];
+
+impl Admin {
+    pub(crate) async fn json_api(&self, request: Request) -> Result<Response, Refusal> {
+        let path = request.uri.path().strip_prefix(PREFIX).ok_or_else(Refusal::not_found)?;
+        let (methods, endpoint) = endpoint_of(path).ok_or_else(Refusal::not_found)?;
+        if !methods.split(", ").any(|method| method == request.method.as_str()) {
+            return Err(Refusal::wrong_method(methods));
+        }
+        match endpoint {
+            Endpoint::Description => Ok(Response::full(StatusCode::OK, "application/json", DESCRIPTION)),
+            Endpoint::LogLevels if request.method == Method::PUT => self.set_log_levels(request).await,
+            Endpoint::LogLevels => self.log_levels(&request).await,
+            Endpoint::Namespace => self.namespace(&request).await,
+            Endpoint::Status => self.status(&request).await,
+            Endpoint::Pools => {
+                let snapshot = self.seen_by_user(&request).await?;
+                Ok(ok(&json!({ "pools": snapshot.pools })))
+            }
+            Endpoint::Clients => {
+                let snapshot = self.seen_by_user(&request).await?;
+                part("clients", &snapshot.clients, &query(&request)?)
+            }
+            Endpoint::Opens => {
+                let snapshot = self.seen_by_user(&request).await?;
+                part("opens", &snapshot.open_files, &query(&request)?)
+            }
+            Endpoint::Operations => {
+                let Snapshot { operations, io_modes, .. } = self.seen_by_user(&request).await?;
+                Ok(ok(&json!({ "operations": operations, "io_modes": io_modes })))
+            }
+            Endpoint::SlowOperations => {
+                let snapshot = self.seen_by_user(&request).await?;
+                Ok(ok(&json!({ "slow_operations": snapshot.slow_operations })))
+            }
+        }
+    }
+
+    async fn status(&self, request: &Request) -> Result<Response, Refusal> {
+        let caller = self.caller(request).await?;
+        let snapshot = self.snapshot().await?;
+        let problems = self.problems().await;
+        let is_shown = caller.role != Role::Anonymous || self.is_trusted_address(request);
+        let offline = snapshot.pools.iter().filter(|pool| pool.offline.is_some()).count();
+        Ok(ok(&json!({
+            "version": snapshot.version,
+            "site": snapshot.site,
+            "uptime_s": snapshot.uptime_s,
+            "status": health::word(&problems),
+            "problems": health::listed(&problems, is_shown),
+            "files": snapshot.files,
+            "bytes": snapshot.bytes,
+            "clients": snapshot.clients.len(),
+            "opens": snapshot.open_files.len(),
+            "pools": {
+                "count": snapshot.pools.len(),
+                "offline": offline,
+                "total_bytes": snapshot.pools.iter().map(|pool| pool.total_bytes).sum::<u64>(),
+                "free_bytes": snapshot.pools.iter().map(|pool| pool.free_bytes).sum::<u64>(),
+            },
+        })))
+    }
+
+    async fn seen_by_user(&self, request: &Request) -> Result<Snapshot, Refusal> {
+        let caller = self.user(request).await?;
+        let snapshot = self.snapshot().await?;
+        Ok(if caller.role == Role::Admin { snapshot } else { snapshot.without_names() })
+    }
+}
+
+fn endpoint_of(path: &str) -> Option<(&'static str, Endpoint)> {
+    // The root of the namespace is a path too.
+    let first = path.split_once('/').map_or(path, |(first, _)| first);
+    let found = ENDPOINTS.iter().find(|(name, ..)| match name.split_once("/{") {
+        Some((name, _)) => name == first,
+        None => *name == path,
+    });
+    found.map(|(_, methods, endpoint)| (*methods, *endpoint))
+}
+
+/// For somebody without a name a refusal is the question who it is.
+fn reconsider(refusal: Refusal, caller: &Caller) -> Refusal {
+    if refusal.status == StatusCode::FORBIDDEN && caller.role == Role::Anonymous {
+        return Refusal::unauthorized("this needs a login or a token");
+    }
+    refusal
+}
+
+fn ok(body: &Value) -> Response {
+    answer(StatusCode::OK, body)
+}
+
+pub(crate) fn answer(status: StatusCode, body: &Value) -> Response {
+    Response::full(status, "application/json", body.to_string() + "\n")
+}
+
+const PART_LEN: usize = 1_000;
+const PART_LEN_MAX: usize = 10_000;
+
+/// `?offset=…&limit=…` of a list, and how long all of it is.
+fn part<T: Serialize>(name: &str, all: &[T], query: &Query) -> Result<Response, Refusal> {
+    let offset = number(query, "offset")?.unwrap_or(0);
+    let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(all.len());
+    let limit = limit(query)?;
+    let shown = &all[offset..all.len().min(offset + limit)];
+    Ok(ok(&json!({ name: shown, "total": all.len() })))
+}
+
+fn limit(query: &Query) -> Result<usize, Refusal> {
+    match number(query, "limit")? {
+        None => Ok(PART_LEN),
+        Some(limit) if (1..=PART_LEN_MAX as u64).contains(&limit) => Ok(limit as usize),
+        Some(_) => Err(Refusal::bad_request(format!("limit is not within 1 to {PART_LEN_MAX}"))),
+    }
+}
+
+fn number(query: &Query, name: &str) -> Result<Option<u64>, Refusal> {
+    let parse =
+        |text: &str| text.parse().map_err(|_| Refusal::bad_request(format!("{name} is not a number")));
+    query.first(name).map(parse).transpose()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,61 @@
+//! What the instance knows of itself, as series.
+
+use std::collections::BTreeMap;
+
+use ::metrics::{counter, gauge};
+
+use crate::instance::Snapshot;
+
+/// Doors whose gauges read 0 while they have no client.
+const DOORS: [&str; 2] = ["nfs", "http"];
+
+/// Into the recorder of this thread.
+pub(super) fn record(snapshot: &Snapshot) {
+    let (version, site) = (snapshot.version.clone(), snapshot.site.clone());
+    gauge!("forebay_build_info", "version" => version, "site" => site).set(1.0);
+    gauge!("forebay_uptime_seconds").set(snapshot.uptime_s as f64);
+    gauge!("forebay_namespace_files").set(snapshot.files as f64);
+    gauge!("forebay_namespace_bytes").set(snapshot.bytes as f64);
+    pools(snapshot);
+    clients(snapshot);
+    for io in &snapshot.io_modes {
+        let (mode, reason) = (io.mode.clone(), io.reason.clone());
+        counter!("forebay_io_reads_total", "mode" => mode, "reason" => reason).absolute(io.reads);
+        let (mode, reason) = (io.mode.clone(), io.reason.clone());
+        counter!("forebay_io_writes_total", "mode" => mode, "reason" => reason).absolute(io.writes);
+    }
+    for operation in &snapshot.operations {
+        let (door, name) = (operation.door.clone(), operation.operation.clone());
+        counter!("forebay_operations_total", "door" => door, "operation" => name).absolute(operation.count);
+    }
+}
+
+fn pools(snapshot: &Snapshot) {
+    for pool in &snapshot.pools {
+        let set = |series: &'static str, value: f64| gauge!(series, "pool" => pool.name.clone()).set(value);
+        set("forebay_pool_up", if pool.offline.is_none() { 1.0 } else { 0.0 });
+        set("forebay_pool_total_bytes", pool.total_bytes as f64);
+        set("forebay_pool_free_bytes", pool.free_bytes as f64);
+        set("forebay_pool_replicas", pool.replicas as f64);
+        let count =
+            |series: &'static str, value| counter!(series, "pool" => pool.name.clone()).absolute(value);
+        count("forebay_pool_read_bytes_total", pool.read_bytes);
+        count("forebay_pool_written_bytes_total", pool.written_bytes);
+    }
+}
+
+fn clients(snapshot: &Snapshot) {
+    let mut doors: BTreeMap<&str, [u64; 4]> = DOORS.into_iter().map(|door| (door, [0; 4])).collect();
+    for client in &snapshot.clients {
+        let sums = doors.entry(&client.door).or_default();
+        for (sum, value) in sums.iter_mut().zip([1, client.opens, client.locks, client.layouts]) {
+            *sum += value;
+        }
+    }
+    let series = ["forebay_clients", "forebay_open_files", "forebay_locks", "forebay_layouts"];
+    for (door, sums) in doors {
+        for (series, sum) in series.into_iter().zip(sums) {
+            gauge!(series, "door" => door.to_owned()).set(sum as f64);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What Prometheus reads, and that documents and dashboard speak of the same series.
+
+use super::*;
+use crate::instance::{ClientView, IoModeView, OperationCount, PoolView};
+
+fn snapshot() -> Snapshot {
+    Snapshot {
+        version: "1.2".to_owned(),
+        site: "a \"site\"".to_owned(),
+        uptime_s: 7,
+        files: 3,
+        bytes: 1 << 40,
+        pools: vec![
+            PoolView { name: "pool-0".to_owned(), free_bytes: 5, read_bytes: 11, ..PoolView::default() },
+            PoolView { name: "pool-1".to_owned(), offline: Some("disk".to_owned()), ..PoolView::default() },
+        ],
+        clients: vec![
+            ClientView { door: "nfs".to_owned(), opens: 2, ..ClientView::default() },
+            ClientView { door: "nfs".to_owned(), opens: 3, locks: 1, ..ClientView::default() },
+        ],
+        io_modes: vec![IoModeView {
+            mode: "cached".to_owned(),
+            reason: "default".to_owned(),
+            reads: 4,
+            writes: 2,
+        }],
+        operations: vec![OperationCount { door: "nfs".to_owned(), operation: "READ".to_owned(), count: 9 }],
+        ..Snapshot::default()
+    }
+}
+
+fn full() -> Problem {
+    Problem { kind: "disk-nearly-full", what: String::new(), advice: String::new() }
+}
+
+#[test]
+fn the_text_has_values_types_and_help() {
+    let recorder = Recorder::new().unwrap();
+    let text = recorder.render(&snapshot(), &[]);
+    for line in [
+        "# HELP forebay_pool_free_bytes Bytes that can still be written to the pool.",
+        "# TYPE forebay_pool_free_bytes gauge",
+        "# TYPE forebay_pool_read_bytes_total counter",
+        "forebay_pool_free_bytes{pool=\"pool-0\"} 5",
+        "forebay_pool_read_bytes_total{pool=\"pool-0\"} 11",
+        "forebay_pool_up{pool=\"pool-0\"} 1",
+        "forebay_pool_up{pool=\"pool-1\"} 0",
+        "forebay_open_files{door=\"nfs\"} 5",
+        "forebay_open_files{door=\"http\"} 0",
+        "forebay_operations_total{door=\"nfs\",operation=\"READ\"} 9",
+        "forebay_io_reads_total{mode=\"cached\",reason=\"default\"} 4",
+        "forebay_namespace_bytes 1099511627776",
+        "forebay_build_info{version=\"1.2\",site=\"a \\\"site\\\"\"} 1",
+        "forebay_healthy 1",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn a_counter_follows_the_instance_and_does_not_add_up() {
+    let recorder = Recorder::new().unwrap();
+    recorder.render(&snapshot(), &[]);
+    let text = recorder.render(&snapshot(), &[]);
+    assert!(text.contains("forebay_operations_total{door=\"nfs\",operation=\"READ\"} 9\n"), "{text}");
+}
+
+#[test]
+fn a_problem_that_is_over_reads_as_zero() {
+    let recorder = Recorder::new().unwrap();
+    let text = recorder.render(&snapshot(), &[full(), full()]);
+    assert!(
+        text.contains("forebay_problems{kind=\"disk-nearly-full\"} 2") && text.contains("forebay_healthy 0")
+    );
+    let text = recorder.render(&snapshot(), &[]);
+    assert!(
+        text.contains("forebay_problems{kind=\"disk-nearly-full\"} 0") && text.contains("forebay_healthy 1")
+    );
+}
+
+#[test]
+fn latencies_are_a_histogram_with_our_buckets() {
+    let recorder = Recorder::new().unwrap();
+    with_local_recorder(&recorder.recorder, || {
+        observe("http", operation_of(&Method::GET), Duration::from_millis(3));
+        observe("http", "GET", Duration::from_secs(90));
+    });
+    recorder.tick();
+    let text = recorder.render(&Snapshot::default(), &[]);
+    for line in [
+        "forebay_operation_seconds_bucket{door=\"http\",operation=\"GET\",le=\"0.0025\"} 0",
+        "forebay_operation_seconds_bucket{door=\"http\",operation=\"GET\",le=\"0.005\"} 1",
+        "forebay_operation_seconds_bucket{door=\"http\",operation=\"GET\",le=\"+Inf\"} 2",
+        "forebay_operation_seconds_count{door=\"http\",operation=\"GET\"} 2",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn a_method_that_nobody_knows_makes_no_series_of_its_own() {
+    assert_eq!(operation_of(&Method::from_bytes(b"PROPFIND").unwrap()), "PROPFIND");
+    assert_eq!(operation_of(&Method::from_bytes(b"X-RANDOM-1").unwrap()), "other");
+}
+
+/// Name, kind, labels and help of each row of the table.
+fn documented() -> Vec<[String; 4]> {
+    let text = include_str!("../../../../docs/metrics.md");
+    let rows = text.lines().filter(|line| line.starts_with("| `forebay_"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        [0, 1, 2, 3].map(|at| cells[at].replace('`', ""))
+    })
+    .collect()
+}
+
+#[test]
+fn every_series_is_documented_as_it_is() {
+    let known: Vec<[String; 4]> = SERIES
+        .iter()
+        .map(|series| {
+            let kind = format!("{:?}", series.kind).to_lowercase();
+            [series.name.to_owned(), kind, series.labels.join(", "), series.help.to_owned()]
+        })
+        .collect();
+    assert_eq!(documented(), known);
+}
+
+#[test]
+fn every_series_that_is_rendered_is_in_the_table() {
+    let recorder = Recorder::new().unwrap();
+    let text = recorder.render(&snapshot(), &[full()]);
+    let rendered: BTreeSet<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
+    // A histogram that nobody recorded to is not there.
+    let known: BTreeSet<&str> =
+        SERIES.iter().filter(|series| series.kind != Kind::Histogram).map(|series| series.name).collect();
+    assert_eq!(rendered, known);
+}
+
+#[test]
+fn the_dashboard_asks_for_series_that_there_are() {
+    let dashboard: serde_json::Value =
+        serde_json::from_str(include_str!("../../../../deploy/grafana/forebay.json")).unwrap();
+    let text = dashboard.to_string();
+    let word = |at: usize| text[at..].split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap();
+    let named: BTreeSet<&str> = text.match_indices("forebay_").map(|(at, _)| word(at)).collect();
+    assert!(named.len() > 10, "{named:?}");
+    for name in named {
+        let base = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| name.strip_suffix(suffix));
+        let is_known = SERIES
+            .iter()
+            .any(|series| series.name == name || series.kind == Kind::Histogram && Some(series.name) == base);
+        assert!(is_known, "{name}");
+    }
+}
