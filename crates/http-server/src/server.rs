@@ -8,7 +8,7 @@ use http::StatusCode;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use crate::admission::{Admission, Place};
 use crate::message::Peer;
@@ -40,7 +40,7 @@ pub async fn serve(
     let shared = Shared::new(service, limits);
     let admission = Admission::new(limits.connections_max, limits.connections_per_address_max);
     let mut tasks = JoinSet::new();
-    let mut look = interval(CERTIFICATE_LOOK);
+    let mut look = interval_at(Instant::now() + CERTIFICATE_LOOK, CERTIFICATE_LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
