@@ -7,6 +7,7 @@ pub mod authenticator;
 pub mod error;
 pub mod io;
 pub mod namespace;
+pub mod observer;
 pub mod pool;
 pub mod pool_manager;
 pub mod records;
@@ -23,6 +24,7 @@ pub use namespace::{
     Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Linked, Namespace, Page, Renamed,
     SetAttributes, SetTime, Unlinked, Usage, Written,
 };
+pub use observer::{Observer, Subject, Unobserved};
 pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts};
 pub use pool_manager::{Grant, PoolManager, Purpose, Selection};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};

@@ -5,6 +5,7 @@
 //! finished request gets the kept reply, one of a running request is told to wait (RFC 8881 §2.10.6.2).
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -181,7 +182,12 @@ impl Run<'_> {
             | op::DESTROY_CLIENTID
             | op::RECLAIM_COMPLETE
             | op::SET_SSV => self.session_operation(compound, operation).await,
-            _ => self.face.execute(compound, operation).await,
+            _ => {
+                let start = Instant::now();
+                let result = self.face.execute(compound, operation).await;
+                self.face.operations().took(number, start.elapsed(), &|| compound.subject());
+                result
+            }
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::Ticket;
+use api::{Subject, Ticket};
 use nfs4::{ClientId4, NfsStat4, SessionId4, StateId4};
 use types::{FileId, Identity};
 
@@ -40,6 +40,16 @@ pub(crate) struct Principal {
 }
 
 impl Compound<'_> {
+    /// What is being done and for whom, for the list of slow operations.
+    pub fn subject(&self) -> Subject {
+        let what = match self.current {
+            Some(Handle::File(file)) => file.to_string(),
+            Some(Handle::Replica(ticket)) => ticket.file.to_string(),
+            None => String::new(),
+        };
+        Subject { what, client: self.connection.peer().to_string() }
+    }
+
     /// The current file handle at the head.
     pub fn file(&self) -> Result<FileId, NfsStat4> {
         match self.current {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::FileAccess;
-use api::{Locations, Namespace, NamespaceError, PoolManager, RecoveryRecords, TicketKey};
+use api::{Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryRecords, TicketKey};
 use file_state::Door;
 use nfs4::FsId4;
 use nfs4_state::stateid::ClientState;
@@ -32,6 +32,7 @@ pub struct HeadServices {
     pub access: Arc<FileAccess>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
+    pub observer: Arc<dyn Observer>,
     pub key: TicketKey,
 }
 
@@ -118,7 +119,7 @@ impl HeadDoor {
             lease: config.lease,
             pool_addresses: config.pool_addresses,
             sessions: Arc::new(sessions),
-            operations: Operations::new(),
+            operations: Operations::new("nfs", services.observer),
             reports: Reports::default(),
             states: Arc::new(Mutex::new(ClientState::new(boot as u32, services.access.share()))),
             recalls: Mutex::default(),

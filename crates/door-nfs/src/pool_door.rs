@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Pool, TicketKey};
+use api::{Observer, Pool, TicketKey};
 use nfs4_state::{Role, SessionLimits};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -36,6 +36,7 @@ impl PoolDoor {
         key: TicketKey,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
+        observer: Arc<dyn Observer>,
         config: PoolDoorConfig,
     ) -> Arc<PoolDoor> {
         let sessions = Sessions::new(
@@ -57,7 +58,7 @@ impl PoolDoor {
             clock,
         );
         Arc::new(PoolDoor {
-            server: Arc::new(DataServer { pool, key, sessions, operations: Operations::new() }),
+            server: Arc::new(DataServer { pool, key, sessions, operations: Operations::new("nfs-pool", observer) }),
             limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
         })
     }

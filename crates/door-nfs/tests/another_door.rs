@@ -104,6 +104,7 @@ impl Scene {
             access: Arc::clone(&access),
             clock,
             random: Arc::new(NoChance),
+            observer: Arc::new(api::Unobserved),
             key: TicketKey::new(&[1; 32]),
         };
         let config = HeadConfig {

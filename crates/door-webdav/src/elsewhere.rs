@@ -35,17 +35,18 @@ impl Front {
             Ok(request) => request,
             Err(refusal) => return Ok(Some(CopyRefusal::into_response(refusal))),
         };
-        let response = match request.direction {
+        // Before anything is made for it.
+        let slot = match self.transfers.admit() {
+            Ok(slot) => slot,
+            Err(refusal) => return Ok(Some(refusal.into_response())),
+        };
+        Ok(Some(match request.direction {
             Direction::Pull => {
                 let target = self.pull_target(call, &request).await?;
-                self.transfers.admit().map(|slot| slot.pull(request, Box::new(target)))
+                slot.pull(request, Box::new(target))
             }
-            Direction::Push => {
-                let source = self.push_source(call).await?;
-                self.transfers.admit().map(|slot| slot.push(request, Arc::new(source)))
-            }
-        };
-        Ok(Some(response.unwrap_or_else(CopyRefusal::into_response)))
+            Direction::Push => slot.push(request, Arc::new(self.push_source(call).await?)),
+        }))
     }
 
     async fn pull_target(

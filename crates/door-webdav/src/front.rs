@@ -165,7 +165,7 @@ impl Front {
 
     async fn handle(self: &Arc<Self>, call: &Arc<Call>, body: RequestBody) -> Result<Response, Refusal> {
         match call.method.as_str() {
-            "OPTIONS" => self.options(call).await,
+            "OPTIONS" => Ok(crate::service::options()),
             "GET" | "HEAD" => self.get(call).await,
             "PUT" => self.put(call, body).await,
             "POST" => self.post(call, body).await,
@@ -191,6 +191,10 @@ pub struct FrontService(pub Arc<Front>);
 #[async_trait]
 impl Service for FrontService {
     async fn serve(&self, request: Request) -> Response {
+        // The server as a whole (RFC 9110 §9.3.7); any other method is refused for it before it comes here.
+        if request.uri.path() == "*" {
+            return crate::service::options();
+        }
         let (call, body) = match self.0.call(request).await {
             Ok((call, body)) => (Arc::new(call), body),
             Err(refusal) => return refusal.into_response(),

@@ -46,14 +46,6 @@ struct MacaroonUris {
 }
 
 impl Front {
-    pub(crate) async fn options(&self, _call: &Call) -> Result<Response, Refusal> {
-        Ok(Response::new(StatusCode::OK)
-            .with(header::ALLOW, ALLOW)
-            .with(HeaderName::from_static("dav"), HeaderValue::from_static("1, 2"))
-            .with(HeaderName::from_static("ms-author-via"), HeaderValue::from_static("DAV"))
-            .with(header::ACCEPT_RANGES, HeaderValue::from_static("bytes")))
-    }
-
     pub(crate) async fn post(&self, call: &Call, mut body: RequestBody) -> Result<Response, Refusal> {
         let content_type = call.header(&header::CONTENT_TYPE).unwrap_or("");
         if content_type.split(';').next().map(str::trim) != Some(MACAROON_REQUEST) {
@@ -163,6 +155,14 @@ impl Front {
         }});
         Ok(Response::full(StatusCode::OK, "application/json", record.to_string()))
     }
+}
+
+pub(crate) fn options() -> Response {
+    Response::new(StatusCode::OK)
+        .with(header::ALLOW, ALLOW)
+        .with(HeaderName::from_static("dav"), HeaderValue::from_static("1, 2"))
+        .with(HeaderName::from_static("ms-author-via"), HeaderValue::from_static("DAV"))
+        .with(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))
 }
 
 fn macaroon_request(path: &Path, asked: &MacaroonBody) -> Result<MacaroonRequest, Refusal> {

@@ -103,6 +103,10 @@ impl Shares {
         self.opens.get(&owner).copied()
     }
 
+    pub fn all(&self) -> impl Iterator<Item = (Owner, Share)> {
+        self.opens.iter().map(|(owner, share)| (*owner, *share))
+    }
+
     pub fn of_holder(&self, holder: Holder) -> impl Iterator<Item = (Owner, Share)> {
         let first = Owner { holder, number: 0 };
         let last = Owner { holder, number: u64::MAX };

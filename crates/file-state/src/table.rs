@@ -409,6 +409,12 @@ impl FileState {
         self.files.get(&file).is_some_and(|known| !known.shares.is_empty() || !known.layouts.is_empty())
     }
 
+    /// Every open, for who wants to see what is going on.
+    pub fn opens(&self) -> impl Iterator<Item = (FileId, Owner, Share)> {
+        let files = self.files.iter();
+        files.flat_map(|(file, known)| known.shares.all().map(|(owner, share)| (*file, owner, share)))
+    }
+
     pub fn held(&self, holder: Holder) -> Held {
         self.holders.get(&holder).map_or(Held::default(), |record| record.held)
     }

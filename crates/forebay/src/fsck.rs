@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
 use crate::report::FsckReport;
-use crate::system::SystemRandom;
+use crate::system::{SystemClock, SystemRandom};
 
 const PAGE: usize = 1024;
 /// Problems told in full; the rest is counted.
@@ -38,7 +38,7 @@ fn check_stopped(config: &Config) -> Result<FsckReport> {
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let services = crate::up::open_services(&data, config)?;
+        let services = crate::up::open_services(&data, config, Arc::new(SystemClock::new()))?;
         let report = check(&services.namespace, &services.pools).await;
         services.close().await;
         report

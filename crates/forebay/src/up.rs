@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::{AccessServices, FileAccess};
+use admin::log::LogControl;
 use anyhow::{Context, Result, anyhow, bail};
 use api::{Pool, PoolManager, TicketKey};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig};
@@ -25,8 +26,10 @@ use crate::data_dir::DataDir;
 use crate::pool_map::PoolMap;
 use crate::system::{SystemClock, SystemRandom};
 use crate::{control, reaper};
+use overview::{Measures, Overview};
 
 pub mod http;
+mod overview;
 mod responder;
 
 /// Stopping takes at most this long, whatever clients and disks do.
@@ -34,13 +37,23 @@ const STOP: Duration = Duration::from_secs(4);
 
 pub fn run(arguments: &UpArguments) -> Result<ExitCode> {
     let config = Config::assemble(arguments)?;
-    start_log(config.log.level);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let log = admin::log::start(level(config.log.level), Arc::clone(&clock), std::io::stderr().is_terminal());
     let data = DataDir::open(&config.data, config.pools.count, &SystemRandom)?;
     raise_open_files_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(&config, &data));
+    let outcome = runtime.block_on(serve(&config, &data, clock, log));
     runtime.shutdown_timeout(Duration::from_millis(500));
     outcome.map(|()| ExitCode::SUCCESS)
+}
+
+/// What the HTTP door is made from.
+pub struct Head<'a> {
+    pub config: &'a Config,
+    pub data: &'a DataDir,
+    pub services: &'a Services,
+    pub manager: &'a Arc<dyn PoolManager>,
+    pub access: &'a Arc<FileAccess>,
 }
 
 /// The namespace and the pools of a data directory.
@@ -52,8 +65,7 @@ pub struct Services {
     pub pools: Vec<Arc<dyn Pool>>,
 }
 
-pub fn open_services(data: &DataDir, config: &Config) -> Result<Services> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> Result<Services> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
     let namespace = SqliteNamespace::open(namespace::Config {
         dir: data.namespace(),
@@ -103,7 +115,7 @@ impl Services {
     }
 }
 
-async fn serve(config: &Config, data: &DataDir) -> Result<()> {
+async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogControl) -> Result<()> {
     // Signals first: from here on a Ctrl-C stops in order.
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -113,7 +125,8 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
     let pool_listeners = listen_for_pools(config, data.pools).await?;
     let http_ports = http::Ports::take(config, data.pools).await?;
 
-    let services = open_services(data, config)?;
+    let services = open_services(data, config, clock)?;
+    let measures = Measures::new(Arc::clone(&services.clock));
     let manager: Arc<dyn PoolManager> = Arc::new(PoolMap::new(
         services.pools.clone(),
         Arc::clone(&services.clock),
@@ -126,13 +139,14 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
         pools: Arc::clone(&manager),
         clock: Arc::clone(&services.clock),
     }));
-    let door = start_head_door(config, data, &services, &manager, &access, &pool_listeners).await?;
+    let door =
+        start_head_door(config, data, &services, &manager, &access, &measures, &pool_listeners).await?;
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
     let mut pool_doors = Vec::new();
     for (listener, pool) in pool_listeners.into_iter().zip(&services.pools) {
-        let pool_door = start_pool_door(config, data, &services, pool);
+        let pool_door = start_pool_door(config, data, &services, &measures, pool);
         pool_doors.push((listener.local_addr()?, Arc::clone(&pool_door)));
         tasks.spawn(pool_door.serve(listener, stop.clone()));
     }
@@ -148,7 +162,21 @@ async fn serve(config: &Config, data: &DataDir) -> Result<()> {
 
     let web = match http_ports {
         Some(ports) => {
-            Some(http::start(ports, config, data, &services, &manager, &access, &mut tasks, &stop).await?)
+            let overview = Overview {
+                site: config.http.site.clone(),
+                clock: Arc::clone(&services.clock),
+                started: services.clock.monotonic(),
+                namespace: Arc::clone(&services.namespace),
+                pools: services.pools.clone(),
+                pool_doors: pool_doors.clone(),
+                door: Arc::clone(&door),
+                access: Arc::clone(&access),
+                measures: Arc::clone(&measures),
+                log,
+                samples: Default::default(),
+            };
+            let head = Head { config, data, services: &services, manager: &manager, access: &access };
+            Some(http::start(ports, &head, overview, &mut tasks, &stop).await?)
         }
         None => None,
     };
@@ -200,6 +228,7 @@ async fn start_head_door(
     services: &Services,
     manager: &Arc<dyn PoolManager>,
     access: &Arc<FileAccess>,
+    measures: &Arc<Measures>,
     pool_listeners: &[TcpListener],
 ) -> Result<Arc<HeadDoor>> {
     let mut pool_addresses = Vec::new();
@@ -214,6 +243,7 @@ async fn start_head_door(
         access: Arc::clone(access),
         clock: Arc::clone(&services.clock),
         random: Arc::clone(&services.random),
+        observer: measures.clone(),
         key: TicketKey::new(&data.secret),
     };
     let config = HeadConfig {
@@ -233,6 +263,7 @@ fn start_pool_door(
     config: &Config,
     data: &DataDir,
     services: &Services,
+    measures: &Arc<Measures>,
     pool: &Arc<dyn Pool>,
 ) -> Arc<PoolDoor> {
     let config = PoolDoorConfig {
@@ -243,7 +274,7 @@ fn start_pool_door(
         slots_max: config.nfs.slots_max,
     };
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
-    PoolDoor::start(Arc::clone(pool), TicketKey::new(&data.secret), clock, random, config)
+    PoolDoor::start(Arc::clone(pool), TicketKey::new(&data.secret), clock, random, measures.clone(), config)
 }
 
 async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
@@ -278,14 +309,12 @@ fn print_out(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn start_log(level: Level) {
-    let level = match level {
+fn level(level: Level) -> tracing::Level {
+    match level {
         Level::Error => tracing::Level::ERROR,
         Level::Warn => tracing::Level::WARN,
         Level::Info => tracing::Level::INFO,
         Level::Debug => tracing::Level::DEBUG,
         Level::Trace => tracing::Level::TRACE,
-    };
-    let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt().with_max_level(level).with_ansi(colours).with_writer(std::io::stderr).init();
+    }
 }

@@ -37,6 +37,8 @@ pub struct Shared {
     pub totals: Mutex<Totals>,
     /// Groups committed, for whoever syncs the WAL.
     pub commits: AtomicU64,
+    /// Why the last group is not on disk, for health. Leaf lock.
+    pub failure: Mutex<Option<String>>,
 }
 
 /// An operation with the way back to its caller.
@@ -159,6 +161,9 @@ impl Committer {
             Some(error) if !self.is_failing => tracing::error!(%error, "namespace cannot write its database"),
             None if self.is_failing => tracing::info!("namespace writes its database again"),
             _ => {}
+        }
+        if failure.is_some() || self.is_failing {
+            *self.shared.failure.lock() = failure.map(ToString::to_string);
         }
         self.is_failing = failure.is_some();
     }

@@ -194,6 +194,7 @@ fn start(config: Config, lock: File, path: &Path, begun: Begun) -> Result<Sqlite
         cookies_end: AtomicU64::new(begun.ids.cookies.end()),
         totals: Mutex::new(begun.totals),
         commits: AtomicU64::new(0),
+        failure: parking_lot::Mutex::default(),
     });
     let failed = |error: io::Error| from_io(&config.dir, &error);
     let reads = Arc::new(Reads::new(config.queue_len_max));

@@ -41,6 +41,11 @@ pub struct SqliteNamespace {
 }
 
 impl SqliteNamespace {
+    /// Why changes are not taken now, if the last ones were not.
+    pub fn read_only(&self) -> Option<String> {
+        self.shared.failure.lock().clone()
+    }
+
     /// Takes nothing more, finishes what was handed in, writes what waits in memory, and ends. Idempotent.
     pub async fn close(&self) {
         self.shared.writes.close();

@@ -108,6 +108,12 @@ const KEYS: &[Key] = &[
         "refuse|read",
         "What a request without a credential may do; read is as nobody (65534).",
     ),
+    key(
+        "http.metrics_networks",
+        "[]",
+        "networks",
+        "Who may read /metrics without a login, besides this host.",
+    ),
     key("http.page", "true", "bool", "Whether browsers get the web page."),
     key(
         "http.redirect",

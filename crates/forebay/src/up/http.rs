@@ -5,12 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::FileAccess;
+use admin::{Admin, AdminConfig, AdminServices, Network};
 use anyhow::{Context, Result, anyhow};
-use api::{PoolManager, TicketKey};
+use api::{Observer, Subject, TicketKey};
 use async_trait::async_trait;
 use auth::Authority;
-use bytes::Bytes;
 use door_webdav::{DataFace, Front, FrontConfig, FrontService, FrontServices};
 use http_server::tls::ClientCertificates;
 use http_server::{Limits, Request, Response, Service, Tls, TlsFiles};
@@ -19,7 +18,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use types::{ChecksumKind, Identity};
 
-use super::{STOP, Services, listen};
+use super::overview::Overview;
+use super::{Head, STOP, Services, listen};
 use crate::config::Config;
 use crate::config::http::{Anonymous, Http, Issuer, Profile, Redirect};
 use crate::data_dir::DataDir;
@@ -27,6 +27,10 @@ use crate::users;
 
 /// How often locks and uploads that nobody came back for are looked at.
 const TICK: Duration = Duration::from_secs(1);
+/// Copies that run at a stop may tell their clients and clean up for so long.
+const COPIES_STOP: Duration = Duration::from_secs(2);
+/// A login to the page lasts at most so long.
+const SESSION_MAX: Duration = Duration::from_secs(12 * 3600);
 /// An NFS client that does not give back a layout in this time loses it.
 const RECALL_DEADLINE: Duration = Duration::from_secs(90);
 
@@ -83,20 +87,34 @@ fn load_certificate(config: &Http) -> Result<Option<Arc<Tls>>> {
 
 pub async fn start(
     ports: Ports,
-    config: &Config,
-    data: &DataDir,
-    services: &Services,
-    manager: &Arc<dyn PoolManager>,
-    access: &Arc<FileAccess>,
+    head: &Head<'_>,
+    overview: Overview,
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Result<Shown> {
-    let Ports { head, pools, tls } = ports;
-    let address = head.local_addr()?;
+    let Head { config, data, services, manager, access } = *head;
+    let Ports { head: listener, pools, tls } = ports;
+    let address = listener.local_addr()?;
     let password_file = users::password_file(config);
     let first_login = users::first_login(&password_file)?;
     let client = http_client::Client::new(client_config(config)).context("cannot set up outgoing HTTP")?;
-    let authority = authority(config, data, services, &password_file, &client, tls.is_some())?;
+    let authority = Arc::new(authority(config, data, services, &password_file, tls.is_some())?);
+    let overview = Arc::new(overview);
+    let admin = Admin::new(
+        AdminServices {
+            instance: overview.clone(),
+            namespace: services.namespace.clone(),
+            authenticator: authority.clone(),
+            clock: Arc::clone(&services.clock),
+            metrics: admin::metrics::install().context("cannot record metrics")?,
+        },
+        AdminConfig {
+            site: config.http.site.clone(),
+            has_page: config.http.page,
+            metrics_networks: metrics_networks(&config.http)?,
+            session_validity_max: SESSION_MAX,
+        },
+    );
 
     let mut data_faces = Vec::new();
     for (pool, listener) in services.pools.iter().zip(&pools) {
@@ -110,7 +128,7 @@ pub async fn start(
             properties: services.namespace.clone(),
             pools: Arc::clone(manager),
             access: Arc::clone(access),
-            authenticator: Arc::new(authority),
+            authenticator: authority,
             clock: Arc::clone(&services.clock),
             random: Arc::clone(&services.random),
             key: TicketKey::new(&data.secret),
@@ -134,9 +152,9 @@ pub async fn start(
         );
         tasks.spawn(http_server::serve(listener, tls.clone(), Arc::new(face), limits, stop.clone()));
     }
-    tasks.spawn(tick(Arc::clone(&front), stop.clone()));
-    let router = Arc::new(Router { front: FrontService(front) });
-    tasks.spawn(http_server::serve(head, tls.clone(), router, limits, stop.clone()));
+    let router = Arc::new(Router { front: FrontService(front), admin, overview });
+    tasks.spawn(tick(Arc::clone(&router), stop.clone()));
+    tasks.spawn(http_server::serve(listener, tls.clone(), router, limits, stop.clone()));
     Ok(Shown {
         address,
         is_tls: tls.is_some(),
@@ -148,12 +166,17 @@ pub async fn start(
 /// Who answers which path: a few names at the root are the instance's own, all else is the namespace.
 struct Router {
     front: FrontService,
+    admin: Arc<Admin>,
+    overview: Arc<Overview>,
 }
 
-#[async_trait]
-impl Service for Router {
-    async fn serve(&self, request: Request) -> Response {
-        if let Some(name) = request.uri.path().strip_prefix("/.well-known/")
+impl Router {
+    async fn answer(&self, request: Request) -> Response {
+        let path = request.uri.path();
+        if admin::owns(path) {
+            return self.admin.serve(request).await;
+        }
+        if let Some(name) = path.strip_prefix("/.well-known/")
             && let Some(response) = self.front.0.well_known(&request.method, name).await
         {
             return response;
@@ -162,14 +185,37 @@ impl Service for Router {
     }
 }
 
-async fn tick(front: Arc<Front>, mut stop: watch::Receiver<bool>) {
+#[async_trait]
+impl Service for Router {
+    async fn serve(&self, request: Request) -> Response {
+        let (operation, client) = (admin::metrics::operation_of(&request.method), request.peer.address);
+        let what = request.uri.path().to_owned();
+        let start = std::time::Instant::now();
+        self.overview.measures.http_client(client.ip());
+        let response = self.answer(request).await;
+        let subject = || Subject { what: what.clone(), client: client.to_string() };
+        self.overview.measures.took("http", operation, start.elapsed(), &subject);
+        response
+    }
+}
+
+async fn tick(router: Arc<Router>, mut stop: watch::Receiver<bool>) {
     while !*stop.borrow() {
-        front.tick();
+        router.front.0.tick();
+        router.admin.tick();
+        router.overview.sample();
+        router.overview.log.tick();
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
             _ = stop.changed() => {}
         }
     }
+    router.front.0.stop_copies(COPIES_STOP).await;
+}
+
+fn metrics_networks(config: &Http) -> Result<Vec<Network>> {
+    let networks = config.metrics_networks.iter().map(|text| text.parse());
+    networks.collect::<Result<_, String>>().map_err(|error| anyhow!("http.metrics_networks: {error}"))
 }
 
 fn front_config(
@@ -191,7 +237,7 @@ fn front_config(
         is_tls,
         authorities,
         checksums: config.checksums.iter().filter_map(|name| ChecksumKind::by_name(name)).collect(),
-        page: None,
+        page: config.page.then(|| "/ui/files".to_owned()),
         locks_max: config.locks_max as usize,
         uploads_max: config.uploads_max as usize,
         copies: door_webdav::TransferConfig {
@@ -221,7 +267,6 @@ fn authority(
     data: &DataDir,
     services: &Services,
     password_file: &Path,
-    client: &http_client::Client,
     is_tls: bool,
 ) -> Result<Authority> {
     let secret = TicketKey::new(&data.secret).authenticate::<32>(b"forebay-macaroons");
@@ -246,7 +291,11 @@ fn authority(
         crl: if config.auth.crl_required { auth::x509::Crl::Require } else { auth::x509::Crl::IfPresent },
         hosts: config.http.names.clone(),
     });
-    let fetch: Arc<dyn auth::Fetch> = Arc::new(Fetch(client.clone()));
+    // Issuers are named by the operator: wherever they are, they may be asked.
+    let mut issuers = client_config(config).reaching_loopback();
+    issuers.forbidden.clear();
+    let fetch: Arc<dyn auth::Fetch> =
+        Arc::new(http_client::Client::new(issuers).context("cannot set up outgoing HTTP")?);
     Authority::open(settings, &fetch, Arc::clone(&services.clock)).map_err(|error| anyhow!(error))
 }
 
@@ -267,14 +316,4 @@ fn issuer(issuer: &Issuer) -> Result<auth::Issuer> {
         members_may_read: issuer.members_may_read,
         keys: auth::config::KeyBounds::default(),
     })
-}
-
-/// Keys of token issuers come by the same client as copies.
-struct Fetch(http_client::Client);
-
-#[async_trait]
-impl auth::Fetch for Fetch {
-    async fn fetch(&self, url: &str, bytes_max: usize) -> Result<Bytes, String> {
-        self.0.fetch_small(url, bytes_max).await.map_err(|error| error.to_string())
-    }
 }

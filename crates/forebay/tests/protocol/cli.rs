@@ -83,13 +83,22 @@ fn a_data_directory_of_a_newer_version_is_refused() {
 #[test]
 fn a_directory_that_cannot_be_written_gets_one_clear_line() {
     // sysfs refuses even root.
-    let output = forebay(&["up", "--data", "/sys/forebay", "--nfs-port", "0", "--no-http", "--pool-port", "0"]);
+    let output =
+        forebay(&["up", "--data", "/sys/forebay", "--nfs-port", "0", "--no-http", "--pool-port", "0"]);
     assert_one_line(&output, &["/sys/forebay", "--data"]);
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "in the way").unwrap();
-    let output =
-        forebay(&["up", "--data", &file.display().to_string(), "--nfs-port", "0", "--no-http", "--pool-port", "0"]);
+    let output = forebay(&[
+        "up",
+        "--data",
+        &file.display().to_string(),
+        "--nfs-port",
+        "0",
+        "--no-http",
+        "--pool-port",
+        "0",
+    ]);
     assert_one_line(&output, &[&file.display().to_string()]);
 }
 
@@ -204,7 +213,8 @@ fn pools_become_more_and_never_fewer() {
     let instance = Instance::new(Setup { pools: 2, ..Setup::default() });
     instance.up().kill();
     let data = instance.data().display().to_string();
-    let fewer = forebay(&["up", "--data", &data, "--nfs-port", "0", "--no-http", "--pool-port", "0", "--pools", "1"]);
+    let fewer =
+        forebay(&["up", "--data", &data, "--nfs-port", "0", "--no-http", "--pool-port", "0", "--pools", "1"]);
     assert_one_line(&fewer, &["pools"]);
 }
 

@@ -1,0 +1,319 @@
+//! What the administrator's interface is told of the instance: gathered from the doors, the pools and the namespace.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::FileAccess;
+use admin::Instance;
+use admin::instance::{
+    ClientView, IoModeView, LogLevels, OpenView, OperationCount, PoolView, Problem, SlowOperation, Snapshot,
+};
+use admin::log::LogControl;
+use api::{Namespace, Observer, Pool, PoolStatus, Subject};
+use async_trait::async_trait;
+use door_nfs::{HeadDoor, PoolDoor};
+use file_state::{Door, Modes, Share};
+use namespace::SqliteNamespace;
+use parking_lot::{Mutex, RwLock};
+use types::{Clock, PoolId};
+
+/// Rates are over the last so many samples, one a second.
+const WINDOW: usize = 10;
+/// What takes longer is kept for the list of slow operations.
+const SLOW: Duration = Duration::from_millis(100);
+const SLOW_KEPT: usize = 50;
+const SLOW_AGE_S: u64 = 600;
+const OPENS_SHOWN: usize = 500;
+/// Addresses of HTTP clients that are remembered, and for how long.
+const HTTP_CLIENTS_MAX: usize = 1_000;
+const HTTP_CLIENT_AGE: Duration = Duration::from_secs(300);
+/// Below this share of a pool's space an operator is to do something.
+const FREE_SHARE_MIN: f64 = 0.05;
+
+/// Measures every operation of every door.
+pub struct Measures {
+    clock: Arc<dyn Clock>,
+    /// Recorders by door and operation, made at the first. Leaf lock.
+    latencies: RwLock<HashMap<(&'static str, &'static str), Latency>>,
+    /// Leaf lock.
+    slow: Mutex<Vec<SlowOperation>>,
+    /// Leaf lock.
+    http_clients: Mutex<HashMap<IpAddr, Duration>>,
+}
+
+struct Latency {
+    histogram: metrics::Histogram,
+    count: std::sync::atomic::AtomicU64,
+}
+
+impl Measures {
+    pub fn new(clock: Arc<dyn Clock>) -> Arc<Measures> {
+        Arc::new(Measures {
+            clock,
+            latencies: RwLock::default(),
+            slow: Mutex::default(),
+            http_clients: Mutex::default(),
+        })
+    }
+
+    pub fn http_client(&self, address: IpAddr) {
+        let now = self.clock.monotonic();
+        let mut clients = self.http_clients.lock();
+        if clients.len() >= HTTP_CLIENTS_MAX && !clients.contains_key(&address) {
+            clients.retain(|_, seen| now.saturating_sub(*seen) < HTTP_CLIENT_AGE);
+        }
+        if clients.len() < HTTP_CLIENTS_MAX || clients.contains_key(&address) {
+            clients.insert(address, now);
+        }
+    }
+
+    fn record(&self, door: &'static str, operation: &'static str, took: Duration) {
+        use std::sync::atomic::Ordering;
+        let seconds = took.as_secs_f64();
+        if let Some(latency) = self.latencies.read().get(&(door, operation)) {
+            latency.histogram.record(seconds);
+            latency.count.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let mut latencies = self.latencies.write();
+        let latency = latencies.entry((door, operation)).or_insert_with(|| Latency {
+            histogram: admin::metrics::operation_seconds(door, operation),
+            count: std::sync::atomic::AtomicU64::new(0),
+        });
+        latency.histogram.record(seconds);
+        latency.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn counts(&self) -> Vec<OperationCount> {
+        let latencies = self.latencies.read();
+        let mut counts: Vec<_> = latencies
+            .iter()
+            .map(|((door, operation), latency)| OperationCount {
+                door: (*door).to_owned(),
+                operation: (*operation).to_owned(),
+                count: latency.count.load(std::sync::atomic::Ordering::Relaxed),
+            })
+            .collect();
+        counts.sort_by(|a, b| (&a.door, &a.operation).cmp(&(&b.door, &b.operation)));
+        counts
+    }
+
+    fn slow(&self) -> Vec<SlowOperation> {
+        let now_s = u64::try_from(self.clock.now().seconds).unwrap_or(0);
+        let mut slow = self.slow.lock();
+        slow.retain(|one| one.at_s + SLOW_AGE_S > now_s);
+        slow.clone()
+    }
+}
+
+impl Observer for Measures {
+    fn took(
+        &self,
+        door: &'static str,
+        operation: &'static str,
+        took: Duration,
+        describe: &dyn Fn() -> Subject,
+    ) {
+        self.record(door, operation, took);
+        if took < SLOW {
+            return;
+        }
+        let Subject { what, client } = describe();
+        let one = SlowOperation {
+            at_s: u64::try_from(self.clock.now().seconds).unwrap_or(0),
+            door: door.to_owned(),
+            operation: operation.to_owned(),
+            subject: what,
+            client,
+            took_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
+        };
+        let mut slow = self.slow.lock();
+        slow.retain(|other| other.at_s + SLOW_AGE_S > one.at_s);
+        slow.push(one);
+        slow.sort_by_key(|one| std::cmp::Reverse(one.took_ms));
+        slow.truncate(SLOW_KEPT);
+    }
+}
+
+pub struct Overview {
+    pub site: String,
+    pub clock: Arc<dyn Clock>,
+    pub started: Duration,
+    pub namespace: Arc<SqliteNamespace>,
+    pub pools: Vec<Arc<dyn Pool>>,
+    pub pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
+    pub door: Arc<HeadDoor>,
+    pub access: Arc<FileAccess>,
+    pub measures: Arc<Measures>,
+    pub log: LogControl,
+    /// Bytes read and written per pool at each of the last seconds. Leaf lock.
+    pub samples: Mutex<VecDeque<(Duration, BTreeMap<PoolId, (u64, u64)>)>>,
+}
+
+impl Overview {
+    /// To be called every second.
+    pub fn sample(&self) {
+        let bytes = self.pools.iter().map(|pool| {
+            let status = pool.status();
+            (status.id, (status.read_bytes, status.written_bytes))
+        });
+        let mut samples = self.samples.lock();
+        samples.push_back((self.clock.monotonic(), bytes.collect()));
+        while samples.len() > WINDOW + 1 {
+            samples.pop_front();
+        }
+    }
+
+    /// Bytes per second read and written.
+    fn rates(&self, pool: PoolId) -> (u64, u64) {
+        let samples = self.samples.lock();
+        let (Some((start, first)), Some((end, last))) = (samples.front(), samples.back()) else {
+            return (0, 0);
+        };
+        let (Some(from), Some(to)) = (first.get(&pool), last.get(&pool)) else { return (0, 0) };
+        let seconds = end.saturating_sub(*start).as_secs().max(1);
+        (to.0.saturating_sub(from.0) / seconds, to.1.saturating_sub(from.1) / seconds)
+    }
+
+    fn pool_view(&self, status: PoolStatus, address: SocketAddr) -> PoolView {
+        let (read, written) = self.rates(status.id);
+        PoolView {
+            name: status.id.to_string(),
+            address: address.to_string(),
+            offline: status.offline,
+            total_bytes: status.total_bytes,
+            free_bytes: status.free_bytes,
+            replicas: status.replicas,
+            read_bytes: status.read_bytes,
+            written_bytes: status.written_bytes,
+            read_bytes_per_s: read,
+            written_bytes_per_s: written,
+        }
+    }
+
+    fn clients(&self) -> Vec<ClientView> {
+        let nfs = self.door.status().clients.into_iter().map(|client| ClientView {
+            door: "nfs".to_owned(),
+            name: client.name,
+            address: client.address,
+            opens: client.opens,
+            locks: client.locks,
+            layouts: client.layouts,
+            idle_s: client.idle.as_secs(),
+        });
+        let now = self.clock.monotonic();
+        let http = self.measures.http_clients.lock();
+        let http = http.iter().filter(|(_, seen)| now.saturating_sub(**seen) < HTTP_CLIENT_AGE);
+        let http = http.map(|(address, seen)| ClientView {
+            door: "http".to_owned(),
+            address: address.to_string(),
+            idle_s: now.saturating_sub(*seen).as_secs(),
+            ..ClientView::default()
+        });
+        nfs.chain(http).collect()
+    }
+
+    fn opens(&self) -> Vec<OpenView> {
+        let opens: Vec<_> = self.access.table().opens().take(OPENS_SHOWN).collect();
+        let view = |(file, owner, share): (types::FileId, file_state::Owner, Share)| OpenView {
+            file: file.0,
+            path: None,
+            door: match owner.holder.door {
+                Door::Nfs => "nfs".to_owned(),
+                Door::Http => "http".to_owned(),
+            },
+            client: owner.holder.number.to_string(),
+            mode: mode(share),
+        };
+        opens.into_iter().map(view).collect()
+    }
+}
+
+fn mode(share: Share) -> String {
+    let words = |modes: Modes| match (modes.contains(Modes::READ), modes.contains(Modes::WRITE)) {
+        (true, true) => Some("read-write"),
+        (true, false) => Some("read"),
+        (false, true) => Some("write"),
+        (false, false) => None,
+    };
+    let access = words(share.access).unwrap_or("none");
+    words(share.deny).map_or_else(|| access.to_owned(), |deny| format!("{access}, deny {deny}"))
+}
+
+#[async_trait]
+impl Instance for Overview {
+    async fn snapshot(&self) -> Snapshot {
+        let usage = self.namespace.usage().await.unwrap_or_default();
+        let statuses: Vec<PoolStatus> = self.pools.iter().map(|pool| pool.status()).collect();
+        // One mode so far; the others come with the engine's choice between them.
+        let io_modes = vec![IoModeView {
+            mode: "buffered".to_owned(),
+            reason: "default".to_owned(),
+            reads: statuses.iter().map(|pool| pool.reads).sum(),
+            writes: statuses.iter().map(|pool| pool.writes).sum(),
+        }];
+        let pools = statuses.into_iter().zip(&self.pool_doors);
+        Snapshot {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            site: self.site.clone(),
+            uptime_s: self.clock.monotonic().saturating_sub(self.started).as_secs(),
+            files: usage.files,
+            bytes: usage.bytes,
+            pools: pools.map(|(status, (address, _))| self.pool_view(status, *address)).collect(),
+            clients: self.clients(),
+            open_files: self.opens(),
+            io_modes,
+            slow_operations: self.measures.slow(),
+            operations: self.measures.counts(),
+        }
+    }
+
+    async fn problems(&self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if let Err(error) = self.namespace.usage().await {
+            problems.push(Problem {
+                kind: "namespace-failed",
+                what: format!("the namespace does not answer: {error}"),
+                advice: "look at the disk that holds the data directory, and at the log".to_owned(),
+            });
+        }
+        if let Some(why) = self.namespace.read_only() {
+            problems.push(Problem {
+                kind: "namespace-read-only",
+                what: format!("the namespace takes no changes: {why}"),
+                advice: "make space on its disk or mend it, then restart".to_owned(),
+            });
+        }
+        for status in self.pools.iter().map(|pool| pool.status()) {
+            if let Some(why) = &status.offline {
+                problems.push(Problem {
+                    kind: "pool-offline",
+                    what: format!("{} takes no I/O: {why}", status.id),
+                    advice: "look at its disk; files with their only replica there cannot be read".to_owned(),
+                });
+            } else if (status.free_bytes as f64) < status.total_bytes as f64 * FREE_SHARE_MIN {
+                problems.push(Problem {
+                    kind: "disk-nearly-full",
+                    what: format!(
+                        "{} has {} free of {}",
+                        status.id,
+                        crate::report::bytes(status.free_bytes),
+                        crate::report::bytes(status.total_bytes)
+                    ),
+                    advice: "remove files or add a pool; writes fail when it is full".to_owned(),
+                });
+            }
+        }
+        problems
+    }
+
+    fn log_levels(&self) -> LogLevels {
+        self.log.levels()
+    }
+
+    fn set_log_levels(&self, levels: &LogLevels) -> Result<(), String> {
+        self.log.set(levels)
+    }
+}
