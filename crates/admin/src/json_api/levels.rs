@@ -23,7 +23,7 @@ impl Admin {
         let levels: LogLevels = serde_json::from_slice(&body)
             .map_err(|error| Refusal::bad_request(format!("these are no log levels: {error}")))?;
         self.services.instance.set_log_levels(&levels).map_err(Refusal::bad_request)?;
-        tracing::warn!(caller = %caller.name, client = %request.peer.address, ?levels, "log levels were set");
+        tracing::info!(caller = %caller.name, client = %request.peer.address, ?levels, "log levels were set");
         Ok(ok(&json!(self.services.instance.log_levels())))
     }
 }

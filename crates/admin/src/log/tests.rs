@@ -174,6 +174,18 @@ fn a_span_below_the_level_does_not_exist_while_nobody_looks() {
 }
 
 #[test]
+fn macros_of_finer_levels_end_at_one_comparison_while_nobody_looks() {
+    with_log(|control, _, _| {
+        use tracing::level_filters::LevelFilter;
+        assert_eq!(LevelFilter::current(), LevelFilter::INFO);
+        control.set(&levels(r#"{"clients":{"192.0.2.1":"trace"}}"#)).unwrap();
+        assert_eq!(LevelFilter::current(), LevelFilter::TRACE);
+        control.set(&LogLevels::default()).unwrap();
+        assert_eq!(LevelFilter::current(), LevelFilter::INFO);
+    });
+}
+
+#[test]
 fn repeated_warnings_are_ten_in_ten_seconds_and_then_one_line() {
     with_log(|control, clock, written| {
         let complain = |times: u32| (0..times).for_each(|number| warn!(number, "disk is slow"));

@@ -98,6 +98,14 @@ fn latencies_are_a_histogram_with_our_buckets() {
 }
 
 #[test]
+fn there_is_one_recorder_in_a_process() {
+    let recorder = install().unwrap();
+    observe("http", "PUT", Duration::from_secs(1));
+    assert!(recorder.render(&Snapshot::default(), &[]).contains("operation=\"PUT\""));
+    assert!(matches!(install(), Err(MetricsError::Installed)));
+}
+
+#[test]
 fn a_method_that_nobody_knows_makes_no_series_of_its_own() {
     assert_eq!(operation_of(&Method::from_bytes(b"PROPFIND").unwrap()), "PROPFIND");
     assert_eq!(operation_of(&Method::from_bytes(b"X-RANDOM-1").unwrap()), "other");
