@@ -13,6 +13,7 @@ use nfs4::{
     ClientId4, Compound4Res, CompoundArgs, NfsArgop4, NfsResop4, NfsStat4, OpProperties, Res, Sequence4Args,
     op,
 };
+use tracing::Instrument;
 use types::Identity;
 use xdr::{Decoder, Encoder, Mark, Xdr};
 
@@ -79,7 +80,8 @@ pub(crate) async fn run(
         saved_stateid: None,
         reply_room: SESSIONLESS_REPLY_BYTES_MAX,
     };
-    Ok(run.all(&mut compound, op_count).await)
+    let span = tracing::debug_span!("compound", door = "nfs", client = %compound.connection.peer());
+    Ok(run.all(&mut compound, op_count).instrument(span).await)
 }
 
 /// A reply without operations.

@@ -58,7 +58,12 @@ impl PoolDoor {
             clock,
         );
         Arc::new(PoolDoor {
-            server: Arc::new(DataServer { pool, key, sessions, operations: Operations::new("nfs-pool", observer) }),
+            server: Arc::new(DataServer {
+                pool,
+                key,
+                sessions,
+                operations: Operations::new("nfs-pool", observer),
+            }),
             limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
         })
     }

@@ -40,6 +40,14 @@ impl Front {
             Ok(slot) => slot,
             Err(refusal) => return Ok(Some(refusal.into_response())),
         };
+        tracing::info!(
+            client = %call.peer.address,
+            remote = %request.remote.authority(),
+            // The flow's id, where the client gives one (SciTag); packets are not marked yet.
+            flow = request.flow_id,
+            running = self.transfers.running(),
+            "third-party copy"
+        );
         Ok(Some(match request.direction {
             Direction::Pull => {
                 let target = self.pull_target(call, &request).await?;

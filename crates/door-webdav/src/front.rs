@@ -15,6 +15,7 @@ use http_server::{Request, RequestBody, Response, Service};
 use http_wire::credential::{self, Given};
 use http_wire::target::Target;
 use parking_lot::Mutex;
+use tracing::Instrument;
 use types::{Attributes, ChecksumKind, Clock, FileId, PoolId, Random};
 
 use crate::call::Call;
@@ -199,7 +200,8 @@ impl Service for FrontService {
             Ok((call, body)) => (Arc::new(call), body),
             Err(refusal) => return refusal.into_response(),
         };
-        let response = match self.0.handle(&call, body).await {
+        let span = tracing::debug_span!("request", door = "http", client = %call.peer.address, method = %call.method);
+        let response = match self.0.handle(&call, body).instrument(span).await {
             Ok(response) => response,
             Err(refusal) => call.reconsider(refusal).into_response(),
         };

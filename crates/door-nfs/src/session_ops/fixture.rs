@@ -147,7 +147,11 @@ impl Server {
         };
         let known = records.load().await.unwrap();
         let sessions = Sessions::new(config, Some((records.clone(), known)), clock.clone());
-        let face = Arc::new(TestFace { sessions, gate: Semaphore::new(0), operations: Operations::new("nfs", Arc::new(api::Unobserved)) });
+        let face = Arc::new(TestFace {
+            sessions,
+            gate: Semaphore::new(0),
+            operations: Operations::new("nfs", Arc::new(api::Unobserved)),
+        });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
