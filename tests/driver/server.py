@@ -19,8 +19,10 @@ class Forebay:
         self.scratch, self.pools, self.extra, self.user, self.port = scratch, pools, list(extra), user, port
         self.data = os.path.join(scratch, "data")
         self.config = os.path.join(scratch, "forebay.toml")
+        # Most scenarios mount and nothing else; whoever wants HTTP says so in its configuration or gives a port.
+        http = "" if "[http]" in config else "[http]\nenabled = false\n"
         with open(self.config, "w") as f:
-            f.write("[nfs]\nlease_s = %d\ngrace_s = %d\n%s" % (LEASE_S, GRACE_S, config))
+            f.write("[nfs]\nlease_s = %d\ngrace_s = %d\n%s\n%s" % (LEASE_S, GRACE_S, config, http))
 
     def command(self):
         argv = [self.binary, "up", "--data", self.data, "--listen", HEAD, "--nfs-port", str(self.port),

@@ -170,7 +170,9 @@ impl Config {
             config.listen = listen;
         }
         config.nfs.port = arguments.nfs_port.or(config.nfs.port);
-        config.http.port = arguments.http_port.unwrap_or(config.http.port);
+        if let Some(port) = arguments.http_port {
+            (config.http.port, config.http.enabled) = (port, true);
+        }
         config.pools.port = arguments.pool_port.unwrap_or(config.pools.port);
         config.pools.count = arguments.pools.or(config.pools.count);
         if arguments.no_http {

@@ -56,7 +56,7 @@ impl Ports {
         if !config.http.enabled {
             return Ok(None);
         }
-        let tls = load_certificate(&config.http)?;
+        let tls = load_certificate(config)?;
         let address = SocketAddr::new(address(config), config.http.port);
         let head = listen(address, "--http-port").await?;
         let mut data_faces = Vec::new();
@@ -79,10 +79,17 @@ fn address(config: &Config) -> IpAddr {
     IpAddr::V4(Ipv4Addr::LOCALHOST)
 }
 
-fn load_certificate(config: &Http) -> Result<Option<Arc<Tls>>> {
-    let (Some(certificate), Some(key)) = (&config.certificate, &config.key) else { return Ok(None) };
+fn load_certificate(config: &Config) -> Result<Option<Arc<Tls>>> {
+    let (Some(certificate), Some(key)) = (&config.http.certificate, &config.http.key) else {
+        return Ok(None);
+    };
     let files = TlsFiles { certificate: certificate.clone(), key: key.clone() };
-    Ok(Some(Tls::load(files, ClientCertificates::Asked)?))
+    // A browser that is asked may ask its user: only where an answer would be of use.
+    let clients = match config.auth.certificates {
+        Some(_) => ClientCertificates::Asked,
+        None => ClientCertificates::NotAsked,
+    };
+    Ok(Some(Tls::load(files, clients)?))
 }
 
 pub async fn start(
