@@ -177,9 +177,10 @@ fn check_credential(headers: &HeaderMap) -> Result<(), CopyRefusal> {
 fn streams(headers: &HeaderMap) -> Result<usize, CopyRefusal> {
     match single(headers, STREAMS)? {
         None => Ok(1),
+        // gfal2 sends 0 when nobody told it how many.
         Some(text) => match text.parse::<u32>() {
-            Ok(streams) if streams > 0 => Ok(streams as usize),
-            _ => Err(CopyRefusal::bad(format!("header {STREAMS} is a number from 1"))),
+            Ok(streams) => Ok(streams.max(1) as usize),
+            Err(_) => Err(CopyRefusal::bad(format!("header {STREAMS} is not a number"))),
         },
     }
 }
@@ -288,7 +289,6 @@ mod tests {
         for (name, value) in [
             ("overwrite", "yes"),
             ("requirechecksumverification", "maybe"),
-            ("x-number-of-streams", "0"),
             ("x-number-of-streams", "many"),
             ("x-number-of-streams", "-1"),
         ] {
@@ -298,6 +298,8 @@ mod tests {
                 "{name}: {value}"
             );
         }
+        let untold = parse(&[("source", "https://h/a"), ("x-number-of-streams", "0")]).unwrap();
+        assert_eq!(untold.streams, 1, "gfal2 that was not told how many");
         assert_eq!(parse(&[("source", "https://h/a"), ("scitag", "70000")]).unwrap().flow_id, None);
     }
 
