@@ -140,12 +140,14 @@
       if (!answer.ok) return words(answer.status, answer.text);
       let link;
       try {
-        link = JSON.parse(answer.text).uri.targetWithMacaroon;
+        link = new URL(JSON.parse(answer.text).uri.targetWithMacaroon);
+        // A folder is for people: they get this page, not what programs read.
+        if (isFolder) link.pathname = `/ui/files${path}`;
       } catch {
         return "The server's answer was not understood.";
       }
       const field = byId("share-link");
-      field.value = link;
+      field.value = link.href;
       byId("share-result").hidden = false;
       byId("share-ok").hidden = true;
       field.focus();
@@ -184,13 +186,14 @@
     dialog.addEventListener("close", () => {
       if (returnTo === null) return;
       const rows = [...document.querySelectorAll("#listing tr[data-path]")];
-      const row = rows.find((one) => decodeURIComponent(one.dataset.path) === safely(returnTo));
+      const row = rows.find((one) => spelled(one.dataset.path) === spelled(returnTo));
       (row?.querySelector("a") || byId("main")).focus();
       returnTo = null;
     });
   }
 
-  function safely(path) {
+  /** The same for every way to write a path; one with bytes that are no text has only the server's. */
+  function spelled(path) {
     try {
       return decodeURIComponent(path);
     } catch {

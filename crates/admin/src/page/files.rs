@@ -6,6 +6,7 @@ mod entries;
 mod folder;
 mod single;
 
+use api::Activity;
 use http_server::{Request, Response};
 use http_wire::target::{Query, encode_path, parse_path};
 use types::Name;
@@ -32,22 +33,24 @@ impl Page {
     }
 }
 
-/// The way from the root, each part a link but the last.
+/// The way from the root: links to what may be listed.
 fn breadcrumbs(visitor: &Visitor, path: &[Name]) -> Html {
     let suffix = visitor.link_suffix();
     let mut out = Html::new();
     html!(out; "<nav class=\"crumbs\" aria-label=\"Path\"><ol>");
-    match path.is_empty() {
-        true => html!(out; "<li><h1 aria-current=\"page\">Files</h1></li>"),
-        false => html!(out; "<li><a href=\"" (FILES) "/" (suffix) "\">Files</a></li>"),
-    }
-    for (at, name) in path.iter().enumerate() {
-        let (mut text, upto) = (Html::new(), &path[..=at]);
-        text.name(name);
-        if at + 1 == path.len() {
+    for end in 0..=path.len() {
+        let upto = &path[..end];
+        let mut text = Html::new();
+        match upto.last() {
+            Some(name) => text.name(name),
+            None => text.raw("Files"),
+        }
+        if end == path.len() {
             html!(out; "<li><h1 aria-current=\"page\">" [text] "</h1></li>");
-        } else {
+        } else if visitor.caller.may(Activity::List, upto) {
             html!(out; "<li><a href=\"" (FILES) (encode_path(upto, true)) (suffix) "\">" [text] "</a></li>");
+        } else {
+            html!(out; "<li>" [text] "</li>");
         }
     }
     html!(out; "</ol></nav>");

@@ -27,8 +27,13 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
     let mut clients: Vec<&ClientView> = snapshot.clients.iter().collect();
     clients.sort_by(|a, b| descending(a.opens, b.opens).then_with(|| a.name.cmp(&b.name)));
     table.render(out, &clients, |out, client| {
-        html!(out; "<tr data-key=\"" (client.door) "/" (client.address) "/" (client.name) "\"><th scope=\"row\"><bdi>"
-            (client.name) "</bdi><span class=\"under\">" (client.address) "</span></th><td>" (client.door)
+        html!(out; "<tr data-key=\"" (client.door) "/" (client.address) "/" (client.name) "\"><th scope=\"row\">");
+        if client.name.is_empty() {
+            html!(out; (client.address));
+        } else {
+            html!(out; "<bdi>" (client.name) "</bdi><span class=\"under\">" (client.address) "</span>");
+        }
+        html!(out; "</th><td>" (client.door)
             "</td><td class=\"n\">" (Grouped(client.opens)) "</td><td class=\"n\">" (Grouped(client.locks))
             "</td><td class=\"n\">" (Grouped(client.layouts)) "</td><td class=\"n\">" (Duration(client.idle_s)) "</td></tr>");
     });
