@@ -1,7 +1,7 @@
 """What the grid scenarios share: curl and what it answered, COPY and its markers, sites with logins and macaroons."""
-import json, os, re, signal, subprocess, threading, time, zlib
+import json, os, re, shutil, signal, subprocess, threading, time, zlib
 
-from .loopback import Up, check, same, within
+from .loopback import Skipped, Up, check, same, within
 
 MIB = 1 << 20
 LIMIT_S = 60
@@ -113,6 +113,15 @@ class Site:
         """No pool keeps more replicas than there are files; what failed is taken away soon, if not at once."""
         within(20, lambda: len(self.up.replicas()) <= files,
                lambda: "%d replicas for %d files: %s" % (len(self.up.replicas()), files, self.up.replicas()))
+
+
+def two(place, config=""):
+    return Site(place, "one", config), Site(place, "two", config)
+
+
+def need(program):
+    if not shutil.which(program):
+        raise Skipped(program + " is not installed")
 
 
 class Running:
