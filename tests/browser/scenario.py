@@ -184,8 +184,6 @@ def files_are_uploaded_and_appear(world):
 
 @step
 def a_file_that_is_there_is_replaced_only_when_asked_for(world):
-    # The refusal is an answer that we want.
-    world.expected_console.append("status of 412")
     path = world.file("README", b"A newer text.\n")
     world.browser.all("#upload-files")[0].type(path)
     world.browser.wait(lambda: "exists already" in world.browser.one("#transfers-list").text, "the question")
@@ -194,6 +192,15 @@ def a_file_that_is_there_is_replaced_only_when_asked_for(world):
     world.browser.wait(lambda: "done" in world.browser.one("#transfers-list").text, "the replacing")
     same(world.server.request("GET", "/data%202026/README")[2], b"A newer text.\n", "the new text")
     world.browser.one("#transfers-close").click()
+    # One that the page does not know of yet: the server refuses it, and that is the answer we want.
+    world.expected_console.append("status of 412")
+    world.server.request("PUT", "/data%202026/late.txt", b"first\n")
+    world.browser.all("#upload-files")[0].type(world.file("late.txt", b"second\n" * 200_000))
+    world.browser.wait(lambda: "exists already" in world.browser.one("#transfers-list").text, "the server's refusal")
+    world.browser.one("#transfers-list button[aria-label='Skip late.txt']").click()
+    world.browser.gone("#transfers")
+    same(world.server.request("GET", "/data%202026/late.txt")[2], b"first\n", "the text that was there")
+    world.server.request("DELETE", "/data%202026/late.txt")
 
 
 @step
@@ -376,6 +383,20 @@ def a_missing_page_is_explained(world):
     world.go("/ui/files/no-such-thing")
     same(world.browser.one("h1").text, "There is nothing here")
     world.pictures("missing")
+
+
+@step
+def a_session_that_ended_is_said_and_leads_back(world):
+    world.go("/ui/files/many/")
+    cookie = world.browser.cookies()["forebay-session"]
+    world.browser.call("POST", "/cookie", {"cookie": {**cookie, "value": cookie["value"][:-2] + "AA"}})
+    world.go("/ui/files/many/")
+    same("Your session has ended" in world.browser.one("main").text, True, "the note")
+    world.browser.one(".note a").click()
+    world.browser.one("#user").type(world.server.user)
+    world.browser.one("#password").type(world.server.password + ENTER)
+    world.browser.one("#share-folder")
+    same(urllib.parse.urlparse(world.browser.url).path, "/ui/files/many/", "where the login leads")
 
 
 @step

@@ -63,8 +63,17 @@
     pump();
   }
 
+  /** Known without sending a byte; what this page does not list the server finds, by If-None-Match. */
+  function isListed(file) {
+    return [...listing.querySelectorAll("tr[data-file]")].some((row) => row.dataset.label === file.name);
+  }
+
   function pump() {
-    while (running < atOnce && waiting.length > 0) start(waiting.shift());
+    while (running < atOnce && waiting.length > 0) {
+      const transfer = waiting.shift();
+      if (!transfer.mayReplace && isListed(transfer.file)) askToReplace(transfer);
+      else start(transfer);
+    }
     show();
   }
 
@@ -99,12 +108,7 @@
 
   function answered(transfer, request) {
     if (request.status === 412 && !transfer.mayReplace) {
-      end(transfer, "A file of this name exists already.", "bad");
-      offer(transfer, ["Replace", () => {
-        transfer.mayReplace = true;
-        again(transfer);
-      }], ["Skip", () => { transfer.item.remove(); show(); }]);
-      say(`${transfer.file.name} exists already. Replace it?`);
+      askToReplace(transfer);
     } else if (request.status >= 200 && request.status < 300) {
       finished += 1;
       end(transfer, `${size(transfer.file.size)}, done`, "good");
@@ -112,6 +116,15 @@
     } else {
       failed(transfer, words(request.status, request.responseText));
     }
+  }
+
+  function askToReplace(transfer) {
+    end(transfer, "A file of this name exists already.", "bad");
+    offer(transfer, ["Replace", () => {
+      transfer.mayReplace = true;
+      again(transfer);
+    }], ["Skip", () => { transfer.item.remove(); show(); }]);
+    say(`${transfer.file.name} exists already. Replace it?`);
   }
 
   function failed(transfer, why) {
@@ -130,6 +143,12 @@
     const left = running + waiting.length;
     title.textContent = left > 0 ? `Uploading, ${left} to go` : "Uploads";
     close.hidden = left > 0;
+  }
+
+  function refuse(name, why) {
+    list.append(create("li", { className: "bad" }, create("bdi", { className: "transfer-name", textContent: name }),
+      create("span", { className: "fine", textContent: why })));
+    say(`${name}: ${why}`);
   }
 
   function take(files) {
@@ -163,7 +182,7 @@
     // A dropped folder looks like a file without content that cannot be read.
     const items = [...event.dataTransfer.items].filter((item) => item.kind === "file");
     const folders = items.filter((item) => item.webkitGetAsEntry?.()?.isDirectory);
-    if (folders.length > 0) say("Folders cannot be uploaded here; their files can.");
+    for (const folder of folders) refuse(folder.webkitGetAsEntry().name, "A folder cannot be uploaded; its files can.");
     take(items.filter((item) => !folders.includes(item)).map((item) => item.getAsFile()).filter(Boolean));
   });
 

@@ -66,7 +66,7 @@ impl Page {
         }
         let visitor = match self.visitor(&request).await {
             Ok(visitor) => visitor,
-            Err(refusal) => return self.explain(&Visitor::stranger(), &refusal),
+            Err(refusal) => return self.explain(&Visitor::stranger(&path), &refusal),
         };
         match self.answer(&visitor, &path, request).await {
             Ok(response) => response,

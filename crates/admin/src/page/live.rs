@@ -14,7 +14,6 @@ use std::time::Duration;
 use api::Role;
 use http::StatusCode;
 use http_server::Response;
-use http_wire::target::put_query_text;
 
 use super::format::Grouped;
 use super::html::{Html, html};
@@ -67,9 +66,7 @@ impl Page {
             if is_piece {
                 return Ok(protect(Response::text(StatusCode::UNAUTHORIZED, "the session has ended")));
             }
-            let mut to = String::from("/ui/login?to=");
-            put_query_text(&mut to, &format!("/ui/{name}"));
-            return Ok(see_other(&to));
+            return Ok(see_other(&visitor.login_url()));
         }
         let is_administrator = visitor.is_administrator;
         let snapshot = self.within(self.instance.snapshot()).await?;

@@ -55,7 +55,7 @@ impl Page {
         html!(out; "</head><body>" [sprite()]
             "<a class=\"skip\" href=\"#main\">Skip to content</a>"
             [self.header(visitor, frame.tab)]
-            "<main id=\"main\" tabindex=\"-1\">" [frame.main] "</main>\
+            "<main id=\"main\" tabindex=\"-1\">" [reminder(visitor, frame.tab)] [frame.main] "</main>\
              <div id=\"said\" class=\"unseen\" role=\"status\" aria-live=\"polite\"></div></body></html>\n");
         protect(Response::full(frame.status, "text/html; charset=utf-8", out.into_string()))
     }
@@ -82,7 +82,7 @@ impl Page {
             html!(out; "<span class=\"user\" title=\"Logged in as " (visitor.caller.name) "\"><bdi>" (visitor.caller.name)
                 "</bdi></span><form method=\"post\" action=\"/ui/logout\"><button class=\"quiet\">Log out</button></form>");
         } else {
-            html!(out; "<a class=\"button quiet\" href=\"/ui/login\">Log in</a>");
+            html!(out; "<a class=\"button quiet\" href=\"" (visitor.login_url()) "\">Log in</a>");
         }
         html!(out; "</div></header>");
         out
@@ -99,7 +99,7 @@ impl Page {
         let mut main = Html::new();
         html!(main; "<div class=\"card\"><h1>" (title) "</h1><p>" (text) "</p><p class=\"row\">");
         if needs_login {
-            html!(main; "<a class=\"button primary\" href=\"/ui/login\">Log in</a>");
+            html!(main; "<a class=\"button primary\" href=\"" (visitor.login_url()) "\">Log in</a>");
         }
         if visitor.link_token.is_none() {
             html!(main; "<a class=\"button\" href=\"/ui/files/\">All files</a>");
@@ -133,6 +133,16 @@ fn words(refusal: &Refusal, needs_login: bool) -> (StatusCode, &'static str, Str
         _ => ("This did not work", format!("The server says: {}.", refusal.message)),
     };
     (if needs_login { StatusCode::UNAUTHORIZED } else { status }, title, text)
+}
+
+/// Why a page shows less than it did. The login says so itself.
+fn reminder(visitor: &Visitor, tab: Tab) -> Html {
+    let mut out = Html::new();
+    if visitor.session_ended && tab != Tab::None {
+        html!(out; "<p class=\"note ended\">Your session has ended. <a href=\"" (visitor.login_url())
+            "\">Log in again</a> to go on.</p>");
+    }
+    out
 }
 
 /// Pages are of the person who asks, and of now. The referrer stays with us, and does reach us: with `no-referrer` a form

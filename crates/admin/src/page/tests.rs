@@ -198,7 +198,8 @@ async fn a_session_that_is_over_is_nobody_and_not_an_error() {
     for cookie in ["forebay-session=gone", "forebay-session=\"no token\""] {
         let seen = browser.see_as(cookie, "/ui/files/").await;
         assert_eq!(seen.status, StatusCode::OK, "{cookie}");
-        assert!(seen.text.contains("Log in"));
+        assert!(seen.text.contains("Your session has ended"));
+        assert!(seen.text.contains("href=\"/ui/login?to=%2Fui%2Ffiles%2F\""));
     }
     let seen = browser.see_as("forebay-session=gone", "/ui/pools").await;
     assert_eq!(seen.location(), "/ui/login?to=%2Fui%2Fpools");

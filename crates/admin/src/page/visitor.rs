@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 
 use api::{Activity, AuthError, Caller, Credential, Origin, Role};
+use http::uri::PathAndQuery;
 use http_server::Request;
 use http_wire::credential::{self, Given};
 use http_wire::target::{Query, put_query_text};
@@ -23,17 +24,30 @@ pub(crate) struct Visitor {
     pub link_token: Option<String>,
     /// A cookie came whose session is over.
     pub session_ended: bool,
+    /// The view that was asked for, to come back to after a login.
+    pub here: String,
 }
 
 impl Visitor {
     /// Nobody, who may nothing.
-    pub fn stranger() -> Visitor {
+    pub fn stranger(here: &str) -> Visitor {
         Visitor {
             caller: Caller { grants: Some([].into()), ..Caller::anonymous() },
             is_administrator: false,
             link_token: None,
             session_ended: false,
+            here: here.to_owned(),
         }
+    }
+
+    /// The address of the login that leads back here.
+    pub fn login_url(&self) -> String {
+        let mut url = String::from("/ui/login");
+        if self.link_token.is_none() && self.here.starts_with("/ui/") && !self.here.starts_with("/ui/log") {
+            url.push_str("?to=");
+            put_query_text(&mut url, &self.here);
+        }
+        url
     }
 
     pub fn is_logged_in(&self) -> bool {
@@ -58,6 +72,7 @@ impl Visitor {
 
 impl Page {
     pub(super) async fn visitor(&self, request: &Request) -> Result<Visitor, Refusal> {
+        let here = request.uri.path_and_query().map_or("/", PathAndQuery::as_str);
         let query = request.uri.query().map(Query::parse).transpose()?.unwrap_or_default();
         let given = credential::given(&request.method, &request.headers, &query);
         let link_token = query.first("authz").map(str::to_owned);
@@ -66,7 +81,7 @@ impl Page {
             && link_token.is_none();
         if session.is_some() && link_token.is_none() && given.is_err() {
             // A cookie that is no token: not an error of the person in front of the browser.
-            return self.without_session(request).await;
+            return self.without_session(request, here).await;
         }
         let given = given?;
         let certificates = request.peer.tls.as_ref().map_or(&[][..], |tls| &tls.certificates);
@@ -83,10 +98,16 @@ impl Page {
                 let is_remembered =
                     is_session && session.is_some_and(|token| self.administrators.has(token, now_s));
                 let is_administrator = link_token.is_none() && (caller.role == Role::Admin || is_remembered);
-                Ok(Visitor { caller, is_administrator, link_token, session_ended: false })
+                Ok(Visitor {
+                    caller,
+                    is_administrator,
+                    link_token,
+                    session_ended: false,
+                    here: here.to_owned(),
+                })
             }
-            Err(AuthError::Refused(_) | AuthError::Forbidden(_)) if is_nobody => Ok(Visitor::stranger()),
-            Err(AuthError::Refused(_)) if is_session => self.without_session(request).await,
+            Err(AuthError::Refused(_) | AuthError::Forbidden(_)) if is_nobody => Ok(Visitor::stranger(here)),
+            Err(AuthError::Refused(_)) if is_session => self.without_session(request, here).await,
             Err(_) if link_token.is_some() => {
                 Err(Refusal::forbidden("This link has expired, or it was not copied completely."))
             }
@@ -94,9 +115,9 @@ impl Page {
         }
     }
 
-    async fn without_session(&self, request: &Request) -> Result<Visitor, Refusal> {
+    async fn without_session(&self, request: &Request, here: &str) -> Result<Visitor, Refusal> {
         let caller = self.authenticator.authenticate(Credential::None, &origin(request)).await;
-        let stranger = Visitor::stranger();
+        let stranger = Visitor::stranger(here);
         Ok(Visitor { caller: caller.unwrap_or(stranger.caller.clone()), session_ended: true, ..stranger })
     }
 

@@ -145,8 +145,7 @@ fn sort(entries: &mut [DirEntry], key: Key, is_descending: bool) {
 /// As people count: `run9` before `run10`, `B` between `a` and `c`. Names that differ are never equal.
 fn natural(a: &Name, b: &Name) -> Ordering {
     let (mut x, mut y) = (a.as_bytes(), b.as_bytes());
-    loop {
-        let (Some(p), Some(q)) = (x.first(), y.first()) else { break };
+    while let (Some(p), Some(q)) = (x.first(), y.first()) {
         let order = if p.is_ascii_digit() && q.is_ascii_digit() {
             let ((n, after_n), (m, after_m)) = (digits(x), digits(y));
             (x, y) = (after_n, after_m);

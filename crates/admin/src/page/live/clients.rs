@@ -13,7 +13,7 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
         return summary(out, snapshot);
     }
     let table = Table {
-        caption: "Clients",
+        caption: "Connected",
         columns: &[
             ("Client", false),
             ("Door", false),

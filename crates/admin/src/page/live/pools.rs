@@ -21,7 +21,7 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, problems: &[Problem]) 
         (Size(snapshot.bytes)) "</dd></div><div><dt>Up for</dt><dd>" (Duration(snapshot.uptime_s))
         "</dd></div><div><dt>Version</dt><dd>" (snapshot.version) "</dd></div></dl>");
     let table = Table {
-        caption: "Pools",
+        caption: "Space and throughput",
         columns: &[
             ("Pool", false),
             ("State", false),
