@@ -1,4 +1,4 @@
 """The grid: third-party copy between real servers, tokens, certificates. One group, in files by subject."""
-from . import grid_copies, grid_failures
+from . import grid_copies, grid_failures, grid_tokens
 
-SCENARIOS = grid_copies.SCENARIOS + grid_failures.SCENARIOS
+SCENARIOS = grid_copies.SCENARIOS + grid_failures.SCENARIOS + grid_tokens.SCENARIOS
