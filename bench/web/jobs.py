@@ -1,0 +1,170 @@
+"""The jobs: each runs one kind of request on one side and says how long it took and what CPU the server used."""
+import base64, concurrent.futures, http.client, os, re, socket, subprocess, threading, time
+
+from . import servers
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+SMALL_BYTES = 10 << 10
+RANGE_BYTES = 100
+WRITERS = 16
+# Fewer than a pool of ours keeps open (pools.open_files_max), so that what opening costs can be told apart.
+HOT_FILES = 3000
+
+
+class Kit:
+    """What all jobs use: the large file, and the names of the small ones."""
+
+    def __init__(self, large):
+        self.large, self.uploads = large, 0
+
+
+def prepare(opt, sides, scratch):
+    kit = Kit(os.path.join(scratch, "large"))
+    with open(kit.large, "wb") as f:
+        for _ in range(opt.size):
+            f.write(os.urandom(1 << 20))
+    for side in sides:
+        put(side, kit.large, "large")
+        if any(name.startswith(("small", "hot")) for name in opt.jobs):
+            fill(side, opt.files)
+    return kit
+
+
+def fill(side, files):
+    """Through the door on both sides. Sixteen writers, for a durable answer takes its time."""
+    local, content = threading.local(), os.urandom(SMALL_BYTES)
+    login = base64.b64encode(("%s:%s" % (servers.USER, servers.PASSWORD)).encode()).decode()
+
+    def write(number):
+        if not hasattr(local, "connection"):
+            local.connection = http.client.HTTPConnection("127.0.0.1", side.port)
+        local.connection.request("PUT", "/small-%05d" % number, content, {"Authorization": "Basic " + login})
+        answer = local.connection.getresponse()
+        answer.read()
+        if answer.status not in (201, 204):
+            raise SystemExit("%s: PUT of a small file: %d" % (side.name, answer.status))
+    with concurrent.futures.ThreadPoolExecutor(WRITERS) as pool:
+        list(pool.map(write, range(files)))
+
+
+def put(side, path, name):
+    curl(side.credential + ["-T", path, side.url + "/" + name], "20[14]")
+
+
+def curl(argv, status):
+    argv = servers.NICE + ["curl", "-s", "-S", "-o", "/dev/null", "-w", "%{http_code}\n"] + argv
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True)
+    if not re.fullmatch("(%s\n)+" % status, done.stdout):
+        raise SystemExit("%s: status %s" % (" ".join(argv), done.stdout))
+
+
+def timed(side, action):
+    cpu, start = side.cpu_s(), time.monotonic()
+    action()
+    seconds = time.monotonic() - start
+    return dict(seconds=seconds, cpu_s=side.cpu_s() - cpu)
+
+
+def said(result):
+    return "  ".join("%s %.4g" % pair for pair in result.items() if not isinstance(pair[1], str))
+
+
+class Get:
+    """The large file by so many connections at once, each a curl that throws it away."""
+
+    unit, cpu_unit = "MiB/s", "s/GiB"
+
+    def __init__(self, connections):
+        self.connections = connections
+
+    def run(self, side, opt, _kit):
+        argv = servers.NICE + ["curl", "-s", "-S", "-o", "/dev/null", side.url + "/large"]
+
+        def fetch():
+            clients = [subprocess.Popen(argv) for _ in range(self.connections)]
+            if any([client.wait() for client in clients]):
+                raise SystemExit("%s: GET failed" % side.name)
+        mib, result = opt.size * self.connections, timed(side, fetch)
+        return dict(rate=mib / result["seconds"], cpu=result["cpu_s"] * 1024 / mib)
+
+
+class Put:
+    """The large file under a new name, by curl, which waits for 100 Continue. `durable` counts the peer's fsync in."""
+
+    unit, cpu_unit = "MiB/s", "s/GiB"
+
+    def __init__(self, durable):
+        self.durable = durable
+
+    def run(self, side, opt, kit):
+        kit.uploads += 1
+        name = "upload-%d" % kit.uploads
+
+        def send():
+            put(side, kit.large, name)
+            if self.durable:
+                side.make_durable(name)
+        result = timed(side, send)
+        curl(side.credential + ["-X", "DELETE", side.url + "/" + name], "20[0-9]")
+        return dict(rate=opt.size / result["seconds"], cpu=result["cpu_s"] * 1024 / opt.size)
+
+
+class Small:
+    """Files of 10 KiB in turn, by wrk with so many connections: all of them, or only so many."""
+
+    unit, cpu_unit = "req/s", "us/req"
+
+    def __init__(self, connections, files=None):
+        self.connections, self.files = connections, files
+
+    def run(self, side, opt, _kit):
+        argv = servers.NICE + ["wrk", "-t1", "-c%d" % self.connections, "-d%ds" % opt.seconds, "-s", HERE + "/small.lua", side.url, "--", str(min(opt.files, self.files or opt.files))]
+        cpu = side.cpu_s()
+        done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout
+        cpu = side.cpu_s() - cpu
+        if "Non-2xx" in done or "Socket errors" in done:
+            raise SystemExit("%s: %s" % (side.name, done))
+        requests = int(re.search(r"(\d+) requests in", done).group(1))
+        rate = float(re.search(r"Requests/sec:\s*([\d.]+)", done).group(1))
+        return dict(rate=rate, cpu=cpu * 1e6 / requests)
+
+
+class Vector:
+    """Many small parts of the large file: in one request, or in as many, one after the other on one connection."""
+
+    unit, cpu_unit = "parts/s", "us/part"
+
+    def __init__(self, at_once):
+        self.at_once = at_once
+
+    def run(self, side, opt, _kit):
+        step = (opt.size << 20) // opt.ranges
+        parts = ["%d-%d" % (i * step, i * step + RANGE_BYTES - 1) for i in range(opt.ranges)]
+        asked = [",".join(parts)] if self.at_once else parts
+        requests = ["GET /large HTTP/1.1\r\nHost: bench\r\nRange: bytes=%s\r\n\r\n" % ranges for ranges in asked]
+        requests = [request.encode() for request in requests]
+        result = timed(side, lambda: exchange(side, requests))
+        return dict(rate=opt.ranges / result["seconds"], cpu=result["cpu_s"] * 1e6 / opt.ranges)
+
+
+def exchange(side, requests):
+    """By hand, so that the client costs little: the server is what is measured."""
+    with socket.create_connection(("127.0.0.1", side.port)) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for request in requests:
+            connection.sendall(request)
+            received = connection.recv(1 << 20)
+            while b"\r\n\r\n" not in received:
+                received += connection.recv(1 << 20)
+            if not received.startswith(b"HTTP/1.1 206"):
+                raise SystemExit("%s: %s" % (side.name, received[:200]))
+            head, _, body = received.partition(b"\r\n\r\n")
+            left = int(re.search(rb"(?i)content-length: (\d+)", head).group(1)) - len(body)
+            while left > 0:
+                left -= len(connection.recv(1 << 20)) or left + 1
+            if left < 0:
+                raise SystemExit("%s: body is cut" % side.name)
+
+
+JOBS = {"get": Get(1), "get8": Get(8), "put": Put(False), "put-disk": Put(True), "small1": Small(1), "small16": Small(16), "small64": Small(64), "hot64": Small(64, HOT_FILES),
+        "vector": Vector(True), "parts": Vector(False)}
