@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Optional
 
 from .guests import case_names
-from .server import FAULT, NFS_PORT
+from .server import FAULT, HEAD, NFS_PORT
 
 CLI_USER = 4321      # neither root nor the nobody that root is squashed to
 
@@ -26,6 +26,7 @@ class Group:
     user: Optional[int] = None
     port: int = NFS_PORT
     hooks: dict = field(default_factory=dict)
+    env: dict = field(default_factory=dict)      # more for the job; {scratch} in it and in config is the group's directory
     only: tuple = ()                 # of the job's cases; all when empty
     without: tuple = ()              # cases of the job that say nothing here
     mortal: tuple = ()               # guests that the job may kill
@@ -79,6 +80,17 @@ def small_disk(server):
     return undo
 
 
+HTTP_PASSWORD = "a-password-of-the-tests"
+
+
+def certificate_and_login(server):
+    """What HTTP beyond loopback needs: guests speak to it as to any other machine."""
+    os.makedirs(server.data, mode=0o700, exist_ok=True)
+    for argv, said in ((["cert", "self-signed", "--host", HEAD, "--out", server.scratch], None),
+                       (["user", "add", "admin", "--uid", "0", "--gid", "0", "--data", server.data, "--password-stdin"], HTTP_PASSWORD)):
+        subprocess.run([server.binary] + argv, input=said, text=True, check=True, stdout=subprocess.DEVNULL)
+
+
 GROUPS = [
     Group("mounting", "one pool, both minor versions: the data goes to the pool", "mounting", forebay_only=True),
     Group("three_pools", "three pools: files spread, each pool is spoken to directly", "mounting", pools=3, forebay_only=True,
@@ -102,4 +114,7 @@ GROUPS = [
           allowed_log=("a client could not use a pool",)),
     Group("full_disk", "a disk that fills up", "full_disk", limit_s=240, prepare=small_disk,
           allowed_log=("a client could not use a pool",)),
+    Group("http_and_nfs", "a kernel client and curl at the same files at once", "http_and_nfs", pools=2, forebay_only=True,
+          prepare=certificate_and_login, config='[http]\ncertificate = "{scratch}/certificate.pem"\nkey = "{scratch}/key.pem"\n',
+          env={"HTTP": "https://%s:8080" % HEAD, "HTTP_LOGIN": "admin:" + HTTP_PASSWORD, "HTTP_CA": "{scratch}/certificate.pem"}),
 ]

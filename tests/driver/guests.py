@@ -61,6 +61,7 @@ def command(group, server, cases, scratch, out):
     env = dict(CASES=" ".join("case_" + c for c in cases), OPTS=group.opts, TREE=os.path.join(os.path.dirname(scratch), "tree.tar"),
                POOLS=group.pools, POOL_PORT=POOL_PORT, LEASE_S=LEASE_S, GRACE_S=GRACE_S, SERVER=server.name,
                CASE_LIMIT_S=group.case_limit_s, SPEC="10.77.0.1:%d:/" % server.port)
+    env.update({n: v.replace("{scratch}", scratch) for n, v in group.env.items()})
     for name, value in env.items():
         argv += ["--env", "%s=%s" % (name, value)]
     for name, text in hooks.items():
@@ -129,7 +130,7 @@ def run_group(group, cases, checks, kind, scratch_root):
     os.makedirs(scratch)
     os.chmod(scratch, 0o777 if group.user else 0o755)
     out = os.path.join(scratch, "out")
-    server = SERVERS[kind](scratch, group.pools, group.server_args, group.config, group.user, group.port)
+    server = SERVERS[kind](scratch, group.pools, group.server_args, group.config.replace("{scratch}", scratch), group.user, group.port)
     undo = group.prepare(server) if group.prepare else None
     try:
         r = subprocess.run(command(group, server, cases, scratch, out), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

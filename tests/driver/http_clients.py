@@ -292,7 +292,8 @@ def curl_moves_copies_and_deletes(place):
 
 SCENARIOS = [litmus_passes_104_of_104, davix_puts_gets_lists_moves_and_removes,
              gfal2_copies_with_checksums_lists_renames_and_removes, gfal2_is_told_of_a_checksum_that_does_not_agree,
-             rclone_copies_checks_lists_moves_and_deletes, rclone_keeps_times_by_x_oc_mtime, cadaver_puts_gets_sets_properties_locks_moves_and_deletes,
+             rclone_copies_checks_lists_moves_and_deletes, rclone_keeps_times_by_x_oc_mtime,
+             cadaver_puts_gets_sets_properties_locks_moves_and_deletes,
              cadavers_lock_keeps_others_out_until_it_is_given_back, curl_waits_for_100_continue_before_it_sends,
              curl_puts_without_telling_the_length, curl_gets_ranges, ten_thousand_ranges_come_in_one_answer,
              conditions_are_judged_by_the_etag, a_put_is_resumed_by_content_range,

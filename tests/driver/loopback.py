@@ -121,8 +121,9 @@ class Up:
 
     def replicas(self):
         """Files with data under the pools, named or not."""
-        return [os.path.join(top, f) for top, _, files in os.walk(os.path.join(self.data, "pools")) for f in files
-                if "/data/" in top + "/"]
+        pools = os.path.join(self.data, "pools")
+        return [os.path.join(top, f) for pool in os.listdir(pools) for top, _, files in os.walk(os.path.join(pools, pool, "data"))
+                for f in files]
 
 
 class Place:
