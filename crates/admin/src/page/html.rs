@@ -11,7 +11,7 @@ use types::Name;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Html(String);
 
-/// `html!(out; "<b>" (value) "</b>" [fragment])`: literals as they are, `(…)` escaped, `[…]` a piece made the same way.
+/// `html!(out; "<b>" (value) "</b>" [piece])`: literals as they are, `(…)` escaped, `[…]` made the same way.
 macro_rules! html {
     ($out:expr; $($piece:tt)*) => {{ $($crate::page::html::piece!($out, $piece);)* }};
 }

@@ -119,7 +119,8 @@ impl Table<'_> {
             html!(out; "<p class=\"nothing\">" (self.empty) "</p></section>");
             return;
         }
-        html!(out; "<div class=\"scroll\" role=\"region\" aria-label=\"" (self.caption) "\" tabindex=\"0\"><table class=\"facts-table\"><thead><tr>");
+        html!(out; "<div class=\"scroll\" role=\"region\" aria-label=\"" (self.caption)
+            "\" tabindex=\"0\"><table class=\"facts-table\"><thead><tr>");
         for (title, is_number) in self.columns {
             html!(out; "<th scope=\"col\"" [number_mark(*is_number)] ">" (title) "</th>");
         }

@@ -99,7 +99,8 @@ impl Page {
             None => {}
         }
         html!(main;
-            "<form method=\"post\" action=\"/ui/login\"><input type=\"hidden\" name=\"to\" value=\"" (to) "\">\
+            "<form method=\"post\" action=\"/ui/login\"><input type=\"hidden\" name=\"to\" value=\"" (to)
+            "\">\
              <label for=\"user\">User name</label>\
              <input id=\"user\" name=\"user\" autocomplete=\"username\" autocapitalize=\"none\" spellcheck=\"false\" \
              required value=\"" (user) "\"" [autofocus(user.is_empty())] ">\
@@ -108,7 +109,8 @@ impl Page {
             [autofocus(!user.is_empty())] ">\
              <button class=\"primary\">Log in</button></form>\
              <details class=\"token\"><summary>Use a token instead</summary>\
-             <form method=\"post\" action=\"/ui/login\"><input type=\"hidden\" name=\"to\" value=\"" (to) "\">\
+             <form method=\"post\" action=\"/ui/login\"><input type=\"hidden\" name=\"to\" value=\"" (to)
+                 "\">\
              <label for=\"token\">Token (JWT or macaroon)</label>\
              <textarea id=\"token\" name=\"token\" rows=\"4\" autocomplete=\"off\" autocapitalize=\"none\" \
              spellcheck=\"false\" required></textarea>\

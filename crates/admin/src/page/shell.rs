@@ -79,7 +79,8 @@ impl Page {
         }
         html!(out; "</ul></nav><div class=\"who\">");
         if visitor.is_logged_in() {
-            html!(out; "<span class=\"user\" title=\"Logged in as " (visitor.caller.name) "\"><bdi>" (visitor.caller.name)
+            html!(out; "<span class=\"user\" title=\"Logged in as " (visitor.caller.name) "\"><bdi>"
+                (visitor.caller.name)
                 "</bdi></span><form method=\"post\" action=\"/ui/logout\"><button class=\"quiet\">Log out</button></form>");
         } else {
             html!(out; "<a class=\"button quiet\" href=\"" (visitor.login_url()) "\">Log in</a>");
@@ -167,7 +168,8 @@ fn current_mark(is_current: bool) -> Html {
 /// An icon of the sprite; what it means is said by the words beside it.
 pub(super) fn icon(name: &'static str) -> Html {
     let mut out = Html::new();
-    html!(out; "<svg class=\"i i-" (name) "\" viewBox=\"0 0 16 16\" aria-hidden=\"true\"><use href=\"#i-" (name) "\"/></svg>");
+    html!(out; "<svg class=\"i i-" (name) "\" viewBox=\"0 0 16 16\" aria-hidden=\"true\"><use href=\"#i-"
+        (name) "\"/></svg>");
     out
 }
 

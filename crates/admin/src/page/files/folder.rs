@@ -68,13 +68,16 @@ impl Folder<'_> {
 
     fn bar(&self) -> Html {
         let mut out = Html::new();
-        html!(out; "<div class=\"bar\">" [breadcrumbs(self.visitor, self.path)] "<div class=\"actions scripted\">");
+        html!(out; "<div class=\"bar\">" [breadcrumbs(self.visitor, self.path)]
+            "<div class=\"actions scripted\">");
         if self.visitor.is_logged_in() {
-            html!(out; "<button type=\"button\" id=\"share-folder\" data-path=\"" (self.encoded) "\" data-label=\""
+            html!(out; "<button type=\"button\" id=\"share-folder\" data-path=\"" (self.encoded)
+                "\" data-label=\""
                 (title(self.path)) "\">" [icon("link")] "<span>Share</span></button>");
         }
         if self.may_add(Activity::Manage) {
-            html!(out; "<button type=\"button\" id=\"new-folder\">" [icon("plus")] "<span>New folder</span></button>");
+            html!(out; "<button type=\"button\" id=\"new-folder\">" [icon("plus")]
+                "<span>New folder</span></button>");
         }
         if self.may_add(Activity::Upload) {
             html!(out; "<button type=\"button\" class=\"primary\" id=\"upload\">" [icon("up")]
@@ -103,7 +106,8 @@ impl Folder<'_> {
             html!(out; "<p class=\"note\">This folder has more than " (Grouped(entries::SORTED_MAX as u64))
                 " entries. They are shown in the order in which the server keeps them.</p>");
         }
-        html!(out; "<table class=\"entries\"><caption class=\"unseen\">Contents of " (title(self.path)) "</caption><thead><tr>"
+        html!(out; "<table class=\"entries\"><caption class=\"unseen\">Contents of " (title(self.path))
+            "</caption><thead><tr>"
             [self.column(Key::Name, "Name", "name", is_sorted)]
             [self.column(Key::Size, "Size", "size", is_sorted)]
             [self.column(Key::Modified, "Modified", "modified", is_sorted)]
@@ -138,7 +142,8 @@ impl Folder<'_> {
             (true, true) => "descending",
         };
         let then = View { key, is_descending: is_current && !self.view.is_descending, page: 0, after: None };
-        html!(out; "<th class=\"" (class) "\" scope=\"col\" aria-sort=\"" (order) "\"><a href=\"" (self.url(&then)) "\">"
+        html!(out; "<th class=\"" (class) "\" scope=\"col\" aria-sort=\"" (order) "\"><a href=\""
+            (self.url(&then)) "\">"
             (text) [icon("sort")] "</a></th>");
         out
     }
@@ -173,14 +178,17 @@ impl Folder<'_> {
         if attributes.kind.is_regular() {
             html!(out; " data-file");
         }
-        html!(out; "><td class=\"name\"><div class=\"entry\">" [icon(icon_of(entry))] "<a href=\"" (FILES) (path)
+        html!(out; "><td class=\"name\"><div class=\"entry\">" [icon(icon_of(entry))] "<a href=\""
+            (FILES) (path)
             (self.suffix) "\">" [name] "</a>" [kind_of(attributes.kind)] "</div></td>");
         if attributes.kind.is_regular() {
-            html!(out; "<td class=\"size\" title=\"" (Grouped(attributes.size)) " bytes\">" (Size(attributes.size)) "</td>");
+            html!(out; "<td class=\"size\" title=\"" (Grouped(attributes.size)) " bytes\">"
+                (Size(attributes.size)) "</td>");
         } else {
             html!(out; "<td class=\"size\"></td>");
         }
-        html!(out; "<td class=\"modified\"><time datetime=\"" (Instant(attributes.mtime)) "\">" (Minute(attributes.mtime))
+        html!(out; "<td class=\"modified\"><time datetime=\"" (Instant(attributes.mtime)) "\">"
+            (Minute(attributes.mtime))
             "</time></td><td class=\"act\">");
         if rights.any() || attributes.kind.is_regular() {
             out.append(&menu_button(&entry.name));
@@ -207,7 +215,8 @@ impl Folder<'_> {
         html!(out; "<div class=\"foot\">");
         match *entries {
             Entries::Sorted { count, file_bytes, pages, page, .. } => {
-                html!(out; "<p>" (Count(count as u64, "entry", "entries")) ", " (Size(file_bytes)) " in files here</p>");
+                html!(out; "<p>" (Count(count as u64, "entry", "entries")) ", " (Size(file_bytes))
+                    " in files here</p>");
                 if pages > 1 {
                     let to = |page| View { page, ..self.view };
                     html!(out; "<nav class=\"pages\" aria-label=\"Pages\">"

@@ -16,6 +16,8 @@ use crate::page::visitor::Visitor;
 use crate::page::walk::Place;
 use crate::refusal::Refusal;
 
+/// A text that gets less room, which is kept for it before it comes.
+const SHORT_BYTES_MAX: u64 = 400;
 /// Larger pictures are not loaded unasked.
 const PICTURE_BYTES_MAX: u64 = 32 << 20;
 
@@ -38,7 +40,8 @@ impl Page {
         let rights = rights(visitor, place, parent);
         let may_read = visitor.may(Activity::Download, &place.path, attributes, Access::READ);
         let mut main = Html::new();
-        html!(main; "<div class=\"bar\" id=\"file\" data-path=\"" (address) "\" data-label=\"" (Shown(name)) "\" data-file"
+        html!(main; "<div class=\"bar\" id=\"file\" data-path=\"" (address) "\" data-label=\"" (Shown(name))
+            "\" data-file"
             [data_of(rights)] ">" [breadcrumbs(visitor, &place.path)] "<div class=\"actions\">");
         for (is_allowed, act, text, picture) in [
             (rights.share, "share", "Share", "link"),
@@ -46,7 +49,8 @@ impl Page {
             (rights.delete, "delete", "Delete", "bin"),
         ] {
             if is_allowed {
-                html!(main; "<button type=\"button\" class=\"scripted\" data-act=\"" (act) "\">" [icon(picture)]
+                html!(main; "<button type=\"button\" class=\"scripted\" data-act=\"" (act) "\">"
+                    [icon(picture)]
                     "<span>" (text) "</span></button>");
             }
         }
@@ -91,9 +95,12 @@ fn facts(name: &Name, attributes: &Attributes) -> Html {
         FileKind::Socket => "socket",
     };
     html!(out; "<dl class=\"facts\"><div><dt>Size</dt><dd title=\"" (Grouped(attributes.size)) " bytes\">"
-        (Size(attributes.size)) "</dd></div><div><dt>Modified</dt><dd><time datetime=\"" (Instant(attributes.mtime)) "\">"
-        (Minute(attributes.mtime)) "</time></dd></div><div><dt>Type</dt><dd>" (kind) "</dd></div><div><dt>Access</dt><dd><code>"
-        (Mode(attributes.mode)) "</code> <span class=\"fine\">" (attributes.uid) ":" (attributes.gid) "</span></dd></div>");
+        (Size(attributes.size)) "</dd></div><div><dt>Modified</dt><dd><time datetime=\""
+        (Instant(attributes.mtime)) "\">"
+        (Minute(attributes.mtime)) "</time></dd></div><div><dt>Type</dt><dd>" (kind)
+        "</dd></div><div><dt>Access</dt><dd><code>"
+        (Mode(attributes.mode)) "</code> <span class=\"fine\">" (attributes.uid) ":" (attributes.gid)
+        "</span></dd></div>");
     if attributes.nlink > 1 {
         html!(out; "<div><dt>Names</dt><dd>" (attributes.nlink) "</dd></div>");
     }
@@ -108,14 +115,19 @@ fn preview(name: &Name, attributes: &Attributes, url: &str) -> Html {
             html!(out; "<p class=\"nothing\">This picture is too large to be shown here; download it.</p>");
         }
         Look::Picture => {
-            html!(out; "<figure class=\"picture\"><img src=\"" (url) "\" alt=\"" (Shown(name)) "\" decoding=\"async\">\
+            html!(out; "<figure class=\"picture\"><img src=\"" (url) "\" alt=\"" (Shown(name))
+                "\" decoding=\"async\">\
                 </figure>");
         }
         kind @ (Look::Text | Look::Perhaps) if attributes.size > 0 => {
-            html!(out; "<section class=\"text\" id=\"preview\" aria-label=\"Preview\" data-src=\"" (url) "\" data-size=\""
+            html!(out; "<section class=\"text\" id=\"preview\" aria-label=\"Preview\" data-src=\"" (url)
+                "\" data-size=\""
                 (attributes.size) "\"");
             if kind == Look::Perhaps {
                 html!(out; " data-perhaps");
+            }
+            if attributes.size <= SHORT_BYTES_MAX {
+                html!(out; " data-short");
             }
             html!(out; "><pre tabindex=\"0\" class=\"scripted\">Loading …</pre><p class=\"nothing unscripted\">The preview of \
                 text needs a script. <a href=\"" (url) "\">Open the file</a> instead.</p></section>");

@@ -27,7 +27,8 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
     let mut clients: Vec<&ClientView> = snapshot.clients.iter().collect();
     clients.sort_by(|a, b| descending(a.opens, b.opens).then_with(|| a.name.cmp(&b.name)));
     table.render(out, &clients, |out, client| {
-        html!(out; "<tr data-key=\"" (client.door) "/" (client.address) "/" (client.name) "\"><th scope=\"row\">");
+        html!(out; "<tr data-key=\"" (client.door) "/" (client.address) "/" (client.name)
+            "\"><th scope=\"row\">");
         if client.name.is_empty() {
             html!(out; (client.address));
         } else {
@@ -35,7 +36,8 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
         }
         html!(out; "</th><td>" (client.door)
             "</td><td class=\"n\">" (Grouped(client.opens)) "</td><td class=\"n\">" (Grouped(client.locks))
-            "</td><td class=\"n\">" (Grouped(client.layouts)) "</td><td class=\"n\">" (Duration(client.idle_s)) "</td></tr>");
+            "</td><td class=\"n\">" (Grouped(client.layouts)) "</td><td class=\"n\">"
+            (Duration(client.idle_s)) "</td></tr>");
     });
     let table = Table {
         caption: "Open files",
@@ -46,12 +48,14 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
 }
 
 fn open_file(out: &mut Html, open: &OpenView) {
-    html!(out; "<tr data-key=\"" (open.file) "/" (open.client) "/" (open.mode) "\"><th scope=\"row\" class=\"path\">");
+    html!(out; "<tr data-key=\"" (open.file) "/" (open.client) "/" (open.mode)
+        "\"><th scope=\"row\" class=\"path\">");
     match &open.path {
         Some(path) => html!(out; "<bdi>" (path) "</bdi>"),
         None => html!(out; "file " (open.file)),
     }
-    html!(out; "</th><td>" (open.mode) "</td><td>" (open.door) "</td><td><bdi>" (open.client) "</bdi></td></tr>");
+    html!(out; "</th><td>" (open.mode) "</td><td>" (open.door) "</td><td><bdi>" (open.client)
+        "</bdi></td></tr>");
 }
 
 /// How many, without a name.

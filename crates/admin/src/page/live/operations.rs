@@ -16,8 +16,10 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
         empty: "No data was read or written since the start.",
     };
     table.render(out, &snapshot.io_modes, |out, mode: &IoModeView| {
-        html!(out; "<tr data-key=\"" (mode.mode) "/" (mode.reason) "\"><th scope=\"row\">" (mode.mode) "</th><td>"
-            (mode.reason) "</td><td class=\"n\">" (Grouped(mode.reads)) "</td><td class=\"n\">" (Grouped(mode.writes))
+        html!(out; "<tr data-key=\"" (mode.mode) "/" (mode.reason) "\"><th scope=\"row\">" (mode.mode)
+            "</th><td>"
+            (mode.reason) "</td><td class=\"n\">" (Grouped(mode.reads)) "</td><td class=\"n\">"
+            (Grouped(mode.writes))
             "</td></tr>");
     });
     let mut operations: Vec<&OperationCount> =
@@ -31,7 +33,8 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
         empty: "Nothing was asked for since the start.",
     };
     table.render(out, &operations, |out, one| {
-        html!(out; "<tr data-key=\"" (one.door) "/" (one.operation) "\"><th scope=\"row\">" (one.operation) "</th><td>"
+        html!(out; "<tr data-key=\"" (one.door) "/" (one.operation) "\"><th scope=\"row\">" (one.operation)
+            "</th><td>"
             (one.door) "</td><td class=\"n\">" (Grouped(one.count)) "</td><td class=\"n rate\">\
             <span class=\"now\" data-per-second></span><svg class=\"spark\" viewBox=\"0 0 60 16\" preserveAspectRatio=\"none\" \
             aria-hidden=\"true\" data-key=\"" (one.door) "/" (one.operation) "\" data-counter=\"" (one.count)
@@ -49,8 +52,10 @@ fn slow(out: &mut Html, snapshot: &Snapshot, is_administrator: bool) {
     rows.sort_by(|a, b| descending(a.took_ms, b.took_ms));
     table.render(out, &rows, |out, one| {
         let at = Timestamp::new(i64::try_from(one.at_s).unwrap_or(i64::MAX), 0).unwrap_or_default();
-        html!(out; "<tr data-key=\"" (one.at_s) "/" (one.operation) "/" (one.took_ms) "\"><td class=\"n\"><strong>"
-            (Grouped(one.took_ms)) " ms</strong></td><th scope=\"row\">" (one.operation) "<span class=\"under\">" (one.door)
+        html!(out; "<tr data-key=\"" (one.at_s) "/" (one.operation) "/" (one.took_ms)
+            "\"><td class=\"n\"><strong>"
+            (Grouped(one.took_ms)) " ms</strong></td><th scope=\"row\">" (one.operation)
+            "<span class=\"under\">" (one.door)
             "</span></th><td class=\"path\">");
         if is_administrator {
             html!(out; "<bdi>" (one.subject) "</bdi></td><td><bdi>" (one.client) "</bdi>");

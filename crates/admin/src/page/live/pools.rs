@@ -10,14 +10,17 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, problems: &[Problem]) 
     let problem_count = problems.len();
     html!(out; "<div data-say=\"" (spoken(problem_count)) "\">");
     for problem in problems {
-        html!(out; "<div class=\"note bad\"><strong>" (problem.what) "</strong> <span>" (problem.advice) "</span></div>");
+        html!(out; "<div class=\"note bad\"><strong>" (problem.what) "</strong> <span>" (problem.advice)
+            "</span></div>");
     }
     html!(out; "</div>");
     let (total, free) = snapshot.pools.iter().fold((0u64, 0u64), |(total, free), pool| {
         (total.saturating_add(pool.total_bytes), free.saturating_add(pool.free_bytes))
     });
-    html!(out; "<dl class=\"facts big\"><div><dt>Free</dt><dd>" (Size(free)) " <span class=\"fine\">of " (Size(total))
-        "</span></dd></div><div><dt>Files</dt><dd>" (Grouped(snapshot.files)) "</dd></div><div><dt>Data</dt><dd>"
+    html!(out; "<dl class=\"facts big\"><div><dt>Free</dt><dd>" (Size(free)) " <span class=\"fine\">of "
+        (Size(total))
+        "</span></dd></div><div><dt>Files</dt><dd>" (Grouped(snapshot.files))
+        "</dd></div><div><dt>Data</dt><dd>"
         (Size(snapshot.bytes)) "</dd></div><div><dt>Up for</dt><dd>" (Duration(snapshot.uptime_s))
         "</dd></div><div><dt>Version</dt><dd>" (snapshot.version) "</dd></div></dl>");
     let table = Table {
@@ -36,7 +39,8 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, problems: &[Problem]) 
 }
 
 fn row(out: &mut Html, pool: &PoolView) {
-    html!(out; "<tr data-key=\"" (pool.name) "\"><th scope=\"row\">" (pool.name) "<span class=\"under\">" (pool.address)
+    html!(out; "<tr data-key=\"" (pool.name) "\"><th scope=\"row\">" (pool.name) "<span class=\"under\">"
+        (pool.address)
         "</span></th><td>");
     match &pool.offline {
         None => html!(out; "<span class=\"state good\">In order</span>"),
@@ -44,7 +48,8 @@ fn row(out: &mut Html, pool: &PoolView) {
             html!(out; "<span class=\"state bad\">Offline</span><span class=\"under\">" (reason) "</span>")
         }
     }
-    html!(out; "</td><td class=\"space\">" [space(pool)] "</td><td class=\"n\">" (Grouped(pool.replicas)) "</td>");
+    html!(out; "</td><td class=\"space\">" [space(pool)] "</td><td class=\"n\">" (Grouped(pool.replicas))
+        "</td>");
     for (direction, rate, sum) in [
         ("read", pool.read_bytes_per_s, pool.read_bytes),
         ("written", pool.written_bytes_per_s, pool.written_bytes),
