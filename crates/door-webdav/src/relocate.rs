@@ -7,7 +7,7 @@ use http::StatusCode;
 use http_server::Response;
 use http_wire::dav::Depth;
 use http_wire::target::Reference;
-use types::Attributes;
+use types::{Attributes, Name};
 
 use crate::call::Call;
 use crate::collection::{Failures, PAGE, extended};
@@ -112,6 +112,7 @@ impl Front {
             }
             call.demand(Activity::Delete, &target.path)?;
         }
+        refuse_ancestor(&source.path, &target.path)?;
         Ok(Ends { source, found, target, may_overwrite })
     }
 
@@ -290,6 +291,33 @@ impl Front {
     }
 }
 
+/// What is overwritten is removed first, and the source with it where it lies below.
+fn refuse_ancestor(source: &[Name], target: &[Name]) -> Result<(), Refusal> {
+    if source.starts_with(target) {
+        return Err(Refusal::conflict("the destination is a directory above the source"));
+    }
+    Ok(())
+}
+
 fn created_or_replaced(target: &Place) -> StatusCode {
     if target.found.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_wire::target::parse_path;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_above_the_source_is_not_overwritten() {
+        let judged = |source, target| {
+            refuse_ancestor(&parse_path(source).unwrap(), &parse_path(target).unwrap())
+                .map_err(|refusal| refusal.status)
+        };
+        assert_eq!(judged("/a/b/c", "/a"), Err(StatusCode::CONFLICT));
+        assert_eq!(judged("/a/b", "/a"), Err(StatusCode::CONFLICT));
+        assert_eq!(judged("/a", "/a/b"), Ok(()));
+        assert_eq!(judged("/a/b", "/a/bc"), Ok(()));
+    }
 }
