@@ -1,9 +1,9 @@
 //! MKCOL and DELETE; the walk over a tree that DELETE, COPY and MOVE share.
 
-use api::{Activity, Cookie, NamespaceError};
+use api::{Activity, Cookie, NamespaceError, Page};
 use http::StatusCode;
 use http_server::{RequestBody, Response};
-use types::{Attributes, FileId, Identity, Name};
+use types::{Access, Attributes, FileId, Identity, Name, permission};
 
 use crate::call::Call;
 use crate::front::Front;
@@ -68,6 +68,22 @@ impl Front {
         Ok(self.services.namespace.create(who, dir, name, &spec).await?.attributes)
     }
 
+    /// A page of a directory for who goes on to what is listed. By path that would need search permission: without it
+    /// a walk by file ids would come to what the mode bits of a directory above keep from the caller.
+    pub(crate) async fn list_to_enter(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        after: Cookie,
+        limit: usize,
+    ) -> Result<Page, NamespaceError> {
+        let attributes = self.services.namespace.attributes(dir).await?;
+        if !permission::allows(who, &attributes, Access::EXECUTE) {
+            return Err(NamespaceError::AccessDenied);
+        }
+        self.services.namespace.list(who, dir, after, limit).await
+    }
+
     pub(crate) async fn delete(&self, call: &Call) -> Result<Response, Refusal> {
         let place = self.resolve(call, &call.path, Last::Itself).await?;
         call.demand(Activity::Delete, &place.path)?;
@@ -103,7 +119,7 @@ impl Front {
             if failures.len() >= FAILURES_MAX {
                 break;
             }
-            let page = match self.services.namespace.list(&call.caller.identity, here, after, PAGE).await {
+            let page = match self.list_to_enter(&call.caller.identity, here, after, PAGE).await {
                 Ok(page) => page,
                 Err(error) => {
                     failures.push((path, error.into()));

@@ -38,7 +38,7 @@ impl Front {
             .with(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"))
             .with(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
         // Refused before the answer has begun.
-        self.services.namespace.list(&call.caller.identity, dir.file, Cookie::START, 1).await?;
+        self.list_to_enter(&call.caller.identity, dir.file, Cookie::START, 1).await?;
         if call.method == Method::HEAD {
             return Ok(response.with_body(ResponseBody::Absent { length: None }));
         }

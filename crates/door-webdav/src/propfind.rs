@@ -51,7 +51,7 @@ impl Front {
         if is_listed {
             call.demand(Activity::List, &place.path)?;
             // A directory that may not be read is refused before the answer has begun.
-            self.services.namespace.list(&call.caller.identity, found.file, Cookie::START, 1).await?;
+            self.list_to_enter(&call.caller.identity, found.file, Cookie::START, 1).await?;
         }
         let mut walk = Walk {
             front: Arc::clone(self),
@@ -105,7 +105,7 @@ impl Walk {
 
     async fn list(&mut self, path: Path, dir: FileId, after: Cookie) -> Result<(), Refusal> {
         let who = self.call.caller.identity.clone();
-        let page = match self.front.services.namespace.list(&who, dir, after, PAGE).await {
+        let page = match self.front.list_to_enter(&who, dir, after, PAGE).await {
             Ok(page) => page,
             // Below the top: a directory that the caller may not read, or that has gone meanwhile.
             Err(error) => {

@@ -164,7 +164,7 @@ impl Front {
             open.push((ends.found.file, Cookie::START, ends.target.path.clone(), made));
         }
         while let Some((source, after, path, target)) = open.pop() {
-            let page = match self.services.namespace.list(&call.caller.identity, source, after, PAGE).await {
+            let page = match self.list_to_enter(&call.caller.identity, source, after, PAGE).await {
                 Ok(page) => page,
                 Err(error) => {
                     failures.push((path, error.into()));
