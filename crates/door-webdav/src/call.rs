@@ -20,6 +20,8 @@ pub(crate) struct Call {
     pub path: Path,
     /// The path ended with a slash: a directory is meant.
     pub is_directory_form: bool,
+    /// `?authz=`: a link that carries its own permission.
+    pub token_in_query: Option<String>,
     pub peer: Arc<Peer>,
 }
 

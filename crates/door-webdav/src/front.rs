@@ -159,6 +159,7 @@ impl Front {
             headers,
             path: target.path,
             is_directory_form: target.trailing_slash,
+            token_in_query: target.query.first("authz").map(str::to_owned),
             peer,
         };
         Ok((call, body))

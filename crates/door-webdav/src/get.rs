@@ -198,7 +198,11 @@ impl Front {
     ) -> Result<Response, Refusal> {
         let wants_page = call.header(&header::ACCEPT).is_some_and(|accept| accept.contains("text/html"));
         if let Some(page) = self.config.page.as_ref().filter(|_| wants_page) {
-            let url = format!("{page}{}", target::encode_path(&place.path, true));
+            let mut url = format!("{page}{}", target::encode_path(&place.path, true));
+            if let Some(token) = &call.token_in_query {
+                url.push_str("?authz=");
+                target::put_query_text(&mut url, token);
+            }
             let location = HeaderValue::try_from(url).map_err(|_| Refusal::not_found())?;
             return Ok(Response::new(StatusCode::SEE_OTHER).with(header::LOCATION, location));
         }
@@ -236,7 +240,10 @@ fn asks_for_digest(headers: &HeaderMap) -> bool {
 /// Clients that are known not to follow; everybody else does for GET.
 fn follows_redirects(headers: &HeaderMap) -> bool {
     let agent = headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok()).unwrap_or("");
-    !["litmus", "cadaver", "davfs2", "neon"].iter().any(|name| agent.starts_with(name))
+    // Of a page, only what is navigated to may come from elsewhere (its Content-Security-Policy).
+    let is_part_of_page =
+        headers.get("sec-fetch-dest").is_some_and(|destination| destination.as_bytes() != b"document");
+    !is_part_of_page && !["litmus", "cadaver", "davfs2", "neon"].iter().any(|name| agent.starts_with(name))
 }
 
 /// Conditions, ranges, headers, pieces (RFC 9110 §13, §14).

@@ -16,7 +16,7 @@ use pool::LocalPool;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use types::{Clock, PoolId, Random};
 
 use crate::banner::Banner;
@@ -132,13 +132,7 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         Arc::clone(&services.clock),
         Arc::clone(&services.random),
     ));
-    let access = Arc::new(FileAccess::new(AccessServices {
-        namespace: services.namespace.clone(),
-        locations: services.namespace.clone(),
-        properties: services.namespace.clone(),
-        pools: Arc::clone(&manager),
-        clock: Arc::clone(&services.clock),
-    }));
+    let access = share_files(&services, &manager);
     let door =
         start_head_door(config, data, &services, &manager, &access, &measures, &pool_listeners).await?;
 
@@ -160,24 +154,22 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         stop.clone(),
     ));
 
+    let head = Head { config, data, services: &services, manager: &manager, access: &access };
+    let overview = Overview {
+        site: config.http.site.clone(),
+        clock: Arc::clone(&services.clock),
+        started: services.clock.monotonic(),
+        namespace: Arc::clone(&services.namespace),
+        pools: services.pools.clone(),
+        pool_doors: pool_doors.clone(),
+        door: Arc::clone(&door),
+        access: Arc::clone(&access),
+        measures,
+        log,
+        rates: Default::default(),
+    };
     let web = match http_ports {
-        Some(ports) => {
-            let overview = Overview {
-                site: config.http.site.clone(),
-                clock: Arc::clone(&services.clock),
-                started: services.clock.monotonic(),
-                namespace: Arc::clone(&services.namespace),
-                pools: services.pools.clone(),
-                pool_doors: pool_doors.clone(),
-                door: Arc::clone(&door),
-                access: Arc::clone(&access),
-                measures: Arc::clone(&measures),
-                log,
-                samples: Default::default(),
-            };
-            let head = Head { config, data, services: &services, manager: &manager, access: &access };
-            Some(http::start(ports, &head, overview, &mut tasks, &stop).await?)
-        }
+        Some(ports) => Some(http::start(ports, &head, overview, &mut tasks, &stop)?),
         None => None,
     };
 
@@ -201,6 +193,11 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     print_out("Forebay stops: finishing what is under way\n");
     // Nobody may come late: the receivers see the value, also those that subscribe after it.
     stop_sender.send_replace(true);
+    drain(tasks, &services, control).await;
+    Ok(())
+}
+
+async fn drain(mut tasks: JoinSet<()>, services: &Services, control: JoinHandle<()>) {
     let drained = tokio::time::timeout(STOP, async {
         while tasks.join_next().await.is_some() {}
         control.abort();
@@ -209,7 +206,17 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     if drained.await.is_err() {
         tracing::warn!("stopped with work under way; nothing acknowledged is lost");
     }
-    Ok(())
+}
+
+/// The one conflict table, with what every door does over it.
+fn share_files(services: &Services, manager: &Arc<dyn PoolManager>) -> Arc<FileAccess> {
+    Arc::new(FileAccess::new(AccessServices {
+        namespace: services.namespace.clone(),
+        locations: services.namespace.clone(),
+        properties: services.namespace.clone(),
+        pools: Arc::clone(manager),
+        clock: Arc::clone(&services.clock),
+    }))
 }
 
 async fn listen_for_pools(config: &Config, pools: u32) -> Result<Vec<TcpListener>> {

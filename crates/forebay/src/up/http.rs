@@ -92,7 +92,7 @@ fn load_certificate(config: &Config) -> Result<Option<Arc<Tls>>> {
     Ok(Some(Tls::load(files, clients)?))
 }
 
-pub async fn start(
+pub fn start(
     ports: Ports,
     head: &Head<'_>,
     overview: Overview,
@@ -107,21 +107,7 @@ pub async fn start(
     let client = http_client::Client::new(client_config(config)).context("cannot set up outgoing HTTP")?;
     let authority = Arc::new(authority(config, data, services, &password_file, tls.is_some())?);
     let overview = Arc::new(overview);
-    let admin = Admin::new(
-        AdminServices {
-            instance: overview.clone(),
-            namespace: services.namespace.clone(),
-            authenticator: authority.clone(),
-            clock: Arc::clone(&services.clock),
-            metrics: admin::metrics::install().context("cannot record metrics")?,
-        },
-        AdminConfig {
-            site: config.http.site.clone(),
-            has_page: config.http.page,
-            metrics_networks: metrics_networks(&config.http)?,
-            session_validity_max: SESSION_MAX,
-        },
-    );
+    let admin = make_admin(head, &overview, &authority)?;
 
     let mut data_faces = Vec::new();
     for (pool, listener) in services.pools.iter().zip(&pools) {
@@ -168,6 +154,24 @@ pub async fn start(
         first_login,
         is_loopback_only: address.ip().is_loopback() && !config.listen.is_loopback(),
     })
+}
+
+fn make_admin(head: &Head<'_>, overview: &Arc<Overview>, authority: &Arc<Authority>) -> Result<Arc<Admin>> {
+    let Head { config, services, .. } = *head;
+    let services = AdminServices {
+        instance: overview.clone(),
+        namespace: services.namespace.clone(),
+        authenticator: authority.clone(),
+        clock: Arc::clone(&services.clock),
+        metrics: admin::metrics::install().context("cannot record metrics")?,
+    };
+    let config = AdminConfig {
+        site: config.http.site.clone(),
+        has_page: config.http.page,
+        metrics_networks: metrics_networks(&config.http)?,
+        session_validity_max: SESSION_MAX,
+    };
+    Ok(Admin::new(services, config))
 }
 
 /// Who answers which path: a few names at the root are the instance's own, all else is the namespace.

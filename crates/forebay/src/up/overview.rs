@@ -148,8 +148,39 @@ pub struct Overview {
     pub access: Arc<FileAccess>,
     pub measures: Arc<Measures>,
     pub log: LogControl,
-    /// Bytes read and written per pool at each of the last seconds. Leaf lock.
-    pub samples: Mutex<VecDeque<(Duration, BTreeMap<PoolId, (u64, u64)>)>>,
+    pub rates: Rates,
+}
+
+/// How fast the pools read and write.
+#[derive(Default)]
+pub struct Rates {
+    /// One a second. Leaf lock.
+    samples: Mutex<VecDeque<Sample>>,
+}
+
+struct Sample {
+    at: Duration,
+    /// Bytes read and written so far.
+    pools: BTreeMap<PoolId, (u64, u64)>,
+}
+
+impl Rates {
+    fn add(&self, sample: Sample) {
+        let mut samples = self.samples.lock();
+        samples.push_back(sample);
+        while samples.len() > WINDOW + 1 {
+            samples.pop_front();
+        }
+    }
+
+    /// Bytes per second read and written.
+    fn of(&self, pool: PoolId) -> (u64, u64) {
+        let samples = self.samples.lock();
+        let (Some(first), Some(last)) = (samples.front(), samples.back()) else { return (0, 0) };
+        let (Some(from), Some(to)) = (first.pools.get(&pool), last.pools.get(&pool)) else { return (0, 0) };
+        let seconds = last.at.saturating_sub(first.at).as_secs().max(1);
+        (to.0.saturating_sub(from.0) / seconds, to.1.saturating_sub(from.1) / seconds)
+    }
 }
 
 impl Overview {
@@ -159,26 +190,11 @@ impl Overview {
             let status = pool.status();
             (status.id, (status.read_bytes, status.written_bytes))
         });
-        let mut samples = self.samples.lock();
-        samples.push_back((self.clock.monotonic(), bytes.collect()));
-        while samples.len() > WINDOW + 1 {
-            samples.pop_front();
-        }
-    }
-
-    /// Bytes per second read and written.
-    fn rates(&self, pool: PoolId) -> (u64, u64) {
-        let samples = self.samples.lock();
-        let (Some((start, first)), Some((end, last))) = (samples.front(), samples.back()) else {
-            return (0, 0);
-        };
-        let (Some(from), Some(to)) = (first.get(&pool), last.get(&pool)) else { return (0, 0) };
-        let seconds = end.saturating_sub(*start).as_secs().max(1);
-        (to.0.saturating_sub(from.0) / seconds, to.1.saturating_sub(from.1) / seconds)
+        self.rates.add(Sample { at: self.clock.monotonic(), pools: bytes.collect() });
     }
 
     fn pool_view(&self, status: PoolStatus, address: SocketAddr) -> PoolView {
-        let (read, written) = self.rates(status.id);
+        let (read, written) = self.rates.of(status.id);
         PoolView {
             name: status.id.to_string(),
             address: address.to_string(),
