@@ -27,6 +27,8 @@ pub(crate) struct Writer {
     offset: u64,
     in_flight: VecDeque<(usize, IoHandle<Stability>)>,
     in_flight_bytes: usize,
+    /// Bytes before `offset` are missing: a write failed, or was given up while it was waited for.
+    is_broken: bool,
 }
 
 /// What a writer has put onto the disk.
@@ -38,11 +40,23 @@ pub(crate) struct Received {
 
 impl Writer {
     pub fn new(replica: Arc<dyn OpenReplica>, kinds: impl IntoIterator<Item = ChecksumKind>) -> Writer {
-        Writer { replica, sums: Sums::new(kinds), offset: 0, in_flight: VecDeque::new(), in_flight_bytes: 0 }
+        Writer {
+            replica,
+            sums: Sums::new(kinds),
+            offset: 0,
+            in_flight: VecDeque::new(),
+            in_flight_bytes: 0,
+            is_broken: false,
+        }
     }
 
     pub fn offset(&self) -> u64 {
         self.offset
+    }
+
+    /// Nothing can be appended to it: what would be published has a hole, under checksums that do not know it.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
     }
 
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), Refusal> {
@@ -62,7 +76,9 @@ impl Writer {
     async fn settle_oldest(&mut self) -> Result<(), Refusal> {
         if let Some((length, handle)) = self.in_flight.pop_front() {
             self.in_flight_bytes -= length;
+            self.is_broken = true;
             handle.await?;
+            self.is_broken = false;
         }
         Ok(())
     }
@@ -195,5 +211,44 @@ impl Front {
         let (patience, deadline) = (self.config.recall_patience, self.config.recall_deadline);
         self.services.access.before_change(file, Some(REQUESTS), Change::Replace, patience, deadline).await?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{IoHandle, PoolError, ReadData, Verifier};
+
+    use super::*;
+
+    /// A disk that is full for the first write and not for the next.
+    struct FullOnce(std::sync::atomic::AtomicBool);
+
+    impl OpenReplica for FullOnce {
+        fn read_at(&self, _offset: u64, _length: u32) -> IoHandle<ReadData> {
+            IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }))
+        }
+
+        fn write_at(&self, _offset: u64, _data: Bytes, stability: Stability) -> IoHandle<Stability> {
+            let is_full = self.0.swap(false, std::sync::atomic::Ordering::Relaxed);
+            IoHandle::ready(if is_full { Err(PoolError::TooLarge) } else { Ok(stability) })
+        }
+
+        fn sync(&self) -> IoHandle<Verifier> {
+            IoHandle::ready(Ok(self.verifier()))
+        }
+
+        fn verifier(&self) -> Verifier {
+            Verifier([0; 8])
+        }
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_lost_bytes_says_so_before_more_are_appended() {
+        let replica = Arc::new(FullOnce(true.into()));
+        let mut writer = Writer::new(replica, []);
+        let bytes = Bytes::from(vec![7; IN_FLIGHT_BYTES_MAX]);
+        assert!(writer.write(bytes).await.is_ok() && !writer.is_broken());
+        assert!(writer.write(Bytes::from_static(b"more")).await.is_err());
+        assert!(writer.is_broken());
     }
 }

@@ -51,14 +51,24 @@ impl Front {
         part: ContentRange,
         body: RequestBody,
     ) -> Result<Response, Refusal> {
+        // What is refused is refused before the upload is taken out: its parts so far stay.
+        let promised = promised(&call.headers)?;
+        match part {
+            ContentRange::Part { complete: None, .. } => {
+                return Err(Refusal::bad_request("Content-Range must name the whole length"));
+            }
+            ContentRange::Part { range, .. }
+                if body.length().is_some_and(|length| length != range.length()) =>
+            {
+                return Err(Refusal::bad_request("body is not as long as Content-Range says"));
+            }
+            _ => {}
+        }
         let key = (call.caller.name.to_string(), place.path.clone());
         // While a part is being received nobody else finds the upload.
         let known = self.resumable.lock().waiting.remove(&key);
         let (range, total) = match part {
-            ContentRange::Part { range, complete: Some(total) } => (range, total),
-            ContentRange::Part { complete: None, .. } => {
-                return Err(Refusal::bad_request("Content-Range must name the whole length"));
-            }
+            ContentRange::Part { range, complete } => (range, complete.unwrap_or(range.end())),
             ContentRange::Unsatisfied { complete } => {
                 let known = known.filter(|known| known.total == complete);
                 let arrived = known.as_ref().map_or(0, |known| known.writer.offset());
@@ -79,18 +89,18 @@ impl Front {
             None if first == 0 => self.begin_parts(call, place, total).await?,
             None => return Err(out_of_order(0)),
         };
-        if body.length().is_some_and(|length| length != end - first) {
-            return Err(Refusal::bad_request("body is not as long as Content-Range says"));
-        }
         let outcome = append(&mut upload.writer, body, end).await;
         if outcome.is_ok() && upload.writer.offset() == total {
-            upload.pending.terms.promised = promised(&call.headers)?;
+            upload.pending.terms.promised = promised;
             let received = upload.writer.finish().await?;
             return Ok(answer(&self.publish(&upload.pending, received).await?));
         }
         let arrived = upload.writer.offset();
         upload.expires = self.services.clock.monotonic() + IDLE;
-        self.resumable.lock().waiting.insert(key, upload);
+        // What could not be written cannot be sent again by who is told where to go on: the upload starts anew.
+        if !upload.writer.is_broken() {
+            self.resumable.lock().waiting.insert(key, upload);
+        }
         outcome.map(|()| accepted(StatusCode::ACCEPTED, arrived))
     }
 
