@@ -13,6 +13,7 @@ use http::StatusCode;
 use http::header::{self, HeaderValue};
 use http_server::{RequestBody, Response};
 use http_wire::range::ContentRange;
+use types::Identity;
 
 use super::{answer, promised};
 use crate::call::Call;
@@ -24,10 +25,13 @@ use crate::upload::{Pending, Writer};
 
 const IDLE: Duration = Duration::from_secs(3_600);
 
+/// Issuers, password files and certificates may have one name for different people: the identity tells them apart.
+type Key = (String, Identity, Path);
+
 /// Uploads that wait for their next part, by who makes them and where.
 #[derive(Default)]
 pub(crate) struct Resumable {
-    waiting: HashMap<(String, Path), Waiting>,
+    waiting: HashMap<Key, Waiting>,
 }
 
 struct Waiting {
@@ -64,7 +68,7 @@ impl Front {
             }
             _ => {}
         }
-        let key = (call.caller.name.to_string(), place.path.clone());
+        let key = (call.caller.name.to_string(), call.caller.identity.clone(), place.path.clone());
         // While a part is being received nobody else finds the upload.
         let known = self.resumable.lock().waiting.remove(&key);
         let (range, total) = match part {
