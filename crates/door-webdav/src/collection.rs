@@ -6,7 +6,7 @@ use http_server::{RequestBody, Response};
 use types::{Access, Attributes, FileId, Identity, Name, permission};
 
 use crate::call::Call;
-use crate::front::Front;
+use crate::front::{Front, REQUESTS};
 use crate::locks::{Path, Reach};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, Place};
@@ -15,7 +15,7 @@ const DIRECTORY_PERMISSIONS: u32 = 0o755;
 /// Entries of a directory that are looked at together.
 pub(crate) const PAGE: usize = 512;
 /// Failures that a 207 answer lists; what follows is left out.
-const FAILURES_MAX: usize = 100;
+pub(crate) const FAILURES_MAX: usize = 100;
 
 /// What could not be done below a collection.
 pub(crate) type Failures = Vec<(Path, Refusal)>;
@@ -95,9 +95,12 @@ impl Front {
         self.check_conditions(call, &place)?;
         self.check_locks(call, &place.path, Reach::Tree)?;
         let failures = self.remove_tree(call, &place).await;
-        self.forget_locks(&place.path);
         match failures {
-            failures if failures.is_empty() => Ok(Response::new(StatusCode::NO_CONTENT)),
+            failures if failures.is_empty() => {
+                // What is still there keeps its locks.
+                self.forget_locks(&place.path);
+                Ok(Response::new(StatusCode::NO_CONTENT))
+            }
             mut failures if failures.len() == 1 && failures[0].0 == place.path => Err(failures.remove(0).1),
             failures => Ok(crate::propfind::failures(&failures)),
         }
@@ -161,8 +164,14 @@ impl Front {
         name: &Name,
         found: &Attributes,
     ) -> Result<(), Refusal> {
-        if found.kind.is_regular() && found.nlink == 1 {
-            self.make_way(found.file).await?;
+        if found.kind.is_regular() {
+            let parent = self.services.namespace.attributes(dir).await?;
+            may_take(who, &parent, found)?;
+            if found.nlink == 1 {
+                self.make_way(found.file).await?;
+            } else {
+                self.services.access.judge_change(found.file, Some(REQUESTS))?;
+            }
         }
         match self.services.namespace.unlink(who, dir, name).await {
             // Somebody else was faster: it is gone all the same.
@@ -170,6 +179,18 @@ impl Front {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// What the namespace will say of the mode bits, before something is done that cannot be undone: a recall, or the
+/// removal of what is to be overwritten.
+pub(crate) fn may_take(who: &Identity, dir: &Attributes, entry: &Attributes) -> Result<(), Refusal> {
+    if !permission::allows(who, dir, Access::WRITE | Access::EXECUTE) {
+        return Err(Refusal::forbidden("the directory may not be changed"));
+    }
+    if permission::sticky_forbids(who, dir, entry) {
+        return Err(Refusal::forbidden("in a sticky directory only owners remove"));
+    }
+    Ok(())
 }
 
 pub(crate) fn extended(path: &[Name], name: &Name) -> Path {

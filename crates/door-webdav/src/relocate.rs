@@ -7,11 +7,11 @@ use http::StatusCode;
 use http_server::Response;
 use http_wire::dav::Depth;
 use http_wire::target::Reference;
-use types::{Attributes, Name};
+use types::{Access, Attributes, FileKind, Name, permission};
 
 use crate::call::Call;
-use crate::collection::{Failures, PAGE, extended};
-use crate::front::Front;
+use crate::collection::{FAILURES_MAX, Failures, PAGE, extended, may_take};
+use crate::front::{Front, REQUESTS};
 use crate::locks::{Path, Reach};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, Place};
@@ -28,6 +28,16 @@ struct Ends {
     may_overwrite: bool,
 }
 
+impl Ends {
+    /// A directory that is overwritten loses its contents before its name: first whether the name may go.
+    fn judge_overwrite(&self, call: &Call) -> Result<(), Refusal> {
+        match (&self.target.parent, &self.target.found) {
+            (Some(parent), Some(old)) => may_take(&call.caller.identity, parent, old),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Front {
     pub(crate) async fn copy(self: &Arc<Self>, call: &Call) -> Result<Response, Refusal> {
         if let Some(response) = self.copy_elsewhere(call).await? {
@@ -40,14 +50,26 @@ impl Front {
         let ends = self.ends(call).await?;
         call.demand(Activity::Download, &ends.source.path)?;
         call.demand(Activity::Upload, &ends.target.path)?;
+        if ends.found.kind.is_directory() {
+            call.demand(Activity::Manage, &ends.target.path)?;
+        }
         self.check_locks(call, &ends.target.path, Reach::Tree)?;
         let is_deep = depth == Depth::Infinity;
         if ends.found.kind.is_directory() && is_deep && ends.target.path.starts_with(&ends.source.path) {
             return Err(Refusal::conflict("a directory cannot be copied into itself"));
         }
+        // Before anything is removed for it.
+        let needed =
+            if ends.found.kind.is_directory() { Access::READ | Access::EXECUTE } else { Access::READ };
+        if ends.found.kind != FileKind::Symlink
+            && !permission::allows(&call.caller.identity, &ends.found, needed)
+        {
+            return Err(Refusal::forbidden("the source may not be read"));
+        }
         let replaces_tree = ends.target.found.is_some_and(|found| found.kind.is_directory())
             || (ends.target.found.is_some() && ends.found.kind.is_directory());
         if replaces_tree {
+            ends.judge_overwrite(call)?;
             let failures = self.remove_tree(call, &ends.target).await;
             if !failures.is_empty() {
                 return Ok(crate::propfind::failures(&failures));
@@ -72,6 +94,21 @@ impl Front {
         {
             return Err(Refusal::conflict("a directory cannot be moved into itself"));
         }
+        let who = &call.caller.identity;
+        // Before anything is removed for it.
+        if let Some(parent) = &ends.source.parent {
+            may_take(who, parent, &ends.found)?;
+        }
+        if ends.found.kind.is_directory()
+            && from_dir != to_dir
+            && !permission::allows(who, &ends.found, Access::WRITE)
+        {
+            return Err(Refusal::forbidden("a directory that may not be written is not moved to another"));
+        }
+        if ends.found.kind.is_regular() {
+            self.services.access.judge_change(ends.found.file, Some(REQUESTS))?;
+        }
+        ends.judge_overwrite(call)?;
         match ends.target.found {
             Some(old) if old.kind.is_directory() || ends.found.kind.is_directory() => {
                 let failures = self.remove_tree(call, &ends.target).await;
@@ -82,8 +119,12 @@ impl Front {
             Some(old) if old.file != ends.found.file => self.make_way(old.file).await?,
             _ => {}
         }
-        let who = &call.caller.identity;
-        self.services.namespace.rename(who, (from_dir, from_name), (to_dir, to_name)).await?;
+        if ends.target.found.is_some_and(|old| old.file == ends.found.file) {
+            // Two names of one file: rename(2) would leave both.
+            self.services.namespace.unlink(who, from_dir, from_name).await?;
+        } else {
+            self.services.namespace.rename(who, (from_dir, from_name), (to_dir, to_name)).await?;
+        }
         // Locks do not move (RFC 4918 §7.5).
         self.forget_locks(&ends.source.path);
         self.forget_locks(&ends.target.path);
@@ -152,7 +193,9 @@ impl Front {
         ends: &Ends,
         is_deep: bool,
     ) -> Result<Failures, Refusal> {
-        let replace = if ends.may_overwrite { Replace::Any } else { Replace::Never };
+        // Without Delete nothing that appears meanwhile may be replaced.
+        let may_replace = ends.may_overwrite && call.caller.may(Activity::Delete, &ends.target.path);
+        let replace = if may_replace { Replace::Any } else { Replace::Never };
         let mut failures = Failures::new();
         if !ends.found.kind.is_directory() {
             self.copy_file(call, &ends.found, &ends.target, replace).await?;
@@ -164,6 +207,9 @@ impl Front {
             open.push((ends.found.file, Cookie::START, ends.target.path.clone(), made));
         }
         while let Some((source, after, path, target)) = open.pop() {
+            if failures.len() >= FAILURES_MAX {
+                break;
+            }
             let page = match self.list_to_enter(&call.caller.identity, source, after, PAGE).await {
                 Ok(page) => page,
                 Err(error) => {
