@@ -107,6 +107,8 @@ async fn shake_hands(
 ) -> Result<Connection, ClientError> {
     let mut builder = http1::Builder::new();
     builder.max_buf_size(READ_BUFFER_BYTES).max_header_size(HEAD_BYTES_MAX).max_headers(HEADERS_MAX);
+    // Names have no case, but XRootD 5 knows Want-Digest and Range in this spelling only, and ignores others.
+    builder.title_case_headers(true);
     let shaken = within(config, url, "is not ready", builder.handshake(TokioIo::new(stream))).await?;
     let (sender, connection) = shaken.map_err(|error| ClientError::of_hyper(&url.authority(), &error))?;
     let driver = Driver(tokio::spawn(async move {

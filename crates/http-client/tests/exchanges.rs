@@ -108,6 +108,25 @@ async fn a_get_says_who_and_where_and_gives_the_body() {
 }
 
 #[tokio::test]
+async fn names_of_headers_are_spelled_as_servers_that_mind_the_case_know_them() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let base = format!("http://{}", listener.local_addr().unwrap());
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = [0; 512];
+        let length = stream.read(&mut head).await.unwrap();
+        says(stream, "HTTP/1.1 204 No Content\r\n\r\n").await;
+        String::from_utf8(head[..length].to_vec()).unwrap()
+    });
+    let mut headers = HeaderMap::new();
+    headers.insert("want-digest", HeaderValue::from_static("adler32"));
+    headers.insert("if-range", HeaderValue::from_static("\"v\""));
+    client().get(&url(&base), headers).await.unwrap();
+    let head = server.await.unwrap();
+    assert!(head.contains("\r\nWant-Digest: adler32\r\n") && head.contains("\r\nIf-Range: "), "{head}");
+}
+
+#[tokio::test]
 async fn a_body_that_ends_early_is_an_error_and_never_an_end() {
     for text in [
         "HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nhello",
