@@ -10,7 +10,7 @@ use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, ActiveLock, Depth, LockInfo, LockRequest, LockScope, Precondition, Timeout};
-use types::{Attributes, FileKind, Name};
+use types::{Access, Attributes, FileKind, Name, permission};
 
 use crate::call::Call;
 use crate::conditions::submitted;
@@ -36,29 +36,46 @@ impl Front {
             return Err(Refusal::bad_request("Depth of a LOCK is 0 or infinity"));
         }
         let is_new = place.found.is_none();
+        if let Some(found) = &place.found
+            && !permission::allows(&call.caller.identity, found, Access::WRITE)
+        {
+            // A lock keeps others from writing, NFS clients too: not for who may not write itself.
+            return Err(Refusal::forbidden("who may not write it may not lock it"));
+        }
         let scope = if info.scope == LockScope::Exclusive { Scope::Exclusive } else { Scope::Shared };
-        let mut lock = self.new_lock(call, &place, &info, scope, depth, timeout);
-        let file = match place.found {
-            Some(found) => found,
-            None => {
-                self.check_locks(call, &place.path, Reach::One)?;
-                self.make_empty(call, &place).await?
-            }
-        };
-        lock.open = self.deny_writing(&file)?;
+        let lock = self.new_lock(call, &place, &info, scope, depth, timeout);
+        if is_new {
+            self.check_locks(call, &place.path, Reach::One)?;
+        }
         let now = self.services.clock.monotonic();
         let expired = self.locks.lock().expire(now);
         expired.iter().for_each(|lock| self.release_lock(lock));
-        if let Err(error) = self.locks.lock().add(lock.clone()) {
-            self.release_lock(&lock);
-            return Err(match error {
-                LockError::Conflict => conflicting(&lock.root_href),
-                LockError::Limit => Refusal::busy("too many locks"),
-            });
+        let added = self.locks.lock().add(lock.clone());
+        added.map_err(|error| match error {
+            LockError::Conflict => conflicting(&lock.root_href),
+            LockError::Limit => Refusal::busy("too many locks"),
+        })?;
+        // Only now: a lock that is refused leaves no empty file.
+        if let Err(refusal) = self.hold_locked(call, &place, &lock).await {
+            let gone = self.locks.lock().remove(&lock.token);
+            gone.iter().for_each(|lock| self.release_lock(lock));
+            return Err(refusal);
         }
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let token = HeaderValue::try_from(format!("<{}>", lock.token)).expect("a token is a URN");
         Ok(answer(status, &[&lock]).with(LOCK_TOKEN, token))
+    }
+
+    /// Makes the file where the name is free, and denies writing to other doors.
+    async fn hold_locked(&self, call: &Call, place: &Place, lock: &Lock) -> Result<(), Refusal> {
+        let file = match place.found {
+            Some(found) => found,
+            None => self.make_empty(call, place).await?,
+        };
+        let open = self.deny_writing(&file)?;
+        let before = self.locks.lock().reopen(&lock.token, &lock.path, open);
+        self.release_open(before);
+        Ok(())
     }
 
     fn refresh_lock(&self, call: &Call, place: &Place, timeout: Duration) -> Result<Response, Refusal> {
