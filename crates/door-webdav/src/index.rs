@@ -36,7 +36,12 @@ impl Front {
     ) -> Result<Response, Refusal> {
         let response = Response::new(StatusCode::OK)
             .with(header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"))
-            .with(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
+            .with(header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"))
+            .with(header::VARY, HeaderValue::from_static("accept"))
+            .with(
+                header::CONTENT_SECURITY_POLICY,
+                HeaderValue::from_static("default-src 'none'; base-uri 'self'"),
+            );
         // Refused before the answer has begun.
         self.list_to_enter(&call.caller.identity, dir.file, Cookie::START, 1).await?;
         if call.method == Method::HEAD {
@@ -70,6 +75,8 @@ impl Listing {
             let slash = if entry.attributes.kind.is_directory() { "/" } else { "" };
             let mut name = String::new();
             target::put_name(&mut name, entry.name.as_bytes());
+            // In the first component of a relative link what stands before a colon is a scheme: `javascript:` too.
+            let name = name.replace(':', "%3A");
             let text = escaped(&String::from_utf8_lossy(entry.name.as_bytes()));
             out.push_str(&format!("<a href=\"{name}{slash}\">{text}{slash}</a> {}\n", entry.attributes.size));
         }
