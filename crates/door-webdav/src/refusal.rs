@@ -70,6 +70,11 @@ impl Refusal {
             None if self.status == StatusCode::NOT_MODIFIED => Response::new(self.status),
             None => Response::text(self.status, self.message),
         };
+        if self.status == StatusCode::METHOD_NOT_ALLOWED {
+            // RFC 9110 §15.5.6 demands it. Of what can be done with some resource: which of it fits depends on more
+            // than its kind.
+            response.headers.insert(header::ALLOW, crate::service::ALLOW);
+        }
         for (name, value) in self.headers {
             response.headers.append(name, value);
         }
@@ -161,5 +166,17 @@ impl From<BodyError> for Refusal {
             BodyError::Gone | BodyError::Malformed(_) => StatusCode::BAD_REQUEST,
         };
         Refusal::new(status, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_method_that_is_not_allowed_is_answered_with_those_that_are() {
+        let response = Refusal::from(NamespaceError::IsDirectory).into_response();
+        assert_eq!(response.status, StatusCode::METHOD_NOT_ALLOWED);
+        assert!(response.headers.contains_key(header::ALLOW));
     }
 }

@@ -16,7 +16,7 @@ use crate::front::Front;
 use crate::locks::Path;
 use crate::refusal::Refusal;
 
-const ALLOW: HeaderValue = HeaderValue::from_static(
+pub(crate) const ALLOW: HeaderValue = HeaderValue::from_static(
     "OPTIONS, GET, HEAD, PUT, POST, DELETE, MKCOL, PROPFIND, PROPPATCH, COPY, MOVE, LOCK, UNLOCK",
 );
 const MACAROON_REQUEST: &str = "application/macaroon-request";
