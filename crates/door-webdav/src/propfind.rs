@@ -124,7 +124,11 @@ impl Walk {
         let mut below = Vec::new();
         for entry in page.entries {
             let path = extended(&path, &entry.name);
-            self.write(&path, &entry.attributes).await?;
+            match self.write(&path, &entry.attributes).await {
+                // It was removed since it was listed.
+                Err(refusal) if refusal.status == StatusCode::NOT_FOUND => continue,
+                written => written?,
+            }
             if self.is_deep && entry.attributes.kind.is_directory() {
                 below.push((path, entry.attributes.file, Cookie::START));
             }
