@@ -30,7 +30,7 @@ class Answer:
         return lines[-1].strip() if lines else ""
 
     def __repr__(self):
-        return "%s %.300s %s" % (self.status, self.text, self.failure)
+        return "%s %.200s [...] %s %s" % (self.status, self.text, self.last_line, self.failure)
 
 
 def curl(place, *argv, headers=()):
