@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::OpenFile;
-use api::{Caller, IoHandle, OpenReplica, Publish, Published, Replace, Stability, TicketMode, Unnamed};
+use api::{
+    Caller, IoHandle, OpenReplica, Publish, Published, Replace, Stability, TicketMode, Unnamed, Verifier,
+};
 use bytes::Bytes;
 use file_state::{Change, Modes, Share};
 use http::StatusCode;
@@ -19,6 +21,9 @@ use crate::sums::{Sums, mismatch};
 
 /// Bytes handed to the pool and not answered yet.
 const IN_FLIGHT_BYTES_MAX: usize = 16 << 20;
+/// After so many bytes a sync is begun, so that the disk works while the rest comes in and little is left for the end.
+/// Twice as much is about what an upload may leave unwritten in memory.
+const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
 /// The data half: consecutive bytes into a replica, summed as they pass.
 pub(crate) struct Writer {
@@ -29,6 +34,9 @@ pub(crate) struct Writer {
     in_flight_bytes: usize,
     /// Bytes before `offset` are missing: a write failed, or was given up while it was waited for.
     is_broken: bool,
+    /// How far the writes went when the last sync was begun.
+    synced_to: u64,
+    syncing: Option<IoHandle<Verifier>>,
 }
 
 /// What a writer has put onto the disk.
@@ -47,6 +55,8 @@ impl Writer {
             in_flight: VecDeque::new(),
             in_flight_bytes: 0,
             is_broken: false,
+            synced_to: 0,
+            syncing: None,
         }
     }
 
@@ -70,7 +80,28 @@ impl Writer {
         while self.in_flight_bytes > IN_FLIGHT_BYTES_MAX {
             self.settle_oldest().await?;
         }
+        if self.offset - self.synced_to >= UNSYNCED_BYTES_MAX {
+            // A disk that is slower than the client holds it back here.
+            self.settle_sync().await?;
+            self.syncing = Some(self.replica.sync());
+            self.synced_to = self.offset;
+        }
         Ok(())
+    }
+
+    async fn settle_sync(&mut self) -> Result<(), Refusal> {
+        // Waited for in its place, so that who gives this up loses no answer.
+        let Some(syncing) = &mut self.syncing else { return Ok(()) };
+        let synced = syncing.await;
+        self.syncing = None;
+        match synced {
+            // The last sync covers everything, so one that found no room in the queue may be missed.
+            Err(error) if !error.is_retryable() => {
+                self.is_broken = true;
+                Err(error.into())
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     async fn settle_oldest(&mut self) -> Result<(), Refusal> {
@@ -88,6 +119,7 @@ impl Writer {
         while !self.in_flight.is_empty() {
             self.settle_oldest().await?;
         }
+        self.settle_sync().await?;
         if self.offset > 0 {
             self.replica.sync().await?;
         }
@@ -216,7 +248,9 @@ impl Front {
 
 #[cfg(test)]
 mod tests {
-    use api::{IoHandle, PoolError, ReadData, Verifier};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use api::{PoolError, ReadData};
 
     use super::*;
 
@@ -250,5 +284,77 @@ mod tests {
         assert!(writer.write(bytes).await.is_ok() && !writer.is_broken());
         assert!(writer.write(Bytes::from_static(b"more")).await.is_err());
         assert!(writer.is_broken());
+    }
+
+    /// Takes everything and counts syncs; the first is answered with `ahead`.
+    struct Counted {
+        syncs: AtomicUsize,
+        ahead: Result<(), PoolError>,
+    }
+
+    impl OpenReplica for Counted {
+        fn read_at(&self, _offset: u64, _length: u32) -> IoHandle<ReadData> {
+            IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }))
+        }
+
+        fn write_at(&self, _offset: u64, _data: Bytes, stability: Stability) -> IoHandle<Stability> {
+            IoHandle::ready(Ok(stability))
+        }
+
+        fn sync(&self) -> IoHandle<Verifier> {
+            let is_first = self.syncs.fetch_add(1, Ordering::Relaxed) == 0;
+            let answer = if is_first { self.ahead.clone() } else { Ok(()) };
+            IoHandle::ready(answer.map(|()| self.verifier()))
+        }
+
+        fn verifier(&self) -> Verifier {
+            Verifier([0; 8])
+        }
+    }
+
+    fn counted(ahead: Result<(), PoolError>) -> (Arc<Counted>, Writer) {
+        let replica = Arc::new(Counted { syncs: AtomicUsize::new(0), ahead });
+        let writer = Writer::new(replica.clone(), []);
+        (replica, writer)
+    }
+
+    async fn send(writer: &mut Writer, bytes: u64) -> Result<(), Refusal> {
+        let part = Bytes::from(vec![0; 4 << 20]);
+        for _ in 0..bytes / part.len() as u64 {
+            writer.write(part.clone()).await?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn the_disk_works_while_the_rest_comes_in() {
+        let (replica, mut writer) = counted(Ok(()));
+        let syncs = || replica.syncs.load(Ordering::Relaxed);
+        send(&mut writer, UNSYNCED_BYTES_MAX - (4 << 20)).await.unwrap();
+        assert_eq!(syncs(), 0);
+        send(&mut writer, 2 * UNSYNCED_BYTES_MAX).await.unwrap();
+        assert_eq!(syncs(), 2);
+        assert_eq!(writer.finish().await.unwrap().size, 3 * UNSYNCED_BYTES_MAX - (4 << 20));
+        // The last covers what came after the others had begun.
+        assert_eq!(syncs(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_sync_that_failed_on_the_way_breaks_the_upload() {
+        let lost = || PoolError::Io { pool: PoolId(0), operation: "sync", reason: "lost".to_owned() };
+        let (_, mut writer) = counted(Err(lost()));
+        assert!(send(&mut writer, 2 * UNSYNCED_BYTES_MAX).await.is_err());
+        assert!(writer.is_broken());
+        let (_, mut writer) = counted(Err(lost()));
+        send(&mut writer, UNSYNCED_BYTES_MAX).await.unwrap();
+        assert!(writer.finish().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_sync_on_the_way_that_found_no_room_is_made_up_for_by_the_last() {
+        let (replica, mut writer) = counted(Err(PoolError::Busy(PoolId(0))));
+        send(&mut writer, UNSYNCED_BYTES_MAX).await.unwrap();
+        assert_eq!(writer.finish().await.unwrap().size, UNSYNCED_BYTES_MAX);
+        assert_eq!(replica.syncs.load(Ordering::Relaxed), 2);
     }
 }
