@@ -8,10 +8,12 @@ use api::{Activity, Published, Replace};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use http_server::{RequestBody, Response};
+use http_wire::dav::{Condition, State};
 use http_wire::{digest, range};
 use types::{Access, Timestamp, permission};
 
 use crate::call::Call;
+use crate::conditions::if_header;
 use crate::front::{Front, Redirect};
 use crate::get::{TICKET_S, etag};
 use crate::locks::Reach;
@@ -62,7 +64,7 @@ impl Front {
     pub(crate) fn terms(&self, call: &Call, place: &Place, body: &RequestBody) -> Result<Terms, Refusal> {
         let replace = match &place.found {
             // The condition was checked; here it is kept true until the name is given.
-            Some(found) if call.headers.contains_key(header::IF_MATCH) => {
+            Some(found) if speaks_of_state(call)? => {
                 Replace::Exactly { file: found.file, change: found.change }
             }
             None if call.headers.contains_key(header::IF_NONE_MATCH) => Replace::Never,
@@ -124,6 +126,15 @@ impl Front {
         redirected.insert(pending.file.file, pending);
         Ok(())
     }
+}
+
+/// Whether the request holds for the file as it is only, by any header that says so.
+fn speaks_of_state(call: &Call) -> Result<bool, Refusal> {
+    let is_etag = |condition: &Condition| matches!(condition.state, State::ETag(_));
+    let lists_etag = if_header(call)?
+        .is_some_and(|header| header.lists().iter().any(|list| list.conditions.iter().any(is_etag)));
+    let names = [header::IF_MATCH, header::IF_NONE_MATCH, header::IF_UNMODIFIED_SINCE];
+    Ok(lists_etag || names.iter().any(|name| call.headers.contains_key(name)))
 }
 
 /// 201 for a new name, 204 for new contents.
