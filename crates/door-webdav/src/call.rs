@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{Activity, Caller, Origin, Role};
 use http::header::{self, HeaderMap, HeaderValue};
-use http::{Method, StatusCode};
+use http::{Method, StatusCode, Uri};
 use http_server::Peer;
 use http_wire::dav::{self, Depth};
 use types::Name;
@@ -63,9 +63,36 @@ impl Call {
     }
 }
 
+/// HTTP/2 has the host in `:authority`, and where a request line names one it counts (RFC 9112 §3.2.2): here it is always
+/// found in `Host`.
+pub(crate) fn with_host(mut headers: HeaderMap, uri: &Uri) -> HeaderMap {
+    let host = uri.authority().map(|authority| match authority.as_str().rsplit_once('@') {
+        Some((_, host)) => host,
+        None => authority.as_str(),
+    });
+    if let Some(Ok(host)) = host.map(HeaderValue::try_from) {
+        headers.insert(header::HOST, host);
+    }
+    headers
+}
+
 pub(crate) fn unauthorized(message: impl Into<String>) -> Refusal {
     let challenge = HeaderValue::from_static("Basic realm=\"forebay\", charset=\"UTF-8\"");
     Refusal::new(StatusCode::UNAUTHORIZED, message)
         .with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"forebay\""))
         .with(header::WWW_AUTHENTICATE, challenge)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_host_of_http2_is_found_where_that_of_http1_is() {
+        let uri = "https://user@a.example:8443/f".parse().unwrap();
+        let headers = with_host(HeaderMap::new(), &uri);
+        assert_eq!(headers[header::HOST], "a.example:8443");
+        let named = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("b.example"))]);
+        assert_eq!(with_host(named, &"/f".parse().unwrap())[header::HOST], "b.example");
+    }
 }

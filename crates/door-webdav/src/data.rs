@@ -14,6 +14,7 @@ use http_wire::conditional::ETag;
 use http_wire::target::Target;
 use types::Clock;
 
+use crate::call::with_host;
 use crate::front::Front;
 use crate::get::{Content, respond};
 use crate::put::answer;
@@ -44,7 +45,8 @@ impl DataFace {
         DataFace { pool, key, clock, front, head, is_tls }
     }
 
-    async fn handle(&self, request: Request) -> Result<Response, Refusal> {
+    async fn handle(&self, mut request: Request) -> Result<Response, Refusal> {
+        request.headers = with_host(request.headers, &request.uri);
         let target =
             Target::of_uri(&request.uri).map_err(|error| Refusal::new(error.status(), error.to_string()))?;
         let Some(sealed) = target.query.first(PARAMETER) else {

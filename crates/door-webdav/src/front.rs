@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use tracing::Instrument;
 use types::{Attributes, ChecksumKind, Clock, FileId, PoolId, Random};
 
-use crate::call::Call;
+use crate::call::{Call, with_host};
 use crate::locks::Locks;
 use crate::put::resume::Resumable;
 use crate::refusal::Refusal;
@@ -156,7 +156,7 @@ impl Front {
             caller,
             origin,
             method,
-            headers,
+            headers: with_host(headers, &uri),
             path: target.path,
             is_directory_form: target.trailing_slash,
             token_in_query: target.query.first("authz").map(str::to_owned),
