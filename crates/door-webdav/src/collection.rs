@@ -36,7 +36,7 @@ impl Front {
             return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "name is taken"));
         }
         self.check_conditions(call, &place)?;
-        self.check_locks(call, &place.path, Reach::One)?;
+        self.check_member_locks(call, &place.path, Reach::One)?;
         let (dir, name) = place.entry()?;
         self.make_directory(&call.caller.identity, dir, name).await?;
         Ok(Response::new(StatusCode::CREATED))
@@ -93,7 +93,7 @@ impl Front {
         }
         place.entry()?;
         self.check_conditions(call, &place)?;
-        self.check_locks(call, &place.path, Reach::Tree)?;
+        self.check_member_locks(call, &place.path, Reach::Tree)?;
         let failures = self.remove_tree(call, &place).await;
         match failures {
             failures if failures.is_empty() => {

@@ -53,6 +53,15 @@ impl Front {
         }
     }
 
+    /// As `check_locks`, where a name comes or goes: a lock of the directory, whatever its depth, protects its members
+    /// (RFC 4918 §7.4).
+    pub(crate) fn check_member_locks(&self, call: &Call, path: &[Name], reach: Reach) -> Result<(), Refusal> {
+        if let [above @ .., _] = path {
+            self.check_locks(call, above, Reach::One)?;
+        }
+        self.check_locks(call, path, reach)
+    }
+
     /// The locks of what was removed or moved away.
     pub(crate) fn forget_locks(&self, path: &[Name]) {
         let gone = self.locks.lock().remove_tree(path);

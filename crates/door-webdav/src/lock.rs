@@ -45,7 +45,7 @@ impl Front {
         let scope = if info.scope == LockScope::Exclusive { Scope::Exclusive } else { Scope::Shared };
         let lock = self.new_lock(call, &place, &info, scope, depth, timeout);
         if is_new {
-            self.check_locks(call, &place.path, Reach::One)?;
+            self.check_member_locks(call, &place.path, Reach::One)?;
         }
         let now = self.services.clock.monotonic();
         let expired = self.locks.lock().expire(now);

@@ -58,6 +58,9 @@ impl Front {
             return Err(Refusal::conflict("a name that ends with a slash is a directory's: use MKCOL"));
         }
         self.check_conditions(call, place)?;
+        if place.found.is_none() {
+            return self.check_member_locks(call, &place.path, Reach::One);
+        }
         self.check_locks(call, &place.path, Reach::One)
     }
 

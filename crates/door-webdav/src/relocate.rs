@@ -36,6 +36,13 @@ impl Ends {
             _ => Ok(()),
         }
     }
+
+    fn check_target_locks(&self, front: &Front, call: &Call) -> Result<(), Refusal> {
+        if self.target.found.is_none() {
+            return front.check_member_locks(call, &self.target.path, Reach::Tree);
+        }
+        front.check_locks(call, &self.target.path, Reach::Tree)
+    }
 }
 
 impl Front {
@@ -53,7 +60,7 @@ impl Front {
         if ends.found.kind.is_directory() {
             call.demand(Activity::Manage, &ends.target.path)?;
         }
-        self.check_locks(call, &ends.target.path, Reach::Tree)?;
+        ends.check_target_locks(self, call)?;
         let is_deep = depth == Depth::Infinity;
         if ends.found.kind.is_directory() && is_deep && ends.target.path.starts_with(&ends.source.path) {
             return Err(Refusal::conflict("a directory cannot be copied into itself"));
@@ -86,8 +93,8 @@ impl Front {
         let ends = self.ends(call).await?;
         call.demand(Activity::Manage, &ends.source.path)?;
         call.demand(Activity::Manage, &ends.target.path)?;
-        self.check_locks(call, &ends.source.path, Reach::Tree)?;
-        self.check_locks(call, &ends.target.path, Reach::Tree)?;
+        self.check_member_locks(call, &ends.source.path, Reach::Tree)?;
+        self.check_member_locks(call, &ends.target.path, Reach::Tree)?;
         let (from_dir, from_name) = ends.source.entry()?;
         let (to_dir, to_name) = ends.target.entry()?;
         if ends.target.path.len() > ends.source.path.len() && ends.target.path.starts_with(&ends.source.path)
