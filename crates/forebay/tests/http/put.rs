@@ -1,0 +1,301 @@
+//! PUT: visible when it is complete and agrees with what was promised; anything else leaves nothing (RFC 9110 §9.3.4).
+
+use nfs4::attr::{Principal4, number};
+use nfs4::{FileAttributes, StateId4};
+
+use crate::server::{Server, until};
+use crate::wire::Ask;
+
+/// Of "new contents", by other programs than ours.
+const NEW: &[u8] = b"new contents";
+const NEW_ADLER32: &str = "1e8304d9";
+
+fn old_file() -> (crate::server::Instance, Server) {
+    let (instance, server) = Server::start();
+    assert_eq!(server.put("/file", "old contents").status, 201);
+    (instance, server)
+}
+
+#[test]
+fn a_reader_sees_the_old_contents_until_the_last_byte_of_a_put_is_there() {
+    let (_instance, server) = old_file();
+    let mut writer = server.connect();
+    writer.begin(&server.ask("PUT", "/file").with("Content-Length", 12));
+    for byte in &NEW[..11] {
+        writer.write(&[*byte]);
+        assert_eq!(server.read("/file"), b"old contents");
+    }
+    writer.write(&NEW[11..]);
+    assert_eq!(writer.answer(false).status, 204);
+    assert_eq!(server.read("/file"), NEW);
+}
+
+#[test]
+fn of_two_puts_at_once_a_reader_sees_the_one_or_the_other_whole() {
+    let (_instance, server) = Server::start();
+    let (one, two) = (vec![1; 300_000], vec![2; 300_000]);
+    assert_eq!(server.put("/file", &one).status, 201);
+    std::thread::scope(|scope| {
+        let server = &server;
+        let rounds = |contents| {
+            move || -> Vec<u16> { (0..10).map(|_| server.put("/file", contents).status).collect() }
+        };
+        let writers = [&one, &two].map(|contents| scope.spawn(rounds(contents)));
+        while writers.iter().any(|writer| !writer.is_finished()) {
+            let seen = server.read("/file");
+            assert!(seen == one || seen == two, "{} bytes, mixed", seen.len());
+        }
+        for writer in writers {
+            assert_eq!(writer.join().unwrap(), [204; 10]);
+        }
+    });
+}
+
+#[test]
+fn a_put_that_breaks_off_leaves_the_old_file_or_no_name() {
+    let (instance, server) = old_file();
+    for name in ["/file", "/new"] {
+        let mut writer = server.connect();
+        writer.begin(&server.ask("PUT", name).with("Content-Length", 1_000_000));
+        writer.write(&[7; 500_000]);
+        until("the bytes are in the pool", || instance.bytes_in_pool() >= 400_000);
+        drop(writer);
+        // What was written is an orphan, and is removed.
+        until("the orphan is gone", || instance.bytes_in_pool() < 1_000);
+    }
+    assert_eq!(server.read("/file"), b"old contents");
+    assert_eq!(server.status_of("GET", "/new"), 404);
+}
+
+#[test]
+fn a_body_shorter_than_its_content_length_is_refused_and_leaves_nothing() {
+    let (_instance, server) = Server::start();
+    let mut writer = server.connect();
+    writer.begin(&server.ask("PUT", "/file").with("Content-Length", 100));
+    writer.write(NEW);
+    writer.end();
+    assert!(writer.answer_or_end().is_none_or(|answer| answer.status == 400));
+    assert_eq!(server.status_of("GET", "/file"), 404);
+}
+
+#[test]
+fn what_follows_the_content_length_is_not_of_the_file() {
+    let (_instance, server) = Server::start();
+    let mut writer = server.connect();
+    writer.begin(&server.ask("PUT", "/file").with("Content-Length", 3));
+    writer.write(NEW);
+    assert_eq!(writer.answer(false).status, 201);
+    assert_eq!(writer.answer(false).status, 400, "the rest is no request");
+    assert_eq!(server.read("/file"), b"new");
+}
+
+#[test]
+fn a_wrong_checksum_is_refused_and_leaves_nothing() {
+    let (_instance, server) = old_file();
+    for (name, wrong) in [
+        ("Digest", "adler32=1e8304da"),
+        ("Digest", "md5=AAAAAAAAAAAAAAAAAAAAAA=="),
+        ("Repr-Digest", "sha-256=:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=:"),
+        ("Content-MD5", "AAAAAAAAAAAAAAAAAAAAAA=="),
+        ("Digest", "adler32=nonsense"),
+    ] {
+        for target in ["/file", "/new"] {
+            let answer = server.send(&server.ask("PUT", target).with(name, wrong).body(NEW));
+            assert_eq!(answer.status, 400, "{name}: {wrong}: {answer:?}");
+        }
+    }
+    assert_eq!(server.read("/file"), b"old contents");
+    assert_eq!(server.status_of("GET", "/new"), 404);
+    let right = server.ask("PUT", "/file").with("Digest", format!("adler32={NEW_ADLER32}")).body(NEW);
+    assert_eq!(server.send(&right).status, 204);
+}
+
+#[test]
+fn a_chunked_body_needs_no_length_and_its_end_is_needed() {
+    let (_instance, server) = Server::start();
+    let chunked = |target| server.ask("PUT", target).with("Transfer-Encoding", "chunked");
+    let mut writer = server.connect();
+    writer.begin(&chunked("/file"));
+    writer.write(b"4\r\nnew \r\n8;note=x\r\ncontents\r\n0\r\n\r\n");
+    assert_eq!(writer.answer(false).status, 201);
+    assert_eq!(server.read("/file"), NEW);
+    let mut writer = server.connect();
+    writer.begin(&chunked("/cut"));
+    writer.write(b"4\r\nnew \r\n");
+    writer.end();
+    assert!(writer.answer_or_end().is_none_or(|answer| answer.status == 400));
+    assert_eq!(server.status_of("GET", "/cut"), 404);
+}
+
+#[test]
+fn a_put_that_waits_is_refused_before_it_sends_its_body() {
+    let (_instance, server) = old_file();
+    let waiting = |ask: Ask| ask.with("Expect", "100-continue").with("Content-Length", 1u64 << 40);
+    for (ask, status) in [
+        (Ask::new("PUT", "/file"), 401),
+        (server.ask("PUT", "/nowhere/file"), 409),
+        (server.ask("PUT", "/file").with("If-None-Match", "*"), 412),
+        (server.ask("PUT", "/"), 403),
+    ] {
+        let mut writer = server.connect();
+        writer.begin(&waiting(ask));
+        let first = writer.next_answer(false);
+        assert_eq!(first.status, status, "{first:?}");
+    }
+    let mut writer = server.connect();
+    writer.begin(&server.ask("PUT", "/file").with("Expect", "100-continue").with("Content-Length", 12));
+    assert_eq!(writer.next_answer(false).status, 100);
+    writer.write(NEW);
+    assert_eq!(writer.answer(false).status, 204);
+}
+
+#[test]
+fn of_many_that_replace_one_state_exactly_one_succeeds() {
+    let (_instance, server) = old_file();
+    let etag = server.call("HEAD", "/file").told("etag");
+    let count = |condition: (&str, &str), target: &str, done: u16| {
+        let statuses: Vec<u16> = std::thread::scope(|scope| {
+            let ask = |number: usize| {
+                server.ask("PUT", target).with(condition.0, condition.1).body([number as u8; 9])
+            };
+            let server = &server;
+            let write = |number| {
+                let ask = ask(number);
+                scope.spawn(move || server.send(&ask).status)
+            };
+            let writers: Vec<_> = (0..8).map(write).collect();
+            writers.into_iter().map(|writer| writer.join().unwrap()).collect()
+        });
+        assert!(statuses.iter().all(|status| [done, 412].contains(status)), "{statuses:?}");
+        statuses.iter().filter(|status| **status == done).count()
+    };
+    assert_eq!(count(("If-Match", &etag), "/file", 204), 1);
+    assert_eq!(count(("If-None-Match", "*"), "/new", 201), 1);
+    assert_eq!(server.send(&server.ask("PUT", "/none").with("If-Match", "*").body(NEW)).status, 412);
+}
+
+#[test]
+fn a_new_file_is_201_and_a_replaced_one_204_with_another_etag() {
+    let (_instance, server) = Server::start();
+    let first = server.put("/file", "one");
+    let second = server.put("/file", "two");
+    assert_eq!((first.status, second.status), (201, 204));
+    assert_ne!(first.told("etag"), second.told("etag"));
+    assert_eq!(server.call("HEAD", "/file").told("etag"), second.told("etag"));
+}
+
+#[test]
+fn a_put_over_a_file_keeps_its_mode_owner_and_properties() {
+    let (_instance, server) = old_file();
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let file = client.lookup(&root, "file").unwrap();
+    let attributes = FileAttributes {
+        mode: Some(0o640),
+        owner: Some(Principal4::numeric(1000)),
+        owner_group: Some(Principal4::numeric(1001)),
+        ..FileAttributes::default()
+    };
+    client.set_attributes(&file, StateId4::ANONYMOUS, &attributes).unwrap();
+    let set = r#"<D:propertyupdate xmlns:D="DAV:"><D:set><D:prop><k xmlns="urn:x">kept</k></D:prop></D:set></D:propertyupdate>"#;
+    assert_eq!(server.send(&server.ask("PROPPATCH", "/file").body(set)).status, 207);
+    assert_eq!(server.put("/file", NEW).status, 204);
+    let new = client.lookup(&root, "file").unwrap();
+    assert_ne!(new, file, "it is another file");
+    let kept = client.attributes(&new, &[number::MODE, number::OWNER, number::OWNER_GROUP]).unwrap();
+    assert_eq!(
+        (kept.mode, kept.owner, kept.owner_group),
+        (attributes.mode, attributes.owner, attributes.owner_group)
+    );
+    let find = r#"<D:propfind xmlns:D="DAV:"><D:prop><k xmlns="urn:x"/></D:prop></D:propfind>"#;
+    let found = server.send(&server.ask("PROPFIND", "/file").with("Depth", 0).body(find));
+    assert!(found.text().contains(">kept<"), "{}", found.text());
+}
+
+#[test]
+fn an_upload_may_say_when_its_file_was_modified() {
+    let (_instance, server) = Server::start();
+    let ask = server.ask("PUT", "/file").with("X-OC-Mtime", "1000000000.5").body(NEW);
+    assert_eq!(server.send(&ask).status, 201);
+    assert_eq!(server.call("HEAD", "/file").told("last-modified"), "Sun, 09 Sep 2001 01:46:40 GMT");
+}
+
+#[test]
+fn zero_bytes_are_a_file() {
+    let (_instance, server) = Server::start();
+    assert_eq!(server.put("/file", "").status, 201);
+    let answer = server.call("GET", "/file");
+    assert_eq!((answer.status, answer.header("content-length")), (200, Some("0")));
+    let summed = server.send(&server.ask("HEAD", "/file").with("Want-Digest", "adler32"));
+    assert_eq!(summed.told("digest"), "adler32=00000001");
+}
+
+#[test]
+fn a_put_needs_a_directory_above_and_none_of_its_name() {
+    let (_instance, server) = Server::start();
+    assert_eq!(server.put("/nowhere/file", NEW).status, 409);
+    assert_eq!(server.status_of("MKCOL", "/dir"), 201);
+    assert_eq!(server.put("/dir", NEW).status, 405);
+    assert_eq!(server.put("/dir/", NEW).status, 405);
+    assert_eq!(server.put("/new/", NEW).status, 409, "a slash at the end is a directory's");
+}
+
+#[test]
+fn an_upload_in_parts_goes_on_where_it_ended() {
+    let (_instance, server) = old_file();
+    let part = |range: &str, body: &[u8]| {
+        server.send(&server.ask("PUT", "/file").with("Content-Range", range).body(body))
+    };
+    let first = part("bytes 0-3/12", &NEW[..4]);
+    assert_eq!((first.status, first.header("range")), (202, Some("bytes=0-3")));
+    assert_eq!(server.read("/file"), b"old contents");
+    let asked = part("bytes */12", b"");
+    assert_eq!((asked.status, asked.header("range")), (308, Some("bytes=0-3")));
+    let wrong = part("bytes 6-11/12", &NEW[6..]);
+    assert_eq!((wrong.status, wrong.header("range")), (416, Some("bytes=0-3")));
+    assert_eq!(part("bytes 4-7/12", b"toolong").status, 400);
+    assert_eq!(part("bytes 4-11/*", &NEW[4..]).status, 400, "the whole length is needed");
+    assert_eq!(part("bytes 4-11/12", &NEW[4..]).status, 204);
+    assert_eq!(server.read("/file"), NEW);
+    let over = part("bytes */12", b"");
+    assert_eq!((over.status, over.header("range")), (308, None), "nothing is under way any more");
+}
+
+#[test]
+fn a_part_that_breaks_off_keeps_what_came_of_it() {
+    let (instance, server) = Server::start();
+    let whole: Vec<u8> = (0..4_000_000u32).map(|at| (at / 1_000) as u8).collect();
+    let part = |first: usize| {
+        let range = format!("bytes {first}-3999999/4000000");
+        server.ask("PUT", "/file").with("Content-Range", range)
+    };
+    let mut writer = server.connect();
+    writer.begin(&part(0).with("Content-Length", 4_000_000));
+    writer.write(&whole[..3_000_000]);
+    until("the bytes are in the pool", || instance.bytes_in_pool() >= 1_000_000);
+    drop(writer);
+    let arrived = || {
+        let ask = server.ask("PUT", "/file").with("Content-Range", "bytes */4000000").body("");
+        let answer = server.send(&ask);
+        let last: Option<usize> =
+            answer.header("range").map(|told| told["bytes=0-".len()..].parse().unwrap());
+        last.map_or(0, |last| last + 1)
+    };
+    until("the part is kept", || arrived() >= 1_000_000);
+    let first = arrived();
+    assert!(first <= 3_000_000);
+    assert_eq!(server.status_of("GET", "/file"), 404);
+    assert_eq!(server.send(&part(first).body(&whole[first..])).status, 201);
+    assert!(server.read("/file") == whole);
+}
+
+#[test]
+fn a_wrong_checksum_of_the_whole_ends_an_upload_in_parts() {
+    let (_instance, server) = Server::start();
+    let part = |range: &str| server.ask("PUT", "/file").with("Content-Range", range);
+    assert_eq!(server.send(&part("bytes 0-4/12").body(&NEW[..5])).status, 202);
+    let wrong = part("bytes 5-11/12").with("Digest", "adler32=00000001").body(&NEW[5..]);
+    assert_eq!(server.send(&wrong).status, 400);
+    assert_eq!(server.send(&part("bytes */12").body("")).header("range"), None);
+    assert_eq!(server.status_of("GET", "/file"), 404);
+}

@@ -1,0 +1,211 @@
+//! Starting and ending the binary with its HTTP door, and the requests that nearly every test makes.
+
+use std::cell::OnceCell;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use nfs4::NfsStat4;
+use tempfile::TempDir;
+use testkit::nfs_client::{ClientError, ClientOptions, NfsClient};
+
+use crate::wire::{Answer, Ask, Connection, base64};
+
+/// Long enough for a busy machine: nothing depends on how fast it goes.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+pub const ADMIN: &str = "admin";
+
+/// A data directory; servers come and go on it.
+pub struct Instance {
+    dir: TempDir,
+    /// Shown by the first start only.
+    password: OnceCell<String>,
+}
+
+impl Instance {
+    /// `http`: lines of the section of that name.
+    pub fn new(http: &str) -> Instance {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let configuration = format!("[nfs]\nlease_s = 60\ngrace_s = 0\n[http]\npool_port = 0\n{http}\n");
+        std::fs::write(dir.path().join("forebay.toml"), configuration).expect("write the configuration");
+        Instance { dir, password: OnceCell::new() }
+    }
+
+    pub fn data(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// Bytes of replicas that lie in the pool.
+    pub fn bytes_in_pool(&self) -> u64 {
+        fn below(dir: &std::path::Path) -> u64 {
+            let Ok(entries) = std::fs::read_dir(dir) else { return 0 };
+            entries
+                .flatten()
+                .map(|entry| match entry.metadata() {
+                    Ok(about) if about.is_dir() => below(&entry.path()),
+                    Ok(about) => about.len(),
+                    Err(_) => 0,
+                })
+                .sum()
+        }
+        below(&self.data().join("pools/pool-0/data"))
+    }
+
+    pub fn up(&self) -> Server {
+        let log = self.dir.path().join("log");
+        let stderr = File::options().create(true).append(true).open(&log).expect("open the log");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.arg("up").arg("--data").arg(self.data());
+        command.arg("--config").arg(self.dir.path().join("forebay.toml"));
+        command.args(["--nfs-port", "0", "--http-port", "0", "--pool-port", "0"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("start forebay");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        let mut server = Server { child, head: None, web: None, credential: String::new(), log };
+        server.read_banner(&lines, &self.password);
+        let password = self.password.get().expect("the first start shows a password");
+        server.credential = basic(ADMIN, password);
+        server
+    }
+}
+
+pub fn basic(user: &str, password: &str) -> String {
+    format!("Basic {}", base64(format!("{user}:{password}").as_bytes()))
+}
+
+/// A running server; killed when dropped.
+pub struct Server {
+    child: Child,
+    head: Option<SocketAddr>,
+    web: Option<SocketAddr>,
+    /// `Authorization` of the first login, who is root here.
+    pub credential: String,
+    log: PathBuf,
+}
+
+impl Server {
+    pub fn start() -> (Instance, Server) {
+        Server::start_with("")
+    }
+
+    pub fn start_with(http: &str) -> (Instance, Server) {
+        let instance = Instance::new(http);
+        let server = instance.up();
+        (instance, server)
+    }
+
+    fn read_banner(&mut self, lines: &mpsc::Receiver<String>, password: &OnceCell<String>) {
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = lines.recv_timeout(left) else { panic!("no banner; log:\n{}", self.log()) };
+            let mut words = line.split_whitespace();
+            match (words.next(), words.next(), words.next()) {
+                (Some("head"), Some(address), _) => self.head = address.parse().ok(),
+                (Some("web"), Some(url), _) => {
+                    let address = url.strip_prefix("http://").and_then(|url| url.strip_suffix('/'));
+                    self.web = address.and_then(|address| address.parse().ok());
+                }
+                (Some("login"), Some(ADMIN), Some(shown)) => {
+                    password.set(shown.to_owned()).expect("a password is shown once");
+                }
+                (Some("stop"), ..) => return,
+                _ => {}
+            }
+        }
+    }
+
+    pub fn web(&self) -> SocketAddr {
+        self.web.expect("the banner tells the web's address")
+    }
+
+    /// The URL of a path, for Destination and the like.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.web())
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// A request with the first login's credential.
+    pub fn ask(&self, method: &str, target: &str) -> Ask {
+        Ask::new(method, target).with("Authorization", &self.credential)
+    }
+
+    pub fn send(&self, ask: &Ask) -> Answer {
+        ask.send(self.web())
+    }
+
+    pub fn call(&self, method: &str, target: &str) -> Answer {
+        self.send(&self.ask(method, target))
+    }
+
+    pub fn connect(&self) -> Connection {
+        Connection::open(self.web())
+    }
+
+    pub fn put(&self, target: &str, body: impl AsRef<[u8]>) -> Answer {
+        self.send(&self.ask("PUT", target).body(body))
+    }
+
+    pub fn read(&self, target: &str) -> Vec<u8> {
+        let answer = self.call("GET", target);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.body
+    }
+
+    pub fn status_of(&self, method: &str, target: &str) -> u16 {
+        self.call(method, target).status
+    }
+
+    /// An NFS client of the head with a session, root by AUTH_SYS.
+    pub fn nfs(&self, name: &str) -> NfsClient {
+        let head = self.head.expect("the banner tells the head's address");
+        NfsClient::connect(head, ClientOptions::named(name)).expect("connect to the head")
+    }
+
+    /// SIGKILL: as a crash of the process.
+    pub fn kill(mut self) {
+        self.child.kill().expect("kill the server");
+        self.child.wait().expect("wait for the server");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let log = self.log();
+        if std::thread::panicking() {
+            eprintln!("log of the server:\n{log}");
+        } else {
+            assert!(!log.contains("panicked") && !log.contains(" ERROR "), "the server complains:\n{log}");
+        }
+    }
+}
+
+/// The status of what may fail; anything but an answer is a failed test.
+pub fn status_of<T>(outcome: Result<T, ClientError>) -> NfsStat4 {
+    match outcome {
+        Ok(_) => NfsStat4::Ok,
+        Err(error) => error.status().unwrap_or_else(|| panic!("no status but: {error}")),
+    }
+}
+
+/// Asks again until it is so; how often is nobody's business, but not for ever.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + START_TIMEOUT;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
