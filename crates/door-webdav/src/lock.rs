@@ -70,7 +70,7 @@ impl Front {
     async fn hold_locked(&self, call: &Call, place: &Place, lock: &Lock) -> Result<(), Refusal> {
         let file = match place.found {
             Some(found) => found,
-            None => self.make_empty(call, place).await?,
+            None => self.make_empty(call, place, lock).await?,
         };
         let open = self.deny_writing(&file)?;
         let before = self.locks.lock().reopen(&lock.token, &lock.path, open);
@@ -164,9 +164,11 @@ impl Front {
     }
 
     /// RFC 4918 §7.3: locking a free name makes an empty file.
-    async fn make_empty(&self, call: &Call, place: &Place) -> Result<Attributes, Refusal> {
+    async fn make_empty(&self, call: &Call, place: &Place, lock: &Lock) -> Result<Attributes, Refusal> {
         let (dir, _) = place.entry()?;
-        let terms = Terms { replace: Replace::Never, ..Terms::default() };
+        let mut lock_tokens = submitted(call)?;
+        lock_tokens.push(lock.token.clone());
+        let terms = Terms { replace: Replace::Never, lock_tokens, ..Terms::default() };
         let pending = self.begin_upload(&call.caller, place.path.clone(), dir, terms).await?;
         let published = self.publish(&pending, Received { size: 0, checksums: Vec::new() }).await?;
         Ok(published.attributes)

@@ -13,7 +13,7 @@ use http_wire::{digest, range};
 use types::{Access, Timestamp, permission};
 
 use crate::call::Call;
-use crate::conditions::if_header;
+use crate::conditions::{if_header, submitted};
 use crate::front::{Front, Redirect};
 use crate::get::{TICKET_S, etag};
 use crate::locks::Reach;
@@ -75,10 +75,22 @@ impl Front {
             None if !call.caller.may(Activity::Delete, &place.path) => Replace::Never,
             _ => Replace::Any,
         };
-        Ok(Terms { replace, promised: Vec::new(), size: body.length(), mtime: given_mtime(&call.headers) })
+        Ok(Terms {
+            replace,
+            promised: Vec::new(),
+            size: body.length(),
+            mtime: given_mtime(&call.headers),
+            lock_tokens: Vec::new(),
+        })
     }
 
-    pub(crate) async fn begin(&self, call: &Call, place: &Place, terms: Terms) -> Result<Pending, Refusal> {
+    pub(crate) async fn begin(
+        &self,
+        call: &Call,
+        place: &Place,
+        mut terms: Terms,
+    ) -> Result<Pending, Refusal> {
+        terms.lock_tokens = submitted(call)?;
         let (dir, _) = place.entry()?;
         self.begin_upload(&call.caller, place.path.clone(), dir, terms).await
     }

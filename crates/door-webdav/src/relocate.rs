@@ -295,9 +295,8 @@ impl Front {
         }
         self.check_readable(call, source)?;
         let (_held, source) = self.hold_for_reading(source.file).await?;
-        let (dir, _) = target.entry()?;
         let terms = Terms { replace, size: Some(source.size), ..Terms::default() };
-        let pending = self.begin_upload(&call.caller, target.path.clone(), dir, terms).await?;
+        let pending = self.begin(call, target, terms).await?;
         let mut writer = self.writer(&pending, &[]).await?;
         if let Some(replica) = self.services.access.open_replica(&source, TicketMode::Read).await? {
             while writer.offset() < source.size {

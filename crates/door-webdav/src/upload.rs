@@ -14,8 +14,9 @@ use file_state::{Change, Modes, Share};
 use http::StatusCode;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Name, PoolId, Timestamp};
 
+use crate::conditions::locked;
 use crate::front::{Front, REQUESTS};
-use crate::locks::Path;
+use crate::locks::{Path, Reach};
 use crate::refusal::Refusal;
 use crate::sums::{Sums, mismatch};
 
@@ -148,11 +149,19 @@ pub(crate) struct Terms {
     pub promised: Vec<Checksum>,
     pub size: Option<u64>,
     pub mtime: Option<Timestamp>,
+    /// Of locks that the client submitted: asked again when the name is given, which may be hours later.
+    pub lock_tokens: Vec<String>,
 }
 
 impl Default for Terms {
     fn default() -> Terms {
-        Terms { replace: Replace::Any, promised: Vec::new(), size: None, mtime: None }
+        Terms {
+            replace: Replace::Any,
+            promised: Vec::new(),
+            size: None,
+            mtime: None,
+            lock_tokens: Vec::new(),
+        }
     }
 }
 
@@ -203,6 +212,12 @@ impl Front {
             return Err(Refusal::bad_request(format!(
                 "checksum does not agree: told {promised}, got {found}; nothing was kept"
             )));
+        }
+        let tokens = &pending.terms.lock_tokens;
+        let lock =
+            self.locks.lock().forbidding(&pending.path, Reach::One, &pending.caller.name, tokens).cloned();
+        if let Some(lock) = lock {
+            return Err(locked(&lock.root_href));
         }
         let identity = &pending.caller.identity;
         match self.services.namespace.lookup(identity, pending.dir, &pending.name).await {

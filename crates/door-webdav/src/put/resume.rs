@@ -17,6 +17,7 @@ use types::Identity;
 
 use super::{answer, promised};
 use crate::call::Call;
+use crate::conditions::submitted;
 use crate::front::Front;
 use crate::locks::Path;
 use crate::refusal::Refusal;
@@ -96,6 +97,7 @@ impl Front {
         let outcome = append(&mut upload.writer, body, end).await;
         if outcome.is_ok() && upload.writer.offset() == total {
             upload.pending.terms.promised = promised;
+            upload.pending.terms.lock_tokens = submitted(call)?;
             let received = upload.writer.finish().await?;
             return Ok(answer(&self.publish(&upload.pending, received).await?));
         }
