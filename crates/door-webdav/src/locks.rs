@@ -56,6 +56,9 @@ pub(crate) struct Locks {
     locks_max: usize,
 }
 
+/// Shared locks that lie over each other: an answer to PROPFIND has all of them for each member of a directory.
+const COVERING_MAX: usize = 64;
+
 /// How much of the tree an operation touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -80,7 +83,7 @@ impl Locks {
         if self.touching(&lock.path, reach).any(|other| is_in_the_way(&other)) {
             return Err(LockError::Conflict);
         }
-        if self.len() >= self.locks_max {
+        if self.len() >= self.locks_max || self.covering(&lock.path).count() >= COVERING_MAX {
             return Err(LockError::Limit);
         }
         self.by_path.entry(lock.path.clone()).or_default().push(lock.token.clone());
@@ -297,6 +300,17 @@ mod tests {
         assert_eq!(locks.remove_tree(&path("/a")).len(), 2);
         assert!(locks.remove("z").is_some() && locks.remove("z").is_none());
         assert_eq!((locks.len(), locks.by_path.len()), (0, 0));
+    }
+
+    #[test]
+    fn shared_locks_of_one_resource_are_bounded() {
+        let mut locks = Locks::new(1_000);
+        for number in 0..COVERING_MAX {
+            assert_eq!(locks.add(lock(&number.to_string(), "/a", Scope::Shared, true)), Ok(()));
+        }
+        assert_eq!(locks.add(lock("x", "/a", Scope::Shared, true)), Err(LockError::Limit));
+        assert_eq!(locks.add(lock("y", "/a/b", Scope::Shared, true)), Err(LockError::Limit));
+        assert_eq!(locks.add(lock("z", "/b", Scope::Shared, true)), Ok(()));
     }
 
     #[test]
