@@ -4,7 +4,7 @@ use api::{Activity, NamespaceError, Property, PropertyChange, SetAttributes};
 use http::StatusCode;
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, LiveProperty, Multistatus, Precondition, PropPatch, PropPatchOp};
-use types::Attributes;
+use types::{Attributes, permission};
 
 use crate::call::Call;
 use crate::front::Front;
@@ -49,44 +49,50 @@ impl Front {
     async fn apply(&self, call: &Call, file: &Attributes, patch: &PropPatch) -> Result<(), Refusal> {
         let who = &call.caller.identity;
         let mut changes = Vec::new();
+        let mut mode = None;
         for op in &patch.ops {
             match op {
                 PropPatchOp::Set { name, value_xml, .. }
                     if LiveProperty::from_qname(name) == Some(LiveProperty::Executable) =>
                 {
-                    self.set_executable(call, file, value_xml).await?;
+                    mode = Some(executable_mode(call, file, value_xml)?);
                 }
                 PropPatchOp::Set { name, value_xml, .. } => changes
                     .push(PropertyChange::Set(Property { name: name.to_string(), value: value_xml.clone() })),
                 PropPatchOp::Remove(name) => changes.push(PropertyChange::Remove(name.to_string())),
             }
         }
-        if changes.is_empty() {
-            return Ok(());
+        if !changes.is_empty() {
+            let set = self.services.properties.set_properties(who, file.file, &changes).await;
+            set.map_err(|error| match error {
+                NamespaceError::NoSpace => Refusal::new(
+                    StatusCode::INSUFFICIENT_STORAGE,
+                    "the properties of one file may have 64 KiB together",
+                ),
+                error => error.into(),
+            })?;
         }
-        match self.services.properties.set_properties(who, file.file, &changes).await {
-            Ok(_) => Ok(()),
-            Err(NamespaceError::NoSpace) => Err(Refusal::new(
-                StatusCode::INSUFFICIENT_STORAGE,
-                "the properties of one file may have 64 KiB together",
-            )),
-            Err(error) => Err(error.into()),
+        // Last, for it cannot be refused any more: all changes or none.
+        if mode.is_some() {
+            let set = SetAttributes { mode, ..SetAttributes::default() };
+            self.services.namespace.set_attributes(who, file.file, &set).await?;
         }
-    }
-
-    /// mod_dav's property is the execute bits of the mode.
-    async fn set_executable(&self, call: &Call, file: &Attributes, value_xml: &[u8]) -> Result<(), Refusal> {
-        let text = dav::value_text(value_xml).map_err(|error| Refusal::bad_request(error.to_string()))?;
-        // Who may read may then execute.
-        let readers = (file.mode & 0o444) >> 2;
-        let mode = match text.trim() {
-            "T" => file.mode | readers,
-            "F" => file.mode & !0o111,
-            _ => return Err(Refusal::conflict("executable is T or F")),
-        };
-        let set = SetAttributes { mode: Some(mode), ..SetAttributes::default() };
-        self.services.namespace.set_attributes(&call.caller.identity, file.file, &set).await?;
         Ok(())
+    }
+}
+
+/// mod_dav's property is the execute bits of the mode, which only the owner changes.
+fn executable_mode(call: &Call, file: &Attributes, value_xml: &[u8]) -> Result<u32, Refusal> {
+    if !permission::is_owner(&call.caller.identity, file) {
+        return Err(Refusal::forbidden("only the owner makes a file executable"));
+    }
+    let text = dav::value_text(value_xml).map_err(|error| Refusal::bad_request(error.to_string()))?;
+    // Who may read may then execute.
+    let readers = (file.mode & 0o444) >> 2;
+    match text.trim() {
+        "T" => Ok(file.mode | readers),
+        "F" => Ok(file.mode & !0o111),
+        _ => Err(Refusal::conflict("executable is T or F")),
     }
 }
 
