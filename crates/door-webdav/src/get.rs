@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use access::OpenFile;
-use api::{Activity, OpenReplica, TicketMode};
+use access::{AccessError, OpenFile};
+use api::{Activity, NamespaceError, OpenReplica, TicketMode};
 use file_state::{Modes, Share};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
@@ -17,7 +17,7 @@ use types::{
 };
 
 use crate::call::Call;
-use crate::front::{Front, Redirect};
+use crate::front::{Front, REQUESTS, Redirect};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, Place};
 use crate::sums::Sums;
@@ -27,6 +27,8 @@ use crate::ticket::{Purpose, UrlTicket};
 pub(crate) const TICKET_S: u64 = 900;
 /// A file is read in such steps to compute a checksum.
 const SUM_STEP_BYTES: u32 = 1 << 20;
+/// Replaced so often between being found and being held, a file makes its reader come again.
+const LOOKUPS_MAX: usize = 16;
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 /// A representation to send: the same at the head and at a pool.
@@ -45,19 +47,43 @@ pub(crate) struct Content {
 
 impl Front {
     pub(crate) async fn get(self: &Arc<Self>, call: &Call) -> Result<Response, Refusal> {
-        let place = self.resolve(call, &call.path, Last::Followed).await?;
-        let found = place.existing()?;
-        match found.kind {
-            FileKind::Directory => return self.get_directory(call, &place, &found).await,
-            FileKind::Regular if call.is_directory_form => return Err(Refusal::not_found()),
-            FileKind::Regular => {}
-            _ => return Err(Refusal::forbidden("this is a device, not a file")),
+        for _ in 0..LOOKUPS_MAX {
+            let place = self.resolve(call, &call.path, Last::Followed).await?;
+            let found = place.existing()?;
+            match found.kind {
+                FileKind::Directory => return self.get_directory(call, &place, &found).await,
+                FileKind::Regular if call.is_directory_form => return Err(Refusal::not_found()),
+                FileKind::Regular => {}
+                _ => return Err(Refusal::forbidden("this is a device, not a file")),
+            }
+            call.demand(Activity::Download, &place.path)?;
+            self.check_readable(call, &found)?;
+            if let Some((held, file)) = self.hold_named(found.file).await? {
+                return self.send_file(call, &place, held, file).await;
+            }
         }
-        call.demand(Activity::Download, &place.path)?;
-        self.check_readable(call, &found)?;
-        // Held from here on: an unlinked file keeps its data until the last byte is sent.
-        let (held, file) = self.hold_for_reading(found.file).await?;
-        if let Some(response) = self.redirect_read(call, &place, &file).await? {
+        Err(Refusal::busy("the file is replaced again and again"))
+    }
+
+    /// Held from here on: an unlinked file keeps its data until the last byte is sent. `None`: it has lost its name
+    /// since it was looked up, and what has the name now is to be looked up instead.
+    async fn hold_named(&self, file: FileId) -> Result<Option<(OpenFile, Attributes)>, Refusal> {
+        let share = Share::new(Modes::READ, Modes::NONE);
+        match self.services.access.open(file, REQUESTS, share).await {
+            Ok((held, file)) => Ok(Some((held, file)).filter(|(_, file)| file.nlink > 0)),
+            Err(AccessError::Namespace(NamespaceError::Stale(_))) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn send_file(
+        self: &Arc<Self>,
+        call: &Call,
+        place: &Place,
+        held: OpenFile,
+        file: Attributes,
+    ) -> Result<Response, Refusal> {
+        if let Some(response) = self.redirect_read(call, place, &file).await? {
             return Ok(response);
         }
         let replica = self.services.access.open_replica(&file, TicketMode::Read).await?;
@@ -65,7 +91,7 @@ impl Front {
             etag: etag(&file),
             modified: file.mtime,
             size: file.size,
-            content_type: content_type(&place),
+            content_type: content_type(place),
             boundary: boundary(&*self.services.random),
             digests: self.wanted_digests(call, &file, replica.as_ref()).await?,
             replica,
