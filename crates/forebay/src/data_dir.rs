@@ -4,6 +4,7 @@
 //! forebay-data/
 //!   instance.json   version, instance id, number of pools
 //!   secret          32 bytes, mode 0600: signs tickets and file handles
+//!   users           who may log in by HTTP, mode 0600 (`forebay user`)
 //!   lock            held by the running process
 //!   control.sock    `forebay status`, `forebay fsck`
 //!   namespace/      the SQLite namespace

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -222,6 +222,12 @@ fn replace(path: &Path, folder: &Path, folder_file: &File, text: &str) -> io::Re
         _ => {}
     }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    // Root may change it for a server that runs as somebody else, who must go on reading it.
+    let owner = fs::metadata(path).or_else(|_| folder_file.metadata())?;
+    let ours = file.metadata()?;
+    if (owner.uid(), owner.gid()) != (ours.uid(), ours.gid()) {
+        std::os::unix::fs::fchown(&file, Some(owner.uid()), Some(owner.gid()))?;
+    }
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&new, path)?;
@@ -241,6 +247,20 @@ mod tests {
             role: Role::Admin,
             password: None,
         }
+    }
+
+    #[test]
+    fn a_change_by_root_leaves_the_file_to_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        add_at(&path, &new("ann"), Cost::TEST).unwrap();
+        // Only root can give files away; others cannot get here.
+        if std::os::unix::fs::chown(&path, Some(4321), Some(4321)).is_err() {
+            return;
+        }
+        add_at(&path, &new("bob"), Cost::TEST).unwrap();
+        let found = fs::metadata(&path).unwrap();
+        assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (4321, 4321, 0o600));
     }
 
     #[test]

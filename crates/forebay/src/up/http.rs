@@ -236,7 +236,10 @@ fn front_config(
     data_faces: Vec<(types::PoolId, SocketAddr)>,
 ) -> FrontConfig {
     let mut authorities = config.names.clone();
-    authorities.push(address.to_string());
+    // 0.0.0.0 is no name for anybody.
+    if !address.ip().is_unspecified() {
+        authorities.push(address.to_string());
+    }
     FrontConfig {
         site: config.site.clone(),
         redirect: match config.redirect {
