@@ -57,7 +57,7 @@ class Site:
         self.place = place
         self.up = Up(place, data=place.path(name), config=config, **more).ready()
         # curl 7.88 drops the answer to an upload whose HTTP/2 stream the server closes early.
-        self.tls = ["--http1.1", "--cacert", place.path("ca.pem")] if self.up.scheme == "https" else []
+        self.tls = ["--cacert", place.path("ca.pem")] if self.up.scheme == "https" else []
 
     def url(self, path):
         return self.up.url + path

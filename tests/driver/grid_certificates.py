@@ -161,9 +161,9 @@ def third_party_copy_over_tls_trusts_only_its_authorities(place):
                     scheme="https")
     good = Site(place, "two", extra + tls(ca.host("two.host")), scheme="https")
     stranger = Site(place, "three", extra + tls(foreign.host("three.host")), scheme="https")
-    stranger.tls = ["--http1.1", "--cacert", foreign.path]
+    stranger.tls = ["--cacert", foreign.path]
     misnamed = Site(place, "four", extra + tls(ca.host("four.host", names=("other.example",), addresses=())), scheme="https")
-    misnamed.tls = ["--http1.1", "-k"]
+    misnamed.tls = ["-k"]
     data = os.urandom(3 * MIB)
     for site in (good, stranger, misnamed):
         site.put("/source", data)

@@ -230,7 +230,9 @@ impl Front {
                 target::put_query_text(&mut url, token);
             }
             let location = HeaderValue::try_from(url).map_err(|_| Refusal::not_found())?;
-            return Ok(Response::new(StatusCode::SEE_OTHER).with(header::LOCATION, location));
+            return Ok(Response::new(StatusCode::SEE_OTHER)
+                .with(header::LOCATION, location)
+                .with(header::VARY, HeaderValue::from_static("accept")));
         }
         call.demand(Activity::List, &place.path)?;
         self.index(call, place, dir).await

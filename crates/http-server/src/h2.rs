@@ -8,6 +8,7 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
 use hyper::rt::Executor;
@@ -27,7 +28,7 @@ use crate::server::stopped;
 use crate::shared::Shared;
 
 use activity::{Activity, Running};
-pub(crate) use frames::Frames;
+pub(crate) use frames::{Frames, Leftover};
 use response::ResponseFrames;
 
 /// What a client may send before a handler reads it: per stream, and of all streams together.
@@ -38,6 +39,8 @@ const SEND_BYTES_MAX: usize = 1 << 20;
 /// Streams that a client opened and reset before they were accepted, and those that were reset because of its errors:
 /// beyond it the connection ends.
 const RESETS_MAX: usize = 64;
+/// For the rest of a short body that nobody wanted.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// The tasks of a connection's streams: they end with it.
 #[derive(Clone, Default)]
@@ -130,14 +133,18 @@ async fn answer(
     let running = Running::new(activity);
     let length = if body.is_end_stream() { Some(0) } else { body.size_hint().exact() };
     let is_head = head.method == http::Method::HEAD;
+    let leftover = Leftover::default();
     let request = Request {
         method: head.method,
         uri: head.uri,
         version: head.version,
         headers: head.headers,
         peer,
-        body: RequestBody::h2(Frames::new(body, Arc::clone(&shared)), length),
+        body: RequestBody::h2(Frames::new(body, leftover.clone(), Arc::clone(&shared)), length),
     };
     let response = shared.service.serve(request).await;
+    if length.is_none_or(|length| length <= shared.limits.drained_bytes_max) {
+        leftover.drain(shared.limits.drained_bytes_max, DRAIN_TIME).await;
+    }
     Ok(response::of(response, is_head, running))
 }

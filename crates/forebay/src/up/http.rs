@@ -11,6 +11,7 @@ use api::{Observer, Subject, TicketKey};
 use async_trait::async_trait;
 use auth::Authority;
 use door_webdav::{DataFace, Front, FrontConfig, FrontService, FrontServices};
+use http::StatusCode;
 use http_server::tls::ClientCertificates;
 use http_server::{Limits, Request, Response, Service, Tls, TlsFiles};
 use tokio::net::TcpListener;
@@ -145,7 +146,8 @@ pub fn start(
         );
         tasks.spawn(http_server::serve(listener, tls.clone(), Arc::new(face), limits, stop.clone()));
     }
-    let router = Arc::new(Router { front: FrontService(front), admin, overview });
+    let names = Names { is_checked: tls.is_none(), more: config.http.names.clone() };
+    let router = Arc::new(Router { front: FrontService(front), admin, overview, names });
     tasks.spawn(tick(Arc::clone(&router), stop.clone()));
     tasks.spawn(http_server::serve(listener, tls.clone(), router, limits, stop.clone()));
     Ok(Shown {
@@ -179,10 +181,17 @@ struct Router {
     front: FrontService,
     admin: Arc<Admin>,
     overview: Arc<Overview>,
+    names: Names,
 }
 
 impl Router {
     async fn answer(&self, request: Request) -> Response {
+        if !self.names.is_known(&request) {
+            return Response::text(
+                StatusCode::MISDIRECTED_REQUEST,
+                "this instance serves its own host only, by its names (more of them: http.names)",
+            );
+        }
         let path = request.uri.path();
         if admin::owns(path) {
             return self.admin.serve(request).await;
@@ -207,6 +216,25 @@ impl Service for Router {
         let subject = || Subject { what: what.clone(), client: client.to_string() };
         self.overview.measures.took("http", operation, start.elapsed(), &subject);
         response
+    }
+}
+
+/// In the clear, on loopback, a request is from this host: but a page of another site can have the browser here send it,
+/// if its name is made to stand for our address (DNS rebinding). Its Host is not one of ours then.
+struct Names {
+    is_checked: bool,
+    more: Vec<String>,
+}
+
+impl Names {
+    fn is_known(&self, request: &Request) -> bool {
+        // A client without a Host is no browser.
+        let Some(authority) = request.authority().filter(|_| self.is_checked) else { return true };
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
+        let is_own = |name: &String| name == authority.as_str() || name == host;
+        host.eq_ignore_ascii_case("localhost")
+            || host.parse::<IpAddr>().is_ok()
+            || self.more.iter().any(is_own)
     }
 }
 

@@ -4,9 +4,11 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, Bytes};
 use hyper::body::{Body, Incoming};
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use crate::BodyError;
@@ -17,11 +19,36 @@ use crate::shared::Shared;
 const GATHERED: usize = 1;
 
 pub(crate) struct Frames {
-    incoming: Incoming,
+    /// Gone when this is dropped, never before.
+    incoming: Option<Incoming>,
+    leftover: Leftover,
     shared: Arc<Shared>,
     filling: Option<Buffer>,
     overflow: Option<Bytes>,
     failed: bool,
+}
+
+/// What the handler did not read of a body, once it has let go of it. Dropping it resets the stream, and some clients
+/// (curl 7.88) then lose the answer that was on its way.
+#[derive(Clone, Default)]
+pub(crate) struct Leftover(Arc<Mutex<Option<Incoming>>>);
+
+impl Leftover {
+    /// Reads and forgets up to `bytes_max`, for as long as `patience`.
+    pub async fn drain(&self, bytes_max: u64, patience: Duration) {
+        let Some(mut incoming) = self.0.lock().take() else { return };
+        let mut left = bytes_max;
+        let draining = async {
+            while let Some(Ok(data)) = poll_fn(|context| poll_data(&mut incoming, context)).await {
+                left = left.saturating_sub(data.len() as u64);
+                if left == 0 {
+                    return;
+                }
+            }
+        };
+        // Whatever it is that does not come, the answer matters more.
+        let _ = timeout(patience, draining).await;
+    }
 }
 
 enum Frame {
@@ -30,9 +57,15 @@ enum Frame {
     End,
 }
 
+impl Drop for Frames {
+    fn drop(&mut self) {
+        *self.leftover.0.lock() = self.incoming.take().filter(|incoming| !incoming.is_end_stream());
+    }
+}
+
 impl Frames {
-    pub fn new(incoming: Incoming, shared: Arc<Shared>) -> Frames {
-        Frames { incoming, shared, filling: None, overflow: None, failed: false }
+    pub fn new(incoming: Incoming, leftover: Leftover, shared: Arc<Shared>) -> Frames {
+        Frames { incoming: Some(incoming), leftover, shared, filling: None, overflow: None, failed: false }
     }
 
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
@@ -66,7 +99,7 @@ impl Frames {
 
     async fn frame(&mut self) -> Result<Frame, BodyError> {
         let has_some = self.filling.is_some();
-        let incoming = &mut self.incoming;
+        let incoming = self.incoming.as_mut().expect("it is taken by drop alone");
         let framing = poll_fn(|context| match poll_data(incoming, context) {
             Poll::Pending if has_some => Poll::Ready(Ok(Frame::NotYet)),
             Poll::Pending => Poll::Pending,
