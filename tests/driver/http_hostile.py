@@ -2,7 +2,7 @@
 import base64, contextlib, hashlib, hmac, json, os, random, re, signal, socket, ssl, struct, subprocess, threading, time
 
 from .loopback import Failed, Up, check, same, within
-from .web import absent, ask, basic, content, expect, macaroon, raw, stat_of
+from .web import a_file, absent, ask, basic, curl, expect, macaroon, raw
 
 MIB = 1 << 20
 ALWAYS = "[http]\nredirect = \"always\"\npool_port = %d\n"
@@ -290,6 +290,17 @@ def garbage_on_the_tls_port_ends_that_connection_only(place):
         raise Failed("TLS 1.1 was accepted")
 
 
+def a_refusal_in_the_middle_of_a_body_reaches_curl_over_http_2(place):
+    """curl 7.88 loses an answer that is followed by RST_STREAM while it still sends, even one with NO_ERROR."""
+    up = Up(place, config=self_signed(place), scheme="https").ready()
+    for size in (6, 300_000):
+        file = a_file(place, "file", size)
+        for _ in range(20):
+            said = curl(up, "-k", "--http2", "-o", "/dev/null", "-w", "%{http_version} %{http_code}", "-T", file,
+                        up.url + "/none/a", want=None)
+            same("of a PUT of %d bytes" % size, said, "2 409")
+
+
 def redirecting(place, pools=1, **kw):
     first = place.free_port(pools)
     up = Up(place, config=ALWAYS % first, pools=pools, **kw).ready()
@@ -519,7 +530,8 @@ SCENARIOS = [no_shape_of_request_smuggling_gets_a_second_request_in, a_request_a
              a_token_for_a_directory_is_good_for_nothing_beside_it, xml_that_explodes_is_refused,
              slow_clients_are_let_go_and_keep_nobody_waiting, connections_beyond_the_bound_are_told_503,
              readers_that_take_nothing_hold_little_memory, uploads_that_stand_still_hold_little_memory,
-             garbage_on_the_tls_port_ends_that_connection_only, forged_and_expired_tickets_open_nothing,
+             garbage_on_the_tls_port_ends_that_connection_only,
+             a_refusal_in_the_middle_of_a_body_reaches_curl_over_http_2, forged_and_expired_tickets_open_nothing,
              a_ticket_to_upload_is_good_for_one_upload, tickets_of_another_instance_or_pool_are_refused,
              a_client_that_dies_in_the_middle_of_a_put_leaves_nothing, a_client_that_dies_at_the_pool_leaves_nothing,
              a_server_that_is_killed_in_the_middle_of_a_put_leaves_nothing, what_was_answered_201_outlives_kill_9,

@@ -1,7 +1,7 @@
 """Command line of the end-to-end tests."""
 import argparse, os, shutil, subprocess, sys, tempfile, time
 
-from . import commands, http_clients, http_grid, http_hostile, loopback
+from . import commands, http_clients, http_grid, http_hostile, http_python, loopback
 from .groups import GROUPS
 from .guests import TESTS, run_group
 from .report import Report
@@ -9,7 +9,8 @@ from .server import SERVERS
 
 # The groups without guests, in the order in which they run: name, module, whether servers must stop with nothing logged.
 LOOPBACK = [("command_line", commands, False), ("http_clients", http_clients, True),
-            ("http_hostile", http_hostile, True), ("http_grid", http_grid, True)]
+            ("http_hostile", http_hostile, True), ("http_python", http_python, True),
+            ("http_grid", http_grid, True)]
 
 
 def wanted(names, group, scenario):
