@@ -139,7 +139,7 @@ pub(crate) struct Pending {
     pub terms: Terms,
     /// Given up then if it was sent elsewhere and nothing was heard.
     pub deadline: Duration,
-    _held: OpenFile,
+    held: OpenFile,
 }
 
 /// What the client has said of the upload in advance.
@@ -180,10 +180,10 @@ impl Front {
         let pool = self.services.access.choose(None)?;
         let new = Unnamed { permissions: PERMISSIONS, location: pool };
         let make = self.services.uploads.create_unnamed(&caller.identity, dir, &new);
-        let share = Share::new(Modes::WRITE, Modes::NONE);
+        let share = Share::new(Modes::BOTH, Modes::NONE);
         let (held, file) = self.services.access.make_unnamed(REQUESTS, share, make).await?;
         let deadline = self.services.clock.monotonic() + Duration::from_secs(3_600);
-        Ok(Pending { caller: caller.clone(), path, dir, name, file, pool, terms, deadline, _held: held })
+        Ok(Pending { caller: caller.clone(), path, dir, name, file, pool, terms, deadline, held })
     }
 
     /// Writes through the head.
@@ -249,6 +249,9 @@ impl Front {
             }
             (error, _) => error.into(),
         })?;
+        // Written as a whole: the upload's own open is not in the way of what locks of the name deny to writers.
+        let reading = Share::new(Modes::READ, Modes::NONE);
+        self.services.access.table().downgrade(pending.file.file, pending.held.owner(), reading);
         self.carry_locks(&pending.path, &published.attributes);
         Ok(published)
     }
