@@ -8,5 +8,11 @@
 mod server;
 mod wire;
 
+mod access;
+mod conflict;
+mod dav;
 mod get;
+mod hostile;
 mod put;
+mod redirect;
+mod restart;

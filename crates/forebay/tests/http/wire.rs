@@ -1,7 +1,7 @@
 //! A small blocking HTTP/1.1 client that sends the bytes it is given and reads answers to the letter.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -105,6 +105,13 @@ impl Connection {
         self.answer(ask.method == "HEAD")
     }
 
+    /// As `ask`, or `None` where the server goes away.
+    pub fn ask_or_end(&mut self, ask: &Ask) -> Option<Answer> {
+        self.begin(ask);
+        self.write(ask.body.as_deref().unwrap_or_default());
+        self.answer_or_end()
+    }
+
     /// The head alone.
     pub fn begin(&mut self, ask: &Ask) {
         let head = ask.head(self.server);
@@ -189,7 +196,11 @@ impl Connection {
 
     fn more(&mut self) -> bool {
         let mut buffer = vec![0; 64 << 10];
-        let read = self.stream.read(&mut buffer).expect("an answer in time");
+        // A server that was killed resets what it has not read.
+        let read = match self.stream.read(&mut buffer) {
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            read => read.expect("an answer in time"),
+        };
         self.ahead.extend(&buffer[..read]);
         read > 0
     }

@@ -1,0 +1,171 @@
+//! Who may do what: nobody in particular, by password, by macaroon, by the session of a page.
+
+use nfs4::{FileAttributes, NfsFh4, StateId4};
+
+use crate::server::{Server, basic, until};
+use crate::wire::{Answer, Ask};
+
+/// `/open` and `/dir/file` may be read by everybody, `/secret` by root.
+fn with_files() -> (crate::server::Instance, Server) {
+    let (instance, server) = Server::start();
+    server.put("/open", "data");
+    server.put("/secret", "data");
+    assert_eq!(server.status_of("MKCOL", "/dir"), 201);
+    server.put("/dir/file", "data");
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let secret: NfsFh4 = client.lookup(&root, "secret").unwrap();
+    let mode = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
+    client.set_attributes(&secret, StateId4::ANONYMOUS, &mode).unwrap();
+    (instance, server)
+}
+
+/// Both ways of logging in are offered.
+fn assert_challenged(answer: &Answer) {
+    assert_eq!(answer.status, 401, "{answer:?}");
+    let schemes = answer.all("www-authenticate");
+    assert!(schemes.iter().any(|scheme| scheme.starts_with("Basic realm=")), "{schemes:?}");
+    assert!(schemes.iter().any(|scheme| scheme.starts_with("Bearer")), "{schemes:?}");
+}
+
+#[test]
+fn without_a_credential_one_reads_what_nobody_may_and_changes_nothing() {
+    let (_instance, server) = with_files();
+    let ask = |method: &str, target: &str| server.send(&Ask::new(method, target));
+    assert_eq!(ask("GET", "/open").body, b"data");
+    assert_eq!(ask("PROPFIND", "/dir").status, 207);
+    assert_challenged(&ask("GET", "/secret"));
+    let to = |method: &str| Ask::new(method, "/open").with("Destination", server.url("/to"));
+    for change in [
+        Ask::new("PUT", "/open").body("other"),
+        Ask::new("PUT", "/new").body("other"),
+        Ask::new("DELETE", "/open"),
+        Ask::new("MKCOL", "/made"),
+        to("COPY"),
+        to("MOVE"),
+        Ask::new("LOCK", "/open").body(crate::dav::LOCK),
+        Ask::new("PROPPATCH", "/open").body(crate::dav::PATCH),
+        Ask::new("POST", "/open").with("Content-Type", "application/macaroon-request").body("{}"),
+    ] {
+        assert_challenged(&server.send(&change));
+    }
+    assert_eq!(server.read("/open"), b"data");
+    assert_eq!(server.status_of("GET", "/new"), 404);
+}
+
+#[test]
+fn where_strangers_are_refused_they_read_nothing() {
+    let (_instance, server) = Server::start_with("anonymous = \"refuse\"");
+    server.put("/open", "data");
+    assert_challenged(&server.send(&Ask::new("GET", "/open")));
+    assert_challenged(&server.send(&Ask::new("PROPFIND", "/")));
+    assert_eq!(server.read("/open"), b"data");
+}
+
+#[test]
+fn a_wrong_credential_is_401_and_never_taken_for_none() {
+    let (_instance, server) = with_files();
+    for wrong in [
+        basic("admin", "wrong"),
+        basic("nobody-known", "wrong"),
+        "Bearer unknown".to_owned(),
+        "Bearer eyJhbGciOiJub25lIn0.eyJpc3MiOiJ4In0.".to_owned(),
+    ] {
+        let answer = server.send(&Ask::new("GET", "/open").with("Authorization", &wrong));
+        assert_challenged(&answer);
+    }
+    let malformed = server.send(&Ask::new("GET", "/open").with("Authorization", "Basic !"));
+    assert_eq!(malformed.status, 400);
+    assert_challenged(&server.send(&Ask::new("GET", "/open?authz=unknown")));
+}
+
+fn macaroon(server: &Server, target: &str, body: &str) -> String {
+    let ask = server.ask("POST", target).with("Content-Type", "application/macaroon-request").body(body);
+    let answer = server.send(&ask);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let json: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    let token = json["macaroon"].as_str().unwrap().to_owned();
+    let with = json["uri"]["targetWithMacaroon"].as_str().unwrap();
+    assert_eq!(with, format!("{}?authz={token}", server.url(target)));
+    token
+}
+
+#[test]
+fn a_macaroon_allows_its_activities_below_its_path_and_no_more() {
+    let (_instance, server) = with_files();
+    let token = macaroon(&server, "/dir", r#"{"caveats":["activity:DOWNLOAD,LIST"],"validity":"PT1H"}"#);
+    let ask = |method: &str, target: &str| {
+        server.send(&Ask::new(method, target).with("Authorization", format!("Bearer {token}")))
+    };
+    assert_eq!(ask("GET", "/dir/file").body, b"data");
+    assert_eq!(ask("PROPFIND", "/dir").status, 207);
+    for (method, target) in [
+        ("GET", "/secret"),
+        ("GET", "/open"),
+        ("PUT", "/dir/new"),
+        ("DELETE", "/dir/file"),
+        ("MKCOL", "/dir/made"),
+        ("GET", "/dir/../secret"),
+    ] {
+        let status = ask(method, target).status;
+        assert!([400, 403].contains(&status), "{method} {target}: {status}");
+    }
+    let by_url = server.send(&Ask::new("GET", &format!("/dir/file?authz={token}")));
+    assert_eq!(by_url.body, b"data");
+    let forged: String = token.chars().rev().collect();
+    assert_challenged(
+        &server.send(&Ask::new("GET", "/dir/file").with("Authorization", format!("Bearer {forged}"))),
+    );
+}
+
+#[test]
+fn a_macaroon_to_upload_makes_files_and_replaces_none() {
+    let (_instance, server) = with_files();
+    let token = macaroon(&server, "/dir", r#"{"caveats":["activity:UPLOAD"]}"#);
+    let put = |target: &str| {
+        let ask = Ask::new("PUT", target).with("Authorization", format!("Bearer {token}"));
+        server.send(&ask.body("other")).status
+    };
+    assert_eq!(put("/dir/new"), 201);
+    assert_eq!(put("/dir/new"), 403, "replacing needs DELETE");
+    assert_eq!(put("/dir/file"), 403);
+    assert_eq!(put("/new"), 403);
+    assert_eq!(server.read("/dir/file"), b"data");
+}
+
+#[test]
+fn a_macaroon_ends_when_it_says() {
+    let (_instance, server) = with_files();
+    let read = |token: &str| {
+        server.send(&Ask::new("GET", "/secret").with("Authorization", format!("Bearer {token}"))).status
+    };
+    let hour = macaroon(&server, "/secret", r#"{"caveats":["activity:DOWNLOAD"],"validity":"PT1H"}"#);
+    let second = macaroon(&server, "/secret", r#"{"caveats":["activity:DOWNLOAD"],"validity":"PT1S"}"#);
+    until("the second is over", || read(&second) == 401);
+    assert_eq!(read(&hour), 200);
+}
+
+#[test]
+fn a_macaroon_with_a_caveat_that_is_not_understood_is_not_given() {
+    let (_instance, server) = with_files();
+    for body in
+        [r#"{"caveats":["colour:red"]}"#, r#"{"caveats":["activity:READ"]}"#, r#"{"validity":"long"}"#, "{"]
+    {
+        let ask = server.ask("POST", "/").with("Content-Type", "application/macaroon-request");
+        assert_eq!(server.send(&ask.body(body)).status, 400, "{body}");
+    }
+}
+
+#[test]
+fn a_cookie_changes_something_only_beside_the_header_of_a_page_of_ours() {
+    let (_instance, server) = with_files();
+    let token = macaroon(&server, "/", "{}");
+    let by_cookie = |method: &str, target: &str| {
+        Ask::new(method, target).with("Cookie", format!("a=b; forebay-session={token}"))
+    };
+    assert_eq!(server.send(&by_cookie("GET", "/secret")).body, b"data");
+    assert_challenged(&server.send(&by_cookie("PUT", "/new").body("data")));
+    assert_challenged(&server.send(&by_cookie("DELETE", "/secret")));
+    let of_page = by_cookie("PUT", "/new").with("X-Forebay-Page", "1").body("data");
+    assert_eq!(server.send(&of_page).status, 201);
+}

@@ -1,0 +1,179 @@
+//! One conflict table: what a client of one door holds stands in the way of the other door's clients.
+
+use std::time::Duration;
+
+use nfs4::{
+    FfLayoutReturn4, LayoutIomode4, LayoutRecall4, NfsStat4, OPEN4_SHARE_ACCESS_READ,
+    OPEN4_SHARE_ACCESS_WRITE, StableHow4,
+};
+use testkit::nfs_client::{Answer as Callback, Layout, NfsClient, OpenFile, ops};
+
+use crate::dav::{LOCK, lock};
+use crate::server::{Server, status_of, until};
+
+const WAIT: Duration = Duration::from_secs(20);
+
+/// A client with a layout to write `/file`, and 10,000 bytes written at the pool that the head has not heard of.
+struct Writer {
+    client: NfsClient,
+    file: OpenFile,
+    layout: Layout,
+}
+
+impl Writer {
+    fn of(server: &Server) -> Writer {
+        let mut client = server.nfs("writer");
+        let root = client.root().unwrap();
+        let file = client.create(&root, "file").unwrap();
+        let layout = client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+        let mut pool = client.data_server(&layout).unwrap();
+        let stateid = layout.data_server().stateid;
+        pool.write(layout.ticket(), stateid, 0, StableHow4::FileSync, &[7; 10_000]).unwrap();
+        Writer { client, file, layout }
+    }
+
+    /// Waits for the recall and gives the layout back.
+    fn gives_back(&mut self) {
+        let recall = self.client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+        let LayoutRecall4::File(recalled) = recall.recall else { panic!("{recall:?}") };
+        assert_eq!(recalled.fh, self.file.handle);
+        self.client.layout_return(&self.file.handle, recalled.stateid, &FfLayoutReturn4::default()).unwrap();
+    }
+}
+
+#[test]
+fn a_dav_lock_denies_nfs_writers_and_removal() {
+    let (_instance, server) = Server::start();
+    server.put("/file", "data");
+    let token = lock(&server, "/file");
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let open = |client: &mut NfsClient, access| status_of(client.open(&root, "file", access));
+    assert_eq!(open(&mut client, OPEN4_SHARE_ACCESS_WRITE), NfsStat4::ShareDenied);
+    let removed = client.call(&[ops::put_fh(&root), ops::remove("file")]);
+    assert_eq!(status_of(removed), NfsStat4::FileOpen);
+    assert_eq!(open(&mut client, OPEN4_SHARE_ACCESS_READ), NfsStat4::Ok, "readers are welcome");
+    let put = server.ask("PUT", "/file").with("If", format!("({token})")).body("of the lock's owner");
+    assert_eq!(server.send(&put).status, 204);
+    assert_eq!(
+        open(&mut client, OPEN4_SHARE_ACCESS_WRITE),
+        NfsStat4::ShareDenied,
+        "the new file is locked too"
+    );
+    assert_eq!(server.send(&server.ask("UNLOCK", "/file").with("Lock-Token", &token)).status, 204);
+    assert_eq!(open(&mut client, OPEN4_SHARE_ACCESS_WRITE), NfsStat4::Ok);
+}
+
+#[test]
+fn what_an_nfs_client_has_open_for_writing_is_not_locked() {
+    let (_instance, server) = Server::start();
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let file = client.create(&root, "file").unwrap();
+    let ask = server.ask("LOCK", "/file").body(LOCK);
+    assert_eq!(server.send(&ask).status, 423);
+    client.close(&file).unwrap();
+    assert_eq!(server.send(&ask).status, 200);
+}
+
+#[test]
+fn a_put_or_delete_recalls_the_layouts_of_the_file_and_goes_on_when_they_are_back() {
+    let (_instance, server) = Server::start();
+    for (method, status) in [("PUT", 204), ("DELETE", 204)] {
+        let mut writer = Writer::of(&server);
+        std::thread::scope(|scope| {
+            let server = &server;
+            let change =
+                scope.spawn(move || server.send(&server.ask(method, "/file").body("replaced")).status);
+            writer.gives_back();
+            assert_eq!(change.join().unwrap(), status, "{method}");
+        });
+        writer.client.close(&writer.file).unwrap();
+    }
+    assert_eq!(server.status_of("GET", "/file"), 404);
+}
+
+#[test]
+fn a_move_over_a_file_recalls_its_layouts() {
+    let (_instance, server) = Server::start();
+    server.put("/other", "other");
+    let mut writer = Writer::of(&server);
+    std::thread::scope(|scope| {
+        let server = &server;
+        let ask = server.ask("MOVE", "/other").with("Destination", server.url("/file"));
+        let change = scope.spawn(move || server.send(&ask).status);
+        writer.gives_back();
+        assert_eq!(change.join().unwrap(), 204);
+    });
+    assert_eq!(server.read("/file"), b"other");
+}
+
+#[test]
+fn a_change_that_waits_for_a_layout_in_vain_is_told_to_come_again() {
+    let (_instance, server) = Server::start_with("recall_patience_ms = 300");
+    let writer = Writer::of(&server);
+    writer.client.callbacks.answer_always(Callback::Silence);
+    for ask in [server.ask("PUT", "/file").body("replaced"), server.ask("DELETE", "/file")] {
+        let refused = server.send(&ask);
+        assert_eq!(refused.status, 503, "{refused:?}");
+        assert_eq!(refused.told("retry-after"), "1");
+    }
+    assert_eq!(server.read("/file"), [7; 10_000], "nothing was changed");
+    writer.client.callbacks.wait_for_layout_recall(WAIT).expect("it was recalled");
+}
+
+#[test]
+fn what_is_written_at_the_pool_under_a_layout_is_read_by_http_with_its_length() {
+    let (_instance, server) = Server::start();
+    let mut writer = Writer::of(&server);
+    let head = server.call("HEAD", "/file");
+    assert_eq!(head.told("content-length"), "10000");
+    assert_eq!(server.read("/file"), [7; 10_000]);
+    let mut pool = writer.client.data_server(&writer.layout).unwrap();
+    let stateid = writer.layout.data_server().stateid;
+    pool.write(writer.layout.ticket(), stateid, 10_000, StableHow4::FileSync, &[8; 5]).unwrap();
+    let longer = server.call("GET", "/file");
+    assert_eq!((longer.body.len(), &longer.body[9_999..]), (10_005, &[7, 8, 8, 8, 8, 8][..]));
+    assert_ne!(longer.told("etag"), head.told("etag"), "it is another state");
+    let part = server.send(&server.ask("GET", "/file").with("Range", "bytes=-3"));
+    assert_eq!(part.told("content-range"), "bytes 10002-10004/10005");
+    writer.client.layout_commit(&writer.file.handle, writer.layout.stateid, Some(10_004)).unwrap();
+    assert_eq!(server.read("/file").len(), 10_005);
+}
+
+#[test]
+fn who_has_a_file_open_reads_its_old_bytes_after_http_has_replaced_or_deleted_it() {
+    let (_instance, server) = Server::start();
+    server.put("/file", "old contents");
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let file = client.open(&root, "file", OPEN4_SHARE_ACCESS_READ).unwrap();
+    let read = |client: &mut NfsClient| client.read(&file.handle, file.stateid, 0, 100).unwrap().data;
+    assert_eq!(server.put("/file", "new").status, 204);
+    assert_eq!(&read(&mut client)[..], b"old contents");
+    assert_eq!(server.status_of("DELETE", "/file"), 204);
+    // A file made later is removed and reaped: the old one was not, though it has no name.
+    server.put("/later", "x");
+    let later = client.lookup(&root, "later").unwrap();
+    assert_eq!(server.status_of("DELETE", "/later"), 204);
+    until("the later file is reaped", || status_of(client.size(&later)) == NfsStat4::Stale);
+    assert_eq!(&read(&mut client)[..], b"old contents");
+}
+
+#[test]
+fn what_nfs_has_written_and_closed_is_what_http_reads_and_the_other_way_round() {
+    let (_instance, server) = Server::start();
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    for round in 0..20u8 {
+        let file = client.create(&root, "file").unwrap();
+        client.write(&file.handle, file.stateid, 0, StableHow4::Unstable, &[round; 100]).unwrap();
+        client.close(&file).unwrap();
+        assert_eq!(server.read("/file"), [round; 100]);
+        assert_eq!(server.put("/file", [round + 100; 100]).status, 204);
+        let file = client.open(&root, "file", OPEN4_SHARE_ACCESS_READ).unwrap();
+        let data = client.read(&file.handle, file.stateid, 0, 200).unwrap().data;
+        assert_eq!(&data[..], [round + 100; 100]);
+        client.close(&file).unwrap();
+    }
+}
