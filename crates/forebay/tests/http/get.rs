@@ -6,7 +6,7 @@ use nfs4::{CreateType4, StableHow4};
 
 use crate::server::Server;
 
-/// What `RangeLimits` grants without asking how long the file is would hide nothing here.
+/// No two neighbourhoods are alike, so that bytes of a wrong place show.
 fn contents() -> Vec<u8> {
     (0..200_000u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
 }
@@ -204,6 +204,8 @@ fn symbolic_links_are_followed_inside_the_namespace_and_loops_are_refused() {
     for name in ["/relative", "/dir/absolute", "/dir/above", "/to-dir/file", "/to-dir/absolute"] {
         assert_eq!(server.read(name), b"data", "{name}");
     }
+    assert_eq!(server.put("/relative", "changed").status, 204, "PUT follows too");
+    assert_eq!(server.read("/dir/file"), b"changed");
     for name in ["/loop", "/loop/file", "/nowhere", "/outside"] {
         assert_eq!(server.status_of("GET", name), 404, "{name}");
     }
