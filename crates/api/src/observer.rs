@@ -5,7 +5,13 @@ use std::time::Duration;
 /// Asked after every operation of every door, so it is quick and never waits.
 pub trait Observer: Send + Sync {
     /// `describe` is asked only if the operation is worth keeping.
-    fn took(&self, door: &'static str, operation: &'static str, took: Duration, describe: &dyn Fn() -> Subject);
+    fn took(
+        &self,
+        door: &'static str,
+        operation: &'static str,
+        took: Duration,
+        describe: &dyn Fn() -> Subject,
+    );
 }
 
 /// What an operation was about, for people.
@@ -21,5 +27,12 @@ pub struct Subject {
 pub struct Unobserved;
 
 impl Observer for Unobserved {
-    fn took(&self, _door: &'static str, _operation: &'static str, _took: Duration, _describe: &dyn Fn() -> Subject) {}
+    fn took(
+        &self,
+        _door: &'static str,
+        _operation: &'static str,
+        _took: Duration,
+        _describe: &dyn Fn() -> Subject,
+    ) {
+    }
 }

@@ -93,6 +93,8 @@ pub struct Revoke {
     pub file: FileId,
     pub holder: Holder,
     pub modes: LayoutModes,
+    /// The holder has let its time pass; else nobody waited for it, see [`FileState::expire_recall`](crate::FileState::expire_recall).
+    pub is_overdue: bool,
 }
 
 #[derive(Debug)]

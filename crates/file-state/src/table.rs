@@ -388,9 +388,9 @@ impl FileState {
         let due: Vec<_> =
             self.recalls.iter().take_while(|(deadline, ..)| *deadline <= now).copied().collect();
         due.into_iter()
-            .filter_map(|(_, file, holder)| {
+            .filter_map(|(deadline, file, holder)| {
                 let modes = self.postpone(file, holder, retry_at)?;
-                Some(Revoke { file, holder, modes })
+                Some(Revoke { file, holder, modes, is_overdue: deadline > Duration::ZERO })
             })
             .collect()
     }

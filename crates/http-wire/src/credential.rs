@@ -101,7 +101,10 @@ mod tests {
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
-        pairs.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
+        pairs
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
     }
 
     fn bearer(token: &str) -> Result<Given, CredentialError> {
@@ -137,7 +140,11 @@ mod tests {
     fn what_is_not_understood_is_an_error_and_not_nobody() {
         for bad in ["Basic", "Basic !!", "Basic YW5u", "Negotiate abc", "Bearer ", "Bearer a b"] {
             let headers = headers(&[("authorization", bad)]);
-            assert_eq!(given(&Method::GET, &headers, &Query::default()), Err(CredentialError::Malformed), "{bad}");
+            assert_eq!(
+                given(&Method::GET, &headers, &Query::default()),
+                Err(CredentialError::Malformed),
+                "{bad}"
+            );
         }
         let twice = headers(&[("authorization", "Bearer a"), ("authorization", "Bearer b")]);
         assert_eq!(given(&Method::GET, &twice, &Query::default()), Err(CredentialError::Repeated));

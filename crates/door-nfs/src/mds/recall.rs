@@ -98,7 +98,9 @@ pub(crate) async fn expire_recalls(head: &Head) {
             tracing::warn!(file = %revoked.file, %error, "cannot fence off a layout, will try again");
             continue;
         }
-        tracing::warn!(client = revoked.client.0, file = %revoked.file, "revoked a layout that was not returned");
+        if revoked.is_overdue {
+            tracing::warn!(client = revoked.client.0, file = %revoked.file, "revoked a layout that was not returned");
+        }
         head.states.lock().revoke_layout(revoked.client, revoked.file);
         head.access.returned();
     }

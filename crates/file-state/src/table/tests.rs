@@ -418,7 +418,8 @@ mod layouts {
         let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
         let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
         assert!(state.expired_recalls(s(9), s(10)).is_empty());
-        let revoke = Revoke { file: FILE, holder: B, modes: LayoutModes::only(LayoutMode::ReadWrite) };
+        let modes = LayoutModes::only(LayoutMode::ReadWrite);
+        let revoke = Revoke { file: FILE, holder: B, modes, is_overdue: true };
         assert_eq!(state.expired_recalls(s(10), s(11)), [revoke]);
         assert_eq!(state.expired_recalls(s(10), s(11)), []);
         assert_eq!(state.expired_recalls(s(11), s(12)), [revoke]);

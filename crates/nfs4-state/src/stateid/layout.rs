@@ -33,6 +33,8 @@ pub struct RevokedLayout {
     pub client: ClientId4,
     pub file: FileId,
     pub can_write: bool,
+    /// Worth a word to an operator; a client that says it has no such layout is not.
+    pub is_overdue: bool,
 }
 
 impl ClientState {
@@ -164,7 +166,8 @@ impl ClientState {
         let due = self.files.lock().expired_recalls(now, retry_at);
         let of_clients = due.into_iter().filter_map(|revoke| {
             let client = client_of(revoke.holder)?;
-            Some(RevokedLayout { client, file: revoke.file, can_write: revoke.modes.read_write })
+            let (can_write, is_overdue) = (revoke.modes.read_write, revoke.is_overdue);
+            Some(RevokedLayout { client, file: revoke.file, can_write, is_overdue })
         });
         of_clients.collect()
     }

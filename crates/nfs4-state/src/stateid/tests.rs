@@ -474,8 +474,8 @@ mod layouts {
         let _ = begin_resize(&mut states, FILE, None, s(10));
         assert_eq!(states.expired_recalls(s(9), s(10)), []);
         states.expire_recall(B, FILE);
-        let revoked = RevokedLayout { client: B, file: FILE, can_write: true };
-        assert_eq!(states.expired_recalls(s(9), s(12)), [revoked]);
+        let revoked = RevokedLayout { client: B, file: FILE, can_write: true, is_overdue: false };
+        assert_eq!(states.expired_recalls(s(9), s(12)), [revoked], "nobody waited for it");
         states.revoke_layout(B, FILE);
         assert_eq!(states.judge_layout_commit(B, FILE, held), Err(NfsStat4::BadStateId));
         assert_eq!(begin_resize(&mut states, FILE, None, s(12)), Resize::Proceed);
