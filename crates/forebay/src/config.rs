@@ -44,7 +44,7 @@ pub struct Pools {
     pub port: u16,
     pub reserve_mib: u64,
     pub reserve_files: u64,
-    pub open_files_max: u32,
+    pub open_files_max: Option<u32>,
     pub threads: u32,
     pub queue_len_max: u32,
 }
@@ -119,7 +119,7 @@ impl Default for Pools {
             port: 20491,
             reserve_mib: 64,
             reserve_files: 1_024,
-            open_files_max: 4_096,
+            open_files_max: None,
             threads: 0,
             queue_len_max: 4_096,
         }
@@ -207,7 +207,7 @@ impl Config {
         within("nfs.connections_max", self.nfs.connections_max.into(), 1, 1_000_000)?;
         within("nfs.slots_max", self.nfs.slots_max.into(), 1, 1_024)?;
         within("pools.count", self.pools.count.unwrap_or(1).into(), 1, 256)?;
-        within("pools.open_files_max", self.pools.open_files_max.into(), 16, 1_000_000)?;
+        within("pools.open_files_max", self.pools.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
         within("pools.threads", self.pools.threads.into(), 0, 256)?;
         within("pools.queue_len_max", self.pools.queue_len_max.into(), 16, 1_000_000)?;
         within("namespace.sync_interval_ms", self.namespace.sync_interval_ms, 10, 60_000)?;

@@ -32,6 +32,8 @@ pub mod http;
 mod overview;
 mod responder;
 
+/// Replicas that a pool keeps open where nobody says; each is about 2 KiB of memory, most of it the kernel's.
+const OPEN_FILES_MAX: usize = 16_384;
 /// Stopping takes at most this long, whatever clients and disks do.
 const STOP: Duration = Duration::from_secs(4);
 
@@ -81,6 +83,7 @@ pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> 
         queue_len_max: config.namespace.queue_len_max as usize,
         group_len_max: config.namespace.group_len_max as usize,
     })?;
+    let open_files_share = open_files_share(data.pools);
     let mut local_pools = Vec::new();
     for number in 0..data.pools {
         let dir = data.pool(number);
@@ -94,7 +97,7 @@ pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> 
             instance: data.instance,
             reserve_bytes: config.pools.reserve_mib << 20,
             reserve_files: config.pools.reserve_files,
-            open_files_max: config.pools.open_files_max as usize,
+            open_files_max: config.pools.open_files_max.map_or(open_files_share, |files| files as usize),
             queue_len_max: config.pools.queue_len_max as usize,
             threads: config.pools.threads as usize,
             random: Arc::clone(&random),
@@ -297,6 +300,15 @@ async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
         }
         _ => anyhow!("cannot listen on {address}: {error}"),
     })
+}
+
+/// What a pool may keep open where nobody says. Twice as many may be in use at once; the other half of the descriptors
+/// is for connections and the database.
+fn open_files_share(pools: u32) -> usize {
+    use rustix::process::{Resource, getrlimit};
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    let share = limit / 4 / u64::from(pools.max(1));
+    usize::try_from(share).unwrap_or(usize::MAX).clamp(16, OPEN_FILES_MAX)
 }
 
 /// Connections and replicas are descriptors: as many as the host allows us.

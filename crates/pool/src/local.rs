@@ -211,7 +211,7 @@ impl Pool for LocalPool {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
         let replica = self.replica(ticket.file).await?;
-        if !replica.is_loaded() {
+        if !replica.is_loaded() && !replica.load_resident(&self.shared)? {
             let (shared, loading) = (Arc::clone(&self.shared), Arc::clone(&replica));
             self.shared.engine.submit(Lane::Data, move || loading.load(&shared)).await?;
         }
@@ -285,8 +285,8 @@ impl Pool for LocalPool {
     }
 }
 
-/// A quarter of what the process may open: other pools and the clients' connections need theirs, and a pool that runs
-/// into the process's limit can only say that it is busy.
+/// A quarter of what the process may open: twice as many may be in use at once, the clients' connections need theirs,
+/// and a pool that runs into the process's limit can only say that it is busy.
 fn within_process_limit(pool: PoolId, open_files_max: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let share = usize::try_from(limit / 4).unwrap_or(usize::MAX).max(1);

@@ -142,12 +142,30 @@ impl Replica {
         if self.is_loaded() {
             return Ok(());
         }
+        let found = if shared.removed.contains(self.file) { Ok(None) } else { shared.store.open(self.file) };
+        self.finish_loading(shared, found.map_err(|errno| shared.failure("open a replica", errno))?)
+    }
+
+    /// As [`Replica::load`] where the kernel has the name and the inode in memory, so that it needs no thread. `false`:
+    /// it has not, or somebody else is at it, and nothing was done.
+    pub fn load_resident(&self, shared: &Shared) -> Result<bool, PoolError> {
+        let Some(_opening) = self.opening.try_lock() else { return Ok(false) };
+        if self.is_loaded() {
+            return Ok(true);
+        }
+        if shared.removed.contains(self.file) {
+            return Ok(false);
+        }
+        let Ok(found) = shared.store.open_resident(self.file) else { return Ok(false) };
+        self.finish_loading(shared, Some(found)).map(|()| true)
+    }
+
+    /// Called with `opening` held.
+    fn finish_loading(&self, shared: &Shared, found: Option<OwnedFd>) -> Result<(), PoolError> {
         if shared.removed.contains(self.file) {
             self.removed.store(true, Ordering::Release);
         } else {
             let fence = shared.index.fence_of(self.file).unwrap_or_default();
-            let found = shared.store.open(self.file);
-            let found = found.map_err(|errno| shared.failure("open a replica", errno))?;
             let labelled = match found {
                 Some(found) => self.adopt(shared, found)?,
                 None => Epoch::default(),

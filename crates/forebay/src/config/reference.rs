@@ -52,7 +52,12 @@ const KEYS: &[Key] = &[
         "inodes",
         "Free inodes of the pool's file system that new files never use up.",
     ),
-    key("pools.open_files_max", "4096", "files", "Replicas each pool keeps open."),
+    key(
+        "pools.open_files_max",
+        "(a quarter of the process's limit of open files over all pools, at most 16384)",
+        "files",
+        "Replicas each pool keeps open.",
+    ),
     key("pools.threads", "0", "threads", "Disk threads per pool; 0 means twice the cores, at most 8."),
     key(
         "pools.queue_len_max",
@@ -218,7 +223,7 @@ mod tests {
         // Keys without a fixed default do not appear in a serialised default: give them a value to see their names.
         config.nfs.port = Some(1);
         config.nfs.root_squash = Some(true);
-        config.pools.count = Some(1);
+        (config.pools.count, config.pools.open_files_max) = (Some(1), Some(1));
         let path = Some(std::path::PathBuf::from("x"));
         (config.http.certificate, config.http.key) = (path.clone(), path.clone());
         config.http.anonymous = Some(crate::config::http::Anonymous::Read);

@@ -51,6 +51,32 @@ fn of_two_puts_at_once_a_reader_sees_the_one_or_the_other_whole() {
     });
 }
 
+/// The reaper took replicas of files that had got their name since it listed those without one.
+#[test]
+fn what_was_answered_as_created_is_there_however_many_uploads_run_beside_it() {
+    const UPLOADERS: usize = 4;
+    const UPLOADS: usize = 150;
+    let (_instance, server) = Server::start();
+    let name = |uploader: usize, upload: usize| format!("/{uploader}-{upload}");
+    std::thread::scope(|scope| {
+        for uploader in 0..UPLOADERS {
+            let server = &server;
+            scope.spawn(move || {
+                for upload in 0..UPLOADS {
+                    let name = name(uploader, upload);
+                    assert_eq!(server.put(&name, &name).status, 201);
+                }
+            });
+        }
+    });
+    for (uploader, upload) in
+        (0..UPLOADERS).flat_map(|uploader| (0..UPLOADS).map(move |upload| (uploader, upload)))
+    {
+        let name = name(uploader, upload);
+        assert_eq!(server.read(&name), name.as_bytes());
+    }
+}
+
 #[test]
 fn a_put_that_breaks_off_leaves_the_old_file_or_no_name() {
     let (instance, server) = old_file();
