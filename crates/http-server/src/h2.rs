@@ -8,7 +8,6 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use hyper::body::{Body, Incoming};
 use hyper::rt::Executor;
@@ -28,6 +27,7 @@ use crate::server::stopped;
 use crate::shared::Shared;
 
 use activity::{Activity, Running};
+use frames::drain;
 pub(crate) use frames::{Frames, Leftover};
 use response::ResponseFrames;
 
@@ -39,8 +39,8 @@ const SEND_BYTES_MAX: usize = 1 << 20;
 /// Streams that a client opened and reset before they were accepted, and those that were reset because of its errors:
 /// beyond it the connection ends.
 const RESETS_MAX: usize = 64;
-/// For the rest of a short body that nobody wanted.
-const DRAIN_TIME: Duration = Duration::from_secs(1);
+/// Of a body that nobody wanted; a client that goes on sending after so much does not look at answers.
+const DRAINED_BYTES_MAX: u64 = 16 << 20;
 
 /// The tasks of a connection's streams: they end with it.
 #[derive(Clone, Default)]
@@ -72,8 +72,16 @@ pub(crate) async fn serve(
     let builder = builder(&shared);
     let service = {
         let (activity, peer) = (Arc::clone(&activity), Arc::clone(&peer));
+        // Ended with the connection.
+        let drains = Arc::new(Mutex::new(JoinSet::new()));
         service_fn(move |request| {
-            answer(request, Arc::clone(&peer), Arc::clone(&shared), Arc::clone(&activity))
+            answer(
+                request,
+                Arc::clone(&peer),
+                Arc::clone(&shared),
+                Arc::clone(&activity),
+                Arc::clone(&drains),
+            )
         })
     };
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
@@ -128,6 +136,7 @@ async fn answer(
     peer: Arc<Peer>,
     shared: Arc<Shared>,
     activity: Arc<Activity>,
+    drains: Arc<Mutex<JoinSet<()>>>,
 ) -> Result<http::Response<ResponseFrames>, Infallible> {
     let (head, body) = request.into_parts();
     let running = Running::new(activity);
@@ -143,8 +152,11 @@ async fn answer(
         body: RequestBody::h2(Frames::new(body, leftover.clone(), Arc::clone(&shared)), length),
     };
     let response = shared.service.serve(request).await;
-    if length.is_none_or(|length| length <= shared.limits.drained_bytes_max) {
-        leftover.drain(shared.limits.drained_bytes_max, DRAIN_TIME).await;
+    if let Some(unread) = leftover.take() {
+        // While the answer is on its way: no more of these than there are streams, for each ends with its own.
+        let mut drains = drains.lock();
+        while drains.try_join_next().is_some() {}
+        drains.spawn(drain(unread, DRAINED_BYTES_MAX, shared.limits.linger_time));
     }
     Ok(response::of(response, is_head, running))
 }

@@ -11,7 +11,7 @@ use api::{Observer, Subject, TicketKey};
 use async_trait::async_trait;
 use auth::Authority;
 use door_webdav::{DataFace, Front, FrontConfig, FrontService, FrontServices};
-use http::StatusCode;
+use http::{HeaderValue, StatusCode};
 use http_server::tls::ClientCertificates;
 use http_server::{Limits, Request, Response, Service, Tls, TlsFiles};
 use tokio::net::TcpListener;
@@ -228,8 +228,12 @@ struct Names {
 
 impl Names {
     fn is_known(&self, request: &Request) -> bool {
-        // A client without a Host is no browser.
-        let Some(authority) = request.authority().filter(|_| self.is_checked) else { return true };
+        let agent = request.headers.get(http::header::USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
+        // Every browser says so, and what is no browser runs nobody's pages.
+        if !self.is_checked || !agent.starts_with(b"Mozilla/") {
+            return true;
+        }
+        let Some(authority) = request.authority() else { return true };
         let host = authority.host().trim_start_matches('[').trim_end_matches(']');
         let is_own = |name: &String| name == authority.as_str() || name == host;
         host.eq_ignore_ascii_case("localhost")

@@ -34,21 +34,24 @@ pub(crate) struct Frames {
 pub(crate) struct Leftover(Arc<Mutex<Option<Incoming>>>);
 
 impl Leftover {
-    /// Reads and forgets up to `bytes_max`, for as long as `patience`.
-    pub async fn drain(&self, bytes_max: u64, patience: Duration) {
-        let Some(mut incoming) = self.0.lock().take() else { return };
-        let mut left = bytes_max;
-        let draining = async {
-            while let Some(Ok(data)) = poll_fn(|context| poll_data(&mut incoming, context)).await {
-                left = left.saturating_sub(data.len() as u64);
-                if left == 0 {
-                    return;
-                }
-            }
-        };
-        // Whatever it is that does not come, the answer matters more.
-        let _ = timeout(patience, draining).await;
+    pub fn take(&self) -> Option<Incoming> {
+        self.0.lock().take()
     }
+}
+
+/// Reads and forgets up to `bytes_max`, for as long as `patience`.
+pub(crate) async fn drain(mut unread: Incoming, bytes_max: u64, patience: Duration) {
+    let mut left = bytes_max;
+    let draining = async {
+        while let Some(Ok(data)) = poll_fn(|context| poll_data(&mut unread, context)).await {
+            left = left.saturating_sub(data.len() as u64);
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    // Whatever does not come: the answer is out.
+    let _ = timeout(patience, draining).await;
 }
 
 enum Frame {
