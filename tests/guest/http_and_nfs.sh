@@ -150,7 +150,7 @@ case_a_dav_lock_keeps_the_guest_from_changing_the_file() {
 	refused "busy" mv g f
 	refused "busy" mv f h
 	same "it may be read" "$(cat f)" locked
-	same "PUT without the token" "$(web --http1.1 -o /dev/null -w '%{http_code}' -T g "$(url f)")" 423
+	same "PUT without the token" "$(web -o /dev/null -w '%{http_code}' -T g "$(url f)")" 423
 	same "PUT with it" "$(web -o /dev/null -w '%{http_code}' -T g -H "If: (<$lock>)" "$(url f)")" 204
 	refused "Permission denied" sh -c 'echo x >f'
 	same UNLOCK "$(status UNLOCK f -H "Lock-Token: <$lock>")" 204
