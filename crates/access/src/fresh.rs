@@ -43,6 +43,13 @@ impl FileAccess {
         Ok(self.services.namespace.commit(attributes.file, &written).await?)
     }
 
+    /// Whether somebody may be changing the bytes right now, at the pools or through the head: what is known of them may
+    /// be behind.
+    pub fn is_being_written(&self, file: FileId) -> bool {
+        let table = self.table();
+        table.is_written_at_pools(file) || table.is_open_for_writing(file)
+    }
+
     /// Called before bytes of a file are written where the namespace hears of it only afterwards: what is known of the
     /// bytes as they are must not be told of others. Costs nothing where no checksum is known.
     pub async fn before_write(&self, file: FileId) -> Result<(), AccessError> {

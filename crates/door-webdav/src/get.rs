@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use access::{AccessError, OpenFile};
-use api::{Activity, NamespaceError, OpenReplica, TicketMode};
+use api::{Activity, Grant, NamespaceError, OpenReplica, TicketMode};
 use file_state::{Modes, Share};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
@@ -129,12 +129,8 @@ impl Front {
         {
             return Ok(None);
         }
-        let locations = self.services.locations.locations(file.file).await?;
-        if locations.is_empty() || file.size == 0 {
-            return Ok(None);
-        }
-        let want = api::Selection { purpose: api::Purpose::Read, locations: &locations, client: None };
-        let pool = self.services.pools.select(&want)?.pool;
+        let located = self.services.access.locate(file.file, TicketMode::Read, None).await?;
+        let Some(Grant { pool }) = located.filter(|_| file.size > 0) else { return Ok(None) };
         let ticket = UrlTicket {
             purpose: Purpose::Read,
             file: file.file,
@@ -180,10 +176,7 @@ impl Front {
         replica: Option<&Arc<dyn OpenReplica>>,
     ) -> Result<Checksum, Refusal> {
         // While an NFS client writes at the pools, what was kept may be behind.
-        let is_written = || {
-            let table = self.services.access.table();
-            table.is_written_at_pools(file.file) || table.is_open_for_writing(file.file)
-        };
+        let is_written = || self.services.access.is_being_written(file.file);
         let was_written = is_written();
         if !was_written {
             let kept = self.services.properties.checksums(file.file).await?;

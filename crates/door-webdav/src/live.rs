@@ -38,10 +38,7 @@ impl<'a> Facts<'a> {
         };
         let wants_sums =
             wants(asked, LiveProperty::DcacheChecksums) || wants(asked, LiveProperty::OwncloudChecksums);
-        let is_written = {
-            let table = front.services.access.table();
-            table.is_written_at_pools(attributes.file) || table.is_open_for_writing(attributes.file)
-        };
+        let is_written = front.services.access.is_being_written(attributes.file);
         let checksums = if wants_sums && attributes.kind.is_regular() && !is_written {
             front.services.properties.checksums(attributes.file).await?
         } else {

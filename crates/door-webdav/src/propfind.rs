@@ -19,7 +19,7 @@ use crate::front::Front;
 use crate::live::Facts;
 use crate::locks::Path;
 use crate::refusal::Refusal;
-use crate::resolve::{Last, Place};
+use crate::resolve::Last;
 
 /// What is handed to the connection at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -61,7 +61,7 @@ impl Front {
             open: Vec::new(),
             out: Some(Multistatus::begin()),
         };
-        walk.write(&shown(call, &place), &found).await?;
+        walk.write(&call.path, &found).await?;
         if is_listed {
             // Answered under the path that was asked for, also where a link led elsewhere.
             walk.open.push((call.path.clone(), found.file, Cookie::START));
@@ -176,11 +176,6 @@ fn write_named(facts: &Facts<'_>, names: &[QName], groups: &mut dav::PropStats<'
         }
     });
     groups.group(StatusCode::NOT_FOUND, |props| missing.iter().for_each(|name| props.name(name)));
-}
-
-/// The path under which the place is answered: as it was asked for.
-fn shown(call: &Call, _place: &Place) -> Path {
-    call.path.clone()
 }
 
 pub(crate) fn href(path: &Path, is_collection: bool) -> String {

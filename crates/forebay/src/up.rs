@@ -32,7 +32,7 @@ pub mod http;
 mod overview;
 mod responder;
 
-/// Replicas that a pool keeps open where nobody says; each is about 2 KiB of memory, most of it the kernel's.
+/// Replicas that a pool keeps open where nobody says, however many descriptors there are.
 const OPEN_FILES_MAX: usize = 16_384;
 /// Stopping takes at most this long, whatever clients and disks do.
 const STOP: Duration = Duration::from_secs(4);
@@ -171,6 +171,7 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         log,
         rates: Default::default(),
     };
+    tasks.spawn(tick_log(overview.log.clone(), stop.clone()));
     let web = match http_ports {
         Some(ports) => Some(http::start(ports, &head, overview, &mut tasks, &stop)?),
         None => None,
@@ -198,6 +199,17 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     stop_sender.send_replace(true);
     drain(tasks, &services, control).await;
     Ok(())
+}
+
+/// Tells how many repeated warnings were left out.
+async fn tick_log(log: LogControl, mut stop: watch::Receiver<bool>) {
+    while !*stop.borrow() {
+        log.tick();
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            _ = stop.changed() => {}
+        }
+    }
 }
 
 async fn drain(mut tasks: JoinSet<()>, services: &Services, control: JoinHandle<()>) {

@@ -142,7 +142,7 @@ impl Replica {
         if self.is_loaded() {
             return Ok(());
         }
-        let found = if shared.removed.contains(self.file) { Ok(None) } else { shared.store.open(self.file) };
+        let found = shared.store.open(self.file);
         self.finish_loading(shared, found.map_err(|errno| shared.failure("open a replica", errno))?)
     }
 
@@ -152,9 +152,6 @@ impl Replica {
         let Some(_opening) = self.opening.try_lock() else { return Ok(false) };
         if self.is_loaded() {
             return Ok(true);
-        }
-        if shared.removed.contains(self.file) {
-            return Ok(false);
         }
         let Ok(found) = shared.store.open_resident(self.file) else { return Ok(false) };
         self.finish_loading(shared, Some(found)).map(|()| true)

@@ -209,11 +209,12 @@ impl Router {
 impl Service for Router {
     async fn serve(&self, request: Request) -> Response {
         let (operation, client) = (admin::metrics::operation_of(&request.method), request.peer.address);
-        let what = request.uri.path().to_owned();
+        // Shared, not copied: it is looked at only if the request was slow.
+        let uri = request.uri.clone();
         let start = std::time::Instant::now();
         self.overview.measures.http_client(client.ip());
         let response = self.answer(request).await;
-        let subject = || Subject { what: what.clone(), client: client.to_string() };
+        let subject = || Subject { what: uri.path().to_owned(), client: client.to_string() };
         self.overview.measures.took("http", operation, start.elapsed(), &subject);
         response
     }
@@ -247,7 +248,6 @@ async fn tick(router: Arc<Router>, mut stop: watch::Receiver<bool>) {
         router.front.0.tick();
         router.admin.tick();
         router.overview.sample();
-        router.overview.log.tick();
         tokio::select! {
             () = tokio::time::sleep(TICK) => {}
             _ = stop.changed() => {}
