@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use types::{Epoch, FileId, PoolId, Timestamp};
 
 use crate::{IoHandle, PoolError, ReadData, Stability, Ticket, Verifier};
@@ -42,6 +42,13 @@ pub trait Pool: Send + Sync {
 /// An open replica. Buffers travel in and come back; nothing is copied that need not be.
 pub trait OpenReplica: Send + Sync {
     fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData>;
+
+    /// Appends `length` bytes to `into` if memory has them all, with one copy and one system call: what many small reads
+    /// are made of. `false`: nothing was appended, whatever the reason; `read_at` does, or says why.
+    fn read_resident(&self, _offset: u64, _length: u32, _into: &mut BytesMut) -> bool {
+        false
+    }
+
     fn write_at(&self, offset: u64, data: Bytes, stability: Stability) -> IoHandle<Stability>;
     /// Everything written so far is on disk when this is answered; a failed write-back is told to every later sync.
     fn sync(&self) -> IoHandle<Verifier>;

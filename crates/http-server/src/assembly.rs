@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{IoHandle, OpenReplica, PoolError, ReadData};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
 use crate::message::{Piece, Pieces};
@@ -15,6 +15,11 @@ use crate::message::{Piece, Pieces};
 /// Shorter parts of a file are cheaper to read into a buffer, many of them into one write.
 const FILE_BYTES_MIN: u64 = 64 << 10;
 const READ_BYTES_MAX: usize = 1 << 20;
+/// What is short, and in memory at once, is copied together in buffers of this size: ten thousand ranges then cost a
+/// system call each and hardly anything else.
+const GATHERED_BYTES_MAX: usize = 64 << 10;
+/// Of what is in memory anyway, this much is copied and more is handed on.
+const COPIED_BYTES_MAX: usize = 2 << 10;
 /// Reads that wait for a disk at once.
 const WAITING_MAX: usize = 16;
 const PARTS_MAX: usize = 512;
@@ -68,6 +73,8 @@ pub(crate) struct Assembly {
     left: u64,
     rest: Option<Stretch>,
     ahead: Option<Plan>,
+    /// The end of the batch that is being planned, as long as it may grow.
+    gathered: BytesMut,
     shape: Shape,
 }
 
@@ -83,7 +90,7 @@ enum Pending {
 
 impl Assembly {
     pub fn new(pieces: Pieces, length: u64, shape: Shape) -> Assembly {
-        Assembly { pieces, left: length, rest: None, ahead: None, shape }
+        Assembly { pieces, left: length, rest: None, ahead: None, gathered: BytesMut::new(), shape }
     }
 
     /// `None`: the promise is kept.
@@ -131,7 +138,7 @@ impl Assembly {
                     Some(Piece::Bytes(piece)) => {
                         self.take(piece.len() as u64)?;
                         bytes += piece.len();
-                        batch.push(Pending::Bytes(piece));
+                        self.put(piece, &mut batch);
                         continue;
                     }
                     Some(Piece::Replica { replica, offset, length }) => {
@@ -140,6 +147,7 @@ impl Assembly {
                 },
             };
             if self.is_sent_as_file(&stretch) {
+                self.seal(&mut batch);
                 if !batch.is_empty() {
                     self.rest = Some(stretch);
                     break;
@@ -150,14 +158,52 @@ impl Assembly {
             let length = stretch.length.min((self.shape.batch_bytes - bytes).min(READ_BYTES_MAX) as u64);
             self.take(length)?;
             bytes += length as usize;
-            let read = Stretch { length, replica: Arc::clone(&stretch.replica), ..stretch };
-            let answer = read.replica.read_at(read.offset, length as u32);
-            waiting += usize::from(matches!(answer, IoHandle::Waiting { .. }));
-            batch.push(Pending::Read { stretch: read, answer });
+            if !self.gather(&stretch, length as usize, &mut batch) {
+                self.seal(&mut batch);
+                let read = Stretch { length, replica: Arc::clone(&stretch.replica), ..stretch };
+                let answer = read.replica.read_at(read.offset, length as u32);
+                waiting += usize::from(matches!(answer, IoHandle::Waiting { .. }));
+                batch.push(Pending::Read { stretch: read, answer });
+            }
             stretch.advance(length);
             self.rest = Some(stretch).filter(|stretch| stretch.length > 0);
         }
+        self.seal(&mut batch);
         Ok(Plan::Batch(batch))
+    }
+
+    fn put(&mut self, piece: Bytes, batch: &mut Vec<Pending>) {
+        if piece.len() > COPIED_BYTES_MAX {
+            self.seal(batch);
+            batch.push(Pending::Bytes(piece));
+        } else {
+            self.make_room(piece.len(), batch);
+            self.gathered.extend_from_slice(&piece);
+        }
+    }
+
+    /// Whether the first `length` bytes of the stretch are short and in memory, and so in the batch now.
+    fn gather(&mut self, stretch: &Stretch, length: usize, batch: &mut Vec<Pending>) -> bool {
+        if length > GATHERED_BYTES_MAX {
+            return false;
+        }
+        self.make_room(length, batch);
+        stretch.replica.read_resident(stretch.offset, length as u32, &mut self.gathered)
+    }
+
+    /// A buffer is as large as what is left may need, so that a small file has a small one.
+    fn make_room(&mut self, length: usize, batch: &mut Vec<Pending>) {
+        if self.gathered.capacity() - self.gathered.len() < length {
+            self.seal(batch);
+            let wanted = self.left.saturating_add(length as u64).min(GATHERED_BYTES_MAX as u64) as usize;
+            self.gathered = BytesMut::with_capacity(wanted);
+        }
+    }
+
+    fn seal(&mut self, batch: &mut Vec<Pending>) {
+        if !self.gathered.is_empty() {
+            batch.push(Pending::Bytes(self.gathered.split().freeze()));
+        }
     }
 
     fn is_sent_as_file(&self, stretch: &Stretch) -> bool {

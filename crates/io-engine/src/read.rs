@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::ReadData;
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::buffer::{Buffer, Buffers};
@@ -65,6 +65,28 @@ impl Reader {
             Err(errno) => Err(errno),
         }
     }
+
+    /// Appends `length` bytes if the page cache has them all, else nothing. Does not look at the file's size: memory is
+    /// taken for as much as is asked for.
+    pub fn append_resident(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+        into: &mut BytesMut,
+    ) -> bool {
+        if self.blind.load(Ordering::Relaxed) {
+            return false;
+        }
+        let start = into.len();
+        into.reserve(length);
+        let is_whole =
+            matches!(append(file, into, length, offset, libc::RWF_NOWAIT), Ok(read) if read == length);
+        if !is_whole {
+            into.truncate(start);
+        }
+        is_whole
+    }
 }
 
 impl Unfinished {
@@ -96,13 +118,13 @@ fn size_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
 /// Appends at most `length` bytes from `offset` on; with `RWF_NOWAIT` only what is in the page cache.
 fn append(
     file: BorrowedFd<'_>,
-    buffer: &mut Vec<u8>,
+    buffer: &mut impl BufMut,
     length: usize,
     offset: u64,
     flags: libc::c_int,
 ) -> Result<usize, Errno> {
     let offset = i64::try_from(offset).map_err(|_| Errno::INVAL)?;
-    let room = buffer.spare_capacity_mut();
+    let room = buffer.chunk_mut();
     let length = length.min(room.len());
     let vector = libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: length };
     // SAFETY: `vector` names `length` bytes of the buffer's own spare capacity, which nobody else has while it is
@@ -113,10 +135,10 @@ fn append(
         return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
     };
     assert!(read <= length, "the kernel read more than it was asked for");
-    // SAFETY: the kernel has written `read` bytes behind the buffer's length, within its capacity.
+    // SAFETY: the kernel has written `read` bytes behind the buffer's length, within the room that it said it has.
     #[allow(unsafe_code)]
     unsafe {
-        buffer.set_len(buffer.len() + read);
+        buffer.advance_mut(read);
     }
     Ok(read)
 }
@@ -173,6 +195,23 @@ mod tests {
             Started::Done(read) => assert_eq!(&read.data[..], b"abc"),
             Started::Rest(rest) => assert!(rest.buffer.bytes.capacity() < 64),
         }
+    }
+
+    #[test]
+    fn only_what_is_whole_and_in_memory_is_appended() {
+        let file = file(b"0123456789");
+        let reader = Reader::new(Buffers::new(0));
+        let mut into = BytesMut::from(&b"head "[..]);
+        let mut append = |offset, length| {
+            let is_whole = reader.append_resident(file.as_fd(), offset, length, &mut into);
+            (is_whole, into.clone())
+        };
+        assert_eq!(append(2, 3), (true, BytesMut::from(&b"head 234"[..])));
+        assert_eq!(append(8, 3), (false, BytesMut::from(&b"head 234"[..])), "it reaches past the end");
+        assert_eq!(append(u64::MAX, 1), (false, BytesMut::from(&b"head 234"[..])));
+        assert_eq!(append(0, 10), (true, BytesMut::from(&b"head 2340123456789"[..])));
+        reader.blind.store(true, Ordering::Relaxed);
+        assert!(!reader.append_resident(file.as_fd(), 0, 1, &mut into));
     }
 
     #[test]

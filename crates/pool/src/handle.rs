@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use api::{IoHandle, OpenReplica, PoolError, ReadData, Stability, TicketMode, Verifier};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use io_engine::Lane;
 use io_engine::read::Started;
 use types::Epoch;
@@ -37,6 +37,16 @@ impl OpenReplica for Handle {
                 })
             }
         }
+    }
+
+    fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
+        let Some(file) = self.check().ok().and_then(|()| self.replica.open_file()) else { return false };
+        if !self.shared.engine.reader().append_resident(file, offset, length as usize, into) {
+            return false;
+        }
+        self.shared.counters.reads.add(1);
+        self.shared.counters.read_bytes.add(u64::from(length));
+        true
     }
 
     fn write_at(&self, offset: u64, data: Bytes, stability: Stability) -> IoHandle<Stability> {

@@ -39,7 +39,7 @@ pub struct Config {
     pub reserve_bytes: u64,
     /// New replicas leave this many inodes free.
     pub reserve_files: u64,
-    /// Replica files held open; those in use may exceed it twice over.
+    /// Replica files that are open: in use, or kept for the next use.
     pub open_files_max: usize,
     /// Jobs waiting for a thread, for data and for syncs each; beyond that callers are told `Busy`.
     pub queue_len_max: usize,
@@ -285,11 +285,11 @@ impl Pool for LocalPool {
     }
 }
 
-/// A quarter of what the process may open: twice as many may be in use at once, the clients' connections need theirs,
-/// and a pool that runs into the process's limit can only say that it is busy.
+/// Half of what the process may open: the clients' connections need theirs, and a pool that runs into the process's limit
+/// can only say that it is busy.
 fn within_process_limit(pool: PoolId, open_files_max: usize) -> usize {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let share = usize::try_from(limit / 4).unwrap_or(usize::MAX).max(1);
+    let share = usize::try_from(limit / 2).unwrap_or(usize::MAX).max(1);
     if open_files_max > share {
         tracing::warn!(%pool, open_files_max, limit, share, "fewer replicas are kept open: raise the limit (ulimit -n)");
     }

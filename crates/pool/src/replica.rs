@@ -30,6 +30,8 @@ pub struct Replica {
     epoch: AtomicU32,
     /// The highest epoch that is known to be on disk.
     epoch_recorded: AtomicU32,
+    /// The label has been asked whether the replica is in order. Reading does not need to know.
+    state_known: AtomicBool,
     /// Written data was lost on its way to the disk.
     broken: AtomicBool,
     /// The label says so too, so that it may be forgotten here.
@@ -55,6 +57,7 @@ impl Replica {
             removed: AtomicBool::new(false),
             epoch: AtomicU32::new(0),
             epoch_recorded: AtomicU32::new(0),
+            state_known: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             broken_recorded: AtomicBool::new(false),
             named: AtomicBool::new(false),
@@ -126,11 +129,24 @@ impl Replica {
     }
 
     pub fn check_unbroken(&self, shared: &Shared) -> Result<(), PoolError> {
+        if !self.state_known.load(Ordering::Acquire) {
+            self.learn_state(shared)?;
+        }
         if !self.broken.load(Ordering::Acquire) {
             return Ok(());
         }
         let reason = "written data was lost in an earlier failure".to_owned();
         Err(PoolError::Io { pool: shared.id(), operation: "keep the replica", reason })
+    }
+
+    fn learn_state(&self, shared: &Shared) -> Result<(), PoolError> {
+        let Some(file) = self.open_file() else { return Ok(()) };
+        if label::is_broken(file).map_err(|error| self.bad_label(shared, &error.to_string()))? {
+            self.broken.store(true, Ordering::Release);
+            self.broken_recorded.store(true, Ordering::Release);
+        }
+        self.state_known.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Finds out whether there is a file and what its label says.
@@ -180,10 +196,6 @@ impl Replica {
             // Made and not labelled when the machine stopped. It reads as what it is, empty; the first write labels it.
             return Ok(Epoch::default());
         };
-        if label::is_broken(&found).map_err(|error| self.bad_label(shared, &error.to_string()))? {
-            self.broken.store(true, Ordering::Release);
-            self.broken_recorded.store(true, Ordering::Release);
-        }
         let _ = self.open.set(Arc::new(found));
         Ok(labelled)
     }
@@ -239,6 +251,7 @@ impl Replica {
         }
         shared.counters.replicas.add(1);
         shared.index.note(self.file);
+        self.state_known.store(true, Ordering::Release);
         Ok(self.open.get_or_init(|| Arc::new(file)).as_fd())
     }
 

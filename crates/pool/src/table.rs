@@ -2,7 +2,8 @@
 //!
 //! Invariant: while anybody holds a replica there is no second object for the same file, so its epoch, its locks and
 //! its failures are known to all. Only replicas that nobody holds and that have nothing left to sync are given up, in
-//! the order of a clock: an error of write-back is told to open files only.
+//! the order of a clock: an error of write-back is told to open files only. From half of the bound on, unsynced ones are
+//! synced, so that there is room before it is needed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,12 +16,14 @@ use crate::replica::Replica;
 const SHARDS_MAX: usize = 16;
 /// Below this a shard would have too few slots for a clock to mean anything.
 const SHARD_LEN_MIN: usize = 16;
-/// Replicas that one search for room asks to be synced, so that a later one finds room.
+/// Replicas that one search asks to be synced, so that a later one finds room.
 const TO_SETTLE_MAX: usize = 4;
+/// Replicas that a new one looks at while there is room.
+const LOOKED_AT_MAX: usize = 8;
 
 pub struct Table {
-    /// Soft: replicas in use may exceed it twice over.
-    shard_len: usize,
+    /// In use, or kept for the next use.
+    shard_len_max: usize,
     /// Each locked for one look-up or one search for room.
     shards: Vec<Mutex<Shard>>,
 }
@@ -44,7 +47,7 @@ pub struct Taken {
     pub to_settle: Vec<Arc<Replica>>,
 }
 
-/// Twice as many replicas as should be are in use or unsynced. Syncing these makes room.
+/// All replicas that there may be are in use or unsynced. Syncing these makes room.
 pub struct Full {
     pub to_settle: Vec<Arc<Replica>>,
 }
@@ -52,8 +55,8 @@ pub struct Full {
 impl Table {
     pub fn new(open_files_max: usize) -> Table {
         let shards = (open_files_max / SHARD_LEN_MIN).clamp(1, SHARDS_MAX);
-        let shard_len = (open_files_max / shards).max(1);
-        Table { shard_len, shards: (0..shards).map(|_| Mutex::default()).collect() }
+        let shard_len_max = (open_files_max / shards).max(1);
+        Table { shard_len_max, shards: (0..shards).map(|_| Mutex::default()).collect() }
     }
 
     /// The one object for the file.
@@ -65,14 +68,12 @@ impl Table {
             return Ok(Taken { replica: Arc::clone(&slot.replica), to_settle: Vec::new() });
         }
         let mut to_settle = Vec::new();
-        // One more than comes in, so that a table that has grown shrinks again.
-        for _ in 0..2 {
-            if shard.slots.len() < self.shard_len || !shard.give_up_one(&mut to_settle) {
-                break;
+        if shard.slots.len() >= self.shard_len_max {
+            if !shard.give_up_one(&mut to_settle) {
+                return Err(Full { to_settle });
             }
-        }
-        if shard.slots.len() >= 2 * self.shard_len {
-            return Err(Full { to_settle });
+        } else if shard.slots.len() >= self.shard_len_max / 2 {
+            shard.find_unsynced(&mut to_settle);
         }
         let replica = Arc::new(Replica::new(file));
         let slot = shard.slots.len();
@@ -115,6 +116,16 @@ impl Shard {
         false
     }
 
+    fn find_unsynced(&mut self, to_settle: &mut Vec<Arc<Replica>>) {
+        for _ in 0..LOOKED_AT_MAX.min(self.slots.len()) {
+            self.hand = (self.hand + 1) % self.slots.len();
+            let replica = &self.slots[self.hand].replica;
+            if to_settle.len() < TO_SETTLE_MAX && Arc::strong_count(replica) == 1 && replica.has_unsynced() {
+                to_settle.push(Arc::clone(replica));
+            }
+        }
+    }
+
     fn remove(&mut self, slot: usize) {
         let removed = self.slots.swap_remove(slot);
         self.by_file.remove(&removed.replica.file());
@@ -140,12 +151,12 @@ mod tests {
             table.take(FileId(file)).ok().unwrap();
         }
         assert!(Arc::ptr_eq(&held, &table.take(FileId(1)).ok().unwrap().replica));
-        assert!(len(&table) <= 3);
+        assert_eq!(len(&table), 2);
     }
 
     #[test]
-    fn replicas_in_use_may_exceed_the_bound_twice_and_no_more() {
-        let table = Table::new(3);
+    fn as_many_replicas_as_the_bound_says_are_in_use_or_kept_and_no_more() {
+        let table = Table::new(6);
         let held: Vec<_> = (0..6).map(|file| table.take(FileId(file)).ok().unwrap()).collect();
         assert!(table.take(FileId(6)).is_err());
         assert!(table.take(FileId(5)).is_ok());
@@ -153,7 +164,31 @@ mod tests {
         for file in 10..20 {
             assert!(table.take(FileId(file)).is_ok());
         }
-        assert_eq!(len(&table), 3);
+        assert_eq!(len(&table), 6);
+    }
+
+    #[test]
+    fn as_many_files_as_the_bound_says_are_read_in_turn_without_giving_one_up() {
+        let table = Table::new(64);
+        let taken = |file| table.take(FileId(file)).ok().unwrap().replica;
+        let first: Vec<_> = (0..64).map(|file| Arc::downgrade(&taken(file))).collect();
+        for file in 0..64 {
+            taken(file);
+        }
+        assert!(first.iter().all(|replica| replica.upgrade().is_some()));
+    }
+
+    #[test]
+    fn from_half_of_the_bound_on_what_nobody_syncs_is_synced() {
+        let table = Table::new(8);
+        let mut asked = 0;
+        for file in 0..8 {
+            let taken = table.take(FileId(file)).ok().unwrap();
+            taken.replica.note_write();
+            assert!(taken.to_settle.len() <= TO_SETTLE_MAX && (file >= 4 || taken.to_settle.is_empty()));
+            asked += taken.to_settle.len();
+        }
+        assert!(asked > 0);
     }
 
     #[test]
@@ -169,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_replica_with_unsynced_data_is_not_given_up_but_synced() {
-        let table = Table::new(1);
+        let table = Table::new(2);
         let unsynced = {
             let replica = table.take(FileId(1)).ok().unwrap().replica;
             replica.note_write();
@@ -178,21 +213,26 @@ mod tests {
         let taken = table.take(FileId(2)).ok().unwrap();
         assert_eq!(taken.to_settle.len(), 1);
         drop(taken);
+        assert!(table.take(FileId(3)).is_ok());
         assert!(table.take(FileId(1)).is_ok());
         assert!(unsynced.upgrade().is_some());
     }
 
     #[test]
     fn a_replica_whose_file_is_lent_is_not_given_up() {
-        let table = Table::new(1);
+        let table = Table::new(2);
         let (replica, lent) = {
             let replica = table.take(FileId(1)).ok().unwrap().replica;
             (Arc::downgrade(&replica), replica.lend_for_test())
         };
-        table.take(FileId(2)).ok().unwrap();
+        for file in 2..9 {
+            table.take(FileId(file)).ok().unwrap();
+        }
         assert!(replica.upgrade().is_some());
         drop(lent);
-        table.take(FileId(3)).ok().unwrap();
+        for file in 9..12 {
+            table.take(FileId(file)).ok().unwrap();
+        }
         assert!(replica.upgrade().is_none());
     }
 

@@ -233,7 +233,7 @@ async fn far_more_replicas_than_may_be_open_are_written_and_read() {
     let ours =
         fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
     let open = ours.filter(|path| path.starts_with(dir.path().join("data"))).count();
-    assert!(open <= 8, "{open} replica files are open");
+    assert!(open <= 4, "{open} replica files are open");
     for file in 1..100 {
         assert_eq!(content(&pool, file).await, file.to_string().as_bytes());
     }

@@ -178,6 +178,9 @@ impl Connection<'_> {
             self.end(incoming, leftover).await;
             return None;
         }
+        if leftover == Leftover::Nothing {
+            return Some(incoming.wire);
+        }
         match timeout(limits.linger_time, incoming.drain(self.shared)).await {
             Ok(true) => Some(incoming.wire),
             _ => None,

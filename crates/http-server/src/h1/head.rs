@@ -59,28 +59,28 @@ pub(crate) fn write(
     out.copy(status.as_str().as_bytes());
     out.copy(b" ");
     out.copy(status.canonical_reason().unwrap_or_default().as_bytes());
-    out.copy(b"\r\ndate: ");
+    out.copy(b"\r\nDate: ");
     out.copy(date);
     for (name, value) in headers {
         if !matches!(*name, CONTENT_LENGTH | TRANSFER_ENCODING | CONNECTION | DATE) {
             out.copy(b"\r\n");
-            out.copy(name.as_str().as_bytes());
+            put_name(out, name.as_str());
             out.copy(b": ");
             out.copy(value.as_bytes());
         }
     }
     match framing {
         Framing::Length(length) => {
-            out.copy(b"\r\ncontent-length: ");
+            out.copy(b"\r\nContent-Length: ");
             decimal(out, length);
         }
-        Framing::Chunked => out.copy(b"\r\ntransfer-encoding: chunked"),
+        Framing::Chunked => out.copy(b"\r\nTransfer-Encoding: chunked"),
         Framing::None | Framing::UntilClose => {}
     }
     match (asked.keep_alive, asked.version) {
         (true, Version::HTTP_11) => {}
-        (true, _) => out.copy(b"\r\nconnection: keep-alive"),
-        (false, _) => out.copy(b"\r\nconnection: close"),
+        (true, _) => out.copy(b"\r\nConnection: keep-alive"),
+        (false, _) => out.copy(b"\r\nConnection: close"),
     }
     out.copy(b"\r\n\r\n");
 }
@@ -89,9 +89,22 @@ pub(crate) fn write(
 pub(crate) fn bare_answer(status: StatusCode, line: &str) -> String {
     let length = line.len() + 1;
     format!(
-        "HTTP/1.1 {status}\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: {length}\r\n\
-         connection: close\r\n\r\n{line}\n"
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
+         Connection: close\r\n\r\n{line}\n"
     )
+}
+
+/// As `Content-Length`: names have no case, but scripts of the grid look for them in the spelling that all others send.
+fn put_name(out: &mut Segments, name: &str) {
+    for (index, word) in name.split('-').enumerate() {
+        if index > 0 {
+            out.copy(b"-");
+        }
+        if let Some((first, rest)) = word.as_bytes().split_first() {
+            out.copy(&[first.to_ascii_uppercase()]);
+            out.copy(rest);
+        }
+    }
 }
 
 fn decimal(out: &mut Segments, mut number: u64) {
@@ -133,8 +146,22 @@ mod tests {
         write(&mut out, StatusCode::OK, &headers, Framing::Length(1_234_567), &ASKED, b"D");
         assert_eq!(
             text(&out),
-            "HTTP/1.1 200 OK\r\ndate: D\r\netag: \"x\"\r\ncontent-length: 1234567\r\n\r\n"
+            "HTTP/1.1 200 OK\r\nDate: D\r\nEtag: \"x\"\r\nContent-Length: 1234567\r\n\r\n"
         );
+    }
+
+    #[test]
+    fn names_of_headers_are_spelled_as_scripts_look_for_them() {
+        for (name, spelled) in [
+            ("content-range", "Content-Range"),
+            ("digest", "Digest"),
+            ("x-oc-mtime", "X-Oc-Mtime"),
+            ("a--b-", "A--B-"),
+        ] {
+            let mut out = Segments::default();
+            put_name(&mut out, name);
+            assert_eq!(text(&out), spelled);
+        }
     }
 
     #[test]

@@ -3,12 +3,13 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use http_wire::chunked::{Chunked, ChunkedDecoder};
 use http_wire::head::BodyFraming;
 use tokio::io::AsyncReadExt;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use crate::BodyError;
 use crate::buffers::{Buffer, SIZES};
@@ -16,8 +17,8 @@ use crate::shared::Shared;
 use crate::wire::Wire;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// This much is handed on rather than waiting for more.
-const WORTHWHILE_BYTES: usize = 64 << 10;
+/// A client that fills a buffer within this gets a larger one next, and one that does not the smallest.
+const FAST: Duration = Duration::from_millis(50);
 /// Chunk data of this length are handed on as they lie in the buffer; shorter ones are copied together.
 const UNCOPIED_BYTES_MIN: usize = 32 << 10;
 
@@ -30,8 +31,12 @@ pub(crate) struct Incoming {
     filling: Option<Buffer>,
     /// Chunk data that did not fit into `filling`.
     overflow: Option<Bytes>,
-    /// Index of the next buffer's size: grows while the client fills them.
+    /// When `filling` was begun.
+    begun: Instant,
+    /// Index of the next buffer's size.
     size: usize,
+    /// Told by the next call: what had come before it was handed on first.
+    ending: Option<BodyError>,
 }
 
 enum Rest {
@@ -59,7 +64,16 @@ impl Incoming {
             BodyFraming::Chunked => Rest::Chunked(Box::default()),
         };
         let owed = if expects_continue { CONTINUE } else { &[] };
-        Incoming { wire, rest, owed, filling: None, overflow: None, size: 0 }
+        Incoming {
+            wire,
+            rest,
+            owed,
+            filling: None,
+            begun: Instant::now(),
+            overflow: None,
+            size: 0,
+            ending: None,
+        }
     }
 
     /// Everything was handed to the handler.
@@ -79,13 +93,23 @@ impl Incoming {
     }
 
     pub async fn next(&mut self, shared: &Shared) -> Result<Option<Bytes>, BodyError> {
-        let part = self.next_part(shared).await;
-        if part.is_err() {
-            self.rest = Rest::Broken;
-            self.filling = None;
-            self.overflow = None;
+        let error = match self.ending.take() {
+            Some(error) => error,
+            None => match self.next_part(shared).await {
+                Ok(part) => return Ok(part),
+                Err(error) => error,
+            },
+        };
+        self.rest = Rest::Broken;
+        self.overflow = None;
+        // What came of a body that breaks off is of use to who resumes it.
+        match self.filling.take().filter(|buffer| !buffer.bytes.is_empty()) {
+            Some(buffer) => {
+                self.ending = Some(error);
+                Ok(Some(buffer.freeze()))
+            }
+            None => Err(error),
         }
-        part
     }
 
     async fn next_part(&mut self, shared: &Shared) -> Result<Option<Bytes>, BodyError> {
@@ -120,28 +144,39 @@ impl Incoming {
             self.took(left, part);
             return Ok(bytes);
         }
-        let buffer = self.filling.take().unwrap_or_else(|| shared.buffers.take(self.size));
+        let buffer = self.filling.take().unwrap_or_else(|| self.begin(shared));
         let goal = (buffer.bytes.len() as u64 + buffer.room() as u64).min(left) as usize;
         // Kept in `self` while this waits, so that dropping it loses nothing.
         let slot = self.filling.insert(buffer);
         let stream = &mut self.wire.stream;
-        loop {
+        // Filled to the end: the fewer hand-overs the less each byte costs, and who publishes a file waits for all of it.
+        while slot.bytes.len() < goal {
             let filling = poll_fn(|context| poll_fill(stream, slot, goal, context));
+            // The time begins anew with every byte.
             match timeout(shared.limits.body_time, filling).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(BodyError::Gone),
                 Err(_) => return Err(BodyError::Slow),
             }
-            // The time begins anew with every byte.
-            if slot.bytes.len() == goal || slot.bytes.len() >= WORTHWHILE_BYTES {
-                break;
-            }
         }
-        let buffer = self.filling.take().expect("it was put there above");
-        let part = buffer.bytes.len();
-        self.size = if buffer.room() == 0 { (self.size + 1).min(SIZES.len() - 1) } else { self.size };
-        self.took(left, part as u64);
-        Ok(buffer.freeze())
+        let part = goal as u64;
+        let bytes = self.hand_on().expect("it was put there above");
+        self.took(left, part);
+        Ok(bytes)
+    }
+
+    fn begin(&mut self, shared: &Shared) -> Buffer {
+        self.begun = Instant::now();
+        shared.buffers.take(self.size)
+    }
+
+    /// What is being filled, as far as it is.
+    fn hand_on(&mut self) -> Option<Bytes> {
+        let buffer = self.filling.take()?;
+        if buffer.room() == 0 {
+            self.size = if self.begun.elapsed() < FAST { (self.size + 1).min(SIZES.len() - 1) } else { 0 };
+        }
+        Some(buffer.freeze())
     }
 
     fn took(&mut self, left: u64, part: u64) {
@@ -160,16 +195,17 @@ impl Incoming {
                 }
             }
             let Rest::Chunked(decoder) = &mut self.rest else {
-                return Ok(self.filling.take().map(Buffer::freeze));
+                return Ok(self.hand_on());
             };
             match decoder.decode(&mut self.wire.received) {
                 Ok(Chunked::Data(data)) => self.overflow = Some(data),
                 Ok(Chunked::End) => self.rest = Rest::Nothing,
                 Ok(Chunked::NeedMore) => {
-                    let is_worthwhile =
-                        self.filling.as_ref().is_some_and(|buffer| buffer.bytes.len() >= WORTHWHILE_BYTES);
-                    if !self.receive_chunks(is_worthwhile, shared).await? {
-                        return Ok(self.filling.take().map(Buffer::freeze));
+                    let receiving = self.wire.receive(SIZES[self.size]);
+                    match timeout(shared.limits.body_time, receiving).await {
+                        Ok(Ok(received)) if received > 0 => {}
+                        Ok(_) => return Err(BodyError::Gone),
+                        Err(_) => return Err(BodyError::Slow),
                     }
                 }
                 Err(_) => return Err(BodyError::Malformed("a chunk is wrong")),
@@ -179,33 +215,15 @@ impl Incoming {
 
     /// Copies into the buffer that is being filled; gives it back when it is full.
     fn gather(&mut self, mut data: Bytes, shared: &Shared) -> Option<Bytes> {
-        let buffer = self.filling.get_or_insert_with(|| shared.buffers.take(self.size));
+        if self.filling.is_none() {
+            self.filling = Some(self.begin(shared));
+        }
+        let buffer = self.filling.as_mut()?;
         let part = data.len().min(buffer.room());
         buffer.bytes.extend_from_slice(&data[..part]);
         data.advance(part);
         self.overflow = Some(data).filter(|data| !data.is_empty());
-        if buffer.room() > 0 {
-            return None;
-        }
-        self.size = (self.size + 1).min(SIZES.len() - 1);
-        self.filling.take().map(Buffer::freeze)
-    }
-
-    /// `false`: nothing is there at once, and the caller has something to hand on.
-    async fn receive_chunks(&mut self, is_worthwhile: bool, shared: &Shared) -> Result<bool, BodyError> {
-        let wire = &mut self.wire;
-        let receiving = timeout(shared.limits.body_time, wire.receive(SIZES[self.size]));
-        let mut receiving = pin!(receiving);
-        let received = poll_fn(|context| match receiving.as_mut().poll(context) {
-            Poll::Pending if is_worthwhile => Poll::Ready(None),
-            polled => polled.map(Some),
-        });
-        match received.await {
-            None => Ok(false),
-            Some(Ok(Ok(received))) if received > 0 => Ok(true),
-            Some(Ok(_)) => Err(BodyError::Gone),
-            Some(Err(_)) => Err(BodyError::Slow),
-        }
+        if buffer.room() > 0 { None } else { self.hand_on() }
     }
 
     /// Throws away what is left, if it comes in time.
@@ -215,7 +233,8 @@ impl Incoming {
                 return false;
             }
         }
-        true
+        // Of a body that breaks off the last bytes come before the error.
+        matches!(self.rest, Rest::Nothing)
     }
 }
 

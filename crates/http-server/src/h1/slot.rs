@@ -2,6 +2,7 @@
 //! task takes it to see whether the client is still there, and takes it back at the end.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -17,6 +18,7 @@ pub(crate) struct Slot {
     state: Mutex<State>,
     /// The body has ended, so that what comes next on the connection is the client's end, or its next request.
     ended: Notify,
+    has_ended: AtomicBool,
     shared: Arc<Shared>,
 }
 
@@ -35,24 +37,41 @@ pub(crate) struct Lease<'a> {
 
 impl Slot {
     pub fn new(incoming: Incoming, shared: Arc<Shared>) -> Arc<Slot> {
-        let ended = Notify::new();
-        if incoming.has_ended() {
-            ended.notify_one();
+        let has_ended = incoming.has_ended();
+        let slot = Slot {
+            state: Mutex::new(State::Here(Box::new(incoming))),
+            ended: Notify::new(),
+            has_ended: AtomicBool::new(false),
+            shared,
+        };
+        if has_ended {
+            slot.end();
         }
-        Arc::new(Slot { state: Mutex::new(State::Here(Box::new(incoming))), ended, shared })
+        Arc::new(slot)
+    }
+
+    fn end(&self) {
+        self.has_ended.store(true, Ordering::Release);
+        self.ended.notify_one();
     }
 
     pub async fn next(&self) -> Result<Option<Bytes>, BodyError> {
-        let mut lease = self.lease().ok_or(BodyError::Gone)?;
+        let Some(mut lease) = self.lease() else { return self.next_without_connection() };
         if lease.has_ended() {
             return Ok(None);
         }
         let part = lease.next(&self.shared).await;
         if lease.has_ended() {
             drop(lease);
-            self.ended.notify_one();
+            self.end();
         }
         part
+    }
+
+    /// The connection's task has it, to see whether the client goes away: what has ended has ended all the same.
+    fn next_without_connection(&self) -> Result<Option<Bytes>, BodyError> {
+        let is_over = matches!(*self.state.lock(), State::Lent) && self.has_ended.load(Ordering::Acquire);
+        if is_over { Ok(None) } else { Err(BodyError::Gone) }
     }
 
     pub fn lease(&self) -> Option<Lease<'_>> {

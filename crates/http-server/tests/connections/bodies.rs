@@ -84,6 +84,25 @@ async fn a_small_body_that_nobody_read_is_skipped() {
 }
 
 /// The client is in the middle of sending; a reset would take the answer away from it.
+/// While the connection is watched for the client's end, a body that has come is still at its end.
+#[tokio::test]
+async fn a_body_asked_for_late_has_its_end() {
+    let limits = Limits { half_closed_time: Duration::ZERO, ..Limits::default() };
+    let server = Server::with(
+        service(|mut request: Request| async move {
+            tokio::time::sleep(Duration::from_millis(30)).await;
+            let body = request.body.collect(9).await;
+            Response::text(StatusCode::OK, format!("{:?}", body.map_err(|error| error.to_string())))
+        }),
+        limits,
+        None,
+    )
+    .await;
+    let mut client = server.client().await;
+    client.send("MKCOL /a HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    assert_eq!(client.response().await.1, "Ok(b\"\")\n");
+}
+
 #[tokio::test]
 async fn a_large_body_that_nobody_reads_does_not_hide_the_answer() {
     let server = Server::start(refusing()).await;
@@ -140,6 +159,36 @@ async fn a_body_that_does_not_come_is_slow() {
         client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\n{framing}\r\n\r\n")).await;
         let (head, body) = client.response().await;
         assert_eq!((status(&head), &body[..]), (408, "body did not come in time\n"));
+    }
+}
+
+/// Who resumes an upload goes on where it broke off.
+#[tokio::test]
+async fn what_came_of_a_body_that_breaks_off_is_handed_on_before_the_error() {
+    let limits = Limits { body_time: Duration::from_millis(50), ..Limits::default() };
+    let server = Server::with(
+        service(|mut request: Request| async move {
+            let mut came = Vec::new();
+            let error = loop {
+                match request.body.next().await {
+                    Ok(part) => came.extend_from_slice(&part.unwrap()),
+                    Err(error) => break error,
+                }
+            };
+            Response::text(StatusCode::OK, format!("{} and: {error}", String::from_utf8(came).unwrap()))
+        }),
+        limits,
+        None,
+    )
+    .await;
+    for body in ["Content-Length: 9\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"] {
+        let mut client = server.client().await;
+        client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\n{body}")).await;
+        assert_eq!(client.response().await.1, "hello and: body did not come in time\n");
+        let mut client = server.client().await;
+        client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\n{body}")).await;
+        tokio::io::AsyncWriteExt::shutdown(&mut client.stream).await.unwrap();
+        assert!(client.response().await.1.starts_with("hello and: client went away"));
     }
 }
 

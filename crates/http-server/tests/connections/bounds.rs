@@ -198,7 +198,7 @@ async fn a_stop_lets_requests_finish_and_idle_connections_go() {
     assert_eq!(idle.rest().await, b"");
     go.notify_one();
     let answer = busy.rest_text().await;
-    assert!(answer.contains("connection: close") && answer.ends_with("ok\n"), "{answer}");
+    assert!(answer.contains("Connection: close") && answer.ends_with("ok\n"), "{answer}");
     timeout(PATIENCE, server.running).await.unwrap().unwrap();
 }
 

@@ -59,6 +59,43 @@ async fn all_ranges_arrive_whether_sent_or_read() {
     }
 }
 
+/// As the parts of a `multipart/byteranges`, with text in between: what memory has is copied together with it, around
+/// what has to be read or is sent as a file.
+#[tokio::test]
+async fn short_parts_and_the_text_between_them_arrive_in_their_order() {
+    let data = pattern(4 << 20);
+    let resident = |replica: Replica| Arc::new(Replica { is_resident: true, ..replica });
+    for replica in [resident(Replica::of(data.clone())), resident(Replica::in_file(data))] {
+        let parts = ranges();
+        let text = |number: usize| vec![number as u8; if number % 500 == 7 { 5000 } else { number % 150 }];
+        let mut expected = Vec::new();
+        for (number, range) in parts.iter().enumerate() {
+            expected.extend(text(number));
+            expected.extend(self::expected(&replica, &[*range]));
+        }
+        let (length, served) = (expected.len() as u64, Arc::clone(&replica));
+        let server = Server::start(service(move |_| {
+            let replica = Arc::clone(&served);
+            let pieces = parts.clone().into_iter().enumerate().flat_map(move |(number, (offset, length))| {
+                [
+                    Piece::Bytes(text(number).into()),
+                    Piece::Replica { replica: replica.clone(), offset, length },
+                ]
+            });
+            async move {
+                Response::new(StatusCode::OK)
+                    .with_body(ResponseBody::Pieces { length, pieces: Box::new(pieces) })
+            }
+        }))
+        .await;
+        let mut client = server.client().await;
+        client.send(GET).await;
+        client.head().await;
+        assert!(client.exactly(expected.len()).await == expected);
+        assert!(replica.found.load(Ordering::Relaxed) > 1000);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_megabytes_reach_a_slow_reader_unharmed() {
     let length = 100 << 20;

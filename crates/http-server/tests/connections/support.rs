@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use api::{IoHandle, OpenReplica, PoolError, ReadData, Stability, Verifier};
 use async_trait::async_trait;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use forebay_http_server::{Limits, Request, Response, Service, Tls, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -136,7 +136,10 @@ pub fn status(head: &str) -> u16 {
 }
 
 pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
-    head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    head.lines()
+        .filter_map(|line| line.split_once(": "))
+        .find(|(one, _)| one.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value)
 }
 
 /// Bytes in memory, or in a file that can be sent as such.
@@ -145,6 +148,9 @@ pub struct Replica {
     pub data: Bytes,
     pub descriptor: Option<Arc<OwnedFd>>,
     pub sent: AtomicU64,
+    /// Two of three reads find their bytes in memory.
+    pub is_resident: bool,
+    pub found: AtomicU64,
     /// The first reads of it say that the pool is busy.
     pub busy: AtomicU64,
     pub fails_behind: Option<u64>,
@@ -176,6 +182,16 @@ impl OpenReplica for Replica {
         let end = (start + length as usize).min(self.data.len());
         let data = self.data.slice(start..end);
         IoHandle::ready(Ok(ReadData { data, end_of_file: end == self.data.len() }))
+    }
+
+    fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
+        let found = self.data.get(offset as usize..offset as usize + length as usize);
+        let Some(found) = found.filter(|_| self.is_resident && !offset.is_multiple_of(3)) else {
+            return false;
+        };
+        into.extend_from_slice(found);
+        self.found.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
     fn write_at(&self, _offset: u64, _data: Bytes, _stability: Stability) -> IoHandle<Stability> {

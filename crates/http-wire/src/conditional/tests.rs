@@ -141,6 +141,13 @@ fn model(is_read: bool, [matches, unmodified, none_match, modified]: [Option<boo
 
 proptest! {
     #[test]
+    fn a_tag_is_two_hexadecimal_numbers(file: u64, change: u64, fewer in 0_u32..64) {
+        let (file, change) = (file >> fewer, change >> (63 - fewer));
+        let tag = ETag::of_change(FileId(file), change).to_string();
+        prop_assert_eq!(tag, format!("\"{file:x}-{change:x}\""));
+    }
+
+    #[test]
     fn conditions_are_weighed_in_the_order_of_the_rfc(
         is_read: bool,
         conditions in prop::array::uniform4(prop::option::of(any::<bool>())),
