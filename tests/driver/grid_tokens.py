@@ -37,6 +37,8 @@ def both_profiles_and_both_kinds_of_keys_are_taken(place):
     same("in the address", site.curl(path="/foo/file?authz=" + issuer.token(ALL), auth=False).status, 200)
     same("fetches of the keys", issuer.fetches(), 1)
     same("PUT with a scitoken", do(site, issuer.scitoken("write:/foo", aud="ANY"), "PUT", "/foo/new"), 201)
+    plural = issuer.scitoken("read:/", aud="ANY", ver="scitokens:2.0")
+    same("a scitoken of HTCondor", get(site, plural), 200)
 
 
 def a_token_that_is_wrong_in_one_thing_is_refused(place):
@@ -93,6 +95,7 @@ def scopes_end_at_whole_components(place):
     same("below", get(site, below), 200)
     same("reading with a scope for writing only", get(site, issuer.token("storage.modify:/foo")), 403)
     same("a scitoken's path", get(site, issuer.scitoken("read:/foo", aud="ANY"), "/foobar/file"), 403)
+    same("reading with a scope for staging", get(site, issuer.token("storage.stage:/foo")), 403)
     same("no storage scope and nobody known", get(site, issuer.token("openid")), 403)
 
 
@@ -110,6 +113,12 @@ def creating_is_neither_overwriting_nor_deleting_and_modifying_is_both(place):
     same("create: copying over a file", over in (403, 412), True)
     same("the file is as it was", site.curl(path="/foo/file").body, b"/foo")
     same("create: elsewhere", do(site, create, "PUT", "/foobar/new"), 403)
+    deep = issuer.token("storage.create:/foo/deep/er/file")
+    for path, status in (("/foo/deeper", 403), ("/foo/deep", 201), ("/foo/deep/other", 403), ("/foo/deep/er", 201)):
+        same("create: making %s on the way to a file" % path, do(site, deep, "MKCOL", path), status)
+    same("create: the file", do(site, deep, "PUT", "/foo/deep/er/file"), 201)
+    same("create: a file beside it", do(site, deep, "PUT", "/foo/deep/er/other"), 403)
+    same("create: once more with a token for what is below", do(site, issuer.token("storage.create:/foo/below/"), "MKCOL", "/foo/below"), 201)
     same("modify: overwriting", do(site, modify, "PUT", "/foo/file"), 204)
     same("modify: deleting", do(site, modify, "DELETE", "/foo/file"), 204)
     same("modify: moving out of the scope", do(site, modify, "MOVE", "/foo/folder", "Destination: " + site.url("/foobar/x")), 403)

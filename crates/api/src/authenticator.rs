@@ -52,6 +52,8 @@ pub struct Caller {
     pub grants: Option<Arc<[PathGrant]>>,
     /// Seconds since 1970; what is kept beyond a request (a web session, a macaroon) ends then.
     pub expires_s: Option<u64>,
+    /// Stands for the password that the credential comes from, at once or by macaroons: these end with it.
+    pub password: Option<[u8; 16]>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -139,6 +141,7 @@ impl Caller {
             role: Role::Anonymous,
             grants: None,
             expires_s: None,
+            password: None,
         }
     }
 
@@ -155,6 +158,16 @@ impl Caller {
             is_within && grant.activities.contains(activity)
         })
     }
+
+    /// Where `Manage` is allowed, and on the way to there: whoever may create `/a/b/c` may make `/a` and `/a/b` for it
+    /// (WLCG profile 1.3 §2.2.1). A grant for what is below a directory is one to make that directory.
+    pub fn may_make_directory(&self, path: &[Name]) -> bool {
+        let Some(grants) = &self.grants else { return true };
+        self.may(Activity::Manage, path)
+            || grants
+                .iter()
+                .any(|grant| grant.activities.contains(Activity::Manage) && grant.path.starts_with(path))
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -165,6 +178,8 @@ pub struct MacaroonRequest {
     pub path: Option<Vec<Name>>,
     /// At most what the configuration allows, which is also what `None` gives.
     pub validity: Option<Duration>,
+    /// ISO 8601 times with a zone; it ends at the soonest of these, of `validity` and of what the caller's own allows.
+    pub ends: Vec<String>,
     /// Address ranges it may be used from, each as `a.b.c.d/n`; empty: from anywhere.
     pub addresses: Vec<String>,
 }
@@ -221,6 +236,22 @@ mod tests {
         let caller = bearer(&[Activity::Upload], "/foo/bar", true);
         assert!(!caller.may(Activity::Upload, &names("/foo/bar")));
         assert!(caller.may(Activity::Upload, &names("/foo/bar/qux")));
+    }
+
+    #[test]
+    fn who_may_create_something_may_make_the_directories_that_it_needs() {
+        for is_below_only in [false, true] {
+            let caller = bearer(&[Activity::Upload, Activity::Manage], "/foo/bar", is_below_only);
+            for path in ["/foo", "/foo/bar", "/foo/bar/qux"] {
+                assert!(caller.may_make_directory(&names(path)), "{path}");
+            }
+            for path in ["/foo/bargain", "/fo", "/foo/baz", "/other"] {
+                assert!(!caller.may_make_directory(&names(path)), "{path}");
+            }
+            assert!(!caller.may(Activity::Manage, &names("/foo")), "nothing else there");
+        }
+        assert!(!bearer(&[Activity::Upload], "/foo/bar", false).may_make_directory(&names("/foo")));
+        assert!(Caller { grants: None, ..Caller::anonymous() }.may_make_directory(&names("/foo")));
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Authority {
     async fn bearer(&self, text: &str, from: &Origin) -> Result<Caller, AuthError> {
         self.check_channel(from)?;
         if !jwt::is_jwt(text) {
-            return self.macaroons.verify(text, from.address, self.now_s());
+            return self.macaroon(text, from).await;
         }
         let bearer = self.tokens.judge(text).await?;
         let mapping = self.mapping.current().await;
@@ -97,14 +97,34 @@ impl Authority {
         Ok(caller)
     }
 
+    async fn macaroon(&self, text: &str, from: &Origin) -> Result<Caller, AuthError> {
+        let caller = self.macaroons.verify(text, from.address, self.now_s())?;
+        if let Some(password) = caller.password {
+            let user = self.passwords.find(&caller.name).await;
+            if user.is_none_or(|user| self.macaroons.stamp_of(&user.hash) != password) {
+                return Err(AuthError::Refused(
+                    "the password that the macaroon comes from was changed".to_owned(),
+                ));
+            }
+        }
+        Ok(caller)
+    }
+
     async fn password(&self, user: &str, password: &str, from: &Origin) -> Result<Caller, AuthError> {
         self.check_channel(from)?;
         let found = self.passwords.check(user, password, from.address).await?;
         let mapping = self.mapping.current().await;
         let mapped = mapping.find(&[Fact::User(user)]);
-        let (identity, role) =
-            mapped.map_or((found.identity, found.role), |mapped| (mapped.identity.clone(), mapped.role));
-        Ok(Caller { name: user.into(), identity, role, grants: None, expires_s: None })
+        let (identity, role) = mapped
+            .map_or((found.identity.clone(), found.role), |mapped| (mapped.identity.clone(), mapped.role));
+        Ok(Caller {
+            name: user.into(),
+            identity,
+            role,
+            grants: None,
+            expires_s: None,
+            password: Some(self.macaroons.stamp_of(&found.hash)),
+        })
     }
 
     async fn certificates(&self, chain: &[Bytes]) -> Result<Caller, AuthError> {
@@ -135,6 +155,7 @@ impl Authority {
             role,
             grants: None,
             expires_s: Some(user.expires_s),
+            password: None,
         })
     }
 
@@ -228,6 +249,7 @@ fn caller_of(bearer: &Bearer, mapping: &Mapping) -> Result<Caller, AuthError> {
         role: mapped.role,
         grants: Some(grants.into()),
         expires_s: Some(bearer.expires_s),
+        password: None,
     })
 }
 

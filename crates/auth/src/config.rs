@@ -16,7 +16,7 @@ pub struct Config {
     pub issuers: Vec<Issuer>,
     /// `None`: certificates are refused.
     pub x509: Option<x509::VerifierConfig>,
-    /// All macaroons of the instance hang on it: derive it from the instance's secret, and keep it among the heads.
+    /// All macaroons of the instance hang on it: to be kept secret, and the same at every head.
     pub macaroon_secret: [u8; 32],
     /// What macaroons carry as their location; for people, it is not checked.
     pub location: String,

@@ -3,7 +3,7 @@
 //! Compatible with libmacaroons, whose packets (format 1) gfal2, FTS and dCache pass around. Who the bearer acts for stands
 //! in the identifier, which only we can sign; caveats, ours and those that others append, only take away. A macaroon is
 //! never an administrator: a shared link must not be able to change the instance. There is no list of them, so one
-//! cannot be called back alone: they end, or the secret is changed.
+//! cannot be called back alone: they end, or the password that they come from is changed, or the secret is.
 
 pub mod caveat;
 pub mod identifier;
@@ -54,7 +54,11 @@ impl Macaroons {
             return Err(AuthError::Forbidden(why.to_owned()));
         }
         let validity = request.validity.unwrap_or(self.validity_max).min(self.validity_max);
-        let expires_s = now_s.saturating_add(validity.as_secs()).min(caller.expires_s.unwrap_or(u64::MAX));
+        let mut expires_s =
+            now_s.saturating_add(validity.as_secs()).min(caller.expires_s.unwrap_or(u64::MAX));
+        for end in &request.ends {
+            expires_s = expires_s.min(caveat::parse_before(end).map_err(AuthError::Invalid)?);
+        }
         if expires_s <= now_s {
             return Err(AuthError::Invalid("the macaroon would have ended before it began".to_owned()));
         }
@@ -83,7 +87,15 @@ impl Macaroons {
         Ok(Macaroon { token, expires_s })
     }
 
-    /// Everything is checked: the chain of signatures, that each caveat is known, and that each holds.
+    /// What stands for a password in macaroons, which their bearers can read: made from its hash and the secret.
+    pub fn stamp_of(&self, hash: &str) -> [u8; 16] {
+        let mut stamp = [0; 16];
+        stamp.copy_from_slice(&hmac(&self.key, hash.as_bytes())[..16]);
+        stamp
+    }
+
+    /// Everything is checked: the chain of signatures, that each caveat is known, and that each holds. But whether
+    /// the password of the answer is still in force.
     pub fn verify(&self, token: &str, from: IpAddr, now_s: u64) -> Result<Caller, AuthError> {
         let parts = Parts::decode(token).map_err(AuthError::Refused)?;
         let mac = chain(&self.key, &parts);
@@ -134,6 +146,7 @@ impl Macaroons {
             role: Role::User,
             grants: Some(grants.into()),
             expires_s,
+            password: identifier.password,
         })
     }
 }

@@ -72,6 +72,11 @@ impl Passwords {
         })
     }
 
+    /// The user as the file has it now.
+    pub async fn find(&self, name: &str) -> Option<User> {
+        self.users.current().await.find(name).cloned()
+    }
+
     pub async fn check(&self, name: &str, password: &str, from: IpAddr) -> Result<User, AuthError> {
         if name.len() > file::NAME_BYTES_MAX || password.len() > PASSWORD_BYTES_MAX {
             return Err(wrong());

@@ -175,7 +175,10 @@ fn profile_of(wanted: Profile, claims: &Claims) -> Result<Profile, String> {
     let claimed = match (&claims.wlcg_version, &claims.scitokens_version) {
         (Some(version), _) if is_wlcg_1(version) => Profile::Wlcg,
         (Some(version), _) => return Err(format!("the token is of WLCG profile {version:?}, known are 1.x")),
-        (None, Some(version)) if version == "scitoken:2.0" => Profile::SciTokens,
+        // Issuers write either (scitokens-cpp and HTCondor the second).
+        (None, Some(version)) if matches!(version.as_str(), "scitoken:2.0" | "scitokens:2.0") => {
+            Profile::SciTokens
+        }
         (None, Some(version)) => return Err(format!("the token is {version:?}, known is scitoken:2.0")),
         (None, None) => return Err("the token claims no profile (wlcg.ver, or ver)".to_owned()),
     };

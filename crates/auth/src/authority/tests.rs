@@ -99,6 +99,9 @@ async fn scopes_win_over_groups_and_groups_act_where_there_are_none() {
     let scoped = trial.by_claims(&bert("storage.read:/", &["/wlcg/test"])).await.unwrap();
     assert_eq!(scoped.identity.uid, 5000);
     assert!(!scoped.may(Activity::Upload, &names("/vo/x")));
+    let computing = trial.by_claims(&bert("compute.read", &["/wlcg/test"])).await.unwrap();
+    assert_eq!(computing.identity.uid, 5000, "a capability for another service silences groups too");
+    assert!(Activity::ALL.iter().all(|activity| !computing.may(*activity, &names("/vo/x"))));
 
     let member = trial.by_claims(&bert("openid", &["/wlcg", "/wlcg/test"])).await.unwrap();
     assert_eq!(member.identity.uid, 3000);
@@ -208,6 +211,39 @@ async fn a_user_logs_in_with_the_password_that_was_made_up() {
     let caller = trial.ask(Credential::Password { user: "boss", password: &password }).await.unwrap();
     assert_eq!((caller.name.as_ref(), caller.identity.uid), ("boss", 0), "the mapping file wins");
     assert_eq!((caller.role, caller.grants, caller.expires_s), (Role::Admin, None, None));
+}
+
+#[tokio::test]
+async fn what_was_made_from_a_password_ends_when_it_is_changed_or_its_user_removed() {
+    let trial = trial();
+    let passwords = trial.folder.path().join("passwords");
+    let new = |name: &str| NewUser {
+        name: name.to_owned(),
+        identity: Identity::new(1001, 1000, &[]),
+        role: Role::User,
+        password: None,
+    };
+    let (bert, carl) =
+        (file::add(&passwords, &new("bert")).unwrap(), file::add(&passwords, &new("carl")).unwrap());
+    trial.clock.advance(2);
+    let log_in = async |user, password: &str| trial.ask(Credential::Password { user, password }).await;
+    let mint = |caller: &Caller| trial.authority.mint(caller, &MacaroonRequest::default()).unwrap().token;
+    let taken = async |token: &str| trial.ask(Credential::Bearer(token)).await;
+    let before = log_in("bert", &bert).await.unwrap();
+    let first = mint(&before);
+    let of_first = mint(&taken(&first).await.unwrap());
+    let of_carl = mint(&log_in("carl", &carl).await.unwrap());
+
+    let bert = file::set_password(&passwords, "bert", None).unwrap();
+    trial.clock.advance(2);
+    for ended in [&first, &of_first, &mint(&before)] {
+        assert!(matches!(taken(ended).await, Err(AuthError::Refused(_))));
+    }
+    assert!(taken(&of_carl).await.is_ok());
+    assert!(taken(&mint(&log_in("bert", &bert).await.unwrap())).await.is_ok());
+    file::remove(&passwords, "carl").unwrap();
+    trial.clock.advance(2);
+    assert!(matches!(taken(&of_carl).await, Err(AuthError::Refused(_))));
 }
 
 #[test]

@@ -44,6 +44,11 @@ pub fn parse_activities(text: &str) -> Result<Activities, String> {
     Ok(Activities::of(&activities))
 }
 
+/// `2026-11-21T12:00:00Z`, as in the caveat and in requests for macaroons.
+pub fn parse_before(text: &str) -> Result<u64, String> {
+    instant::parse(text).ok_or_else(|| format!("`{}` is no ISO 8601 time with a zone", text.escape_debug()))
+}
+
 impl Caveat {
     /// A caveat that is not understood is an error, since nobody could say whether it holds.
     pub fn parse(caveat: &[u8]) -> Result<Caveat, String> {
@@ -57,9 +62,7 @@ impl Caveat {
         let value = std::str::from_utf8(value).map_err(|_| unknown())?;
         match kind {
             b"activity" => parse_activities(value).map(Caveat::Activities),
-            b"before" => instant::parse(value)
-                .map(Caveat::Before)
-                .ok_or_else(|| format!("`{}` is no ISO 8601 time with a zone", value.escape_debug())),
+            b"before" => parse_before(value).map(Caveat::Before),
             b"ip" => {
                 let networks: Result<_, _> = value.split(',').map(|text| text.trim().parse()).collect();
                 networks.map(Caveat::Addresses)

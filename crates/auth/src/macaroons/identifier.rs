@@ -19,6 +19,8 @@ pub struct Identifier {
     pub name: String,
     pub identity: Identity,
     pub grants: Option<Vec<PathGrant>>,
+    /// As of the caller: what it stands for is not told.
+    pub password: Option<[u8; 16]>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -33,6 +35,8 @@ struct Written {
     groups: Vec<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     grants: Option<Vec<WrittenGrant>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    password: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -53,6 +57,7 @@ impl Identifier {
             name: caller.name.as_ref().to_owned(),
             identity: caller.identity.clone(),
             grants: caller.grants.as_deref().map(<[PathGrant]>::to_vec),
+            password: caller.password,
         })
     }
 
@@ -67,6 +72,7 @@ impl Identifier {
             gid: self.identity.gid,
             groups: self.identity.groups.to_vec(),
             grants: self.grants.as_ref().map(|grants| grants.iter().map(write_grant).collect()),
+            password: self.password.map(|password| URL_SAFE_NO_PAD.encode(password)),
         };
         let json = serde_json::to_vec(&written).map_err(|error| error.to_string())?;
         if json.len() > IDENTIFIER_BYTES_MAX {
@@ -83,12 +89,19 @@ impl Identifier {
             return Err(format!("the macaroon is of version {}, known is {VERSION}", written.v));
         }
         let grants = written.grants.map(|grants| grants.iter().map(read_grant).collect::<Result<_, _>>());
+        let password = written.password.map(|text| read_password(&text));
         Ok(Identifier {
             name: written.name,
             identity: Identity::new(written.uid, written.gid, &written.groups),
             grants: grants.transpose()?,
+            password: password.transpose()?,
         })
     }
+}
+
+fn read_password(text: &str) -> Result<[u8; 16], String> {
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok().and_then(|bytes| bytes.try_into().ok());
+    bytes.ok_or_else(|| "the macaroon's identifier makes no sense".to_owned())
 }
 
 fn write_grant(grant: &PathGrant) -> WrittenGrant {
@@ -124,6 +137,7 @@ mod tests {
                 path: paths::parse(b"/a b/\xff").unwrap(),
                 is_below_only: true,
             }]),
+            password: Some([3; 16]),
         };
         let json = identifier.encode().unwrap();
         assert_eq!(Identifier::decode(&json), Ok(identifier.clone()));

@@ -98,6 +98,7 @@ fn anna() -> Caller {
         role: Role::Admin,
         grants: None,
         expires_s: None,
+        password: Some([9; 16]),
     }
 }
 
@@ -127,7 +128,7 @@ fn a_macaroon_acts_as_who_gave_it_within_its_caveats_and_is_no_administrator() {
         activities: Some(Activities::of(&[Activity::Download, Activity::List])),
         path: Some(path("/data")),
         validity: Some(Duration::from_secs(60)),
-        addresses: Vec::new(),
+        ..Default::default()
     };
     let made = macaroons().mint(&anna(), &request, NOW_S).unwrap();
     assert_eq!(made.expires_s, NOW_S + 60);
@@ -156,6 +157,25 @@ fn a_macaroon_lasts_no_longer_than_the_configuration_and_its_giver() {
     assert!(matches!(ends(&anna(), Some(0)), Err(AuthError::Invalid(_))));
     let over = Caller { expires_s: Some(NOW_S), ..anna() };
     assert!(matches!(ends(&over, None), Err(AuthError::Invalid(_))));
+}
+
+#[test]
+fn a_macaroon_ends_at_the_soonest_of_the_ends_that_were_asked_for() {
+    let ends = |validity: Option<u64>, asked: &[u64]| {
+        let request = MacaroonRequest {
+            validity: validity.map(Duration::from_secs),
+            ends: asked.iter().map(|s| instant::show(*s)).collect(),
+            ..Default::default()
+        };
+        macaroons().mint(&anna(), &request, NOW_S).map(|made| made.expires_s)
+    };
+    assert_eq!(ends(None, &[NOW_S + 100]).unwrap(), NOW_S + 100);
+    assert_eq!(ends(Some(60), &[NOW_S + 100]).unwrap(), NOW_S + 60);
+    assert_eq!(ends(Some(3600), &[NOW_S + 200, NOW_S + 100, NOW_S + 300]).unwrap(), NOW_S + 100);
+    assert_eq!(ends(None, &[NOW_S + 70 * DAY_S]).unwrap(), NOW_S + 7 * DAY_S);
+    assert!(matches!(ends(None, &[NOW_S]), Err(AuthError::Invalid(_))), "it is over");
+    let unclear = MacaroonRequest { ends: vec!["2100-01-01T00:00:00".to_owned()], ..Default::default() };
+    assert!(matches!(macaroons().mint(&anna(), &unclear, NOW_S), Err(AuthError::Invalid(_))), "no zone");
 }
 
 #[test]

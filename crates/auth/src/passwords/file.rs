@@ -31,7 +31,7 @@ pub struct Users {
 pub struct User {
     pub identity: Identity,
     pub role: Role,
-    pub(super) hash: Arc<str>,
+    pub(crate) hash: Arc<str>,
 }
 
 impl Users {

@@ -1,7 +1,7 @@
 //! From the scopes of a token to grants.
 //!
 //! WLCG profile 1.x: a `storage.` scope has a path, or the whole token is refused; what other services mean by their scopes
-//! is nothing here. Creating is not overwriting, and changing is not reading.
+//! is nothing here. Creating is not overwriting, and neither changing nor staging is reading.
 
 use api::{Activities, Activity, PathGrant};
 use types::Name;
@@ -12,7 +12,8 @@ use crate::paths;
 const SCOPES_MAX: usize = 128;
 
 const READ: &[Activity] = &[Activity::ReadMetadata, Activity::List, Activity::Download];
-const STAGE: &[Activity] = &[Activity::ReadMetadata, Activity::List, Activity::Download, Activity::Stage];
+/// Reading was part of it once; profile 1.3 takes that out for tokens of every version (§2.2.1).
+const STAGE: &[Activity] = &[Activity::ReadMetadata, Activity::List, Activity::Stage];
 const POLL: &[Activity] = &[Activity::ReadMetadata];
 const CREATE: &[Activity] =
     &[Activity::ReadMetadata, Activity::Upload, Activity::Manage, Activity::UpdateMetadata];
@@ -25,22 +26,29 @@ const MODIFY: &[Activity] = &[
     Activity::Delete,
 ];
 
-/// `None`: no scope is about storage.
+const COMPUTE: [&str; 4] = ["compute.read", "compute.modify", "compute.create", "compute.cancel"];
+
+/// `None`: the token has no capability, so that its groups may speak. One for computing is a capability as well, and gives
+/// nothing here (WLCG profile §2.2.3).
 pub fn grants(scope: &str, profile: Profile, base: &[Name]) -> Result<Option<Vec<PathGrant>>, String> {
     let mut grants = Vec::new();
+    let mut has_other = false;
     for word in scope.split(' ').filter(|word| !word.is_empty()) {
         let (name, path) = match word.split_once(':') {
             Some((name, path)) => (name, Some(path)),
             None => (word, None),
         };
-        let Some(activities) = activities(name, profile) else { continue };
+        let Some(activities) = activities(name, profile) else {
+            has_other |= profile != Profile::SciTokens && COMPUTE.contains(&name);
+            continue;
+        };
         if grants.len() == SCOPES_MAX {
             return Err(format!("the token has more than {SCOPES_MAX} storage scopes"));
         }
         let path = path.ok_or_else(|| format!("the token's scope `{name}` has no path"))?;
         grants.push(grant(activities, path, base)?);
     }
-    Ok((!grants.is_empty()).then_some(grants))
+    Ok((has_other || !grants.is_empty()).then_some(grants))
 }
 
 fn activities(name: &str, profile: Profile) -> Option<&'static [Activity]> {
@@ -108,11 +116,20 @@ mod tests {
     }
 
     #[test]
-    fn modifying_is_not_reading_and_staging_is() {
+    fn neither_modifying_nor_staging_nor_polling_is_reading() {
         assert!(!caller("storage.modify:/", Profile::Wlcg).may(Activity::Download, &names("/vo/x")));
         assert!(caller("storage.modify:/", Profile::Wlcg).may(Activity::Delete, &names("/vo/x")));
-        assert!(caller("storage.stage:/", Profile::Wlcg).may(Activity::Download, &names("/vo/x")));
+        assert!(!caller("storage.stage:/", Profile::Wlcg).may(Activity::Download, &names("/vo/x")));
+        assert!(caller("storage.stage:/", Profile::Wlcg).may(Activity::Stage, &names("/vo/x")));
         assert!(!caller("storage.poll:/", Profile::Wlcg).may(Activity::Download, &names("/vo/x")));
+    }
+
+    #[test]
+    fn a_capability_for_computing_is_one_and_allows_nothing_here() {
+        for scope in ["compute.read", "openid compute.create:/x"] {
+            assert_eq!(grants(scope, Profile::Wlcg, &[]), Ok(Some(Vec::new())), "{scope}");
+        }
+        assert_eq!(grants("compute.read", Profile::SciTokens, &[]), Ok(None), "no word of theirs");
     }
 
     #[test]

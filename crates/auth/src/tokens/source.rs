@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::AuthError;
+use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use tokio::sync::OwnedMutexGuard;
@@ -149,9 +150,7 @@ impl KeySource {
     }
 
     async fn discover(&self) -> Result<KeySet, String> {
-        let url = format!("{}/.well-known/openid-configuration", without_slash(&self.issuer.url));
-        let answer =
-            self.fetch.fetch(&url, ANSWER_BYTES_MAX).await.map_err(|error| format!("{url}: {error}"))?;
+        let (url, answer) = self.metadata().await?;
         let discovery: Discovery =
             serde_json::from_slice(&answer).map_err(|error| format!("{url} makes no sense: {error}"))?;
         // Else one issuer could speak for another (OpenID Connect Discovery §4.3).
@@ -167,10 +166,33 @@ impl KeySource {
         KeySet::parse(&answer).map_err(|error| format!("{url}: {error}"))
     }
 
+    /// OpenID Connect's document, or that of OAuth (RFC 8414), which is all that some issuers of SciTokens have.
+    async fn metadata(&self) -> Result<(String, Bytes), String> {
+        let issuer = without_slash(&self.issuer.url);
+        let url = format!("{issuer}/.well-known/openid-configuration");
+        let error = match self.fetch.fetch(&url, ANSWER_BYTES_MAX).await {
+            Ok(answer) => return Ok((url, answer)),
+            Err(error) => error,
+        };
+        let other = oauth_metadata_url(issuer);
+        match self.fetch.fetch(&other, ANSWER_BYTES_MAX).await {
+            Ok(answer) => Ok((other, answer)),
+            Err(_) => Err(format!("{url}: {error}")),
+        }
+    }
+
     fn unavailable(&self) -> AuthError {
         // The reason is in the log; it may name hosts that are nobody's business.
         AuthError::Unavailable(format!("the keys of the issuer {} cannot be had now", self.issuer.url))
     }
+}
+
+/// The well-known part stands before the issuer's path (RFC 8414 §3.1), not behind it as OpenID Connect has it.
+fn oauth_metadata_url(issuer: &str) -> String {
+    let authority_at = issuer.find("://").map_or(0, |at| at + 3);
+    let path_at = issuer[authority_at..].find('/').map_or(issuer.len(), |at| authority_at + at);
+    let (origin, path) = issuer.split_at(path_at);
+    format!("{origin}/.well-known/oauth-authorization-server{path}")
 }
 
 /// What comes by TLS, or does not leave this machine.
@@ -194,6 +216,16 @@ fn is_trustworthy(url: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_document_of_oauth_stands_before_the_path_of_the_issuer() {
+        for (issuer, url) in [
+            ("https://host", "https://host/.well-known/oauth-authorization-server"),
+            ("https://host:8443/vo/a", "https://host:8443/.well-known/oauth-authorization-server/vo/a"),
+        ] {
+            assert_eq!(oauth_metadata_url(issuer), url);
+        }
+    }
 
     #[test]
     fn keys_come_by_tls_or_from_this_machine() {

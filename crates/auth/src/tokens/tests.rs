@@ -234,6 +234,8 @@ async fn a_profile_is_claimed_and_is_the_configured_one() {
     assert!(auto.tokens.judge(&key.token(&scitoken)).await.is_ok());
     assert!(scitokens_only.tokens.judge(&key.token(&scitoken)).await.is_ok());
     assert!(wlcg_only.tokens.judge(&key.token(&scitoken)).await.is_err());
+    let plural = with(scitoken.clone(), "ver", "scitokens:2.0");
+    assert!(auto.tokens.judge(&key.token(&plural)).await.is_ok(), "as scitokens-cpp and HTCondor write it");
     for claims in [
         unknown,
         with(wlcg("storage.read:/"), "wlcg.ver", "2.0"),
@@ -351,10 +353,23 @@ async fn an_issuer_that_never_answered_is_unavailable_and_asked_again_soon() {
     for _ in 0..50 {
         assert!(matches!(trial.tokens.judge(&token).await, Err(AuthError::Unavailable(_))));
     }
-    assert_eq!(trial.fetch.count(), 1);
+    assert_eq!(trial.fetch.count(), 2, "one attempt, at both well-known places");
     trial.fetch.is_down.store(false, Ordering::Relaxed);
     trial.clock.advance(5);
     assert!(trial.tokens.judge(&token).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_issuer_with_the_document_of_oauth_only_is_found() {
+    let key = TestKey::p256("k");
+    let trial = trial(&[&key]);
+    let at_oauth = format!("{ISSUER}/.well-known/oauth-authorization-server");
+    {
+        let mut answers = trial.fetch.answers.lock();
+        let document = answers.remove(&format!("{ISSUER}/.well-known/openid-configuration")).unwrap();
+        answers.insert(at_oauth, document);
+    }
+    assert!(trial.tokens.judge(&key.token(&wlcg("storage.read:/"))).await.is_ok());
 }
 
 #[tokio::test]
