@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use api::{
     CreateKind, CreateMode, CreateSpec, Created, Locations, Namespace, NamespaceError, Properties,
-    RecoveryRecords, SetAttributes, Stability, Uploads, Written,
+    RecoveryRecords, Replace, SetAttributes, Stability, Uploads, Written,
 };
 use types::{Attributes, Clock, FileId, Identity, Name, Timestamp};
 
@@ -162,7 +162,17 @@ impl World {
         from: (FileId, &str),
         to: (FileId, &str),
     ) -> Result<api::Renamed, NamespaceError> {
-        self.names.rename(who, (from.0, &name(from.1)), (to.0, &name(to.1))).await
+        self.rename_over(who, from, to, Replace::Any).await
+    }
+
+    pub async fn rename_over(
+        &self,
+        who: &Identity,
+        from: (FileId, &str),
+        to: (FileId, &str),
+        replace: Replace,
+    ) -> Result<api::Renamed, NamespaceError> {
+        self.names.rename(who, (from.0, &name(from.1)), (to.0, &name(to.1)), replace).await
     }
 
     pub async fn unlink(
@@ -227,6 +237,7 @@ macro_rules! namespace_suite {
             a_directory_replaces_only_an_empty_directory
             a_directory_replaces_no_file_and_no_file_a_directory
             both_names_of_one_file_stay
+            a_file_that_replaces_itself_by_another_name_loses_the_one_it_came_from
             a_directory_does_not_move_below_itself
             an_ancestor_is_not_replaced
             moving_a_directory_moves_its_link_and_its_parent
@@ -234,6 +245,8 @@ macro_rules! namespace_suite {
             in_a_sticky_directory_only_owners_rename_and_replace
             a_missing_source_is_not_found
             renaming_needs_permission_on_both_directories
+            a_rename_onto_a_name_that_must_be_free_replaces_nothing
+            a_rename_replaces_the_very_file_it_was_told
         ]);
         $crate::namespace_suite!(@tests $make, attributes: [
             only_the_owner_changes_the_mode
@@ -283,6 +296,7 @@ macro_rules! namespace_suite {
             a_file_is_published_once
             a_name_that_must_be_free_is_not_replaced
             exactly_one_state_is_replaced
+            one_file_in_whatever_state_is_replaced
             a_replaced_file_hands_on_owner_mode_and_properties
             a_file_with_properties_of_its_own_keeps_them
             a_replaced_file_with_another_name_keeps_that

@@ -8,6 +8,7 @@ pub mod error;
 pub mod io;
 pub mod namespace;
 pub mod observer;
+pub mod paths;
 pub mod pool;
 pub mod pool_manager;
 pub mod records;
@@ -21,14 +22,15 @@ pub use authenticator::{
 pub use error::{NamespaceError, PoolError, SelectError};
 pub use io::{IoHandle, ReadData, Stability, Verifier};
 pub use namespace::{
-    Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Linked, Namespace, Page, Renamed,
+    Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Linked, Namespace, Page, Renamed, Replace,
     SetAttributes, SetTime, Unlinked, Usage, Written,
 };
 pub use observer::{Observer, Subject, Unobserved};
+pub use paths::Paths;
 pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts};
 pub use pool_manager::{Grant, PoolManager, Purpose, Selection};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
 pub use ticket::{Ticket, TicketError, TicketKey, TicketMode};
 pub use uploads::{
-    PROPERTIES_BYTES_MAX, Properties, Property, PropertyChange, Publish, Published, Replace, Unnamed, Uploads,
+    PROPERTIES_BYTES_MAX, Properties, Property, PropertyChange, Publish, Published, Unnamed, Uploads,
 };

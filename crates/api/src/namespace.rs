@@ -46,11 +46,14 @@ pub trait Namespace: Send + Sync {
     /// attributes and locations until `Locations::forget`.
     async fn unlink(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Unlinked, NamespaceError>;
 
+    /// `Exists`: `replace` forbids it, asked as soon as both names are looked up. Two names of one file stay both, as
+    /// POSIX has it, unless `replace` names that file: then the source's goes.
     async fn rename(
         &self,
         who: &Identity,
         from: (FileId, &Name),
         to: (FileId, &Name),
+        replace: Replace,
     ) -> Result<Renamed, NamespaceError>;
 
     /// Up to `limit` entries behind `after`, in the stable order of their cookies. Needs read permission on `dir`.
@@ -68,6 +71,21 @@ pub trait Namespace: Send + Sync {
     async fn commit(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError>;
 
     async fn usage(&self) -> Result<Usage, NamespaceError>;
+}
+
+/// What an operation that gives a name may take it from. Judged in the transaction that gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replace {
+    /// The name must be free.
+    Never,
+    Any,
+    /// Only this file, in whatever state; a free name is `Exists` too.
+    File(FileId),
+    /// Only this file with this change attribute (If-Match); a free name is `Exists` too.
+    Exactly {
+        file: FileId,
+        change: u64,
+    },
 }
 
 /// What to change; `None` leaves as is.

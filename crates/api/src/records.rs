@@ -19,6 +19,8 @@ pub trait Locations: Send + Sync {
     async fn orphans(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError>;
 
     /// Removes the rows of orphans whose replicas are gone. A file that has a name again is left alone.
+    /// Answered, also for no files, when every change of the namespace that was asked for before can be seen, or was
+    /// refused.
     async fn forget(&self, files: &[FileId]) -> Result<(), NamespaceError>;
 
     /// Regular files by id behind `after`, for checks.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use types::{Attributes, ChangeInfo, Checksum, FileId, Identity, Name, PoolId, Timestamp};
 
-use crate::NamespaceError;
+use crate::{NamespaceError, Replace};
 
 #[async_trait]
 pub trait Uploads: Send + Sync {
@@ -55,23 +55,11 @@ pub struct Unnamed {
 pub struct Publish {
     pub size: u64,
     pub space_used: u64,
-    /// `None`: now.
+    /// `None`: now; as is what somebody says of a file that takes over another's owner.
     pub mtime: Option<Timestamp>,
     /// All that are known; the last of a kind counts.
     pub checksums: Vec<Checksum>,
     pub replace: Replace,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Replace {
-    /// The name must be free.
-    Never,
-    Any,
-    /// Only this file with this change attribute (If-Match); a free name or any other state is `Exists`.
-    Exactly {
-        file: FileId,
-        change: u64,
-    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

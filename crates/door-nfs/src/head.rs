@@ -75,6 +75,8 @@ pub struct PoolReports {
 
 #[derive(Clone, Debug)]
 pub struct ClientStatus {
+    /// As the conflict table knows it.
+    pub number: u64,
     /// `co_ownerid`, made printable.
     pub name: String,
     pub address: String,
@@ -157,6 +159,7 @@ impl HeadDoor {
         let clients = clients.into_iter().map(|client| {
             let held = states.held_by(client.id);
             ClientStatus {
+                number: client.id.0,
                 name: client.name,
                 address: client.address,
                 sessions: client.sessions,

@@ -246,7 +246,7 @@ fn write(
 mod tests {
     use super::*;
     use crate::scratch::{name, occupy, open, regular};
-    use api::{Namespace, Stability, Written};
+    use api::{Locations, Namespace, Stability, Written};
     use types::{FileId, Identity};
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -282,6 +282,34 @@ mod tests {
             waited.await.unwrap().unwrap();
         }
         assert!(namespace.shared.submit(|_| Ok(())).await.is_ok());
+    }
+
+    /// What is asked for is queued at its first poll.
+    async fn begun(asked: impl Future) {
+        tokio::pin!(asked);
+        tokio::select! {
+            biased;
+            _ = &mut asked => panic!("the committer is busy"),
+            () = std::future::ready(()) => {}
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_change_that_nobody_waits_for_can_be_seen_behind_any_later_answer() {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open(&dir);
+        let (root, left) = (Identity::root(), name("left"));
+        let (release, occupied) = occupy(&namespace);
+        release.wait_begun();
+        begun(namespace.create(&root, FileId::ROOT, &left, &regular())).await;
+        let later = tokio::spawn({
+            let namespace = Arc::clone(&namespace);
+            async move { namespace.forget(&[]).await }
+        });
+        release.release();
+        later.await.unwrap().unwrap();
+        assert!(namespace.lookup(&root, FileId::ROOT, &left).await.is_ok());
+        occupied.await.unwrap().unwrap();
     }
 
     #[tokio::test]

@@ -16,6 +16,7 @@ mod ids;
 mod inode;
 mod open;
 mod ops;
+mod paths;
 mod queue;
 mod reader;
 mod schema;

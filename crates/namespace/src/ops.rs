@@ -10,7 +10,7 @@ pub mod rename;
 pub mod setattr;
 pub mod unlink;
 
-use api::NamespaceError;
+use api::{NamespaceError, Replace};
 use types::permission::{allows, sticky_forbids};
 use types::{Access, ChangeInfo, FileId, Identity, Name};
 
@@ -47,6 +47,19 @@ fn existing(group: &mut Group<'_>, dir: FileId, name: &Name) -> OpResult<Option<
         Some(child) => group.inode(child).map(Some),
         None => Ok(None),
     }
+}
+
+/// Whether what has the name may lose it to what is to get it.
+fn judge_replacement(rule: Replace, found: Option<&Inode>) -> Result<(), NamespaceError> {
+    let is_allowed = match rule {
+        Replace::Never => found.is_none(),
+        Replace::Any => true,
+        Replace::File(file) => found.is_some_and(|found| found.id() == file),
+        Replace::Exactly { file, change } => {
+            found.is_some_and(|found| (found.id(), found.attributes.change) == (file, change))
+        }
+    };
+    if is_allowed { Ok(()) } else { Err(NamespaceError::Exists) }
 }
 
 fn change_info(before: u64, after: u64) -> ChangeInfo {

@@ -84,6 +84,10 @@ const MIGRATIONS: &[&str] = &["
         value BLOB NOT NULL,
         PRIMARY KEY (inode, kind)
     ) WITHOUT ROWID;
+", "
+    -- From a file to its names. A create costs some 4 % more of the database's time, a name 27 bytes; without it the way
+    -- back is a walk over all names.
+    CREATE INDEX dentries_by_inode ON dentries(inode);
 "];
 
 /// The newest version that this program knows.

@@ -8,7 +8,8 @@ use std::thread::JoinHandle;
 
 use api::{
     ClientRecord, Cookie, CreateSpec, Created, DirEntry, FileLocations, Linked, Locations, Namespace,
-    NamespaceError, Page, RecoveryRecords, Renamed, SetAttributes, Stability, Unlinked, Usage, Written,
+    NamespaceError, Page, RecoveryRecords, Renamed, Replace, SetAttributes, Stability, Unlinked, Usage,
+    Written,
 };
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -243,11 +244,14 @@ impl Namespace for SqliteNamespace {
         who: &Identity,
         from: (FileId, &Name),
         to: (FileId, &Name),
+        replace: Replace,
     ) -> Result<Renamed, NamespaceError> {
         let who = who.clone();
         let (from_dir, from_name, to_dir, to_name) = (from.0, from.1.clone(), to.0, to.1.clone());
         self.shared
-            .submit(move |group| ops::rename::rename(group, &who, (from_dir, &from_name), (to_dir, &to_name)))
+            .submit(move |group| {
+                ops::rename::rename(group, &who, (from_dir, &from_name), (to_dir, &to_name), replace)
+            })
             .await
     }
 

@@ -27,7 +27,7 @@ enum Step {
     Lookup { dir: usize, name: usize },
     Unlink { dir: usize, name: usize },
     Link { file: usize, dir: usize, name: usize },
-    Rename { from: (usize, usize), to: (usize, usize) },
+    Rename { from: (usize, usize), to: (usize, usize), replace: u8 },
     Set { file: usize, set: SetAttributes },
     Commit { file: usize, size: u64, is_stable: bool },
     CreateUnnamed { dir: usize, permissions: u32 },
@@ -100,12 +100,13 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (dir(), name()).prop_map(|(dir, name)| Step::Lookup { dir, name }),
         4 => (dir(), name()).prop_map(|(dir, name)| Step::Unlink { dir, name }),
         2 => (0_usize..12, dir(), name()).prop_map(|(file, dir, name)| Step::Link { file, dir, name }),
-        6 => ((dir(), name()), (dir(), name())).prop_map(|(from, to)| Step::Rename { from, to }),
+        8 => ((dir(), name()), (dir(), name()), 0_u8..10)
+            .prop_map(|(from, to, replace)| Step::Rename { from, to, replace }),
         4 => (0_usize..12, set_attributes()).prop_map(|(file, set)| Step::Set { file, set }),
         3 => (0_usize..12, 1_u64..200, any::<bool>())
             .prop_map(|(file, size, is_stable)| Step::Commit { file, size, is_stable }),
         4 => (dir(), permissions()).prop_map(|(dir, permissions)| Step::CreateUnnamed { dir, permissions }),
-        8 => (0_usize..5, dir(), name(), 0_u64..200, 0_u8..6, any::<bool>()).prop_map(
+        8 => (0_usize..5, dir(), name(), 0_u64..200, 0_u8..8, any::<bool>()).prop_map(
             |(file, dir, name, size, replace, is_summed)| Step::Publish { file, dir, name, size, replace, is_summed }
         ),
         3 => (0_usize..12, prop::collection::vec((name(), prop::option::of(any::<u8>())), 0..4))
@@ -176,14 +177,14 @@ impl Run {
                 let found = self.namespace.link(who, self.ids[file], self.ids[dir], &name(text)).await;
                 self.compare(found.map(|linked| linked.attributes), expected);
             }
-            Step::Rename { from, to } => {
+            Step::Rename { from, to, replace } => {
                 let (from, to) = ((self.dir(from.0), NAMES[from.1]), (self.dir(to.0), NAMES[to.1]));
-                let expected = self.model.rename(who, from, to);
+                let (rule, is_allowed) = self.rule(to, *replace).await;
+                let is_any = rule == Replace::Any;
+                let expected = self.model.rename(who, from, to, is_allowed.then_some(is_any));
                 let (from_name, to_name) = (name(from.1), name(to.1));
-                let found = self
-                    .namespace
-                    .rename(who, (self.ids[from.0], &from_name), (self.ids[to.0], &to_name))
-                    .await;
+                let (source, target) = ((self.ids[from.0], &from_name), (self.ids[to.0], &to_name));
+                let found = self.namespace.rename(who, source, target, rule).await;
                 self.compare(found.map(|renamed| renamed.moved), expected);
             }
             Step::Set { file, set } => {
@@ -281,21 +282,8 @@ impl Run {
             Step::Publish { file, dir, name: text, size, replace, is_summed } => {
                 let (file, dir, text) = (self.model.unnamed(file), self.dir(dir), NAMES[text]);
                 let there = self.model.child(dir, text);
-                let change = match there {
-                    Some(there) => self.namespace.attributes(self.ids[there]).await.unwrap().change,
-                    None => 0,
-                };
-                let (rule, is_allowed) = match replace {
-                    0 => (Replace::Never, there.is_none()),
-                    // Now and then of an older state, or of a file that is not there.
-                    1 | 2 => {
-                        let file = there.map_or(FileId(4), |there| self.ids[there]);
-                        let is_now = replace == 2;
-                        let change = if is_now { change } else { change.wrapping_sub(1) };
-                        (Replace::Exactly { file, change }, is_now && there.is_some())
-                    }
-                    _ => (Replace::Any, true),
-                };
+                let change = self.change_of(there).await;
+                let (rule, is_allowed) = self.rule((dir, text), replace).await;
                 let checksums: Vec<Checksum> = is_summed.then(|| sum(size as u8)).into_iter().collect();
                 let expected =
                     self.model.publish(who, file, (dir, text), size, is_allowed, checksums.clone());
@@ -309,6 +297,31 @@ impl Run {
                 self.compare_attached(file).await;
             }
             _ => unreachable!("only uploads come here"),
+        }
+    }
+
+    /// Of what a name may be taken from, and whether that allows it as things are.
+    async fn rule(&self, (dir, text): (usize, &str), replace: u8) -> (Replace, bool) {
+        let there = self.model.child(dir, text);
+        let file = there.map_or(FileId(4), |there| self.ids[there]);
+        match replace {
+            0 => (Replace::Never, there.is_none()),
+            // Now and then of an older state, or of a file that is not there.
+            1 | 2 => {
+                let (change, is_now) = (self.change_of(there).await, replace == 2);
+                let change = if is_now { change } else { change.wrapping_sub(1) };
+                (Replace::Exactly { file, change }, is_now && there.is_some())
+            }
+            3 => (Replace::File(file), there.is_some()),
+            4 => (Replace::File(FileId(4)), there.is_some() && file == FileId(4)),
+            _ => (Replace::Any, true),
+        }
+    }
+
+    async fn change_of(&self, there: Option<usize>) -> u64 {
+        match there {
+            Some(there) => self.namespace.attributes(self.ids[there]).await.unwrap().change,
+            None => 0,
         }
     }
 

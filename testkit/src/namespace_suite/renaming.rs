@@ -1,8 +1,8 @@
 //! Rename, by the rules of Linux.
 
-use api::NamespaceError;
+use api::{NamespaceError, Replace};
 
-use super::{World, alice, bob, name, root};
+use super::{World, alice, bob, name, root, written};
 use crate::refused;
 
 pub async fn a_rename_moves_the_file_and_tells_both_directories(world: World) {
@@ -74,6 +74,21 @@ pub async fn both_names_of_one_file_stay(world: World) {
     assert_eq!((world.attributes(work).await, world.attributes(file).await), before);
     assert!(world.lookup(work, "a").await.is_ok() && world.lookup(work, "b").await.is_ok());
     assert!(world.rename(&alice(), (work, "a"), (work, "a")).await.is_ok());
+}
+
+pub async fn a_file_that_replaces_itself_by_another_name_loses_the_one_it_came_from(world: World) {
+    let work = world.work().await;
+    let file = world.file(&alice(), work, "a").await;
+    world.names.link(&alice(), file, work, &name("b")).await.unwrap();
+    let to_itself = world.rename_over(&alice(), (work, "a"), (work, "a"), Replace::File(file)).await;
+    assert_eq!(to_itself.unwrap().moved.nlink, 2);
+    let before = world.attributes(work).await;
+    let renamed = world.rename_over(&alice(), (work, "a"), (work, "b"), Replace::File(file)).await.unwrap();
+    assert_eq!((renamed.moved.file, renamed.moved.nlink, renamed.replaced), (file, 1, None));
+    assert_eq!((renamed.source.before, renamed.source), (before.change, renamed.target));
+    assert_eq!(world.attributes(work).await.change, renamed.source.after);
+    refused!(world.lookup(work, "a").await, NamespaceError::NotFound);
+    assert_eq!(world.lookup(work, "b").await.unwrap(), renamed.moved);
 }
 
 pub async fn a_directory_does_not_move_below_itself(world: World) {
@@ -155,4 +170,43 @@ pub async fn renaming_needs_permission_on_both_directories(world: World) {
     refused!(world.rename(&bob(), (a, "f"), (b, "f")).await, NamespaceError::AccessDenied);
     world.chmod(a, 0o777).await;
     assert!(world.rename(&bob(), (a, "f"), (b, "f")).await.is_ok());
+}
+
+pub async fn a_rename_onto_a_name_that_must_be_free_replaces_nothing(world: World) {
+    let work = world.work().await;
+    let file = world.file(&alice(), work, "file").await;
+    world.dir(&alice(), work, "dir").await;
+    let other = world.file(&alice(), work, "other").await;
+    world.names.link(&alice(), file, work, &name("link")).await.unwrap();
+    let before = world.attributes(work).await;
+    for taken in ["other", "dir", "link", "file"] {
+        let renamed = world.rename_over(&alice(), (work, "file"), (work, taken), Replace::Never).await;
+        refused!(renamed, NamespaceError::Exists);
+    }
+    assert_eq!(world.attributes(work).await, before);
+    assert_eq!(world.lookup(work, "other").await.unwrap().file, other);
+    world.rename_over(&alice(), (work, "file"), (work, "free"), Replace::Never).await.unwrap();
+    assert_eq!(world.lookup(work, "free").await.unwrap().file, file);
+    // What is missing comes first, as with Linux' `RENAME_NOREPLACE`.
+    let renamed = world.rename_over(&alice(), (work, "file"), (work, "other"), Replace::Never).await;
+    refused!(renamed, NamespaceError::NotFound);
+}
+
+pub async fn a_rename_replaces_the_very_file_it_was_told(world: World) {
+    let work = world.work().await;
+    let file = world.file(&alice(), work, "file").await;
+    let meant = world.file(&alice(), work, "other").await;
+    world.rename(&alice(), (work, "other"), (work, "away")).await.unwrap();
+    let rename = async |replace| world.rename_over(&alice(), (work, "file"), (work, "other"), replace).await;
+    refused!(rename(Replace::File(meant)).await, NamespaceError::Exists);
+    let appeared = world.file(&alice(), work, "other").await;
+    refused!(rename(Replace::File(meant)).await, NamespaceError::Exists);
+    let change = world.attributes(appeared).await.change;
+    let stale = Replace::Exactly { file: appeared, change: change - 1 };
+    refused!(rename(stale).await, NamespaceError::Exists);
+    assert_eq!(world.lookup(work, "other").await.unwrap().file, appeared);
+    // Its state does not matter.
+    world.names.commit(appeared, &written(5, api::Stability::FileSync)).await.unwrap();
+    let renamed = rename(Replace::File(appeared)).await.unwrap();
+    assert_eq!((renamed.moved.file, renamed.replaced.unwrap().file), (file, appeared));
 }

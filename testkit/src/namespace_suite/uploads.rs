@@ -181,6 +181,20 @@ pub async fn exactly_one_state_is_replaced(world: World) {
     assert_eq!(published.replaced.unwrap().file, old);
 }
 
+pub async fn one_file_in_whatever_state_is_replaced(world: World) {
+    let work = world.work().await;
+    let old = world.file(&alice(), work, "a").await;
+    let file = world.unnamed(&alice(), work).await.file;
+    let publish = async |text: &str, replaced| {
+        let how = complete(5, Replace::File(replaced));
+        world.uploads.publish(&alice(), file, work, &name(text), &how).await
+    };
+    refused!(publish("b", old).await, NamespaceError::Exists);
+    refused!(publish("a", file).await, NamespaceError::Exists);
+    world.names.commit(old, &written(9, Stability::Unstable)).await.unwrap();
+    assert_eq!(publish("a", old).await.unwrap().replaced.unwrap().file, old);
+}
+
 pub async fn a_replaced_file_hands_on_owner_mode_and_properties(world: World) {
     let work = world.work().await;
     let old = world.file(&alice(), work, "a").await;

@@ -1,6 +1,6 @@
 //! LOOKUP, LOOKUPP, READLINK, CREATE, REMOVE, RENAME, LINK.
 
-use api::{CreateKind, CreateMode, CreateSpec};
+use api::{CreateKind, CreateMode, CreateSpec, Replace};
 use bytes::Bytes;
 use file_state::Door;
 use nfs4::attr::number;
@@ -121,14 +121,13 @@ pub(super) async fn rename(
     let (old, new) = (name(&args.oldname)?, name(&args.newname)?);
     judge_removal(compound, head, source, &old).await?;
     judge_removal(compound, head, target, &new).await?;
-    let renamed =
-        head.namespace.rename(&compound.identity, (source, &old), (target, &new)).await.map_err(|error| {
-            match error {
-                // RFC 8881 §18.26.3: an existing target that cannot be replaced is EXIST, whatever is wrong with it.
-                api::NamespaceError::IsDirectory | api::NamespaceError::NotDirectory => NfsStat4::Exist,
-                error => status::of_namespace(error),
-            }
-        })?;
+    let (from, to) = ((source, &old), (target, &new));
+    let renamed = head.namespace.rename(&compound.identity, from, to, Replace::Any).await;
+    let renamed = renamed.map_err(|error| match error {
+        // RFC 8881 §18.26.3: an existing target that cannot be replaced is EXIST, whatever is wrong with it.
+        api::NamespaceError::IsDirectory | api::NamespaceError::NotDirectory => NfsStat4::Exist,
+        error => status::of_namespace(error),
+    })?;
     Ok(Rename4ResOk { source_cinfo: change_info(renamed.source), target_cinfo: change_info(renamed.target) })
 }
 

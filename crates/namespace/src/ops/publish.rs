@@ -1,9 +1,11 @@
 //! Files that are made without a name, and get it when they are complete.
 
 use api::{CreateKind, CreateMode, CreateSpec, NamespaceError, Publish, Published, Replace, Unnamed};
-use types::{Access, Attributes, FileId, FileKind, Identity, Name};
+use types::{Access, Attributes, FileId, FileKind, Identity, Name, permission};
 
-use super::{change_info, create, drop_link, existing, may_add, may_take, require, searchable};
+use super::{
+    change_info, create, drop_link, existing, judge_replacement, may_add, may_take, require, searchable,
+};
 use crate::group::{Group, OpResult};
 use crate::inode::Inode;
 use crate::written::without_privileges;
@@ -63,7 +65,9 @@ pub fn publish(
             None
         }
     };
-    inode.attributes.mtime = how.mtime.unwrap_or(now);
+    // As for `set_attributes`: only the owner says when a file was modified.
+    let told = how.mtime.filter(|_| permission::is_owner(who, &inode.attributes));
+    inode.attributes.mtime = told.unwrap_or(now);
     inode.touch(now, group.instance);
     group.put(inode);
     let before = parent.attributes.change;
@@ -80,16 +84,7 @@ fn check(
     replaced: Option<&Inode>,
     rule: Replace,
 ) -> Result<(), NamespaceError> {
-    let is_allowed = match (rule, replaced) {
-        (Replace::Never, found) => found.is_none(),
-        (Replace::Any, _) => true,
-        (Replace::Exactly { file, change }, found) => {
-            found.is_some_and(|found| (found.id(), found.attributes.change) == (file, change))
-        }
-    };
-    if !is_allowed {
-        return Err(NamespaceError::Exists);
-    }
+    judge_replacement(rule, replaced)?;
     let Some(replaced) = replaced else { return may_add(who, parent) };
     may_take(who, parent, replaced)?;
     match replaced.attributes.kind {

@@ -1,9 +1,9 @@
 //! Rename, in the order of checks of Linux' `do_renameat2` and `vfs_rename`.
 
-use api::{NamespaceError, Renamed};
+use api::{NamespaceError, Renamed, Replace};
 use types::{Access, FileId, Identity, Name};
 
-use super::{change_info, drop_link, existing, may_add, may_take, require, searchable};
+use super::{change_info, drop_link, existing, judge_replacement, may_add, may_take, require, searchable};
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, LINKS_MAX, NO_PARENT};
 
@@ -12,16 +12,22 @@ pub fn rename(
     who: &Identity,
     from: (FileId, &Name),
     to: (FileId, &Name),
+    replace: Replace,
 ) -> OpResult<Renamed> {
     let source = searchable(group, who, from.0)?;
     let target = searchable(group, who, to.0)?;
     let moved = existing(group, from.0, from.1)?.ok_or(NamespaceError::NotFound)?;
     let replaced = existing(group, to.0, to.1)?;
+    // Here Linux asks for `RENAME_NOREPLACE`.
+    judge_replacement(replace, replaced.as_ref())?;
     if from.0 != to.0 {
         refuse_cycle(group, &moved, replaced.as_ref(), from.0, to.0)?;
     }
     if replaced.is_some_and(|replaced| replaced.id() == moved.id()) {
-        return Ok(unchanged(&source, &target, &moved));
+        if replace == Replace::Any || from == to {
+            return Ok(unchanged(&source, &target, &moved));
+        }
+        return drop_source(group, who, from, (&source, &target), moved);
     }
     check(group, who, (&source, &target), &moved, replaced.as_ref())?;
     let cookie = group.new_cookie()?;
@@ -143,6 +149,30 @@ fn touch_directory(
     inode.touch_entries(now, group.instance);
     group.put(inode);
     Ok(inode.attributes.change)
+}
+
+/// What is to be replaced is what is moved, by another name: only the source's goes.
+fn drop_source(
+    group: &mut Group<'_>,
+    who: &Identity,
+    from: (FileId, &Name),
+    (source, target): (&Inode, &Inode),
+    moved: Inode,
+) -> OpResult<Renamed> {
+    may_take(who, source, &moved)?;
+    may_take(who, target, &moved)?;
+    let now = group.now();
+    group.remove_name(from.0, from.1)?;
+    let moved = drop_link(group, moved, now)?;
+    let after = touch_directory(group, from.0, 0, 0, now)?;
+    let source_change = change_info(source.attributes.change, after);
+    let still = change_info(target.attributes.change, target.attributes.change);
+    Ok(Renamed {
+        source: source_change,
+        target: if source.id() == target.id() { source_change } else { still },
+        moved: moved.attributes,
+        replaced: None,
+    })
 }
 
 fn unchanged(source: &Inode, target: &Inode, moved: &Inode) -> Renamed {

@@ -175,11 +175,18 @@ impl Model {
         Ok(seen)
     }
 
-    pub fn rename(&mut self, who: &Identity, from: (usize, &str), to: (usize, &str)) -> Answer<Seen> {
+    pub fn rename(
+        &mut self,
+        who: &Identity,
+        from: (usize, &str),
+        to: (usize, &str),
+        allowed_by_any: Option<bool>,
+    ) -> Answer<Seen> {
         self.search(who, from.0)?;
         self.search(who, to.0)?;
         let moved = self.child(from.0, from.1).ok_or(Refusal::NotFound)?;
         let replaced = self.child(to.0, to.1);
+        let is_any = allowed_by_any.ok_or(Refusal::Exists)?;
         if from.0 != to.0 {
             if self.is_below(to.0, moved) {
                 return Err(Refusal::Cycle);
@@ -189,6 +196,12 @@ impl Model {
             }
         }
         if replaced == Some(moved) {
+            if is_any || from == to {
+                return self.attributes(moved);
+            }
+            self.may_take(who, from.0, moved)?;
+            self.may_take(who, to.0, moved)?;
+            self.take(from.0, from.1);
             return self.attributes(moved);
         }
         self.may_take(who, from.0, moved)?;

@@ -1,0 +1,135 @@
+//! From files back to their paths, in one snapshot.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry::{Occupied, Vacant};
+
+use api::{NamespaceError, Paths};
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension};
+use types::{FileId, Name};
+
+use crate::reader::Snapshot;
+use crate::service::SqliteNamespace;
+use crate::sqlite::{decode_name, signed, unsigned};
+
+/// Directories above a file. Deeper ones, and circles of a damaged database, have no path here.
+const DEPTH_MAX: usize = 1024;
+/// A longer path is not told: whoever asks for many must not get a megabyte for each (Linux: `PATH_MAX`).
+const PATH_BYTES_MAX: usize = 4096;
+/// Names that one call looks for in the database; what would need more has no path here.
+const LOOKUPS_MAX: usize = 16 << 10;
+
+#[async_trait]
+impl Paths for SqliteNamespace {
+    async fn paths(&self, files: &[FileId]) -> Result<Vec<Option<Vec<Name>>>, NamespaceError> {
+        if files.is_empty() {
+            return Ok(Vec::new());
+        }
+        let files = files.to_vec();
+        self.reads.ask(move |snapshot| paths(snapshot, &files)).await
+    }
+}
+
+/// A name, and the directory that it is in.
+type Entry = (FileId, Name);
+
+fn paths(snapshot: &Snapshot<'_>, files: &[FileId]) -> rusqlite::Result<Vec<Option<Vec<Name>>>> {
+    // Files that are looked at together are often in few directories.
+    let mut known = HashMap::new();
+    files.iter().map(|file| path(snapshot.connection, &mut known, *file)).collect()
+}
+
+fn path(
+    connection: &Connection,
+    known: &mut HashMap<FileId, Option<Entry>>,
+    file: FileId,
+) -> rusqlite::Result<Option<Vec<Name>>> {
+    let mut names = Vec::new();
+    let mut bytes = 0;
+    let mut here = file;
+    while here != FileId::ROOT {
+        let is_spent = known.len() >= LOOKUPS_MAX;
+        let found = match known.entry(here) {
+            Occupied(found) => found.into_mut(),
+            Vacant(_) if is_spent => return Ok(None),
+            Vacant(place) => place.insert(entry_of(connection, here)?),
+        };
+        let Some((dir, name)) = found else { return Ok(None) };
+        bytes += 1 + name.as_bytes().len();
+        if names.len() == DEPTH_MAX || bytes > PATH_BYTES_MAX {
+            return Ok(None);
+        }
+        names.push(name.clone());
+        here = *dir;
+    }
+    names.reverse();
+    Ok(Some(names))
+}
+
+fn entry_of(connection: &Connection, file: FileId) -> rusqlite::Result<Option<Entry>> {
+    connection
+        .prepare_cached(
+            "SELECT parent, name FROM dentries INDEXED BY dentries_by_inode WHERE inode = ?1 LIMIT 1",
+        )?
+        .query_row([signed(file.0)], |row| Ok((FileId(unsigned(row.get(0)?)), decode_name(row, 1)?)))
+        .optional()
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{CreateKind, CreateSpec, Namespace};
+    use types::Identity;
+
+    use super::*;
+    use crate::scratch::{name, open, regular};
+
+    fn path(text: &str) -> Option<Vec<Name>> {
+        Some(text.split('/').map(name).collect())
+    }
+
+    #[tokio::test]
+    async fn a_file_leads_back_to_its_path_as_it_is_now() {
+        let (dir, root) = (tempfile::tempdir().unwrap(), Identity::root());
+        let namespace = open(&dir);
+        let folder = CreateSpec { kind: CreateKind::Directory, ..regular() };
+        let a = namespace.create(&root, FileId::ROOT, &name("a"), &folder).await.unwrap().attributes.file;
+        let b = namespace.create(&root, a, &name("b"), &folder).await.unwrap().attributes.file;
+        let file = namespace.create(&root, b, &name("c"), &regular()).await.unwrap().attributes.file;
+        let asked = [file, FileId::ROOT, FileId(u64::MAX / 4), b];
+        let found = namespace.paths(&asked).await.unwrap();
+        assert_eq!(found, [path("a/b/c"), Some(Vec::new()), None, path("a/b")]);
+
+        namespace
+            .rename(&root, (FileId::ROOT, &name("a")), (FileId::ROOT, &name("z")), api::Replace::Any)
+            .await
+            .unwrap();
+        assert_eq!(namespace.paths(&[file]).await.unwrap(), [path("z/b/c")]);
+        namespace.link(&root, file, FileId::ROOT, &name("link")).await.unwrap();
+        namespace.unlink(&root, b, &name("c")).await.unwrap();
+        assert_eq!(namespace.paths(&[file]).await.unwrap(), [path("link")]);
+        namespace.unlink(&root, FileId::ROOT, &name("link")).await.unwrap();
+        assert_eq!(namespace.paths(&[file]).await.unwrap(), [None]);
+    }
+
+    /// A user who nests long names must not make an administrator's page grow by a megabyte for each open file.
+    #[tokio::test]
+    async fn a_path_of_more_than_4096_bytes_is_not_told() {
+        let (dir, root) = (tempfile::tempdir().unwrap(), Identity::root());
+        let namespace = open(&dir);
+        let folder = CreateSpec { kind: CreateKind::Directory, ..regular() };
+        let long = "n".repeat(255);
+        let mut here = FileId::ROOT;
+        for depth in 1..=17 {
+            here = namespace.create(&root, here, &name(&long), &folder).await.unwrap().attributes.file;
+            let found = namespace.paths(&[here]).await.unwrap();
+            assert_eq!(found[0].is_some(), depth <= 16, "{depth}");
+        }
+    }
+
+    #[tokio::test]
+    async fn files_of_an_earlier_version_have_paths_once_it_was_opened() {
+        let dir = tempfile::tempdir().unwrap();
+        crate::schema::make_first_version(&dir.path().join("namespace.db"));
+        assert_eq!(open(&dir).paths(&[FileId(7)]).await.unwrap(), [path("old")]);
+    }
+}
