@@ -1,4 +1,5 @@
 """What a person does with the page, step by step; each step sees by itself that it went well."""
+import contextlib
 import os
 import shutil
 import struct
@@ -127,6 +128,24 @@ def a_login_leads_back_to_where_one_was(world):
     same((cookie["httpOnly"], cookie["sameSite"], cookie["path"]), (True, "Strict", "/"), "the cookie")
 
 
+LOCK = b'<lockinfo xmlns="DAV:"><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>'
+
+
+@contextlib.contextmanager
+def locked(world, path):
+    """A file that somebody has open."""
+    request = world.server.request
+    same(request("PUT", path, b"held")[0], 201)
+    status, headers, _ = request("LOCK", path, LOCK)
+    same(status, 200)
+    token = headers["Lock-Token"]
+    try:
+        yield
+    finally:
+        request("UNLOCK", path, headers={"Lock-Token": token})
+        request("DELETE", path)
+
+
 @step
 def the_views_follow_the_instance_without_a_reload(world):
     world.browser.run("window.isTheSamePage = true")
@@ -137,13 +156,18 @@ def the_views_follow_the_instance_without_a_reload(world):
     world.pictures("pools")
     world.browser.one("#pause").click()
     same(world.browser.one("#pulse").text, "Paused")
+    with locked(world, "/held%20open%C3%A9.txt"):
+        world.go("/ui/clients")
+        world.browser.wait(lambda: "/held open\u00e9.txt" in world.browser.one("#live").text, "the path of an open file")
+        world.pictures("clients")
     for view in ("clients", "operations"):
         world.go(f"/ui/{view}")
         world.browser.one("#live")
         if view == "operations":
             world.browser.wait(lambda: any(one.text for one in world.browser.all("[data-per-second]")), "a rate")
         same("shown to administrators" in world.browser.one("main").text, False, "an administrator sees the clients")
-        world.pictures(view)
+        if view == "operations":
+            world.pictures(view)
 
 
 @step

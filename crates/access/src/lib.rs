@@ -1,5 +1,5 @@
-//! What every door does the same way with a file: judged by one conflict table, fresh attributes, recalls, replicas
-//! through the head.
+//! What every door does the same way with a file: the walk to it, one conflict table, fresh attributes, recalls,
+//! replicas through the head.
 //!
 //! A thin shell: `file-state` decides, `api` has the seams, and [`FileAccess`] takes the lock, asks, drops the lock and
 //! does what was answered. It is made once, in the binary, and every door has it; there is no other way to the table.
@@ -16,6 +16,7 @@ mod fresh;
 mod open;
 mod recall;
 mod replicas;
+mod walk;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use error::AccessError;
 pub use file_state::{Change, Modes, Recall, Share};
 pub use open::OpenFile;
 pub use recall::Recaller;
+pub use walk::{Last, Place, WalkError, walk};
 
 use births::Births;
 

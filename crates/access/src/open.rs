@@ -40,12 +40,21 @@ impl FileAccess {
         holder: Holder,
         share: Share,
     ) -> Result<(OpenFile, Attributes), AccessError> {
-        let found = self.attributes(file).await?;
-        let open = self.enter(&found, holder, share)?;
-        let held = self.fresh_attributes(file).await?;
+        self.open_found(&self.attributes(file).await?, holder, share).await
+    }
+
+    /// As [`FileAccess::open`], for who has just looked the file up.
+    pub async fn open_found(
+        self: &Arc<Self>,
+        found: &Attributes,
+        holder: Holder,
+        share: Share,
+    ) -> Result<(OpenFile, Attributes), AccessError> {
+        let open = self.enter(found, holder, share)?;
+        let held = self.fresh_attributes(found.file).await?;
         // Unlinked since it was found: whoever frees its data may have looked before it was held.
         if found.nlink > 0 && held.nlink == 0 {
-            return Err(NamespaceError::Stale(file).into());
+            return Err(NamespaceError::Stale(found.file).into());
         }
         Ok((open, held))
     }

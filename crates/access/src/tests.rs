@@ -13,6 +13,7 @@ use file_state::{LayoutMode, LayoutModes};
 use types::FileId;
 
 use super::*;
+pub use fakes::StoppedClock;
 use fakes::{Fakes, attributes};
 
 const FILE: FileId = FileId(7);

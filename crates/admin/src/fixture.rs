@@ -30,6 +30,7 @@ const ANN_UID: u32 = 1000;
 pub(crate) struct FakeInstance {
     pub problems: Mutex<Vec<Problem>>,
     pub levels: Mutex<LogLevels>,
+    pub paths_asked: Mutex<Vec<FileId>>,
     pub is_stuck: bool,
 }
 
@@ -58,9 +59,10 @@ impl Instance for FakeInstance {
                     ..ClientView::default()
                 })
                 .collect(),
+            open_count: 2,
             open_files: vec![OpenView {
                 file: 7,
-                path: Some("/secret-file".to_owned()),
+                path: None,
                 door: nfs(),
                 client: "secret-host-0".to_owned(),
                 mode: "read".to_owned(),
@@ -82,6 +84,11 @@ impl Instance for FakeInstance {
             std::future::pending::<()>().await;
         }
         self.problems.lock().clone()
+    }
+
+    async fn paths(&self, files: &[FileId]) -> Vec<Option<Vec<Name>>> {
+        self.paths_asked.lock().extend(files);
+        vec![Some(vec![Name::new(b"secret-dir").unwrap(), Name::new(b"caf\xe9").unwrap()]); files.len()]
     }
 
     fn log_levels(&self) -> LogLevels {
@@ -108,6 +115,7 @@ impl Authenticator for FakeAuthenticator {
             role,
             grants: None,
             expires_s: None,
+            password: None,
         };
         match credential {
             Credential::None => Ok(Caller::anonymous()),

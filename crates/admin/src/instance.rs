@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
+use http_wire::target::encode_path;
+use serde::{Deserialize, Serialize, Serializer};
+use types::{FileId, Name};
 
 #[async_trait]
 pub trait Instance: Send + Sync {
@@ -12,6 +14,10 @@ pub trait Instance: Send + Sync {
 
     /// What is wrong now; empty when all is well.
     async fn problems(&self) -> Vec<Problem>;
+
+    /// A path of each file as of now, in the order asked; `None` where it has no name. Not from memory: asked for what is
+    /// shown, and for administrators.
+    async fn paths(&self, files: &[FileId]) -> Vec<Option<Vec<Name>>>;
 
     fn log_levels(&self) -> LogLevels;
 
@@ -28,6 +34,8 @@ pub struct Snapshot {
     pub bytes: u64,
     pub pools: Vec<PoolView>,
     pub clients: Vec<ClientView>,
+    /// All of them; `open_files` has no more than are shown.
+    pub open_count: u64,
     pub open_files: Vec<OpenView>,
     /// How data is read and written at the pools, and why it is done so.
     pub io_modes: Vec<IoModeView>,
@@ -91,13 +99,28 @@ pub struct ClientView {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct OpenView {
     pub file: u64,
-    /// If it is known and not too dear to find.
-    pub path: Option<String>,
+    /// Filled where it is shown.
+    #[serde(serialize_with = "encoded")]
+    pub path: Option<Vec<Name>>,
     pub door: String,
+    /// A client's name; nobody's in particular for a door whose requests open files for themselves.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub client: String,
     /// `read`, `write`, `read-write`, with `deny …` where others are denied.
     pub mode: String,
+}
+
+/// A name may not be text.
+fn encoded<S: Serializer>(path: &Option<Vec<Name>>, serializer: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| encode_path(path, false)).serialize(serializer)
+}
+
+/// Says where the files of these rows are. For administrators: it asks nobody's permission.
+pub(crate) async fn find_paths(instance: &dyn Instance, shown: &mut [OpenView]) {
+    let files: Vec<FileId> = shown.iter().map(|open| FileId(open.file)).collect();
+    for (open, path) in shown.iter_mut().zip(instance.paths(&files).await) {
+        open.path = path;
+    }
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

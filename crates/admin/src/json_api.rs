@@ -10,14 +10,13 @@ mod namespace;
 use http::{Method, StatusCode};
 use http_server::{Request, Response};
 use http_wire::target::Query;
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use api::{Caller, Role};
 
 use crate::caller::query;
 use crate::health;
-use crate::instance::Snapshot;
+use crate::instance::{Snapshot, find_paths};
 use crate::refusal::Refusal;
 use crate::service::Admin;
 
@@ -69,13 +68,11 @@ impl Admin {
                 Ok(ok(&json!({ "pools": snapshot.pools })))
             }
             Endpoint::Clients => {
-                let snapshot = self.seen_by_user(&request).await?;
-                part("clients", &snapshot.clients, &query(&request)?)
+                let clients = self.seen_by_user(&request).await?.clients;
+                let shown = part(&clients, &query(&request)?)?;
+                Ok(ok(&json!({ "clients": shown, "total": clients.len() })))
             }
-            Endpoint::Opens => {
-                let snapshot = self.seen_by_user(&request).await?;
-                part("opens", &snapshot.open_files, &query(&request)?)
-            }
+            Endpoint::Opens => self.opens(&request).await,
             Endpoint::Operations => {
                 let Snapshot { operations, io_modes, .. } = self.seen_by_user(&request).await?;
                 Ok(ok(&json!({ "operations": operations, "io_modes": io_modes })))
@@ -102,7 +99,7 @@ impl Admin {
             "files": snapshot.files,
             "bytes": snapshot.bytes,
             "clients": snapshot.clients.len(),
-            "opens": snapshot.open_files.len(),
+            "opens": snapshot.open_count,
             "pools": {
                 "count": snapshot.pools.len(),
                 "offline": offline,
@@ -110,6 +107,16 @@ impl Admin {
                 "free_bytes": snapshot.pools.iter().map(|pool| pool.free_bytes).sum::<u64>(),
             },
         })))
+    }
+
+    async fn opens(&self, request: &Request) -> Result<Response, Refusal> {
+        let is_administrator = self.user(request).await?.role == Role::Admin;
+        let snapshot = self.seen_by_user(request).await?;
+        let mut shown = part(&snapshot.open_files, &query(request)?)?.to_vec();
+        if is_administrator {
+            find_paths(&*self.services.instance, &mut shown).await;
+        }
+        Ok(ok(&json!({ "opens": shown, "total": snapshot.open_count })))
     }
 
     async fn seen_by_user(&self, request: &Request) -> Result<Snapshot, Refusal> {
@@ -148,13 +155,12 @@ pub(crate) fn answer(status: StatusCode, body: &Value) -> Response {
 const PART_LEN: usize = 1_000;
 const PART_LEN_MAX: usize = 10_000;
 
-/// `?offset=…&limit=…` of a list, and how long all of it is.
-fn part<T: Serialize>(name: &str, all: &[T], query: &Query) -> Result<Response, Refusal> {
+/// `?offset=…&limit=…` of a list.
+fn part<'a, T>(all: &'a [T], query: &Query) -> Result<&'a [T], Refusal> {
     let offset = number(query, "offset")?.unwrap_or(0);
     let offset = usize::try_from(offset).unwrap_or(usize::MAX).min(all.len());
     let limit = limit(query)?;
-    let shown = &all[offset..all.len().min(offset + limit)];
-    Ok(ok(&json!({ name: shown, "total": all.len() })))
+    Ok(&all[offset..all.len().min(offset + limit)])
 }
 
 fn limit(query: &Query) -> Result<usize, Refusal> {

@@ -15,7 +15,6 @@ mod live;
 mod login;
 mod shell;
 mod visitor;
-mod walk;
 
 use std::sync::Arc;
 use std::time::Duration;

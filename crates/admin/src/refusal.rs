@@ -1,5 +1,6 @@
 //! Errors of the seams as statuses and JSON: the only place that maps them.
 
+use access::WalkError;
 use api::{AuthError, NamespaceError};
 use http::{HeaderValue, StatusCode, header};
 use http_server::{BodyError, Response};
@@ -88,6 +89,16 @@ impl From<NamespaceError> for Refusal {
             tracing::error!(%error, "namespace failed");
         }
         Refusal::new(status, error.to_string())
+    }
+}
+
+impl From<WalkError> for Refusal {
+    fn from(error: WalkError) -> Refusal {
+        match error {
+            WalkError::Namespace(error) => error.into(),
+            WalkError::Denied | WalkError::Root => Refusal::forbidden(error.to_string()),
+            WalkError::TooDeep => Refusal::bad_request(error.to_string()),
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::connect::{self, Connection};
 use crate::upload::{Body, Gate};
-use crate::{ClientConfig, ClientError, Incoming, RemoteUrl, SetupError, Upload};
+use crate::{AbsoluteUrl, ClientConfig, ClientError, Incoming, SetupError, Upload};
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -25,7 +25,7 @@ pub struct Client {
 #[derive(Clone)]
 pub struct Outgoing {
     pub method: Method,
-    pub url: RemoteUrl,
+    pub url: AbsoluteUrl,
     /// Not sent on to another origin: `Authorization`, `Cookie`, `Proxy-Authorization` and every value that is marked
     /// as sensitive.
     pub headers: HeaderMap,
@@ -36,7 +36,7 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    pub fn new(method: Method, url: &RemoteUrl, headers: HeaderMap) -> Outgoing {
+    pub fn new(method: Method, url: &AbsoluteUrl, headers: HeaderMap) -> Outgoing {
         Outgoing { method, url: url.clone(), headers, answer_timeout: None, on_peer: None }
     }
 
@@ -78,21 +78,21 @@ impl Client {
         &self.config
     }
 
-    pub async fn get(&self, url: &RemoteUrl, headers: HeaderMap) -> Result<Incoming, ClientError> {
+    pub async fn get(&self, url: &AbsoluteUrl, headers: HeaderMap) -> Result<Incoming, ClientError> {
         self.send(Outgoing::new(Method::GET, url, headers)).await
     }
 
-    pub async fn head(&self, url: &RemoteUrl, headers: HeaderMap) -> Result<Incoming, ClientError> {
+    pub async fn head(&self, url: &AbsoluteUrl, headers: HeaderMap) -> Result<Incoming, ClientError> {
         self.send(Outgoing::new(Method::HEAD, url, headers)).await
     }
 
-    pub async fn delete(&self, url: &RemoteUrl, headers: HeaderMap) -> Result<Incoming, ClientError> {
+    pub async fn delete(&self, url: &AbsoluteUrl, headers: HeaderMap) -> Result<Incoming, ClientError> {
         self.send(Outgoing::new(Method::DELETE, url, headers)).await
     }
 
     pub async fn put(
         &self,
-        url: &RemoteUrl,
+        url: &AbsoluteUrl,
         headers: HeaderMap,
         upload: Upload,
     ) -> Result<Incoming, ClientError> {
@@ -101,7 +101,7 @@ impl Client {
 
     /// All of a small document, within the answer timeout from beginning to end; anything but 200 is an error.
     pub async fn fetch_small(&self, url: &str, bytes_max: usize) -> Result<Bytes, ClientError> {
-        let url = RemoteUrl::parse(url)?;
+        let url = AbsoluteUrl::parse(url)?;
         let fetched = async {
             let answer = self.get(&url, HeaderMap::new()).await?;
             if answer.status != StatusCode::OK {
@@ -193,7 +193,7 @@ impl Client {
             HeaderValue::try_from(request.url.authority()).map_err(|error| unsayable(error.to_string()))?;
         let mut message = http::Request::builder()
             .method(&request.method)
-            .uri(request.url.target().as_str())
+            .uri(request.url.path_and_query().as_str())
             .body(attempt.map_or(Body::Empty, |attempt| Body::of(attempt.gate, attempt.number)))
             .map_err(|error| unsayable(error.to_string()))?;
         let headers = message.headers_mut();
@@ -221,7 +221,7 @@ impl Client {
     /// Waits for the answer while the body is sent: as long as it moves, and for a while once it is all sent.
     async fn answer_to_upload<T>(
         &self,
-        url: &RemoteUrl,
+        url: &AbsoluteUrl,
         attempt: &Attempt<'_>,
         answer_timeout: Duration,
         answered: impl Future<Output = T>,
@@ -268,12 +268,12 @@ struct Attempt<'a> {
     expects: bool,
 }
 
-fn timeout(url: &RemoteUrl, what: &'static str, after: Duration) -> ClientError {
+fn timeout(url: &AbsoluteUrl, what: &'static str, after: Duration) -> ClientError {
     ClientError::Timeout { authority: url.authority(), what, after }
 }
 
 /// Where to go on, if the answer says so.
-fn redirect(method: &Method, answer: &Incoming) -> Result<Option<RemoteUrl>, ClientError> {
+fn redirect(method: &Method, answer: &Incoming) -> Result<Option<AbsoluteUrl>, ClientError> {
     let may_change_method = match answer.status.as_u16() {
         301..=303 => true,
         307 | 308 => false,

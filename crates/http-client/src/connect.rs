@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 use crate::upload::Body;
-use crate::{ClientConfig, ClientError, RemoteUrl};
+use crate::{AbsoluteUrl, ClientConfig, ClientError};
 
 /// One connection for one request; dropping it ends it.
 pub(crate) struct Connection {
@@ -44,7 +44,7 @@ const READ_BUFFER_BYTES: usize = 512 << 10;
 pub(crate) async fn connect(
     config: &ClientConfig,
     tls: &Arc<rustls::ClientConfig>,
-    url: &RemoteUrl,
+    url: &AbsoluteUrl,
 ) -> Result<Connection, ClientError> {
     let addresses = resolve(config, url).await?;
     let tcp = within(config, url, "does not take a connection", dial(&addresses))
@@ -66,7 +66,7 @@ pub(crate) async fn connect(
 }
 
 /// Every address must be one we may reach: a name that also points inside is not a way inside.
-async fn resolve(config: &ClientConfig, url: &RemoteUrl) -> Result<Vec<SocketAddr>, ClientError> {
+async fn resolve(config: &ClientConfig, url: &AbsoluteUrl) -> Result<Vec<SocketAddr>, ClientError> {
     let unresolved = |reason| ClientError::Resolve { host: url.host().to_owned(), reason };
     let found = within(config, url, "is not resolved", tokio::net::lookup_host((url.host(), url.port())))
         .await?
@@ -101,7 +101,7 @@ async fn dial(addresses: &[SocketAddr]) -> std::io::Result<TcpStream> {
 
 async fn shake_hands(
     config: &ClientConfig,
-    url: &RemoteUrl,
+    url: &AbsoluteUrl,
     peer: SocketAddr,
     stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
 ) -> Result<Connection, ClientError> {
@@ -120,7 +120,7 @@ async fn shake_hands(
 
 async fn within<T>(
     config: &ClientConfig,
-    url: &RemoteUrl,
+    url: &AbsoluteUrl,
     what: &'static str,
     step: impl Future<Output = T>,
 ) -> Result<T, ClientError> {
@@ -132,6 +132,6 @@ async fn within<T>(
     })
 }
 
-fn failed(url: &RemoteUrl, error: &std::io::Error) -> ClientError {
+fn failed(url: &AbsoluteUrl, error: &std::io::Error) -> ClientError {
     ClientError::Connect { authority: url.authority(), reason: error.to_string() }
 }

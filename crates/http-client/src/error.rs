@@ -7,7 +7,7 @@ use std::time::Duration;
 use http::StatusCode;
 use thiserror::Error;
 
-use crate::{RemoteUrl, UrlError};
+use crate::{AbsoluteUrl, UrlError};
 
 #[derive(Debug, Error)]
 pub enum ClientError {
@@ -34,7 +34,7 @@ pub enum ClientError {
     Redirect { from: String, reason: String },
     /// The server took some of the body and then sent us elsewhere; the body must be made anew for that place.
     #[error("{from} redirects after the body was begun")]
-    LateRedirect { from: String, to: Box<RemoteUrl> },
+    LateRedirect { from: String, to: Box<AbsoluteUrl> },
     #[error("{url} answers {status}")]
     Status { url: String, status: StatusCode },
     #[error("answer of {authority} is longer than {bytes_max} bytes")]

@@ -9,7 +9,7 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 
 use crate::connect::Driver;
-use crate::{ClientError, RemoteUrl};
+use crate::{AbsoluteUrl, ClientError};
 
 /// Dropping it ends the connection, also in the middle of the body.
 pub struct Incoming {
@@ -20,7 +20,7 @@ pub struct Incoming {
     /// Who answered.
     pub peer: SocketAddr,
     /// What was asked in the end, after redirects.
-    pub url: RemoteUrl,
+    pub url: AbsoluteUrl,
     /// The end of the body can be told from a broken connection: it has a length, or is chunked.
     pub is_delimited: bool,
     body: hyper::body::Incoming,
@@ -32,7 +32,7 @@ impl Incoming {
     pub(crate) fn new(
         answer: http::Response<hyper::body::Incoming>,
         method: &Method,
-        url: RemoteUrl,
+        url: AbsoluteUrl,
         peer: SocketAddr,
         idle_timeout: Duration,
         driver: Driver,

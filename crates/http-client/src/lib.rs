@@ -14,12 +14,11 @@ mod incoming;
 mod network;
 mod tls;
 mod upload;
-mod url;
 
 pub use client::{Client, Outgoing};
 pub use config::{ClientCertificate, ClientConfig};
 pub use error::{ClientError, SetupError};
+pub use http_wire::target::{AbsoluteUrl, Scheme, UrlError};
 pub use incoming::Incoming;
 pub use network::Network;
 pub use upload::{Upload, UploadStream};
-pub use url::{RemoteUrl, Scheme, UrlError};

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use forebay_http_client::{Client, ClientCertificate, ClientConfig, ClientError, RemoteUrl};
+use forebay_http_client::{AbsoluteUrl, Client, ClientCertificate, ClientConfig, ClientError};
 use http::header::HeaderMap;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -81,7 +81,7 @@ async fn a_redirect_from_https_to_http_is_not_followed() {
     let answer = "HTTP/1.1 307 T\r\nLocation: http://127.0.0.1:9/\r\nContent-Length: 0\r\n\r\n";
     let port = serve(scratch.path(), answer).await;
     let client = Client::new(config(scratch.path())).unwrap();
-    let url = RemoteUrl::parse(&format!("https://localhost:{port}/")).unwrap();
+    let url = AbsoluteUrl::parse(&format!("https://localhost:{port}/")).unwrap();
     let error = client.get(&url, HeaderMap::new()).await.err().unwrap();
     assert!(error.to_string().contains("from https to http"), "{error}");
 }

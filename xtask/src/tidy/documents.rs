@@ -66,9 +66,8 @@ pub fn promises_name_a_test(tree: &Tree) -> Vec<Finding> {
             findings.push(Finding::failure(SEMANTICS, line, "names no test"));
         }
         for name in names {
-            let path = name.split_once('#').map_or(name, |(path, _)| path);
-            let file = path.contains('/') && tree.exists(path);
-            if !file && !known.contains(name) {
+            let is_file = name.contains('/') && tree.exists(name);
+            if !is_file && !known.contains(name) {
                 findings.push(Finding::failure(SEMANTICS, line, format!("no test is called `{name}`")));
             }
         }
@@ -95,11 +94,29 @@ fn test_names(tree: &Tree) -> BTreeSet<String> {
         names
             .extend(cases.filter_map(|line| line.split_once("()")).map(|(case, _)| format!("{name}/{case}")));
     }
-    let functions = text("tests/driver/commands.py").lines().filter_map(|line| line.strip_prefix("def "));
-    names.extend(
-        functions.filter_map(|line| line.split_once('(')).map(|(name, _)| format!("command_line/{name}")),
-    );
+    // A group without guests names its module, which lists its scenarios: `("http_clients", http_clients, True)`.
+    let groups = text("tests/driver/main.py").split_once("\nLOOPBACK = [").map_or("", |(_, groups)| groups);
+    for group in groups.split_once(']').map_or("", |(groups, _)| groups).split("(\"").skip(1) {
+        let mut words =
+            group.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty());
+        let (Some(name), Some(module)) = (words.next(), words.next()) else { continue };
+        names.extend(scenarios(tree, module).into_iter().map(|scenario| format!("{name}/{scenario}")));
+    }
     names
+}
+
+/// `SCENARIOS = [a, b]` of a module, or `SCENARIOS = (one.SCENARIOS + other.SCENARIOS)`.
+fn scenarios(tree: &Tree, module: &str) -> Vec<String> {
+    let text = tree.file(&format!("tests/driver/{module}.py")).map_or("", |file| file.text.as_str());
+    let list = text.split_once("\nSCENARIOS = ").and_then(|(_, list)| list.split_once([']', ')']));
+    let items =
+        list.map_or("", |(list, _)| list).trim_start_matches(['[', '(']).split([',', '+']).map(str::trim);
+    items
+        .flat_map(|item| match item.strip_suffix(".SCENARIOS") {
+            Some(part) => scenarios(tree, part),
+            None => vec![item.to_owned()],
+        })
+        .collect()
 }
 
 /// (line, text) of every paragraph below the first second-level heading; lists count item by item.
@@ -223,5 +240,29 @@ mod tests {
         assert_eq!(with("# S\n\n## Names\n\nKept. Tested by nobody.\n"), 1);
         assert_eq!(with("# S\n\n## Names\n\nKept. Tested by `a_name_is_lost`.\n"), 1);
         assert_eq!(with("# S\n\n## Names\n\nKept. Tested by `live`.\n"), 1);
+    }
+
+    #[test]
+    fn a_promise_may_name_a_scenario_of_a_group_and_no_other() {
+        let files = [
+            (
+                "tests/driver/main.py",
+                "\"\"\"Main.\"\"\"\nLOOPBACK = [(\"command_line\", commands, False),\n    (\"http_grid\", grid, True)]\n",
+            ),
+            ("tests/driver/commands.py", "def a(place):\ndef b(place):\n\nSCENARIOS = [a]\n"),
+            ("tests/driver/grid.py", "\"\"\"Grid.\"\"\"\nSCENARIOS = (one.SCENARIOS\n    + two.SCENARIOS)\n"),
+            ("tests/driver/one.py", "\nSCENARIOS = [c, d,\n    e]\n"),
+            ("tests/driver/two.py", "\nSCENARIOS = [f]\n"),
+        ];
+        let with = |named: &str| {
+            let text = format!("# S\n\n## Names\n\nKept. Tested by `{named}`.\n");
+            found(promises_name_a_test, &[&files[..], &[(SEMANTICS, &text)]].concat())
+        };
+        for scenario in ["command_line/a", "http_grid/c", "http_grid/e", "http_grid/f"] {
+            assert_eq!(with(scenario), 0, "{scenario}");
+        }
+        for nothing in ["command_line/b", "http_grid/a", "grid/c", "tests/driver/one.py#c"] {
+            assert_eq!(with(nothing), 1, "{nothing}");
+        }
     }
 }

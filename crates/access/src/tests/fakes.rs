@@ -5,8 +5,8 @@ use std::sync::Weak;
 
 use api::{
     Cookie, CreateSpec, Created, FileLocations, Grant, IoHandle, Linked, NamespaceError, OpenReplica, Page,
-    Pool, PoolError, PoolStatus, Property, PropertyChange, ReadData, Renamed, ReplicaFacts, SelectError,
-    Selection, SetAttributes, Stability, Ticket, Unlinked, Usage, Verifier, Written,
+    Pool, PoolError, PoolStatus, Property, PropertyChange, ReadData, Renamed, Replace, ReplicaFacts,
+    SelectError, Selection, SetAttributes, Stability, Ticket, Unlinked, Usage, Verifier, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -71,7 +71,7 @@ impl Fakes {
     }
 }
 
-struct StoppedClock;
+pub struct StoppedClock;
 
 impl Clock for StoppedClock {
     fn now(&self) -> Timestamp {
@@ -140,6 +140,7 @@ impl Namespace for Fakes {
         _: &Identity,
         _: (FileId, &Name),
         _: (FileId, &Name),
+        _: Replace,
     ) -> Result<Renamed, NamespaceError> {
         Err(NOT_ASKED)
     }

@@ -1,13 +1,15 @@
 //! `namespace/…`: what is at a path and, of a directory, what is in it.
 //!
-//! The caller sees what its mode bits and its credential let it see. Symbolic links are shown, not followed. A size is
-//! what the namespace knows: of a file that is being written it may be older than what its writer sees.
+//! The caller sees what its mode bits and its credential let it see. A symbolic link at the end of the path is shown, not
+//! followed. A size is what the namespace knows: of a file that is being written it may be older than what its writer
+//! sees.
 
-use api::{Activity, Caller, Cookie, NamespaceError};
+use access::Last;
+use api::{Activity, Caller, Cookie};
 use http_server::{Request, Response};
 use http_wire::target::{Query, encode_path, parse_path};
 use serde_json::{Value, json};
-use types::{Attributes, FileId, FileKind, Name, Timestamp};
+use types::{Attributes, FileKind, Name, Timestamp};
 
 use super::{PREFIX, limit, number, ok, reconsider};
 use crate::caller::query;
@@ -27,8 +29,8 @@ impl Admin {
     }
 
     async fn show(&self, caller: &Caller, path: &[Name], query: &Query) -> Result<Value, Refusal> {
-        demand(caller, Activity::ReadMetadata, path)?;
-        let attributes = self.walk(caller, path).await?;
+        let place = access::walk(&*self.services.namespace, caller, path, Last::Itself).await?;
+        let (path, attributes) = (&*place.path, place.existing()?);
         let mut body = described(path, &attributes);
         if attributes.kind == FileKind::Symlink {
             let target = self.services.namespace.read_link(attributes.file).await?;
@@ -56,14 +58,6 @@ impl Admin {
             body["next"] = json!(next);
         }
         Ok(body)
-    }
-
-    async fn walk(&self, caller: &Caller, path: &[Name]) -> Result<Attributes, NamespaceError> {
-        let mut found = self.services.namespace.attributes(FileId::ROOT).await?;
-        for name in path {
-            found = self.services.namespace.lookup(&caller.identity, found.file, name).await?;
-        }
-        Ok(found)
     }
 }
 

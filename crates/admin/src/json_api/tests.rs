@@ -107,6 +107,22 @@ async fn users_do_not_see_who_the_clients_are_and_administrators_do() {
 }
 
 #[tokio::test]
+async fn paths_are_looked_up_for_administrators_and_for_what_is_shown() {
+    let fixture = Fixture::new();
+    let asked = || std::mem::take(&mut *fixture.instance.paths_asked.lock());
+    fixture.get("/api/v1/opens", ANN).await;
+    fixture.get("/api/v1/status", ADMIN).await;
+    assert_eq!(fixture.get("/api/v1/opens?offset=1", ADMIN).await.json()["opens"], json!([]));
+    assert_eq!(asked(), []);
+    let answer = fixture.get("/api/v1/opens", ADMIN).await.json();
+    assert_eq!(
+        (answer["opens"][0]["path"].as_str(), &answer["total"]),
+        (Some("/secret-dir/caf%E9"), &json!(2))
+    );
+    assert_eq!(asked(), [FileId(7)]);
+}
+
+#[tokio::test]
 async fn a_wrong_token_is_refused_also_where_none_is_needed() {
     let fixture = Fixture::new();
     let answer = fixture.get("/api/v1/status", "Bearer wrong").await;

@@ -6,10 +6,11 @@ mod entries;
 mod folder;
 mod single;
 
+use access::{Last, Place};
 use api::Activity;
 use http_server::{Request, Response};
 use http_wire::target::{Query, encode_path, parse_path};
-use types::Name;
+use types::{Attributes, Name};
 
 use super::Page;
 use super::html::{Html, Shown, html};
@@ -20,12 +21,24 @@ use crate::refusal::Refusal;
 /// Where a view of the page begins in its address.
 const FILES: &str = "/ui/files";
 
+/// What the view is of.
+struct Seen {
+    /// Without symbolic links.
+    path: Vec<Name>,
+    attributes: Attributes,
+    /// `None` for the root.
+    parent: Option<Attributes>,
+}
+
 impl Page {
     pub(super) async fn files(&self, visitor: &Visitor, request: &Request) -> Result<Response, Refusal> {
         let path = parse_path(request.uri.path().strip_prefix(FILES).unwrap_or("/"))?;
         let query = request.uri.query().map(Query::parse).transpose()?.unwrap_or_default();
-        let place = self.walk(&visitor.caller, &path).await?;
-        if place.attributes.kind.is_directory() {
+        let Place { path, parent, found } =
+            access::walk(&*self.namespace, &visitor.caller, &path, Last::Followed).await?;
+        let attributes = found.ok_or_else(Refusal::not_found)?;
+        let place = Seen { path, attributes, parent };
+        if attributes.kind.is_directory() {
             self.folder(visitor, &place, &query).await
         } else {
             self.single(visitor, &place)
@@ -113,7 +126,7 @@ fn dialogs() -> Html {
          <div id=\"share-result\" hidden><label for=\"share-link\">Link</label>\
          <div class=\"row tight\"><input id=\"share-link\" readonly spellcheck=\"false\">\
          <button type=\"button\" id=\"share-copy\">Copy</button></div>\
-         <p class=\"fine\">Whoever has the link can read, and nothing else. It cannot be called back before it ends.</p></div>\
+         <p class=\"fine\">Whoever has the link can read, and nothing else. Before its time it ends only with the password that you logged in by.</p></div>\
          <p class=\"problem\" id=\"share-problem\" role=\"alert\"></p>\
          <p class=\"row end\"><button type=\"button\" data-close>Close</button>\
          <button class=\"primary\" id=\"share-ok\">Create link</button></p></form></dialog>");

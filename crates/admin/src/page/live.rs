@@ -20,6 +20,7 @@ use super::html::{Html, html};
 use super::shell::{Frame, Tab, protect};
 use super::visitor::Visitor;
 use super::{Page, see_other};
+use crate::instance::find_paths;
 use crate::refusal::Refusal;
 
 /// The instance answers from memory; who waits longer is told so.
@@ -70,7 +71,11 @@ impl Page {
         }
         let is_administrator = visitor.is_administrator;
         let snapshot = self.within(self.instance.snapshot()).await?;
-        let snapshot = if is_administrator { snapshot } else { snapshot.without_names() };
+        let mut snapshot = if is_administrator { snapshot } else { snapshot.without_names() };
+        if is_administrator && view == View::Clients {
+            snapshot.open_files.truncate(ROWS_MAX);
+            self.within(find_paths(&*self.instance, &mut snapshot.open_files)).await?;
+        }
         let mut piece = Html::new();
         match view {
             View::Pools => {
@@ -110,9 +115,14 @@ struct Table<'a> {
 
 impl Table<'_> {
     fn render<T>(&self, out: &mut Html, rows: &[T], row: impl Fn(&mut Html, &T)) {
+        self.render_of(rows.len() as u64, out, rows, row);
+    }
+
+    /// Of `total`, `rows` are those that are known one by one.
+    fn render_of<T>(&self, total: u64, out: &mut Html, rows: &[T], row: impl Fn(&mut Html, &T)) {
         html!(out; "<section class=\"block\"><h2>" (self.caption));
         if !rows.is_empty() {
-            html!(out; " <span class=\"count\">" (Grouped(rows.len() as u64)) "</span>");
+            html!(out; " <span class=\"count\">" (Grouped(total)) "</span>");
         }
         html!(out; "</h2>");
         if rows.is_empty() {
@@ -128,9 +138,10 @@ impl Table<'_> {
         for one in rows.iter().take(ROWS_MAX) {
             row(out, one);
         }
+        let more = total.saturating_sub(rows.len().min(ROWS_MAX) as u64);
         html!(out; "</tbody></table></div>");
-        if rows.len() > ROWS_MAX {
-            html!(out; "<p class=\"fine\">and " (Grouped((rows.len() - ROWS_MAX) as u64)) " more</p>");
+        if more > 0 {
+            html!(out; "<p class=\"fine\">and " (Grouped(more)) " more</p>");
         }
         html!(out; "</section>");
     }

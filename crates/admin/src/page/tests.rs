@@ -32,6 +32,7 @@ impl Authenticator for Issuer {
             role,
             grants: None,
             expires_s: None,
+            password: None,
         };
         match credential {
             Credential::None => Ok(Caller::anonymous()),
@@ -219,7 +220,9 @@ async fn only_administrators_see_who_the_clients_are_and_what_they_have_open() {
             assert!(!seen.text.contains("192.0.2."), "{path}");
         }
     }
-    assert!(browser.see_as(&root, "/ui/live/clients").await.text.contains("secret-host-0"));
+    let seen = browser.see_as(&root, "/ui/live/clients").await.text;
+    assert!(seen.contains("secret-host-0") && seen.contains("/secret-dir/caf\\xe9"), "{seen}");
+    assert!(seen.contains("and 1 more"), "one of two is known: {seen}");
     assert!(browser.see_as(&root, "/ui/operations").await.text.contains("/secret-file"));
     // The token alone, in the address, is an ordinary user's and sees no view of the instance at all.
     let token = root.split('=').nth(1).unwrap();

@@ -7,13 +7,12 @@ use http_wire::target::{Query, encode_path, put_name};
 use types::{Access, Attributes, FileKind, Name, permission};
 
 use super::entries::{self, Entries, Key, View};
-use super::{FILES, Rights, breadcrumbs, data_of, dialogs, menu_button, title};
+use super::{FILES, Rights, Seen, breadcrumbs, data_of, dialogs, menu_button, title};
 use crate::page::Page;
 use crate::page::format::{Count, Grouped, Instant, Minute, Size};
 use crate::page::html::{Html, Shown, html};
 use crate::page::shell::{Frame, Tab, icon};
 use crate::page::visitor::Visitor;
-use crate::page::walk::Place;
 use crate::refusal::Refusal;
 
 /// A folder as its visitor sees it.
@@ -28,10 +27,10 @@ struct Folder<'a> {
 }
 
 impl Page {
-    pub(in crate::page) async fn folder(
+    pub(super) async fn folder(
         &self,
         visitor: &Visitor,
-        place: &Place,
+        place: &Seen,
         query: &Query,
     ) -> Result<Response, Refusal> {
         if !visitor.caller.may(Activity::List, &place.path) {

@@ -7,13 +7,12 @@ use http_wire::content;
 use http_wire::target::encode_path;
 use types::{Access, Attributes, FileKind, Name, permission};
 
-use super::{Rights, breadcrumbs, data_of, dialogs, title};
+use super::{Rights, Seen, breadcrumbs, data_of, dialogs, title};
 use crate::page::Page;
 use crate::page::format::{Grouped, Instant, Minute, Mode, Size};
 use crate::page::html::{Html, Shown, html};
 use crate::page::shell::{Frame, Tab, icon};
 use crate::page::visitor::Visitor;
-use crate::page::walk::Place;
 use crate::refusal::Refusal;
 
 /// A text that gets less room, which is kept for it before it comes.
@@ -31,7 +30,7 @@ enum Look {
 }
 
 impl Page {
-    pub(in crate::page) fn single(&self, visitor: &Visitor, place: &Place) -> Result<Response, Refusal> {
+    pub(super) fn single(&self, visitor: &Visitor, place: &Seen) -> Result<Response, Refusal> {
         let (Some(name), Some(parent)) = (place.path.last(), &place.parent) else {
             return Err(Refusal::not_found());
         };
@@ -72,7 +71,7 @@ impl Page {
     }
 }
 
-fn rights(visitor: &Visitor, place: &Place, parent: &Attributes) -> Rights {
+fn rights(visitor: &Visitor, place: &Seen, parent: &Attributes) -> Rights {
     let (caller, path) = (&visitor.caller, &place.path);
     let may_change = permission::allows(&caller.identity, parent, Access::WRITE | Access::EXECUTE)
         && !permission::sticky_forbids(&caller.identity, parent, &place.attributes);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::instance::{ClientView, OpenView, Snapshot};
 use crate::page::format::{Duration, Grouped};
-use crate::page::html::{Html, html};
+use crate::page::html::{Html, Shown, html};
 
 use super::{Table, descending};
 
@@ -44,15 +44,20 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
         columns: &[("File", false), ("Mode", false), ("Door", false), ("Client", false)],
         empty: "No file is open.",
     };
-    table.render(out, &snapshot.open_files, open_file);
+    table.render_of(snapshot.open_count, out, &snapshot.open_files, open_file);
 }
 
 fn open_file(out: &mut Html, open: &OpenView) {
     html!(out; "<tr data-key=\"" (open.file) "/" (open.client) "/" (open.mode)
         "\"><th scope=\"row\" class=\"path\">");
     match &open.path {
-        Some(path) => html!(out; "<bdi>" (path) "</bdi>"),
-        None => html!(out; "file " (open.file)),
+        Some(path) => {
+            for name in path {
+                html!(out; "/" (Shown(name)));
+            }
+        }
+        // Removed while it is open, or an upload.
+        None => html!(out; "without a name (file " (open.file) ")"),
     }
     html!(out; "</th><td>" (open.mode) "</td><td>" (open.door) "</td><td><bdi>" (open.client)
         "</bdi></td></tr>");
