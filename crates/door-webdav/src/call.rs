@@ -9,8 +9,10 @@ use http_server::Peer;
 use http_wire::dav::{self, Depth};
 use types::Name;
 
+use crate::get::asks_for_digest;
 use crate::locks::Path;
 use crate::refusal::Refusal;
+use crate::sums::may_see_sums;
 
 pub(crate) struct Call {
     pub caller: Caller,
@@ -43,6 +45,15 @@ impl Call {
 
     pub fn demand(&self, activity: Activity, path: &[Name]) -> Result<(), Refusal> {
         if self.caller.may(activity, path) { Ok(()) } else { Err(self.denied()) }
+    }
+
+    /// For GET and HEAD. HEAD tells metadata, which were asked for on the way to the file, and a checksum to who wants one.
+    pub fn demand_reading(&self, path: &[Name]) -> Result<(), Refusal> {
+        if self.method != Method::HEAD {
+            return self.demand(Activity::Download, path);
+        }
+        let is_allowed = !asks_for_digest(&self.headers) || may_see_sums(&self.caller, path);
+        if is_allowed { Ok(()) } else { Err(self.denied()) }
     }
 
     /// Who is nobody yet is asked to say who it is; who is known may just not.

@@ -1,13 +1,16 @@
 //! MKCOL and DELETE; the walk over a tree that DELETE, COPY and MOVE share.
 
+use std::sync::Arc;
+
 use api::{Activity, Cookie, NamespaceError, Page};
 use http::StatusCode;
 use http_server::{RequestBody, Response};
 use types::{Access, Attributes, FileId, Identity, Name, permission};
 
 use crate::call::Call;
+use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE};
 use crate::front::{Front, REQUESTS};
-use crate::locks::{Path, Reach};
+use crate::locks::{Path, PathChange};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, Place};
 
@@ -17,29 +20,80 @@ pub(crate) const PAGE: usize = 512;
 /// Failures that a 207 answer lists; what follows is left out.
 pub(crate) const FAILURES_MAX: usize = 100;
 
+/// Directories below each other that a walk enters. Paths of requests are not as deep, but trees may be moved deeper.
+pub(crate) const DEPTH_MAX: usize = 1_024;
+
 /// What could not be done below a collection.
 pub(crate) type Failures = Vec<(Path, Refusal)>;
 
+/// The way down from where a walk began. Places of one walk share what they have in common of it.
+#[derive(Clone, Default)]
+pub(crate) struct Descent(Option<Arc<Step>>);
+
+struct Step {
+    above: Descent,
+    name: Name,
+    depth: usize,
+}
+
+impl Descent {
+    pub fn name(&self) -> Option<&Name> {
+        self.0.as_ref().map(|step| &step.name)
+    }
+
+    pub fn depth(&self) -> usize {
+        self.0.as_ref().map_or(0, |step| step.depth)
+    }
+
+    /// Refused beyond [`DEPTH_MAX`]: however directories are nested, a walk stays bounded.
+    pub fn down(&self, name: &Name) -> Result<Descent, Refusal> {
+        let depth = self.depth() + 1;
+        if depth > DEPTH_MAX {
+            return Err(Refusal::conflict(format!("directories are nested deeper than {DEPTH_MAX}")));
+        }
+        Ok(Descent(Some(Arc::new(Step { above: self.clone(), name: name.clone(), depth }))))
+    }
+
+    /// The whole path, for a walk that began at `top`.
+    pub fn path(&self, top: &[Name]) -> Path {
+        let mut names: Vec<&Name> = Vec::with_capacity(self.depth());
+        let mut here = self;
+        while let Some(step) = &here.0 {
+            names.push(&step.name);
+            here = &step.above;
+        }
+        top.iter().chain(names.into_iter().rev()).cloned().collect()
+    }
+}
+
+/// A directory whose tree is being removed.
+struct Level {
+    above: FileId,
+    here: FileId,
+    way: Descent,
+    /// What is listed up to here was looked at.
+    after: Cookie,
+}
+
 impl Front {
-    pub(crate) async fn make_collection(
-        &self,
-        call: &Call,
-        mut body: RequestBody,
-    ) -> Result<Response, Refusal> {
-        if body.next().await?.is_some() {
-            // RFC 4918 §9.3: a body that is not understood.
-            return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "MKCOL takes no body"));
+    pub(crate) async fn make_collection(&self, call: &Call) -> Result<Response, Refusal> {
+        for _ in 0..ATTEMPTS_MAX {
+            let place = self.resolve_new(call, &call.path).await?;
+            if !call.caller.may_make_directory(&place.path) {
+                return Err(call.denied());
+            }
+            if place.found.is_some() {
+                return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "name is taken"));
+            }
+            self.check_conditions(call, &place).await?;
+            let _changing = self.begin_changes(call, vec![PathChange::of_member(&place.path)]).await?;
+            if let Some(place) = self.still_at(call, &call.path, Last::Followed, &place).await {
+                let (dir, name) = place.entry()?;
+                self.make_directory(&call.caller.identity, dir, name).await?;
+                return Ok(Response::new(StatusCode::CREATED));
+            }
         }
-        let place = self.resolve_new(call, &call.path).await?;
-        call.demand(Activity::Manage, &place.path)?;
-        if place.found.is_some() {
-            return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "name is taken"));
-        }
-        self.check_conditions(call, &place)?;
-        self.check_member_locks(call, &place.path, Reach::One)?;
-        let (dir, name) = place.entry()?;
-        self.make_directory(&call.caller.identity, dir, name).await?;
-        Ok(Response::new(StatusCode::CREATED))
+        Err(Refusal::busy(ELSEWHERE))
     }
 
     /// As `resolve`, for something about to be made: a missing directory on the way is a conflict.
@@ -85,16 +139,25 @@ impl Front {
     }
 
     pub(crate) async fn delete(&self, call: &Call) -> Result<Response, Refusal> {
-        let place = self.resolve(call, &call.path, Last::Itself).await?;
-        call.demand(Activity::Delete, &place.path)?;
-        let found = place.existing()?;
-        if call.is_directory_form && !found.kind.is_directory() {
-            return Err(Refusal::not_found());
+        for _ in 0..ATTEMPTS_MAX {
+            let place = self.resolve(call, &call.path, Last::Itself).await?;
+            call.demand(Activity::Delete, &place.path)?;
+            let found = place.existing()?;
+            if call.is_directory_form && !found.kind.is_directory() {
+                return Err(Refusal::not_found());
+            }
+            place.entry()?;
+            self.check_conditions(call, &place).await?;
+            let _changing = self.begin_changes(call, vec![PathChange::of_tree(&place.path, true)]).await?;
+            if let Some(place) = self.still_at(call, &call.path, Last::Itself, &place).await {
+                return self.delete_found(call, &place).await;
+            }
         }
-        place.entry()?;
-        self.check_conditions(call, &place)?;
-        self.check_member_locks(call, &place.path, Reach::Tree)?;
-        let failures = self.remove_tree(call, &place).await;
+        Err(Refusal::busy(ELSEWHERE))
+    }
+
+    async fn delete_found(&self, call: &Call, place: &Place) -> Result<Response, Refusal> {
+        let failures = self.remove_tree(call, place).await;
         match failures {
             failures if failures.is_empty() => {
                 // What is still there keeps its locks.
@@ -116,45 +179,73 @@ impl Front {
             }
             return failures;
         }
-        // Depth first; a directory is left by the way it was entered.
-        let mut open = vec![(dir, place.path.clone(), found.file, Cookie::START)];
-        while let Some((above, path, here, after)) = open.pop() {
+        // Depth first; a directory is left by the way it was entered, so only those are kept that lead to where it is.
+        let mut open =
+            vec![Level { above: dir, here: found.file, way: Descent::default(), after: Cookie::START }];
+        while let Some(mut level) = open.pop() {
             if failures.len() >= FAILURES_MAX {
                 break;
             }
-            let page = match self.list_to_enter(&call.caller.identity, here, after, PAGE).await {
+            let who = &call.caller.identity;
+            let page = match self.list_to_enter(who, level.here, level.after, PAGE).await {
                 Ok(page) => page,
                 Err(error) => {
-                    failures.push((path, error.into()));
+                    failures.push((level.way.path(&place.path), error.into()));
                     continue;
                 }
             };
-            let mut entered = None;
-            for entry in &page.entries {
-                if entry.attributes.kind.is_directory() {
-                    entered = Some((here, extended(&path, &entry.name), entry.attributes.file, entry.cookie));
-                    break;
-                }
-                let removed =
-                    self.remove_entry(&call.caller.identity, here, &entry.name, &entry.attributes).await;
-                if let Err(refusal) = removed {
-                    failures.push((extended(&path, &entry.name), refusal));
-                }
-            }
-            if let Some((parent, below, file, cookie)) = entered {
-                open.push((above, path, here, cookie));
-                open.push((parent, below, file, Cookie::START));
-            } else if let Some(last) = page.entries.last().filter(|_| !page.is_last) {
-                open.push((above, path, here, last.cookie));
-            } else if !failures.iter().any(|(failed, _)| failed.starts_with(&path)) {
-                let name = path.last().expect("the root is not removed").clone();
-                if let Err(error) = self.services.namespace.unlink(&call.caller.identity, above, &name).await
-                {
-                    failures.push((path, error.into()));
-                }
+            if let Some(below) = self.remove_files(call, place, &mut level, &page, &mut failures).await {
+                open.extend([level, below]);
+            } else if !page.is_last {
+                open.push(level);
+            } else {
+                self.remove_emptied(call, place, &level, &mut failures).await;
             }
         }
         failures
+    }
+
+    /// Of a page, up to a directory to be entered.
+    async fn remove_files(
+        &self,
+        call: &Call,
+        place: &Place,
+        level: &mut Level,
+        page: &Page,
+        failures: &mut Failures,
+    ) -> Option<Level> {
+        for entry in &page.entries {
+            level.after = entry.cookie;
+            let found = &entry.attributes;
+            let removed = if found.kind.is_directory() {
+                match level.way.down(&entry.name) {
+                    Ok(way) => {
+                        let (above, here) = (level.here, found.file);
+                        return Some(Level { above, here, way, after: Cookie::START });
+                    }
+                    Err(refusal) => Err(refusal),
+                }
+            } else {
+                self.remove_entry(&call.caller.identity, level.here, &entry.name, found).await
+            };
+            if let Err(refusal) = removed {
+                failures.push((extended(&level.way.path(&place.path), &entry.name), refusal));
+            }
+        }
+        None
+    }
+
+    /// A directory in which something is left says nothing of itself.
+    async fn remove_emptied(&self, call: &Call, place: &Place, level: &Level, failures: &mut Failures) {
+        let path = level.way.path(&place.path);
+        if failures.iter().any(|(failed, _)| failed.starts_with(&path)) {
+            return;
+        }
+        let name = level.way.name().or(place.path.last()).expect("the root is not removed");
+        let removed = self.services.namespace.unlink(&call.caller.identity, level.above, name).await;
+        if let Err(error) = removed {
+            failures.push((path, error.into()));
+        }
     }
 
     pub(crate) async fn remove_entry(
@@ -169,6 +260,13 @@ impl Front {
             may_take(who, &parent, found)?;
             if found.nlink == 1 {
                 self.make_way(found.file).await?;
+                // That may have taken long. Of another file that has the name now nobody was asked.
+                match self.services.namespace.lookup(who, dir, name).await {
+                    Ok(now) if now.file == found.file => {}
+                    Ok(_) => return Err(Refusal::busy("the name was given to another file meanwhile")),
+                    Err(NamespaceError::NotFound) => return Ok(()),
+                    Err(error) => return Err(error.into()),
+                }
             } else {
                 self.services.access.judge_change(found.file, Some(REQUESTS))?;
             }
@@ -178,6 +276,14 @@ impl Front {
             Ok(_) | Err(NamespaceError::NotFound) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+}
+
+/// RFC 4918 §9.3: of a body of MKCOL none is understood.
+pub(crate) async fn refuse_body(mut body: RequestBody) -> Result<(), Refusal> {
+    match body.next().await? {
+        None => Ok(()),
+        Some(_) => Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "MKCOL takes no body")),
     }
 }
 
@@ -195,4 +301,24 @@ pub(crate) fn may_take(who: &Identity, dir: &Attributes, entry: &Attributes) -> 
 
 pub(crate) fn extended(path: &[Name], name: &Name) -> Path {
     path.iter().chain([name]).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_descent_is_a_path_below_where_it_began_and_ends_at_its_bound() {
+        let name = |text: &str| Name::new(text.as_bytes()).unwrap();
+        let names = |text: &str| text.split('/').map(name).collect::<Path>();
+        let above = Descent::default().down(&name("b")).unwrap();
+        let (left, right) = (above.down(&name("c")).unwrap(), above.down(&name("d")).unwrap());
+        assert_eq!((left.path(&names("a")), left.depth()), (names("a/b/c"), 2));
+        assert_eq!(right.path(&[]), names("b/d"));
+        let mut here = Descent::default();
+        for _ in 0..DEPTH_MAX {
+            here = here.down(&name("x")).unwrap();
+        }
+        assert!(here.down(&name("x")).is_err());
+    }
 }

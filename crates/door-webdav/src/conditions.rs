@@ -1,20 +1,75 @@
 //! What must hold before anything is changed: conditional headers, `If`, and the locks of others.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
 use http::StatusCode;
 use http_wire::conditional::{self, Current, Verdict};
 use http_wire::dav::{self, IfHeader, Precondition, ResourceState};
-use types::Name;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use types::{Attributes, Name};
 
 use crate::call::Call;
 use crate::front::Front;
 use crate::get::etag;
-use crate::locks::Reach;
+use crate::locks::{BeginError, Locks, PathChange, Principal, Reach};
 use crate::refusal::Refusal;
-use crate::resolve::Place;
+use crate::resolve::{Last, Place};
+
+/// Places that are somewhere else each time when a change of them has begun.
+pub(crate) const ATTEMPTS_MAX: usize = 8;
+pub(crate) const ELSEWHERE: &str = "the path leads to one file after the other";
+
+/// Changes under way; they end when it is dropped. While it lives no lock is given that would have forbidden them.
+pub(crate) struct Changing {
+    locks: Arc<Mutex<Locks>>,
+    ended: Arc<Notify>,
+    numbers: Range<u64>,
+}
+
+impl Drop for Changing {
+    fn drop(&mut self) {
+        self.locks.lock().end(self.numbers.clone());
+        self.ended.notify_waiters();
+    }
+}
+
+/// Changes that may be dropped while the namespace still has one of them to do: they end when it has.
+pub(crate) struct UntilSeen {
+    front: Arc<Front>,
+    changing: Option<Changing>,
+}
+
+impl UntilSeen {
+    pub fn new(front: &Arc<Front>, changing: Changing) -> UntilSeen {
+        UntilSeen { front: Arc::clone(front), changing: Some(changing) }
+    }
+
+    /// All that was asked for is answered.
+    pub fn end(mut self) {
+        self.changing = None;
+    }
+}
+
+impl Drop for UntilSeen {
+    fn drop(&mut self) {
+        let Some(changing) = self.changing.take() else { return };
+        let locations = Arc::clone(&self.front.services.locations);
+        self.front.changing.follow_up(async move {
+            // Behind the answer all that was asked for before can be seen.
+            if let Err(error) = locations.forget(&[]).await {
+                tracing::debug!(%error, "changes were given up while the namespace takes no more");
+            }
+            drop(changing);
+        });
+    }
+}
 
 impl Front {
     /// `If-Match`, `If-None-Match`, `If-Unmodified-Since` (RFC 9110 §13) and `If` (RFC 4918 §10.4).
-    pub(crate) fn check_conditions(&self, call: &Call, place: &Place) -> Result<(), Refusal> {
+    pub(crate) async fn check_conditions(&self, call: &Call, place: &Place) -> Result<(), Refusal> {
         let current_etag = place.found.as_ref().map(etag);
         let current = match (&current_etag, &place.found) {
             (Some(etag), Some(found)) => Some(Current { etag, modified: found.mtime }),
@@ -24,42 +79,128 @@ impl Front {
             return Err(Refusal::precondition("a condition of the request does not hold"));
         }
         let Some(header) = if_header(call)? else { return Ok(()) };
-        let locks = self.locks.lock();
-        let holds = header.holds(|tag| {
-            let path = match tag {
-                None => place.path.clone(),
-                // A resource elsewhere has no state here.
-                Some(url) => match self.own_path(call, url.as_bytes()) {
-                    Ok(path) => path,
-                    Err(_) => return ResourceState::default(),
-                },
+        let mut states = BTreeMap::new();
+        for tag in header.resources() {
+            let state = match tag {
+                None => self.state(place),
+                Some(url) => self.tagged_state(call, place, url).await,
             };
-            ResourceState {
-                tokens: locks.covering(&path).map(|lock| lock.token.clone()).collect(),
-                // The state of other resources is known by their locks only.
-                etag: current_etag.as_ref().filter(|_| path == place.path).map(ToString::to_string),
-            }
-        });
+            states.insert(tag, state);
+        }
+        let holds = header.holds(|tag| states.get(&tag).cloned().unwrap_or_default());
         if holds { Ok(()) } else { Err(Refusal::precondition("no list of the If header holds")) }
     }
 
-    /// Whether the locks of others, or the caller's own without their tokens, forbid a change.
-    pub(crate) fn check_locks(&self, call: &Call, path: &[Name], reach: Reach) -> Result<(), Refusal> {
-        let submitted = submitted(call)?;
-        let locks = self.locks.lock();
-        match locks.forbidding(path, reach, &call.caller.name, &submitted) {
-            None => Ok(()),
-            Some(lock) => Err(locked(&lock.root_href)),
+    /// Of what a list names by its URL. It is the same resource by whatever links it is reached.
+    async fn tagged_state(&self, call: &Call, place: &Place, url: &str) -> ResourceState {
+        let Ok(path) = self.own_path(call, url.as_bytes()) else {
+            // A resource elsewhere has no state here.
+            return ResourceState::default();
+        };
+        if path == call.path {
+            return self.state(place);
         }
+        match self.resolve(call, &path, Last::Followed).await {
+            Ok(found) => self.state(&found),
+            // Not even its directory is there; a lock further above may cover it.
+            Err(refusal) if refusal.status == StatusCode::NOT_FOUND => {
+                self.state(&Place { path, parent: None, found: None })
+            }
+            Err(_) => ResourceState::default(),
+        }
+    }
+
+    fn state(&self, place: &Place) -> ResourceState {
+        ResourceState {
+            tokens: self.locks.lock().covering(&place.path).map(|lock| lock.token.clone()).collect(),
+            etag: place.found.as_ref().map(|found| etag(found).to_string()),
+        }
+    }
+
+    /// Whether the locks of others, or the caller's own without their tokens, forbid a change. For a look ahead, and for
+    /// what is changed before anything else is awaited; else see `begin_changes`.
+    pub(crate) fn check_locks(&self, call: &Call, path: &[Name], reach: Reach) -> Result<(), Refusal> {
+        let change = PathChange { reach, ..PathChange::of_resource(path) };
+        self.judge_change(&Principal::from(&call.caller), &submitted(call)?, &change)
     }
 
     /// As `check_locks`, where a name comes or goes: a lock of the directory, whatever its depth, protects its members
     /// (RFC 4918 §7.4).
     pub(crate) fn check_member_locks(&self, call: &Call, path: &[Name], reach: Reach) -> Result<(), Refusal> {
-        if let [above @ .., _] = path {
-            self.check_locks(call, above, Reach::One)?;
+        let change = PathChange { reach, ..PathChange::of_member(path) };
+        self.judge_change(&Principal::from(&call.caller), &submitted(call)?, &change)
+    }
+
+    pub(crate) fn judge_change(
+        &self,
+        principal: &Principal,
+        tokens: &[String],
+        change: &PathChange,
+    ) -> Result<(), Refusal> {
+        match self.locks.lock().judge(change, principal, tokens) {
+            None => Ok(()),
+            Some(lock) => Err(locked(&lock.root_href)),
         }
-        self.check_locks(call, path, reach)
+    }
+
+    /// Asks as `check_locks` does, and keeps locks that would forbid these changes away until they are done. Waits while
+    /// what they change is being moved. Then their places are to be looked at again: see `still_at`.
+    pub(crate) async fn begin_changes(
+        &self,
+        call: &Call,
+        changes: Vec<PathChange>,
+    ) -> Result<Changing, Refusal> {
+        self.begin_changes_of(&Principal::from(&call.caller), &submitted(call)?, changes).await
+    }
+
+    pub(crate) async fn begin_changes_of(
+        &self,
+        principal: &Principal,
+        tokens: &[String],
+        changes: Vec<PathChange>,
+    ) -> Result<Changing, Refusal> {
+        let begin = || match self.locks.lock().begin(changes.clone(), principal, tokens) {
+            Err(BeginError::Moving) => None,
+            begun => Some(begun),
+        };
+        let begun = self.as_changes_end(begin).await.unwrap_or(Err(BeginError::Moving));
+        let numbers = begun.map_err(not_begun)?;
+        Ok(Changing { locks: Arc::clone(&self.locks), ended: Arc::clone(&self.changes_ended), numbers })
+    }
+
+    /// Tries again whenever a change has ended, for as long as a client can be kept waiting.
+    pub(crate) async fn as_changes_end<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+        let done = async {
+            loop {
+                let ended = self.changes_ended.notified();
+                tokio::pin!(ended);
+                // Registered before looking, or an end in between would be missed.
+                ended.as_mut().enable();
+                if let Some(done) = attempt() {
+                    return done;
+                }
+                ended.await;
+            }
+        };
+        tokio::time::timeout(self.config.recall_patience, done).await.ok()
+    }
+
+    /// The place as it is now, if it is the same file (or free name) in the same directory: what was judged before the
+    /// change began may have been moved meanwhile, and a change by file id would follow it there. `None`: all is to be
+    /// asked again.
+    pub(crate) async fn still_at(
+        &self,
+        call: &Call,
+        path: &[Name],
+        last: Last,
+        before: &Place,
+    ) -> Option<Place> {
+        let file = |found: &Option<Attributes>| found.as_ref().map(|found| found.file);
+        let now = self.resolve(call, path, last).await.ok()?;
+        let is_same = now.path == before.path
+            && file(&now.parent) == file(&before.parent)
+            && file(&now.found) == file(&before.found);
+        is_same.then_some(now)
     }
 
     /// The locks of what was removed or moved away.
@@ -85,6 +226,13 @@ pub(crate) fn submitted(call: &Call) -> Result<Vec<String>, Refusal> {
     let header = if_header(call)?;
     let tokens = header.iter().flat_map(IfHeader::submitted_tokens);
     Ok(tokens.map(str::to_owned).collect())
+}
+
+fn not_begun(error: BeginError) -> Refusal {
+    match error {
+        BeginError::Locked { root_href } => locked(&root_href),
+        BeginError::Moving => Refusal::busy(error.to_string()),
+    }
 }
 
 /// 423 with the lock's root (RFC 4918 §16, `lock-token-submitted`).

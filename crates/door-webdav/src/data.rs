@@ -12,15 +12,17 @@ use http::{Method, StatusCode};
 use http_server::{Request, RequestBody, Response, Service};
 use http_wire::conditional::ETag;
 use http_wire::target::Target;
-use types::Clock;
+use types::{Checksum, ChecksumKind, Clock};
 
 use crate::call::with_host;
 use crate::front::Front;
 use crate::get::{Content, respond};
 use crate::put::answer;
 use crate::refusal::Refusal;
+use crate::sums::{Sums, mismatch};
 use crate::ticket::{PARAMETER, Purpose, UrlTicket, UrlTicketError};
-use crate::upload::Writer;
+use crate::upload::{Kept, Pending};
+use crate::writer::{Received, Writer};
 
 pub struct DataFace {
     pool: Arc<dyn Pool>,
@@ -82,7 +84,7 @@ impl DataFace {
             modified: ticket.mtime,
             size: ticket.size,
             content_type: crate::get::safe_type(name),
-            boundary: crate::get::boundary(&*self.front.services.random),
+            random: &*self.front.services.random,
             digests: HeaderMap::new(),
             replica: Some(replica),
             held: None,
@@ -91,17 +93,36 @@ impl DataFace {
     }
 
     async fn receive(&self, mut body: RequestBody, ticket: &UrlTicket) -> Result<Response, Refusal> {
-        // Taken out: a second PUT with the same ticket finds nothing to complete.
+        // Taken out: a second PUT with the same ticket finds nothing to complete, unless this one is put off.
         let pending = self.front.redirected.lock().remove(&ticket.file);
         let pending = pending
             .ok_or_else(|| Refusal::new(StatusCode::GONE, "this upload is over; start again at the head"))?;
-        let replica = self.pool.open(&ticket.ticket()).await?;
-        let mut writer = Writer::new(replica, self.front.kinds_for(&pending, &[]));
-        while let Some(bytes) = body.next().await? {
-            writer.write(bytes).await?;
-        }
-        let received = writer.finish().await?;
-        Ok(answer(&self.front.publish(&pending, received).await?))
+        let front = Arc::clone(&self.front);
+        let mut kept = Kept::new(pending, move |pending| {
+            let _other = front.redirected.lock().insert(pending.file.file, pending);
+        });
+        let received = if kept.writer.is_some() || kept.complete.is_some() {
+            let received = kept.finish().await?;
+            compare(body, &received).await?;
+            received
+        } else {
+            let replica = self.pool.open(&ticket.ticket()).await?;
+            let mut writer = Writer::new(replica, self.kinds_for(&kept));
+            // What breaks off here is not gone on with: it has no way to be told how far it came.
+            kept.end();
+            while let Some(bytes) = body.next().await? {
+                writer.write(bytes).await?;
+            }
+            kept.arrive(writer);
+            kept.finish().await?
+        };
+        Ok(answer(&self.front.publish_kept(kept, received).await?))
+    }
+
+    /// At least one that tells apart what is put with one ticket twice.
+    fn kinds_for(&self, pending: &Pending) -> Vec<ChecksumKind> {
+        let kinds = self.front.kinds_for(pending, &[]);
+        if kinds.is_empty() { vec![ChecksumKind::Sha256] } else { kinds }
     }
 
     fn back_to_head(&self, request: &Request) -> Response {
@@ -121,6 +142,20 @@ impl Service for DataFace {
     async fn serve(&self, request: Request) -> Response {
         self.handle(request).await.unwrap_or_else(Refusal::into_response)
     }
+}
+
+/// A PUT that is tried again is of the bytes that lie there already.
+async fn compare(mut body: RequestBody, before: &Received) -> Result<(), Refusal> {
+    let mut sums = Sums::new(before.checksums.iter().map(Checksum::kind));
+    let mut size = 0;
+    while let Some(bytes) = body.next().await? {
+        sums.update(&bytes);
+        size += bytes.len() as u64;
+    }
+    if size != before.size || mismatch(&before.checksums, &sums.finish()).is_some() {
+        return Err(Refusal::conflict("these are other bytes than before; start again at the head"));
+    }
+    Ok(())
 }
 
 /// `host:port` of another of our listeners as this client can reach it: by the name that it used for this one.

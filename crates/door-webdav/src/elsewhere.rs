@@ -8,7 +8,7 @@ use api::{Activity, OpenReplica, Replace, Stability, TicketMode};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::HeaderValue;
-use http_client::RemoteUrl;
+use http_client::AbsoluteUrl;
 use http_server::Response;
 use http_wire::target;
 use types::{Attributes, Checksum, ChecksumKind};
@@ -21,13 +21,14 @@ use crate::refusal::Refusal;
 use crate::resolve::Last;
 use crate::ticket::{PARAMETER, UrlTicket};
 use crate::tpc::{CopyRefusal, CopyRequest, CopySource, CopyTarget, Direction, LocalError, is_third_party};
-use crate::upload::{Pending, Received, Terms};
+use crate::upload::{Pending, Terms};
+use crate::writer::Received;
 use crate::zeros::Zeros;
 
 impl Front {
     /// `None`: it is a COPY inside this instance.
     pub(crate) async fn copy_elsewhere(self: &Arc<Self>, call: &Call) -> Result<Option<Response>, Refusal> {
-        let is_own = |url: &RemoteUrl| self.is_own(call, &url.authority());
+        let is_own = |url: &AbsoluteUrl| self.is_own(call, url);
         if !is_third_party(&call.headers, is_own) {
             return Ok(None);
         }
@@ -63,7 +64,7 @@ impl Front {
         request: &CopyRequest,
     ) -> Result<PullTarget, Refusal> {
         let place = self.resolve_new(call, &call.path).await?;
-        self.authorize_put(call, &place)?;
+        self.authorize_put(call, &place).await?;
         if place.found.is_some() && !request.overwrite {
             return Err(Refusal::precondition("destination exists"));
         }
@@ -73,6 +74,7 @@ impl Front {
             Replace::Never
         };
         let pending = self.begin(call, &place, Terms { replace, ..Terms::default() }).await?;
+        self.call_back(&place).await?;
         let replica = self.services.access.open_for_writing(&pending.file).await?;
         Ok(PullTarget { front: Arc::clone(self), pending, replica })
     }
@@ -128,19 +130,20 @@ impl CopyTarget for PullTarget {
     }
 
     async fn publish(self: Box<Self>, size: u64, checksums: Vec<Checksum>) -> Result<(), LocalError> {
-        let pool = self.front.services.pools.pool(self.pending.pool);
+        let PullTarget { front, pending, replica } = *self;
+        let pool = front.services.pools.pool(pending.pool);
         let pool = pool.ok_or_else(|| LocalError("the pool is gone".to_owned()))?;
-        let file = self.pending.file.file;
+        let file = pending.file.file;
         let found = pool.facts(file).await.map_err(local)?;
         // An attempt that was given up may have left bytes behind the end.
         if found.is_some_and(|facts| facts.size > size) {
             pool.truncate(file, size).await.map_err(local)?;
         }
         if size > 0 {
-            self.replica.sync().await.map_err(local)?;
+            replica.sync().await.map_err(local)?;
         }
         let received = Received { size, checksums };
-        self.front.publish(&self.pending, received).await.map_err(|refusal| LocalError(refusal.message))?;
+        front.publish(pending, received).await.map_err(|refusal| LocalError(refusal.message))?;
         Ok(())
     }
 }

@@ -15,19 +15,26 @@ use http_server::{Request, RequestBody, Response, Service};
 use http_wire::credential::{self, Given};
 use http_wire::target::Target;
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 use tracing::Instrument;
 use types::{Attributes, ChecksumKind, Clock, FileId, PoolId, Random};
 
 use crate::call::{Call, with_host};
-use crate::locks::Locks;
+use crate::locks::{Locks, Open};
 use crate::put::resume::Resumable;
+use crate::put::under_way::UnderWay;
 use crate::refusal::Refusal;
+use crate::sums::Summing;
+use crate::tasks::Tasks;
 use crate::tpc::{TransferConfig, Transfers};
 use crate::upload::Pending;
 
 /// Who the requests of this door are in the conflict table; locks are opens of another holder, for they outlive requests.
 pub(crate) const REQUESTS: Holder = Holder::of(Door::Http, 1);
 const LOCKS: Holder = Holder::of(Door::Http, 2);
+
+/// Requests that change names or properties. They are few as long as their clients wait, and go on when those are gone.
+const CHANGES_MAX: usize = 4_096;
 
 pub struct FrontServices {
     pub namespace: Arc<dyn Namespace>,
@@ -60,11 +67,12 @@ pub struct FrontConfig {
     pub page: Option<String>,
     pub locks_max: usize,
     pub uploads_max: usize,
+    pub uploads_per_caller_max: usize,
     pub copies: TransferConfig,
     pub lock_timeout_max: Duration,
     /// How long a change waits for layouts of NFS clients to come back before the client is told to come again.
     pub recall_patience: Duration,
-    /// After which a client that does not give back a layout loses it.
+    /// After which a client that does not give back a layout loses it. An upload that is complete waits that long.
     pub recall_deadline: Duration,
 }
 
@@ -82,20 +90,31 @@ pub struct Front {
     pub(crate) services: FrontServices,
     pub(crate) config: FrontConfig,
     /// Leaf lock.
-    pub(crate) locks: Mutex<Locks>,
+    pub(crate) locks: Arc<Mutex<Locks>>,
+    /// A change that locks had to wait for is done.
+    pub(crate) changes_ended: Arc<Notify>,
     /// Uploads that were sent to a pool. Leaf lock.
     pub(crate) redirected: Mutex<std::collections::HashMap<FileId, Pending>>,
     /// Uploads in several requests. Leaf lock.
     pub(crate) resumable: Mutex<Resumable>,
+    pub(crate) redirects: UnderWay,
+    pub(crate) in_parts: UnderWay,
+    pub(crate) summing: Summing,
+    pub(crate) changing: Tasks,
     pub(crate) transfers: Transfers,
 }
 
 impl Front {
     pub fn new(services: FrontServices, config: FrontConfig) -> Arc<Front> {
         Arc::new(Front {
-            locks: Mutex::new(Locks::new(config.locks_max)),
+            locks: Arc::new(Mutex::new(Locks::new(config.locks_max))),
+            changes_ended: Arc::default(),
             redirected: Mutex::default(),
             resumable: Mutex::default(),
+            redirects: UnderWay::new(config.uploads_max, config.uploads_per_caller_max),
+            in_parts: UnderWay::new(config.uploads_max, config.uploads_per_caller_max),
+            summing: Summing::default(),
+            changing: Tasks::new(CHANGES_MAX),
             transfers: Transfers::new(services.client.clone(), config.copies.clone()),
             services,
             config,
@@ -107,8 +126,11 @@ impl Front {
         let now = self.services.clock.monotonic();
         let over = self.locks.lock().expire(now);
         over.into_iter().for_each(|lock| self.release_lock(&lock));
-        self.redirected.lock().retain(|_, pending| pending.deadline > now);
-        self.resumable.lock().expire(now);
+        // What is given up closes its open in the conflict table, which is another lock.
+        let redirected: Vec<_> =
+            self.redirected.lock().extract_if(|_, pending| pending.deadline <= now).collect();
+        let in_parts = self.resumable.lock().expired(now);
+        drop((redirected, in_parts));
     }
 
     pub(crate) fn now_s(&self) -> u64 {
@@ -125,12 +147,13 @@ impl Front {
     }
 
     pub(crate) fn release_lock(&self, lock: &crate::locks::Lock) {
-        self.release_open(lock.open);
+        self.release_opens(&lock.opens);
     }
 
-    pub(crate) fn release_open(&self, open: Option<(FileId, u64)>) {
-        if let Some((file, number)) = open {
-            self.services.access.table().close(file, Owner { holder: LOCKS, number });
+    pub(crate) fn release_opens(&self, opens: &[Open]) {
+        let mut table = self.services.access.table();
+        for (file, number) in opens {
+            table.close(*file, Owner { holder: LOCKS, number: *number });
         }
     }
 
@@ -171,18 +194,32 @@ impl Front {
             "GET" | "HEAD" => self.get(call).await,
             "PUT" => self.put(call, body).await,
             "POST" => self.post(call, body).await,
-            "DELETE" => self.delete(call).await,
-            "MKCOL" => self.make_collection(call, body).await,
             "PROPFIND" => self.find_properties(call, body).await,
-            "PROPPATCH" => self.patch_properties(call, body).await,
             "COPY" => self.copy(call).await,
-            "MOVE" => self.relocate(call).await,
+            "DELETE" | "MKCOL" | "MOVE" | "PROPPATCH" => self.change(call, body).await,
             "LOCK" => self.lock(call, body).await,
             "UNLOCK" => self.unlock(call).await,
             _ => Err(Refusal::new(
                 StatusCode::NOT_IMPLEMENTED,
                 format!("{} is not a method here", call.method),
             )),
+        }
+    }
+
+    /// What changes names or properties, as a task of its own. The body is read before: its client may be slow.
+    async fn change(self: &Arc<Self>, call: &Arc<Call>, body: RequestBody) -> Result<Response, Refusal> {
+        let (front, call) = (Arc::clone(self), Arc::clone(call));
+        match call.method.as_str() {
+            "DELETE" => self.changing.run(async move { front.delete(&call).await }).await,
+            "MKCOL" => {
+                crate::collection::refuse_body(body).await?;
+                self.changing.run(async move { front.make_collection(&call).await }).await
+            }
+            "PROPPATCH" => {
+                let patch = crate::proppatch::patch_in(body).await?;
+                self.changing.run(async move { front.patch_properties(&call, patch).await }).await
+            }
+            _ => self.changing.run(async move { front.relocate(&call).await }).await,
         }
     }
 }

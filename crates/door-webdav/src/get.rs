@@ -12,32 +12,30 @@ use http_wire::conditional::{self, Current, ETag, Verdict};
 use http_wire::multipart::{Boundary, ByteRanges};
 use http_wire::range::{self, ContentRange, RangeLimits, Selection};
 use http_wire::{content, date, digest, target};
-use types::{
-    Access, Attributes, ByteRange, Checksum, ChecksumKind, FileId, FileKind, Random, Timestamp, permission,
-};
+use types::{Access, Attributes, ByteRange, FileId, FileKind, Random, Timestamp, permission};
 
 use crate::call::Call;
 use crate::front::{Front, REQUESTS, Redirect};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, Place};
-use crate::sums::Sums;
 use crate::ticket::{Purpose, UrlTicket};
 
 /// What a redirect is good for.
 pub(crate) const TICKET_S: u64 = 900;
-/// A file is read in such steps to compute a checksum.
-const SUM_STEP_BYTES: u32 = 1 << 20;
 /// Replaced so often between being found and being held, a file makes its reader come again.
 const LOOKUPS_MAX: usize = 16;
+/// A map that grows is made anew each time.
+const HEADERS_ROOM: usize = 10;
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 /// A representation to send: the same at the head and at a pool.
-pub(crate) struct Content {
+pub(crate) struct Content<'a> {
     pub etag: ETag,
     pub modified: Timestamp,
     pub size: u64,
     pub content_type: &'static str,
-    pub boundary: Boundary,
+    /// For a boundary between parts, if there are several.
+    pub random: &'a dyn Random,
     pub digests: HeaderMap,
     /// `None`: nothing was ever written, so it is all zeros.
     pub replica: Option<Arc<dyn OpenReplica>>,
@@ -56,9 +54,9 @@ impl Front {
                 FileKind::Regular => {}
                 _ => return Err(Refusal::forbidden("this is a device, not a file")),
             }
-            call.demand(Activity::Download, &place.path)?;
+            call.demand_reading(&place.path)?;
             self.check_readable(call, &found)?;
-            if let Some((held, file)) = self.hold_named(found.file).await? {
+            if let Some((held, file)) = self.hold_named(&found).await? {
                 return self.send_file(call, &place, held, file).await;
             }
         }
@@ -67,9 +65,9 @@ impl Front {
 
     /// Held from here on: an unlinked file keeps its data until the last byte is sent. `None`: it has lost its name
     /// since it was looked up, and what has the name now is to be looked up instead.
-    async fn hold_named(&self, file: FileId) -> Result<Option<(OpenFile, Attributes)>, Refusal> {
+    async fn hold_named(&self, found: &Attributes) -> Result<Option<(OpenFile, Attributes)>, Refusal> {
         let share = Share::new(Modes::READ, Modes::NONE);
-        match self.services.access.open(file, REQUESTS, share).await {
+        match self.services.access.open_found(found, REQUESTS, share).await {
             Ok((held, file)) => Ok(Some((held, file)).filter(|(_, file)| file.nlink > 0)),
             Err(AccessError::Namespace(NamespaceError::Stale(_))) => Ok(None),
             Err(error) => Err(error.into()),
@@ -92,7 +90,7 @@ impl Front {
             modified: file.mtime,
             size: file.size,
             content_type: content_type(place),
-            boundary: boundary(&*self.services.random),
+            random: &*self.services.random,
             digests: self.wanted_digests(call, &file, replica.as_ref()).await?,
             replica,
             held: Some(held),
@@ -156,6 +154,9 @@ impl Front {
         replica: Option<&Arc<dyn OpenReplica>>,
     ) -> Result<HeaderMap, Refusal> {
         let mut headers = HeaderMap::new();
+        if !asks_for_digest(&call.headers) {
+            return Ok(headers);
+        }
         let (wanted, wanted_repr) =
             (digest::want_digest(&call.headers), digest::want_repr_digest(&call.headers));
         if let Some(kind) = wanted.first() {
@@ -167,46 +168,6 @@ impl Front {
             headers.extend(digest::repr_digest_header(&[sum]).map(|value| (digest::REPR_DIGEST, value)));
         }
         Ok(headers)
-    }
-
-    pub(crate) async fn checksum(
-        &self,
-        file: &Attributes,
-        kind: ChecksumKind,
-        replica: Option<&Arc<dyn OpenReplica>>,
-    ) -> Result<Checksum, Refusal> {
-        // While an NFS client writes at the pools, what was kept may be behind.
-        let is_written = || self.services.access.is_being_written(file.file);
-        let was_written = is_written();
-        if !was_written {
-            let kept = self.services.properties.checksums(file.file).await?;
-            if let Some(sum) = kept.into_iter().find(|sum| sum.kind() == kind) {
-                return Ok(sum);
-            }
-        }
-        let mut sums = Sums::new([kind]);
-        let mut offset = 0;
-        while offset < file.size {
-            let length = u64::from(SUM_STEP_BYTES).min(file.size - offset) as u32;
-            let read = match replica {
-                Some(replica) => replica.read_at(offset, length).await?.data,
-                None => bytes::Bytes::new(),
-            };
-            if read.is_empty() {
-                sums.update(&vec![0; length as usize]);
-                offset += u64::from(length);
-            } else {
-                sums.update(&read);
-                offset += read.len() as u64;
-            }
-            // Disks answer at once from the page cache: others get their turn.
-            tokio::task::yield_now().await;
-        }
-        let sums = sums.finish();
-        if !was_written && !is_written() {
-            self.services.properties.record_checksums(file.file, file.change, &sums).await?;
-        }
-        Ok(*sums.first().expect("one kind was asked for"))
     }
 
     async fn get_directory(
@@ -232,7 +193,7 @@ impl Front {
     }
 }
 
-pub(crate) fn boundary(random: &dyn Random) -> Boundary {
+fn boundary(random: &dyn Random) -> Boundary {
     let mut chance = [0; 16];
     random.fill(&mut chance);
     Boundary::new(chance)
@@ -254,7 +215,7 @@ pub(crate) fn safe_type(name: &[u8]) -> &'static str {
     }
 }
 
-fn asks_for_digest(headers: &HeaderMap) -> bool {
+pub(crate) fn asks_for_digest(headers: &HeaderMap) -> bool {
     headers.contains_key(digest::WANT_DIGEST) || headers.contains_key(digest::WANT_REPR_DIGEST)
 }
 
@@ -271,7 +232,7 @@ fn follows_redirects(headers: &HeaderMap) -> bool {
 pub(crate) fn respond(
     method: &Method,
     headers: &HeaderMap,
-    content: Content,
+    content: Content<'_>,
     now: Timestamp,
 ) -> Result<Response, Refusal> {
     let etag = content.etag.clone();
@@ -303,8 +264,10 @@ pub(crate) fn respond(
     }
 }
 
-fn described(content: &Content) -> Response {
-    let mut response = Response::new(StatusCode::OK)
+fn described(content: &Content<'_>) -> Response {
+    let mut response = Response::new(StatusCode::OK);
+    response.headers.reserve(HEADERS_ROOM);
+    response = response
         .with(header::ETAG, content.etag.header_value())
         .with(header::LAST_MODIFIED, date::header_value(content.modified))
         .with(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))
@@ -316,7 +279,7 @@ fn described(content: &Content) -> Response {
     response
 }
 
-fn whole(mut response: Response, content: Content, is_head: bool) -> Response {
+fn whole(mut response: Response, content: Content<'_>, is_head: bool) -> Response {
     if is_head {
         return response.with_body(ResponseBody::Absent { length: Some(content.size) });
     }
@@ -331,9 +294,9 @@ fn whole(mut response: Response, content: Content, is_head: bool) -> Response {
     response
 }
 
-fn parts(mut response: Response, content: Content, ranges: Vec<ByteRange>) -> Response {
+fn parts(mut response: Response, content: Content<'_>, ranges: Vec<ByteRange>) -> Response {
     response.status = StatusCode::PARTIAL_CONTENT;
-    let Content { replica, held, size, content_type, boundary, .. } = content;
+    let Content { replica, held, size, content_type, random, .. } = content;
     if let [only] = ranges[..] {
         let pieces =
             std::iter::once(piece(replica.as_ref(), only.offset(), only.length())).inspect(move |_| {
@@ -346,7 +309,7 @@ fn parts(mut response: Response, content: Content, ranges: Vec<ByteRange>) -> Re
             )
             .with_body(ResponseBody::Pieces { length: only.length(), pieces: Box::new(pieces) });
     }
-    let body = ByteRanges::new(boundary, &HeaderValue::from_static(content_type), size, ranges);
+    let body = ByteRanges::new(boundary(random), &HeaderValue::from_static(content_type), size, ranges);
     let (length, content_type, closing) = (body.content_length(), body.content_type(), body.closing());
     let parts = body.into_parts().flat_map(move |(head, range)| {
         let _kept = &held;

@@ -27,9 +27,11 @@ mod relocate;
 mod resolve;
 mod service;
 mod sums;
+mod tasks;
 mod ticket;
 mod tpc;
 mod upload;
+mod writer;
 mod zeros;
 
 pub use data::DataFace;

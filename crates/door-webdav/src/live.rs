@@ -1,20 +1,31 @@
 //! The live properties of a file: computed from its attributes, the locks and the pools.
 
-use api::Property;
+use api::{Caller, Property};
 use http_wire::dav::{ActiveLock, LiveProperty, PropFind, Props, QName};
-use types::{Attributes, Checksum, FileKind};
+use types::{Access, Attributes, Checksum, FileKind, Name, permission};
 
 use crate::front::Front;
 use crate::get::{etag, safe_type};
 use crate::locks::{Lock, Path};
 use crate::propfind::{needs_dead, wants};
 use crate::refusal::Refusal;
+use crate::sums::may_see_sums;
 
 const EXECUTE_BITS: u32 = 0o111;
 
-/// What is known of one resource, as far as it was asked for.
+/// One resource of an answer.
+pub(crate) struct Resource<'a> {
+    /// As it was asked for, also where a link led elsewhere.
+    pub shown: &'a Path,
+    /// Without symbolic links on the way.
+    pub path: &'a Path,
+    pub attributes: &'a Attributes,
+}
+
+/// What is known of one resource, as far as it was asked for and the caller may know it.
 pub(crate) struct Facts<'a> {
-    path: &'a Path,
+    /// The root has none.
+    name: Option<&'a Name>,
     attributes: Attributes,
     pub dead: Vec<Property>,
     checksums: Vec<Checksum>,
@@ -26,11 +37,12 @@ pub(crate) struct Facts<'a> {
 impl<'a> Facts<'a> {
     pub async fn gather(
         front: &Front,
-        path: &'a Path,
-        attributes: &Attributes,
+        caller: &Caller,
+        resource: &Resource<'a>,
         asked: &PropFind,
     ) -> Result<Facts<'a>, Refusal> {
-        let attributes = front.services.access.freshen(*attributes).await?;
+        let attributes = front.services.access.freshen(*resource.attributes).await?;
+        // Metadata like the others: who may see the file's attributes sees them.
         let dead = if needs_dead(asked) {
             front.services.properties.properties(attributes.file).await?
         } else {
@@ -38,8 +50,11 @@ impl<'a> Facts<'a> {
         };
         let wants_sums =
             wants(asked, LiveProperty::DcacheChecksums) || wants(asked, LiveProperty::OwncloudChecksums);
-        let is_written = front.services.access.is_being_written(attributes.file);
-        let checksums = if wants_sums && attributes.kind.is_regular() && !is_written {
+        let may_see = wants_sums
+            && attributes.kind.is_regular()
+            && may_see_sums(caller, resource.path)
+            && permission::allows(&caller.identity, &attributes, Access::READ);
+        let checksums = if may_see && !front.services.access.is_being_written(attributes.file) {
             front.services.properties.checksums(attributes.file).await?
         } else {
             Vec::new()
@@ -48,8 +63,8 @@ impl<'a> Facts<'a> {
             wants(asked, LiveProperty::QuotaUsedBytes) || wants(asked, LiveProperty::QuotaAvailableBytes);
         let space =
             if wants_space && attributes.kind.is_directory() { Some(front.space().await?) } else { None };
-        let locks = front.locks.lock().covering(path).cloned().collect();
-        Ok(Facts { path, attributes, dead, checksums, locks, space })
+        let locks = front.locks.lock().covering(resource.path).cloned().collect();
+        Ok(Facts { name: resource.shown.last(), attributes, dead, checksums, locks, space })
     }
 
     pub fn live_names(&self) -> impl Iterator<Item = LiveProperty> {
@@ -81,12 +96,12 @@ impl<'a> Facts<'a> {
         match live {
             LiveProperty::CreationDate => props.time(live, file.birth),
             LiveProperty::DisplayName => {
-                let name = self.path.last().map_or(&b"/"[..], |name| name.as_bytes());
+                let name = self.name.map_or(&b"/"[..], |name| name.as_bytes());
                 props.text(live, &String::from_utf8_lossy(name));
             }
             LiveProperty::ContentLength if !is_directory => props.number(live, file.size),
             LiveProperty::ContentType if !is_directory => {
-                props.text(live, safe_type(self.path.last().map_or(&b""[..], |name| name.as_bytes())));
+                props.text(live, safe_type(self.name.map_or(&b""[..], |name| name.as_bytes())));
             }
             LiveProperty::ETag => props.text(live, &etag(file).to_string()),
             LiveProperty::LastModified => props.time(live, file.mtime),

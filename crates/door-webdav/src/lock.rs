@@ -1,90 +1,163 @@
 //! LOCK and UNLOCK (RFC 4918 §9.10, §9.11). A lock of a file is also an open that denies writing in the conflict table:
 //! an NFS client that would open it for writing is refused, and a file that one has open for writing is not locked.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Activity, Replace};
+use api::{Activity, NamespaceError, Replace};
 use bytes::Bytes;
 use file_state::{Modes, Share};
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, ActiveLock, Depth, LockInfo, LockRequest, LockScope, Precondition, Timeout};
-use types::{Access, Attributes, FileKind, Name, permission};
+use types::{Access, Attributes, FileId, FileKind, Name, permission};
 
 use crate::call::Call;
 use crate::conditions::submitted;
 use crate::front::Front;
-use crate::locks::{Lock, LockError, Reach, Scope};
+use crate::locks::{Lock, LockError, PathChange, Principal, Scope};
 use crate::refusal::Refusal;
 use crate::resolve::Place;
-use crate::upload::{Received, Terms};
+use crate::upload::Terms;
+use crate::writer::Received;
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
+/// A name that NFS clients give to other files while it is being locked.
+const ATTEMPTS_MAX: usize = 8;
+
+/// A lock whose client has not been told of it: if it never is, the lock goes.
+struct Untold<'a> {
+    front: &'a Front,
+    token: Option<String>,
+}
+
+impl Drop for Untold<'_> {
+    fn drop(&mut self) {
+        let gone = self.token.take().and_then(|token| self.front.locks.lock().remove(&token));
+        gone.iter().for_each(|lock| self.front.release_lock(lock));
+    }
+}
+
+/// Locks of a name that deny writing to the file that has it and to one that is to get it, until it is settled which of
+/// them has it in the end.
+pub(crate) struct Carried<'a> {
+    front: &'a Front,
+    tokens: Vec<String>,
+}
+
+impl Carried<'_> {
+    /// `without`: the file that does not have the name, or not any more.
+    pub fn settle(self, without: FileId) {
+        for token in &self.tokens {
+            let over = self.front.locks.lock().take_opens(token, |file| file == without);
+            self.front.release_opens(&over);
+        }
+    }
+}
 
 impl Front {
-    pub(crate) async fn lock(&self, call: &Call, mut body: RequestBody) -> Result<Response, Refusal> {
+    pub(crate) async fn lock(
+        self: &Arc<Self>,
+        call: &Call,
+        mut body: RequestBody,
+    ) -> Result<Response, Refusal> {
         let body = body.collect(dav::BODY_BYTES_MAX as u64).await?;
         let request = LockRequest::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
         let timeout = self.lock_timeout(call);
         let place = self.resolve_new(call, &call.path).await?;
-        self.check_conditions(call, &place)?;
+        self.check_conditions(call, &place).await?;
         let LockRequest::New(info) = request else { return self.refresh_lock(call, &place, timeout) };
         call.demand(Activity::Upload, &place.path)?;
         let depth = call.depth()?.unwrap_or(Depth::Infinity);
         if depth == Depth::One {
             return Err(Refusal::bad_request("Depth of a LOCK is 0 or infinity"));
         }
-        let is_new = place.found.is_none();
-        if let Some(found) = &place.found
-            && !permission::allows(&call.caller.identity, found, Access::WRITE)
-        {
-            // A lock keeps others from writing, NFS clients too: not for who may not write itself.
-            return Err(Refusal::forbidden("who may not write it may not lock it"));
-        }
+        self.judge_locking(call, &place, &[])?;
         let scope = if info.scope == LockScope::Exclusive { Scope::Exclusive } else { Scope::Shared };
-        let lock = self.new_lock(call, &place, &info, scope, depth, timeout);
-        if is_new {
-            self.check_member_locks(call, &place.path, Reach::One)?;
-        }
-        let now = self.services.clock.monotonic();
-        let expired = self.locks.lock().expire(now);
-        expired.iter().for_each(|lock| self.release_lock(lock));
-        let added = self.locks.lock().add(lock.clone());
-        added.map_err(|error| match error {
-            LockError::Conflict => conflicting(&lock.root_href),
-            LockError::Limit => Refusal::busy("too many locks"),
-        })?;
+        let mut lock = self.new_lock(call, &place, &info, scope, depth, timeout);
+        self.add_lock(&mut lock).await?;
+        let mut untold = Untold { front: self, token: Some(lock.token.clone()) };
         // Only now: a lock that is refused leaves no empty file.
-        if let Err(refusal) = self.hold_locked(call, &place, &lock).await {
-            let gone = self.locks.lock().remove(&lock.token);
-            gone.iter().for_each(|lock| self.release_lock(lock));
-            return Err(refusal);
-        }
+        let is_new = self.hold_locked(call, &lock).await?;
+        untold.token = None;
         let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
         let token = HeaderValue::try_from(format!("<{}>", lock.token)).expect("a token is a URN");
         Ok(answer(status, &[&lock]).with(LOCK_TOKEN, token))
     }
 
-    /// Makes the file where the name is free, and denies writing to other doors.
-    async fn hold_locked(&self, call: &Call, place: &Place, lock: &Lock) -> Result<(), Refusal> {
-        let file = match place.found {
-            Some(found) => found,
-            None => self.make_empty(call, place, lock).await?,
+    /// Whether the caller may lock what is there, or make the file that is not.
+    fn judge_locking(&self, call: &Call, place: &Place, own: &[String]) -> Result<(), Refusal> {
+        if let Some(found) = &place.found {
+            if permission::allows(&call.caller.identity, found, Access::WRITE) {
+                return Ok(());
+            }
+            // A lock keeps others from writing, NFS clients too: not for who may not write itself.
+            return Err(Refusal::forbidden("who may not write it may not lock it"));
+        }
+        let tokens = [submitted(call)?, own.to_vec()].concat();
+        let change = PathChange::of_member(&place.path);
+        self.judge_change(&Principal::from(&call.caller), &tokens, &change)
+    }
+
+    /// Puts the lock into the table. Changes that were let through before it are waited for, so that none is done to
+    /// what is locked after the client was told that it is.
+    async fn add_lock(&self, lock: &mut Lock) -> Result<(), Refusal> {
+        let add = || {
+            let now = self.services.clock.monotonic();
+            let expired = self.locks.lock().expire(now);
+            expired.iter().for_each(|lock| self.release_lock(lock));
+            lock.expires = now + lock.timeout;
+            let added = self.locks.lock().add(lock.clone());
+            (added != Err(LockError::Changing)).then_some(added)
         };
-        let open = self.deny_writing(&file)?;
-        let before = self.locks.lock().reopen(&lock.token, &lock.path, open);
-        self.release_open(before);
-        Ok(())
+        self.as_changes_end(add).await.unwrap_or(Err(LockError::Changing)).map_err(|error| match error {
+            LockError::Conflict => conflicting(&lock.root_href),
+            LockError::Limit => Refusal::busy("too many locks"),
+            LockError::Changing => Refusal::busy("it is being changed"),
+        })
+    }
+
+    /// Denies writing to other doors, on a file that is made for it where the name is free: tells whether it was.
+    ///
+    /// What was found before the lock was in the table counts for nothing: it may have lost its name. From here on no
+    /// request changes it; an NFS client may until it is held, which is why the name is looked at again.
+    async fn hold_locked(self: &Arc<Self>, call: &Call, lock: &Lock) -> Result<bool, Refusal> {
+        for _ in 0..ATTEMPTS_MAX {
+            let place = self.resolve_new(call, &call.path).await?;
+            if place.path != lock.path {
+                return Err(Refusal::busy("a link on the way was changed"));
+            }
+            self.judge_locking(call, &place, std::slice::from_ref(&lock.token))?;
+            let Some(found) = place.found else {
+                match self.make_empty(call, &place, lock).await {
+                    Ok(_) => return Ok(true),
+                    // An NFS client was faster.
+                    Err(refusal) if refusal.status == StatusCode::PRECONDITION_FAILED => continue,
+                    Err(refusal) => return Err(refusal),
+                }
+            };
+            self.deny_writing(&lock.token, &found)?;
+            let before = self.locks.lock().take_opens(&lock.token, |file| file != found.file);
+            self.release_opens(&before);
+            let Some(parent) = &place.parent else { return Ok(false) };
+            let name = place.path.last().expect("what has a parent has a name");
+            match self.services.namespace.lookup(&call.caller.identity, parent.file, name).await {
+                Ok(again) if again.file == found.file => return Ok(false),
+                Ok(_) | Err(NamespaceError::NotFound | NamespaceError::Stale(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Refusal::busy("the name is given to one file after the other"))
     }
 
     fn refresh_lock(&self, call: &Call, place: &Place, timeout: Duration) -> Result<Response, Refusal> {
         let now = self.services.clock.monotonic();
-        let tokens = submitted(call)?;
+        let (tokens, principal) = (submitted(call)?, Principal::from(&call.caller));
         let mut locks = self.locks.lock();
         let ours = tokens.into_iter().find(|token| {
             locks.covers(token, &place.path)
-                && locks.find(token).is_some_and(|lock| lock.principal == *call.caller.name)
+                && locks.find(token).is_some_and(|lock| lock.principal == principal)
         });
         let token =
             ours.ok_or_else(|| Refusal::precondition("no lock of yours is named in the If header"))?;
@@ -117,11 +190,11 @@ impl Front {
             root_href: http_wire::target::encode_path(&place.path, false),
             scope,
             is_deep: depth == Depth::Infinity,
-            principal: call.caller.name.to_string(),
+            principal: Principal::from(&call.caller),
             owner: info.owner_xml.clone().unwrap_or_default(),
             timeout,
             expires: self.services.clock.monotonic() + timeout,
-            open: None,
+            opens: Vec::new(),
         }
     }
 
@@ -135,42 +208,49 @@ impl Front {
         format!("urn:uuid:{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 
-    /// The name has a new file: what denies writing to other doors goes with the name.
-    pub(crate) fn carry_locks(&self, path: &[Name], file: &Attributes) {
-        let tokens: Vec<String> = {
-            let locks = self.locks.lock();
-            let stale =
-                |lock: &&Lock| lock.open.is_some_and(|(old, _)| old != file.file) && lock.path == path;
-            locks.covering(path).filter(stale).map(|lock| lock.token.clone()).collect()
-        };
-        for token in tokens {
-            // The file is new: nobody has it open for writing but who was faster than this line.
-            let Ok(open) = self.deny_writing(file) else { continue };
-            let before = self.locks.lock().reopen(&token, path, open);
-            self.release_open(before);
+    /// For a file that is about to get the name: what denies writing to other doors is there before it can be opened.
+    pub(crate) fn carry_locks(&self, path: &[Name], file: &Attributes) -> Result<Carried<'_>, Refusal> {
+        let carried = Carried { front: self, tokens: self.locks.lock().tokens_at(path) };
+        match carried.tokens.iter().try_for_each(|token| self.deny_writing(token, file)) {
+            Ok(()) => Ok(carried),
+            Err(refusal) => {
+                carried.settle(file.file);
+                Err(refusal)
+            }
         }
     }
 
-    fn deny_writing(&self, file: &Attributes) -> Result<Option<(types::FileId, u64)>, Refusal> {
-        if file.kind != FileKind::Regular {
-            return Ok(None);
+    /// To other doors, for as long as there is the lock.
+    fn deny_writing(&self, token: &str, file: &Attributes) -> Result<(), Refusal> {
+        let is_denied = |lock: &Lock| lock.opens.iter().any(|(denied, _)| *denied == file.file);
+        if file.kind != FileKind::Regular || self.locks.lock().find(token).is_some_and(is_denied) {
+            return Ok(());
         }
         let owner = self.lock_owner();
         let share = Share::new(Modes::READ, Modes::WRITE);
-        match self.services.access.table().open(file.file, owner, share) {
-            Ok(_) => Ok(Some((file.file, owner.number))),
-            Err(_) => Err(Refusal::new(StatusCode::LOCKED, "an NFS client has the file open for writing")),
+        if self.services.access.table().open(file.file, owner, share).is_err() {
+            return Err(Refusal::new(StatusCode::LOCKED, "an NFS client has the file open for writing"));
         }
+        let open = (file.file, owner.number);
+        if !self.locks.lock().hold(token, open) {
+            self.release_opens(&[open]);
+        }
+        Ok(())
     }
 
     /// RFC 4918 §7.3: locking a free name makes an empty file.
-    async fn make_empty(&self, call: &Call, place: &Place, lock: &Lock) -> Result<Attributes, Refusal> {
+    async fn make_empty(
+        self: &Arc<Self>,
+        call: &Call,
+        place: &Place,
+        lock: &Lock,
+    ) -> Result<Attributes, Refusal> {
         let (dir, _) = place.entry()?;
         let mut lock_tokens = submitted(call)?;
         lock_tokens.push(lock.token.clone());
         let terms = Terms { replace: Replace::Never, lock_tokens, ..Terms::default() };
         let pending = self.begin_upload(&call.caller, place.path.clone(), dir, terms).await?;
-        let published = self.publish(&pending, Received { size: 0, checksums: Vec::new() }).await?;
+        let published = self.publish(pending, Received { size: 0, checksums: Vec::new() }).await?;
         Ok(published.attributes)
     }
 
@@ -185,7 +265,7 @@ impl Front {
             let why = dav::error_body(&Precondition::LockTokenMatchesRequestUri);
             return Err(Refusal::conflict("no such lock covers this").with_xml(why));
         };
-        if lock.principal != *call.caller.name && call.caller.role != api::Role::Admin {
+        if lock.principal != Principal::from(&call.caller) && call.caller.role != api::Role::Admin {
             return Err(Refusal::forbidden("the lock is somebody else's"));
         }
         let gone = locks.remove(token);

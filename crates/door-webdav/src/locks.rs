@@ -3,11 +3,15 @@
 //!
 //! Locks live in memory, as opens of NFS clients without a reclaim would: a restart ends them, and a client that comes
 //! with such a token is told 412. Invariants: an exclusive lock covers no resource together with any other lock; a lock
-//! that has expired is gone.
+//! that has expired is gone; while a change is under way that a lock would have forbidden, that lock is not given.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
+use api::Caller;
 use bytes::Bytes;
 use thiserror::Error;
 use types::{FileId, Name};
@@ -20,6 +24,23 @@ pub(crate) enum Scope {
     Shared,
 }
 
+/// What is held open in the conflict table, and its owner's number there.
+pub(crate) type Open = (FileId, u64);
+
+/// Who takes a lock. Issuers, password files and certificates may have one name for different people: the user id tells
+/// them apart. Groups do not count, for tokens of one subject may differ in them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Principal {
+    name: Arc<str>,
+    uid: u32,
+}
+
+impl From<&Caller> for Principal {
+    fn from(caller: &Caller) -> Principal {
+        Principal { name: Arc::clone(&caller.name), uid: caller.identity.uid }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
     /// `urn:uuid:…`, without brackets.
@@ -30,14 +51,13 @@ pub(crate) struct Lock {
     pub scope: Scope,
     /// Covers everything below `path` too.
     pub is_deep: bool,
-    /// Who took it, by the name that authentication gave.
-    pub principal: String,
+    pub principal: Principal,
     /// The `owner` element as the client sent it.
     pub owner: Bytes,
     pub timeout: Duration,
     pub expires: Duration,
-    /// What is held open in the conflict table, and its owner's number there.
-    pub open: Option<(FileId, u64)>,
+    /// Denials of writing to the file that has the name, and to files that may have got it.
+    pub opens: Vec<Open>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -46,6 +66,18 @@ pub(crate) enum LockError {
     Conflict,
     #[error("the bound of locks is reached")]
     Limit,
+    /// What the lock would cover is being changed by a request that was let through before.
+    #[error("a change is under way")]
+    Changing,
+}
+
+/// Why a change may not begin.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum BeginError {
+    #[error("{root_href} is locked")]
+    Locked { root_href: String },
+    #[error("what is to be changed is being moved, or the other way round")]
+    Moving,
 }
 
 #[derive(Debug)]
@@ -53,11 +85,95 @@ pub(crate) struct Locks {
     by_token: BTreeMap<String, Lock>,
     /// Tokens by the path that was locked.
     by_path: BTreeMap<Path, Vec<String>>,
+    /// How many locks each has.
+    held: BTreeMap<Principal, usize>,
     locks_max: usize,
+    /// Under way, by number: at most a few for each request in flight.
+    changes: BTreeMap<u64, PathChange>,
+    changes_begun: u64,
+}
+
+/// A change that no lock forbade when it began. Until it ends no lock is given that would have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PathChange {
+    pub path: Path,
+    pub reach: Reach,
+    /// A name comes or goes, so a lock of the directory counts, whatever its depth (RFC 4918 §7.4).
+    pub is_of_member: bool,
+    pub object: Object,
+}
+
+/// What is changed, should the path lead elsewhere before it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Object {
+    /// The entry of the directory.
+    Name,
+    /// The file, whatever its name is then.
+    File,
+    /// The path itself: it goes elsewhere, with all below.
+    Way,
+}
+
+impl PathChange {
+    pub fn of_resource(path: &[Name]) -> PathChange {
+        PathChange { path: path.to_vec(), reach: Reach::One, is_of_member: false, object: Object::Name }
+    }
+
+    /// Of a name that comes or goes.
+    pub fn of_member(path: &[Name]) -> PathChange {
+        PathChange { path: path.to_vec(), reach: Reach::One, is_of_member: true, object: Object::Name }
+    }
+
+    pub fn of_tree(path: &[Name], is_of_member: bool) -> PathChange {
+        PathChange { path: path.to_vec(), reach: Reach::Tree, is_of_member, object: Object::File }
+    }
+
+    /// Of what is known of a file.
+    pub fn of_file(path: &[Name]) -> PathChange {
+        PathChange { object: Object::File, ..PathChange::of_resource(path) }
+    }
+
+    /// Of a name that goes elsewhere.
+    pub fn of_move(path: &[Name]) -> PathChange {
+        PathChange { object: Object::Way, ..PathChange::of_tree(path, true) }
+    }
+
+    /// That a name goes out of or comes into.
+    fn directory(&self) -> Option<&[Name]> {
+        self.path.split_last().filter(|_| self.is_of_member).map(|(_, above)| above)
+    }
+
+    fn touches(&self, lock: &Lock) -> bool {
+        covers(lock, &self.path)
+            || self.directory().is_some_and(|directory| covers(lock, directory))
+            || (self.reach == Reach::Tree && lock.path.starts_with(&self.path))
+    }
+
+    /// Whether one moves what the other changes: that would be changed where nobody was asked, under whoever's locks.
+    fn collides(&self, other: &PathChange) -> bool {
+        self.is_moved_by(other) || other.is_moved_by(self)
+    }
+
+    fn is_moved_by(&self, other: &PathChange) -> bool {
+        if other.object != Object::Way {
+            return false;
+        }
+        let (path, way) = (&self.path, &other.path);
+        let is_below = path.len() > way.len() && path.starts_with(way);
+        match self.reach {
+            Reach::One => is_below || (path == way && self.object != Object::Name),
+            Reach::Tree => is_below || way.starts_with(path),
+        }
+    }
 }
 
 /// Shared locks that lie over each other: an answer to PROPFIND has all of them for each member of a directory.
 const COVERING_MAX: usize = 64;
+
+/// One principal has at most this part of all locks, so that it cannot use up those of others.
+const SHARE_OF_ONE: usize = 8;
+/// However few there are in all.
+const HELD_BY_ONE_MIN: usize = 16;
 
 /// How much of the tree an operation touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +186,48 @@ pub(crate) enum Reach {
 
 impl Locks {
     pub fn new(locks_max: usize) -> Locks {
-        Locks { by_token: BTreeMap::new(), by_path: BTreeMap::new(), locks_max }
+        Locks {
+            by_token: BTreeMap::new(),
+            by_path: BTreeMap::new(),
+            held: BTreeMap::new(),
+            locks_max,
+            changes: BTreeMap::new(),
+            changes_begun: 0,
+        }
+    }
+
+    /// Lets all of the changes begin, if no lock forbids any of them to somebody who submits these tokens, and none
+    /// that is under way moves what another one changes.
+    pub fn begin(
+        &mut self,
+        changes: Vec<PathChange>,
+        principal: &Principal,
+        submitted: &[String],
+    ) -> Result<Range<u64>, BeginError> {
+        let forbidding = changes.iter().find_map(|change| self.judge(change, principal, submitted));
+        if let Some(lock) = forbidding {
+            return Err(BeginError::Locked { root_href: lock.root_href.clone() });
+        }
+        if self.changes.values().any(|other| changes.iter().any(|change| change.collides(other))) {
+            return Err(BeginError::Moving);
+        }
+        let first = self.changes_begun;
+        self.changes_begun += changes.len() as u64;
+        self.changes.extend((first..).zip(changes));
+        Ok(first..self.changes_begun)
+    }
+
+    pub fn end(&mut self, changes: Range<u64>) {
+        changes.for_each(|number| _ = self.changes.remove(&number));
+    }
+
+    /// A lock that forbids the change.
+    pub fn judge(&self, change: &PathChange, principal: &Principal, submitted: &[String]) -> Option<&Lock> {
+        let forbidding = |path, reach| self.forbidding(path, reach, principal, submitted);
+        change
+            .directory()
+            .and_then(|directory| forbidding(directory, Reach::One))
+            .or_else(|| forbidding(&change.path, change.reach))
     }
 
     pub fn len(&self) -> usize {
@@ -83,9 +240,16 @@ impl Locks {
         if self.touching(&lock.path, reach).any(|other| is_in_the_way(&other)) {
             return Err(LockError::Conflict);
         }
-        if self.len() >= self.locks_max || self.covering(&lock.path).count() >= COVERING_MAX {
+        let held = self.held.get(&lock.principal).copied().unwrap_or(0);
+        let held_max = (self.locks_max / SHARE_OF_ONE).max(HELD_BY_ONE_MIN);
+        let covering = self.covering(&lock.path).count();
+        if self.len() >= self.locks_max || held >= held_max || covering >= COVERING_MAX {
             return Err(LockError::Limit);
         }
+        if self.changes.values().any(|change| change.touches(&lock)) {
+            return Err(LockError::Changing);
+        }
+        *self.held.entry(lock.principal.clone()).or_default() += 1;
         self.by_path.entry(lock.path.clone()).or_default().push(lock.token.clone());
         self.by_token.insert(lock.token.clone(), lock);
         Ok(())
@@ -107,22 +271,31 @@ impl Locks {
         Some(lock)
     }
 
-    /// Replaces what is held open for the lock of this path and answers what is to be closed: the one before, or the
-    /// new one if the lock has gone.
-    pub fn reopen(
-        &mut self,
-        token: &str,
-        path: &[Name],
-        open: Option<(FileId, u64)>,
-    ) -> Option<(FileId, u64)> {
-        match self.by_token.get_mut(token).filter(|lock| lock.path == path) {
-            Some(lock) => std::mem::replace(&mut lock.open, open),
-            None => open,
-        }
+    /// `false`: the lock has gone, and the open is to be closed.
+    pub fn hold(&mut self, token: &str, open: Open) -> bool {
+        let lock = self.by_token.get_mut(token);
+        lock.map(|lock| lock.opens.push(open)).is_some()
+    }
+
+    /// Takes opens of such files out of the lock; they are to be closed.
+    pub fn take_opens(&mut self, token: &str, is_over: impl Fn(FileId) -> bool) -> Vec<Open> {
+        let lock = self.by_token.get_mut(token);
+        lock.map(|lock| lock.opens.extract_if(.., |(file, _)| is_over(*file)).collect()).unwrap_or_default()
+    }
+
+    /// Tokens of the locks of this very path.
+    pub fn tokens_at(&self, path: &[Name]) -> Vec<String> {
+        self.by_path.get(path).cloned().unwrap_or_default()
     }
 
     pub fn remove(&mut self, token: &str) -> Option<Lock> {
         let lock = self.by_token.remove(token)?;
+        if let Entry::Occupied(mut held) = self.held.entry(lock.principal.clone()) {
+            *held.get_mut() -= 1;
+            if *held.get() == 0 {
+                held.remove();
+            }
+        }
         if let Some(tokens) = self.by_path.get_mut(&lock.path) {
             tokens.retain(|other| other != token);
             if tokens.is_empty() {
@@ -149,21 +322,21 @@ impl Locks {
     }
 
     /// Locks that cover the path.
-    pub fn covering<'a>(&'a self, path: &'a [Name]) -> impl Iterator<Item = &'a Lock> {
+    pub fn covering<'a, 'b>(&'a self, path: &'b [Name]) -> impl Iterator<Item = &'a Lock> + use<'a, 'b> {
         (0..=path.len())
             .flat_map(move |length| self.at(&path[..length]))
             .filter(move |lock| covers(lock, path))
     }
 
     /// A lock that forbids the change to somebody who submits these tokens. Of several shared locks one is enough.
-    pub fn forbidding<'a>(
-        &'a self,
-        path: &'a [Name],
+    fn forbidding(
+        &self,
+        path: &[Name],
         reach: Reach,
-        principal: &str,
+        principal: &Principal,
         submitted: &[String],
-    ) -> Option<&'a Lock> {
-        let is_held = |lock: &Lock| lock.principal == principal && submitted.contains(&lock.token);
+    ) -> Option<&Lock> {
+        let is_held = |lock: &Lock| lock.principal == *principal && submitted.contains(&lock.token);
         let mut unheld = None;
         let mut shared_is_held = false;
         for lock in self.covering(path) {
@@ -191,7 +364,7 @@ impl Locks {
     }
 
     /// Locks of the path itself and of what is below it.
-    fn below<'a>(&'a self, path: &'a [Name]) -> impl Iterator<Item = &'a Lock> {
+    fn below<'a, 'b>(&'a self, path: &'b [Name]) -> impl Iterator<Item = &'a Lock> + use<'a, 'b> {
         // Paths with one beginning stand together in the order of lists.
         let paths = self.by_path.range(path.to_vec()..).take_while(move |(other, _)| other.starts_with(path));
         paths.flat_map(|(_, tokens)| tokens).filter_map(|token| self.by_token.get(token))
@@ -208,115 +381,4 @@ fn covers(lock: &Lock, path: &[Name]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const NOW: Duration = Duration::from_secs(100);
-
-    fn path(text: &str) -> Path {
-        text.split('/')
-            .filter(|name| !name.is_empty())
-            .map(|name| Name::new(name.as_bytes()).unwrap())
-            .collect()
-    }
-
-    fn lock(token: &str, at: &str, scope: Scope, is_deep: bool) -> Lock {
-        Lock {
-            token: token.to_owned(),
-            path: path(at),
-            root_href: at.to_owned(),
-            scope,
-            is_deep,
-            principal: "ann".to_owned(),
-            owner: Bytes::new(),
-            timeout: Duration::from_secs(10),
-            expires: NOW + Duration::from_secs(10),
-            open: None,
-        }
-    }
-
-    fn table(locks: &[Lock]) -> Locks {
-        let mut table = Locks::new(10);
-        locks.iter().for_each(|lock| table.add(lock.clone()).unwrap());
-        table
-    }
-
-    #[test]
-    fn an_exclusive_lock_stands_alone_and_shared_ones_stand_together() {
-        let mut locks = table(&[lock("s1", "/a", Scope::Shared, false)]);
-        assert_eq!(locks.add(lock("s2", "/a", Scope::Shared, false)), Ok(()));
-        assert_eq!(locks.add(lock("x", "/a", Scope::Exclusive, false)), Err(LockError::Conflict));
-        assert_eq!(locks.add(lock("y", "/b", Scope::Exclusive, false)), Ok(()));
-        assert_eq!(locks.add(lock("z", "/b", Scope::Shared, false)), Err(LockError::Conflict));
-    }
-
-    #[test]
-    fn a_deep_lock_covers_what_is_below_and_meets_what_is_locked_there() {
-        let mut locks = table(&[lock("deep", "/a", Scope::Exclusive, true)]);
-        assert!(locks.covers("deep", &path("/a/b/c")) && !locks.covers("deep", &path("/ab")));
-        assert_eq!(locks.add(lock("x", "/a/b", Scope::Exclusive, false)), Err(LockError::Conflict));
-        let mut locks = table(&[lock("x", "/a/b", Scope::Shared, false)]);
-        assert_eq!(locks.add(lock("deep", "/a", Scope::Exclusive, true)), Err(LockError::Conflict));
-        assert_eq!(locks.add(lock("flat", "/a", Scope::Exclusive, false)), Ok(()));
-    }
-
-    #[test]
-    fn a_change_needs_the_token_and_its_principal() {
-        let locks = table(&[lock("x", "/a", Scope::Exclusive, false)]);
-        let token = ["x".to_owned()];
-        assert!(locks.forbidding(&path("/a"), Reach::One, "ann", &[]).is_some());
-        assert!(locks.forbidding(&path("/a"), Reach::One, "bob", &token).is_some());
-        assert!(locks.forbidding(&path("/a"), Reach::One, "ann", &token).is_none());
-        assert!(locks.forbidding(&path("/b"), Reach::Tree, "bob", &[]).is_none());
-    }
-
-    #[test]
-    fn one_of_several_shared_locks_is_enough() {
-        let locks = table(&[lock("s1", "/a", Scope::Shared, false), lock("s2", "/a", Scope::Shared, false)]);
-        assert!(locks.forbidding(&path("/a"), Reach::One, "ann", &["s2".to_owned()]).is_none());
-        assert!(locks.forbidding(&path("/a"), Reach::One, "ann", &[]).is_some());
-    }
-
-    #[test]
-    fn a_tree_is_not_changed_over_a_lock_inside_it() {
-        let locks = table(&[lock("x", "/a/b/c", Scope::Exclusive, false)]);
-        assert!(locks.forbidding(&path("/a"), Reach::Tree, "ann", &[]).is_some());
-        assert!(locks.forbidding(&path("/a"), Reach::One, "ann", &[]).is_none());
-        assert!(locks.forbidding(&path("/a"), Reach::Tree, "ann", &["x".to_owned()]).is_none());
-    }
-
-    #[test]
-    fn locks_end_by_time_by_token_and_with_their_tree() {
-        let all = [
-            lock("x", "/a", Scope::Shared, true),
-            lock("y", "/a/b", Scope::Shared, false),
-            lock("z", "/ab", Scope::Shared, false),
-        ];
-        let mut locks = table(&all);
-        assert!(locks.refresh("z", Duration::from_secs(99), NOW).is_some());
-        assert_eq!(locks.expire(NOW + Duration::from_secs(10)).len(), 2);
-        assert_eq!(locks.len(), 1);
-        let mut locks = table(&all);
-        assert_eq!(locks.remove_tree(&path("/a")).len(), 2);
-        assert!(locks.remove("z").is_some() && locks.remove("z").is_none());
-        assert_eq!((locks.len(), locks.by_path.len()), (0, 0));
-    }
-
-    #[test]
-    fn shared_locks_of_one_resource_are_bounded() {
-        let mut locks = Locks::new(1_000);
-        for number in 0..COVERING_MAX {
-            assert_eq!(locks.add(lock(&number.to_string(), "/a", Scope::Shared, true)), Ok(()));
-        }
-        assert_eq!(locks.add(lock("x", "/a", Scope::Shared, true)), Err(LockError::Limit));
-        assert_eq!(locks.add(lock("y", "/a/b", Scope::Shared, true)), Err(LockError::Limit));
-        assert_eq!(locks.add(lock("z", "/b", Scope::Shared, true)), Ok(()));
-    }
-
-    #[test]
-    fn beyond_the_bound_no_lock_is_given() {
-        let mut locks = Locks::new(1);
-        assert_eq!(locks.add(lock("x", "/a", Scope::Shared, false)), Ok(()));
-        assert_eq!(locks.add(lock("y", "/b", Scope::Shared, false)), Err(LockError::Limit));
-    }
-}
+mod tests;

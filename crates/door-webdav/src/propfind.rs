@@ -1,9 +1,10 @@
 //! PROPFIND (RFC 4918 §9.1): a walk over the namespace, written as it goes. A collection of a hundred thousand entries
-//! passes through one buffer, and nothing is listed before the client has taken what came before.
+//! passes through one buffer, and nothing is listed or written before the client has taken what came before: whatever
+//! the tree is like, a page of entries, a chunk of text and a bounded number of directories are kept.
 
 use std::sync::Arc;
 
-use api::{Activity, Cookie};
+use api::{Activity, Cookie, DirEntry};
 use bytes::Bytes;
 use futures_util::stream;
 use http::StatusCode;
@@ -11,18 +12,20 @@ use http::header::{self, HeaderValue};
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, Depth, LiveProperty, Multistatus, PropFind, QName};
 use http_wire::target;
-use types::{Attributes, FileId, FileKind};
+use types::{FileId, FileKind};
 
 use crate::call::Call;
-use crate::collection::{Failures, PAGE, extended};
+use crate::collection::{Descent, Failures, PAGE};
 use crate::front::Front;
-use crate::live::Facts;
+use crate::live::{Facts, Resource};
 use crate::locks::Path;
 use crate::refusal::Refusal;
 use crate::resolve::Last;
 
-/// What is handed to the connection at once.
+/// What is handed to the connection at once, but for what the last resource adds.
 const CHUNK_BYTES: usize = 64 << 10;
+/// Directories that wait to be listed. With so many of them, they come one by one.
+const PENDING_MAX: usize = 4_096;
 
 /// The walk: directories that are still to be listed, deepest last.
 struct Walk {
@@ -30,9 +33,22 @@ struct Walk {
     call: Arc<Call>,
     asked: Arc<PropFind>,
     is_deep: bool,
-    open: Vec<(Path, FileId, Cookie)>,
+    /// Where it began, without symbolic links. The answer has the path that was asked for.
+    top: Path,
+    open: Vec<(Descent, FileId, Cookie)>,
+    page: Option<Listed>,
     /// `None` when the end is written.
     out: Option<Multistatus>,
+}
+
+/// A page of a directory, and how much of it is written.
+struct Listed {
+    descent: Descent,
+    shown: Path,
+    path: Path,
+    entries: std::vec::IntoIter<DirEntry>,
+    /// Directories among those that were written.
+    below: Vec<(Descent, FileId, Cookie)>,
 }
 
 impl Front {
@@ -58,13 +74,15 @@ impl Front {
             call: Arc::clone(call),
             asked: Arc::new(asked),
             is_deep: depth == Depth::Infinity,
+            top: place.path.clone(),
             open: Vec::new(),
+            page: None,
             out: Some(Multistatus::begin()),
         };
-        walk.write(&call.path, &found).await?;
+        let whole = Resource { shown: &call.path, path: &place.path, attributes: &found };
+        walk.write(&whole).await?;
         if is_listed {
-            // Answered under the path that was asked for, also where a link led elsewhere.
-            walk.open.push((call.path.clone(), found.file, Cookie::START));
+            walk.open.push((Descent::default(), found.file, Cookie::START));
         }
         Ok(multistatus(walk.into_body().await?))
     }
@@ -95,54 +113,81 @@ impl Walk {
             if out.buffered() >= CHUNK_BYTES {
                 return Ok(Some(out.take()));
             }
-            let Some((path, dir, after)) = self.open.pop() else {
+            if let Some(page) = self.page.take() {
+                self.page = self.write_next(page).await?;
+                continue;
+            }
+            let Some((descent, dir, after)) = self.open.pop() else {
                 return Ok(self.out.take().map(Multistatus::end));
             };
-            self.list(path, dir, after).await?;
+            self.list(descent, dir, after).await?;
         }
         Ok(None)
     }
 
-    async fn list(&mut self, path: Path, dir: FileId, after: Cookie) -> Result<(), Refusal> {
+    async fn list(&mut self, descent: Descent, dir: FileId, after: Cookie) -> Result<(), Refusal> {
+        let shown = descent.path(&self.call.path);
         let who = self.call.caller.identity.clone();
-        let page = match self.front.list_to_enter(&who, dir, after, PAGE).await {
+        let page = match self.front.list_to_enter(&who, dir, after, page_len(self.open.len())).await {
             Ok(page) => page,
             // Below the top: a directory that the caller may not read, or that has gone meanwhile.
             Err(error) => {
                 let refusal = Refusal::from(error);
-                if let Some(out) = &mut self.out
-                    && refusal.status != StatusCode::NOT_FOUND
-                {
-                    out.status(&href(&path, true), refusal.status, None);
+                if refusal.status != StatusCode::NOT_FOUND {
+                    self.write_status(&shown, &refusal);
                 }
                 return Ok(());
             }
         };
         if let Some(last) = page.entries.last().filter(|_| !page.is_last) {
-            self.open.push((path.clone(), dir, last.cookie));
+            self.open.push((descent.clone(), dir, last.cookie));
         }
-        let mut below = Vec::new();
-        for entry in page.entries {
-            let path = extended(&path, &entry.name);
-            match self.write(&path, &entry.attributes).await {
-                // It was removed since it was listed.
-                Err(refusal) if refusal.status == StatusCode::NOT_FOUND => continue,
-                written => written?,
-            }
-            if self.is_deep && entry.attributes.kind.is_directory() {
-                below.push((path, entry.attributes.file, Cookie::START));
-            }
-        }
-        // The first of them comes next.
-        self.open.extend(below.into_iter().rev());
+        let path = descent.path(&self.top);
+        let entries = page.entries.into_iter();
+        self.page = Some(Listed { descent, shown, path, entries, below: Vec::new() });
         Ok(())
     }
 
-    async fn write(&mut self, path: &Path, attributes: &Attributes) -> Result<(), Refusal> {
-        let facts = Facts::gather(&self.front, path, attributes, &self.asked).await?;
+    /// One entry of a page; what is left of it.
+    async fn write_next(&mut self, mut page: Listed) -> Result<Option<Listed>, Refusal> {
+        let Some(entry) = page.entries.next() else {
+            // The first of them comes next.
+            self.open.extend(page.below.into_iter().rev());
+            return Ok(None);
+        };
+        page.shown.push(entry.name.clone());
+        page.path.push(entry.name.clone());
+        let resource = Resource { shown: &page.shown, path: &page.path, attributes: &entry.attributes };
+        match self.write(&resource).await {
+            // It was removed since it was listed.
+            Err(refusal) if refusal.status == StatusCode::NOT_FOUND => {}
+            written => {
+                written?;
+                if self.is_deep && entry.attributes.kind.is_directory() {
+                    match page.descent.down(&entry.name) {
+                        Ok(descent) => page.below.push((descent, entry.attributes.file, Cookie::START)),
+                        Err(refusal) => self.write_status(&page.shown, &refusal),
+                    }
+                }
+            }
+        }
+        page.shown.pop();
+        page.path.pop();
+        Ok(Some(page))
+    }
+
+    /// Why a directory is not listed.
+    fn write_status(&mut self, shown: &Path, refusal: &Refusal) {
+        if let Some(out) = &mut self.out {
+            out.status(&href(shown, true), refusal.status, None);
+        }
+    }
+
+    async fn write(&mut self, resource: &Resource<'_>) -> Result<(), Refusal> {
+        let facts = Facts::gather(&self.front, &self.call.caller, resource, &self.asked).await?;
         let Some(out) = &mut self.out else { return Ok(()) };
-        let is_collection = attributes.kind == FileKind::Directory;
-        out.response(&href(path, is_collection), |groups| match &*self.asked {
+        let is_collection = resource.attributes.kind == FileKind::Directory;
+        out.response(&href(resource.shown, is_collection), |groups| match &*self.asked {
             PropFind::PropName => groups.group(StatusCode::OK, |props| {
                 facts.live_names().for_each(|live| props.live_name(live));
                 facts.dead_names().for_each(|name| props.name(&name));
@@ -160,6 +205,11 @@ impl Walk {
         });
         Ok(())
     }
+}
+
+/// How much of a directory is listed at once: its directories wait beside those that wait already.
+fn page_len(pending: usize) -> usize {
+    PAGE.min(PENDING_MAX.saturating_sub(pending)).max(1)
 }
 
 fn write_named(facts: &Facts<'_>, names: &[QName], groups: &mut dav::PropStats<'_>) {
@@ -212,5 +262,24 @@ pub(crate) fn wants(asked: &PropFind, live: LiveProperty) -> bool {
             live.is_in_allprop() || include.iter().any(|name| LiveProperty::from_qname(name) == Some(live))
         }
         PropFind::Props(names) => names.iter().any(|name| LiveProperty::from_qname(name) == Some(live)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_walk_over_any_tree_keeps_a_bounded_number_of_directories() {
+        // Every entry is a directory, and every directory has more entries than are listed at once.
+        let mut pending: usize = 1;
+        for _ in 0..crate::collection::DEPTH_MAX {
+            pending -= 1;
+            let listed = page_len(pending);
+            assert!((1..=PAGE).contains(&listed));
+            pending += 1 + listed;
+        }
+        assert!(pending <= PENDING_MAX + 2 * crate::collection::DEPTH_MAX, "{pending}");
+        assert_eq!(page_len(0), PAGE, "where there are few, a directory is listed by pages");
     }
 }

@@ -7,33 +7,41 @@ use http_wire::dav::{self, LiveProperty, Multistatus, Precondition, PropPatch, P
 use types::{Attributes, permission};
 
 use crate::call::Call;
+use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE};
 use crate::front::Front;
-use crate::locks::Reach;
+use crate::locks::PathChange;
 use crate::propfind::{href, multistatus};
 use crate::refusal::Refusal;
 use crate::resolve::Last;
 
 impl Front {
-    pub(crate) async fn patch_properties(
+    pub(crate) async fn patch_properties(&self, call: &Call, patch: PropPatch) -> Result<Response, Refusal> {
+        for _ in 0..ATTEMPTS_MAX {
+            let place = self.resolve(call, &call.path, Last::Followed).await?;
+            place.existing()?;
+            call.demand(Activity::UpdateMetadata, &place.path)?;
+            self.check_conditions(call, &place).await?;
+            let _changing = self.begin_changes(call, vec![PathChange::of_file(&place.path)]).await?;
+            if let Some(place) = self.still_at(call, &call.path, Last::Followed, &place).await {
+                return self.patch_found(call, &place.existing()?, &patch).await;
+            }
+        }
+        Err(Refusal::busy(ELSEWHERE))
+    }
+
+    async fn patch_found(
         &self,
         call: &Call,
-        mut body: RequestBody,
+        found: &Attributes,
+        patch: &PropPatch,
     ) -> Result<Response, Refusal> {
-        let body = body.collect(dav::BODY_BYTES_MAX as u64).await?;
-        let patch = PropPatch::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
-        let place = self.resolve(call, &call.path, Last::Followed).await?;
-        let found = place.existing()?;
-        call.demand(Activity::UpdateMetadata, &place.path)?;
-        self.check_conditions(call, &place)?;
-        self.check_locks(call, &place.path, Reach::One)?;
-
         let href = href(&call.path, found.kind.is_directory());
         let is_protected =
             |op: &PropPatchOp| LiveProperty::from_qname(op.name()).is_some_and(LiveProperty::is_protected);
         if patch.ops.iter().any(is_protected) {
-            return Ok(refused(&href, &patch, is_protected));
+            return Ok(refused(&href, patch, is_protected));
         }
-        match self.apply(call, &found, &patch).await {
+        match self.apply(call, found, patch).await {
             Ok(()) => {
                 let mut out = Multistatus::begin();
                 out.response(&href, |groups| {
@@ -79,6 +87,11 @@ impl Front {
         }
         Ok(())
     }
+}
+
+pub(crate) async fn patch_in(mut body: RequestBody) -> Result<PropPatch, Refusal> {
+    let body = body.collect(dav::BODY_BYTES_MAX as u64).await?;
+    PropPatch::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
 /// mod_dav's property is the execute bits of the mode, which only the owner changes.

@@ -1,6 +1,7 @@
 //! PUT: a file is visible when it is complete and agrees with what was promised; anything else leaves nothing.
 
 pub(crate) mod resume;
+pub(crate) mod under_way;
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ use crate::upload::{Pending, Terms};
 impl Front {
     pub(crate) async fn put(self: &Arc<Self>, call: &Call, body: RequestBody) -> Result<Response, Refusal> {
         let place = self.resolve_new(call, &call.path).await?;
-        self.authorize_put(call, &place)?;
+        self.authorize_put(call, &place).await?;
         if let Some(value) = call.headers.get(header::CONTENT_RANGE) {
             let part = range::ContentRange::parse(value.as_bytes())
                 .ok_or_else(|| Refusal::bad_request("Content-Range is not understood"))?;
@@ -33,17 +34,24 @@ impl Front {
         }
         let mut terms = self.terms(call, &place, &body)?;
         terms.promised = promised(&call.headers)?;
-        let pending = self.begin(call, &place, terms).await?;
-        if let Some(response) = self.redirect_upload(call, &pending, &body) {
-            self.await_upload(pending)?;
+        let is_redirected = self.config.redirect == Redirect::Always && body.is_awaited();
+        let admitted = is_redirected.then(|| self.redirects.admit(&call.caller)).transpose()?;
+        let mut pending = self.begin(call, &place, terms).await?;
+        // With the body still to come: what takes time is under way when it is all there.
+        self.call_back(&place).await?;
+        if admitted.is_some()
+            && let Some(response) = self.redirect_upload(call, &pending)
+        {
+            pending.admitted = admitted;
+            self.await_upload(pending);
             return Ok(response);
         }
-        let published = self.receive(&pending, body).await?;
+        let published = self.receive(pending, body).await?;
         Ok(answer(&published))
     }
 
     /// Everything that can be refused before a byte of the body is sent.
-    pub(crate) fn authorize_put(&self, call: &Call, place: &Place) -> Result<(), Refusal> {
+    pub(crate) async fn authorize_put(&self, call: &Call, place: &Place) -> Result<(), Refusal> {
         call.demand(Activity::Upload, &place.path)?;
         let (_, _) = place.entry()?;
         if let Some(found) = &place.found {
@@ -57,7 +65,7 @@ impl Front {
         } else if call.is_directory_form {
             return Err(Refusal::conflict("a name that ends with a slash is a directory's: use MKCOL"));
         }
-        self.check_conditions(call, place)?;
+        self.check_conditions(call, place).await?;
         if place.found.is_none() {
             return self.check_member_locks(call, &place.path, Reach::One);
         }
@@ -97,11 +105,11 @@ impl Front {
 
     /// Through the head.
     pub(crate) async fn receive(
-        &self,
-        pending: &Pending,
+        self: &Arc<Self>,
+        pending: Pending,
         mut body: RequestBody,
     ) -> Result<Published, Refusal> {
-        let mut writer = self.writer(pending, &[]).await?;
+        let mut writer = self.writer(&pending, &[]).await?;
         while let Some(bytes) = body.next().await? {
             writer.write(bytes).await?;
         }
@@ -110,10 +118,7 @@ impl Front {
     }
 
     /// 307 to the pool, for a client that waits with its body: so the body goes once, and to the right server.
-    fn redirect_upload(&self, call: &Call, pending: &Pending, body: &RequestBody) -> Option<Response> {
-        if self.config.redirect != Redirect::Always || !body.is_awaited() {
-            return None;
-        }
+    fn redirect_upload(&self, call: &Call, pending: &Pending) -> Option<Response> {
         let ticket = UrlTicket {
             purpose: Purpose::Upload,
             file: pending.file.file,
@@ -132,14 +137,9 @@ impl Front {
         )
     }
 
-    fn await_upload(&self, mut pending: Pending) -> Result<(), Refusal> {
+    fn await_upload(&self, mut pending: Pending) {
         pending.deadline = self.services.clock.monotonic() + std::time::Duration::from_secs(TICKET_S);
-        let mut redirected = self.redirected.lock();
-        if redirected.len() >= self.config.uploads_max {
-            return Err(Refusal::busy("too many uploads are under way"));
-        }
-        redirected.insert(pending.file.file, pending);
-        Ok(())
+        self.redirected.lock().insert(pending.file.file, pending);
     }
 }
 

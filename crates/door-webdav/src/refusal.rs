@@ -1,6 +1,6 @@
 //! Why a request is not done, and the one place where the seams' errors become HTTP statuses.
 
-use access::AccessError;
+use access::{AccessError, WalkError};
 use api::{AuthError, NamespaceError, PoolError, SelectError};
 use bytes::Bytes;
 use http::StatusCode;
@@ -142,6 +142,16 @@ impl From<AccessError> for Refusal {
             AccessError::TooLarge => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
             AccessError::Denied => Refusal::new(StatusCode::LOCKED, error.to_string()),
             AccessError::Recalled | AccessError::Limit(_) => Refusal::busy(error.to_string()),
+        }
+    }
+}
+
+impl From<WalkError> for Refusal {
+    fn from(error: WalkError) -> Refusal {
+        match error {
+            WalkError::Namespace(error) => error.into(),
+            WalkError::Denied | WalkError::Root => Refusal::forbidden(error.to_string()),
+            WalkError::TooDeep => Refusal::bad_request(error.to_string()),
         }
     }
 }

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use api::{Activity, Cookie, PropertyChange, Replace, TicketMode};
+use api::{Activity, Cookie, NamespaceError, Page, PropertyChange, Replace, TicketMode};
 use http::StatusCode;
 use http_server::Response;
 use http_wire::dav::Depth;
-use http_wire::target::Reference;
-use types::{Access, Attributes, FileKind, Name, permission};
+use http_wire::target::{AbsoluteUrl, Reference, Target};
+use types::{Access, Attributes, FileId, FileKind, Name, permission};
 
 use crate::call::Call;
-use crate::collection::{FAILURES_MAX, Failures, PAGE, extended, may_take};
+use crate::collection::{Descent, FAILURES_MAX, Failures, PAGE, extended, may_take};
+use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE, UntilSeen};
 use crate::front::{Front, REQUESTS};
-use crate::locks::{Path, Reach};
+use crate::locks::{Path, PathChange};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, Place};
 use crate::upload::Terms;
@@ -20,11 +21,22 @@ use crate::upload::Terms;
 /// One read of a copy.
 const STEP_BYTES: u32 = 1 << 20;
 
+/// A directory that is being copied.
+struct Level {
+    source: FileId,
+    /// What is listed up to here was copied.
+    after: Cookie,
+    way: Descent,
+    target: Attributes,
+}
+
 /// Both ends of a COPY or MOVE, checked.
 struct Ends {
     source: Place,
     found: Attributes,
     target: Place,
+    /// The path of the target as it was asked for.
+    asked: Path,
     may_overwrite: bool,
 }
 
@@ -35,13 +47,6 @@ impl Ends {
             (Some(parent), Some(old)) => may_take(&call.caller.identity, parent, old),
             _ => Ok(()),
         }
-    }
-
-    fn check_target_locks(&self, front: &Front, call: &Call) -> Result<(), Refusal> {
-        if self.target.found.is_none() {
-            return front.check_member_locks(call, &self.target.path, Reach::Tree);
-        }
-        front.check_locks(call, &self.target.path, Reach::Tree)
     }
 }
 
@@ -54,14 +59,33 @@ impl Front {
         if depth == Depth::One {
             return Err(Refusal::bad_request("Depth of a COPY is 0 or infinity"));
         }
-        let ends = self.ends(call).await?;
-        call.demand(Activity::Download, &ends.source.path)?;
-        call.demand(Activity::Upload, &ends.target.path)?;
-        if ends.found.kind.is_directory() {
-            call.demand(Activity::Manage, &ends.target.path)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let mut ends = self.ends(call).await?;
+            call.demand(Activity::Download, &ends.source.path)?;
+            call.demand(Activity::Upload, &ends.target.path)?;
+            if ends.found.kind.is_directory() {
+                call.demand(Activity::Manage, &ends.target.path)?;
+            }
+            let is_new = ends.target.found.is_none();
+            let change = PathChange::of_tree(&ends.target.path, is_new);
+            let changing = self.begin_changes(call, vec![change]).await?;
+            if self.is_target_still(call, &mut ends).await {
+                // Unlike a MOVE it ends where its client hangs up, for it may take hours.
+                let changing = UntilSeen::new(self, changing);
+                let copied = self.copy_between(call, &ends, depth == Depth::Infinity).await;
+                changing.end();
+                return copied;
+            }
         }
-        ends.check_target_locks(self, call)?;
-        let is_deep = depth == Depth::Infinity;
+        Err(Refusal::busy(ELSEWHERE))
+    }
+
+    async fn copy_between(
+        self: &Arc<Self>,
+        call: &Call,
+        ends: &Ends,
+        is_deep: bool,
+    ) -> Result<Response, Refusal> {
         if ends.found.kind.is_directory() && is_deep && ends.target.path.starts_with(&ends.source.path) {
             return Err(Refusal::conflict("a directory cannot be copied into itself"));
         }
@@ -82,28 +106,77 @@ impl Front {
                 return Ok(crate::propfind::failures(&failures));
             }
         }
-        let failures = self.copy_tree(call, &ends, is_deep).await?;
+        let failures = self.copy_tree(call, ends, is_deep).await?;
         if !failures.is_empty() {
             return Ok(crate::propfind::failures(&failures));
         }
-        Ok(Response::new(created_or_replaced(&ends.target)))
+        Ok(Response::new(created_or_replaced(ends.target.found.is_some())))
     }
 
     pub(crate) async fn relocate(self: &Arc<Self>, call: &Call) -> Result<Response, Refusal> {
-        let ends = self.ends(call).await?;
+        for _ in 0..ATTEMPTS_MAX {
+            if let Some(response) = self.try_relocate(call).await? {
+                return Ok(response);
+            }
+        }
+        Err(Refusal::busy(ELSEWHERE))
+    }
+
+    /// `None`: an end is not what it was when it was found, and everything is to be asked again.
+    async fn try_relocate(self: &Arc<Self>, call: &Call) -> Result<Option<Response>, Refusal> {
+        let mut ends = self.ends(call).await?;
         call.demand(Activity::Manage, &ends.source.path)?;
         call.demand(Activity::Manage, &ends.target.path)?;
-        self.check_member_locks(call, &ends.source.path, Reach::Tree)?;
-        self.check_member_locks(call, &ends.target.path, Reach::Tree)?;
-        let (from_dir, from_name) = ends.source.entry()?;
-        let (to_dir, to_name) = ends.target.entry()?;
-        if ends.target.path.len() > ends.source.path.len() && ends.target.path.starts_with(&ends.source.path)
-        {
+        let changes =
+            vec![PathChange::of_move(&ends.source.path), PathChange::of_tree(&ends.target.path, true)];
+        let _changing = self.begin_changes(call, changes).await?;
+        let Some(source) = self.still_at(call, &call.path, Last::Itself, &ends.source).await else {
+            return Ok(None);
+        };
+        if !self.is_target_still(call, &mut ends).await {
+            return Ok(None);
+        }
+        ends.found = source.existing()?;
+        self.judge_move(call, &ends)?;
+        let was_there = ends.target.found.is_some();
+        let mut is_removed = false;
+        for _ in 0..ATTEMPTS_MAX {
+            let replace = match self.clear_target(call, &ends, &mut is_removed).await? {
+                Ok(replace) => replace,
+                Err(failures) => return Ok(Some(crate::propfind::failures(&failures))),
+            };
+            let (from, to) = (ends.source.entry()?, ends.target.entry()?);
+            match self.services.namespace.rename(&call.caller.identity, from, to, replace).await {
+                Ok(_) => {
+                    // Locks do not move (RFC 4918 §7.5).
+                    self.forget_locks(&ends.source.path);
+                    self.forget_locks(&ends.target.path);
+                    return Ok(Some(Response::new(created_or_replaced(was_there))));
+                }
+                Err(NamespaceError::Exists) if !is_removed => return Ok(None),
+                // What was asked of the destination was asked of what is gone for it by now: it is not asked again.
+                Err(NamespaceError::Exists) => {
+                    let target = self.resolve(call, &ends.target.path, Last::Itself).await?;
+                    if target.path != ends.target.path {
+                        break;
+                    }
+                    ends.target = target;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(Refusal::busy(ELSEWHERE))
+    }
+
+    /// Before anything is removed for it.
+    fn judge_move(&self, call: &Call, ends: &Ends) -> Result<(), Refusal> {
+        let who = &call.caller.identity;
+        let (source, target) = (&ends.source, &ends.target);
+        let (from_dir, to_dir) = (source.entry()?.0, target.entry()?.0);
+        if target.path.len() > source.path.len() && target.path.starts_with(&source.path) {
             return Err(Refusal::conflict("a directory cannot be moved into itself"));
         }
-        let who = &call.caller.identity;
-        // Before anything is removed for it.
-        if let Some(parent) = &ends.source.parent {
+        if let Some(parent) = &source.parent {
             may_take(who, parent, &ends.found)?;
         }
         if ends.found.kind.is_directory()
@@ -115,35 +188,42 @@ impl Front {
         if ends.found.kind.is_regular() {
             self.services.access.judge_change(ends.found.file, Some(REQUESTS))?;
         }
+        Ok(())
+    }
+
+    /// Makes way for what is moved, and tells what it may replace: what was asked for is what goes, neither a name that
+    /// appears meanwhile nor another file that gets this one. Or tells what of a tree could not be removed.
+    async fn clear_target(
+        &self,
+        call: &Call,
+        ends: &Ends,
+        is_removed: &mut bool,
+    ) -> Result<Result<Replace, Failures>, Refusal> {
         ends.judge_overwrite(call)?;
-        match ends.target.found {
-            Some(old) if old.kind.is_directory() || ends.found.kind.is_directory() => {
-                let failures = self.remove_tree(call, &ends.target).await;
-                if !failures.is_empty() {
-                    return Ok(crate::propfind::failures(&failures));
-                }
-            }
-            Some(old) if old.file != ends.found.file => self.make_way(old.file).await?,
-            _ => {}
+        let Some(old) = ends.target.found else { return Ok(Ok(Replace::Never)) };
+        if old.kind.is_directory() || ends.found.kind.is_directory() {
+            *is_removed = true;
+            let failures = self.remove_tree(call, &ends.target).await;
+            return Ok(if failures.is_empty() { Ok(Replace::Never) } else { Err(failures) });
         }
-        if ends.target.found.is_some_and(|old| old.file == ends.found.file) {
-            // Two names of one file: rename(2) would leave both.
-            self.services.namespace.unlink(who, from_dir, from_name).await?;
-        } else {
-            self.services.namespace.rename(who, (from_dir, from_name), (to_dir, to_name)).await?;
+        if old.file != ends.found.file {
+            self.make_way(old.file).await?;
         }
-        // Locks do not move (RFC 4918 §7.5).
-        self.forget_locks(&ends.source.path);
-        self.forget_locks(&ends.target.path);
-        Ok(Response::new(created_or_replaced(&ends.target)))
+        Ok(Ok(Replace::File(old.file)))
+    }
+
+    /// Looks at the target again, now that its change has begun.
+    async fn is_target_still(&self, call: &Call, ends: &mut Ends) -> bool {
+        let still = self.still_at(call, &ends.asked, Last::Itself, &ends.target).await;
+        still.map(|target| ends.target = target).is_some()
     }
 
     async fn ends(&self, call: &Call) -> Result<Ends, Refusal> {
         let may_overwrite = call.may_overwrite()?;
         let source = self.resolve(call, &call.path, Last::Itself).await?;
         let found = source.existing()?;
-        self.check_conditions(call, &source)?;
-        let path = self.destination(call)?;
+        self.check_conditions(call, &source).await?;
+        let (path, is_directory_form) = self.destination(call)?;
         let target = self.resolve(call, &path, Last::Itself).await.map_err(|refusal| {
             if refusal.status == StatusCode::NOT_FOUND {
                 return Refusal::conflict("the directory that would hold it does not exist");
@@ -151,6 +231,10 @@ impl Front {
             refusal
         })?;
         target.entry()?;
+        let is_directory = |found: &Attributes| found.kind.is_directory();
+        if is_directory_form && !is_directory(&found) && !target.found.as_ref().is_some_and(is_directory) {
+            return Err(Refusal::conflict("a destination that ends with a slash is a directory's"));
+        }
         if source.path == target.path {
             return Err(Refusal::forbidden("source and destination are one"));
         }
@@ -161,25 +245,28 @@ impl Front {
             call.demand(Activity::Delete, &target.path)?;
         }
         refuse_ancestor(&source.path, &target.path)?;
-        Ok(Ends { source, found, target, may_overwrite })
+        Ok(Ends { source, found, target, asked: path, may_overwrite })
     }
 
-    /// The path in `Destination`, which must be of this instance.
-    fn destination(&self, call: &Call) -> Result<Path, Refusal> {
+    /// The path in `Destination`, which must be of this instance, and whether it ends with a slash.
+    fn destination(&self, call: &Call) -> Result<(Path, bool), Refusal> {
         let value = call.headers.get("destination");
         let value = value.ok_or_else(|| Refusal::bad_request("Destination is missing"))?;
-        self.own_path(call, value.as_bytes())
+        self.own_target(call, value.as_bytes()).map(|target| (target.path, target.trailing_slash))
     }
 
     /// The path that a URL of this instance, or a bare path, names.
     pub(crate) fn own_path(&self, call: &Call, url: &[u8]) -> Result<Path, Refusal> {
+        self.own_target(call, url).map(|target| target.path)
+    }
+
+    fn own_target(&self, call: &Call, url: &[u8]) -> Result<Target, Refusal> {
         let reference =
             Reference::parse(url).map_err(|error| Refusal::new(error.status(), error.to_string()))?;
         match reference {
-            Reference::Here(target) => Ok(target.path),
-            Reference::Absolute(url) if self.is_own(call, url.authority().as_str()) => {
-                let target = url.target().map_err(|error| Refusal::new(error.status(), error.to_string()))?;
-                Ok(target.path)
+            Reference::Here(target) => Ok(target),
+            Reference::Absolute(url) if self.is_own(call, &url) => {
+                url.target().map_err(|error| Refusal::new(error.status(), error.to_string()))
             }
             Reference::Absolute(url) => {
                 Err(Refusal::new(StatusCode::BAD_GATEWAY, format!("{} is another server", url.authority())))
@@ -187,11 +274,15 @@ impl Front {
         }
     }
 
-    pub(crate) fn is_own(&self, call: &Call, authority: &str) -> bool {
-        let host = call.header(&http::header::HOST);
-        host.is_some_and(|host| host.eq_ignore_ascii_case(authority))
-            || self.config.authorities.iter().any(|own| own.eq_ignore_ascii_case(authority))
-            || call.peer.local.to_string() == authority
+    pub(crate) fn is_own(&self, call: &Call, url: &AbsoluteUrl) -> bool {
+        // As a URL of the same scheme, so that a default port may be written or not on either side.
+        let is_same = |own: &str| {
+            let own = AbsoluteUrl::parse(&format!("{}://{own}/", url.scheme().name()));
+            own.is_ok_and(|own| own.authority() == url.authority())
+        };
+        call.header(&http::header::HOST).is_some_and(is_same)
+            || self.config.authorities.iter().any(|own| is_same(own))
+            || is_same(&call.peer.local.to_string())
     }
 
     async fn copy_tree(
@@ -208,40 +299,63 @@ impl Front {
             self.copy_file(call, &ends.found, &ends.target, replace).await?;
             return Ok(failures);
         }
-        let made = self.copy_directory(call, &ends.found, &ends.target).await?;
+        let target = self.copy_directory(call, &ends.found, &ends.target).await?;
+        let (source, way) = (ends.found.file, Descent::default());
+        // As in `remove_tree`, only the directories that lead to where it is.
         let mut open = vec![];
         if is_deep {
-            open.push((ends.found.file, Cookie::START, ends.target.path.clone(), made));
+            open.push(Level { source, after: Cookie::START, way, target });
         }
-        while let Some((source, after, path, target)) = open.pop() {
+        while let Some(mut level) = open.pop() {
             if failures.len() >= FAILURES_MAX {
                 break;
             }
-            let page = match self.list_to_enter(&call.caller.identity, source, after, PAGE).await {
+            let path = level.way.path(&ends.target.path);
+            let who = &call.caller.identity;
+            let page = match self.list_to_enter(who, level.source, level.after, PAGE).await {
                 Ok(page) => page,
                 Err(error) => {
                     failures.push((path, error.into()));
                     continue;
                 }
             };
-            if let Some(last) = page.entries.last().filter(|_| !page.is_last) {
-                open.push((source, last.cookie, path.clone(), target));
+            let entered = self.copy_files(call, &path, &mut level, &page, &mut failures).await;
+            if entered.is_some() || !page.is_last {
+                open.push(level);
             }
-            for entry in &page.entries {
-                let place = Place { path: extended(&path, &entry.name), parent: Some(target), found: None };
-                let copied = if entry.attributes.kind.is_directory() {
-                    self.copy_directory(call, &entry.attributes, &place).await.map(|made| {
-                        open.push((entry.attributes.file, Cookie::START, place.path.clone(), made));
-                    })
-                } else {
-                    self.copy_file(call, &entry.attributes, &place, Replace::Never).await
-                };
-                if let Err(refusal) = copied {
-                    failures.push((place.path, refusal));
-                }
-            }
+            open.extend(entered);
         }
         Ok(failures)
+    }
+
+    /// Of a page, up to a directory that is to be entered.
+    async fn copy_files(
+        self: &Arc<Self>,
+        call: &Call,
+        path: &[Name],
+        level: &mut Level,
+        page: &Page,
+        failures: &mut Failures,
+    ) -> Option<Level> {
+        for entry in &page.entries {
+            level.after = entry.cookie;
+            let found = &entry.attributes;
+            let place = Place { path: extended(path, &entry.name), parent: Some(level.target), found: None };
+            let copied = match (found.kind.is_directory(), level.way.down(&entry.name)) {
+                (false, _) => self.copy_file(call, found, &place, Replace::Never).await,
+                (true, Err(refusal)) => Err(refusal),
+                (true, Ok(way)) => match self.copy_directory(call, found, &place).await {
+                    Ok(target) => {
+                        return Some(Level { source: found.file, after: Cookie::START, way, target });
+                    }
+                    Err(refusal) => Err(refusal),
+                },
+            };
+            if let Err(refusal) = copied {
+                failures.push((place.path, refusal));
+            }
+        }
+        None
     }
 
     async fn copy_directory(
@@ -318,7 +432,7 @@ impl Front {
         let received = writer.finish().await?;
         // Before it has its name: the file with the copy's contents never shows without them.
         let has_properties = self.copy_properties(call, &source, &pending.file).await?;
-        let published = self.publish(&pending, received).await?;
+        let published = self.publish(pending, received).await?;
         if !has_properties {
             self.drop_properties(call, &published.attributes).await?;
         }
@@ -351,8 +465,8 @@ fn refuse_ancestor(source: &[Name], target: &[Name]) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn created_or_replaced(target: &Place) -> StatusCode {
-    if target.found.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED }
+fn created_or_replaced(was_there: bool) -> StatusCode {
+    if was_there { StatusCode::NO_CONTENT } else { StatusCode::CREATED }
 }
 
 #[cfg(test)]

@@ -183,6 +183,7 @@ fn macaroon_request(path: &Path, asked: &MacaroonBody) -> Result<MacaroonRequest
                 let joined: Vec<Name> = path.iter().cloned().chain(below).collect();
                 request.path = Some(joined);
             }
+            "before" => request.ends.push(value.trim().to_owned()),
             "ip" => request.addresses.extend(value.split(',').map(|net| net.trim().to_owned())),
             _ => return Err(Refusal::bad_request(format!("caveat {kind:?} is not known"))),
         }
@@ -254,5 +255,13 @@ mod tests {
         let asked = MacaroonBody { caveats: vec!["path:/b".to_owned()], validity: None };
         let names = |text: &str| target::parse_path(text).unwrap();
         assert_eq!(macaroon_request(&names("/a"), &asked).unwrap().path, Some(names("/a/b")));
+    }
+
+    #[test]
+    fn a_before_caveat_is_an_end_beside_the_validity() {
+        let body = r#"{"caveats":["before: 2100-01-01T00:00:00Z"],"validity":"PT1H"}"#;
+        let asked = macaroon_request(&Path::default(), &serde_json::from_str(body).unwrap()).unwrap();
+        assert_eq!(asked.ends, ["2100-01-01T00:00:00Z"]);
+        assert_eq!(asked.validity, Some(Duration::from_secs(3_600)));
     }
 }

@@ -1,8 +1,24 @@
-//! Checksums while bytes pass.
+//! Checksums: while bytes pass, and of a file of which none are kept. And who may see them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Activity, Caller, OpenReplica};
+use bytes::Bytes;
 use md5::{Digest as _, Md5};
 use sha2::Sha256;
-use types::{Checksum, ChecksumKind};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use types::{Attributes, Checksum, ChecksumKind, Name};
+
+use crate::front::Front;
+use crate::refusal::Refusal;
+
+/// Files that are read at once because somebody asks for a checksum that is not kept.
+const FILES_AT_ONCE: usize = 4;
+/// Who asks while so many are read waits for his turn, and is told to come again after this.
+const TURN: Duration = Duration::from_secs(10);
+/// A file is read and summed in such steps, well below a millisecond each: other requests of the thread come in between.
+const STEP_BYTES: u32 = 256 << 10;
 
 /// Running checksums over consecutive bytes.
 pub(crate) struct Sums {
@@ -58,6 +74,96 @@ impl Sums {
     }
 }
 
+/// The turns to read a whole file for its checksum.
+pub(crate) struct Summing(Semaphore);
+
+impl Default for Summing {
+    fn default() -> Summing {
+        Summing(Semaphore::new(FILES_AT_ONCE))
+    }
+}
+
+impl Summing {
+    async fn turn(&self) -> Result<SemaphorePermit<'_>, Refusal> {
+        match tokio::time::timeout(TURN, self.0.acquire()).await {
+            Ok(Ok(turn)) => Ok(turn),
+            _ => Err(Refusal::busy("checksums of other files are being computed")),
+        }
+    }
+}
+
+/// A checksum tells of contents. Beside who may read it is told to who uploads, to see that what arrived is what was
+/// sent: the WLCG profile has it in the `stat` that each of these scopes allows. The mode bits have their own say.
+pub(crate) fn may_see_sums(caller: &Caller, path: &[Name]) -> bool {
+    [Activity::Download, Activity::Upload, Activity::Stage].iter().any(|activity| caller.may(*activity, path))
+}
+
+impl Front {
+    /// Of what is not kept: computed now, and kept if nothing changed meanwhile.
+    pub(crate) async fn checksum(
+        &self,
+        file: &Attributes,
+        kind: ChecksumKind,
+        replica: Option<&Arc<dyn OpenReplica>>,
+    ) -> Result<Checksum, Refusal> {
+        if let Some(sum) = self.kept_checksum(file, kind).await? {
+            return Ok(sum);
+        }
+        let _turn = self.summing.turn().await?;
+        // Who had the turn before may have asked for the same.
+        if let Some(sum) = self.kept_checksum(file, kind).await? {
+            return Ok(sum);
+        }
+        let is_written = || self.services.access.is_being_written(file.file);
+        let was_written = is_written();
+        let sum = sum_of(file.size, kind, replica).await?;
+        if !was_written && !is_written() {
+            self.services.properties.record_checksums(file.file, file.change, &[sum]).await?;
+        }
+        Ok(sum)
+    }
+
+    async fn kept_checksum(
+        &self,
+        file: &Attributes,
+        kind: ChecksumKind,
+    ) -> Result<Option<Checksum>, Refusal> {
+        // While an NFS client writes at the pools, what was kept may be behind.
+        if self.services.access.is_being_written(file.file) {
+            return Ok(None);
+        }
+        let kept = self.services.properties.checksums(file.file).await?;
+        Ok(kept.into_iter().find(|sum| sum.kind() == kind))
+    }
+}
+
+/// `None`: nothing was ever written, so it is all zeros.
+async fn sum_of(
+    size: u64,
+    kind: ChecksumKind,
+    replica: Option<&Arc<dyn OpenReplica>>,
+) -> Result<Checksum, Refusal> {
+    let mut sums = Sums::new([kind]);
+    let mut offset = 0;
+    while offset < size {
+        let length = u64::from(STEP_BYTES).min(size - offset) as u32;
+        let read = match replica {
+            Some(replica) => replica.read_at(offset, length).await?.data,
+            None => Bytes::new(),
+        };
+        if read.is_empty() {
+            sums.update(&vec![0; length as usize]);
+            offset += u64::from(length);
+        } else {
+            sums.update(&read);
+            offset += read.len() as u64;
+        }
+        // Disks answer at once from the page cache: others get their turn.
+        tokio::task::yield_now().await;
+    }
+    Ok(*sums.finish().first().expect("one kind was asked for"))
+}
+
 /// The first of `promised` that `found` has another value for.
 pub(crate) fn mismatch(promised: &[Checksum], found: &[Checksum]) -> Option<(Checksum, Checksum)> {
     promised.iter().find_map(|promise| {
@@ -69,6 +175,19 @@ pub(crate) fn mismatch(promised: &[Checksum], found: &[Checksum]) -> Option<(Che
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn who_finds_all_turns_to_sum_taken_waits_and_is_told_to_come_again() {
+        let summing = Summing::default();
+        let mut turns = Vec::new();
+        for _ in 0..FILES_AT_ONCE {
+            turns.push(summing.turn().await.unwrap());
+        }
+        let refused = summing.turn().await.map(|_| ()).unwrap_err();
+        assert_eq!(refused.status, http::StatusCode::SERVICE_UNAVAILABLE);
+        turns.pop();
+        assert!(summing.turn().await.is_ok());
+    }
 
     #[test]
     fn the_sums_of_nine_digits_are_the_published_check_values() {

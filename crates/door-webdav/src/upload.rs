@@ -1,132 +1,36 @@
-//! An upload in its two halves: bytes into an unnamed replica, which may happen at a pool, and the name, which the head
-//! gives when all of them are there. What ends before that leaves nothing: the unnamed file is an orphan.
+//! An upload has two halves: bytes into an unnamed replica (`writer`), which may happen at a pool, and the name, which
+//! the head gives when all of them are there. What ends before that leaves nothing: the unnamed file is an orphan.
+//!
+//! What NFS clients hold of the file that has the name is called back while the bytes come in, and is waited for until it
+//! is taken away from them: the bytes are not sent twice because somebody is slow. The price is that an upload that
+//! fails has cost them their layouts, and for up to a lease they get no others and go through the head.
 
-use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::OpenFile;
-use api::{
-    Caller, IoHandle, OpenReplica, Publish, Published, Replace, Stability, TicketMode, Unnamed, Verifier,
-};
-use bytes::Bytes;
+use access::{AccessError, OpenFile, WalkError};
+use api::{Caller, NamespaceError, Publish, Published, Replace, TicketMode, Unnamed};
 use file_state::{Change, Modes, Share};
 use http::StatusCode;
+use tracing::Instrument;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Name, PoolId, Timestamp};
 
-use crate::conditions::locked;
+use crate::conditions::Changing;
 use crate::front::{Front, REQUESTS};
-use crate::locks::{Path, Reach};
+use crate::locks::{Path, PathChange, Principal};
+use crate::put::under_way::Admitted;
 use crate::refusal::Refusal;
-use crate::sums::{Sums, mismatch};
+use crate::resolve::{Last, Place};
+use crate::sums::mismatch;
+use crate::writer::{Received, Writer};
 
-/// Bytes handed to the pool and not answered yet.
-const IN_FLIGHT_BYTES_MAX: usize = 16 << 20;
-/// After so many bytes a sync is begun, so that the disk works while the rest comes in and little is left for the end.
-/// Twice as much is about what an upload may leave unwritten in memory.
-const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
+/// What was not given back by its deadline is taken away within this: a round of the NFS door, and fencing at the pools.
+const REVOCATION: Duration = Duration::from_secs(10);
 
-/// The data half: consecutive bytes into a replica, summed as they pass.
-pub(crate) struct Writer {
-    replica: Arc<dyn OpenReplica>,
-    sums: Sums,
-    offset: u64,
-    in_flight: VecDeque<(usize, IoHandle<Stability>)>,
-    in_flight_bytes: usize,
-    /// Bytes before `offset` are missing: a write failed, or was given up while it was waited for.
-    is_broken: bool,
-    /// How far the writes went when the last sync was begun.
-    synced_to: u64,
-    syncing: Option<IoHandle<Verifier>>,
-}
-
-/// What a writer has put onto the disk.
-#[derive(Clone, Debug)]
-pub(crate) struct Received {
-    pub size: u64,
-    pub checksums: Vec<Checksum>,
-}
-
-impl Writer {
-    pub fn new(replica: Arc<dyn OpenReplica>, kinds: impl IntoIterator<Item = ChecksumKind>) -> Writer {
-        Writer {
-            replica,
-            sums: Sums::new(kinds),
-            offset: 0,
-            in_flight: VecDeque::new(),
-            in_flight_bytes: 0,
-            is_broken: false,
-            synced_to: 0,
-            syncing: None,
-        }
-    }
-
-    pub fn offset(&self) -> u64 {
-        self.offset
-    }
-
-    /// Nothing can be appended to it: what would be published has a hole, under checksums that do not know it.
-    pub fn is_broken(&self) -> bool {
-        self.is_broken
-    }
-
-    pub async fn write(&mut self, bytes: Bytes) -> Result<(), Refusal> {
-        let length = bytes.len();
-        let handle = self.replica.write_at(self.offset, bytes.clone(), Stability::Unstable);
-        self.in_flight.push_back((length, handle));
-        self.in_flight_bytes += length;
-        // While the disk thread copies the bytes, they are summed.
-        self.sums.update(&bytes);
-        self.offset += length as u64;
-        while self.in_flight_bytes > IN_FLIGHT_BYTES_MAX {
-            self.settle_oldest().await?;
-        }
-        if self.offset - self.synced_to >= UNSYNCED_BYTES_MAX {
-            // A disk that is slower than the client holds it back here.
-            self.settle_sync().await?;
-            self.syncing = Some(self.replica.sync());
-            self.synced_to = self.offset;
-        }
-        Ok(())
-    }
-
-    async fn settle_sync(&mut self) -> Result<(), Refusal> {
-        // Waited for in its place, so that who gives this up loses no answer.
-        let Some(syncing) = &mut self.syncing else { return Ok(()) };
-        let synced = syncing.await;
-        self.syncing = None;
-        match synced {
-            // The last sync covers everything, so one that found no room in the queue may be missed.
-            Err(error) if !error.is_retryable() => {
-                self.is_broken = true;
-                Err(error.into())
-            }
-            Ok(_) | Err(_) => Ok(()),
-        }
-    }
-
-    async fn settle_oldest(&mut self) -> Result<(), Refusal> {
-        if let Some((length, handle)) = self.in_flight.pop_front() {
-            self.in_flight_bytes -= length;
-            self.is_broken = true;
-            handle.await?;
-            self.is_broken = false;
-        }
-        Ok(())
-    }
-
-    /// All bytes are on the disk when this is answered.
-    pub async fn finish(mut self) -> Result<Received, Refusal> {
-        while !self.in_flight.is_empty() {
-            self.settle_oldest().await?;
-        }
-        self.settle_sync().await?;
-        if self.offset > 0 {
-            self.replica.sync().await?;
-        }
-        Ok(Received { size: self.offset, checksums: self.sums.finish() })
-    }
-}
+/// A name that other requests, or NFS clients, give to one file after the other: of those who put it at once one is done
+/// in each round.
+const ATTEMPTS_MAX: usize = 128;
 
 /// The name half. Dropping it gives the upload up.
 pub(crate) struct Pending {
@@ -137,9 +41,85 @@ pub(crate) struct Pending {
     pub file: Attributes,
     pub pool: PoolId,
     pub terms: Terms,
-    /// Given up then if it was sent elsewhere and nothing was heard.
+    /// Given up then if it was sent elsewhere and nothing was heard. Its ticket ends at that time too.
     pub deadline: Duration,
+    /// The data half between requests; `None` where it is `complete` or has not begun.
+    pub writer: Option<Writer>,
+    /// All bytes are on the disk: only the name is missing.
+    pub complete: Option<Received>,
+    /// Its place among those that outlive a request.
+    pub admitted: Option<Admitted>,
     held: OpenFile,
+}
+
+/// An upload in the hand of a request. When this is dropped, also with the request, it goes back to where it will be found
+/// again, unless it is over.
+pub(crate) struct Kept {
+    /// There until this is dropped.
+    pending: Option<Pending>,
+    is_over: bool,
+    put_back: Box<dyn Fn(Pending) + Send + Sync>,
+}
+
+impl Kept {
+    pub fn new(pending: Pending, put_back: impl Fn(Pending) + Send + Sync + 'static) -> Kept {
+        Kept { pending: Some(pending), is_over: false, put_back: Box::new(put_back) }
+    }
+
+    /// Brings what the writer has got onto the disk.
+    pub async fn finish(&mut self) -> Result<Received, Refusal> {
+        let pending = &mut **self;
+        if let Some(writer) = &mut pending.writer {
+            pending.complete = Some(writer.finish().await?);
+            pending.writer = None;
+        }
+        let none = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "upload has no bytes");
+        pending.complete.clone().ok_or_else(none)
+    }
+
+    /// It is not found again, unless it arrives after this.
+    pub fn end(&mut self) {
+        self.is_over = true;
+    }
+
+    /// All its bytes are in the writer's hands.
+    pub fn arrive(&mut self, writer: Writer) {
+        self.writer = Some(writer);
+        self.is_over = false;
+    }
+
+    /// It is over, if the same would not do later either.
+    fn refused(&mut self, refusal: Refusal) -> Refusal {
+        self.is_over = !may_pass(&refusal);
+        refusal
+    }
+}
+
+impl Deref for Kept {
+    type Target = Pending;
+
+    fn deref(&self) -> &Pending {
+        self.pending.as_ref().expect("taken only when this is dropped")
+    }
+}
+
+impl DerefMut for Kept {
+    fn deref_mut(&mut self) -> &mut Pending {
+        self.pending.as_mut().expect("taken only when this is dropped")
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let Some(pending) = self.pending.take() else { return };
+        // What was lost on the way cannot be sent again by who is told where to go on, and before the first byte there is
+        // nothing to go on with: such an upload starts anew.
+        let is_of_use =
+            pending.writer.as_ref().is_none_or(|writer| !writer.is_broken() && writer.offset() > 0);
+        if is_of_use && !self.is_over {
+            (self.put_back)(pending);
+        }
+    }
 }
 
 /// What the client has said of the upload in advance.
@@ -183,7 +163,9 @@ impl Front {
         let share = Share::new(Modes::BOTH, Modes::NONE);
         let (held, file) = self.services.access.make_unnamed(REQUESTS, share, make).await?;
         let deadline = self.services.clock.monotonic() + Duration::from_secs(3_600);
-        Ok(Pending { caller: caller.clone(), path, dir, name, file, pool, terms, deadline, held })
+        let caller = caller.clone();
+        let (writer, complete, admitted) = (None, None, None);
+        Ok(Pending { caller, path, dir, name, file, pool, terms, deadline, writer, complete, admitted, held })
     }
 
     /// Writes through the head.
@@ -201,7 +183,35 @@ impl Front {
     }
 
     /// Compares, makes way, and gives the name.
-    pub(crate) async fn publish(&self, pending: &Pending, received: Received) -> Result<Published, Refusal> {
+    pub(crate) async fn publish(
+        self: &Arc<Self>,
+        pending: Pending,
+        received: Received,
+    ) -> Result<Published, Refusal> {
+        self.publish_kept(Kept::new(pending, drop), received).await
+    }
+
+    /// As `publish`, for an upload that can be asked for again: what hinders it now and may not later leaves it as it
+    /// is, and so does a client that hangs up before it is being given its name.
+    pub(crate) async fn publish_kept(
+        self: &Arc<Self>,
+        mut kept: Kept,
+        received: Received,
+    ) -> Result<Published, Refusal> {
+        for _ in 0..ATTEMPTS_MAX {
+            let ready = self.make_ready(&kept, &received).await;
+            let how = ready.map_err(|refusal| kept.refused(refusal))?;
+            let published;
+            (kept, published) = self.give_name(kept, how).await?;
+            if let Some(published) = published {
+                return Ok(published);
+            }
+        }
+        Err(Refusal::busy("the name is given to one file after the other"))
+    }
+
+    /// What is to be done, and nothing else: what has the name now is replaced, or nothing.
+    async fn make_ready(&self, pending: &Pending, received: &Received) -> Result<Publish, Refusal> {
         if let Some(size) = pending.terms.size.filter(|size| *size != received.size) {
             return Err(Refusal::bad_request(format!(
                 "got {} bytes of {size}; nothing was kept",
@@ -213,166 +223,163 @@ impl Front {
                 "checksum does not agree: told {promised}, got {found}; nothing was kept"
             )));
         }
-        let tokens = &pending.terms.lock_tokens;
-        let lock =
-            self.locks.lock().forbidding(&pending.path, Reach::One, &pending.caller.name, tokens).cloned();
-        if let Some(lock) = lock {
-            return Err(locked(&lock.root_href));
-        }
-        let identity = &pending.caller.identity;
-        match self.services.namespace.lookup(identity, pending.dir, &pending.name).await {
-            Ok(before) => self.make_way(before.file).await?,
-            Err(api::NamespaceError::NotFound) => {}
-            Err(error) => return Err(error.into()),
-        }
+        let (principal, tokens) = (Principal::from(&pending.caller), &pending.terms.lock_tokens);
+        self.judge_change(&principal, tokens, &PathChange::of_resource(&pending.path))?;
+        let replace = match self.find_again(pending).await? {
+            None => match pending.terms.replace {
+                Replace::Any | Replace::Never => Replace::Never,
+                Replace::File(_) | Replace::Exactly { .. } => return Err(state_differs(&pending.terms)),
+            },
+            // Nobody is made to give back what he holds for an upload that is refused anyway.
+            Some(before) if !names(pending.terms.replace, before.file) => {
+                return Err(state_differs(&pending.terms));
+            }
+            Some(before) if before.kind.is_directory() => return Err(is_directory()),
+            Some(before) => {
+                self.outwait(before.file).await?;
+                match pending.terms.replace {
+                    Replace::Any => Replace::File(before.file),
+                    told => told,
+                }
+            }
+        };
         let space_used = match self.services.pools.pool(pending.pool) {
             Some(pool) => pool.facts(pending.file.file).await?.map_or(0, |facts| facts.space_used),
             None => 0,
         };
-        let how = Publish {
-            size: received.size,
-            space_used,
-            mtime: pending.terms.mtime,
-            checksums: received.checksums,
-            replace: pending.terms.replace,
-        };
-        let published = self
-            .services
-            .uploads
-            .publish(identity, pending.file.file, pending.dir, &pending.name, &how)
-            .await;
-        let published = published.map_err(|error| match (error, pending.terms.replace) {
-            (api::NamespaceError::Exists, Replace::Never) => Refusal::precondition("file exists"),
-            (api::NamespaceError::Exists, _) => Refusal::precondition("file was changed meanwhile"),
-            (api::NamespaceError::IsDirectory, _) => {
-                Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a directory has this name")
-            }
-            (error, _) => error.into(),
+        let (size, mtime, checksums) = (received.size, pending.terms.mtime, received.checksums.clone());
+        Ok(Publish { size, space_used, mtime, checksums, replace })
+    }
+
+    /// What has the name now. The locks and the grant that are asked are of the path: it must still lead to the directory
+    /// that gets the entry.
+    async fn find_again(&self, pending: &Pending) -> Result<Option<Attributes>, Refusal> {
+        let elsewhere = || Refusal::conflict("its directory was moved or removed meanwhile");
+        let walked =
+            access::walk(&*self.services.namespace, &pending.caller, &pending.path, Last::Itself).await;
+        let place = walked.map_err(|error| match error {
+            WalkError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)) => elsewhere(),
+            error => error.into(),
         })?;
+        match &place.parent {
+            Some(parent) if parent.file == pending.dir && place.path == pending.path => Ok(place.found),
+            _ => Err(elsewhere()),
+        }
+    }
+
+    /// `None`: something else has the name than when it was asked, and everything is to be asked again.
+    async fn give_name(
+        self: &Arc<Self>,
+        mut kept: Kept,
+        how: Publish,
+    ) -> Result<(Kept, Option<Published>), Refusal> {
+        let changing = self.begin_naming(&kept, how.replace == Replace::Never).await;
+        let changing = changing.map_err(|refusal| kept.refused(refusal))?;
+        let front = Arc::clone(self);
+        // In a task of its own: a client that hangs up ends it nowhere in the middle. The hold on the file, and the change
+        // that locks wait for, last until the namespace has answered.
+        let naming = async move {
+            let named = front.publish_unnamed(&kept, &how).await;
+            drop(changing);
+            match named {
+                Ok(published) => {
+                    if published.is_some() {
+                        kept.end();
+                    }
+                    Ok((kept, published))
+                }
+                Err(refusal) => Err(kept.refused(refusal)),
+            }
+        };
+        let ended = tokio::spawn(naming.in_current_span()).await;
+        let failed = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the file was not given its name");
+        ended.unwrap_or_else(|error| Err(failed(error)))
+    }
+
+    /// Asks once more whether it may have its name: it may have been locked, or its directory moved, while layouts were
+    /// waited for.
+    async fn begin_naming(&self, pending: &Pending, is_new: bool) -> Result<Changing, Refusal> {
+        let path = &pending.path;
+        let change = if is_new { PathChange::of_member(path) } else { PathChange::of_resource(path) };
+        let principal = Principal::from(&pending.caller);
+        let changing = self.begin_changes_of(&principal, &pending.terms.lock_tokens, vec![change]).await?;
+        self.find_again(pending).await?;
+        Ok(changing)
+    }
+
+    async fn publish_unnamed(&self, pending: &Pending, how: &Publish) -> Result<Option<Published>, Refusal> {
+        let (identity, file) = (&pending.caller.identity, pending.file.file);
         // Written as a whole: the upload's own open is not in the way of what locks of the name deny to writers.
         let reading = Share::new(Modes::READ, Modes::NONE);
-        self.services.access.table().downgrade(pending.file.file, pending.held.owner(), reading);
-        self.carry_locks(&pending.path, &published.attributes);
-        Ok(published)
+        self.services.access.table().downgrade(file, pending.held.owner(), reading);
+        let carried = self.carry_locks(&pending.path, &pending.file)?;
+        let published = self.services.uploads.publish(identity, file, pending.dir, &pending.name, how).await;
+        match &published {
+            Ok(Published { replaced: Some(replaced), .. }) => carried.settle(replaced.file),
+            Ok(_) => {}
+            Err(_) => carried.settle(file),
+        }
+        match published {
+            Ok(published) => Ok(Some(published)),
+            Err(NamespaceError::Exists) if pending.terms.replace == Replace::Any => Ok(None),
+            Err(NamespaceError::Exists) => Err(state_differs(&pending.terms)),
+            Err(NamespaceError::IsDirectory) => Err(is_directory()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Calls back what NFS clients hold of a file that is about to lose its name or its contents.
     pub(crate) async fn make_way(&self, file: FileId) -> Result<(), Refusal> {
         let (patience, deadline) = (self.config.recall_patience, self.config.recall_deadline);
-        self.services.access.before_change(file, Some(REQUESTS), Change::Replace, patience, deadline).await?;
-        Ok(())
+        Ok(self.before_replacing(file, patience, deadline).await?)
+    }
+
+    /// As `make_way`, without waiting, for who will `outwait` later. Refused where that would be.
+    pub(crate) async fn call_back(&self, place: &Place) -> Result<(), Refusal> {
+        let Some(found) = &place.found else { return Ok(()) };
+        match self.before_replacing(found.file, Duration::ZERO, self.config.recall_deadline).await {
+            Ok(()) | Err(AccessError::Recalled) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// As `make_way`, and waits until what is not given back was taken away.
+    async fn outwait(&self, file: FileId) -> Result<(), Refusal> {
+        let deadline = self.config.recall_deadline;
+        Ok(self.before_replacing(file, deadline + REVOCATION, deadline).await?)
+    }
+
+    async fn before_replacing(
+        &self,
+        file: FileId,
+        patience: Duration,
+        deadline: Duration,
+    ) -> Result<(), AccessError> {
+        self.services.access.before_change(file, Some(REQUESTS), Change::Replace, patience, deadline).await
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use api::{PoolError, ReadData};
-
-    use super::*;
-
-    /// A disk that is full for the first write and not for the next.
-    struct FullOnce(std::sync::atomic::AtomicBool);
-
-    impl OpenReplica for FullOnce {
-        fn read_at(&self, _offset: u64, _length: u32) -> IoHandle<ReadData> {
-            IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }))
-        }
-
-        fn write_at(&self, _offset: u64, _data: Bytes, stability: Stability) -> IoHandle<Stability> {
-            let is_full = self.0.swap(false, std::sync::atomic::Ordering::Relaxed);
-            IoHandle::ready(if is_full { Err(PoolError::TooLarge) } else { Ok(stability) })
-        }
-
-        fn sync(&self) -> IoHandle<Verifier> {
-            IoHandle::ready(Ok(self.verifier()))
-        }
-
-        fn verifier(&self) -> Verifier {
-            Verifier([0; 8])
-        }
+/// Whether this file may be replaced, as far as that is known without its state.
+fn names(replace: Replace, found: FileId) -> bool {
+    match replace {
+        Replace::Never => false,
+        Replace::Any => true,
+        Replace::File(file) | Replace::Exactly { file, .. } => file == found,
     }
+}
 
-    #[tokio::test]
-    async fn a_writer_that_lost_bytes_says_so_before_more_are_appended() {
-        let replica = Arc::new(FullOnce(true.into()));
-        let mut writer = Writer::new(replica, []);
-        let bytes = Bytes::from(vec![7; IN_FLIGHT_BYTES_MAX]);
-        assert!(writer.write(bytes).await.is_ok() && !writer.is_broken());
-        assert!(writer.write(Bytes::from_static(b"more")).await.is_err());
-        assert!(writer.is_broken());
-    }
+fn is_directory() -> Refusal {
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a directory has this name")
+}
 
-    /// Takes everything and counts syncs; the first is answered with `ahead`.
-    struct Counted {
-        syncs: AtomicUsize,
-        ahead: Result<(), PoolError>,
-    }
+fn state_differs(terms: &Terms) -> Refusal {
+    Refusal::precondition(match terms.replace {
+        Replace::Never => "file exists",
+        _ => "file was changed meanwhile",
+    })
+}
 
-    impl OpenReplica for Counted {
-        fn read_at(&self, _offset: u64, _length: u32) -> IoHandle<ReadData> {
-            IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }))
-        }
-
-        fn write_at(&self, _offset: u64, _data: Bytes, stability: Stability) -> IoHandle<Stability> {
-            IoHandle::ready(Ok(stability))
-        }
-
-        fn sync(&self) -> IoHandle<Verifier> {
-            let is_first = self.syncs.fetch_add(1, Ordering::Relaxed) == 0;
-            let answer = if is_first { self.ahead.clone() } else { Ok(()) };
-            IoHandle::ready(answer.map(|()| self.verifier()))
-        }
-
-        fn verifier(&self) -> Verifier {
-            Verifier([0; 8])
-        }
-    }
-
-    fn counted(ahead: Result<(), PoolError>) -> (Arc<Counted>, Writer) {
-        let replica = Arc::new(Counted { syncs: AtomicUsize::new(0), ahead });
-        let writer = Writer::new(replica.clone(), []);
-        (replica, writer)
-    }
-
-    async fn send(writer: &mut Writer, bytes: u64) -> Result<(), Refusal> {
-        let part = Bytes::from(vec![0; 4 << 20]);
-        for _ in 0..bytes / part.len() as u64 {
-            writer.write(part.clone()).await?;
-        }
-        Ok(())
-    }
-
-    #[tokio::test]
-    async fn the_disk_works_while_the_rest_comes_in() {
-        let (replica, mut writer) = counted(Ok(()));
-        let syncs = || replica.syncs.load(Ordering::Relaxed);
-        send(&mut writer, UNSYNCED_BYTES_MAX - (4 << 20)).await.unwrap();
-        assert_eq!(syncs(), 0);
-        send(&mut writer, 2 * UNSYNCED_BYTES_MAX).await.unwrap();
-        assert_eq!(syncs(), 2);
-        assert_eq!(writer.finish().await.unwrap().size, 3 * UNSYNCED_BYTES_MAX - (4 << 20));
-        // The last covers what came after the others had begun.
-        assert_eq!(syncs(), 3);
-    }
-
-    #[tokio::test]
-    async fn a_sync_that_failed_on_the_way_breaks_the_upload() {
-        let lost = || PoolError::Io { pool: PoolId(0), operation: "sync", reason: "lost".to_owned() };
-        let (_, mut writer) = counted(Err(lost()));
-        assert!(send(&mut writer, 2 * UNSYNCED_BYTES_MAX).await.is_err());
-        assert!(writer.is_broken());
-        let (_, mut writer) = counted(Err(lost()));
-        send(&mut writer, UNSYNCED_BYTES_MAX).await.unwrap();
-        assert!(writer.finish().await.is_err());
-    }
-
-    #[tokio::test]
-    async fn a_sync_on_the_way_that_found_no_room_is_made_up_for_by_the_last() {
-        let (replica, mut writer) = counted(Err(PoolError::Busy(PoolId(0))));
-        send(&mut writer, UNSYNCED_BYTES_MAX).await.unwrap();
-        assert_eq!(writer.finish().await.unwrap().size, UNSYNCED_BYTES_MAX);
-        assert_eq!(replica.syncs.load(Ordering::Relaxed), 2);
-    }
+/// Whether the same may do later. Somebody who has the file locked unlocks it some day.
+fn may_pass(refusal: &Refusal) -> bool {
+    matches!(refusal.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::LOCKED)
 }

@@ -4,6 +4,7 @@
 //! forebay-data/
 //!   instance.json   version, instance id, number of pools
 //!   secret          32 bytes, mode 0600: signs tickets and file handles
+//!   macaroon-secret 32 bytes, mode 0600: signs macaroons; may be removed to end them all
 //!   users           who may log in by HTTP, mode 0600 (`forebay user`)
 //!   lock            held by the running process
 //!   control.sock    `forebay status`, `forebay fsck`
@@ -54,7 +55,7 @@ impl DataDir {
         let path = path.canonicalize().map_err(|error| complaint(path, "open", &error))?;
         let lock = take_lock(&path)?;
         let (instance, recorded) = load_instance(&path, random)?;
-        let secret = load_secret(&path, random)?;
+        let secret = load_secret(&path.join("secret"), random)?;
         if pools.is_some_and(|count| count < recorded) {
             bail!(
                 "{} has {recorded} pools with data; fewer would leave files unreachable (use --pools {recorded})",
@@ -63,6 +64,11 @@ impl DataDir {
         }
         let pools = pools.unwrap_or(recorded.max(1));
         Ok(DataDir { path, instance, secret, pools, recorded, _lock: lock })
+    }
+
+    /// Made by the server only: what an administrator's command makes could belong to somebody else.
+    pub fn macaroon_secret(&self, random: &dyn Random) -> Result<[u8; 32]> {
+        load_secret(&self.path.join("macaroon-secret"), random)
     }
 
     /// Whether a pool was there at an earlier start.
@@ -169,19 +175,18 @@ fn write_instance(file: &Path, instance: &[u8; 16], pools: u32) -> Result<()> {
     write_durably(file, &text)
 }
 
-fn load_secret(path: &Path, random: &dyn Random) -> Result<[u8; 32]> {
-    let file = path.join("secret");
+fn load_secret(file: &Path, random: &dyn Random) -> Result<[u8; 32]> {
     let mut secret = [0; 32];
-    match File::open(&file) {
+    match File::open(file) {
         Ok(mut open) => {
             open.read_exact(&mut secret)
                 .with_context(|| format!("{} is damaged (restore it from a copy)", file.display()))?;
         }
         Err(error) if error.kind() == ErrorKind::NotFound => {
             random.fill(&mut secret);
-            write_durably(&file, &secret)?;
+            write_durably(file, &secret)?;
         }
-        Err(error) => return Err(complaint(&file, "read", &error)),
+        Err(error) => return Err(complaint(file, "read", &error)),
     }
     Ok(secret)
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::FileAccess;
-use api::{Locations, NamespaceError, PoolManager};
+use api::{FileLocations, Locations, NamespaceError, PoolManager};
 use door_nfs::HeadDoor;
 use tokio::sync::watch;
 use types::FileId;
@@ -51,26 +51,201 @@ async fn sweep(
             return Ok(());
         }
         after = last.attributes.file;
-        let mut gone = Vec::new();
-        'orphan: for orphan in &orphans {
-            let file = orphan.attributes.file;
-            if access.is_in_use(file) {
-                continue;
-            }
-            // An upload may have got its name since the list was made, and been let go after that.
-            if !matches!(access.attributes(file).await, Ok(attributes) if attributes.nlink == 0) {
-                continue;
-            }
-            for id in &orphan.pools {
-                let Some(pool) = pools.pool(*id) else { continue 'orphan };
-                if let Err(error) = pool.remove(file).await {
-                    tracing::warn!(%file, pool = %id, %error, "cannot remove a replica");
-                    continue 'orphan;
-                }
-            }
-            gone.push(file);
+        let unused: Vec<_> =
+            orphans.iter().filter(|orphan| !access.is_in_use(orphan.attributes.file)).collect();
+        if unused.is_empty() {
+            continue;
         }
-        locations.forget(&gone).await?;
+        // Who gave up waiting for an upload's name let the file go, and the name may come all the same: it was asked for
+        // before. Behind this answer it can be seen.
+        locations.forget(&[]).await?;
+        let mut gone = Vec::new();
+        for orphan in unused {
+            // An upload may have got its name since the list was made.
+            let file = orphan.attributes.file;
+            if matches!(access.attributes(file).await, Ok(attributes) if attributes.nlink == 0)
+                && remove_replicas(orphan, pools).await
+            {
+                gone.push(file);
+            }
+        }
+        if !gone.is_empty() {
+            locations.forget(&gone).await?;
+        }
     }
     Ok(())
+}
+
+/// Whether none is left.
+async fn remove_replicas(orphan: &FileLocations, pools: &dyn PoolManager) -> bool {
+    let file = orphan.attributes.file;
+    for id in &orphan.pools {
+        let Some(pool) = pools.pool(*id) else { return false };
+        if let Err(error) = pool.remove(file).await {
+            tracing::warn!(%file, pool = %id, %error, "cannot remove a replica");
+            return false;
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use access::{AccessServices, Modes, Share};
+    use api::{
+        Grant, OpenReplica, Pool, PoolError, PoolStatus, Publish, Published, Replace, ReplicaFacts,
+        SelectError, Selection, Ticket, Unnamed, Uploads,
+    };
+    use async_trait::async_trait;
+    use file_state::{Door, Holder};
+    use namespace::{Config, SqliteNamespace, Sync};
+    use parking_lot::Mutex;
+    use types::{Epoch, Identity, Name, PoolId};
+
+    use super::*;
+    use crate::system::SystemClock;
+
+    const POOL: PoolId = PoolId(1);
+
+    /// Remembers what was removed from it.
+    #[derive(Default)]
+    struct RemovingPool(Mutex<Vec<FileId>>);
+
+    #[async_trait]
+    impl Pool for RemovingPool {
+        fn id(&self) -> PoolId {
+            POOL
+        }
+        async fn open(&self, _: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
+            Err(PoolError::Offline(POOL))
+        }
+        async fn truncate(&self, _: FileId, _: u64) -> Result<ReplicaFacts, PoolError> {
+            Err(PoolError::Offline(POOL))
+        }
+        async fn remove(&self, file: FileId) -> Result<(), PoolError> {
+            self.0.lock().push(file);
+            Ok(())
+        }
+        async fn fence(&self, _: FileId, _: Epoch) -> Result<(), PoolError> {
+            Err(PoolError::Offline(POOL))
+        }
+        async fn facts(&self, _: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
+            Ok(None)
+        }
+        async fn replicas(&self, _: FileId, _: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
+            Ok(Vec::new())
+        }
+        fn status(&self) -> PoolStatus {
+            panic!("nobody asks for it")
+        }
+    }
+
+    struct OnePool(Arc<RemovingPool>);
+
+    impl PoolManager for OnePool {
+        fn select(&self, _: &Selection<'_>) -> Result<Grant, SelectError> {
+            Ok(Grant { pool: POOL })
+        }
+        fn pool(&self, id: PoolId) -> Option<Arc<dyn Pool>> {
+            (id == POOL).then(|| self.0.clone() as Arc<dyn Pool>)
+        }
+        fn pools(&self) -> Vec<PoolStatus> {
+            Vec::new()
+        }
+        fn report_failure(&self, _: u64, _: PoolId) {}
+    }
+
+    /// A namespace whose next change waits for its turn until another one is asked for behind it.
+    struct Queued {
+        namespace: Arc<SqliteNamespace>,
+        named: Mutex<Option<(FileId, Name)>>,
+    }
+
+    impl Queued {
+        async fn give_name(&self, file: FileId, name: &Name) -> Result<Published, NamespaceError> {
+            let how = Publish {
+                size: 4,
+                space_used: 4,
+                mtime: None,
+                checksums: Vec::new(),
+                replace: Replace::Never,
+            };
+            self.namespace.publish(&Identity::root(), file, FileId::ROOT, name, &how).await
+        }
+    }
+
+    #[async_trait]
+    impl Locations for Queued {
+        async fn locations(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError> {
+            self.namespace.locations(file).await
+        }
+        async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
+            self.namespace.add_location(file, pool).await
+        }
+        async fn drop_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
+            self.namespace.drop_location(file, pool).await
+        }
+        async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError> {
+            self.namespace.raise_epoch(file).await
+        }
+        async fn orphans(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
+            self.namespace.orphans(after, limit).await
+        }
+        async fn forget(&self, files: &[FileId]) -> Result<(), NamespaceError> {
+            let named = self.named.lock().take();
+            if let Some((file, name)) = named {
+                self.give_name(file, &name).await?;
+            }
+            self.namespace.forget(files).await
+        }
+        async fn files(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
+            self.namespace.files(after, limit).await
+        }
+    }
+
+    async fn make_unnamed(namespace: &SqliteNamespace, access: &Arc<FileAccess>) -> access::OpenFile {
+        let new = Unnamed { permissions: 0o644, location: POOL };
+        let root = Identity::root();
+        let make = namespace.create_unnamed(&root, FileId::ROOT, &new);
+        let share = Share::new(Modes::BOTH, Modes::NONE);
+        access.make_unnamed(Holder::of(Door::Http, 1), share, make).await.unwrap().0
+    }
+
+    #[tokio::test]
+    async fn a_file_whose_name_is_on_its_way_when_it_is_let_go_keeps_its_replica() {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = Arc::new(
+            SqliteNamespace::open(Config {
+                dir: dir.path().to_owned(),
+                clock: Arc::new(SystemClock::new()),
+                root_owner: (0, 0),
+                sync: Sync::Interval(Duration::from_secs(60)),
+                cache_entries: 100,
+                queue_len_max: 10,
+                group_len_max: 10,
+            })
+            .unwrap(),
+        );
+        let pool = Arc::new(RemovingPool::default());
+        let pools: Arc<dyn PoolManager> = Arc::new(OnePool(Arc::clone(&pool)));
+        let access = Arc::new(FileAccess::new(AccessServices {
+            namespace: namespace.clone(),
+            locations: namespace.clone(),
+            properties: namespace.clone(),
+            pools: Arc::clone(&pools),
+            clock: Arc::new(SystemClock::new()),
+        }));
+        let named = make_unnamed(&namespace, &access).await.file();
+        let left = make_unnamed(&namespace, &access).await.file();
+        let held = make_unnamed(&namespace, &access).await;
+        let queued = Queued {
+            namespace: Arc::clone(&namespace),
+            named: Mutex::new(Some((named, Name::new(b"named").unwrap()))),
+        };
+        let (_stop, stopped) = watch::channel(false);
+        sweep(&queued, &*pools, &access, &stopped).await.unwrap();
+        assert_eq!(*pool.0.lock(), [left], "neither what was named nor what is held");
+        assert_eq!(access.attributes(named).await.unwrap().nlink, 1);
+        assert!(access.attributes(held.file()).await.is_ok());
+    }
 }

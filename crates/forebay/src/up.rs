@@ -32,8 +32,8 @@ pub mod http;
 mod overview;
 mod responder;
 
-/// Replicas that a pool keeps open where nobody says, however many descriptors there are.
-const OPEN_FILES_MAX: usize = 16_384;
+/// Replicas that a pool has open at most where nobody says, however many descriptors there are.
+const OPEN_FILES_MAX: usize = 32_768;
 /// Stopping takes at most this long, whatever clients and disks do.
 const STOP: Duration = Duration::from_secs(4);
 
@@ -57,6 +57,9 @@ pub struct Head<'a> {
     pub manager: &'a Arc<dyn PoolManager>,
     pub access: &'a Arc<FileAccess>,
 }
+
+/// The NFS faces of the pools, each with the address that it listens on.
+type PoolDoors = Vec<(SocketAddr, Arc<PoolDoor>)>;
 
 /// The namespace and the pools of a data directory.
 pub struct Services {
@@ -141,7 +144,7 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
-    let mut pool_doors = Vec::new();
+    let mut pool_doors: PoolDoors = Vec::new();
     for (listener, pool) in pool_listeners.into_iter().zip(&services.pools) {
         let pool_door = start_pool_door(config, data, &services, &measures, pool);
         pool_doors.push((listener.local_addr()?, Arc::clone(&pool_door)));
@@ -158,20 +161,8 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     ));
 
     let head = Head { config, data, services: &services, manager: &manager, access: &access };
-    let overview = Overview {
-        site: config.http.site.clone(),
-        clock: Arc::clone(&services.clock),
-        started: services.clock.monotonic(),
-        namespace: Arc::clone(&services.namespace),
-        pools: services.pools.clone(),
-        pool_doors: pool_doors.clone(),
-        door: Arc::clone(&door),
-        access: Arc::clone(&access),
-        measures,
-        log,
-        rates: Default::default(),
-    };
-    tasks.spawn(tick_log(overview.log.clone(), stop.clone()));
+    tasks.spawn(tick_log(log.clone(), stop.clone()));
+    let overview = make_overview(&head, &door, &pool_doors, measures, log);
     let web = match http_ports {
         Some(ports) => Some(http::start(ports, &head, overview, &mut tasks, &stop)?),
         None => None,
@@ -199,6 +190,30 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     stop_sender.send_replace(true);
     drain(tasks, &services, control).await;
     Ok(())
+}
+
+/// What the administrator's interface looks at.
+fn make_overview(
+    head: &Head<'_>,
+    door: &Arc<HeadDoor>,
+    pool_doors: &PoolDoors,
+    measures: Arc<Measures>,
+    log: LogControl,
+) -> Overview {
+    let Head { config, services, access, .. } = *head;
+    Overview {
+        site: config.http.site.clone(),
+        clock: Arc::clone(&services.clock),
+        started: services.clock.monotonic(),
+        namespace: Arc::clone(&services.namespace),
+        pools: services.pools.clone(),
+        pool_doors: pool_doors.clone(),
+        door: Arc::clone(door),
+        access: Arc::clone(access),
+        measures,
+        log,
+        rates: Default::default(),
+    }
 }
 
 /// Tells how many repeated warnings were left out.
@@ -314,12 +329,11 @@ async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
     })
 }
 
-/// What a pool may keep open where nobody says. Twice as many may be in use at once; the other half of the descriptors
-/// is for connections and the database.
+/// What a pool may have open where nobody says. The other half of the descriptors is for connections and the database.
 fn open_files_share(pools: u32) -> usize {
     use rustix::process::{Resource, getrlimit};
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let share = limit / 4 / u64::from(pools.max(1));
+    let share = limit / 2 / u64::from(pools.max(1));
     usize::try_from(share).unwrap_or(usize::MAX).clamp(16, OPEN_FILES_MAX)
 }
 
@@ -327,6 +341,9 @@ fn open_files_share(pools: u32) -> usize {
 fn raise_open_files_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "cannot raise the limit of open files");

@@ -2,8 +2,8 @@
 //!
 //! `Content-Range: bytes FIRST-LAST/TOTAL` appends; the first part starts at 0, each further one where the last ended.
 //! A part that is not the last is answered 202 with `Range: bytes=0-LAST`. `Content-Range: bytes */TOTAL` with an empty
-//! body asks how far it is. A part that breaks off keeps what came of it. An upload that nobody goes on with is given up
-//! after an hour.
+//! body asks how far it is, and if all of it is there, for its name once more. A part that breaks off keeps what came of
+//! it. An upload that nobody goes on with is given up after an hour.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use http::StatusCode;
 use http::header::{self, HeaderValue};
 use http_server::{RequestBody, Response};
 use http_wire::range::ContentRange;
-use types::Identity;
+use types::{Checksum, ChecksumKind, Identity};
 
 use super::{answer, promised};
 use crate::call::Call;
@@ -22,7 +22,8 @@ use crate::front::Front;
 use crate::locks::Path;
 use crate::refusal::Refusal;
 use crate::resolve::Place;
-use crate::upload::{Pending, Writer};
+use crate::upload::{Kept, Pending};
+use crate::writer::Writer;
 
 const IDLE: Duration = Duration::from_secs(3_600);
 
@@ -35,16 +36,15 @@ pub(crate) struct Resumable {
     waiting: HashMap<Key, Waiting>,
 }
 
-struct Waiting {
+pub(crate) struct Waiting {
     pending: Pending,
-    writer: Writer,
-    total: u64,
     expires: Duration,
 }
 
 impl Resumable {
-    pub fn expire(&mut self, now: Duration) {
-        self.waiting.retain(|_, waiting| waiting.expires > now);
+    /// Takes out what nobody goes on with.
+    pub fn expired(&mut self, now: Duration) -> Vec<Waiting> {
+        self.waiting.extract_if(|_, waiting| waiting.expires <= now).map(|(_, waiting)| waiting).collect()
     }
 }
 
@@ -72,56 +72,94 @@ impl Front {
         let key = (call.caller.name.to_string(), call.caller.identity.clone(), place.path.clone());
         // While a part is being received nobody else finds the upload.
         let known = self.resumable.lock().waiting.remove(&key);
+        let known = known.map(|known| self.in_hand(key.clone(), known.pending));
         let (range, total) = match part {
             ContentRange::Part { range, complete } => (range, complete.unwrap_or(range.end())),
             ContentRange::Unsatisfied { complete } => {
-                let known = known.filter(|known| known.total == complete);
-                let arrived = known.as_ref().map_or(0, |known| known.writer.offset());
-                self.resumable.lock().waiting.extend(known.map(|known| (key, known)));
-                return Ok(accepted(StatusCode::PERMANENT_REDIRECT, arrived));
+                let known = known.filter(|known| known.terms.size == Some(complete));
+                return self.tell_arrived(call, known, promised).await;
             }
         };
         let (first, end) = (range.offset(), range.end());
-        // Another length is another file: the upload so far is given up.
-        let known = known.filter(|known| known.total == total);
-        let mut upload = match known {
-            Some(known) if known.writer.offset() == first => known,
-            Some(known) => {
-                let arrived = known.writer.offset();
-                self.resumable.lock().waiting.insert(key, known);
-                return Err(out_of_order(arrived));
+        let mut kept = match known {
+            Some(known) if known.terms.size == Some(total) => known,
+            Some(_) | None if first > 0 => return Err(out_of_order(0)),
+            known => {
+                // Another length is another file: the upload so far is given up.
+                known.into_iter().for_each(|mut known| known.end());
+                self.in_hand(key, self.begin_parts(call, place, total).await?)
             }
-            None if first == 0 => self.begin_parts(call, place, total).await?,
-            None => return Err(out_of_order(0)),
         };
-        let outcome = append(&mut upload.writer, body, end).await;
-        if outcome.is_ok() && upload.writer.offset() == total {
-            upload.pending.terms.promised = promised;
-            upload.pending.terms.lock_tokens = submitted(call)?;
-            let received = upload.writer.finish().await?;
-            return Ok(answer(&self.publish(&upload.pending, received).await?));
+        let arrived = arrived(&kept);
+        let Some(writer) = kept.writer.as_mut().filter(|writer| writer.offset() == first) else {
+            return Err(out_of_order(arrived));
+        };
+        if end == total {
+            self.call_back(place).await?;
         }
-        let arrived = upload.writer.offset();
-        upload.expires = self.services.clock.monotonic() + IDLE;
-        // What could not be written cannot be sent again by who is told where to go on: the upload starts anew.
-        if !upload.writer.is_broken() {
-            self.resumable.lock().waiting.insert(key, upload);
+        append(writer, body, end).await?;
+        match writer.offset() {
+            arrived if arrived < total => Ok(accepted(StatusCode::ACCEPTED, arrived)),
+            _ => self.complete_parts(call, kept, promised).await,
         }
-        outcome.map(|()| accepted(StatusCode::ACCEPTED, arrived))
     }
 
-    async fn begin_parts(&self, call: &Call, place: &Place, total: u64) -> Result<Waiting, Refusal> {
-        if self.resumable.lock().waiting.len() >= self.config.uploads_max {
-            return Err(Refusal::busy("too many uploads are under way"));
+    /// How far it is; and where all of it is there, its name.
+    async fn tell_arrived(
+        self: &Arc<Self>,
+        call: &Call,
+        known: Option<Kept>,
+        promised: Vec<Checksum>,
+    ) -> Result<Response, Refusal> {
+        let Some(known) = known else { return Ok(accepted(StatusCode::PERMANENT_REDIRECT, 0)) };
+        match arrived(&known) {
+            arrived if Some(arrived) < known.terms.size => {
+                Ok(accepted(StatusCode::PERMANENT_REDIRECT, arrived))
+            }
+            _ => self.complete_parts(call, known, promised).await,
         }
+    }
+
+    async fn complete_parts(
+        self: &Arc<Self>,
+        call: &Call,
+        mut kept: Kept,
+        promised: Vec<Checksum>,
+    ) -> Result<Response, Refusal> {
+        if !promised.is_empty() {
+            kept.terms.promised = promised;
+        }
+        kept.terms.lock_tokens = submitted(call)?;
+        let received = kept.finish().await?;
+        Ok(answer(&self.publish_kept(kept, received).await?))
+    }
+
+    /// Whatever ends the request, what came stays.
+    fn in_hand(self: &Arc<Self>, key: Key, pending: Pending) -> Kept {
+        let front = Arc::clone(self);
+        Kept::new(pending, move |pending| {
+            let expires = front.services.clock.monotonic() + IDLE;
+            // An upload of the same that another request has put here is given up, without the lock.
+            let _other = front.resumable.lock().waiting.insert(key.clone(), Waiting { pending, expires });
+        })
+    }
+
+    async fn begin_parts(&self, call: &Call, place: &Place, total: u64) -> Result<Pending, Refusal> {
+        let admitted = self.in_parts.admit(&call.caller)?;
         let mut terms = self.terms(call, place, &RequestBody::empty())?;
         terms.size = Some(total);
-        let pending = self.begin(call, place, terms).await?;
+        let mut pending = self.begin(call, place, terms).await?;
+        pending.admitted = Some(admitted);
         // What the last part will promise is not known yet.
-        let writer = self.writer(&pending, &types::ChecksumKind::ALL).await?;
-        let expires = self.services.clock.monotonic() + IDLE;
-        Ok(Waiting { pending, writer, total, expires })
+        pending.writer = Some(self.writer(&pending, &ChecksumKind::ALL).await?);
+        Ok(pending)
     }
+}
+
+/// Bytes of it, all of them where only the name is missing.
+fn arrived(pending: &Pending) -> u64 {
+    let complete = pending.complete.as_ref().map_or(0, |received| received.size);
+    pending.writer.as_ref().map_or(complete, Writer::offset)
 }
 
 async fn append(writer: &mut Writer, mut body: RequestBody, end: u64) -> Result<(), Refusal> {

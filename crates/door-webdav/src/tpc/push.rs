@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use http_client::{ClientError, Outgoing, RemoteUrl, Upload, UploadStream};
+use http_client::{AbsoluteUrl, ClientError, Outgoing, Upload, UploadStream};
 use http_wire::digest::{DIGEST, digest_header};
 use parking_lot::Mutex;
 use tracing::{debug, info};
@@ -84,7 +84,7 @@ async fn put(
     source: &Arc<dyn CopySource>,
     trace: &Arc<Trace>,
 ) -> Result<Arc<Mutex<Sums>>, Failure> {
-    let mut url: RemoteUrl = remote.request.remote.clone();
+    let mut url: AbsoluteUrl = remote.request.remote.clone();
     let mut retries = Retries::new(&remote.config);
     loop {
         let sums = Arc::new(Mutex::new(Sums::new(kinds(remote, source.as_ref()))));
@@ -112,7 +112,7 @@ async fn put(
     }
 }
 
-fn outgoing(remote: &Remote, source: &dyn CopySource, url: &RemoteUrl) -> Outgoing {
+fn outgoing(remote: &Remote, source: &dyn CopySource, url: &AbsoluteUrl) -> Outgoing {
     let mut own = HeaderMap::new();
     if !remote.request.overwrite {
         own.insert(header::IF_NONE_MATCH, HeaderValue::from_static("*"));

@@ -2,7 +2,7 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, header};
-use http_client::{RemoteUrl, UrlError};
+use http_client::{AbsoluteUrl, UrlError};
 use http_server::Response;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub enum Direction {
 #[derive(Clone, Debug)]
 pub struct CopyRequest {
     pub direction: Direction,
-    pub remote: RemoteUrl,
+    pub remote: AbsoluteUrl,
     /// For every request to the other server. All are marked as secrets, so none is sent on to another origin.
     pub transfer_headers: HeaderMap,
     pub overwrite: bool,
@@ -83,7 +83,7 @@ const OWN_HEADERS: &[HeaderName] = &[
 /// Whether a COPY is third-party copy rather than one inside this server (RFC 4918 §9.8).
 ///
 /// A `Destination` that is our own is a plain copy, unless headers of third-party copy say otherwise.
-pub fn is_third_party(headers: &HeaderMap, is_own: impl Fn(&RemoteUrl) -> bool) -> bool {
+pub fn is_third_party(headers: &HeaderMap, is_own: impl Fn(&AbsoluteUrl) -> bool) -> bool {
     if headers.contains_key(SOURCE) {
         return true;
     }
@@ -101,7 +101,7 @@ pub fn is_third_party(headers: &HeaderMap, is_own: impl Fn(&RemoteUrl) -> bool) 
         let name = name.as_str();
         name.starts_with(TRANSFER_PREFIX) || [CREDENTIAL, STREAMS, REQUIRE_CHECKSUM].contains(&name)
     });
-    match RemoteUrl::parse(text) {
+    match AbsoluteUrl::parse(text) {
         Ok(url) => is_marked || !is_own(&url),
         Err(UrlError::Scheme(_)) => true,
         Err(_) => is_marked,
@@ -118,13 +118,8 @@ impl CopyRequest {
             }
             (None, None) => return Err(CopyRefusal::bad("give Source or Destination")),
         };
-        let remote = RemoteUrl::parse(url).map_err(|error| CopyRefusal {
-            status: match error {
-                UrlError::Scheme(_) => StatusCode::NOT_IMPLEMENTED,
-                UrlError::Malformed(..) | UrlError::UserInfo => StatusCode::BAD_REQUEST,
-            },
-            message: error.to_string(),
-        })?;
+        let remote = AbsoluteUrl::parse(url)
+            .map_err(|error| CopyRefusal { status: error.status(), message: error.to_string() })?;
         check_credential(headers)?;
         let copy_flags = single(headers, "copy-flags")?.unwrap_or("");
         Ok(CopyRequest {
@@ -227,7 +222,7 @@ mod tests {
     #[test]
     fn exactly_one_of_source_and_destination_is_given() {
         let pull = parse(&[("source", "https://h/a?authz=x")]).unwrap();
-        assert_eq!((pull.direction, pull.remote.target().as_str()), (Direction::Pull, "/a?authz=x"));
+        assert_eq!((pull.direction, pull.remote.path_and_query().as_str()), (Direction::Pull, "/a?authz=x"));
         assert_eq!(parse(&[("destination", "https://h/a")]).unwrap().direction, Direction::Push);
         assert_eq!(parse(&[]).unwrap_err(), 400);
         assert_eq!(parse(&[("source", "https://h/a"), ("destination", "https://h/a")]).unwrap_err(), 400);
@@ -310,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_copy_to_ourselves_is_plain_unless_it_is_marked() {
-        let own = |url: &RemoteUrl| url.host() == "here";
+        let own = |url: &AbsoluteUrl| url.host() == "here";
         let is = |list: &[(&'static str, &'static str)]| is_third_party(&headers(list), own);
         assert!(is(&[("source", "https://here/a")]));
         assert!(is(&[("destination", "https://there/a")]));

@@ -24,6 +24,7 @@ pub struct Http {
     pub locks_max: u32,
     pub lock_timeout_s: u32,
     pub uploads_max: u32,
+    pub uploads_per_caller_max: u32,
     pub recall_patience_ms: u32,
     pub copies_max: u32,
     pub copy_streams_max: u32,
@@ -111,6 +112,7 @@ impl Default for Http {
             locks_max: 100_000,
             lock_timeout_s: 3_600,
             uploads_max: 1_000,
+            uploads_per_caller_max: 250,
             recall_patience_ms: 10_000,
             copies_max: 100,
             copy_streams_max: 8,
@@ -151,6 +153,7 @@ impl Http {
             ("locks_max", self.locks_max),
             ("lock_timeout_s", self.lock_timeout_s),
             ("uploads_max", self.uploads_max),
+            ("uploads_per_caller_max", self.uploads_per_caller_max),
             ("copies_max", self.copies_max),
             ("copy_streams_max", self.copy_streams_max),
         ] {

@@ -24,6 +24,7 @@ use super::{Head, STOP, Services, listen};
 use crate::config::Config;
 use crate::config::http::{Anonymous, Http, Issuer, Profile, Redirect};
 use crate::data_dir::DataDir;
+use crate::system::SystemRandom;
 use crate::users;
 
 /// How often locks and uploads that nobody came back for are looked at.
@@ -32,8 +33,6 @@ const TICK: Duration = Duration::from_secs(1);
 const COPIES_STOP: Duration = Duration::from_secs(2);
 /// A login to the page lasts at most so long.
 const SESSION_MAX: Duration = Duration::from_secs(12 * 3600);
-/// An NFS client that does not give back a layout in this time loses it.
-const RECALL_DEADLINE: Duration = Duration::from_secs(90);
 
 /// The ports, taken before anything is touched.
 pub struct Ports {
@@ -128,7 +127,7 @@ pub fn start(
             key: TicketKey::new(&data.secret),
             client,
         },
-        front_config(&config.http, address, tls.is_some(), data_faces),
+        front_config(config, address, tls.is_some(), data_faces),
     );
     let limits = Limits {
         connections_max: config.http.connections_max as usize,
@@ -194,7 +193,8 @@ impl Router {
         }
         let path = request.uri.path();
         if admin::owns(path) {
-            return self.admin.serve(request).await;
+            // Boxed, or every request would carry its room.
+            return Box::pin(self.admin.serve(request)).await;
         }
         if let Some(name) = path.strip_prefix("/.well-known/")
             && let Some(response) = self.front.0.well_known(&request.method, name).await
@@ -262,11 +262,13 @@ fn metrics_networks(config: &Http) -> Result<Vec<Network>> {
 }
 
 fn front_config(
-    config: &Http,
+    config: &Config,
     address: SocketAddr,
     is_tls: bool,
     data_faces: Vec<(types::PoolId, SocketAddr)>,
 ) -> FrontConfig {
+    let lease = Duration::from_secs(config.nfs.lease_s.into());
+    let config = &config.http;
     let mut authorities = config.names.clone();
     // 0.0.0.0 is no name for anybody.
     if !address.ip().is_unspecified() {
@@ -286,6 +288,7 @@ fn front_config(
         page: config.page.then(|| "/ui/files".to_owned()),
         locks_max: config.locks_max as usize,
         uploads_max: config.uploads_max as usize,
+        uploads_per_caller_max: config.uploads_per_caller_max as usize,
         copies: door_webdav::TransferConfig {
             transfers_max: config.copies_max as usize,
             streams_max: config.copy_streams_max as usize,
@@ -294,7 +297,8 @@ fn front_config(
         },
         lock_timeout_max: Duration::from_secs(config.lock_timeout_s.into()),
         recall_patience: Duration::from_millis(config.recall_patience_ms.into()),
-        recall_deadline: RECALL_DEADLINE,
+        // As for what NFS clients hold among themselves.
+        recall_deadline: lease,
     }
 }
 
@@ -315,11 +319,10 @@ fn authority(
     password_file: &Path,
     is_tls: bool,
 ) -> Result<Authority> {
-    let secret = TicketKey::new(&data.secret).authenticate::<32>(b"forebay-macaroons");
     let is_loopback = address(config).is_loopback();
     let anonymous =
         config.http.anonymous.unwrap_or(if is_loopback { Anonymous::Read } else { Anonymous::Refuse });
-    let mut settings = auth::Config::new(secret);
+    let mut settings = auth::Config::new(data.macaroon_secret(&SystemRandom)?);
     settings.password_file = Some(password_file.to_owned());
     settings.mapping_file.clone_from(&config.auth.mapping);
     settings.issuers = config.auth.issuers.iter().map(issuer).collect::<Result<_>>()?;

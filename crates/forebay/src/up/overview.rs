@@ -11,13 +11,13 @@ use admin::instance::{
     ClientView, IoModeView, LogLevels, OpenView, OperationCount, PoolView, Problem, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
-use api::{Namespace, Observer, Pool, PoolStatus, Subject};
+use api::{Namespace, Observer, Paths, Pool, PoolStatus, Subject};
 use async_trait::async_trait;
-use door_nfs::{HeadDoor, PoolDoor};
+use door_nfs::{ClientStatus, HeadDoor, PoolDoor};
 use file_state::{Door, Modes, Share};
 use namespace::SqliteNamespace;
 use parking_lot::{Mutex, RwLock};
-use types::{Clock, PoolId};
+use types::{Clock, FileId, Name, PoolId};
 
 /// Rates are over the last so many samples, one a second.
 const WINDOW: usize = 10;
@@ -209,11 +209,11 @@ impl Overview {
         }
     }
 
-    fn clients(&self) -> Vec<ClientView> {
-        let nfs = self.door.status().clients.into_iter().map(|client| ClientView {
+    fn clients(&self, nfs: &[ClientStatus]) -> Vec<ClientView> {
+        let nfs = nfs.iter().map(|client| ClientView {
             door: "nfs".to_owned(),
-            name: client.name,
-            address: client.address,
+            name: client.name.clone(),
+            address: client.address.clone(),
             opens: client.opens,
             locks: client.locks,
             layouts: client.layouts,
@@ -231,19 +231,29 @@ impl Overview {
         nfs.chain(http).collect()
     }
 
-    fn opens(&self) -> Vec<OpenView> {
-        let opens: Vec<_> = self.access.table().opens().take(OPENS_SHOWN).collect();
-        let view = |(file, owner, share): (types::FileId, file_state::Owner, Share)| OpenView {
+    /// How many there are, and those that are shown.
+    fn opens(&self, nfs: &[ClientStatus]) -> (u64, Vec<OpenView>) {
+        let (count, opens) = {
+            let table = self.access.table();
+            (table.total().opens, table.opens().take(OPENS_SHOWN).collect::<Vec<_>>())
+        };
+        let names: HashMap<u64, &str> =
+            nfs.iter().map(|client| (client.number, client.name.as_str())).collect();
+        let view = |(file, owner, share): (FileId, file_state::Owner, Share)| OpenView {
             file: file.0,
             path: None,
             door: match owner.holder.door {
                 Door::Nfs => "nfs".to_owned(),
                 Door::Http => "http".to_owned(),
             },
-            client: owner.holder.number.to_string(),
+            client: match owner.holder.door {
+                Door::Nfs => names.get(&owner.holder.number).copied().unwrap_or_default().to_owned(),
+                // A request is nobody's that can be named afterwards.
+                Door::Http => String::new(),
+            },
             mode: mode(share),
         };
-        opens.into_iter().map(view).collect()
+        (count as u64, opens.into_iter().map(view).collect())
     }
 }
 
@@ -271,6 +281,8 @@ impl Instance for Overview {
             writes: statuses.iter().map(|pool| pool.writes).sum(),
         }];
         let pools = statuses.into_iter().zip(&self.pool_doors);
+        let nfs = self.door.status().clients;
+        let (open_count, open_files) = self.opens(&nfs);
         Snapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             site: self.site.clone(),
@@ -278,8 +290,9 @@ impl Instance for Overview {
             files: usage.files,
             bytes: usage.bytes,
             pools: pools.map(|(status, (address, _))| self.pool_view(status, *address)).collect(),
-            clients: self.clients(),
-            open_files: self.opens(),
+            clients: self.clients(&nfs),
+            open_count,
+            open_files,
             io_modes,
             slow_operations: self.measures.slow(),
             operations: self.measures.counts(),
@@ -323,6 +336,13 @@ impl Instance for Overview {
             }
         }
         problems
+    }
+
+    async fn paths(&self, files: &[FileId]) -> Vec<Option<Vec<Name>>> {
+        self.namespace.paths(files).await.unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot say where open files are");
+            vec![None; files.len()]
+        })
     }
 
     fn log_levels(&self) -> LogLevels {

@@ -119,6 +119,45 @@ fn a_macaroon_allows_its_activities_below_its_path_and_no_more() {
 }
 
 #[test]
+fn head_needs_no_more_than_to_see_metadata_and_a_checksum_needs_more() {
+    let (_instance, server) = with_files();
+    let ask = |caveat: &str, ask: Ask| {
+        let token = macaroon(&server, "/dir", &format!(r#"{{"caveats":["activity:{caveat}"]}}"#));
+        server.send(&ask.with("Authorization", format!("Bearer {token}")))
+    };
+    let head = || Ask::new("HEAD", "/dir/file");
+    let told = ask("READ_METADATA", head());
+    assert_eq!((told.status, told.header("content-length")), (200, Some("4")));
+    assert_eq!(ask("READ_METADATA", Ask::new("GET", "/dir/file")).status, 403);
+    assert_eq!(ask("READ_METADATA", head().with("Want-Digest", "adler32")).status, 403);
+    // Who uploads may see that what arrived is what was sent.
+    for caveat in ["UPLOAD", "DOWNLOAD"] {
+        let summed = ask(caveat, head().with("Want-Digest", "adler32"));
+        assert_eq!(summed.told("digest"), "adler32=0400019b", "{caveat}");
+    }
+}
+
+#[test]
+fn properties_are_seen_by_who_sees_metadata_and_checksums_by_who_may_read() {
+    let (_instance, server) = with_files();
+    let find = r#"<D:propfind xmlns:D="DAV:"><D:prop><colour xmlns="urn:x"/><C:Checksums xmlns:C="http://www.dcache.org/2013/webdav"/><O:checksums xmlns:O="http://owncloud.org/ns"/></D:prop></D:propfind>"#;
+    for file in ["/open", "/secret"] {
+        assert_eq!(server.send(&server.ask("PROPPATCH", file).body(crate::dav::PATCH)).status, 207);
+    }
+    let seen = |ask: Ask| {
+        let found = server.send(&ask.with("Depth", 0).body(find));
+        assert_eq!(found.status, 207);
+        (found.text().contains(">red<"), found.text().contains("0400019b"))
+    };
+    assert_eq!(seen(server.ask("PROPFIND", "/secret")), (true, true));
+    assert_eq!(seen(Ask::new("PROPFIND", "/open")), (true, true));
+    assert_eq!(seen(Ask::new("PROPFIND", "/secret")), (true, false), "by the mode bits");
+    let token = macaroon(&server, "/", r#"{"caveats":["activity:READ_METADATA"]}"#);
+    let ask = Ask::new("PROPFIND", "/secret").with("Authorization", format!("Bearer {token}"));
+    assert_eq!(seen(ask), (true, false), "by the credential");
+}
+
+#[test]
 fn a_macaroon_to_upload_makes_files_and_replaces_none() {
     let (_instance, server) = with_files();
     let token = macaroon(&server, "/dir", r#"{"caveats":["activity:UPLOAD"]}"#);
@@ -143,6 +182,48 @@ fn a_macaroon_ends_when_it_says() {
     let second = macaroon(&server, "/secret", r#"{"caveats":["activity:DOWNLOAD"],"validity":"PT1S"}"#);
     until("the second is over", || read(&second) == 401);
     assert_eq!(read(&hour), 200);
+}
+
+#[test]
+fn macaroons_end_with_the_password_that_they_come_from() {
+    let (instance, server) = with_files();
+    let token = macaroon(&server, "/", "{}");
+    let session = |server: &Server| {
+        server.send(&Ask::new("GET", "/secret").with("Cookie", format!("forebay-session={token}"))).status
+    };
+    assert_eq!(session(&server), 200);
+    instance.forebay(&["user", "set-password", "admin"]);
+    until("the session is over", || session(&server) == 401);
+}
+
+#[test]
+fn macaroons_end_with_the_secret_of_macaroons_and_nothing_else_does() {
+    let (instance, server) = with_files();
+    let token = macaroon(&server, "/", "{}");
+    let bearer = |server: &Server| {
+        server.send(&Ask::new("GET", "/secret").with("Authorization", format!("Bearer {token}"))).status
+    };
+    server.kill();
+    let server = instance.up();
+    assert_eq!(bearer(&server), 200, "a restart ends nothing");
+    server.kill();
+    std::fs::remove_file(instance.data().join("macaroon-secret")).unwrap();
+    let server = instance.up();
+    assert_eq!((bearer(&server), server.status_of("GET", "/secret")), (401, 200));
+}
+
+#[test]
+fn a_macaroon_may_be_asked_for_with_a_moment_at_which_it_ends() {
+    let (_instance, server) = with_files();
+    let asked = r#"{"caveats":["activity:DOWNLOAD","before:2100-01-01T00:00:00Z"],"validity":"PT1H"}"#;
+    let token = macaroon(&server, "/secret", asked);
+    let read = Ask::new("GET", "/secret").with("Authorization", format!("Bearer {token}"));
+    assert_eq!(server.send(&read).status, 200);
+    for over in ["2020-01-01T00:00:00Z", "2100-01-01T00:00:00", "soon"] {
+        let body = format!(r#"{{"caveats":["before:{over}"]}}"#);
+        let ask = server.ask("POST", "/secret").with("Content-Type", "application/macaroon-request");
+        assert_eq!(server.send(&ask.body(body)).status, 400, "{over}");
+    }
 }
 
 #[test]

@@ -9,19 +9,19 @@ use nfs4::{
 use testkit::nfs_client::{Answer as Callback, Layout, NfsClient, OpenFile, ops};
 
 use crate::dav::{LOCK, lock};
-use crate::server::{Server, status_of, until};
+use crate::server::{Instance, Server, status_of, until};
 
 const WAIT: Duration = Duration::from_secs(20);
 
 /// A client with a layout to write `/file`, and 10,000 bytes written at the pool that the head has not heard of.
-struct Writer {
-    client: NfsClient,
+pub struct Writer {
+    pub client: NfsClient,
     file: OpenFile,
     layout: Layout,
 }
 
 impl Writer {
-    fn of(server: &Server) -> Writer {
+    pub fn of(server: &Server) -> Writer {
         let mut client = server.nfs("writer");
         let root = client.root().unwrap();
         let file = client.create(&root, "file").unwrap();
@@ -33,10 +33,16 @@ impl Writer {
     }
 
     /// Waits for the recall and gives the layout back.
-    fn gives_back(&mut self) {
+    pub fn gives_back(&mut self) {
+        self.gives_back_after(|| {});
+    }
+
+    /// As `gives_back`, with something done while it is waited for.
+    pub fn gives_back_after(&mut self, meanwhile: impl FnOnce()) {
         let recall = self.client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
         let LayoutRecall4::File(recalled) = recall.recall else { panic!("{recall:?}") };
         assert_eq!(recalled.fh, self.file.handle);
+        meanwhile();
         self.client.layout_return(&self.file.handle, recalled.stateid, &FfLayoutReturn4::default()).unwrap();
     }
 }
@@ -62,6 +68,25 @@ fn a_dav_lock_denies_nfs_writers_and_removal() {
     );
     assert_eq!(server.send(&server.ask("UNLOCK", "/file").with("Lock-Token", &token)).status, 204);
     assert_eq!(open(&mut client, OPEN4_SHARE_ACCESS_WRITE), NfsStat4::Ok);
+}
+
+#[test]
+fn an_administrator_sees_who_has_which_path_open() {
+    let (_instance, server) = Server::start();
+    let mut client = server.nfs("host-of-ann");
+    let root = client.root().unwrap();
+    let file = client.create(&root, "before").unwrap();
+    assert_eq!(server.send(&server.ask("MKCOL", "/caf%C3%A9")).status, 201);
+    let to = server.url("/caf%C3%A9/after");
+    assert_eq!(server.send(&server.ask("MOVE", "/before").with("Destination", to)).status, 201);
+    let opens = || String::from_utf8(server.call("GET", "/api/v1/opens").body).unwrap();
+    let seen = opens();
+    assert!(seen.contains("\"path\":\"/caf%C3%A9/after\"") && seen.contains("host-of-ann"), "{seen}");
+    // Without a name it is still open, and has no path.
+    assert_eq!(server.status_of("DELETE", "/caf%C3%A9/after"), 204);
+    assert!(opens().contains("\"path\":null"), "{}", opens());
+    client.close(&file).unwrap();
+    assert!(opens().contains("\"total\":0"), "{}", opens());
 }
 
 #[test]
@@ -113,13 +138,33 @@ fn a_change_that_waits_for_a_layout_in_vain_is_told_to_come_again() {
     let (_instance, server) = Server::start_with("recall_patience_ms = 300");
     let writer = Writer::of(&server);
     writer.client.callbacks.answer_always(Callback::Silence);
-    for ask in [server.ask("PUT", "/file").body("replaced"), server.ask("DELETE", "/file")] {
-        let refused = server.send(&ask);
-        assert_eq!(refused.status, 503, "{refused:?}");
-        assert_eq!(refused.told("retry-after"), "1");
-    }
+    let refused = server.call("DELETE", "/file");
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert_eq!(refused.told("retry-after"), "1");
     assert_eq!(server.read("/file"), [7; 10_000], "nothing was changed");
     writer.client.callbacks.wait_for_layout_recall(WAIT).expect("it was recalled");
+}
+
+#[test]
+fn layouts_are_called_back_while_the_body_of_a_put_comes_in() {
+    let (_instance, server) = Server::start();
+    let mut writer = Writer::of(&server);
+    let mut put = server.connect();
+    put.begin(&server.ask("PUT", "/file").with("Content-Length", 8));
+    writer.gives_back();
+    put.write(b"replaced");
+    assert_eq!(put.answer(false).status, 204);
+    assert_eq!(server.read("/file"), b"replaced");
+}
+
+#[test]
+fn an_upload_is_not_lost_to_a_client_that_gives_nothing_back() {
+    let instance = Instance::with_lease(5, "recall_patience_ms = 1");
+    let server = instance.up();
+    let writer = Writer::of(&server);
+    writer.client.callbacks.answer_always(Callback::Silence);
+    assert_eq!(server.put("/file", "replaced").status, 204);
+    assert_eq!(server.read("/file"), b"replaced");
 }
 
 #[test]

@@ -60,6 +60,25 @@ fn a_propfind_reaches_as_deep_as_it_is_told() {
 }
 
 #[test]
+fn a_propfind_of_large_properties_is_sent_as_it_is_taken() {
+    const FILES: usize = 20;
+    let (_instance, server) = Server::start();
+    assert_eq!(server.status_of("MKCOL", "/dir"), 201);
+    let patch = PATCH.replace("red", &"x".repeat(60_000));
+    for number in 0..FILES {
+        let file = format!("/dir/{number}");
+        assert_eq!(server.put(&file, "data").status, 201);
+        assert_eq!(server.send(&server.ask("PROPPATCH", &file).body(&patch)).status, 207);
+    }
+    let mut connection = server.connect();
+    let answer = connection.ask(&server.ask("PROPFIND", "/dir").with("Depth", 1));
+    assert_eq!((answer.status, hrefs(&answer).len()), (207, FILES + 1));
+    assert!(answer.body.len() > FILES * 60_000);
+    // As much as is gathered, and one resource more.
+    assert!(connection.longest_chunk < 200_000, "{}", connection.longest_chunk);
+}
+
+#[test]
 fn a_collection_is_made_once_below_one_that_is_there() {
     let (_instance, server) = tree();
     assert_eq!(server.status_of("MKCOL", "/dir"), 405);

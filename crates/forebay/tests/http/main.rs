@@ -13,6 +13,7 @@ mod conflict;
 mod dav;
 mod get;
 mod hostile;
+mod locks;
 mod put;
 mod redirect;
 mod restart;

@@ -3,6 +3,7 @@
 use nfs4::attr::{Principal4, number};
 use nfs4::{FileAttributes, StateId4};
 
+use crate::conflict::Writer;
 use crate::server::{Server, until};
 use crate::wire::Ask;
 
@@ -82,9 +83,9 @@ fn a_put_that_breaks_off_leaves_the_old_file_or_no_name() {
     let (instance, server) = old_file();
     for name in ["/file", "/new"] {
         let mut writer = server.connect();
-        writer.begin(&server.ask("PUT", name).with("Content-Length", 1_000_000));
-        writer.write(&[7; 500_000]);
-        until("the bytes are in the pool", || instance.bytes_in_pool() >= 400_000);
+        writer.begin(&server.ask("PUT", name).with("Content-Length", 6_000_000));
+        writer.write(&[7; 3_000_000]);
+        until("the bytes are in the pool", || instance.bytes_in_pool() >= 1_000_000);
         drop(writer);
         // What was written is an orphan, and is removed.
         until("the orphan is gone", || instance.bytes_in_pool() < 1_000);
@@ -288,6 +289,68 @@ fn an_upload_in_parts_goes_on_where_it_ended() {
 }
 
 #[test]
+fn who_asks_with_another_length_ends_no_upload_in_parts() {
+    let (_instance, server) = Server::start();
+    let part = |range: &str, body: &[u8]| {
+        let answer = server.send(&server.ask("PUT", "/file").with("Content-Range", range).body(body));
+        (answer.status, answer.header("range").map(str::to_owned))
+    };
+    let so_far = Some("bytes=0-3".to_owned());
+    assert_eq!(part("bytes 0-3/12", &NEW[..4]), (202, so_far.clone()));
+    assert_eq!(part("bytes */13", b""), (308, None), "there is none of that length");
+    assert_eq!(part("bytes 4-12/13", b"123456789"), (416, None));
+    assert_eq!(part("bytes */12", b""), (308, so_far));
+    assert_eq!(part("bytes 4-11/12", &NEW[4..]), (201, None));
+}
+
+/// A PUT that is let through to its body, which is not sent yet.
+fn begun(server: &Server, target: &str) -> crate::wire::Connection {
+    let mut writer = server.connect();
+    let ask = server.ask("PUT", target).with("Expect", "100-continue").with("Content-Length", NEW.len());
+    writer.begin(&ask);
+    assert_eq!(writer.next_answer(false).status, 100);
+    writer
+}
+
+/// It was judged as a change of the file that was there, and made a new member of a directory that somebody had locked.
+#[test]
+fn a_put_whose_file_is_moved_away_while_it_waits_for_a_layout_is_judged_as_one_of_a_free_name() {
+    let (_instance, server) = Server::start();
+    let mut put = begun(&server, "/file");
+    // Only now, so that the recall is of an upload that has all its bytes.
+    let mut holder = Writer::of(&server);
+    put.write(NEW);
+    holder.gives_back_after(|| {
+        let token = crate::dav::lock(&server, "/");
+        let to = server.url("/moved");
+        let condition = format!("<{}> ({token})", server.url("/"));
+        let moved = server.ask("MOVE", "/file").with("Destination", to).with("If", condition);
+        assert_eq!(server.send(&moved).status, 201);
+    });
+    assert_eq!(put.answer(false).status, 423);
+    assert_eq!(server.status_of("HEAD", "/file"), 404);
+    assert_eq!(server.status_of("HEAD", "/moved"), 200);
+}
+
+/// It got its name where its directory had been moved to, past the locks that hold there.
+#[test]
+fn an_upload_whose_directory_is_moved_meanwhile_is_given_up() {
+    let (_instance, server) = Server::start();
+    assert_eq!(server.status_of("MKCOL", "/from"), 201);
+    let mut put = begun(&server, "/from/file");
+    let moved = server.ask("MOVE", "/from").with("Destination", server.url("/to"));
+    assert_eq!(server.send(&moved).status, 201);
+    let lock = server.ask("LOCK", "/to").with("Depth", "infinity").body(crate::dav::LOCK);
+    assert_eq!(server.send(&lock).status, 200);
+    // Another directory of that name is not the one that was meant.
+    assert_eq!(server.status_of("MKCOL", "/from"), 201);
+    put.write(NEW);
+    assert_eq!(put.answer(false).status, 409);
+    assert_eq!(server.status_of("HEAD", "/to/file"), 404);
+    assert_eq!(server.status_of("HEAD", "/from/file"), 404);
+}
+
+#[test]
 fn a_part_that_breaks_off_keeps_what_came_of_it() {
     let (instance, server) = Server::start();
     let whole: Vec<u8> = (0..4_000_000u32).map(|at| (at / 1_000) as u8).collect();
@@ -324,4 +387,78 @@ fn a_wrong_checksum_of_the_whole_ends_an_upload_in_parts() {
     assert_eq!(server.send(&wrong).status, 400);
     assert_eq!(server.send(&part("bytes */12").body("")).header("range"), None);
     assert_eq!(server.status_of("GET", "/file"), 404);
+}
+
+#[test]
+fn parts_that_are_all_there_wait_for_their_name() {
+    let (instance, server) = old_file();
+    let part = |range: &str, body: &[u8]| {
+        server.send(&server.ask("PUT", "/file").with("Content-Range", range).body(body))
+    };
+    let whole = vec![7; 4_000_000];
+    let mut writer = server.connect();
+    let all = server.ask("PUT", "/file").with("Content-Range", "bytes 0-3999999/4000000");
+    writer.begin(&all.clone().with("Content-Length", 4_000_000));
+    writer.write(&whole[..3_000_000]);
+    until("the bytes are in the pool", || instance.bytes_in_pool() >= 1_000_000);
+    let token = crate::dav::lock(&server, "/file");
+    writer.write(&whole[3_000_000..]);
+    assert_eq!(writer.answer(false).status, 423);
+    assert_eq!(server.read("/file"), b"old contents");
+    let unlock = server.ask("UNLOCK", "/file").with("Lock-Token", token);
+    assert_eq!(server.send(&unlock).status, 204);
+    let again = server.send(&all.body(&whole));
+    assert_eq!((again.status, again.header("range")), (416, Some("bytes=0-3999999")));
+    assert_eq!(part("bytes */4000000", b"").status, 204);
+    assert!(server.read("/file") == whole);
+    assert_eq!(part("bytes */4000000", b"").header("range"), None, "it is over");
+}
+
+/// Two users, and a directory where everybody may write.
+fn with_users(http: &str) -> (crate::server::Instance, Server, [String; 2]) {
+    let (instance, server) = Server::start_with(http);
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    client.mkdir(&root, "free", 0o777).unwrap();
+    let users = [instance.user("anna", 1001), instance.user("bert", 1002)];
+    for user in &users {
+        let ask = Ask::new("PROPFIND", "/free").with("Depth", 0).with("Authorization", user);
+        until("the user is known", || server.send(&ask).status == 207);
+    }
+    (instance, server, users)
+}
+
+#[test]
+fn one_caller_cannot_have_all_uploads_that_may_be_under_way() {
+    let (_instance, server, [anna, bert]) = with_users("uploads_per_caller_max = 1");
+    let part = |user: &str, target: &str, range: &str| {
+        let ask = Ask::new("PUT", target).with("Authorization", user).with("Content-Range", range);
+        server.send(&ask.body("abcd"))
+    };
+    assert_eq!(part(&anna, "/free/one", "bytes 0-3/8").status, 202);
+    let refused = part(&anna, "/free/two", "bytes 0-3/8");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")));
+    assert_eq!(part(&bert, "/free/two", "bytes 0-3/8").status, 202, "others have theirs");
+    assert_eq!(part(&anna, "/free/one", "bytes 4-7/8").status, 201);
+    assert_eq!(part(&anna, "/free/three", "bytes 0-3/8").status, 202);
+}
+
+#[test]
+fn who_replaces_the_file_of_somebody_else_does_not_say_when_it_was_modified() {
+    let (_instance, server, [anna, bert]) = with_users("");
+    let put = |user: &str| {
+        let ask = Ask::new("PUT", "/free/file").with("Authorization", user).with("X-OC-Mtime", 1_000_000_000);
+        assert!([201, 204].contains(&server.send(&ask.body(NEW)).status));
+        server.call("HEAD", "/free/file").told("last-modified")
+    };
+    let told = "Sun, 09 Sep 2001 01:46:40 GMT";
+    assert_eq!(put(&anna), told);
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let free = client.lookup(&root, "free").unwrap();
+    let file = client.lookup(&free, "file").unwrap();
+    let mode = FileAttributes { mode: Some(0o666), ..FileAttributes::default() };
+    client.set_attributes(&file, StateId4::ANONYMOUS, &mode).unwrap();
+    assert_ne!(put(&bert), told);
+    assert_eq!(put(&anna), told, "it is still hers");
 }

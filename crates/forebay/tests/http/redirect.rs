@@ -114,6 +114,48 @@ fn a_redirected_put_that_breaks_off_or_is_wrong_leaves_the_old_file() {
 }
 
 #[test]
+fn a_redirected_put_that_has_only_to_wait_for_its_name_is_asked_for_again() {
+    let (_instance, server) = redirecting();
+    server.put("/file", "old");
+    let (pool, target) = sent_elsewhere(&server, &waiting(&server, "/file", 8));
+    let token = crate::dav::lock(&server, "/file");
+    let put = |body: &str| Ask::new("PUT", &target).body(body).send(pool).status;
+    assert_eq!(put("contents"), 423);
+    assert_eq!(put("contents"), 423);
+    let unlock = server.ask("UNLOCK", "/file").with("Lock-Token", token);
+    assert_eq!(server.send(&unlock).status, 204);
+    assert_eq!(put("CONTENTS"), 409, "it is the upload that was, or none");
+    let mut connection = Connection::open(pool);
+    connection.begin(&Ask::new("PUT", &target).with("Content-Length", 8));
+    connection.write(b"cont");
+    connection.end();
+    assert!(connection.answer_or_end().is_none_or(|answer| answer.status == 400));
+    crate::server::until("the upload is found again", || match put("contents") {
+        204 => true,
+        status => {
+            assert_eq!(status, 410, "another request has it");
+            false
+        }
+    });
+    let (pool, reading) = location(&server.call("GET", "/file"));
+    assert_eq!(Ask::new("GET", &reading).send(pool).body, b"contents");
+    assert_eq!(put("contents"), 410);
+}
+
+#[test]
+fn a_redirected_put_that_is_tried_again_is_compared_although_no_checksums_are_kept() {
+    let (_instance, server) = Server::start_with("redirect = \"always\"\nchecksums = []");
+    server.put("/file", "old");
+    let (pool, target) = sent_elsewhere(&server, &waiting(&server, "/file", 8));
+    let token = crate::dav::lock(&server, "/file");
+    let put = |body: &str| Ask::new("PUT", &target).body(body).send(pool).status;
+    assert_eq!(put("contents"), 423);
+    assert_eq!(server.send(&server.ask("UNLOCK", "/file").with("Lock-Token", token)).status, 204);
+    assert_eq!(put("CONTENTS"), 409);
+    assert_eq!(put("contents"), 204);
+}
+
+#[test]
 fn a_put_that_does_not_wait_is_served_by_the_head() {
     let (_instance, server) = redirecting();
     assert_eq!(server.put("/file", "contents").status, 201);

@@ -14,15 +14,15 @@ fn a_put_in_the_middle_of_a_crash_leaves_nothing_and_what_was_published_stays_wi
     let writers: Vec<_> = ["/file", "/new"]
         .map(|target| {
             let mut writer = server.connect();
-            writer.begin(&server.ask("PUT", target).with("Content-Length", 2_000_000));
-            writer.write(&[9; 1_000_000]);
+            writer.begin(&server.ask("PUT", target).with("Content-Length", 8_000_000));
+            writer.write(&[9; 4_000_000]);
             writer
         })
         .into();
     let mut parts = server.connect();
     let part = server.ask("PUT", "/parts").with("Content-Range", "bytes 0-9/20").body([1; 10]);
     assert_eq!(parts.ask(&part).status, 202);
-    until("bytes are in the pool", || instance.bytes_in_pool() > 1_200_000);
+    until("bytes are in the pool", || instance.bytes_in_pool() > 5_000_000);
     server.kill();
     drop(writers);
     let server = instance.up();

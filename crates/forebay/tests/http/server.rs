@@ -29,8 +29,13 @@ pub struct Instance {
 impl Instance {
     /// `http`: lines of the section of that name.
     pub fn new(http: &str) -> Instance {
+        Instance::with_lease(60, http)
+    }
+
+    pub fn with_lease(lease_s: u32, http: &str) -> Instance {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let configuration = format!("[nfs]\nlease_s = 60\ngrace_s = 0\n[http]\npool_port = 0\n{http}\n");
+        let nfs = format!("[nfs]\nlease_s = {lease_s}\ngrace_s = 0\n");
+        let configuration = format!("{nfs}[http]\npool_port = 0\n{http}\n");
         std::fs::write(dir.path().join("forebay.toml"), configuration).expect("write the configuration");
         Instance { dir, password: OnceCell::new() }
     }
@@ -53,6 +58,23 @@ impl Instance {
                 .sum()
         }
         below(&self.data().join("pools/pool-0/data"))
+    }
+
+    /// Another command of the binary, on this instance; it must succeed.
+    pub fn forebay(&self, arguments: &[&str]) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        let ended = command.args(arguments).arg("--data").arg(self.data()).output().expect("run forebay");
+        assert!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+
+    /// Somebody who may log in, by the `Authorization` that does it; a running server sees that in a while.
+    pub fn user(&self, name: &str, uid: u32) -> String {
+        let (uid, data) = (uid.to_string(), self.data());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+        command.args(["user", "add", name, "--uid", &uid, "--gid", &uid, "--data"]).arg(data);
+        let ended = command.output().expect("run forebay");
+        assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+        basic(name, String::from_utf8(ended.stdout).expect("a password is text").trim())
     }
 
     pub fn up(&self) -> Server {

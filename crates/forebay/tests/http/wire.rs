@@ -86,6 +86,8 @@ pub struct Connection {
     server: SocketAddr,
     /// Read and not yet used.
     ahead: Vec<u8>,
+    /// Of the bodies so far that came in chunks.
+    pub longest_chunk: usize,
 }
 
 impl Connection {
@@ -94,7 +96,7 @@ impl Connection {
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Connection { stream, server, ahead: Vec::new() }
+        Connection { stream, server, ahead: Vec::new(), longest_chunk: 0 }
     }
 
     /// Head and body in one go; the final answer.
@@ -162,6 +164,7 @@ impl Connection {
             loop {
                 let line = String::from_utf8(self.until(b"\r\n")).unwrap();
                 let length = usize::from_str_radix(line.trim(), 16).expect("a chunk's length");
+                self.longest_chunk = self.longest_chunk.max(length);
                 body.extend(self.exactly(length));
                 assert_eq!(self.exactly(2), b"\r\n");
                 if length == 0 {

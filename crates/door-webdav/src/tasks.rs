@@ -1,0 +1,116 @@
+//! Requests that go on to their end when their clients hang up. What the namespace was asked for is done all the same:
+//! so what keeps locks away meanwhile must stay until then, and what follows from it must follow.
+
+use std::sync::Arc;
+
+use http::StatusCode;
+use http_server::Response;
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
+use tracing::Instrument;
+
+use crate::refusal::Refusal;
+
+pub(crate) struct Tasks {
+    places: Arc<Semaphore>,
+    /// Locked only to add a task and to take finished ones out.
+    running: Mutex<JoinSet<()>>,
+}
+
+impl Tasks {
+    pub fn new(tasks_max: usize) -> Tasks {
+        Tasks { places: Arc::new(Semaphore::new(tasks_max)), running: Mutex::default() }
+    }
+
+    /// Begins at once and waits for the answer. Who stops waiting does not stop the work.
+    pub async fn run<F>(&self, work: F) -> Result<Response, Refusal>
+    where
+        F: Future<Output = Result<Response, Refusal>> + Send + 'static,
+    {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let place = place.map_err(|_| Refusal::busy("too many changes are under way"))?;
+        let (answer, answered) = oneshot::channel();
+        let task = async move {
+            let outcome = work.await;
+            drop(place);
+            // The client may be gone.
+            let _ = answer.send(outcome);
+        };
+        self.spawn(task);
+        let failed =
+            || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the request did not come to its end");
+        answered.await.unwrap_or_else(|_| Err(failed()))
+    }
+
+    /// For what is left to do when a request is dropped: short, and one for each.
+    pub fn follow_up(&self, work: impl Future<Output = ()> + Send + 'static) {
+        // Where there is none any more, nobody is left to be kept waiting.
+        if Handle::try_current().is_ok() {
+            self.spawn(work);
+        }
+    }
+
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut running = self.running.lock();
+        while running.try_join_next().is_some() {}
+        running.spawn(task.in_current_span());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Polls once, as who hangs up before the answer is there.
+    async fn begin(tasks: &Tasks, work: impl Future<Output = Result<Response, Refusal>> + Send + 'static) {
+        let asked = tasks.run(work);
+        tokio::pin!(asked);
+        tokio::select! {
+            biased;
+            _ = &mut asked => panic!("it is not done yet"),
+            () = std::future::ready(()) => {}
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_is_done_to_its_end_when_nobody_waits_for_it() {
+        let tasks = Tasks::new(1);
+        let (go_on, may_go_on) = oneshot::channel();
+        let (end, ended) = oneshot::channel();
+        begin(&tasks, async move {
+            may_go_on.await.unwrap();
+            end.send("done").unwrap();
+            Ok(Response::new(StatusCode::NO_CONTENT))
+        })
+        .await;
+        go_on.send(()).unwrap();
+        assert_eq!(ended.await, Ok("done"));
+    }
+
+    #[tokio::test]
+    async fn changes_beyond_the_bound_are_asked_to_come_again_also_where_clients_have_gone() {
+        let tasks = Tasks::new(2);
+        let status = async |tasks: &Tasks| {
+            let outcome = tasks.run(async { Ok(Response::new(StatusCode::NO_CONTENT)) }).await;
+            outcome.map_or_else(|refusal| refusal.status, |response| response.status)
+        };
+        let mut held = Vec::new();
+        for _ in 0..2 {
+            let (go_on, may_go_on) = oneshot::channel::<()>();
+            begin(&tasks, async move {
+                may_go_on.await.unwrap();
+                Ok(Response::new(StatusCode::NO_CONTENT))
+            })
+            .await;
+            held.push(go_on);
+        }
+        assert_eq!(status(&tasks).await, StatusCode::SERVICE_UNAVAILABLE);
+        held.pop().unwrap().send(()).unwrap();
+        while tasks.places.available_permits() == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(status(&tasks).await, StatusCode::NO_CONTENT);
+    }
+}

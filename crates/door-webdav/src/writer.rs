@@ -1,0 +1,298 @@
+//! The data half of an upload: consecutive bytes into a replica, summed as they pass.
+
+use std::sync::Arc;
+
+use api::{IoHandle, OpenReplica, PoolError, Stability, Verifier};
+use bytes::Bytes;
+use types::{Checksum, ChecksumKind};
+
+use crate::refusal::Refusal;
+use crate::sums::Sums;
+
+/// After so many bytes a sync is begun, so that the disk works while the rest comes in and little is left for the end.
+/// Twice as much is about what an upload may leave unwritten in memory.
+const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
+
+pub(crate) struct Writer {
+    replica: Arc<dyn OpenReplica>,
+    sums: Sums,
+    offset: u64,
+    /// One at a time: two writes of one file would only wait for each other in the kernel, and what the next one needs
+    /// comes in meanwhile.
+    in_flight: Option<IoHandle<Stability>>,
+    /// Bytes before `offset` are missing: a write or a sync failed.
+    is_broken: bool,
+    /// How far the writes went when the last sync was begun.
+    synced_to: u64,
+    syncing: Option<IoHandle<Verifier>>,
+}
+
+/// What a writer has put onto the disk.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub size: u64,
+    pub checksums: Vec<Checksum>,
+}
+
+impl Writer {
+    pub fn new(replica: Arc<dyn OpenReplica>, kinds: impl IntoIterator<Item = ChecksumKind>) -> Writer {
+        Writer {
+            replica,
+            sums: Sums::new(kinds),
+            offset: 0,
+            in_flight: None,
+            is_broken: false,
+            synced_to: 0,
+            syncing: None,
+        }
+    }
+
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Nothing can be appended to it: what would be published has a hole, under checksums that do not know it.
+    pub fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), Refusal> {
+        self.settle_write().await?;
+        self.in_flight = Some(self.replica.write_at(self.offset, bytes.clone(), Stability::Unstable));
+        // While the disk thread copies the bytes, they are summed.
+        self.sums.update(&bytes);
+        self.offset += bytes.len() as u64;
+        if self.offset - self.synced_to >= UNSYNCED_BYTES_MAX {
+            // A disk that is slower than the client holds it back here.
+            self.settle_sync().await?;
+            self.syncing = Some(self.replica.sync());
+            self.synced_to = self.offset;
+        }
+        Ok(())
+    }
+
+    async fn settle_sync(&mut self) -> Result<(), Refusal> {
+        // Waited for in its place, so that who gives this up loses no answer.
+        let Some(syncing) = &mut self.syncing else { return Ok(()) };
+        let synced = syncing.await;
+        self.syncing = None;
+        match synced {
+            // The last sync covers everything, so one that found no room in the queue may be missed.
+            Err(error) if !error.is_retryable() => {
+                self.is_broken = true;
+                Err(error.into())
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    async fn settle_write(&mut self) -> Result<(), Refusal> {
+        // In its place, as above.
+        let Some(writing) = &mut self.in_flight else { return Ok(()) };
+        let written = writing.await;
+        self.in_flight = None;
+        self.is_broken |= written.is_err();
+        written?;
+        Ok(())
+    }
+
+    /// All bytes are on the disk when this is answered. Unless it is broken then, a writer that was refused this, or of
+    /// which it was not waited for, may be asked again.
+    pub async fn finish(&mut self) -> Result<Received, Refusal> {
+        self.settle_write().await?;
+        self.settle_sync().await?;
+        if self.offset > 0 {
+            let synced = self.syncing.insert(self.replica.sync()).await;
+            self.syncing = None;
+            if let Err(error) = synced {
+                self.is_broken = !matches!(error, PoolError::Busy(_) | PoolError::Offline(_));
+                return Err(error.into());
+            }
+        }
+        let sums = std::mem::replace(&mut self.sums, Sums::new([]));
+        Ok(Received { size: self.offset, checksums: sums.finish() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use api::ReadData;
+    use futures_util::FutureExt;
+    use parking_lot::Mutex;
+    use types::PoolId;
+
+    use super::*;
+
+    /// A disk that is full for the first write and not for the next.
+    struct FullOnce(std::sync::atomic::AtomicBool);
+
+    impl OpenReplica for FullOnce {
+        fn read_at(&self, _offset: u64, _length: u32) -> IoHandle<ReadData> {
+            IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }))
+        }
+
+        fn write_at(&self, _offset: u64, _data: Bytes, stability: Stability) -> IoHandle<Stability> {
+            let is_full = self.0.swap(false, std::sync::atomic::Ordering::Relaxed);
+            IoHandle::ready(if is_full { Err(PoolError::TooLarge) } else { Ok(stability) })
+        }
+
+        fn sync(&self) -> IoHandle<Verifier> {
+            IoHandle::ready(Ok(self.verifier()))
+        }
+
+        fn verifier(&self) -> Verifier {
+            Verifier([0; 8])
+        }
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_lost_bytes_says_so_before_more_are_appended() {
+        let replica = Arc::new(FullOnce(true.into()));
+        let mut writer = Writer::new(replica, []);
+        let bytes = Bytes::from(vec![7; 1 << 20]);
+        assert!(writer.write(bytes).await.is_ok() && !writer.is_broken());
+        assert!(writer.write(Bytes::from_static(b"more")).await.is_err());
+        assert!(writer.is_broken());
+    }
+
+    /// Takes everything and counts syncs; the first is answered with `ahead`.
+    struct Counted {
+        syncs: AtomicUsize,
+        ahead: Result<(), PoolError>,
+    }
+
+    impl OpenReplica for Counted {
+        fn read_at(&self, _offset: u64, _length: u32) -> IoHandle<ReadData> {
+            IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }))
+        }
+
+        fn write_at(&self, _offset: u64, _data: Bytes, stability: Stability) -> IoHandle<Stability> {
+            IoHandle::ready(Ok(stability))
+        }
+
+        fn sync(&self) -> IoHandle<Verifier> {
+            let is_first = self.syncs.fetch_add(1, Ordering::Relaxed) == 0;
+            let answer = if is_first { self.ahead.clone() } else { Ok(()) };
+            IoHandle::ready(answer.map(|()| self.verifier()))
+        }
+
+        fn verifier(&self) -> Verifier {
+            Verifier([0; 8])
+        }
+    }
+
+    fn counted(ahead: Result<(), PoolError>) -> (Arc<Counted>, Writer) {
+        let replica = Arc::new(Counted { syncs: AtomicUsize::new(0), ahead });
+        let writer = Writer::new(replica.clone(), []);
+        (replica, writer)
+    }
+
+    async fn send(writer: &mut Writer, bytes: u64) -> Result<(), Refusal> {
+        let part = Bytes::from(vec![0; 4 << 20]);
+        for _ in 0..bytes / part.len() as u64 {
+            writer.write(part.clone()).await?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn the_disk_works_while_the_rest_comes_in() {
+        let (replica, mut writer) = counted(Ok(()));
+        let syncs = || replica.syncs.load(Ordering::Relaxed);
+        send(&mut writer, UNSYNCED_BYTES_MAX - (4 << 20)).await.unwrap();
+        assert_eq!(syncs(), 0);
+        send(&mut writer, 2 * UNSYNCED_BYTES_MAX).await.unwrap();
+        assert_eq!(syncs(), 2);
+        assert_eq!(writer.finish().await.unwrap().size, 3 * UNSYNCED_BYTES_MAX - (4 << 20));
+        // The last covers what came after the others had begun.
+        assert_eq!(syncs(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_sync_that_failed_on_the_way_breaks_the_upload() {
+        let lost = || PoolError::Io { pool: PoolId(0), operation: "sync", reason: "lost".to_owned() };
+        let (_, mut writer) = counted(Err(lost()));
+        assert!(send(&mut writer, 2 * UNSYNCED_BYTES_MAX).await.is_err());
+        assert!(writer.is_broken());
+        let (_, mut writer) = counted(Err(lost()));
+        send(&mut writer, UNSYNCED_BYTES_MAX).await.unwrap();
+        assert!(writer.finish().await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_sync_on_the_way_that_found_no_room_is_made_up_for_by_the_last() {
+        let (replica, mut writer) = counted(Err(PoolError::Busy(PoolId(0))));
+        send(&mut writer, UNSYNCED_BYTES_MAX).await.unwrap();
+        assert_eq!(writer.finish().await.unwrap().size, UNSYNCED_BYTES_MAX);
+        assert_eq!(replica.syncs.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_last_sync_that_found_no_room_is_asked_for_again() {
+        let (_, mut writer) = counted(Err(PoolError::Busy(PoolId(0))));
+        writer.sums = Sums::new([ChecksumKind::Adler32]);
+        writer.write(Bytes::from_static(b"123456789")).await.unwrap();
+        let refused = writer.finish().await.unwrap_err();
+        assert!(refused.status == http::StatusCode::SERVICE_UNAVAILABLE && !writer.is_broken());
+        let received = writer.finish().await.unwrap();
+        let sums: Vec<String> = received.checksums.iter().map(Checksum::to_string).collect();
+        assert_eq!((received.size, &sums[..]), (9, &["adler32:091e01de".to_owned()][..]));
+    }
+
+    /// A disk that answers when it is told to.
+    #[derive(Default)]
+    struct Slow {
+        writes: Mutex<Vec<Answer<Stability>>>,
+        syncs: Mutex<Vec<Answer<Verifier>>>,
+    }
+
+    type Answer<T> = futures_channel::oneshot::Sender<Result<T, PoolError>>;
+
+    fn later<T>(answers: &Mutex<Vec<Answer<T>>>) -> IoHandle<T> {
+        let (sender, answer) = futures_channel::oneshot::channel();
+        answers.lock().push(sender);
+        IoHandle::waiting(answer, PoolError::Offline(PoolId(0)))
+    }
+
+    impl OpenReplica for Slow {
+        fn read_at(&self, _offset: u64, _length: u32) -> IoHandle<ReadData> {
+            IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }))
+        }
+
+        fn write_at(&self, _offset: u64, _data: Bytes, _stability: Stability) -> IoHandle<Stability> {
+            later(&self.writes)
+        }
+
+        fn sync(&self) -> IoHandle<Verifier> {
+            later(&self.syncs)
+        }
+
+        fn verifier(&self) -> Verifier {
+            Verifier([0; 8])
+        }
+    }
+
+    #[tokio::test]
+    async fn a_writer_that_is_not_waited_for_loses_nothing() {
+        let replica = Arc::new(Slow::default());
+        let mut writer = Writer::new(replica.clone(), []);
+        let written = || replica.writes.lock().remove(0).send(Ok(Stability::Unstable)).unwrap();
+        writer.write(Bytes::from_static(b"one")).await.unwrap();
+        assert!(writer.write(Bytes::from_static(b"two")).now_or_never().is_none());
+        assert!(!writer.is_broken() && writer.offset() == 3, "the second was not begun");
+        written();
+        writer.write(Bytes::from_static(b"two")).await.unwrap();
+        assert!(writer.finish().now_or_never().is_none(), "waits for the write");
+        written();
+        let synced = || replica.syncs.lock().remove(0).send(Ok(replica.verifier())).unwrap();
+        assert!(writer.finish().now_or_never().is_none(), "waits for the sync");
+        assert!(!writer.is_broken());
+        synced();
+        let mut finishing = Box::pin(writer.finish());
+        assert!(finishing.as_mut().now_or_never().is_none(), "for one of its own");
+        synced();
+        assert_eq!(finishing.await.unwrap().size, 6);
+    }
+}

@@ -1,0 +1,317 @@
+//! What lies between asking and doing: a name that gets another file, a lock that comes while something is changed, and
+//! one resource under several paths.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use nfs4::{
+    CreateType4, NfsArgop4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE,
+    OPEN4_SHARE_DENY_WRITE,
+};
+use testkit::nfs_client::{NfsClient, ops};
+
+use crate::conflict::Writer;
+use crate::dav::{LOCK, PATCH, lock};
+use crate::server::{Instance, Server, status_of};
+use crate::wire::Ask;
+
+fn with_destination(server: &Server, method: &str, from: &str, to: &str) -> Ask {
+    server.ask(method, from).with("Destination", server.url(to))
+}
+
+/// Makes a file and holds it open as one that nobody else may write.
+fn create_denying(client: &mut NfsClient, root: &NfsFh4, name: &str) {
+    let mut open = ops::open("denier", OPEN4_SHARE_ACCESS_READ, ops::guarded(0o644), name);
+    if let NfsArgop4::Open(args) = &mut open {
+        args.share_deny = OPEN4_SHARE_DENY_WRITE;
+    }
+    client.open_by(root, open).unwrap();
+}
+
+#[test]
+fn a_move_does_not_replace_a_file_that_got_the_name_since_it_was_asked_for() {
+    let (_instance, server) = Server::start();
+    server.put("/other", "other");
+    let mut writer = Writer::of(&server);
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let ask = with_destination(&server, "MOVE", "/other", "/file");
+    std::thread::scope(|scope| {
+        let moved = scope.spawn(|| server.send(&ask).status);
+        writer.gives_back_after(|| {
+            client.rename((&root, "file"), (&root, "away")).unwrap();
+            create_denying(&mut client, &root, "file");
+        });
+        assert_eq!(moved.join().unwrap(), 423, "asked again, of the file that is there now");
+    });
+    assert_eq!(server.read("/other"), b"other");
+    assert_eq!(server.read("/file"), b"");
+    assert_eq!(server.status_of("HEAD", "/away"), 200);
+}
+
+#[test]
+fn a_move_replaces_the_file_that_got_the_name_if_that_may_be() {
+    let (_instance, server) = Server::start();
+    server.put("/other", "other");
+    let mut writer = Writer::of(&server);
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let ask = with_destination(&server, "MOVE", "/other", "/file");
+    std::thread::scope(|scope| {
+        let moved = scope.spawn(|| server.send(&ask).status);
+        writer.gives_back_after(|| {
+            client.rename((&root, "file"), (&root, "away")).unwrap();
+            server.put("/file", "new");
+        });
+        assert_eq!(moved.join().unwrap(), 204);
+    });
+    assert_eq!(server.read("/file"), b"other");
+    assert_eq!(server.status_of("GET", "/other"), 404);
+}
+
+#[test]
+fn a_move_onto_another_name_of_the_file_leaves_that_one() {
+    let (_instance, server) = Server::start();
+    server.put("/one", "data");
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let file = client.lookup(&root, "one").unwrap();
+    client.link(&file, &root, "two").unwrap();
+    assert_eq!(server.send(&with_destination(&server, "MOVE", "/one", "/two")).status, 204);
+    assert_eq!(server.read("/two"), b"data");
+    assert_eq!(server.status_of("GET", "/one"), 404);
+}
+
+#[test]
+fn a_file_is_not_copied_or_moved_to_a_name_of_a_directory_that_is_not_there() {
+    let (_instance, server) = Server::start();
+    server.put("/file", "data");
+    server.put("/other", "other");
+    assert_eq!(server.status_of("MKCOL", "/dir"), 201);
+    for method in ["COPY", "MOVE"] {
+        for to in ["/new/", "/other/"] {
+            assert_eq!(server.send(&with_destination(&server, method, "/file", to)).status, 409, "{to}");
+        }
+    }
+    assert_eq!(server.read("/file"), b"data");
+    assert_eq!(server.read("/other"), b"other");
+    assert_eq!(server.send(&with_destination(&server, "COPY", "/dir", "/new/")).status, 201);
+    assert_eq!(server.send(&with_destination(&server, "COPY", "/file", "/dir/")).status, 204, "overwritten");
+    assert_eq!(server.read("/dir"), b"data");
+}
+
+#[test]
+fn a_lock_waits_for_what_is_under_way_and_is_of_what_is_there_then() {
+    let (_instance, server) = Server::start();
+    let mut writer = Writer::of(&server);
+    std::thread::scope(|scope| {
+        let removed = scope.spawn(|| server.status_of("DELETE", "/file"));
+        let mut locker = server.connect();
+        writer.gives_back_after(|| {
+            locker.begin(&server.ask("LOCK", "/file").body(LOCK));
+            locker.write(LOCK.as_bytes());
+            // Others go on meanwhile.
+            lock(&server, "/other");
+            assert_eq!(server.status_of("PROPFIND", "/"), 207);
+        });
+        assert_eq!(removed.join().unwrap(), 204);
+        let locked = locker.answer(false);
+        assert_eq!(locked.status, 201, "{locked:?}");
+        assert_eq!(server.send(&server.ask("PUT", "/file").body("x")).status, 423);
+    });
+    assert_eq!(server.read("/file"), b"");
+}
+
+#[test]
+fn a_locked_name_is_at_no_moment_open_to_nfs_writers() {
+    let (_instance, server) = Server::start();
+    server.put("/file", "data");
+    let token = lock(&server, "/file");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            let mut client = server.nfs("host");
+            let root = client.root().unwrap();
+            let mut answers = Vec::new();
+            while !is_over.load(Ordering::Relaxed) {
+                let open = client.open(&root, "file", OPEN4_SHARE_ACCESS_WRITE);
+                answers.push(status_of(open));
+            }
+            answers
+        });
+        let put = server.ask("PUT", "/file").with("If", format!("({token})")).body("new");
+        let statuses: Vec<u16> = (0..100).map(|_| server.send(&put).status).collect();
+        is_over.store(true, Ordering::Relaxed);
+        // Stale: the name went to the next file between the two steps of the open.
+        let refused = [NfsStat4::ShareDenied, NfsStat4::Stale];
+        assert!(writing.join().unwrap().iter().all(|status| refused.contains(status)));
+        assert_eq!(statuses, [204; 100]);
+    });
+}
+
+#[test]
+fn a_change_whose_client_hangs_up_keeps_locks_away_until_it_is_done() {
+    let (_instance, server) = Server::start();
+    let mut writer = Writer::of(&server);
+    let mut locker = server.connect();
+    let mut remover = server.connect();
+    remover.begin(&server.ask("DELETE", "/file"));
+    writer.gives_back_after(|| {
+        remover.end();
+        assert_eq!(remover.answer_or_end(), None, "nobody is told any more");
+        locker.begin(&server.ask("LOCK", "/file").body(LOCK));
+        locker.write(LOCK.as_bytes());
+        assert_eq!(server.status_of("PROPFIND", "/"), 207);
+    });
+    let locked = locker.answer(false);
+    assert_eq!(locked.status, 201, "of a new file, for the other one was removed: {locked:?}");
+    assert_eq!(server.read("/file"), b"");
+}
+
+#[test]
+fn what_is_asked_of_a_path_is_not_done_to_what_was_moved_from_there() {
+    let (_instance, server) = Server::start();
+    assert_eq!(server.status_of("MKCOL", "/dir"), 201);
+    server.put("/dir/one", "data");
+    let mut writer = Writer::of(&server);
+    let ask = with_destination(&server, "MOVE", "/dir", "/file");
+    std::thread::scope(|scope| {
+        let moved = scope.spawn(|| server.send(&ask).status);
+        let mut others: Vec<_> = (0..3).map(|_| server.connect()).collect();
+        writer.gives_back_after(|| {
+            others[0].begin(&server.ask("MKCOL", "/dir/sub"));
+            others[1].begin(&server.ask("DELETE", "/dir/one"));
+            others[2].begin(&server.ask("PROPPATCH", "/dir").body(PATCH));
+            others[2].write(PATCH.as_bytes());
+            assert_eq!(server.status_of("PROPFIND", "/"), 207);
+            lock(&server, "/other");
+        });
+        assert_eq!(moved.join().unwrap(), 204);
+        let statuses: Vec<u16> = others.iter_mut().map(|other| other.answer(false).status).collect();
+        assert_eq!(statuses, [409, 404, 404]);
+    });
+    assert_eq!(server.read("/file/one"), b"data");
+    assert_eq!(server.status_of("PROPFIND", "/file/sub"), 404);
+}
+
+#[test]
+fn a_tree_in_which_something_is_under_way_is_moved_when_that_is_done() {
+    let (_instance, server) = Server::start();
+    assert_eq!(server.status_of("MKCOL", "/dir"), 201);
+    let mut writer = Writer::of(&server);
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let dir = client.lookup(&root, "dir").unwrap();
+    client.rename((&root, "file"), (&dir, "file")).unwrap();
+    std::thread::scope(|scope| {
+        let removed = scope.spawn(|| server.status_of("DELETE", "/dir/file"));
+        let mut mover = server.connect();
+        writer.gives_back_after(|| {
+            mover.begin(&with_destination(&server, "MOVE", "/dir", "/away"));
+            lock(&server, "/other");
+            assert_eq!(server.status_of("PROPFIND", "/dir/"), 207, "still there");
+        });
+        assert_eq!(removed.join().unwrap(), 204);
+        assert_eq!(mover.answer(false).status, 201);
+    });
+    assert_eq!(server.status_of("HEAD", "/away/file"), 404);
+    assert_eq!(server.status_of("PROPFIND", "/away"), 207);
+}
+
+#[test]
+fn a_file_that_got_the_name_while_layouts_were_waited_for_is_not_removed() {
+    let (_instance, server) = Server::start();
+    let mut writer = Writer::of(&server);
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    std::thread::scope(|scope| {
+        let removed = scope.spawn(|| server.call("DELETE", "/file"));
+        writer.gives_back_after(|| {
+            client.rename((&root, "file"), (&root, "away")).unwrap();
+            create_denying(&mut client, &root, "file");
+        });
+        let removed = removed.join().unwrap();
+        assert_eq!((removed.status, removed.header("retry-after")), (503, Some("1")));
+    });
+    assert_eq!(server.read("/file"), b"");
+    assert_eq!(server.status_of("HEAD", "/away"), 200);
+}
+
+/// `/dir/file`, and `/link` that leads to `/dir`.
+fn with_link() -> (Instance, Server) {
+    let (instance, server) = Server::start();
+    let made = server.call("MKCOL", "/dir");
+    assert_eq!(made.status, 201, "{made:?} {}", made.text());
+    server.put("/dir/file", "data");
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let target = bytes::Bytes::from_static(b"dir");
+    client.create_object(&root, CreateType4::Lnk(target.into()), "link", 0o777).unwrap();
+    (instance, server)
+}
+
+#[test]
+fn a_lock_is_seen_and_named_by_whatever_path_the_file_is_reached() {
+    let (_instance, server) = with_link();
+    let token = lock(&server, "/link/file");
+    let bare = token.trim_matches(['<', '>']);
+    for (target, depth) in [("/dir/file", 0), ("/link/file", 0), ("/dir/", 1), ("/link/", 1)] {
+        let found = server.send(&server.ask("PROPFIND", target).with("Depth", depth));
+        assert!(found.text().contains(bare), "{target}: {}", found.text());
+    }
+    for named in ["/dir/file", "/link/file"] {
+        for asked in ["/dir/file", "/link/file"] {
+            let put = server.ask("PUT", asked).body("changed");
+            assert_eq!(server.send(&put).status, 423);
+            let tagged = put.with("If", format!("<{}> ({token})", server.url(named)));
+            assert_eq!(server.send(&tagged).status, 204, "{asked} by {named}");
+        }
+    }
+    let unlock = server.ask("UNLOCK", "/dir/file").with("Lock-Token", &token);
+    assert_eq!(server.send(&unlock).status, 204);
+}
+
+#[test]
+fn an_if_header_may_speak_of_the_state_of_another_resource() {
+    let (_instance, server) = with_link();
+    server.put("/other", "other");
+    let etag = server.call("HEAD", "/dir/file").told("etag");
+    let put = |condition: String| {
+        server.send(&server.ask("PUT", "/other").with("If", condition).body("changed")).status
+    };
+    assert_eq!(put(format!("</dir/file> ([{etag}])")), 204);
+    assert_eq!(put(format!("</link/file> ([{etag}])")), 204);
+    assert_eq!(put(format!("</other> ([{etag}])")), 412);
+    assert_eq!(put(format!("</nowhere/at/all> (Not [{etag}])")), 204);
+    server.put("/dir/file", "another state");
+    assert_eq!(put(format!("</dir/file> ([{etag}])")), 412);
+}
+
+#[test]
+fn a_tree_with_more_directories_than_a_page_is_copied_and_removed_whole() {
+    let (_instance, server) = Server::start();
+    assert_eq!(server.status_of("MKCOL", "/tree"), 201);
+    for number in 0..530 {
+        assert_eq!(server.status_of("MKCOL", &format!("/tree/{number}")), 201);
+        if number % 100 == 0 {
+            server.put(&format!("/tree/{number}-file"), "data");
+            server.put(&format!("/tree/{number}/file"), "data");
+            assert_eq!(server.status_of("MKCOL", &format!("/tree/{number}/below")), 201);
+        }
+    }
+    let names = |top: &str| {
+        let found = server.send(&server.ask("PROPFIND", top).with("Depth", "infinity"));
+        let text = found.text();
+        let hrefs = text.split("href>").skip(1).step_by(2);
+        let mut names: Vec<String> =
+            hrefs.map(|rest| rest.split_once("</").unwrap().0.trim_start_matches(top).to_owned()).collect();
+        names.sort();
+        names
+    };
+    let before = names("/tree");
+    assert_eq!(before.len(), 1 + 530 + 3 * 6);
+    assert_eq!(server.send(&with_destination(&server, "COPY", "/tree", "/copy")).status, 201);
+    assert_eq!(names("/copy"), before);
+    assert_eq!(server.status_of("DELETE", "/tree"), 204);
+    assert_eq!(server.status_of("PROPFIND", "/tree"), 404);
+    assert_eq!(names("/copy"), before);
+}
