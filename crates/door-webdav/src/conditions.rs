@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
+use api::NamespaceError;
 use http::StatusCode;
 use http_wire::conditional::{self, Current, Verdict};
 use http_wire::dav::{self, IfHeader, Precondition, ResourceState};
@@ -20,6 +22,9 @@ use crate::resolve::{Last, Place};
 
 /// Places that are somewhere else each time when a change of them has begun.
 pub(crate) const ATTEMPTS_MAX: usize = 8;
+/// A namespace that has too much to do is asked again, so often at most.
+const ASKED_MAX: usize = 100;
+const ASKED_AGAIN: Duration = Duration::from_millis(50);
 pub(crate) const ELSEWHERE: &str = "the path leads to one file after the other";
 
 /// Changes under way; they end when it is dropped. While it lives no lock is given that would have forbidden them.
@@ -59,7 +64,13 @@ impl Drop for UntilSeen {
         let locations = Arc::clone(&self.front.services.locations);
         self.front.changing.follow_up(async move {
             // Behind the answer all that was asked for before can be seen.
-            if let Err(error) = locations.forget(&[]).await {
+            let mut seen = locations.forget(&[]).await;
+            for _ in 0..ASKED_MAX {
+                let Err(NamespaceError::Busy) = seen else { break };
+                tokio::time::sleep(ASKED_AGAIN).await;
+                seen = locations.forget(&[]).await;
+            }
+            if let Err(error) = seen {
                 tracing::debug!(%error, "changes were given up while the namespace takes no more");
             }
             drop(changing);
@@ -150,7 +161,8 @@ impl Front {
         call: &Call,
         changes: Vec<PathChange>,
     ) -> Result<Changing, Refusal> {
-        self.begin_changes_of(&Principal::from(&call.caller), &submitted(call)?, changes).await
+        let patience = self.config.recall_patience;
+        self.begin_changes_of(&Principal::from(&call.caller), &submitted(call)?, changes, patience).await
     }
 
     pub(crate) async fn begin_changes_of(
@@ -158,18 +170,23 @@ impl Front {
         principal: &Principal,
         tokens: &[String],
         changes: Vec<PathChange>,
+        patience: Duration,
     ) -> Result<Changing, Refusal> {
         let begin = || match self.locks.lock().begin(changes.clone(), principal, tokens) {
             Err(BeginError::Moving) => None,
             begun => Some(begun),
         };
-        let begun = self.as_changes_end(begin).await.unwrap_or(Err(BeginError::Moving));
+        let begun = self.as_changes_end(patience, begin).await.unwrap_or(Err(BeginError::Moving));
         let numbers = begun.map_err(not_begun)?;
         Ok(Changing { locks: Arc::clone(&self.locks), ended: Arc::clone(&self.changes_ended), numbers })
     }
 
-    /// Tries again whenever a change has ended, for as long as a client can be kept waiting.
-    pub(crate) async fn as_changes_end<T>(&self, mut attempt: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Tries again whenever a change has ended.
+    pub(crate) async fn as_changes_end<T>(
+        &self,
+        patience: Duration,
+        mut attempt: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
         let done = async {
             loop {
                 let ended = self.changes_ended.notified();
@@ -182,12 +199,12 @@ impl Front {
                 ended.await;
             }
         };
-        tokio::time::timeout(self.config.recall_patience, done).await.ok()
+        tokio::time::timeout(patience, done).await.ok()
     }
 
     /// The place as it is now, if it is the same file (or free name) in the same directory: what was judged before the
-    /// change began may have been moved meanwhile, and a change by file id would follow it there. `None`: all is to be
-    /// asked again.
+    /// change began may have been moved meanwhile, and a change by file id would follow it there. What the request demands
+    /// of its own path is asked again: it may have waited. `None`: all is to be asked again.
     pub(crate) async fn still_at(
         &self,
         call: &Call,
@@ -200,7 +217,8 @@ impl Front {
         let is_same = now.path == before.path
             && file(&now.parent) == file(&before.parent)
             && file(&now.found) == file(&before.found);
-        is_same.then_some(now)
+        let holds = path != call.path || self.check_conditions(call, &now).await.is_ok();
+        (is_same && holds).then_some(now)
     }
 
     /// The locks of what was removed or moved away.

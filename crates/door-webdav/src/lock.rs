@@ -111,11 +111,14 @@ impl Front {
             let added = self.locks.lock().add(lock.clone());
             (added != Err(LockError::Changing)).then_some(added)
         };
-        self.as_changes_end(add).await.unwrap_or(Err(LockError::Changing)).map_err(|error| match error {
-            LockError::Conflict => conflicting(&lock.root_href),
-            LockError::Limit => Refusal::busy("too many locks"),
-            LockError::Changing => Refusal::busy("it is being changed"),
-        })
+        self.as_changes_end(self.config.recall_patience, add)
+            .await
+            .unwrap_or(Err(LockError::Changing))
+            .map_err(|error| match error {
+                LockError::Conflict => conflicting(&lock.root_href),
+                LockError::Limit => Refusal::busy("too many locks"),
+                LockError::Changing => Refusal::busy("it is being changed"),
+            })
     }
 
     /// Denies writing to other doors, on a file that is made for it where the name is free: tells whether it was.

@@ -69,7 +69,8 @@ impl Front {
             let is_new = ends.target.found.is_none();
             let change = PathChange::of_tree(&ends.target.path, is_new);
             let changing = self.begin_changes(call, vec![change]).await?;
-            if self.is_target_still(call, &mut ends).await {
+            let source = self.still_at(call, &call.path, Last::Itself, &ends.source).await;
+            if source.is_some() && self.is_target_still(call, &mut ends).await {
                 // Unlike a MOVE it ends where its client hangs up, for it may take hours.
                 let changing = UntilSeen::new(self, changing);
                 let copied = self.copy_between(call, &ends, depth == Depth::Infinity).await;
@@ -127,6 +128,7 @@ impl Front {
         let mut ends = self.ends(call).await?;
         call.demand(Activity::Manage, &ends.source.path)?;
         call.demand(Activity::Manage, &ends.target.path)?;
+        ends.source.entry()?;
         let changes =
             vec![PathChange::of_move(&ends.source.path), PathChange::of_tree(&ends.target.path, true)];
         let _changing = self.begin_changes(call, changes).await?;

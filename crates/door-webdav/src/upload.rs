@@ -254,7 +254,6 @@ impl Front {
     /// What has the name now. The locks and the grant that are asked are of the path: it must still lead to the directory
     /// that gets the entry.
     async fn find_again(&self, pending: &Pending) -> Result<Option<Attributes>, Refusal> {
-        let elsewhere = || Refusal::conflict("its directory was moved or removed meanwhile");
         let walked =
             access::walk(&*self.services.namespace, &pending.caller, &pending.path, Last::Itself).await;
         let place = walked.map_err(|error| match error {
@@ -302,7 +301,10 @@ impl Front {
         let path = &pending.path;
         let change = if is_new { PathChange::of_member(path) } else { PathChange::of_resource(path) };
         let principal = Principal::from(&pending.caller);
-        let changing = self.begin_changes_of(&principal, &pending.terms.lock_tokens, vec![change]).await?;
+        // Bytes are not sent twice because a MOVE takes its time.
+        let patience = self.config.recall_deadline + REVOCATION;
+        let tokens = &pending.terms.lock_tokens;
+        let changing = self.begin_changes_of(&principal, tokens, vec![change], patience).await?;
         self.find_again(pending).await?;
         Ok(changing)
     }
@@ -324,6 +326,7 @@ impl Front {
             Err(NamespaceError::Exists) if pending.terms.replace == Replace::Any => Ok(None),
             Err(NamespaceError::Exists) => Err(state_differs(&pending.terms)),
             Err(NamespaceError::IsDirectory) => Err(is_directory()),
+            Err(NamespaceError::NotFound | NamespaceError::Stale(_)) => Err(elsewhere()),
             Err(error) => Err(error.into()),
         }
     }
@@ -366,6 +369,10 @@ fn names(replace: Replace, found: FileId) -> bool {
         Replace::Any => true,
         Replace::File(file) | Replace::Exactly { file, .. } => file == found,
     }
+}
+
+fn elsewhere() -> Refusal {
+    Refusal::conflict("its directory was moved or removed meanwhile")
 }
 
 fn is_directory() -> Refusal {

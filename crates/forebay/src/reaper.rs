@@ -64,6 +64,7 @@ async fn sweep(
             // An upload may have got its name since the list was made.
             let file = orphan.attributes.file;
             if matches!(access.attributes(file).await, Ok(attributes) if attributes.nlink == 0)
+                && !access.is_in_use(file)
                 && remove_replicas(orphan, pools).await
             {
                 gone.push(file);

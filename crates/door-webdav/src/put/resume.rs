@@ -1,11 +1,12 @@
 //! An upload in several requests, each with a Content-Range: what came is kept unnamed until the last byte is there.
 //!
-//! `Content-Range: bytes FIRST-LAST/TOTAL` appends; the first part starts at 0, each further one where the last ended.
+//! `Content-Range: bytes FIRST-LAST/TOTAL` appends; a part at 0 begins anew, each further one starts where the last ended.
 //! A part that is not the last is answered 202 with `Range: bytes=0-LAST`. `Content-Range: bytes */TOTAL` with an empty
 //! body asks how far it is, and if all of it is there, for its name once more. A part that breaks off keeps what came of
 //! it. An upload that nobody goes on with is given up after an hour.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,11 +82,13 @@ impl Front {
             }
         };
         let (first, end) = (range.offset(), range.end());
+        // Who begins at the beginning begins anew: what lies there may be left of other contents.
+        let is_begun = |known: &Kept| first > 0 || arrived(known) == 0;
         let mut kept = match known {
-            Some(known) if known.terms.size == Some(total) => known,
+            Some(known) if known.terms.size == Some(total) && is_begun(&known) => known,
             Some(_) | None if first > 0 => return Err(out_of_order(0)),
             known => {
-                // Another length is another file: the upload so far is given up.
+                // So is another length another file: the upload so far is given up.
                 known.into_iter().for_each(|mut known| known.end());
                 self.in_hand(key, self.begin_parts(call, place, total).await?)
             }
@@ -139,8 +142,15 @@ impl Front {
         let front = Arc::clone(self);
         Kept::new(pending, move |pending| {
             let expires = front.services.clock.monotonic() + IDLE;
-            // An upload of the same that another request has put here is given up, without the lock.
-            let _other = front.resumable.lock().waiting.insert(key.clone(), Waiting { pending, expires });
+            let mut resumable = front.resumable.lock();
+            match resumable.waiting.entry(key.clone()) {
+                Entry::Vacant(place) => _ = place.insert(Waiting { pending, expires }),
+                // Begun by a later request than this one, which found nothing. This one is given up, without the lock.
+                Entry::Occupied(_) => {
+                    drop(resumable);
+                    drop(pending);
+                }
+            }
         })
     }
 
