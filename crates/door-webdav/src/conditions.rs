@@ -22,10 +22,10 @@ use crate::resolve::{Last, Place};
 
 /// Places that are somewhere else each time when a change of them has begun.
 pub(crate) const ATTEMPTS_MAX: usize = 8;
+pub(crate) const ELSEWHERE: &str = "the path leads to one file after the other";
 /// A namespace that has too much to do is asked again, so often at most.
 const ASKED_MAX: usize = 100;
 const ASKED_AGAIN: Duration = Duration::from_millis(50);
-pub(crate) const ELSEWHERE: &str = "the path leads to one file after the other";
 
 /// Changes under way; they end when it is dropped. While it lives no lock is given that would have forbidden them.
 pub(crate) struct Changing {

@@ -14,17 +14,15 @@ use http_wire::dav::{self, ActiveLock, Depth, LockInfo, LockRequest, LockScope, 
 use types::{Access, Attributes, FileId, FileKind, Name, permission};
 
 use crate::call::Call;
-use crate::conditions::submitted;
+use crate::conditions::{ATTEMPTS_MAX, submitted};
 use crate::front::Front;
 use crate::locks::{Lock, LockError, PathChange, Principal, Scope};
 use crate::refusal::Refusal;
 use crate::resolve::Place;
-use crate::upload::Terms;
+use crate::upload::{NAME_IS_GIVEN_AWAY, Terms};
 use crate::writer::Received;
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
-/// A name that NFS clients give to other files while it is being locked.
-const ATTEMPTS_MAX: usize = 8;
 
 /// A lock whose client has not been told of it: if it never is, the lock goes.
 struct Untold<'a> {
@@ -151,7 +149,7 @@ impl Front {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Refusal::busy("the name is given to one file after the other"))
+        Err(Refusal::busy(NAME_IS_GIVEN_AWAY))
     }
 
     fn refresh_lock(&self, call: &Call, place: &Place, timeout: Duration) -> Result<Response, Refusal> {

@@ -31,17 +31,27 @@ impl Tasks {
     {
         let place = Arc::clone(&self.places).try_acquire_owned();
         let place = place.map_err(|_| Refusal::busy("too many changes are under way"))?;
-        let (answer, answered) = oneshot::channel();
-        let task = async move {
+        let placed = async move {
             let outcome = work.await;
             drop(place);
-            // The client may be gone.
-            let _ = answer.send(outcome);
+            outcome
         };
-        self.spawn(task);
         let failed =
             || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the request did not come to its end");
-        answered.await.unwrap_or_else(|_| Err(failed()))
+        self.to_its_end(placed).await.unwrap_or_else(|| Err(failed()))
+    }
+
+    /// As `run`, without a place: for what has cost too much to be refused now. `None`: it panicked.
+    pub async fn to_its_end<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.spawn(async move {
+            // The client may be gone.
+            let _ = answer.send(work.await);
+        });
+        answered.await.ok()
     }
 
     /// For what is left to do when a request is dropped: short, and one for each.

@@ -13,7 +13,6 @@ use access::{AccessError, OpenFile, WalkError};
 use api::{Caller, NamespaceError, Publish, Published, Replace, TicketMode, Unnamed};
 use file_state::{Change, Modes, Share};
 use http::StatusCode;
-use tracing::Instrument;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Name, PoolId, Timestamp};
 
 use crate::conditions::Changing;
@@ -31,6 +30,7 @@ const REVOCATION: Duration = Duration::from_secs(10);
 /// A name that other requests, or NFS clients, give to one file after the other: of those who put it at once one is done
 /// in each round.
 const ATTEMPTS_MAX: usize = 128;
+pub(crate) const NAME_IS_GIVEN_AWAY: &str = "the name is given to one file after the other";
 
 /// The name half. Dropping it gives the upload up.
 pub(crate) struct Pending {
@@ -207,7 +207,7 @@ impl Front {
                 return Ok(published);
             }
         }
-        Err(Refusal::busy("the name is given to one file after the other"))
+        Err(Refusal::busy(NAME_IS_GIVEN_AWAY))
     }
 
     /// What is to be done, and nothing else: what has the name now is replaced, or nothing.
@@ -290,9 +290,8 @@ impl Front {
                 Err(refusal) => Err(kept.refused(refusal)),
             }
         };
-        let ended = tokio::spawn(naming.in_current_span()).await;
-        let failed = |_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the file was not given its name");
-        ended.unwrap_or_else(|error| Err(failed(error)))
+        let failed = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the file was not given its name");
+        self.changing.to_its_end(naming).await.unwrap_or_else(|| Err(failed()))
     }
 
     /// Asks once more whether it may have its name: it may have been locked, or its directory moved, while layouts were

@@ -196,17 +196,20 @@ async fn a_wrong_credential_is_not_nobody() {
     assert!(open.ask(Credential::Certificates(&certificate)).await.is_err());
 }
 
-#[tokio::test]
-async fn a_user_logs_in_with_the_password_that_was_made_up() {
-    let trial = trial();
-    let passwords = trial.folder.path().join("passwords");
-    let new = |name: &str| NewUser {
+fn new_user(name: &str) -> NewUser {
+    NewUser {
         name: name.to_owned(),
         identity: Identity::new(1001, 1000, &[]),
         role: Role::User,
         password: None,
-    };
-    let password = file::add(&passwords, &new("boss")).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_user_logs_in_with_the_password_that_was_made_up() {
+    let trial = trial();
+    let passwords = trial.folder.path().join("passwords");
+    let password = file::add(&passwords, &new_user("boss")).unwrap();
     trial.clock.advance(2);
     let caller = trial.ask(Credential::Password { user: "boss", password: &password }).await.unwrap();
     assert_eq!((caller.name.as_ref(), caller.identity.uid), ("boss", 0), "the mapping file wins");
@@ -217,14 +220,10 @@ async fn a_user_logs_in_with_the_password_that_was_made_up() {
 async fn what_was_made_from_a_password_ends_when_it_is_changed_or_its_user_removed() {
     let trial = trial();
     let passwords = trial.folder.path().join("passwords");
-    let new = |name: &str| NewUser {
-        name: name.to_owned(),
-        identity: Identity::new(1001, 1000, &[]),
-        role: Role::User,
-        password: None,
-    };
-    let (bert, carl) =
-        (file::add(&passwords, &new("bert")).unwrap(), file::add(&passwords, &new("carl")).unwrap());
+    let (bert, carl) = (
+        file::add(&passwords, &new_user("bert")).unwrap(),
+        file::add(&passwords, &new_user("carl")).unwrap(),
+    );
     trial.clock.advance(2);
     let log_in = async |user, password: &str| trial.ask(Credential::Password { user, password }).await;
     let mint = |caller: &Caller| trial.authority.mint(caller, &MacaroonRequest::default()).unwrap().token;

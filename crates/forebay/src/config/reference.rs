@@ -54,9 +54,9 @@ const KEYS: &[Key] = &[
     ),
     key(
         "pools.open_files_max",
-        "(a quarter of the process's limit of open files over all pools, at most 16384)",
+        "(half of the process's limit of open files over all pools, at most 32768)",
         "files",
-        "Replicas each pool keeps open.",
+        "Replicas each pool has open: in use, or kept for the next use.",
     ),
     key("pools.threads", "0", "threads", "Disk threads per pool; 0 means twice the cores, at most 8."),
     key(

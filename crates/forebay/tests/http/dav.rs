@@ -37,7 +37,7 @@ fn hrefs(answer: &Answer) -> Vec<String> {
     found
 }
 
-fn relocate(server: &Server, method: &str, from: &str, to: &str) -> Ask {
+pub fn relocate(server: &Server, method: &str, from: &str, to: &str) -> Ask {
     server.ask(method, from).with("Destination", server.url(to))
 }
 

@@ -10,13 +10,8 @@ use nfs4::{
 use testkit::nfs_client::{NfsClient, ops};
 
 use crate::conflict::Writer;
-use crate::dav::{LOCK, PATCH, lock};
+use crate::dav::{LOCK, PATCH, lock, relocate};
 use crate::server::{Instance, Server, status_of};
-use crate::wire::Ask;
-
-fn with_destination(server: &Server, method: &str, from: &str, to: &str) -> Ask {
-    server.ask(method, from).with("Destination", server.url(to))
-}
 
 /// Makes a file and holds it open as one that nobody else may write.
 fn create_denying(client: &mut NfsClient, root: &NfsFh4, name: &str) {
@@ -27,22 +22,29 @@ fn create_denying(client: &mut NfsClient, root: &NfsFh4, name: &str) {
     client.open_by(root, open).unwrap();
 }
 
-#[test]
-fn a_move_does_not_replace_a_file_that_got_the_name_since_it_was_asked_for() {
-    let (_instance, server) = Server::start();
+/// The status of a MOVE of `/other` to `/file`, which an NFS client renames while its layout is waited for; `take` gives
+/// the name to another.
+fn move_while_the_name_is_taken(server: &Server, take: impl FnOnce(&mut NfsClient, &NfsFh4)) -> u16 {
     server.put("/other", "other");
-    let mut writer = Writer::of(&server);
+    let mut writer = Writer::of(server);
     let mut client = server.nfs("host");
     let root = client.root().unwrap();
-    let ask = with_destination(&server, "MOVE", "/other", "/file");
+    let ask = relocate(server, "MOVE", "/other", "/file");
     std::thread::scope(|scope| {
         let moved = scope.spawn(|| server.send(&ask).status);
         writer.gives_back_after(|| {
             client.rename((&root, "file"), (&root, "away")).unwrap();
-            create_denying(&mut client, &root, "file");
+            take(&mut client, &root);
         });
-        assert_eq!(moved.join().unwrap(), 423, "asked again, of the file that is there now");
-    });
+        moved.join().unwrap()
+    })
+}
+
+#[test]
+fn a_move_does_not_replace_a_file_that_got_the_name_since_it_was_asked_for() {
+    let (_instance, server) = Server::start();
+    let status = move_while_the_name_is_taken(&server, |client, root| create_denying(client, root, "file"));
+    assert_eq!(status, 423, "asked again, of the file that is there now");
     assert_eq!(server.read("/other"), b"other");
     assert_eq!(server.read("/file"), b"");
     assert_eq!(server.status_of("HEAD", "/away"), 200);
@@ -51,19 +53,8 @@ fn a_move_does_not_replace_a_file_that_got_the_name_since_it_was_asked_for() {
 #[test]
 fn a_move_replaces_the_file_that_got_the_name_if_that_may_be() {
     let (_instance, server) = Server::start();
-    server.put("/other", "other");
-    let mut writer = Writer::of(&server);
-    let mut client = server.nfs("host");
-    let root = client.root().unwrap();
-    let ask = with_destination(&server, "MOVE", "/other", "/file");
-    std::thread::scope(|scope| {
-        let moved = scope.spawn(|| server.send(&ask).status);
-        writer.gives_back_after(|| {
-            client.rename((&root, "file"), (&root, "away")).unwrap();
-            server.put("/file", "new");
-        });
-        assert_eq!(moved.join().unwrap(), 204);
-    });
+    let status = move_while_the_name_is_taken(&server, |_, _| _ = server.put("/file", "new"));
+    assert_eq!(status, 204);
     assert_eq!(server.read("/file"), b"other");
     assert_eq!(server.status_of("GET", "/other"), 404);
 }
@@ -76,7 +67,7 @@ fn a_move_onto_another_name_of_the_file_leaves_that_one() {
     let root = client.root().unwrap();
     let file = client.lookup(&root, "one").unwrap();
     client.link(&file, &root, "two").unwrap();
-    assert_eq!(server.send(&with_destination(&server, "MOVE", "/one", "/two")).status, 204);
+    assert_eq!(server.send(&relocate(&server, "MOVE", "/one", "/two")).status, 204);
     assert_eq!(server.read("/two"), b"data");
     assert_eq!(server.status_of("GET", "/one"), 404);
 }
@@ -89,13 +80,13 @@ fn a_file_is_not_copied_or_moved_to_a_name_of_a_directory_that_is_not_there() {
     assert_eq!(server.status_of("MKCOL", "/dir"), 201);
     for method in ["COPY", "MOVE"] {
         for to in ["/new/", "/other/"] {
-            assert_eq!(server.send(&with_destination(&server, method, "/file", to)).status, 409, "{to}");
+            assert_eq!(server.send(&relocate(&server, method, "/file", to)).status, 409, "{to}");
         }
     }
     assert_eq!(server.read("/file"), b"data");
     assert_eq!(server.read("/other"), b"other");
-    assert_eq!(server.send(&with_destination(&server, "COPY", "/dir", "/new/")).status, 201);
-    assert_eq!(server.send(&with_destination(&server, "COPY", "/file", "/dir/")).status, 204, "overwritten");
+    assert_eq!(server.send(&relocate(&server, "COPY", "/dir", "/new/")).status, 201);
+    assert_eq!(server.send(&relocate(&server, "COPY", "/file", "/dir/")).status, 204, "overwritten");
     assert_eq!(server.read("/dir"), b"data");
 }
 
@@ -173,7 +164,7 @@ fn what_is_asked_of_a_path_is_not_done_to_what_was_moved_from_there() {
     assert_eq!(server.status_of("MKCOL", "/dir"), 201);
     server.put("/dir/one", "data");
     let mut writer = Writer::of(&server);
-    let ask = with_destination(&server, "MOVE", "/dir", "/file");
+    let ask = relocate(&server, "MOVE", "/dir", "/file");
     std::thread::scope(|scope| {
         let moved = scope.spawn(|| server.send(&ask).status);
         let mut others: Vec<_> = (0..3).map(|_| server.connect()).collect();
@@ -206,7 +197,7 @@ fn a_tree_in_which_something_is_under_way_is_moved_when_that_is_done() {
         let removed = scope.spawn(|| server.status_of("DELETE", "/dir/file"));
         let mut mover = server.connect();
         writer.gives_back_after(|| {
-            mover.begin(&with_destination(&server, "MOVE", "/dir", "/away"));
+            mover.begin(&relocate(&server, "MOVE", "/dir", "/away"));
             lock(&server, "/other");
             assert_eq!(server.status_of("PROPFIND", "/dir/"), 207, "still there");
         });
@@ -309,7 +300,7 @@ fn a_tree_with_more_directories_than_a_page_is_copied_and_removed_whole() {
     };
     let before = names("/tree");
     assert_eq!(before.len(), 1 + 530 + 3 * 6);
-    assert_eq!(server.send(&with_destination(&server, "COPY", "/tree", "/copy")).status, 201);
+    assert_eq!(server.send(&relocate(&server, "COPY", "/tree", "/copy")).status, 201);
     assert_eq!(names("/copy"), before);
     assert_eq!(server.status_of("DELETE", "/tree"), 204);
     assert_eq!(server.status_of("PROPFIND", "/tree"), 404);
