@@ -351,7 +351,7 @@ mod tests {
             .shared
             .submit(move |group| {
                 group.wrote();
-                Ok(group.connection.execute_batch(sql)?)
+                Ok(group.store.execute(sql)?)
             })
             .await
             .unwrap();

@@ -10,17 +10,16 @@ use std::time::Duration;
 
 use api::NamespaceError;
 use parking_lot::Mutex;
-use rusqlite::Connection;
 use tokio::sync::oneshot;
 use types::Clock;
 
 use crate::cache::Cache;
-use crate::group::{Group, OpError, OpResult, Totals};
+use crate::group::{Group, OpError, OpResult};
 use crate::ids::Ids;
 use crate::inode::Instance;
 use crate::queue::Queue;
-use crate::schema::set_meta;
-use crate::sqlite::{ChangeFloor, Durability, to_namespace_error};
+use crate::sqlite::ChangeFloor;
+use crate::store::{Store, StoreError, StoreResult, Totals};
 
 /// Unstable writes reach the database after this long at most, and twice it while the disk is slow.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
@@ -43,9 +42,9 @@ pub struct Shared {
 
 /// An operation with the way back to its caller.
 pub trait Job: Send {
-    fn apply(&mut self, group: &mut Group<'_>) -> rusqlite::Result<()>;
+    fn apply(&mut self, group: &mut Group<'_>) -> StoreResult<()>;
     /// `failure`: why the group is not on disk.
-    fn answer(self: Box<Self>, failure: Option<&rusqlite::Error>);
+    fn answer(self: Box<Self>, failure: Option<&StoreError>);
 }
 
 struct Operation<F, T> {
@@ -59,7 +58,7 @@ where
     F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send,
     T: Send,
 {
-    fn apply(&mut self, group: &mut Group<'_>) -> rusqlite::Result<()> {
+    fn apply(&mut self, group: &mut Group<'_>) -> StoreResult<()> {
         let Some(operation) = self.operation.take() else { return Ok(()) };
         self.result = Some(match operation(group) {
             Ok(value) => Ok(value),
@@ -69,9 +68,9 @@ where
         Ok(())
     }
 
-    fn answer(self: Box<Self>, failure: Option<&rusqlite::Error>) {
+    fn answer(self: Box<Self>, failure: Option<&StoreError>) {
         let result = match (failure, self.result) {
-            (Some(error), _) => Err(to_namespace_error(error)),
+            (Some(error), _) => Err(error.into()),
             (None, Some(result)) => result,
             (None, None) => Err(NamespaceError::Database("operation was not applied".to_owned())),
         };
@@ -95,10 +94,9 @@ impl Shared {
 }
 
 pub struct Committer {
-    pub connection: Connection,
+    pub store: Box<dyn Store>,
     pub shared: Arc<Shared>,
     pub ids: Ids,
-    pub durability: Durability,
     pub group_len_max: usize,
     /// The last group in the database.
     pub sequence: u64,
@@ -156,7 +154,7 @@ impl Committer {
     }
 
     /// Once when it begins to fail, once when it works again: a full disk fails every group.
-    fn tell(&mut self, failure: Option<&rusqlite::Error>) {
+    fn tell(&mut self, failure: Option<&StoreError>) {
         match failure {
             Some(error) if !self.is_failing => tracing::error!(%error, "namespace cannot write its database"),
             None if self.is_failing => tracing::info!("namespace writes its database again"),
@@ -168,21 +166,21 @@ impl Committer {
         self.is_failing = failure.is_some();
     }
 
-    fn reserve_ids(&mut self) -> rusqlite::Result<()> {
-        let reserved = self.ids.reserve(&self.connection, self.group_len_max as u64, self.durability);
+    fn reserve_ids(&mut self) -> StoreResult<()> {
+        let reserved = self.ids.reserve(&mut *self.store, self.group_len_max as u64);
         self.shared.cookies_end.store(self.ids.cookies.end(), Ordering::Release);
         reserved
     }
 
-    fn apply(&mut self, jobs: &mut [Box<dyn Job>], waiting: &[types::FileId]) -> rusqlite::Result<()> {
-        let Committer { connection, shared, ids, .. } = self;
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        let mut group =
-            Group::new(connection, &shared.cache, &*shared.clock, (shared.instance, shared.floor), ids);
+    fn apply(&mut self, jobs: &mut [Box<dyn Job>], waiting: &[types::FileId]) -> StoreResult<()> {
+        let Committer { store, shared, ids, .. } = self;
+        store.begin()?;
+        let mut group = Group::new(&mut **store, &shared.cache, &*shared.clock, shared.instance, ids);
         let sequence = self.sequence + 1;
-        match write(&mut group, jobs, waiting, shared, sequence) {
+        let totals = *shared.totals.lock();
+        match write(&mut group, jobs, waiting, totals, sequence) {
             Ok(totals) => {
-                if group.is_written() {
+                if let Some(totals) = totals {
                     self.sequence = sequence;
                     *shared.totals.lock() = totals;
                     shared.commits.fetch_add(1, Ordering::Release);
@@ -191,33 +189,28 @@ impl Committer {
                 Ok(())
             }
             Err(error) => {
-                // Some errors have rolled back already, then this one says that there is nothing to roll back.
-                if !connection.is_autocommit() {
-                    let _ = connection.execute_batch("ROLLBACK");
-                }
                 shared.cache.untake(group.taken());
+                store.abandon();
                 Err(error)
             }
         }
     }
 
     fn end_cleanly(&mut self) {
-        let ended = set_meta(&self.connection, "clean_end", 1)
-            .and_then(|()| self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())));
-        if let Err(error) = ended {
+        if let Err(error) = self.store.end_cleanly() {
             tracing::warn!(%error, "namespace cannot note its clean end");
         }
     }
 }
 
-/// Applies and commits; the new totals.
+/// Applies and commits; the new totals, if there was anything to write.
 fn write(
     group: &mut Group<'_>,
     jobs: &mut [Box<dyn Job>],
     waiting: &[types::FileId],
-    shared: &Shared,
+    totals: Totals,
     sequence: u64,
-) -> rusqlite::Result<Totals> {
+) -> StoreResult<Option<Totals>> {
     for job in jobs {
         job.apply(group)?;
     }
@@ -228,18 +221,11 @@ fn write(
             Err(OpError::Failed(error)) => return Err(error),
         }
     }
-    let mut totals = *shared.totals.lock();
-    if group.is_written() {
-        let moved = group.flush()?;
-        totals.files += moved.files;
-        totals.bytes = totals.bytes.wrapping_add(moved.bytes);
-        group
-            .connection
-            .prepare_cached("UPDATE progress SET groups = ?1, files = ?2, bytes = ?3 WHERE id = 1")?
-            .execute(rusqlite::params![sequence.cast_signed(), totals.files, totals.bytes])?;
+    if !group.is_written() {
+        group.store.abandon();
+        return Ok(None);
     }
-    group.connection.prepare_cached("COMMIT")?.execute([])?;
-    Ok(totals)
+    group.commit(sequence, totals).map(Some)
 }
 
 #[cfg(test)]
@@ -334,7 +320,7 @@ mod tests {
                     &regular(),
                 )?;
                 crate::ops::unlink::unlink(group, &Identity::root(), FileId::ROOT, &name("kept"))?;
-                Err(OpError::Failed(rusqlite::Error::InvalidQuery))
+                Err(OpError::Failed(StoreError::Failed("for the test".to_owned())))
             })
             .await;
         assert!(matches!(failed, Err(NamespaceError::Database(_))));
@@ -356,11 +342,7 @@ mod tests {
             async move {
                 shared
                     .submit(move |group| {
-                        Ok(group.connection.query_row(
-                            &format!("PRAGMA max_page_count = {pages}"),
-                            [],
-                            |_| Ok(()),
-                        )?)
+                        Ok(group.store.execute(&format!("PRAGMA max_page_count = {pages}"))?)
                     })
                     .await
             }

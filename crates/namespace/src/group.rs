@@ -1,24 +1,21 @@
-//! One group: working copies of what its operations touch, on top of one transaction.
+//! One group: working copies of what its operations touch, over the cache and the database.
 //!
 //! An operation checks everything before it changes anything, so one that is refused leaves no trace and needs no
-//! savepoint. Names go to the database at once (a later operation of the group may ask whether a directory is empty);
-//! inodes are written once at the end however often they were touched, which is what makes a hot directory cheap.
+//! savepoint. Nothing is written before the end; then each row is written once however often it was touched, which is
+//! what makes a hot directory cheap.
 
 mod attached;
 
-use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use api::NamespaceError;
-use rusqlite::{Connection, OptionalExtension, params};
 use types::{Clock, FileId, Name, PoolId, SymlinkTarget, Timestamp};
 
 use crate::cache::{Cache, Changes};
 use crate::ids::Ids;
 use crate::inode::{Inode, Instance};
-pub use attached::{read_checksums, read_properties};
-
-use crate::sqlite::{ChangeFloor, INODE_COLUMNS, decode_inode, insert_inode, signed, unsigned, update_inode};
+use crate::store::{Batch, InodeChange, NameChange, Store, StoreError, Totals};
 
 /// Why an operation ended without a result.
 #[derive(Debug)]
@@ -26,7 +23,7 @@ pub enum OpError {
     /// The operation alone is refused.
     Refused(NamespaceError),
     /// The database failed: the whole group is rolled back.
-    Failed(rusqlite::Error),
+    Failed(StoreError),
 }
 
 impl From<NamespaceError> for OpError {
@@ -35,34 +32,27 @@ impl From<NamespaceError> for OpError {
     }
 }
 
-impl From<rusqlite::Error> for OpError {
-    fn from(error: rusqlite::Error) -> OpError {
+impl From<StoreError> for OpError {
+    fn from(error: StoreError) -> OpError {
         OpError::Failed(error)
     }
 }
 
 pub type OpResult<T> = Result<T, OpError>;
 
-/// Files and their bytes, as `progress` has them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
-    pub files: i64,
-    pub bytes: i64,
-}
-
 pub struct Group<'a> {
-    pub connection: &'a Connection,
+    pub store: &'a mut dyn Store,
     pub cache: &'a Cache,
     pub clock: &'a dyn Clock,
     pub instance: Instance,
-    pub floor: ChangeFloor,
     pub ids: &'a mut Ids,
     inodes: HashMap<FileId, Working>,
     dentries: HashMap<(FileId, Name), Looked>,
     locations: HashMap<FileId, Option<Vec<PoolId>>>,
-    targets: Vec<(FileId, SymlinkTarget)>,
     taken: Vec<FileId>,
-    /// Something other than inodes was written.
+    /// Without its inodes and names, until the end.
+    pub batch: Batch,
+    /// Something other than inodes is to be written.
     is_written: bool,
 }
 
@@ -79,29 +69,28 @@ struct Working {
 #[derive(Clone, Copy)]
 struct Looked {
     child: Option<FileId>,
-    is_changed: bool,
+    change: Option<NameChange>,
 }
 
 impl<'a> Group<'a> {
     pub fn new(
-        connection: &'a Connection,
+        store: &'a mut dyn Store,
         cache: &'a Cache,
         clock: &'a dyn Clock,
-        (instance, floor): (Instance, ChangeFloor),
+        instance: Instance,
         ids: &'a mut Ids,
     ) -> Group<'a> {
         Group {
-            connection,
+            store,
             cache,
             clock,
             instance,
-            floor,
             ids,
             inodes: HashMap::new(),
             dentries: HashMap::new(),
             locations: HashMap::new(),
-            targets: Vec::new(),
             taken: Vec::new(),
+            batch: Batch::default(),
             is_written: false,
         }
     }
@@ -126,7 +115,7 @@ impl<'a> Group<'a> {
             None => match self.cache.stored_inode(file) {
                 Some(inode) => (inode, inode, false),
                 None => {
-                    let inode = self.read_inode(file)?.ok_or(NamespaceError::Stale(file))?;
+                    let inode = self.store.inode(file)?.ok_or(NamespaceError::Stale(file))?;
                     (inode, inode, false)
                 }
             },
@@ -148,16 +137,23 @@ impl<'a> Group<'a> {
         }
         let child = match self.cache.dentry(dir, name) {
             Some(child) => child,
-            None => read_child(self.connection, dir, name)?,
+            None => self.store.child(dir, name)?,
         };
-        self.dentries.insert(key, Looked { child, is_changed: false });
+        self.dentries.insert(key, Looked { child, change: None });
         Ok(child)
     }
 
-    pub fn has_children(&self, dir: FileId) -> OpResult<bool> {
-        let mut statement =
-            self.connection.prepare_cached("SELECT 1 FROM dentries WHERE parent = ?1 LIMIT 1")?;
-        Ok(statement.exists([signed(dir.0)])?)
+    pub fn has_children(&mut self, dir: FileId) -> OpResult<bool> {
+        let mut gone = HashSet::new();
+        for ((parent, name), looked) in &self.dentries {
+            match (*parent == dir, looked.change) {
+                (true, Some(NameChange::Remove)) => gone.insert(name),
+                (true, Some(_)) => return Ok(true),
+                _ => continue,
+            };
+        }
+        let stored = self.store.some_names(dir, gone.len() + 1)?;
+        Ok(stored.iter().any(|name| !gone.contains(name)))
     }
 
     /// Replaces a working copy; the row is written at the end of the group.
@@ -174,7 +170,7 @@ impl<'a> Group<'a> {
     }
 
     /// Removes the row with all that hangs on it.
-    pub fn remove(&mut self, inode: &Inode) -> OpResult<()> {
+    pub fn remove(&mut self, inode: &Inode) {
         let file = inode.id();
         let working = self.inodes.get_mut(&file).expect("an inode is removed after it was read");
         working.inode = None;
@@ -182,15 +178,14 @@ impl<'a> Group<'a> {
         self.is_written = true;
         let kind = inode.attributes.kind;
         if kind.is_regular() {
-            self.execute("DELETE FROM locations WHERE inode = ?1", file)?;
+            self.batch.locations.clear(file);
             self.locations.insert(file, None);
         } else if kind == types::FileKind::Symlink {
-            self.execute("DELETE FROM symlinks WHERE inode = ?1", file)?;
+            self.batch.targets.insert(file, None);
         }
         if inode.extras.has_properties {
-            self.execute("DELETE FROM properties WHERE inode = ?1", file)?;
+            self.batch.properties.clear(file);
         }
-        Ok(())
     }
 
     pub fn new_file_id(&mut self) -> OpResult<FileId> {
@@ -202,43 +197,32 @@ impl<'a> Group<'a> {
         self.ids.cookies.take().ok_or(OpError::Refused(NamespaceError::NoSpace))
     }
 
-    pub fn add_name(&mut self, dir: FileId, name: &Name, cookie: u64, child: FileId) -> OpResult<()> {
-        self.connection
-            .prepare_cached("INSERT INTO dentries (parent, name, cookie, inode) VALUES (?1, ?2, ?3, ?4)")?
-            .execute(params![signed(dir.0), name.as_bytes(), signed(cookie), signed(child.0)])?;
-        self.changed_name(dir, name, Some(child));
-        Ok(())
+    pub fn add_name(&mut self, dir: FileId, name: &Name, cookie: u64, child: FileId) {
+        self.change_name(dir, name, Some(child), NameChange::Put { cookie, child });
     }
 
     /// The name keeps its place in listings.
-    pub fn replace_name(&mut self, dir: FileId, name: &Name, child: FileId) -> OpResult<()> {
-        self.connection
-            .prepare_cached("UPDATE dentries SET inode = ?3 WHERE parent = ?1 AND name = ?2")?
-            .execute(params![signed(dir.0), name.as_bytes(), signed(child.0)])?;
-        self.changed_name(dir, name, Some(child));
-        Ok(())
+    pub fn replace_name(&mut self, dir: FileId, name: &Name, child: FileId) {
+        let known = self.dentries.get(&(dir, name.clone())).and_then(|looked| looked.change);
+        let change = match known {
+            Some(NameChange::Put { cookie, .. }) => NameChange::Put { cookie, child },
+            _ => NameChange::Repoint { child },
+        };
+        self.change_name(dir, name, Some(child), change);
     }
 
-    pub fn remove_name(&mut self, dir: FileId, name: &Name) -> OpResult<()> {
-        self.connection
-            .prepare_cached("DELETE FROM dentries WHERE parent = ?1 AND name = ?2")?
-            .execute(params![signed(dir.0), name.as_bytes()])?;
-        self.changed_name(dir, name, None);
-        Ok(())
+    pub fn remove_name(&mut self, dir: FileId, name: &Name) {
+        self.change_name(dir, name, None, NameChange::Remove);
     }
 
-    fn changed_name(&mut self, dir: FileId, name: &Name, child: Option<FileId>) {
+    fn change_name(&mut self, dir: FileId, name: &Name, child: Option<FileId>, change: NameChange) {
         self.is_written = true;
-        self.dentries.insert((dir, name.clone()), Looked { child, is_changed: true });
+        self.dentries.insert((dir, name.clone()), Looked { child, change: Some(change) });
     }
 
-    pub fn set_target(&mut self, file: FileId, target: &SymlinkTarget) -> OpResult<()> {
+    pub fn set_target(&mut self, file: FileId, target: &SymlinkTarget) {
         self.is_written = true;
-        self.connection
-            .prepare_cached("INSERT INTO symlinks (inode, target) VALUES (?1, ?2)")?
-            .execute(params![signed(file.0), target.as_bytes()])?;
-        self.targets.push((file, target.clone()));
-        Ok(())
+        self.batch.targets.insert(file, Some(target.clone()));
     }
 
     /// The pools of a file, in order.
@@ -247,29 +231,24 @@ impl<'a> Group<'a> {
             Some(locations) => Ok(locations.clone().unwrap_or_default()),
             None => match self.cache.locations(file) {
                 Some(locations) => Ok(locations.to_vec()),
-                None => Ok(read_locations(self.connection, file)?),
+                None => Ok(self.store.locations(file)?),
             },
         }
     }
 
-    pub fn add_location(&mut self, file: FileId, pool: PoolId, mut known: Vec<PoolId>) -> OpResult<()> {
-        let Err(at) = known.binary_search(&pool) else { return Ok(()) };
+    pub fn add_location(&mut self, file: FileId, pool: PoolId, mut known: Vec<PoolId>) {
+        let Err(at) = known.binary_search(&pool) else { return };
         known.insert(at, pool);
-        self.connection
-            .prepare_cached("INSERT OR IGNORE INTO locations (inode, pool) VALUES (?1, ?2)")?
-            .execute(params![signed(file.0), pool.0])?;
+        self.batch.locations.put(file, pool, ());
         self.is_written = true;
         self.locations.insert(file, Some(known));
-        Ok(())
     }
 
     pub fn drop_location(&mut self, file: FileId, pool: PoolId) -> OpResult<()> {
         let mut known = self.locations(file)?;
         let Ok(at) = known.binary_search(&pool) else { return Ok(()) };
         known.remove(at);
-        self.connection
-            .prepare_cached("DELETE FROM locations WHERE inode = ?1 AND pool = ?2")?
-            .execute(params![signed(file.0), pool.0])?;
+        self.batch.locations.remove(file, pool);
         self.is_written = true;
         self.locations.insert(file, Some(known));
         Ok(())
@@ -284,32 +263,39 @@ impl<'a> Group<'a> {
         self.is_written || self.inodes.values().any(|working| working.is_dirty)
     }
 
-    /// Writes the touched inodes, in the order of the table, and says how the totals move.
-    pub fn flush(&mut self) -> rusqlite::Result<Totals> {
-        let mut totals = Totals::default();
-        let mut dirty: Vec<_> = self.inodes.iter().filter(|(_, working)| working.is_dirty).collect();
-        dirty.sort_unstable_by_key(|(file, _)| **file);
-        for (file, working) in dirty {
-            match (working.stored, &working.inode) {
-                (None, Some(inode)) => insert_inode(self.connection, inode)?,
-                (Some(_), Some(inode)) => update_inode(self.connection, inode)?,
-                (Some(_), None) => self.execute("DELETE FROM inodes WHERE id = ?1", *file)?,
-                (None, None) => {}
-            }
+    /// Writes everything as the group of this number; the new totals.
+    pub fn commit(&mut self, sequence: u64, totals: Totals) -> Result<Totals, StoreError> {
+        self.finish(sequence, totals);
+        self.store.commit(&self.batch)?;
+        Ok(self.batch.totals)
+    }
+
+    fn finish(&mut self, sequence: u64, totals: Totals) {
+        let batch = &mut self.batch;
+        (batch.sequence, batch.totals) = (sequence, totals);
+        for (file, working) in self.inodes.iter().filter(|(_, working)| working.is_dirty) {
+            let change = match (&working.stored, working.inode) {
+                (None, Some(inode)) => Some(InodeChange::Insert(inode)),
+                (Some(_), Some(inode)) => Some(InodeChange::Update(inode)),
+                (Some(_), None) => Some(InodeChange::Remove),
+                (None, None) => None,
+            };
+            batch.inodes.extend(change.map(|change| (*file, change)));
             // Data may have changed in ways that know nothing of this table: the inode says it.
             if working.is_summed && !working.inode.is_some_and(|inode| inode.extras.has_checksums) {
-                self.execute("DELETE FROM checksums WHERE inode = ?1", *file)?;
+                batch.checksums.clear(*file);
             }
             if let Some(inode) = &working.inode {
-                totals.files += 1;
-                totals.bytes = totals.bytes.wrapping_add(signed(counted_bytes(inode)));
+                batch.totals.files += 1;
+                batch.totals.bytes = batch.totals.bytes.wrapping_add(counted_bytes(inode));
             }
             if let Some(inode) = &working.stored {
-                totals.files -= 1;
-                totals.bytes = totals.bytes.wrapping_sub(signed(counted_bytes(inode)));
+                batch.totals.files -= 1;
+                batch.totals.bytes = batch.totals.bytes.wrapping_sub(counted_bytes(inode));
             }
         }
-        Ok(totals)
+        let changed = self.dentries.iter().filter_map(|(key, looked)| Some((key.clone(), looked.change?)));
+        batch.names.extend(changed);
     }
 
     /// For the cache, once the group is committed.
@@ -323,12 +309,14 @@ impl<'a> Group<'a> {
             }
         }
         for (key, looked) in self.dentries {
-            let into = if looked.is_changed { &mut changes.dentries } else { &mut changes.learned.dentries };
+            let into =
+                if looked.change.is_some() { &mut changes.dentries } else { &mut changes.learned.dentries };
             into.push((key, looked.child));
         }
         changes.locations =
             self.locations.into_iter().map(|(file, known)| (file, known.map(Arc::from))).collect();
-        changes.targets = self.targets;
+        let targets = self.batch.targets;
+        changes.targets = targets.into_iter().filter_map(|(file, target)| Some((file, target?))).collect();
         changes
     }
 
@@ -336,42 +324,117 @@ impl<'a> Group<'a> {
     pub fn taken(&self) -> &[FileId] {
         &self.taken
     }
+}
 
-    fn read_inode(&self, file: FileId) -> rusqlite::Result<Option<Inode>> {
-        read_inode(self.connection, file, self.floor)
+fn counted_bytes(inode: &Inode) -> i64 {
+    if inode.attributes.kind.is_regular() { inode.attributes.size.cast_signed() } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::{create, properties, publish, rename, unlink};
+    use crate::scratch::{name, open, regular};
+    use api::{CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange, Replace, Unnamed};
+    use types::Identity;
+
+    const TOP: FileId = FileId::ROOT;
+
+    fn folder() -> CreateSpec {
+        CreateSpec { kind: CreateKind::Directory, ..regular() }
     }
 
-    fn execute(&self, sql: &'static str, file: FileId) -> rusqlite::Result<()> {
-        self.connection.prepare_cached(sql)?.execute([signed(file.0)])?;
-        Ok(())
+    #[tokio::test]
+    async fn a_directory_is_as_empty_as_the_group_has_made_it() {
+        let scratch = tempfile::tempdir().unwrap();
+        let namespace = open(&scratch);
+        let root = Identity::root();
+        let dir = namespace.create(&root, TOP, &name("d"), &folder()).await.unwrap().attributes.file;
+        for text in ["a", "b"] {
+            namespace.create(&root, dir, &name(text), &regular()).await.unwrap();
+        }
+        let made = namespace.shared.submit(move |group| {
+            let root = Identity::root();
+            let mut seen = vec![group.has_children(dir)?];
+            for text in ["a", "b"] {
+                unlink::unlink(group, &root, dir, &name(text))?;
+                seen.push(group.has_children(dir)?);
+            }
+            create::create(group, &root, dir, &name("c"), &regular())?;
+            seen.push(group.has_children(dir)?);
+            rename::rename(group, &root, (dir, &name("c")), (TOP, &name("c")), Replace::Never)?;
+            seen.push(group.has_children(dir)?);
+            unlink::unlink(group, &root, TOP, &name("d"))?;
+            Ok(seen)
+        });
+        assert_eq!(made.await.unwrap(), [true, true, false, true, false]);
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
     }
-}
 
-fn counted_bytes(inode: &Inode) -> u64 {
-    if inode.attributes.kind.is_regular() { inode.attributes.size } else { 0 }
-}
+    /// What goes and comes under one name in one group is one row in the end.
+    #[tokio::test]
+    async fn a_name_that_changes_hands_within_a_group_is_written_as_it_ends() {
+        let scratch = tempfile::tempdir().unwrap();
+        let namespace = open(&scratch);
+        let root = Identity::root();
+        let old = namespace.create(&root, TOP, &name("n"), &regular()).await.unwrap().attributes.file;
+        let new = namespace
+            .shared
+            .submit(|group| {
+                let root = Identity::root();
+                unlink::unlink(group, &root, TOP, &name("n"))?;
+                create::create(group, &root, TOP, &name("n"), &regular())?;
+                let other = create::create(group, &root, TOP, &name("m"), &regular())?.attributes.file;
+                rename::rename(group, &root, (TOP, &name("m")), (TOP, &name("n")), Replace::Any)?;
+                create::create(group, &root, TOP, &name("gone"), &regular())?;
+                unlink::unlink(group, &root, TOP, &name("gone"))?;
+                Ok(other)
+            })
+            .await
+            .unwrap();
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
+        drop(namespace);
+        let again = open(&scratch);
+        let found = again.list(&root, TOP, api::Cookie::START, 10).await.unwrap().entries;
+        assert_eq!(found.len(), 1);
+        assert!(found[0].attributes.file == new && new != old);
+    }
 
-pub fn read_inode(
-    connection: &Connection,
-    file: FileId,
-    floor: ChangeFloor,
-) -> rusqlite::Result<Option<Inode>> {
-    static SQL: LazyLock<String> =
-        LazyLock::new(|| format!("SELECT {INODE_COLUMNS} FROM inodes i WHERE i.id = ?1"));
-    connection.prepare_cached(&SQL)?.query_row([signed(file.0)], |row| decode_inode(row, 0, floor)).optional()
-}
-
-pub fn read_child(connection: &Connection, dir: FileId, name: &Name) -> rusqlite::Result<Option<FileId>> {
-    connection
-        .prepare_cached("SELECT inode FROM dentries WHERE parent = ?1 AND name = ?2")?
-        .query_row(params![signed(dir.0), name.as_bytes()], |row| row.get(0))
-        .optional()
-        .map(|found: Option<i64>| found.map(|id| FileId(unsigned(id))))
-}
-
-pub fn read_locations(connection: &Connection, file: FileId) -> rusqlite::Result<Vec<PoolId>> {
-    connection
-        .prepare_cached("SELECT pool FROM locations WHERE inode = ?1 ORDER BY pool")?
-        .query_map([signed(file.0)], |row| row.get(0).map(PoolId))?
-        .collect()
+    #[tokio::test]
+    async fn properties_of_the_same_group_are_seen_and_taken_over() {
+        let scratch = tempfile::tempdir().unwrap();
+        let namespace = open(&scratch);
+        let (root, colour) = (Identity::root(), "{DAV:}colour".to_owned());
+        let first = namespace.create(&root, TOP, &name("f"), &regular()).await.unwrap().attributes.file;
+        let set = |value: &'static str| {
+            PropertyChange::Set(Property { name: "{DAV:}colour".to_owned(), value: value.into() })
+        };
+        namespace.set_properties(&root, first, &[set("red")]).await.unwrap();
+        let file = namespace
+            .shared
+            .submit(move |group| {
+                let root = Identity::root();
+                properties::set_properties(group, &root, first, &[set("blue")])?;
+                let new = Unnamed { permissions: 0o600, location: types::PoolId(0) };
+                let file = publish::create_unnamed(group, &root, TOP, &new)?.file;
+                let how = api::Publish {
+                    size: 0,
+                    space_used: 0,
+                    mtime: None,
+                    checksums: Vec::new(),
+                    replace: Replace::File(first),
+                };
+                publish::publish(group, &root, file, (TOP, &name("f")), &how)?;
+                crate::ops::records::forget(group, &[first])?;
+                Ok(file)
+            })
+            .await
+            .unwrap();
+        let expected = [Property { name: colour, value: "blue".into() }];
+        assert_eq!(namespace.properties(file).await.unwrap(), expected);
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
+    }
 }

@@ -24,6 +24,7 @@ mod schema;
 mod scratch;
 mod service;
 mod sqlite;
+mod store;
 mod unsettled;
 mod uploads;
 mod wal_length;

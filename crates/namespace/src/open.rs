@@ -15,14 +15,16 @@ use types::{Clock, FileId, FileKind};
 
 use crate::cache::Cache;
 use crate::committer::{Committer, Shared};
-use crate::group::Totals;
-use crate::ids::Ids;
+use crate::ids::{FIRST, Ids};
 use crate::inode::{Instance, new_inode};
 use crate::queue::Queue;
 use crate::reader::{Reader, Reads};
 use crate::schema::{found_version, known_version, meta, migrate, set_meta};
 use crate::service::SqliteNamespace;
-use crate::sqlite::{ChangeFloor, Durability, insert_inode, open_reader, open_writer, set_durability};
+use crate::sqlite::{
+    ChangeFloor, Durability, SqliteStore, insert_inode, open_reader, open_writer, set_durability,
+};
+use crate::store::{NumberEnds, Totals};
 use crate::wal_length;
 use crate::wal_sync::WalSync;
 
@@ -130,12 +132,17 @@ fn begin(path: &Path, config: &Config) -> Result<Begun, BeginError> {
         Sync::Interval(_) => Durability::Deferred,
     };
     set_durability(&connection, durability)?;
-    let ids = Ids::open(&connection)?;
+    let ids = Ids::new(number_ends(&connection)?);
     let (sequence, totals) =
         connection.query_row("SELECT groups, files, bytes FROM progress WHERE id = 1", [], |row| {
             Ok((row.get::<_, i64>(0)?.cast_unsigned(), Totals { files: row.get(1)?, bytes: row.get(2)? }))
         })?;
     Ok(Begun { connection, durability, instance, floor, ids, sequence, totals })
+}
+
+fn number_ends(connection: &Connection) -> rusqlite::Result<NumberEnds> {
+    let end = |key| Ok::<_, rusqlite::Error>(meta(connection, key)?.map_or(FIRST, i64::cast_unsigned));
+    Ok(NumberEnds { files: end("next_file")?, cookies: end("next_cookie")? })
 }
 
 /// Before anything is written to it: switching a stranger's database to WAL would already be a change.
@@ -222,10 +229,13 @@ fn start(config: Config, lock: File, path: &Path, begun: Begun) -> Result<Sqlite
         *namespace.wal_sync.get_mut() = Some(sync);
     }
     let committer = Committer {
-        connection: begun.connection,
+        store: Box::new(SqliteStore {
+            connection: begun.connection,
+            durability: begun.durability,
+            floor: begun.floor,
+        }),
         shared,
         ids: begun.ids,
-        durability: begun.durability,
         group_len_max: config.group_len_max.max(1),
         sequence: begun.sequence,
         is_failing: false,
@@ -388,7 +398,7 @@ mod tests {
         drop(SqliteNamespace::open(Config { root_owner: (10, 100), ..config(&dir) }).unwrap());
         // A later start by somebody else does not take it over.
         let again = SqliteNamespace::open(Config { root_owner: (20, 200), ..config(&dir) }).unwrap();
-        let root = crate::group::read_inode(
+        let root = crate::sqlite::read_inode(
             &open_reader(&again.path).unwrap(),
             FileId::ROOT,
             ChangeFloor::default(),

@@ -69,13 +69,13 @@ fn change_info(before: u64, after: u64) -> ChangeInfo {
 
 /// Takes one name from an inode. A file whose last name went stays as an orphan, for its data is still on pools; what
 /// has no data goes at once.
-fn drop_link(group: &mut Group<'_>, mut inode: Inode, now: types::Timestamp) -> OpResult<Inode> {
+fn drop_link(group: &mut Group<'_>, mut inode: Inode, now: types::Timestamp) -> Inode {
     inode.attributes.nlink = if inode.is_directory() { 0 } else { inode.attributes.nlink.saturating_sub(1) };
     inode.touch(now, group.instance);
     if inode.attributes.nlink == 0 && !inode.attributes.kind.is_regular() {
-        group.remove(&inode)?;
+        group.remove(&inode);
     } else {
         group.put(inode);
     }
-    Ok(inode)
+    inode
 }

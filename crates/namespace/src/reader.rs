@@ -13,12 +13,11 @@ use types::{Checksum, FileId, Name, PoolId, SymlinkTarget};
 
 use crate::cache::{Cache, Learned};
 use crate::committer::Shared;
-use crate::group::{read_checksums, read_child, read_inode, read_locations, read_properties};
 use crate::inode::Inode;
 use crate::queue::Queue;
 use crate::sqlite::{
-    AFTER_INODE, ChangeFloor, INODE_COLUMNS, corrupt, decode_inode, decode_name, signed, to_namespace_error,
-    unsigned,
+    AFTER_INODE, ChangeFloor, INODE_COLUMNS, corrupt, decode_inode, decode_name, read_checksums, read_child,
+    read_inode, read_locations, read_properties, signed, to_namespace_error, unsigned,
 };
 
 /// A consistent view of the database, as of one group.

@@ -5,93 +5,67 @@
 
 use std::collections::BTreeMap;
 
-use api::Property;
 use bytes::Bytes;
-use rusqlite::{Connection, params};
-use types::{Checksum, ChecksumKind, FileId};
+use types::{Checksum, FileId};
 
 use super::{Group, OpResult};
 use crate::inode::Inode;
-use crate::sqlite::{corrupt, signed};
 
 impl Group<'_> {
     /// Adds to what is known, or begins anew where the data changed since. The caller puts the inode.
-    pub fn add_checksums(&mut self, inode: &mut Inode, checksums: &[Checksum]) -> OpResult<()> {
+    pub fn add_checksums(&mut self, inode: &mut Inode, checksums: &[Checksum]) {
         let file = inode.id();
         let working = self.inodes.get_mut(&file).expect("an inode gets checksums after it was read");
         if working.is_summed && !inode.extras.has_checksums {
-            self.connection
-                .prepare_cached("DELETE FROM checksums WHERE inode = ?1")?
-                .execute([signed(file.0)])?;
+            self.batch.checksums.clear(file);
             working.is_summed = false;
             self.is_written = true;
         }
         for checksum in checksums {
-            self.connection
-                .prepare_cached("INSERT OR REPLACE INTO checksums (inode, kind, value) VALUES (?1, ?2, ?3)")?
-                .execute(params![signed(file.0), checksum.kind().name(), checksum.value()])?;
+            self.batch.checksums.put(file, checksum.kind(), *checksum);
             working.is_summed = true;
             inode.extras.has_checksums = true;
             self.is_written = true;
         }
-        Ok(())
     }
 
-    pub fn properties(&self, inode: &Inode) -> OpResult<BTreeMap<String, Bytes>> {
+    pub fn properties(&mut self, inode: &Inode) -> OpResult<BTreeMap<String, Bytes>> {
         if !inode.extras.has_properties {
             return Ok(BTreeMap::new());
         }
-        let known = read_properties(self.connection, inode.id())?;
-        Ok(known.into_iter().map(|property| (property.name, property.value)).collect())
+        let file = inode.id();
+        let changed = &self.batch.properties;
+        let mut known = BTreeMap::new();
+        if !changed.cleared.contains(&file) {
+            let stored = self.store.properties(file)?;
+            known.extend(stored.into_iter().map(|property| (property.name, property.value)));
+        }
+        for ((_, name), value) in
+            changed.rows.range((file, String::new())..).take_while(|(key, _)| key.0 == file)
+        {
+            match value {
+                Some(value) => known.insert(name.clone(), value.clone()),
+                None => known.remove(name),
+            };
+        }
+        Ok(known)
     }
 
-    pub fn set_property(&mut self, file: FileId, name: &str, value: &[u8]) -> OpResult<()> {
+    pub fn set_property(&mut self, file: FileId, name: &str, value: &Bytes) {
         self.is_written = true;
-        self.connection
-            .prepare_cached("INSERT OR REPLACE INTO properties (inode, name, value) VALUES (?1, ?2, ?3)")?
-            .execute(params![signed(file.0), name, value])?;
-        Ok(())
+        self.batch.properties.put(file, name.to_owned(), value.clone());
     }
 
-    pub fn remove_property(&mut self, file: FileId, name: &str) -> OpResult<()> {
+    pub fn remove_property(&mut self, file: FileId, name: &str) {
         self.is_written = true;
-        self.connection
-            .prepare_cached("DELETE FROM properties WHERE inode = ?1 AND name = ?2")?
-            .execute(params![signed(file.0), name])?;
-        Ok(())
+        self.batch.properties.remove(file, name.to_owned());
     }
 
     /// To a file that has none; the one that had them may have further names and keeps them.
-    pub fn copy_properties(&mut self, from: FileId, to: FileId) -> OpResult<()> {
-        self.is_written = true;
-        self.connection
-            .prepare_cached(
-                "INSERT INTO properties (inode, name, value) \
-                 SELECT ?2, name, value FROM properties WHERE inode = ?1",
-            )?
-            .execute(params![signed(from.0), signed(to.0)])?;
+    pub fn copy_properties(&mut self, from: &Inode, to: FileId) -> OpResult<()> {
+        for (name, value) in self.properties(from)? {
+            self.set_property(to, &name, &value);
+        }
         Ok(())
     }
-}
-
-/// In the order of their names.
-pub fn read_properties(connection: &Connection, file: FileId) -> rusqlite::Result<Vec<Property>> {
-    connection
-        .prepare_cached("SELECT name, value FROM properties WHERE inode = ?1 ORDER BY name")?
-        .query_map([signed(file.0)], |row| {
-            Ok(Property { name: row.get(0)?, value: Bytes::copy_from_slice(row.get_ref(1)?.as_blob()?) })
-        })?
-        .collect()
-}
-
-pub fn read_checksums(connection: &Connection, file: FileId) -> rusqlite::Result<Vec<Checksum>> {
-    connection
-        .prepare_cached("SELECT kind, value FROM checksums WHERE inode = ?1 ORDER BY kind")?
-        .query_map([signed(file.0)], |row| {
-            let kind = ChecksumKind::by_name(row.get_ref(0)?.as_str()?)
-                .ok_or_else(|| corrupt(0, "kind of a checksum is not known"))?;
-            Checksum::new(kind, row.get_ref(1)?.as_blob()?)
-                .ok_or_else(|| corrupt(1, "checksum does not have the length of its kind"))
-        })?
-        .collect()
 }

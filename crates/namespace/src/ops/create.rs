@@ -34,12 +34,12 @@ pub fn create(
     let inode = prepared(group, who, &parent, id, spec, now)?;
 
     group.insert(inode);
-    group.add_name(dir, name, cookie, id)?;
+    group.add_name(dir, name, cookie, id);
     if let CreateKind::Symlink(target) = &spec.kind {
-        group.set_target(id, target)?;
+        group.set_target(id, target);
     }
     if let (CreateKind::Regular, Some(pool)) = (&spec.kind, spec.location) {
-        group.add_location(id, pool, Vec::new())?;
+        group.add_location(id, pool, Vec::new());
     }
     let before = parent.attributes.change;
     if is_directory {

@@ -33,7 +33,7 @@ pub fn link(
     let now = group.now();
     let cookie = group.new_cookie()?;
 
-    group.add_name(dir, name, cookie, file)?;
+    group.add_name(dir, name, cookie, file);
     inode.attributes.nlink += 1;
     inode.touch(now, group.instance);
     group.put(inode);

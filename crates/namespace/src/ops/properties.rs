@@ -30,10 +30,10 @@ pub fn set_properties(
     check_bounds(&wanted)?;
 
     for name in known.keys().filter(|name| !wanted.contains_key(*name)) {
-        group.remove_property(file, name)?;
+        group.remove_property(file, name);
     }
     for (name, value) in wanted.iter().filter(|(name, value)| known.get(*name) != Some(value)) {
-        group.set_property(file, name, value)?;
+        group.set_property(file, name, value);
     }
     inode.extras.has_properties = !wanted.is_empty();
     inode.touch(group.now(), group.instance);
@@ -77,7 +77,7 @@ pub fn record_checksums(
         return Ok(false);
     }
     if !checksums.is_empty() {
-        group.add_checksums(&mut inode, checksums)?;
+        group.add_checksums(&mut inode, checksums);
         group.put(inode);
     }
     Ok(true)

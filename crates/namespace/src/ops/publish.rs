@@ -32,7 +32,7 @@ pub fn create_unnamed(
     inode.extras.is_unnamed = true;
 
     group.insert(inode);
-    group.add_location(id, new.location, Vec::new())?;
+    group.add_location(id, new.location, Vec::new());
     Ok(inode.attributes)
 }
 
@@ -53,15 +53,15 @@ pub fn publish(
     let cookie = group.new_cookie()?;
 
     let now = group.now();
-    complete(group, &mut inode, how)?;
+    complete(group, &mut inode, how);
     let replaced = match replaced {
         Some(replaced) => {
             take_over(group, &mut inode, &replaced)?;
-            group.replace_name(dir, name, file)?;
-            Some(drop_link(group, replaced, now)?.attributes)
+            group.replace_name(dir, name, file);
+            Some(drop_link(group, replaced, now).attributes)
         }
         None => {
-            group.add_name(dir, name, cookie, file)?;
+            group.add_name(dir, name, cookie, file);
             None
         }
     };
@@ -94,14 +94,14 @@ fn check(
     }
 }
 
-fn complete(group: &mut Group<'_>, inode: &mut Inode, how: &Publish) -> OpResult<()> {
+fn complete(group: &mut Group<'_>, inode: &mut Inode, how: &Publish) {
     inode.attributes.nlink = 1;
     inode.attributes.size = how.size;
     inode.attributes.space_used = how.space_used;
     inode.extras.is_unnamed = false;
     // What was recorded on the way was of other data.
     inode.extras.has_checksums = false;
-    group.add_checksums(inode, &how.checksums)
+    group.add_checksums(inode, &how.checksums);
 }
 
 /// To its users it is the file that was there, with other contents. A symbolic link hands nothing on: its mode says
@@ -117,7 +117,7 @@ fn take_over(group: &mut Group<'_>, inode: &mut Inode, replaced: &Inode) -> OpRe
     new.mode = without_privileges(old.mode);
     (new.uid, new.gid) = (old.uid, old.gid);
     if replaced.extras.has_properties && !inode.extras.has_properties {
-        group.copy_properties(replaced.id(), inode.id())?;
+        group.copy_properties(replaced, inode.id())?;
         inode.extras.has_properties = true;
     }
     Ok(())

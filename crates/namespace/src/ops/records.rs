@@ -1,7 +1,6 @@
 //! Locations, fencing epochs, orphans, and the records of NFS clients.
 
 use api::{ClientRecord, NamespaceError};
-use rusqlite::params;
 use types::{Epoch, FileId, PoolId};
 
 use super::commit::require_regular;
@@ -13,7 +12,8 @@ pub const OWNER_BYTES_MAX: usize = 1024;
 pub fn add_location(group: &mut Group<'_>, file: FileId, pool: PoolId) -> OpResult<()> {
     require_regular(&group.inode(file)?)?;
     let known = group.locations(file)?;
-    group.add_location(file, pool, known)
+    group.add_location(file, pool, known);
+    Ok(())
 }
 
 pub fn raise_epoch(group: &mut Group<'_>, file: FileId) -> OpResult<Epoch> {
@@ -29,7 +29,7 @@ pub fn raise_epoch(group: &mut Group<'_>, file: FileId) -> OpResult<Epoch> {
 pub fn forget(group: &mut Group<'_>, files: &[FileId]) -> OpResult<()> {
     for file in files {
         match group.inode(*file) {
-            Ok(inode) if inode.attributes.nlink == 0 => group.remove(&inode)?,
+            Ok(inode) if inode.attributes.nlink == 0 => group.remove(&inode),
             Ok(_) | Err(OpError::Refused(NamespaceError::Stale(_))) => {}
             Err(error) => return Err(error),
         }
@@ -39,18 +39,12 @@ pub fn forget(group: &mut Group<'_>, files: &[FileId]) -> OpResult<()> {
 
 pub fn put_client(group: &mut Group<'_>, record: &ClientRecord) -> OpResult<()> {
     group.wrote();
-    group
-        .connection
-        .prepare_cached(
-            "INSERT INTO clients VALUES (?1, ?2) ON CONFLICT (owner) DO UPDATE SET \
-             reclaim_complete = excluded.reclaim_complete",
-        )?
-        .execute(params![record.owner, record.reclaim_complete])?;
+    group.batch.clients.insert(record.owner.clone(), Some(record.reclaim_complete));
     Ok(())
 }
 
 pub fn remove_client(group: &mut Group<'_>, owner: &[u8]) -> OpResult<()> {
     group.wrote();
-    group.connection.prepare_cached("DELETE FROM clients WHERE owner = ?1")?.execute([owner])?;
+    group.batch.clients.insert(owner.to_vec(), None);
     Ok(())
 }

@@ -33,14 +33,14 @@ pub fn rename(
     let cookie = group.new_cookie()?;
 
     let now = group.now();
-    group.remove_name(from.0, from.1)?;
+    group.remove_name(from.0, from.1);
     let replaced = match replaced {
         Some(replaced) => {
-            group.replace_name(to.0, to.1, moved.id())?;
-            Some(drop_link(group, replaced, now)?)
+            group.replace_name(to.0, to.1, moved.id());
+            Some(drop_link(group, replaced, now))
         }
         None => {
-            group.add_name(to.0, to.1, cookie, moved.id())?;
+            group.add_name(to.0, to.1, cookie, moved.id());
             None
         }
     };
@@ -62,7 +62,7 @@ pub fn rename(
 }
 
 fn check(
-    group: &Group<'_>,
+    group: &mut Group<'_>,
     who: &Identity,
     (source, target): (&Inode, &Inode),
     moved: &Inode,
@@ -162,8 +162,8 @@ fn drop_source(
     may_take(who, source, &moved)?;
     may_take(who, target, &moved)?;
     let now = group.now();
-    group.remove_name(from.0, from.1)?;
-    let moved = drop_link(group, moved, now)?;
+    group.remove_name(from.0, from.1);
+    let moved = drop_link(group, moved, now);
     let after = touch_directory(group, from.0, 0, 0, now)?;
     let source_change = change_info(source.attributes.change, after);
     let still = change_info(target.attributes.change, target.attributes.change);

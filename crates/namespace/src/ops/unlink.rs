@@ -15,8 +15,8 @@ pub fn unlink(group: &mut Group<'_>, who: &Identity, dir: FileId, name: &Name) -
     }
 
     let now = group.now();
-    group.remove_name(dir, name)?;
-    let entry = drop_link(group, entry, now)?;
+    group.remove_name(dir, name);
+    let entry = drop_link(group, entry, now);
     let before = parent.attributes.change;
     if entry.is_directory() {
         parent.attributes.nlink = parent.attributes.nlink.saturating_sub(1);

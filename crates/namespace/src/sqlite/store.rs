@@ -1,0 +1,270 @@
+//! The committer's side: a batch in one transaction.
+
+use std::sync::LazyLock;
+
+use api::Property;
+use bytes::Bytes;
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use types::{Checksum, ChecksumKind, FileId, Name, PoolId};
+
+use super::rows::{
+    ChangeFloor, Durability, INODE_COLUMNS, corrupt, decode_inode, decode_name, insert_inode, set_durability,
+    signed, unsigned, update_inode,
+};
+use crate::inode::Inode;
+use crate::schema::set_meta;
+use crate::store::{Batch, InodeChange, NameChange, NumberEnds, Store, StoreError, StoreResult};
+
+pub struct SqliteStore {
+    pub connection: Connection,
+    pub durability: Durability,
+    pub floor: ChangeFloor,
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        let reason = error.to_string();
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => StoreError::NoSpace(reason),
+            Some(ErrorCode::ReadOnly) => StoreError::ReadOnly(reason),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Busy(reason),
+            _ => StoreError::Failed(reason),
+        }
+    }
+}
+
+impl Store for SqliteStore {
+    fn begin(&mut self) -> StoreResult<()> {
+        Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?)
+    }
+
+    fn inode(&mut self, file: FileId) -> StoreResult<Option<Inode>> {
+        Ok(read_inode(&self.connection, file, self.floor)?)
+    }
+
+    fn child(&mut self, dir: FileId, name: &Name) -> StoreResult<Option<FileId>> {
+        Ok(read_child(&self.connection, dir, name)?)
+    }
+
+    fn some_names(&mut self, dir: FileId, limit: usize) -> StoreResult<Vec<Name>> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT name FROM dentries WHERE parent = ?1 LIMIT ?2")?;
+        let names = statement.query_map(params![signed(dir.0), limit as i64], |row| decode_name(row, 0))?;
+        Ok(names.collect::<rusqlite::Result<_>>()?)
+    }
+
+    fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>> {
+        Ok(read_locations(&self.connection, file)?)
+    }
+
+    fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>> {
+        Ok(read_properties(&self.connection, file)?)
+    }
+
+    fn commit(&mut self, batch: &Batch) -> StoreResult<()> {
+        write_batch(&self.connection, batch)?;
+        self.connection.prepare_cached("COMMIT")?.execute([])?;
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        // Some errors have rolled back already, then this one says that there is nothing to roll back.
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+
+    fn reserve(&mut self, ends: NumberEnds) -> StoreResult<()> {
+        if self.durability == Durability::Deferred {
+            set_durability(&self.connection, Durability::EachCommit)?;
+        }
+        let reserved = self.reserve_durably(ends);
+        if self.durability == Durability::Deferred {
+            set_durability(&self.connection, Durability::Deferred)?;
+        }
+        Ok(reserved?)
+    }
+
+    fn end_cleanly(&mut self) -> StoreResult<()> {
+        set_meta(&self.connection, "clean_end", 1)?;
+        Ok(self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
+    }
+
+    #[cfg(test)]
+    fn execute(&mut self, sql: &str) -> StoreResult<()> {
+        Ok(self.connection.execute_batch(sql)?)
+    }
+}
+
+impl SqliteStore {
+    fn reserve_durably(&self, ends: NumberEnds) -> rusqlite::Result<()> {
+        let transaction = self.connection.unchecked_transaction()?;
+        set_meta(&transaction, "next_file", ends.files.cast_signed())?;
+        set_meta(&transaction, "next_cookie", ends.cookies.cast_signed())?;
+        transaction.commit()
+    }
+}
+
+fn write_batch(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    write_inodes(connection, batch)?;
+    write_names(connection, batch)?;
+    write_locations(connection, batch)?;
+    write_properties(connection, batch)?;
+    write_checksums(connection, batch)?;
+    for (file, target) in &batch.targets {
+        match target {
+            Some(target) => connection
+                .prepare_cached("INSERT INTO symlinks (inode, target) VALUES (?1, ?2)")?
+                .execute(params![signed(file.0), target.as_bytes()])?,
+            None => execute(connection, "DELETE FROM symlinks WHERE inode = ?1", *file)?,
+        };
+    }
+    for (owner, client) in &batch.clients {
+        match client {
+            Some(reclaim_complete) => connection
+                .prepare_cached(
+                    "INSERT INTO clients VALUES (?1, ?2) ON CONFLICT (owner) DO UPDATE SET \
+                     reclaim_complete = excluded.reclaim_complete",
+                )?
+                .execute(params![owner, reclaim_complete])?,
+            None => connection.prepare_cached("DELETE FROM clients WHERE owner = ?1")?.execute([owner])?,
+        };
+    }
+    connection
+        .prepare_cached("UPDATE progress SET groups = ?1, files = ?2, bytes = ?3 WHERE id = 1")?
+        .execute(params![signed(batch.sequence), batch.totals.files, batch.totals.bytes])?;
+    Ok(())
+}
+
+fn write_inodes(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    for (file, change) in &batch.inodes {
+        match change {
+            InodeChange::Insert(inode) => insert_inode(connection, inode)?,
+            InodeChange::Update(inode) => update_inode(connection, inode)?,
+            InodeChange::Remove => {
+                execute(connection, "DELETE FROM inodes WHERE id = ?1", *file)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_names(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    for ((dir, name), change) in &batch.names {
+        let (dir, name) = (signed(dir.0), name.as_bytes());
+        match change {
+            NameChange::Put { cookie, child } => connection
+                .prepare_cached(
+                    "INSERT INTO dentries (parent, name, cookie, inode) VALUES (?1, ?2, ?3, ?4) \
+                     ON CONFLICT (parent, name) DO UPDATE SET cookie = excluded.cookie, inode = excluded.inode",
+                )?
+                .execute(params![dir, name, signed(*cookie), signed(child.0)])?,
+            NameChange::Repoint { child } => connection
+                .prepare_cached("UPDATE dentries SET inode = ?3 WHERE parent = ?1 AND name = ?2")?
+                .execute(params![dir, name, signed(child.0)])?,
+            NameChange::Remove => connection
+                .prepare_cached("DELETE FROM dentries WHERE parent = ?1 AND name = ?2")?
+                .execute(params![dir, name])?,
+        };
+    }
+    Ok(())
+}
+
+fn write_locations(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    for file in &batch.locations.cleared {
+        execute(connection, "DELETE FROM locations WHERE inode = ?1", *file)?;
+    }
+    for ((file, pool), there) in &batch.locations.rows {
+        let sql = match there {
+            Some(()) => "INSERT OR IGNORE INTO locations (inode, pool) VALUES (?1, ?2)",
+            None => "DELETE FROM locations WHERE inode = ?1 AND pool = ?2",
+        };
+        connection.prepare_cached(sql)?.execute(params![signed(file.0), pool.0])?;
+    }
+    Ok(())
+}
+
+fn write_properties(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    for file in &batch.properties.cleared {
+        execute(connection, "DELETE FROM properties WHERE inode = ?1", *file)?;
+    }
+    for ((file, name), value) in &batch.properties.rows {
+        match value {
+            Some(value) => connection
+                .prepare_cached("INSERT OR REPLACE INTO properties (inode, name, value) VALUES (?1, ?2, ?3)")?
+                .execute(params![signed(file.0), name, &value[..]])?,
+            None => connection
+                .prepare_cached("DELETE FROM properties WHERE inode = ?1 AND name = ?2")?
+                .execute(params![signed(file.0), name])?,
+        };
+    }
+    Ok(())
+}
+
+fn write_checksums(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    for file in &batch.checksums.cleared {
+        execute(connection, "DELETE FROM checksums WHERE inode = ?1", *file)?;
+    }
+    for ((file, kind), checksum) in &batch.checksums.rows {
+        match checksum {
+            Some(checksum) => connection
+                .prepare_cached("INSERT OR REPLACE INTO checksums (inode, kind, value) VALUES (?1, ?2, ?3)")?
+                .execute(params![signed(file.0), kind.name(), checksum.value()])?,
+            None => connection
+                .prepare_cached("DELETE FROM checksums WHERE inode = ?1 AND kind = ?2")?
+                .execute(params![signed(file.0), kind.name()])?,
+        };
+    }
+    Ok(())
+}
+
+fn execute(connection: &Connection, sql: &'static str, file: FileId) -> rusqlite::Result<usize> {
+    connection.prepare_cached(sql)?.execute([signed(file.0)])
+}
+
+pub fn read_inode(
+    connection: &Connection,
+    file: FileId,
+    floor: ChangeFloor,
+) -> rusqlite::Result<Option<Inode>> {
+    static SQL: LazyLock<String> =
+        LazyLock::new(|| format!("SELECT {INODE_COLUMNS} FROM inodes i WHERE i.id = ?1"));
+    connection.prepare_cached(&SQL)?.query_row([signed(file.0)], |row| decode_inode(row, 0, floor)).optional()
+}
+
+pub fn read_child(connection: &Connection, dir: FileId, name: &Name) -> rusqlite::Result<Option<FileId>> {
+    connection
+        .prepare_cached("SELECT inode FROM dentries WHERE parent = ?1 AND name = ?2")?
+        .query_row(params![signed(dir.0), name.as_bytes()], |row| row.get(0))
+        .optional()
+        .map(|found: Option<i64>| found.map(|id| FileId(unsigned(id))))
+}
+
+pub fn read_locations(connection: &Connection, file: FileId) -> rusqlite::Result<Vec<PoolId>> {
+    connection
+        .prepare_cached("SELECT pool FROM locations WHERE inode = ?1 ORDER BY pool")?
+        .query_map([signed(file.0)], |row| row.get(0).map(PoolId))?
+        .collect()
+}
+
+/// In the order of their names.
+pub fn read_properties(connection: &Connection, file: FileId) -> rusqlite::Result<Vec<Property>> {
+    connection
+        .prepare_cached("SELECT name, value FROM properties WHERE inode = ?1 ORDER BY name")?
+        .query_map([signed(file.0)], |row| {
+            Ok(Property { name: row.get(0)?, value: Bytes::copy_from_slice(row.get_ref(1)?.as_blob()?) })
+        })?
+        .collect()
+}
+
+pub fn read_checksums(connection: &Connection, file: FileId) -> rusqlite::Result<Vec<Checksum>> {
+    connection
+        .prepare_cached("SELECT kind, value FROM checksums WHERE inode = ?1 ORDER BY kind")?
+        .query_map([signed(file.0)], |row| {
+            let kind = ChecksumKind::by_name(row.get_ref(0)?.as_str()?)
+                .ok_or_else(|| corrupt(0, "kind of a checksum is not known"))?;
+            Checksum::new(kind, row.get_ref(1)?.as_blob()?)
+                .ok_or_else(|| corrupt(1, "checksum does not have the length of its kind"))
+        })?
+        .collect()
+}

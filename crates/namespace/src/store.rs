@@ -1,0 +1,148 @@
+//! The seam to an engine: what the committer asks of a database, and what it hands it.
+//!
+//! Semantics live above it (`ops` over `group`), once for all engines. Below it a batch is written as a whole or not at
+//! all. Only the committer writes, so what it reads stays true until it commits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use api::{NamespaceError, Property};
+use bytes::Bytes;
+use thiserror::Error;
+use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget};
+
+use crate::inode::Inode;
+
+pub trait Store: Send {
+    /// Before the first question of a group. What is asked from here to `commit` or `abandon` is of one state.
+    fn begin(&mut self) -> StoreResult<()>;
+
+    fn inode(&mut self, file: FileId) -> StoreResult<Option<Inode>>;
+    fn child(&mut self, dir: FileId, name: &Name) -> StoreResult<Option<FileId>>;
+    /// So many names of a directory, whichever.
+    fn some_names(&mut self, dir: FileId, limit: usize) -> StoreResult<Vec<Name>>;
+    /// In order.
+    fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>>;
+    fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>>;
+
+    /// All of it or nothing, and as durably as the namespace was asked to be.
+    fn commit(&mut self, batch: &Batch) -> StoreResult<()>;
+    /// Ends what `begin` began, without a trace.
+    fn abandon(&mut self);
+
+    /// Durably, however groups are committed: numbers of these kinds below these are given from now on. Not within a
+    /// group.
+    fn reserve(&mut self, ends: NumberEnds) -> StoreResult<()>;
+    /// Nothing comes after this.
+    fn end_cleanly(&mut self) -> StoreResult<()>;
+
+    /// Past everything that is known above.
+    #[cfg(test)]
+    fn execute(&mut self, sql: &str) -> StoreResult<()>;
+}
+
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// Why a database did not do what it was told. All of them fail a whole group.
+#[derive(Clone, Debug, Error)]
+pub enum StoreError {
+    #[error("no space left for the database: {0}")]
+    NoSpace(String),
+    #[error("database cannot be written: {0}")]
+    ReadOnly(String),
+    #[error("database is in use: {0}")]
+    Busy(String),
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<&StoreError> for NamespaceError {
+    fn from(error: &StoreError) -> NamespaceError {
+        match error {
+            StoreError::NoSpace(_) => NamespaceError::NoSpace,
+            StoreError::ReadOnly(reason) => NamespaceError::ReadOnly(reason.clone()),
+            StoreError::Busy(_) => NamespaceError::Busy,
+            StoreError::Failed(reason) => NamespaceError::Database(reason.clone()),
+        }
+    }
+}
+
+/// Of file ids and of cookies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NumberEnds {
+    pub files: u64,
+    pub cookies: u64,
+}
+
+/// Files and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    pub files: i64,
+    pub bytes: i64,
+}
+
+/// What a group changed, each row once and in the order of its table.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// The number of the group, one more than that of the last.
+    pub sequence: u64,
+    /// As they are with it.
+    pub totals: Totals,
+    pub inodes: BTreeMap<FileId, InodeChange>,
+    pub names: BTreeMap<(FileId, Name), NameChange>,
+    pub locations: Attached<PoolId, ()>,
+    pub properties: Attached<String, Bytes>,
+    pub checksums: Attached<ChecksumKind, Checksum>,
+    pub targets: BTreeMap<FileId, Option<SymlinkTarget>>,
+    /// NFS clients by their owner, with whether they have reclaimed everything.
+    pub clients: BTreeMap<Vec<u8>, Option<bool>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InodeChange {
+    Insert(Inode),
+    Update(Inode),
+    Remove,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameChange {
+    /// A new entry, or one in the place of an entry that went in the same group.
+    Put {
+        cookie: u64,
+        child: FileId,
+    },
+    /// It keeps its place in listings.
+    Repoint {
+        child: FileId,
+    },
+    Remove,
+}
+
+/// Changes of a table whose rows hang on a file.
+#[derive(Debug)]
+pub struct Attached<K, V> {
+    /// Files that lose all rows, before any of `rows` is written.
+    pub cleared: BTreeSet<FileId>,
+    pub rows: BTreeMap<(FileId, K), Option<V>>,
+}
+
+impl<K, V> Default for Attached<K, V> {
+    fn default() -> Attached<K, V> {
+        Attached { cleared: BTreeSet::new(), rows: BTreeMap::new() }
+    }
+}
+
+impl<K: Ord + Clone, V> Attached<K, V> {
+    pub fn put(&mut self, file: FileId, key: K, value: V) {
+        self.rows.insert((file, key), Some(value));
+    }
+
+    pub fn remove(&mut self, file: FileId, key: K) {
+        self.rows.insert((file, key), None);
+    }
+
+    pub fn clear(&mut self, file: FileId) {
+        self.rows.retain(|(of, _), _| *of != file);
+        self.cleared.insert(file);
+    }
+}
