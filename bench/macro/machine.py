@@ -1,5 +1,5 @@
 """What the machine is, how busy it is, and what its disk could do at best: the bounds of the run."""
-import os, platform, re, statistics, time
+import mmap, os, platform, re, statistics, time
 
 
 def read(path):
@@ -35,6 +35,15 @@ def wait_for_quiet(limit_s, share=0.1):
     while (busy := busy_share()) > share and time.monotonic() < end:
         pass
     return round(busy, 2)
+
+
+def back_memory(mib):
+    """A virtual machine may have handed its free memory back to its host; each page that is used again then costs a fault
+    there, which is ten times the copy of a page. So much of it is asked for again, as far as there is so much."""
+    mib = min(mib, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // (2 << 20))
+    with mmap.mmap(-1, max(1, mib) << 20) as memory:
+        for at in range(0, len(memory), mmap.PAGESIZE):
+            memory[at] = 1
 
 
 def disk_bounds(scratch):
