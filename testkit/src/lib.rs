@@ -3,3 +3,4 @@
 pub mod namespace_suite;
 pub mod nfs_client;
 pub mod pool_suite;
+pub mod postgres;
