@@ -15,7 +15,7 @@ pub enum Floor {
     Service,
     Door,
     Assembly,
-    /// Suites, fakes and test clients: imports what it likes below the binary, imported by tests only.
+    /// Suites, fakes, test clients and load generators: import what they like below the binary, imported by tests only.
     Testkit,
     /// Chores: imports nothing of ours.
     Chore,
@@ -44,6 +44,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("admin", Floor::Door),
     ("forebay", Floor::Assembly),
     ("testkit", Floor::Testkit),
+    ("load", Floor::Testkit),
     ("xtask", Floor::Chore),
 ];
 

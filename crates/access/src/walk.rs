@@ -179,7 +179,7 @@ mod tests {
     use std::sync::Arc;
 
     use api::{Activities, CreateKind, CreateMode, CreateSpec, PathGrant, SetAttributes};
-    use namespace::{Config, SqliteNamespace, Sync};
+    use namespace::{Config, Database, SqlNamespace, Sync};
     use types::{Identity, SymlinkTarget};
 
     use super::*;
@@ -187,14 +187,14 @@ mod tests {
 
     /// `/a/b/file`, `/a/up -> ..`, `/to -> /a/b`, `/loop -> loop`.
     struct Tree {
-        namespace: SqliteNamespace,
+        namespace: SqlNamespace,
         _dir: tempfile::TempDir,
     }
 
     async fn tree() -> Tree {
         let dir = tempfile::tempdir().unwrap();
         let config = Config {
-            dir: dir.path().to_owned(),
+            database: Database::Sqlite(dir.path().to_owned()),
             clock: Arc::new(StoppedClock),
             root_owner: (0, 0),
             sync: Sync::Interval(std::time::Duration::from_secs(60)),
@@ -202,7 +202,7 @@ mod tests {
             queue_len_max: 10,
             group_len_max: 10,
         };
-        let tree = Tree { namespace: SqliteNamespace::open(config).unwrap(), _dir: dir };
+        let tree = Tree { namespace: SqlNamespace::open(config).unwrap(), _dir: dir };
         let a = tree.make(FileId::ROOT, "a", CreateKind::Directory).await;
         let b = tree.make(a, "b", CreateKind::Directory).await;
         tree.make(b, "file", CreateKind::Regular).await;

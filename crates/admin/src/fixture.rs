@@ -11,7 +11,7 @@ use api::{
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_server::{Peer, Request, RequestBody, Response, ResponseBody};
-use namespace::SqliteNamespace;
+use namespace::SqlNamespace;
 use parking_lot::Mutex;
 use types::{Clock, FileId, Identity, Name, SymlinkTarget, Timestamp};
 
@@ -151,7 +151,7 @@ impl Clock for StillClock {
 pub(crate) struct Fixture {
     pub admin: Arc<Admin>,
     pub instance: Arc<FakeInstance>,
-    pub namespace: Arc<SqliteNamespace>,
+    pub namespace: Arc<SqlNamespace>,
     _dir: tempfile::TempDir,
 }
 
@@ -163,8 +163,8 @@ impl Fixture {
     pub fn with(instance: FakeInstance) -> Fixture {
         let dir = tempfile::tempdir().unwrap();
         let namespace = Arc::new(
-            SqliteNamespace::open(namespace::Config {
-                dir: dir.path().to_owned(),
+            SqlNamespace::open(namespace::Config {
+                database: namespace::Database::Sqlite(dir.path().to_owned()),
                 clock: Arc::new(StillClock),
                 root_owner: (0, 0),
                 sync: namespace::Sync::Interval(Duration::from_secs(1)),

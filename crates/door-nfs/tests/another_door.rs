@@ -9,7 +9,7 @@ use access::{AccessError, AccessServices, Change, FileAccess, Modes, OpenFile, S
 use api::{Grant, Pool, PoolManager, PoolStatus, SelectError, Selection, TicketKey};
 use file_state::{Door, Holder};
 use forebay_door_nfs::{HeadConfig, HeadDoor, HeadServices};
-use namespace::SqliteNamespace;
+use namespace::SqlNamespace;
 use nfs4::{
     FfLayoutReturn4, LayoutIomode4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
 };
@@ -78,8 +78,8 @@ impl Scene {
         let runtime = Runtime::new().unwrap();
         let dir = tempfile::tempdir().unwrap();
         let clock: Arc<dyn Clock> = Arc::new(RealClock(Instant::now()));
-        let namespace = SqliteNamespace::open(namespace::Config {
-            dir: dir.path().to_owned(),
+        let namespace = SqlNamespace::open(namespace::Config {
+            database: namespace::Database::Sqlite(dir.path().to_owned()),
             clock: Arc::clone(&clock),
             root_owner: (0, 0),
             sync: namespace::Sync::Interval(LONG),

@@ -60,6 +60,9 @@ pub struct UpArguments {
     /// Number of pools [default: as many as the data directory has, 1 for a new one]
     #[arg(long, value_name = "N")]
     pub pools: Option<u32>,
+    /// Database of the namespace: sqlite, or postgres://user@host/database [default: sqlite, in the data directory]
+    #[arg(long, value_name = "URL")]
+    pub namespace: Option<String>,
     /// Let root of the client hosts be root here, also beyond loopback
     #[arg(long)]
     pub no_root_squash: bool,

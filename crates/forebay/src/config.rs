@@ -52,12 +52,16 @@ pub struct Pools {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Namespace {
+    pub database: String,
     pub sync: Sync,
     pub sync_interval_ms: u64,
     pub cache_entries: u64,
     pub queue_len_max: u32,
     pub group_len_max: u32,
 }
+
+/// The namespace's database is a file in the data directory.
+pub const SQLITE: &str = "sqlite";
 
 /// What a power cut may take; the words are the manual's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,6 +133,7 @@ impl Default for Pools {
 impl Default for Namespace {
     fn default() -> Namespace {
         Namespace {
+            database: SQLITE.to_owned(),
             sync: Sync::Always,
             sync_interval_ms: 1_000,
             cache_entries: 200_000,
@@ -175,6 +180,9 @@ impl Config {
         }
         config.pools.port = arguments.pool_port.unwrap_or(config.pools.port);
         config.pools.count = arguments.pools.or(config.pools.count);
+        if let Some(database) = &arguments.namespace {
+            config.namespace.database.clone_from(database);
+        }
         if arguments.no_http {
             config.http.enabled = false;
         }
@@ -214,6 +222,9 @@ impl Config {
         within("namespace.cache_entries", self.namespace.cache_entries, 1_000, 1_000_000_000)?;
         within("namespace.queue_len_max", self.namespace.queue_len_max.into(), 16, 1_000_000)?;
         within("namespace.group_len_max", self.namespace.group_len_max.into(), 1, 65_536)?;
+        if self.namespace.database != SQLITE {
+            namespace::database_name(&self.namespace.database)?;
+        }
         self.http.validate()?;
         self.auth.validate()?;
         let last = u64::from(self.pools.port) + u64::from(self.pools.count.unwrap_or(1)) - 1;

@@ -22,6 +22,8 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use types::Random;
 
+use crate::config::SQLITE;
+
 /// The newest layout this program knows.
 const VERSION: u32 = 1;
 
@@ -98,6 +100,54 @@ impl DataDir {
 
     pub fn namespace(&self) -> PathBuf {
         self.path.join("namespace")
+    }
+
+    /// Where the namespace is, unless it is known to be elsewhere: an empty one in its place would read as if every file
+    /// were lost.
+    pub fn database(&self, asked: &str) -> Result<namespace::Database> {
+        let noted = self.noted_database()?;
+        if asked == SQLITE {
+            if let Some(noted) = noted {
+                bail!(
+                    "the namespace of {} is in {noted}: say so with --namespace or namespace.database",
+                    self.path.display()
+                );
+            }
+            return Ok(namespace::Database::Sqlite(self.namespace()));
+        }
+        let name = namespace::database_name(asked)?;
+        match noted {
+            Some(noted) if noted != name => bail!(
+                "the namespace of {} is in {noted}, not in {name}; if it was moved there, write that into {}",
+                self.path.display(),
+                self.database_note().display()
+            ),
+            None if self.namespace().exists() => bail!(
+                "the namespace of {} is in SQLite; choose another data directory for {name}",
+                self.path.display()
+            ),
+            _ => Ok(namespace::Database::Postgres(asked.to_owned())),
+        }
+    }
+
+    /// Once it has been opened there.
+    pub fn record_database(&self, asked: &str) -> Result<()> {
+        if asked == SQLITE || self.noted_database()?.is_some() {
+            return Ok(());
+        }
+        write_durably(&self.database_note(), format!("{}\n", namespace::database_name(asked)?).as_bytes())
+    }
+
+    fn noted_database(&self) -> Result<Option<String>> {
+        match std::fs::read_to_string(self.database_note()) {
+            Ok(text) => Ok(Some(text.trim().to_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(complaint(&self.database_note(), "read", &error)),
+        }
+    }
+
+    fn database_note(&self) -> PathBuf {
+        self.path.join("namespace.database")
     }
 
     pub fn pool(&self, number: u32) -> PathBuf {
@@ -234,6 +284,25 @@ mod tests {
         drop(first);
         let again = open(dir.path(), None).unwrap();
         assert_eq!((again.instance, again.secret, again.pools), (instance, secret, 3));
+    }
+
+    #[test]
+    fn where_the_namespace_is_is_remembered() {
+        let dir = tempfile::tempdir().unwrap();
+        let url = "postgres://user:secret@host/names";
+        let data = open(dir.path(), None).unwrap();
+        assert!(matches!(data.database(SQLITE).unwrap(), namespace::Database::Sqlite(_)));
+        data.database(url).unwrap();
+        data.record_database(url).unwrap();
+        data.record_database(url).unwrap();
+        let refused = |asked: &str| data.database(asked).unwrap_err().to_string();
+        assert!(refused(SQLITE).contains("is in postgres://host/names"), "{}", refused(SQLITE));
+        assert!(refused("postgres://other/names").contains("not in postgres://other/names"));
+        data.database("postgres://user:changed@host/names").unwrap();
+        let other = tempfile::tempdir().unwrap();
+        let data = open(other.path(), None).unwrap();
+        std::fs::create_dir(data.namespace()).unwrap();
+        assert!(data.database(url).unwrap_err().to_string().contains("is in SQLite"));
     }
 
     #[test]

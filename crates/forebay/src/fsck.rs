@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use api::{Locations, Pool, ReplicaFacts};
-use namespace::SqliteNamespace;
+use namespace::SqlNamespace;
 use types::{FileId, PoolId};
 
 use crate::cli::FsckArguments;
@@ -46,7 +46,7 @@ fn check_stopped(config: &Config) -> Result<FsckReport> {
 }
 
 /// Compares; changes nothing. On a running instance a file that changes meanwhile is looked at twice.
-pub async fn check(namespace: &Arc<SqliteNamespace>, pools: &[Arc<dyn Pool>]) -> Result<FsckReport> {
+pub async fn check(namespace: &Arc<SqlNamespace>, pools: &[Arc<dyn Pool>]) -> Result<FsckReport> {
     let mut report = FsckReport::default();
     let checked = Arc::clone(namespace);
     let problems = tokio::task::spawn_blocking(move || checked.check()).await?;
@@ -100,7 +100,7 @@ pub async fn check(namespace: &Arc<SqliteNamespace>, pools: &[Arc<dyn Pool>]) ->
 
 /// A second look, for files that were written or removed between the two listings.
 async fn is_settled(
-    namespace: &Arc<SqliteNamespace>,
+    namespace: &Arc<SqlNamespace>,
     pools: &[Arc<dyn Pool>],
     file: FileId,
     pool: PoolId,

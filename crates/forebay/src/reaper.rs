@@ -99,7 +99,7 @@ mod tests {
     };
     use async_trait::async_trait;
     use file_state::{Door, Holder};
-    use namespace::{Config, SqliteNamespace, Sync};
+    use namespace::{Config, Database, SqlNamespace, Sync};
     use parking_lot::Mutex;
     use types::{Epoch, Identity, Name, PoolId};
 
@@ -158,7 +158,7 @@ mod tests {
 
     /// A namespace whose next change waits for its turn until another one is asked for behind it.
     struct Queued {
-        namespace: Arc<SqliteNamespace>,
+        namespace: Arc<SqlNamespace>,
         named: Mutex<Option<(FileId, Name)>>,
     }
 
@@ -204,7 +204,7 @@ mod tests {
         }
     }
 
-    async fn make_unnamed(namespace: &SqliteNamespace, access: &Arc<FileAccess>) -> access::OpenFile {
+    async fn make_unnamed(namespace: &SqlNamespace, access: &Arc<FileAccess>) -> access::OpenFile {
         let new = Unnamed { permissions: 0o644, location: POOL };
         let root = Identity::root();
         let make = namespace.create_unnamed(&root, FileId::ROOT, &new);
@@ -216,8 +216,8 @@ mod tests {
     async fn a_file_whose_name_is_on_its_way_when_it_is_let_go_keeps_its_replica() {
         let dir = tempfile::tempdir().unwrap();
         let namespace = Arc::new(
-            SqliteNamespace::open(Config {
-                dir: dir.path().to_owned(),
+            SqlNamespace::open(Config {
+                database: Database::Sqlite(dir.path().to_owned()),
                 clock: Arc::new(SystemClock::new()),
                 root_owner: (0, 0),
                 sync: Sync::Interval(Duration::from_secs(60)),

@@ -11,7 +11,7 @@ use admin::log::LogControl;
 use anyhow::{Context, Result, anyhow, bail};
 use api::{Pool, PoolManager, TicketKey};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig};
-use namespace::SqliteNamespace;
+use namespace::SqlNamespace;
 use pool::LocalPool;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -65,15 +65,15 @@ type PoolDoors = Vec<(SocketAddr, Arc<PoolDoor>)>;
 pub struct Services {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
-    pub namespace: Arc<SqliteNamespace>,
+    pub namespace: Arc<SqlNamespace>,
     pub local_pools: Vec<Arc<LocalPool>>,
     pub pools: Vec<Arc<dyn Pool>>,
 }
 
 pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> Result<Services> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
-    let namespace = SqliteNamespace::open(namespace::Config {
-        dir: data.namespace(),
+    let namespace = SqlNamespace::open(namespace::Config {
+        database: data.database(&config.namespace.database)?,
         clock: Arc::clone(&clock),
         root_owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
         sync: match config.namespace.sync {
@@ -86,6 +86,7 @@ pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> 
         queue_len_max: config.namespace.queue_len_max as usize,
         group_len_max: config.namespace.group_len_max as usize,
     })?;
+    data.record_database(&config.namespace.database)?;
     let open_files_share = open_files_share(data.pools);
     let mut local_pools = Vec::new();
     for number in 0..data.pools {

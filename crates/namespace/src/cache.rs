@@ -14,10 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use tokio::sync::watch;
 use types::{FileId, Name, PoolId, SymlinkTarget};
 
 use crate::inode::{Inode, Instance};
+use crate::store::Wanted;
 use crate::unsettled::{Merged, Unsettled};
 use crate::written::Delta;
 
@@ -40,8 +42,7 @@ pub struct Cache {
     hasher: std::hash::RandomState,
     /// Entries in all shards' `unsettled`, so that the common case takes no lock.
     unsettled_len: AtomicUsize,
-    published: Mutex<u64>,
-    published_changed: Condvar,
+    published: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -83,8 +84,7 @@ impl Cache {
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
             hasher: std::hash::RandomState::new(),
             unsettled_len: AtomicUsize::new(0),
-            published: Mutex::new(published),
-            published_changed: Condvar::new(),
+            published: watch::Sender::new(published),
         }
     }
 
@@ -144,8 +144,7 @@ impl Cache {
             self.dentries.insert(key, child);
         }
         self.learn(sequence, changes.learned);
-        *self.published.lock() = sequence;
-        self.published_changed.notify_all();
+        self.published.send_replace(sequence);
     }
 
     fn publish_inode(&self, sequence: u64, file: FileId, inode: Option<Inode>, instance: Instance) {
@@ -194,15 +193,25 @@ impl Cache {
         }
     }
 
-    /// Waits until all that a snapshot of group `sequence` shows is published, so that no two readers disagree.
-    pub fn wait_published(&self, sequence: u64) -> bool {
-        let mut published = self.published.lock();
-        while *published < sequence {
-            if self.published_changed.wait_for(&mut published, PUBLISH_TIMEOUT).timed_out() {
-                return *published >= sequence;
-            }
+    pub fn knows(&self, wanted: &Wanted) -> bool {
+        match wanted {
+            Wanted::Inode(file) => self.inodes.peek(file).is_some(),
+            Wanted::Name(dir, name) => match self.dentries.peek(&(*dir, name.clone())) {
+                Some(Some(child)) => self.inodes.peek(&child).is_some(),
+                Some(None) => true,
+                None => false,
+            },
         }
-        true
+    }
+
+    /// Waits until all that a snapshot of group `sequence` shows is published, so that no two readers disagree.
+    pub async fn wait_published(&self, sequence: u64) -> bool {
+        if *self.published.borrow() >= sequence {
+            return true;
+        }
+        let mut published = self.published.subscribe();
+        let waited = tokio::time::timeout(PUBLISH_TIMEOUT, published.wait_for(|known| *known >= sequence));
+        matches!(waited.await, Ok(Ok(_)))
     }
 
     /// Makes an unstable write visible. `base` is what a snapshot of that group number said of the file.

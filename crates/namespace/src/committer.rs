@@ -18,8 +18,7 @@ use crate::group::{Group, OpError, OpResult};
 use crate::ids::Ids;
 use crate::inode::Instance;
 use crate::queue::Queue;
-use crate::sqlite::ChangeFloor;
-use crate::store::{Store, StoreError, StoreResult, Totals};
+use crate::store::{Store, StoreError, StoreResult, Totals, Wanted};
 
 /// Unstable writes reach the database after this long at most, and twice it while the disk is slow.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
@@ -29,25 +28,24 @@ pub struct Shared {
     pub cache: Cache,
     pub clock: Arc<dyn Clock>,
     pub instance: Instance,
-    pub floor: ChangeFloor,
     pub writes: Queue<Box<dyn Job>>,
     /// Every cookie ever given lies below.
     pub cookies_end: AtomicU64,
     pub totals: Mutex<Totals>,
-    /// Groups committed, for whoever syncs the WAL.
-    pub commits: AtomicU64,
     /// Why the last group is not on disk, for health. Leaf lock.
     pub failure: Mutex<Option<String>>,
 }
 
 /// An operation with the way back to its caller.
 pub trait Job: Send {
+    fn wanted(&self) -> &[Wanted];
     fn apply(&mut self, group: &mut Group<'_>) -> StoreResult<()>;
     /// `failure`: why the group is not on disk.
     fn answer(self: Box<Self>, failure: Option<&StoreError>);
 }
 
 struct Operation<F, T> {
+    wanted: Vec<Wanted>,
     operation: Option<F>,
     result: Option<Result<T, NamespaceError>>,
     answer: oneshot::Sender<Result<T, NamespaceError>>,
@@ -58,6 +56,10 @@ where
     F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send,
     T: Send,
 {
+    fn wanted(&self) -> &[Wanted] {
+        &self.wanted
+    }
+
     fn apply(&mut self, group: &mut Group<'_>) -> StoreResult<()> {
         let Some(operation) = self.operation.take() else { return Ok(()) };
         self.result = Some(match operation(group) {
@@ -81,13 +83,23 @@ where
 
 impl Shared {
     /// Hands an operation to the committer and waits until its group is on disk.
+    #[cfg(test)]
     pub async fn submit<T, F>(&self, operation: F) -> Result<T, NamespaceError>
     where
         F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send + 'static,
         T: Send + 'static,
     {
+        self.submit_for(Vec::new(), operation).await
+    }
+
+    /// As `submit`; `wanted` is what the operation begins with, so that it need not wait for each alone.
+    pub async fn submit_for<T, F>(&self, wanted: Vec<Wanted>, operation: F) -> Result<T, NamespaceError>
+    where
+        F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send + 'static,
+        T: Send + 'static,
+    {
         let (answer, answered) = oneshot::channel();
-        let job = Operation { operation: Some(operation), result: None, answer };
+        let job = Operation { wanted, operation: Some(operation), result: None, answer };
         self.writes.push(Box::new(job)).map_err(|_| NamespaceError::Busy)?;
         answered.await.unwrap_or_else(|_| Err(NamespaceError::Database("committer stopped".to_owned())))
     }
@@ -175,6 +187,15 @@ impl Committer {
     fn apply(&mut self, jobs: &mut [Box<dyn Job>], waiting: &[types::FileId]) -> StoreResult<()> {
         let Committer { store, shared, ids, .. } = self;
         store.begin()?;
+        let wanted: Vec<Wanted> = jobs
+            .iter()
+            .flat_map(|job| job.wanted())
+            .filter(|wanted| !shared.cache.knows(wanted))
+            .cloned()
+            .collect();
+        if !wanted.is_empty() {
+            store.prefetch(&wanted)?;
+        }
         let mut group = Group::new(&mut **store, &shared.cache, &*shared.clock, shared.instance, ids);
         let sequence = self.sequence + 1;
         let totals = *shared.totals.lock();
@@ -183,7 +204,6 @@ impl Committer {
                 if let Some(totals) = totals {
                     self.sequence = sequence;
                     *shared.totals.lock() = totals;
-                    shared.commits.fetch_add(1, Ordering::Release);
                 }
                 shared.cache.publish(self.sequence, group.into_changes(), shared.instance);
                 Ok(())
@@ -404,16 +424,8 @@ mod tests {
                 stability: Stability::Unstable,
             };
             namespace.commit(file, &written).await.unwrap();
-            let in_database = || async {
-                namespace
-                    .reads
-                    .ask(move |snapshot| snapshot.inode(file))
-                    .await
-                    .unwrap()
-                    .unwrap()
-                    .attributes
-                    .size
-            };
+            let in_database =
+                || async { namespace.reads.inode(file).await.unwrap().value.unwrap().attributes.size };
             while in_database().await != size {
                 tokio::task::yield_now().await;
             }

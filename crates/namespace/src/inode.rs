@@ -3,7 +3,7 @@
 //! Of several copies of one inode the one with the highest `change` is the truth: every mutation raises it, and a
 //! value is never used for two states. Caches, unsettled writes and database snapshots are reconciled by that alone.
 
-use types::{Attributes, Epoch, FileId, FileKind, Timestamp};
+use types::{Attributes, Device, Epoch, FileId, FileKind, Timestamp};
 
 /// Linux' own bound on ext4 (`EXT4_LINK_MAX`); also for subdirectories, which link their parent by `..`.
 pub const LINKS_MAX: u32 = 65_000;
@@ -114,6 +114,35 @@ pub fn new_inode(id: FileId, kind: FileKind, now: Timestamp, instance: Instance)
         epoch: Epoch::default(),
     };
     Inode { attributes, parent: NO_PARENT, verifier: None, extras: Extras::default() }
+}
+
+/// Lower bounds of change attributes as shown: after an unclean end, values that clients saw may be lost, and what is
+/// shown afterwards must lie above them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ChangeFloor {
+    /// Regular files: unstable commits are lost by any crash.
+    pub regular: u64,
+    /// Everything: with deferred durability a power cut may lose whole groups.
+    pub any: u64,
+}
+
+impl ChangeFloor {
+    pub fn of(self, kind: FileKind) -> u64 {
+        if kind.is_regular() { self.regular.max(self.any) } else { self.any }
+    }
+}
+
+/// As all databases keep it: a number, and what a device has besides.
+pub fn encode_kind(kind: FileKind) -> (u8, Device) {
+    match kind {
+        FileKind::Regular => (0, Device::default()),
+        FileKind::Directory => (1, Device::default()),
+        FileKind::Symlink => (2, Device::default()),
+        FileKind::BlockDevice(device) => (3, device),
+        FileKind::CharacterDevice(device) => (4, device),
+        FileKind::Fifo => (5, Device::default()),
+        FileKind::Socket => (6, Device::default()),
+    }
 }
 
 #[cfg(test)]

@@ -17,20 +17,20 @@ mod inode;
 mod open;
 mod ops;
 mod paths;
+mod postgres;
 mod queue;
-mod reader;
-mod schema;
+mod reads;
 #[cfg(test)]
 mod scratch;
 mod service;
 mod sqlite;
+mod starts;
 mod store;
 mod unsettled;
 mod uploads;
-mod wal_length;
-mod wal_sync;
 mod written;
 
 pub use check::Problem;
-pub use open::{Config, OpenError, Sync};
-pub use service::SqliteNamespace;
+pub use open::{Config, Database, OpenError, Sync};
+pub use postgres::database_name;
+pub use service::SqlNamespace;

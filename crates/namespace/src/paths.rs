@@ -1,78 +1,26 @@
-//! From files back to their paths, in one snapshot.
-
-use std::collections::HashMap;
-use std::collections::hash_map::Entry::{Occupied, Vacant};
+//! From files back to their paths.
 
 use api::{NamespaceError, Paths};
 use async_trait::async_trait;
-use rusqlite::{Connection, OptionalExtension};
 use types::{FileId, Name};
 
-use crate::reader::Snapshot;
-use crate::service::SqliteNamespace;
-use crate::sqlite::{decode_name, signed, unsigned};
+use crate::service::SqlNamespace;
 
 /// Directories above a file. Deeper ones, and circles of a damaged database, have no path here.
-const DEPTH_MAX: usize = 1024;
+pub const DEPTH_MAX: usize = 1024;
 /// A longer path is not told: whoever asks for many must not get a megabyte for each (Linux: `PATH_MAX`).
-const PATH_BYTES_MAX: usize = 4096;
+pub const PATH_BYTES_MAX: usize = 4096;
 /// Names that one call looks for in the database; what would need more has no path here.
-const LOOKUPS_MAX: usize = 16 << 10;
+pub const LOOKUPS_MAX: usize = 16 << 10;
 
 #[async_trait]
-impl Paths for SqliteNamespace {
+impl Paths for SqlNamespace {
     async fn paths(&self, files: &[FileId]) -> Result<Vec<Option<Vec<Name>>>, NamespaceError> {
         if files.is_empty() {
             return Ok(Vec::new());
         }
-        let files = files.to_vec();
-        self.reads.ask(move |snapshot| paths(snapshot, &files)).await
+        Ok(self.cold(self.reads.paths(files)).await?.value)
     }
-}
-
-/// A name, and the directory that it is in.
-type Entry = (FileId, Name);
-
-fn paths(snapshot: &Snapshot<'_>, files: &[FileId]) -> rusqlite::Result<Vec<Option<Vec<Name>>>> {
-    // Files that are looked at together are often in few directories.
-    let mut known = HashMap::new();
-    files.iter().map(|file| path(snapshot.connection, &mut known, *file)).collect()
-}
-
-fn path(
-    connection: &Connection,
-    known: &mut HashMap<FileId, Option<Entry>>,
-    file: FileId,
-) -> rusqlite::Result<Option<Vec<Name>>> {
-    let mut names = Vec::new();
-    let mut bytes = 0;
-    let mut here = file;
-    while here != FileId::ROOT {
-        let is_spent = known.len() >= LOOKUPS_MAX;
-        let found = match known.entry(here) {
-            Occupied(found) => found.into_mut(),
-            Vacant(_) if is_spent => return Ok(None),
-            Vacant(place) => place.insert(entry_of(connection, here)?),
-        };
-        let Some((dir, name)) = found else { return Ok(None) };
-        bytes += 1 + name.as_bytes().len();
-        if names.len() == DEPTH_MAX || bytes > PATH_BYTES_MAX {
-            return Ok(None);
-        }
-        names.push(name.clone());
-        here = *dir;
-    }
-    names.reverse();
-    Ok(Some(names))
-}
-
-fn entry_of(connection: &Connection, file: FileId) -> rusqlite::Result<Option<Entry>> {
-    connection
-        .prepare_cached(
-            "SELECT parent, name FROM dentries INDEXED BY dentries_by_inode WHERE inode = ?1 LIMIT 1",
-        )?
-        .query_row([signed(file.0)], |row| Ok((FileId(unsigned(row.get(0)?)), decode_name(row, 1)?)))
-        .optional()
 }
 
 #[cfg(test)]
@@ -129,7 +77,7 @@ mod tests {
     #[tokio::test]
     async fn files_of_an_earlier_version_have_paths_once_it_was_opened() {
         let dir = tempfile::tempdir().unwrap();
-        crate::schema::make_first_version(&dir.path().join("namespace.db"));
+        crate::sqlite::schema::make_first_version(&dir.path().join("namespace.db"));
         assert_eq!(open(&dir).paths(&[FileId(7)]).await.unwrap(), [path("old")]);
     }
 }

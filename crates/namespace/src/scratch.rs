@@ -7,12 +7,12 @@ use tempfile::TempDir;
 use testkit::namespace_suite::HandClock;
 use types::Name;
 
-use crate::open::{Config, Sync};
-use crate::service::SqliteNamespace;
+use crate::open::{Config, Database, Sync};
+use crate::service::SqlNamespace;
 
 pub fn config(dir: &TempDir) -> Config {
     Config {
-        dir: dir.path().to_owned(),
+        database: Database::Sqlite(dir.path().to_owned()),
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Interval(std::time::Duration::from_secs(60)),
@@ -22,8 +22,8 @@ pub fn config(dir: &TempDir) -> Config {
     }
 }
 
-pub fn open(dir: &TempDir) -> Arc<SqliteNamespace> {
-    Arc::new(SqliteNamespace::open(config(dir)).unwrap())
+pub fn open(dir: &TempDir) -> Arc<SqlNamespace> {
+    Arc::new(SqlNamespace::open(config(dir)).unwrap())
 }
 
 pub fn regular() -> CreateSpec {
@@ -41,7 +41,7 @@ pub fn name(text: &str) -> Name {
 }
 
 /// Keeps the committer busy until the sender is used or dropped.
-pub fn occupy(namespace: &Arc<SqliteNamespace>) -> (Release, Occupied) {
+pub fn occupy(namespace: &Arc<SqlNamespace>) -> (Release, Occupied) {
     let (release, released) = std::sync::mpsc::channel::<()>();
     let (begin, begun) = std::sync::mpsc::channel();
     let shared = Arc::clone(&namespace.shared);

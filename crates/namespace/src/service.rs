@@ -1,7 +1,5 @@
 //! The seams of `api`, answered: warm reads from the cache, cold ones by a reader, mutations by the committer.
 
-use std::fs::File;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -16,12 +14,15 @@ use parking_lot::Mutex;
 use types::permission::allows;
 use types::{Access, Attributes, Epoch, FileId, FileKind, Identity, Name, PoolId, SymlinkTarget};
 
+use crate::cache::Learned;
+use crate::check::Problem;
 use crate::committer::Shared;
 use crate::inode::{Inode, NO_PARENT};
+use crate::open::Background;
 use crate::ops;
-use crate::reader::Reads;
+use crate::reads::{Answer, Reads};
+use crate::store::Wanted;
 use crate::unsettled::Merged;
-use crate::wal_sync::WalSync;
 use crate::written::Delta;
 
 /// Entries of one page, whatever the caller asks.
@@ -29,19 +30,15 @@ const PAGE_LEN_MAX: usize = 4096;
 /// Attempts to base an unstable write on a cold file while groups pass; then it goes through the committer.
 const MERGE_ATTEMPTS: usize = 3;
 
-/// A namespace in one SQLite database. Dropping it ends it cleanly, too, but blocks.
-pub struct SqliteNamespace {
+/// A namespace in an SQL database. Dropping it ends it cleanly, too, but blocks.
+pub struct SqlNamespace {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) reads: Arc<Reads>,
-    pub(crate) path: PathBuf,
+    pub(crate) reads: Arc<dyn Reads>,
     pub(crate) committer: Mutex<Option<JoinHandle<()>>>,
-    pub(crate) readers: Mutex<Vec<JoinHandle<()>>>,
-    pub(crate) wal_sync: Mutex<Option<WalSync>>,
-    /// Held until the end: one process at a time.
-    pub(crate) _lock: File,
+    pub(crate) background: Arc<Mutex<Box<dyn Background>>>,
 }
 
-impl SqliteNamespace {
+impl SqlNamespace {
     /// Why changes are not taken now, if the last ones were not.
     pub fn read_only(&self) -> Option<String> {
         self.shared.failure.lock().clone()
@@ -51,23 +48,39 @@ impl SqliteNamespace {
     pub async fn close(&self) {
         self.shared.writes.close();
         self.reads.close();
-        let threads = self.take_threads();
+        let (committer, background) = (self.committer.lock().take(), Arc::clone(&self.background));
         // Only a panic of ours could fail it, and that was told where it happened.
-        let _ = tokio::task::spawn_blocking(move || join(threads)).await;
+        let _ = tokio::task::spawn_blocking(move || join(committer, &background)).await;
     }
 
-    fn take_threads(&self) -> (Vec<JoinHandle<()>>, Option<WalSync>) {
-        let mut threads = std::mem::take(&mut *self.readers.lock());
-        threads.extend(self.committer.lock().take());
-        (threads, self.wal_sync.lock().take())
+    /// Reads everything, for a namespace that nobody changes meanwhile; also when it is closed. Blocks.
+    pub fn check(&self) -> Result<Vec<Problem>, NamespaceError> {
+        self.reads.check()
+    }
+
+    /// What a reader found, once all that it shows is published: a warm read never shows less than a cold one did
+    /// before.
+    pub(crate) async fn cold<T>(&self, asked: impl Future<Output = Answer<T>>) -> Answer<T> {
+        let answer = asked.await?;
+        if !self.shared.cache.wait_published(answer.sequence).await {
+            return Err(NamespaceError::Database("committer stopped".to_owned()));
+        }
+        Ok(answer)
     }
 
     pub(crate) async fn inode(&self, file: FileId) -> Result<Inode, NamespaceError> {
         if let Some(inode) = self.shared.cache.inode(file) {
             return Ok(inode);
         }
-        let found = self.reads.ask(move |snapshot| snapshot.inode(file)).await?;
+        let found = self.cold_inode(file).await?.value;
         found.map(|inode| self.shared.cache.newest(inode)).ok_or(NamespaceError::Stale(file))
+    }
+
+    async fn cold_inode(&self, file: FileId) -> Answer<Option<Inode>> {
+        let found = self.cold(self.reads.inode(file)).await?;
+        let inodes = found.value.into_iter().collect();
+        self.shared.cache.learn(found.sequence, Learned { inodes, ..Learned::default() });
+        Ok(found)
     }
 
     /// `dir` and its entry, if all is warm.
@@ -84,21 +97,16 @@ impl SqliteNamespace {
         if let Some(warm) = self.warm_entry(dir, name) {
             return Ok(warm);
         }
-        let name = name.clone();
-        let found = self
-            .reads
-            .ask(move |snapshot| {
-                let Some(dir_inode) = snapshot.inode(dir)? else { return Ok(None) };
-                let child = match snapshot.child(dir, &name)? {
-                    Some(child) => snapshot.inode(child)?,
-                    None => None,
-                };
-                Ok(Some((dir_inode, child)))
-            })
-            .await?;
-        let (dir_inode, child) = found.ok_or(NamespaceError::Stale(dir))?;
+        let found = self.cold(self.reads.entry(dir, name)).await?;
+        let entry = found.value.ok_or(NamespaceError::Stale(dir))?;
         let cache = &self.shared.cache;
-        Ok((cache.newest(dir_inode), child.map(|child| cache.newest(child))))
+        let learned = Learned {
+            inodes: [entry.dir].into_iter().chain(entry.child).collect(),
+            dentries: vec![((dir, name.clone()), entry.child.map(|child| child.id()))],
+            ..Learned::default()
+        };
+        cache.learn(found.sequence, learned);
+        Ok((cache.newest(entry.dir), entry.child.map(|child| cache.newest(child))))
     }
 
     /// Without waiting for the disk. `None`: it has to go through the committer.
@@ -120,13 +128,8 @@ impl SqliteNamespace {
                 }
                 Merged::Refused => return Ok(None),
                 Merged::NeedsBase => {
-                    let found = self
-                        .reads
-                        .ask(move |snapshot| {
-                            Ok(snapshot.inode(file)?.map(|inode| (inode, snapshot.sequence)))
-                        })
-                        .await?;
-                    base = Some(found.ok_or(NamespaceError::Stale(file))?);
+                    let found = self.cold_inode(file).await?;
+                    base = Some((found.value.ok_or(NamespaceError::Stale(file))?, found.sequence));
                 }
             }
         }
@@ -140,29 +143,27 @@ impl SqliteNamespace {
         only_orphans: bool,
     ) -> Result<Vec<FileLocations>, NamespaceError> {
         let limit = limit.clamp(1, PAGE_LEN_MAX);
-        let found = self.reads.ask(move |snapshot| snapshot.files(after, limit, only_orphans)).await?;
+        let found = self.cold(self.reads.files(after, limit, only_orphans)).await?.value;
         let newest =
             |(inode, pools)| FileLocations { attributes: self.shared.cache.newest(inode).attributes, pools };
         Ok(found.into_iter().map(newest).collect())
     }
 }
 
-impl Drop for SqliteNamespace {
+impl Drop for SqlNamespace {
     fn drop(&mut self) {
         self.shared.writes.close();
         self.reads.close();
-        join(self.take_threads());
+        join(self.committer.lock().take(), &self.background);
     }
 }
 
-fn join((threads, wal_sync): (Vec<JoinHandle<()>>, Option<WalSync>)) {
-    for thread in threads {
-        // A thread that panicked has said so.
-        let _ = thread.join();
+fn join(committer: Option<JoinHandle<()>>, background: &Mutex<Box<dyn Background>>) {
+    if let Some(committer) = committer {
+        // If it panicked it has said so.
+        let _ = committer.join();
     }
-    if let Some(wal_sync) = wal_sync {
-        wal_sync.stop();
-    }
+    background.lock().stop();
 }
 
 fn require_search(who: &Identity, dir: &Inode) -> Result<(), NamespaceError> {
@@ -177,7 +178,7 @@ fn require(who: &Identity, dir: &Inode, wanted: Access) -> Result<(), NamespaceE
 }
 
 #[async_trait]
-impl Namespace for SqliteNamespace {
+impl Namespace for SqlNamespace {
     async fn lookup(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Attributes, NamespaceError> {
         let (dir, child) = self.entry(dir, name).await?;
         require_search(who, &dir)?;
@@ -204,7 +205,11 @@ impl Namespace for SqliteNamespace {
         set: &SetAttributes,
     ) -> Result<Attributes, NamespaceError> {
         let (who, set) = (who.clone(), set.clone());
-        self.shared.submit(move |group| ops::setattr::set_attributes(group, &who, file, &set)).await
+        self.shared
+            .submit_for(vec![Wanted::Inode(file)], move |group| {
+                ops::setattr::set_attributes(group, &who, file, &set)
+            })
+            .await
     }
 
     async fn create(
@@ -220,7 +225,8 @@ impl Namespace for SqliteNamespace {
             return ops::create::answer_existing(&dir, &found, spec);
         }
         let (who, name, spec) = (who.clone(), name.clone(), spec.clone());
-        self.shared.submit(move |group| ops::create::create(group, &who, dir, &name, &spec)).await
+        let wanted = vec![Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
+        self.shared.submit_for(wanted, move |group| ops::create::create(group, &who, dir, &name, &spec)).await
     }
 
     async fn link(
@@ -231,12 +237,14 @@ impl Namespace for SqliteNamespace {
         name: &Name,
     ) -> Result<Linked, NamespaceError> {
         let (who, name) = (who.clone(), name.clone());
-        self.shared.submit(move |group| ops::link::link(group, &who, file, dir, &name)).await
+        let wanted = vec![Wanted::Inode(file), Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
+        self.shared.submit_for(wanted, move |group| ops::link::link(group, &who, file, dir, &name)).await
     }
 
     async fn unlink(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Unlinked, NamespaceError> {
         let (who, name) = (who.clone(), name.clone());
-        self.shared.submit(move |group| ops::unlink::unlink(group, &who, dir, &name)).await
+        let wanted = vec![Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
+        self.shared.submit_for(wanted, move |group| ops::unlink::unlink(group, &who, dir, &name)).await
     }
 
     async fn rename(
@@ -248,8 +256,14 @@ impl Namespace for SqliteNamespace {
     ) -> Result<Renamed, NamespaceError> {
         let who = who.clone();
         let (from_dir, from_name, to_dir, to_name) = (from.0, from.1.clone(), to.0, to.1.clone());
+        let wanted = vec![
+            Wanted::Inode(from_dir),
+            Wanted::Inode(to_dir),
+            Wanted::Name(from_dir, from_name.clone()),
+            Wanted::Name(to_dir, to_name.clone()),
+        ];
         self.shared
-            .submit(move |group| {
+            .submit_for(wanted, move |group| {
                 ops::rename::rename(group, &who, (from_dir, &from_name), (to_dir, &to_name), replace)
             })
             .await
@@ -269,7 +283,18 @@ impl Namespace for SqliteNamespace {
         }
         let limit = limit.clamp(1, PAGE_LEN_MAX);
         // One more than asked tells whether anything follows.
-        let mut listed = self.reads.ask(move |snapshot| snapshot.list(dir, after.0, limit + 1)).await?;
+        let found = self.cold(self.reads.list(dir, after.0, limit + 1)).await?;
+        let mut listed = found.value;
+        // Who lists will look up and ask attributes.
+        let learned = Learned {
+            inodes: listed.iter().map(|entry| entry.inode).collect(),
+            dentries: listed
+                .iter()
+                .map(|entry| ((dir, entry.name.clone()), Some(entry.inode.id())))
+                .collect(),
+            ..Learned::default()
+        };
+        self.shared.cache.learn(found.sequence, learned);
         let is_last = listed.len() <= limit;
         listed.truncate(limit);
         let entries = listed.into_iter().map(|entry| DirEntry {
@@ -288,7 +313,11 @@ impl Namespace for SqliteNamespace {
         if let Some(target) = self.shared.cache.target(file) {
             return Ok(target);
         }
-        self.reads.ask(move |snapshot| snapshot.target(file)).await?.ok_or(NamespaceError::Stale(file))
+        let found = self.cold(self.reads.target(file)).await?;
+        let target = found.value.ok_or(NamespaceError::Stale(file))?;
+        let targets = vec![(file, target.clone())];
+        self.shared.cache.learn(found.sequence, Learned { targets, ..Learned::default() });
+        Ok(target)
     }
 
     async fn commit(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError> {
@@ -298,7 +327,9 @@ impl Namespace for SqliteNamespace {
         {
             return Ok(attributes);
         }
-        self.shared.submit(move |group| ops::commit::commit(group, file, &delta)).await
+        self.shared
+            .submit_for(vec![Wanted::Inode(file)], move |group| ops::commit::commit(group, file, &delta))
+            .await
     }
 
     async fn usage(&self) -> Result<Usage, NamespaceError> {
@@ -308,25 +339,32 @@ impl Namespace for SqliteNamespace {
 }
 
 #[async_trait]
-impl Locations for SqliteNamespace {
+impl Locations for SqlNamespace {
     async fn locations(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError> {
         ops::commit::require_regular(&self.inode(file).await?)?;
         if let Some(pools) = self.shared.cache.locations(file) {
             return Ok(pools.to_vec());
         }
-        self.reads.ask(move |snapshot| snapshot.locations(file)).await
+        let found = self.cold(self.reads.locations(file)).await?;
+        let locations = vec![(file, found.value.clone().into())];
+        self.shared.cache.learn(found.sequence, Learned { locations, ..Learned::default() });
+        Ok(found.value)
     }
 
     async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
-        self.shared.submit(move |group| ops::records::add_location(group, file, pool)).await
+        self.shared
+            .submit_for(vec![Wanted::Inode(file)], move |group| ops::records::add_location(group, file, pool))
+            .await
     }
 
     async fn drop_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
-        self.shared.submit(move |group| group.drop_location(file, pool)).await
+        self.shared.submit_for(Vec::new(), move |group| group.drop_location(file, pool)).await
     }
 
     async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError> {
-        self.shared.submit(move |group| ops::records::raise_epoch(group, file)).await
+        self.shared
+            .submit_for(vec![Wanted::Inode(file)], move |group| ops::records::raise_epoch(group, file))
+            .await
     }
 
     async fn orphans(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
@@ -335,7 +373,8 @@ impl Locations for SqliteNamespace {
 
     async fn forget(&self, files: &[FileId]) -> Result<(), NamespaceError> {
         let files = files.to_vec();
-        self.shared.submit(move |group| ops::records::forget(group, &files)).await
+        let wanted = files.iter().map(|file| Wanted::Inode(*file)).collect();
+        self.shared.submit_for(wanted, move |group| ops::records::forget(group, &files)).await
     }
 
     async fn files(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
@@ -344,18 +383,9 @@ impl Locations for SqliteNamespace {
 }
 
 #[async_trait]
-impl RecoveryRecords for SqliteNamespace {
+impl RecoveryRecords for SqlNamespace {
     async fn load(&self) -> Result<Vec<ClientRecord>, NamespaceError> {
-        self.reads
-            .ask(|snapshot| {
-                let mut statement =
-                    snapshot.connection.prepare_cached("SELECT owner, reclaim_complete FROM clients")?;
-                let rows = statement.query_map([], |row| {
-                    Ok(ClientRecord { owner: row.get(0)?, reclaim_complete: row.get(1)? })
-                })?;
-                rows.collect()
-            })
-            .await
+        Ok(self.cold(self.reads.clients()).await?.value)
     }
 
     async fn put(&self, record: &ClientRecord) -> Result<(), NamespaceError> {
@@ -366,11 +396,11 @@ impl RecoveryRecords for SqliteNamespace {
             )));
         }
         let record = record.clone();
-        self.shared.submit(move |group| ops::records::put_client(group, &record)).await
+        self.shared.submit_for(Vec::new(), move |group| ops::records::put_client(group, &record)).await
     }
 
     async fn remove(&self, owner: &[u8]) -> Result<(), NamespaceError> {
         let owner = owner.to_vec();
-        self.shared.submit(move |group| ops::records::remove_client(group, &owner)).await
+        self.shared.submit_for(Vec::new(), move |group| ops::records::remove_client(group, &owner)).await
     }
 }

@@ -1,7 +1,13 @@
 //! The engine on SQLite: one file, one connection that writes, a few that read.
 
+mod check;
+mod open;
+mod paths;
+mod reader;
 mod rows;
+pub mod schema;
 mod store;
+mod wal_length;
+mod wal_sync;
 
-pub use rows::*;
-pub use store::{SqliteStore, read_checksums, read_child, read_inode, read_locations, read_properties};
+pub use open::open;

@@ -16,6 +16,11 @@ pub trait Store: Send {
     /// Before the first question of a group. What is asked from here to `commit` or `abandon` is of one state.
     fn begin(&mut self) -> StoreResult<()>;
 
+    /// What will be asked, as far as it is known and not in the cache: an engine far away asks for all at once.
+    fn prefetch(&mut self, _wanted: &[Wanted]) -> StoreResult<()> {
+        Ok(())
+    }
+
     fn inode(&mut self, file: FileId) -> StoreResult<Option<Inode>>;
     fn child(&mut self, dir: FileId, name: &Name) -> StoreResult<Option<FileId>>;
     /// So many names of a directory, whichever.
@@ -38,6 +43,14 @@ pub trait Store: Send {
     /// Past everything that is known above.
     #[cfg(test)]
     fn execute(&mut self, sql: &str) -> StoreResult<()>;
+}
+
+/// What an operation begins with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Inode(FileId),
+    /// What has the name, too.
+    Name(FileId, Name),
 }
 
 pub type StoreResult<T> = Result<T, StoreError>;

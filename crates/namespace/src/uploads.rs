@@ -7,10 +7,11 @@ use async_trait::async_trait;
 use types::{Attributes, Checksum, FileId, Identity, Name};
 
 use crate::ops;
-use crate::service::SqliteNamespace;
+use crate::service::SqlNamespace;
+use crate::store::Wanted;
 
 #[async_trait]
-impl Uploads for SqliteNamespace {
+impl Uploads for SqlNamespace {
     async fn create_unnamed(
         &self,
         who: &Identity,
@@ -18,7 +19,11 @@ impl Uploads for SqliteNamespace {
         new: &Unnamed,
     ) -> Result<Attributes, NamespaceError> {
         let (who, new) = (who.clone(), *new);
-        self.shared.submit(move |group| ops::publish::create_unnamed(group, &who, dir, &new)).await
+        self.shared
+            .submit_for(vec![Wanted::Inode(dir)], move |group| {
+                ops::publish::create_unnamed(group, &who, dir, &new)
+            })
+            .await
     }
 
     async fn publish(
@@ -30,17 +35,20 @@ impl Uploads for SqliteNamespace {
         how: &Publish,
     ) -> Result<Published, NamespaceError> {
         let (who, name, how) = (who.clone(), name.clone(), how.clone());
-        self.shared.submit(move |group| ops::publish::publish(group, &who, file, (dir, &name), &how)).await
+        let wanted = vec![Wanted::Inode(file), Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
+        self.shared
+            .submit_for(wanted, move |group| ops::publish::publish(group, &who, file, (dir, &name), &how))
+            .await
     }
 }
 
 #[async_trait]
-impl Properties for SqliteNamespace {
+impl Properties for SqlNamespace {
     async fn properties(&self, file: FileId) -> Result<Vec<Property>, NamespaceError> {
         if !self.inode(file).await?.extras.has_properties {
             return Ok(Vec::new());
         }
-        self.reads.ask(move |snapshot| snapshot.properties(file)).await
+        Ok(self.cold(self.reads.properties(file)).await?.value)
     }
 
     async fn set_properties(
@@ -50,14 +58,18 @@ impl Properties for SqliteNamespace {
         changes: &[PropertyChange],
     ) -> Result<Attributes, NamespaceError> {
         let (who, changes) = (who.clone(), changes.to_vec());
-        self.shared.submit(move |group| ops::properties::set_properties(group, &who, file, &changes)).await
+        self.shared
+            .submit_for(vec![Wanted::Inode(file)], move |group| {
+                ops::properties::set_properties(group, &who, file, &changes)
+            })
+            .await
     }
 
     async fn checksums(&self, file: FileId) -> Result<Vec<Checksum>, NamespaceError> {
         if !self.inode(file).await?.extras.has_checksums {
             return Ok(Vec::new());
         }
-        let found = self.reads.ask(move |snapshot| snapshot.checksums(file)).await?;
+        let found = self.cold(self.reads.checksums(file)).await?.value;
         // They were true when this began; data that changed while the reader looked is not to be vouched for.
         if self.inode(file).await?.extras.has_checksums { Ok(found) } else { Ok(Vec::new()) }
     }
@@ -70,7 +82,9 @@ impl Properties for SqliteNamespace {
     ) -> Result<bool, NamespaceError> {
         let checksums = checksums.to_vec();
         self.shared
-            .submit(move |group| ops::properties::record_checksums(group, file, of_change, &checksums))
+            .submit_for(vec![Wanted::Inode(file)], move |group| {
+                ops::properties::record_checksums(group, file, of_change, &checksums)
+            })
             .await
     }
 
@@ -78,6 +92,10 @@ impl Properties for SqliteNamespace {
         if !self.inode(file).await?.extras.has_checksums {
             return Ok(());
         }
-        self.shared.submit(move |group| ops::properties::forget_checksums(group, file)).await
+        self.shared
+            .submit_for(vec![Wanted::Inode(file)], move |group| {
+                ops::properties::forget_checksums(group, file)
+            })
+            .await
     }
 }

@@ -10,16 +10,16 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use api::{CreateKind, Locations, Namespace, Properties, Publish, Replace, Stability, Unnamed, Uploads};
-use forebay_namespace::{Config, SqliteNamespace, Sync};
+use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use testkit::namespace_suite::{HandClock, name, root, spec, written};
 use types::{Checksum, ChecksumKind, FileId, PoolId};
 
 const CHILD_DIR: &str = "FOREBAY_KILL_TEST_DIR";
 const ROUNDS: usize = 6;
 
-fn open(dir: &Path) -> SqliteNamespace {
-    SqliteNamespace::open(Config {
-        dir: dir.to_owned(),
+fn open(dir: &Path) -> SqlNamespace {
+    SqlNamespace::open(Config {
+        database: Database::Sqlite(dir.to_owned()),
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Always,
@@ -35,13 +35,13 @@ fn sum(size: u64) -> Checksum {
     Checksum::new(ChecksumKind::Adler32, &(size as u32).to_be_bytes()).unwrap()
 }
 
-async fn unnamed(namespace: &SqliteNamespace) -> FileId {
+async fn unnamed(namespace: &SqlNamespace) -> FileId {
     let new = Unnamed { permissions: 0o644, location: PoolId(1) };
     namespace.create_unnamed(&root(), FileId::ROOT, &new).await.unwrap().file
 }
 
 /// Publishes one file under a name of its own, one over what its task published before, and leaves one as it is.
-async fn publish(namespace: &SqliteNamespace, text: &str, hot: &str, number: u64) {
+async fn publish(namespace: &SqlNamespace, text: &str, hot: &str, number: u64) {
     for (text, replace) in [(text, Replace::Never), (hot, Replace::Any)] {
         let file = unnamed(namespace).await;
         let checksums = vec![sum(number)];
@@ -53,7 +53,7 @@ async fn publish(namespace: &SqliteNamespace, text: &str, hot: &str, number: u64
     println!("unnamed {}", unnamed(namespace).await.0);
 }
 
-async fn create(namespace: &SqliteNamespace, text: &str, number: u64) {
+async fn create(namespace: &SqlNamespace, text: &str, number: u64) {
     let regular = spec(CreateKind::Regular, 0o644);
     let made = namespace.create(&root(), FileId::ROOT, &name(text), &regular).await.unwrap();
     let file = made.attributes.file;
@@ -167,7 +167,7 @@ fn verify(dir: &Path, told: &Told) {
     });
 }
 
-async fn orphans(namespace: &SqliteNamespace) -> HashSet<FileId> {
+async fn orphans(namespace: &SqlNamespace) -> HashSet<FileId> {
     let mut all = HashSet::new();
     let mut after = FileId(0);
     loop {

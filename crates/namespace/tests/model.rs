@@ -13,7 +13,7 @@ use api::{
     Cookie, CreateKind, CreateMode, CreateSpec, Locations, Namespace, NamespaceError, Properties, Property,
     PropertyChange, Publish, Replace, SetAttributes, SetTime, Stability, Unnamed, Uploads,
 };
-use forebay_namespace::{Config, SqliteNamespace, Sync};
+use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use proptest::prelude::*;
 use reference::{Model, Refusal, Seen};
 use testkit::namespace_suite::{HandClock, at, name, written};
@@ -120,7 +120,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 struct Run {
-    namespace: SqliteNamespace,
+    namespace: SqlNamespace,
     clock: Arc<HandClock>,
     model: Model,
     dir: tempfile::TempDir,
@@ -129,9 +129,9 @@ struct Run {
     cache_entries: usize,
 }
 
-fn open(dir: &Path, clock: &Arc<HandClock>, cache_entries: usize) -> SqliteNamespace {
-    SqliteNamespace::open(Config {
-        dir: dir.to_owned(),
+fn open(dir: &Path, clock: &Arc<HandClock>, cache_entries: usize) -> SqlNamespace {
+    SqlNamespace::open(Config {
+        database: Database::Sqlite(dir.to_owned()),
         clock: clock.clone(),
         root_owner: (0, 0),
         // The order of things is under test here, not the disk.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use api::{Cookie, CreateKind, Namespace, NamespaceError, Properties, SetAttributes, Stability};
-use forebay_namespace::{Config, SqliteNamespace, Sync};
+use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use testkit::namespace_suite::{HandClock, name, root, spec, written};
 use types::{Checksum, ChecksumKind, FileId};
 
@@ -26,14 +26,14 @@ struct Watched {
 }
 
 struct Stage {
-    namespace: SqliteNamespace,
+    namespace: SqlNamespace,
     watched: Vec<Watched>,
     is_over: AtomicBool,
 }
 
 async fn stage(dir: &tempfile::TempDir) -> Arc<Stage> {
-    let namespace = SqliteNamespace::open(Config {
-        dir: dir.path().to_owned(),
+    let namespace = SqlNamespace::open(Config {
+        database: Database::Sqlite(dir.path().to_owned()),
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Interval(Duration::from_millis(20)),

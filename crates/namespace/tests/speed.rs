@@ -12,13 +12,13 @@ use api::{
     Cookie, CreateKind, Namespace, Properties, Property, PropertyChange, Publish, Replace, SetAttributes,
     Stability, Unnamed, Uploads,
 };
-use forebay_namespace::{Config, SqliteNamespace, Sync};
+use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use testkit::namespace_suite::{HandClock, name, root, spec, written};
 use types::{Checksum, ChecksumKind, FileId, PoolId};
 
-fn open(dir: &std::path::Path, sync: Sync) -> Arc<SqliteNamespace> {
+fn open(dir: &std::path::Path, sync: Sync) -> Arc<SqlNamespace> {
     let config = Config {
-        dir: dir.to_owned(),
+        database: Database::Sqlite(dir.to_owned()),
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
         sync,
@@ -26,7 +26,7 @@ fn open(dir: &std::path::Path, sync: Sync) -> Arc<SqliteNamespace> {
         queue_len_max: 4096,
         group_len_max: 64,
     };
-    Arc::new(SqliteNamespace::open(config).unwrap())
+    Arc::new(SqlNamespace::open(config).unwrap())
 }
 
 /// Of this process, user and system, in clock ticks of 10 ms.
@@ -146,7 +146,7 @@ async fn measure(sync: Sync) {
     lap.end();
 }
 
-async fn publish(namespace: &SqliteNamespace, dir: FileId, text: &str) -> FileId {
+async fn publish(namespace: &SqlNamespace, dir: FileId, text: &str) -> FileId {
     let new = Unnamed { permissions: 0o644, location: PoolId(1) };
     let file = namespace.create_unnamed(&root(), dir, &new).await.unwrap().file;
     let checksums = vec![Checksum::new(ChecksumKind::Adler32, &[1, 2, 3, 4]).unwrap()];
@@ -156,7 +156,7 @@ async fn publish(namespace: &SqliteNamespace, dir: FileId, text: &str) -> FileId
 }
 
 /// A PUT as the namespace sees it: an unnamed file and its publication, two groups one after the other.
-async fn uploads(namespace: &Arc<SqliteNamespace>) {
+async fn uploads(namespace: &Arc<SqlNamespace>) {
     let directory = spec(CreateKind::Directory, 0o755);
     let made = namespace.create(&root(), FileId::ROOT, &name("published"), &directory).await.unwrap();
     let dir = made.attributes.file;
@@ -202,7 +202,7 @@ async fn uploads(namespace: &Arc<SqliteNamespace>) {
     lap.end();
 }
 
-async fn reads(namespace: &SqliteNamespace) {
+async fn reads(namespace: &SqlNamespace) {
     let names: Vec<_> = (0..30_000).map(|number| name(&format!("file-64-{number}"))).collect();
     let lap = Lap::begin("lookup, warm", 300_000);
     for _ in 0..10 {

@@ -35,7 +35,7 @@ const NO_ASYNC: &str = "what decides does not wait";
 const TELL: &str = "only the binary speaks to a terminal; use tracing";
 const NO_SQL: &str = "only the namespace and the pool know SQL";
 const NO_WIRE: &str = "a service knows no protocol";
-const TALKERS: &[&str] = &["forebay", "xtask"];
+const TALKERS: &[&str] = &["forebay", "load", "xtask"];
 const SQL_CRATES: &[&str] = &["namespace", "pool"];
 
 const BANS: &[Ban] = &[
@@ -67,6 +67,7 @@ const BANS: &[Ban] = &[
     ban("print!", Where::AllBut(TALKERS), TELL),
     ban("eprint!", Where::AllBut(TALKERS), TELL),
     ban("rusqlite", Where::AllBut(SQL_CRATES), NO_SQL),
+    ban("tokio_postgres", Where::AllBut(SQL_CRATES), NO_SQL),
     ban("nfs4::", Where::Services, NO_WIRE),
     ban("xdr::", Where::Services, NO_WIRE),
     ban("oncrpc::", Where::Services, NO_WIRE),

@@ -133,6 +133,9 @@ pub fn crate_of(path: &str) -> Option<&str> {
     if path.starts_with("crates/xdr/derive/") {
         return Some("xdr-derive");
     }
+    if path.starts_with("bench/load/") {
+        return Some("load");
+    }
     match path.strip_prefix("crates/") {
         Some(rest) => rest.split('/').next(),
         None => ["testkit", "xtask"].into_iter().find(|name| path.starts_with(&format!("{name}/"))),
@@ -164,6 +167,7 @@ mod tests {
         assert_eq!(crate_of("crates/nfs4/src/lib.rs"), Some("nfs4"));
         assert_eq!(crate_of("crates/xdr/derive/src/lib.rs"), Some("xdr-derive"));
         assert_eq!(crate_of("testkit/src/lib.rs"), Some("testkit"));
+        assert_eq!(crate_of("bench/load/src/main.rs"), Some("load"));
         assert_eq!(crate_of("README.md"), None);
     }
 }

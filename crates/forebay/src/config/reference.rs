@@ -66,6 +66,13 @@ const KEYS: &[Key] = &[
         "Disk requests waiting per pool; at it, clients are told to wait.",
     ),
     key(
+        "namespace.database",
+        "\"sqlite\"",
+        "sqlite|URL",
+        "Where names are kept: a file in the data directory, or PostgreSQL 15 and newer (postgres://user:password@host/database; \
+         several hosts, separated by commas, for a standby).",
+    ),
+    key(
         "namespace.sync",
         "\"always\"",
         "always|interval",
@@ -76,7 +83,7 @@ const KEYS: &[Key] = &[
         "namespace.sync_interval_ms",
         "1000",
         "milliseconds",
-        "The interval of namespace.sync = \"interval\".",
+        "The interval of namespace.sync = \"interval\" in SQLite; PostgreSQL has its own (three times wal_writer_delay).",
     ),
     key(
         "namespace.cache_entries",

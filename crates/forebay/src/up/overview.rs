@@ -15,7 +15,7 @@ use api::{Namespace, Observer, Paths, Pool, PoolStatus, Subject};
 use async_trait::async_trait;
 use door_nfs::{ClientStatus, HeadDoor, PoolDoor};
 use file_state::{Door, Modes, Share};
-use namespace::SqliteNamespace;
+use namespace::SqlNamespace;
 use parking_lot::{Mutex, RwLock};
 use types::{Clock, FileId, Name, PoolId};
 
@@ -141,7 +141,7 @@ pub struct Overview {
     pub site: String,
     pub clock: Arc<dyn Clock>,
     pub started: Duration,
-    pub namespace: Arc<SqliteNamespace>,
+    pub namespace: Arc<SqlNamespace>,
     pub pools: Vec<Arc<dyn Pool>>,
     pub pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
     pub door: Arc<HeadDoor>,

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Result;
 use api::{Namespace, Pool};
 use door_nfs::{HeadDoor, PoolDoor};
-use namespace::SqliteNamespace;
+use namespace::SqlNamespace;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use types::Clock;
@@ -26,7 +26,7 @@ pub struct Responder {
     data: PathBuf,
     clock: Arc<dyn Clock>,
     started: Duration,
-    namespace: Arc<SqliteNamespace>,
+    namespace: Arc<SqlNamespace>,
     pools: Vec<Arc<dyn Pool>>,
     door: Arc<HeadDoor>,
     pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,

@@ -10,7 +10,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
 use types::{Attributes, Device, Epoch, FileId, FileKind, Name, Timestamp};
 
-use crate::inode::{Extras, Inode};
+use crate::inode::{ChangeFloor, Extras, Inode, encode_kind};
 
 pub const PAGE_BYTES: u32 = 4096;
 const WRITER_CACHE_KIB: i64 = 64 * 1024;
@@ -79,16 +79,6 @@ fn settle(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Lower bounds of change attributes as shown: after an unclean end, values that clients saw may be lost, and what is
-/// shown afterwards must lie above them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChangeFloor {
-    /// Regular files: unstable commits are lost by any crash.
-    pub regular: u64,
-    /// Everything: with deferred durability a power cut may lose whole groups.
-    pub any: u64,
-}
-
 /// The columns of `INODE_COLUMNS`, the first of them at `at`.
 pub fn decode_inode(row: &Row<'_>, at: usize, floor: ChangeFloor) -> rusqlite::Result<Inode> {
     let time = |seconds: usize| -> rusqlite::Result<Timestamp> {
@@ -107,7 +97,6 @@ pub fn decode_inode(row: &Row<'_>, at: usize, floor: ChangeFloor) -> rusqlite::R
         6 => FileKind::Socket,
         _ => return Err(corrupt(at + 1, "kind of an inode is not known")),
     };
-    let floor = if kind.is_regular() { floor.regular.max(floor.any) } else { floor.any };
     let attributes = Attributes {
         file: FileId(unsigned(row.get(at)?)),
         kind,
@@ -121,7 +110,7 @@ pub fn decode_inode(row: &Row<'_>, at: usize, floor: ChangeFloor) -> rusqlite::R
         mtime: time(11)?,
         ctime: time(13)?,
         birth: time(15)?,
-        change: unsigned(row.get(at + 17)?).max(floor),
+        change: unsigned(row.get(at + 17)?).max(floor.of(kind)),
         epoch: Epoch(row.get(at + 18)?),
     };
     Ok(Inode {
@@ -198,18 +187,6 @@ pub fn update_inode(connection: &Connection, inode: &Inode) -> rusqlite::Result<
         inode.extras.bits(),
     ])?;
     Ok(())
-}
-
-fn encode_kind(kind: FileKind) -> (u8, Device) {
-    match kind {
-        FileKind::Regular => (0, Device::default()),
-        FileKind::Directory => (1, Device::default()),
-        FileKind::Symlink => (2, Device::default()),
-        FileKind::BlockDevice(device) => (3, device),
-        FileKind::CharacterDevice(device) => (4, device),
-        FileKind::Fifo => (5, Device::default()),
-        FileKind::Socket => (6, Device::default()),
-    }
 }
 
 pub fn decode_name(row: &Row<'_>, at: usize) -> rusqlite::Result<Name> {

@@ -1,6 +1,7 @@
 //! The committer's side: a batch in one transaction.
 
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use api::Property;
 use bytes::Bytes;
@@ -8,17 +9,20 @@ use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use types::{Checksum, ChecksumKind, FileId, Name, PoolId};
 
 use super::rows::{
-    ChangeFloor, Durability, INODE_COLUMNS, corrupt, decode_inode, decode_name, insert_inode, set_durability,
-    signed, unsigned, update_inode,
+    Durability, INODE_COLUMNS, corrupt, decode_inode, decode_name, insert_inode, set_durability, signed,
+    unsigned, update_inode,
 };
-use crate::inode::Inode;
-use crate::schema::set_meta;
+use super::schema::set_meta;
+use crate::inode::{ChangeFloor, Inode};
+
 use crate::store::{Batch, InodeChange, NameChange, NumberEnds, Store, StoreError, StoreResult};
 
 pub struct SqliteStore {
     pub connection: Connection,
     pub durability: Durability,
     pub floor: ChangeFloor,
+    /// Groups committed, for whoever syncs the WAL.
+    pub commits: Arc<AtomicU64>,
 }
 
 impl From<rusqlite::Error> for StoreError {
@@ -64,6 +68,7 @@ impl Store for SqliteStore {
     fn commit(&mut self, batch: &Batch) -> StoreResult<()> {
         write_batch(&self.connection, batch)?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
+        self.commits.fetch_add(1, Ordering::Release);
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::sqlite::CHECKPOINT_BYTES;
+use super::rows::CHECKPOINT_BYTES;
 
 const CHUNK_BYTES: usize = 1 << 20;
 

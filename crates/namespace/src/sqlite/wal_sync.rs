@@ -8,11 +8,10 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::committer::Shared;
 use crate::open::spawn;
 use crate::queue::Queue;
 
@@ -22,7 +21,7 @@ pub struct WalSync {
 }
 
 impl WalSync {
-    pub fn start(wal: &Path, interval: Duration, shared: Arc<Shared>) -> io::Result<WalSync> {
+    pub fn start(wal: &Path, interval: Duration, commits: Arc<AtomicU64>) -> io::Result<WalSync> {
         // There is a WAL by now: the start was counted in it. SQLite keeps the file while a connection is open.
         let wal = File::open(wal)?;
         let stop = Arc::new(Queue::<()>::new(0));
@@ -31,10 +30,10 @@ impl WalSync {
             let mut synced = 0;
             loop {
                 let is_end = stopped.take(0, Some(interval)).is_closed;
-                let commits = shared.commits.load(Ordering::Acquire);
-                if commits != synced {
+                let committed = commits.load(Ordering::Acquire);
+                if committed != synced {
                     match wal.sync_data() {
-                        Ok(()) => synced = commits,
+                        Ok(()) => synced = committed,
                         Err(error) => tracing::error!(%error, "namespace cannot sync its log"),
                     }
                 }

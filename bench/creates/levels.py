@@ -1,0 +1,128 @@
+"""The levels of the create bench: what is measured, one way in for all.
+
+A level has NAME, TITLE and MODES; `Level(scratch, mode)` is a context manager that makes what is measured, fresh, and
+`run(directories, creators, seconds)` answers a figure with the keys that README.md names, or a list of such. `missing()`
+says why it cannot run here, or nothing.
+"""
+import importlib, json, os, subprocess, sys
+
+from web import servers
+
+ROOT = servers.ROOT
+LOAD = os.environ.get("FOREBAY_LOAD", os.path.join(ROOT, "target/release/forebay-load"))
+# The mode's name in the configuration of the namespace.
+SYNC = {"durable": "always", "interval": "interval"}
+
+
+def built(path, how):
+    return None if os.access(path, os.X_OK) else "%s is not built (%s)" % (path, how)
+
+
+def generate(argv, seconds):
+    """One line of JSON by forebay-load, before whatever else runs on the machine."""
+    done = subprocess.run(servers.NICE + [LOAD] + argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=seconds + 120)
+    if done.returncode != 0:
+        raise SystemExit("forebay-load %s: %s" % (" ".join(argv), done.stderr.strip()))
+    sys.stderr.write(done.stderr)
+    return json.loads(done.stdout)
+
+
+class Nfs(servers.Server):
+    """Level (b): Forebay as a user would start it, and forebay-load over one connection on loopback."""
+
+    NAME, TITLE, MODES = "b", "through NFS, native client", list(SYNC)
+    name = "forebay"
+
+    def __init__(self, scratch, mode):
+        super().__init__(scratch, mode)
+        self.binary, self.mode = binary(), mode
+        self.config = os.path.join(self.home, "forebay.toml")
+        with open(self.config, "w") as f:
+            f.write('[namespace]\nsync = "%s"\n[http]\nenabled = false\n[nfs]\nslots_max = 64\n' % SYNC[mode])
+
+    @staticmethod
+    def missing():
+        return built(binary(), "cargo build --release") or built(LOAD, "cargo build --release -p forebay-load")
+
+    def command(self):
+        return [self.binary, "up", "--data", os.path.join(self.home, "data"), "--nfs-port", str(self.port), "--pool-port", str(servers.free_port()),
+                "--no-root-squash", "--config", self.config]
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+    def run(self, directories, creators, seconds):
+        cpu = self.cpu_s()
+        found = generate(["nfs", "--server", "127.0.0.1:%d" % self.port, "--mode", self.mode, "--directory", directories,
+                          "--creators", str(creators), "--seconds", str(seconds)], seconds)
+        found["cpu_us_per_create"] = (self.cpu_s() - cpu) * 1e6 / max(1, found["creates"])
+        return found
+
+
+class Engine:
+    """Level (a): the namespace crate in a process of its own."""
+
+    NAME, TITLE, MODES = "a", "the namespace alone", list(SYNC)
+
+    def __init__(self, scratch, mode):
+        self.home, self.mode = os.path.join(scratch, mode), mode
+
+    @staticmethod
+    def missing():
+        return built(LOAD, "cargo build --release -p forebay-load")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        """The process has ended with its run."""
+
+    def run(self, directories, creators, seconds):
+        return generate(["namespace", "--namespace", "sqlite:" + self.home, "--sync", SYNC[self.mode], "--mode", self.mode,
+                         "--directory", directories, "--creators", str(creators), "--seconds", str(seconds)], seconds)
+
+
+class Chimera:
+    """The peer of level (a): dCache's statements by pgbench, in a cluster of its own."""
+
+    NAME, TITLE, MODES = "pgbench", "PostgreSQL, dCache's statements", list(SYNC)
+
+    def __init__(self, scratch, mode):
+        self.module, self.scratch, self.mode = importlib.import_module("creates.pgbench"), scratch, mode
+
+    @staticmethod
+    def missing():
+        try:
+            importlib.import_module("creates.pgbench").installed()
+        except SystemExit as reason:
+            return str(reason)
+
+    def __enter__(self):
+        self.cluster = self.module.Cluster().__enter__()
+        return self
+
+    def __exit__(self, *what):
+        self.cluster.__exit__(*what)
+
+    def run(self, directories, creators, seconds):
+        return self.module.run(self.cluster, self.mode, directories, creators, max(1, round(seconds)))
+
+
+def kernel_clients():
+    """Level (c) is a module of its own, with a class of the same face."""
+    try:
+        return [importlib.import_module("creates.mdtest").Level]
+    except (ImportError, AttributeError):
+        return []
+
+
+def binary():
+    return os.environ.get("FOREBAY", os.path.join(ROOT, "target/release/forebay"))
+
+
+def known():
+    return {level.NAME: level for level in [Engine, Nfs, Chimera] + kernel_clients()}

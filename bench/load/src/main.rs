@@ -1,0 +1,63 @@
+//! `forebay-load`: creates as fast as they go, and how long each took, as one line of JSON.
+//!
+//! `nfs` speaks NFSv4.1 to a server, `namespace` calls the crate of that name. The drivers that start servers, take
+//! medians and draw are `bench/create` and its modules.
+
+mod engine;
+mod nfs;
+mod report;
+
+use anyhow::Result;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+
+#[derive(Parser)]
+#[command(name = "forebay-load", about = "Creates as fast as they go; prints one line of JSON.")]
+struct Cli {
+    #[command(subcommand)]
+    level: Level,
+}
+
+#[derive(Subcommand)]
+enum Level {
+    /// Through NFS: one TCP connection, one session, a slot for each creator.
+    Nfs(nfs::Arguments),
+    /// The namespace crate alone, without any network.
+    Namespace(engine::Arguments),
+}
+
+/// What every level is asked.
+#[derive(Args, Clone, Debug)]
+pub struct Load {
+    /// How many create at the same time.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    creators: u32,
+    /// Whether all create in one directory or each in its own.
+    #[arg(long, value_enum, default_value_t = Directories::Shared)]
+    directory: Directories,
+    /// How long to create.
+    #[arg(long, default_value_t = 3.0, conflicts_with = "count")]
+    seconds: f64,
+    /// How many to create, in place of a time.
+    #[arg(long)]
+    count: Option<u64>,
+    /// What the server's durability is called in the output; nothing is set by it.
+    #[arg(long, default_value = "")]
+    mode: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Directories {
+    Shared,
+    Own,
+}
+
+fn main() -> Result<()> {
+    let report = match Cli::parse().level {
+        Level::Nfs(arguments) => nfs::run(&arguments)?,
+        Level::Namespace(arguments) => engine::run(&arguments)?,
+    };
+    println!("{}", serde_json::to_string(&report)?);
+    Ok(())
+}

@@ -1,0 +1,352 @@
+//! The client: from EXCHANGE_ID through the creators' work to DESTROY_CLIENTID.
+//!
+//! Replies and times go in, calls come out; no socket, no clock. Before and after the creators' work one call is under
+//! way, on slot 0; in between each creator has its slot. A slot is found again by the low bits of the xid.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use nfs4::{
+    CallbackSecParms4, ChannelAttrs4, ClientId4, ClientOwner4, Component4, Create4Args, CreateSession4Args,
+    CreateType4, DestroyClientId4Args, DestroySession4Args, EXCHGID4_FLAG_USE_PNFS_MDS, ExchangeId4Args,
+    FileAttributes, Lookup4Args, NfsArgop4, NfsFh4, NfsResop4, NfsStat4, PutFh4Args, ReclaimComplete4Args,
+    Res, Sequence4Args, SessionId4, StateProtect4A, Verifier4,
+};
+use oncrpc::{MessageType, message_type};
+use xdr::Opaque;
+
+use super::creators::{Creators, Measured, Plan};
+use super::wire::{Calls, Reply};
+use crate::Directories;
+
+const SLOT_BITS: u32 = 10;
+const CALLBACK_PROGRAM: u32 = 0x4000_0000;
+
+/// As Linux asks, but for the number of slots: requests and replies of 1 MiB and what is around them.
+const FORE_CHANNEL: ChannelAttrs4 = ChannelAttrs4 {
+    headerpadsize: 0,
+    maxrequestsize: 1_049_620,
+    maxresponsesize: 1_049_480,
+    maxresponsesize_cached: 3_428,
+    maxoperations: 8,
+    maxrequests: 0,
+    rdma_ird: None,
+};
+
+const BACK_CHANNEL: ChannelAttrs4 = ChannelAttrs4 {
+    headerpadsize: 0,
+    maxrequestsize: 4_096,
+    maxresponsesize: 4_096,
+    maxresponsesize_cached: 0,
+    maxoperations: 2,
+    maxrequests: 1,
+    rdma_ird: None,
+};
+
+/// What the call under way is for.
+enum Step {
+    ExchangeId,
+    CreateSession,
+    ReclaimComplete,
+    Root,
+    /// The next component of the path; if it is not there, it is made.
+    Walk {
+        rest: Vec<String>,
+        is_missing: bool,
+    },
+    /// The directory of this run.
+    RunDirectory,
+    /// A directory for each creator.
+    OwnDirectory {
+        parent: NfsFh4,
+        made: Vec<NfsFh4>,
+    },
+    Creating(Box<Creators>),
+    DestroySession,
+    DestroyClientId,
+    Done,
+}
+
+pub struct Client {
+    plan: Plan,
+    calls: Calls,
+    step: Step,
+    xids: u32,
+    under_way: u32,
+    clientid: ClientId4,
+    session: SessionId4,
+    /// The sequence id of the next request, for each slot granted.
+    slots: Vec<u32>,
+    /// Where the walk is.
+    directory: NfsFh4,
+    measured: Option<Measured>,
+}
+
+impl Client {
+    pub fn new(plan: Plan) -> Client {
+        Client {
+            calls: Calls::new(plan.uid, plan.gid),
+            plan,
+            step: Step::ExchangeId,
+            xids: 0,
+            under_way: 0,
+            clientid: ClientId4::default(),
+            session: SessionId4::default(),
+            slots: Vec::new(),
+            directory: NfsFh4::default(),
+            measured: None,
+        }
+    }
+
+    /// Makes the first call.
+    pub fn start(&mut self) {
+        let exchange_id = ExchangeId4Args {
+            clientowner: ClientOwner4 {
+                verifier: Verifier4(self.plan.nonce.to_be_bytes()),
+                ownerid: Opaque::from(format!("forebay-load {:x}", self.plan.nonce).as_str()),
+            },
+            flags: EXCHGID4_FLAG_USE_PNFS_MDS,
+            state_protect: StateProtect4A::None,
+            client_impl_id: None,
+        };
+        self.call_alone(NfsArgop4::ExchangeId(exchange_id));
+    }
+
+    /// What is ready to be sent.
+    pub fn calls(&mut self) -> Bytes {
+        self.calls.take()
+    }
+
+    /// How many calls have no reply yet.
+    pub fn under_way(&self) -> u32 {
+        self.under_way
+    }
+
+    pub fn is_done(&self) -> bool {
+        matches!(self.step, Step::Done)
+    }
+
+    /// How many slots were granted, and what the creators found; `None` unless all is done.
+    pub fn into_measured(self) -> Option<(u32, Measured)> {
+        let slots = self.slots.len() as u32;
+        self.measured.map(|measured| (slots, measured))
+    }
+
+    /// Takes a record that the server sent.
+    pub fn reply(&mut self, record: Bytes, now: Duration) -> Result<()> {
+        // No back channel was asked for: whatever is called is not for us.
+        if message_type(&record)?.1 == MessageType::Call {
+            return Ok(());
+        }
+        let reply = Reply::decode(record)?;
+        let slot = (reply.xid & ((1 << SLOT_BITS) - 1)) as usize;
+        self.under_way = self.under_way.saturating_sub(1);
+        if !self.slots.is_empty() && !matches!(self.step, Step::DestroyClientId) {
+            self.count(slot, &reply)?;
+        }
+        match &mut self.step {
+            Step::Creating(creators) => {
+                let next = creators.reply(slot, &reply, now)?;
+                self.go_on(slot, next);
+                Ok(())
+            }
+            _ => self.advance(&reply, now),
+        }
+    }
+
+    /// The slot may be used again once the server has taken the request (RFC 8881 §2.10.6.1).
+    fn count(&mut self, slot: usize, reply: &Reply) -> Result<()> {
+        // DESTROY_SESSION stands alone, without SEQUENCE.
+        if matches!(self.step, Step::DestroySession) {
+            return Ok(());
+        }
+        let Some(NfsResop4::Sequence(Res::Ok(_))) = reply.results.first() else {
+            bail!("{}", reply.failure().unwrap_or_else(|| "a reply lacks SEQUENCE".to_owned()));
+        };
+        let next = self.slots.get_mut(slot).context("a reply for a slot that has no request")?;
+        *next = next.wrapping_add(1);
+        Ok(())
+    }
+
+    fn advance(&mut self, reply: &Reply, now: Duration) -> Result<()> {
+        let step = std::mem::replace(&mut self.step, Step::Done);
+        // A component of the path that is missing is made; whoever leaves need not be let out.
+        let may_fail = matches!(step, Step::Walk { is_missing: false, .. } if reply.status == NfsStat4::NoEnt)
+            || matches!(step, Step::DestroySession | Step::DestroyClientId);
+        if let (Some(failure), false) = (reply.failure(), may_fail) {
+            bail!("{failure}");
+        }
+        match step {
+            Step::ExchangeId => self.create_session(reply)?,
+            Step::CreateSession => self.reclaim_complete(reply)?,
+            Step::ReclaimComplete => {
+                self.step = Step::Root;
+                self.call(0, vec![NfsArgop4::PutRootFh, NfsArgop4::GetFh]);
+            }
+            Step::Root => {
+                self.directory = handle(reply)?;
+                let rest = self.plan.path.iter().rev().cloned().collect();
+                self.walk(rest);
+            }
+            Step::Walk { rest, is_missing: false } if reply.status == NfsStat4::NoEnt => {
+                if let Some(name) = rest.last() {
+                    let make = make_directory(name);
+                    self.call(0, vec![put_fh(&self.directory), make, NfsArgop4::GetFh]);
+                }
+                self.step = Step::Walk { rest, is_missing: true };
+            }
+            Step::Walk { mut rest, .. } => {
+                self.directory = handle(reply)?;
+                rest.pop();
+                self.walk(rest);
+            }
+            Step::RunDirectory => self.make_own(handle(reply)?, Vec::new(), now),
+            Step::OwnDirectory { parent, mut made } => {
+                made.push(handle(reply)?);
+                self.make_own(parent, made, now);
+            }
+            Step::DestroySession => {
+                self.step = Step::DestroyClientId;
+                let clientid = self.clientid;
+                self.call_alone(NfsArgop4::DestroyClientId(DestroyClientId4Args { clientid }));
+            }
+            Step::DestroyClientId | Step::Creating(_) | Step::Done => {}
+        }
+        Ok(())
+    }
+
+    fn create_session(&mut self, reply: &Reply) -> Result<()> {
+        let Some(NfsResop4::ExchangeId(Res::Ok(exchanged))) = reply.results.first() else {
+            bail!("the reply lacks EXCHANGE_ID");
+        };
+        self.clientid = exchanged.clientid;
+        self.step = Step::CreateSession;
+        self.call_alone(NfsArgop4::CreateSession(CreateSession4Args {
+            clientid: exchanged.clientid,
+            sequence: exchanged.sequenceid,
+            flags: 0,
+            fore_chan_attrs: ChannelAttrs4 { maxrequests: self.plan.creators, ..FORE_CHANNEL },
+            back_chan_attrs: BACK_CHANNEL,
+            cb_program: CALLBACK_PROGRAM,
+            sec_parms: vec![CallbackSecParms4::None],
+        }));
+        Ok(())
+    }
+
+    fn reclaim_complete(&mut self, reply: &Reply) -> Result<()> {
+        let Some(NfsResop4::CreateSession(Res::Ok(created))) = reply.results.first() else {
+            bail!("the reply lacks CREATE_SESSION");
+        };
+        let granted = created.fore_chan_attrs.maxrequests.clamp(1, 1 << SLOT_BITS);
+        self.session = created.sessionid;
+        self.slots = vec![1; granted as usize];
+        self.step = Step::ReclaimComplete;
+        self.call(0, vec![NfsArgop4::ReclaimComplete(ReclaimComplete4Args { one_fs: false })]);
+        Ok(())
+    }
+
+    /// `rest` is what is left of the path, the next component last.
+    fn walk(&mut self, rest: Vec<String>) {
+        let here = put_fh(&self.directory);
+        if let Some(name) = rest.last() {
+            let objname = Component4::from(name.as_str());
+            let lookup = NfsArgop4::Lookup(Lookup4Args { objname });
+            self.step = Step::Walk { rest, is_missing: false };
+            self.call(0, vec![here, lookup, NfsArgop4::GetFh]);
+        } else {
+            self.step = Step::RunDirectory;
+            let make = make_directory(&format!("load-{:x}", self.plan.nonce));
+            self.call(0, vec![here, make, NfsArgop4::GetFh]);
+        }
+    }
+
+    /// Makes the next creator's directory; once there are enough, the creators start.
+    fn make_own(&mut self, parent: NfsFh4, made: Vec<NfsFh4>, now: Duration) {
+        let creators = self.slots.len().min(self.plan.creators as usize);
+        if self.plan.directories == Directories::Own && made.len() < creators {
+            let make = make_directory(&format!("creator-{}", made.len()));
+            self.call(0, vec![put_fh(&parent), make, NfsArgop4::GetFh]);
+            self.step = Step::OwnDirectory { parent, made };
+            return;
+        }
+        let directories = if made.is_empty() { vec![parent; creators] } else { made };
+        let mut work = Creators::new(&self.plan, self.clientid, directories);
+        work.start(now);
+        let first: Vec<_> = (0..creators).map(|index| work.begin(index, now)).collect();
+        self.step = Step::Creating(Box::new(work));
+        for (slot, operations) in first.into_iter().enumerate() {
+            self.go_on(slot, operations);
+        }
+    }
+
+    /// A creator's next call; when none has any, the session ends.
+    fn go_on(&mut self, slot: usize, operations: Option<Vec<NfsArgop4>>) {
+        if let Some(operations) = operations {
+            self.call(slot, operations);
+            return;
+        }
+        let work = match std::mem::replace(&mut self.step, Step::DestroySession) {
+            Step::Creating(work) if work.are_done() => work,
+            unfinished => {
+                self.step = unfinished;
+                return;
+            }
+        };
+        self.measured = Some(work.into_measured());
+        let sessionid = self.session;
+        self.call_alone(NfsArgop4::DestroySession(DestroySession4Args { sessionid }));
+    }
+
+    /// SEQUENCE and `operations`.
+    fn call(&mut self, slot: usize, operations: Vec<NfsArgop4>) {
+        let sequence = NfsArgop4::Sequence(Sequence4Args {
+            sessionid: self.session,
+            sequenceid: self.slots[slot],
+            slotid: slot as u32,
+            highest_slotid: self.slots.len() as u32 - 1,
+            cachethis: true,
+        });
+        let xid = self.xid(slot);
+        let mut all = Vec::with_capacity(operations.len() + 1);
+        all.push(sequence);
+        all.extend(operations);
+        self.calls.add(xid, &all);
+    }
+
+    /// Without a session.
+    fn call_alone(&mut self, operation: NfsArgop4) {
+        let xid = self.xid(0);
+        self.calls.add(xid, &[operation]);
+    }
+
+    /// Of one more call.
+    fn xid(&mut self, slot: usize) -> u32 {
+        self.xids = self.xids.wrapping_add(1);
+        self.under_way += 1;
+        self.xids << SLOT_BITS | slot as u32
+    }
+}
+
+fn handle(reply: &Reply) -> Result<NfsFh4> {
+    match reply.results.last() {
+        Some(NfsResop4::GetFh(Res::Ok(body))) => Ok(body.object.clone()),
+        _ => bail!("the reply lacks GETFH"),
+    }
+}
+
+fn put_fh(object: &NfsFh4) -> NfsArgop4 {
+    NfsArgop4::PutFh(PutFh4Args { object: object.clone() })
+}
+
+fn make_directory(name: &str) -> NfsArgop4 {
+    let attributes = FileAttributes { mode: Some(0o755), ..FileAttributes::default() };
+    NfsArgop4::Create(Create4Args {
+        objtype: CreateType4::Dir,
+        objname: Component4::from(name),
+        createattrs: attributes.encode_all(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

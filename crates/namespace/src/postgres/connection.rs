@@ -1,0 +1,223 @@
+//! One connection, its prepared statements, and what its errors mean.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use postgres_types::{ToSql, WrongType};
+use tokio::runtime::Handle;
+use tokio_postgres::config::TargetSessionAttrs;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Error, NoTls, Row, Statement};
+
+use super::schema::SCHEMA;
+use crate::store::StoreError;
+
+/// Of one attempt, name resolution and login included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// A peer that does not acknowledge for so long is gone.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Every question is a look at few keys. Plans are kept, and so must not depend on what the tables held when they were
+/// made: in a fresh schema the planner takes sequential scans for cheap.
+const PLANS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_hashjoin=off \
+    -c enable_mergejoin=off -c jit=off";
+
+/// Where the database is, and what drives its connections.
+#[derive(Clone)]
+pub struct Target {
+    config: tokio_postgres::Config,
+    handle: Handle,
+}
+
+impl Target {
+    /// `is_deferred`: a commit is answered before it is on disk.
+    pub fn new(mut config: tokio_postgres::Config, handle: Handle, is_deferred: bool) -> Target {
+        let commits = if is_deferred { "-c synchronous_commit=off" } else { "" };
+        let options = config.get_options().unwrap_or_default();
+        let options = format!("{options} -c search_path={SCHEMA} {PLANS} {commits}");
+        config
+            .options(options.trim())
+            .application_name("forebay")
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_user_timeout(SILENCE_MAX)
+            .keepalives_idle(SILENCE_MAX)
+            // A standby can be named too: it counts when it was promoted.
+            .target_session_attrs(TargetSessionAttrs::ReadWrite);
+        Target { config, handle }
+    }
+
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    pub fn name(&self) -> String {
+        name(&self.config)
+    }
+
+    pub async fn connect(&self) -> Result<Link, Trouble> {
+        let config = self.config.clone();
+        // Sockets belong to the runtime that drives them, not to the one that asks.
+        let connecting = self.handle.spawn(async move {
+            let (client, connection) = config.connect(NoTls).await?;
+            tokio::spawn(async move {
+                if let Err(error) = connection.await {
+                    tracing::debug!(%error, "connection to the namespace's database ended");
+                }
+            });
+            Ok::<_, Error>(client)
+        });
+        match connecting.await {
+            Ok(connected) => {
+                Ok(Link { client: connected?, statements: Mutex::default(), uses: AtomicU64::new(0) })
+            }
+            Err(_) => Err(Trouble::Passing("stopping".to_owned())),
+        }
+    }
+}
+
+/// For people; without the password.
+pub fn name(config: &tokio_postgres::Config) -> String {
+    let hosts: Vec<String> = config.get_hosts().iter().map(host_name).collect();
+    let ports: Vec<String> = config.get_ports().iter().map(u16::to_string).collect();
+    let database = config.get_dbname().or(config.get_user()).unwrap_or("postgres");
+    let port = if ports.is_empty() { String::new() } else { format!(":{}", ports.join(",")) };
+    format!("postgres://{}{port}/{database}", hosts.join(","))
+}
+
+fn host_name(host: &tokio_postgres::config::Host) -> String {
+    match host {
+        tokio_postgres::config::Host::Tcp(name) => name.clone(),
+        tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
+    }
+}
+
+pub struct Link {
+    pub client: Client,
+    statements: Mutex<HashMap<&'static str, Statement>>,
+    uses: AtomicU64,
+}
+
+impl Link {
+    /// Prepared once for each connection.
+    pub async fn prepared(&self, sql: &'static str) -> Result<Statement, Error> {
+        if let Some(statement) = self.statements.lock().get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql).await?;
+        self.statements.lock().insert(sql, statement.clone());
+        Ok(statement)
+    }
+
+    pub async fn query(
+        &self,
+        sql: &'static str,
+        parameters: &[&(dyn ToSql + Sync)],
+    ) -> Result<Vec<Row>, Error> {
+        self.renew_plans().await?;
+        let statement = self.prepared(sql).await?;
+        self.client.query(&statement, parameters).await
+    }
+
+    /// A plan that was made while a table was empty may be a bad one for what it holds later. So all are made anew as a
+    /// session grows old, at its powers of two.
+    pub async fn renew_plans(&self) -> Result<(), Error> {
+        let uses = self.uses.fetch_add(1, Ordering::Relaxed) + 1;
+        if uses.is_power_of_two() && uses > 1 {
+            self.client.batch_execute("DISCARD PLANS").await
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// What to do about an error.
+#[derive(Debug)]
+pub enum Trouble {
+    /// The database goes away, or came to an end by itself: the same may do on another connection.
+    Passing(String),
+    /// A guard of ours did not hold: the database is not as the last group left it.
+    Moved,
+    Lasting(StoreError),
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Trouble {
+        let reason = describe(&error);
+        let Some(code) = error.code() else {
+            // Nothing reached the server, or nothing came back; but a value of the wrong type is a mistake of ours.
+            let is_ours = std::error::Error::source(&error).is_some_and(|cause| cause.is::<WrongType>());
+            return if is_ours {
+                Trouble::Lasting(StoreError::Failed(reason))
+            } else {
+                Trouble::Passing(reason)
+            };
+        };
+        if *code == SqlState::DIVISION_BY_ZERO {
+            return Trouble::Moved;
+        }
+        if is_passing(code) {
+            return Trouble::Passing(reason);
+        }
+        Trouble::Lasting(match *code {
+            SqlState::DISK_FULL => StoreError::NoSpace(reason),
+            SqlState::INSUFFICIENT_PRIVILEGE => StoreError::ReadOnly(reason),
+            _ => StoreError::Failed(reason),
+        })
+    }
+}
+
+fn is_passing(code: &SqlState) -> bool {
+    const PASSING: [SqlState; 10] = [
+        SqlState::ADMIN_SHUTDOWN,
+        SqlState::CRASH_SHUTDOWN,
+        SqlState::CANNOT_CONNECT_NOW,
+        SqlState::TOO_MANY_CONNECTIONS,
+        SqlState::T_R_SERIALIZATION_FAILURE,
+        SqlState::T_R_DEADLOCK_DETECTED,
+        SqlState::LOCK_NOT_AVAILABLE,
+        // A standby that is not promoted yet.
+        SqlState::READ_ONLY_SQL_TRANSACTION,
+        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
+        SqlState::QUERY_CANCELED,
+    ];
+    code.code().starts_with("08") || PASSING.contains(code)
+}
+
+/// With what lies behind it: the driver's own text is "db error".
+pub fn describe(error: &Error) -> String {
+    match (error.as_db_error(), std::error::Error::source(error)) {
+        (Some(told), _) => format!("{} ({})", told.message(), told.code().code()),
+        (None, Some(cause)) => format!("{error}: {cause}"),
+        (None, None) => error.to_string(),
+    }
+}
+
+/// How long a caller waits for a database that is away.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Pauses between attempts, longer each time.
+pub struct Attempts {
+    since: tokio::time::Instant,
+    pause: Duration,
+}
+
+impl Attempts {
+    pub fn begin() -> Attempts {
+        Attempts { since: tokio::time::Instant::now(), pause: PAUSE_MIN }
+    }
+
+    pub fn lasted(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    pub fn pause(&mut self) -> impl Future<Output = ()> + use<> {
+        let pause = self.pause;
+        self.pause = (pause * 2).min(PAUSE_MAX);
+        tokio::time::sleep(pause)
+    }
+}

@@ -1,0 +1,225 @@
+//! Opening: a server that will do, a schema that is ours and not too new, the lock, and a new start counted.
+
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+
+use super::connection::{Attempts, Link, Target, Trouble, name};
+use super::reads::PostgresReads;
+use super::rows::{InodeArrays, WRITE_INODES, get};
+use super::schema::{KNOWN_VERSION, MIGRATIONS, SCHEMA};
+use super::store::{LOCK, PostgresStore};
+use crate::ids::FIRST;
+use crate::inode::{ChangeFloor, Instance};
+use crate::open::{Background, Config, OpenError, Opened, State, Sync};
+use crate::starts::{Notes, new_root};
+use crate::store::{NumberEnds, StoreError, Totals};
+
+const SERVER_VERSION_MIN: i32 = 150_000;
+/// The server may take a moment to notice that an earlier head is gone.
+const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+
+/// Drives the connections.
+struct Driver(Option<Runtime>);
+
+impl Background for Driver {
+    fn stop(&mut self) {}
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            // Also from within another runtime, where waiting for the end of this one is not allowed.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+enum Refused {
+    Trouble(Trouble),
+    TooOld(String),
+    Foreign,
+    Newer(i32),
+    InUse,
+}
+
+impl<T: Into<Trouble>> From<T> for Refused {
+    fn from(trouble: T) -> Refused {
+        Refused::Trouble(trouble.into())
+    }
+}
+
+struct Begun {
+    link: Link,
+    floor: ChangeFloor,
+    epoch: i64,
+    state: State,
+}
+
+/// What a person calls the database of a URL: where it is, without user and password.
+pub fn database_name(url: &str) -> Result<String, OpenError> {
+    Ok(name(&parse(url)?))
+}
+
+fn parse(url: &str) -> Result<tokio_postgres::Config, OpenError> {
+    let parsed = tokio_postgres::Config::from_str(url).map_err(|error| {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        OpenError::BadUrl(format!("{error}{}", cause.unwrap_or_default()))
+    })?;
+    if parsed.get_hosts().is_empty() {
+        return Err(OpenError::BadUrl("it names no host".to_owned()));
+    }
+    Ok(parsed)
+}
+
+pub fn open(url: &str, config: &Config) -> Result<Opened, OpenError> {
+    let parsed = parse(url)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("namespace-sql")
+        .enable_all()
+        .build()
+        .map_err(|error| OpenError::NoThread(error.to_string()))?;
+    let target = Target::new(parsed, runtime.handle().clone(), config.sync != Sync::Always);
+    let (answer, answered) = std::sync::mpsc::channel();
+    let (asked, terms) = (target.clone(), Terms::of(config));
+    // Not here: the caller may be in a runtime of its own, where nothing may block on a future.
+    runtime.spawn(async move {
+        let _ = answer.send(begin(&asked, &terms).await);
+    });
+    let driver = Driver(Some(runtime));
+    let begun = answered.recv().map_err(|_| OpenError::NoThread("it ended".to_owned()))?;
+    let begun = begun.map_err(|refused| explain(&target, refused))?;
+    let reads = PostgresReads::new(target.clone(), begun.floor, config.queue_len_max);
+    let store = PostgresStore::new(target, begun.link, begun.floor, begun.epoch, begun.state.sequence);
+    Ok(Opened {
+        store: Box::new(store),
+        reads: Arc::new(reads),
+        background: Box::new(driver),
+        state: begun.state,
+    })
+}
+
+/// What of the configuration is noted in the database.
+struct Terms {
+    is_deferred: bool,
+    root: Box<dyn Fn(Instance) -> crate::inode::Inode + Send + std::marker::Sync>,
+}
+
+impl Terms {
+    fn of(config: &Config) -> Terms {
+        let (clock, owner) = (Arc::clone(&config.clock), config.root_owner);
+        Terms {
+            is_deferred: config.sync != Sync::Always,
+            root: Box::new(move |instance| new_root(&*clock, owner, instance)),
+        }
+    }
+}
+
+async fn begin(target: &Target, terms: &Terms) -> Result<Begun, Refused> {
+    let link = target.connect().await?;
+    let version: i32 = number(&link, "SELECT current_setting('server_version_num')::integer").await?;
+    if version < SERVER_VERSION_MIN {
+        let shown = link.client.query_one("SHOW server_version", &[]).await?;
+        return Err(Refused::TooOld(shown.get(0)));
+    }
+    let mut attempts = Attempts::begin();
+    while !number::<bool>(&link, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
+        if attempts.lasted() > LOCK_PATIENCE {
+            return Err(Refused::InUse);
+        }
+        attempts.pause().await;
+    }
+    migrate(&link).await?;
+    let (instance, floor) = count_start(&link, terms).await?;
+    let row =
+        link.client.query_one("SELECT groups, files, bytes, epoch FROM progress WHERE id = 1", &[]).await?;
+    let end = async |key: &str| -> Result<u64, Refused> {
+        let found = link.client.query_opt("SELECT value FROM meta WHERE key = $1", &[&key]).await?;
+        Ok(found.map_or(FIRST, |row| row.get::<_, i64>(0).cast_unsigned()))
+    };
+    let ends = NumberEnds { files: end("next_file").await?, cookies: end("next_cookie").await? };
+    let totals = Totals { files: row.get(1), bytes: row.get(2) };
+    let sequence = row.get::<_, i64>(0).cast_unsigned();
+    let epoch = row.get(3);
+    Ok(Begun { link, floor, epoch, state: State { instance, ends, sequence, totals } })
+}
+
+async fn number<T: for<'a> postgres_types::FromSql<'a>>(link: &Link, sql: &str) -> Result<T, Refused> {
+    let row = link.client.query_one(sql, &[]).await?;
+    get(&row, 0).map_err(|error| Refused::Trouble(Trouble::Lasting(error)))
+}
+
+/// Each migration in a transaction of its own.
+async fn migrate(link: &Link) -> Result<(), Refused> {
+    let tables: i64 =
+        number(link, &format!("SELECT count(*) FROM pg_tables WHERE schemaname = '{SCHEMA}'")).await?;
+    let is_ours: bool =
+        number(link, &format!("SELECT to_regclass('{SCHEMA}.schema_version') IS NOT NULL")).await?;
+    if tables > 0 && !is_ours {
+        return Err(Refused::Foreign);
+    }
+    let found: i32 =
+        if is_ours { number(link, "SELECT coalesce(max(version), 0) FROM schema_version").await? } else { 0 };
+    if found > KNOWN_VERSION {
+        return Err(Refused::Newer(found));
+    }
+    for (version, sql) in (1..).zip(MIGRATIONS).skip(found as usize) {
+        link.client
+            .batch_execute(&format!(
+                "BEGIN; CREATE SCHEMA IF NOT EXISTS {SCHEMA}; \
+                 CREATE TABLE IF NOT EXISTS schema_version (version integer PRIMARY KEY, applied timestamptz NOT NULL); \
+                 {sql}; INSERT INTO schema_version VALUES ({version}, now()); COMMIT"
+            ))
+            .await?;
+    }
+    Ok(())
+}
+
+/// Durably notes that a new instance began, with all that follows from how the last one ended. From here on an older head
+/// changes nothing.
+async fn count_start(link: &Link, terms: &Terms) -> Result<(Instance, ChangeFloor), Refused> {
+    let failed = |reason: &str| Refused::Trouble(Trouble::Lasting(StoreError::Failed(reason.to_owned())));
+    link.client.batch_execute("BEGIN; SET LOCAL synchronous_commit = on").await?;
+    link.client.execute("UPDATE progress SET epoch = epoch + 1 WHERE id = 1", &[]).await?;
+    let mut before = Notes::default();
+    for row in link.client.query("SELECT key, value FROM meta", &[]).await? {
+        before.set(row.get(0), row.get(1));
+    }
+    let (instance, floor, after) =
+        before.next_start(terms.is_deferred).ok_or_else(|| failed("it was started too often"))?;
+    for key in Notes::KEYS {
+        let note = "INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        link.client.execute(note, &[&key, &after.get(key)]).await?;
+    }
+    if number::<bool>(link, "SELECT NOT EXISTS (SELECT 1 FROM inodes)").await? {
+        let mut root = InodeArrays::default();
+        root.push(&(terms.root)(instance));
+        let values = root.into_values();
+        let values: Vec<&(dyn postgres_types::ToSql + std::marker::Sync)> =
+            values.iter().map(|value| &**value as _).collect();
+        link.client.execute(WRITE_INODES, &values).await?;
+        link.client.execute("UPDATE progress SET files = 1", &[]).await?;
+    }
+    link.client.batch_execute("COMMIT").await?;
+    Ok((instance, floor))
+}
+
+fn explain(target: &Target, refused: Refused) -> OpenError {
+    let database = target.name();
+    match refused {
+        Refused::TooOld(found) => OpenError::PostgresTooOld { database, found },
+        Refused::Foreign => OpenError::ForeignSchema(database),
+        Refused::Newer(found) => OpenError::NewerDatabase { database, found, known: KNOWN_VERSION },
+        Refused::InUse => OpenError::DatabaseInUse(database),
+        Refused::Trouble(Trouble::Lasting(error)) => {
+            OpenError::Database { database, reason: error.to_string() }
+        }
+        Refused::Trouble(Trouble::Passing(reason)) => OpenError::Database { database, reason },
+        Refused::Trouble(Trouble::Moved) => {
+            OpenError::Database { database, reason: "another head is opening it".to_owned() }
+        }
+    }
+}

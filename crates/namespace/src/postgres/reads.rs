@@ -1,0 +1,297 @@
+//! Cold reads: each one statement, which tells the last group that it shows besides, on one of a few connections.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use api::{ClientRecord, NamespaceError, Property};
+use async_trait::async_trait;
+use bytes::Bytes;
+use tokio::sync::{Mutex, Semaphore};
+use tokio_postgres::Row;
+use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget};
+
+use super::check;
+use super::connection::{Attempts, Link, PATIENCE, Target, Trouble};
+use super::rows::{AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, file_id, get, signed};
+use crate::check::Problem;
+use crate::inode::{ChangeFloor, Inode};
+use crate::paths::{DEPTH_MAX, LOOKUPS_MAX, PATH_BYTES_MAX};
+use crate::reads::{Answer, AsOf, Entry, Listed, Reads};
+use crate::store::StoreResult;
+
+const CONNECTIONS: usize = 4;
+
+pub struct PostgresReads {
+    target: Target,
+    links: [Mutex<Option<Arc<Link>>>; CONNECTIONS],
+    next: AtomicUsize,
+    places: Semaphore,
+    floor: ChangeFloor,
+    is_closed: AtomicBool,
+}
+
+impl PostgresReads {
+    pub fn new(target: Target, floor: ChangeFloor, questions_max: usize) -> PostgresReads {
+        PostgresReads {
+            target,
+            links: Default::default(),
+            next: AtomicUsize::new(0),
+            places: Semaphore::new(questions_max),
+            floor,
+            is_closed: AtomicBool::new(false),
+        }
+    }
+
+    async fn link(&self, at: usize) -> Result<Arc<Link>, Trouble> {
+        let mut slot = self.links[at].lock().await;
+        match &*slot {
+            Some(link) if !link.client.is_closed() => Ok(Arc::clone(link)),
+            _ => Ok(Arc::clone(slot.insert(Arc::new(self.target.connect().await?)))),
+        }
+    }
+
+    /// All rows of `sql`, with the group number as their first column.
+    async fn rows(
+        &self,
+        sql: &'static str,
+        parameters: &[&(dyn postgres_types::ToSql + Sync)],
+    ) -> Answer<Vec<Row>> {
+        let _place = self.places.try_acquire().map_err(|_| NamespaceError::Busy)?;
+        let mut attempts = Attempts::begin();
+        loop {
+            if self.is_closed.load(Ordering::Acquire) {
+                return Err(NamespaceError::Busy);
+            }
+            let at = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
+            let asked = match self.link(at).await {
+                Ok(link) => link.query(sql, parameters).await.map_err(Trouble::from),
+                Err(trouble) => Err(trouble),
+            };
+            match asked {
+                Ok(rows) => {
+                    let sequence = rows.first().ok_or_else(|| corrupt("there is no progress"));
+                    let sequence = sequence.and_then(|row| get::<i64>(row, 0));
+                    let sequence = sequence.map_err(|error| NamespaceError::from(&error))?.cast_unsigned();
+                    return Ok(AsOf { value: rows, sequence });
+                }
+                Err(Trouble::Lasting(error)) => return Err((&error).into()),
+                Err(Trouble::Moved) => return Err(NamespaceError::Busy),
+                Err(Trouble::Passing(reason)) => {
+                    if attempts.lasted() > PATIENCE {
+                        tracing::warn!(%reason, "namespace cannot read its database");
+                        return Err(NamespaceError::Busy);
+                    }
+                    attempts.pause().await;
+                }
+            }
+        }
+    }
+
+    async fn ask<T>(
+        &self,
+        sql: &'static str,
+        parameters: &[&(dyn postgres_types::ToSql + Sync)],
+        decode: impl FnOnce(&[Row]) -> StoreResult<T>,
+    ) -> Answer<T> {
+        let found = self.rows(sql, parameters).await?;
+        let value = decode(&found.value).map_err(|error| NamespaceError::from(&error))?;
+        Ok(AsOf { value, sequence: found.sequence })
+    }
+}
+
+/// A question that always has a row: where nothing is found, one of the group number and nulls.
+macro_rules! question {
+    ($($part:tt)*) => {{
+        static SQL: LazyLock<String> = LazyLock::new(|| {
+            let question = format!($($part)*);
+            format!("SELECT p.groups, x.* FROM progress p LEFT JOIN LATERAL ({question}) x ON true WHERE p.id = 1")
+        });
+        LazyLock::force(&SQL).as_str()
+    }};
+}
+
+const POOLS: &str = "ARRAY(SELECT l.pool FROM locations l WHERE l.inode = i.id ORDER BY l.pool)";
+
+/// The rows of a question that found something.
+fn found(rows: &[Row]) -> impl Iterator<Item = &Row> {
+    // Every question's first column is of a key.
+    rows.iter().filter(|row| !matches!(row.try_get::<_, Option<Null>>(1), Ok(None)))
+}
+
+/// A value of any type that is not null.
+struct Null;
+
+impl<'a> postgres_types::FromSql<'a> for Null {
+    fn from_sql(
+        _: &postgres_types::Type,
+        _: &'a [u8],
+    ) -> Result<Null, Box<dyn std::error::Error + Sync + Send>> {
+        Ok(Null)
+    }
+
+    fn accepts(_: &postgres_types::Type) -> bool {
+        true
+    }
+}
+
+#[async_trait]
+impl Reads for PostgresReads {
+    async fn inode(&self, file: FileId) -> Answer<Option<Inode>> {
+        let sql = question!("SELECT {INODE_COLUMNS} FROM inodes i WHERE i.id = $1");
+        self.ask(sql, &[&signed(file)], |rows| decode_inode(&rows[0], 1, self.floor)).await
+    }
+
+    async fn entry(&self, dir: FileId, name: &Name) -> Answer<Option<Entry>> {
+        static SQL: LazyLock<String> = LazyLock::new(|| {
+            let child = INODE_COLUMNS.replace("i.", "c.");
+            format!(
+                "SELECT p.groups, {INODE_COLUMNS}, {child} FROM progress p LEFT JOIN inodes i ON i.id = $1 \
+                 LEFT JOIN dentries d ON d.parent = $1 AND d.name = $2 LEFT JOIN inodes c ON c.id = d.inode \
+                 WHERE p.id = 1"
+            )
+        });
+        self.ask(&SQL, &[&signed(dir), &name.as_bytes()], |rows| {
+            let Some(dir) = decode_inode(&rows[0], 1, self.floor)? else { return Ok(None) };
+            Ok(Some(Entry { dir, child: decode_inode(&rows[0], 1 + AFTER_INODE, self.floor)? }))
+        })
+        .await
+    }
+
+    async fn list(&self, dir: FileId, after: u64, limit: usize) -> Answer<Vec<Listed>> {
+        static SQL: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "SELECT p.groups, {INODE_COLUMNS}, d.cookie, d.name FROM progress p LEFT JOIN \
+                 (SELECT cookie, name, inode FROM dentries WHERE parent = $1 AND cookie > $2 ORDER BY cookie LIMIT $3) d \
+                 ON true LEFT JOIN inodes i ON i.id = d.inode WHERE p.id = 1 ORDER BY d.cookie"
+            )
+        });
+        let parameters: [&(dyn postgres_types::ToSql + Sync); 3] =
+            [&signed(dir), &after.cast_signed(), &(limit as i64)];
+        self.ask(&SQL, &parameters, |rows| {
+            let mut listed = Vec::with_capacity(rows.len());
+            for row in rows {
+                if let Some(inode) = decode_inode(row, 1, self.floor)? {
+                    let cookie = get::<i64>(row, 1 + AFTER_INODE)?.cast_unsigned();
+                    listed.push(Listed { name: decode_name(row, 2 + AFTER_INODE)?, cookie, inode });
+                }
+            }
+            Ok(listed)
+        })
+        .await
+    }
+
+    async fn target(&self, file: FileId) -> Answer<Option<SymlinkTarget>> {
+        let sql = question!("SELECT target FROM symlinks WHERE inode = $1");
+        let decode = |row: &Row| SymlinkTarget::new(get::<&[u8]>(row, 1)?).map_err(corrupt);
+        self.ask(sql, &[&signed(file)], |rows| found(rows).next().map(decode).transpose()).await
+    }
+
+    async fn locations(&self, file: FileId) -> Answer<Vec<PoolId>> {
+        let sql = question!("SELECT pool FROM locations WHERE inode = $1 ORDER BY pool");
+        let decode = |row: &Row| Ok(PoolId(get::<i32>(row, 1)?.cast_unsigned()));
+        self.ask(sql, &[&signed(file)], |rows| found(rows).map(decode).collect()).await
+    }
+
+    async fn files(
+        &self,
+        after: FileId,
+        limit: usize,
+        only_orphans: bool,
+    ) -> Answer<Vec<(Inode, Vec<PoolId>)>> {
+        let sql = if only_orphans {
+            question!(
+                "SELECT {INODE_COLUMNS}, {} FROM inodes i WHERE i.nlink = 0 AND i.id > $1 ORDER BY i.id LIMIT $2",
+                POOLS
+            )
+        } else {
+            question!(
+                "SELECT {INODE_COLUMNS}, {} FROM inodes i WHERE i.kind = 0 AND i.id > $1 ORDER BY i.id LIMIT $2",
+                POOLS
+            )
+        };
+        self.ask(sql, &[&signed(after), &(limit as i64)], |rows| {
+            let mut files = Vec::with_capacity(rows.len());
+            for row in rows {
+                if let Some(inode) = decode_inode(row, 1, self.floor)? {
+                    let pools: Vec<i32> = get(row, 1 + AFTER_INODE)?;
+                    files.push((inode, pools.into_iter().map(|pool| PoolId(pool.cast_unsigned())).collect()));
+                }
+            }
+            Ok(files)
+        })
+        .await
+    }
+
+    async fn properties(&self, file: FileId) -> Answer<Vec<Property>> {
+        let sql = question!("SELECT name, value FROM properties WHERE inode = $1 ORDER BY name");
+        let decode = |row: &Row| {
+            Ok(Property { name: get(row, 1)?, value: Bytes::copy_from_slice(get::<&[u8]>(row, 2)?) })
+        };
+        self.ask(sql, &[&signed(file)], |rows| found(rows).map(decode).collect()).await
+    }
+
+    async fn checksums(&self, file: FileId) -> Answer<Vec<Checksum>> {
+        let sql = question!("SELECT kind, value FROM checksums WHERE inode = $1 ORDER BY kind");
+        let decode = |row: &Row| {
+            let kind = ChecksumKind::by_name(get::<&str>(row, 1)?)
+                .ok_or_else(|| corrupt("kind of a checksum is not known"))?;
+            Checksum::new(kind, get::<&[u8]>(row, 2)?)
+                .ok_or_else(|| corrupt("checksum does not have the length of its kind"))
+        };
+        self.ask(sql, &[&signed(file)], |rows| found(rows).map(decode).collect()).await
+    }
+
+    async fn paths(&self, files: &[FileId]) -> Answer<Vec<Option<Vec<Name>>>> {
+        static SQL: LazyLock<String> = LazyLock::new(|| {
+            format!(
+                "WITH RECURSIVE way AS ( \
+                 SELECT k.file AS start, k.file AS here, 0 AS depth, NULL::bytea AS name \
+                 FROM unnest($1::bigint[]) AS k(file) \
+                 UNION ALL SELECT w.start, d.parent, w.depth + 1, d.name FROM way w CROSS JOIN LATERAL \
+                 (SELECT parent, name FROM dentries WHERE inode = w.here LIMIT 1) d \
+                 WHERE w.here != 1 AND w.depth < {DEPTH_MAX}) \
+                 SELECT p.groups, w.start, w.here, w.name FROM progress p LEFT JOIN \
+                 (SELECT * FROM way LIMIT {}) w ON true WHERE p.id = 1 ORDER BY w.start, w.depth",
+                LOOKUPS_MAX
+            )
+        });
+        let mut asked: Vec<i64> = files.iter().map(|file| signed(*file)).collect();
+        asked.sort_unstable();
+        asked.dedup();
+        self.ask(&SQL, &[&asked], |rows| {
+            let mut ways: HashMap<FileId, (FileId, Vec<Name>)> = HashMap::new();
+            for row in found(rows) {
+                let (start, here) = (file_id(get(row, 1)?), file_id(get(row, 2)?));
+                let way = ways.entry(start).or_insert((start, Vec::new()));
+                way.0 = here;
+                if get::<Option<&[u8]>>(row, 3)?.is_some() {
+                    way.1.push(decode_name(row, 3)?);
+                }
+            }
+            Ok(files.iter().map(|file| whole_path(ways.get(file)?)).collect())
+        })
+        .await
+    }
+
+    async fn clients(&self) -> Answer<Vec<ClientRecord>> {
+        let sql = question!("SELECT owner, reclaim_complete FROM clients");
+        let decode = |row: &Row| Ok(ClientRecord { owner: get(row, 1)?, reclaim_complete: get(row, 2)? });
+        self.ask(sql, &[], |rows| found(rows).map(decode).collect()).await
+    }
+
+    fn check(&self) -> Result<Vec<Problem>, NamespaceError> {
+        check::check(&self.target).map_err(|error| (&error).into())
+    }
+
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+}
+
+/// From the root, if that is where it ended.
+fn whole_path((end, names): &(FileId, Vec<Name>)) -> Option<Vec<Name>> {
+    let bytes: usize = names.iter().map(|name| 1 + name.as_bytes().len()).sum();
+    let is_whole = *end == FileId::ROOT && bytes <= PATH_BYTES_MAX;
+    is_whole.then(|| names.iter().rev().cloned().collect())
+}

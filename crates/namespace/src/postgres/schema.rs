@@ -1,0 +1,87 @@
+//! The schema, in numbered migrations as those of SQLite.
+//!
+//! Rows are read and written by the column names of `rows`; wide columns come first, so that no row is padded.
+
+/// The newest version that this program knows.
+pub const KNOWN_VERSION: i32 = MIGRATIONS.len() as i32;
+
+/// Everything is kept in a schema of this name.
+pub const SCHEMA: &str = "forebay";
+
+pub const MIGRATIONS: &[&str] = &["
+    CREATE TABLE inodes (
+        id bigint PRIMARY KEY,
+        size bigint NOT NULL,
+        space_used bigint NOT NULL,
+        parent bigint NOT NULL,
+        atime_s bigint NOT NULL,
+        mtime_s bigint NOT NULL,
+        ctime_s bigint NOT NULL,
+        birth_s bigint NOT NULL,
+        change bigint NOT NULL,
+        atime_ns integer NOT NULL,
+        mtime_ns integer NOT NULL,
+        ctime_ns integer NOT NULL,
+        birth_ns integer NOT NULL,
+        uid integer NOT NULL,
+        gid integer NOT NULL,
+        nlink integer NOT NULL,
+        mode integer NOT NULL,
+        epoch integer NOT NULL,
+        major integer NOT NULL,
+        minor integer NOT NULL,
+        extras integer NOT NULL,
+        kind smallint NOT NULL,
+        verifier bytea
+    ) WITH (fillfactor = 90);
+    CREATE INDEX inodes_orphaned ON inodes(id) WHERE nlink = 0;
+    CREATE TABLE dentries (
+        parent bigint NOT NULL,
+        cookie bigint NOT NULL,
+        inode bigint NOT NULL,
+        name bytea NOT NULL,
+        PRIMARY KEY (parent, name)
+    );
+    CREATE UNIQUE INDEX dentries_by_cookie ON dentries(parent, cookie);
+    CREATE INDEX dentries_by_inode ON dentries(inode);
+    CREATE TABLE locations (
+        inode bigint NOT NULL,
+        pool integer NOT NULL,
+        PRIMARY KEY (inode, pool)
+    );
+    CREATE TABLE symlinks (
+        inode bigint PRIMARY KEY,
+        target bytea NOT NULL
+    );
+    CREATE TABLE properties (
+        inode bigint NOT NULL,
+        name text COLLATE \"C\" NOT NULL,
+        value bytea NOT NULL,
+        PRIMARY KEY (inode, name)
+    );
+    CREATE TABLE checksums (
+        inode bigint NOT NULL,
+        kind text COLLATE \"C\" NOT NULL,
+        value bytea NOT NULL,
+        PRIMARY KEY (inode, kind)
+    );
+    CREATE TABLE clients (
+        owner bytea PRIMARY KEY,
+        reclaim_complete boolean NOT NULL
+    );
+    -- One number each: start counter, high-water marks of id blocks, how the last instance ended.
+    CREATE TABLE meta (
+        key text PRIMARY KEY,
+        value bigint NOT NULL
+    );
+    -- One row, written by each group: its number, so that a reader knows which groups its snapshot holds, the totals, so
+    -- that statfs scans nothing, and the epoch of the head that writes.
+    CREATE TABLE progress (
+        id integer PRIMARY KEY CHECK (id = 1),
+        groups bigint NOT NULL,
+        files bigint NOT NULL,
+        bytes bigint NOT NULL,
+        epoch bigint NOT NULL
+    ) WITH (fillfactor = 10);
+    INSERT INTO progress VALUES (1, 0, 0, 0, 0);
+"];

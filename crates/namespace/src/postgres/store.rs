@@ -1,0 +1,604 @@
+//! The committer's side: what a group will look up is asked for at once, and its batch is sent at once.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use api::Property;
+use bytes::Bytes;
+use futures_util::future::{join, join_all, join3};
+use postgres_types::ToSql;
+use tokio_postgres::Error;
+use types::{FileId, Name, PoolId};
+
+use super::connection::{Attempts, Link, PATIENCE, Target, Trouble};
+use super::rows::{
+    INODE_COLUMNS, InodeArrays, WRITE_INODES, decode_inode, decode_name, file_id, get, signed,
+};
+use crate::inode::{ChangeFloor, Inode};
+use crate::store::{Batch, InodeChange, NameChange, NumberEnds, Store, StoreError, StoreResult, Wanted};
+
+/// A group that was sent and of which no answer came may be in the database or not. So long it is asked for.
+const OUTCOME_PATIENCE: Duration = Duration::from_secs(300);
+/// Of the advisory lock that a head holds while it is connected: "FBns".
+pub const LOCK: i64 = 0x4642_6e73;
+
+/// Errs unless the database is as our last group left it, and ours.
+const MOVE_ON: &str = "WITH moved AS (UPDATE progress SET groups = $1::bigint, files = $2::bigint, \
+    bytes = $3::bigint WHERE id = 1 AND groups = $1::bigint - 1 AND epoch = $4::bigint RETURNING 1) \
+    SELECT 1 / (SELECT count(*) FROM moved)";
+/// The same for what is no group.
+const HOLD: &str = "WITH held AS (UPDATE progress SET epoch = epoch WHERE id = 1 AND epoch = $1::bigint RETURNING 1) \
+    SELECT 1 / (SELECT count(*) FROM held)";
+const NOTE: &str =
+    "INSERT INTO meta VALUES ($1::text, $2::bigint) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+
+pub struct PostgresStore {
+    target: Target,
+    link: Option<Link>,
+    floor: ChangeFloor,
+    epoch: i64,
+    /// The last group that was acknowledged.
+    sequence: u64,
+    found: Found,
+    /// Why nothing is written any more.
+    ended: Option<StoreError>,
+}
+
+/// What was asked for in advance.
+#[derive(Default)]
+struct Found {
+    inodes: HashMap<FileId, Option<Inode>>,
+    children: HashMap<(FileId, Name), Option<FileId>>,
+}
+
+/// A statement with its values.
+struct Change {
+    sql: &'static str,
+    values: Vec<Box<dyn ToSql + Sync + Send>>,
+}
+
+impl PostgresStore {
+    pub fn new(target: Target, link: Link, floor: ChangeFloor, epoch: i64, sequence: u64) -> PostgresStore {
+        let (link, found) = (Some(link), Found::default());
+        PostgresStore { target, link, floor, epoch, sequence, found, ended: None }
+    }
+
+    /// The database has gone another way: what is known here is not what it holds.
+    fn end(&mut self, reason: String) -> StoreError {
+        let error = StoreError::Failed(reason);
+        tracing::error!(%error, "namespace is not written any more; restart to go on from what the database has");
+        self.ended = Some(error.clone());
+        error
+    }
+
+    /// Connected, and the only head. The number of the last group that the database has.
+    async fn establish(&mut self) -> Result<u64, Trouble> {
+        let link = self.target.connect().await?;
+        let row = link
+            .query(
+                // FOR UPDATE waits for what an earlier session of ours still has under way.
+                "SELECT groups, epoch, pg_try_advisory_lock($1::bigint) FROM progress WHERE id = 1 FOR UPDATE",
+                &[&LOCK],
+            )
+            .await?;
+        let row = row.first().ok_or_else(|| lasting("database has no progress"))?;
+        let groups: i64 = get(row, 0).map_err(Trouble::Lasting)?;
+        let epoch: i64 = get(row, 1).map_err(Trouble::Lasting)?;
+        if epoch != self.epoch {
+            return Err(Trouble::Lasting(self.end("another head has taken the namespace over".to_owned())));
+        }
+        if !get::<bool>(row, 2).map_err(Trouble::Lasting)? {
+            // Most likely our own session, whose end the server has not noticed.
+            return Err(Trouble::Passing("another session holds the namespace".to_owned()));
+        }
+        self.link = Some(link);
+        Ok(groups.cast_unsigned())
+    }
+
+    /// Connects if need be. Between groups the database has to hold exactly the last one.
+    async fn ready(&mut self) -> Result<(), Trouble> {
+        if self.link.as_ref().is_some_and(|link| !link.client.is_closed()) {
+            return Ok(());
+        }
+        let groups = self.establish().await?;
+        if groups == self.sequence { Ok(()) } else { Err(Trouble::Lasting(self.lost(groups))) }
+    }
+
+    fn lost(&mut self, groups: u64) -> StoreError {
+        let sequence = self.sequence;
+        self.link = None;
+        self.end(format!(
+            "database holds {groups} groups of changes, {sequence} were acknowledged: it is another one, or it was set \
+             back, or a standby was promoted that had not received everything"
+        ))
+    }
+
+    /// Asks until there is an answer, or patience ends.
+    fn ask<T>(&mut self, question: impl AsyncFn(&Link, ChangeFloor) -> Result<T, Trouble>) -> StoreResult<T> {
+        if let Some(ended) = &self.ended {
+            return Err(ended.clone());
+        }
+        let handle = self.target.handle().clone();
+        handle.block_on(async {
+            let mut attempts = Attempts::begin();
+            loop {
+                let asked = match self.ready().await {
+                    Ok(()) => match &self.link {
+                        Some(link) => question(link, self.floor).await,
+                        None => Err(Trouble::Passing("not connected".to_owned())),
+                    },
+                    Err(trouble) => Err(trouble),
+                };
+                match asked {
+                    Ok(answer) => return Ok(answer),
+                    Err(Trouble::Lasting(error)) => return Err(error),
+                    Err(Trouble::Moved) => self.link = None,
+                    Err(Trouble::Passing(reason)) => {
+                        self.link = None;
+                        if attempts.lasted() > PATIENCE {
+                            return Err(StoreError::Busy(reason));
+                        }
+                        attempts.pause().await;
+                    }
+                }
+            }
+        })
+    }
+
+    /// Sends until it is known to be there, or known not to be.
+    async fn carry(&mut self, batch: &Batch) -> StoreResult<()> {
+        let changes = changes(batch, self.epoch);
+        let mut attempts = Attempts::begin();
+        let mut may_have_arrived = false;
+        loop {
+            let sent = match self.connected_for(batch, may_have_arrived).await {
+                Ok(true) => return Ok(()),
+                Ok(false) => match &self.link {
+                    Some(link) => send(link, &changes).await.inspect_err(|error| {
+                        may_have_arrived |= matches!(error, Trouble::Passing(_) | Trouble::Moved);
+                    }),
+                    None => Err(Trouble::Passing("not connected".to_owned())),
+                },
+                Err(trouble) => Err(trouble),
+            };
+            let reason = match sent {
+                Ok(()) => return Ok(()),
+                Err(Trouble::Lasting(error)) => return Err(error),
+                // How it stands is found out anew.
+                Err(Trouble::Moved) => "database was changed by somebody else".to_owned(),
+                Err(Trouble::Passing(reason)) => reason,
+            };
+            self.link = None;
+            if may_have_arrived && attempts.lasted() > OUTCOME_PATIENCE {
+                return Err(
+                    self.end(format!("whether group {} arrived cannot be told: {reason}", batch.sequence))
+                );
+            }
+            if !may_have_arrived && attempts.lasted() > PATIENCE {
+                return Err(StoreError::Busy(reason));
+            }
+            attempts.pause().await;
+        }
+    }
+
+    /// Whether the batch is in the database already.
+    async fn connected_for(&mut self, batch: &Batch, may_have_arrived: bool) -> Result<bool, Trouble> {
+        if self.link.as_ref().is_some_and(|link| !link.client.is_closed()) {
+            return Ok(false);
+        }
+        let groups = self.establish().await?;
+        match groups {
+            _ if groups == batch.sequence && may_have_arrived => Ok(true),
+            _ if groups == self.sequence => Ok(false),
+            _ => Err(Trouble::Lasting(self.lost(groups))),
+        }
+    }
+
+    /// What may be done twice, durably and only by the head.
+    fn note(&mut self, notes: &[(&'static str, i64)]) -> StoreResult<()> {
+        let epoch = self.epoch;
+        self.ask(async |link, _| {
+            let mut changes = vec![Change { sql: HOLD, values: vec![Box::new(epoch)] }];
+            changes.extend(
+                notes
+                    .iter()
+                    .map(|(key, value)| Change { sql: NOTE, values: vec![Box::new(*key), Box::new(*value)] }),
+            );
+            send_as(link, "BEGIN; SET LOCAL synchronous_commit = on", &changes).await
+        })
+    }
+}
+
+fn lasting(reason: &str) -> Trouble {
+    Trouble::Lasting(StoreError::Failed(reason.to_owned()))
+}
+
+async fn send(link: &Link, changes: &[Change]) -> Result<(), Trouble> {
+    send_as(link, "BEGIN", changes).await
+}
+
+/// In one transaction and without waiting in between.
+async fn send_as(link: &Link, begin: &str, changes: &[Change]) -> Result<(), Trouble> {
+    link.renew_plans().await?;
+    let mut statements = Vec::with_capacity(changes.len());
+    for change in changes {
+        statements.push(link.prepared(change.sql).await?);
+    }
+    let values: Vec<Vec<&(dyn ToSql + Sync)>> =
+        changes.iter().map(|change| change.values.iter().map(|value| &**value as _).collect()).collect();
+    // Requests go out in the order of their first polls.
+    let executing =
+        statements.iter().zip(&values).map(|(statement, values)| link.client.execute(statement, values));
+    let (begun, executed, committed) =
+        join3(link.client.batch_execute(begin), join_all(executing), link.client.batch_execute("COMMIT"))
+            .await;
+    // Of an aborted transaction the COMMIT says nothing, and every statement behind the one that failed says only that.
+    begun?;
+    executed.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    Ok(committed?)
+}
+
+impl Store for PostgresStore {
+    fn begin(&mut self) -> StoreResult<()> {
+        self.found = Found::default();
+        match &self.ended {
+            Some(ended) => Err(ended.clone()),
+            None => Ok(()),
+        }
+    }
+
+    fn prefetch(&mut self, wanted: &[Wanted]) -> StoreResult<()> {
+        let (mut files, mut dirs, mut names) = (Vec::new(), Vec::new(), Vec::new());
+        for one in wanted {
+            match one {
+                Wanted::Inode(file) => files.push(signed(*file)),
+                Wanted::Name(dir, name) => {
+                    dirs.push(signed(*dir));
+                    names.push(name.as_bytes().to_vec());
+                }
+            }
+        }
+        let found = self.ask(async |link, floor| {
+            let mut found = Found::default();
+            let (inodes, children) = join(
+                async {
+                    if files.is_empty() { Ok(Vec::new()) } else { find_inodes(link, &files, floor).await }
+                },
+                async {
+                    if dirs.is_empty() {
+                        Ok(Vec::new())
+                    } else {
+                        find_children(link, &dirs, &names, floor).await
+                    }
+                },
+            )
+            .await;
+            found.inodes.extend(inodes?);
+            for (child, inode) in children? {
+                found.children.insert(child, inode.map(|inode| inode.id()));
+                found.inodes.extend(inode.map(|inode| (inode.id(), Some(inode))));
+            }
+            Ok(found)
+        })?;
+        self.found = found;
+        Ok(())
+    }
+
+    fn inode(&mut self, file: FileId) -> StoreResult<Option<Inode>> {
+        if let Some(found) = self.found.inodes.get(&file) {
+            return Ok(*found);
+        }
+        let found = self.ask(async |link, floor| find_inodes(link, &[signed(file)], floor).await)?;
+        Ok(found.into_iter().next().and_then(|(_, inode)| inode))
+    }
+
+    fn child(&mut self, dir: FileId, name: &Name) -> StoreResult<Option<FileId>> {
+        if let Some(found) = self.found.children.get(&(dir, name.clone())) {
+            return Ok(*found);
+        }
+        self.ask(async |link, _| {
+            let rows = link
+                .query(
+                    "SELECT inode FROM dentries WHERE parent = $1 AND name = $2",
+                    &[&signed(dir), &name.as_bytes()],
+                )
+                .await?;
+            rows.first().map(|row| get(row, 0).map(file_id)).transpose().map_err(Trouble::Lasting)
+        })
+    }
+
+    fn some_names(&mut self, dir: FileId, limit: usize) -> StoreResult<Vec<Name>> {
+        self.ask(async |link, _| {
+            let rows = link
+                .query(
+                    "SELECT name FROM dentries WHERE parent = $1 LIMIT $2",
+                    &[&signed(dir), &(limit as i64)],
+                )
+                .await?;
+            rows.iter().map(|row| decode_name(row, 0)).collect::<StoreResult<_>>().map_err(Trouble::Lasting)
+        })
+    }
+
+    fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>> {
+        self.ask(async |link, _| {
+            let rows = link
+                .query("SELECT pool FROM locations WHERE inode = $1 ORDER BY pool", &[&signed(file)])
+                .await?;
+            let pools = rows.iter().map(|row| Ok(PoolId(get::<i32>(row, 0)?.cast_unsigned())));
+            pools.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
+        })
+    }
+
+    fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>> {
+        self.ask(async |link, _| {
+            let rows = link
+                .query("SELECT name, value FROM properties WHERE inode = $1 ORDER BY name", &[&signed(file)])
+                .await?;
+            let properties = rows.iter().map(|row| {
+                Ok(Property { name: get(row, 0)?, value: Bytes::copy_from_slice(get::<&[u8]>(row, 1)?) })
+            });
+            properties.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
+        })
+    }
+
+    fn commit(&mut self, batch: &Batch) -> StoreResult<()> {
+        let handle = self.target.handle().clone();
+        handle.block_on(self.carry(batch))?;
+        self.sequence = batch.sequence;
+        Ok(())
+    }
+
+    fn abandon(&mut self) {
+        self.found = Found::default();
+    }
+
+    fn reserve(&mut self, ends: NumberEnds) -> StoreResult<()> {
+        self.note(&[("next_file", ends.files.cast_signed()), ("next_cookie", ends.cookies.cast_signed())])
+    }
+
+    fn end_cleanly(&mut self) -> StoreResult<()> {
+        self.note(&[("clean_end", 1)])?;
+        self.link = None;
+        Ok(())
+    }
+
+    #[cfg(test)]
+    fn execute(&mut self, sql: &str) -> StoreResult<()> {
+        let sql = sql.to_owned();
+        self.ask(async |link, _| Ok(link.client.batch_execute(&sql).await?))
+    }
+}
+
+async fn find_inodes(
+    link: &Link,
+    files: &[i64],
+    floor: ChangeFloor,
+) -> Result<Vec<(FileId, Option<Inode>)>, Trouble> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "SELECT k.id, {INODE_COLUMNS} FROM unnest($1::bigint[]) AS k(id) LEFT JOIN inodes i ON i.id = k.id"
+        )
+    });
+    let rows = link.query(&SQL, &[&files]).await?;
+    let found = rows.iter().map(|row| Ok((file_id(get(row, 0)?), decode_inode(row, 1, floor)?)));
+    found.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
+}
+
+type FoundChild = ((FileId, Name), Option<Inode>);
+
+async fn find_children(
+    link: &Link,
+    dirs: &[i64],
+    names: &[Vec<u8>],
+    floor: ChangeFloor,
+) -> Result<Vec<FoundChild>, Trouble> {
+    static SQL: LazyLock<String> = LazyLock::new(|| {
+        format!(
+            "SELECT k.parent, k.name, {INODE_COLUMNS} FROM unnest($1::bigint[], $2::bytea[]) AS k(parent, name) \
+             LEFT JOIN dentries d ON d.parent = k.parent AND d.name = k.name LEFT JOIN inodes i ON i.id = d.inode"
+        )
+    });
+    let rows = link.query(&SQL, &[&dirs, &names]).await?;
+    let found = rows
+        .iter()
+        .map(|row| Ok(((file_id(get(row, 0)?), decode_name(row, 1)?), decode_inode(row, 2, floor)?)));
+    found.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
+}
+
+/// A statement for each table and way of changing it, a dozen and a half at most (`send_as` relies on there being few), and the group's number before all.
+fn changes(batch: &Batch, epoch: i64) -> Vec<Change> {
+    let totals = batch.totals;
+    let mut changes = vec![Change {
+        sql: MOVE_ON,
+        values: vec![
+            Box::new(batch.sequence.cast_signed()),
+            Box::new(totals.files),
+            Box::new(totals.bytes),
+            Box::new(epoch),
+        ],
+    }];
+    change_inodes(batch, &mut changes);
+    change_names(batch, &mut changes);
+    change_attached(batch, &mut changes);
+    change_clients(batch, &mut changes);
+    changes
+}
+
+fn change_inodes(batch: &Batch, changes: &mut Vec<Change>) {
+    let (mut written, mut removed) = (InodeArrays::default(), Vec::new());
+    for (file, change) in &batch.inodes {
+        match change {
+            InodeChange::Insert(inode) | InodeChange::Update(inode) => written.push(inode),
+            InodeChange::Remove => removed.push(signed(*file)),
+        }
+    }
+    if !written.is_empty() {
+        changes.push(Change { sql: WRITE_INODES, values: written.into_values() });
+    }
+    remove_all(changes, "DELETE FROM inodes WHERE id = ANY($1)", removed);
+}
+
+fn remove_all(changes: &mut Vec<Change>, sql: &'static str, files: Vec<i64>) {
+    if !files.is_empty() {
+        changes.push(Change { sql, values: vec![Box::new(files)] });
+    }
+}
+
+fn change_names(batch: &Batch, changes: &mut Vec<Change>) {
+    let mut put = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut repointed = (Vec::new(), Vec::new(), Vec::new());
+    let mut removed = (Vec::new(), Vec::new());
+    for ((dir, name), change) in &batch.names {
+        let (dir, name) = (signed(*dir), name.as_bytes().to_vec());
+        match change {
+            NameChange::Put { cookie, child } => {
+                put.0.push(dir);
+                put.1.push(name);
+                put.2.push(cookie.cast_signed());
+                put.3.push(signed(*child));
+            }
+            NameChange::Repoint { child } => {
+                repointed.0.push(dir);
+                repointed.1.push(name);
+                repointed.2.push(signed(*child));
+            }
+            NameChange::Remove => {
+                removed.0.push(dir);
+                removed.1.push(name);
+            }
+        }
+    }
+    if !removed.0.is_empty() {
+        changes.push(Change {
+            sql: "DELETE FROM dentries d USING unnest($1::bigint[], $2::bytea[]) AS k(parent, name) \
+                  WHERE d.parent = k.parent AND d.name = k.name",
+            values: vec![Box::new(removed.0), Box::new(removed.1)],
+        });
+    }
+    if !put.0.is_empty() {
+        changes.push(Change {
+            sql: "INSERT INTO dentries (parent, name, cookie, inode) \
+                  SELECT * FROM unnest($1::bigint[], $2::bytea[], $3::bigint[], $4::bigint[]) \
+                  ON CONFLICT (parent, name) DO UPDATE SET cookie = excluded.cookie, inode = excluded.inode",
+            values: vec![Box::new(put.0), Box::new(put.1), Box::new(put.2), Box::new(put.3)],
+        });
+    }
+    if !repointed.0.is_empty() {
+        changes.push(Change {
+            sql: "UPDATE dentries d SET inode = k.inode \
+                  FROM unnest($1::bigint[], $2::bytea[], $3::bigint[]) AS k(parent, name, inode) \
+                  WHERE d.parent = k.parent AND d.name = k.name",
+            values: vec![Box::new(repointed.0), Box::new(repointed.1), Box::new(repointed.2)],
+        });
+    }
+}
+
+fn change_attached(batch: &Batch, changes: &mut Vec<Change>) {
+    let all = |files: &std::collections::BTreeSet<FileId>| files.iter().map(|file| signed(*file)).collect();
+    remove_all(changes, "DELETE FROM locations WHERE inode = ANY($1)", all(&batch.locations.cleared));
+    remove_all(changes, "DELETE FROM properties WHERE inode = ANY($1)", all(&batch.properties.cleared));
+    remove_all(changes, "DELETE FROM checksums WHERE inode = ANY($1)", all(&batch.checksums.cleared));
+    let pools = batch
+        .locations
+        .rows
+        .iter()
+        .map(|((file, pool), row)| (*file, pool.0.cast_signed(), row.map(|()| Vec::new())));
+    change_rows(
+        changes,
+        pools,
+        "INSERT INTO locations SELECT k.inode, k.pool FROM \
+         unnest($1::bigint[], $2::integer[], $3::bytea[]) AS k(inode, pool, nothing) ON CONFLICT DO NOTHING",
+        "DELETE FROM locations l USING unnest($1::bigint[], $2::integer[]) AS k(inode, pool) \
+         WHERE l.inode = k.inode AND l.pool = k.pool",
+    );
+    let properties = batch
+        .properties
+        .rows
+        .iter()
+        .map(|((file, name), value)| (*file, name.clone(), value.as_ref().map(|value| value.to_vec())));
+    change_rows(
+        changes,
+        properties,
+        "INSERT INTO properties SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[]) \
+         ON CONFLICT (inode, name) DO UPDATE SET value = excluded.value",
+        "DELETE FROM properties p USING unnest($1::bigint[], $2::text[]) AS k(inode, name) \
+         WHERE p.inode = k.inode AND p.name = k.name",
+    );
+    let checksums = batch.checksums.rows.iter().map(|((file, kind), checksum)| {
+        (*file, kind.name().to_owned(), checksum.as_ref().map(|checksum| checksum.value().to_vec()))
+    });
+    change_rows(
+        changes,
+        checksums,
+        "INSERT INTO checksums SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[]) \
+         ON CONFLICT (inode, kind) DO UPDATE SET value = excluded.value",
+        "DELETE FROM checksums c USING unnest($1::bigint[], $2::text[]) AS k(inode, kind) \
+         WHERE c.inode = k.inode AND c.kind = k.kind",
+    );
+    let targets = batch.targets.iter().filter_map(|(file, target)| Some((signed(*file), target.as_ref()?)));
+    let (files, targets): (Vec<i64>, Vec<Vec<u8>>) =
+        targets.map(|(file, target)| (file, target.as_bytes().to_vec())).unzip();
+    if !files.is_empty() {
+        changes.push(Change {
+            sql: "INSERT INTO symlinks SELECT * FROM unnest($1::bigint[], $2::bytea[])",
+            values: vec![Box::new(files), Box::new(targets)],
+        });
+    }
+    let gone =
+        batch.targets.iter().filter(|(_, target)| target.is_none()).map(|(file, _)| signed(*file)).collect();
+    remove_all(changes, "DELETE FROM symlinks WHERE inode = ANY($1)", gone);
+}
+
+/// Rows by file and a further key.
+fn change_rows<K>(
+    changes: &mut Vec<Change>,
+    rows: impl Iterator<Item = (FileId, K, Option<Vec<u8>>)>,
+    put: &'static str,
+    remove: &'static str,
+) where
+    K: Send + Sync + std::fmt::Debug,
+    Vec<K>: ToSql,
+    K: 'static,
+{
+    let (mut there, mut gone) = ((Vec::new(), Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+    for (file, key, value) in rows {
+        match value {
+            Some(value) => {
+                there.0.push(signed(file));
+                there.1.push(key);
+                there.2.push(value);
+            }
+            None => {
+                gone.0.push(signed(file));
+                gone.1.push(key);
+            }
+        }
+    }
+    if !there.0.is_empty() {
+        let values: Vec<Box<dyn ToSql + Sync + Send>> =
+            vec![Box::new(there.0), Box::new(there.1), Box::new(there.2)];
+        changes.push(Change { sql: put, values });
+    }
+    if !gone.0.is_empty() {
+        changes.push(Change { sql: remove, values: vec![Box::new(gone.0), Box::new(gone.1)] });
+    }
+}
+
+fn change_clients(batch: &Batch, changes: &mut Vec<Change>) {
+    let there = batch.clients.iter().filter_map(|(owner, client)| Some((owner.clone(), (*client)?)));
+    let (owners, reclaimed): (Vec<Vec<u8>>, Vec<bool>) = there.unzip();
+    if !owners.is_empty() {
+        changes.push(Change {
+            sql: "INSERT INTO clients SELECT * FROM unnest($1::bytea[], $2::boolean[]) \
+                  ON CONFLICT (owner) DO UPDATE SET reclaim_complete = excluded.reclaim_complete",
+            values: vec![Box::new(owners), Box::new(reclaimed)],
+        });
+    }
+    let gone = batch.clients.iter().filter(|(_, client)| client.is_none());
+    let gone: Vec<Vec<u8>> = gone.map(|(owner, _)| owner.clone()).collect();
+    if !gone.is_empty() {
+        changes
+            .push(Change { sql: "DELETE FROM clients WHERE owner = ANY($1)", values: vec![Box::new(gone)] });
+    }
+}

@@ -1,0 +1,62 @@
+//! The other seam to an engine: what a cold read asks. Each answer is of one state of the database, and says of which.
+
+use api::{ClientRecord, NamespaceError, Property};
+use async_trait::async_trait;
+use types::{Checksum, FileId, Name, PoolId, SymlinkTarget};
+
+use crate::check::Problem;
+use crate::inode::Inode;
+
+/// What was found, with the number of the last group that it shows.
+#[derive(Clone, Copy, Debug)]
+pub struct AsOf<T> {
+    pub value: T,
+    pub sequence: u64,
+}
+
+pub type Answer<T> = Result<AsOf<T>, NamespaceError>;
+
+/// A directory, and what has the name in it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    pub dir: Inode,
+    pub child: Option<Inode>,
+}
+
+/// A row of a listing.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    pub name: Name,
+    pub cookie: u64,
+    pub inode: Inode,
+}
+
+#[async_trait]
+pub trait Reads: Send + Sync {
+    async fn inode(&self, file: FileId) -> Answer<Option<Inode>>;
+    /// `None`: there is no such directory.
+    async fn entry(&self, dir: FileId, name: &Name) -> Answer<Option<Entry>>;
+    /// Entries in the order of their cookies.
+    async fn list(&self, dir: FileId, after: u64, limit: usize) -> Answer<Vec<Listed>>;
+    async fn target(&self, file: FileId) -> Answer<Option<SymlinkTarget>>;
+    async fn locations(&self, file: FileId) -> Answer<Vec<PoolId>>;
+    /// Regular files by id behind `after`, all or only those without a name, with their pools.
+    async fn files(
+        &self,
+        after: FileId,
+        limit: usize,
+        only_orphans: bool,
+    ) -> Answer<Vec<(Inode, Vec<PoolId>)>>;
+    /// In the order of their names.
+    async fn properties(&self, file: FileId) -> Answer<Vec<Property>>;
+    async fn checksums(&self, file: FileId) -> Answer<Vec<Checksum>>;
+    /// Where each file is, if it has a name and the way to it is no longer than `paths` allows.
+    async fn paths(&self, files: &[FileId]) -> Answer<Vec<Option<Vec<Name>>>>;
+    async fn clients(&self) -> Answer<Vec<ClientRecord>>;
+
+    /// Reads everything, of a namespace that nobody changes meanwhile; also when this is closed. Blocks.
+    fn check(&self) -> Result<Vec<Problem>, NamespaceError>;
+
+    /// What was asked before is answered.
+    fn close(&self);
+}

@@ -1,0 +1,317 @@
+//! Opening: the lock, the checks that give a person a clear sentence, migrations, and a new start counted.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::reader::{Reader, SqliteReads};
+use super::rows::{Durability, insert_inode, open_writer, set_durability};
+use super::schema::{found_version, known_version, meta, migrate, set_meta};
+use super::store::SqliteStore;
+use super::wal_length;
+use super::wal_sync::WalSync;
+use crate::ids::FIRST;
+use crate::inode::{ChangeFloor, Instance};
+use crate::open::{Background, Config, OpenError, Opened, State, Sync, spawn};
+use crate::starts::{Notes, new_root};
+use crate::store::{NumberEnds, Totals};
+
+const DATABASE: &str = "namespace.db";
+const LOCK: &str = "namespace.lock";
+/// 3.7.0 to 3.51.2 may corrupt a database when the WAL is reset while another connection reads.
+const SQLITE_VERSION_MIN: i32 = 3_051_003;
+const READERS: usize = 2;
+
+/// The threads beside the committer, and the lock.
+struct Beside {
+    readers: Vec<JoinHandle<()>>,
+    wal_sync: Option<WalSync>,
+    /// Held until the end: one process at a time.
+    _lock: File,
+}
+
+impl Background for Beside {
+    fn stop(&mut self) {
+        for reader in self.readers.drain(..) {
+            // A thread that panicked has said so.
+            let _ = reader.join();
+        }
+        if let Some(wal_sync) = self.wal_sync.take() {
+            wal_sync.stop();
+        }
+    }
+}
+
+pub fn open(dir: &Path, config: &Config) -> Result<Opened, OpenError> {
+    if rusqlite::version_number() < SQLITE_VERSION_MIN {
+        return Err(OpenError::SqliteTooOld { found: rusqlite::version() });
+    }
+    fs::create_dir_all(dir).map_err(|error| from_io(dir, &error))?;
+    let lock = lock(dir)?;
+    let path = dir.join(DATABASE);
+    let Begun { store, state } = begin(&path, config).map_err(|error| explain(dir, error))?;
+
+    let failed = |error: io::Error| from_io(dir, &error);
+    let reads = Arc::new(SqliteReads::new(config.queue_len_max, &path));
+    let mut readers = Vec::new();
+    for _ in 0..READERS {
+        let reader = Reader::open(&reads, store.floor).map_err(|error| explain(dir, error.into()))?;
+        readers.push(spawn("namespace-read", move || reader.run()).map_err(failed)?);
+    }
+    let wal = path.with_extension("db-wal");
+    if let Err(error) = wal_length::lengthen(&wal) {
+        // Commits are slower for a while; on a full disk they will say so themselves.
+        tracing::warn!(%error, "namespace cannot lengthen its log");
+    }
+    let wal_sync = match config.sync {
+        Sync::Always => None,
+        Sync::Interval(interval) => {
+            Some(WalSync::start(&wal, interval, Arc::clone(&store.commits)).map_err(failed)?)
+        }
+    };
+    let background = Box::new(Beside { readers, wal_sync, _lock: lock });
+    Ok(Opened { store: Box::new(store), reads, background, state })
+}
+
+/// Why a database does not open.
+enum BeginError {
+    Newer { found: u32 },
+    Foreign,
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for BeginError {
+    fn from(error: rusqlite::Error) -> BeginError {
+        BeginError::Sqlite(error)
+    }
+}
+
+struct Begun {
+    store: SqliteStore,
+    state: State,
+}
+
+fn begin(path: &Path, config: &Config) -> Result<Begun, BeginError> {
+    refuse_foreign(path)?;
+    let mut connection = open_writer(path, Durability::EachCommit)?;
+    let found = found_version(&connection)?.ok_or(BeginError::Foreign)?;
+    if found > known_version() {
+        return Err(BeginError::Newer { found });
+    }
+    migrate(&mut connection, found)?;
+    let (instance, floor) = count_start(&connection, config)?;
+    let durability = match config.sync {
+        Sync::Always => Durability::EachCommit,
+        Sync::Interval(_) => Durability::Deferred,
+    };
+    set_durability(&connection, durability)?;
+    let ends = number_ends(&connection)?;
+    let (sequence, totals) =
+        connection.query_row("SELECT groups, files, bytes FROM progress WHERE id = 1", [], |row| {
+            Ok((row.get::<_, i64>(0)?.cast_unsigned(), Totals { files: row.get(1)?, bytes: row.get(2)? }))
+        })?;
+    let store = SqliteStore { connection, durability, floor, commits: Arc::default() };
+    Ok(Begun { store, state: State { instance, ends, sequence, totals } })
+}
+
+fn number_ends(connection: &Connection) -> rusqlite::Result<NumberEnds> {
+    let end = |key| Ok::<_, rusqlite::Error>(meta(connection, key)?.map_or(FIRST, i64::cast_unsigned));
+    Ok(NumberEnds { files: end("next_file")?, cookies: end("next_cookie")? })
+}
+
+/// Before anything is written to it: switching a stranger's database to WAL would already be a change.
+fn refuse_foreign(path: &Path) -> Result<(), BeginError> {
+    if !path.metadata().is_ok_and(|facts| facts.len() > 0) {
+        return Ok(());
+    }
+    let found = found_version(&Connection::open(path)?)?.ok_or(BeginError::Foreign)?;
+    if found > known_version() { Err(BeginError::Newer { found }) } else { Ok(()) }
+}
+
+/// Durably notes that a new instance began, with all that follows from how the last one ended.
+fn count_start(connection: &Connection, config: &Config) -> rusqlite::Result<(Instance, ChangeFloor)> {
+    let transaction = connection.unchecked_transaction()?;
+    let mut before = Notes::default();
+    for key in Notes::KEYS {
+        before.set(key, meta(&transaction, key)?.unwrap_or(0));
+    }
+    let begun = before.next_start(config.sync != Sync::Always);
+    let Some((instance, floor, after)) = begun else {
+        return Err(rusqlite::Error::IntegralValueOutOfRange(0, i64::from(u32::MAX)));
+    };
+    for key in Notes::KEYS {
+        set_meta(&transaction, key, after.get(key))?;
+    }
+    let is_empty = !transaction.prepare("SELECT 1 FROM inodes LIMIT 1")?.exists([])?;
+    if is_empty {
+        insert_inode(&transaction, &new_root(&*config.clock, config.root_owner, instance))?;
+        transaction.execute("UPDATE progress SET files = 1", [])?;
+    }
+    transaction.commit()?;
+    Ok((instance, floor))
+}
+
+fn lock(dir: &Path) -> Result<File, OpenError> {
+    let file = File::options()
+        .create(true)
+        .append(true)
+        .open(dir.join(LOCK))
+        .map_err(|error| from_io(dir, &error))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse(dir.to_owned())),
+        Err(TryLockError::Error(error)) => Err(from_io(dir, &error)),
+    }
+}
+
+fn from_io(dir: &Path, error: &io::Error) -> OpenError {
+    let dir = dir.to_owned();
+    match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            OpenError::ReadOnly { dir, reason: error.to_string() }
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => OpenError::DiskFull(dir),
+        _ => OpenError::Failed { dir, reason: error.to_string() },
+    }
+}
+
+fn explain(dir: &Path, error: BeginError) -> OpenError {
+    let dir = dir.to_owned();
+    match error {
+        BeginError::Newer { found } => OpenError::NewerVersion { dir, found, known: known_version() },
+        BeginError::Foreign => OpenError::NotForebay(dir.join(DATABASE)),
+        BeginError::Sqlite(error) => match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase) => OpenError::NotForebay(dir.join(DATABASE)),
+            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
+                OpenError::ReadOnly { dir, reason: error.to_string() }
+            }
+            Some(ErrorCode::DiskFull) => OpenError::DiskFull(dir),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::InUse(dir),
+            _ => OpenError::Failed { dir, reason: error.to_string() },
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scratch::{config, name, open};
+    use crate::service::SqlNamespace;
+    use api::{Namespace, Properties, Property, PropertyChange};
+    use types::{Checksum, ChecksumKind, FileId, Identity};
+
+    fn refused(dir: &tempfile::TempDir) -> String {
+        match SqlNamespace::open(config(dir)) {
+            Ok(_) => panic!("it opened"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_second_process_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = open(&dir);
+        assert!(refused(&dir).contains("in use by another process"));
+        drop(first);
+        open(&dir);
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_with_both_versions() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(open(&dir));
+        let connection = Connection::open(dir.path().join(DATABASE)).unwrap();
+        connection.execute("INSERT INTO schema_version VALUES (99, '')", []).unwrap();
+        drop(connection);
+        let message = refused(&dir);
+        let known = format!("up to {}", known_version());
+        assert!(message.contains("version 99") && message.contains(&known), "{message}");
+    }
+
+    /// The database is as the first version made it, to the last byte of its schema.
+    #[tokio::test]
+    async fn a_namespace_of_the_first_version_opens_and_takes_properties_and_checksums() {
+        let dir = tempfile::tempdir().unwrap();
+        super::super::schema::make_first_version(&dir.path().join(DATABASE));
+        let namespace = open(&dir);
+        let (root, file) = (Identity::root(), FileId(7));
+        let found = namespace.lookup(&root, FileId::ROOT, &name("old")).await.unwrap();
+        assert_eq!((found.file, found.size, found.mode), (file, 5, 0o640));
+        assert!(namespace.properties(file).await.unwrap().is_empty());
+        assert!(namespace.checksums(file).await.unwrap().is_empty());
+        let property = Property { name: "{DAV:}colour".to_owned(), value: "red".into() };
+        let set = [PropertyChange::Set(property.clone())];
+        let change = namespace.set_properties(&root, file, &set).await.unwrap().change;
+        let sum = Checksum::new(ChecksumKind::Adler32, &[1, 2, 3, 4]).unwrap();
+        assert!(namespace.record_checksums(file, change, &[sum]).await.unwrap());
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
+        drop(namespace);
+        // Nor is it migrated twice.
+        let again = open(&dir);
+        assert_eq!(again.properties(file).await.unwrap(), [property]);
+        assert_eq!(again.checksums(file).await.unwrap(), [sum]);
+    }
+
+    #[test]
+    fn what_is_not_a_namespace_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(DATABASE);
+        fs::write(
+            &path,
+            "not a database at all, but long enough to have a header of one hundred bytes, ".repeat(9),
+        )
+        .unwrap();
+        assert!(refused(&dir).contains("not a forebay namespace"));
+        fs::remove_file(&path).unwrap();
+        let connection = Connection::open(&path).unwrap();
+        connection.execute_batch("CREATE TABLE theirs (a); PRAGMA user_version = 7").unwrap();
+        drop(connection);
+        let before = fs::read(&path).unwrap();
+        assert!(refused(&dir).contains("not a forebay namespace"));
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
+
+    #[test]
+    fn errors_of_the_disk_say_what_to_do() {
+        let dir = Path::new("data");
+        let message = |kind| from_io(dir, &io::Error::from(kind)).to_string();
+        assert!(message(io::ErrorKind::ReadOnlyFilesystem).contains("make it writable"));
+        assert!(message(io::ErrorKind::StorageFull).contains("no space left"));
+    }
+
+    #[test]
+    fn each_start_counts_and_an_unclean_end_raises_the_floor() {
+        let dir = tempfile::tempdir().unwrap();
+        let starts = |path: &Path| {
+            let (connection, config) = (open_writer(path, Durability::EachCommit).unwrap(), config(&dir));
+            count_start(&connection, &config).unwrap()
+        };
+        drop(open(&dir));
+        let path = dir.path().join(DATABASE);
+        let (second, after_clean) = starts(&path);
+        assert_eq!((second.start, after_clean), (2, ChangeFloor::default()));
+        let (third, after_unclean) = starts(&path);
+        assert_eq!(third.start, 3);
+        assert_eq!((after_unclean.regular, after_unclean.any), (third.first_change(), third.first_change()));
+    }
+
+    #[test]
+    fn the_root_belongs_to_whoever_made_the_namespace() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(SqlNamespace::open(Config { root_owner: (10, 100), ..config(&dir) }).unwrap());
+        // A later start by somebody else does not take it over.
+        let _again = SqlNamespace::open(Config { root_owner: (20, 200), ..config(&dir) }).unwrap();
+        let root = super::super::store::read_inode(
+            &super::super::rows::open_reader(&dir.path().join(DATABASE)).unwrap(),
+            FileId::ROOT,
+            ChangeFloor::default(),
+        );
+        let root = root.unwrap().unwrap().attributes;
+        assert_eq!((root.uid, root.gid, root.mode, root.nlink), (10, 100, 0o755, 2));
+    }
+}
