@@ -109,7 +109,7 @@ impl DataDir {
         if asked == SQLITE {
             if let Some(noted) = noted {
                 bail!(
-                    "the namespace of {} is in {noted}: say so with --namespace or namespace.database",
+                    "the namespace of {} is in {noted}: give its URL with --namespace, or as namespace.database in a file (--config)",
                     self.path.display()
                 );
             }
@@ -296,8 +296,8 @@ mod tests {
         data.record_database(url).unwrap();
         data.record_database(url).unwrap();
         let refused = |asked: &str| data.database(asked).unwrap_err().to_string();
-        assert!(refused(SQLITE).contains("is in postgres://host/names"), "{}", refused(SQLITE));
-        assert!(refused("postgres://other/names").contains("not in postgres://other/names"));
+        assert!(refused(SQLITE).contains("is in postgres://host:5432/names"), "{}", refused(SQLITE));
+        assert!(refused("postgres://other/names").contains("not in postgres://other:5432/names"));
         data.database("postgres://user:changed@host/names").unwrap();
         let other = tempfile::tempdir().unwrap();
         let data = open(other.path(), None).unwrap();

@@ -84,7 +84,9 @@ pub enum OpenError {
     NewerDatabase { database: String, found: i32, known: i32 },
     #[error("namespace in {0} is in use by another head; stop that one first")]
     DatabaseInUse(String),
-    #[error("cannot open the namespace in {database}: {reason}")]
+    #[error(
+        "cannot open the namespace in {database}: {reason}; is PostgreSQL running there, and may this user log in?"
+    )]
     Database { database: String, reason: String },
     #[error("cannot start a thread for the namespace: {0}")]
     NoThread(String),

@@ -41,7 +41,8 @@ pub struct SqlNamespace {
 impl SqlNamespace {
     /// Why changes are not taken now, if the last ones were not.
     pub fn read_only(&self) -> Option<String> {
-        self.shared.failure.lock().clone()
+        let failure = self.shared.failure.lock().clone();
+        failure.or_else(|| self.reads.away())
     }
 
     /// Takes nothing more, finishes what was handed in, writes what waits in memory, and ends. Idempotent.

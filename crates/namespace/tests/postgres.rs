@@ -107,6 +107,23 @@ async fn a_database_that_is_killed_and_comes_back_has_every_acknowledged_change_
     assert_eq!(names(&open(&url)).await, acknowledged);
 }
 
+/// Nobody has to ask for a file to hear of it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_away_is_told_of_and_one_that_is_back_too() {
+    let Some(mut cluster) = unless_missing(Cluster::start()) else { return };
+    let url = cluster.create_database().unwrap();
+    let namespace = open(&url);
+    create(&namespace, "before").await.unwrap();
+    assert_eq!(namespace.read_only(), None);
+    cluster.kill_9().unwrap();
+    while namespace.read_only().is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    cluster.start_again().unwrap();
+    create(&namespace, "after").await.unwrap();
+    assert_eq!(namespace.read_only(), None);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_are_ended_are_begun_again() {
     let Some(cluster) = Cluster::shared() else { return };

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::future::Future;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ const PLANS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off
 pub struct Target {
     config: tokio_postgres::Config,
     handle: Handle,
+    away: Arc<Mutex<Option<String>>>,
 }
 
 impl Target {
@@ -46,7 +48,25 @@ impl Target {
             .keepalives_idle(SILENCE_MAX)
             // A standby can be named too: it counts when it was promoted.
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Target { config, handle }
+        Target { config, handle, away: Arc::default() }
+    }
+
+    /// Why the database does not answer now, for health. Told by who waits for it.
+    pub fn away(&self) -> Option<String> {
+        self.away.lock().clone()
+    }
+
+    /// Told once when it goes and once when it is back.
+    pub fn is_away(&self, reason: &str) {
+        if self.away.lock().replace(reason.to_owned()).is_none() {
+            tracing::error!(reason, "namespace's database does not answer");
+        }
+    }
+
+    pub fn is_there(&self) {
+        if self.away.lock().take().is_some() {
+            tracing::info!("namespace's database answers again");
+        }
     }
 
     pub fn handle(&self) -> &Handle {

@@ -92,14 +92,10 @@ pub fn open(url: &str, config: &Config) -> Result<Opened, OpenError> {
     let driver = Driver(Some(runtime));
     let begun = answered.recv().map_err(|_| OpenError::NoThread("it ended".to_owned()))?;
     let begun = begun.map_err(|refused| explain(&target, refused))?;
-    let reads = PostgresReads::new(target.clone(), begun.floor, config.queue_len_max);
+    let reads = Arc::new(PostgresReads::new(target.clone(), begun.floor, config.queue_len_max));
+    target.handle().spawn(PostgresReads::watch(Arc::downgrade(&reads)));
     let store = PostgresStore::new(target, begun.link, begun.floor, begun.epoch, begun.state.sequence);
-    Ok(Opened {
-        store: Box::new(store),
-        reads: Arc::new(reads),
-        background: Box::new(driver),
-        state: begun.state,
-    })
+    Ok(Opened { store: Box::new(store), reads, background: Box::new(driver), state: begun.state })
 }
 
 /// What of the configuration is noted in the database.

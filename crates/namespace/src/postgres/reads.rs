@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
+use std::time::Duration;
 
 use api::{ClientRecord, NamespaceError, Property};
 use async_trait::async_trait;
@@ -21,6 +22,7 @@ use crate::reads::{Answer, AsOf, Entry, Listed, Reads};
 use crate::store::StoreResult;
 
 const CONNECTIONS: usize = 4;
+const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 
 pub struct PostgresReads {
     target: Target,
@@ -40,6 +42,16 @@ impl PostgresReads {
             places: Semaphore::new(questions_max),
             floor,
             is_closed: AtomicBool::new(false),
+        }
+    }
+
+    /// Until these are gone. A database that goes away is told of though nobody asks anything.
+    pub async fn watch(reads: Weak<PostgresReads>) {
+        loop {
+            tokio::time::sleep(WATCH_INTERVAL).await;
+            let Some(reads) = reads.upgrade() else { return };
+            // What comes of it is noted where it is asked.
+            let _ = reads.rows("SELECT groups FROM progress WHERE id = 1", &[]).await;
         }
     }
 
@@ -70,6 +82,7 @@ impl PostgresReads {
             };
             match asked {
                 Ok(rows) => {
+                    self.target.is_there();
                     let sequence = rows.first().ok_or_else(|| corrupt("there is no progress"));
                     let sequence = sequence.and_then(|row| get::<i64>(row, 0));
                     let sequence = sequence.map_err(|error| NamespaceError::from(&error))?.cast_unsigned();
@@ -78,8 +91,8 @@ impl PostgresReads {
                 Err(Trouble::Lasting(error)) => return Err((&error).into()),
                 Err(Trouble::Moved) => return Err(NamespaceError::Busy),
                 Err(Trouble::Passing(reason)) => {
+                    self.target.is_away(&reason);
                     if attempts.lasted() > PATIENCE {
-                        tracing::warn!(%reason, "namespace cannot read its database");
                         return Err(NamespaceError::Busy);
                     }
                     attempts.pause().await;
@@ -282,6 +295,10 @@ impl Reads for PostgresReads {
 
     fn check(&self) -> Result<Vec<Problem>, NamespaceError> {
         check::check(&self.target).map_err(|error| (&error).into())
+    }
+
+    fn away(&self) -> Option<String> {
+        self.target.away()
     }
 
     fn close(&self) {

@@ -131,11 +131,15 @@ impl PostgresStore {
                     Err(trouble) => Err(trouble),
                 };
                 match asked {
-                    Ok(answer) => return Ok(answer),
+                    Ok(answer) => {
+                        self.target.is_there();
+                        return Ok(answer);
+                    }
                     Err(Trouble::Lasting(error)) => return Err(error),
                     Err(Trouble::Moved) => self.link = None,
                     Err(Trouble::Passing(reason)) => {
                         self.link = None;
+                        self.target.is_away(&reason);
                         if attempts.lasted() > PATIENCE {
                             return Err(StoreError::Busy(reason));
                         }
@@ -167,7 +171,10 @@ impl PostgresStore {
                 Err(Trouble::Lasting(error)) => return Err(error),
                 // How it stands is found out anew.
                 Err(Trouble::Moved) => "database was changed by somebody else".to_owned(),
-                Err(Trouble::Passing(reason)) => reason,
+                Err(Trouble::Passing(reason)) => {
+                    self.target.is_away(&reason);
+                    reason
+                }
             };
             self.link = None;
             if may_have_arrived && attempts.lasted() > OUTCOME_PATIENCE {
@@ -345,6 +352,7 @@ impl Store for PostgresStore {
     fn commit(&mut self, batch: &Batch) -> StoreResult<()> {
         let handle = self.target.handle().clone();
         handle.block_on(self.carry(batch))?;
+        self.target.is_there();
         self.sequence = batch.sequence;
         Ok(())
     }
