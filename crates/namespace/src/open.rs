@@ -106,6 +106,10 @@ pub struct Opened {
 pub trait Background: Send {
     /// Ends it, after the committer has ended. Idempotent; blocks. What keeps others away is held until this is dropped.
     fn stop(&mut self);
+    /// Why the database does not answer now, where that can be.
+    fn away(&self) -> Option<String> {
+        None
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -57,11 +57,6 @@ pub trait Reads: Send + Sync {
     /// Reads everything, of a namespace that nobody changes meanwhile; also when this is closed. Blocks.
     fn check(&self) -> Result<Vec<Problem>, NamespaceError>;
 
-    /// Why the database does not answer now, where that can be.
-    fn away(&self) -> Option<String> {
-        None
-    }
-
     /// What was asked before is answered.
     fn close(&self);
 }

@@ -42,7 +42,7 @@ impl SqlNamespace {
     /// Why changes are not taken now, if the last ones were not.
     pub fn read_only(&self) -> Option<String> {
         let failure = self.shared.failure.lock().clone();
-        failure.or_else(|| self.reads.away())
+        failure.or_else(|| self.background.lock().away())
     }
 
     /// Takes nothing more, finishes what was handed in, writes what waits in memory, and ends. Idempotent.

@@ -22,15 +22,22 @@ const SERVER_VERSION_MIN: i32 = 150_000;
 const LOCK_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Drives the connections.
-struct Driver(Option<Runtime>);
+struct Driver {
+    runtime: Option<Runtime>,
+    target: Target,
+}
 
 impl Background for Driver {
     fn stop(&mut self) {}
+
+    fn away(&self) -> Option<String> {
+        self.target.away()
+    }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        if let Some(runtime) = self.0.take() {
+        if let Some(runtime) = self.runtime.take() {
             // Also from within another runtime, where waiting for the end of this one is not allowed.
             runtime.shutdown_background();
         }
@@ -89,7 +96,7 @@ pub fn open(url: &str, config: &Config) -> Result<Opened, OpenError> {
     runtime.spawn(async move {
         let _ = answer.send(begin(&asked, &terms).await);
     });
-    let driver = Driver(Some(runtime));
+    let driver = Driver { runtime: Some(runtime), target: target.clone() };
     let begun = answered.recv().map_err(|_| OpenError::NoThread("it ended".to_owned()))?;
     let begun = begun.map_err(|refused| explain(&target, refused))?;
     let reads = Arc::new(PostgresReads::new(target.clone(), begun.floor, config.queue_len_max));

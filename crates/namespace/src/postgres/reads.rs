@@ -297,10 +297,6 @@ impl Reads for PostgresReads {
         check::check(&self.target).map_err(|error| (&error).into())
     }
 
-    fn away(&self) -> Option<String> {
-        self.target.away()
-    }
-
     fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
     }
