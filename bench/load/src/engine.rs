@@ -13,7 +13,7 @@ use std::time::{Duration, Instant, SystemTime};
 use anyhow::{Context, Error, Result, bail};
 use api::{CreateKind, CreateMode, CreateSpec, Namespace, SetAttributes};
 use clap::{Args, ValueEnum};
-use namespace::{Config, Database, SqlNamespace, Sync};
+use namespace::{Config, Database, Server, SqlNamespace, Sync};
 use serde_json::json;
 use tokio::task::JoinSet;
 use types::{Clock, FileId, Identity, Name, PoolId, Timestamp};
@@ -99,7 +99,9 @@ fn open(arguments: &Arguments) -> Result<Arc<SqlNamespace>> {
     let config = Config {
         database: match &arguments.namespace {
             Place::Sqlite(dir) => Database::Sqlite(dir.clone()),
-            Place::Postgres(url) => Database::Postgres(url.clone()),
+            Place::Postgres(url) => {
+                Database::Postgres(Server { url: url.clone(), instance: [0; 16], may_be_new: true })
+            }
         },
         clock: Arc::new(SystemClock { start: Instant::now() }),
         root_owner: (0, 0),

@@ -126,7 +126,11 @@ impl DataDir {
                 "the namespace of {} is in SQLite; choose another data directory for {name}",
                 self.path.display()
             ),
-            _ => Ok(namespace::Database::Postgres(asked.to_owned())),
+            noted => Ok(namespace::Database::Postgres(namespace::Server {
+                url: asked.to_owned(),
+                instance: self.instance,
+                may_be_new: noted.is_none(),
+            })),
         }
     }
 

@@ -194,7 +194,7 @@ impl Committer {
             .cloned()
             .collect();
         if !wanted.is_empty() {
-            store.prefetch(&wanted)?;
+            store.prefetch(&wanted).inspect_err(|_| store.abandon())?;
         }
         let mut group = Group::new(&mut **store, &shared.cache, &*shared.clock, shared.instance, ids);
         let sequence = self.sequence + 1;

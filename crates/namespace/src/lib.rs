@@ -31,6 +31,6 @@ mod uploads;
 mod written;
 
 pub use check::Problem;
-pub use open::{Config, Database, OpenError, Sync};
+pub use open::{Config, Database, OpenError, Server, Sync};
 pub use postgres::database_name;
 pub use service::SqlNamespace;

@@ -1,5 +1,6 @@
 //! Opening: an engine finds or makes its database, a new start is counted, and the threads begin.
 
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,8 +40,25 @@ pub struct Config {
 pub enum Database {
     /// In this directory, which also holds its lock; made if missing.
     Sqlite(PathBuf),
-    /// On a PostgreSQL server, by a URL or a connection string as libpq has it.
-    Postgres(String),
+    Postgres(Server),
+}
+
+/// A database on a PostgreSQL server.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Server {
+    /// Or a connection string as libpq has it.
+    pub url: String,
+    /// Whose namespace it is: a database of another instance is refused, for its files are in other pools.
+    pub instance: [u8; 16],
+    /// There may be no namespace in it yet.
+    pub may_be_new: bool,
+}
+
+/// Without the URL, which may hold a password.
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("may_be_new", &self.may_be_new).finish_non_exhaustive()
+    }
 }
 
 /// What an answered change survives.
@@ -82,6 +100,10 @@ pub enum OpenError {
          that wrote it, or restore a backup from before the update"
     )]
     NewerDatabase { database: String, found: i32, known: i32 },
+    #[error("namespace in {0} belongs to another data directory; choose another database")]
+    OtherInstance(String),
+    #[error("{0} has no namespace although it had one: is it the right database? Restore it from a backup")]
+    NamespaceGone(String),
     #[error("namespace in {0} is in use by another head; stop that one first")]
     DatabaseInUse(String),
     #[error(
@@ -126,7 +148,7 @@ impl SqlNamespace {
     pub fn open(config: Config) -> Result<SqlNamespace, OpenError> {
         let opened = match &config.database {
             Database::Sqlite(dir) => sqlite::open(dir, &config)?,
-            Database::Postgres(url) => postgres::open(url, &config)?,
+            Database::Postgres(server) => postgres::open(server, &config)?,
         };
         start(config, opened)
     }

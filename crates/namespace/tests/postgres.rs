@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use api::{Cookie, CreateKind, Namespace, NamespaceError};
-use forebay_namespace::{Config, Database, OpenError, SqlNamespace, Sync};
+use forebay_namespace::{Config, Database, OpenError, Server, SqlNamespace, Sync};
 use testkit::namespace_suite::{HandClock, name, root, spec};
 use testkit::postgres::{Cluster, unless_missing};
 use types::FileId;
@@ -14,8 +14,12 @@ use types::FileId;
 const TOP: FileId = FileId::ROOT;
 
 fn try_open(url: &str, cache_entries: usize) -> Result<SqlNamespace, OpenError> {
+    open_for(Server { url: url.to_owned(), instance: [7; 16], may_be_new: true }, cache_entries)
+}
+
+fn open_for(server: Server, cache_entries: usize) -> Result<SqlNamespace, OpenError> {
     SqlNamespace::open(Config {
-        database: Database::Postgres(url.to_owned()),
+        database: Database::Postgres(server),
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Always,
@@ -125,6 +129,27 @@ async fn a_database_that_is_away_is_told_of_and_one_that_is_back_too() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_whose_database_is_away_closes_and_refuses_what_waits() {
+    let Some(mut cluster) = unless_missing(Cluster::start()) else { return };
+    let url = cluster.create_database().unwrap();
+    let namespace = open(&url);
+    create(&namespace, "before").await.unwrap();
+    cluster.kill_9().unwrap();
+    let waiting = tokio::spawn({
+        let namespace = Arc::clone(&namespace);
+        async move { create(&namespace, "waiting").await }
+    });
+    while namespace.read_only().is_none() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    namespace.close().await;
+    assert!(waiting.await.unwrap().is_err());
+    drop(namespace);
+    cluster.start_again().unwrap();
+    assert_eq!(names(&open(&url)).await, ["before"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_that_are_ended_are_begun_again() {
     let Some(cluster) = Cluster::shared() else { return };
     let url = cluster.create_database().unwrap();
@@ -174,6 +199,33 @@ async fn a_head_that_was_taken_over_from_or_whose_database_was_set_back_writes_n
         let found = cluster.query(&url, "SELECT count(*) FROM forebay.dentries").unwrap();
         assert_eq!(found.trim(), "1", "{change}");
     }
+}
+
+/// Its file ids would be those of other files in the pools.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_of_another_instance_or_one_that_was_emptied_is_refused() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let server = |instance: u8, may_be_new| Server { url: url.clone(), instance: [instance; 16], may_be_new };
+    let refused = |server| open_for(server, 10).map(|_| ()).unwrap_err();
+    assert!(matches!(refused(server(1, false)), OpenError::NamespaceGone(_)));
+    drop(open_for(server(1, true), 10).unwrap());
+    drop(open_for(server(1, false), 10).unwrap());
+    assert!(matches!(refused(server(2, true)), OpenError::OtherInstance(_)));
+    drop(open_for(server(1, false), 10).unwrap());
+}
+
+/// The guard of the group itself finds it, and what it finds is not taken for its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_that_moved_under_a_living_session_is_not_taken_for_ours() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let namespace = open(&url);
+    create(&namespace, "before").await.unwrap();
+    cluster.query(&url, "UPDATE forebay.progress SET groups = groups + 1").unwrap();
+    let refused = create(&namespace, "after").await.unwrap_err();
+    assert!(matches!(&refused, NamespaceError::Database(told) if told.contains("set back")), "{refused}");
+    assert!(namespace.lookup(&root(), TOP, &name("after")).await.is_err());
 }
 
 /// While the session goes on: found out by the group itself.

@@ -6,7 +6,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_namespace::{Config, Database, SqlNamespace, Sync};
+use forebay_namespace::{Config, Database, Server, SqlNamespace, Sync};
 use testkit::namespace_suite::{HandClock, World};
 use testkit::postgres::Cluster;
 
@@ -41,7 +41,9 @@ fn sqlite(sync: Sync, cache_entries: usize) -> World {
 /// Where there is no PostgreSQL, and none is required, SQLite once more.
 fn postgres(sync: Sync, cache_entries: usize) -> World {
     let Some(cluster) = Cluster::shared() else { return sqlite(sync, cache_entries) };
-    open(Database::Postgres(cluster.create_database().unwrap()), Box::new(()), sync, cache_entries)
+    let url = cluster.create_database().unwrap();
+    let server = Server { url, instance: [7; 16], may_be_new: true };
+    open(Database::Postgres(server), Box::new(()), sync, cache_entries)
 }
 
 mod always {

@@ -21,7 +21,7 @@ pub fn check(target: &Target) -> StoreResult<Vec<Problem>> {
     match answered.recv() {
         Ok(Ok(problems)) => Ok(problems),
         Ok(Err(Trouble::Lasting(error))) => Err(error),
-        Ok(Err(Trouble::Passing(reason))) => Err(StoreError::Failed(reason)),
+        Ok(Err(Trouble::Passing(reason) | Trouble::Torn(reason))) => Err(StoreError::Failed(reason)),
         Ok(Err(Trouble::Moved)) | Err(_) => Err(StoreError::Failed("check was not finished".to_owned())),
     }
 }

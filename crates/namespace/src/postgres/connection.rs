@@ -3,12 +3,13 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use postgres_types::{ToSql, WrongType};
 use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 use tokio_postgres::config::TargetSessionAttrs;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error, NoTls, Row, Statement};
@@ -16,8 +17,10 @@ use tokio_postgres::{Client, Error, NoTls, Row, Statement};
 use super::schema::SCHEMA;
 use crate::store::StoreError;
 
-/// Of one attempt, name resolution and login included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Of one attempt: name resolution, all addresses, login.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Of an answer. Who waits for a lock, a standby or a disk for longer begins anew on another connection.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// A peer that does not acknowledge for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
@@ -26,12 +29,17 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 const PLANS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_hashjoin=off \
     -c enable_mergejoin=off -c jit=off";
 
+/// The server must soon notice that we are gone, too: our session holds the lock.
+const KEEPALIVES: &str = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 \
+    -c tcp_user_timeout=10000";
+
 /// Where the database is, and what drives its connections.
 #[derive(Clone)]
 pub struct Target {
     config: tokio_postgres::Config,
     handle: Handle,
     away: Arc<Mutex<Option<String>>>,
+    is_stopping: Arc<AtomicBool>,
 }
 
 impl Target {
@@ -39,16 +47,27 @@ impl Target {
     pub fn new(mut config: tokio_postgres::Config, handle: Handle, is_deferred: bool) -> Target {
         let commits = if is_deferred { "-c synchronous_commit=off" } else { "" };
         let options = config.get_options().unwrap_or_default();
-        let options = format!("{options} -c search_path={SCHEMA} {PLANS} {commits}");
+        let options = format!("{options} -c search_path={SCHEMA} {PLANS} {KEEPALIVES} {commits}");
         config
             .options(options.trim())
             .application_name("forebay")
-            .connect_timeout(CONNECT_TIMEOUT)
+            .connect_timeout(CONNECT_TIMEOUT / 2)
             .tcp_user_timeout(SILENCE_MAX)
             .keepalives_idle(SILENCE_MAX)
+            .keepalives_interval(SILENCE_MAX / 2)
+            .keepalives_retries(3)
             // A standby can be named too: it counts when it was promoted.
             .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Target { config, handle, away: Arc::default() }
+        Target { config, handle, away: Arc::default(), is_stopping: Arc::default() }
+    }
+
+    /// From now on nobody waits long.
+    pub fn stop(&self) {
+        self.is_stopping.store(true, Ordering::Release);
+    }
+
+    pub fn patience(&self, usual: Duration) -> Duration {
+        if self.is_stopping.load(Ordering::Acquire) { usual.min(STOP_PATIENCE) } else { usual }
     }
 
     /// Why the database does not answer now, for health. Told by who waits for it.
@@ -81,13 +100,14 @@ impl Target {
         let config = self.config.clone();
         // Sockets belong to the runtime that drives them, not to the one that asks.
         let connecting = self.handle.spawn(async move {
-            let (client, connection) = config.connect(NoTls).await?;
+            let connected = timeout(CONNECT_TIMEOUT, config.connect(NoTls)).await;
+            let (client, connection) = connected.map_err(|_| slow())??;
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
                     tracing::debug!(%error, "connection to the namespace's database ended");
                 }
             });
-            Ok::<_, Error>(client)
+            Ok::<_, Trouble>(client)
         });
         match connecting.await {
             Ok(connected) => {
@@ -156,11 +176,17 @@ impl Link {
 /// What to do about an error.
 #[derive(Debug)]
 pub enum Trouble {
+    /// A transaction did not begin, and what was sent behind its BEGIN may have been done by itself.
+    Torn(String),
     /// The database goes away, or came to an end by itself: the same may do on another connection.
     Passing(String),
     /// A guard of ours did not hold: the database is not as the last group left it.
     Moved,
     Lasting(StoreError),
+}
+
+pub fn slow() -> Trouble {
+    Trouble::Passing("no answer in time".to_owned())
 }
 
 impl From<Error> for Trouble {
@@ -190,20 +216,25 @@ impl From<Error> for Trouble {
 }
 
 fn is_passing(code: &SqlState) -> bool {
-    const PASSING: [SqlState; 10] = [
+    const PASSING: [SqlState; 8] = [
         SqlState::ADMIN_SHUTDOWN,
         SqlState::CRASH_SHUTDOWN,
         SqlState::CANNOT_CONNECT_NOW,
-        SqlState::TOO_MANY_CONNECTIONS,
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::T_R_DEADLOCK_DETECTED,
         SqlState::LOCK_NOT_AVAILABLE,
         // A standby that is not promoted yet.
         SqlState::READ_ONLY_SQL_TRANSACTION,
-        SqlState::IDLE_IN_TRANSACTION_SESSION_TIMEOUT,
         SqlState::QUERY_CANCELED,
     ];
-    code.code().starts_with("08") || PASSING.contains(code)
+    // Connections, resources, timeouts of sessions and transactions.
+    let is_of_class = |class: &str| code.code().starts_with(class);
+    let is_full = *code == SqlState::DISK_FULL;
+    is_of_class("08")
+        || (is_of_class("53") && !is_full)
+        || is_of_class("57P")
+        || ["25P03", "25P04"].contains(&code.code())
+        || PASSING.contains(code)
 }
 
 /// With what lies behind it: the driver's own text is "db error".
@@ -217,27 +248,27 @@ pub fn describe(error: &Error) -> String {
 
 /// How long a caller waits for a database that is away.
 pub const PATIENCE: Duration = Duration::from_secs(30);
+/// While the namespace is being closed.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Pauses between attempts, longer each time.
+/// Pauses between attempts, longer each time. The time counts from the first that failed.
+#[derive(Default)]
 pub struct Attempts {
-    since: tokio::time::Instant,
-    pause: Duration,
+    failing_since: Option<Instant>,
+    pauses: u32,
 }
 
 impl Attempts {
-    pub fn begin() -> Attempts {
-        Attempts { since: tokio::time::Instant::now(), pause: PAUSE_MIN }
-    }
-
     pub fn lasted(&self) -> Duration {
-        self.since.elapsed()
+        self.failing_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     pub fn pause(&mut self) -> impl Future<Output = ()> + use<> {
-        let pause = self.pause;
-        self.pause = (pause * 2).min(PAUSE_MAX);
+        self.failing_since.get_or_insert_with(Instant::now);
+        let pause = (PAUSE_MIN * 2_u32.pow(self.pauses.min(10))).min(PAUSE_MAX);
+        self.pauses += 1;
         tokio::time::sleep(pause)
     }
 }

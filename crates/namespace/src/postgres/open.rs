@@ -13,7 +13,7 @@ use super::schema::{KNOWN_VERSION, MIGRATIONS, SCHEMA};
 use super::store::{LOCK, PostgresStore};
 use crate::ids::FIRST;
 use crate::inode::{ChangeFloor, Instance};
-use crate::open::{Background, Config, OpenError, Opened, State, Sync};
+use crate::open::{Background, Config, OpenError, Opened, Server, State, Sync};
 use crate::starts::{Notes, new_root};
 use crate::store::{NumberEnds, StoreError, Totals};
 
@@ -50,6 +50,10 @@ enum Refused {
     Foreign,
     Newer(i32),
     InUse,
+    /// It belongs to another instance.
+    Strange,
+    /// It was there and is not.
+    Gone,
 }
 
 impl<T: Into<Trouble>> From<T> for Refused {
@@ -81,8 +85,8 @@ fn parse(url: &str) -> Result<tokio_postgres::Config, OpenError> {
     Ok(parsed)
 }
 
-pub fn open(url: &str, config: &Config) -> Result<Opened, OpenError> {
-    let parsed = parse(url)?;
+pub fn open(server: &Server, config: &Config) -> Result<Opened, OpenError> {
+    let parsed = parse(&server.url)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("namespace-sql")
@@ -91,7 +95,7 @@ pub fn open(url: &str, config: &Config) -> Result<Opened, OpenError> {
         .map_err(|error| OpenError::NoThread(error.to_string()))?;
     let target = Target::new(parsed, runtime.handle().clone(), config.sync != Sync::Always);
     let (answer, answered) = std::sync::mpsc::channel();
-    let (asked, terms) = (target.clone(), Terms::of(config));
+    let (asked, terms) = (target.clone(), Terms::of(config, server));
     // Not here: the caller may be in a runtime of its own, where nothing may block on a future.
     runtime.spawn(async move {
         let _ = answer.send(begin(&asked, &terms).await);
@@ -108,14 +112,18 @@ pub fn open(url: &str, config: &Config) -> Result<Opened, OpenError> {
 /// What of the configuration is noted in the database.
 struct Terms {
     is_deferred: bool,
+    instance: [u8; 16],
+    may_be_new: bool,
     root: Box<dyn Fn(Instance) -> crate::inode::Inode + Send + std::marker::Sync>,
 }
 
 impl Terms {
-    fn of(config: &Config) -> Terms {
+    fn of(config: &Config, server: &Server) -> Terms {
         let (clock, owner) = (Arc::clone(&config.clock), config.root_owner);
         Terms {
             is_deferred: config.sync != Sync::Always,
+            instance: server.instance,
+            may_be_new: server.may_be_new,
             root: Box::new(move |instance| new_root(&*clock, owner, instance)),
         }
     }
@@ -128,7 +136,7 @@ async fn begin(target: &Target, terms: &Terms) -> Result<Begun, Refused> {
         let shown = link.client.query_one("SHOW server_version", &[]).await?;
         return Err(Refused::TooOld(shown.get(0)));
     }
-    let mut attempts = Attempts::begin();
+    let mut attempts = Attempts::default();
     while !number::<bool>(&link, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
         if attempts.lasted() > LOCK_PATIENCE {
             return Err(Refused::InUse);
@@ -197,7 +205,12 @@ async fn count_start(link: &Link, terms: &Terms) -> Result<(Instance, ChangeFloo
         let note = "INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
         link.client.execute(note, &[&key, &after.get(key)]).await?;
     }
-    if number::<bool>(link, "SELECT NOT EXISTS (SELECT 1 FROM inodes)").await? {
+    let is_new = number::<bool>(link, "SELECT NOT EXISTS (SELECT 1 FROM inodes)").await?;
+    if is_new && !terms.may_be_new {
+        return Err(Refused::Gone);
+    }
+    claim(link, terms).await?;
+    if is_new {
         let mut root = InodeArrays::default();
         root.push(&(terms.root)(instance));
         let values = root.into_values();
@@ -210,17 +223,35 @@ async fn count_start(link: &Link, terms: &Terms) -> Result<(Instance, ChangeFloo
     Ok((instance, floor))
 }
 
+/// Notes whose namespace it is, or finds it noted. The ids of its files are names of files in that instance's pools.
+async fn claim(link: &Link, terms: &Terms) -> Result<(), Refused> {
+    let id = u128::from_be_bytes(terms.instance);
+    for (key, half) in [("instance_high", (id >> 64) as u64), ("instance_low", id as u64)] {
+        let note = "INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = meta.value \
+                    RETURNING value";
+        let row = link.client.query_one(note, &[&key, &half.cast_signed()]).await?;
+        if row.get::<_, i64>(0) != half.cast_signed() {
+            return Err(Refused::Strange);
+        }
+    }
+    Ok(())
+}
+
 fn explain(target: &Target, refused: Refused) -> OpenError {
     let database = target.name();
     match refused {
         Refused::TooOld(found) => OpenError::PostgresTooOld { database, found },
         Refused::Foreign => OpenError::ForeignSchema(database),
         Refused::Newer(found) => OpenError::NewerDatabase { database, found, known: KNOWN_VERSION },
+        Refused::Strange => OpenError::OtherInstance(database),
+        Refused::Gone => OpenError::NamespaceGone(database),
         Refused::InUse => OpenError::DatabaseInUse(database),
         Refused::Trouble(Trouble::Lasting(error)) => {
             OpenError::Database { database, reason: error.to_string() }
         }
-        Refused::Trouble(Trouble::Passing(reason)) => OpenError::Database { database, reason },
+        Refused::Trouble(Trouble::Passing(reason) | Trouble::Torn(reason)) => {
+            OpenError::Database { database, reason }
+        }
         Refused::Trouble(Trouble::Moved) => {
             OpenError::Database { database, reason: "another head is opening it".to_owned() }
         }

@@ -9,11 +9,12 @@ use api::{ClientRecord, NamespaceError, Property};
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Mutex, Semaphore};
+use tokio::time::timeout;
 use tokio_postgres::Row;
 use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget};
 
 use super::check;
-use super::connection::{Attempts, Link, PATIENCE, Target, Trouble};
+use super::connection::{ANSWER_TIMEOUT, Attempts, Link, PATIENCE, Target, Trouble, slow};
 use super::rows::{AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, file_id, get, signed};
 use crate::check::Problem;
 use crate::inode::{ChangeFloor, Inode};
@@ -70,16 +71,17 @@ impl PostgresReads {
         parameters: &[&(dyn postgres_types::ToSql + Sync)],
     ) -> Answer<Vec<Row>> {
         let _place = self.places.try_acquire().map_err(|_| NamespaceError::Busy)?;
-        let mut attempts = Attempts::begin();
+        let mut attempts = Attempts::default();
         loop {
             if self.is_closed.load(Ordering::Acquire) {
                 return Err(NamespaceError::Busy);
             }
             let at = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
-            let asked = match self.link(at).await {
-                Ok(link) => link.query(sql, parameters).await.map_err(Trouble::from),
-                Err(trouble) => Err(trouble),
+            let asking = async {
+                let link = self.link(at).await?;
+                Ok(link.query(sql, parameters).await?)
             };
+            let asked = timeout(ANSWER_TIMEOUT, asking).await.unwrap_or_else(|_| Err(slow()));
             match asked {
                 Ok(rows) => {
                     self.target.is_there();
@@ -90,7 +92,7 @@ impl PostgresReads {
                 }
                 Err(Trouble::Lasting(error)) => return Err((&error).into()),
                 Err(Trouble::Moved) => return Err(NamespaceError::Busy),
-                Err(Trouble::Passing(reason)) => {
+                Err(Trouble::Passing(reason) | Trouble::Torn(reason)) => {
                     self.target.is_away(&reason);
                     if attempts.lasted() > PATIENCE {
                         return Err(NamespaceError::Busy);
@@ -299,6 +301,7 @@ impl Reads for PostgresReads {
 
     fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
+        self.target.stop();
     }
 }
 

@@ -8,10 +8,11 @@ use api::Property;
 use bytes::Bytes;
 use futures_util::future::{join, join_all, join3};
 use postgres_types::ToSql;
+use tokio::time::timeout;
 use tokio_postgres::Error;
 use types::{FileId, Name, PoolId};
 
-use super::connection::{Attempts, Link, PATIENCE, Target, Trouble};
+use super::connection::{ANSWER_TIMEOUT, Attempts, Link, PATIENCE, Target, Trouble, describe, slow};
 use super::rows::{
     INODE_COLUMNS, InodeArrays, WRITE_INODES, decode_inode, decode_name, file_id, get, signed,
 };
@@ -96,12 +97,16 @@ impl PostgresStore {
         Ok(groups.cast_unsigned())
     }
 
+    async fn established(&mut self) -> Result<u64, Trouble> {
+        timeout(ANSWER_TIMEOUT, self.establish()).await.unwrap_or_else(|_| Err(slow()))
+    }
+
     /// Connects if need be. Between groups the database has to hold exactly the last one.
     async fn ready(&mut self) -> Result<(), Trouble> {
         if self.link.as_ref().is_some_and(|link| !link.client.is_closed()) {
             return Ok(());
         }
-        let groups = self.establish().await?;
+        let groups = self.established().await?;
         if groups == self.sequence { Ok(()) } else { Err(Trouble::Lasting(self.lost(groups))) }
     }
 
@@ -121,11 +126,13 @@ impl PostgresStore {
         }
         let handle = self.target.handle().clone();
         handle.block_on(async {
-            let mut attempts = Attempts::begin();
+            let mut attempts = Attempts::default();
             loop {
                 let asked = match self.ready().await {
                     Ok(()) => match &self.link {
-                        Some(link) => question(link, self.floor).await,
+                        Some(link) => timeout(ANSWER_TIMEOUT, question(link, self.floor))
+                            .await
+                            .unwrap_or_else(|_| Err(slow())),
                         None => Err(Trouble::Passing("not connected".to_owned())),
                     },
                     Err(trouble) => Err(trouble),
@@ -137,10 +144,10 @@ impl PostgresStore {
                     }
                     Err(Trouble::Lasting(error)) => return Err(error),
                     Err(Trouble::Moved) => self.link = None,
-                    Err(Trouble::Passing(reason)) => {
+                    Err(Trouble::Passing(reason) | Trouble::Torn(reason)) => {
                         self.link = None;
                         self.target.is_away(&reason);
-                        if attempts.lasted() > PATIENCE {
+                        if attempts.lasted() > self.target.patience(PATIENCE) {
                             return Err(StoreError::Busy(reason));
                         }
                         attempts.pause().await;
@@ -153,22 +160,33 @@ impl PostgresStore {
     /// Sends until it is known to be there, or known not to be.
     async fn carry(&mut self, batch: &Batch) -> StoreResult<()> {
         let changes = changes(batch, self.epoch);
-        let mut attempts = Attempts::begin();
+        let mut attempts = Attempts::default();
         let mut may_have_arrived = false;
         loop {
             let sent = match self.connected_for(batch, may_have_arrived).await {
                 Ok(true) => return Ok(()),
-                Ok(false) => match &self.link {
-                    Some(link) => send(link, &changes).await.inspect_err(|error| {
-                        may_have_arrived |= matches!(error, Trouble::Passing(_) | Trouble::Moved);
-                    }),
-                    None => Err(Trouble::Passing("not connected".to_owned())),
-                },
+                Ok(false) => {
+                    may_have_arrived = false;
+                    let sent = match &self.link {
+                        Some(link) => timeout(ANSWER_TIMEOUT, send(link, &changes)).await,
+                        None => Ok(Err(Trouble::Passing("not connected".to_owned()))),
+                    };
+                    let sent = sent.unwrap_or_else(|_| Err(slow()));
+                    may_have_arrived |= matches!(sent, Err(Trouble::Passing(_)));
+                    sent
+                }
                 Err(trouble) => Err(trouble),
             };
             let reason = match sent {
                 Ok(()) => return Ok(()),
-                Err(Trouble::Lasting(error)) => return Err(error),
+                // A server that refuses us says nothing of what it did before.
+                Err(Trouble::Lasting(error)) if self.ended.is_some() || !may_have_arrived => {
+                    return Err(error);
+                }
+                Err(Trouble::Lasting(error)) => error.to_string(),
+                Err(Trouble::Torn(reason)) => {
+                    return Err(self.end(format!("group {} may be there in part: {reason}", batch.sequence)));
+                }
                 // How it stands is found out anew.
                 Err(Trouble::Moved) => "database was changed by somebody else".to_owned(),
                 Err(Trouble::Passing(reason)) => {
@@ -177,12 +195,12 @@ impl PostgresStore {
                 }
             };
             self.link = None;
-            if may_have_arrived && attempts.lasted() > OUTCOME_PATIENCE {
+            if may_have_arrived && attempts.lasted() > self.target.patience(OUTCOME_PATIENCE) {
                 return Err(
                     self.end(format!("whether group {} arrived cannot be told: {reason}", batch.sequence))
                 );
             }
-            if !may_have_arrived && attempts.lasted() > PATIENCE {
+            if !may_have_arrived && attempts.lasted() > self.target.patience(PATIENCE) {
                 return Err(StoreError::Busy(reason));
             }
             attempts.pause().await;
@@ -194,7 +212,7 @@ impl PostgresStore {
         if self.link.as_ref().is_some_and(|link| !link.client.is_closed()) {
             return Ok(false);
         }
-        let groups = self.establish().await?;
+        let groups = self.established().await?;
         match groups {
             _ if groups == batch.sequence && may_have_arrived => Ok(true),
             _ if groups == self.sequence => Ok(false),
@@ -241,7 +259,10 @@ async fn send_as(link: &Link, begin: &str, changes: &[Change]) -> Result<(), Tro
         join3(link.client.batch_execute(begin), join_all(executing), link.client.batch_execute("COMMIT"))
             .await;
     // Of an aborted transaction the COMMIT says nothing, and every statement behind the one that failed says only that.
-    begun?;
+    if let Err(error) = begun {
+        let is_told = error.code().is_some();
+        return Err(if is_told { Trouble::Torn(describe(&error)) } else { error.into() });
+    }
     executed.into_iter().collect::<Result<Vec<_>, Error>>()?;
     Ok(committed?)
 }
