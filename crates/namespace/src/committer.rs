@@ -187,15 +187,11 @@ impl Committer {
     fn apply(&mut self, jobs: &mut [Box<dyn Job>], waiting: &[types::FileId]) -> StoreResult<()> {
         let Committer { store, shared, ids, .. } = self;
         store.begin()?;
-        let wanted: Vec<Wanted> = jobs
-            .iter()
-            .flat_map(|job| job.wanted())
-            .filter(|wanted| !shared.cache.knows(wanted))
-            .cloned()
-            .collect();
-        if !wanted.is_empty() {
-            store.prefetch(&wanted).inspect_err(|_| store.abandon())?;
-        }
+        let wanted = || {
+            let wanted = jobs.iter().flat_map(|job| job.wanted());
+            wanted.filter(|wanted| !shared.cache.knows(wanted)).cloned().collect()
+        };
+        store.prefetch(&wanted).inspect_err(|_| store.abandon())?;
         let mut group = Group::new(&mut **store, &shared.cache, &*shared.clock, shared.instance, ids);
         let sequence = self.sequence + 1;
         let totals = *shared.totals.lock();

@@ -16,8 +16,8 @@ pub trait Store: Send {
     /// Before the first question of a group. What is asked from here to `commit` or `abandon` is of one state.
     fn begin(&mut self) -> StoreResult<()>;
 
-    /// What will be asked, as far as it is known and not in the cache: an engine far away asks for all at once.
-    fn prefetch(&mut self, _wanted: &[Wanted]) -> StoreResult<()> {
+    /// What will be asked, as far as it is known and not in the cache, for an engine far away, which asks for all at once.
+    fn prefetch(&mut self, _wanted: &dyn Fn() -> Vec<Wanted>) -> StoreResult<()> {
         Ok(())
     }
 
@@ -136,7 +136,7 @@ pub enum NameChange {
 pub struct Attached<K, V> {
     /// Files that lose all rows, before any of `rows` is written.
     pub cleared: BTreeSet<FileId>,
-    pub rows: BTreeMap<(FileId, K), Option<V>>,
+    pub rows: BTreeMap<FileId, BTreeMap<K, Option<V>>>,
 }
 
 impl<K, V> Default for Attached<K, V> {
@@ -145,17 +145,21 @@ impl<K, V> Default for Attached<K, V> {
     }
 }
 
-impl<K: Ord + Clone, V> Attached<K, V> {
+impl<K: Ord, V> Attached<K, V> {
     pub fn put(&mut self, file: FileId, key: K, value: V) {
-        self.rows.insert((file, key), Some(value));
+        self.rows.entry(file).or_default().insert(key, Some(value));
     }
 
     pub fn remove(&mut self, file: FileId, key: K) {
-        self.rows.insert((file, key), None);
+        self.rows.entry(file).or_default().insert(key, None);
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = (FileId, &K, Option<&V>)> {
+        self.rows.iter().flat_map(|(file, rows)| rows.iter().map(|(key, row)| (*file, key, row.as_ref())))
     }
 
     pub fn clear(&mut self, file: FileId) {
-        self.rows.retain(|(of, _), _| *of != file);
+        self.rows.remove(&file);
         self.cleared.insert(file);
     }
 }

@@ -40,9 +40,7 @@ impl Group<'_> {
             let stored = self.store.properties(file)?;
             known.extend(stored.into_iter().map(|property| (property.name, property.value)));
         }
-        for ((_, name), value) in
-            changed.rows.range((file, String::new())..).take_while(|(key, _)| key.0 == file)
-        {
+        for (name, value) in changed.rows.get(&file).into_iter().flatten() {
             match value {
                 Some(value) => known.insert(name.clone(), value.clone()),
                 None => known.remove(name),

@@ -66,8 +66,12 @@ impl Target {
         self.is_stopping.store(true, Ordering::Release);
     }
 
+    pub fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Acquire)
+    }
+
     pub fn patience(&self, usual: Duration) -> Duration {
-        if self.is_stopping.load(Ordering::Acquire) { usual.min(STOP_PATIENCE) } else { usual }
+        if self.is_stopping() { usual.min(STOP_PATIENCE) } else { usual }
     }
 
     /// Why the database does not answer now, for health. Told by who waits for it.

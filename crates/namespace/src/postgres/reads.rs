@@ -1,7 +1,7 @@
 //! Cold reads: each one statement, which tells the last group that it shows besides, on one of a few connections.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
@@ -31,7 +31,6 @@ pub struct PostgresReads {
     next: AtomicUsize,
     places: Semaphore,
     floor: ChangeFloor,
-    is_closed: AtomicBool,
 }
 
 impl PostgresReads {
@@ -42,7 +41,6 @@ impl PostgresReads {
             next: AtomicUsize::new(0),
             places: Semaphore::new(questions_max),
             floor,
-            is_closed: AtomicBool::new(false),
         }
     }
 
@@ -73,7 +71,7 @@ impl PostgresReads {
         let _place = self.places.try_acquire().map_err(|_| NamespaceError::Busy)?;
         let mut attempts = Attempts::default();
         loop {
-            if self.is_closed.load(Ordering::Acquire) {
+            if self.target.is_stopping() {
                 return Err(NamespaceError::Busy);
             }
             let at = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
@@ -300,7 +298,6 @@ impl Reads for PostgresReads {
     }
 
     fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
         self.target.stop();
     }
 }

@@ -276,9 +276,13 @@ impl Store for PostgresStore {
         }
     }
 
-    fn prefetch(&mut self, wanted: &[Wanted]) -> StoreResult<()> {
+    fn prefetch(&mut self, wanted: &dyn Fn() -> Vec<Wanted>) -> StoreResult<()> {
+        let wanted = wanted();
+        if wanted.is_empty() {
+            return Ok(());
+        }
         let (mut files, mut dirs, mut names) = (Vec::new(), Vec::new(), Vec::new());
-        for one in wanted {
+        for one in &wanted {
             match one {
                 Wanted::Inode(file) => files.push(signed(*file)),
                 Wanted::Name(dir, name) => {
@@ -435,7 +439,8 @@ async fn find_children(
     found.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
 }
 
-/// A statement for each table and way of changing it, a dozen and a half at most (`send_as` relies on there being few), and the group's number before all.
+/// The group's number before all, then a statement for each table and way of changing it: below twenty, as the order in
+/// which `join_all` sends them relies on there being few.
 fn changes(batch: &Batch, epoch: i64) -> Vec<Change> {
     let totals = batch.totals;
     let mut changes = vec![Change {
@@ -528,11 +533,8 @@ fn change_attached(batch: &Batch, changes: &mut Vec<Change>) {
     remove_all(changes, "DELETE FROM locations WHERE inode = ANY($1)", all(&batch.locations.cleared));
     remove_all(changes, "DELETE FROM properties WHERE inode = ANY($1)", all(&batch.properties.cleared));
     remove_all(changes, "DELETE FROM checksums WHERE inode = ANY($1)", all(&batch.checksums.cleared));
-    let pools = batch
-        .locations
-        .rows
-        .iter()
-        .map(|((file, pool), row)| (*file, pool.0.cast_signed(), row.map(|()| Vec::new())));
+    let pools =
+        batch.locations.rows().map(|(file, pool, row)| (file, pool.0.cast_signed(), row.map(|_| Vec::new())));
     change_rows(
         changes,
         pools,
@@ -543,9 +545,8 @@ fn change_attached(batch: &Batch, changes: &mut Vec<Change>) {
     );
     let properties = batch
         .properties
-        .rows
-        .iter()
-        .map(|((file, name), value)| (*file, name.clone(), value.as_ref().map(|value| value.to_vec())));
+        .rows()
+        .map(|(file, name, value)| (file, name.clone(), value.map(|value| value.to_vec())));
     change_rows(
         changes,
         properties,
@@ -554,8 +555,8 @@ fn change_attached(batch: &Batch, changes: &mut Vec<Change>) {
         "DELETE FROM properties p USING unnest($1::bigint[], $2::text[]) AS k(inode, name) \
          WHERE p.inode = k.inode AND p.name = k.name",
     );
-    let checksums = batch.checksums.rows.iter().map(|((file, kind), checksum)| {
-        (*file, kind.name().to_owned(), checksum.as_ref().map(|checksum| checksum.value().to_vec()))
+    let checksums = batch.checksums.rows().map(|(file, kind, checksum)| {
+        (file, kind.name().to_owned(), checksum.map(|checksum| checksum.value().to_vec()))
     });
     change_rows(
         changes,

@@ -136,7 +136,7 @@ impl Reads for SqliteReads {
     }
 
     fn check(&self) -> Result<Vec<Problem>, NamespaceError> {
-        check::check(&self.path).map_err(|error| to_namespace_error(&error))
+        check::check(&self.path).map_err(to_namespace_error)
     }
 
     fn close(&self) {
@@ -172,7 +172,7 @@ impl Reader {
     }
 
     fn read<T>(&self, question: impl FnOnce(&Snapshot<'_>) -> rusqlite::Result<T>) -> Answer<T> {
-        in_snapshot(&self.connection, self.floor, question).map_err(|error| to_namespace_error(&error))
+        in_snapshot(&self.connection, self.floor, question).map_err(to_namespace_error)
     }
 }
 

@@ -7,10 +7,11 @@ use std::path::Path;
 
 use api::NamespaceError;
 use rusqlite::types::Type;
-use rusqlite::{Connection, ErrorCode, OpenFlags, Row};
+use rusqlite::{Connection, OpenFlags, Row};
 use types::{Attributes, Device, Epoch, FileId, FileKind, Name, Timestamp};
 
 use crate::inode::{ChangeFloor, Extras, Inode, encode_kind};
+use crate::store::StoreError;
 
 pub const PAGE_BYTES: u32 = 4096;
 const WRITER_CACHE_KIB: i64 = 64 * 1024;
@@ -206,11 +207,6 @@ pub fn unsigned(value: i64) -> u64 {
     value.cast_unsigned()
 }
 
-pub fn to_namespace_error(error: &rusqlite::Error) -> NamespaceError {
-    match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => NamespaceError::NoSpace,
-        Some(ErrorCode::ReadOnly) => NamespaceError::ReadOnly(error.to_string()),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => NamespaceError::Busy,
-        _ => NamespaceError::Database(error.to_string()),
-    }
+pub fn to_namespace_error(error: rusqlite::Error) -> NamespaceError {
+    (&StoreError::from(error)).into()
 }

@@ -179,9 +179,9 @@ fn write_locations(connection: &Connection, batch: &Batch) -> rusqlite::Result<(
     for file in &batch.locations.cleared {
         execute(connection, "DELETE FROM locations WHERE inode = ?1", *file)?;
     }
-    for ((file, pool), there) in &batch.locations.rows {
+    for (file, pool, there) in batch.locations.rows() {
         let sql = match there {
-            Some(()) => "INSERT OR IGNORE INTO locations (inode, pool) VALUES (?1, ?2)",
+            Some(_) => "INSERT OR IGNORE INTO locations (inode, pool) VALUES (?1, ?2)",
             None => "DELETE FROM locations WHERE inode = ?1 AND pool = ?2",
         };
         connection.prepare_cached(sql)?.execute(params![signed(file.0), pool.0])?;
@@ -193,7 +193,7 @@ fn write_properties(connection: &Connection, batch: &Batch) -> rusqlite::Result<
     for file in &batch.properties.cleared {
         execute(connection, "DELETE FROM properties WHERE inode = ?1", *file)?;
     }
-    for ((file, name), value) in &batch.properties.rows {
+    for (file, name, value) in batch.properties.rows() {
         match value {
             Some(value) => connection
                 .prepare_cached("INSERT OR REPLACE INTO properties (inode, name, value) VALUES (?1, ?2, ?3)")?
@@ -210,7 +210,7 @@ fn write_checksums(connection: &Connection, batch: &Batch) -> rusqlite::Result<(
     for file in &batch.checksums.cleared {
         execute(connection, "DELETE FROM checksums WHERE inode = ?1", *file)?;
     }
-    for ((file, kind), checksum) in &batch.checksums.rows {
+    for (file, kind, checksum) in batch.checksums.rows() {
         match checksum {
             Some(checksum) => connection
                 .prepare_cached("INSERT OR REPLACE INTO checksums (inode, kind, value) VALUES (?1, ?2, ?3)")?
