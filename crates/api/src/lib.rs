@@ -11,6 +11,7 @@ pub mod observer;
 pub mod paths;
 pub mod pool;
 pub mod pool_manager;
+pub mod quotas;
 pub mod records;
 pub mod ticket;
 pub mod uploads;
@@ -29,6 +30,7 @@ pub use observer::{Observer, Subject, Unobserved};
 pub use paths::Paths;
 pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts};
 pub use pool_manager::{Grant, PoolManager, Purpose, Selection};
+pub use quotas::{Account, Counted, Limit, Quota, Scope};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
 pub use ticket::{Ticket, TicketError, TicketKey, TicketMode};
 pub use uploads::{

@@ -8,6 +8,7 @@
 //! answers; the change attribute of an inode never repeats a value, also not over a crash (`inode`); ids are never
 //! given twice (`ids`). Absent: protocols, file data, and opinions on who may open a file.
 
+mod accounts;
 mod cache;
 mod check;
 mod committer;

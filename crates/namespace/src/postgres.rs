@@ -7,6 +7,7 @@
 //! One head writes. It holds an advisory lock while it is connected, and every transaction checks its epoch: a head that
 //! another has taken over from changes nothing more.
 
+mod accounts;
 mod check;
 mod connection;
 mod open;

@@ -1,5 +1,6 @@
 //! The engine on SQLite: one file, one connection that writes, a few that read.
 
+mod accounts;
 mod check;
 mod open;
 mod paths;

@@ -5,14 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{NamespaceError, Property};
+use api::{Account, Counted, NamespaceError, Property, Quota};
 use bytes::Bytes;
 use thiserror::Error;
-use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget};
+use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, Timestamp};
 
 use crate::inode::Inode;
 
-pub trait Store: Send {
+pub trait Store: Questions {
     /// Before the first question of a group. What is asked from here to `commit` or `abandon` is of one state.
     fn begin(&mut self) -> StoreResult<()>;
 
@@ -20,14 +20,6 @@ pub trait Store: Send {
     fn prefetch(&mut self, _wanted: &dyn Fn() -> Vec<Wanted>) -> StoreResult<()> {
         Ok(())
     }
-
-    fn inode(&mut self, file: FileId) -> StoreResult<Option<Inode>>;
-    fn child(&mut self, dir: FileId, name: &Name) -> StoreResult<Option<FileId>>;
-    /// So many names of a directory, whichever.
-    fn some_names(&mut self, dir: FileId, limit: usize) -> StoreResult<Vec<Name>>;
-    /// In order.
-    fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>>;
-    fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>>;
 
     /// All of it or nothing, and as durably as the namespace was asked to be.
     fn commit(&mut self, batch: &Batch) -> StoreResult<()>;
@@ -43,6 +35,21 @@ pub trait Store: Send {
     /// Past everything that is known above.
     #[cfg(test)]
     fn execute(&mut self, sql: &str) -> StoreResult<()>;
+}
+
+/// What a group asks, between `begin` and its end.
+pub trait Questions: Send {
+    fn inode(&mut self, file: FileId) -> StoreResult<Option<Inode>>;
+    fn child(&mut self, dir: FileId, name: &Name) -> StoreResult<Option<FileId>>;
+    /// So many names of a directory, whichever.
+    fn some_names(&mut self, dir: FileId, limit: usize) -> StoreResult<Vec<Name>>;
+    /// So many directories that have a name of the file, whichever.
+    fn some_parents(&mut self, file: FileId, limit: usize) -> StoreResult<Vec<FileId>>;
+    /// In order.
+    fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>>;
+    fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>>;
+    /// Nothing, where nothing is noted.
+    fn usage(&mut self, account: Account) -> StoreResult<Counted>;
 }
 
 /// What an operation begins with.
@@ -108,6 +115,26 @@ pub struct Batch {
     pub targets: BTreeMap<FileId, Option<SymlinkTarget>>,
     /// NFS clients by their owner, with whether they have reclaimed everything.
     pub clients: BTreeMap<Vec<u8>, Option<bool>>,
+    /// Of directories whose own rows are left as they are.
+    pub dir_deltas: BTreeMap<FileId, DirDelta>,
+    /// Directories that lose all deltas of earlier groups: their rows hold them now, or are gone.
+    pub folded: BTreeSet<FileId>,
+    /// Accounts that lose what is noted of them, before any of `usage` and `quotas` is written.
+    pub closed_accounts: BTreeSet<Account>,
+    /// To be added to what is noted.
+    pub usage: BTreeMap<Account, Counted>,
+    pub quotas: BTreeMap<Account, Option<Quota>>,
+}
+
+/// What became of a directory's entries in one group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirDelta {
+    /// By how much the link count changed.
+    pub nlink: i64,
+    /// The change attribute after it.
+    pub change: u64,
+    /// The least that mtime and ctime are after it.
+    pub time: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

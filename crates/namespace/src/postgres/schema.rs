@@ -84,4 +84,39 @@ pub const MIGRATIONS: &[&str] = &["
         epoch bigint NOT NULL
     ) WITH (fillfactor = 10);
     INSERT INTO progress VALUES (1, 0, 0, 0, 0);
+", "
+    -- What pending groups did to a directory whose row was left as it is; its truth is the row with these: nlink added,
+    -- change and times (mtime and ctime) merged by max.
+    CREATE TABLE dir_deltas (
+        inode bigint NOT NULL,
+        groups bigint NOT NULL,
+        nlink bigint NOT NULL,
+        change bigint NOT NULL,
+        time_s bigint NOT NULL,
+        time_ns integer NOT NULL,
+        PRIMARY KEY (inode, groups)
+    );
+    -- Scope 0: a user, 1: a group, 2: what lies below a directory.
+    CREATE TABLE usage (
+        scope smallint NOT NULL,
+        id bigint NOT NULL,
+        files bigint NOT NULL,
+        directories bigint NOT NULL,
+        bytes bigint NOT NULL,
+        PRIMARY KEY (scope, id)
+    ) WITH (fillfactor = 50);
+    CREATE TABLE quotas (
+        scope smallint NOT NULL,
+        id bigint NOT NULL,
+        bytes_soft bigint,
+        bytes_hard bigint,
+        files_soft bigint,
+        files_hard bigint,
+        bytes_over_since bigint,
+        files_over_since bigint,
+        PRIMARY KEY (scope, id)
+    );
+    -- Of what is no directory: a directory that has a name of it, in whose tree its bytes count.
+    UPDATE inodes SET parent = coalesce((SELECT min(d.parent) FROM dentries d WHERE d.inode = inodes.id), 0)
+        WHERE kind != 1;
 "];

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use api::Property;
+use api::{Account, Counted, Property};
 use bytes::Bytes;
 use futures_util::future::{join, join_all, join3};
 use postgres_types::ToSql;
@@ -12,12 +12,15 @@ use tokio::time::timeout;
 use tokio_postgres::Error;
 use types::{FileId, Name, PoolId};
 
+use super::accounts;
 use super::connection::{ANSWER_TIMEOUT, Attempts, Link, PATIENCE, Target, Trouble, describe, slow};
 use super::rows::{
     INODE_COLUMNS, InodeArrays, WRITE_INODES, decode_inode, decode_name, file_id, get, signed,
 };
 use crate::inode::{ChangeFloor, Inode};
-use crate::store::{Batch, InodeChange, NameChange, NumberEnds, Store, StoreError, StoreResult, Wanted};
+use crate::store::{
+    Batch, DirDelta, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult, Wanted,
+};
 
 /// A group that was sent and of which no answer came may be in the database or not. So long it is asked for.
 const OUTCOME_PATIENCE: Duration = Duration::from_secs(300);
@@ -54,9 +57,9 @@ struct Found {
 }
 
 /// A statement with its values.
-struct Change {
-    sql: &'static str,
-    values: Vec<Box<dyn ToSql + Sync + Send>>,
+pub struct Change {
+    pub sql: &'static str,
+    pub values: Vec<Box<dyn ToSql + Sync + Send>>,
 }
 
 impl PostgresStore {
@@ -267,6 +270,84 @@ async fn send_as(link: &Link, begin: &str, changes: &[Change]) -> Result<(), Tro
     Ok(committed?)
 }
 
+impl Questions for PostgresStore {
+    fn inode(&mut self, file: FileId) -> StoreResult<Option<Inode>> {
+        if let Some(found) = self.found.inodes.get(&file) {
+            return Ok(*found);
+        }
+        let found = self.ask(async |link, floor| find_inodes(link, &[signed(file)], floor).await)?;
+        Ok(found.into_iter().next().and_then(|(_, inode)| inode))
+    }
+
+    fn child(&mut self, dir: FileId, name: &Name) -> StoreResult<Option<FileId>> {
+        if let Some(found) = self.found.children.get(&(dir, name.clone())) {
+            return Ok(*found);
+        }
+        self.ask(async |link, _| {
+            let rows = link
+                .query(
+                    "SELECT inode FROM dentries WHERE parent = $1 AND name = $2",
+                    &[&signed(dir), &name.as_bytes()],
+                )
+                .await?;
+            rows.first().map(|row| get(row, 0).map(file_id)).transpose().map_err(Trouble::Lasting)
+        })
+    }
+
+    fn some_names(&mut self, dir: FileId, limit: usize) -> StoreResult<Vec<Name>> {
+        self.ask(async |link, _| {
+            let rows = link
+                .query(
+                    "SELECT name FROM dentries WHERE parent = $1 LIMIT $2",
+                    &[&signed(dir), &(limit as i64)],
+                )
+                .await?;
+            rows.iter().map(|row| decode_name(row, 0)).collect::<StoreResult<_>>().map_err(Trouble::Lasting)
+        })
+    }
+
+    fn some_parents(&mut self, file: FileId, limit: usize) -> StoreResult<Vec<FileId>> {
+        self.ask(async |link, _| {
+            let rows = link
+                .query(
+                    "SELECT parent FROM dentries WHERE inode = $1 LIMIT $2",
+                    &[&signed(file), &(limit as i64)],
+                )
+                .await?;
+            rows.iter()
+                .map(|row| get(row, 0).map(file_id))
+                .collect::<StoreResult<_>>()
+                .map_err(Trouble::Lasting)
+        })
+    }
+
+    fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>> {
+        self.ask(async |link, _| {
+            let rows = link
+                .query("SELECT pool FROM locations WHERE inode = $1 ORDER BY pool", &[&signed(file)])
+                .await?;
+            let pools = rows.iter().map(|row| Ok(PoolId(get::<i32>(row, 0)?.cast_unsigned())));
+            pools.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
+        })
+    }
+
+    fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>> {
+        self.ask(async |link, _| {
+            let rows = link
+                .query("SELECT name, value FROM properties WHERE inode = $1 ORDER BY name", &[&signed(file)])
+                .await?;
+            let properties = rows.iter().map(|row| {
+                Ok(Property { name: get(row, 0)?, value: Bytes::copy_from_slice(get::<&[u8]>(row, 1)?) })
+            });
+            properties.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
+        })
+    }
+
+    fn usage(&mut self, account: Account) -> StoreResult<Counted> {
+        self.ask(async |link, _| accounts::read_usage(link, account).await)
+    }
+}
+
 impl Store for PostgresStore {
     fn begin(&mut self) -> StoreResult<()> {
         self.found = Found::default();
@@ -315,63 +396,6 @@ impl Store for PostgresStore {
         })?;
         self.found = found;
         Ok(())
-    }
-
-    fn inode(&mut self, file: FileId) -> StoreResult<Option<Inode>> {
-        if let Some(found) = self.found.inodes.get(&file) {
-            return Ok(*found);
-        }
-        let found = self.ask(async |link, floor| find_inodes(link, &[signed(file)], floor).await)?;
-        Ok(found.into_iter().next().and_then(|(_, inode)| inode))
-    }
-
-    fn child(&mut self, dir: FileId, name: &Name) -> StoreResult<Option<FileId>> {
-        if let Some(found) = self.found.children.get(&(dir, name.clone())) {
-            return Ok(*found);
-        }
-        self.ask(async |link, _| {
-            let rows = link
-                .query(
-                    "SELECT inode FROM dentries WHERE parent = $1 AND name = $2",
-                    &[&signed(dir), &name.as_bytes()],
-                )
-                .await?;
-            rows.first().map(|row| get(row, 0).map(file_id)).transpose().map_err(Trouble::Lasting)
-        })
-    }
-
-    fn some_names(&mut self, dir: FileId, limit: usize) -> StoreResult<Vec<Name>> {
-        self.ask(async |link, _| {
-            let rows = link
-                .query(
-                    "SELECT name FROM dentries WHERE parent = $1 LIMIT $2",
-                    &[&signed(dir), &(limit as i64)],
-                )
-                .await?;
-            rows.iter().map(|row| decode_name(row, 0)).collect::<StoreResult<_>>().map_err(Trouble::Lasting)
-        })
-    }
-
-    fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>> {
-        self.ask(async |link, _| {
-            let rows = link
-                .query("SELECT pool FROM locations WHERE inode = $1 ORDER BY pool", &[&signed(file)])
-                .await?;
-            let pools = rows.iter().map(|row| Ok(PoolId(get::<i32>(row, 0)?.cast_unsigned())));
-            pools.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
-        })
-    }
-
-    fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>> {
-        self.ask(async |link, _| {
-            let rows = link
-                .query("SELECT name, value FROM properties WHERE inode = $1 ORDER BY name", &[&signed(file)])
-                .await?;
-            let properties = rows.iter().map(|row| {
-                Ok(Property { name: get(row, 0)?, value: Bytes::copy_from_slice(get::<&[u8]>(row, 1)?) })
-            });
-            properties.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
-        })
     }
 
     fn commit(&mut self, batch: &Batch) -> StoreResult<()> {
@@ -439,7 +463,7 @@ async fn find_children(
     found.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
 }
 
-/// The group's number before all, then a statement for each table and way of changing it: below twenty, as the order in
+/// The group's number before all, then a statement for each table and way of changing it: below thirty, as the order in
 /// which `join_all` sends them relies on there being few.
 fn changes(batch: &Batch, epoch: i64) -> Vec<Change> {
     let totals = batch.totals;
@@ -456,6 +480,8 @@ fn changes(batch: &Batch, epoch: i64) -> Vec<Change> {
     change_names(batch, &mut changes);
     change_attached(batch, &mut changes);
     change_clients(batch, &mut changes);
+    change_dir_deltas(batch, &mut changes);
+    accounts::change(batch, &mut changes);
     changes
 }
 
@@ -631,4 +657,28 @@ fn change_clients(batch: &Batch, changes: &mut Vec<Change>) {
         changes
             .push(Change { sql: "DELETE FROM clients WHERE owner = ANY($1)", values: vec![Box::new(gone)] });
     }
+}
+
+fn change_dir_deltas(batch: &Batch, changes: &mut Vec<Change>) {
+    let folded = batch.folded.iter().map(|dir| signed(*dir)).collect();
+    remove_all(changes, "DELETE FROM dir_deltas WHERE inode = ANY($1)", folded);
+    let deltas = &batch.dir_deltas;
+    if deltas.is_empty() {
+        return;
+    }
+    let column = |of: fn(&DirDelta) -> i64| deltas.values().map(of).collect::<Vec<i64>>();
+    let nanoseconds = deltas.values().map(|delta| delta.time.nanoseconds().cast_signed());
+    changes.push(Change {
+        sql: "INSERT INTO dir_deltas (inode, groups, nlink, change, time_s, time_ns) \
+              SELECT k.inode, $1::bigint, k.nlink, k.change, k.time_s, k.time_ns FROM unnest($2::bigint[], $3::bigint[], \
+              $4::bigint[], $5::bigint[], $6::integer[]) AS k(inode, nlink, change, time_s, time_ns)",
+        values: vec![
+            Box::new(batch.sequence.cast_signed()),
+            Box::new(deltas.keys().map(|dir| signed(*dir)).collect::<Vec<i64>>()),
+            Box::new(column(|delta| delta.nlink)),
+            Box::new(column(|delta| delta.change.cast_signed())),
+            Box::new(column(|delta| delta.time.seconds)),
+            Box::new(nanoseconds.collect::<Vec<i32>>()),
+        ],
+    });
 }

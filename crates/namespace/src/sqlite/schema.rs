@@ -88,6 +88,41 @@ const MIGRATIONS: &[&str] = &["
     -- From a file to its names. A create costs some 4 % more of the database's time, a name 27 bytes; without it the way
     -- back is a walk over all names.
     CREATE INDEX dentries_by_inode ON dentries(inode);
+", "
+    -- What pending groups did to a directory whose row was left as it is; its truth is the row with these: nlink added,
+    -- change and times (mtime and ctime) merged by max.
+    CREATE TABLE dir_deltas (
+        inode INTEGER NOT NULL,
+        groups INTEGER NOT NULL,
+        nlink INTEGER NOT NULL,
+        change INTEGER NOT NULL,
+        time_s INTEGER NOT NULL,
+        time_ns INTEGER NOT NULL,
+        PRIMARY KEY (inode, groups)
+    ) WITHOUT ROWID;
+    -- Scope 0: a user, 1: a group, 2: what lies below a directory.
+    CREATE TABLE usage (
+        scope INTEGER NOT NULL,
+        id INTEGER NOT NULL,
+        files INTEGER NOT NULL,
+        directories INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        PRIMARY KEY (scope, id)
+    ) WITHOUT ROWID;
+    CREATE TABLE quotas (
+        scope INTEGER NOT NULL,
+        id INTEGER NOT NULL,
+        bytes_soft INTEGER,
+        bytes_hard INTEGER,
+        files_soft INTEGER,
+        files_hard INTEGER,
+        bytes_over_since INTEGER,
+        files_over_since INTEGER,
+        PRIMARY KEY (scope, id)
+    ) WITHOUT ROWID;
+    -- Of what is no directory: a directory that has a name of it, in whose tree its bytes count.
+    UPDATE inodes SET parent = coalesce((SELECT min(d.parent) FROM dentries d WHERE d.inode = inodes.id), 0)
+        WHERE kind != 1;
 "];
 
 /// The newest version that this program knows.

@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use api::Property;
+use api::{Account, Counted, Property};
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use types::{Checksum, ChecksumKind, FileId, Name, PoolId};
 
+use super::accounts;
 use super::rows::{
     Durability, INODE_COLUMNS, corrupt, decode_inode, decode_name, insert_inode, set_durability, signed,
     unsigned, update_inode,
@@ -15,7 +16,7 @@ use super::rows::{
 use super::schema::set_meta;
 use crate::inode::{ChangeFloor, Inode};
 
-use crate::store::{Batch, InodeChange, NameChange, NumberEnds, Store, StoreError, StoreResult};
+use crate::store::{Batch, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult};
 
 pub struct SqliteStore {
     pub connection: Connection,
@@ -37,11 +38,7 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-impl Store for SqliteStore {
-    fn begin(&mut self) -> StoreResult<()> {
-        Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?)
-    }
-
+impl Questions for SqliteStore {
     fn inode(&mut self, file: FileId) -> StoreResult<Option<Inode>> {
         Ok(read_inode(&self.connection, file, self.floor)?)
     }
@@ -57,12 +54,31 @@ impl Store for SqliteStore {
         Ok(names.collect::<rusqlite::Result<_>>()?)
     }
 
+    fn some_parents(&mut self, file: FileId, limit: usize) -> StoreResult<Vec<FileId>> {
+        let mut statement =
+            self.connection.prepare_cached("SELECT parent FROM dentries WHERE inode = ?1 LIMIT ?2")?;
+        let parents = statement.query_map(params![signed(file.0), limit as i64], |row| {
+            row.get(0).map(|parent| FileId(unsigned(parent)))
+        })?;
+        Ok(parents.collect::<rusqlite::Result<_>>()?)
+    }
+
     fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>> {
         Ok(read_locations(&self.connection, file)?)
     }
 
     fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>> {
         Ok(read_properties(&self.connection, file)?)
+    }
+
+    fn usage(&mut self, account: Account) -> StoreResult<Counted> {
+        Ok(accounts::read_usage(&self.connection, account)?)
+    }
+}
+
+impl Store for SqliteStore {
+    fn begin(&mut self) -> StoreResult<()> {
+        Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?)
     }
 
     fn commit(&mut self, batch: &Batch) -> StoreResult<()> {
@@ -116,6 +132,8 @@ fn write_batch(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     write_locations(connection, batch)?;
     write_properties(connection, batch)?;
     write_checksums(connection, batch)?;
+    write_dir_deltas(connection, batch)?;
+    accounts::write(connection, batch)?;
     for (file, target) in &batch.targets {
         match target {
             Some(target) => connection
@@ -219,6 +237,28 @@ fn write_checksums(connection: &Connection, batch: &Batch) -> rusqlite::Result<(
                 .prepare_cached("DELETE FROM checksums WHERE inode = ?1 AND kind = ?2")?
                 .execute(params![signed(file.0), kind.name()])?,
         };
+    }
+    Ok(())
+}
+
+fn write_dir_deltas(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    for dir in &batch.folded {
+        execute(connection, "DELETE FROM dir_deltas WHERE inode = ?1", *dir)?;
+    }
+    for (dir, delta) in &batch.dir_deltas {
+        connection
+            .prepare_cached(
+                "INSERT INTO dir_deltas (inode, groups, nlink, change, time_s, time_ns) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+            )?
+            .execute(params![
+                signed(dir.0),
+                signed(batch.sequence),
+                delta.nlink,
+                signed(delta.change),
+                delta.time.seconds,
+                delta.time.nanoseconds()
+            ])?;
     }
     Ok(())
 }
