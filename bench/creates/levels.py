@@ -86,10 +86,10 @@ class Engine:
                          "--directory", directories, "--creators", str(creators), "--seconds", str(seconds)], seconds)
 
 
-class Chimera:
-    """The peer of level (a): dCache's statements by pgbench, in a cluster of its own."""
+class Clustered:
+    """What runs on a PostgreSQL cluster of its own."""
 
-    NAME, TITLE, MODES = "pgbench", "PostgreSQL, dCache's statements", list(SYNC)
+    MODES = list(SYNC)
 
     def __init__(self, scratch, mode):
         self.module, self.scratch, self.mode = importlib.import_module("creates.pgbench"), scratch, mode
@@ -108,6 +108,34 @@ class Chimera:
     def __exit__(self, *what):
         self.cluster.__exit__(*what)
 
+
+class EngineOnPostgres(Clustered):
+    """Level (p): the namespace crate in a process of its own, its names in PostgreSQL."""
+
+    NAME, TITLE = "p", "the namespace alone, on PostgreSQL"
+
+    @staticmethod
+    def missing():
+        return Engine.missing() or Clustered.missing()
+
+    def run(self, directories, creators, seconds):
+        before, cpu = self.cluster.fdatasync_us(), self.cluster.cpu_s()
+        found = generate(["namespace", "--namespace", self.cluster.url(), "--sync", SYNC[self.mode], "--mode", self.mode,
+                          "--directory", directories, "--creators", str(creators), "--seconds", str(seconds)], seconds)
+        cpu = self.cluster.cpu_s() - cpu
+        # The head's share is said apart: the database may be on another machine. What a file system here allows bounds neither.
+        for name in "bound_rate", "bound_share":
+            found.pop(name, None)
+        head = found["cpu_us_per_create"]
+        return {**found, "level": self.NAME, "head_cpu_us": head, "cpu_us_per_create": round(head + cpu * 1e6 / max(1, found["creates"]), 1),
+                "fdatasync_us": {"before": before, "after": self.cluster.fdatasync_us()}}
+
+
+class Chimera(Clustered):
+    """The peer of level (p): dCache's statements by pgbench."""
+
+    NAME, TITLE = "pgbench", "PostgreSQL, dCache's statements"
+
     def run(self, directories, creators, seconds):
         return self.module.run(self.cluster, self.mode, directories, creators, max(1, round(seconds)))
 
@@ -125,4 +153,4 @@ def binary():
 
 
 def known():
-    return {level.NAME: level for level in [Engine, Nfs, Chimera] + kernel_clients()}
+    return {level.NAME: level for level in [Engine, Nfs, EngineOnPostgres, Chimera] + kernel_clients()}

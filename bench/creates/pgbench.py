@@ -79,6 +79,9 @@ class Cluster:
     def version(self):
         return subprocess.run([self.program("postgres"), "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
+    def url(self):
+        return "postgres:///postgres?user=%s&host=%s" % (USER, self.home)
+
     def sql(self, *arguments):
         subprocess.run([self.program("psql"), "-q", "-X", "-v", "ON_ERROR_STOP=1", "-h", self.home, "-U", USER, "-d", "postgres"] + list(arguments),
                        check=True, env={**os.environ, "PGOPTIONS": "-c client_min_messages=warning"})

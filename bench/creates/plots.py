@@ -10,9 +10,9 @@ from .report import BUSY_MAX
 TITLES = {"shared": "Creates per second, all in one directory", "own": "Creates per second, each creator in a directory of its own"}
 DURABILITY = {"durable": "durable: on disk when answered", "interval": "interval: a power cut may take the last second"}
 # By what is measured, not by its place in the list: (light, dark). All have a contrast of 3 and more with the ground.
-COLOURS = {"a": ("#1f6fd0", "#5aa2f0"), "b": ("#c2570c", "#ee9a55"), "c1": ("#1a7f4b", "#43c08a"), "c2": ("#b32d74", "#ee86bb"), "pgbench": ("#6a6f78", "#9aa1ad"),
+COLOURS = {"a": ("#1f6fd0", "#5aa2f0"), "b": ("#c2570c", "#ee9a55"), "p": ("#6b46c1", "#a78bfa"), "c1": ("#1a7f4b", "#43c08a"), "c2": ("#b32d74", "#ee86bb"), "pgbench": ("#6a6f78", "#9aa1ad"),
            "other": ("#7a5c00", "#d0ae3c")}
-MARKERS = {"a": "circle", "b": "square", "c1": "triangle", "c2": "diamond", "pgbench": "cross", "other": "plus"}
+MARKERS = {"a": "circle", "b": "square", "p": "hexagon", "c1": "triangle", "c2": "diamond", "pgbench": "cross", "other": "plus"}
 DASHES = ["", "6 4", "2 3", "9 3 2 3", "1 5"]
 GROUND, INK, FAINT, GRID = ("#ffffff", "#15181d"), ("#1d2127", "#e8eaed"), ("#59606b", "#a4abb6"), ("#dfe2e7", "#343942")
 # In user units, which are pixels where nothing scales the figure.
@@ -193,7 +193,7 @@ def dashes(line):
 def mark(look, x, y):
     """A form besides the colour: colours alone do not tell lines apart for everybody."""
     forms = {"circle": "M%g %gm-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "square": "M%g %gm-3.5 -3.5h7v7h-7z", "triangle": "M%g %gm0 -5l4.5 8h-9z",
-             "diamond": "M%g %gm0 -5l5 5l-5 5l-5 -5z", "cross": "M%g %gm-4 -4l8 8m0 -8l-8 8", "plus": "M%g %gm-5 0h10m-5 -5v10"}
+             "diamond": "M%g %gm0 -5l5 5l-5 5l-5 -5z", "hexagon": "M%g %gm-4.5 0l2.25 -4h4.5l2.25 4l-2.25 4h-4.5z", "cross": "M%g %gm-4 -4l8 8m0 -8l-8 8", "plus": "M%g %gm-5 0h10m-5 -5v10"}
     return '<path class="mark %s" d="%s"/>' % (look, forms[MARKERS[look]] % (round(x, 1), round(y, 1)))
 
 

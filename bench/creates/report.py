@@ -5,6 +5,10 @@ SCHEMA = 1
 # What is asked: (level, mode, creators or any, measurement, at least or at most, bound).
 TARGETS = [("b", "interval", 64, "rate", ">=", 20_000), ("a", "durable", None, "bound_share", ">=", 0.7),
            ("a", "durable", 64, "cpu_us_per_create", "<=", 25)]
+# Ratios of two rates of one run: (what, numerator, denominator, at least); each side is level, mode, directories, creators.
+RATIOS = [("shared / own directories", ("a", "durable", "shared", 32), ("a", "durable", "own", 32), 0.95),
+          ("shared / own directories", ("p", "durable", "shared", 32), ("p", "durable", "own", 32), 0.95),
+          ("PostgreSQL / pgbench", ("p", "durable", "shared", 32), ("pgbench", "durable", "shared", 32), 10)]
 # What tells one figure from another; the rest of a run are measurements.
 KEYS = ["level", "mode", "clients", "directories", "creators"]
 # Above this share other programs decide what is measured.
@@ -85,6 +89,11 @@ def targets(figures):
                 met = each[name] >= bound if sense == ">=" else each[name] <= bound
                 lines.append("target (%s) %s, %d creators, %s: %s %s %s, found %s  %s"
                              % (level, mode, each["creators"], each["directories"], name, sense, bound, each[name], "met" if met else "MISSED"))
+    rates = {tuple(each[key] for key in ("level", "mode", "directories", "creators")): each["rate"] for each in figures if "clients" not in each}
+    for what, above, below, bound in RATIOS:
+        if rates.get(above) and rates.get(below):
+            ratio = rates[above] / rates[below]
+            lines.append("target (%s) %s, %d creators, %s: >= %s, found %.2f  %s" % (above[0], above[1], above[3], what, bound, ratio, "met" if ratio >= bound else "MISSED"))
     return lines
 
 
