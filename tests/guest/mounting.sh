@@ -43,15 +43,32 @@ case_files_spread_over_all_pools() {
 }
 
 case_layouts_come_with_the_open() {
-	# RFC 8881 16.2.3.1.2: LAYOUTGET inside OPEN's compound with the current stateid. It then costs no call of its own:
-	# a fresh file is opened, written and closed with fewer calls than LAYOUTGET by itself would make.
+	# RFC 8881 16.2.3.1.2: LAYOUTGET inside OPEN's compound with the current stateid. It then costs no call of its own.
 	local a b
-	echo warm >warm
-	a=$(op_count $MNT LAYOUTGET)
 	for i in $(seq 20); do dd if=/dev/zero of=n$i bs=64k count=1 status=none; done
+	kc-drop
+	a=$(op_count $MNT LAYOUTGET)
+	cat n* >/dev/null
 	b=$(op_count $MNT LAYOUTGET)
-	echo "LAYOUTGET calls of their own for 20 new files: $((b - a))"
+	echo "LAYOUTGET calls of their own for 20 files: $((b - a))"
 	[ $((b - a)) -le 2 ] || die "LAYOUTGET does not ride on OPEN"
+}
+
+layout_calls() { echo $(($(op_count $MNT LAYOUTGET) + $(op_count $MNT LAYOUTCOMMIT) + $(op_count $MNT LAYOUTRETURN))); }
+
+case_small_files_cost_no_layout() {
+	# RFC 8881 5.12.4: the client heeds mdsthreshold, and writes and reads through the head.
+	local before sent
+	before=$(layout_calls); sent=$(pool_bytes)
+	for i in $(seq 20); do dd if=/dev/urandom of=n$i bs=30000 count=1 status=none; done
+	sha256sum n* >/run/small-sums
+	kc-drop
+	sha256sum -c --quiet /run/small-sums
+	echo "calls for layouts: $(($(layout_calls) - before)), bytes at the pools' ports: $(($(pool_bytes) - sent))"
+	[ "$(layout_calls)" = "$before" ] && [ $(($(pool_bytes) - sent)) -lt 100000 ]
+	# The same file has a layout as soon as it is large.
+	dd if=/dev/urandom of=n1 bs=1M count=1 conv=fsync status=none
+	[ $(($(pool_bytes) - sent)) -ge 1048576 ] || die "a large file was not written at the pool"
 }
 
 case_one_getdeviceinfo_per_pool_is_enough() {

@@ -45,6 +45,8 @@ pub struct HeadConfig {
     /// Per listener.
     pub connections_max: usize,
     pub slots_max: u32,
+    /// Clients are told to read and write smaller files through the head; 0: none.
+    pub layout_bytes_min: u64,
     /// Where the pools' data servers listen. An unspecified address (0.0.0.0) stands for the one that the client
     /// used to reach the head.
     pub pool_addresses: Vec<(PoolId, SocketAddr)>,
@@ -117,6 +119,7 @@ impl HeadDoor {
             clock: services.clock,
             key: services.key,
             fsid: fsid(&config.instance),
+            layout_bytes_min: config.layout_bytes_min,
             generation: boot as u32,
             lease: config.lease,
             pool_addresses: config.pool_addresses,

@@ -19,6 +19,7 @@ mod security;
 mod segment;
 mod setattr;
 mod stateids;
+mod threshold;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -58,6 +59,8 @@ pub(crate) struct Head {
     pub sessions: Arc<Sessions>,
     pub operations: Operations,
     pub reports: Reports,
+    /// Files below go without a layout.
+    pub layout_bytes_min: u64,
     /// Stateids, over the conflict table of `access`. Held for one decision at a time, never across an await, and taken
     /// before the table.
     pub states: Arc<Mutex<ClientState>>,

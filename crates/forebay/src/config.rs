@@ -35,6 +35,7 @@ pub struct Nfs {
     pub clients_max: u32,
     pub connections_max: u32,
     pub slots_max: u32,
+    pub layout_min_kib: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -112,6 +113,7 @@ impl Default for Nfs {
             clients_max: 10_000,
             connections_max: 4_096,
             slots_max: 64,
+            layout_min_kib: 64,
         }
     }
 }
@@ -214,6 +216,7 @@ impl Config {
         within("nfs.clients_max", self.nfs.clients_max.into(), 1, 1_000_000)?;
         within("nfs.connections_max", self.nfs.connections_max.into(), 1, 1_000_000)?;
         within("nfs.slots_max", self.nfs.slots_max.into(), 1, 1_024)?;
+        within("nfs.layout_min_kib", self.nfs.layout_min_kib.into(), 0, 1_048_576)?;
         within("pools.count", self.pools.count.unwrap_or(1).into(), 1, 256)?;
         within("pools.open_files_max", self.pools.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
         within("pools.threads", self.pools.threads.into(), 0, 256)?;

@@ -292,6 +292,7 @@ async fn start_head_door(
         clients_max: config.nfs.clients_max as usize,
         connections_max: config.nfs.connections_max as usize,
         slots_max: config.nfs.slots_max,
+        layout_bytes_min: u64::from(config.nfs.layout_min_kib) << 10,
         pool_addresses,
     };
     HeadDoor::start(services, config).await.context("cannot start the NFS door")

@@ -9,7 +9,7 @@ use nfs4::{
 };
 use types::{Access, Attributes, FileKind, Name, Timestamp, permission};
 
-use super::Head;
+use super::{Head, threshold};
 use crate::context::Compound;
 use crate::{IO_BYTES_MAX, fh, status};
 
@@ -74,6 +74,7 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
     number::MOUNTED_ON_FILEID,
     number::FS_LAYOUT_TYPES,
     number::LAYOUT_BLKSIZE,
+    number::MDSTHRESHOLD,
     number::SUPPATTR_EXCLCREAT,
 ]);
 
@@ -151,6 +152,9 @@ pub(super) fn of_file(head: &Head, minorversion: u32, file: &Attributes, wanted:
     }
     if wanted.contains(number::FILEHANDLE) {
         out.filehandle = Some(fh::encode(&head.key, file.file));
+    }
+    if wanted.contains(number::MDSTHRESHOLD) {
+        out.mdsthreshold = Some(threshold::hints(head, file));
     }
     add_file_system(&mut out, head, minorversion);
     out

@@ -69,10 +69,18 @@ pub(super) async fn write(
         return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
     }
     head.access.before_write(file.file).await.map_err(status::of_access)?;
-    let done = replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_pool)?;
+    // The bytes are there before the size says so; both go to the disk at once.
+    replica.write_at(args.offset, args.data.0, Stability::Unstable).await.map_err(status::of_pool)?;
     let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability: wanted };
-    head.namespace.commit(file.file, &written).await.map_err(status::of_namespace)?;
-    Ok(Write4ResOk { count, committed: stable_how(done.min(wanted)), writeverf: verifier(&*replica) })
+    let noted = head.namespace.commit(file.file, &written);
+    if wanted == Stability::Unstable {
+        noted.await.map_err(status::of_namespace)?;
+    } else {
+        let (synced, noted) = tokio::join!(replica.sync(), noted);
+        synced.map_err(status::of_pool)?;
+        noted.map_err(status::of_namespace)?;
+    }
+    Ok(Write4ResOk { count, committed: stable_how(wanted), writeverf: verifier(&*replica) })
 }
 
 pub(super) async fn commit(

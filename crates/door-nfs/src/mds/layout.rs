@@ -12,7 +12,7 @@ use nfs4_state::stateid::{LayoutMode, LayoutModes, LayoutRequest};
 use types::{Access, Attributes, FileKind, PoolId, Timestamp, permission};
 use xdr::to_bytes;
 
-use super::{Head, device, segment};
+use super::{Head, device, segment, threshold};
 use crate::context::Compound;
 use crate::status;
 
@@ -46,6 +46,10 @@ async fn try_get(
         return Err(NfsStat4::LayoutUnavailable);
     }
     let stateid = compound.resolve(args.stateid)?;
+    if args.stateid == StateId4::CURRENT && threshold::is_below(head, &file) {
+        // Asked for together with the open, before the client could know that it needs none.
+        return Err(NfsStat4::LayoutUnavailable);
+    }
     head.sessions.judge_reclaim(client, false)?;
     let request = LayoutRequest { client, file: file.file, stateid, mode };
     head.states.lock().judge_layout(&request)?;

@@ -38,6 +38,12 @@ const KEYS: &[Key] = &[
         "Bound per listening port; at it, new connections are closed.",
     ),
     key("nfs.slots_max", "64", "slots", "Requests in flight per session."),
+    key(
+        "nfs.layout_min_kib",
+        "64",
+        "KiB",
+        "Smaller files are read and written through the head, without a layout (mdsthreshold); 0: all have layouts.",
+    ),
     key("pools.count", "(as the data directory has, 1 if new)", "pools", "Number of pools in this process."),
     key("pools.port", "20491", "port", "Port of pool 0; pool N listens N ports above it."),
     key(

@@ -6,9 +6,9 @@ use nfs4::attr::number;
 use nfs4::{
     Bitmap4, CreateType4, DeviceError4, DeviceId4, FfIoErr4, FfLayoutReturn4, LayoutGet4Args, LayoutIomode4,
     LayoutReturn4, LayoutReturn4Args, LayoutType4, LayoutUpdate4, Lock4Args, Lock4Res, Locker4,
-    NOTIFY_DEVICEID4_CHANGE, NOTIFY_DEVICEID4_DELETE, NfsArgop4, NfsFh4, NfsLockType4, NfsResop4, NfsStat4,
-    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OpenFlag4, OpenToLockOwner4, StableHow4, StateId4,
-    TestStateId4Args, op,
+    MdsThreshold4, NOTIFY_DEVICEID4_CHANGE, NOTIFY_DEVICEID4_DELETE, NfsArgop4, NfsFh4, NfsLockType4,
+    NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OpenFlag4, OpenToLockOwner4,
+    StableHow4, StateId4, TH4_READ_SIZE, TH4_WRITE_SIZE, TestStateId4Args, op,
 };
 use testkit::nfs_client::{ClientOptions, Layout, NfsClient, OpenFile, auth_sys, ops};
 
@@ -43,12 +43,52 @@ fn a_layout_comes_in_the_compound_that_opens_the_file() {
     let (_instance, server) = Server::start();
     let mut client = server.client("host");
     let root = client.root().unwrap();
+    let file = client.create(&root, "file").unwrap();
+    client.set_size(&file.handle, file.stateid, SMALL_BYTES).unwrap();
     let open = ops::open("owner", OPEN4_SHARE_ACCESS_BOTH, ops::unchecked(0o644), "file");
     let reply = client.open_with_layout(&root, open, LayoutIomode4::Rw).unwrap().ok().unwrap();
     let layout = Layout::of(&reply).unwrap();
     let opened = testkit::body!(reply, Open).unwrap();
     assert_ne!(layout.stateid.other, opened.stateid.other);
     assert_eq!(layout.stateid.seqid, 1);
+}
+
+/// `nfs.layout_min_kib`, as it is unless set.
+const SMALL_BYTES: u64 = 65_536;
+
+/// RFC 8881 §5.12.4. Linux asks for a layout with each OPEN before it could know.
+#[test]
+fn a_small_file_is_read_and_written_through_the_head_unless_the_client_insists() {
+    let (_instance, server) = Server::start();
+    let (mut client, root, file) = with_file(&server);
+    client.set_size(&file.handle, file.stateid, SMALL_BYTES - 1).unwrap();
+    let said = client.attributes(&file.handle, &[number::MDSTHRESHOLD]).unwrap().mdsthreshold.unwrap();
+    let [hint] = &said.hints[..] else { panic!("{said:?}") };
+    assert_eq!(hint.layout_type, LayoutType4::FLEX_FILES);
+    assert_eq!(hint.hintset, Bitmap4::of(&[TH4_READ_SIZE, TH4_WRITE_SIZE]));
+    assert_eq!(hint.hintlist.0, [SMALL_BYTES.to_be_bytes(), SMALL_BYTES.to_be_bytes()].concat());
+
+    for iomode in [LayoutIomode4::Read, LayoutIomode4::Rw] {
+        let open = ops::open("owner", OPEN4_SHARE_ACCESS_BOTH, ops::unchecked(0o644), "file");
+        let reply = client.open_with_layout(&root, open, iomode).unwrap();
+        assert_eq!(reply.status, NfsStat4::LayoutUnavailable);
+    }
+    assert_eq!(write_layout(&mut client, &file).segment.iomode, LayoutIomode4::Rw);
+    assert_eq!(
+        client.attributes(&root, &[number::MDSTHRESHOLD]).unwrap().mdsthreshold,
+        Some(MdsThreshold4::default())
+    );
+}
+
+#[test]
+fn without_a_least_size_every_file_has_layouts() {
+    let setup = Setup { configuration: "layout_min_kib = 0", ..Setup::default() };
+    let (_instance, server) = Server::start_with(setup);
+    let (mut client, root, file) = with_file(&server);
+    let said = client.attributes(&file.handle, &[number::MDSTHRESHOLD]).unwrap().mdsthreshold;
+    assert_eq!(said, Some(MdsThreshold4::default()));
+    let open = ops::open("owner", OPEN4_SHARE_ACCESS_BOTH, ops::unchecked(0o644), "file");
+    client.open_with_layout(&root, open, LayoutIomode4::Rw).unwrap().ok().unwrap();
 }
 
 #[test]
