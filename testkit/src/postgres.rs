@@ -76,6 +76,8 @@ pub struct Options {
     pub fsync: bool,
     /// Further settings of the server, by name.
     pub settings: Vec<(String, String)>,
+    /// What lies in its data directory besides, or in the place of what is made there: keys, `pg_hba.conf`.
+    pub files: Vec<(String, String)>,
 }
 
 /// One server with its data directory.
@@ -122,6 +124,9 @@ impl Cluster {
                 .arg(&password_file);
             initdb.arg("-D").arg(cluster.data());
         })?;
+        for (name, text) in &options.files {
+            cluster.put(name, text)?;
+        }
         cluster.started()
     }
 
@@ -183,6 +188,16 @@ impl Cluster {
                 sql,
             ]),
         )
+    }
+
+    /// Writes a file of its data directory, for its account alone.
+    pub fn put(&self, name: &str, text: &str) -> Result<()> {
+        let file = self.data().join(name);
+        fs::write(&file, text)?;
+        if let Some(account) = self.account {
+            chown(&file, Some(account.uid), Some(account.gid))?;
+        }
+        Ok(fs::set_permissions(&file, Permissions::from_mode(0o600))?)
     }
 
     /// Where the Unix socket is; by it no password is asked.

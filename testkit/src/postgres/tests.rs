@@ -37,7 +37,8 @@ fn what_was_committed_is_there_after_a_stop_and_after_a_kill() {
 
 #[test]
 fn a_standby_has_what_its_primary_had_and_takes_its_place() {
-    let options = Options { fsync: false, settings: vec![("synchronous_standby_names".into(), "*".into())] };
+    let settings = vec![("synchronous_standby_names".into(), "*".into())];
+    let options = Options { settings, ..Options::default() };
     let Some(mut primary) = unless_missing(Cluster::start_with(&options)) else { return };
     let standby = primary.standby().unwrap();
     // A commit at the primary waits for the standby, by the setting.
@@ -70,7 +71,8 @@ fn a_setting_that_the_server_refuses_is_told() {
     if cluster().is_none() {
         return;
     }
-    let options = Options { fsync: false, settings: vec![("no_such_setting".into(), "1".into())] };
+    let settings = vec![("no_such_setting".into(), "1".into())];
+    let options = Options { settings, ..Options::default() };
     let refused = Cluster::start_with(&options).err().unwrap();
     assert!(refused.to_string().contains("no_such_setting"), "{refused}");
 }

@@ -1,11 +1,13 @@
 //! Usage and quotas by account.
 
+use std::sync::LazyLock;
+
 use api::{Account, Counted};
 
 use super::connection::{Link, Trouble};
 use super::rows::get;
 use super::store::Change;
-use crate::accounts::scope_number;
+use crate::accounts::{scope_number, wrapping_sum};
 use crate::store::Batch;
 
 pub async fn read_usage(link: &Link, account: Account) -> Result<Counted, Trouble> {
@@ -22,8 +24,21 @@ pub async fn read_usage(link: &Link, account: Account) -> Result<Counted, Troubl
 
 pub fn change(batch: &Batch, changes: &mut Vec<Change>) {
     close(batch, changes);
+    note(batch, changes);
     count(batch, changes);
     limit(batch, changes);
+}
+
+fn note(batch: &Batch, changes: &mut Vec<Change>) {
+    if batch.ends_journal {
+        changes.push(Change { sql: "DELETE FROM usage_journal", values: Vec::new() });
+    }
+    if let Some(row) = &batch.journal {
+        changes.push(Change {
+            sql: "INSERT INTO usage_journal (groups, deltas) VALUES ($1, $2)",
+            values: vec![Box::new(batch.sequence.cast_signed()), Box::new(row.clone())],
+        });
+    }
 }
 
 fn keys<'a>(accounts: impl Iterator<Item = &'a Account>) -> (Vec<i16>, Vec<i64>) {
@@ -50,6 +65,16 @@ fn close(batch: &Batch, changes: &mut Vec<Change>) {
 const REMOVE_QUOTAS: &str = "DELETE FROM quotas q USING unnest($1::smallint[], $2::bigint[]) AS k(scope, id) \
     WHERE q.scope = k.scope AND q.id = k.id";
 
+static ADD_USAGE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO usage (scope, id, files, directories, bytes) SELECT * FROM \
+         unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) \
+         ON CONFLICT (scope, id) DO UPDATE SET files = usage.files + excluded.files, \
+         directories = usage.directories + excluded.directories, bytes = {}",
+        wrapping_sum("usage.bytes", "excluded.bytes")
+    )
+});
+
 fn count(batch: &Batch, changes: &mut Vec<Change>) {
     if batch.usage.is_empty() {
         return;
@@ -57,10 +82,7 @@ fn count(batch: &Batch, changes: &mut Vec<Change>) {
     let (scopes, ids) = keys(batch.usage.keys());
     let column = |of: fn(&Counted) -> i64| batch.usage.values().map(of).collect::<Vec<i64>>();
     changes.push(Change {
-        sql: "INSERT INTO usage (scope, id, files, directories, bytes) SELECT * FROM \
-              unnest($1::smallint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[]) \
-              ON CONFLICT (scope, id) DO UPDATE SET files = usage.files + excluded.files, \
-              directories = usage.directories + excluded.directories, bytes = usage.bytes + excluded.bytes",
+        sql: &ADD_USAGE,
         values: vec![
             Box::new(scopes),
             Box::new(ids),

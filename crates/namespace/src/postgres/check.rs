@@ -1,57 +1,121 @@
-//! The offline check on PostgreSQL. Its pages are its own business (`pg_amcheck`, data checksums).
+//! PostgreSQL for whoever checks or repairs. Its pages are its own business (`pg_amcheck`, data checksums).
 
+use std::future::Future;
+use std::sync::Arc;
+
+use postgres_types::ToSql;
+use tokio::runtime::Handle;
 use tokio_postgres::Row;
 
-use super::connection::{Link, Target, Trouble};
-use super::rows::file_id;
-use crate::check::{self, Fields, PARENTS, PROBLEMS_MAX, Problem, SIZES};
-use crate::store::{StoreError, StoreResult, Totals};
+use super::connection::{Attempts, Link, Target, Trouble};
+use super::store::LOCK;
+use crate::session::{Fields, Purpose, Session};
+use crate::store::{StoreError, StoreResult};
 
-pub fn check(target: &Target) -> StoreResult<Vec<Problem>> {
-    let (target, (answer, answered)) = (target.clone(), std::sync::mpsc::channel());
-    let handle = target.handle().clone();
-    // The caller may be in a runtime of its own, where nothing may block on a future.
-    handle.spawn(async move {
-        let found = match target.connect().await {
-            Ok(link) => look(&link).await,
-            Err(trouble) => Err(trouble),
-        };
-        let _ = answer.send(found);
-    });
-    match answered.recv() {
-        Ok(Ok(problems)) => Ok(problems),
-        Ok(Err(Trouble::Lasting(error))) => Err(error),
-        Ok(Err(Trouble::Passing(reason) | Trouble::Torn(reason))) => Err(StoreError::Failed(reason)),
-        Ok(Err(Trouble::Moved)) | Err(_) => Err(StoreError::Failed("check was not finished".to_owned())),
+/// The server may take a moment to notice that the head is gone.
+const LOCK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
+
+pub fn session(target: &Target, purpose: Purpose) -> StoreResult<Box<dyn Session>> {
+    let (target, handle) = (target.clone(), target.handle().clone());
+    let link = wait(&handle, async move {
+        let link = target.connect().await?;
+        // Here whole tables are read and joined.
+        link.client
+            .batch_execute("SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on")
+            .await?;
+        if purpose == Purpose::Change {
+            link.client.batch_execute("SET synchronous_commit = on").await?;
+            take_lock(&link).await?;
+        }
+        Ok(link)
+    })?;
+    Ok(Box::new(PostgresSession { link: Arc::new(link), handle, purpose }))
+}
+
+async fn take_lock(link: &Link) -> Result<(), Trouble> {
+    let mut attempts = Attempts::default();
+    loop {
+        let row = link.client.query_one(&format!("SELECT pg_try_advisory_lock({LOCK})"), &[]).await?;
+        if row.try_get(0).unwrap_or(false) {
+            return Ok(());
+        }
+        if attempts.lasted() > LOCK_PATIENCE {
+            return Err(Trouble::Lasting(StoreError::Busy("another head has it".to_owned())));
+        }
+        attempts.pause().await;
     }
 }
 
-async fn look(link: &Link) -> Result<Vec<Problem>, Trouble> {
-    // Here whole tables are read and joined.
-    link.client
-        .batch_execute("SET enable_seqscan = on; SET enable_hashjoin = on; SET enable_mergejoin = on")
-        .await?;
-    link.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?;
-    let mut problems = Vec::new();
-    for rule in check::rules() {
-        if problems.len() < PROBLEMS_MAX {
-            let rows = link.client.query(&rule.sql, &[]).await?;
-            problems.extend(rows.iter().map(|row| (rule.problem)(&PostgresFields(row))));
-        }
+/// The caller may be in a runtime of its own, where nothing may block on a future.
+fn wait<T: Send + 'static>(
+    handle: &Handle,
+    work: impl Future<Output = Result<T, Trouble>> + Send + 'static,
+) -> StoreResult<T> {
+    let (answer, answered) = std::sync::mpsc::channel();
+    handle.spawn(async move {
+        let _ = answer.send(work.await);
+    });
+    match answered.recv() {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(Trouble::Lasting(error))) => Err(error),
+        Ok(Err(Trouble::Passing(reason) | Trouble::Torn(reason))) => Err(StoreError::Failed(reason)),
+        Ok(Err(Trouble::Moved)) | Err(_) => Err(StoreError::Failed("it was not finished".to_owned())),
     }
-    let parents = link.client.query(PARENTS, &[]).await?;
-    let of = |row: &Row, at| file_id(PostgresFields(row).number(at));
-    problems.extend(check::tree(&parents.iter().map(|row| (of(row, 0), of(row, 1))).collect()));
-    let told = link.client.query_one("SELECT files, bytes FROM progress", &[]).await?;
-    let told = PostgresFields(&told);
-    let mut counted = Totals::default();
-    for row in link.client.query(SIZES, &[]).await? {
-        counted.files += 1;
-        counted.bytes = counted.bytes.wrapping_add(PostgresFields(&row).number(0));
+}
+
+struct PostgresSession {
+    link: Arc<Link>,
+    handle: Handle,
+    purpose: Purpose,
+}
+
+impl PostgresSession {
+    fn batch(&self, sql: &'static str) -> StoreResult<()> {
+        let link = Arc::clone(&self.link);
+        wait(&self.handle, async move { Ok(link.client.batch_execute(sql).await?) })
     }
-    problems.extend(check::totals(Totals { files: told.number(0), bytes: told.number(1) }, counted));
-    problems.truncate(PROBLEMS_MAX);
-    Ok(problems)
+}
+
+fn references(values: &[Vec<u8>]) -> Vec<&(dyn ToSql + Sync)> {
+    values.iter().map(|value| value as _).collect()
+}
+
+impl Session for PostgresSession {
+    fn begin(&mut self) -> StoreResult<()> {
+        self.batch(match self.purpose {
+            Purpose::Look => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            Purpose::Change => "BEGIN",
+        })
+    }
+
+    fn query(&mut self, sql: &str, bytes: &[&[u8]], each: &mut dyn FnMut(&dyn Fields)) -> StoreResult<()> {
+        let (link, sql) = (Arc::clone(&self.link), sql.to_owned());
+        let values: Vec<Vec<u8>> = bytes.iter().map(|value| value.to_vec()).collect();
+        let rows =
+            wait(&self.handle, async move { Ok(link.client.query(&sql, &references(&values)).await?) })?;
+        rows.iter().for_each(|row| each(&PostgresFields(row)));
+        Ok(())
+    }
+
+    fn execute(&mut self, sql: &str, bytes: &[&[u8]]) -> StoreResult<u64> {
+        let (link, sql) = (Arc::clone(&self.link), sql.to_owned());
+        let values: Vec<Vec<u8>> = bytes.iter().map(|value| value.to_vec()).collect();
+        wait(&self.handle, async move { Ok(link.client.execute(&sql, &references(&values)).await?) })
+    }
+
+    fn commit(&mut self) -> StoreResult<()> {
+        self.batch("COMMIT")
+    }
+
+    fn end(&mut self) {
+        // Without a transaction it is a notice; without a connection there is nothing to end.
+        let _ = self.batch("ROLLBACK");
+    }
+
+    /// Bit for bit.
+    fn narrow(&self, value: u32) -> i64 {
+        i64::from(value.cast_signed())
+    }
 }
 
 struct PostgresFields<'a>(&'a Row);
@@ -66,6 +130,7 @@ impl Fields for PostgresFields<'_> {
     }
 
     fn bytes(&self, at: usize) -> Vec<u8> {
-        self.0.try_get(at).unwrap_or_default()
+        let bytes = self.0.try_get::<_, Vec<u8>>(at);
+        bytes.or_else(|_| self.0.try_get::<_, String>(at).map(String::into_bytes)).unwrap_or_default()
     }
 }

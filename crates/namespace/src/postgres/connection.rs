@@ -1,26 +1,34 @@
-//! One connection, its prepared statements, and what its errors mean.
+//! Where the servers are, one connection to the one that takes writes, and its prepared statements.
 
 use std::collections::HashMap;
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use postgres_types::{ToSql, WrongType};
+use postgres_types::ToSql;
 use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout};
-use tokio_postgres::config::TargetSessionAttrs;
-use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Error, NoTls, Row, Statement};
+use tokio::time::timeout;
+use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::{Client, Config, Error, Row, Statement};
 
+pub use super::presence::Attempts;
+use super::presence::Presence;
 use super::schema::SCHEMA;
+use super::tls::Connector;
+pub use super::trouble::Trouble;
+use super::trouble::slow;
+use super::url::{Trust, Url};
+use super::whole::{WHOLES_MAX, compose};
 use crate::store::StoreError;
 
-/// Of one attempt: name resolution, all addresses, login.
+/// Of one attempt at one server: name resolution, all addresses, TLS, login.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Of an answer. Who waits for a lock, a standby or a disk for longer begins anew on another connection.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+const PORT: u16 = 5432;
+const STRICT: &str = "SELECT set_config('synchronous_commit', 'on', false) FROM pg_settings \
+    WHERE name = 'synchronous_commit' AND setting IN ('off', 'local')";
 /// A peer that does not acknowledge for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
@@ -29,6 +37,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 const PLANS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_hashjoin=off \
     -c enable_mergejoin=off -c jit=off";
 
+/// Whatever was set for this user: a group waits for who has its rows and then looks again, and the lock of a head that
+/// has nothing to do is not given to another.
+const MANNERS: &str = "-c default_transaction_isolation=read\\ committed -c idle_session_timeout=0";
+
 /// The server must soon notice that we are gone, too: our session holds the lock.
 const KEEPALIVES: &str = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 \
     -c tcp_user_timeout=10000";
@@ -36,94 +48,163 @@ const KEEPALIVES: &str = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5
 /// Where the database is, and what drives its connections.
 #[derive(Clone)]
 pub struct Target {
-    config: tokio_postgres::Config,
+    name: String,
+    servers: Arc<[Config]>,
+    /// Of the server that was last found to take writes.
+    likely: Arc<AtomicUsize>,
+    trust: Arc<Trust>,
     handle: Handle,
-    away: Arc<Mutex<Option<String>>>,
-    is_stopping: Arc<AtomicBool>,
+    presence: Arc<Presence>,
+    is_deferred: bool,
 }
 
 impl Target {
     /// `is_deferred`: a commit is answered before it is on disk.
-    pub fn new(mut config: tokio_postgres::Config, handle: Handle, is_deferred: bool) -> Target {
+    pub fn new(url: &Url, handle: Handle, is_deferred: bool) -> Target {
         let commits = if is_deferred { "-c synchronous_commit=off" } else { "" };
-        let options = config.get_options().unwrap_or_default();
-        let options = format!("{options} -c search_path={SCHEMA} {PLANS} {KEEPALIVES} {commits}");
-        config
-            .options(options.trim())
-            .application_name("forebay")
-            .connect_timeout(CONNECT_TIMEOUT / 2)
-            .tcp_user_timeout(SILENCE_MAX)
-            .keepalives_idle(SILENCE_MAX)
-            .keepalives_interval(SILENCE_MAX / 2)
-            .keepalives_retries(3)
-            // A standby can be named too: it counts when it was promoted.
-            .target_session_attrs(TargetSessionAttrs::ReadWrite);
-        Target { config, handle, away: Arc::default(), is_stopping: Arc::default() }
-    }
-
-    /// From now on nobody waits long.
-    pub fn stop(&self) {
-        self.is_stopping.store(true, Ordering::Release);
-    }
-
-    pub fn is_stopping(&self) -> bool {
-        self.is_stopping.load(Ordering::Acquire)
-    }
-
-    pub fn patience(&self, usual: Duration) -> Duration {
-        if self.is_stopping() { usual.min(STOP_PATIENCE) } else { usual }
-    }
-
-    /// Why the database does not answer now, for health. Told by who waits for it.
-    pub fn away(&self) -> Option<String> {
-        self.away.lock().clone()
-    }
-
-    /// Told once when it goes and once when it is back.
-    pub fn is_away(&self, reason: &str) {
-        if self.away.lock().replace(reason.to_owned()).is_none() {
-            tracing::error!(reason, "namespace's database does not answer");
+        let options = url.config.get_options().unwrap_or_default();
+        let options = format!("{options} -c search_path={SCHEMA} {PLANS} {MANNERS} {KEEPALIVES} {commits}");
+        let servers = (0..url.config.get_hosts().len()).map(|at| server(&url.config, at, options.trim()));
+        Target {
+            name: name(&url.config),
+            servers: servers.collect(),
+            likely: Arc::default(),
+            trust: Arc::new(url.trust.clone()),
+            handle,
+            presence: Arc::default(),
+            is_deferred,
         }
     }
 
-    pub fn is_there(&self) {
-        if self.away.lock().take().is_some() {
-            tracing::info!("namespace's database answers again");
-        }
+    pub fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
+    pub fn is_deferred(&self) -> bool {
+        self.is_deferred
     }
 
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    pub fn name(&self) -> String {
-        name(&self.config)
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
+    /// To the server that takes writes.
     pub async fn connect(&self) -> Result<Link, Trouble> {
-        let config = self.config.clone();
+        let target = self.clone();
         // Sockets belong to the runtime that drives them, not to the one that asks.
-        let connecting = self.handle.spawn(async move {
-            let connected = timeout(CONNECT_TIMEOUT, config.connect(NoTls)).await;
-            let (client, connection) = connected.map_err(|_| slow())??;
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "connection to the namespace's database ended");
-                }
-            });
-            Ok::<_, Trouble>(client)
-        });
-        match connecting.await {
-            Ok(connected) => {
-                Ok(Link { client: connected?, statements: Mutex::default(), uses: AtomicU64::new(0) })
-            }
+        match self.handle.spawn(async move { target.connect_to_any().await }).await {
+            Ok(connected) => Ok(Link {
+                client: connected?,
+                statements: Mutex::default(),
+                wholes: Mutex::default(),
+                uses: AtomicU64::new(0),
+            }),
             Err(_) => Err(Trouble::Passing("stopping".to_owned())),
         }
     }
+
+    /// To write with. What was answered is to be on disk, and where a standby has to have it, there: a setting of the
+    /// user's or the database's that says less does not count, one that says more does.
+    pub async fn connect_to_write(&self) -> Result<Link, Trouble> {
+        let link = self.connect().await?;
+        if !self.is_deferred {
+            link.client.query_opt(STRICT, &[]).await?;
+        }
+        Ok(link)
+    }
+
+    /// Each has its own time: one that is silent does not take that of the next.
+    async fn connect_to_any(&self) -> Result<Client, Trouble> {
+        let trust = Arc::clone(&self.trust);
+        let made = tokio::task::spawn_blocking(move || Connector::new(&trust)).await;
+        let Ok(made) = made else { return Err(Trouble::Passing("stopping".to_owned())) };
+        let connector = made.map_err(|error| Trouble::Passing(error.to_string()))?;
+        let likely = self.likely.load(Ordering::Relaxed);
+        let mut refusals = Vec::new();
+        for turn in 0..self.servers.len() {
+            let at = (likely + turn) % self.servers.len();
+            let connecting = login(&self.servers[at], connector.clone());
+            match timeout(CONNECT_TIMEOUT, connecting).await.unwrap_or_else(|_| Err(slow())) {
+                Ok(client) => {
+                    self.likely.store(at, Ordering::Relaxed);
+                    return Ok(client);
+                }
+                Err(trouble) => refusals.push((at, trouble)),
+            }
+        }
+        refusals.sort_by_key(|(at, _)| *at);
+        Err(self.all_refused(refusals))
+    }
+
+    /// That one may come back counts more than that another never will.
+    fn all_refused(&self, mut refusals: Vec<(usize, Trouble)>) -> Trouble {
+        if refusals.len() == 1 {
+            return refusals.remove(0).1;
+        }
+        let is_lasting = refusals.iter().all(|(_, trouble)| matches!(trouble, Trouble::Lasting(_)));
+        let told = refusals.into_iter().map(|(at, trouble)| {
+            let host = self.servers[at].get_hosts().first().map(host_name).unwrap_or_default();
+            let port = self.servers[at].get_ports().first().copied().unwrap_or(PORT);
+            format!("{host}:{port}: {}", trouble.reason())
+        });
+        let told = told.collect::<Vec<_>>().join("; ");
+        if is_lasting { Trouble::Lasting(StoreError::Failed(told)) } else { Trouble::Passing(told) }
+    }
+}
+
+/// Names one server of several, and what all are told alike.
+fn server(url: &Config, at: usize, options: &str) -> Config {
+    let mut server = Config::new();
+    match &url.get_hosts()[at] {
+        Host::Tcp(host) => server.host(host).ssl_mode(url.get_ssl_mode()),
+        // There is nobody in between, and the server takes no TLS there.
+        Host::Unix(path) => server.host_path(path).ssl_mode(SslMode::Disable),
+    };
+    let (ports, addresses) = (url.get_ports(), url.get_hostaddrs());
+    server.port(ports.get(at).or(ports.first()).copied().unwrap_or(PORT));
+    if let Some(address) = addresses.get(at) {
+        server.hostaddr(*address);
+    }
+    if let Some(user) = url.get_user() {
+        server.user(user);
+    }
+    if let Some(password) = url.get_password() {
+        server.password(password);
+    }
+    if let Some(database) = url.get_dbname() {
+        server.dbname(database);
+    }
+    server
+        .ssl_negotiation(url.get_ssl_negotiation())
+        .channel_binding(url.get_channel_binding())
+        .options(options)
+        .application_name("forebay")
+        .connect_timeout(CONNECT_TIMEOUT / 2)
+        .tcp_user_timeout(SILENCE_MAX)
+        .keepalives_idle(SILENCE_MAX)
+        .keepalives_interval(SILENCE_MAX / 2)
+        .keepalives_retries(3)
+        // A standby can be named too: it counts when it was promoted.
+        .target_session_attrs(TargetSessionAttrs::ReadWrite);
+    server
+}
+
+async fn login(server: &Config, connector: Connector) -> Result<Client, Trouble> {
+    let (client, connection) = server.connect(connector).await?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "connection to the namespace's database ended");
+        }
+    });
+    Ok(client)
 }
 
 /// For people; without the password.
-pub fn name(config: &tokio_postgres::Config) -> String {
+pub fn name(config: &Config) -> String {
     let hosts: Vec<String> = config.get_hosts().iter().map(host_name).collect();
     let ports: Vec<String> = config.get_ports().iter().map(u16::to_string).collect();
     let database = config.get_dbname().or(config.get_user()).unwrap_or("postgres");
@@ -131,16 +212,17 @@ pub fn name(config: &tokio_postgres::Config) -> String {
     format!("postgres://{}{port}/{database}", hosts.join(","))
 }
 
-fn host_name(host: &tokio_postgres::config::Host) -> String {
+fn host_name(host: &Host) -> String {
     match host {
-        tokio_postgres::config::Host::Tcp(name) => name.clone(),
-        tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
+        Host::Tcp(name) => name.clone(),
+        Host::Unix(path) => path.display().to_string(),
     }
 }
 
 pub struct Link {
     pub client: Client,
     statements: Mutex<HashMap<&'static str, Statement>>,
+    wholes: Mutex<HashMap<Vec<&'static str>, Statement>>,
     uses: AtomicU64,
 }
 
@@ -153,6 +235,25 @@ impl Link {
         let statement = self.client.prepare(sql).await?;
         self.statements.lock().insert(sql, statement.clone());
         Ok(statement)
+    }
+
+    /// The parts of a group as one statement; `values`: how many each has.
+    pub async fn prepared_whole(
+        &self,
+        parts: &[&'static str],
+        values: &[usize],
+    ) -> Result<Option<Statement>, Error> {
+        if let Some(statement) = self.wholes.lock().get(parts) {
+            return Ok(Some(statement.clone()));
+        }
+        let Some(sql) = compose(parts, values) else { return Ok(None) };
+        let statement = self.client.prepare(&sql).await?;
+        let mut wholes = self.wholes.lock();
+        if wholes.len() >= WHOLES_MAX {
+            wholes.clear();
+        }
+        wholes.insert(parts.to_vec(), statement.clone());
+        Ok(Some(statement))
     }
 
     pub async fn query(
@@ -174,105 +275,5 @@ impl Link {
         } else {
             Ok(())
         }
-    }
-}
-
-/// What to do about an error.
-#[derive(Debug)]
-pub enum Trouble {
-    /// A transaction did not begin, and what was sent behind its BEGIN may have been done by itself.
-    Torn(String),
-    /// The database goes away, or came to an end by itself: the same may do on another connection.
-    Passing(String),
-    /// A guard of ours did not hold: the database is not as the last group left it.
-    Moved,
-    Lasting(StoreError),
-}
-
-pub fn slow() -> Trouble {
-    Trouble::Passing("no answer in time".to_owned())
-}
-
-impl From<Error> for Trouble {
-    fn from(error: Error) -> Trouble {
-        let reason = describe(&error);
-        let Some(code) = error.code() else {
-            // Nothing reached the server, or nothing came back; but a value of the wrong type is a mistake of ours.
-            let is_ours = std::error::Error::source(&error).is_some_and(|cause| cause.is::<WrongType>());
-            return if is_ours {
-                Trouble::Lasting(StoreError::Failed(reason))
-            } else {
-                Trouble::Passing(reason)
-            };
-        };
-        if *code == SqlState::DIVISION_BY_ZERO {
-            return Trouble::Moved;
-        }
-        if is_passing(code) {
-            return Trouble::Passing(reason);
-        }
-        Trouble::Lasting(match *code {
-            SqlState::DISK_FULL => StoreError::NoSpace(reason),
-            SqlState::INSUFFICIENT_PRIVILEGE => StoreError::ReadOnly(reason),
-            _ => StoreError::Failed(reason),
-        })
-    }
-}
-
-fn is_passing(code: &SqlState) -> bool {
-    const PASSING: [SqlState; 8] = [
-        SqlState::ADMIN_SHUTDOWN,
-        SqlState::CRASH_SHUTDOWN,
-        SqlState::CANNOT_CONNECT_NOW,
-        SqlState::T_R_SERIALIZATION_FAILURE,
-        SqlState::T_R_DEADLOCK_DETECTED,
-        SqlState::LOCK_NOT_AVAILABLE,
-        // A standby that is not promoted yet.
-        SqlState::READ_ONLY_SQL_TRANSACTION,
-        SqlState::QUERY_CANCELED,
-    ];
-    // Connections, resources, timeouts of sessions and transactions.
-    let is_of_class = |class: &str| code.code().starts_with(class);
-    let is_full = *code == SqlState::DISK_FULL;
-    is_of_class("08")
-        || (is_of_class("53") && !is_full)
-        || is_of_class("57P")
-        || ["25P03", "25P04"].contains(&code.code())
-        || PASSING.contains(code)
-}
-
-/// With what lies behind it: the driver's own text is "db error".
-pub fn describe(error: &Error) -> String {
-    match (error.as_db_error(), std::error::Error::source(error)) {
-        (Some(told), _) => format!("{} ({})", told.message(), told.code().code()),
-        (None, Some(cause)) => format!("{error}: {cause}"),
-        (None, None) => error.to_string(),
-    }
-}
-
-/// How long a caller waits for a database that is away.
-pub const PATIENCE: Duration = Duration::from_secs(30);
-/// While the namespace is being closed.
-const STOP_PATIENCE: Duration = Duration::from_secs(3);
-const PAUSE_MIN: Duration = Duration::from_millis(20);
-const PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// Pauses between attempts, longer each time. The time counts from the first that failed.
-#[derive(Default)]
-pub struct Attempts {
-    failing_since: Option<Instant>,
-    pauses: u32,
-}
-
-impl Attempts {
-    pub fn lasted(&self) -> Duration {
-        self.failing_since.map_or(Duration::ZERO, |since| since.elapsed())
-    }
-
-    pub fn pause(&mut self) -> impl Future<Output = ()> + use<> {
-        self.failing_since.get_or_insert_with(Instant::now);
-        let pause = (PAUSE_MIN * 2_u32.pow(self.pauses.min(10))).min(PAUSE_MAX);
-        self.pauses += 1;
-        tokio::time::sleep(pause)
     }
 }

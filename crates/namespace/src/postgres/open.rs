@@ -1,25 +1,31 @@
 //! Opening: a server that will do, a schema that is ours and not too new, the lock, and a new start counted.
 
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
+use tokio::sync::Mutex;
+use tokio_postgres::error::SqlState;
 
-use super::connection::{Attempts, Link, Target, Trouble, name};
+use super::connection::{Link, Target, name};
+use super::presence::Attempts;
 use super::reads::PostgresReads;
 use super::rows::{InodeArrays, WRITE_INODES, get};
 use super::schema::{KNOWN_VERSION, MIGRATIONS, SCHEMA};
-use super::store::{LOCK, PostgresStore};
+use super::store::PostgresStore;
+use super::trouble::Trouble;
+use super::url::Url;
+use super::writer::{LOCK, Writer};
+use crate::consistency::FOLD_ALL;
 use crate::ids::FIRST;
 use crate::inode::{ChangeFloor, Instance};
 use crate::open::{Background, Config, OpenError, Opened, Server, State, Sync};
 use crate::starts::{Notes, new_root};
 use crate::store::{NumberEnds, StoreError, Totals};
 
-const SERVER_VERSION_MIN: i32 = 150_000;
+pub const SERVER_VERSION_MIN: i32 = 150_000;
 /// The server may take a moment to notice that an earlier head is gone.
-const LOCK_PATIENCE: Duration = Duration::from_secs(3);
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Drives the connections.
 struct Driver {
@@ -31,7 +37,7 @@ impl Background for Driver {
     fn stop(&mut self) {}
 
     fn away(&self) -> Option<String> {
-        self.target.away()
+        self.target.presence().reason()
     }
 }
 
@@ -44,7 +50,7 @@ impl Drop for Driver {
     }
 }
 
-enum Refused {
+pub enum Refused {
     Trouble(Trouble),
     TooOld(String),
     Foreign,
@@ -54,6 +60,9 @@ enum Refused {
     Strange,
     /// It was there and is not.
     Gone,
+    /// Its encoding cannot hold what names and values of properties may be.
+    Encoding(String),
+    NoRightToCreate,
 }
 
 impl<T: Into<Trouble>> From<T> for Refused {
@@ -63,7 +72,8 @@ impl<T: Into<Trouble>> From<T> for Refused {
 }
 
 struct Begun {
-    link: Link,
+    writer: Writer,
+    reads: PostgresReads,
     floor: ChangeFloor,
     epoch: i64,
     state: State,
@@ -71,18 +81,11 @@ struct Begun {
 
 /// What a person calls the database of a URL: where it is, without user and password.
 pub fn database_name(url: &str) -> Result<String, OpenError> {
-    Ok(name(&parse(url)?))
+    Ok(name(&parse(url)?.config))
 }
 
-fn parse(url: &str) -> Result<tokio_postgres::Config, OpenError> {
-    let parsed = tokio_postgres::Config::from_str(url).map_err(|error| {
-        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
-        OpenError::BadUrl(format!("{error}{}", cause.unwrap_or_default()))
-    })?;
-    if parsed.get_hosts().is_empty() {
-        return Err(OpenError::BadUrl("it names no host".to_owned()));
-    }
-    Ok(parsed)
+fn parse(url: &str) -> Result<Url, OpenError> {
+    url.parse().map_err(OpenError::BadUrl)
 }
 
 pub fn open(server: &Server, config: &Config) -> Result<Opened, OpenError> {
@@ -93,7 +96,7 @@ pub fn open(server: &Server, config: &Config) -> Result<Opened, OpenError> {
         .enable_all()
         .build()
         .map_err(|error| OpenError::NoThread(error.to_string()))?;
-    let target = Target::new(parsed, runtime.handle().clone(), config.sync != Sync::Always);
+    let target = Target::new(&parsed, runtime.handle().clone(), config.sync != Sync::Always);
     let (answer, answered) = std::sync::mpsc::channel();
     let (asked, terms) = (target.clone(), Terms::of(config, server));
     // Not here: the caller may be in a runtime of its own, where nothing may block on a future.
@@ -103,9 +106,10 @@ pub fn open(server: &Server, config: &Config) -> Result<Opened, OpenError> {
     let driver = Driver { runtime: Some(runtime), target: target.clone() };
     let begun = answered.recv().map_err(|_| OpenError::NoThread("it ended".to_owned()))?;
     let begun = begun.map_err(|refused| explain(&target, refused))?;
-    let reads = Arc::new(PostgresReads::new(target.clone(), begun.floor, config.queue_len_max));
+    let (reads, writer) = (Arc::new(begun.reads), Arc::new(Mutex::new(begun.writer)));
     target.handle().spawn(PostgresReads::watch(Arc::downgrade(&reads)));
-    let store = PostgresStore::new(target, begun.link, begun.floor, begun.epoch, begun.state.sequence);
+    target.handle().spawn(Writer::watch(Arc::downgrade(&writer), target.clone()));
+    let store = PostgresStore::new(target, writer, begun.floor, begun.epoch);
     Ok(Opened { store: Box::new(store), reads, background: Box::new(driver), state: begun.state })
 }
 
@@ -114,6 +118,7 @@ struct Terms {
     is_deferred: bool,
     instance: [u8; 16],
     may_be_new: bool,
+    questions_max: usize,
     root: Box<dyn Fn(Instance) -> crate::inode::Inode + Send + std::marker::Sync>,
 }
 
@@ -124,17 +129,22 @@ impl Terms {
             is_deferred: config.sync != Sync::Always,
             instance: server.instance,
             may_be_new: server.may_be_new,
+            questions_max: config.queue_len_max,
             root: Box::new(move |instance| new_root(&*clock, owner, instance)),
         }
     }
 }
 
 async fn begin(target: &Target, terms: &Terms) -> Result<Begun, Refused> {
-    let link = target.connect().await?;
+    let link = target.connect_to_write().await?;
     let version: i32 = number(&link, "SELECT current_setting('server_version_num')::integer").await?;
     if version < SERVER_VERSION_MIN {
         let shown = link.client.query_one("SHOW server_version", &[]).await?;
         return Err(Refused::TooOld(shown.get(0)));
+    }
+    let encoding: String = number(&link, "SELECT current_setting('server_encoding')").await?;
+    if !["UTF8", "SQL_ASCII"].contains(&encoding.as_str()) {
+        return Err(Refused::Encoding(encoding));
     }
     let mut attempts = Attempts::default();
     while !number::<bool>(&link, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
@@ -155,7 +165,10 @@ async fn begin(target: &Target, terms: &Terms) -> Result<Begun, Refused> {
     let totals = Totals { files: row.get(1), bytes: row.get(2) };
     let sequence = row.get::<_, i64>(0).cast_unsigned();
     let epoch = row.get(3);
-    Ok(Begun { link, floor, epoch, state: State { instance, ends, sequence, totals } })
+    let writer = Writer::new(target.clone(), link, epoch, sequence, ends);
+    let reads = PostgresReads::new(target.clone(), floor, terms.questions_max);
+    reads.begin().await?;
+    Ok(Begun { writer, reads, floor, epoch, state: State { instance, ends, sequence, totals } })
 }
 
 async fn number<T: for<'a> postgres_types::FromSql<'a>>(link: &Link, sql: &str) -> Result<T, Refused> {
@@ -164,7 +177,7 @@ async fn number<T: for<'a> postgres_types::FromSql<'a>>(link: &Link, sql: &str) 
 }
 
 /// Each migration in a transaction of its own.
-async fn migrate(link: &Link) -> Result<(), Refused> {
+pub async fn migrate(link: &Link) -> Result<(), Refused> {
     let tables: i64 =
         number(link, &format!("SELECT count(*) FROM pg_tables WHERE schemaname = '{SCHEMA}'")).await?;
     let is_ours: bool =
@@ -177,12 +190,22 @@ async fn migrate(link: &Link) -> Result<(), Refused> {
     if found > KNOWN_VERSION {
         return Err(Refused::Newer(found));
     }
-    for (version, sql) in (1..).zip(MIGRATIONS).skip(found as usize) {
+    // Who may not make schemas may own one that somebody made for him.
+    let is_there: bool = number(link, &format!("SELECT to_regnamespace('{SCHEMA}') IS NOT NULL")).await?;
+    if !is_there {
+        let may = "SELECT has_database_privilege(current_database(), 'CREATE')";
+        if !number::<bool>(link, may).await? {
+            return Err(Refused::NoRightToCreate);
+        }
+    }
+    let schema = if is_there { String::new() } else { format!("CREATE SCHEMA IF NOT EXISTS {SCHEMA};") };
+    for (version, migration) in (1..).zip(MIGRATIONS).skip(found as usize) {
         link.client
             .batch_execute(&format!(
-                "BEGIN; CREATE SCHEMA IF NOT EXISTS {SCHEMA}; \
+                "BEGIN; {schema} \
                  CREATE TABLE IF NOT EXISTS schema_version (version integer PRIMARY KEY, applied timestamptz NOT NULL); \
-                 {sql}; INSERT INTO schema_version VALUES ({version}, now()); COMMIT"
+                 {}; INSERT INTO schema_version VALUES ({version}, now()); COMMIT",
+                migration.sql
             ))
             .await?;
     }
@@ -205,6 +228,7 @@ async fn count_start(link: &Link, terms: &Terms) -> Result<(Instance, ChangeFloo
         let note = "INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
         link.client.execute(note, &[&key, &after.get(key)]).await?;
     }
+    link.client.batch_execute(&format!("{FOLD_ALL}; DELETE FROM dir_deltas")).await?;
     let is_new = number::<bool>(link, "SELECT NOT EXISTS (SELECT 1 FROM inodes)").await?;
     if is_new && !terms.may_be_new {
         return Err(Refused::Gone);
@@ -237,8 +261,8 @@ async fn claim(link: &Link, terms: &Terms) -> Result<(), Refused> {
     Ok(())
 }
 
-fn explain(target: &Target, refused: Refused) -> OpenError {
-    let database = target.name();
+pub fn explain(target: &Target, refused: Refused) -> OpenError {
+    let database = target.name().to_owned();
     match refused {
         Refused::TooOld(found) => OpenError::PostgresTooOld { database, found },
         Refused::Foreign => OpenError::ForeignSchema(database),
@@ -246,6 +270,11 @@ fn explain(target: &Target, refused: Refused) -> OpenError {
         Refused::Strange => OpenError::OtherInstance(database),
         Refused::Gone => OpenError::NamespaceGone(database),
         Refused::InUse => OpenError::DatabaseInUse(database),
+        Refused::Encoding(found) => OpenError::DatabaseEncoding { database, found },
+        Refused::NoRightToCreate => OpenError::NoRightToCreate(database),
+        Refused::Trouble(trouble) if trouble.is_of(&SqlState::TOO_MANY_CONNECTIONS) => {
+            OpenError::TooFewConnections(database)
+        }
         Refused::Trouble(Trouble::Lasting(error)) => {
             OpenError::Database { database, reason: error.to_string() }
         }

@@ -14,16 +14,21 @@ use tokio_postgres::Row;
 use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget};
 
 use super::check;
-use super::connection::{ANSWER_TIMEOUT, Attempts, Link, PATIENCE, Target, Trouble, slow};
+use super::connection::{ANSWER_TIMEOUT, Link, Target};
+use super::presence::{Attempts, Side};
 use super::rows::{AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, file_id, get, signed};
-use crate::check::Problem;
+use super::trouble::{Trouble, slow};
 use crate::inode::{ChangeFloor, Inode};
 use crate::paths::{DEPTH_MAX, LOOKUPS_MAX, PATH_BYTES_MAX};
 use crate::reads::{Answer, AsOf, Entry, Listed, Reads};
-use crate::store::StoreResult;
+use crate::session::{Purpose, Session};
+use crate::store::{StoreError, StoreResult};
 
 const CONNECTIONS: usize = 4;
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
+/// While it is away.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
+const GROUPS: &str = "SELECT groups FROM progress WHERE id = 1";
 
 pub struct PostgresReads {
     target: Target,
@@ -44,22 +49,39 @@ impl PostgresReads {
         }
     }
 
-    /// Until these are gone. A database that goes away is told of though nobody asks anything.
+    /// At least one has to be had, beside that which writes.
+    pub async fn begin(&self) -> Result<(), Trouble> {
+        self.link(0).await.map(|_| ())
+    }
+
+    /// Until these are gone. A database that goes away is told of though nobody asks anything, and one that comes back.
     pub async fn watch(reads: Weak<PostgresReads>) {
+        let mut interval = WATCH_INTERVAL;
         loop {
-            tokio::time::sleep(WATCH_INTERVAL).await;
+            tokio::time::sleep(interval).await;
             let Some(reads) = reads.upgrade() else { return };
             // What comes of it is noted where it is asked.
-            let _ = reads.rows("SELECT groups FROM progress WHERE id = 1", &[]).await;
+            let asked = reads.attempt(GROUPS, &[]).await;
+            interval = if asked.is_ok() { WATCH_INTERVAL } else { PROBE_INTERVAL };
         }
     }
 
+    /// A server that gives no more connections has given one before.
     async fn link(&self, at: usize) -> Result<Arc<Link>, Trouble> {
         let mut slot = self.links[at].lock().await;
-        match &*slot {
-            Some(link) if !link.client.is_closed() => Ok(Arc::clone(link)),
-            _ => Ok(Arc::clone(slot.insert(Arc::new(self.target.connect().await?)))),
+        if let Some(link) = slot.as_ref().filter(|link| !link.client.is_closed()) {
+            return Ok(Arc::clone(link));
         }
+        match self.target.connect().await {
+            Ok(link) => Ok(Arc::clone(slot.insert(Arc::new(link)))),
+            Err(trouble) => self.other_link(at).ok_or(trouble),
+        }
+    }
+
+    fn other_link(&self, at: usize) -> Option<Arc<Link>> {
+        let others = self.links.iter().enumerate().filter(|(other, _)| *other != at);
+        let mut free = others.filter_map(|(_, slot)| slot.try_lock().ok()?.clone());
+        free.find(|link| !link.client.is_closed())
     }
 
     /// All rows of `sql`, with the group number as their first column.
@@ -69,36 +91,65 @@ impl PostgresReads {
         parameters: &[&(dyn postgres_types::ToSql + Sync)],
     ) -> Answer<Vec<Row>> {
         let _place = self.places.try_acquire().map_err(|_| NamespaceError::Busy)?;
+        let presence = self.target.presence();
         let mut attempts = Attempts::default();
         loop {
-            if self.target.is_stopping() {
+            if presence.is_stopping() || presence.given_up(Side::Reads).is_some() {
                 return Err(NamespaceError::Busy);
             }
-            let at = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
-            let asking = async {
-                let link = self.link(at).await?;
-                Ok(link.query(sql, parameters).await?)
-            };
-            let asked = timeout(ANSWER_TIMEOUT, asking).await.unwrap_or_else(|_| Err(slow()));
-            match asked {
-                Ok(rows) => {
-                    self.target.is_there();
-                    let sequence = rows.first().ok_or_else(|| corrupt("there is no progress"));
-                    let sequence = sequence.and_then(|row| get::<i64>(row, 0));
-                    let sequence = sequence.map_err(|error| NamespaceError::from(&error))?.cast_unsigned();
-                    return Ok(AsOf { value: rows, sequence });
-                }
+            match self.attempt(sql, parameters).await {
+                Ok(rows) => return Ok(rows),
                 Err(Trouble::Lasting(error)) => return Err((&error).into()),
                 Err(Trouble::Moved) => return Err(NamespaceError::Busy),
-                Err(Trouble::Passing(reason) | Trouble::Torn(reason)) => {
-                    self.target.is_away(&reason);
-                    if attempts.lasted() > PATIENCE {
-                        return Err(NamespaceError::Busy);
-                    }
-                    attempts.pause().await;
-                }
+                Err(Trouble::Passing(_) | Trouble::Torn(_)) => attempts.pause().await,
             }
         }
+    }
+
+    async fn attempt(
+        &self,
+        sql: &'static str,
+        parameters: &[&(dyn postgres_types::ToSql + Sync)],
+    ) -> Result<AsOf<Vec<Row>>, Trouble> {
+        let presence = self.target.presence();
+        let at = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
+        // What was acknowledged before it was asked is to be in the answer.
+        let acknowledged = presence.acknowledged();
+        let asking = async {
+            let link = self.link(at).await?;
+            let rows = link.query(sql, parameters).await?;
+            let sequence = rows.first().ok_or_else(|| corrupt("there is no progress"));
+            let sequence = sequence.and_then(|row| get::<i64>(row, 0)).map_err(Trouble::Lasting)?;
+            Ok(AsOf { value: rows, sequence: sequence.cast_unsigned() })
+        };
+        let asked = timeout(ANSWER_TIMEOUT, asking).await.unwrap_or_else(|_| Err(slow()));
+        let checked = match asked {
+            Ok(rows) => self.check_progress(at, rows.sequence, acknowledged).await.map(|()| rows),
+            Err(trouble) => Err(trouble),
+        };
+        match &checked {
+            Err(Trouble::Passing(reason) | Trouble::Torn(reason)) => presence.note_away(Side::Reads, reason),
+            Err(Trouble::Lasting(_) | Trouble::Moved) => {}
+            Ok(_) => presence.note_there(Side::Reads),
+        }
+        checked
+    }
+
+    /// An older state than what was acknowledged is no answer: the database lost something, which the writer may be able to
+    /// send again, or it was set back, or this is another server.
+    async fn check_progress(&self, at: usize, found: u64, acknowledged: u64) -> Result<(), Trouble> {
+        let presence = self.target.presence();
+        if let Some(ended) = presence.ended().filter(|_| found != acknowledged) {
+            return Err(Trouble::Lasting(StoreError::Failed(ended)));
+        }
+        if found >= acknowledged {
+            return Ok(());
+        }
+        presence.suspect();
+        *self.links[at].lock().await = None;
+        Err(Trouble::Passing(format!(
+            "database holds {found} groups of changes, {acknowledged} were acknowledged"
+        )))
     }
 
     async fn ask<T>(
@@ -293,12 +344,12 @@ impl Reads for PostgresReads {
         self.ask(sql, &[], |rows| found(rows).map(decode).collect()).await
     }
 
-    fn check(&self) -> Result<Vec<Problem>, NamespaceError> {
-        check::check(&self.target).map_err(|error| (&error).into())
+    fn session(&self, purpose: Purpose) -> Result<Box<dyn Session>, NamespaceError> {
+        check::session(&self.target, purpose).map_err(|error| (&error).into())
     }
 
     fn close(&self) {
-        self.target.stop();
+        self.target.presence().stop();
     }
 }
 

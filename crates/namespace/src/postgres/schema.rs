@@ -2,13 +2,19 @@
 //!
 //! Rows are read and written by the column names of `rows`; wide columns come first, so that no row is padded.
 
+use crate::migration::Migration;
+
 /// The newest version that this program knows.
 pub const KNOWN_VERSION: i32 = MIGRATIONS.len() as i32;
 
 /// Everything is kept in a schema of this name.
 pub const SCHEMA: &str = "forebay";
 
-pub const MIGRATIONS: &[&str] = &["
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        what: "all tables: files, names, locations, symbolic links, properties, checksums, clients",
+        touches: &[],
+        sql: "
     CREATE TABLE inodes (
         id bigint PRIMARY KEY,
         size bigint NOT NULL,
@@ -84,7 +90,12 @@ pub const MIGRATIONS: &[&str] = &["
         epoch bigint NOT NULL
     ) WITH (fillfactor = 10);
     INSERT INTO progress VALUES (1, 0, 0, 0, 0);
-", "
+",
+    },
+    Migration {
+        what: "counts per user, group and directory tree, quotas, pending changes of directories, and in each file's row a directory that has it",
+        touches: &["inodes", "dentries"],
+        sql: "
     -- What pending groups did to a directory whose row was left as it is; its truth is the row with these: nlink added,
     -- change and times (mtime and ctime) merged by max.
     CREATE TABLE dir_deltas (
@@ -105,6 +116,11 @@ pub const MIGRATIONS: &[&str] = &["
         bytes bigint NOT NULL,
         PRIMARY KEY (scope, id)
     ) WITH (fillfactor = 50);
+    -- What groups changed that is not in usage yet, as encoded by accounts/journal.rs.
+    CREATE TABLE usage_journal (
+        groups bigint PRIMARY KEY,
+        deltas bytea NOT NULL
+    );
     CREATE TABLE quotas (
         scope smallint NOT NULL,
         id bigint NOT NULL,
@@ -119,4 +135,6 @@ pub const MIGRATIONS: &[&str] = &["
     -- Of what is no directory: a directory that has a name of it, in whose tree its bytes count.
     UPDATE inodes SET parent = coalesce((SELECT min(d.parent) FROM dentries d WHERE d.inode = inodes.id), 0)
         WHERE kind != 1;
-"];
+",
+    },
+];

@@ -1,52 +1,40 @@
-//! The committer's side: what a group will look up is asked for at once, and its batch is sent at once.
+//! The committer's side: what a group will look up is asked for at once, and its batch becomes statements.
 
 use std::collections::HashMap;
-use std::sync::LazyLock;
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
 
 use api::{Account, Counted, Property};
 use bytes::Bytes;
-use futures_util::future::{join, join_all, join3};
+use futures_util::future::join;
 use postgres_types::ToSql;
-use tokio::time::timeout;
-use tokio_postgres::Error;
+use tokio::sync::Mutex;
 use types::{FileId, Name, PoolId};
 
 use super::accounts;
-use super::connection::{ANSWER_TIMEOUT, Attempts, Link, PATIENCE, Target, Trouble, describe, slow};
+use super::connection::{Link, Target, Trouble};
+use super::presence::Side;
 use super::rows::{
     INODE_COLUMNS, InodeArrays, WRITE_INODES, decode_inode, decode_name, file_id, get, signed,
 };
+pub use super::writer::LOCK;
+use super::writer::Writer;
 use crate::inode::{ChangeFloor, Inode};
 use crate::store::{
     Batch, DirDelta, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult, Wanted,
 };
 
-/// A group that was sent and of which no answer came may be in the database or not. So long it is asked for.
-const OUTCOME_PATIENCE: Duration = Duration::from_secs(300);
-/// Of the advisory lock that a head holds while it is connected: "FBns".
-pub const LOCK: i64 = 0x4642_6e73;
-
 /// Errs unless the database is as our last group left it, and ours.
 const MOVE_ON: &str = "WITH moved AS (UPDATE progress SET groups = $1::bigint, files = $2::bigint, \
     bytes = $3::bigint WHERE id = 1 AND groups = $1::bigint - 1 AND epoch = $4::bigint RETURNING 1) \
     SELECT 1 / (SELECT count(*) FROM moved)";
-/// The same for what is no group.
-const HOLD: &str = "WITH held AS (UPDATE progress SET epoch = epoch WHERE id = 1 AND epoch = $1::bigint RETURNING 1) \
-    SELECT 1 / (SELECT count(*) FROM held)";
-const NOTE: &str =
-    "INSERT INTO meta VALUES ($1::text, $2::bigint) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
 pub struct PostgresStore {
     target: Target,
-    link: Option<Link>,
+    /// Held while a group is asked for or sent, for the background connects by it, too. Guards nothing else.
+    writer: Arc<Mutex<Writer>>,
     floor: ChangeFloor,
     epoch: i64,
-    /// The last group that was acknowledged.
-    sequence: u64,
     found: Found,
-    /// Why nothing is written any more.
-    ended: Option<StoreError>,
 }
 
 /// What was asked for in advance.
@@ -63,211 +51,23 @@ pub struct Change {
 }
 
 impl PostgresStore {
-    pub fn new(target: Target, link: Link, floor: ChangeFloor, epoch: i64, sequence: u64) -> PostgresStore {
-        let (link, found) = (Some(link), Found::default());
-        PostgresStore { target, link, floor, epoch, sequence, found, ended: None }
+    pub fn new(target: Target, writer: Arc<Mutex<Writer>>, floor: ChangeFloor, epoch: i64) -> PostgresStore {
+        PostgresStore { target, writer, floor, epoch, found: Found::default() }
     }
 
-    /// The database has gone another way: what is known here is not what it holds.
-    fn end(&mut self, reason: String) -> StoreError {
-        let error = StoreError::Failed(reason);
-        tracing::error!(%error, "namespace is not written any more; restart to go on from what the database has");
-        self.ended = Some(error.clone());
-        error
-    }
-
-    /// Connected, and the only head. The number of the last group that the database has.
-    async fn establish(&mut self) -> Result<u64, Trouble> {
-        let link = self.target.connect().await?;
-        let row = link
-            .query(
-                // FOR UPDATE waits for what an earlier session of ours still has under way.
-                "SELECT groups, epoch, pg_try_advisory_lock($1::bigint) FROM progress WHERE id = 1 FOR UPDATE",
-                &[&LOCK],
-            )
-            .await?;
-        let row = row.first().ok_or_else(|| lasting("database has no progress"))?;
-        let groups: i64 = get(row, 0).map_err(Trouble::Lasting)?;
-        let epoch: i64 = get(row, 1).map_err(Trouble::Lasting)?;
-        if epoch != self.epoch {
-            return Err(Trouble::Lasting(self.end("another head has taken the namespace over".to_owned())));
+    /// The one that writes, unless there is nothing to be had from it: who waits for it in the background may hold it.
+    fn with_writer<T>(&self, work: impl AsyncFnOnce(&mut Writer) -> StoreResult<T>) -> StoreResult<T> {
+        if let Some(reason) = self.target.presence().given_up(Side::Writes) {
+            return Err(StoreError::Busy(reason));
         }
-        if !get::<bool>(row, 2).map_err(Trouble::Lasting)? {
-            // Most likely our own session, whose end the server has not noticed.
-            return Err(Trouble::Passing("another session holds the namespace".to_owned()));
-        }
-        self.link = Some(link);
-        Ok(groups.cast_unsigned())
-    }
-
-    async fn established(&mut self) -> Result<u64, Trouble> {
-        timeout(ANSWER_TIMEOUT, self.establish()).await.unwrap_or_else(|_| Err(slow()))
-    }
-
-    /// Connects if need be. Between groups the database has to hold exactly the last one.
-    async fn ready(&mut self) -> Result<(), Trouble> {
-        if self.link.as_ref().is_some_and(|link| !link.client.is_closed()) {
-            return Ok(());
-        }
-        let groups = self.established().await?;
-        if groups == self.sequence { Ok(()) } else { Err(Trouble::Lasting(self.lost(groups))) }
-    }
-
-    fn lost(&mut self, groups: u64) -> StoreError {
-        let sequence = self.sequence;
-        self.link = None;
-        self.end(format!(
-            "database holds {groups} groups of changes, {sequence} were acknowledged: it is another one, or it was set \
-             back, or a standby was promoted that had not received everything"
-        ))
+        self.target.handle().block_on(async { work(&mut *self.writer.lock().await).await })
     }
 
     /// Asks until there is an answer, or patience ends.
     fn ask<T>(&mut self, question: impl AsyncFn(&Link, ChangeFloor) -> Result<T, Trouble>) -> StoreResult<T> {
-        if let Some(ended) = &self.ended {
-            return Err(ended.clone());
-        }
-        let handle = self.target.handle().clone();
-        handle.block_on(async {
-            let mut attempts = Attempts::default();
-            loop {
-                let asked = match self.ready().await {
-                    Ok(()) => match &self.link {
-                        Some(link) => timeout(ANSWER_TIMEOUT, question(link, self.floor))
-                            .await
-                            .unwrap_or_else(|_| Err(slow())),
-                        None => Err(Trouble::Passing("not connected".to_owned())),
-                    },
-                    Err(trouble) => Err(trouble),
-                };
-                match asked {
-                    Ok(answer) => {
-                        self.target.is_there();
-                        return Ok(answer);
-                    }
-                    Err(Trouble::Lasting(error)) => return Err(error),
-                    Err(Trouble::Moved) => self.link = None,
-                    Err(Trouble::Passing(reason) | Trouble::Torn(reason)) => {
-                        self.link = None;
-                        self.target.is_away(&reason);
-                        if attempts.lasted() > self.target.patience(PATIENCE) {
-                            return Err(StoreError::Busy(reason));
-                        }
-                        attempts.pause().await;
-                    }
-                }
-            }
-        })
+        let floor = self.floor;
+        self.with_writer(async |writer| writer.ask(async |link: &Link| question(link, floor).await).await)
     }
-
-    /// Sends until it is known to be there, or known not to be.
-    async fn carry(&mut self, batch: &Batch) -> StoreResult<()> {
-        let changes = changes(batch, self.epoch);
-        let mut attempts = Attempts::default();
-        let mut may_have_arrived = false;
-        loop {
-            let sent = match self.connected_for(batch, may_have_arrived).await {
-                Ok(true) => return Ok(()),
-                Ok(false) => {
-                    may_have_arrived = false;
-                    let sent = match &self.link {
-                        Some(link) => timeout(ANSWER_TIMEOUT, send(link, &changes)).await,
-                        None => Ok(Err(Trouble::Passing("not connected".to_owned()))),
-                    };
-                    let sent = sent.unwrap_or_else(|_| Err(slow()));
-                    may_have_arrived |= matches!(sent, Err(Trouble::Passing(_)));
-                    sent
-                }
-                Err(trouble) => Err(trouble),
-            };
-            let reason = match sent {
-                Ok(()) => return Ok(()),
-                // A server that refuses us says nothing of what it did before.
-                Err(Trouble::Lasting(error)) if self.ended.is_some() || !may_have_arrived => {
-                    return Err(error);
-                }
-                Err(Trouble::Lasting(error)) => error.to_string(),
-                Err(Trouble::Torn(reason)) => {
-                    return Err(self.end(format!("group {} may be there in part: {reason}", batch.sequence)));
-                }
-                // How it stands is found out anew.
-                Err(Trouble::Moved) => "database was changed by somebody else".to_owned(),
-                Err(Trouble::Passing(reason)) => {
-                    self.target.is_away(&reason);
-                    reason
-                }
-            };
-            self.link = None;
-            if may_have_arrived && attempts.lasted() > self.target.patience(OUTCOME_PATIENCE) {
-                return Err(
-                    self.end(format!("whether group {} arrived cannot be told: {reason}", batch.sequence))
-                );
-            }
-            if !may_have_arrived && attempts.lasted() > self.target.patience(PATIENCE) {
-                return Err(StoreError::Busy(reason));
-            }
-            attempts.pause().await;
-        }
-    }
-
-    /// Whether the batch is in the database already.
-    async fn connected_for(&mut self, batch: &Batch, may_have_arrived: bool) -> Result<bool, Trouble> {
-        if self.link.as_ref().is_some_and(|link| !link.client.is_closed()) {
-            return Ok(false);
-        }
-        let groups = self.established().await?;
-        match groups {
-            _ if groups == batch.sequence && may_have_arrived => Ok(true),
-            _ if groups == self.sequence => Ok(false),
-            _ => Err(Trouble::Lasting(self.lost(groups))),
-        }
-    }
-
-    /// What may be done twice, durably and only by the head.
-    fn note(&mut self, notes: &[(&'static str, i64)]) -> StoreResult<()> {
-        let epoch = self.epoch;
-        self.ask(async |link, _| {
-            let mut changes = vec![Change { sql: HOLD, values: vec![Box::new(epoch)] }];
-            changes.extend(
-                notes
-                    .iter()
-                    .map(|(key, value)| Change { sql: NOTE, values: vec![Box::new(*key), Box::new(*value)] }),
-            );
-            send_as(link, "BEGIN; SET LOCAL synchronous_commit = on", &changes).await
-        })
-    }
-}
-
-fn lasting(reason: &str) -> Trouble {
-    Trouble::Lasting(StoreError::Failed(reason.to_owned()))
-}
-
-async fn send(link: &Link, changes: &[Change]) -> Result<(), Trouble> {
-    send_as(link, "BEGIN", changes).await
-}
-
-/// In one transaction and without waiting in between.
-async fn send_as(link: &Link, begin: &str, changes: &[Change]) -> Result<(), Trouble> {
-    link.renew_plans().await?;
-    let mut statements = Vec::with_capacity(changes.len());
-    for change in changes {
-        statements.push(link.prepared(change.sql).await?);
-    }
-    let values: Vec<Vec<&(dyn ToSql + Sync)>> =
-        changes.iter().map(|change| change.values.iter().map(|value| &**value as _).collect()).collect();
-    // Requests go out in the order of their first polls.
-    let executing =
-        statements.iter().zip(&values).map(|(statement, values)| link.client.execute(statement, values));
-    let (begun, executed, committed) =
-        join3(link.client.batch_execute(begin), join_all(executing), link.client.batch_execute("COMMIT"))
-            .await;
-    // Of an aborted transaction the COMMIT says nothing, and every statement behind the one that failed says only that.
-    if let Err(error) = begun {
-        let is_told = error.code().is_some();
-        return Err(if is_told { Trouble::Torn(describe(&error)) } else { error.into() });
-    }
-    executed.into_iter().collect::<Result<Vec<_>, Error>>()?;
-    Ok(committed?)
 }
 
 impl Questions for PostgresStore {
@@ -306,18 +106,16 @@ impl Questions for PostgresStore {
         })
     }
 
-    fn some_parents(&mut self, file: FileId, limit: usize) -> StoreResult<Vec<FileId>> {
+    fn names_of(&mut self, file: FileId, limit: usize) -> StoreResult<Vec<(FileId, Name)>> {
         self.ask(async |link, _| {
             let rows = link
                 .query(
-                    "SELECT parent FROM dentries WHERE inode = $1 LIMIT $2",
+                    "SELECT parent, name FROM dentries WHERE inode = $1 LIMIT $2",
                     &[&signed(file), &(limit as i64)],
                 )
                 .await?;
-            rows.iter()
-                .map(|row| get(row, 0).map(file_id))
-                .collect::<StoreResult<_>>()
-                .map_err(Trouble::Lasting)
+            let names = rows.iter().map(|row| Ok((file_id(get(row, 0)?), decode_name(row, 1)?)));
+            names.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
         })
     }
 
@@ -351,8 +149,8 @@ impl Questions for PostgresStore {
 impl Store for PostgresStore {
     fn begin(&mut self) -> StoreResult<()> {
         self.found = Found::default();
-        match &self.ended {
-            Some(ended) => Err(ended.clone()),
+        match self.target.presence().ended() {
+            Some(ended) => Err(StoreError::Failed(ended)),
             None => Ok(()),
         }
     }
@@ -399,11 +197,8 @@ impl Store for PostgresStore {
     }
 
     fn commit(&mut self, batch: &Batch) -> StoreResult<()> {
-        let handle = self.target.handle().clone();
-        handle.block_on(self.carry(batch))?;
-        self.target.is_there();
-        self.sequence = batch.sequence;
-        Ok(())
+        let changes = changes(batch, self.epoch);
+        self.with_writer(async |writer| writer.carry(batch, changes).await)
     }
 
     fn abandon(&mut self) {
@@ -411,13 +206,11 @@ impl Store for PostgresStore {
     }
 
     fn reserve(&mut self, ends: NumberEnds) -> StoreResult<()> {
-        self.note(&[("next_file", ends.files.cast_signed()), ("next_cookie", ends.cookies.cast_signed())])
+        self.with_writer(async |writer| writer.reserve(ends).await)
     }
 
     fn end_cleanly(&mut self) -> StoreResult<()> {
-        self.note(&[("clean_end", 1)])?;
-        self.link = None;
-        Ok(())
+        self.with_writer(async |writer| writer.end_cleanly().await)
     }
 
     #[cfg(test)]

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use api::{Cookie, CreateKind, Namespace, NamespaceError};
 use forebay_namespace::{Config, Database, OpenError, Server, SqlNamespace, Sync};
@@ -11,26 +10,38 @@ use testkit::namespace_suite::{HandClock, name, root, spec};
 use testkit::postgres::{Cluster, unless_missing};
 use types::FileId;
 
+mod failover;
+mod load;
+mod tls;
+
 const TOP: FileId = FileId::ROOT;
 
-fn try_open(url: &str, cache_entries: usize) -> Result<SqlNamespace, OpenError> {
-    open_for(Server { url: url.to_owned(), instance: [7; 16], may_be_new: true }, cache_entries)
+fn try_open(url: &str, cache_bytes: u64) -> Result<SqlNamespace, OpenError> {
+    open_as(server(url), cache_bytes, Sync::Always)
 }
 
-fn open_for(server: Server, cache_entries: usize) -> Result<SqlNamespace, OpenError> {
+fn server(url: &str) -> Server {
+    Server { url: url.to_owned(), instance: [7; 16], may_be_new: true }
+}
+
+fn open_for(server: Server, cache_bytes: u64) -> Result<SqlNamespace, OpenError> {
+    open_as(server, cache_bytes, Sync::Always)
+}
+
+fn open_as(server: Server, cache_bytes: u64, sync: Sync) -> Result<SqlNamespace, OpenError> {
     SqlNamespace::open(Config {
         database: Database::Postgres(server),
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
-        sync: Sync::Always,
-        cache_entries,
+        sync,
+        cache_bytes,
         queue_len_max: 256,
         group_len_max: 64,
     })
 }
 
 fn open(url: &str) -> Arc<SqlNamespace> {
-    Arc::new(try_open(url, 10_000).unwrap())
+    Arc::new(try_open(url, 1 << 20).unwrap())
 }
 
 async fn create(namespace: &SqlNamespace, text: &str) -> Result<FileId, NamespaceError> {
@@ -62,53 +73,41 @@ fn end_sessions(cluster: &Cluster, url: &str, change: &str) {
     cluster.query(url, &sql).unwrap();
 }
 
-const ROUNDS: usize = 4;
-const CREATORS: u64 = 6;
+/// So often the server is killed. More can be asked for by `FOREBAY_KILLS`.
+const KILLS: usize = 20;
 
-/// Nobody hears of it but by waiting.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_database_that_is_killed_and_comes_back_has_every_acknowledged_change_once() {
+fn kills() -> usize {
+    std::env::var("FOREBAY_KILLS").map_or(KILLS, |text| text.parse().unwrap())
+}
+
+/// Kills the server again and again under load; nobody hears of it but by waiting.
+async fn kill_again_and_again(sync: Sync) {
     let Some(mut cluster) = unless_missing(Cluster::start()) else { return };
     let url = cluster.create_database().unwrap();
-    let namespace = open(&url);
-    let (is_over, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let creators: Vec<_> = (0..CREATORS)
-        .map(|creator| {
-            let (namespace, is_over, made) =
-                (Arc::clone(&namespace), Arc::clone(&is_over), Arc::clone(&made));
-            tokio::spawn(async move {
-                let mut acknowledged = Vec::new();
-                while !is_over.load(Ordering::Relaxed) {
-                    let text = format!("{creator}-{:06}", acknowledged.len());
-                    create(&namespace, &text).await.unwrap();
-                    acknowledged.push(text);
-                    made.fetch_add(1, Ordering::Relaxed);
-                }
-                acknowledged
-            })
-        })
-        .collect();
-    for round in 1..=ROUNDS as u64 {
-        while made.load(Ordering::Relaxed) < round * 100 {
-            tokio::task::yield_now().await;
-        }
+    let namespace = Arc::new(open_as(server(&url), 1 << 20, sync).unwrap());
+    let load = load::Load::begin(&namespace);
+    for _ in 0..kills() {
+        load.wait_for(100).await;
         cluster.kill_9().unwrap();
         cluster.start_again().unwrap();
     }
-    let before = made.load(Ordering::Relaxed);
-    while made.load(Ordering::Relaxed) < before + 50 {
-        tokio::task::yield_now().await;
-    }
-    is_over.store(true, Ordering::Relaxed);
-    let mut acknowledged = Vec::new();
-    for creator in creators {
-        acknowledged.extend(creator.await.unwrap());
-    }
-    acknowledged.sort();
+    load.wait_for(50).await;
+    let acknowledged = load.end().await;
     namespace.close().await;
     assert_eq!(namespace.check().unwrap(), []);
     drop(namespace);
     assert_eq!(names(&open(&url)).await, acknowledged);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_killed_and_comes_back_has_every_acknowledged_change_once() {
+    kill_again_and_again(Sync::Always).await;
+}
+
+/// The server answers before it has written anything down, and loses it when it is killed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_was_killed_before_its_disk_had_all_gets_it_again() {
+    kill_again_and_again(Sync::Interval(std::time::Duration::from_millis(100))).await;
 }
 
 /// Nobody has to ask for a file to hear of it.
@@ -256,4 +255,114 @@ fn what_does_not_open_says_why() {
     drop(open(&url));
     cluster.query(&url, "INSERT INTO forebay.schema_version VALUES (99, now())").unwrap();
     assert!(refused(&url).contains("version 99"));
+}
+
+/// A role of its own, so that what is said of it does not concern the others of the shared server.
+fn url_of_role(cluster: &Cluster, url: &str, role: &str, attributes: &str) -> String {
+    let sql = format!("CREATE ROLE {role} LOGIN PASSWORD 'secret' {attributes}");
+    cluster.query(url, &sql).unwrap();
+    let (_, host) = url.split_once('@').unwrap();
+    format!("postgres://{role}:secret@{host}")
+}
+
+#[test]
+fn a_role_that_may_not_make_a_schema_is_told_and_may_have_one_made() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let theirs = url_of_role(cluster, &url, "poor", "");
+    let refused = try_open(&theirs, 10).map(drop).unwrap_err();
+    assert!(matches!(refused, OpenError::NoRightToCreate(_)), "{refused}");
+    cluster.query(&url, "CREATE SCHEMA forebay").unwrap();
+    let refused = try_open(&theirs, 10).map(drop).unwrap_err();
+    assert!(refused.to_string().contains("permission denied for schema forebay"), "{refused}");
+    cluster.query(&url, "ALTER SCHEMA forebay OWNER TO poor").unwrap();
+    drop(try_open(&theirs, 10).unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_with_fewer_connections_than_it_likes_works_and_with_one_says_that_it_is_too_few() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let theirs = url_of_role(cluster, &url, "narrow", "CONNECTION LIMIT 1");
+    cluster.query(&url, "CREATE SCHEMA forebay AUTHORIZATION narrow").unwrap();
+    let refused = try_open(&theirs, 10).map(drop).unwrap_err();
+    assert!(matches!(refused, OpenError::TooFewConnections(_)), "{refused}");
+    // To write, to read, and to count what is there when it is opened.
+    cluster.query(&url, "ALTER ROLE narrow CONNECTION LIMIT 3").unwrap();
+    let namespace = loop {
+        // The server may not have noticed yet that the refused one is gone.
+        match try_open(&theirs, 10) {
+            Ok(namespace) => break namespace,
+            Err(OpenError::TooFewConnections(_) | OpenError::DatabaseInUse(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    create(&namespace, "made").await.unwrap();
+    for number in 0..10 {
+        let absent = namespace.lookup(&root(), TOP, &name(&format!("{number}"))).await;
+        assert!(matches!(absent, Err(NamespaceError::NotFound)), "{absent:?}");
+    }
+    assert_eq!(namespace.read_only(), None);
+}
+
+/// Names are bytes; those of properties are text.
+#[test]
+fn a_database_whose_encoding_has_not_every_character_is_refused() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    for (encoding, is_refused) in [("LATIN1", true), ("SQL_ASCII", false)] {
+        let name = format!("in_{}", encoding.to_lowercase());
+        let sql = format!("CREATE DATABASE {name} TEMPLATE template0 ENCODING '{encoding}'");
+        cluster.query(&url, &sql).unwrap();
+        let there = format!("{}/{name}", url.rsplit_once('/').unwrap().0);
+        let opened = try_open(&there, 10).map(drop);
+        assert_eq!(matches!(opened, Err(OpenError::DatabaseEncoding { .. })), is_refused, "{encoding}");
+        assert_eq!(opened.is_err(), is_refused, "{encoding}");
+    }
+}
+
+/// What a role or a database is set to is kept where it says more than a head asks for, and nowhere else.
+#[test]
+fn what_is_answered_is_on_disk_whatever_the_role_says() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let theirs = url_of_role(cluster, &url, "lax", "");
+    cluster
+        .query(&url, "CREATE SCHEMA forebay AUTHORIZATION lax; CREATE TABLE public.seen (setting text)")
+        .unwrap();
+    cluster.query(&url, "GRANT INSERT ON public.seen TO lax").unwrap();
+    drop(try_open(&theirs, 10).unwrap());
+    // Told by the transactions of groups themselves.
+    let spy = "CREATE FUNCTION public.spy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
+               INSERT INTO public.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$; \
+               CREATE TRIGGER spy AFTER UPDATE OF groups ON forebay.progress EXECUTE FUNCTION public.spy()";
+    cluster.query(&url, spy).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for (number, (said, meant)) in
+        [("off", "on"), ("local", "on"), ("remote_write", "remote_write"), ("remote_apply", "remote_apply")]
+            .into_iter()
+            .enumerate()
+    {
+        let sql = format!("TRUNCATE public.seen; ALTER ROLE lax SET synchronous_commit = {said}");
+        cluster.query(&url, &sql).unwrap();
+        let namespace = try_open(&theirs, 10).unwrap();
+        runtime.block_on(create(&namespace, &format!("{number}"))).unwrap();
+        runtime.block_on(namespace.close());
+        let seen = cluster.query(&url, "SELECT DISTINCT setting FROM public.seen").unwrap();
+        assert_eq!(seen.trim(), meant, "{said}");
+    }
+}
+
+/// A reader may be asked before anybody writes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_was_set_back_answers_nothing_old_and_is_found_out_though_nobody_writes() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let namespace = try_open(&url, 1).unwrap();
+    create(&namespace, "before").await.unwrap();
+    // While all sessions go on.
+    cluster.query(&url, "UPDATE forebay.progress SET groups = groups - 1").unwrap();
+    let refused = namespace.lookup(&root(), TOP, &name("unknown")).await.unwrap_err();
+    assert!(matches!(&refused, NamespaceError::Database(told) if told.contains("set back")), "{refused}");
+    assert!(namespace.read_only().unwrap().contains("set back"));
 }

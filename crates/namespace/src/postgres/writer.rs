@@ -1,0 +1,403 @@
+//! The connection that writes: that of the only head, to a database that holds what was acknowledged.
+
+use std::sync::Weak;
+use std::time::{Duration, Instant};
+
+use futures_util::future::{join_all, join3};
+use postgres_types::ToSql;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+use tokio_postgres::Error;
+use tokio_postgres::error::Severity;
+
+use super::connection::{ANSWER_TIMEOUT, Link, Target};
+use super::kept::Kept;
+use super::presence::{Attempts, Presence, Side};
+use super::rows::get;
+use super::store::Change;
+use super::trouble::{Trouble, describe, slow};
+use super::whole::is_unordered;
+use crate::store::{Batch, NumberEnds, StoreError, StoreResult};
+
+/// A group that was sent and of which no answer came may be in the database or not. So long it is asked for.
+const OUTCOME_PATIENCE: Duration = Duration::from_secs(300);
+/// Of the advisory lock that a head holds while it is connected: "FBns".
+pub const LOCK: i64 = 0x4642_6e73;
+/// How often the background looks whether the connection is there.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+const BEGIN: &str = "BEGIN";
+const BEGIN_DURABLY: &str = "BEGIN; SET LOCAL synchronous_commit = on";
+/// Errs unless this head is the one that writes; for what is no group.
+const HOLD: &str = "WITH held AS (UPDATE progress SET epoch = epoch WHERE id = 1 AND epoch = $1::bigint RETURNING 1) \
+    SELECT 1 / (SELECT count(*) FROM held)";
+const NOTE: &str =
+    "INSERT INTO meta VALUES ($1::text, $2::bigint) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+
+pub struct Writer {
+    target: Target,
+    link: Option<Link>,
+    epoch: i64,
+    /// The last group that was acknowledged.
+    sequence: u64,
+    ends: NumberEnds,
+    kept: Kept,
+    /// Why nothing is written any more.
+    ended: Option<StoreError>,
+}
+
+impl Writer {
+    pub fn new(target: Target, link: Link, epoch: i64, sequence: u64, ends: NumberEnds) -> Writer {
+        target.presence().acknowledge(sequence);
+        Writer { target, link: Some(link), epoch, sequence, ends, kept: Kept::default(), ended: None }
+    }
+
+    /// Until it is gone: connects again though nobody writes, so that it is known soon whether the database is as it was,
+    /// and what it lost is sent again.
+    pub async fn watch(writer: Weak<Mutex<Writer>>, target: Target) {
+        loop {
+            let is_suspected = timeout(LOOK_INTERVAL, target.presence().suspected()).await.is_ok();
+            let Some(writer) = writer.upgrade() else { return };
+            // Who holds it connects by himself.
+            let Ok(mut writer) = writer.try_lock() else { continue };
+            tokio::select! {
+                () = writer.look(is_suspected) => {}
+                // Who closes the namespace does not wait for a server that is silent.
+                () = target.presence().stopped() => return,
+            }
+        }
+    }
+
+    async fn look(&mut self, is_suspected: bool) {
+        if self.ended.is_some() {
+            return;
+        }
+        let looked = match self.ready().await {
+            Ok(()) if is_suspected => self.compare().await,
+            looked => looked,
+        };
+        match looked {
+            Ok(()) => self.presence().note_there(Side::Writes),
+            Err(trouble) => {
+                self.link = None;
+                if self.ended.is_none() {
+                    self.presence().note_away(Side::Writes, &trouble.reason());
+                }
+            }
+        }
+    }
+
+    /// By the connection that is there.
+    async fn compare(&mut self) -> Result<(), Trouble> {
+        let Some(link) = &self.link else { return Ok(()) };
+        let asked =
+            timeout(ANSWER_TIMEOUT, link.query("SELECT groups FROM progress WHERE id = 1", &[])).await;
+        let rows = asked.map_err(|_| slow())??;
+        let groups: i64 = get(rows.first().ok_or_else(no_progress)?, 0).map_err(Trouble::Lasting)?;
+        // How it stands is then found out anew.
+        if groups.cast_unsigned() == self.sequence { Ok(()) } else { Err(Trouble::Moved) }
+    }
+
+    fn presence(&self) -> &Presence {
+        self.target.presence()
+    }
+
+    /// The database has gone another way: what is known here is not what it holds.
+    fn end(&mut self, reason: String) -> StoreError {
+        let error = StoreError::Failed(reason);
+        tracing::error!(%error, "namespace is not written any more; restart to go on from what the database has");
+        self.presence().end(error.to_string());
+        self.link = None;
+        self.ended = Some(error.clone());
+        error
+    }
+
+    fn lost(&mut self, groups: u64) -> StoreError {
+        let sequence = self.sequence;
+        self.end(format!(
+            "database holds {groups} groups of changes, {sequence} were acknowledged: it is another one, or it was set \
+             back, or a standby was promoted that had not received everything"
+        ))
+    }
+
+    /// Connected, and the only head. The number of the last group that the database has.
+    async fn establish(&mut self) -> Result<u64, Trouble> {
+        let link = self.target.connect_to_write().await?;
+        let row = link
+            .query(
+                // FOR UPDATE waits for what an earlier session of ours still has under way.
+                "SELECT groups, epoch, pg_try_advisory_lock($1::bigint) FROM progress WHERE id = 1 FOR UPDATE",
+                &[&LOCK],
+            )
+            .await?;
+        let row = row.first().ok_or_else(no_progress)?;
+        let groups: i64 = get(row, 0).map_err(Trouble::Lasting)?;
+        let epoch: i64 = get(row, 1).map_err(Trouble::Lasting)?;
+        if epoch > self.epoch {
+            return Err(Trouble::Lasting(self.end("another head has taken the namespace over".to_owned())));
+        }
+        if epoch < self.epoch {
+            return Err(Trouble::Lasting(self.lost(groups.cast_unsigned())));
+        }
+        if !get::<bool>(row, 2).map_err(Trouble::Lasting)? {
+            // Most likely our own session, whose end the server has not noticed.
+            return Err(Trouble::Passing("another session holds the namespace".to_owned()));
+        }
+        self.link = Some(link);
+        Ok(groups.cast_unsigned())
+    }
+
+    async fn established(&mut self) -> Result<u64, Trouble> {
+        timeout(ANSWER_TIMEOUT, self.establish()).await.unwrap_or_else(|_| Err(slow()))
+    }
+
+    /// Connects if need be. Between groups the database has to hold exactly the last one.
+    async fn ready(&mut self) -> Result<(), Trouble> {
+        if let Some(ended) = &self.ended {
+            return Err(Trouble::Lasting(ended.clone()));
+        }
+        if self.is_connected() {
+            return Ok(());
+        }
+        let groups = self.established().await?;
+        self.catch_up(groups).await
+    }
+
+    fn is_connected(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| !link.client.is_closed())
+    }
+
+    /// Sends again what a database lost that was not asked to have it on disk.
+    async fn catch_up(&mut self, groups: u64) -> Result<(), Trouble> {
+        if groups != self.sequence {
+            let Some(behind) = self.kept.behind(groups, self.sequence) else {
+                return Err(Trouble::Lasting(self.lost(groups)));
+            };
+            let Some(link) = &self.link else { return Err(not_connected()) };
+            let lost = behind.len();
+            for group in behind {
+                // With the last all are on disk.
+                let begin = if group.sequence == self.sequence { BEGIN_DURABLY } else { BEGIN };
+                let sent = timeout(ANSWER_TIMEOUT, send(link, begin, &group.changes)).await;
+                if let Err(trouble) = sent.unwrap_or_else(|_| Err(slow())) {
+                    self.link = None;
+                    return Err(trouble);
+                }
+            }
+            self.kept.clear();
+            tracing::info!(groups = lost, "namespace's database had lost changes, which were sent again");
+        }
+        self.note_ends().await
+    }
+
+    /// A standby that was promoted may have every group and not what was reserved behind the last.
+    async fn note_ends(&mut self) -> Result<(), Trouble> {
+        let Some(link) = &self.link else { return Err(not_connected()) };
+        let notes = notes_of(self.ends).into_iter().map(note);
+        let changes: Vec<Change> = [hold(self.epoch)].into_iter().chain(notes).collect();
+        let sent = timeout(ANSWER_TIMEOUT, send(link, BEGIN_DURABLY, &changes)).await;
+        sent.unwrap_or_else(|_| Err(slow())).inspect_err(|_| self.link = None)
+    }
+
+    /// Asks until there is an answer, or patience ends.
+    pub async fn ask<T>(&mut self, question: impl AsyncFn(&Link) -> Result<T, Trouble>) -> StoreResult<T> {
+        let mut attempts = Attempts::default();
+        loop {
+            self.refuse_if_given_up()?;
+            let asked = match self.ready().await {
+                Ok(()) => match &self.link {
+                    Some(link) => {
+                        timeout(ANSWER_TIMEOUT, question(link)).await.unwrap_or_else(|_| Err(slow()))
+                    }
+                    None => Err(not_connected()),
+                },
+                Err(trouble) => Err(trouble),
+            };
+            match asked {
+                Ok(answer) => {
+                    self.presence().note_there(Side::Writes);
+                    return Ok(answer);
+                }
+                Err(Trouble::Lasting(error)) => return Err(error),
+                Err(Trouble::Moved) => self.link = None,
+                Err(Trouble::Passing(reason) | Trouble::Torn(reason)) => {
+                    self.link = None;
+                    self.presence().note_away(Side::Writes, &reason);
+                    attempts.pause().await;
+                }
+            }
+        }
+    }
+
+    fn refuse_if_given_up(&self) -> StoreResult<()> {
+        self.presence().given_up(Side::Writes).map_or(Ok(()), |reason| Err(StoreError::Busy(reason)))
+    }
+
+    /// Sends until it is known to be there, or known not to be.
+    pub async fn carry(&mut self, batch: &Batch, changes: Vec<Change>) -> StoreResult<()> {
+        let is_durable = !self.target.is_deferred() || self.kept.is_full(Instant::now());
+        let begin = if is_durable && self.target.is_deferred() { BEGIN_DURABLY } else { BEGIN };
+        let mut attempts = Attempts::default();
+        let mut may_have_arrived = false;
+        loop {
+            if !may_have_arrived {
+                self.refuse_if_given_up()?;
+            }
+            let sent = match self.connected_for(batch, may_have_arrived).await {
+                Ok(true) => Ok(()),
+                Ok(false) => {
+                    may_have_arrived = false;
+                    let sent = match &self.link {
+                        Some(link) => timeout(ANSWER_TIMEOUT, send_group(link, begin, &changes)).await,
+                        None => Ok(Err(not_connected())),
+                    };
+                    let sent = sent.unwrap_or_else(|_| Err(slow()));
+                    may_have_arrived |= matches!(sent, Err(Trouble::Passing(_)));
+                    sent
+                }
+                Err(trouble) => Err(trouble),
+            };
+            let reason = match sent {
+                Ok(()) => {
+                    self.acknowledge(batch, changes, is_durable);
+                    return Ok(());
+                }
+                // A server that refuses us says nothing of what it did before.
+                Err(Trouble::Lasting(error)) if self.ended.is_some() || !may_have_arrived => {
+                    return Err(error);
+                }
+                Err(Trouble::Torn(reason)) => {
+                    return Err(self.end(format!("group {} may be there in part: {reason}", batch.sequence)));
+                }
+                // How it stands is found out anew.
+                Err(trouble @ (Trouble::Moved | Trouble::Lasting(_))) => trouble.reason(),
+                Err(Trouble::Passing(reason)) => {
+                    self.presence().note_away(Side::Writes, &reason);
+                    reason
+                }
+            };
+            self.link = None;
+            if may_have_arrived && attempts.lasted() > self.presence().patience(OUTCOME_PATIENCE) {
+                return Err(
+                    self.end(format!("whether group {} arrived cannot be told: {reason}", batch.sequence))
+                );
+            }
+            attempts.pause().await;
+        }
+    }
+
+    fn acknowledge(&mut self, batch: &Batch, changes: Vec<Change>, is_durable: bool) {
+        if is_durable {
+            self.kept.clear();
+        } else {
+            self.kept.push(batch, changes, Instant::now());
+        }
+        self.sequence = batch.sequence;
+        self.presence().acknowledge(batch.sequence);
+        self.presence().note_there(Side::Writes);
+    }
+
+    /// Whether the batch is in the database already.
+    async fn connected_for(&mut self, batch: &Batch, may_have_arrived: bool) -> Result<bool, Trouble> {
+        if self.is_connected() {
+            return Ok(false);
+        }
+        let groups = self.established().await?;
+        if groups == batch.sequence && may_have_arrived {
+            return Ok(true);
+        }
+        self.catch_up(groups).await.map(|()| false)
+    }
+
+    pub async fn reserve(&mut self, ends: NumberEnds) -> StoreResult<()> {
+        self.note(&notes_of(ends)).await?;
+        self.ends = ends;
+        Ok(())
+    }
+
+    /// Nothing comes after this.
+    pub async fn end_cleanly(&mut self) -> StoreResult<()> {
+        self.note(&[("clean_end", 1)]).await?;
+        self.ended = Some(StoreError::Failed("namespace is closed".to_owned()));
+        self.link = None;
+        Ok(())
+    }
+
+    /// What may be done twice, durably and only by the head.
+    async fn note(&mut self, notes: &[(&'static str, i64)]) -> StoreResult<()> {
+        let epoch = self.epoch;
+        self.ask(async |link| {
+            let changes: Vec<Change> =
+                [hold(epoch)].into_iter().chain(notes.iter().copied().map(note)).collect();
+            send(link, BEGIN_DURABLY, &changes).await
+        })
+        .await?;
+        // It is behind them on disk.
+        self.kept.clear();
+        Ok(())
+    }
+}
+
+fn notes_of(ends: NumberEnds) -> [(&'static str, i64); 2] {
+    [("next_file", ends.files.cast_signed()), ("next_cookie", ends.cookies.cast_signed())]
+}
+
+fn note((key, value): (&'static str, i64)) -> Change {
+    Change { sql: NOTE, values: vec![Box::new(key), Box::new(value)] }
+}
+
+fn hold(epoch: i64) -> Change {
+    Change { sql: HOLD, values: vec![Box::new(epoch)] }
+}
+
+fn no_progress() -> Trouble {
+    Trouble::Lasting(StoreError::Failed("database has no progress".to_owned()))
+}
+
+fn not_connected() -> Trouble {
+    Trouble::Passing("not connected".to_owned())
+}
+
+/// As one statement, or in order where it has to be.
+async fn send_group(link: &Link, begin: &str, changes: &[Change]) -> Result<(), Trouble> {
+    let parts: Vec<&'static str> = changes.iter().map(|change| change.sql).collect();
+    if begin != BEGIN || !is_unordered(&parts) {
+        return send(link, begin, changes).await;
+    }
+    link.renew_plans().await?;
+    let counts: Vec<usize> = changes.iter().map(|change| change.values.len()).collect();
+    let Some(whole) = link.prepared_whole(&parts, &counts).await? else {
+        return send(link, begin, changes).await;
+    };
+    let values: Vec<&(dyn ToSql + Sync)> =
+        changes.iter().flat_map(|change| change.values.iter().map(|value| &**value as _)).collect();
+    link.client.query_one(&whole, &values).await?;
+    Ok(())
+}
+
+/// In one transaction and without waiting in between.
+async fn send(link: &Link, begin: &str, changes: &[Change]) -> Result<(), Trouble> {
+    link.renew_plans().await?;
+    let mut statements = Vec::with_capacity(changes.len());
+    for change in changes {
+        statements.push(link.prepared(change.sql).await?);
+    }
+    let values: Vec<Vec<&(dyn ToSql + Sync)>> =
+        changes.iter().map(|change| change.values.iter().map(|value| &**value as _).collect()).collect();
+    // Requests go out in the order of their first polls.
+    let executing =
+        statements.iter().zip(&values).map(|(statement, values)| link.client.execute(statement, values));
+    let (begun, executed, committed) =
+        join3(link.client.batch_execute(begin), join_all(executing), link.client.batch_execute("COMMIT"))
+            .await;
+    // Of an aborted transaction the COMMIT says nothing, and every statement behind the one that failed says only that.
+    if let Err(error) = begun {
+        // What ends the session ends what was sent behind it, too.
+        let is_refused = error
+            .as_db_error()
+            .is_some_and(|told| !matches!(told.parsed_severity(), Some(Severity::Fatal | Severity::Panic)));
+        return Err(if is_refused { Trouble::Torn(describe(&error)) } else { error.into() });
+    }
+    executed.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    Ok(committed?)
+}

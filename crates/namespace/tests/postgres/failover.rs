@@ -1,0 +1,97 @@
+//! The server dies for good and a standby takes its place, with or without what was answered last.
+
+use std::sync::Arc;
+
+use api::NamespaceError;
+use testkit::postgres::{Cluster, unless_missing};
+
+use super::load::Load;
+use super::{create, names, open, try_open};
+
+/// A URL of a database on both.
+fn url_of_both(url: &str, one: u16, other: u16) -> String {
+    let (start, host) = url.split_once('@').unwrap();
+    let (_, database) = host.split_once('/').unwrap();
+    format!("{start}@127.0.0.1:{one},127.0.0.1:{other}/{database}")
+}
+
+fn wait_for(cluster: &Cluster, url: &str, sql: &str, wanted: &str) {
+    while cluster.query(url, sql).unwrap().trim() != wanted {
+        std::thread::yield_now();
+    }
+}
+
+const IS_SYNCHRONOUS: &str = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_goes_on_at_the_standby_that_is_promoted_with_every_acknowledged_change_once() {
+    let Some(mut primary) = unless_missing(Cluster::start()) else { return };
+    let url = primary.create_database().unwrap();
+    // What the role says less than a head asks for does not count.
+    let lax = format!("ALTER ROLE {} SET synchronous_commit = off", primary.superuser());
+    primary.query(&url, &lax).unwrap();
+    let standby = primary.standby().unwrap();
+    for sql in ["ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"] {
+        primary.query(&url, sql).unwrap();
+    }
+    wait_for(&primary, &url, IS_SYNCHRONOUS, "1");
+    let both = url_of_both(&url, primary.port(), standby.port());
+    let namespace = open(&both);
+    let load = Load::begin(&namespace);
+    load.wait_for(200).await;
+    primary.kill_9().unwrap();
+    standby.promote().unwrap();
+    load.wait_for(200).await;
+    let acknowledged = load.end().await;
+    namespace.close().await;
+    assert_eq!(namespace.check().unwrap(), []);
+    drop(namespace);
+    assert_eq!(names(&open(&both)).await, acknowledged);
+}
+
+/// Only what replication was not told to wait for can be missing there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_whose_standby_lost_acknowledged_changes_ends_writing_and_answers_nothing_old() {
+    let Some(mut primary) = unless_missing(Cluster::start()) else { return };
+    let url = primary.create_database().unwrap();
+    let mut standby = primary.standby().unwrap();
+    let both = url_of_both(&url, primary.port(), standby.port());
+    let namespace = Arc::new(try_open(&both, 1).unwrap());
+    create(&namespace, "before").await.unwrap();
+    let there = url.replace(&primary.port().to_string(), &standby.port().to_string());
+    wait_for(&standby, &there, "SELECT count(*) FROM forebay.dentries", "1");
+    standby.stop().unwrap();
+    create(&namespace, "lost").await.unwrap();
+    primary.kill_9().unwrap();
+    standby.start_again().unwrap();
+    standby.promote().unwrap();
+    let refused = create(&namespace, "after").await.unwrap_err();
+    assert!(
+        matches!(&refused, NamespaceError::Database(told) if told.contains("had not received everything")),
+        "{refused}"
+    );
+    assert!(namespace.read_only().unwrap().contains("had not received everything"));
+    let cold = api::Namespace::lookup(&*namespace, &super::root(), super::TOP, &super::name("unknown")).await;
+    assert!(
+        matches!(&cold, Err(NamespaceError::Database(told)) if told.contains("had not received everything")),
+        "{cold:?}"
+    );
+    drop(namespace);
+    assert_eq!(names(&open(&both)).await, ["before"]);
+}
+
+#[test]
+fn a_standby_is_no_place_to_open_a_namespace() {
+    let Some(primary) = unless_missing(Cluster::start()) else { return };
+    let url = primary.create_database().unwrap();
+    let standby = primary.standby().unwrap();
+    let refused = |url: &str| try_open(url, 10).map(drop).unwrap_err().to_string();
+    let alone = refused(&url.replace(&primary.port().to_string(), &standby.port().to_string()));
+    assert!(alone.contains("it is a standby") && alone.contains("name the primary"), "{alone}");
+    let (nobody, there) = (1, standby.port());
+    let neither = refused(&url_of_both(&url, nobody, there));
+    assert!(neither.contains("127.0.0.1:1: ") && neither.contains("does PostgreSQL run there"), "{neither}");
+    assert!(neither.contains(&format!("127.0.0.1:{there}: it takes no writes")), "{neither}");
+    // It does not matter which is named first.
+    assert!(try_open(&url_of_both(&url, there, primary.port()), 10).is_ok());
+}
