@@ -1,0 +1,171 @@
+//! `forebay dir`: what is set for directories, on a running instance or a stopped one.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use api::{Consistency, Cookie, Directories, Namespace, NamespaceError};
+use namespace::SqlNamespace;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use types::{FileId, Identity, Name};
+
+use crate::cli::{ConsistencyArgument, DirCommand, Place};
+use crate::control::{self, Request};
+use crate::data_dir::DataDir;
+use crate::system::{SystemClock, SystemRandom};
+
+/// Directories that are changed at the same time, so that they share a commit.
+const CHANGES_MAX: usize = 64;
+/// Entries asked for at once.
+const PAGE_LEN: usize = 1000;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Question {
+    path: String,
+    /// Only told, if nothing is to be set.
+    set: Option<ConsistencyArgument>,
+    recursive: bool,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Report {
+    path: String,
+    /// What is set for the directory itself.
+    own: Option<String>,
+    /// What follows.
+    consistency: String,
+    /// Directories for which it was set.
+    changed: u64,
+}
+
+pub fn run(command: &DirCommand) -> Result<ExitCode> {
+    match command {
+        DirCommand::SetConsistency(arguments) => {
+            let (path, set, recursive) = (arguments.path.clone(), Some(arguments.mode), arguments.recursive);
+            let report = ask(&arguments.place, Question { path, set, recursive })?;
+            println!("{}", report.text());
+            if report.changed > 1 {
+                println!("set for {} directories", report.changed);
+            }
+        }
+        DirCommand::Show(arguments) => {
+            let question = Question { path: arguments.path.clone(), set: None, recursive: false };
+            let report = ask(&arguments.place, question)?;
+            if arguments.json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                println!("{}", report.text());
+            }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Report {
+    fn text(&self) -> String {
+        let whence = if self.own.is_some() { "set for it" } else { "as namespace.consistency says" };
+        format!("{}: consistency {} ({whence})", self.path, self.consistency)
+    }
+}
+
+fn ask(place: &Place, question: Question) -> Result<Report> {
+    let config = place.config()?;
+    if let Some(report) = control::ask(&config.data, Request::Directory(question.clone()))? {
+        return Ok(report);
+    }
+    let data = DataDir::open_existing(&config.data, &SystemRandom)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let database = data.database(&config.namespace.database)?;
+    let namespace = Arc::new(crate::up::open_namespace(&config, database, Arc::new(SystemClock::new()))?);
+    runtime.block_on(async {
+        let report = answer(&namespace, &question).await;
+        namespace.close().await;
+        report
+    })
+}
+
+pub async fn answer(namespace: &Arc<SqlNamespace>, question: &Question) -> Result<Report> {
+    let path = &question.path;
+    let dir = find(namespace, path).await.with_context(|| path.clone())?;
+    let changed = match question.set {
+        None => 0,
+        Some(mode) => set(namespace, dir, mode_of(mode), question.recursive).await?,
+    };
+    let own = namespace.consistency(dir).await.with_context(|| path.clone())?;
+    let consistency = own.unwrap_or_else(|| namespace.default_consistency()).name().to_owned();
+    Ok(Report { path: path.clone(), own: own.map(|mode| mode.name().to_owned()), consistency, changed })
+}
+
+fn mode_of(argument: ConsistencyArgument) -> Option<Consistency> {
+    match argument {
+        ConsistencyArgument::Strong => Some(Consistency::Strong),
+        ConsistencyArgument::Weak => Some(Consistency::Weak),
+        ConsistencyArgument::Soft => Some(Consistency::Soft),
+        ConsistencyArgument::Auto => Some(Consistency::Auto),
+        ConsistencyArgument::Inherit => None,
+    }
+}
+
+pub async fn find(namespace: &SqlNamespace, path: &str) -> Result<FileId> {
+    let mut at = FileId::ROOT;
+    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        if part == ".." {
+            bail!("path may not have .. in it");
+        }
+        at = namespace.lookup(&Identity::root(), at, &Name::new(part.as_bytes())?).await?.file;
+    }
+    Ok(at)
+}
+
+/// How many directories it was set for. One that goes meanwhile is none; one that comes meanwhile inherits it, for each is
+/// listed after it was set.
+async fn set(
+    namespace: &Arc<SqlNamespace>,
+    top: FileId,
+    mode: Option<Consistency>,
+    recursive: bool,
+) -> Result<u64> {
+    namespace.set_consistency(top, mode).await?;
+    let (mut changed, mut found, mut changing) = (1, vec![top], JoinSet::new());
+    while recursive && !(found.is_empty() && changing.is_empty()) {
+        let Some(dir) = found.pop() else {
+            found.extend(next(&mut changing, &mut changed).await?);
+            continue;
+        };
+        let mut after = Cookie::START;
+        loop {
+            let page = match namespace.list(&Identity::root(), dir, after, PAGE_LEN).await {
+                Err(NamespaceError::Stale(_)) => break,
+                page => page?,
+            };
+            for entry in page.entries.iter().filter(|entry| entry.attributes.kind.is_directory()) {
+                let (namespace, below) = (Arc::clone(namespace), entry.attributes.file);
+                changing.spawn(async move { namespace.set_consistency(below, mode).await.map(|()| below) });
+                if changing.len() >= CHANGES_MAX {
+                    found.extend(next(&mut changing, &mut changed).await?);
+                }
+            }
+            match page.entries.last() {
+                Some(last) if !page.is_last => after = last.cookie,
+                _ => break,
+            }
+        }
+    }
+    Ok(changed)
+}
+
+/// The next directory for which it is set.
+async fn next(
+    changing: &mut JoinSet<Result<FileId, NamespaceError>>,
+    changed: &mut u64,
+) -> Result<Option<FileId>> {
+    match changing.join_next().await.transpose()?.transpose() {
+        Ok(dir) => {
+            *changed += u64::from(dir.is_some());
+            Ok(dir)
+        }
+        Err(NamespaceError::Stale(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
