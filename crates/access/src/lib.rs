@@ -16,6 +16,7 @@ mod fresh;
 mod open;
 mod recall;
 mod replicas;
+mod room;
 mod walk;
 
 #[cfg(test)]
@@ -24,7 +25,7 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::{Locations, Namespace, PoolManager, Properties};
+use api::{Locations, Namespace, PoolManager, Properties, Quotas};
 use file_state::{Door, FileState, Holder, Owner};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -43,6 +44,7 @@ pub struct AccessServices {
     pub namespace: Arc<dyn Namespace>,
     pub locations: Arc<dyn Locations>,
     pub properties: Arc<dyn Properties>,
+    pub quotas: Arc<dyn Quotas>,
     pub pools: Arc<dyn PoolManager>,
     pub clock: Arc<dyn Clock>,
 }

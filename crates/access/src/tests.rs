@@ -1,6 +1,6 @@
 //! One module per concern; services as fakes that can be told what to say.
 
-mod fakes;
+pub mod fakes;
 mod freshness;
 mod holding;
 mod recalls;

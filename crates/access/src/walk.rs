@@ -198,7 +198,7 @@ mod tests {
             clock: Arc::new(StoppedClock),
             root_owner: (0, 0),
             sync: Sync::Interval(std::time::Duration::from_secs(60)),
-            cache_entries: 100,
+            cache_bytes: 1 << 20,
             queue_len_max: 10,
             group_len_max: 10,
         };

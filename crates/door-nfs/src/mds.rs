@@ -20,6 +20,7 @@ mod segment;
 mod setattr;
 mod stateids;
 mod threshold;
+mod totals;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -20,6 +20,7 @@ pub(crate) fn of_namespace(error: NamespaceError) -> NfsStat4 {
         NamespaceError::TooManyLinks => NfsStat4::MLink,
         NamespaceError::BadCookie => NfsStat4::BadCookie,
         NamespaceError::NoSpace => NfsStat4::NoSpc,
+        NamespaceError::QuotaExceeded => NfsStat4::DQuot,
         NamespaceError::ReadOnly(_) => NfsStat4::RoFs,
         NamespaceError::Busy => NfsStat4::Delay,
         NamespaceError::Database(reason) => {

@@ -83,7 +83,7 @@ impl Scene {
             clock: Arc::clone(&clock),
             root_owner: (0, 0),
             sync: namespace::Sync::Interval(LONG),
-            cache_entries: 100,
+            cache_bytes: 1 << 20,
             queue_len_max: 100,
             group_len_max: 100,
         });
@@ -93,6 +93,7 @@ impl Scene {
             namespace: namespace.clone(),
             locations: namespace.clone(),
             properties: namespace.clone(),
+            quotas: namespace.clone(),
             pools: Arc::clone(&pools),
             clock: Arc::clone(&clock),
         }));
@@ -115,6 +116,7 @@ impl Scene {
             clients_max: 10,
             connections_max: 10,
             slots_max: 16,
+            layout_bytes_min: 0,
             pool_addresses: vec![(POOL, ([127, 0, 0, 1], 1).into())],
         };
         let (stop, stopped) = watch::channel(false);

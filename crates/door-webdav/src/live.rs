@@ -1,6 +1,6 @@
 //! The live properties of a file: computed from its attributes, the locks and the pools.
 
-use api::{Caller, Property};
+use api::{Account, Caller, Property};
 use http_wire::dav::{ActiveLock, LiveProperty, PropFind, Props, QName};
 use types::{Access, Attributes, Checksum, FileKind, Name, permission};
 
@@ -30,7 +30,7 @@ pub(crate) struct Facts<'a> {
     pub dead: Vec<Property>,
     checksums: Vec<Checksum>,
     locks: Vec<Lock>,
-    /// Used and free bytes of the instance.
+    /// Used and free bytes.
     space: Option<(u64, u64)>,
 }
 
@@ -61,8 +61,11 @@ impl<'a> Facts<'a> {
         };
         let wants_space =
             wants(asked, LiveProperty::QuotaUsedBytes) || wants(asked, LiveProperty::QuotaAvailableBytes);
-        let space =
-            if wants_space && attributes.kind.is_directory() { Some(front.space().await?) } else { None };
+        let space = if wants_space && attributes.kind.is_directory() {
+            Some(front.space(caller, &attributes).await?)
+        } else {
+            None
+        };
         let locks = front.locks.lock().covering(resource.path).cloned().collect();
         Ok(Facts { name: resource.shown.last(), attributes, dead, checksums, locks, space })
     }
@@ -136,11 +139,20 @@ impl<'a> Facts<'a> {
 }
 
 impl Front {
-    /// Used by files, and free on the pools.
-    pub(crate) async fn space(&self) -> Result<(u64, u64), Refusal> {
-        let usage = self.services.namespace.usage().await?;
-        let free = self.services.pools.pools().iter().map(|pool| pool.free_bytes).sum();
-        Ok((usage.bytes, free))
+    /// Used and free, as far as this caller may fill a directory (RFC 4331): of the quota of a tree that it lies in, else
+    /// of the caller's own, else of all pools.
+    async fn space(&self, caller: &Caller, dir: &Attributes) -> Result<(u64, u64), Refusal> {
+        let free: u64 = self.services.pools.pools().iter().map(|pool| pool.free_bytes).sum();
+        let quotas = self.services.access.quotas();
+        let room = quotas.room(&caller.identity, dir.file).await?.unwrap_or(u64::MAX);
+        let tree = quotas.tree(dir.file).await?;
+        let used = match tree.or_else(|| quotas.standing(Account::user(caller.identity.uid))) {
+            Some(standing) => standing.used.bytes(),
+            None => self.services.namespace.usage().await?.bytes,
+        };
+        // Root is not refused, but of a tree's quota all are told the same.
+        let left = tree.and_then(|tree| tree.bytes_left).unwrap_or(u64::MAX);
+        Ok((used, free.min(room).min(left)))
     }
 }
 

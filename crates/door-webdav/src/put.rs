@@ -100,6 +100,10 @@ impl Front {
     ) -> Result<Pending, Refusal> {
         terms.lock_tokens = submitted(call)?;
         let (dir, _) = place.entry()?;
+        // Whoever does not say how much it is has a byte at least. What is replaced gives its place.
+        let freed = place.found.as_ref().map_or(0, |found| found.size);
+        let more = terms.size.unwrap_or(1);
+        self.services.access.require_room(&call.caller.identity, dir, more, freed).await?;
         self.begin_upload(&call.caller, place.path.clone(), dir, terms).await
     }
 

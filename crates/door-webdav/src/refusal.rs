@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use http_server::{BodyError, Response, ResponseBody};
+use http_wire::dav::{Precondition, error_body};
 
 #[derive(Debug)]
 pub(crate) struct Refusal {
@@ -93,6 +94,10 @@ impl From<NamespaceError> for Refusal {
             E::BadCookie => StatusCode::INTERNAL_SERVER_ERROR,
             E::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
             E::ReadOnly(_) => StatusCode::SERVICE_UNAVAILABLE,
+            E::QuotaExceeded => {
+                let why = error_body(&Precondition::QuotaNotExceeded);
+                return Refusal::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()).with_xml(why);
+            }
             E::Busy => return Refusal::busy(error.to_string()),
             E::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use api::{
-    Cookie, CreateSpec, Created, FileLocations, Grant, IoHandle, Linked, NamespaceError, OpenReplica, Page,
-    Pool, PoolError, PoolStatus, Property, PropertyChange, ReadData, Renamed, Replace, ReplicaFacts,
-    SelectError, Selection, SetAttributes, Stability, Ticket, Unlinked, Usage, Verifier, Written,
+    Account, Cookie, Counted, CreateSpec, Created, FileLocations, Grant, IoHandle, Linked, NamespaceError,
+    OpenReplica, Page, Pool, PoolError, PoolStatus, Property, PropertyChange, Quota, ReadData, Renamed,
+    Replace, ReplicaFacts, SelectError, Selection, SetAttributes, Stability, Standing, Ticket, Unlinked,
+    Usage, Verifier, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -48,6 +49,7 @@ pub struct Fakes {
     pub looks_until_unlinked: Mutex<Option<u32>>,
     pub pool: Arc<FakePool>,
     pub has_pool: Mutex<bool>,
+    pub room: Mutex<Option<u64>>,
 }
 
 impl Fakes {
@@ -59,11 +61,13 @@ impl Fakes {
             looks_until_unlinked: Mutex::default(),
             pool: Arc::default(),
             has_pool: Mutex::new(true),
+            room: Mutex::default(),
         });
         let access = FileAccess::new(AccessServices {
             namespace: fakes.clone(),
             locations: fakes.clone(),
             properties: fakes.clone(),
+            quotas: fakes.clone(),
             pools: fakes.clone(),
             clock: Arc::new(StoppedClock),
         });
@@ -152,6 +156,29 @@ impl Namespace for Fakes {
     }
     async fn usage(&self) -> Result<Usage, NamespaceError> {
         Err(NOT_ASKED)
+    }
+}
+
+/// Nobody is bounded, but by `room`.
+#[async_trait]
+impl Quotas for Fakes {
+    async fn counted(&self, _account: Account) -> Result<Counted, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    fn quotas(&self) -> Vec<Standing> {
+        Vec::new()
+    }
+    fn standing(&self, _account: Account) -> Option<Standing> {
+        None
+    }
+    async fn set_quota(&self, _account: Account, _quota: Option<Quota>) -> Result<(), NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn room(&self, _who: &Identity, _file: FileId) -> Result<Option<u64>, NamespaceError> {
+        Ok(*self.room.lock())
+    }
+    async fn tree(&self, _file: FileId) -> Result<Option<Standing>, NamespaceError> {
+        Ok(None)
     }
 }
 

@@ -1,6 +1,5 @@
 //! GETATTR, VERIFY, NVERIFY and ACCESS: a file's attributes in the protocol's form.
 
-use api::{PoolStatus, Usage};
 use nfs4::attr::{ChangeAttrType4, Principal4, number};
 use nfs4::{
     ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
@@ -9,9 +8,10 @@ use nfs4::{
 };
 use types::{Access, Attributes, FileKind, Name, Timestamp, permission};
 
+use super::totals::{self, TOTALS};
 use super::{Head, threshold};
 use crate::context::Compound;
-use crate::{IO_BYTES_MAX, fh, status};
+use crate::{IO_BYTES_MAX, fh};
 
 /// Set by SETATTR, OPEN and CREATE; the two `_SET` times cannot be read.
 pub(super) const SETTABLE: Bitmap4 = Bitmap4::of(&[
@@ -61,6 +61,9 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
     number::NUMLINKS,
     number::OWNER,
     number::OWNER_GROUP,
+    number::QUOTA_AVAIL_HARD,
+    number::QUOTA_AVAIL_SOFT,
+    number::QUOTA_USED,
     number::RAWDEV,
     number::SPACE_AVAIL,
     number::SPACE_FREE,
@@ -80,16 +83,6 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
 
 /// Known from 4.2 on.
 const READABLE_4_2: Bitmap4 = Bitmap4::of(&[number::CHANGE_ATTR_TYPE, number::XATTR_SUPPORT]);
-
-/// Attributes that describe the whole file system and need the pools' or the namespace's totals.
-const TOTALS: Bitmap4 = Bitmap4::of(&[
-    number::FILES_AVAIL,
-    number::FILES_FREE,
-    number::FILES_TOTAL,
-    number::SPACE_AVAIL,
-    number::SPACE_FREE,
-    number::SPACE_TOTAL,
-]);
 
 const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[
     number::TIME_ACCESS_SET,
@@ -119,7 +112,8 @@ pub(super) async fn get(
     let attributes = head.fresh_attributes(compound.file()?).await?;
     let mut found = of_file(head, compound.minorversion, &attributes, &args.attr_request);
     if !args.attr_request.intersect(&TOTALS).is_empty() {
-        add_totals(&mut found, head).await?;
+        let (who, file) = (&compound.identity, attributes.file);
+        totals::add(&mut found, head, who, file, &args.attr_request).await?;
     }
     Ok(GetAttr4ResOk { obj_attributes: found.encode(&args.attr_request) })
 }
@@ -192,20 +186,6 @@ fn add_file_system(out: &mut FileAttributes, head: &Head, minorversion: u32) {
     }
 }
 
-async fn add_totals(out: &mut FileAttributes, head: &Head) -> Result<(), NfsStat4> {
-    let pools = head.pools.pools();
-    let usage: Usage = head.namespace.usage().await.map_err(status::of_namespace)?;
-    let sum = |of: fn(&PoolStatus) -> u64| pools.iter().map(of).fold(0, u64::saturating_add);
-    let free_files = sum(|pool| pool.free_files);
-    out.space_total = Some(sum(|pool| pool.total_bytes));
-    out.space_free = Some(sum(|pool| pool.free_bytes));
-    out.space_avail = out.space_free;
-    out.files_free = Some(free_files);
-    out.files_avail = Some(free_files);
-    out.files_total = Some(free_files.saturating_add(usage.files));
-    Ok(())
-}
-
 /// SAME or NOT_SAME: whether the file has exactly these attribute values (RFC 8881 §18.30.3).
 async fn compare(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> Result<bool, NfsStat4> {
     let mask = &given.attrmask;
@@ -219,7 +199,7 @@ async fn compare(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> Result
     let attributes = head.fresh_attributes(compound.file()?).await?;
     let mut found = of_file(head, compound.minorversion, &attributes, mask);
     if !mask.intersect(&TOTALS).is_empty() {
-        add_totals(&mut found, head).await?;
+        totals::add(&mut found, head, &compound.identity, attributes.file, mask).await?;
     }
     Ok(found.encode(mask).attr_vals == given.attr_vals)
 }

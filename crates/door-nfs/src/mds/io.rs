@@ -63,6 +63,10 @@ pub(super) async fn write(
         .checked_add(count.into())
         .filter(|end| i64::try_from(*end).is_ok())
         .ok_or(NfsStat4::FBig)?;
+    if end > file.size {
+        let grown = head.access.require_room(&compound.identity, file.file, end - file.size, 0);
+        grown.await.map_err(status::of_access)?;
+    }
     let replica = head.access.open_for_writing(&file).await.map_err(status::of_access)?;
     let wanted = stability(args.stable);
     if count == 0 {

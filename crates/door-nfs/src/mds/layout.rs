@@ -1,5 +1,5 @@
 //! LAYOUTGET, LAYOUTCOMMIT, LAYOUTRETURN, LAYOUTERROR and LAYOUTSTATS: flex-files layouts (RFC 8435), one for each
-//! (client, file), always of the whole file and returned on close.
+//! (client, file), always from the beginning to the end, or as far as quotas let it be written, and returned on close.
 
 use access::AccessError;
 use api::{Stability, TicketMode, Written};
@@ -54,9 +54,10 @@ async fn try_get(
     let request = LayoutRequest { client, file: file.file, stateid, mode };
     head.states.lock().judge_layout(&request)?;
 
+    let length = writable_length(compound, head, &file, args).await?;
     let pool = choose_pool(compound, head, &file, mode).await?;
-    let layout =
-        segment::of_file(compound, head, &file, pool, args.iomode).ok_or(NfsStat4::LayoutUnavailable)?;
+    let layout = segment::of_file(compound, head, &file, pool, (args.iomode, length))
+        .ok_or(NfsStat4::LayoutUnavailable)?;
     let body = LayoutGet4ResOk { return_on_close: true, stateid, layout: vec![layout] };
     // Linux allots one page for all of it.
     if to_bytes(&body).len() > args.maxcount as usize {
@@ -67,6 +68,29 @@ async fn try_get(
     }
     let stateid = head.states.lock().layout_get(&request, head.clock.monotonic())?;
     Ok(LayoutGet4ResOk { stateid, ..body })
+}
+
+/// As far as quotas allow the file to grow: at the pools nobody asks for them. Behind that the client writes through the
+/// head, which judges each byte.
+async fn writable_length(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: &Attributes,
+    args: &LayoutGet4Args,
+) -> Result<u64, NfsStat4> {
+    if args.iomode == LayoutIomode4::Read {
+        return Ok(u64::MAX);
+    }
+    // What is at the pools already is told first, or it would be granted again.
+    let file = head.access.freshen(*file).await.map_err(status::of_access)?;
+    let end = head.access.writable_end(&compound.identity, &file).await.map_err(status::of_access)?;
+    match end {
+        None => Ok(u64::MAX),
+        Some(end) if args.offset.checked_add(args.minlength.max(1)).is_some_and(|wanted| wanted <= end) => {
+            Ok(end)
+        }
+        Some(_) => Err(NfsStat4::LayoutUnavailable),
+    }
 }
 
 /// RFC 8881 §18.43.3.

@@ -1,4 +1,4 @@
-//! The one segment of a layout: the whole file, on one pool, reached by its ticket (RFC 8435 §5).
+//! The one segment of a layout: the file from its beginning, on one pool, reached by its ticket (RFC 8435 §5).
 //!
 //! Several replicas will be several mirrors: Linux reads from the most efficient and writes to all.
 
@@ -21,7 +21,7 @@ pub(super) fn of_file(
     head: &Head,
     file: &Attributes,
     pool: PoolId,
-    iomode: LayoutIomode4,
+    (iomode, length): (LayoutIomode4, u64),
 ) -> Option<Layout4> {
     let address = device::address(head, compound.connection, pool)?;
     let mode = if iomode == LayoutIomode4::Read { TicketMode::Read } else { TicketMode::ReadWrite };
@@ -42,6 +42,6 @@ pub(super) fn of_file(
         flags: 0,
         stats_collect_hint: 0,
     };
-    // The whole file: anything less costs a LAYOUTGET for each range.
-    Some(Layout4 { offset: 0, length: u64::MAX, iomode, content: body.to_content() })
+    // The whole file, if it may be: anything less costs a LAYOUTGET for each range.
+    Some(Layout4 { offset: 0, length, iomode, content: body.to_content() })
 }

@@ -1,10 +1,12 @@
 //! Usage and quotas by account.
 
+use std::sync::LazyLock;
+
 use api::{Account, Counted};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::rows::signed;
-use crate::accounts::scope_number;
+use crate::accounts::{scope_number, wrapping_sum};
 use crate::store::Batch;
 
 pub fn read_usage(connection: &Connection, account: Account) -> rusqlite::Result<Counted> {
@@ -17,26 +19,37 @@ pub fn read_usage(connection: &Connection, account: Account) -> rusqlite::Result
     Ok(found.unwrap_or_default())
 }
 
+static ADD_USAGE: LazyLock<String> = LazyLock::new(|| {
+    format!(
+        "INSERT INTO usage (scope, id, files, directories, bytes) VALUES (?1, ?2, ?3, ?4, ?5) \
+         ON CONFLICT (scope, id) DO UPDATE SET files = files + excluded.files, \
+         directories = directories + excluded.directories, bytes = {}",
+        wrapping_sum("bytes", "excluded.bytes")
+    )
+});
+
 pub fn write(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     for account in &batch.closed_accounts {
         let key = (scope_number(account.scope), signed(account.id));
         connection.prepare_cached("DELETE FROM usage WHERE scope = ?1 AND id = ?2")?.execute(key)?;
         connection.prepare_cached("DELETE FROM quotas WHERE scope = ?1 AND id = ?2")?.execute(key)?;
     }
-    for (account, more) in &batch.usage {
+    if batch.ends_journal {
+        connection.prepare_cached("DELETE FROM usage_journal")?.execute([])?;
+    }
+    if let Some(row) = &batch.journal {
         connection
-            .prepare_cached(
-                "INSERT INTO usage (scope, id, files, directories, bytes) VALUES (?1, ?2, ?3, ?4, ?5) \
-                 ON CONFLICT (scope, id) DO UPDATE SET files = files + excluded.files, \
-                 directories = directories + excluded.directories, bytes = bytes + excluded.bytes",
-            )?
-            .execute(params![
-                scope_number(account.scope),
-                signed(account.id),
-                more.files,
-                more.directories,
-                more.bytes
-            ])?;
+            .prepare_cached("INSERT INTO usage_journal (groups, deltas) VALUES (?1, ?2)")?
+            .execute(params![signed(batch.sequence), row])?;
+    }
+    for (account, more) in &batch.usage {
+        connection.prepare_cached(&ADD_USAGE)?.execute(params![
+            scope_number(account.scope),
+            signed(account.id),
+            more.files,
+            more.directories,
+            more.bytes
+        ])?;
     }
     for (account, quota) in &batch.quotas {
         let key = (scope_number(account.scope), signed(account.id));

@@ -1,0 +1,169 @@
+//! Accounts as they are told to people and to programs.
+
+use std::fmt::Write;
+
+use api::{Account, Counted, Limit, Scope, Standing};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AccountReport {
+    scope: String,
+    /// A uid, a gid, or a directory's number.
+    id: u64,
+    /// Of a tree.
+    path: Option<String>,
+    files: i64,
+    directories: i64,
+    bytes: u64,
+    bytes_limits: LimitReport,
+    files_limits: LimitReport,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+struct LimitReport {
+    soft: Option<u64>,
+    hard: Option<u64>,
+    /// What may still come.
+    left: Option<u64>,
+    /// Seconds since 1970; since when it is above `soft`.
+    over_since: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UsageReport {
+    path: String,
+    files: i64,
+    directories: i64,
+    bytes: u64,
+}
+
+impl AccountReport {
+    pub fn of(standing: &Standing) -> AccountReport {
+        let limits = |limit: Limit, left| LimitReport {
+            soft: limit.soft,
+            hard: limit.hard,
+            left,
+            over_since: limit.over_since,
+        };
+        AccountReport {
+            bytes_limits: limits(standing.quota.bytes, standing.bytes_left),
+            files_limits: limits(standing.quota.files, standing.files_left),
+            ..AccountReport::without_quota(standing.account, standing.used)
+        }
+    }
+
+    pub fn without_quota(account: Account, used: Counted) -> AccountReport {
+        let scope = match account.scope {
+            Scope::User => "user",
+            Scope::Group => "group",
+            Scope::Tree => "tree",
+        };
+        AccountReport {
+            scope: scope.to_owned(),
+            id: account.id,
+            path: None,
+            files: used.files,
+            directories: used.directories,
+            bytes: used.bytes(),
+            bytes_limits: LimitReport::default(),
+            files_limits: LimitReport::default(),
+        }
+    }
+
+    pub fn with_path(self, path: Option<String>) -> AccountReport {
+        AccountReport { path, ..self }
+    }
+
+    pub fn name(&self) -> String {
+        match &self.path {
+            Some(path) => format!("{} {path}", self.scope),
+            None => format!("{} {}", self.scope, self.id),
+        }
+    }
+}
+
+impl UsageReport {
+    pub fn of(path: String, counted: Counted) -> UsageReport {
+        let Counted { files, directories, .. } = counted;
+        UsageReport { path, files, directories, bytes: counted.bytes() }
+    }
+
+    pub fn of_file(path: String, size: u64) -> UsageReport {
+        UsageReport { path, files: 1, directories: 0, bytes: size }
+    }
+}
+
+pub fn table(accounts: &[AccountReport]) -> String {
+    let mut text = format!(
+        "{:>10} {:>10} {:>10}  {:>10} {:>10} {:>10}  whose\n",
+        "bytes", "soft", "hard", "files", "soft", "hard"
+    );
+    for account in accounts {
+        let bytes = |limit: Option<u64>| limit.map_or("-".to_owned(), amount);
+        let files = |limit: Option<u64>| limit.map_or("-".to_owned(), |limit| limit.to_string());
+        // A star as `quota` has it: the soft limit is passed.
+        let mark = |limits: &LimitReport| if limits.over_since.is_some() { "*" } else { "" };
+        let used = amount(account.bytes);
+        let _ = writeln!(
+            text,
+            "{:>10} {:>10} {:>10}  {:>10} {:>10} {:>10}  {}",
+            used + mark(&account.bytes_limits),
+            bytes(account.bytes_limits.soft),
+            bytes(account.bytes_limits.hard),
+            (account.files + account.directories).to_string() + mark(&account.files_limits),
+            files(account.files_limits.soft),
+            files(account.files_limits.hard),
+            account.name()
+        );
+    }
+    text
+}
+
+pub fn usage(lines: &[UsageReport]) -> String {
+    let mut text = format!("{:>10} {:>12} {:>12}  path\n", "bytes", "files", "directories");
+    for line in lines {
+        let bytes = amount(line.bytes);
+        let _ = writeln!(text, "{bytes:>10} {:>12} {:>12}  {}", line.files, line.directories, line.path);
+    }
+    text
+}
+
+/// With one decimal where that tells more.
+fn amount(bytes: u64) -> String {
+    let units = ["", "K", "M", "G", "T", "P", "E"];
+    let at = (0..units.len()).rev().find(|at| bytes >> (10 * at) > 0).unwrap_or(0);
+    let whole = bytes >> (10 * at);
+    let tenths = if at == 0 { 0 } else { ((bytes >> (10 * (at - 1))) & 1023) * 10 / 1024 };
+    match (at, tenths) {
+        (0, _) | (_, 0) => format!("{whole}{}", units[at]),
+        _ => format!("{whole}.{tenths}{}", units[at]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_short() {
+        for (bytes, text) in
+            [(0, "0"), (1023, "1023"), (1024, "1K"), (1536, "1.5K"), (10 << 30, "10G"), (u64::MAX, "15.9E")]
+        {
+            assert_eq!(amount(bytes), text);
+        }
+    }
+
+    #[test]
+    fn a_table_has_a_line_for_each_account_and_a_star_at_what_is_passed() {
+        let quota = api::Quota {
+            bytes: Limit { soft: Some(1 << 20), hard: Some(1 << 30), over_since: Some(7) },
+            files: Limit::default(),
+        };
+        let used = Counted { files: 3, directories: 1, bytes: 2 << 20 };
+        let (bytes_left, files_left) = (Some(1), None);
+        let standing = Standing { account: Account::user(10), quota, used, bytes_left, files_left };
+        let text = table(&[AccountReport::of(&standing)]);
+        let words: Vec<&str> = text.lines().nth(1).unwrap().split_whitespace().collect();
+        assert_eq!(words, ["2M*", "1M", "1G", "4", "-", "-", "user", "10"]);
+    }
+}

@@ -1,0 +1,113 @@
+//! The seam of usage and quotas, answered: standings from memory, counts by the committer.
+
+use std::time::Duration;
+
+use api::{Account, Counted, NamespaceError, QUOTAS_MAX, Quota, Quotas, Scope, Standing};
+use async_trait::async_trait;
+use types::{FileId, Identity};
+
+use crate::inode::{Inode, NO_PARENT};
+use crate::ops;
+use crate::paths::DEPTH_MAX;
+use crate::queue::Order;
+use crate::service::SqlNamespace;
+
+const SET_GID: u32 = 0o2000;
+
+impl SqlNamespace {
+    /// For how long an account may be above a soft limit; seven days where nobody says.
+    pub fn set_quota_grace(&self, grace: Duration) {
+        self.shared.accounts.set_grace(grace);
+    }
+
+    fn standing_now(&self, account: Account) -> Option<Standing> {
+        let limited = self.shared.accounts.limited(account)?;
+        Some(self.shared.accounts.standing(account, &limited, self.now_s()))
+    }
+
+    fn now_s(&self) -> u64 {
+        u64::try_from(self.shared.clock.now().seconds).unwrap_or(0)
+    }
+
+    /// Of the trees that have a quota, those that a directory is or lies in.
+    async fn standings_above(&self, dir: FileId) -> Result<Vec<Standing>, NamespaceError> {
+        let mut found = Vec::new();
+        let mut at = dir;
+        for _ in 0..DEPTH_MAX {
+            if at == NO_PARENT || !self.shared.accounts.has_tree_quotas() {
+                break;
+            }
+            found.extend(self.standing_now(Account::tree(at)));
+            at = self.inode(at).await?.parent;
+        }
+        Ok(found)
+    }
+}
+
+fn home(inode: &Inode) -> FileId {
+    if inode.is_directory() { inode.id() } else { inode.parent }
+}
+
+#[async_trait]
+impl Quotas for SqlNamespace {
+    async fn counted(&self, account: Account) -> Result<Counted, NamespaceError> {
+        self.shared
+            .submit_for(Order::BY_INSTANCE, Vec::new(), move |group| Ok(group.usage_of(account)?))
+            .await
+    }
+
+    fn quotas(&self) -> Vec<Standing> {
+        let (accounts, now_s) = (&self.shared.accounts, self.now_s());
+        let all = accounts.all_limited().into_iter();
+        all.map(|(account, limited)| accounts.standing(account, &limited, now_s)).collect()
+    }
+
+    fn standing(&self, account: Account) -> Option<Standing> {
+        self.standing_now(account)
+    }
+
+    async fn set_quota(&self, account: Account, quota: Option<Quota>) -> Result<(), NamespaceError> {
+        let is_more = quota.is_some() && self.standing_now(account).is_none();
+        if is_more && self.shared.accounts.quotas_len() >= QUOTAS_MAX {
+            return Err(NamespaceError::NoSpace);
+        }
+        self.shared
+            .submit_for(Order::BY_INSTANCE, Vec::new(), move |group| {
+                ops::quotas::set_quota(group, account, quota)
+            })
+            .await
+    }
+
+    async fn room(&self, who: &Identity, file: FileId) -> Result<Option<u64>, NamespaceError> {
+        if who.is_root() || !self.shared.accounts.has_quotas() {
+            return Ok(None);
+        }
+        let inode = self.inode(file).await?;
+        let attributes = &inode.attributes;
+        let (uid, gid) = match inode.is_directory() {
+            true if attributes.mode & SET_GID != 0 => (who.uid, attributes.gid),
+            true => (who.uid, who.gid),
+            false => (attributes.uid, attributes.gid),
+        };
+        let owners = [Account::user(uid), Account::group(gid)].into_iter();
+        let owners = owners.filter_map(|account| self.standing_now(account));
+        let trees = self.standings_above(home(&inode)).await?;
+        let left = owners.chain(trees).filter_map(|standing| standing.bytes_left).min();
+        // What was written and is not in the database is not counted yet.
+        let stored =
+            self.shared.cache.stored_inode(file).map_or(attributes.size, |stored| stored.attributes.size);
+        Ok(left.map(|left| left.saturating_sub(attributes.size.saturating_sub(stored))))
+    }
+
+    async fn tree(&self, file: FileId) -> Result<Option<Standing>, NamespaceError> {
+        if !self.shared.accounts.has_tree_quotas() {
+            return Ok(None);
+        }
+        let trees = self.standings_above(home(&self.inode(file).await?)).await?;
+        debug_assert!(trees.iter().all(|standing| standing.account.scope == Scope::Tree));
+        let left = |standing: &Standing| {
+            (standing.bytes_left.unwrap_or(u64::MAX), standing.files_left.unwrap_or(u64::MAX))
+        };
+        Ok(trees.into_iter().min_by_key(left))
+    }
+}
