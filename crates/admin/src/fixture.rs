@@ -168,7 +168,7 @@ impl Fixture {
                 clock: Arc::new(StillClock),
                 root_owner: (0, 0),
                 sync: namespace::Sync::Interval(Duration::from_secs(1)),
-                cache_entries: 100,
+                cache_bytes: 1 << 20,
                 queue_len_max: 100,
                 group_len_max: 10,
             })

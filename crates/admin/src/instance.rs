@@ -43,6 +43,7 @@ pub struct Snapshot {
     pub slow_operations: Vec<SlowOperation>,
     /// Counted since the start, by door and operation.
     pub operations: Vec<OperationCount>,
+    pub namespace: NamespaceView,
 }
 
 impl Snapshot {
@@ -147,6 +148,35 @@ pub struct SlowOperation {
 pub struct OperationCount {
     pub door: String,
     pub operation: String,
+    pub count: u64,
+}
+
+/// What the namespace counted since the start, and what is there now.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NamespaceView {
+    pub cache: Vec<CacheView>,
+    pub questions: Vec<QuestionCount>,
+    /// Operations that wait for the committer.
+    pub queued: u64,
+}
+
+/// Of one kind of what the cache keeps.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CacheView {
+    pub kind: &'static str,
+    pub hits: u64,
+    pub misses: u64,
+    pub evictions: u64,
+    pub entries: u64,
+    pub bytes: u64,
+    pub max_bytes: u64,
+}
+
+/// Asked of the database, by readers or by the committer.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct QuestionCount {
+    pub by: &'static str,
+    pub kind: &'static str,
     pub count: u64,
 }
 

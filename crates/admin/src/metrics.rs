@@ -28,6 +28,13 @@ use crate::instance::{Problem, Snapshot};
 /// How long operations took, by door and operation.
 pub const OPERATION_SECONDS: &str = "forebay_operation_seconds";
 
+/// How many operations the namespace commits at once, and how long that takes; recorded there, without labels.
+const GROUP_OPERATIONS: &str = "forebay_namespace_group_operations";
+const COMMIT_SECONDS: &str = "forebay_namespace_commit_seconds";
+
+/// Of as many as a group may have.
+const OPERATIONS: &[f64] = &[0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0];
+
 /// From what the page cache answers to what a client has given up on.
 const SECONDS: &[f64] = &[
     0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
@@ -91,8 +98,12 @@ pub fn operation_of(method: &Method) -> &'static str {
 impl Recorder {
     /// One that nobody records to but who is told to.
     pub fn new() -> Result<Recorder, MetricsError> {
-        let full = Matcher::Full(OPERATION_SECONDS.to_owned());
-        let recorder = PrometheusBuilder::new().set_buckets_for_metric(full, SECONDS)?.build_recorder();
+        let full = |name: &str| Matcher::Full(name.to_owned());
+        let recorder = PrometheusBuilder::new()
+            .set_buckets_for_metric(full(OPERATION_SECONDS), SECONDS)?
+            .set_buckets_for_metric(full(COMMIT_SECONDS), SECONDS)?
+            .set_buckets_for_metric(full(GROUP_OPERATIONS), OPERATIONS)?
+            .build_recorder();
         let handle = recorder.handle();
         let recorder = Arc::new(recorder);
         with_local_recorder(&recorder, || SERIES.iter().for_each(Series::describe));

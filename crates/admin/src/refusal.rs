@@ -81,7 +81,7 @@ impl From<NamespaceError> for Refusal {
             | E::NotEmpty
             | E::Cycle
             | E::TooManyLinks => StatusCode::CONFLICT,
-            E::NoSpace => StatusCode::INSUFFICIENT_STORAGE,
+            E::NoSpace | E::QuotaExceeded => StatusCode::INSUFFICIENT_STORAGE,
             E::ReadOnly(_) | E::Busy => StatusCode::SERVICE_UNAVAILABLE,
             E::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };

@@ -7,6 +7,10 @@
 //!
 //! Writes that were answered as unstable wait in the shards (`unsettled`), each as a full copy of the inode. Copies of one inode are
 //! reconciled by the highest `change` (see `inode`), never combined by readers.
+//!
+//! What is kept is bounded by bytes (`keep`). Nothing depends on whether something is kept, also not at 0 bytes.
+
+mod keep;
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -18,10 +22,14 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use types::{FileId, Name, PoolId, SymlinkTarget};
 
+use crate::consistency::{DirectoryChange, Pending};
+use crate::counts::{Counts, Event, Figures, Kept};
 use crate::inode::{Inode, Instance};
 use crate::store::Wanted;
 use crate::unsettled::{Merged, Unsettled};
 use crate::written::Delta;
+
+use keep::{DentryKey, Keep};
 
 const SHARDS: usize = 64;
 /// Files with unstable writes in memory; beyond it a write goes through to the database.
@@ -31,17 +39,15 @@ const SETTLED_KEPT: Duration = Duration::from_secs(1);
 /// A group is published within microseconds of being visible in the database; longer means the committer died.
 const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
 
-type DentryKey = (FileId, Name);
-
 pub struct Cache {
-    inodes: quick_cache::sync::Cache<FileId, Inode>,
-    dentries: quick_cache::sync::Cache<DentryKey, Option<FileId>>,
-    locations: quick_cache::sync::Cache<FileId, Arc<[PoolId]>>,
-    targets: quick_cache::sync::Cache<FileId, SymlinkTarget>,
+    keep: Keep,
+    pub counts: Arc<Counts>,
     shards: Box<[Mutex<Shard>]>,
     hasher: std::hash::RandomState,
     /// Entries in all shards' `unsettled`, so that the common case takes no lock.
     unsettled_len: AtomicUsize,
+    /// Directories whose rows follow their entries later.
+    pub pending: Pending,
     published: watch::Sender<u64>,
 }
 
@@ -58,6 +64,7 @@ struct Shard {
 #[derive(Default)]
 pub struct Changes {
     pub inodes: Vec<(FileId, Option<Inode>)>,
+    pub directories: Vec<DirectoryChange>,
     pub dentries: Vec<(DentryKey, Option<FileId>)>,
     pub locations: Vec<(FileId, Option<Arc<[PoolId]>>)>,
     pub targets: Vec<(FileId, SymlinkTarget)>,
@@ -74,23 +81,29 @@ pub struct Learned {
 }
 
 impl Cache {
-    pub fn new(entries: usize, published: u64) -> Cache {
-        let entries = entries.max(16);
+    pub fn new(bytes: u64, published: u64) -> Cache {
+        let counts = Arc::new(Counts::new());
         Cache {
-            inodes: quick_cache::sync::Cache::new(entries),
-            dentries: quick_cache::sync::Cache::new(entries),
-            locations: quick_cache::sync::Cache::new(entries),
-            targets: quick_cache::sync::Cache::new((entries / 8).max(16)),
+            keep: Keep::new(bytes, &counts),
+            counts,
             shards: (0..SHARDS).map(|_| Mutex::new(Shard::default())).collect(),
             hasher: std::hash::RandomState::new(),
             unsettled_len: AtomicUsize::new(0),
+            pending: Pending::default(),
             published: watch::Sender::new(published),
         }
     }
 
     pub fn inode(&self, file: FileId) -> Option<Inode> {
+        self.count(Kept::Inode, self.visible(file))
+    }
+
+    fn visible(&self, file: FileId) -> Option<Inode> {
         // The cache first: an entry leaves `unsettled` long after the cache was told of it.
-        let cached = self.inodes.get(&file);
+        let cached = self.keep.inodes.get(&file);
+        if let Some(shown) = self.pending.shown(file) {
+            return Some(shown);
+        }
         if self.unsettled_len.load(Ordering::Acquire) == 0 {
             return cached;
         }
@@ -99,28 +112,45 @@ impl Cache {
 
     /// What the last group left, without waiting writes.
     pub fn stored_inode(&self, file: FileId) -> Option<Inode> {
-        self.inodes.get(&file)
+        self.count(Kept::Inode, self.keep.inodes.get(&file))
     }
 
     /// `found` in a snapshot, or a newer copy of it.
     pub fn newest(&self, found: Inode) -> Inode {
-        newest(self.inode(found.id()), Some(found)).unwrap_or(found)
+        let pending = self.pending.last_shown(found.id());
+        pending.or_else(|| newest(self.visible(found.id()), Some(found))).unwrap_or(found)
+    }
+
+    /// As far as it is here, newest or not.
+    pub fn peek_inode(&self, file: FileId) -> Option<Inode> {
+        self.keep.inodes.peek(&file)
     }
 
     pub fn dentry(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
-        self.dentries.get(&(dir, name.clone()))
+        let found = self.keep.dentries.get(&(dir, name.clone()));
+        self.count(if found == Some(None) { Kept::AbsentName } else { Kept::Name }, found)
     }
 
     pub fn locations(&self, file: FileId) -> Option<Arc<[PoolId]>> {
-        self.locations.get(&file)
+        self.count(Kept::Locations, self.keep.locations.get(&file))
     }
 
     pub fn target(&self, file: FileId) -> Option<SymlinkTarget> {
-        self.targets.get(&file)
+        self.count(Kept::Target, self.keep.targets.get(&file))
+    }
+
+    fn count<T>(&self, kept: Kept, found: Option<T>) -> Option<T> {
+        self.counts.add(if found.is_some() { Event::Hit(kept) } else { Event::Miss(kept) });
+        found
+    }
+
+    pub fn figures(&self) -> Figures {
+        self.keep.figures(&self.counts)
     }
 
     /// After COMMIT of group `sequence`, before its answers.
     pub fn publish(&self, sequence: u64, changes: Changes, instance: Instance) {
+        self.pending.publish(sequence, &changes.directories);
         for (file, inode) in changes.inodes {
             self.publish_inode(sequence, file, inode, instance);
         }
@@ -128,12 +158,12 @@ impl Cache {
             let mut shard = self.shard(&file).lock();
             shard.published = sequence;
             match locations {
-                Some(locations) => self.locations.insert(file, locations),
-                None => drop(self.locations.remove(&file)),
+                Some(locations) => self.keep.locations.insert(file, locations),
+                None => drop(self.keep.locations.remove(&file)),
             }
         }
         for (file, target) in changes.targets {
-            self.targets.insert(file, target);
+            self.keep.targets.insert(file, target);
         }
         // New names before gone ones: a file on its way from one name to another is never without.
         let (there, gone): (Vec<_>, Vec<_>) =
@@ -141,7 +171,7 @@ impl Cache {
         for (key, child) in there.into_iter().chain(gone) {
             let mut shard = self.shard(&key.0).lock();
             shard.published = sequence;
-            self.dentries.insert(key, child);
+            self.keep.dentries.insert(key, child);
         }
         self.learn(sequence, changes.learned);
         self.published.send_replace(sequence);
@@ -155,13 +185,13 @@ impl Cache {
                 if let Some(entry) = shard.unsettled.get_mut(&file) {
                     entry.publish(inode, instance);
                 }
-                self.inodes.insert(file, inode);
+                self.keep.inodes.insert(file, inode);
             }
             None => {
                 if shard.unsettled.remove(&file).is_some() {
                     self.unsettled_len.fetch_sub(1, Ordering::AcqRel);
                 }
-                self.inodes.remove(&file);
+                self.keep.inodes.remove(&file);
             }
         }
     }
@@ -171,33 +201,34 @@ impl Cache {
         for inode in learned.inodes {
             let shard = self.shard(&inode.id()).lock();
             if shard.published <= sequence
-                && self.inodes.peek(&inode.id()).is_none_or(|old| is_newer(&inode, &old))
+                && !self.pending.holds(inode.id())
+                && self.keep.inodes.peek(&inode.id()).is_none_or(|old| is_newer(&inode, &old))
             {
-                self.inodes.insert(inode.id(), inode);
+                self.keep.inodes.insert(inode.id(), inode);
             }
         }
         for (key, child) in learned.dentries {
             let shard = self.shard(&key.0).lock();
             if shard.published <= sequence {
-                self.dentries.insert(key, child);
+                self.keep.dentries.insert(key, child);
             }
         }
         for (file, locations) in learned.locations {
             let shard = self.shard(&file).lock();
             if shard.published <= sequence {
-                self.locations.insert(file, locations);
+                self.keep.locations.insert(file, locations);
             }
         }
         for (file, target) in learned.targets {
-            self.targets.insert(file, target);
+            self.keep.targets.insert(file, target);
         }
     }
 
     pub fn knows(&self, wanted: &Wanted) -> bool {
         match wanted {
-            Wanted::Inode(file) => self.inodes.peek(file).is_some(),
-            Wanted::Name(dir, name) => match self.dentries.peek(&(*dir, name.clone())) {
-                Some(Some(child)) => self.inodes.peek(&child).is_some(),
+            Wanted::Inode(file) => self.keep.inodes.peek(file).is_some(),
+            Wanted::Name(dir, name) => match self.keep.dentries.peek(&(*dir, name.clone())) {
+                Some(Some(child)) => self.keep.inodes.peek(&child).is_some(),
                 Some(None) => true,
                 None => false,
             },
@@ -232,7 +263,7 @@ impl Cache {
             return Merged::Done { inode: entry.merge(delta, instance), is_first: false };
         }
         let known = base.filter(|(_, sequence)| shard.published <= *sequence).map(|(inode, _)| inode);
-        let Some(base) = self.inodes.get(&file).or(known) else { return Merged::NeedsBase };
+        let Some(base) = self.keep.inodes.get(&file).or(known) else { return Merged::NeedsBase };
         let is_full = shard.is_closed || self.unsettled_len.load(Ordering::Acquire) >= UNSETTLED_MAX;
         if is_full || forgets_checksums(&base, delta) {
             return Merged::Refused;
@@ -346,7 +377,7 @@ mod tests {
 
     #[test]
     fn a_slow_reader_brings_nothing_removed_back() {
-        let cache = Cache::new(100, 0);
+        let cache = Cache::new(100_000, 0);
         let changes = |inode, child| Changes {
             inodes: vec![(FileId(5), inode)],
             dentries: vec![(key(), child)],
@@ -368,7 +399,7 @@ mod tests {
 
     #[test]
     fn an_older_copy_is_not_put_over_a_newer_one() {
-        let cache = Cache::new(100, 0);
+        let cache = Cache::new(100_000, 0);
         cache.learn(0, Learned { inodes: vec![inode(5, 11)], ..Learned::default() });
         cache.learn(0, Learned { inodes: vec![inode(5, 10)], ..Learned::default() });
         assert_eq!(cache.inode(FileId(5)), Some(inode(5, 11)));
@@ -378,7 +409,7 @@ mod tests {
 
     #[test]
     fn too_many_unstable_files_write_through() {
-        let cache = Cache::new(100, 0);
+        let cache = Cache::new(100_000, 0);
         for number in 0..UNSETTLED_MAX as u64 {
             let merged =
                 cache.merge(FileId(number + 5), &delta(1), Some((inode(number + 5, 1), 0)), INSTANCE);
@@ -396,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_write_over_checksums_does_not_wait_in_memory() {
-        let cache = Cache::new(100, 0);
+        let cache = Cache::new(100_000, 0);
         let mut summed = inode(5, 1);
         summed.extras.has_checksums = true;
         assert!(matches!(cache.merge(FileId(5), &delta(1), Some((summed, 0)), INSTANCE), Merged::Refused));
@@ -411,7 +442,7 @@ mod tests {
 
     #[test]
     fn an_unstable_write_is_not_based_on_what_a_later_group_changed() {
-        let cache = Cache::new(100, 0);
+        let cache = Cache::new(100_000, 0);
         let changes = Changes { inodes: vec![(FileId(5), None)], ..Changes::default() };
         cache.publish(3, changes, INSTANCE);
         let old = Some((inode(5, 1), 2));

@@ -1,24 +1,32 @@
 //! The committer: one thread that takes whatever waits, applies it in one transaction, commits once, answers all.
 //!
-//! It never waits for more to come: while one group is on its way to the disk the next gathers by itself. If a group
-//! cannot be written, each of its operations is told so, nothing of it is visible, and the next group tries afresh.
+//! While one group is on its way to the disk the next gathers by itself; only for those who were just answered it waits a
+//! moment (`gather`). If a group cannot be written, each of its operations is told so, nothing of it is visible, and the
+//! next group tries afresh.
+
+mod gather;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::NamespaceError;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
-use types::Clock;
+use types::{Clock, FileId};
 
+use crate::accounts::{self, Accounts, Limited, Settled};
 use crate::cache::Cache;
+use crate::counts;
 use crate::group::{Group, OpError, OpResult};
 use crate::ids::Ids;
 use crate::inode::Instance;
-use crate::queue::Queue;
+use crate::queue::{FairQueue, Order};
+use crate::session::Session;
 use crate::store::{Store, StoreError, StoreResult, Totals, Wanted};
+
+pub use gather::Gather;
 
 /// Unstable writes reach the database after this long at most, and twice it while the disk is slow.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
@@ -26,9 +34,10 @@ const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
 /// What the committer shares with everybody who asks it.
 pub struct Shared {
     pub cache: Cache,
+    pub accounts: Accounts,
     pub clock: Arc<dyn Clock>,
     pub instance: Instance,
-    pub writes: Queue<Box<dyn Job>>,
+    pub writes: FairQueue<Box<dyn Job>>,
     /// Every cookie ever given lies below.
     pub cookies_end: AtomicU64,
     pub totals: Mutex<Totals>,
@@ -89,18 +98,23 @@ impl Shared {
         F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send + 'static,
         T: Send + 'static,
     {
-        self.submit_for(Vec::new(), operation).await
+        self.submit_for(Order::BY_INSTANCE, Vec::new(), operation).await
     }
 
     /// As `submit`; `wanted` is what the operation begins with, so that it need not wait for each alone.
-    pub async fn submit_for<T, F>(&self, wanted: Vec<Wanted>, operation: F) -> Result<T, NamespaceError>
+    pub async fn submit_for<T, F>(
+        &self,
+        order: Order,
+        wanted: Vec<Wanted>,
+        operation: F,
+    ) -> Result<T, NamespaceError>
     where
         F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send + 'static,
         T: Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
         let job = Operation { wanted, operation: Some(operation), result: None, answer };
-        self.writes.push(Box::new(job)).map_err(|_| NamespaceError::Busy)?;
+        self.writes.push(order, Box::new(job)).map_err(|_| NamespaceError::Busy)?;
         answered.await.unwrap_or_else(|_| Err(NamespaceError::Database("committer stopped".to_owned())))
     }
 }
@@ -113,6 +127,7 @@ pub struct Committer {
     /// The last group in the database.
     pub sequence: u64,
     pub is_failing: bool,
+    pub gather: Gather,
 }
 
 impl Committer {
@@ -127,21 +142,29 @@ impl Committer {
     }
 
     fn work(&mut self) {
-        let mut flushed = std::time::Instant::now();
+        let mut flushed = Instant::now();
         loop {
-            let timeout = self.shared.cache.has_unsettled().then_some(FLUSH_INTERVAL);
+            self.gather();
+            let timeout = match &self.shared.cache {
+                // What is due for folding goes with whatever waits, and does not wait for it.
+                cache if cache.pending.has_due() => Some(Duration::ZERO),
+                cache => {
+                    let is_behind = cache.has_unsettled() || !cache.pending.is_empty();
+                    (is_behind || self.shared.accounts.has_noted()).then_some(FLUSH_INTERVAL)
+                }
+            };
             let taken = self.shared.writes.take(self.group_len_max, timeout);
             let is_end = taken.is_closed && taken.items.is_empty();
             let is_flush = is_end || flushed.elapsed() >= FLUSH_INTERVAL;
             if is_flush {
-                flushed = std::time::Instant::now();
+                flushed = Instant::now();
             }
             if is_end {
                 self.shared.cache.close();
             }
             let is_written = self.commit_group(taken.items, is_flush);
             if is_end {
-                if is_written {
+                if is_written && self.fold_all() {
                     self.end_cleanly();
                 }
                 return;
@@ -149,9 +172,39 @@ impl Committer {
         }
     }
 
+    fn gather(&mut self) {
+        let writes = &self.shared.writes;
+        let Some(wait) = self.gather.wait(writes.len(), self.group_len_max) else { return };
+        let began = Instant::now();
+        let len = writes.wait_for_len(wait.len, wait.time_max);
+        self.gather.waited(wait, len, began.elapsed());
+    }
+
+    /// Whether all directories hold what their entries made of them.
+    fn fold_all(&mut self) -> bool {
+        while self.shared.cache.pending.has_due() {
+            if !self.commit_group(Vec::new(), false) {
+                return false;
+            }
+        }
+        true
+    }
+
     /// Whether it is on disk.
     fn commit_group(&mut self, mut jobs: Vec<Box<dyn Job>>, is_flush: bool) -> bool {
-        let waiting = if is_flush { self.shared.cache.waiting() } else { Vec::new() };
+        let pending = &self.shared.cache.pending;
+        if is_flush {
+            pending.forget();
+            pending.fall_due();
+        }
+        let unsettled = if is_flush { self.shared.cache.waiting() } else { Vec::new() };
+        let accounts = &self.shared.accounts;
+        let waiting = Waiting {
+            // Also what these writes add: the last group leaves nothing noted.
+            accounts: accounts.is_full() || is_flush && (accounts.has_noted() || !unsettled.is_empty()),
+            unsettled,
+            folding: pending.take_due(),
+        };
         if jobs.is_empty() && waiting.is_empty() {
             return true;
         }
@@ -159,6 +212,8 @@ impl Committer {
         let reserved = self.reserve_ids();
         let result = self.apply(&mut jobs, &waiting);
         self.tell(reserved.as_ref().err().or(result.as_ref().err()));
+        // Counted first: who is answered may be back before the last one is.
+        self.gather.expect(jobs.len() + self.shared.writes.len());
         for job in jobs {
             job.answer(result.as_ref().err());
         }
@@ -184,22 +239,32 @@ impl Committer {
         reserved
     }
 
-    fn apply(&mut self, jobs: &mut [Box<dyn Job>], waiting: &[types::FileId]) -> StoreResult<()> {
-        let Committer { store, shared, ids, .. } = self;
+    fn apply(&mut self, jobs: &mut [Box<dyn Job>], waiting: &Waiting) -> StoreResult<()> {
+        let applied = self.apply_in_group(jobs, waiting);
+        if applied.is_err() {
+            self.shared.cache.pending.put_back(&waiting.folding);
+        }
+        applied
+    }
+
+    fn apply_in_group(&mut self, jobs: &mut [Box<dyn Job>], waiting: &Waiting) -> StoreResult<()> {
+        let Committer { store, shared, ids, gather, .. } = self;
         store.begin()?;
         let wanted = || {
             let wanted = jobs.iter().flat_map(|job| job.wanted());
             wanted.filter(|wanted| !shared.cache.knows(wanted)).cloned().collect()
         };
         store.prefetch(&wanted).inspect_err(|_| store.abandon())?;
-        let mut group = Group::new(&mut **store, &shared.cache, &*shared.clock, shared.instance, ids);
+        let mut group =
+            Group::new(&mut **store, (&shared.cache, &shared.accounts), &*shared.clock, shared.instance, ids);
         let sequence = self.sequence + 1;
         let totals = *shared.totals.lock();
-        match write(&mut group, jobs, waiting, totals, sequence) {
+        match write(&mut group, jobs, waiting, totals, sequence, gather) {
             Ok(totals) => {
                 if let Some(totals) = totals {
                     self.sequence = sequence;
                     *shared.totals.lock() = totals;
+                    shared.accounts.settle(group.charges.settled());
                 }
                 shared.cache.publish(self.sequence, group.into_changes(), shared.instance);
                 Ok(())
@@ -212,6 +277,33 @@ impl Committer {
         }
     }
 
+    /// What earlier starts noted of accounts, and quotas. Before the first group.
+    pub fn load_accounts(&mut self, session: &mut dyn Session) -> StoreResult<()> {
+        let loaded = accounts::load(session)?;
+        let Committer { store, shared, ids, .. } = self;
+        shared.accounts.load(loaded.noted);
+        let mut settled = Settled::default();
+        if !loaded.quotas.is_empty() {
+            store.begin()?;
+            let mut group = Group::new(
+                &mut **store,
+                (&shared.cache, &shared.accounts),
+                &*shared.clock,
+                shared.instance,
+                ids,
+            );
+            for (account, quota) in loaded.quotas {
+                let used = group.usage_of(account).inspect_err(|_| group.store.abandon())?;
+                settled.limited.insert(account, Some(Limited { quota, used }));
+            }
+            group.store.abandon();
+        }
+        shared.accounts.settle(settled);
+        // If it cannot be written now, it is with a later group.
+        self.commit_group(Vec::new(), true);
+        Ok(())
+    }
+
     fn end_cleanly(&mut self) {
         if let Err(error) = self.store.end_cleanly() {
             tracing::warn!(%error, "namespace cannot note its clean end");
@@ -219,224 +311,62 @@ impl Committer {
     }
 }
 
+/// What a group carries besides operations.
+struct Waiting {
+    /// Files with unstable writes.
+    unsettled: Vec<FileId>,
+    /// Directories with deltas.
+    folding: Vec<FileId>,
+    /// What accounts are to be told.
+    accounts: bool,
+}
+
+impl Waiting {
+    fn is_empty(&self) -> bool {
+        self.unsettled.is_empty() && self.folding.is_empty() && !self.accounts
+    }
+}
+
 /// Applies and commits; the new totals, if there was anything to write.
 fn write(
     group: &mut Group<'_>,
     jobs: &mut [Box<dyn Job>],
-    waiting: &[types::FileId],
+    waiting: &Waiting,
     totals: Totals,
     sequence: u64,
+    gather: &mut Gather,
 ) -> StoreResult<Option<Totals>> {
-    for job in jobs {
+    for job in jobs.iter_mut() {
         job.apply(group)?;
     }
-    for file in waiting {
+    for dir in &waiting.folding {
+        group.fold(*dir)?;
+    }
+    for file in &waiting.unsettled {
         // Reading it takes it; a file that was removed meanwhile has nothing to write.
         match group.inode(*file) {
             Ok(_) | Err(OpError::Refused(_)) => {}
             Err(OpError::Failed(error)) => return Err(error),
         }
     }
-    if !group.is_written() {
+    group.charges.is_flush |= waiting.accounts;
+    if !group.is_written() && !group.charges.is_flush {
         group.store.abandon();
         return Ok(None);
     }
-    group.commit(sequence, totals).map(Some)
+    let (began, computed) = (Instant::now(), cpu_time());
+    let totals = group.commit(sequence, totals)?;
+    let took = began.elapsed();
+    gather.committed(took.saturating_sub(cpu_time().saturating_sub(computed)));
+    counts::record_group(jobs.len(), took);
+    Ok(Some(totals))
+}
+
+/// Of this thread.
+fn cpu_time() -> Duration {
+    let used = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::try_from(used).unwrap_or_default()
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scratch::{name, occupy, open, regular};
-    use api::{Locations, Namespace, Stability, Written};
-    use types::{FileId, Identity};
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_full_queue_is_busy_and_recovers() {
-        let dir = tempfile::tempdir().unwrap();
-        let namespace = open(&dir);
-        let (release, occupied) = occupy(&namespace);
-        release.wait_begun();
-        let mut waiting = Vec::new();
-        for _ in 0..8 {
-            let shared = Arc::clone(&namespace.shared);
-            let (pushed, is_pushed) = oneshot::channel();
-            waiting.push(tokio::spawn(async move {
-                let submitted = shared.submit(|_| Ok(()));
-                tokio::pin!(submitted);
-                let mut pushed = Some(pushed);
-                std::future::poll_fn(|context| {
-                    let polled = submitted.as_mut().poll(context);
-                    if let Some(pushed) = pushed.take() {
-                        pushed.send(()).unwrap();
-                    }
-                    polled
-                })
-                .await
-            }));
-            is_pushed.await.unwrap();
-        }
-        let refused = namespace.shared.submit(|_| Ok(())).await;
-        assert!(matches!(refused, Err(NamespaceError::Busy)));
-        release.release();
-        occupied.await.unwrap().unwrap();
-        for waited in waiting {
-            waited.await.unwrap().unwrap();
-        }
-        assert!(namespace.shared.submit(|_| Ok(())).await.is_ok());
-    }
-
-    /// What is asked for is queued at its first poll.
-    async fn begun(asked: impl Future) {
-        tokio::pin!(asked);
-        tokio::select! {
-            biased;
-            _ = &mut asked => panic!("the committer is busy"),
-            () = std::future::ready(()) => {}
-        }
-    }
-
-    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn a_change_that_nobody_waits_for_can_be_seen_behind_any_later_answer() {
-        let dir = tempfile::tempdir().unwrap();
-        let namespace = open(&dir);
-        let (root, left) = (Identity::root(), name("left"));
-        let (release, occupied) = occupy(&namespace);
-        release.wait_begun();
-        begun(namespace.create(&root, FileId::ROOT, &left, &regular())).await;
-        let later = tokio::spawn({
-            let namespace = Arc::clone(&namespace);
-            async move { namespace.forget(&[]).await }
-        });
-        release.release();
-        later.await.unwrap().unwrap();
-        assert!(namespace.lookup(&root, FileId::ROOT, &left).await.is_ok());
-        occupied.await.unwrap().unwrap();
-    }
-
-    #[tokio::test]
-    async fn a_group_that_fails_leaves_no_trace_and_the_next_one_works() {
-        let dir = tempfile::tempdir().unwrap();
-        let namespace = open(&dir);
-        let root = Identity::root();
-        let kept = namespace.create(&root, FileId::ROOT, &name("kept"), &regular()).await.unwrap().attributes;
-        let written =
-            Written { size_at_least: Some(9), mtime: None, space_used: None, stability: Stability::Unstable };
-        let shown = namespace.commit(kept.file, &written).await.unwrap();
-        let before = namespace.attributes(FileId::ROOT).await.unwrap();
-        // All of it in one operation, so that it is one group.
-        let failed: Result<(), _> = namespace
-            .shared
-            .submit(move |group| {
-                crate::ops::create::create(
-                    group,
-                    &Identity::root(),
-                    FileId::ROOT,
-                    &name("gone"),
-                    &regular(),
-                )?;
-                crate::ops::unlink::unlink(group, &Identity::root(), FileId::ROOT, &name("kept"))?;
-                Err(OpError::Failed(StoreError::Failed("for the test".to_owned())))
-            })
-            .await;
-        assert!(matches!(failed, Err(NamespaceError::Database(_))));
-        assert_eq!(namespace.attributes(FileId::ROOT).await.unwrap(), before);
-        let gone = namespace.lookup(&root, FileId::ROOT, &name("gone")).await;
-        assert!(matches!(gone, Err(NamespaceError::NotFound)));
-        assert_eq!(namespace.lookup(&root, FileId::ROOT, &name("kept")).await.unwrap(), shown);
-        namespace.create(&root, FileId::ROOT, &name("gone"), &regular()).await.unwrap();
-        namespace.close().await;
-        assert_eq!(namespace.check().unwrap(), []);
-    }
-
-    #[tokio::test]
-    async fn a_full_disk_is_told_and_over_when_there_is_space() {
-        let dir = tempfile::tempdir().unwrap();
-        let namespace = open(&dir);
-        let limit = |pages: u32| {
-            let shared = Arc::clone(&namespace.shared);
-            async move {
-                shared
-                    .submit(move |group| {
-                        Ok(group.store.execute(&format!("PRAGMA max_page_count = {pages}"))?)
-                    })
-                    .await
-            }
-        };
-        // No fewer than there are: what is free in those goes first.
-        limit(1).await.unwrap();
-        let mut made = 0;
-        let refused = loop {
-            let text = name(&format!("{made:0>200}"));
-            match namespace.create(&Identity::root(), FileId::ROOT, &text, &regular()).await {
-                Ok(_) => made += 1,
-                Err(error) => break error,
-            }
-        };
-        assert!(matches!(refused, NamespaceError::NoSpace), "{refused}");
-        let text = name(&format!("{made:0>200}"));
-        let lookup = namespace.lookup(&Identity::root(), FileId::ROOT, &text).await;
-        assert!(matches!(lookup, Err(NamespaceError::NotFound)));
-        limit(100_000).await.unwrap();
-        namespace.create(&Identity::root(), FileId::ROOT, &text, &regular()).await.unwrap();
-        namespace.close().await;
-        assert_eq!(namespace.check().unwrap(), []);
-    }
-
-    #[tokio::test]
-    async fn a_closed_namespace_takes_nothing_and_has_written_everything() {
-        let dir = tempfile::tempdir().unwrap();
-        let namespace = open(&dir);
-        let file = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await.unwrap();
-        let file = file.attributes.file;
-        let written = Written {
-            size_at_least: Some(77),
-            mtime: None,
-            space_used: None,
-            stability: Stability::Unstable,
-        };
-        let shown = namespace.commit(file, &written).await.unwrap();
-        namespace.close().await;
-        namespace.close().await;
-        let refused = namespace.create(&Identity::root(), FileId::ROOT, &name("b"), &regular()).await;
-        assert!(matches!(refused, Err(NamespaceError::Busy)));
-        assert!(matches!(namespace.commit(file, &written).await, Err(NamespaceError::Busy)));
-        drop(namespace);
-        // A clean end raises no floor: clients keep what they cached.
-        assert_eq!(open(&dir).attributes(file).await.unwrap(), shown);
-    }
-
-    #[tokio::test]
-    async fn an_unstable_write_reaches_the_database_by_itself() {
-        let dir = tempfile::tempdir().unwrap();
-        let namespace = open(&dir);
-        let file = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await.unwrap();
-        let file = file.attributes.file;
-        for size in [77, 78] {
-            let written = Written {
-                size_at_least: Some(size),
-                mtime: None,
-                space_used: None,
-                stability: Stability::Unstable,
-            };
-            namespace.commit(file, &written).await.unwrap();
-            let in_database =
-                || async { namespace.reads.inode(file).await.unwrap().value.unwrap().attributes.size };
-            while in_database().await != size {
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn a_panic_of_the_committer_leaves_nobody_waiting() {
-        let dir = tempfile::tempdir().unwrap();
-        let namespace = open(&dir);
-        let died: Result<(), _> = namespace.shared.submit(|_| panic!("a bug, for the test")).await;
-        assert!(matches!(died, Err(NamespaceError::Database(_))));
-        // It may still be on its way out.
-        let after = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await;
-        assert!(after.is_err());
-        assert!(namespace.attributes(FileId::ROOT).await.is_ok());
-    }
-}
+mod tests;

@@ -1,11 +1,18 @@
-//! A bounded queue between callers and the threads that own database connections.
+//! Bounded queues between callers and the threads that own database connections: in order for readers (`Queue`), fair
+//! for the committer (`FairQueue`).
 //!
 //! Handing in never waits: a full or closed queue refuses at once. Taking waits, and takes whatever is there.
+
+mod fair;
+mod turns;
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+
+pub use fair::FairQueue;
+pub use turns::{Caller, Order};
 
 pub struct Queue<T> {
     state: Mutex<State<T>>,
@@ -16,7 +23,6 @@ pub struct Queue<T> {
 struct State<T> {
     items: VecDeque<T>,
     is_closed: bool,
-    is_nudged: bool,
 }
 
 /// The queue is full or closed.
@@ -31,7 +37,7 @@ pub struct Taken<T> {
 
 impl<T> Queue<T> {
     pub fn new(len_max: usize) -> Queue<T> {
-        let state = State { items: VecDeque::new(), is_closed: false, is_nudged: false };
+        let state = State { items: VecDeque::new(), is_closed: false };
         Queue { state: Mutex::new(state), changed: Condvar::new(), len_max }
     }
 
@@ -46,10 +52,10 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Waits for items, a nudge, the end or `timeout`, then takes at most `group_len_max` of what is there.
-    pub fn take(&self, group_len_max: usize, timeout: Option<Duration>) -> Taken<T> {
+    /// Waits for items, the end or `timeout`, then takes at most `len_max` of what is there.
+    pub fn take(&self, len_max: usize, timeout: Option<Duration>) -> Taken<T> {
         let mut state = self.state.lock();
-        while state.items.is_empty() && !state.is_closed && !state.is_nudged {
+        while state.items.is_empty() && !state.is_closed {
             match timeout {
                 None => self.changed.wait(&mut state),
                 Some(timeout) => {
@@ -59,29 +65,12 @@ impl<T> Queue<T> {
                 }
             }
         }
-        state.is_nudged = false;
-        let len = state.items.len().min(group_len_max);
+        let len = state.items.len().min(len_max);
         Taken { items: state.items.drain(..len).collect(), is_closed: state.is_closed }
-    }
-
-    /// Wakes a taker without an item: its timeout may have to be another now.
-    pub fn nudge(&self) {
-        self.state.lock().is_nudged = true;
-        self.changed.notify_one();
     }
 
     pub fn close(&self) {
         self.state.lock().is_closed = true;
-        self.changed.notify_all();
-    }
-
-    /// Closes and throws away what waits: the taker died.
-    pub fn abandon(&self) {
-        let mut state = self.state.lock();
-        state.is_closed = true;
-        let items = std::mem::take(&mut state.items);
-        drop(state);
-        drop(items);
         self.changed.notify_all();
     }
 }
@@ -111,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_takes_no_more_than_its_bound() {
+    fn no_more_is_taken_than_asked_for() {
         let queue = Queue::new(8);
         for item in 0..5 {
             queue.push(item).unwrap();

@@ -3,41 +3,31 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+#[path = "model/looks.rs"]
+mod looks;
 #[path = "model/reference.rs"]
 mod reference;
+#[path = "model/steps.rs"]
+mod steps;
+#[path = "model/watch.rs"]
+mod watch;
 
 use std::path::Path;
 use std::sync::Arc;
 
 use api::{
     Cookie, CreateKind, CreateMode, CreateSpec, Locations, Namespace, NamespaceError, Properties, Property,
-    PropertyChange, Publish, Replace, SetAttributes, SetTime, Stability, Unnamed, Uploads,
+    PropertyChange, Publish, Replace, SetAttributes, Stability, Unnamed, Uploads,
 };
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use proptest::prelude::*;
 use reference::{Model, Refusal, Seen};
-use testkit::namespace_suite::{HandClock, at, name, written};
+use steps::{Step, step};
+use testkit::namespace_suite::{HandClock, name, written};
 use types::{Attributes, Checksum, ChecksumKind, FileId, Identity, PoolId, SymlinkTarget};
+use watch::Watch;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
-
-#[derive(Clone, Debug)]
-enum Step {
-    Create { dir: usize, name: usize, kind: u8, mode: u8, permissions: u32 },
-    Lookup { dir: usize, name: usize },
-    Unlink { dir: usize, name: usize },
-    Link { file: usize, dir: usize, name: usize },
-    Rename { from: (usize, usize), to: (usize, usize), replace: u8 },
-    Set { file: usize, set: SetAttributes },
-    Commit { file: usize, size: u64, is_stable: bool },
-    CreateUnnamed { dir: usize, permissions: u32 },
-    Publish { file: usize, dir: usize, name: usize, size: u64, replace: u8, is_summed: bool },
-    SetProperties { file: usize, changes: Vec<(usize, Option<u8>)> },
-    RecordChecksum { file: usize, is_late: bool, first: u8 },
-    Forget { file: usize },
-    List { dir: usize },
-    Reopen,
-}
 
 fn identities() -> [Identity; 4] {
     [
@@ -48,107 +38,38 @@ fn identities() -> [Identity; 4] {
     ]
 }
 
-fn permissions() -> impl Strategy<Value = u32> {
-    prop_oneof![
-        4 => Just(0o777_u32),
-        2 => Just(0o1777),
-        2 => Just(0o2775),
-        2 => Just(0o755),
-        1 => Just(0o6711),
-        2 => 0_u32..0o10000,
-    ]
-}
-
-fn set_attributes() -> impl Strategy<Value = SetAttributes> {
-    let time = || {
-        prop_oneof![
-            3 => Just(None),
-            1 => Just(Some(SetTime::Now)),
-            1 => (0_i64..5000).prop_map(|seconds| Some(SetTime::To(at(seconds)))),
-        ]
-    };
-    let id =
-        |ids: &'static [u32]| prop_oneof![3 => Just(None), 1 => prop::sample::select(ids).prop_map(Some)];
-    (
-        prop::option::of(permissions()),
-        id(&[0, 10, 20, 30]),
-        id(&[100, 101, 200, 5]),
-        prop_oneof![4 => Just(None), 1 => (0_u64..100).prop_map(Some)],
-        time(),
-        time(),
-        any::<bool>(),
-    )
-        .prop_map(|(mode, uid, gid, size, atime, mtime, size_is_authorized)| SetAttributes {
-            mode,
-            uid,
-            gid,
-            size,
-            atime,
-            mtime,
-            size_is_authorized,
-            space_used: None,
-        })
-}
-
-/// Files and directories are named by their place among those ever made, so a step means something after shrinking.
-fn step() -> impl Strategy<Value = Step> {
-    let dir = || 0_usize..6;
-    let name = || 0..NAMES.len();
-    prop_oneof![
-        8 => (dir(), name(), 0_u8..8, 0_u8..4, permissions())
-            .prop_map(|(dir, name, kind, mode, permissions)| Step::Create { dir, name, kind, mode, permissions }),
-        3 => (dir(), name()).prop_map(|(dir, name)| Step::Lookup { dir, name }),
-        4 => (dir(), name()).prop_map(|(dir, name)| Step::Unlink { dir, name }),
-        2 => (0_usize..12, dir(), name()).prop_map(|(file, dir, name)| Step::Link { file, dir, name }),
-        8 => ((dir(), name()), (dir(), name()), 0_u8..10)
-            .prop_map(|(from, to, replace)| Step::Rename { from, to, replace }),
-        4 => (0_usize..12, set_attributes()).prop_map(|(file, set)| Step::Set { file, set }),
-        3 => (0_usize..12, 1_u64..200, any::<bool>())
-            .prop_map(|(file, size, is_stable)| Step::Commit { file, size, is_stable }),
-        4 => (dir(), permissions()).prop_map(|(dir, permissions)| Step::CreateUnnamed { dir, permissions }),
-        8 => (0_usize..5, dir(), name(), 0_u64..200, 0_u8..8, any::<bool>()).prop_map(
-            |(file, dir, name, size, replace, is_summed)| Step::Publish { file, dir, name, size, replace, is_summed }
-        ),
-        3 => (0_usize..12, prop::collection::vec((name(), prop::option::of(any::<u8>())), 0..4))
-            .prop_map(|(file, changes)| Step::SetProperties { file, changes }),
-        3 => (0_usize..12, prop::bool::weighted(0.2), any::<u8>())
-            .prop_map(|(file, is_late, first)| Step::RecordChecksum { file, is_late, first }),
-        1 => (0_usize..12).prop_map(|file| Step::Forget { file }),
-        2 => dir().prop_map(|dir| Step::List { dir }),
-        1 => Just(Step::Reopen),
-    ]
-}
-
 struct Run {
-    namespace: SqlNamespace,
+    namespace: Arc<SqlNamespace>,
+    watch: Option<Watch>,
     clock: Arc<HandClock>,
     model: Model,
     dir: tempfile::TempDir,
     /// Model number to id, in the order of creation.
     ids: Vec<FileId>,
-    cache_entries: usize,
+    cache_bytes: u64,
 }
 
-fn open(dir: &Path, clock: &Arc<HandClock>, cache_entries: usize) -> SqlNamespace {
-    SqlNamespace::open(Config {
+fn open(dir: &Path, clock: &Arc<HandClock>, cache_bytes: u64) -> Arc<SqlNamespace> {
+    let opened = SqlNamespace::open(Config {
         database: Database::Sqlite(dir.to_owned()),
         clock: clock.clone(),
         root_owner: (0, 0),
         // The order of things is under test here, not the disk.
         sync: Sync::Interval(std::time::Duration::from_secs(60)),
-        cache_entries,
+        cache_bytes,
         queue_len_max: 64,
         group_len_max: 16,
-    })
-    .unwrap()
+    });
+    Arc::new(opened.unwrap())
 }
 
 impl Run {
-    fn new(cache_entries: usize) -> Run {
+    fn new(cache_bytes: u64) -> Run {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(HandClock::new(10_000));
-        let namespace = open(dir.path(), &clock, cache_entries);
-        Run { namespace, clock, model: Model::new(10_000), dir, ids: vec![FileId::ROOT], cache_entries }
+        let namespace = open(dir.path(), &clock, cache_bytes);
+        let watch = Some(Watch::start(&namespace));
+        Run { namespace, watch, clock, model: Model::new(10_000), dir, ids: vec![FileId::ROOT], cache_bytes }
     }
 
     async fn step(&mut self, who: &Identity, step: &Step) {
@@ -208,15 +129,26 @@ impl Run {
                 self.namespace.forget(&[self.ids[file]]).await.unwrap();
             }
             Step::List { dir } => self.list(who, *dir).await,
-            Step::Reopen => {
-                self.namespace.close().await;
-                // The lock goes with the value.
-                let spare = tempfile::tempdir().unwrap();
-                drop(std::mem::replace(&mut self.namespace, open(spare.path(), &self.clock, 16)));
-                let again = open(self.dir.path(), &self.clock, self.cache_entries);
-                self.namespace = again;
-            }
+            Step::Place { file, how, pool } => self.place(*file, *how, PoolId(*pool)).await,
+            Step::Look { file } => self.look(who, *file).await,
+            Step::Reopen => self.reopen().await,
         }
+    }
+
+    async fn reopen(&mut self) {
+        self.close().await;
+        // The lock goes with the value.
+        let spare = tempfile::tempdir().unwrap();
+        drop(std::mem::replace(&mut self.namespace, open(spare.path(), &self.clock, 0)));
+        self.namespace = open(self.dir.path(), &self.clock, self.cache_bytes);
+        self.watch = Some(Watch::start(&self.namespace));
+    }
+
+    async fn close(&mut self) {
+        if let Some(watch) = self.watch.take() {
+            watch.end().await;
+        }
+        self.namespace.close().await;
     }
 
     async fn create(
@@ -377,6 +309,7 @@ impl Run {
             let found = self.namespace.attributes(id).await;
             self.compare(found, self.model.attributes(number));
             self.compare_attached(number).await;
+            self.look(&Identity::root(), self.ids.len() - 1 - number).await;
         }
     }
 
@@ -429,40 +362,64 @@ fn refusal(error: &NamespaceError) -> Refusal {
         NamespaceError::NotEmpty => Refusal::NotEmpty,
         NamespaceError::AccessDenied => Refusal::AccessDenied,
         NamespaceError::NotPermitted => Refusal::NotPermitted,
+        NamespaceError::NotSymlink => Refusal::NotSymlink,
         NamespaceError::Cycle => Refusal::Cycle,
         other => panic!("unexpected error: {other}"),
     }
 }
 
-fn run(steps: &[(usize, Step)], cache_entries: usize) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+/// Opened anew after so many steps, besides what the steps themselves say.
+fn run(steps: &[(usize, Step)], cache_bytes: u64, reopen_after: usize) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut run = Run::new(cache_entries);
+        let mut run = Run::new(cache_bytes);
         // Everybody may work in the root, so that most steps do something.
         let open = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
         run.step(&Identity::root(), &Step::Set { file: 0, set: open }).await;
         let identities = identities();
-        for (who, step) in steps {
+        for (number, (who, step)) in steps.iter().enumerate() {
             run.step(&identities[*who], step).await;
+            if number % reopen_after == reopen_after - 1 {
+                run.reopen().await;
+            }
         }
         run.compare_all().await;
-        run.namespace.close().await;
+        run.close().await;
         assert_eq!(run.namespace.check().unwrap(), []);
     });
 }
 
+fn steps(max: usize) -> impl Strategy<Value = Vec<(usize, Step)>> {
+    prop::collection::vec((0_usize..4, step()), 1..max)
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 30, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_operations_do_what_the_model_does(steps in prop::collection::vec((0_usize..4, step()), 1..250)) {
-        run(&steps, 10_000);
+    fn random_operations_do_what_the_model_does(steps in steps(250)) {
+        run(&steps, 1 << 20, usize::MAX);
+    }
+
+    /// Room for a few entries of each kind: something is let go all the time.
+    #[test]
+    fn random_operations_on_the_smallest_cache_do_what_the_model_does(steps in steps(250)) {
+        run(&steps, 4 << 10, usize::MAX);
     }
 
     #[test]
-    fn random_operations_on_a_cold_cache_do_what_the_model_does(
-        steps in prop::collection::vec((0_usize..4, step()), 1..250)
-    ) {
-        run(&steps, 16);
+    fn random_operations_without_a_cache_do_what_the_model_does(steps in steps(250)) {
+        run(&steps, 0, usize::MAX);
+    }
+
+}
+
+proptest! {
+    // Each start takes its time.
+    #![proptest_config(ProptestConfig { cases: 10, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_operations_over_many_starts_do_what_the_model_does(steps in steps(40)) {
+        run(&steps, 1 << 20, 5);
     }
 }

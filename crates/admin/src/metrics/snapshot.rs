@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::metrics::{counter, gauge};
 
-use crate::instance::Snapshot;
+use crate::instance::{NamespaceView, Snapshot};
 
 /// Doors whose gauges read 0 while they have no client.
 const DOORS: [&str; 2] = ["nfs", "http"];
@@ -16,6 +16,7 @@ pub(super) fn record(snapshot: &Snapshot) {
     gauge!("forebay_uptime_seconds").set(snapshot.uptime_s as f64);
     gauge!("forebay_namespace_files").set(snapshot.files as f64);
     gauge!("forebay_namespace_bytes").set(snapshot.bytes as f64);
+    namespace(&snapshot.namespace);
     pools(snapshot);
     clients(snapshot);
     for io in &snapshot.io_modes {
@@ -27,6 +28,23 @@ pub(super) fn record(snapshot: &Snapshot) {
     for operation in &snapshot.operations {
         let (door, name) = (operation.door.clone(), operation.operation.clone());
         counter!("forebay_operations_total", "door" => door, "operation" => name).absolute(operation.count);
+    }
+}
+
+fn namespace(namespace: &NamespaceView) {
+    gauge!("forebay_namespace_queue_operations").set(namespace.queued as f64);
+    for cache in &namespace.cache {
+        let kind = cache.kind;
+        counter!("forebay_namespace_cache_hits_total", "kind" => kind).absolute(cache.hits);
+        counter!("forebay_namespace_cache_misses_total", "kind" => kind).absolute(cache.misses);
+        counter!("forebay_namespace_cache_evictions_total", "kind" => kind).absolute(cache.evictions);
+        gauge!("forebay_namespace_cache_entries", "kind" => kind).set(cache.entries as f64);
+        gauge!("forebay_namespace_cache_bytes", "kind" => kind).set(cache.bytes as f64);
+        gauge!("forebay_namespace_cache_max_bytes", "kind" => kind).set(cache.max_bytes as f64);
+    }
+    for asked in &namespace.questions {
+        let (by, kind) = (asked.by, asked.kind);
+        counter!("forebay_namespace_questions_total", "by" => by, "kind" => kind).absolute(asked.count);
     }
 }
 

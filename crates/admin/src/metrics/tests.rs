@@ -1,7 +1,9 @@
 //! What Prometheus reads, and that documents and dashboard speak of the same series.
 
 use super::*;
-use crate::instance::{ClientView, IoModeView, OperationCount, PoolView};
+use crate::instance::{
+    CacheView, ClientView, IoModeView, NamespaceView, OperationCount, PoolView, QuestionCount,
+};
 
 fn snapshot() -> Snapshot {
     Snapshot {
@@ -25,6 +27,11 @@ fn snapshot() -> Snapshot {
             writes: 2,
         }],
         operations: vec![OperationCount { door: "nfs".to_owned(), operation: "READ".to_owned(), count: 9 }],
+        namespace: NamespaceView {
+            cache: vec![CacheView { kind: "inode", hits: 8, misses: 2, bytes: 484, ..CacheView::default() }],
+            questions: vec![QuestionCount { by: "reader", kind: "list", count: 6 }],
+            queued: 3,
+        },
         ..Snapshot::default()
     }
 }
@@ -50,6 +57,10 @@ fn the_text_has_values_types_and_help() {
         "forebay_operations_total{door=\"nfs\",operation=\"READ\"} 9",
         "forebay_io_reads_total{mode=\"cached\",reason=\"default\"} 4",
         "forebay_namespace_bytes 1099511627776",
+        "forebay_namespace_cache_hits_total{kind=\"inode\"} 8",
+        "forebay_namespace_cache_bytes{kind=\"inode\"} 484",
+        "forebay_namespace_questions_total{by=\"reader\",kind=\"list\"} 6",
+        "forebay_namespace_queue_operations 3",
         "forebay_build_info{version=\"1.2\",site=\"a \\\"site\\\"\"} 1",
         "forebay_healthy 1",
     ] {
@@ -92,6 +103,25 @@ fn latencies_are_a_histogram_with_our_buckets() {
         "forebay_operation_seconds_bucket{door=\"http\",operation=\"GET\",le=\"0.005\"} 1",
         "forebay_operation_seconds_bucket{door=\"http\",operation=\"GET\",le=\"+Inf\"} 2",
         "forebay_operation_seconds_count{door=\"http\",operation=\"GET\"} 2",
+    ] {
+        assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+    }
+}
+
+/// The namespace records without knowing of this crate.
+#[test]
+fn groups_have_buckets_by_their_length() {
+    let recorder = Recorder::new().unwrap();
+    with_local_recorder(&recorder.recorder, || {
+        ::metrics::histogram!(GROUP_OPERATIONS).record(5.0);
+        ::metrics::histogram!(COMMIT_SECONDS).record(0.002);
+    });
+    recorder.tick();
+    let text = recorder.render(&Snapshot::default(), &[]);
+    for line in [
+        "forebay_namespace_group_operations_bucket{le=\"4\"} 0",
+        "forebay_namespace_group_operations_bucket{le=\"8\"} 1",
+        "forebay_namespace_commit_seconds_bucket{le=\"0.0025\"} 1",
     ] {
         assert!(text.lines().any(|known| known == line), "{line}\n{text}");
     }

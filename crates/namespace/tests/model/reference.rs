@@ -1,13 +1,15 @@
 //! The reference model: plain, slow and obvious. Times are whole seconds; files are numbered in order of creation.
 
+#[path = "places.rs"]
+mod places;
 #[path = "uploads.rs"]
 mod uploads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use api::{CreateKind, CreateMode, CreateSpec, SetAttributes, SetTime};
 use bytes::Bytes;
-use types::{Checksum, Identity};
+use types::{Checksum, Identity, PoolId};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -20,6 +22,7 @@ pub enum Refusal {
     NotEmpty,
     AccessDenied,
     NotPermitted,
+    NotSymlink,
     Cycle,
 }
 
@@ -45,6 +48,9 @@ struct Node {
     checksums: Vec<Checksum>,
     verifier: Option<[u8; 8]>,
     children: BTreeMap<String, usize>,
+    locations: BTreeSet<PoolId>,
+    epoch: u64,
+    target: Option<Vec<u8>>,
 }
 
 pub struct Model {
@@ -126,6 +132,7 @@ impl Model {
         if let CreateKind::Symlink(target) = &spec.kind {
             node.seen.mode = 0o777;
             node.seen.size = target.as_bytes().len() as u64;
+            node.target = Some(target.as_bytes().to_vec());
         }
         if let (CreateMode::Exclusive { verifier }, true) = (spec.mode, node.is_regular) {
             node.verifier = Some(verifier);
@@ -360,6 +367,9 @@ impl Model {
             checksums: Vec::new(),
             verifier: None,
             children: BTreeMap::new(),
+            locations: BTreeSet::new(),
+            epoch: 0,
+            target: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use api::PropertyChange;
 use bytes::Bytes;
-use types::{Checksum, Identity};
+use types::{Checksum, Identity, PoolId};
 
 use super::{Answer, Model, Refusal, SEARCH, Seen, WRITE, drop_privileges, entries_changed, inherit};
 
@@ -25,6 +25,7 @@ impl Model {
         self.need(who, &parent, WRITE | SEARCH)?;
         let mut node = self.node(permissions, who, false);
         (node.is_regular, node.is_unnamed, node.seen.nlink) = (true, true, 0);
+        node.locations.insert(PoolId(1));
         inherit(&mut node.seen, &parent, who);
         let seen = node.seen;
         self.nodes.push(Some(node));

@@ -1,0 +1,235 @@
+//! Groups and their callers.
+
+use super::*;
+use crate::scratch::{name, occupy, open, regular};
+use api::{Locations, Namespace, SetAttributes, Stability, Written};
+use types::Identity;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_queue_is_busy_and_recovers() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let (release, occupied) = occupy(&namespace);
+    release.wait_begun();
+    let mut waiting = Vec::new();
+    for _ in 0..8 {
+        let shared = Arc::clone(&namespace.shared);
+        let (pushed, is_pushed) = oneshot::channel();
+        waiting.push(tokio::spawn(async move {
+            let submitted = shared.submit(|_| Ok(()));
+            tokio::pin!(submitted);
+            let mut pushed = Some(pushed);
+            std::future::poll_fn(|context| {
+                let polled = submitted.as_mut().poll(context);
+                if let Some(pushed) = pushed.take() {
+                    pushed.send(()).unwrap();
+                }
+                polled
+            })
+            .await
+        }));
+        is_pushed.await.unwrap();
+    }
+    let refused = namespace.shared.submit(|_| Ok(())).await;
+    assert!(matches!(refused, Err(NamespaceError::Busy)));
+    release.release();
+    occupied.await.unwrap().unwrap();
+    for waited in waiting {
+        waited.await.unwrap().unwrap();
+    }
+    assert!(namespace.shared.submit(|_| Ok(())).await.is_ok());
+}
+
+/// What is asked for is queued at its first poll.
+async fn begun(asked: impl Future) {
+    tokio::pin!(asked);
+    tokio::select! {
+        biased;
+        _ = &mut asked => panic!("the committer is busy"),
+        () = std::future::ready(()) => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_that_nobody_waits_for_can_be_seen_behind_any_later_answer() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let (root, left) = (Identity::root(), name("left"));
+    let (release, occupied) = occupy(&namespace);
+    release.wait_begun();
+    begun(namespace.create(&root, FileId::ROOT, &left, &regular())).await;
+    let later = tokio::spawn({
+        let namespace = Arc::clone(&namespace);
+        async move { namespace.forget(&[]).await }
+    });
+    release.release();
+    later.await.unwrap().unwrap();
+    assert!(namespace.lookup(&root, FileId::ROOT, &left).await.is_ok());
+    occupied.await.unwrap().unwrap();
+}
+
+/// Callers take turns then, but what has to be behind everything is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forgetting_is_answered_behind_all_that_waits_also_when_one_group_does_not_take_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let root = Identity::root();
+    let (release, occupied) = occupy(&namespace);
+    release.wait_begun();
+    for text in ["a", "b", "c", "d", "e", "left"] {
+        begun(namespace.create(&root, FileId::ROOT, &name(text), &regular())).await;
+    }
+    let asked = namespace.forget(&[]);
+    tokio::pin!(asked);
+    tokio::select! {
+        biased;
+        _ = &mut asked => panic!("the committer is busy"),
+        () = std::future::ready(()) => {}
+    }
+    release.release();
+    asked.await.unwrap();
+    assert!(namespace.lookup(&root, FileId::ROOT, &name("left")).await.is_ok());
+    occupied.await.unwrap().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_create_is_in_the_first_group_though_another_user_has_more_than_a_group() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let (root, user) = (Identity::root(), Identity::new(10, 100, &[]));
+    let set = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
+    namespace.set_attributes(&root, FileId::ROOT, &set).await.unwrap();
+    let (release, occupied) = occupy(&namespace);
+    release.wait_begun();
+    for text in ["a", "b", "c", "d", "e", "f"] {
+        begun(namespace.create(&root, FileId::ROOT, &name(text), &regular())).await;
+    }
+    let asked = async { namespace.create(&user, FileId::ROOT, &name("mine"), &regular()).await };
+    tokio::pin!(asked);
+    tokio::select! {
+        biased;
+        _ = &mut asked => panic!("the committer is busy"),
+        () = std::future::ready(()) => {}
+    }
+    release.release();
+    // Ids are given as operations are applied.
+    let mine = asked.await.unwrap().attributes.file;
+    namespace.forget(&[]).await.unwrap();
+    let last = namespace.lookup(&root, FileId::ROOT, &name("f")).await.unwrap().file;
+    assert!(mine < last, "{mine} and {last}");
+    occupied.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_group_that_fails_leaves_no_trace_and_the_next_one_works() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let root = Identity::root();
+    let kept = namespace.create(&root, FileId::ROOT, &name("kept"), &regular()).await.unwrap().attributes;
+    let written =
+        Written { size_at_least: Some(9), mtime: None, space_used: None, stability: Stability::Unstable };
+    let shown = namespace.commit(kept.file, &written).await.unwrap();
+    let before = namespace.attributes(FileId::ROOT).await.unwrap();
+    // All of it in one operation, so that it is one group.
+    let failed: Result<(), _> = namespace
+        .shared
+        .submit(move |group| {
+            crate::ops::create::create(group, &Identity::root(), FileId::ROOT, &name("gone"), &regular())?;
+            crate::ops::unlink::unlink(group, &Identity::root(), FileId::ROOT, &name("kept"))?;
+            Err(OpError::Failed(StoreError::Failed("for the test".to_owned())))
+        })
+        .await;
+    assert!(matches!(failed, Err(NamespaceError::Database(_))));
+    assert_eq!(namespace.attributes(FileId::ROOT).await.unwrap(), before);
+    let gone = namespace.lookup(&root, FileId::ROOT, &name("gone")).await;
+    assert!(matches!(gone, Err(NamespaceError::NotFound)));
+    assert_eq!(namespace.lookup(&root, FileId::ROOT, &name("kept")).await.unwrap(), shown);
+    namespace.create(&root, FileId::ROOT, &name("gone"), &regular()).await.unwrap();
+    namespace.close().await;
+    assert_eq!(namespace.check().unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_told_and_over_when_there_is_space() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let limit = |pages: u32| {
+        let shared = Arc::clone(&namespace.shared);
+        async move {
+            shared
+                .submit(move |group| Ok(group.store.execute(&format!("PRAGMA max_page_count = {pages}"))?))
+                .await
+        }
+    };
+    // No fewer than there are: what is free in those goes first.
+    limit(1).await.unwrap();
+    let mut made = 0;
+    let refused = loop {
+        let text = name(&format!("{made:0>200}"));
+        match namespace.create(&Identity::root(), FileId::ROOT, &text, &regular()).await {
+            Ok(_) => made += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, NamespaceError::NoSpace), "{refused}");
+    let text = name(&format!("{made:0>200}"));
+    let lookup = namespace.lookup(&Identity::root(), FileId::ROOT, &text).await;
+    assert!(matches!(lookup, Err(NamespaceError::NotFound)));
+    limit(100_000).await.unwrap();
+    namespace.create(&Identity::root(), FileId::ROOT, &text, &regular()).await.unwrap();
+    namespace.close().await;
+    assert_eq!(namespace.check().unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_closed_namespace_takes_nothing_and_has_written_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let file = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await.unwrap();
+    let file = file.attributes.file;
+    let written =
+        Written { size_at_least: Some(77), mtime: None, space_used: None, stability: Stability::Unstable };
+    let shown = namespace.commit(file, &written).await.unwrap();
+    namespace.close().await;
+    namespace.close().await;
+    let refused = namespace.create(&Identity::root(), FileId::ROOT, &name("b"), &regular()).await;
+    assert!(matches!(refused, Err(NamespaceError::Busy)));
+    assert!(matches!(namespace.commit(file, &written).await, Err(NamespaceError::Busy)));
+    drop(namespace);
+    // A clean end raises no floor: clients keep what they cached.
+    assert_eq!(open(&dir).attributes(file).await.unwrap(), shown);
+}
+
+#[tokio::test]
+async fn an_unstable_write_reaches_the_database_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let file = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await.unwrap();
+    let file = file.attributes.file;
+    for size in [77, 78] {
+        let written = Written {
+            size_at_least: Some(size),
+            mtime: None,
+            space_used: None,
+            stability: Stability::Unstable,
+        };
+        namespace.commit(file, &written).await.unwrap();
+        let in_database =
+            || async { namespace.reads.inode(file).await.unwrap().value.unwrap().attributes.size };
+        while in_database().await != size {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_committer_leaves_nobody_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let died: Result<(), _> = namespace.shared.submit(|_| panic!("a bug, for the test")).await;
+    assert!(matches!(died, Err(NamespaceError::Database(_))));
+    // It may still be on its way out.
+    let after = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await;
+    assert!(after.is_err());
+    assert!(namespace.attributes(FileId::ROOT).await.is_ok());
+}

@@ -1,0 +1,64 @@
+//! The reference model of locations, epochs and orphans.
+
+use types::PoolId;
+
+use super::{Answer, Model, Refusal};
+
+impl Model {
+    pub fn add_location(&mut self, file: usize, pool: PoolId) -> Answer<()> {
+        self.regular(file)?;
+        self.write(file).locations.insert(pool);
+        Ok(())
+    }
+
+    /// Also of a file that is no more.
+    pub fn drop_location(&mut self, file: usize, pool: PoolId) {
+        if let Some(node) = &mut self.nodes[file] {
+            node.locations.remove(&pool);
+        }
+    }
+
+    pub fn locations(&self, file: usize) -> Answer<Vec<PoolId>> {
+        self.regular(file)?;
+        Ok(self.read(file)?.locations.iter().copied().collect())
+    }
+
+    pub fn raise_epoch(&mut self, file: usize) -> Answer<()> {
+        self.regular(file)?;
+        self.write(file).epoch += 1;
+        Ok(())
+    }
+
+    pub fn epoch(&self, file: usize) -> u64 {
+        self.read(file).map_or(0, |node| node.epoch)
+    }
+
+    /// Regular files with their pools, all or those without a name.
+    pub fn files(&self, only_orphans: bool) -> Vec<(usize, Vec<PoolId>)> {
+        let nodes = self.nodes.iter().enumerate();
+        let files = nodes.filter_map(|(number, node)| Some((number, node.as_ref()?)));
+        files
+            .filter(|(_, node)| node.is_regular && (!only_orphans || node.seen.nlink == 0))
+            .map(|(number, node)| (number, node.locations.iter().copied().collect()))
+            .collect()
+    }
+
+    pub fn target(&self, file: usize) -> Answer<Vec<u8>> {
+        self.read(file)?.target.clone().ok_or(Refusal::NotSymlink)
+    }
+
+    /// The directory that holds a directory.
+    pub fn parent_of(&self, dir: usize) -> Option<usize> {
+        let holds = |node: &super::Node| node.children.values().any(|child| *child == dir);
+        self.nodes.iter().position(|node| node.as_ref().is_some_and(holds))
+    }
+
+    fn regular(&self, file: usize) -> Answer<()> {
+        let node = self.read(file)?;
+        match (node.is_regular, node.seen.is_directory) {
+            (true, _) => Ok(()),
+            (false, true) => Err(Refusal::IsDirectory),
+            (false, false) => Err(Refusal::NotRegular),
+        }
+    }
+}
