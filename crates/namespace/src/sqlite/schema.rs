@@ -5,10 +5,16 @@
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 
+use crate::migration::Migration;
+
 /// "FBns": says that a database is a namespace of ours (`PRAGMA application_id`).
 pub const APPLICATION_ID: i32 = 0x4642_6e73;
 
-const MIGRATIONS: &[&str] = &["
+pub const MIGRATIONS: &[Migration] = &[
+    Migration {
+        what: "the first tables: files, names, locations, symbolic links, clients",
+        touches: &[],
+        sql: "
     CREATE TABLE inodes (
         id INTEGER PRIMARY KEY,
         kind INTEGER NOT NULL,
@@ -69,7 +75,12 @@ const MIGRATIONS: &[&str] = &["
         bytes INTEGER NOT NULL
     );
     INSERT INTO progress VALUES (1, 0, 0, 0);
-", "
+",
+    },
+    Migration {
+        what: "tables of properties and checksums, and a flag in each file's row for each",
+        touches: &[],
+        sql: "
     -- Bits: has checksums, has properties, is unnamed.
     ALTER TABLE inodes ADD COLUMN extras INTEGER NOT NULL DEFAULT 0;
     CREATE TABLE properties (
@@ -84,11 +95,21 @@ const MIGRATIONS: &[&str] = &["
         value BLOB NOT NULL,
         PRIMARY KEY (inode, kind)
     ) WITHOUT ROWID;
-", "
+",
+    },
+    Migration {
+        what: "an index from files to their names",
+        touches: &["dentries"],
+        sql: "
     -- From a file to its names. A create costs some 4 % more of the database's time, a name 27 bytes; without it the way
     -- back is a walk over all names.
     CREATE INDEX dentries_by_inode ON dentries(inode);
-", "
+",
+    },
+    Migration {
+        what: "counts per user, group and directory tree, quotas, pending changes of directories, and in each file's row a directory that has it",
+        touches: &["inodes", "dentries"],
+        sql: "
     -- What pending groups did to a directory whose row was left as it is; its truth is the row with these: nlink added,
     -- change and times (mtime and ctime) merged by max.
     CREATE TABLE dir_deltas (
@@ -109,6 +130,11 @@ const MIGRATIONS: &[&str] = &["
         bytes INTEGER NOT NULL,
         PRIMARY KEY (scope, id)
     ) WITHOUT ROWID;
+    -- What groups changed that is not in usage yet, as encoded by accounts/journal.rs.
+    CREATE TABLE usage_journal (
+        groups INTEGER PRIMARY KEY,
+        deltas BLOB NOT NULL
+    );
     CREATE TABLE quotas (
         scope INTEGER NOT NULL,
         id INTEGER NOT NULL,
@@ -123,7 +149,9 @@ const MIGRATIONS: &[&str] = &["
     -- Of what is no directory: a directory that has a name of it, in whose tree its bytes count.
     UPDATE inodes SET parent = coalesce((SELECT min(d.parent) FROM dentries d WHERE d.inode = inodes.id), 0)
         WHERE kind != 1;
-"];
+",
+    },
+];
 
 /// The newest version that this program knows.
 pub fn known_version() -> u32 {
@@ -151,12 +179,12 @@ pub fn migrate(connection: &mut Connection, from: u32) -> rusqlite::Result<()> {
     if from == 0 {
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
-    for (version, sql) in (1_u32..).zip(MIGRATIONS).skip(from as usize) {
+    for (version, migration) in (1_u32..).zip(MIGRATIONS).skip(from as usize) {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         transaction.execute_batch(
             "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER PRIMARY KEY, applied TEXT NOT NULL)",
         )?;
-        transaction.execute_batch(sql)?;
+        transaction.execute_batch(migration.sql)?;
         transaction.execute("INSERT INTO schema_version VALUES (?1, datetime('now'))", [version])?;
         transaction.commit()?;
     }
@@ -185,7 +213,7 @@ pub fn set_meta(connection: &Connection, key: &str, value: i64) -> rusqlite::Res
 pub fn make_first_version(path: &std::path::Path) {
     let connection = Connection::open(path).unwrap();
     connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
-    connection.execute_batch(MIGRATIONS[0]).unwrap();
+    connection.execute_batch(MIGRATIONS[0].sql).unwrap();
     connection
         .execute_batch(
             "CREATE TABLE schema_version (version INTEGER PRIMARY KEY, applied TEXT NOT NULL);

@@ -1,0 +1,192 @@
+//! `forebay namespace`: the database of names as a whole, moved, saved, restored and migrated.
+
+pub mod places;
+mod progress;
+
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+
+use ::namespace::Problem;
+use ::namespace::bulk::{self, Begin, Order, Place};
+use anyhow::{Result, bail};
+
+use crate::cli::{BackupArguments, CopyArguments, MigrateArguments, NamespaceCommand, RestoreArguments};
+use crate::config::SQLITE;
+use crate::data_dir::{DataDir, complaint};
+use progress::Teller;
+
+/// More are not told: the check is there for that.
+const PROBLEMS_TOLD: usize = 10;
+
+pub fn run(command: &NamespaceCommand) -> Result<ExitCode> {
+    match command {
+        NamespaceCommand::Copy(arguments) => copy(arguments),
+        NamespaceCommand::Backup(arguments) => backup(arguments),
+        NamespaceCommand::Restore(arguments) => restore(arguments),
+        NamespaceCommand::Migrate(arguments) => migrate(arguments),
+        NamespaceCommand::Import(arguments) => crate::import::import(arguments),
+        NamespaceCommand::Adopt(arguments) => crate::import::adopt(arguments),
+        NamespaceCommand::Rebuild(arguments) => crate::rebuild::run(arguments),
+        NamespaceCommand::Describe { place } => crate::naming::describe(place),
+    }
+}
+
+fn begin(start_over: bool) -> Begin {
+    if start_over { Begin::Afresh } else { Begin::Resume }
+}
+
+fn copy(arguments: &CopyArguments) -> Result<ExitCode> {
+    let (from, to) = (places::open(&arguments.from)?, places::open(&arguments.to)?);
+    refuse_elsewhere(from.data.as_ref(), "--from")?;
+    let opened = match &arguments.switch {
+        Some(path) if !is_of(path, from.data.as_ref()) && !is_of(path, to.data.as_ref()) => {
+            Some(places::open_data(path)?)
+        }
+        _ => None,
+    };
+    let known = [&opened, &from.data, &to.data].into_iter().flatten();
+    let switched =
+        arguments.switch.as_ref().and_then(|path| known.clone().find(|data| is_of(path, Some(*data))));
+    if let (Some(data), Place::Sqlite(dir)) = (switched, &to.place)
+        && *dir != data.namespace()
+    {
+        bail!("{} has its namespace in {}: copy it there", data.path().display(), data.namespace().display());
+    }
+    let instance = known.clone().next().map(|data| data.instance);
+    if let Some(other) = known.clone().find(|data| Some(data.instance) != instance) {
+        bail!(
+            "{} is another instance: the files of this namespace are not in its pools",
+            other.path().display()
+        );
+    }
+    let order = Order { begin: begin(arguments.start_over), instance };
+    let mut teller = Teller::new();
+    let copied = bulk::copy(&from.place, &to.place, &order, &mut |progress| teller.tell(progress))?;
+    drop(teller);
+    println!("{} rows are in {}, the same as in {}", copied.rows, to.place, from.place);
+    if copied.resumed > 0 {
+        println!("{} of them were there from an earlier attempt", copied.resumed);
+    }
+    tell_problems(&copied.problems);
+    if let Some(data) = switched {
+        switch(data, &to.place)?;
+    }
+    Ok(exit(&copied.problems))
+}
+
+/// A data directory is named whose namespace is in PostgreSQL.
+fn refuse_elsewhere(data: Option<&DataDir>, option: &str) -> Result<()> {
+    let Some(data) = data else { return Ok(()) };
+    match data.noted_database()? {
+        Some(noted) => {
+            bail!("the namespace of {} is in {noted}: give its URL with {option}", data.path().display())
+        }
+        None => Ok(()),
+    }
+}
+
+fn is_of(path: &Path, data: Option<&DataDir>) -> bool {
+    data.is_some_and(|data| path.canonicalize().is_ok_and(|path| path == data.path()))
+}
+
+/// What the data directory had is kept under another name. First the note, so that no head finds nothing at all.
+fn switch(data: &DataDir, to: &Place) -> Result<()> {
+    match to {
+        Place::Postgres(url) => {
+            data.note_database(url)?;
+            let (old, kept) = (data.namespace(), data.path().join("namespace.moved"));
+            if old.exists() {
+                fs::rename(&old, &kept).map_err(|error| complaint(&kept, "make", &error))?;
+                println!("what {} had is in {}", data.path().display(), kept.display());
+            }
+            println!(
+                "start it with that URL as --namespace, or as namespace.database in its configuration file"
+            );
+        }
+        Place::Sqlite(_) | Place::File(_) => {
+            data.note_database(SQLITE)?;
+            println!(
+                "{} has its namespace in its own SQLite: start it without --namespace",
+                data.path().display()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
+    let (from, instance) = match arguments.from.as_deref() {
+        None => {
+            places::of_data(&arguments.place.config()?).map(|(place, instance)| (place, Some(instance)))?
+        }
+        Some(text) => match places::parse(text) {
+            Some(place) => (place, None),
+            None => bail!(
+                "{text} is neither sqlite:DIR nor postgres://user@host/database; a data directory is given with --data"
+            ),
+        },
+    };
+    let mut teller = Teller::new();
+    let saved = bulk::backup(&from, &arguments.to, instance, &mut |progress| teller.tell(progress))?;
+    drop(teller);
+    println!("{} is saved in {}, {} KiB", from, arguments.to.display(), saved.bytes >> 10);
+    tell_problems(&saved.problems);
+    Ok(exit(&saved.problems))
+}
+
+fn restore(arguments: &RestoreArguments) -> Result<ExitCode> {
+    let to = places::open(&arguments.to)?;
+    refuse_elsewhere(to.data.as_ref(), "--to")?;
+    let instance = to.data.as_ref().map(|data| data.instance);
+    let mut teller = Teller::new();
+    let begin = begin(arguments.start_over);
+    let restored =
+        bulk::restore(&arguments.from, &to.place, instance, begin, &mut |progress| teller.tell(progress))?;
+    drop(teller);
+    println!("{} rows are in {}, as {} has them", restored.rows, to.place, arguments.from.display());
+    println!("what happened after the backup is not in it; `forebay fsck` compares it with the pools");
+    tell_problems(&restored.problems);
+    Ok(exit(&restored.problems))
+}
+
+fn migrate(arguments: &MigrateArguments) -> Result<ExitCode> {
+    let place = match arguments.at.as_deref() {
+        None => places::of_data(&arguments.place.config()?)?.0,
+        Some(text) => match places::parse(text) {
+            Some(place) => place,
+            None => bail!(
+                "{text} is none of sqlite:DIR, file:FILE, postgres://user@host/database; a data directory is given with --data"
+            ),
+        },
+    };
+    let plan = bulk::plan(&place)?;
+    println!("{place} has schema version {}, this program knows {}", plan.found, plan.known);
+    for step in &plan.steps {
+        println!("{}: {} ({} rows are read or written)", step.version, step.what, step.rows);
+    }
+    if plan.steps.is_empty() {
+        println!("nothing is to be done");
+    } else if arguments.dry_run {
+        println!("nothing was changed");
+    } else {
+        let done = bulk::migrate(&place)?;
+        println!("schema version {} is in place", done.known);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell_problems(problems: &[Problem]) {
+    if problems.is_empty() {
+        println!("the check finds nothing wrong");
+        return;
+    }
+    println!("the check finds {} problems, see `forebay fsck`:", problems.len());
+    for problem in problems.iter().take(PROBLEMS_TOLD) {
+        println!("  {problem}");
+    }
+}
+
+fn exit(problems: &[Problem]) -> ExitCode {
+    if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

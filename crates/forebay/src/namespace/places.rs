@@ -1,0 +1,63 @@
+//! Where a namespace is, as people write it.
+
+use std::path::{Path, PathBuf};
+
+use ::namespace::bulk::Place;
+use anyhow::{Context, Result, bail};
+
+use crate::config::{Config, SQLITE};
+use crate::data_dir::DataDir;
+use crate::system::SystemRandom;
+
+/// One end of a copy.
+pub struct End {
+    pub place: Place,
+    /// Held with its lock, where it is a data directory.
+    pub data: Option<DataDir>,
+}
+
+/// Anything but a data directory.
+pub fn parse(text: &str) -> Option<Place> {
+    let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
+    let path_behind = |scheme| text.strip_prefix(scheme).map(PathBuf::from);
+    if is_url {
+        return Some(Place::Postgres(text.to_owned()));
+    }
+    path_behind("sqlite:").map(Place::Sqlite).or_else(|| path_behind("file:").map(Place::File))
+}
+
+/// A data directory is for the namespace in its own SQLite.
+pub fn open(text: &str) -> Result<End> {
+    if let Some(place) = parse(text) {
+        return Ok(End { place, data: None });
+    }
+    let data = open_data(Path::new(text))?;
+    Ok(End { place: Place::Sqlite(data.namespace()), data: Some(data) })
+}
+
+/// Of no running head.
+pub fn open_data(path: &Path) -> Result<DataDir> {
+    if !path.join("instance.json").exists() {
+        bail!(
+            "{} is no Forebay data directory; a place is one of those, sqlite:DIR, or postgres://user@host/database",
+            path.display()
+        );
+    }
+    DataDir::open_existing(path, &SystemRandom)
+        .context("a head must be stopped for this (`forebay namespace backup` saves one that runs)")
+}
+
+/// Where the namespace of a data directory is that may be in use; and whose it is.
+pub fn of_data(config: &Config) -> Result<(Place, [u8; 16])> {
+    let instance = DataDir::instance_of(&config.data)?;
+    if config.namespace.database != SQLITE {
+        return Ok((Place::Postgres(config.namespace.database.clone()), instance));
+    }
+    if let Some(noted) = DataDir::noted_database_of(&config.data)? {
+        bail!(
+            "the namespace of {} is in {noted}: give its URL, or a file that has it as namespace.database (--config)",
+            config.data.display()
+        );
+    }
+    Ok((Place::Sqlite(DataDir::namespace_of(&config.data)), instance))
+}

@@ -1,0 +1,125 @@
+//! What a newer program will do to a namespace, said before it is done.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::postgres::Seat;
+use super::{BulkError, BulkResult, Place};
+use crate::migration::Migration;
+use crate::open::OpenError;
+use crate::postgres::schema::{KNOWN_VERSION, MIGRATIONS as POSTGRES, SCHEMA};
+use crate::sqlite::open::{DATABASE, lock};
+use crate::sqlite::rows::{Durability, open_writer};
+use crate::sqlite::schema::{MIGRATIONS as SQLITE, found_version, known_version};
+
+/// From the version that was found to the one that this program knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub found: u32,
+    pub known: u32,
+    pub steps: Vec<Step>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub version: u32,
+    pub what: &'static str,
+    /// Rows that are there now and that it reads or writes.
+    pub rows: u64,
+}
+
+impl Plan {
+    fn of(found: u32, all: &[Migration], rows: impl Fn(&str) -> BulkResult<u64>) -> BulkResult<Plan> {
+        let mut steps = Vec::new();
+        for (version, migration) in (1..).zip(all).skip(found as usize) {
+            let rows = migration.touches.iter().map(|table| rows(table)).sum::<BulkResult<u64>>()?;
+            steps.push(Step { version, what: migration.what, rows });
+        }
+        Ok(Plan { found, known: found + steps.len() as u32, steps })
+    }
+}
+
+/// Changes nothing, and needs no lock.
+pub fn plan(place: &Place) -> BulkResult<Plan> {
+    match place {
+        Place::Sqlite(dir) => plan_sqlite(&dir.join(DATABASE)),
+        Place::File(path) => plan_sqlite(path),
+        Place::Postgres(url) => plan_postgres(&Seat::take(url)?),
+    }
+}
+
+/// What was done. No head may have the namespace open.
+pub fn migrate(place: &Place) -> BulkResult<Plan> {
+    match place {
+        Place::Sqlite(dir) => {
+            let _lock = lock(dir).map_err(running)?;
+            migrate_sqlite(&dir.join(DATABASE))
+        }
+        Place::File(path) => migrate_sqlite(path),
+        Place::Postgres(url) => {
+            let seat = Seat::take(url)?;
+            seat.lock()?.ok_or_else(|| OpenError::DatabaseInUse(seat.place()))?;
+            let plan = plan_postgres(&seat)?;
+            seat.migrate()?;
+            Ok(plan)
+        }
+    }
+}
+
+fn running(error: OpenError) -> BulkError {
+    match error {
+        OpenError::InUse(dir) => BulkError::Running(dir.display().to_string()),
+        other => BulkError::Open(other),
+    }
+}
+
+fn plan_sqlite(path: &Path) -> BulkResult<Plan> {
+    if !path.exists() {
+        return Err(BulkError::Nothing(path.display().to_string()));
+    }
+    let failed = |error: rusqlite::Error| BulkError::failed(path.display(), error);
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
+    let known = known_version();
+    let found = match found_version(&connection).map_err(failed)? {
+        None => return Err(OpenError::NotForebay(path.to_owned()).into()),
+        Some(0) => return Err(BulkError::Nothing(path.display().to_string())),
+        Some(found) if found > known => {
+            return Err(OpenError::NewerVersion { dir: path.to_owned(), found, known }.into());
+        }
+        Some(found) => found,
+    };
+    Plan::of(found, SQLITE, |table| {
+        let exists = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+        if connection.query_row(exists, [table], |row| row.get::<_, i64>(0)).map_err(failed)? == 0 {
+            return Ok(0);
+        }
+        let count = connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
+        count.map(i64::cast_unsigned).map_err(failed)
+    })
+}
+
+fn migrate_sqlite(path: &Path) -> BulkResult<Plan> {
+    let plan = plan_sqlite(path)?;
+    let migrated = open_writer(path, Durability::EachCommit)
+        .and_then(|mut connection| crate::sqlite::schema::migrate(&mut connection, plan.found));
+    migrated.map_err(|error| BulkError::failed(path.display(), error))?;
+    Ok(plan)
+}
+
+fn plan_postgres(seat: &Seat) -> BulkResult<Plan> {
+    let (found, known) = (seat.version()?, KNOWN_VERSION);
+    if found > known {
+        return Err(OpenError::NewerDatabase { database: seat.place(), found, known }.into());
+    }
+    if found == 0 {
+        return Err(BulkError::Nothing(seat.place()));
+    }
+    Plan::of(found.cast_unsigned(), POSTGRES, |table| {
+        if !seat.is_there(&format!("{SCHEMA}.{table}"))? {
+            return Ok(0);
+        }
+        seat.one::<i64>(&format!("SELECT count(*) FROM {SCHEMA}.{table}")).map(i64::cast_unsigned)
+    })
+}
