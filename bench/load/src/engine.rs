@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Error, Result, bail};
-use api::{CreateKind, CreateMode, CreateSpec, Namespace, SetAttributes};
+use api::{Consistency, CreateKind, CreateMode, CreateSpec, Namespace, SetAttributes};
 use clap::{Args, ValueEnum};
 use namespace::{Config, Database, Server, SqlNamespace, Sync};
 use serde_json::json;
@@ -41,10 +41,17 @@ pub struct Arguments {
     /// Creates in one transaction at most.
     #[arg(long, default_value_t = 512, value_parser = clap::value_parser!(u32).range(1..=65536))]
     group_len_max: u32,
+    /// How soon directories follow their entries: strong, weak, soft or auto.
+    #[arg(long, default_value = "auto", value_parser = consistency)]
+    consistency: Consistency,
+}
+
+fn consistency(text: &str) -> Result<Consistency, String> {
+    Consistency::by_name(text).ok_or_else(|| "expected strong, weak, soft or auto".to_owned())
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+pub enum Place {
     Sqlite(PathBuf),
     Postgres(String),
 }
@@ -62,7 +69,7 @@ impl FromStr for Place {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Durability {
+pub enum Durability {
     Always,
     Interval,
 }
@@ -95,9 +102,15 @@ fn open(arguments: &Arguments) -> Result<Arc<SqlNamespace>> {
         Durability::Always => Sync::Always,
         Durability::Interval => Sync::Interval(Duration::from_millis(arguments.sync_interval_ms)),
     };
-    // As `forebay up` has it, but for what was asked.
+    let namespace = open_at(&arguments.namespace, sync, arguments.group_len_max)?;
+    namespace.set_default_consistency(arguments.consistency);
+    Ok(namespace)
+}
+
+/// As `forebay up` has it, but for what was asked.
+pub fn open_at(place: &Place, sync: Sync, group_len_max: u32) -> Result<Arc<SqlNamespace>> {
     let config = Config {
-        database: match &arguments.namespace {
+        database: match place {
             Place::Sqlite(dir) => Database::Sqlite(dir.clone()),
             Place::Postgres(url) => {
                 Database::Postgres(Server { url: url.clone(), instance: [0; 16], may_be_new: true })
@@ -106,9 +119,9 @@ fn open(arguments: &Arguments) -> Result<Arc<SqlNamespace>> {
         clock: Arc::new(SystemClock { start: Instant::now() }),
         root_owner: (0, 0),
         sync,
-        cache_entries: 200_000,
+        cache_bytes: 256 << 20,
         queue_len_max: 8192,
-        group_len_max: arguments.group_len_max as usize,
+        group_len_max: group_len_max as usize,
     };
     Ok(Arc::new(SqlNamespace::open(config)?))
 }
@@ -226,6 +239,7 @@ fn report(arguments: &Arguments, done: Done, before_us: f64, after_us: f64) -> R
         .with("cpu_us_per_create", rounded(cpu_us))
         .with("fdatasync_us", json!({"before": rounded(before_us), "after": rounded(after_us)}))
         .with("group_len_max", arguments.group_len_max)
+        .with("consistency", arguments.consistency.name())
         .with("bound_rate", rounded(bound))
         .with("bound_share", rounded(share))
 }
@@ -290,6 +304,7 @@ mod tests {
             sync: Durability::Interval,
             sync_interval_ms: 100,
             group_len_max: 4,
+            consistency: Consistency::Soft,
         }
     }
 

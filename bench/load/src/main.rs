@@ -6,6 +6,7 @@
 mod engine;
 mod nfs;
 mod report;
+mod table;
 
 use anyhow::Result;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -24,6 +25,8 @@ enum Level {
     Nfs(nfs::Arguments),
     /// The namespace crate alone, without any network.
     Namespace(engine::Arguments),
+    /// How long each operation takes in a large namespace that was imported.
+    Table(table::Arguments),
 }
 
 /// What every level is asked.
@@ -55,8 +58,9 @@ pub enum Directories {
 
 fn main() -> Result<()> {
     let report = match Cli::parse().level {
-        Level::Nfs(arguments) => nfs::run(&arguments)?,
-        Level::Namespace(arguments) => engine::run(&arguments)?,
+        Level::Nfs(arguments) => serde_json::to_value(nfs::run(&arguments)?)?,
+        Level::Namespace(arguments) => serde_json::to_value(engine::run(&arguments)?)?,
+        Level::Table(arguments) => table::run(&arguments)?,
     };
     println!("{}", serde_json::to_string(&report)?);
     Ok(())

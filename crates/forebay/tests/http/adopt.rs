@@ -1,0 +1,139 @@
+//! A tree that was there before: adopted as a pool, or imported as names alone.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, UNIX_EPOCH};
+
+use crate::server::Instance;
+
+/// An instance that has no data directory yet, and a tree beside it.
+fn tree() -> (Instance, PathBuf) {
+    let instance = Instance::new("");
+    let tree = instance.data().with_file_name("tree");
+    fs::create_dir_all(tree.join("papers/old")).unwrap();
+    for (path, text) in [
+        ("papers/plan", "the plan"),
+        ("papers/old/draft", "a draft"),
+        ("run me", "#!/bin/sh\n"),
+        ("empty", ""),
+    ] {
+        fs::write(tree.join(path), text).unwrap();
+    }
+    fs::hard_link(tree.join("papers/plan"), tree.join("same plan")).unwrap();
+    symlink("papers/plan", tree.join("link")).unwrap();
+    fs::set_permissions(tree.join("run me"), fs::Permissions::from_mode(0o751)).unwrap();
+    let file = fs::File::options().write(true).open(tree.join("papers/plan")).unwrap();
+    file.set_modified(UNIX_EPOCH + Duration::from_secs(1_000_000_000)).unwrap();
+    (instance, tree)
+}
+
+fn forebay(arguments: &[&str], paths: &[&Path]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_forebay")).args(arguments).args(paths).output().unwrap()
+}
+
+fn adopt(instance: &Instance, tree: &Path, more: &[&str]) -> Output {
+    let data = instance.data();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    command.args(["namespace", "adopt", "--tree"]).arg(tree).arg("--data").arg(data).args(more);
+    command.output().unwrap()
+}
+
+fn succeeded(output: Output) -> String {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn refused(output: Output) -> String {
+    assert!(!output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn an_adopted_tree_is_served_and_its_old_names_stay() {
+    let (instance, tree) = tree();
+    let told = succeeded(adopt(&instance, &tree, &[]));
+    assert!(told.starts_with("5 files and 3 directories are in"), "{told}");
+    assert_eq!(fs::metadata(tree.join("papers/plan")).unwrap().nlink(), 3, "two names, and the pool's");
+
+    let server = instance.up();
+    for (path, text) in [
+        ("papers/plan", "the plan"),
+        ("same%20plan", "the plan"),
+        ("papers/old/draft", "a draft"),
+        ("empty", ""),
+    ] {
+        assert_eq!(server.read(&format!("/{path}")), text.as_bytes(), "{path}");
+    }
+    let about = server.call("HEAD", "/papers/plan");
+    assert_eq!(about.told("last-modified"), "Sun, 09 Sep 2001 01:46:40 GMT");
+    assert_eq!(server.put("/papers/plan", "a new plan").status, 204);
+    assert_eq!(server.put("/papers/new", "new").status, 201);
+    assert_eq!(server.read("/papers/plan"), b"a new plan");
+    assert_eq!(server.read("/same%20plan"), b"the plan");
+    assert_eq!(fs::read(tree.join("papers/plan")).unwrap(), b"the plan", "an upload is a file of its own");
+    drop(server);
+    instance.forebay(&["fsck"]);
+}
+
+#[test]
+fn names_that_are_taken_away_leave_the_files_to_the_pool() {
+    let (instance, tree) = tree();
+    let pool = instance.data().with_file_name("pool elsewhere");
+    let told =
+        succeeded(adopt(&instance, &tree, &["--move", "--under", "/site", "--pool", pool.to_str().unwrap()]));
+    assert!(told.contains("5 names were taken away"), "{told}");
+    assert!(!tree.join("papers/plan").exists() && tree.join("papers/old").is_dir());
+    assert!(pool.join("pool.json").exists());
+    let server = instance.up();
+    assert_eq!(server.read("/site/papers/plan"), b"the plan");
+    assert_eq!(server.read("/site/run%20me"), b"#!/bin/sh\n");
+    instance.forebay(&["fsck"]);
+}
+
+#[test]
+fn an_adoption_that_was_broken_off_is_begun_again() {
+    let (instance, tree) = tree();
+    let label = |path: &Path, text: &str| {
+        let set =
+            rustix::fs::setxattr(path, "user.forebay.id", text.as_bytes(), rustix::fs::XattrFlags::empty());
+        set.unwrap();
+    };
+    // A replica of some other pool.
+    label(&tree.join("papers/old/draft"), &format!("1 0000000000000005 {} 0", "a".repeat(32)));
+    let error = refused(adopt(&instance, &tree, &[]));
+    assert!(error.contains("\"papers/old/draft\" is a replica of another pool already"), "{error}");
+    rustix::fs::removexattr(tree.join("papers/old/draft"), "user.forebay.id").unwrap();
+    succeeded(adopt(&instance, &tree, &[]));
+    let again = refused(adopt(&instance, &tree, &[]));
+    assert!(again.contains("has pools already"), "{again}");
+    let server = instance.up();
+    assert_eq!(server.read("/papers/old/draft"), b"a draft");
+    drop(server);
+    instance.forebay(&["fsck"]);
+}
+
+#[test]
+fn a_listing_by_find_is_imported_into_an_empty_place_and_no_other() {
+    let (instance, tree) = tree();
+    let listing = tree.with_file_name("listing");
+    let find =
+        Command::new("find").arg(&tree).args(["-printf", ::namespace::import::PRINTF]).output().unwrap();
+    fs::write(&listing, &find.stdout).unwrap();
+    let data = instance.data();
+    let import = || {
+        let arguments = ["namespace", "import", "--format", "find", "--listing"];
+        forebay(&arguments, &[&listing, Path::new("--to"), &data])
+    };
+    let told = succeeded(import());
+    assert!(told.starts_with("5 files and 3 directories are in"), "{told}");
+    let error = refused(import());
+    assert!(error.contains("is not empty") && error.lines().count() == 1, "{error}");
+    let help = succeeded(forebay(&["namespace", "import", "--help"], &[]));
+    assert!(help.contains(::namespace::import::PRINTF), "{help}");
+    let server = instance.up();
+    let about = server.call("PROPFIND", "/papers/plan");
+    assert_eq!(about.status, 207);
+    assert!(String::from_utf8_lossy(&about.body).contains("getcontentlength>8<"), "{about:?}");
+}

@@ -1,0 +1,283 @@
+//! A pool out of files that are there already: they get a second name in it and a label, and are not copied.
+//!
+//! For who makes a namespace of a tree on the same file system. A file is labelled before it is linked, so what a crash
+//! leaves is a replica under its label, or a label without a replica, which means nothing. Whoever begins again finds the
+//! replicas that are there under the ids that they have.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, mkdirat, open, statat, syncfs};
+use rustix::io::Errno;
+use thiserror::Error;
+use types::{Epoch, FileId};
+
+use crate::error::OpenError;
+use crate::identity::Identity;
+use crate::label::{self, LabelError};
+use crate::layout::Place;
+use crate::local::{claim, identify};
+use crate::scan::{Found, scan};
+use crate::store::Store;
+
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum AdoptError {
+    #[error("is not a regular file any more; leave the tree alone meanwhile")]
+    NotRegular,
+    #[error("lies on another file system than the pool, where a hard link does not reach")]
+    OtherFileSystem,
+    #[error("is a replica of another pool already")]
+    Taken,
+    #[error("may not be written by this user, who is to serve it; run as root, or as who owns the files")]
+    NotPermitted,
+    #[error("cannot {0}: {1}")]
+    Io(&'static str, Errno),
+}
+
+impl AdoptError {
+    fn io(operation: &'static str, errno: Errno) -> AdoptError {
+        match errno {
+            Errno::ACCESS | Errno::PERM | Errno::ROFS => AdoptError::NotPermitted,
+            Errno::LOOP => AdoptError::NotRegular,
+            Errno::XDEV => AdoptError::OtherFileSystem,
+            errno => AdoptError::Io(operation, errno),
+        }
+    }
+}
+
+pub struct Adoption {
+    dir: PathBuf,
+    store: Store,
+    device: u64,
+    inode: u64,
+    highest: FileId,
+    /// Held until the end.
+    _lock: OwnedFd,
+}
+
+impl Adoption {
+    /// Makes the pool in an empty directory, or goes on with one that this made.
+    pub fn begin(dir: &Path, identity: &Identity) -> Result<Adoption, OpenError> {
+        let (root, lock) = claim(dir)?;
+        identify(dir, identity)?;
+        let highest = highest(dir)?;
+        let store = Store::new(identity.pool, identity.instance, root);
+        let store = store.map_err(|errno| OpenError::io("prepare", dir, errno))?;
+        let facts = fs::metadata(dir).map_err(|error| OpenError::io("read", dir, error))?;
+        let (device, inode) = (facts.dev(), facts.ino());
+        Ok(Adoption { dir: dir.to_owned(), store, device, inode, highest, _lock: lock })
+    }
+
+    /// Of the file system, and of the pool's directory there.
+    pub fn place(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    /// Of the replicas that were there.
+    pub fn highest(&self) -> FileId {
+        self.highest
+    }
+
+    /// Gives a regular file a place in the pool, under `file` or under the id that it has there from before.
+    pub fn take(&self, path: &Path, file: FileId) -> Result<FileId, AdoptError> {
+        let opened = open_regular(path)?;
+        let stat = fstat(&opened).map_err(|errno| AdoptError::io("look at it", errno))?;
+        if stat.st_dev != self.device {
+            return Err(AdoptError::OtherFileSystem);
+        }
+        if let Some(known) = self.known(&opened, &stat)? {
+            return Ok(known);
+        }
+        let label = self.store.label(file, Epoch::default());
+        label::write(&opened, &label).map_err(|errno| AdoptError::io("label it", errno))?;
+        self.link(path, file)?;
+        // The path may lead elsewhere by now.
+        if self.is_replica(file, &stat)? { Ok(file) } else { Err(AdoptError::NotRegular) }
+    }
+
+    /// Takes away a name outside the pool, of a file that the pool has. Whether it had it.
+    pub fn release(&self, path: &Path) -> Result<bool, AdoptError> {
+        let opened = open_regular(path)?;
+        let stat = fstat(&opened).map_err(|errno| AdoptError::io("look at it", errno))?;
+        if self.known(&opened, &stat)?.is_none() {
+            return Ok(false);
+        }
+        rustix::fs::unlink(path).map_err(|errno| AdoptError::io("remove its name", errno))?;
+        Ok(true)
+    }
+
+    /// All of it is on disk when this returns.
+    pub fn sync(&self) -> Result<(), OpenError> {
+        syncfs(self.store.root()).map_err(|errno| OpenError::io("sync", &self.dir, errno))
+    }
+
+    fn known(&self, file: &OwnedFd, stat: &Stat) -> Result<Option<FileId>, AdoptError> {
+        match label::read(file) {
+            Ok(None) => Ok(None),
+            Ok(Some(label)) if label.instance != self.store.instance => Err(AdoptError::Taken),
+            Ok(Some(label)) => Ok(self.is_replica(label.file, stat)?.then_some(label.file)),
+            Err(LabelError::Malformed) => Err(AdoptError::Taken),
+            Err(LabelError::Unreadable(errno)) => Err(AdoptError::io("read its label", errno)),
+        }
+    }
+
+    fn is_replica(&self, file: FileId, stat: &Stat) -> Result<bool, AdoptError> {
+        match statat(self.store.root(), Place::of(file).path(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(there) => Ok((there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)),
+            Err(Errno::NOENT) => Ok(false),
+            Err(errno) => Err(AdoptError::io("look into the pool", errno)),
+        }
+    }
+
+    fn link(&self, path: &Path, file: FileId) -> Result<(), AdoptError> {
+        let (root, place) = (self.store.root(), Place::of(file));
+        let link = || linkat(CWD, path, root, place.path(), AtFlags::empty());
+        let made = match link() {
+            Err(Errno::NOENT) => {
+                for directory in [place.outer_directory(), place.directory()] {
+                    match mkdirat(root, directory, Mode::RWXU) {
+                        Ok(()) | Err(Errno::EXIST) => {}
+                        Err(errno) => return Err(AdoptError::Io("make a directory of the pool", errno)),
+                    }
+                }
+                link()
+            }
+            made => made,
+        };
+        made.map_err(|errno| AdoptError::io("link it into the pool", errno))
+    }
+}
+
+fn open_regular(path: &Path) -> Result<OwnedFd, AdoptError> {
+    // As the pool will open it. Not to wait for who writes to a FIFO that was put there.
+    let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = match open(path, flags | OFlags::NOATIME, Mode::empty()) {
+        Err(Errno::PERM) => open(path, flags, Mode::empty()),
+        opened => opened,
+    };
+    let opened = opened.map_err(|errno| match errno {
+        Errno::NOENT | Errno::ISDIR => AdoptError::NotRegular,
+        errno => AdoptError::io("open it", errno),
+    })?;
+    let stat = fstat(opened.as_fd()).map_err(|errno| AdoptError::io("look at it", errno))?;
+    let is_regular = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
+    if is_regular { Ok(opened) } else { Err(AdoptError::NotRegular) }
+}
+
+fn highest(dir: &Path) -> Result<FileId, OpenError> {
+    if !dir.join(crate::layout::DATA).exists() {
+        return Ok(FileId(0));
+    }
+    let found = scan(dir)?.filter_map(|found| match found {
+        Found::Replica(replica) => Some(replica.facts.file),
+        Found::Problem(_) => None,
+    });
+    Ok(found.max().unwrap_or(FileId(0)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use types::PoolId;
+
+    use super::*;
+    use crate::scan::FoundReplica;
+
+    const INSTANCE: [u8; 16] = [1; 16];
+
+    struct Scratch {
+        dir: tempfile::TempDir,
+    }
+
+    impl Scratch {
+        fn new() -> Scratch {
+            Scratch { dir: tempfile::tempdir().unwrap() }
+        }
+
+        fn pool(&self) -> PathBuf {
+            self.dir.path().join("pool")
+        }
+
+        fn begin(&self) -> Adoption {
+            Adoption::begin(&self.pool(), &Identity { pool: PoolId(0), instance: INSTANCE }).unwrap()
+        }
+
+        fn file(&self, name: &str, text: &str) -> PathBuf {
+            let path = self.dir.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        }
+
+        fn found(&self) -> Vec<FoundReplica> {
+            let one = |found| match found {
+                Found::Replica(replica) => replica,
+                Found::Problem(problem) => panic!("{problem}"),
+            };
+            scan(&self.pool()).unwrap().map(one).collect()
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_taken_is_a_replica_and_keeps_its_name() {
+        let scratch = Scratch::new();
+        let path = scratch.file("a", "text");
+        let adoption = scratch.begin();
+        assert_eq!(adoption.highest(), FileId(0));
+        assert_eq!(adoption.take(&path, FileId(9)), Ok(FileId(9)));
+        adoption.sync().unwrap();
+        let found = scratch.found();
+        assert_eq!((found.len(), found[0].facts.file, found[0].facts.size), (1, FileId(9), 4));
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text");
+        assert_eq!(fs::metadata(&path).unwrap().nlink(), 2);
+    }
+
+    #[test]
+    fn who_begins_again_finds_what_was_taken_under_its_id() {
+        let scratch = Scratch::new();
+        let (first, second) = (scratch.file("a", "1"), scratch.file("b", "2"));
+        let adoption = scratch.begin();
+        adoption.take(&first, FileId(9)).unwrap();
+        // Killed between label and link.
+        label::write(File::open(&second).unwrap(), &adoption.store.label(FileId(10), Epoch(0))).unwrap();
+        drop(adoption);
+        let again = scratch.begin();
+        assert_eq!(again.highest(), FileId(9));
+        assert_eq!(again.take(&second, FileId(30)), Ok(FileId(30)));
+        assert_eq!(again.take(&first, FileId(31)), Ok(FileId(9)));
+        assert_eq!(scratch.found().len(), 2);
+    }
+
+    #[test]
+    fn a_name_is_taken_away_only_of_what_the_pool_has() {
+        let scratch = Scratch::new();
+        let (ours, other) = (scratch.file("a", "1"), scratch.file("b", "2"));
+        let adoption = scratch.begin();
+        adoption.take(&ours, FileId(9)).unwrap();
+        assert_eq!(adoption.release(&ours), Ok(true));
+        assert_eq!(adoption.release(&other), Ok(false));
+        assert!(!ours.exists() && other.exists());
+        assert_eq!(scratch.found().len(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_a_replica_is_refused() {
+        let scratch = Scratch::new();
+        let adoption = scratch.begin();
+        let taken = scratch.file("taken", "");
+        let theirs = label::Label { file: FileId(1), instance: [2; 16], epoch: Epoch(0) };
+        label::write(File::open(&taken).unwrap(), &theirs).unwrap();
+        assert_eq!(adoption.take(&taken, FileId(9)), Err(AdoptError::Taken));
+        let link = scratch.dir.path().join("link");
+        std::os::unix::fs::symlink(&taken, &link).unwrap();
+        assert_eq!(adoption.take(&link, FileId(9)), Err(AdoptError::NotRegular));
+        assert_eq!(adoption.take(scratch.dir.path(), FileId(9)), Err(AdoptError::NotRegular));
+        assert_eq!(
+            adoption.take(&link.join("none"), FileId(9)),
+            Err(AdoptError::Io("open it", Errno::NOTDIR))
+        );
+        assert_eq!(scratch.found(), []);
+    }
+}
