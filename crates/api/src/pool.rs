@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use types::{Epoch, FileId, PoolId, Timestamp};
 
-use crate::{IoHandle, PoolError, ReadData, Stability, Ticket, Verifier};
+use crate::{Description, IoHandle, PoolError, ReadData, Stability, Ticket, Verifier};
 
 #[async_trait]
 pub trait Pool: Send + Sync {
@@ -34,6 +34,17 @@ pub trait Pool: Send + Sync {
 
     /// Replicas by file id behind `after`, for checks and rebuilding.
     async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError>;
+
+    /// Keeps what these files are, durably, in place of whatever it kept of files behind `after` up to `through`. For
+    /// building a lost namespace anew; a pool of which nobody would ask that back keeps nothing.
+    async fn describe(
+        &self,
+        _after: FileId,
+        _through: FileId,
+        _files: Vec<Description>,
+    ) -> Result<(), PoolError> {
+        Ok(())
+    }
 
     /// From memory; never waits for a disk.
     fn status(&self) -> PoolStatus;

@@ -1,12 +1,19 @@
 //! The offline check behind `forebay fsck`: what the database says must hold together, whichever engine keeps it.
 
-use std::collections::{HashMap, HashSet};
+pub mod counts;
+mod rules;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
+use api::{Account, Counted, Scope};
 use types::{FileId, PoolId};
 
-use crate::inode::NO_PARENT;
-use crate::store::Totals;
+pub use rules::find;
+
+use crate::session::Session;
+use crate::store::StoreResult;
 
 /// More are not told: the first thousands say what is wrong.
 pub const PROBLEMS_MAX: usize = 10_000;
@@ -27,6 +34,11 @@ pub enum Problem {
     NameInNoDirectory {
         dir: FileId,
         name: Vec<u8>,
+    },
+    /// A file that was named, and no name leads to it.
+    Nameless {
+        file: FileId,
+        nlink: u32,
     },
     /// The link count is not the number of names (of a directory: two and its subdirectories).
     LinkCount {
@@ -49,6 +61,11 @@ pub enum Problem {
     Unreachable {
         dir: FileId,
     },
+    /// A file counts in a directory that has no name of it, or in none though it has a name.
+    WrongHome {
+        file: FileId,
+        home: FileId,
+    },
     LocationOfNothing {
         file: FileId,
         pool: PoolId,
@@ -70,6 +87,21 @@ pub enum Problem {
     Unnamed {
         file: FileId,
         nlink: u32,
+    },
+    /// A change is pending for what is no directory.
+    DeltaOfNothing {
+        dir: FileId,
+    },
+    /// A quota or a count of a tree whose directory is not there.
+    AccountOfNothing {
+        table: &'static str,
+        dir: FileId,
+    },
+    /// What an account is said to have is not what it has.
+    Usage {
+        account: Account,
+        told: Counted,
+        counted: Counted,
     },
     /// The totals that statfs tells are not what is there.
     Totals {
@@ -95,6 +127,9 @@ impl fmt::Display for Problem {
             Problem::NameInNoDirectory { dir, name } => {
                 write!(f, "name \"{}\" lies in {dir}, which is not a directory", name.escape_ascii())
             }
+            Problem::Nameless { file, nlink } => {
+                write!(f, "{file} has link count {nlink} and no name")
+            }
             Problem::LinkCount { file, nlink, counted } => {
                 write!(f, "{file} has link count {nlink}, {counted} were counted")
             }
@@ -103,6 +138,9 @@ impl fmt::Display for Problem {
                 write!(f, "directory {dir} says it lies in {parent}, its name is in {named_in}")
             }
             Problem::Unreachable { dir } => write!(f, "directory {dir} cannot be reached from the root"),
+            Problem::WrongHome { file, home } => {
+                write!(f, "{file} is counted in directory {home}, where it has no name")
+            }
             Problem::LocationOfNothing { file, pool } => {
                 write!(f, "{pool} is noted for {file}, which is not there")
             }
@@ -114,6 +152,21 @@ impl fmt::Display for Problem {
             Problem::Unnamed { file, nlink } => {
                 write!(f, "{file} was never published and is no regular file or has {nlink} names")
             }
+            Problem::DeltaOfNothing { dir } => {
+                write!(f, "changes are pending for {dir}, which is not a directory")
+            }
+            Problem::AccountOfNothing { table, dir } => {
+                write!(f, "there is {table} of directory {dir}, which is not there")
+            }
+            Problem::Usage { account, told, counted } => {
+                write!(
+                    f,
+                    "{} is said to have {}, {} were counted",
+                    account_name(account),
+                    Shown(told),
+                    Shown(counted)
+                )
+            }
             Problem::Totals { files, counted_files, bytes, counted_bytes } => write!(
                 f,
                 "totals say {files} files and {bytes} bytes, {counted_files} and {counted_bytes} were counted"
@@ -122,179 +175,124 @@ impl fmt::Display for Problem {
     }
 }
 
-/// A question whose every row is a problem.
-pub struct Rule {
-    pub sql: String,
-    pub problem: Box<OfRow>,
-}
+struct Shown<'a>(&'a Counted);
 
-type OfRow = dyn Fn(&dyn Fields) -> Problem + Send + Sync;
-
-/// The columns of such a row.
-pub trait Fields {
-    fn number(&self, at: usize) -> i64;
-    fn bytes(&self, at: usize) -> Vec<u8>;
-}
-
-impl dyn Fields + '_ {
-    fn id(&self, at: usize) -> FileId {
-        FileId(self.number(at).cast_unsigned())
-    }
-
-    fn count(&self, at: usize) -> u32 {
-        u32::try_from(self.number(at)).unwrap_or(u32::MAX)
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Counted { files, directories, bytes } = self.0;
+        write!(f, "{files} files, {directories} directories and {} bytes", bytes.cast_unsigned())
     }
 }
 
-fn rule(sql: &str, problem: impl Fn(&dyn Fields) -> Problem + Send + Sync + 'static) -> Rule {
-    Rule { sql: format!("{sql} LIMIT {PROBLEMS_MAX}"), problem: Box::new(problem) }
-}
-
-/// In the SQL that all engines have in common.
-pub fn rules() -> Vec<Rule> {
-    let mut rules = names();
-    rules.extend(link_counts());
-    rules.extend(directories());
-    rules.extend(belongings());
-    for (table, bit) in [("checksums", 1), ("properties", 2)] {
-        rules.extend(extras(table, bit));
+pub fn account_name(account: &Account) -> String {
+    match account.scope {
+        Scope::User => format!("user {}", account.id),
+        Scope::Group => format!("group {}", account.id),
+        Scope::Tree => format!("what lies below directory {}", FileId(account.id)),
     }
-    rules.push(rule(
-        "SELECT i.id, i.nlink FROM inodes i WHERE i.extras & 4 != 0 AND (i.nlink != 0 OR i.kind != 0)",
-        |row| Problem::Unnamed { file: row.id(0), nlink: row.count(1) },
-    ));
-    rules
 }
 
-fn names() -> Vec<Rule> {
-    vec![
-        rule(
-            "SELECT d.parent, d.name, d.inode FROM dentries d LEFT JOIN inodes i ON i.id = d.inode \
-             WHERE i.id IS NULL",
-            |row| Problem::NameOfNothing { dir: row.id(0), name: row.bytes(1), file: row.id(2) },
-        ),
-        rule(
-            "SELECT d.parent, d.name FROM dentries d LEFT JOIN inodes i ON i.id = d.parent \
-             WHERE i.kind IS NULL OR i.kind != 1",
-            |row| Problem::NameInNoDirectory { dir: row.id(0), name: row.bytes(1) },
-        ),
-    ]
+/// Problems that are mended together, in the order in which they are: what comes first is what the rest hangs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    Database,
+    NoRoot,
+    Names,
+    DirectoryNames,
+    Parents,
+    Unreachable,
+    Unnamed,
+    Symlinks,
+    Nameless,
+    Locations,
+    Attachments,
+    Homes,
+    LinkCounts,
+    Deltas,
+    Accounts,
+    Totals,
+    Usage,
 }
 
-fn link_counts() -> Vec<Rule> {
-    let problem =
-        |row: &dyn Fields| Problem::LinkCount { file: row.id(0), nlink: row.count(1), counted: row.count(2) };
-    vec![
-        rule(
-            "SELECT i.id, i.nlink, coalesce(n.names, 0) AS counted FROM inodes i \
-             LEFT JOIN (SELECT inode, count(*) AS names FROM dentries GROUP BY inode) n ON n.inode = i.id \
-             WHERE i.kind != 1 AND i.nlink != coalesce(n.names, 0)",
-            problem,
-        ),
-        rule(
-            "SELECT i.id, i.nlink, 2 + coalesce(n.children, 0) AS counted FROM inodes i LEFT JOIN \
-             (SELECT d.parent, count(*) AS children FROM dentries d JOIN inodes c ON c.id = d.inode AND c.kind = 1 \
-              GROUP BY d.parent) n ON n.parent = i.id WHERE i.kind = 1 AND i.nlink != 2 + coalesce(n.children, 0)",
-            problem,
-        ),
-    ]
+impl Kind {
+    pub const ALL: [Kind; 17] = [
+        Kind::Database,
+        Kind::NoRoot,
+        Kind::Names,
+        Kind::DirectoryNames,
+        Kind::Parents,
+        Kind::Unreachable,
+        Kind::Unnamed,
+        Kind::Symlinks,
+        Kind::Nameless,
+        Kind::Locations,
+        Kind::Attachments,
+        Kind::Homes,
+        Kind::LinkCounts,
+        Kind::Deltas,
+        Kind::Accounts,
+        Kind::Totals,
+        Kind::Usage,
+    ];
+
+    /// What is wrong, in the plural.
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::Database => "damaged pages of the database",
+            Kind::NoRoot => "root directories that are missing",
+            Kind::Names => "names that lead nowhere or lie in no directory",
+            Kind::DirectoryNames => "directories with no name or with several",
+            Kind::Parents => "directories that lie elsewhere than they say",
+            Kind::Unreachable => "directories that cannot be reached from the root",
+            Kind::Unnamed => "files noted as never published that have names",
+            Kind::Symlinks => "symbolic links without a target",
+            Kind::Nameless => "files that have lost their names",
+            Kind::Locations => "locations of files that are not there",
+            Kind::Attachments => "properties and checksums that do not fit their files",
+            Kind::Homes => "files that are counted in the wrong directory",
+            Kind::LinkCounts => "wrong link counts",
+            Kind::Deltas => "pending changes of what is no directory",
+            Kind::Accounts => "quotas and counts of directories that are not there",
+            Kind::Totals => "wrong totals",
+            Kind::Usage => "users, groups and trees that are counted wrong",
+        }
+    }
 }
 
-fn directories() -> Vec<Rule> {
-    vec![
-        rule(
-            "SELECT i.id, count(d.inode) FROM inodes i LEFT JOIN dentries d ON d.inode = i.id \
-             WHERE i.kind = 1 AND i.id != 1 GROUP BY i.id HAVING count(d.inode) != 1",
-            |row| Problem::DirectoryNames { dir: row.id(0), names: row.count(1) },
-        ),
-        rule(
-            "SELECT i.id, i.parent, d.parent FROM dentries d JOIN inodes i ON i.id = d.inode \
-             WHERE i.kind = 1 AND i.parent != d.parent",
-            |row| Problem::WrongParent { dir: row.id(0), parent: row.id(1), named_in: row.id(2) },
-        ),
-    ]
+impl Problem {
+    pub fn kind(&self) -> Kind {
+        match self {
+            Problem::Database(_) => Kind::Database,
+            Problem::NoRoot => Kind::NoRoot,
+            Problem::NameOfNothing { .. } | Problem::NameInNoDirectory { .. } => Kind::Names,
+            Problem::DirectoryNames { .. } => Kind::DirectoryNames,
+            Problem::WrongParent { .. } => Kind::Parents,
+            Problem::Unreachable { .. } => Kind::Unreachable,
+            Problem::Unnamed { .. } => Kind::Unnamed,
+            Problem::SymlinkWithoutTarget { .. } => Kind::Symlinks,
+            Problem::Nameless { .. } => Kind::Nameless,
+            Problem::LocationOfNothing { .. } => Kind::Locations,
+            Problem::RowsOfNothing { .. } | Problem::RowsMissing { .. } => Kind::Attachments,
+            Problem::WrongHome { .. } => Kind::Homes,
+            Problem::LinkCount { .. } => Kind::LinkCounts,
+            Problem::DeltaOfNothing { .. } => Kind::Deltas,
+            Problem::AccountOfNothing { .. } => Kind::Accounts,
+            Problem::Totals { .. } => Kind::Totals,
+            Problem::Usage { .. } => Kind::Usage,
+        }
+    }
 }
 
-fn belongings() -> Vec<Rule> {
-    vec![
-        rule(
-            "SELECT l.inode, l.pool FROM locations l LEFT JOIN inodes i ON i.id = l.inode WHERE i.id IS NULL",
-            |row| Problem::LocationOfNothing { file: row.id(0), pool: PoolId(row.count(1)) },
-        ),
-        rule(
-            "SELECT i.id FROM inodes i LEFT JOIN symlinks s ON s.inode = i.id \
-             WHERE i.kind = 2 AND s.inode IS NULL",
-            |row| Problem::SymlinkWithoutTarget { file: row.id(0) },
-        ),
-    ]
-}
-
-fn extras(table: &'static str, bit: u32) -> Vec<Rule> {
-    vec![
-        rule(
-            &format!(
-                "SELECT DISTINCT r.inode FROM {table} r LEFT JOIN inodes i ON i.id = r.inode \
-                 WHERE i.id IS NULL OR i.extras & {bit} = 0 ORDER BY r.inode"
-            ),
-            move |row| Problem::RowsOfNothing { table, file: row.id(0) },
-        ),
-        rule(
-            &format!(
-                "SELECT i.id FROM inodes i WHERE i.extras & {bit} != 0 \
-                 AND NOT EXISTS (SELECT 1 FROM {table} r WHERE r.inode = i.id) ORDER BY i.id"
-            ),
-            move |row| Problem::RowsMissing { table, file: row.id(0) },
-        ),
-    ]
-}
-
-/// Every directory with the one that it says it lies in.
-pub const PARENTS: &str = "SELECT i.id, i.parent FROM inodes i WHERE i.kind = 1";
-
-pub fn tree(parents: &HashMap<FileId, FileId>) -> Vec<Problem> {
+/// All kinds, of one state.
+pub fn check(session: &mut dyn Session) -> StoreResult<Vec<Problem>> {
+    session.begin()?;
     let mut problems = Vec::new();
-    if parents.get(&FileId::ROOT) != Some(&NO_PARENT) {
-        problems.push(Problem::NoRoot);
+    for kind in Kind::ALL {
+        if problems.len() < PROBLEMS_MAX {
+            problems.extend(find(session, kind)?);
+        }
     }
-    problems.extend(unreachable(parents).into_iter().map(|dir| Problem::Unreachable { dir }));
-    problems
-}
-
-/// Directories from which the way up ends elsewhere than at the root, or never.
-fn unreachable(parents: &HashMap<FileId, FileId>) -> Vec<FileId> {
-    let mut good = HashSet::from([FileId::ROOT]);
-    let mut bad = HashSet::new();
-    for start in parents.keys() {
-        let mut way = Vec::new();
-        let mut on_way = HashSet::new();
-        let mut at = *start;
-        let is_good = loop {
-            if good.contains(&at) {
-                break true;
-            }
-            if bad.contains(&at) || !on_way.insert(at) {
-                break false;
-            }
-            way.push(at);
-            match parents.get(&at) {
-                Some(parent) => at = *parent,
-                None => break false,
-            }
-        };
-        let into = if is_good { &mut good } else { &mut bad };
-        into.extend(way.into_iter().filter(|dir| parents.contains_key(dir)));
-    }
-    let mut bad: Vec<FileId> = bad.into_iter().collect();
-    bad.sort_unstable();
-    bad
-}
-
-/// The size of each file, and zero for whatever has none. Added up by the caller, since SQL's sum fails where sparse files
-/// together pass its largest number.
-pub const SIZES: &str = "SELECT CASE WHEN kind = 0 THEN size ELSE 0 END FROM inodes";
-
-pub fn totals(told: Totals, counted: Totals) -> Option<Problem> {
-    let [files, counted_files] = [told.files, counted.files].map(i64::cast_unsigned);
-    let [bytes, counted_bytes] = [told.bytes, counted.bytes].map(i64::cast_unsigned);
-    (told != counted).then_some(Problem::Totals { files, counted_files, bytes, counted_bytes })
+    session.end();
+    problems.truncate(PROBLEMS_MAX);
+    Ok(problems)
 }

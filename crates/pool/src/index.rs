@@ -219,7 +219,7 @@ fn set_aside(path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-fn durably<T>(
+pub fn durably<T>(
     database: &Connection,
     work: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
 ) -> Result<T, rusqlite::Error> {
@@ -229,7 +229,7 @@ fn durably<T>(
     done
 }
 
-fn read_fences(database: &Connection) -> Result<HashMap<FileId, Epoch>, rusqlite::Error> {
+pub fn read_fences(database: &Connection) -> Result<HashMap<FileId, Epoch>, rusqlite::Error> {
     let mut query = database.prepare("SELECT file, epoch FROM fences")?;
     let rows = query.query_map([], |row| {
         Ok((FileId(row.get::<_, i64>(0)?.cast_unsigned()), Epoch(row.get::<_, u32>(1)?)))

@@ -4,13 +4,17 @@
 //! <dir>/pool.json            identity: version, instance, pool
 //! <dir>/lock                 held while a process has the pool
 //! <dir>/index.db             which replicas there are; rebuilt from the files when it is missing or not clean
+//! <dir>/descriptions.db      what files were called and whose they were when the pool was last told; nowhere else but
+//!                            in the namespace, and read only when that is lost
 //! <dir>/data/ab/cd/<file>    the replicas; file id, instance and fencing epoch in `user.forebay.id`
 //! ```
 //!
 //! Invariants: what a sync answered is on disk under its name; a failed write-back is told to every later sync; a
 //! removed replica does not come back; an older epoch never writes. The files are the truth, the index follows them.
 
+mod adopt;
 mod counters;
+mod descriptions;
 mod error;
 mod handle;
 mod identity;
@@ -26,7 +30,9 @@ mod space;
 mod store;
 mod table;
 
+pub use adopt::{AdoptError, Adoption};
+pub use descriptions::{Kept, fences};
 pub use error::OpenError;
 pub use identity::Identity;
 pub use local::{Config, LocalPool};
-pub use scan::{Found, FoundReplica, Problem, ProblemKind, Scan, scan};
+pub use scan::{Found, FoundReplica, Problem, ProblemKind, Scan, look, scan};

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use api::{OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket, Verifier};
+use api::{Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket, Verifier};
 use async_trait::async_trait;
 use io_engine::{Engine, EngineConfig, Lane};
 use parking_lot::{Condvar, Mutex};
@@ -19,6 +19,7 @@ use rustix::process::{Resource, getrlimit};
 use types::{Epoch, FileId, PoolId, Random};
 
 use crate::counters::Counters;
+use crate::descriptions::Descriptions;
 use crate::error::OpenError;
 use crate::handle::Handle;
 use crate::identity::{self, Identity};
@@ -97,7 +98,18 @@ impl LocalPool {
         config.random.fill(&mut verifier.0);
         let removed = Removed::new(REMOVED_LEN_MAX);
         let closed = AtomicBool::new(false);
-        let shared = Arc::new(Shared { store, engine, index, space, counters, removed, verifier, closed });
+        let descriptions = Descriptions::new(dir);
+        let shared = Arc::new(Shared {
+            store,
+            engine,
+            index,
+            descriptions,
+            space,
+            counters,
+            removed,
+            verifier,
+            closed,
+        });
         let upkeep = Arc::new(Upkeep::default());
         let thread = upkeep.start(Arc::clone(&shared)).map_err(|error| OpenError::io("start", dir, error))?;
         Ok(Arc::new(LocalPool {
@@ -265,6 +277,21 @@ impl Pool for LocalPool {
         self.shared.engine.submit(Lane::Sync, list).await
     }
 
+    async fn describe(
+        &self,
+        after: FileId,
+        through: FileId,
+        files: Vec<Description>,
+    ) -> Result<(), PoolError> {
+        self.shared.check_open()?;
+        let shared = Arc::clone(&self.shared);
+        let write = move || {
+            let failed = |reason| PoolError::Io { pool: shared.id(), operation: "describe files", reason };
+            shared.descriptions.replace(after, through, &files).map_err(failed)
+        };
+        self.shared.engine.submit(Lane::Sync, write).await
+    }
+
     fn status(&self) -> PoolStatus {
         let (free, counters) = (self.shared.space.free(), &self.shared.counters);
         let closed = self.shared.closed.load(Ordering::Acquire).then(|| "it is closed".to_owned());
@@ -297,7 +324,7 @@ fn within_process_limit(pool: PoolId, open_files_max: usize) -> usize {
 }
 
 /// Makes the directory if need be and takes it for this process.
-fn claim(dir: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
+pub fn claim(dir: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|error| OpenError::io("make", dir, error))?;
     let root = File::open(dir).map_err(|error| OpenError::io("open", dir, error))?;
@@ -332,7 +359,7 @@ fn holds_nothing(dir: &Path) -> Result<bool, OpenError> {
 }
 
 /// Under the lock: two first starts must not write two identities.
-fn identify(dir: &Path, expected: &Identity) -> Result<(), OpenError> {
+pub fn identify(dir: &Path, expected: &Identity) -> Result<(), OpenError> {
     let Some(found) = Identity::read(dir)? else {
         return expected.write(dir);
     };

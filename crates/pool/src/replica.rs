@@ -366,6 +366,7 @@ impl Replica {
             shared.counters.replicas.subtract(1);
         }
         shared.index.forget(self.file);
+        shared.descriptions.forget(self.file);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use api::ReplicaFacts;
 use thiserror::Error;
-use types::{Epoch, FileId};
+use types::{Epoch, FileId, Timestamp};
 
 use crate::error::OpenError;
 use crate::identity::{self, Identity};
@@ -24,6 +24,8 @@ pub enum Found {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FoundReplica {
     pub facts: ReplicaFacts,
+    /// When its bytes were last written.
+    pub modified: Timestamp,
     /// The lowest epoch whose tickets are honoured.
     pub epoch: Epoch,
     /// Written data was lost on its way to the disk and the writer was told so.
@@ -67,6 +69,12 @@ pub fn scan(dir: &Path) -> Result<Scan, OpenError> {
     let leftover =
         leftover.exists().then_some(Found::Problem(Problem { path: leftover, kind: ProblemKind::Leftover }));
     Ok(Scan { identity, leftover, directories: vec![(dir.join(DATA), Level::Outer)], reading: None })
+}
+
+/// One replica of the pool in `dir`, as its file says. `None`: there is none in order.
+pub fn look(dir: &Path, file: FileId) -> Result<Option<FoundReplica>, OpenError> {
+    let scan = scan(dir)?;
+    Ok(scan.read_replica(&dir.join(Place::of(file).path()), file).ok())
 }
 
 pub struct Scan {
@@ -145,7 +153,9 @@ impl Scan {
         let broken = label::is_broken(&open).map_err(of_label)?;
         let facts =
             ReplicaFacts { file, size: metadata.len(), space_used: metadata.blocks() * 512, modified: None };
-        Ok(FoundReplica { facts, epoch: label.epoch, broken })
+        let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+        let modified = Timestamp::new(metadata.mtime(), nanoseconds).unwrap_or(Timestamp::EPOCH);
+        Ok(FoundReplica { facts, modified, epoch: label.epoch, broken })
     }
 }
 

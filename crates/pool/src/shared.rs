@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use types::PoolId;
 
 use crate::counters::Counters;
+use crate::descriptions::Descriptions;
 use crate::index::Index;
 use crate::removed::Removed;
 use crate::replica::Replica;
@@ -19,6 +20,7 @@ pub struct Shared {
     pub store: Store,
     pub engine: Engine,
     pub index: Index,
+    pub descriptions: Descriptions,
     pub space: Space,
     pub counters: Counters,
     pub removed: Removed,

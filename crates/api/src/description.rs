@@ -1,0 +1,20 @@
+//! What a pool keeps of files beside their bytes, so that a namespace that is lost can be built anew.
+
+use types::{Epoch, FileId, FileKind, Name, SymlinkTarget, Timestamp};
+
+/// A file as it was when a pool was last told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    pub file: FileId,
+    pub kind: FileKind,
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    pub mtime: Timestamp,
+    pub change: u64,
+    pub epoch: Epoch,
+    /// Each with the directory that it is in.
+    pub names: Vec<(FileId, Name)>,
+    pub target: Option<SymlinkTarget>,
+}

@@ -1,0 +1,267 @@
+//! `forebay fsck --repair`: one question for each kind of problem, then the repair, then the check once more.
+//!
+//! Only on a stopped instance: repairs go past the memory of a head, and what could be done through a running one is of
+//! files that nobody can read anyhow.
+
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use namespace::{ProblemKind, Repairs, Stray};
+use types::{FileId, PoolId};
+
+use super::answers::{Answers, Price, of_person};
+use super::compare::{Owner, PoolProblem, compare};
+use super::log::Log;
+use crate::cli::FsckArguments;
+use crate::config::Config;
+use crate::control::{self, Request};
+use crate::data_dir::DataDir;
+use crate::report::FsckReport;
+use crate::system::SystemRandom;
+use crate::up::Services;
+
+/// As many as the namespace tells of one kind.
+const TOLD_MAX: usize = 10_000;
+
+pub fn run(arguments: &FsckArguments, config: &Config) -> Result<FsckReport> {
+    let answers = of_person(arguments.yes)?;
+    if control::ask::<serde_json::Value>(&config.data, Request::Status)?.is_some() {
+        bail!("{} is being served: stop that forebay, then repair", config.data.display());
+    }
+    let data = DataDir::open_existing(&config.data, &SystemRandom)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let services = runtime.block_on(async { super::open(&data, config) })?;
+    let found = runtime.block_on(async {
+        let found = compare(&services.namespace, &services.pools).await;
+        services.namespace.close().await;
+        found
+    })?;
+    let mut work = Work {
+        arguments,
+        data: &data,
+        services: &services,
+        handle,
+        answers,
+        log: Log::open(data.path())?,
+        made: 0,
+    };
+    let done = work.repair(&found.of_pools);
+    let (made, log) = (work.made, work.log.path.clone());
+    drop(work);
+    runtime.block_on(services.close());
+    drop(services);
+    done?;
+    if made > 0 {
+        eprintln!("{made} repairs, written down in {}", log.display());
+    }
+    runtime.block_on(async {
+        let services = super::open(&data, config)?;
+        let report = super::check(&services.namespace, &services.pools).await;
+        services.close().await;
+        report
+    })
+}
+
+struct Work<'a, R, W> {
+    arguments: &'a FsckArguments,
+    data: &'a DataDir,
+    services: &'a Services,
+    handle: tokio::runtime::Handle,
+    answers: Answers<R, W>,
+    log: Log,
+    made: u64,
+}
+
+impl<R: BufRead, W: Write> Work<'_, R, W> {
+    fn repair(&mut self, of_pools: &[PoolProblem]) -> Result<()> {
+        let namespace = Arc::clone(&self.services.namespace);
+        let mut repairs = namespace.repairs().context("cannot repair the namespace")?;
+        for kind in ProblemKind::ALL {
+            self.repair_kind(&mut repairs, kind)?;
+        }
+        self.place(&mut repairs, of_pools)?;
+        self.take_in(&mut repairs, of_pools)?;
+        self.forget(&mut repairs, of_pools)?;
+        self.shorten(&mut repairs, of_pools)?;
+        if self.made > 0 {
+            self.made += repairs.settle(&mut self.log)?;
+        }
+        Ok(())
+    }
+
+    fn repair_kind(&mut self, repairs: &mut Repairs, kind: ProblemKind) -> Result<()> {
+        let problems: Vec<String> = repairs.find(kind)?.iter().map(ToString::to_string).collect();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        if self.ask(kind.title(), &problems, "repair them", Price::Nothing, false)? {
+            self.made += repairs.mend(kind, &mut self.log)?;
+        }
+        Ok(())
+    }
+
+    fn ask(
+        &mut self,
+        title: &str,
+        problems: &[String],
+        question: &str,
+        price: Price,
+        agreed: bool,
+    ) -> Result<bool> {
+        let count = match problems.len() {
+            TOLD_MAX.. => format!("{TOLD_MAX} or more"),
+            count => count.to_string(),
+        };
+        self.answers.ask(title, problems, &count, question, price, agreed)
+    }
+
+    /// Replicas of files that lie nowhere.
+    fn place(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
+        let (told, strays) = self.strays(of_pools, Owner::Unplaced)?;
+        if !told.is_empty()
+            && self.ask(
+                "replicas of files that are said to lie nowhere",
+                &told,
+                "note where they lie",
+                Price::Nothing,
+                false,
+            )?
+        {
+            self.made += repairs.place(&strays, &mut self.log)?;
+        }
+        Ok(())
+    }
+
+    /// Replicas of no file become files, or go.
+    fn take_in(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
+        let (told, strays) = self.strays(of_pools, Owner::Nobody)?;
+        if told.is_empty() {
+            return Ok(());
+        }
+        let title = "replicas of no file";
+        if self.arguments.delete_unknown_replicas {
+            if self.ask(title, &told, "delete them for ever", Price::Data, true)? {
+                self.delete(&strays)?;
+            }
+        } else if self.ask(title, &told, "put them into /lost+found", Price::Nothing, false)? {
+            self.made += repairs.adopt(&strays, &mut self.log)?;
+        }
+        Ok(())
+    }
+
+    fn delete(&mut self, strays: &[Stray]) -> Result<()> {
+        use namespace::RepairLog;
+        for stray in strays {
+            let was = format!("{} has a replica of {}, {} bytes", stray.pool, stray.file, stray.size);
+            self.log.note(&was, "deleted")?;
+        }
+        self.log.secure()?;
+        for stray in strays {
+            let pool = self.services.pools.iter().find(|pool| pool.id() == stray.pool);
+            let pool = pool.context("a pool has gone meanwhile")?;
+            self.handle.block_on(pool.remove(stray.file))?;
+            self.made += 1;
+        }
+        Ok(())
+    }
+
+    /// Locations at which there is nothing.
+    fn forget(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
+        let (spare, lost) = gone(of_pools);
+        let title = "missing replicas that nobody needs";
+        if !spare.told.is_empty() && self.ask(title, &spare.told, "forget them", Price::Nothing, false)? {
+            self.made += repairs.drop_locations(&spare.locations, &mut self.log)?;
+        }
+        let agreed = self.arguments.give_up_lost_data;
+        let title = "files whose data no pool has";
+        if !lost.told.is_empty() && self.ask(title, &lost.told, "make them empty", Price::Data, agreed)? {
+            self.made += repairs.drop_locations(&lost.locations, &mut self.log)?;
+            let empty: Vec<(FileId, u64)> = lost.files.iter().map(|file| (*file, 0)).collect();
+            self.made += repairs.shorten(&empty, &mut self.log)?;
+        }
+        Ok(())
+    }
+
+    /// Files of which a part is gone.
+    fn shorten(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
+        let (mut told, mut sizes) = (Vec::new(), Vec::new());
+        for problem in of_pools {
+            if let PoolProblem::Short { file, written, .. } = *problem {
+                told.push(problem.to_string());
+                sizes.push((file, written));
+            }
+        }
+        let agreed = self.arguments.give_up_lost_data;
+        let title = "files that are longer than their replicas";
+        if !told.is_empty() && self.ask(title, &told, "cut them to what there is", Price::Data, agreed)? {
+            self.made += repairs.shorten(&sizes, &mut self.log)?;
+        }
+        Ok(())
+    }
+
+    /// Replicas that the namespace does not place, as their files say.
+    fn strays(&self, of_pools: &[PoolProblem], wanted: Owner) -> Result<(Vec<String>, Vec<Stray>)> {
+        let (mut told, mut strays) = (Vec::new(), Vec::new());
+        for problem in of_pools {
+            let PoolProblem::Unknown { facts, pool, of } = *problem else { continue };
+            if of != wanted {
+                continue;
+            }
+            let Some(found) = pool::look(&self.data.pool(pool.0), facts.file)? else { continue };
+            told.push(problem.to_string());
+            strays.push(Stray {
+                file: facts.file,
+                pool,
+                size: found.facts.size,
+                space_used: found.facts.space_used,
+                epoch: found.epoch,
+                modified: Some(found.modified),
+            });
+        }
+        Ok((told, strays))
+    }
+}
+
+/// What is said to be somewhere and is not.
+#[derive(Default)]
+struct Gone {
+    told: Vec<String>,
+    files: Vec<FileId>,
+    locations: Vec<(FileId, PoolId)>,
+}
+
+impl Gone {
+    fn push(&mut self, problem: &PoolProblem, file: FileId, pool: Option<PoolId>) {
+        self.told.push(problem.to_string());
+        self.files.push(file);
+        self.locations.extend(pool.map(|pool| (file, pool)));
+    }
+}
+
+/// What can be forgotten, and what is lost with it.
+fn gone(of_pools: &[PoolProblem]) -> (Gone, Gone) {
+    let (mut spare, mut lost) = (Gone::default(), Gone::default());
+    for problem in of_pools {
+        match *problem {
+            PoolProblem::Missing { file, pool, elsewhere, .. } => {
+                let into = if elsewhere { &mut spare } else { &mut lost };
+                into.push(problem, file, Some(pool));
+            }
+            PoolProblem::NoSuchPool { file, pool, size, elsewhere } => {
+                let into = if elsewhere || size == 0 { &mut spare } else { &mut lost };
+                into.push(problem, file, Some(pool));
+            }
+            // Unless a pool has it after all.
+            PoolProblem::NoPlace { file, .. } => {
+                let is_there = |problem: &PoolProblem| matches!(problem, PoolProblem::Unknown { facts, .. } if facts.file == file);
+                if !of_pools.iter().any(is_there) {
+                    lost.push(problem, file, None);
+                }
+            }
+            PoolProblem::Short { .. } | PoolProblem::Unknown { .. } => {}
+        }
+    }
+    (spare, lost)
+}

@@ -1,0 +1,236 @@
+//! Tells the pools now and then what their files are called and whose they are, so that a lost namespace can be built
+//! anew from them (`forebay namespace rebuild`).
+//!
+//! Nobody waits for it: a pool knows what was when the last pass came by. New files are cheap to find, behind the
+//! highest number of the pass before; a pass over all files finds what was renamed, changed or removed, and takes only a
+//! small share of the time, so that it is not felt.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use api::{Description, Pool};
+use namespace::{DescribedPage, SqlNamespace};
+use tokio::sync::{Mutex, watch};
+use types::{Clock, FileId};
+
+use crate::cli::Place;
+use crate::config::Config;
+use crate::control::{self, Request};
+use crate::data_dir::DataDir;
+use crate::fsck;
+use crate::system::SystemRandom;
+
+/// `forebay namespace describe`: now, through the running head or, where there is none, without one.
+pub fn describe(place: &Place) -> Result<ExitCode> {
+    let config = place.config()?;
+    let files = match control::ask::<u64>(&config.data, Request::Describe)? {
+        Some(files) => files,
+        None => describe_stopped(&config)?,
+    };
+    println!("the pools know what {files} files and directories are called");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn describe_stopped(config: &Config) -> Result<u64> {
+    let data = DataDir::open_existing(&config.data, &SystemRandom)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let services = fsck::open(&data, config)?;
+        let (namespace, pools) = (Arc::clone(&services.namespace), services.pools.clone());
+        let told = Naming::new(namespace, pools, Arc::clone(&services.clock)).tell_all().await;
+        services.close().await;
+        Ok(told?.files)
+    })
+}
+
+const PAGE: usize = 1024;
+/// Every so many passes one looks at all files.
+const ALL_EVERY: u32 = 24;
+/// After each page of a pass over all files it rests for so many times as long as the page took.
+const REST: u32 = 9;
+
+pub struct Naming {
+    namespace: Arc<SqlNamespace>,
+    pools: Vec<Arc<dyn Pool>>,
+    clock: Arc<dyn Clock>,
+    /// Held for a pass: of two, the one with the older state could write last. Guards nothing else.
+    pass: Mutex<()>,
+}
+
+/// What a pass came by.
+#[derive(Clone, Copy, Debug)]
+pub struct Pass {
+    pub files: u64,
+    /// Files behind it have not been looked at, or may get their names yet.
+    through: FileId,
+}
+
+impl Naming {
+    pub fn new(namespace: Arc<SqlNamespace>, pools: Vec<Arc<dyn Pool>>, clock: Arc<dyn Clock>) -> Naming {
+        Naming { namespace, pools, clock, pass: Mutex::default() }
+    }
+
+    /// A pass each `period` until stopped.
+    pub async fn run(self: Arc<Naming>, period: Duration, mut stop: watch::Receiver<bool>) {
+        let mut after = FileId(0);
+        for number in 0_u32.. {
+            tokio::select! {
+                () = tokio::time::sleep(period) => {}
+                _ = stop.changed() => {}
+            }
+            if *stop.borrow() {
+                return;
+            }
+            if number.is_multiple_of(ALL_EVERY) {
+                after = FileId(0);
+            }
+            match self.tell(after, REST, &stop).await {
+                Ok(pass) => after = pass.through,
+                Err(error) => tracing::warn!(%error, "pools are not told what their files are called"),
+            }
+        }
+    }
+
+    /// All files, without rest.
+    pub async fn tell_all(&self) -> Result<Pass> {
+        let (_keep, never) = watch::channel(false);
+        self.tell(FileId(0), 0, &never).await
+    }
+
+    async fn tell(&self, mut after: FileId, rest: u32, stop: &watch::Receiver<bool>) -> Result<Pass> {
+        let _pass = self.pass.lock().await;
+        let namespace = Arc::clone(&self.namespace);
+        let mut describer = tokio::task::spawn_blocking(move || namespace.describer()).await??;
+        let (mut files, mut unnamed) = (0, None);
+        loop {
+            let begun = self.clock.monotonic();
+            let (page, returned) = tokio::task::spawn_blocking(move || {
+                let page = describer.page(after, PAGE);
+                (page, describer)
+            })
+            .await?;
+            describer = returned;
+            let page = page?;
+            files += page.files.len() as u64;
+            unnamed = unnamed.or(page.first_unnamed);
+            let last = page.files.last().map_or(after, |(description, _)| description.file);
+            after = if page.is_last { last.max(after) } else { page.through };
+            let is_last = page.is_last;
+            self.tell_page(page).await?;
+            if is_last || *stop.borrow() {
+                // Numbers are given in order, names not: an upload gets its name when it is complete.
+                let through = unnamed.map_or(after, |file: FileId| FileId(file.0 - 1).min(after));
+                return Ok(Pass { files, through });
+            }
+            tokio::time::sleep(rest * self.clock.monotonic().saturating_sub(begun)).await;
+        }
+    }
+
+    async fn tell_page(&self, page: DescribedPage) -> Result<()> {
+        for pool in &self.pools {
+            // Directories and what has no data are needed wherever their names are.
+            let concerns = |pools: &[types::PoolId]| pools.is_empty() || pools.contains(&pool.id());
+            let of_pool: Vec<Description> = page
+                .files
+                .iter()
+                .filter(|(_, pools)| concerns(pools))
+                .map(|(description, _)| description.clone())
+                .collect();
+            pool.describe(page.after, page.through, of_pool).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{OpenReplica, PoolError, PoolStatus, Publish, Replace, ReplicaFacts, Ticket, Unnamed, Uploads};
+    use types::{Epoch, Identity, Name, PoolId};
+
+    use super::*;
+    use crate::system::SystemClock;
+
+    /// Remembers what it was told of each file last.
+    #[derive(Default)]
+    struct Listener(parking_lot::Mutex<std::collections::BTreeMap<FileId, Description>>);
+
+    #[async_trait::async_trait]
+    impl Pool for Listener {
+        fn id(&self) -> PoolId {
+            PoolId(0)
+        }
+        async fn open(&self, _: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
+            Err(PoolError::Offline(PoolId(0)))
+        }
+        async fn truncate(&self, _: FileId, _: u64) -> Result<ReplicaFacts, PoolError> {
+            Err(PoolError::Offline(PoolId(0)))
+        }
+        async fn remove(&self, _: FileId) -> Result<(), PoolError> {
+            Ok(())
+        }
+        async fn fence(&self, _: FileId, _: Epoch) -> Result<(), PoolError> {
+            Ok(())
+        }
+        async fn facts(&self, _: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
+            Ok(None)
+        }
+        async fn replicas(&self, _: FileId, _: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
+            Ok(Vec::new())
+        }
+        async fn describe(
+            &self,
+            after: FileId,
+            through: FileId,
+            files: Vec<Description>,
+        ) -> Result<(), PoolError> {
+            let mut kept = self.0.lock();
+            kept.retain(|file, _| *file <= after || *file > through);
+            kept.extend(files.into_iter().map(|file| (file.file, file)));
+            Ok(())
+        }
+        fn status(&self) -> PoolStatus {
+            panic!("nobody asks for it")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_file_that_gets_its_name_late_is_told_of_by_the_next_pass() {
+        let dir = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+        let database = ::namespace::Database::Sqlite(dir.path().to_owned());
+        let config = Config::default();
+        let namespace = Arc::new(crate::up::open_namespace(&config, database, Arc::clone(&clock)).unwrap());
+        let root = Identity::root();
+        let new = Unnamed { permissions: 0o644, location: PoolId(0) };
+        let mut files = Vec::new();
+        for _ in 0..3 {
+            let made = namespace.create_unnamed(&root, FileId::ROOT, &new).await.unwrap();
+            files.push(made.file);
+        }
+        let publish = async |at: usize, name: &str| {
+            let how = Publish {
+                size: 4,
+                space_used: 4,
+                mtime: None,
+                checksums: Vec::new(),
+                replace: Replace::Never,
+            };
+            let name = Name::new(name.as_bytes()).unwrap();
+            namespace.publish(&root, files[at], FileId::ROOT, &name, &how).await.unwrap();
+        };
+        publish(0, "early").await;
+        publish(2, "also early").await;
+        let listener = Arc::new(Listener::default());
+        let naming = Naming::new(Arc::clone(&namespace), vec![listener.clone()], clock);
+        let (_keep, stop) = watch::channel(false);
+        let first = naming.tell(FileId(0), 0, &stop).await.unwrap();
+        let known = || listener.0.lock().keys().copied().collect::<Vec<_>>();
+        assert_eq!(known(), [FileId::ROOT, files[0], files[2]]);
+        publish(1, "late").await;
+        let second = naming.tell(first.through, 0, &stop).await.unwrap();
+        assert_eq!(known(), [FileId::ROOT, files[0], files[1], files[2]]);
+        assert_eq!((first.files, second.files, second.through), (3, 2, files[2]));
+    }
+}

@@ -1,0 +1,298 @@
+//! `forebay namespace rebuild`: a new namespace in the place of one that is lost, from what the pools have.
+//!
+//! Replicas say which file they are; what files were called, the pools know as of the last time they were told (`naming`).
+//! Everything is read from the pools' directories and nothing in them is changed.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use ::namespace::{Database, Known, Load, SqlNamespace, Stray};
+use anyhow::{Context, Result, bail};
+use api::{Description, Namespace};
+use pool::{Found, Kept};
+use types::{Epoch, FileId, PoolId};
+
+use crate::cli::RebuildArguments;
+use crate::config::{Config, SQLITE};
+use crate::data_dir::{DataDir, complaint};
+use crate::fsck::Log;
+use crate::system::{SystemClock, SystemRandom};
+
+const PAGE: usize = 4096;
+/// Files in one transaction.
+const BATCH: usize = 20_000;
+
+pub fn run(arguments: &RebuildArguments) -> Result<ExitCode> {
+    let mut config = arguments.place.config()?;
+    if let Some(url) = &arguments.namespace {
+        config.namespace.database.clone_from(url);
+    }
+    let data = DataDir::open_existing(&config.data, &SystemRandom)?;
+    let target = Target::choose(&data, &config)?;
+    let found = Inventory::read(&data)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let told = {
+        let clock = Arc::new(SystemClock::new());
+        let namespace = crate::up::open_namespace(&config, target.database.clone(), clock)?;
+        let files = runtime.block_on(namespace.usage())?.files;
+        if files > 1 {
+            bail!("there is a namespace of {files} files in {}; nothing was changed", target.name);
+        }
+        runtime.block_on(namespace.close());
+        build(&namespace, found, &data).with_context(|| target.advice())?
+    };
+    target.put_in_place(&data, &config)?;
+    print!("{}", told.text(&target.name));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where it is to be.
+struct Target {
+    database: Database,
+    name: String,
+    is_sqlite: bool,
+}
+
+impl Target {
+    fn choose(data: &DataDir, config: &Config) -> Result<Target> {
+        let asked = &config.namespace.database;
+        if asked == SQLITE {
+            let there = data.namespace();
+            if there.exists() {
+                bail!(
+                    "there is a namespace in {}: if it cannot be opened any more, move it away (mv {} {}.lost) and try again",
+                    there.display(),
+                    there.display(),
+                    there.display()
+                );
+            }
+            let new = unfinished(data);
+            // What an earlier attempt left, of which nothing was in use.
+            match std::fs::remove_dir_all(&new) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(complaint(&new, "remove", &error));
+                }
+                _ => {}
+            }
+            let name = there.display().to_string();
+            return Ok(Target { database: Database::Sqlite(new), name, is_sqlite: true });
+        }
+        let database = match data.database(asked)? {
+            Database::Postgres(server) => {
+                Database::Postgres(namespace::Server { may_be_new: true, ..server })
+            }
+            sqlite => sqlite,
+        };
+        Ok(Target { database, name: namespace::database_name(asked)?, is_sqlite: false })
+    }
+
+    fn advice(&self) -> String {
+        if self.is_sqlite {
+            "the namespace was not built".to_owned()
+        } else {
+            format!(
+                "the namespace was not built; before another attempt, DROP SCHEMA forebay CASCADE in {}",
+                self.name
+            )
+        }
+    }
+
+    /// Durably, and whole.
+    fn put_in_place(&self, data: &DataDir, config: &Config) -> Result<()> {
+        if !self.is_sqlite {
+            return data.record_database(&config.namespace.database);
+        }
+        let (new, there) = (unfinished(data), data.namespace());
+        let moved = std::fs::rename(&new, &there).and_then(|()| std::fs::File::open(data.path())?.sync_all());
+        moved.map_err(|error| complaint(&there, "make", &error))
+    }
+}
+
+fn unfinished(data: &DataDir) -> std::path::PathBuf {
+    data.path().join("namespace.rebuilding")
+}
+
+/// What the pools have, by file.
+struct Inventory {
+    /// In the order of their files.
+    replicas: Vec<Stray>,
+    fences: HashMap<FileId, Epoch>,
+    kept: Vec<Kept>,
+    remarks: Vec<String>,
+}
+
+impl Inventory {
+    fn read(data: &DataDir) -> Result<Inventory> {
+        let mut found =
+            Inventory { replicas: Vec::new(), fences: HashMap::new(), kept: Vec::new(), remarks: Vec::new() };
+        for number in 0..data.pools {
+            let dir = data.pool(number);
+            found.read_pool(&dir, number, data.instance)?;
+        }
+        found.replicas.sort_unstable_by_key(|replica| (replica.file, replica.pool));
+        Ok(found)
+    }
+
+    fn read_pool(&mut self, dir: &Path, number: u32, instance: [u8; 16]) -> Result<()> {
+        let scan = pool::scan(dir)?;
+        let identity = scan.identity();
+        if identity.instance != instance || identity.pool != PoolId(number) {
+            bail!("{} is not pool {number} of this instance", dir.display());
+        }
+        for entry in scan {
+            match entry {
+                Found::Replica(replica) => self.replicas.push(Stray {
+                    file: replica.facts.file,
+                    pool: identity.pool,
+                    size: replica.facts.size,
+                    space_used: replica.facts.space_used,
+                    epoch: replica.epoch,
+                    modified: Some(replica.modified),
+                }),
+                Found::Problem(problem) => self.remarks.push(problem.to_string()),
+            }
+        }
+        for (file, epoch) in pool::fences(dir) {
+            let known = self.fences.entry(file).or_default();
+            *known = epoch.max(*known);
+        }
+        match Kept::open(dir)? {
+            Some(kept) => self.kept.push(kept),
+            None => self.remarks.push(format!("{} was never told what its files are called", identity.pool)),
+        }
+        Ok(())
+    }
+}
+
+/// Descriptions of all pools, each file once and in order; of several the newest.
+struct Described<'a> {
+    pools: Vec<(&'a Kept, std::vec::IntoIter<Description>, FileId)>,
+    heads: Vec<Option<Description>>,
+}
+
+impl<'a> Described<'a> {
+    fn new(kept: &'a [Kept]) -> Result<Described<'a>> {
+        let mut described = Described {
+            pools: kept.iter().map(|kept| (kept, Vec::new().into_iter(), FileId(0))).collect(),
+            heads: vec![None; kept.len()],
+        };
+        for at in 0..kept.len() {
+            described.advance(at)?;
+        }
+        Ok(described)
+    }
+
+    fn advance(&mut self, at: usize) -> Result<()> {
+        let (kept, page, after) = &mut self.pools[at];
+        let next = match page.next() {
+            Some(next) => Some(next),
+            None => {
+                *page = kept.page(*after, PAGE)?.into_iter();
+                page.next()
+            }
+        };
+        if let Some(next) = &next {
+            *after = next.file;
+        }
+        self.heads[at] = next;
+        Ok(())
+    }
+
+    fn peek(&self) -> Option<FileId> {
+        self.heads.iter().flatten().map(|head| head.file).min()
+    }
+
+    fn take(&mut self, file: FileId) -> Result<Option<Description>> {
+        let mut newest: Option<Description> = None;
+        for at in 0..self.heads.len() {
+            if self.heads[at].as_ref().is_none_or(|head| head.file != file) {
+                continue;
+            }
+            let head = self.heads[at].take();
+            if head.as_ref().map(|head| head.change) >= newest.as_ref().map(|newest| newest.change) {
+                newest = head;
+            }
+            self.advance(at)?;
+        }
+        Ok(newest)
+    }
+}
+
+#[derive(Default)]
+struct Told {
+    files: u64,
+    nameless: u64,
+    without_data: u64,
+    remarks: Vec<String>,
+    log: String,
+}
+
+impl Told {
+    fn text(&self, place: &str) -> String {
+        let mut out = String::new();
+        for remark in self.remarks.iter().take(20) {
+            out += &format!("remark: {remark}\n");
+        }
+        if self.remarks.len() > 20 {
+            out += &format!("remark: and {} more\n", self.remarks.len() - 20);
+        }
+        out += &format!("{} files and directories are in {place}\n", self.files);
+        if self.nameless > 0 {
+            out += &format!("{} of them nobody had described: they are in /lost+found\n", self.nameless);
+        }
+        if self.without_data > 0 {
+            out += &format!("{} have lost their data: `forebay fsck` tells which\n", self.without_data);
+        }
+        out + &format!(
+            "what did not fit together is in {}; attached properties and checksums are lost\n",
+            self.log
+        )
+    }
+}
+
+fn build(namespace: &SqlNamespace, found: Inventory, data: &DataDir) -> Result<Told> {
+    let mut log = Log::open(data.path())?;
+    let mut told = Told { remarks: found.remarks, log: log.path.display().to_string(), ..Told::default() };
+    let mut repairs = namespace.repairs()?;
+    let mut load = Load::default();
+    let mut described = Described::new(&found.kept)?;
+    let mut replicas = found.replicas.into_iter().peekable();
+    loop {
+        let mut batch = Vec::new();
+        while batch.len() < BATCH {
+            let next = [described.peek(), replicas.peek().map(|replica| replica.file)];
+            let Some(file) = next.into_iter().flatten().min() else { break };
+            let mut known = Known {
+                described: described.take(file)?,
+                epoch: found.fences.get(&file).copied().unwrap_or_default(),
+                ..Known::default()
+            };
+            while let Some(replica) = replicas.next_if(|replica| replica.file == file) {
+                known.replicas.push(replica);
+            }
+            told.note(&known);
+            batch.push(known);
+        }
+        if batch.is_empty() {
+            break;
+        }
+        repairs.load(&mut load, &batch)?;
+    }
+    repairs.finish_load(&load, &mut log)?;
+    Ok(told)
+}
+
+impl Told {
+    fn note(&mut self, known: &Known) {
+        self.files += 1;
+        match &known.described {
+            None => self.nameless += 1,
+            Some(described) => {
+                let is_lost = described.kind.is_regular() && described.size > 0 && known.replicas.is_empty();
+                self.without_data += u64::from(is_lost);
+            }
+        }
+    }
+}

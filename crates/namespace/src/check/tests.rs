@@ -1,0 +1,131 @@
+//! Damage by SQL past everything, and what the check makes of it, on every engine.
+
+use api::{CreateKind, CreateSpec, Namespace};
+use types::Identity;
+
+use super::*;
+use crate::scratch::{Engine, name, regular};
+
+/// What `sql` does to a namespace with a directory `d` holding a file `f`, on every engine.
+async fn after(sql: &'static str) -> (Vec<Problem>, FileId, FileId) {
+    let mut found = Vec::new();
+    for engine in Engine::all() {
+        let namespace = engine.open();
+        let directory = CreateSpec { kind: CreateKind::Directory, ..regular() };
+        let root = Identity::root();
+        let dir =
+            namespace.create(&root, FileId::ROOT, &name("d"), &directory).await.unwrap().attributes.file;
+        let file = namespace.create(&root, dir, &name("f"), &regular()).await.unwrap().attributes.file;
+        namespace.close().await;
+        engine.damage(&namespace, sql);
+        found.push((namespace.check().unwrap(), dir, file));
+    }
+    let first = found.swap_remove(0);
+    for other in found {
+        assert_eq!(other, first, "engines differ");
+    }
+    first
+}
+
+#[tokio::test]
+async fn a_sound_namespace_has_no_problems() {
+    assert_eq!(after("").await.0, []);
+}
+
+#[tokio::test]
+async fn a_name_that_leads_nowhere_is_found() {
+    let (problems, dir, file) = after("DELETE FROM inodes WHERE kind = 0").await;
+    assert!(problems.contains(&Problem::NameOfNothing { dir, name: b"f".to_vec(), file }), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_wrong_link_count_is_found() {
+    let (problems, dir, file) = after("UPDATE inodes SET nlink = 7 WHERE id > 1").await;
+    assert_eq!(
+        problems,
+        [
+            Problem::LinkCount { file, nlink: 7, counted: 1 },
+            Problem::LinkCount { file: dir, nlink: 7, counted: 2 }
+        ]
+    );
+}
+
+#[tokio::test]
+async fn pending_changes_count_in_link_counts_and_those_of_nothing_are_found() {
+    let sql = "UPDATE inodes SET nlink = 7 WHERE kind = 1 AND id > 1; \
+               INSERT INTO dir_deltas SELECT id, 1, -3, 0, 0, 0 FROM inodes WHERE kind = 1 AND id > 1; \
+               INSERT INTO dir_deltas SELECT id, 2, -2, 0, 0, 0 FROM inodes WHERE kind = 1 AND id > 1; \
+               INSERT INTO dir_deltas VALUES (4711, 2, 1, 0, 0, 0)";
+    assert_eq!(after(sql).await.0, [Problem::DeltaOfNothing { dir: FileId(4711) }]);
+}
+
+#[tokio::test]
+async fn a_cycle_and_a_wrong_parent_are_found() {
+    let (problems, dir, _) = after("UPDATE inodes SET parent = id WHERE kind = 1 AND id > 1").await;
+    let wrong = Problem::WrongParent { dir, parent: dir, named_in: FileId::ROOT };
+    // What is below it is in no tree then.
+    assert_eq!(problems[..2], [wrong, Problem::Unreachable { dir }]);
+}
+
+#[tokio::test]
+async fn rows_that_no_file_speaks_of_and_missing_ones_are_found() {
+    let sql = "INSERT INTO properties VALUES (4711, 'a', ''); INSERT INTO checksums VALUES (4712, 'md5', ''); \
+               INSERT INTO checksums SELECT id, 'md5', '' FROM inodes WHERE kind = 0";
+    let (problems, _, file) = after(sql).await;
+    let rows = |table, file| Problem::RowsOfNothing { table, file };
+    assert_eq!(
+        problems,
+        [rows("checksums", file), rows("checksums", FileId(4712)), rows("properties", FileId(4711))]
+    );
+    let (problems, dir, file) = after("UPDATE inodes SET extras = 2 WHERE id > 1").await;
+    let missing = |file| Problem::RowsMissing { table: "properties", file };
+    assert_eq!(problems, [missing(dir), missing(file)]);
+}
+
+#[tokio::test]
+async fn a_file_that_was_not_published_and_has_a_name_is_found() {
+    let (problems, _, file) = after("UPDATE inodes SET extras = 4 WHERE kind = 0").await;
+    assert_eq!(problems, [Problem::Unnamed { file, nlink: 1 }]);
+}
+
+#[tokio::test]
+async fn a_file_without_a_name_and_one_that_counts_elsewhere_are_found() {
+    let (problems, _, file) = after("DELETE FROM dentries WHERE name = (SELECT name FROM dentries d JOIN inodes i ON i.id = d.inode WHERE i.kind = 0)").await;
+    assert!(problems.contains(&Problem::Nameless { file, nlink: 1 }), "{problems:?}");
+    let (problems, _, file) =
+        after("INSERT INTO usage VALUES (1, 4711, 1, 1, 1); UPDATE inodes SET parent = 1 WHERE kind = 0")
+            .await;
+    assert!(problems.contains(&Problem::WrongHome { file, home: FileId::ROOT }), "{problems:?}");
+}
+
+#[tokio::test]
+async fn wrong_totals_and_strange_locations_are_found() {
+    let sql =
+        "UPDATE inodes SET size = 9223372036854775807 WHERE kind = 0; INSERT INTO locations VALUES (4711, 1)";
+    let (problems, _, _) = after(sql).await;
+    let location = Problem::LocationOfNothing { file: FileId(4711), pool: PoolId(1) };
+    assert!(problems.contains(&location), "{problems:?}");
+    let is_right = |problem: &Problem| matches!(problem, Problem::Totals { counted_bytes, .. } if *counted_bytes == u64::MAX >> 1);
+    assert!(problems.iter().any(is_right), "{problems:?}");
+}
+
+#[tokio::test]
+async fn accounts_that_are_not_what_is_there_are_found() {
+    let sql = "UPDATE inodes SET parent = (SELECT max(id) FROM inodes WHERE kind = 1) WHERE kind = 0; \
+               DELETE FROM usage; INSERT INTO usage VALUES (0, 0, 1, 2, 0), (1, 0, 1, 2, 9), (2, 4711, 1, 1, 1)";
+    let (problems, _, _) = after(sql).await;
+    let told: Vec<String> = problems.iter().map(Problem::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "there is a count of directory 0000000000001267, which is not there",
+            "group 0 is said to have 1 files, 2 directories and 9 bytes, 1 files, 2 directories and 0 bytes were counted",
+            "what lies below directory 0000000000000001 is said to have 0 files, 0 directories and 0 bytes, \
+             1 files, 1 directories and 0 bytes were counted",
+            "what lies below directory 0000000000000003 is said to have 0 files, 0 directories and 0 bytes, \
+             1 files, 0 directories and 0 bytes were counted",
+            "what lies below directory 0000000000001267 is said to have 1 files, 1 directories and 1 bytes, \
+             0 files, 0 directories and 0 bytes were counted",
+        ]
+    );
+}

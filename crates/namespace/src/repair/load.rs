@@ -1,0 +1,154 @@
+//! A namespace built anew: what pools were told of files, and what lies on them.
+//!
+//! What does not fit together (a directory that nobody described, one name for two files) is put right by the repairs
+//! that follow.
+
+use api::Description;
+use types::{Epoch, FileId, FileKind, Timestamp};
+
+use super::lost_found::root_owner;
+use super::{RepairError, RepairLog, Repairs, Stray, distrust_caches, meta, set_meta};
+use crate::accounts::scope_number;
+use crate::check::Kind;
+use crate::ids::FIRST;
+use crate::inode::{Inode, Instance, NO_PARENT, new_inode};
+use crate::session::{Session, insert_inodes, insert_locations, insert_names, insert_targets};
+use crate::store::StoreResult;
+
+/// Numbers that are passed over: of files that were made and of which nothing is left.
+const NUMBERS_SKIPPED: u64 = 1 << 40;
+/// Starts that are passed over. A change attribute holds the number of its start, and what clients saw last is not known:
+/// only what was described.
+const STARTS_SKIPPED: u64 = 1 << 20;
+
+/// What is known of one file. Not nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    pub described: Option<Description>,
+    pub replicas: Vec<Stray>,
+    /// Of a fence that has no replica.
+    pub epoch: Epoch,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    last_file: u64,
+    next_cookie: u64,
+    last_change: u64,
+}
+
+impl Repairs {
+    /// Into a namespace that has nothing but its root, in the order of file ids; as many as make a good transaction.
+    pub fn load(&mut self, load: &mut Load, files: &[Known]) -> Result<(), RepairError> {
+        let now = self.clock.now();
+        let session = &mut *self.session;
+        session.begin()?;
+        let loaded = write(session, load, files, now).and_then(|()| session.commit());
+        if loaded.is_err() {
+            session.end();
+        }
+        Ok(loaded?)
+    }
+
+    /// Everything is loaded: numbers go on above it, and what does not fit is mended.
+    pub fn finish_load(&mut self, load: &Load, log: &mut dyn RepairLog) -> Result<(), RepairError> {
+        let session = &mut *self.session;
+        session.begin()?;
+        let marked = mark(session, load).and_then(|()| session.commit());
+        if marked.is_err() {
+            session.end();
+        }
+        marked?;
+        for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Database) {
+            self.mend(kind, log)?;
+        }
+        // What was put into /lost+found counts there.
+        self.settle(log)?;
+        Ok(())
+    }
+}
+
+fn write(session: &mut dyn Session, load: &mut Load, files: &[Known], now: Timestamp) -> StoreResult<()> {
+    let (mut inodes, mut names) = (Vec::new(), Vec::new());
+    let (mut locations, mut targets) = (Vec::new(), Vec::new());
+    let owner = root_owner(session)?;
+    load.next_cookie = load.next_cookie.max(FIRST);
+    for known in files {
+        let Some(inode) = inode(known, owner, now) else { continue };
+        let file = inode.id();
+        load.last_file = load.last_file.max(file.0);
+        load.last_change = load.last_change.max(inode.attributes.change);
+        locations.extend(known.replicas.iter().map(|replica| (file, replica.pool)));
+        if let Some(described) = &known.described {
+            targets.extend(described.target.as_ref().map(|target| (file, target.as_bytes().to_vec())));
+            for (dir, name) in &described.names {
+                names.push((*dir, name.as_bytes().to_vec(), load.next_cookie, file));
+                load.next_cookie += 1;
+            }
+        }
+        if file == FileId::ROOT {
+            session.run("DELETE FROM inodes WHERE id = 1")?;
+        }
+        inodes.push(inode);
+    }
+    insert_inodes(session, &inodes)?;
+    insert_names(session, &names)?;
+    insert_locations(session, &locations)?;
+    insert_targets(session, &targets)
+}
+
+fn inode(known: &Known, owner: (u32, u32), now: Timestamp) -> Option<Inode> {
+    let largest = known.replicas.iter().max_by_key(|replica| replica.size);
+    let file = match (&known.described, largest) {
+        (Some(described), _) => described.file,
+        (None, Some(replica)) => replica.file,
+        (None, None) => return None,
+    };
+    let kind = known.described.as_ref().map_or(FileKind::Regular, |described| described.kind);
+    let mut inode = new_inode(file, kind, now, Instance { start: 0 });
+    let attributes = &mut inode.attributes;
+    attributes.mode = 0o600;
+    (attributes.uid, attributes.gid) = owner;
+    if let Some(described) = &known.described {
+        attributes.mode = described.mode;
+        (attributes.uid, attributes.gid) = (described.uid, described.gid);
+        attributes.size = described.size;
+        attributes.change = described.change;
+        attributes.epoch = described.epoch;
+        let time = described.mtime;
+        (attributes.atime, attributes.mtime, attributes.birth) = (time, time, time);
+        if !kind.is_directory() {
+            attributes.nlink = u32::try_from(described.names.len()).unwrap_or(u32::MAX).max(1);
+        }
+        inode.parent = described.names.first().map_or(NO_PARENT, |(dir, _)| *dir);
+    }
+    if let Some(replica) = largest {
+        // What is on disk is newer than what was told of it; a time may have been set by somebody.
+        let is_as_told = known.described.as_ref().is_some_and(|described| described.size == replica.size);
+        if !is_as_told {
+            attributes.mtime = replica.modified.unwrap_or(attributes.mtime);
+        }
+        (attributes.size, attributes.space_used) = (replica.size, replica.space_used);
+    }
+    let epochs = known.replicas.iter().map(|replica| replica.epoch);
+    attributes.epoch = epochs.chain([known.epoch, attributes.epoch]).max().unwrap_or_default();
+    Some(inode)
+}
+
+fn mark(session: &mut dyn Session, load: &Load) -> StoreResult<()> {
+    let after = |found: Option<i64>, last: u64| found.map_or(FIRST, i64::cast_unsigned).max(last + 1);
+    let next_file = after(meta(session, "next_file")?, load.last_file) + NUMBERS_SKIPPED;
+    set_meta(session, "next_file", next_file.cast_signed())?;
+    let next_cookie = after(meta(session, "next_cookie")?, load.next_cookie);
+    set_meta(session, "next_cookie", next_cookie.cast_signed())?;
+    let start = ((load.last_change >> 32) + STARTS_SKIPPED).min(u64::from(u32::MAX) - STARTS_SKIPPED);
+    set_meta(session, "starts", start.cast_signed())?;
+    // Something, so that everything is counted.
+    session.run(&format!(
+        "INSERT INTO usage (scope, id, files, directories, bytes) VALUES ({}, 1, 0, 0, 0) \
+         ON CONFLICT (scope, id) DO NOTHING",
+        scope_number(api::Scope::Tree)
+    ))?;
+    distrust_caches(session)
+}

@@ -1,0 +1,122 @@
+//! Where files lie, made to agree with what pools have.
+
+use types::{Epoch, FileId, FileKind, PoolId, Timestamp};
+
+use super::lost_found::{add_name, directory, lost_found, root_owner};
+use super::{RepairError, RepairLog, Repairs, meta, set_meta};
+use crate::ids::FIRST;
+use crate::inode::{Instance, new_inode};
+use crate::session::{Session, insert_inodes, insert_locations};
+use crate::store::StoreResult;
+
+/// A replica that the namespace does not place where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stray {
+    pub file: FileId,
+    pub pool: PoolId,
+    pub size: u64,
+    pub space_used: u64,
+    /// The lowest whose tickets the pool honours.
+    pub epoch: Epoch,
+    pub modified: Option<Timestamp>,
+}
+
+impl Repairs {
+    /// Replicas of files that lie on no pool are their data.
+    pub fn place(&mut self, strays: &[Stray], log: &mut dyn RepairLog) -> Result<u64, RepairError> {
+        self.transaction(log, |session, log| {
+            for stray in strays {
+                insert_locations(session, &[(stray.file, stray.pool)])?;
+                raise_epoch(session, stray)?;
+                let was = format!("{} has a replica of {}, which lies on no pool", stray.pool, stray.file);
+                log.note(&was, "it lies there")?;
+            }
+            Ok(strays.len() as u64)
+        })
+    }
+
+    /// Replicas of files that are not there become files below `/lost+found`, each under its number and with the size
+    /// that it has on disk.
+    pub fn adopt(&mut self, strays: &[Stray], log: &mut dyn RepairLog) -> Result<u64, RepairError> {
+        let now = self.clock.now();
+        self.transaction(log, |session, log| {
+            for stray in strays {
+                let made = adopt(session, stray, now)?;
+                let was = format!(
+                    "{} has a replica of {} with {} bytes, which is no file",
+                    stray.pool, stray.file, stray.size
+                );
+                log.note(&was, &made)?;
+            }
+            Ok(strays.len() as u64)
+        })
+    }
+
+    /// Locations at which nothing is.
+    pub fn drop_locations(
+        &mut self,
+        locations: &[(FileId, PoolId)],
+        log: &mut dyn RepairLog,
+    ) -> Result<u64, RepairError> {
+        self.transaction(log, |session, log| {
+            for (file, pool) in locations {
+                let (file_id, pool_id) = (file.0.cast_signed(), session.narrow(pool.0));
+                session
+                    .run(&format!("DELETE FROM locations WHERE inode = {file_id} AND pool = {pool_id}"))?;
+                log.note(&format!("file {file} is said to lie on {pool}"), "location removed")?;
+            }
+            Ok(locations.len() as u64)
+        })
+    }
+
+    /// Files are as long as what there is of them: what is missing is given up.
+    pub fn shorten(&mut self, sizes: &[(FileId, u64)], log: &mut dyn RepairLog) -> Result<u64, RepairError> {
+        self.transaction(log, |session, log| {
+            for (file, size) in sizes {
+                let id = file.0.cast_signed();
+                let before = session.number(&format!("SELECT size FROM inodes WHERE id = {id}"))?;
+                session.run(&format!(
+                    "UPDATE inodes SET size = {} WHERE id = {id} AND kind = 0",
+                    size.cast_signed()
+                ))?;
+                let was = format!("file {file} has {} bytes", before.unwrap_or_default());
+                log.note(&was, &format!("it has the {size} of its replica"))?;
+            }
+            Ok(sizes.len() as u64)
+        })
+    }
+}
+
+/// A pool refuses tickets of epochs below its own.
+fn raise_epoch(session: &mut dyn Session, stray: &Stray) -> StoreResult<()> {
+    let (file, epoch) = (stray.file.0.cast_signed(), session.narrow(stray.epoch.0));
+    session.run(&format!("UPDATE inodes SET epoch = {epoch} WHERE id = {file} AND epoch < {epoch}"))?;
+    Ok(())
+}
+
+fn adopt(session: &mut dyn Session, stray: &Stray, now: Timestamp) -> StoreResult<String> {
+    let exists = session
+        .number(&format!("SELECT id FROM inodes WHERE id = {}", stray.file.0.cast_signed()))?
+        .is_some();
+    insert_locations(session, &[(stray.file, stray.pool)])?;
+    if exists {
+        // Two pools have one: the file is made of the first.
+        raise_epoch(session, stray)?;
+        return Ok("a second replica of a file that was made of another".to_owned());
+    }
+    let lost = lost_found(session, now)?;
+    let dir = directory(session, lost, &stray.pool.to_string(), now)?;
+    let mut inode = new_inode(stray.file, FileKind::Regular, now, Instance { start: 0 });
+    let attributes = &mut inode.attributes;
+    attributes.mode = 0o600;
+    (attributes.uid, attributes.gid) = root_owner(session)?;
+    (attributes.size, attributes.space_used) = (stray.size, stray.space_used);
+    attributes.mtime = stray.modified.unwrap_or(now);
+    attributes.epoch = stray.epoch;
+    inode.parent = dir;
+    insert_inodes(session, &[inode])?;
+    let next = meta(session, "next_file")?.map_or(FIRST, i64::cast_unsigned);
+    set_meta(session, "next_file", next.max(stray.file.0 + 1).cast_signed())?;
+    let name = add_name(session, dir, &stray.file.to_string(), stray.file)?;
+    Ok(format!("it is /lost+found/{}/{name}", stray.pool))
+}

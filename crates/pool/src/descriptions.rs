@@ -1,0 +1,327 @@
+//! `descriptions.db`: what files are called and whose they are, as the pool was last told.
+//!
+//! Beside the index and not in it: the index may be thrown away at any time and made anew from the files, this may not.
+//! Not in the files' own attributes: a name goes beyond what fits into an inode, and costs a block for each file.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use api::Description;
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags, Row, params};
+use types::{Device, Epoch, FileId, FileKind, Name, SymlinkTarget, Timestamp};
+
+use crate::error::OpenError;
+use crate::index;
+
+const FILE_NAME: &str = "descriptions.db";
+const VERSION: i64 = 1;
+const BUSY_WAIT: Duration = Duration::from_secs(5);
+const COLUMNS: &str =
+    "file, kind, mode, uid, gid, size, mtime_s, mtime_ns, change, epoch, major, minor, names, target";
+const SCHEMA: &str = "
+    CREATE TABLE files (
+        file INTEGER PRIMARY KEY,
+        kind INTEGER NOT NULL,
+        mode INTEGER NOT NULL,
+        uid INTEGER NOT NULL,
+        gid INTEGER NOT NULL,
+        size INTEGER NOT NULL,
+        mtime_s INTEGER NOT NULL,
+        mtime_ns INTEGER NOT NULL,
+        change INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        major INTEGER NOT NULL,
+        minor INTEGER NOT NULL,
+        -- Each: directory (8 bytes), length (2), bytes; numbers with the high byte first.
+        names BLOB NOT NULL,
+        target BLOB
+    );
+    PRAGMA user_version = 1;
+";
+
+/// Made when something is described first.
+pub struct Descriptions {
+    path: PathBuf,
+    /// Held for a batch, or for one row.
+    database: Mutex<Option<Connection>>,
+}
+
+impl Descriptions {
+    pub fn new(dir: &Path) -> Descriptions {
+        Descriptions { path: dir.join(FILE_NAME), database: Mutex::new(None) }
+    }
+
+    /// Durable when it returns. What has not changed is not written.
+    pub fn replace(&self, after: FileId, through: FileId, files: &[Description]) -> Result<(), String> {
+        let mut open = self.database.lock();
+        let replaced = (|| {
+            let database = match &mut *open {
+                Some(database) => database,
+                none => none.insert(connect(&self.path)?),
+            };
+            replace(database, after, through, files)
+        })();
+        replaced.map_err(|error: rusqlite::Error| error.to_string())
+    }
+
+    /// Its replica is gone for ever. That this is on disk matters little: the next pass does it again.
+    pub fn forget(&self, file: FileId) {
+        let mut open = self.database.lock();
+        if open.is_none() && self.path.exists() {
+            *open = connect(&self.path).ok();
+        }
+        if let Some(database) = &*open
+            && let Err(error) = delete(database, file)
+        {
+            tracing::debug!(%file, %error, "description stays");
+        }
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let database = Connection::open(path)?;
+    database.busy_timeout(BUSY_WAIT)?;
+    database.pragma_update(None, "journal_mode", "WAL")?;
+    database.pragma_update(None, "synchronous", "NORMAL")?;
+    match version(&database)? {
+        VERSION => {}
+        0 => database.execute_batch(&format!("BEGIN; {SCHEMA} COMMIT;"))?,
+        _ => return Err(rusqlite::Error::InvalidQuery),
+    }
+    Ok(database)
+}
+
+fn version(database: &Connection) -> rusqlite::Result<i64> {
+    database.query_row("PRAGMA user_version", [], |row| row.get(0))
+}
+
+fn delete(database: &Connection, file: FileId) -> rusqlite::Result<usize> {
+    database.prepare_cached("DELETE FROM files WHERE file = ?1")?.execute([file.0.cast_signed()])
+}
+
+fn replace(
+    database: &Connection,
+    after: FileId,
+    through: FileId,
+    files: &[Description],
+) -> rusqlite::Result<()> {
+    let mut kept: HashMap<FileId, Description> = read(database, after, through, usize::MAX)?
+        .into_iter()
+        .map(|description| (description.file, description))
+        .collect();
+    let new: Vec<_> = files.iter().filter(|file| kept.remove(&file.file).as_ref() != Some(file)).collect();
+    if new.is_empty() && kept.is_empty() {
+        return Ok(());
+    }
+    index::durably(database, |database| {
+        let transaction = database.unchecked_transaction()?;
+        for gone in kept.keys() {
+            delete(&transaction, *gone)?;
+        }
+        for description in new {
+            put(&transaction, description)?;
+        }
+        transaction.commit()
+    })
+}
+
+fn put(database: &Connection, it: &Description) -> rusqlite::Result<()> {
+    let (kind, device) = encode_kind(it.kind);
+    let sql = format!(
+        "INSERT OR REPLACE INTO files ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
+    );
+    database.prepare_cached(&sql)?.execute(params![
+        it.file.0.cast_signed(),
+        kind,
+        it.mode,
+        it.uid,
+        it.gid,
+        it.size.cast_signed(),
+        it.mtime.seconds,
+        it.mtime.nanoseconds(),
+        it.change.cast_signed(),
+        it.epoch.0,
+        device.major,
+        device.minor,
+        encode_names(&it.names),
+        it.target.as_ref().map(SymlinkTarget::as_bytes),
+    ])?;
+    Ok(())
+}
+
+/// In order.
+fn read(
+    database: &Connection,
+    after: FileId,
+    through: FileId,
+    limit: usize,
+) -> rusqlite::Result<Vec<Description>> {
+    let sql = format!("SELECT {COLUMNS} FROM files WHERE file > ?1 AND file <= ?2 ORDER BY file LIMIT ?3");
+    let bound = |file: FileId| i64::try_from(file.0).unwrap_or(i64::MAX);
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = database.prepare_cached(&sql)?;
+    statement.query_map(params![bound(after), bound(through), limit], decode)?.collect()
+}
+
+fn decode(row: &Row<'_>) -> rusqlite::Result<Description> {
+    let damaged = |at: usize| {
+        rusqlite::Error::FromSqlConversionFailure(at, rusqlite::types::Type::Null, "it is damaged".into())
+    };
+    let device = Device { major: row.get(10)?, minor: row.get(11)? };
+    let target = row.get::<_, Option<Vec<u8>>>(13)?;
+    Ok(Description {
+        file: FileId(row.get::<_, i64>(0)?.cast_unsigned()),
+        kind: decode_kind(row.get(1)?, device).ok_or_else(|| damaged(1))?,
+        mode: row.get(2)?,
+        uid: row.get(3)?,
+        gid: row.get(4)?,
+        size: row.get::<_, i64>(5)?.cast_unsigned(),
+        mtime: Timestamp::new(row.get(6)?, row.get(7)?).ok_or_else(|| damaged(7))?,
+        change: row.get::<_, i64>(8)?.cast_unsigned(),
+        epoch: Epoch(row.get(9)?),
+        names: decode_names(row.get_ref(12)?.as_blob()?).ok_or_else(|| damaged(12))?,
+        target: target.map(|bytes| SymlinkTarget::new(&bytes)).transpose().map_err(|_| damaged(13))?,
+    })
+}
+
+fn encode_kind(kind: FileKind) -> (u8, Device) {
+    match kind {
+        FileKind::Regular => (0, Device::default()),
+        FileKind::Directory => (1, Device::default()),
+        FileKind::Symlink => (2, Device::default()),
+        FileKind::BlockDevice(device) => (3, device),
+        FileKind::CharacterDevice(device) => (4, device),
+        FileKind::Fifo => (5, Device::default()),
+        FileKind::Socket => (6, Device::default()),
+    }
+}
+
+fn decode_kind(kind: u8, device: Device) -> Option<FileKind> {
+    Some(match kind {
+        0 => FileKind::Regular,
+        1 => FileKind::Directory,
+        2 => FileKind::Symlink,
+        3 => FileKind::BlockDevice(device),
+        4 => FileKind::CharacterDevice(device),
+        5 => FileKind::Fifo,
+        6 => FileKind::Socket,
+        _ => return None,
+    })
+}
+
+fn encode_names(names: &[(FileId, Name)]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (dir, name) in names {
+        let bytes = name.as_bytes();
+        out.extend_from_slice(&dir.0.to_be_bytes());
+        // A name has at most 255 bytes.
+        out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+        out.extend_from_slice(bytes);
+    }
+    out
+}
+
+fn decode_names(mut bytes: &[u8]) -> Option<Vec<(FileId, Name)>> {
+    let mut names = Vec::new();
+    while !bytes.is_empty() {
+        let (dir, rest) = bytes.split_first_chunk::<8>()?;
+        let (length, rest) = rest.split_first_chunk::<2>()?;
+        let (name, rest) = rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        names.push((FileId(u64::from_be_bytes(*dir)), Name::new(name).ok()?));
+        bytes = rest;
+    }
+    Some(names)
+}
+
+/// What a pool keeps, for whoever builds a namespace anew; the pool is not open.
+pub struct Kept {
+    path: PathBuf,
+    database: Connection,
+}
+
+impl Kept {
+    /// `None`: the pool was never told anything.
+    pub fn open(dir: &Path) -> Result<Option<Kept>, OpenError> {
+        let path = dir.join(FILE_NAME);
+        if !path.exists() {
+            return Ok(None);
+        }
+        let opened = connect(&path);
+        let database = opened.map_err(|source| OpenError::Index { path: path.clone(), source })?;
+        Ok(Some(Kept { path, database }))
+    }
+
+    /// In the order of file ids.
+    pub fn page(&self, after: FileId, limit: usize) -> Result<Vec<Description>, OpenError> {
+        read(&self.database, after, FileId(i64::MAX.cast_unsigned()), limit)
+            .map_err(|source| OpenError::Index { path: self.path.clone(), source })
+    }
+}
+
+/// Fences of files that have no replica, from the index of a pool that is not open. Nothing, if that is damaged.
+pub fn fences(dir: &Path) -> Vec<(FileId, Epoch)> {
+    let path = dir.join(index::FILE_NAME);
+    let Ok(database) = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE) else {
+        return Vec::new();
+    };
+    index::read_fences(&database).map(|fences| fences.into_iter().collect()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn described(file: u64, name: &str) -> Description {
+        Description {
+            file: FileId(file),
+            kind: FileKind::Regular,
+            mode: 0o640,
+            uid: u32::MAX,
+            gid: 7,
+            size: u64::MAX,
+            mtime: Timestamp::new(-5, 999_999_999).unwrap(),
+            change: u64::MAX - 1,
+            epoch: Epoch(3),
+            names: vec![(FileId(1), Name::new(name.as_bytes()).unwrap())],
+            target: None,
+        }
+    }
+
+    fn kept(dir: &tempfile::TempDir) -> Vec<Description> {
+        Kept::open(dir.path()).unwrap().unwrap().page(FileId(0), 100).unwrap()
+    }
+
+    #[test]
+    fn what_was_told_is_kept_in_place_of_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(Kept::open(dir.path()).unwrap().is_none());
+        let descriptions = Descriptions::new(dir.path());
+        let last = FileId(i64::MAX.cast_unsigned());
+        let device = FileKind::BlockDevice(Device { major: 8, minor: u32::MAX });
+        let link = Description {
+            kind: FileKind::Symlink,
+            target: Some(SymlinkTarget::new(b"../there").unwrap()),
+            ..described(4, "link")
+        };
+        let mut first = vec![described(3, "a"), link, Description { kind: device, ..described(9, "disk") }];
+        first[0].names.push((FileId(2), Name::new(&[0xff; 255]).unwrap()));
+        descriptions.replace(FileId(0), last, &first).unwrap();
+        assert_eq!(kept(&dir), first);
+        descriptions.replace(FileId(3), FileId(4), &[]).unwrap();
+        descriptions.replace(FileId(4), last, &[described(9, "disk"), described(10, "new")]).unwrap();
+        assert_eq!(kept(&dir), [first[0].clone(), described(9, "disk"), described(10, "new")]);
+        descriptions.forget(FileId(9));
+        assert_eq!(kept(&dir).len(), 2);
+    }
+
+    #[test]
+    fn names_that_were_cut_off_are_refused_without_a_panic() {
+        let whole = encode_names(&[(FileId(1), Name::new(b"abc").unwrap())]);
+        assert!(decode_names(&whole).is_some());
+        for length in 1..whole.len() {
+            assert_eq!(decode_names(&whole[..length]), None);
+        }
+    }
+}
