@@ -23,8 +23,9 @@ class Failed(Exception):
     pass
 
 
-def run(side, scratch, opt, tools, count_syncs=False):
-    """{phase: {seconds, mark, rpcs, rtt_us}}; mark is CPU seconds, or the number of syncs when those are counted."""
+def run(side, scratch, opt, kit, script="job.sh", count_syncs=False):
+    """{phase: {seconds, mark, rpcs, rtt_us, ...}}; mark is CPU seconds, or the number of syncs when those are counted.
+    `kit` is what the script in the guest is given, by name."""
     os.makedirs(scratch)
     server = side.start_in(scratch)
     command, mark = server.command(), CPU_MARK
@@ -36,26 +37,44 @@ def run(side, scratch, opt, tools, count_syncs=False):
     argv = [KERNEL_CLIENT, "--quiet", "--export", "/", "--opts", opt.opts, "--server-cmd", command, "--out", out,
             "--json", out + ".json", "--timeout", str(opt.timeout), "--hook", "mark=" + mark, "--hook", "network=" + NETWORK]
     argv += MEMORY
-    for name, value in dict(JOBS=" ".join(opt.jobs), SIZE_MIB=opt.size, COUNT=opt.count, TREE=tools["tree"],
-                            METALOOP=tools["metaloop"]).items():
+    counters = os.path.join(scratch, "counters.")
+    if side.metrics:
+        argv += ["--hook", "metrics=curl -sf %s >%s$1" % (side.metrics, counters)]
+    for name, value in dict(kit, JOBS=" ".join(opt.jobs), METRICS=side.metrics or "").items():
         argv += ["--env", "%s=%s" % (name, value)]
     if not side.layout_driver:
         argv.append("--no-layout-driver")
-    argv = ["nice", "-n", str(NICE)] + argv + ["--", ". %s/job.sh" % HERE]
+    argv = ["nice", "-n", str(NICE)] + argv + ["--", ". %s/%s" % (HERE, script)]
     done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode:
         raise Failed("%s: status %d\n%s" % (side.name, done.returncode, done.stdout[-2000:]))
     with open(out + ".json") as f:
         stats = json.load(f)["guests"][0]["stats"]
     with open(os.path.join(out, "guest0/out/phases")) as f:
-        return {p[0]: phase(p, stats, count_syncs) for p in map(str.split, f)}
+        return {p[0]: phase(p, stats, count_syncs, counters) for p in map(str.split, f)}
 
 
-def phase(words, stats, count_syncs):
+def phase(words, stats, count_syncs, counters):
     name, seconds, before, after = words[0], float(words[1]), int(words[2]), int(words[3])
     a, b = stats["before_" + name], stats["after_" + name]
     rpcs = {op: n - a["proc4"].get(op, 0) for op, n in b["proc4"].items() if n > a["proc4"].get(op, 0)}
-    return dict(seconds=seconds, mark=(after - before) / (1 if count_syncs else TICKS_PER_S), rpcs=rpcs, rtt_us=head_rtt(a, b))
+    out = dict(seconds=seconds, mark=(after - before) / (1 if count_syncs else TICKS_PER_S), rpcs=rpcs, rtt_us=head_rtt(a, b))
+    if len(words) > 4:
+        out["files"] = int(words[4])
+    if os.path.exists(counters + "after_" + name):
+        out["counters"] = grown(counters + "before_" + name, counters + "after_" + name)
+    return out
+
+
+def grown(before, after):
+    """What the server's own counters say of the phase: {series: increase}, without the buckets of histograms."""
+    def series(path):
+        with open(path) as f:
+            words = (line.rsplit(None, 1) for line in f if line.strip() and not line.startswith("#"))
+            return {name: float(value) for name, value in words if "_bucket" not in name}
+    old = series(before)
+    return {name: round(value - old.get(name, 0), 6) for name, value in series(after).items()
+            if name.split("{")[0].endswith(("_total", "_sum", "_count")) and value > old.get(name, 0)}
 
 
 def head_rtt(a, b):

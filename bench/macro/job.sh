@@ -1,22 +1,8 @@
 # The job that every side runs, in the guest, with its working directory at the mount. Sourced by the guest's shell.
 #
-# Each phase writes `NAME SECONDS MARK-BEFORE MARK-AFTER` to $KC_OUT/phases, where a mark is what the host said about the
-# server at that moment (CPU ticks and syncs so far), and leaves the client's RPC counters as stats before_NAME, after_NAME.
-# Marks and counters lie outside of the time that is taken.
 # Given: $JOBS (names), $SIZE_MIB, $COUNT, $TREE (tar file), $METALOOP (program).
 set -eE
-
-phase() {
-	local name=$1 mark seconds t0
-	shift
-	kc-stats "before_$name"
-	mark=$(kc-hook mark)
-	t0=$EPOCHREALTIME
-	seconds=$("$@")     # a phase that times itself prints its seconds
-	[ -n "$seconds" ] || seconds=$(awk -v a="$t0" -v b="$EPOCHREALTIME" 'BEGIN { print b - a }')
-	echo "$name $seconds $mark $(kc-hook mark)" >>"$KC_OUT/phases"
-	kc-stats "after_$name"
-}
+. "${BASH_SOURCE[0]%/*}/phase.sh"
 
 write() { dd if=/dev/zero of=big bs=1M count="$SIZE_MIB" conv=fsync status=none; }
 read_back() { dd if=big of=/dev/null bs=1M status=none; }

@@ -1,5 +1,5 @@
 """The servers that are compared, and what each has on disk when it answers."""
-import datetime, hashlib, os, subprocess, sys
+import copy, datetime, hashlib, os, subprocess, sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
@@ -11,6 +11,7 @@ FOREBAY_DATA = "WRITE is answered UNSTABLE and COMMIT syncs the replica."
 
 class Side:
     layout_driver = True
+    metrics = None       # where its counters are, as seen from the servers' host
 
     def __init__(self, name, durability):
         self.name, self.durability = name, durability
@@ -18,13 +19,21 @@ class Side:
 
 class ForebaySide(Side):
     product = "forebay"
+    METRICS = "http://127.0.0.1:8080/metrics"
 
     def __init__(self, name, durability, sync="always", layout_driver=True):
         super().__init__(name, durability)
         self.sync, self.layout_driver = sync, layout_driver
 
+    def with_metrics(self):
+        """The same with the HTTP door open, for its counters."""
+        side = copy.copy(self)
+        side.metrics = self.METRICS
+        return side
+
     def start_in(self, scratch):
-        return Forebay(scratch, extra=["--no-root-squash"], config='[namespace]\nsync = "%s"\n' % self.sync)
+        http = "[http]\n" if self.metrics else ""
+        return Forebay(scratch, extra=["--no-root-squash"], config='%s[namespace]\nsync = "%s"\n' % (http, self.sync))
 
 
 class GaneshaSide(Side):
@@ -33,6 +42,9 @@ class GaneshaSide(Side):
     def __init__(self, name, durability, dirsync=False):
         super().__init__(name, durability)
         self.dirsync = dirsync
+
+    def with_metrics(self):
+        return self
 
     def start_in(self, scratch):
         server = Ganesha(scratch)
