@@ -35,6 +35,9 @@ pub enum NamespaceError {
     BadCookie,
     #[error("no space left for the namespace database")]
     NoSpace,
+    /// Of the user, of the group, or of a directory above.
+    #[error("quota is exceeded")]
+    QuotaExceeded,
     #[error("namespace is read-only: {0}")]
     ReadOnly(String),
     /// The bounded queue before the committer is full, or the service is stopping; the caller may try again.

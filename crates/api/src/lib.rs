@@ -4,6 +4,8 @@
 //! other: they meet as these traits in the binary. The traits are the only `async` on floors 0 to 2.
 
 pub mod authenticator;
+pub mod description;
+pub mod directories;
 pub mod error;
 pub mod io;
 pub mod namespace;
@@ -20,6 +22,8 @@ pub use authenticator::{
     Activities, Activity, AuthError, Authenticator, Caller, Credential, Macaroon, MacaroonRequest, Origin,
     PathGrant, Role,
 };
+pub use description::Description;
+pub use directories::{Consistency, Directories};
 pub use error::{NamespaceError, PoolError, SelectError};
 pub use io::{IoHandle, ReadData, Stability, Verifier};
 pub use namespace::{
@@ -30,7 +34,7 @@ pub use observer::{Observer, Subject, Unobserved};
 pub use paths::Paths;
 pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts};
 pub use pool_manager::{Grant, PoolManager, Purpose, Selection};
-pub use quotas::{Account, Counted, Limit, Quota, Scope};
+pub use quotas::{Account, Counted, Limit, QUOTAS_MAX, Quota, Quotas, Scope, Standing};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
 pub use ticket::{Ticket, TicketError, TicketKey, TicketMode};
 pub use uploads::{

@@ -3,7 +3,10 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use serde::{Deserialize, Serialize};
+
+use crate::import::{AdoptArguments, ImportArguments};
 
 #[derive(Parser)]
 #[command(name = "forebay", version, about = "One POSIX namespace over many data servers")]
@@ -20,6 +23,23 @@ pub enum Command {
     Status(StatusArguments),
     /// Compare the namespace with itself and with the pools
     Fsck(FsckArguments),
+    /// What is set for directories
+    Dir {
+        #[command(subcommand)]
+        command: DirCommand,
+    },
+    /// How much users, groups and directory trees may have
+    Quota {
+        #[command(subcommand)]
+        command: QuotaCommand,
+    },
+    /// What lies below a directory, without walking it
+    Du(DuArguments),
+    /// Move, save, restore and migrate the database of names
+    Namespace {
+        #[command(subcommand)]
+        command: NamespaceCommand,
+    },
     /// Add, remove and list who may log in by HTTP
     User {
         #[command(subcommand)]
@@ -87,6 +107,18 @@ pub struct FsckArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Mend what is wrong, asking for each kind of problem; the instance must be stopped
+    #[arg(long)]
+    pub repair: bool,
+    /// With --repair: do not ask; what gives up data is left
+    #[arg(long, requires = "repair")]
+    pub yes: bool,
+    /// With --repair: also give up data that no pool has any more
+    #[arg(long, requires = "repair")]
+    pub give_up_lost_data: bool,
+    /// With --repair: delete replicas of no file instead of putting them into /lost+found
+    #[arg(long, requires = "repair")]
+    pub delete_unknown_replicas: bool,
 }
 
 /// How the commands that talk to a running process find it.
@@ -98,6 +130,222 @@ pub struct Place {
     /// Configuration file that names the data directory
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+#[derive(Subcommand)]
+pub enum DirCommand {
+    /// Say how soon a directory's own attributes follow its entries
+    SetConsistency(SetConsistencyArguments),
+    /// Tell what is set for a directory
+    Show(ShowDirArguments),
+}
+
+#[derive(Args)]
+pub struct SetConsistencyArguments {
+    #[command(flatten)]
+    pub place: Place,
+    /// Directory, from the root of the namespace
+    #[arg(value_name = "PATH")]
+    pub path: String,
+    #[arg(value_name = "MODE")]
+    pub mode: ConsistencyArgument,
+    /// Also of all directories below it
+    #[arg(long)]
+    pub recursive: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ConsistencyArgument {
+    /// Written together with the entries
+    Strong,
+    /// Written later; readers see old attributes for a moment
+    Weak,
+    /// Written later; readers see the new ones
+    Soft,
+    /// Strong, or soft where that is cheaper
+    Auto,
+    /// As namespace.consistency says
+    Inherit,
+}
+
+#[derive(Args)]
+pub struct ShowDirArguments {
+    #[command(flatten)]
+    pub place: Place,
+    /// Directory, from the root of the namespace
+    #[arg(value_name = "PATH")]
+    pub path: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum QuotaCommand {
+    /// Give an account limits, or other ones
+    Set {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        whose: WhoseArguments,
+        #[command(flatten)]
+        limits: LimitArguments,
+    },
+    /// What an account has and may have
+    Show {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        whose: WhoseArguments,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// All accounts with a quota
+    List {
+        #[command(flatten)]
+        place: Place,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Take all limits of an account away
+    Remove {
+        #[command(flatten)]
+        place: Place,
+        #[command(flatten)]
+        whose: WhoseArguments,
+    },
+}
+
+#[derive(Args)]
+#[group(required = true, multiple = false)]
+pub struct WhoseArguments {
+    /// Number, or name that this host knows, of who owns the files
+    #[arg(long, value_name = "USER")]
+    pub user: Option<String>,
+    /// Likewise, of the files' group
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
+    /// Directory, from the root of the namespace: everything below it
+    #[arg(long, value_name = "PATH")]
+    pub tree: Option<String>,
+}
+
+/// Limits that are not given stay; 0 takes one away.
+#[derive(Args)]
+pub struct LimitArguments {
+    /// May be passed for namespace.quota_grace_days; 10G is ten times 2³⁰
+    #[arg(long, value_name = "SIZE")]
+    pub bytes_soft: Option<String>,
+    #[arg(long, value_name = "SIZE")]
+    pub bytes_hard: Option<String>,
+    /// Files and directories together
+    #[arg(long, value_name = "N")]
+    pub files_soft: Option<String>,
+    #[arg(long, value_name = "N")]
+    pub files_hard: Option<String>,
+}
+
+#[derive(Args)]
+pub struct DuArguments {
+    #[command(flatten)]
+    pub place: Place,
+    /// Directory, from the root of the namespace
+    #[arg(value_name = "PATH")]
+    pub path: String,
+    /// Also of directories so many levels below it
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub depth: u32,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum NamespaceCommand {
+    /// Copy a namespace that no head has open to another place or engine
+    Copy(CopyArguments),
+    /// Save a namespace into one file, also while a head runs
+    Backup(BackupArguments),
+    /// Put a saved namespace into a place where there is none
+    Restore(RestoreArguments),
+    /// Bring the schema up to this program's version, as the next start would
+    Migrate(MigrateArguments),
+    /// Make a namespace out of a listing, without data
+    Import(ImportArguments),
+    /// Make a namespace and a pool out of an existing tree, without copying data
+    Adopt(AdoptArguments),
+    /// Build a lost namespace anew from what the pools have
+    Rebuild(RebuildArguments),
+    /// Tell the pools now what their files are called, for a rebuild
+    Describe {
+        #[command(flatten)]
+        place: Place,
+    },
+}
+
+#[derive(Args)]
+pub struct CopyArguments {
+    /// A data directory, sqlite:DIR or postgres://user@host/database
+    #[arg(long, value_name = "PLACE")]
+    pub from: String,
+    /// Likewise; there must be no namespace in it
+    #[arg(long, value_name = "PLACE")]
+    pub to: String,
+    /// Data directory that has its namespace in the copy from then on; what it had is kept beside it
+    #[arg(long, value_name = "DIR")]
+    pub switch: Option<PathBuf>,
+    /// Remove what an earlier attempt has copied
+    #[arg(long)]
+    pub start_over: bool,
+}
+
+#[derive(Args)]
+pub struct BackupArguments {
+    #[command(flatten)]
+    pub place: Place,
+    /// sqlite:DIR or postgres://user@host/database [default: that of the data directory]
+    #[arg(long, value_name = "PLACE")]
+    pub from: Option<String>,
+    /// File to be made
+    #[arg(long, value_name = "FILE")]
+    pub to: PathBuf,
+}
+
+#[derive(Args)]
+pub struct RestoreArguments {
+    /// File that `forebay namespace backup` made
+    #[arg(long, value_name = "FILE")]
+    pub from: PathBuf,
+    /// A data directory, sqlite:DIR or postgres://user@host/database; there must be no namespace in it
+    #[arg(long, value_name = "PLACE")]
+    pub to: String,
+    /// Remove what an earlier attempt has restored
+    #[arg(long)]
+    pub start_over: bool,
+}
+
+#[derive(Args)]
+pub struct MigrateArguments {
+    #[command(flatten)]
+    pub place: Place,
+    /// sqlite:DIR, file:FILE (a backup) or postgres://user@host/database [default: that of the data directory]
+    #[arg(long, value_name = "PLACE")]
+    pub at: Option<String>,
+    /// Say what would be done and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args)]
+pub struct RebuildArguments {
+    #[command(flatten)]
+    pub place: Place,
+    /// Database of the namespace: sqlite, or postgres://user@host/database [default: as the configuration says]
+    #[arg(long, value_name = "URL")]
+    pub namespace: Option<String>,
 }
 
 #[derive(Subcommand)]

@@ -56,9 +56,12 @@ pub struct Namespace {
     pub database: String,
     pub sync: Sync,
     pub sync_interval_ms: u64,
-    pub cache_entries: u64,
+    pub consistency: Consistency,
+    pub cache_mib: u64,
     pub queue_len_max: u32,
     pub group_len_max: u32,
+    pub describe_s: u64,
+    pub quota_grace_days: u32,
 }
 
 /// The namespace's database is a file in the data directory.
@@ -70,6 +73,27 @@ pub const SQLITE: &str = "sqlite";
 pub enum Sync {
     Always,
     Interval,
+}
+
+/// Of directories for which nothing else is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Consistency {
+    Strong,
+    Weak,
+    Soft,
+    Auto,
+}
+
+impl From<Consistency> for api::Consistency {
+    fn from(mode: Consistency) -> api::Consistency {
+        match mode {
+            Consistency::Strong => api::Consistency::Strong,
+            Consistency::Weak => api::Consistency::Weak,
+            Consistency::Soft => api::Consistency::Soft,
+            Consistency::Auto => api::Consistency::Auto,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,9 +162,12 @@ impl Default for Namespace {
             database: SQLITE.to_owned(),
             sync: Sync::Always,
             sync_interval_ms: 1_000,
-            cache_entries: 200_000,
+            consistency: Consistency::Auto,
+            cache_mib: 256,
             queue_len_max: 8_192,
             group_len_max: 512,
+            describe_s: 600,
+            quota_grace_days: 7,
         }
     }
 }
@@ -222,7 +249,7 @@ impl Config {
         within("pools.threads", self.pools.threads.into(), 0, 256)?;
         within("pools.queue_len_max", self.pools.queue_len_max.into(), 16, 1_000_000)?;
         within("namespace.sync_interval_ms", self.namespace.sync_interval_ms, 10, 60_000)?;
-        within("namespace.cache_entries", self.namespace.cache_entries, 1_000, 1_000_000_000)?;
+        within("namespace.cache_mib", self.namespace.cache_mib, 1, 1_048_576)?;
         within("namespace.queue_len_max", self.namespace.queue_len_max.into(), 16, 1_000_000)?;
         within("namespace.group_len_max", self.namespace.group_len_max.into(), 1, 65_536)?;
         if self.namespace.database != SQLITE {

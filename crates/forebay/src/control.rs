@@ -18,14 +18,18 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
 const CONNECTIONS_MAX: usize = 16;
-const REQUEST_BYTES_MAX: u64 = 4096;
+const REQUEST_BYTES_MAX: u64 = 16_384;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Request {
     Status,
     Fsck,
+    /// Tell the pools what their files are called.
+    Describe,
+    Directory(crate::dir::Question),
+    Quota(crate::quota::Question),
 }
 
 #[derive(Debug, Serialize, Deserialize)]

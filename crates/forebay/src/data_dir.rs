@@ -26,6 +26,8 @@ use crate::config::SQLITE;
 
 /// The newest layout this program knows.
 const VERSION: u32 = 1;
+const DATABASE_NOTE: &str = "namespace.database";
+const NAMESPACE: &str = "namespace";
 
 pub struct DataDir {
     path: PathBuf,
@@ -94,12 +96,29 @@ impl DataDir {
         DataDir::open(path, None, random)
     }
 
+    /// Of a directory that may be in use.
+    pub fn namespace_of(path: &Path) -> PathBuf {
+        path.join(NAMESPACE)
+    }
+
+    /// Its id; of a directory that may be in use.
+    pub fn instance_of(path: &Path) -> Result<[u8; 16]> {
+        let file = path.join("instance.json");
+        let text = fs::read(&file).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                anyhow::anyhow!("{} is no Forebay data directory (give it with --data)", path.display())
+            }
+            _ => complaint(&file, "read", &error),
+        })?;
+        Ok(read_instance(path, &text)?.0)
+    }
+
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     pub fn namespace(&self) -> PathBuf {
-        self.path.join("namespace")
+        DataDir::namespace_of(&self.path)
     }
 
     /// Where the namespace is, unless it is known to be elsewhere: an empty one in its place would read as if every file
@@ -118,12 +137,13 @@ impl DataDir {
         let name = namespace::database_name(asked)?;
         match noted {
             Some(noted) if noted != name => bail!(
-                "the namespace of {} is in {noted}, not in {name}; if it was moved there, write that into {}",
+                "the namespace of {} is in {noted}, not in {name}; if it was moved there by hand, write that into {}",
                 self.path.display(),
                 self.database_note().display()
             ),
             None if self.namespace().exists() => bail!(
-                "the namespace of {} is in SQLite; choose another data directory for {name}",
+                "the namespace of {} is in SQLite; move it with `forebay namespace copy --switch`, or choose another \
+                 data directory for {name}",
                 self.path.display()
             ),
             noted => Ok(namespace::Database::Postgres(namespace::Server {
@@ -142,16 +162,36 @@ impl DataDir {
         write_durably(&self.database_note(), format!("{}\n", namespace::database_name(asked)?).as_bytes())
     }
 
-    fn noted_database(&self) -> Result<Option<String>> {
-        match std::fs::read_to_string(self.database_note()) {
+    /// From now on the namespace is there, or in this directory's own SQLite.
+    pub fn note_database(&self, asked: &str) -> Result<()> {
+        if asked != SQLITE {
+            let name = namespace::database_name(asked)?;
+            return write_durably(&self.database_note(), format!("{name}\n").as_bytes());
+        }
+        let note = self.database_note();
+        match fs::remove_file(&note) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(complaint(&note, "remove", &error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where the namespace is, if it is not in this directory's own SQLite; for people.
+    pub fn noted_database(&self) -> Result<Option<String>> {
+        DataDir::noted_database_of(&self.path)
+    }
+
+    /// Of a directory that may be in use.
+    pub fn noted_database_of(path: &Path) -> Result<Option<String>> {
+        let note = path.join(DATABASE_NOTE);
+        match std::fs::read_to_string(&note) {
             Ok(text) => Ok(Some(text.trim().to_owned())),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(complaint(&self.database_note(), "read", &error)),
+            Err(error) => Err(complaint(&note, "read", &error)),
         }
     }
 
     fn database_note(&self) -> PathBuf {
-        self.path.join("namespace.database")
+        self.path.join(DATABASE_NOTE)
     }
 
     pub fn pool(&self, number: u32) -> PathBuf {
@@ -198,7 +238,6 @@ fn take_lock(path: &Path) -> Result<File> {
 /// The instance's id and the number of its pools; a new instance has none yet.
 fn load_instance(path: &Path, random: &dyn Random) -> Result<([u8; 16], u32)> {
     let file = path.join("instance.json");
-    let damaged = || format!("{} is damaged (restore it from a copy)", file.display());
     let text = match fs::read(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -209,7 +248,13 @@ fn load_instance(path: &Path, random: &dyn Random) -> Result<([u8; 16], u32)> {
         }
         Err(error) => return Err(complaint(&file, "read", &error)),
     };
-    let known: serde_json::Value = serde_json::from_slice(&text).with_context(damaged)?;
+    read_instance(path, &text)
+}
+
+fn read_instance(path: &Path, text: &[u8]) -> Result<([u8; 16], u32)> {
+    let file = path.join("instance.json");
+    let damaged = || format!("{} is damaged (restore it from a copy)", file.display());
+    let known: serde_json::Value = serde_json::from_slice(text).with_context(damaged)?;
     let version = known.get("version").and_then(serde_json::Value::as_u64).unwrap_or(0);
     if version > u64::from(VERSION) {
         bail!(

@@ -9,9 +9,15 @@ mod cli;
 mod config;
 mod control;
 mod data_dir;
+mod dir;
 mod fsck;
+mod import;
+mod namespace;
+mod naming;
 mod pool_map;
+mod quota;
 mod reaper;
+mod rebuild;
 mod report;
 mod status;
 mod system;
@@ -27,6 +33,10 @@ fn main() -> ExitCode {
         cli::Command::Up(arguments) => up::run(&arguments),
         cli::Command::Status(arguments) => status::run(&arguments),
         cli::Command::Fsck(arguments) => fsck::run(&arguments),
+        cli::Command::Dir { command } => dir::run(&command),
+        cli::Command::Quota { command } => quota::run(&command),
+        cli::Command::Du(arguments) => quota::run_du(&arguments),
+        cli::Command::Namespace { command } => namespace::run(&command),
         cli::Command::User { command } => users::run(&command),
         cli::Command::Cert { command: cli::CertCommand::SelfSigned { hosts, days, out } } => {
             certificate::self_signed(&hosts, days, &out)

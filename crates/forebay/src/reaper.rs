@@ -221,7 +221,7 @@ mod tests {
                 clock: Arc::new(SystemClock::new()),
                 root_owner: (0, 0),
                 sync: Sync::Interval(Duration::from_secs(60)),
-                cache_entries: 100,
+                cache_bytes: 1 << 20,
                 queue_len_max: 10,
                 group_len_max: 10,
             })
@@ -233,6 +233,7 @@ mod tests {
             namespace: namespace.clone(),
             locations: namespace.clone(),
             properties: namespace.clone(),
+            quotas: namespace.clone(),
             pools: Arc::clone(&pools),
             clock: Arc::new(SystemClock::new()),
         }));

@@ -23,6 +23,7 @@ use crate::banner::Banner;
 use crate::cli::UpArguments;
 use crate::config::{Config, Level, Sync};
 use crate::data_dir::DataDir;
+use crate::naming::Naming;
 use crate::pool_map::PoolMap;
 use crate::system::{SystemClock, SystemRandom};
 use crate::{control, reaper};
@@ -72,20 +73,7 @@ pub struct Services {
 
 pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> Result<Services> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
-    let namespace = SqlNamespace::open(namespace::Config {
-        database: data.database(&config.namespace.database)?,
-        clock: Arc::clone(&clock),
-        root_owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
-        sync: match config.namespace.sync {
-            Sync::Always => namespace::Sync::Always,
-            Sync::Interval => {
-                namespace::Sync::Interval(Duration::from_millis(config.namespace.sync_interval_ms))
-            }
-        },
-        cache_entries: config.namespace.cache_entries as usize,
-        queue_len_max: config.namespace.queue_len_max as usize,
-        group_len_max: config.namespace.group_len_max as usize,
-    })?;
+    let namespace = open_namespace(config, data.database(&config.namespace.database)?, Arc::clone(&clock))?;
     data.record_database(&config.namespace.database)?;
     let open_files_share = open_files_share(data.pools);
     let mut local_pools = Vec::new();
@@ -110,6 +98,30 @@ pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> 
     data.record_pools()?;
     let pools = local_pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
     Ok(Services { clock, random, namespace: Arc::new(namespace), local_pools, pools })
+}
+
+pub fn open_namespace(
+    config: &Config,
+    database: namespace::Database,
+    clock: Arc<dyn Clock>,
+) -> Result<SqlNamespace> {
+    let namespace = SqlNamespace::open(namespace::Config {
+        database,
+        clock,
+        root_owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
+        sync: match config.namespace.sync {
+            Sync::Always => namespace::Sync::Always,
+            Sync::Interval => {
+                namespace::Sync::Interval(Duration::from_millis(config.namespace.sync_interval_ms))
+            }
+        },
+        cache_bytes: config.namespace.cache_mib << 20,
+        queue_len_max: config.namespace.queue_len_max as usize,
+        group_len_max: config.namespace.group_len_max as usize,
+    })?;
+    namespace.set_default_consistency(config.namespace.consistency.into());
+    namespace.set_quota_grace(Duration::from_secs(u64::from(config.namespace.quota_grace_days) * 86_400));
+    Ok(namespace)
 }
 
 impl Services {
@@ -169,7 +181,9 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         None => None,
     };
 
-    let responder = responder::Responder::new(data.path().to_owned(), &services, door, pool_doors.clone());
+    let naming = start_naming(config, &services, &mut tasks, &stop);
+    let responder =
+        responder::Responder::new(data.path().to_owned(), &services, door, pool_doors.clone(), naming);
     tasks.spawn(Arc::clone(&responder).sample(stop));
     let control = tokio::spawn(control::serve(control::listen(data.path())?, responder));
 
@@ -191,6 +205,21 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     stop_sender.send_replace(true);
     drain(tasks, &services, control).await;
     Ok(())
+}
+
+fn start_naming(
+    config: &Config,
+    services: &Services,
+    tasks: &mut JoinSet<()>,
+    stop: &watch::Receiver<bool>,
+) -> Arc<Naming> {
+    let (namespace, pools) = (Arc::clone(&services.namespace), services.pools.clone());
+    let naming = Arc::new(Naming::new(namespace, pools, Arc::clone(&services.clock)));
+    if config.namespace.describe_s > 0 {
+        let period = Duration::from_secs(config.namespace.describe_s);
+        tasks.spawn(Arc::clone(&naming).run(period, stop.clone()));
+    }
+    naming
 }
 
 /// What the administrator's interface looks at.
@@ -245,6 +274,7 @@ fn share_files(services: &Services, manager: &Arc<dyn PoolManager>) -> Arc<FileA
         namespace: services.namespace.clone(),
         locations: services.namespace.clone(),
         properties: services.namespace.clone(),
+        quotas: services.namespace.clone(),
         pools: Arc::clone(manager),
         clock: Arc::clone(&services.clock),
     }))

@@ -5,6 +5,8 @@
 //! what makes a hot directory cheap.
 
 mod attached;
+mod directories;
+pub mod usage;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +14,9 @@ use std::sync::Arc;
 use api::NamespaceError;
 use types::{Clock, FileId, Name, PoolId, SymlinkTarget, Timestamp};
 
+use crate::accounts::Accounts;
 use crate::cache::{Cache, Changes};
+use crate::counts::{Event, Question};
 use crate::ids::Ids;
 use crate::inode::{Inode, Instance};
 use crate::store::{Batch, InodeChange, NameChange, Store, StoreError, Totals};
@@ -43,9 +47,11 @@ pub type OpResult<T> = Result<T, OpError>;
 pub struct Group<'a> {
     pub store: &'a mut dyn Store,
     pub cache: &'a Cache,
+    pub accounts: &'a Accounts,
     pub clock: &'a dyn Clock,
     pub instance: Instance,
     pub ids: &'a mut Ids,
+    pub charges: usage::Charges,
     inodes: HashMap<FileId, Working>,
     dentries: HashMap<(FileId, Name), Looked>,
     locations: HashMap<FileId, Option<Vec<PoolId>>>,
@@ -64,6 +70,17 @@ struct Working {
     /// There may be rows of checksums, also such as this group wrote.
     is_summed: bool,
     is_dirty: bool,
+    /// More than the entries of a directory changed.
+    is_whole: bool,
+    /// How often the entries of a directory changed.
+    touches: u32,
+}
+
+impl Working {
+    fn new(inode: Option<Inode>, stored: Option<Inode>) -> Working {
+        let is_summed = stored.is_some_and(|stored| stored.extras.has_checksums);
+        Working { inode, stored, is_summed, is_dirty: false, is_whole: false, touches: 0 }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -75,7 +92,7 @@ struct Looked {
 impl<'a> Group<'a> {
     pub fn new(
         store: &'a mut dyn Store,
-        cache: &'a Cache,
+        (cache, accounts): (&'a Cache, &'a Accounts),
         clock: &'a dyn Clock,
         instance: Instance,
         ids: &'a mut Ids,
@@ -83,9 +100,11 @@ impl<'a> Group<'a> {
         Group {
             store,
             cache,
+            accounts,
             clock,
             instance,
             ids,
+            charges: usage::Charges::new(accounts),
             inodes: HashMap::new(),
             dentries: HashMap::new(),
             locations: HashMap::new(),
@@ -99,6 +118,12 @@ impl<'a> Group<'a> {
         self.clock.now()
     }
 
+    /// What the cache does not know.
+    fn ask(&mut self, question: Question) -> &mut dyn Store {
+        self.cache.counts.add(Event::Asked(question));
+        &mut *self.store
+    }
+
     /// `Stale` if there is none.
     pub fn inode(&mut self, file: FileId) -> OpResult<Inode> {
         if let Some(working) = self.inodes.get(&file) {
@@ -109,19 +134,19 @@ impl<'a> Group<'a> {
                 let is_dirty = entry.is_waiting();
                 if is_dirty {
                     self.taken.push(file);
+                    self.charges.exchange(Some(&entry.stored), Some(&entry.visible));
                 }
                 (entry.visible, entry.stored, is_dirty)
             }
-            None => match self.cache.stored_inode(file) {
+            None => match self.cache.pending.truth(file).or_else(|| self.cache.stored_inode(file)) {
                 Some(inode) => (inode, inode, false),
                 None => {
-                    let inode = self.store.inode(file)?.ok_or(NamespaceError::Stale(file))?;
+                    let inode = self.ask(Question::Inode).inode(file)?.ok_or(NamespaceError::Stale(file))?;
                     (inode, inode, false)
                 }
             },
         };
-        let is_summed = stored.extras.has_checksums;
-        self.inodes.insert(file, Working { inode: Some(inode), stored: Some(stored), is_summed, is_dirty });
+        self.inodes.insert(file, Working { is_dirty, ..Working::new(Some(inode), Some(stored)) });
         Ok(inode)
     }
 
@@ -137,7 +162,7 @@ impl<'a> Group<'a> {
         }
         let child = match self.cache.dentry(dir, name) {
             Some(child) => child,
-            None => self.store.child(dir, name)?,
+            None => self.ask(Question::Name).child(dir, name)?,
         };
         self.dentries.insert(key, Looked { child, change: None });
         Ok(child)
@@ -152,20 +177,38 @@ impl<'a> Group<'a> {
                 _ => continue,
             };
         }
+        self.cache.counts.add(Event::Asked(Question::List));
         let stored = self.store.some_names(dir, gone.len() + 1)?;
         Ok(stored.iter().any(|name| !gone.contains(name)))
+    }
+
+    /// A directory that has a name of the file, other than this one.
+    pub fn other_parent(&mut self, file: FileId, but: (FileId, &Name)) -> OpResult<Option<FileId>> {
+        let is_other = |(dir, name): &(FileId, Name)| (*dir, name) != but;
+        let changed = || self.dentries.iter().filter(|(_, looked)| looked.change.is_some());
+        let made = changed().filter(|(key, looked)| looked.child == Some(file) && is_other(key));
+        if let Some(dir) = made.map(|((dir, _), _)| *dir).min() {
+            return Ok(Some(dir));
+        }
+        let changed_len = changed().count();
+        let stored = self.ask(Question::Names).names_of(file, changed_len + 2)?;
+        let is_there =
+            |key: &(FileId, Name)| self.dentries.get(key).is_none_or(|looked| looked.change.is_none());
+        Ok(stored.into_iter().filter(|key| is_other(key) && is_there(key)).map(|(dir, _)| dir).min())
     }
 
     /// Replaces a working copy; the row is written at the end of the group.
     pub fn put(&mut self, inode: Inode) {
         let working =
             self.inodes.get_mut(&inode.id()).expect("an inode is put after it was read or inserted");
+        self.charges.exchange(working.inode.as_ref(), Some(&inode));
         working.inode = Some(inode);
-        working.is_dirty = true;
+        (working.is_dirty, working.is_whole) = (true, true);
     }
 
     pub fn insert(&mut self, inode: Inode) {
-        let working = Working { inode: Some(inode), stored: None, is_summed: false, is_dirty: true };
+        self.charges.exchange(None, Some(&inode));
+        let working = Working { is_dirty: true, is_whole: true, ..Working::new(Some(inode), None) };
         self.inodes.insert(inode.id(), working);
     }
 
@@ -173,8 +216,9 @@ impl<'a> Group<'a> {
     pub fn remove(&mut self, inode: &Inode) {
         let file = inode.id();
         let working = self.inodes.get_mut(&file).expect("an inode is removed after it was read");
+        self.charges.exchange(working.inode.as_ref(), None);
         working.inode = None;
-        working.is_dirty = true;
+        (working.is_dirty, working.is_whole) = (true, true);
         self.is_written = true;
         let kind = inode.attributes.kind;
         if kind.is_regular() {
@@ -185,6 +229,9 @@ impl<'a> Group<'a> {
         }
         if inode.extras.has_properties {
             self.batch.properties.clear(file);
+        }
+        if inode.is_directory() {
+            self.close_tree(inode);
         }
     }
 
@@ -231,7 +278,7 @@ impl<'a> Group<'a> {
             Some(locations) => Ok(locations.clone().unwrap_or_default()),
             None => match self.cache.locations(file) {
                 Some(locations) => Ok(locations.to_vec()),
-                None => Ok(self.store.locations(file)?),
+                None => Ok(self.ask(Question::Locations).locations(file)?),
             },
         }
     }
@@ -265,16 +312,19 @@ impl<'a> Group<'a> {
 
     /// Writes everything as the group of this number; the new totals.
     pub fn commit(&mut self, sequence: u64, totals: Totals) -> Result<Totals, StoreError> {
+        self.finish_accounts()?;
         self.finish(sequence, totals);
         self.store.commit(&self.batch)?;
         Ok(self.batch.totals)
     }
 
     fn finish(&mut self, sequence: u64, totals: Totals) {
+        self.write_directories();
         let batch = &mut self.batch;
         (batch.sequence, batch.totals) = (sequence, totals);
         for (file, working) in self.inodes.iter().filter(|(_, working)| working.is_dirty) {
             let change = match (&working.stored, working.inode) {
+                _ if batch.dir_deltas.contains_key(file) => None,
                 (None, Some(inode)) => Some(InodeChange::Insert(inode)),
                 (Some(_), Some(inode)) => Some(InodeChange::Update(inode)),
                 (Some(_), None) => Some(InodeChange::Remove),
@@ -300,7 +350,7 @@ impl<'a> Group<'a> {
 
     /// For the cache, once the group is committed.
     pub fn into_changes(self) -> Changes {
-        let mut changes = Changes::default();
+        let mut changes = Changes { directories: self.directory_changes(), ..Changes::default() };
         for (file, working) in self.inodes {
             match working.inode {
                 inode if working.is_dirty => changes.inodes.push((file, inode)),

@@ -3,18 +3,20 @@
 //! Of several copies of one inode the one with the highest `change` is the truth: every mutation raises it, and a
 //! value is never used for two states. Caches, unsettled writes and database snapshots are reconciled by that alone.
 
+use api::Consistency;
 use types::{Attributes, Device, Epoch, FileId, FileKind, Timestamp};
 
 /// Linux' own bound on ext4 (`EXT4_LINK_MAX`); also for subdirectories, which link their parent by `..`.
 pub const LINKS_MAX: u32 = 65_000;
 
-/// The parent of what has none: of the root, and of everything that is not a directory.
+/// The parent of what has none: of the root, and of what has no name.
 pub const NO_PARENT: FileId = FileId(0);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inode {
     pub attributes: Attributes,
-    /// The directory that holds this directory; `NO_PARENT` otherwise.
+    /// The directory that holds this directory. Of anything else the one of its names' directories in whose tree it
+    /// counts. `NO_PARENT` where there is none.
     pub parent: FileId,
     /// Of the exclusive create that made the file.
     pub verifier: Option<[u8; 8]>,
@@ -31,26 +33,45 @@ pub struct Extras {
     pub has_properties: bool,
     /// Made without a name and not published yet. An unlinked file has no name either, and never gets one.
     pub is_unnamed: bool,
+    /// Of a directory; `None`: as the instance.
+    pub consistency: Option<Consistency>,
 }
 
 impl Extras {
     const CHECKSUMS: u32 = 1;
     const PROPERTIES: u32 = 2;
     const UNNAMED: u32 = 4;
+    const CONSISTENCY_SHIFT: u32 = 3;
+    const CONSISTENCY_MASK: u32 = 7;
 
     pub fn from_bits(bits: u32) -> Extras {
         Extras {
             has_checksums: bits & Extras::CHECKSUMS != 0,
             has_properties: bits & Extras::PROPERTIES != 0,
             is_unnamed: bits & Extras::UNNAMED != 0,
+            consistency: match (bits >> Extras::CONSISTENCY_SHIFT) & Extras::CONSISTENCY_MASK {
+                1 => Some(Consistency::Strong),
+                2 => Some(Consistency::Weak),
+                3 => Some(Consistency::Soft),
+                4 => Some(Consistency::Auto),
+                _ => None,
+            },
         }
     }
 
     pub fn bits(self) -> u32 {
         let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
+        let consistency = match self.consistency {
+            None => 0,
+            Some(Consistency::Strong) => 1,
+            Some(Consistency::Weak) => 2,
+            Some(Consistency::Soft) => 3,
+            Some(Consistency::Auto) => 4,
+        };
         bit(self.has_checksums, Extras::CHECKSUMS)
             | bit(self.has_properties, Extras::PROPERTIES)
             | bit(self.is_unnamed, Extras::UNNAMED)
+            | consistency << Extras::CONSISTENCY_SHIFT
     }
 }
 
@@ -157,7 +178,7 @@ mod tests {
 
     #[test]
     fn extras_are_the_same_after_a_way_through_the_database() {
-        for bits in 0..8 {
+        for bits in 0..8 * 5 {
             assert_eq!(Extras::from_bits(bits).bits(), bits);
         }
     }

@@ -9,21 +9,30 @@
 //! given twice (`ids`). Absent: protocols, file data, and opinions on who may open a file.
 
 mod accounts;
+pub mod bulk;
 mod cache;
 mod check;
 mod committer;
+mod consistency;
+mod counts;
+mod describe;
 mod group;
 mod ids;
+pub mod import;
 mod inode;
+mod migration;
 mod open;
 mod ops;
 mod paths;
 mod postgres;
 mod queue;
+mod quotas;
 mod reads;
+mod repair;
 #[cfg(test)]
 mod scratch;
 mod service;
+mod session;
 mod sqlite;
 mod starts;
 mod store;
@@ -31,7 +40,10 @@ mod unsettled;
 mod uploads;
 mod written;
 
-pub use check::Problem;
+pub use check::{Kind as ProblemKind, Problem};
+pub use counts::{CacheFigures, Figures, QuestionFigures};
+pub use describe::{DescribedPage, Describer};
 pub use open::{Config, Database, OpenError, Server, Sync};
 pub use postgres::database_name;
+pub use repair::{Known, Load, RepairError, RepairLog, Repairs, Stray};
 pub use service::SqlNamespace;

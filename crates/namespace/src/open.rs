@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -12,13 +12,15 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use types::Clock;
 
+use crate::accounts::Accounts;
 use crate::cache::Cache;
-use crate::committer::{Committer, Shared};
+use crate::committer::{Committer, Gather, Shared};
 use crate::ids::Ids;
 use crate::inode::Instance;
-use crate::queue::Queue;
+use crate::queue::FairQueue;
 use crate::reads::Reads;
 use crate::service::SqlNamespace;
+use crate::session::Purpose;
 use crate::store::{NumberEnds, Store, Totals};
 use crate::{postgres, sqlite};
 
@@ -28,8 +30,8 @@ pub struct Config {
     /// Owner (uid, gid) of the root directory of a new namespace.
     pub root_owner: (u32, u32),
     pub sync: Sync,
-    /// Inodes, and as many names, in memory.
-    pub cache_entries: usize,
+    /// For inodes, names, locations and targets in memory. Unstable writes that wait come besides, bounded by number.
+    pub cache_bytes: u64,
     /// Operations that may wait for the committer, and reads for a reader; beyond it they are answered `Busy`.
     pub queue_len_max: usize,
     /// Operations in one transaction.
@@ -106,10 +108,25 @@ pub enum OpenError {
     NamespaceGone(String),
     #[error("namespace in {0} is in use by another head; stop that one first")]
     DatabaseInUse(String),
-    #[error(
-        "cannot open the namespace in {database}: {reason}; is PostgreSQL running there, and may this user log in?"
-    )]
+    #[error("cannot open the namespace in {database}: {reason}")]
     Database { database: String, reason: String },
+    #[error(
+        "{database} is encoded in {found}, which has not every character of a property's name; make one with \
+         ENCODING 'UTF8'"
+    )]
+    DatabaseEncoding { database: String, found: String },
+    #[error(
+        "user may not make the schema \"forebay\" in {0}: GRANT CREATE ON DATABASE ... TO the user, or CREATE SCHEMA \
+         forebay AUTHORIZATION the user"
+    )]
+    NoRightToCreate(String),
+    #[error(
+        "{0} has too few connections left: forebay uses five; raise max_connections, or the CONNECTION LIMIT of user \
+         or database"
+    )]
+    TooFewConnections(String),
+    #[error("cannot count what users have in the namespace: {0}")]
+    Accounts(String),
     #[error("cannot start a thread for the namespace: {0}")]
     NoThread(String),
     #[error("cannot open the namespace in {dir}: {reason}")]
@@ -158,30 +175,47 @@ fn start(config: Config, opened: Opened) -> Result<SqlNamespace, OpenError> {
     let state = opened.state;
     let ids = Ids::new(state.ends);
     let shared = Arc::new(Shared {
-        cache: Cache::new(config.cache_entries, state.sequence),
+        cache: Cache::new(config.cache_bytes, state.sequence),
+        accounts: Accounts::default(),
         clock: Arc::clone(&config.clock),
         instance: state.instance,
-        writes: Queue::new(config.queue_len_max),
+        writes: FairQueue::new(config.queue_len_max),
         cookies_end: AtomicU64::new(ids.cookies.end()),
         totals: Mutex::new(state.totals),
         failure: Mutex::default(),
     });
-    let committer = Committer {
+    let mut committer = Committer {
         store: opened.store,
         shared: Arc::clone(&shared),
         ids,
         group_len_max: config.group_len_max.max(1),
         sequence: state.sequence,
         is_failing: false,
+        gather: Gather::new(),
     };
-    let thread = spawn("namespace-write", move || committer.run());
+    let (tell, told) = mpsc::channel();
+    let reads = Arc::clone(&opened.reads);
+    let thread = spawn("namespace-write", move || {
+        let loaded = match reads.session(Purpose::Look) {
+            Ok(mut session) => committer.load_accounts(&mut *session).map_err(|error| (&error).into()),
+            Err(error) => Err(error),
+        };
+        let is_loaded = loaded.is_ok();
+        let _ = tell.send(loaded);
+        if is_loaded {
+            committer.run();
+        }
+    });
+    let thread = thread.map_err(|error| OpenError::NoThread(error.to_string()))?;
+    let loaded = told.recv().map_err(|_| OpenError::NoThread("it ended".to_owned()))?;
+    loaded.map_err(|error| OpenError::Accounts(error.to_string()))?;
     let namespace = SqlNamespace {
         shared,
         reads: opened.reads,
         committer: Mutex::new(None),
         background: Arc::new(Mutex::new(opened.background)),
     };
-    *namespace.committer.lock() = Some(thread.map_err(|error| OpenError::NoThread(error.to_string()))?);
+    *namespace.committer.lock() = Some(thread);
     Ok(namespace)
 }
 

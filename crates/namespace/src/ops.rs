@@ -5,6 +5,7 @@ pub mod create;
 pub mod link;
 pub mod properties;
 pub mod publish;
+pub mod quotas;
 pub mod records;
 pub mod rename;
 pub mod setattr;
@@ -12,10 +13,10 @@ pub mod unlink;
 
 use api::{NamespaceError, Replace};
 use types::permission::{allows, sticky_forbids};
-use types::{Access, ChangeInfo, FileId, Identity, Name};
+use types::{Access, FileId, Identity, Name};
 
 use crate::group::{Group, OpResult};
-use crate::inode::Inode;
+use crate::inode::{Inode, NO_PARENT};
 
 /// A directory that `who` may search.
 fn searchable(group: &mut Group<'_>, who: &Identity, dir: FileId) -> OpResult<Inode> {
@@ -62,14 +63,21 @@ fn judge_replacement(rule: Replace, found: Option<&Inode>) -> Result<(), Namespa
     if is_allowed { Ok(()) } else { Err(NamespaceError::Exists) }
 }
 
-fn change_info(before: u64, after: u64) -> ChangeInfo {
-    // The committer is the only one who changes anything, and it does one thing after the other.
-    ChangeInfo { atomic: true, before, after }
+/// Where an inode counts that loses this name.
+fn next_home(group: &mut Group<'_>, inode: &Inode, (dir, name): (FileId, &Name)) -> OpResult<FileId> {
+    if inode.is_directory() || inode.parent != dir {
+        return Ok(inode.parent);
+    }
+    if inode.attributes.nlink <= 1 {
+        return Ok(NO_PARENT);
+    }
+    Ok(group.other_parent(inode.id(), (dir, name))?.unwrap_or(NO_PARENT))
 }
 
-/// Takes one name from an inode. A file whose last name went stays as an orphan, for its data is still on pools; what
+/// Takes one name from an inode, which counts at `home` then. A file whose last name went stays as an orphan, for its data is still on pools; what
 /// has no data goes at once.
-fn drop_link(group: &mut Group<'_>, mut inode: Inode, now: types::Timestamp) -> Inode {
+fn drop_link(group: &mut Group<'_>, mut inode: Inode, home: FileId, now: types::Timestamp) -> Inode {
+    inode.parent = home;
     inode.attributes.nlink = if inode.is_directory() { 0 } else { inode.attributes.nlink.saturating_sub(1) };
     inode.touch(now, group.instance);
     if inode.attributes.nlink == 0 && !inode.attributes.kind.is_regular() {

@@ -4,6 +4,7 @@ use api::{NamespaceError, Paths};
 use async_trait::async_trait;
 use types::{FileId, Name};
 
+use crate::counts::Question;
 use crate::service::SqlNamespace;
 
 /// Directories above a file. Deeper ones, and circles of a damaged database, have no path here.
@@ -19,7 +20,7 @@ impl Paths for SqlNamespace {
         if files.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(self.cold(self.reads.paths(files)).await?.value)
+        Ok(self.cold(Question::Paths, self.reads.paths(files)).await?.value)
     }
 }
 

@@ -4,8 +4,8 @@ use api::{ClientRecord, NamespaceError, Property};
 use async_trait::async_trait;
 use types::{Checksum, FileId, Name, PoolId, SymlinkTarget};
 
-use crate::check::Problem;
 use crate::inode::Inode;
+use crate::session::{Purpose, Session};
 
 /// What was found, with the number of the last group that it shows.
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +54,8 @@ pub trait Reads: Send + Sync {
     async fn paths(&self, files: &[FileId]) -> Answer<Vec<Option<Vec<Name>>>>;
     async fn clients(&self) -> Answer<Vec<ClientRecord>>;
 
-    /// Reads everything, of a namespace that nobody changes meanwhile; also when this is closed. Blocks.
-    fn check(&self) -> Result<Vec<Problem>, NamespaceError>;
+    /// For whoever looks at everything or mends it; also when this is closed. Blocks.
+    fn session(&self, purpose: Purpose) -> Result<Box<dyn Session>, NamespaceError>;
 
     /// What was asked before is answered.
     fn close(&self);

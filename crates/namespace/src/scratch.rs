@@ -16,7 +16,7 @@ pub fn config(dir: &TempDir) -> Config {
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Interval(std::time::Duration::from_secs(60)),
-        cache_entries: 1000,
+        cache_bytes: 1 << 20,
         queue_len_max: 8,
         group_len_max: 4,
     }
@@ -72,5 +72,57 @@ impl Release {
 
     pub fn release(self) {
         self.release.send(()).unwrap();
+    }
+}
+
+/// An engine with an empty database.
+pub struct Engine {
+    database: Database,
+    _dir: TempDir,
+}
+
+impl Engine {
+    /// SQLite, and PostgreSQL where there is one.
+    pub fn all() -> Vec<Engine> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut engines = vec![Engine { database: Database::Sqlite(dir.path().to_owned()), _dir: dir }];
+        if let Some(cluster) = testkit::postgres::Cluster::shared() {
+            let url = cluster.create_database().unwrap();
+            let server = crate::open::Server { url, instance: [7; 16], may_be_new: true };
+            let dir = tempfile::tempdir().unwrap();
+            engines.push(Engine { database: Database::Postgres(server), _dir: dir });
+        }
+        engines
+    }
+
+    pub fn is_like(&self, other: &Engine) -> bool {
+        matches!(self.database, Database::Sqlite(_)) == matches!(other.database, Database::Sqlite(_))
+    }
+
+    pub fn open(&self) -> Arc<SqlNamespace> {
+        self.open_with(Arc::new(HandClock::new(1_000_000)))
+    }
+
+    pub fn open_with(&self, clock: Arc<dyn types::Clock>) -> Arc<SqlNamespace> {
+        let config = Config { database: self.database.clone(), clock, ..config(&self._dir) };
+        Arc::new(SqlNamespace::open(config).unwrap())
+    }
+
+    /// As a crash would leave it now. Of SQLite only.
+    pub fn copied(&self) -> Engine {
+        let dir = tempfile::tempdir().unwrap();
+        for entry in std::fs::read_dir(self._dir.path()).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), dir.path().join(entry.file_name())).unwrap();
+        }
+        Engine { database: Database::Sqlite(dir.path().to_owned()), _dir: dir }
+    }
+
+    /// Past everything that a closed namespace knows; statements are separated by semicolons.
+    pub fn damage(&self, namespace: &SqlNamespace, sql: &str) {
+        let mut session = namespace.reads.session(crate::session::Purpose::Change).unwrap();
+        for statement in sql.split(';').map(str::trim).filter(|statement| !statement.is_empty()) {
+            session.run(statement).unwrap();
+        }
     }
 }

@@ -17,16 +17,21 @@ use types::{Access, Attributes, Epoch, FileId, FileKind, Identity, Name, PoolId,
 use crate::cache::Learned;
 use crate::check::Problem;
 use crate::committer::Shared;
+use crate::counts::{Event, Figures, Question};
 use crate::inode::{Inode, NO_PARENT};
 use crate::open::Background;
 use crate::ops;
+use crate::queue::{Caller, Order};
 use crate::reads::{Answer, Reads};
+use crate::session::Purpose;
 use crate::store::Wanted;
 use crate::unsettled::Merged;
 use crate::written::Delta;
 
 /// Entries of one page, whatever the caller asks.
 const PAGE_LEN_MAX: usize = 4096;
+/// Attempts to read what is not so old that nobody knows any more what was shown since.
+const READ_ATTEMPTS: usize = 3;
 /// Attempts to base an unstable write on a cold file while groups pass; then it goes through the committer.
 const MERGE_ATTEMPTS: usize = 3;
 
@@ -45,6 +50,11 @@ impl SqlNamespace {
         failure.or_else(|| self.background.lock().away())
     }
 
+    /// What was counted so far, and how much is in memory and waits now.
+    pub fn figures(&self) -> Figures {
+        Figures { queued: self.shared.writes.len() as u64, ..self.shared.cache.figures() }
+    }
+
     /// Takes nothing more, finishes what was handed in, writes what waits in memory, and ends. Idempotent.
     pub async fn close(&self) {
         self.shared.writes.close();
@@ -56,12 +66,18 @@ impl SqlNamespace {
 
     /// Reads everything, for a namespace that nobody changes meanwhile; also when it is closed. Blocks.
     pub fn check(&self) -> Result<Vec<Problem>, NamespaceError> {
-        self.reads.check()
+        let mut session = self.reads.session(Purpose::Look)?;
+        crate::check::check(&mut *session).map_err(|error| (&error).into())
     }
 
     /// What a reader found, once all that it shows is published: a warm read never shows less than a cold one did
     /// before.
-    pub(crate) async fn cold<T>(&self, asked: impl Future<Output = Answer<T>>) -> Answer<T> {
+    pub(crate) async fn cold<T>(
+        &self,
+        question: Question,
+        asked: impl Future<Output = Answer<T>>,
+    ) -> Answer<T> {
+        self.shared.cache.counts.add(Event::Read(question));
         let answer = asked.await?;
         if !self.shared.cache.wait_published(answer.sequence).await {
             return Err(NamespaceError::Database("committer stopped".to_owned()));
@@ -73,12 +89,19 @@ impl SqlNamespace {
         if let Some(inode) = self.shared.cache.inode(file) {
             return Ok(inode);
         }
-        let found = self.cold_inode(file).await?.value;
-        found.map(|inode| self.shared.cache.newest(inode)).ok_or(NamespaceError::Stale(file))
+        let cache = &self.shared.cache;
+        for _ in 0..READ_ATTEMPTS {
+            let found = self.cold_inode(file).await?;
+            let newest = cache.newest(found.value.ok_or(NamespaceError::Stale(file))?);
+            if !cache.pending.is_forgotten(found.sequence) {
+                return Ok(newest);
+            }
+        }
+        Err(NamespaceError::Busy)
     }
 
     async fn cold_inode(&self, file: FileId) -> Answer<Option<Inode>> {
-        let found = self.cold(self.reads.inode(file)).await?;
+        let found = self.cold(Question::Inode, self.reads.inode(file)).await?;
         let inodes = found.value.into_iter().collect();
         self.shared.cache.learn(found.sequence, Learned { inodes, ..Learned::default() });
         Ok(found)
@@ -98,16 +121,47 @@ impl SqlNamespace {
         if let Some(warm) = self.warm_entry(dir, name) {
             return Ok(warm);
         }
-        let found = self.cold(self.reads.entry(dir, name)).await?;
-        let entry = found.value.ok_or(NamespaceError::Stale(dir))?;
         let cache = &self.shared.cache;
+        for _ in 0..READ_ATTEMPTS {
+            let found = self.cold(Question::Name, self.reads.entry(dir, name)).await?;
+            let entry = found.value.ok_or(NamespaceError::Stale(dir))?;
+            let learned = Learned {
+                inodes: [entry.dir].into_iter().chain(entry.child).collect(),
+                dentries: vec![((dir, name.clone()), entry.child.map(|child| child.id()))],
+                ..Learned::default()
+            };
+            cache.learn(found.sequence, learned);
+            let newest = (cache.newest(entry.dir), entry.child.map(|child| cache.newest(child)));
+            if !cache.pending.is_forgotten(found.sequence) {
+                return Ok(newest);
+            }
+        }
+        Err(NamespaceError::Busy)
+    }
+
+    /// With the last group that it shows.
+    async fn page(&self, dir: FileId, after: Cookie, limit: usize) -> Result<(Page, u64), NamespaceError> {
+        // One more than asked tells whether anything follows.
+        let found = self.cold(Question::List, self.reads.list(dir, after.0, limit + 1)).await?;
+        let mut listed = found.value;
+        // Who lists will look up and ask attributes.
         let learned = Learned {
-            inodes: [entry.dir].into_iter().chain(entry.child).collect(),
-            dentries: vec![((dir, name.clone()), entry.child.map(|child| child.id()))],
+            inodes: listed.iter().map(|entry| entry.inode).collect(),
+            dentries: listed
+                .iter()
+                .map(|entry| ((dir, entry.name.clone()), Some(entry.inode.id())))
+                .collect(),
             ..Learned::default()
         };
-        cache.learn(found.sequence, learned);
-        Ok((cache.newest(entry.dir), entry.child.map(|child| cache.newest(child))))
+        self.shared.cache.learn(found.sequence, learned);
+        let is_last = listed.len() <= limit;
+        listed.truncate(limit);
+        let entries = listed.into_iter().map(|entry| DirEntry {
+            name: entry.name,
+            cookie: Cookie(entry.cookie),
+            attributes: self.shared.cache.newest(entry.inode).attributes,
+        });
+        Ok((Page { entries: entries.collect(), is_last }, found.sequence))
     }
 
     /// Without waiting for the disk. `None`: it has to go through the committer.
@@ -137,6 +191,19 @@ impl SqlNamespace {
         Ok(None)
     }
 
+    /// Of a change of a file by `who`: with his other changes where the file is, as far as that is known without asking.
+    pub(crate) fn turn_at(&self, who: &Identity, file: FileId) -> Order {
+        turn(who, self.shared.cache.peek_inode(file).map_or(file, |inode| place_of(&inode)))
+    }
+
+    /// Of a change that nobody in particular asks for: it is put down to whom the file belongs to.
+    pub(crate) fn turn_of(&self, file: FileId) -> Order {
+        match self.shared.cache.peek_inode(file) {
+            Some(inode) => Order::Turn { caller: Caller::User(inode.attributes.uid), dir: place_of(&inode) },
+            None => Order::Turn { caller: Caller::Instance, dir: file },
+        }
+    }
+
     async fn files_of(
         &self,
         after: FileId,
@@ -144,7 +211,7 @@ impl SqlNamespace {
         only_orphans: bool,
     ) -> Result<Vec<FileLocations>, NamespaceError> {
         let limit = limit.clamp(1, PAGE_LEN_MAX);
-        let found = self.cold(self.reads.files(after, limit, only_orphans)).await?.value;
+        let found = self.cold(Question::Files, self.reads.files(after, limit, only_orphans)).await?.value;
         let newest =
             |(inode, pools)| FileLocations { attributes: self.shared.cache.newest(inode).attributes, pools };
         Ok(found.into_iter().map(newest).collect())
@@ -165,6 +232,15 @@ fn join(committer: Option<JoinHandle<()>>, background: &Mutex<Box<dyn Background
         let _ = committer.join();
     }
     background.lock().stop();
+}
+
+pub(crate) fn turn(who: &Identity, dir: FileId) -> Order {
+    Order::Turn { caller: Caller::User(who.uid), dir }
+}
+
+/// The directory that holds it, where the inode says so.
+fn place_of(inode: &Inode) -> FileId {
+    if inode.parent == NO_PARENT { inode.id() } else { inode.parent }
 }
 
 fn require_search(who: &Identity, dir: &Inode) -> Result<(), NamespaceError> {
@@ -207,7 +283,7 @@ impl Namespace for SqlNamespace {
     ) -> Result<Attributes, NamespaceError> {
         let (who, set) = (who.clone(), set.clone());
         self.shared
-            .submit_for(vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_at(&who, file), vec![Wanted::Inode(file)], move |group| {
                 ops::setattr::set_attributes(group, &who, file, &set)
             })
             .await
@@ -227,7 +303,11 @@ impl Namespace for SqlNamespace {
         }
         let (who, name, spec) = (who.clone(), name.clone(), spec.clone());
         let wanted = vec![Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
-        self.shared.submit_for(wanted, move |group| ops::create::create(group, &who, dir, &name, &spec)).await
+        self.shared
+            .submit_for(turn(&who, dir), wanted, move |group| {
+                ops::create::create(group, &who, dir, &name, &spec)
+            })
+            .await
     }
 
     async fn link(
@@ -239,13 +319,17 @@ impl Namespace for SqlNamespace {
     ) -> Result<Linked, NamespaceError> {
         let (who, name) = (who.clone(), name.clone());
         let wanted = vec![Wanted::Inode(file), Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
-        self.shared.submit_for(wanted, move |group| ops::link::link(group, &who, file, dir, &name)).await
+        self.shared
+            .submit_for(turn(&who, dir), wanted, move |group| ops::link::link(group, &who, file, dir, &name))
+            .await
     }
 
     async fn unlink(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Unlinked, NamespaceError> {
         let (who, name) = (who.clone(), name.clone());
         let wanted = vec![Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
-        self.shared.submit_for(wanted, move |group| ops::unlink::unlink(group, &who, dir, &name)).await
+        self.shared
+            .submit_for(turn(&who, dir), wanted, move |group| ops::unlink::unlink(group, &who, dir, &name))
+            .await
     }
 
     async fn rename(
@@ -264,7 +348,7 @@ impl Namespace for SqlNamespace {
             Wanted::Name(to_dir, to_name.clone()),
         ];
         self.shared
-            .submit_for(wanted, move |group| {
+            .submit_for(turn(&who, from_dir), wanted, move |group| {
                 ops::rename::rename(group, &who, (from_dir, &from_name), (to_dir, &to_name), replace)
             })
             .await
@@ -283,27 +367,13 @@ impl Namespace for SqlNamespace {
             return Err(NamespaceError::BadCookie);
         }
         let limit = limit.clamp(1, PAGE_LEN_MAX);
-        // One more than asked tells whether anything follows.
-        let found = self.cold(self.reads.list(dir, after.0, limit + 1)).await?;
-        let mut listed = found.value;
-        // Who lists will look up and ask attributes.
-        let learned = Learned {
-            inodes: listed.iter().map(|entry| entry.inode).collect(),
-            dentries: listed
-                .iter()
-                .map(|entry| ((dir, entry.name.clone()), Some(entry.inode.id())))
-                .collect(),
-            ..Learned::default()
-        };
-        self.shared.cache.learn(found.sequence, learned);
-        let is_last = listed.len() <= limit;
-        listed.truncate(limit);
-        let entries = listed.into_iter().map(|entry| DirEntry {
-            name: entry.name,
-            cookie: Cookie(entry.cookie),
-            attributes: self.shared.cache.newest(entry.inode).attributes,
-        });
-        Ok(Page { entries: entries.collect(), is_last })
+        for _ in 0..READ_ATTEMPTS {
+            let (page, sequence) = self.page(dir, after, limit).await?;
+            if !self.shared.cache.pending.is_forgotten(sequence) {
+                return Ok(page);
+            }
+        }
+        Err(NamespaceError::Busy)
     }
 
     async fn read_link(&self, file: FileId) -> Result<SymlinkTarget, NamespaceError> {
@@ -314,7 +384,7 @@ impl Namespace for SqlNamespace {
         if let Some(target) = self.shared.cache.target(file) {
             return Ok(target);
         }
-        let found = self.cold(self.reads.target(file)).await?;
+        let found = self.cold(Question::Target, self.reads.target(file)).await?;
         let target = found.value.ok_or(NamespaceError::Stale(file))?;
         let targets = vec![(file, target.clone())];
         self.shared.cache.learn(found.sequence, Learned { targets, ..Learned::default() });
@@ -329,7 +399,9 @@ impl Namespace for SqlNamespace {
             return Ok(attributes);
         }
         self.shared
-            .submit_for(vec![Wanted::Inode(file)], move |group| ops::commit::commit(group, file, &delta))
+            .submit_for(self.turn_of(file), vec![Wanted::Inode(file)], move |group| {
+                ops::commit::commit(group, file, &delta)
+            })
             .await
     }
 
@@ -346,7 +418,7 @@ impl Locations for SqlNamespace {
         if let Some(pools) = self.shared.cache.locations(file) {
             return Ok(pools.to_vec());
         }
-        let found = self.cold(self.reads.locations(file)).await?;
+        let found = self.cold(Question::Locations, self.reads.locations(file)).await?;
         let locations = vec![(file, found.value.clone().into())];
         self.shared.cache.learn(found.sequence, Learned { locations, ..Learned::default() });
         Ok(found.value)
@@ -354,17 +426,23 @@ impl Locations for SqlNamespace {
 
     async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
         self.shared
-            .submit_for(vec![Wanted::Inode(file)], move |group| ops::records::add_location(group, file, pool))
+            .submit_for(self.turn_of(file), vec![Wanted::Inode(file)], move |group| {
+                ops::records::add_location(group, file, pool)
+            })
             .await
     }
 
     async fn drop_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
-        self.shared.submit_for(Vec::new(), move |group| group.drop_location(file, pool)).await
+        self.shared
+            .submit_for(self.turn_of(file), Vec::new(), move |group| group.drop_location(file, pool))
+            .await
     }
 
     async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError> {
         self.shared
-            .submit_for(vec![Wanted::Inode(file)], move |group| ops::records::raise_epoch(group, file))
+            .submit_for(self.turn_of(file), vec![Wanted::Inode(file)], move |group| {
+                ops::records::raise_epoch(group, file)
+            })
             .await
     }
 
@@ -375,7 +453,7 @@ impl Locations for SqlNamespace {
     async fn forget(&self, files: &[FileId]) -> Result<(), NamespaceError> {
         let files = files.to_vec();
         let wanted = files.iter().map(|file| Wanted::Inode(*file)).collect();
-        self.shared.submit_for(wanted, move |group| ops::records::forget(group, &files)).await
+        self.shared.submit_for(Order::Behind, wanted, move |group| ops::records::forget(group, &files)).await
     }
 
     async fn files(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
@@ -386,7 +464,7 @@ impl Locations for SqlNamespace {
 #[async_trait]
 impl RecoveryRecords for SqlNamespace {
     async fn load(&self) -> Result<Vec<ClientRecord>, NamespaceError> {
-        Ok(self.cold(self.reads.clients()).await?.value)
+        Ok(self.cold(Question::Clients, self.reads.clients()).await?.value)
     }
 
     async fn put(&self, record: &ClientRecord) -> Result<(), NamespaceError> {
@@ -397,11 +475,17 @@ impl RecoveryRecords for SqlNamespace {
             )));
         }
         let record = record.clone();
-        self.shared.submit_for(Vec::new(), move |group| ops::records::put_client(group, &record)).await
+        self.shared
+            .submit_for(Order::BY_INSTANCE, Vec::new(), move |group| ops::records::put_client(group, &record))
+            .await
     }
 
     async fn remove(&self, owner: &[u8]) -> Result<(), NamespaceError> {
         let owner = owner.to_vec();
-        self.shared.submit_for(Vec::new(), move |group| ops::records::remove_client(group, &owner)).await
+        self.shared
+            .submit_for(Order::BY_INSTANCE, Vec::new(), move |group| {
+                ops::records::remove_client(group, &owner)
+            })
+            .await
     }
 }

@@ -1,11 +1,11 @@
 //! The engine on SQLite: one file, one connection that writes, a few that read.
 
 mod accounts;
-mod check;
-mod open;
+pub mod check;
+pub mod open;
 mod paths;
 mod reader;
-mod rows;
+pub mod rows;
 pub mod schema;
 mod store;
 mod wal_length;

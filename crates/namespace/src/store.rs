@@ -43,8 +43,8 @@ pub trait Questions: Send {
     fn child(&mut self, dir: FileId, name: &Name) -> StoreResult<Option<FileId>>;
     /// So many names of a directory, whichever.
     fn some_names(&mut self, dir: FileId, limit: usize) -> StoreResult<Vec<Name>>;
-    /// So many directories that have a name of the file, whichever.
-    fn some_parents(&mut self, file: FileId, limit: usize) -> StoreResult<Vec<FileId>>;
+    /// So many names of the file, whichever.
+    fn names_of(&mut self, file: FileId, limit: usize) -> StoreResult<Vec<(FileId, Name)>>;
     /// In order.
     fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>>;
     fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>>;
@@ -123,6 +123,10 @@ pub struct Batch {
     pub closed_accounts: BTreeSet<Account>,
     /// To be added to what is noted.
     pub usage: BTreeMap<Account, Counted>,
+    /// A row of the journal: what this group changed and `usage` has not yet (see `accounts`).
+    pub journal: Option<Vec<u8>>,
+    /// All earlier rows of the journal go: `usage` has them now.
+    pub ends_journal: bool,
     pub quotas: BTreeMap<Account, Option<Quota>>,
 }
 

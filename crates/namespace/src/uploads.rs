@@ -6,8 +6,9 @@ use api::{NamespaceError, Properties, Property, PropertyChange, Publish, Publish
 use async_trait::async_trait;
 use types::{Attributes, Checksum, FileId, Identity, Name};
 
+use crate::counts::Question;
 use crate::ops;
-use crate::service::SqlNamespace;
+use crate::service::{SqlNamespace, turn};
 use crate::store::Wanted;
 
 #[async_trait]
@@ -20,7 +21,7 @@ impl Uploads for SqlNamespace {
     ) -> Result<Attributes, NamespaceError> {
         let (who, new) = (who.clone(), *new);
         self.shared
-            .submit_for(vec![Wanted::Inode(dir)], move |group| {
+            .submit_for(turn(&who, dir), vec![Wanted::Inode(dir)], move |group| {
                 ops::publish::create_unnamed(group, &who, dir, &new)
             })
             .await
@@ -37,7 +38,9 @@ impl Uploads for SqlNamespace {
         let (who, name, how) = (who.clone(), name.clone(), how.clone());
         let wanted = vec![Wanted::Inode(file), Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
         self.shared
-            .submit_for(wanted, move |group| ops::publish::publish(group, &who, file, (dir, &name), &how))
+            .submit_for(turn(&who, dir), wanted, move |group| {
+                ops::publish::publish(group, &who, file, (dir, &name), &how)
+            })
             .await
     }
 }
@@ -48,7 +51,7 @@ impl Properties for SqlNamespace {
         if !self.inode(file).await?.extras.has_properties {
             return Ok(Vec::new());
         }
-        Ok(self.cold(self.reads.properties(file)).await?.value)
+        Ok(self.cold(Question::Properties, self.reads.properties(file)).await?.value)
     }
 
     async fn set_properties(
@@ -59,7 +62,7 @@ impl Properties for SqlNamespace {
     ) -> Result<Attributes, NamespaceError> {
         let (who, changes) = (who.clone(), changes.to_vec());
         self.shared
-            .submit_for(vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_at(&who, file), vec![Wanted::Inode(file)], move |group| {
                 ops::properties::set_properties(group, &who, file, &changes)
             })
             .await
@@ -69,7 +72,7 @@ impl Properties for SqlNamespace {
         if !self.inode(file).await?.extras.has_checksums {
             return Ok(Vec::new());
         }
-        let found = self.cold(self.reads.checksums(file)).await?.value;
+        let found = self.cold(Question::Checksums, self.reads.checksums(file)).await?.value;
         // They were true when this began; data that changed while the reader looked is not to be vouched for.
         if self.inode(file).await?.extras.has_checksums { Ok(found) } else { Ok(Vec::new()) }
     }
@@ -82,7 +85,7 @@ impl Properties for SqlNamespace {
     ) -> Result<bool, NamespaceError> {
         let checksums = checksums.to_vec();
         self.shared
-            .submit_for(vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_of(file), vec![Wanted::Inode(file)], move |group| {
                 ops::properties::record_checksums(group, file, of_change, &checksums)
             })
             .await
@@ -93,7 +96,7 @@ impl Properties for SqlNamespace {
             return Ok(());
         }
         self.shared
-            .submit_for(vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_of(file), vec![Wanted::Inode(file)], move |group| {
                 ops::properties::forget_checksums(group, file)
             })
             .await

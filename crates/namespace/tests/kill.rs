@@ -23,7 +23,7 @@ fn open(dir: &Path) -> SqlNamespace {
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Always,
-        cache_entries: 1000,
+        cache_bytes: 1 << 20,
         queue_len_max: 64,
         group_len_max: 16,
     })

@@ -37,7 +37,7 @@ async fn stage(dir: &tempfile::TempDir) -> Arc<Stage> {
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Interval(Duration::from_millis(20)),
-        cache_entries: 16,
+        cache_bytes: 4 << 10,
         queue_len_max: 1024,
         group_len_max: 16,
     })

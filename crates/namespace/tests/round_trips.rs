@@ -24,7 +24,7 @@ fn open(url: &str) -> SqlNamespace {
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Always,
-        cache_entries: 10_000,
+        cache_bytes: 1 << 20,
         queue_len_max: 256,
         group_len_max: 64,
     })

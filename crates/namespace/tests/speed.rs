@@ -22,7 +22,7 @@ fn open(dir: &std::path::Path, sync: Sync) -> Arc<SqlNamespace> {
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
         sync,
-        cache_entries: 200_000,
+        cache_bytes: 256 << 20,
         queue_len_max: 4096,
         group_len_max: 64,
     };

@@ -89,13 +89,20 @@ const KEYS: &[Key] = &[
         "namespace.sync_interval_ms",
         "1000",
         "milliseconds",
-        "The interval of namespace.sync = \"interval\" in SQLite; PostgreSQL has its own (three times wal_writer_delay).",
+        "The interval of namespace.sync = \"interval\" in SQLite; PostgreSQL has its own (a second).",
     ),
     key(
-        "namespace.cache_entries",
-        "200000",
-        "entries",
-        "Files and names kept in memory, about 300 bytes each.",
+        "namespace.consistency",
+        "\"auto\"",
+        "strong|weak|soft|auto",
+        "How soon a directory's link count, times and change attribute follow its entries, where `forebay dir \
+         set-consistency` says nothing else.",
+    ),
+    key(
+        "namespace.cache_mib",
+        "256",
+        "MiB",
+        "Memory for files, names and locations that were asked for, about 500 bytes for a file with all of them.",
     ),
     key(
         "namespace.queue_len_max",
@@ -104,6 +111,19 @@ const KEYS: &[Key] = &[
         "Changes waiting for the committer; at it, clients wait.",
     ),
     key("namespace.group_len_max", "512", "changes", "Changes committed together at most."),
+    key(
+        "namespace.quota_grace_days",
+        "7",
+        "days",
+        "So long an account may be above a soft limit of its quota; after that the soft limit binds.",
+    ),
+    key(
+        "namespace.describe_s",
+        "600",
+        "seconds",
+        "Between passes that tell the pools what their files are called, for `forebay namespace rebuild`; every 24th looks \
+         at all files, the others at new ones. 0: never.",
+    ),
     key("http.enabled", "true", "bool", "Whether HTTP and WebDAV are served."),
     key("http.port", "8080", "port", "Port of HTTP and WebDAV."),
     key(

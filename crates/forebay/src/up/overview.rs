@@ -8,7 +8,8 @@ use std::time::Duration;
 use access::FileAccess;
 use admin::Instance;
 use admin::instance::{
-    ClientView, IoModeView, LogLevels, OpenView, OperationCount, PoolView, Problem, SlowOperation, Snapshot,
+    CacheView, ClientView, IoModeView, LogLevels, NamespaceView, OpenView, OperationCount, PoolView, Problem,
+    QuestionCount, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
 use api::{Namespace, Observer, Paths, Pool, PoolStatus, Subject};
@@ -268,6 +269,24 @@ fn mode(share: Share) -> String {
     words(share.deny).map_or_else(|| access.to_owned(), |deny| format!("{access}, deny {deny}"))
 }
 
+fn namespace_view(figures: namespace::Figures) -> NamespaceView {
+    let cache = figures.cache.into_iter().map(|kept| CacheView {
+        kind: kept.kind,
+        hits: kept.hits,
+        misses: kept.misses,
+        evictions: kept.evictions,
+        entries: kept.entries,
+        bytes: kept.bytes,
+        max_bytes: kept.bytes_max,
+    });
+    let questions = figures.questions.into_iter().map(|asked| QuestionCount {
+        by: asked.by,
+        kind: asked.kind,
+        count: asked.count,
+    });
+    NamespaceView { cache: cache.collect(), questions: questions.collect(), queued: figures.queued }
+}
+
 #[async_trait]
 impl Instance for Overview {
     async fn snapshot(&self) -> Snapshot {
@@ -296,6 +315,7 @@ impl Instance for Overview {
             io_modes,
             slow_operations: self.measures.slow(),
             operations: self.measures.counts(),
+            namespace: namespace_view(self.namespace.figures()),
         }
     }
 

@@ -16,7 +16,10 @@ use types::Clock;
 
 use super::Services;
 use crate::control::Request;
+use crate::dir;
 use crate::fsck;
+use crate::naming::Naming;
+use crate::quota;
 use crate::report::{ClientReport, PoolReport, StatusReport};
 
 /// Rates are over the last so many seconds.
@@ -30,6 +33,7 @@ pub struct Responder {
     pools: Vec<Arc<dyn Pool>>,
     door: Arc<HeadDoor>,
     pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
+    naming: Arc<Naming>,
     /// Total operations at each of the last seconds. Leaf lock.
     samples: Mutex<VecDeque<(Duration, u64)>>,
 }
@@ -40,6 +44,7 @@ impl Responder {
         services: &Services,
         door: Arc<HeadDoor>,
         pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
+        naming: Arc<Naming>,
     ) -> Arc<Responder> {
         Arc::new(Responder {
             data,
@@ -49,6 +54,7 @@ impl Responder {
             pools: services.pools.clone(),
             door,
             pool_doors,
+            naming,
             samples: Mutex::default(),
         })
     }
@@ -147,6 +153,11 @@ impl crate::control::Responder for Responder {
     async fn respond(&self, request: Request) -> Result<serde_json::Value> {
         Ok(match request {
             Request::Status => serde_json::to_value(self.status().await?)?,
+            Request::Describe => serde_json::to_value(self.naming.tell_all().await?.files)?,
+            Request::Directory(question) => {
+                serde_json::to_value(dir::answer(&self.namespace, &question).await?)?
+            }
+            Request::Quota(question) => quota::answer(&self.namespace, question).await?,
             Request::Fsck => serde_json::to_value(fsck::check(&self.namespace, &self.pools).await?)?,
         })
     }

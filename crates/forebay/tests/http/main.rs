@@ -9,11 +9,16 @@ mod server;
 mod wire;
 
 mod access;
+mod adopt;
 mod conflict;
 mod dav;
 mod get;
 mod hostile;
 mod locks;
+mod namespace;
 mod put;
+mod quota;
+mod rebuild;
 mod redirect;
+mod repair;
 mod restart;

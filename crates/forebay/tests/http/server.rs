@@ -60,11 +60,26 @@ impl Instance {
         below(&self.data().join("pools/pool-0/data"))
     }
 
+    /// All replicas in the pool, the largest first.
+    pub fn replicas(&self) -> Vec<PathBuf> {
+        fn below(dir: &std::path::Path, into: &mut Vec<PathBuf>) {
+            for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if path.is_dir() { below(&path, into) } else { into.push(path) }
+            }
+        }
+        let mut all = Vec::new();
+        below(&self.data().join("pools/pool-0/data"), &mut all);
+        all.sort_by_key(|path| std::cmp::Reverse(path.metadata().map_or(0, |about| about.len())));
+        all
+    }
+
     /// Another command of the binary, on this instance; it must succeed.
     pub fn forebay(&self, arguments: &[&str]) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
         let ended = command.args(arguments).arg("--data").arg(self.data()).output().expect("run forebay");
-        assert!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&ended.stderr));
+        let told = [ended.stdout, ended.stderr].concat();
+        assert!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&told));
     }
 
     /// Somebody who may log in, by the `Authorization` that does it; a running server sees that in a while.

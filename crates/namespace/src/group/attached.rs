@@ -9,6 +9,7 @@ use bytes::Bytes;
 use types::{Checksum, FileId};
 
 use super::{Group, OpResult};
+use crate::counts::{Event, Question};
 use crate::inode::Inode;
 
 impl Group<'_> {
@@ -37,6 +38,7 @@ impl Group<'_> {
         let changed = &self.batch.properties;
         let mut known = BTreeMap::new();
         if !changed.cleared.contains(&file) {
+            self.cache.counts.add(Event::Asked(Question::Properties));
             let stored = self.store.properties(file)?;
             known.extend(stored.into_iter().map(|property| (property.name, property.value)));
         }

@@ -1,9 +1,9 @@
 //! Creation of every kind of entry.
 
 use api::{CreateKind, CreateMode, CreateSpec, Created, NamespaceError};
-use types::{FileId, FileKind, Identity, Name, Timestamp};
+use types::{ChangeInfo, FileId, FileKind, Identity, Name, Timestamp};
 
-use super::{change_info, existing, may_add, searchable, setattr};
+use super::{existing, may_add, searchable, setattr};
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, LINKS_MAX, new_inode};
 
@@ -22,7 +22,7 @@ pub fn create(
 ) -> OpResult<Created> {
     let mut parent = searchable(group, who, dir)?;
     if let Some(found) = existing(group, dir, name)? {
-        return Ok(answer_existing(&parent, &found, spec)?);
+        return Ok(answer_existing(&group.shown(&parent), &found, spec)?);
     }
     may_add(who, &parent)?;
     let is_directory = spec.kind == CreateKind::Directory;
@@ -31,7 +31,9 @@ pub fn create(
     }
     let now = group.now();
     let (id, cookie) = (group.new_file_id()?, group.new_cookie()?);
-    let inode = prepared(group, who, &parent, id, spec, now)?;
+    let mut inode = prepared(group, who, &parent, id, spec, now)?;
+    inode.parent = dir;
+    group.require_quota(who, (None, &inode), None)?;
 
     group.insert(inode);
     group.add_name(dir, name, cookie, id);
@@ -41,13 +43,10 @@ pub fn create(
     if let (CreateKind::Regular, Some(pool)) = (&spec.kind, spec.location) {
         group.add_location(id, pool, Vec::new());
     }
-    let before = parent.attributes.change;
     if is_directory {
         parent.attributes.nlink += 1;
     }
-    parent.touch_entries(now, group.instance);
-    group.put(parent);
-    let parent = change_info(before, parent.attributes.change);
+    let parent = group.touch_entries(parent, now);
     Ok(Created { attributes: inode.attributes, parent, is_new: true })
 }
 
@@ -66,7 +65,8 @@ pub fn answer_existing(parent: &Inode, found: &Inode, spec: &CreateSpec) -> Resu
         return Err(NamespaceError::Exists);
     }
     let change = parent.attributes.change;
-    Ok(Created { attributes: found.attributes, parent: change_info(change, change), is_new: false })
+    let parent = ChangeInfo { atomic: true, before: change, after: change };
+    Ok(Created { attributes: found.attributes, parent, is_new: false })
 }
 
 /// The new inode with owner, mode and the attributes asked for (Linux: `inode_init_owner`).
@@ -94,7 +94,9 @@ pub fn prepared(
         }
     }
     match &spec.kind {
-        CreateKind::Directory => inode.parent = parent.id(),
+        CreateKind::Directory => {
+            inode.extras.consistency = parent.extras.consistency;
+        }
         CreateKind::Symlink(target) => {
             inode.attributes.mode = 0o777;
             inode.attributes.size = target.as_bytes().len() as u64;

@@ -3,7 +3,7 @@
 use api::{Linked, NamespaceError};
 use types::{FileId, Identity, Name};
 
-use super::{change_info, may_add, searchable};
+use super::{may_add, searchable};
 use crate::group::{Group, OpResult};
 use crate::inode::LINKS_MAX;
 
@@ -15,7 +15,7 @@ pub fn link(
     name: &Name,
 ) -> OpResult<Linked> {
     let mut inode = group.inode(file)?;
-    let mut parent = searchable(group, who, dir)?;
+    let parent = searchable(group, who, dir)?;
     if group.child(dir, name)?.is_some() {
         return Err(NamespaceError::Exists.into());
     }
@@ -37,8 +37,5 @@ pub fn link(
     inode.attributes.nlink += 1;
     inode.touch(now, group.instance);
     group.put(inode);
-    let before = parent.attributes.change;
-    parent.touch_entries(now, group.instance);
-    group.put(parent);
-    Ok(Linked { attributes: inode.attributes, parent: change_info(before, parent.attributes.change) })
+    Ok(Linked { attributes: inode.attributes, parent: group.touch_entries(parent, now) })
 }

@@ -4,10 +4,10 @@ use api::{CreateKind, CreateMode, CreateSpec, NamespaceError, Publish, Published
 use types::{Access, Attributes, FileId, FileKind, Identity, Name, permission};
 
 use super::{
-    change_info, create, drop_link, existing, judge_replacement, may_add, may_take, require, searchable,
+    create, drop_link, existing, judge_replacement, may_add, may_take, next_home, require, searchable,
 };
 use crate::group::{Group, OpResult};
-use crate::inode::Inode;
+use crate::inode::{Inode, NO_PARENT};
 use crate::written::without_privileges;
 
 pub fn create_unnamed(
@@ -30,6 +30,7 @@ pub fn create_unnamed(
     let mut inode = create::prepared(group, who, &parent, id, &spec, now)?;
     inode.attributes.nlink = 0;
     inode.extras.is_unnamed = true;
+    group.require_quota(who, (None, &Inode { parent: dir, ..inode }), None)?;
 
     group.insert(inode);
     group.add_location(id, new.location, Vec::new());
@@ -47,18 +48,21 @@ pub fn publish(
     if !inode.extras.is_unnamed {
         return Err(NamespaceError::Stale(file).into());
     }
-    let mut parent = searchable(group, who, dir)?;
+    let parent = searchable(group, who, dir)?;
     let replaced = existing(group, dir, name)?;
     check(who, &parent, replaced.as_ref(), how.replace)?;
     let cookie = group.new_cookie()?;
+    require_quota(group, who, (&inode, dir), replaced.as_ref(), how)?;
+    let home = replaced.map(|replaced| next_home(group, &replaced, (dir, name))).transpose()?;
 
     let now = group.now();
     complete(group, &mut inode, how);
+    inode.parent = dir;
     let replaced = match replaced {
         Some(replaced) => {
             take_over(group, &mut inode, &replaced)?;
             group.replace_name(dir, name, file);
-            Some(drop_link(group, replaced, now).attributes)
+            Some(drop_link(group, replaced, home.unwrap_or(NO_PARENT), now).attributes)
         }
         None => {
             group.add_name(dir, name, cookie, file);
@@ -70,10 +74,7 @@ pub fn publish(
     inode.attributes.mtime = told.unwrap_or(now);
     inode.touch(now, group.instance);
     group.put(inode);
-    let before = parent.attributes.change;
-    parent.touch_entries(now, group.instance);
-    group.put(parent);
-    let parent = change_info(before, parent.attributes.change);
+    let parent = group.touch_entries(parent, now);
     Ok(Published { attributes: inode.attributes, parent, replaced })
 }
 
@@ -92,6 +93,24 @@ fn check(
         FileKind::Directory => Err(NamespaceError::IsDirectory),
         _ => Err(NamespaceError::NotRegular),
     }
+}
+
+/// Of whoever it belongs to then. What is replaced gives its place, though it is taken away a moment later.
+fn require_quota(
+    group: &mut Group<'_>,
+    who: &Identity,
+    (inode, dir): (&Inode, FileId),
+    replaced: Option<&Inode>,
+    how: &Publish,
+) -> OpResult<()> {
+    let mut published = Inode { parent: dir, ..*inode };
+    published.attributes.size = how.size;
+    if let Some(replaced) = replaced.filter(|replaced| replaced.attributes.kind.is_regular()) {
+        (published.attributes.uid, published.attributes.gid) =
+            (replaced.attributes.uid, replaced.attributes.gid);
+    }
+    let freed = replaced.filter(|replaced| replaced.attributes.nlink == 1);
+    group.require_quota(who, (Some(inode), &published), freed)
 }
 
 fn complete(group: &mut Group<'_>, inode: &mut Inode, how: &Publish) {

@@ -3,7 +3,7 @@
 use api::{NamespaceError, Renamed, Replace};
 use types::{Access, FileId, Identity, Name};
 
-use super::{change_info, drop_link, existing, judge_replacement, may_add, may_take, require, searchable};
+use super::{drop_link, existing, judge_replacement, may_add, may_take, next_home, require, searchable};
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, LINKS_MAX, NO_PARENT};
 
@@ -25,37 +25,36 @@ pub fn rename(
     }
     if replaced.is_some_and(|replaced| replaced.id() == moved.id()) {
         if replace == Replace::Any || from == to {
-            return Ok(unchanged(&source, &target, &moved));
+            return Ok(unchanged(group, &source, &target, &moved));
         }
         return drop_source(group, who, from, (&source, &target), moved);
     }
     check(group, who, (&source, &target), &moved, replaced.as_ref())?;
     let cookie = group.new_cookie()?;
+    let home = replaced.map(|replaced| next_home(group, &replaced, to)).transpose()?;
+    move_account(group, who, (&moved, from.0, to.0), replaced.as_ref())?;
 
     let now = group.now();
     group.remove_name(from.0, from.1);
     let replaced = match replaced {
         Some(replaced) => {
             group.replace_name(to.0, to.1, moved.id());
-            Some(drop_link(group, replaced, now))
+            Some(drop_link(group, replaced, home.unwrap_or(NO_PARENT), now))
         }
         None => {
             group.add_name(to.0, to.1, cookie, moved.id());
             None
         }
     };
-    let moved = move_inode(group, moved, to.0, now);
+    let moved = move_inode(group, moved, (from.0, to.0), now);
     let gone_directory = u32::from(replaced.is_some_and(|replaced| replaced.is_directory()));
     let moved_directory = u32::from(moved.is_directory());
     // A move within one directory takes a subdirectory and gives it back.
     let source_change = touch_directory(group, from.0, 0, moved_directory, now)?;
     let target_change = touch_directory(group, to.0, moved_directory, gone_directory, now)?;
     Ok(Renamed {
-        source: change_info(
-            source.attributes.change,
-            if from.0 == to.0 { target_change } else { source_change },
-        ),
-        target: change_info(target.attributes.change, target_change),
+        source: group.change_info(&source, if from.0 == to.0 { &target_change } else { &source_change }),
+        target: group.change_info(&target, &target_change),
         moved: moved.attributes,
         replaced: replaced.map(|replaced| replaced.attributes),
     })
@@ -127,8 +126,31 @@ fn lies_below(group: &mut Group<'_>, dir: FileId, ancestor: FileId) -> OpResult<
     Ok(false)
 }
 
-fn move_inode(group: &mut Group<'_>, mut moved: Inode, to: FileId, now: types::Timestamp) -> Inode {
+/// The trees above the target get what those above the source had, if they may.
+fn move_account(
+    group: &mut Group<'_>,
+    who: &Identity,
+    (moved, from, to): (&Inode, FileId, FileId),
+    replaced: Option<&Inode>,
+) -> OpResult<()> {
+    if moved.parent != from || from == to {
+        return Ok(());
+    }
     if moved.is_directory() {
+        return group.move_tree(who, moved, to);
+    }
+    let freed = replaced.filter(|replaced| replaced.attributes.nlink == 1);
+    group.require_quota(who, (Some(moved), &Inode { parent: to, ..*moved }), freed)
+}
+
+fn move_inode(
+    group: &mut Group<'_>,
+    mut moved: Inode,
+    (from, to): (FileId, FileId),
+    now: types::Timestamp,
+) -> Inode {
+    // A file of several names may count elsewhere, and goes on to.
+    if moved.parent == from {
         moved.parent = to;
     }
     moved.touch(now, group.instance);
@@ -143,12 +165,11 @@ fn touch_directory(
     gained: u32,
     lost: u32,
     now: types::Timestamp,
-) -> OpResult<u64> {
+) -> OpResult<Inode> {
     let mut inode = group.directory(dir)?;
     inode.attributes.nlink = (inode.attributes.nlink + gained).saturating_sub(lost);
-    inode.touch_entries(now, group.instance);
-    group.put(inode);
-    Ok(inode.attributes.change)
+    group.touch_entries(inode, now);
+    group.directory(dir)
 }
 
 /// What is to be replaced is what is moved, by another name: only the source's goes.
@@ -163,10 +184,11 @@ fn drop_source(
     may_take(who, target, &moved)?;
     let now = group.now();
     group.remove_name(from.0, from.1);
-    let moved = drop_link(group, moved, now);
+    let home = if moved.parent == from.0 { target.id() } else { moved.parent };
+    let moved = drop_link(group, moved, home, now);
     let after = touch_directory(group, from.0, 0, 0, now)?;
-    let source_change = change_info(source.attributes.change, after);
-    let still = change_info(target.attributes.change, target.attributes.change);
+    let source_change = group.change_info(source, &after);
+    let still = group.change_info(target, target);
     Ok(Renamed {
         source: source_change,
         target: if source.id() == target.id() { source_change } else { still },
@@ -175,7 +197,7 @@ fn drop_source(
     })
 }
 
-fn unchanged(source: &Inode, target: &Inode, moved: &Inode) -> Renamed {
-    let still = |dir: &Inode| change_info(dir.attributes.change, dir.attributes.change);
-    Renamed { source: still(source), target: still(target), moved: moved.attributes, replaced: None }
+fn unchanged(group: &Group<'_>, source: &Inode, target: &Inode, moved: &Inode) -> Renamed {
+    let (source, target) = (group.change_info(source, source), group.change_info(target, target));
+    Renamed { source, target, moved: group.shown(moved).attributes, replaced: None }
 }

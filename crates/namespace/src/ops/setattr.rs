@@ -20,10 +20,12 @@ pub fn set_attributes(
     let mut inode = group.inode(file)?;
     check(who, &inode, set)?;
     if is_empty(set) {
-        return Ok(inode.attributes);
+        return Ok(group.shown(&inode).attributes);
     }
     let now = group.now();
+    let before = inode;
     apply(who, &mut inode, set, now, group.instance);
+    group.require_quota(who, (Some(&before), &inode), None)?;
     group.put(inode);
     Ok(inode.attributes)
 }

@@ -3,7 +3,7 @@
 use api::{NamespaceError, Unlinked};
 use types::{FileId, Identity, Name};
 
-use super::{change_info, drop_link, existing, may_take, searchable};
+use super::{drop_link, existing, may_take, next_home, searchable};
 use crate::group::{Group, OpResult};
 
 pub fn unlink(group: &mut Group<'_>, who: &Identity, dir: FileId, name: &Name) -> OpResult<Unlinked> {
@@ -13,15 +13,13 @@ pub fn unlink(group: &mut Group<'_>, who: &Identity, dir: FileId, name: &Name) -
     if entry.is_directory() && group.has_children(entry.id())? {
         return Err(NamespaceError::NotEmpty.into());
     }
+    let home = next_home(group, &entry, (dir, name))?;
 
     let now = group.now();
     group.remove_name(dir, name);
-    let entry = drop_link(group, entry, now);
-    let before = parent.attributes.change;
+    let entry = drop_link(group, entry, home, now);
     if entry.is_directory() {
         parent.attributes.nlink = parent.attributes.nlink.saturating_sub(1);
     }
-    parent.touch_entries(now, group.instance);
-    group.put(parent);
-    Ok(Unlinked { attributes: entry.attributes, parent: change_info(before, parent.attributes.change) })
+    Ok(Unlinked { attributes: entry.attributes, parent: group.touch_entries(parent, now) })
 }

@@ -14,13 +14,14 @@ use super::schema::{found_version, known_version, meta, migrate, set_meta};
 use super::store::SqliteStore;
 use super::wal_length;
 use super::wal_sync::WalSync;
+use crate::consistency::FOLD_ALL;
 use crate::ids::FIRST;
 use crate::inode::{ChangeFloor, Instance};
 use crate::open::{Background, Config, OpenError, Opened, State, Sync, spawn};
 use crate::starts::{Notes, new_root};
 use crate::store::{NumberEnds, Totals};
 
-const DATABASE: &str = "namespace.db";
+pub const DATABASE: &str = "namespace.db";
 const LOCK: &str = "namespace.lock";
 /// 3.7.0 to 3.51.2 may corrupt a database when the WAL is reset while another connection reads.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
@@ -146,6 +147,8 @@ fn count_start(connection: &Connection, config: &Config) -> rusqlite::Result<(In
     for key in Notes::KEYS {
         set_meta(&transaction, key, after.get(key))?;
     }
+    transaction.execute(FOLD_ALL, [])?;
+    transaction.execute("DELETE FROM dir_deltas", [])?;
     let is_empty = !transaction.prepare("SELECT 1 FROM inodes LIMIT 1")?.exists([])?;
     if is_empty {
         insert_inode(&transaction, &new_root(&*config.clock, config.root_owner, instance))?;
@@ -155,7 +158,7 @@ fn count_start(connection: &Connection, config: &Config) -> rusqlite::Result<(In
     Ok((instance, floor))
 }
 
-fn lock(dir: &Path) -> Result<File, OpenError> {
+pub fn lock(dir: &Path) -> Result<File, OpenError> {
     let file = File::options()
         .create(true)
         .append(true)

@@ -16,10 +16,10 @@ use super::rows::{
 };
 use super::store::{read_checksums, read_child, read_inode, read_locations, read_properties};
 use super::{check, paths};
-use crate::check::Problem;
 use crate::inode::{ChangeFloor, Inode};
 use crate::queue::Queue;
 use crate::reads::{Answer, AsOf, Entry, Listed, Reads};
+use crate::session::{Purpose, Session};
 
 /// A consistent view of the database, as of one group.
 pub struct Snapshot<'a> {
@@ -135,8 +135,8 @@ impl Reads for SqliteReads {
         .await
     }
 
-    fn check(&self) -> Result<Vec<Problem>, NamespaceError> {
-        check::check(&self.path).map_err(to_namespace_error)
+    fn session(&self, purpose: Purpose) -> Result<Box<dyn Session>, NamespaceError> {
+        check::session(&self.path, purpose).map_err(|error| (&error).into())
     }
 
     fn close(&self) {

@@ -54,13 +54,13 @@ impl Questions for SqliteStore {
         Ok(names.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn some_parents(&mut self, file: FileId, limit: usize) -> StoreResult<Vec<FileId>> {
+    fn names_of(&mut self, file: FileId, limit: usize) -> StoreResult<Vec<(FileId, Name)>> {
         let mut statement =
-            self.connection.prepare_cached("SELECT parent FROM dentries WHERE inode = ?1 LIMIT ?2")?;
-        let parents = statement.query_map(params![signed(file.0), limit as i64], |row| {
-            row.get(0).map(|parent| FileId(unsigned(parent)))
+            self.connection.prepare_cached("SELECT parent, name FROM dentries WHERE inode = ?1 LIMIT ?2")?;
+        let names = statement.query_map(params![signed(file.0), limit as i64], |row| {
+            Ok((FileId(unsigned(row.get(0)?)), decode_name(row, 1)?))
         })?;
-        Ok(parents.collect::<rusqlite::Result<_>>()?)
+        Ok(names.collect::<rusqlite::Result<_>>()?)
     }
 
     fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>> {
