@@ -1,6 +1,6 @@
 """The levels of the create bench: what is measured, one way in for all.
 
-A level has NAME, TITLE and MODES; `Level(scratch, mode)` is a context manager that makes what is measured, fresh, and
+A level has NAME, TITLE, MODES and CONSISTENCY; `Level(scratch, mode, consistency)` is a context manager that makes what is measured, fresh, and
 `run(directories, creators, seconds)` answers a figure with the keys that README.md names, or a list of such. `missing()`
 says why it cannot run here, or nothing.
 """
@@ -12,6 +12,8 @@ ROOT = servers.ROOT
 LOAD = os.environ.get("FOREBAY_LOAD", os.path.join(ROOT, "target/release/forebay-load"))
 # The mode's name in the configuration of the namespace.
 SYNC = {"durable": "always", "interval": "interval"}
+# When a directory's own attributes follow its entries (docs/decisions/0008).
+CONSISTENCY = ["strong", "weak", "soft", "auto"]
 
 
 def built(path, how):
@@ -30,15 +32,15 @@ def generate(argv, seconds):
 class Nfs(servers.Server):
     """Level (b): Forebay as a user would start it, and forebay-load over one connection on loopback."""
 
-    NAME, TITLE, MODES = "b", "through NFS, native client", list(SYNC)
+    NAME, TITLE, MODES, CONSISTENCY = "b", "through NFS, native client", list(SYNC), CONSISTENCY
     name = "forebay"
 
-    def __init__(self, scratch, mode):
+    def __init__(self, scratch, mode, consistency):
         super().__init__(scratch, mode)
         self.binary, self.mode = binary(), mode
         self.config = os.path.join(self.home, "forebay.toml")
         with open(self.config, "w") as f:
-            f.write('[namespace]\nsync = "%s"\n[http]\nenabled = false\n[nfs]\nslots_max = 64\n' % SYNC[mode])
+            f.write('[namespace]\nsync = "%s"\nconsistency = "%s"\n[http]\nenabled = false\n[nfs]\nslots_max = 64\n' % (SYNC[mode], consistency))
 
     @staticmethod
     def missing():
@@ -66,10 +68,10 @@ class Nfs(servers.Server):
 class Engine:
     """Level (a): the namespace crate in a process of its own."""
 
-    NAME, TITLE, MODES = "a", "the namespace alone", list(SYNC)
+    NAME, TITLE, MODES, CONSISTENCY = "a", "the namespace alone", list(SYNC), CONSISTENCY
 
-    def __init__(self, scratch, mode):
-        self.home, self.mode = os.path.join(scratch, mode), mode
+    def __init__(self, scratch, mode, consistency):
+        self.home, self.mode, self.consistency = os.path.join(scratch, mode), mode, consistency
 
     @staticmethod
     def missing():
@@ -83,7 +85,7 @@ class Engine:
 
     def run(self, directories, creators, seconds):
         return generate(["namespace", "--namespace", "sqlite:" + self.home, "--sync", SYNC[self.mode], "--mode", self.mode,
-                         "--directory", directories, "--creators", str(creators), "--seconds", str(seconds)], seconds)
+                         "--consistency", self.consistency, "--directory", directories, "--creators", str(creators), "--seconds", str(seconds)], seconds)
 
 
 class Clustered:
@@ -91,8 +93,8 @@ class Clustered:
 
     MODES = list(SYNC)
 
-    def __init__(self, scratch, mode):
-        self.module, self.scratch, self.mode = importlib.import_module("creates.pgbench"), scratch, mode
+    def __init__(self, scratch, mode, consistency):
+        self.module, self.scratch, self.mode, self.consistency = importlib.import_module("creates.pgbench"), scratch, mode, consistency
 
     @staticmethod
     def missing():
@@ -112,7 +114,7 @@ class Clustered:
 class EngineOnPostgres(Clustered):
     """Level (p): the namespace crate in a process of its own, its names in PostgreSQL."""
 
-    NAME, TITLE = "p", "the namespace alone, on PostgreSQL"
+    NAME, TITLE, CONSISTENCY = "p", "the namespace alone, on PostgreSQL", CONSISTENCY
 
     @staticmethod
     def missing():
@@ -121,7 +123,7 @@ class EngineOnPostgres(Clustered):
     def run(self, directories, creators, seconds):
         before, cpu = self.cluster.fdatasync_us(), self.cluster.cpu_s()
         found = generate(["namespace", "--namespace", self.cluster.url(), "--sync", SYNC[self.mode], "--mode", self.mode,
-                          "--directory", directories, "--creators", str(creators), "--seconds", str(seconds)], seconds)
+                          "--consistency", self.consistency, "--directory", directories, "--creators", str(creators), "--seconds", str(seconds)], seconds)
         cpu = self.cluster.cpu_s() - cpu
         # The head's share is said apart: the database may be on another machine. What a file system here allows bounds neither.
         for name in "bound_rate", "bound_share":
@@ -134,7 +136,7 @@ class EngineOnPostgres(Clustered):
 class Chimera(Clustered):
     """The peer of level (p): dCache's statements by pgbench."""
 
-    NAME, TITLE = "pgbench", "PostgreSQL, dCache's statements"
+    NAME, TITLE, CONSISTENCY = "pgbench", "PostgreSQL, dCache's statements", ["strong"]
 
     def run(self, directories, creators, seconds):
         return self.module.run(self.cluster, self.mode, directories, creators, max(1, round(seconds)))

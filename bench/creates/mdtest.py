@@ -27,9 +27,10 @@ MEMORY = ["--mem", "1536M", "--sysctl", "vm.min_free_kbytes=131072"]
 class Level:
     """A server and two guests; `run` answers a figure for one client and, with creators for both, one for two."""
 
-    NAME, TITLE, MODES = "c", "through kernel clients, mdtest", list(levels.SYNC)
+    NAME, TITLE, MODES, CONSISTENCY = "c", "through kernel clients, mdtest", list(levels.SYNC), levels.CONSISTENCY
 
-    def __init__(self, scratch, mode):
+    def __init__(self, scratch, mode, consistency):
+        self.consistency = consistency
         self.scratch, self.mode, self.process, self.starts = scratch, mode, None, 0
 
     @staticmethod
@@ -45,7 +46,7 @@ class Level:
         self.talk, self.out = os.path.join(home, "talk"), os.path.join(home, "output")
         self.asked, self.starts = 0, self.starts + 1
         os.makedirs(self.talk)
-        server = ForebaySide("forebay", "", sync=levels.SYNC[self.mode]).start_in(home)
+        server = ForebaySide("forebay", "", sync=levels.SYNC[self.mode], consistency=self.consistency).start_in(home)
         argv = ["setpriv", "--pdeathsig", "TERM", "nice", "-n", str(guest.NICE), guest.KERNEL_CLIENT, "--quiet", "--clients", str(max(CLIENTS)),
                 "--export", "/", "--opts", "vers=4.2", "--server-cmd", server.command(), "--timeout", str(ALL_S), "--rw", self.talk,
                 "--hook", "mark=" + guest.CPU_MARK, "--hook", "network=" + guest.NETWORK] + MEMORY

@@ -27,12 +27,13 @@ class NothingToDraw(Exception):
 class Line:
     """What is drawn in one colour and dash: [(creators, median rate, slowest, fastest)]."""
 
-    def __init__(self, level, clients, mode, title):
-        self.mode, self.dash, self.points = mode, "", []
+    def __init__(self, level, clients, mode, consistency, title):
+        self.durability, self.dash, self.points = mode, "", []
+        self.mode = mode if consistency == "strong" else "%s, %s" % (mode, consistency)
         look = level if level != "c" else "c2" if (clients or 1) > 1 else "c1"
         self.look = look if look in COLOURS else "other"
         hosts = "" if level != "c" or clients is None else ", %d client%s" % (clients, "s" if clients > 1 else "")
-        self.label = "%s%s, %s" % (title, hosts, mode)
+        self.label = "%s%s, %s" % (title, hosts, self.mode)
 
 
 def figure(run, directories, levels=None, modes=None, scale="auto"):
@@ -64,7 +65,7 @@ def lines_of(run, directories, levels, modes):
     for each in run["figures"]:
         if each["directories"] != directories or levels and each["level"] not in levels or modes and each["mode"] not in modes:
             continue
-        key = (each["level"], each.get("clients"), each["mode"])
+        key = (each["level"], each.get("clients"), each["mode"], each.get("consistency", "strong"))
         if key not in lines:
             lines[key] = Line(*key, run.get("levels", {}).get(each["level"], each["level"]))
         rates = each.get("rates") or [each["rate"]]
@@ -93,7 +94,7 @@ def texts(run, directories, lines):
     machine = ", ".join(word for word in machine if word) or "machine not recorded"
     busy = [each["busy_before"] for each in run.get("runs", []) if "busy_before" in each]
     calm = ". NOT CALM: %.0f %% of the CPUs busy before" % (100 * statistics.median(busy)) if busy and statistics.median(busy) > BUSY_MAX else ""
-    modes = sorted({line.mode for line in lines})
+    modes = sorted({line.durability for line in lines})
     return [TITLES[directories], "%s. %s%s" % (machine, run.get("date", "no date")[:10], calm), "; ".join(DURABILITY.get(mode, mode) for mode in modes)]
 
 

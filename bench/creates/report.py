@@ -10,15 +10,15 @@ RATIOS = [("shared / own directories", ("a", "durable", "shared", 32), ("a", "du
           ("shared / own directories", ("p", "durable", "shared", 32), ("p", "durable", "own", 32), 0.95),
           ("PostgreSQL / pgbench", ("p", "durable", "shared", 32), ("pgbench", "durable", "shared", 32), 10)]
 # What tells one figure from another; the rest of a run are measurements.
-KEYS = ["level", "mode", "clients", "directories", "creators"]
+KEYS = ["level", "mode", "consistency", "clients", "directories", "creators"]
 # Above this share other programs decide what is measured.
 BUSY_MAX = 0.2
 
 
 def line(run):
     clients = " %d clients" % run["clients"] if "clients" in run else ""
-    return "(%s) %-8s %-6s %3d creators%s: %8.0f/s  mean %6.0f us  CPU %5.1f us  busy before %.2f" % (
-        run["level"], run["mode"], run["directories"], run["creators"], clients, run["rate"], run.get("mean_us", 0), run.get("cpu_us_per_create", 0), run["busy_before"])
+    return "(%s) %-8s %-6s %-6s %3d creators%s: %8.0f/s  mean %6.0f us  CPU %5.1f us  busy before %.2f" % (
+        run["level"], run["mode"], run["consistency"], run["directories"], run["creators"], clients, run["rate"], run.get("mean_us", 0), run.get("cpu_us_per_create", 0), run["busy_before"])
 
 
 def summarise(runs):
@@ -60,14 +60,15 @@ def table(figures, bounds, levels):
 
 
 def of_level(level, figures):
-    """Creators down, durability and directories across: rate, server's CPU; for the durable ones the share of the bound."""
-    columns = sorted({(each.get("clients"), each["mode"], each["directories"]) for each in figures}, key=str)
+    """Creators down; durability, consistency and directories across: rate, server's CPU; for the durable ones the share of the bound."""
+    column_of = lambda each: (each.get("clients"), each["mode"], each["consistency"], each["directories"])
+    columns = sorted({column_of(each) for each in figures}, key=str)
     lines = ["(%s) %s: creates/s, median (CPU us per create; share of creators / fdatasync)" % (level.NAME, level.TITLE)]
     lines.append("creators" + "".join(" ".join(str(word) for word in column if word is not None).rjust(30) for column in columns))
     for creators in sorted({each["creators"] for each in figures}):
         line = "%8d" % creators
         for column in columns:
-            found = [each for each in figures if (each.get("clients"), each["mode"], each["directories"]) == column and each["creators"] == creators]
+            found = [each for each in figures if column_of(each) == column and each["creators"] == creators]
             line += (cell(found[0]) if found else "-").rjust(30)
         lines.append(line)
     return lines
@@ -85,11 +86,12 @@ def targets(figures):
     lines = []
     for level, mode, creators, name, sense, bound in TARGETS:
         for each in figures:
-            if (each["level"], each["mode"]) == (level, mode) and creators in (None, each["creators"]) and name in each:
+            if (each["level"], each["mode"], each["consistency"]) == (level, mode, "strong") and creators in (None, each["creators"]) and name in each:
                 met = each[name] >= bound if sense == ">=" else each[name] <= bound
                 lines.append("target (%s) %s, %d creators, %s: %s %s %s, found %s  %s"
                              % (level, mode, each["creators"], each["directories"], name, sense, bound, each[name], "met" if met else "MISSED"))
-    rates = {tuple(each[key] for key in ("level", "mode", "directories", "creators")): each["rate"] for each in figures if "clients" not in each}
+    rates = {tuple(each[key] for key in ("level", "mode", "directories", "creators")): each["rate"]
+             for each in figures if "clients" not in each and each["consistency"] == "strong"}
     for what, above, below, bound in RATIOS:
         if rates.get(above) and rates.get(below):
             ratio = rates[above] / rates[below]

@@ -21,9 +21,9 @@ class ForebaySide(Side):
     product = "forebay"
     METRICS = "http://127.0.0.1:8080/metrics"
 
-    def __init__(self, name, durability, sync="always", layout_driver=True):
+    def __init__(self, name, durability, sync="always", layout_driver=True, consistency="auto"):
         super().__init__(name, durability)
-        self.sync, self.layout_driver = sync, layout_driver
+        self.sync, self.layout_driver, self.consistency = sync, layout_driver, consistency
 
     def with_metrics(self):
         """The same with the HTTP door open, for its counters."""
@@ -33,7 +33,7 @@ class ForebaySide(Side):
 
     def start_in(self, scratch):
         http = "[http]\n" if self.metrics else ""
-        return Forebay(scratch, extra=["--no-root-squash"], config='%s[namespace]\nsync = "%s"\n' % (http, self.sync))
+        return Forebay(scratch, extra=["--no-root-squash"], config='%s[namespace]\nsync = "%s"\nconsistency = "%s"\n' % (http, self.sync, self.consistency))
 
 
 class GaneshaSide(Side):

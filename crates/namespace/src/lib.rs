@@ -1,11 +1,15 @@
-//! Names, attributes and locations in SQLite, with a group committer and an authoritative cache.
+//! Names, attributes, locations, usage and quotas in SQLite or PostgreSQL, with a group committer and an authoritative cache.
 //!
-//! One thread writes (`committer`): it takes whatever waits, applies it (`ops`) to working copies over one transaction
-//! (`group`), commits once and answers all. Everybody else reads: warm from `cache` without SQL or a thread hop, cold in a
-//! snapshot (`reader`). Writes of data that need not be on disk yet wait in memory (`unsettled`).
+//! One thread writes (`committer`): it takes whatever waits, applies it (`ops`) to working copies over one state of the
+//! database (`group`), hands an engine all that changed (`store`) and answers all. Everybody else reads: warm from `cache`
+//! without SQL or a thread hop, cold by one question to an engine (`reads`). Writes of data that need not be on disk yet wait
+//! in memory (`unsettled`), directories may follow their entries (`consistency`), counts are kept beside (`accounts`).
 //!
-//! Invariants: only the committer changes anything; the cache is told of a group after its COMMIT and before its
-//! answers; the change attribute of an inode never repeats a value, also not over a crash (`inode`); ids are never
+//! Beside a running head stand the tools for a namespace that nobody has open: `bulk` (copies, backups), `import`, `check`,
+//! `repair`.
+//!
+//! Invariants: while it is open only the committer changes anything; the cache is told of a group after its COMMIT and before
+//! its answers; the change attribute of an inode never repeats a value, also not over a crash (`inode`); ids are never
 //! given twice (`ids`). Absent: protocols, file data, and opinions on who may open a file.
 
 mod accounts;
