@@ -85,10 +85,10 @@ async fn hand_on(mut client: TcpStream, mut server: UnixStream, round_trips: Arc
     }
 }
 
-/// Of several times, since now and then a session makes its plans anew.
-fn usual(mut counted: Vec<usize>) -> usize {
-    counted.sort_unstable();
-    counted[counted.len() / 2]
+/// Of several times, since now and then a session makes its plans anew, a statement is prepared, or the database is looked
+/// after in the background.
+fn least(counted: &[usize]) -> usize {
+    counted.iter().copied().min().unwrap()
 }
 
 /// Two for a create (what it begins with, then everything it does), one for a cold name, none for a warm one. dCache's
@@ -136,7 +136,7 @@ async fn a_create_waits_twice_for_the_database_a_cold_lookup_once_and_a_warm_one
     for dir in &dirs[17..22] {
         creates.push(between.count(namespace.create(&root, *dir, &new, &regular)).await);
     }
-    assert_eq!((usual(cold), usual(warm), usual(creates)), (1, 0, 2));
+    assert_eq!((least(&cold), least(&warm), least(&creates)), (1, 0, 2), "{cold:?} {warm:?} {creates:?}");
     namespace.close().await;
 }
 
