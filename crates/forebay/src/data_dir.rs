@@ -132,6 +132,12 @@ impl DataDir {
                     self.path.display()
                 );
             }
+            if !self.namespace().join("namespace.db").exists() && self.has_pools()? {
+                bail!(
+                    "{} has pools and no namespace, and a new one would give away the numbers of their files anew: put the                      namespace back (`forebay namespace restore`), build it anew (`forebay namespace rebuild`), or finish                      what was begun (`forebay namespace adopt`, `copy`)",
+                    self.path.display()
+                );
+            }
             return Ok(namespace::Database::Sqlite(self.namespace()));
         }
         let name = namespace::database_name(asked)?;
@@ -149,7 +155,7 @@ impl DataDir {
             noted => Ok(namespace::Database::Postgres(namespace::Server {
                 url: asked.to_owned(),
                 instance: self.instance,
-                may_be_new: noted.is_none(),
+                may_be_new: noted.is_none() && !self.has_pools()?,
             })),
         }
     }
@@ -192,6 +198,16 @@ impl DataDir {
 
     fn database_note(&self) -> PathBuf {
         self.path.join(DATABASE_NOTE)
+    }
+
+    /// Some pool was made: it has files, or had, whose numbers the namespace gave.
+    fn has_pools(&self) -> Result<bool> {
+        for number in 0..self.pools {
+            if self.is_recorded(number) || pool::Identity::read(&self.pool(number))?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     pub fn pool(&self, number: u32) -> PathBuf {
@@ -352,6 +368,23 @@ mod tests {
         let data = open(other.path(), None).unwrap();
         std::fs::create_dir(data.namespace()).unwrap();
         assert!(data.database(url).unwrap_err().to_string().contains("is in SQLite"));
+    }
+
+    /// A new one would give the numbers of files that lie in the pools to others.
+    #[test]
+    fn pools_without_their_namespace_get_no_new_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = open(dir.path(), Some(1)).unwrap();
+        data.record_pools().unwrap();
+        drop(data);
+        let data = open(dir.path(), None).unwrap();
+        let refused = data.database(SQLITE).unwrap_err().to_string();
+        assert!(refused.contains("has pools and no namespace"), "{refused}");
+        let elsewhere = data.database("postgres://user@host/names").unwrap();
+        assert!(matches!(elsewhere, namespace::Database::Postgres(namespace::Server { may_be_new: false, .. })));
+        std::fs::create_dir(data.namespace()).unwrap();
+        std::fs::write(data.namespace().join("namespace.db"), "").unwrap();
+        data.database(SQLITE).unwrap();
     }
 
     #[test]

@@ -23,6 +23,8 @@ use parking_lot::Mutex;
 
 /// Accounts of which something is noted before all of it is put into `usage`; a group may bring some more.
 const NOTED_MAX: usize = 1024;
+/// Directories one above the other: where a damaged database leads in a circle, the way up ends nevertheless.
+pub const WAY_MAX: usize = 1 << 20;
 pub const GRACE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
 /// As all databases keep it.

@@ -6,9 +6,9 @@ use api::{Account, Counted, NamespaceError, QUOTAS_MAX, Quota, Quotas, Scope, St
 use async_trait::async_trait;
 use types::{FileId, Identity};
 
+use crate::accounts::WAY_MAX;
 use crate::inode::{Inode, NO_PARENT};
 use crate::ops;
-use crate::paths::DEPTH_MAX;
 use crate::queue::Order;
 use crate::service::SqlNamespace;
 
@@ -33,12 +33,17 @@ impl SqlNamespace {
     async fn standings_above(&self, dir: FileId) -> Result<Vec<Standing>, NamespaceError> {
         let mut found = Vec::new();
         let mut at = dir;
-        for _ in 0..DEPTH_MAX {
+        for _ in 0..WAY_MAX {
             if at == NO_PARENT || !self.shared.accounts.has_tree_quotas() {
                 break;
             }
             found.extend(self.standing_now(Account::tree(at)));
-            at = self.inode(at).await?.parent;
+            at = match self.inode(at).await {
+                Ok(inode) => inode.parent,
+                // It went meanwhile; who has the file open still may write it.
+                Err(NamespaceError::Stale(_)) => NO_PARENT,
+                Err(error) => return Err(error),
+            };
         }
         Ok(found)
     }

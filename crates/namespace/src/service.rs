@@ -80,7 +80,8 @@ impl SqlNamespace {
         self.shared.cache.counts.add(Event::Read(question));
         let answer = asked.await?;
         if !self.shared.cache.wait_published(answer.sequence).await {
-            return Err(NamespaceError::Database("committer stopped".to_owned()));
+            // The group is on its way for longer than usual, or its committer has ended, which is told elsewhere.
+            return Err(NamespaceError::Busy);
         }
         Ok(answer)
     }

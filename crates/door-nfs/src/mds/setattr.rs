@@ -60,6 +60,11 @@ pub(super) async fn truncate(
     file: &Attributes,
     size: u64,
 ) -> Result<u64, NfsStat4> {
+    if size > file.size {
+        // Before the replica grows: what it has counts as written.
+        let grown = head.access.require_room(&compound.identity, file.file, size - file.size, 0);
+        grown.await.map_err(status::of_access)?;
+    }
     let by = compound.client.map(holder);
     head.access.truncate(file, size, by, recall::WAIT, head.lease).await.map_err(status::of_access)
 }

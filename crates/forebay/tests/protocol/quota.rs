@@ -97,6 +97,19 @@ fn a_layout_reaches_as_far_as_the_quota_and_behind_it_the_head_judges() {
     assert_eq!(status_of(refused), NfsStat4::LayoutUnavailable);
 }
 
+/// With a layout out the head asks the pool how long the file is.
+#[test]
+fn a_size_that_the_quota_refuses_leaves_the_replica_as_it_was() {
+    let (instance, server) = Server::start();
+    let (dir, mut client) = with_directory(&server);
+    forebay(&instance, &["quota", "set", "--user", "1234", "--bytes-hard", "100000"]);
+    let file = client.create(&dir, "f").unwrap();
+    let zero = StateId4 { seqid: 0, ..file.stateid };
+    client.layout_get(&file.handle, zero, LayoutIomode4::Rw).unwrap();
+    assert_eq!(status_of(client.set_size(&file.handle, file.stateid, 1 << 30)), NfsStat4::DQuot);
+    assert_eq!(client.attributes(&file.handle, &[number::SIZE]).unwrap().size, Some(0));
+}
+
 #[test]
 fn within_a_tree_that_has_a_quota_the_file_system_is_as_large_as_that() {
     let (instance, server) = Server::start();

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 /// No wait is longer than this part of what a commit waits.
 const SHARE: u32 = 2;
+/// Nor than this: a database that was away for minutes makes no caller wait for others.
+const WAIT_MAX: Duration = Duration::from_millis(5);
 /// Where commits wait less, no wait is short enough: to sleep and to be woken costs as much.
 const COMMIT_MIN: Duration = Duration::from_micros(100);
 /// Groups without a wait after one that did not pay: so many, and twice as many each time, up to the other.
@@ -62,7 +64,7 @@ impl Gather {
             self.pause -= 1;
             return None;
         }
-        Some(Wait { len, time_max: self.commit / SHARE, waiting })
+        Some(Wait { len, time_max: (self.commit / SHARE).min(WAIT_MAX), waiting })
     }
 
     /// So many were there in the end, after so long.

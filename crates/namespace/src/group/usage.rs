@@ -10,10 +10,9 @@ use api::{Account, Counted, NamespaceError, Quota, Scope};
 use types::{FileId, Identity};
 
 use super::{Group, OpError, OpResult};
-use crate::accounts::{Accounts, Limited, Settled, journal};
+use crate::accounts::{Accounts, Limited, Settled, WAY_MAX, journal};
 use crate::counts::Question;
 use crate::inode::{Inode, NO_PARENT};
-use crate::paths::DEPTH_MAX;
 use crate::store::StoreResult;
 
 #[derive(Default)]
@@ -277,7 +276,7 @@ impl Group<'_> {
     fn way_up(&mut self, parents: &mut HashMap<FileId, FileId>, dir: FileId) -> StoreResult<Vec<FileId>> {
         let mut way = Vec::new();
         let mut at = dir;
-        while at != NO_PARENT && way.len() < DEPTH_MAX {
+        while at != NO_PARENT && way.len() < WAY_MAX {
             way.push(at);
             at = match parents.get(&at) {
                 Some(parent) => *parent,
@@ -340,7 +339,7 @@ impl Group<'_> {
             if let Some(known) = self.charges.quota_trees.get(&at) {
                 break Arc::clone(known);
             }
-            if at == NO_PARENT || way.len() >= DEPTH_MAX {
+            if at == NO_PARENT || way.len() >= WAY_MAX {
                 break Arc::from([]);
             }
             way.push(at);
@@ -357,7 +356,7 @@ impl Group<'_> {
 
     fn lies_within(&mut self, dir: FileId, tree: FileId) -> StoreResult<bool> {
         let mut at = dir;
-        for _ in 0..DEPTH_MAX {
+        for _ in 0..WAY_MAX {
             if at == tree || at == NO_PARENT {
                 break;
             }

@@ -309,3 +309,25 @@ async fn more_bytes_than_a_number_holds_are_counted_and_taken_off_again() {
     })
     .await;
 }
+
+/// However deep something lies, it counts for what is above, and is judged by that.
+#[tokio::test]
+async fn a_quota_holds_for_what_lies_very_deep() {
+    const DEEP: u64 = 1200;
+    for engine in Engine::all() {
+        let namespace = engine.open();
+        let root = Identity::root();
+        let tree = create(&namespace, &root, TOP, "tree", &folder()).await.unwrap();
+        let mut bottom = tree;
+        for _ in 0..DEEP {
+            bottom = create(&namespace, &alice(), bottom, "d", &folder()).await.unwrap();
+        }
+        namespace.set_quota(Account::tree(tree), files(DEEP + 1)).await.unwrap();
+        create(&namespace, &alice(), bottom, "f", &regular()).await.unwrap();
+        refused!(create(&namespace, &alice(), bottom, "g", &regular()));
+        let counted = namespace.counted(Account::tree(tree)).await.unwrap();
+        assert_eq!((counted.files, counted.directories), (1, DEEP.cast_signed()));
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
+    }
+}
