@@ -134,7 +134,9 @@ impl DataDir {
             }
             if !self.namespace().join("namespace.db").exists() && self.has_pools()? {
                 bail!(
-                    "{} has pools and no namespace, and a new one would give away the numbers of their files anew: put the                      namespace back (`forebay namespace restore`), build it anew (`forebay namespace rebuild`), or finish                      what was begun (`forebay namespace adopt`, `copy`)",
+                    "{} has pools and no namespace, and a new one would give away the numbers of their files anew: put the \
+                     namespace back (`forebay namespace restore`), build it anew (`forebay namespace rebuild`), or finish \
+                     what was begun (`forebay namespace adopt`, `copy`)",
                     self.path.display()
                 );
             }
@@ -201,7 +203,7 @@ impl DataDir {
     }
 
     /// Some pool was made: it has files, or had, whose numbers the namespace gave.
-    fn has_pools(&self) -> Result<bool> {
+    pub fn has_pools(&self) -> Result<bool> {
         for number in 0..self.pools {
             if self.is_recorded(number) || pool::Identity::read(&self.pool(number))?.is_some() {
                 return Ok(true);
@@ -381,7 +383,10 @@ mod tests {
         let refused = data.database(SQLITE).unwrap_err().to_string();
         assert!(refused.contains("has pools and no namespace"), "{refused}");
         let elsewhere = data.database("postgres://user@host/names").unwrap();
-        assert!(matches!(elsewhere, namespace::Database::Postgres(namespace::Server { may_be_new: false, .. })));
+        assert!(matches!(
+            elsewhere,
+            namespace::Database::Postgres(namespace::Server { may_be_new: false, .. })
+        ));
         std::fs::create_dir(data.namespace()).unwrap();
         std::fs::write(data.namespace().join("namespace.db"), "").unwrap();
         data.database(SQLITE).unwrap();

@@ -69,6 +69,9 @@ pub async fn check(namespace: &Arc<SqlNamespace>, pools: &[Arc<dyn Pool>]) -> Re
     for problem in &found.of_pools {
         note(&mut report.problems, problem.to_string());
     }
+    for problem in found.unreadable {
+        note(&mut report.problems, problem);
+    }
     Ok(report)
 }
 

@@ -114,7 +114,7 @@ impl Target {
     fn open(to: &str, data: Option<&Path>) -> Result<Target> {
         match crate::namespace::places::parse(to) {
             Some(place @ Place::Postgres(_)) => {
-                let data = data.map(new_data_dir).transpose()?;
+                let data = data.map(empty_data_dir).transpose()?;
                 Ok(Target { place, data })
             }
             Some(_) | None if data.is_some() => {
@@ -122,7 +122,7 @@ impl Target {
             }
             Some(place) => Ok(Target { place, data: None }),
             None => {
-                let data = new_data_dir(Path::new(to))?;
+                let data = empty_data_dir(Path::new(to))?;
                 Ok(Target { place: Place::Sqlite(data.namespace()), data: Some(data) })
             }
         }
@@ -146,13 +146,26 @@ impl Target {
     }
 }
 
-/// One that has no namespace yet.
-fn new_data_dir(path: &Path) -> Result<DataDir> {
+/// One that has no namespace yet, and no pool: names that get numbers from the first on would lead to its files.
+fn empty_data_dir(path: &Path) -> Result<DataDir> {
     let data = DataDir::open(path, None, &SystemRandom)?;
-    if let Some(noted) = data.noted_database()? {
-        bail!("the namespace of {} is in {noted}; choose another data directory", path.display());
+    require_new(&data)?;
+    if data.has_pools()? {
+        bail!(
+            "{} has pools, whose files have numbers that an import gives to others: choose another data directory, or \
+             make a namespace of what the pools have with `forebay namespace rebuild`",
+            path.display()
+        );
     }
     Ok(data)
+}
+
+/// It has its namespace nowhere else.
+fn require_new(data: &DataDir) -> Result<()> {
+    if let Some(noted) = data.noted_database()? {
+        bail!("the namespace of {} is in {noted}; choose another data directory", data.path().display());
+    }
+    Ok(())
 }
 
 /// As `--namespace` of `up` has it.
@@ -163,5 +176,30 @@ fn place_of(data: &DataDir, namespace: Option<&str>) -> Result<Place> {
             Some(place @ Place::Postgres(_)) => Ok(place),
             _ => bail!("{url} is not understood; it looks like postgres://user@host/database"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_is_not_imported_beside_pools_that_have_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = || Target::open(dir.path().to_str().unwrap(), None);
+        let data = open().unwrap().data.unwrap();
+        // As one that was made and not recorded yet.
+        let identity = pool::Identity { pool: types::PoolId(0), instance: data.instance };
+        std::fs::create_dir_all(data.pool(0)).unwrap();
+        drop(pool::Adoption::begin(&data.pool(0), &identity).unwrap());
+        drop(data);
+        let error = open().err().unwrap().to_string();
+        assert!(error.contains("has pools") && error.contains("namespace rebuild"), "{error}");
+        // As one whose pools are on a disk that is away.
+        std::fs::remove_dir_all(dir.path().join("pools")).unwrap();
+        let data = DataDir::open(dir.path(), None, &SystemRandom).unwrap();
+        data.record_pools().unwrap();
+        drop(data);
+        assert!(open().is_err());
     }
 }

@@ -14,6 +14,7 @@ use anyhow::{Result, bail};
 use crate::cli::{BackupArguments, CopyArguments, MigrateArguments, NamespaceCommand, RestoreArguments};
 use crate::config::SQLITE;
 use crate::data_dir::{DataDir, complaint};
+use crate::system::SystemClock;
 use progress::Teller;
 
 /// More are not told: the check is there for that.
@@ -37,6 +38,12 @@ fn begin(start_over: bool) -> Begin {
 }
 
 fn copy(arguments: &CopyArguments) -> Result<ExitCode> {
+    if let Some(place @ Place::File(_)) = places::parse(&arguments.from) {
+        // A copy goes on where the backup ends, with numbers that were given since.
+        bail!(
+            "{place} is a backup; use `forebay namespace restore --from FILE`, which goes on above what came after it"
+        );
+    }
     let (from, to) = (places::open(&arguments.from)?, places::open(&arguments.to)?);
     refuse_elsewhere(from.data.as_ref(), "--from")?;
     let opened = match &arguments.switch {
@@ -142,7 +149,9 @@ fn restore(arguments: &RestoreArguments) -> Result<ExitCode> {
     let mut teller = Teller::new();
     let begin = begin(arguments.start_over);
     let restored =
-        bulk::restore(&arguments.from, &to.place, instance, begin, &mut |progress| teller.tell(progress))?;
+        bulk::restore(&arguments.from, &to.place, instance, begin, &SystemClock::new(), &mut |progress| {
+            teller.tell(progress)
+        })?;
     drop(teller);
     println!("{} rows are in {}, as {} has them", restored.rows, to.place, arguments.from.display());
     println!("what happened after the backup is not in it; `forebay fsck` compares it with the pools");
@@ -189,4 +198,21 @@ fn tell_problems(problems: &[Problem]) {
 
 fn exit(problems: &[Problem]) -> ExitCode {
     if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_backup_is_restored_and_not_copied() {
+        let arguments = CopyArguments {
+            from: "file:/backup".to_owned(),
+            to: "sqlite:/nowhere".to_owned(),
+            switch: None,
+            start_over: false,
+        };
+        let error = copy(&arguments).unwrap_err().to_string();
+        assert!(error.contains("forebay namespace restore"), "{error}");
+    }
 }

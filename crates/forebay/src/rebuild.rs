@@ -32,6 +32,9 @@ pub fn run(arguments: &RebuildArguments) -> Result<ExitCode> {
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     let target = Target::choose(&data, &config)?;
     let found = Inventory::read(&data)?;
+    if let Database::Postgres(server) = &target.database {
+        namespace::bulk::discard_unfinished(&server.url)?;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let told = {
         let clock = Arc::new(SystemClock::new());
@@ -41,7 +44,8 @@ pub fn run(arguments: &RebuildArguments) -> Result<ExitCode> {
             bail!("there is a namespace of {files} files in {}; nothing was changed", target.name);
         }
         runtime.block_on(namespace.close());
-        build(&namespace, found, &data).with_context(|| target.advice())?
+        build(&namespace, found, &data)
+            .context("the namespace was not built; what there is of it goes at the next attempt")?
     };
     target.put_in_place(&data, &config)?;
     print!("{}", told.text(&target.name));
@@ -59,6 +63,12 @@ impl Target {
     fn choose(data: &DataDir, config: &Config) -> Result<Target> {
         let asked = &config.namespace.database;
         if asked == SQLITE {
+            if let Some(noted) = data.noted_database()? {
+                bail!(
+                    "the namespace of {} is in {noted}: give its URL with --namespace",
+                    data.path().display()
+                );
+            }
             let there = data.namespace();
             if there.exists() {
                 bail!(
@@ -86,17 +96,6 @@ impl Target {
             sqlite => sqlite,
         };
         Ok(Target { database, name: namespace::database_name(asked)?, is_sqlite: false })
-    }
-
-    fn advice(&self) -> String {
-        if self.is_sqlite {
-            "the namespace was not built".to_owned()
-        } else {
-            format!(
-                "the namespace was not built; before another attempt, DROP SCHEMA forebay CASCADE in {}",
-                self.name
-            )
-        }
     }
 
     /// Durably, and whole.
@@ -158,9 +157,14 @@ impl Inventory {
             let known = self.fences.entry(file).or_default();
             *known = epoch.max(*known);
         }
-        match Kept::open(dir)? {
-            Some(kept) => self.kept.push(kept),
-            None => self.remarks.push(format!("{} was never told what its files are called", identity.pool)),
+        match Kept::open(dir) {
+            Ok(Some(kept)) => self.kept.push(kept),
+            Err(error) => {
+                self.remarks.push(format!("what {} was told of its files is lost: {error}", identity.pool))
+            }
+            Ok(None) => {
+                self.remarks.push(format!("{} was never told what its files are called", identity.pool))
+            }
         }
         Ok(())
     }
@@ -170,26 +174,33 @@ impl Inventory {
 struct Described<'a> {
     pools: Vec<(&'a Kept, std::vec::IntoIter<Description>, FileId)>,
     heads: Vec<Option<Description>>,
+    /// Of what could not be read.
+    remarks: Vec<String>,
 }
 
 impl<'a> Described<'a> {
-    fn new(kept: &'a [Kept]) -> Result<Described<'a>> {
+    fn new(kept: &'a [Kept]) -> Described<'a> {
         let mut described = Described {
             pools: kept.iter().map(|kept| (kept, Vec::new().into_iter(), FileId(0))).collect(),
             heads: vec![None; kept.len()],
+            remarks: Vec::new(),
         };
         for at in 0..kept.len() {
-            described.advance(at)?;
+            described.advance(at);
         }
-        Ok(described)
+        described
     }
 
-    fn advance(&mut self, at: usize) -> Result<()> {
+    /// What is damaged ends there.
+    fn advance(&mut self, at: usize) {
         let (kept, page, after) = &mut self.pools[at];
         let next = match page.next() {
             Some(next) => Some(next),
             None => {
-                *page = kept.page(*after, PAGE)?.into_iter();
+                match kept.page(*after, PAGE) {
+                    Ok(next) => *page = next.into_iter(),
+                    Err(error) => self.remarks.push(format!("descriptions after {after} are lost: {error}")),
+                }
                 page.next()
             }
         };
@@ -197,14 +208,13 @@ impl<'a> Described<'a> {
             *after = next.file;
         }
         self.heads[at] = next;
-        Ok(())
     }
 
     fn peek(&self) -> Option<FileId> {
         self.heads.iter().flatten().map(|head| head.file).min()
     }
 
-    fn take(&mut self, file: FileId) -> Result<Option<Description>> {
+    fn take(&mut self, file: FileId) -> Option<Description> {
         let mut newest: Option<Description> = None;
         for at in 0..self.heads.len() {
             if self.heads[at].as_ref().is_none_or(|head| head.file != file) {
@@ -214,9 +224,9 @@ impl<'a> Described<'a> {
             if head.as_ref().map(|head| head.change) >= newest.as_ref().map(|newest| newest.change) {
                 newest = head;
             }
-            self.advance(at)?;
+            self.advance(at);
         }
-        Ok(newest)
+        newest
     }
 }
 
@@ -256,8 +266,9 @@ fn build(namespace: &SqlNamespace, found: Inventory, data: &DataDir) -> Result<T
     let mut log = Log::open(data.path())?;
     let mut told = Told { remarks: found.remarks, log: log.path.display().to_string(), ..Told::default() };
     let mut repairs = namespace.repairs()?;
+    repairs.begin_load()?;
     let mut load = Load::default();
-    let mut described = Described::new(&found.kept)?;
+    let mut described = Described::new(&found.kept);
     let mut replicas = found.replicas.into_iter().peekable();
     loop {
         let mut batch = Vec::new();
@@ -265,7 +276,7 @@ fn build(namespace: &SqlNamespace, found: Inventory, data: &DataDir) -> Result<T
             let next = [described.peek(), replicas.peek().map(|replica| replica.file)];
             let Some(file) = next.into_iter().flatten().min() else { break };
             let mut known = Known {
-                described: described.take(file)?,
+                described: described.take(file),
                 epoch: found.fences.get(&file).copied().unwrap_or_default(),
                 ..Known::default()
             };
@@ -280,6 +291,7 @@ fn build(namespace: &SqlNamespace, found: Inventory, data: &DataDir) -> Result<T
         }
         repairs.load(&mut load, &batch)?;
     }
+    told.remarks.append(&mut described.remarks);
     repairs.finish_load(&load, &mut log)?;
     Ok(told)
 }

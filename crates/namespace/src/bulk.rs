@@ -26,6 +26,7 @@ use thiserror::Error;
 pub use backup::{Saved, backup};
 pub use copy::{Copied, Order, Phase, Progress, copy};
 pub use migrate::{Plan, Step, migrate, plan};
+pub use postgres::discard_unfinished;
 pub use restore::restore;
 pub use writer::{Bulk, End};
 

@@ -38,7 +38,7 @@ pub struct Extras {
 }
 
 impl Extras {
-    const CHECKSUMS: u32 = 1;
+    pub const CHECKSUMS: u32 = 1;
     const PROPERTIES: u32 = 2;
     const UNNAMED: u32 = 4;
     const CONSISTENCY_SHIFT: u32 = 3;

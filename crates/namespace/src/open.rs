@@ -102,6 +102,10 @@ pub enum OpenError {
          that wrote it, or restore a backup from before the update"
     )]
     NewerDatabase { database: String, found: i32, known: i32 },
+    #[error(
+        "namespace in {0} is not whole: its rebuild was not finished; run `forebay namespace rebuild` again"
+    )]
+    Unfinished(String),
     #[error("namespace in {0} belongs to another data directory; choose another database")]
     OtherInstance(String),
     #[error("{0} has no namespace although it had one: is it the right database? Restore it from a backup")]

@@ -23,7 +23,7 @@ use crate::service::SqlNamespace;
 use crate::session::{Purpose, Session};
 use crate::store::{StoreError, StoreResult};
 
-pub use load::{Known, Load};
+pub use load::{Known, Load, UNFINISHED};
 pub use replicas::Stray;
 
 /// What a repair leaves behind: what was, and what was made of it.

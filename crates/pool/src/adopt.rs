@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, mkdirat, open, statat, syncfs};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, mkdirat, open, statat, syncfs, unlinkat};
 use rustix::io::Errno;
 use thiserror::Error;
 use types::{Epoch, FileId};
@@ -28,8 +28,13 @@ pub enum AdoptError {
     NotRegular,
     #[error("lies on another file system than the pool, where a hard link does not reach")]
     OtherFileSystem,
-    #[error("is a replica of another pool already")]
+    #[error(
+        "is a replica of another pool already; if that pool is gone, take its label away: \
+         setfattr -x user.forebay.id FILE"
+    )]
     Taken,
+    #[error("is another file than a moment ago; leave the tree alone meanwhile")]
+    Changed,
     #[error("may not be written by this user, who is to serve it; run as root, or as who owns the files")]
     NotPermitted,
     #[error("cannot {0}: {1}")]
@@ -80,10 +85,10 @@ impl Adoption {
         self.highest
     }
 
-    /// Gives a regular file a place in the pool, under `file` or under the id that it has there from before.
-    pub fn take(&self, path: &Path, file: FileId) -> Result<FileId, AdoptError> {
-        let opened = open_regular(path)?;
-        let stat = fstat(&opened).map_err(|errno| AdoptError::io("look at it", errno))?;
+    /// Gives a regular file a place in the pool, under `file` or under the id that it has there from before. `seen`: the
+    /// device and inode that were found there, where the path may lead elsewhere by now.
+    pub fn take(&self, path: &Path, seen: (u64, u64), file: FileId) -> Result<FileId, AdoptError> {
+        let (opened, stat) = open_seen(path, seen)?;
         if stat.st_dev != self.device {
             return Err(AdoptError::OtherFileSystem);
         }
@@ -93,18 +98,35 @@ impl Adoption {
         let label = self.store.label(file, Epoch::default());
         label::write(&opened, &label).map_err(|errno| AdoptError::io("label it", errno))?;
         self.link(path, file)?;
-        // The path may lead elsewhere by now.
-        if self.is_replica(file, &stat)? { Ok(file) } else { Err(AdoptError::NotRegular) }
+        if self.is_replica(file, &stat)? {
+            return Ok(file);
+        }
+        // The path led elsewhere meanwhile, and what is there does not belong into the pool.
+        let removed = unlinkat(self.store.root(), Place::of(file).path(), AtFlags::empty());
+        removed.map_err(|errno| AdoptError::io("take it out of the pool again", errno))?;
+        Err(AdoptError::Changed)
     }
 
     /// Takes away a name outside the pool, of a file that the pool has. Whether it had it.
-    pub fn release(&self, path: &Path) -> Result<bool, AdoptError> {
-        let opened = open_regular(path)?;
-        let stat = fstat(&opened).map_err(|errno| AdoptError::io("look at it", errno))?;
+    pub fn release(&self, path: &Path, seen: (u64, u64)) -> Result<bool, AdoptError> {
+        let (opened, stat) = open_seen(path, seen)?;
         if self.known(&opened, &stat)?.is_none() {
             return Ok(false);
         }
-        rustix::fs::unlink(path).map_err(|errno| AdoptError::io("remove its name", errno))?;
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(AdoptError::NotRegular);
+        };
+        // Looked at again in the directory that it is removed from, wherever the path leads meanwhile.
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let above = open(above, flags, Mode::empty());
+        let above = above.map_err(|errno| AdoptError::io("open its directory", errno))?;
+        let there = statat(&above, name, AtFlags::SYMLINK_NOFOLLOW);
+        let there = there.map_err(|errno| AdoptError::io("look at it", errno))?;
+        if (there.st_dev, there.st_ino) != seen {
+            return Err(AdoptError::Changed);
+        }
+        let removed = unlinkat(&above, name, AtFlags::empty());
+        removed.map_err(|errno| AdoptError::io("remove its name", errno))?;
         Ok(true)
     }
 
@@ -150,6 +172,13 @@ impl Adoption {
     }
 }
 
+/// If it is still the file with that device and inode.
+fn open_seen(path: &Path, seen: (u64, u64)) -> Result<(OwnedFd, Stat), AdoptError> {
+    let opened = open_regular(path)?;
+    let stat = fstat(&opened).map_err(|errno| AdoptError::io("look at it", errno))?;
+    if (stat.st_dev, stat.st_ino) == seen { Ok((opened, stat)) } else { Err(AdoptError::Changed) }
+}
+
 fn open_regular(path: &Path) -> Result<OwnedFd, AdoptError> {
     // As the pool will open it. Not to wait for who writes to a FIFO that was put there.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
@@ -192,6 +221,10 @@ mod tests {
         dir: tempfile::TempDir,
     }
 
+    fn seen(path: &Path) -> (u64, u64) {
+        fs::symlink_metadata(path).map_or((0, 0), |facts| (facts.dev(), facts.ino()))
+    }
+
     impl Scratch {
         fn new() -> Scratch {
             Scratch { dir: tempfile::tempdir().unwrap() }
@@ -226,7 +259,7 @@ mod tests {
         let path = scratch.file("a", "text");
         let adoption = scratch.begin();
         assert_eq!(adoption.highest(), FileId(0));
-        assert_eq!(adoption.take(&path, FileId(9)), Ok(FileId(9)));
+        assert_eq!(adoption.take(&path, seen(&path), FileId(9)), Ok(FileId(9)));
         adoption.sync().unwrap();
         let found = scratch.found();
         assert_eq!((found.len(), found[0].facts.file, found[0].facts.size), (1, FileId(9), 4));
@@ -239,14 +272,14 @@ mod tests {
         let scratch = Scratch::new();
         let (first, second) = (scratch.file("a", "1"), scratch.file("b", "2"));
         let adoption = scratch.begin();
-        adoption.take(&first, FileId(9)).unwrap();
+        adoption.take(&first, seen(&first), FileId(9)).unwrap();
         // Killed between label and link.
         label::write(File::open(&second).unwrap(), &adoption.store.label(FileId(10), Epoch(0))).unwrap();
         drop(adoption);
         let again = scratch.begin();
         assert_eq!(again.highest(), FileId(9));
-        assert_eq!(again.take(&second, FileId(30)), Ok(FileId(30)));
-        assert_eq!(again.take(&first, FileId(31)), Ok(FileId(9)));
+        assert_eq!(again.take(&second, seen(&second), FileId(30)), Ok(FileId(30)));
+        assert_eq!(again.take(&first, seen(&first), FileId(31)), Ok(FileId(9)));
         assert_eq!(scratch.found().len(), 2);
     }
 
@@ -255,10 +288,30 @@ mod tests {
         let scratch = Scratch::new();
         let (ours, other) = (scratch.file("a", "1"), scratch.file("b", "2"));
         let adoption = scratch.begin();
-        adoption.take(&ours, FileId(9)).unwrap();
-        assert_eq!(adoption.release(&ours), Ok(true));
-        assert_eq!(adoption.release(&other), Ok(false));
+        adoption.take(&ours, seen(&ours), FileId(9)).unwrap();
+        assert_eq!(adoption.release(&ours, seen(&ours)), Ok(true));
+        assert_eq!(adoption.release(&other, seen(&other)), Ok(false));
         assert!(!ours.exists() && other.exists());
+        assert_eq!(scratch.found().len(), 1);
+    }
+
+    #[test]
+    fn a_directory_swapped_for_a_link_leads_to_nothing_outside() {
+        let scratch = Scratch::new();
+        let (dir, outside) = (scratch.dir.path().join("d"), scratch.dir.path().join("outside"));
+        for dir in [&dir, &outside] {
+            fs::create_dir(dir).unwrap();
+        }
+        let (path, theirs) = (scratch.file("d/a", "1"), scratch.file("outside/a", "2"));
+        let adoption = scratch.begin();
+        let (before, other) = (seen(&path), seen(&theirs));
+        // What lies outside is known to the pool as well, so that its label does not help.
+        adoption.take(&theirs, other, FileId(5)).unwrap();
+        fs::rename(&dir, scratch.dir.path().join("away")).unwrap();
+        std::os::unix::fs::symlink(&outside, &dir).unwrap();
+        assert_eq!(adoption.take(&path, before, FileId(9)), Err(AdoptError::Changed));
+        assert_eq!(adoption.release(&path, before), Err(AdoptError::Changed));
+        assert!(theirs.exists());
         assert_eq!(scratch.found().len(), 1);
     }
 
@@ -269,13 +322,16 @@ mod tests {
         let taken = scratch.file("taken", "");
         let theirs = label::Label { file: FileId(1), instance: [2; 16], epoch: Epoch(0) };
         label::write(File::open(&taken).unwrap(), &theirs).unwrap();
-        assert_eq!(adoption.take(&taken, FileId(9)), Err(AdoptError::Taken));
+        assert_eq!(adoption.take(&taken, seen(&taken), FileId(9)), Err(AdoptError::Taken));
         let link = scratch.dir.path().join("link");
         std::os::unix::fs::symlink(&taken, &link).unwrap();
-        assert_eq!(adoption.take(&link, FileId(9)), Err(AdoptError::NotRegular));
-        assert_eq!(adoption.take(scratch.dir.path(), FileId(9)), Err(AdoptError::NotRegular));
+        assert_eq!(adoption.take(&link, seen(&link), FileId(9)), Err(AdoptError::NotRegular));
         assert_eq!(
-            adoption.take(&link.join("none"), FileId(9)),
+            adoption.take(scratch.dir.path(), seen(scratch.dir.path()), FileId(9)),
+            Err(AdoptError::NotRegular)
+        );
+        assert_eq!(
+            adoption.take(&link.join("none"), seen(&link.join("none")), FileId(9)),
             Err(AdoptError::Io("open it", Errno::NOTDIR))
         );
         assert_eq!(scratch.found(), []);

@@ -53,15 +53,23 @@ impl Descriptions {
         Descriptions { path: dir.join(FILE_NAME), database: Mutex::new(None) }
     }
 
-    /// Durable when it returns. What has not changed is not written.
-    pub fn replace(&self, after: FileId, through: FileId, files: &[Description]) -> Result<(), String> {
+    /// Durable when it returns. What has not changed is not written. What is not told of any more is forgotten, but for
+    /// files that still `has_replica`, and the directories beside them: a namespace that is empty or wrong must not take
+    /// away what it could be built anew from.
+    pub fn replace(
+        &self,
+        after: FileId,
+        through: FileId,
+        files: &[Description],
+        has_replica: impl Fn(FileId) -> bool,
+    ) -> Result<(), String> {
         let mut open = self.database.lock();
         let replaced = (|| {
             let database = match &mut *open {
                 Some(database) => database,
                 none => none.insert(connect(&self.path)?),
             };
-            replace(database, after, through, files)
+            replace(database, (after, through), files, has_replica)
         })();
         replaced.map_err(|error: rusqlite::Error| error.to_string())
     }
@@ -103,15 +111,21 @@ fn delete(database: &Connection, file: FileId) -> rusqlite::Result<usize> {
 
 fn replace(
     database: &Connection,
-    after: FileId,
-    through: FileId,
+    (after, through): (FileId, FileId),
     files: &[Description],
+    has_replica: impl Fn(FileId) -> bool,
 ) -> rusqlite::Result<()> {
     let mut kept: HashMap<FileId, Description> = read(database, after, through, usize::MAX)?
         .into_iter()
         .map(|description| (description.file, description))
         .collect();
     let new: Vec<_> = files.iter().filter(|file| kept.remove(&file.file).as_ref() != Some(file)).collect();
+    let before = kept.len();
+    kept.retain(|file, _| !has_replica(*file));
+    if kept.len() < before {
+        // Their names may be in these.
+        kept.retain(|_, description| !description.kind.is_directory());
+    }
     if new.is_empty() && kept.is_empty() {
         return Ok(());
     }
@@ -307,13 +321,29 @@ mod tests {
         };
         let mut first = vec![described(3, "a"), link, Description { kind: device, ..described(9, "disk") }];
         first[0].names.push((FileId(2), Name::new(&[0xff; 255]).unwrap()));
-        descriptions.replace(FileId(0), last, &first).unwrap();
+        descriptions.replace(FileId(0), last, &first, |_| false).unwrap();
         assert_eq!(kept(&dir), first);
-        descriptions.replace(FileId(3), FileId(4), &[]).unwrap();
-        descriptions.replace(FileId(4), last, &[described(9, "disk"), described(10, "new")]).unwrap();
+        descriptions.replace(FileId(3), FileId(4), &[], |_| false).unwrap();
+        let new = [described(9, "disk"), described(10, "new")];
+        descriptions.replace(FileId(4), last, &new, |_| false).unwrap();
         assert_eq!(kept(&dir), [first[0].clone(), described(9, "disk"), described(10, "new")]);
         descriptions.forget(FileId(9));
         assert_eq!(kept(&dir).len(), 2);
+    }
+
+    #[test]
+    fn an_empty_namespace_takes_away_no_name_of_a_replica_that_is_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let descriptions = Descriptions::new(dir.path());
+        let last = FileId(i64::MAX.cast_unsigned());
+        let folder = Description { kind: FileKind::Directory, ..described(2, "folder") };
+        let fifo = Description { kind: FileKind::Fifo, ..described(5, "fifo") };
+        let told = [folder, described(3, "there"), described(4, "gone"), fifo];
+        descriptions.replace(FileId(0), last, &told, |_| false).unwrap();
+        descriptions.replace(FileId(0), last, &[], |file| file == FileId(3)).unwrap();
+        assert_eq!(kept(&dir), told[..2]);
+        descriptions.replace(FileId(0), last, &[], |_| false).unwrap();
+        assert_eq!(kept(&dir), []);
     }
 
     #[test]

@@ -287,7 +287,9 @@ impl Pool for LocalPool {
         let shared = Arc::clone(&self.shared);
         let write = move || {
             let failed = |reason| PoolError::Io { pool: shared.id(), operation: "describe files", reason };
-            shared.descriptions.replace(after, through, &files).map_err(failed)
+            // What cannot be looked at is taken for one.
+            let has_replica = |file| !matches!(shared.store.look(file), Ok(None));
+            shared.descriptions.replace(after, through, &files, has_replica).map_err(failed)
         };
         self.shared.engine.submit(Lane::Sync, write).await
     }

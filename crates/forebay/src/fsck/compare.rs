@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use api::{FileLocations, Locations, Namespace, Pool, ReplicaFacts};
+use api::{FileLocations, Locations, Namespace, Pool, PoolError, ReplicaFacts};
 use namespace::{Problem, SqlNamespace};
 use types::{FileId, PoolId};
 
@@ -16,6 +16,8 @@ pub struct Findings {
     pub replicas: u64,
     pub of_namespace: Vec<Problem>,
     pub of_pools: Vec<PoolProblem>,
+    /// Replicas that a pool lists and cannot look at, told for people: nobody can say what would mend them.
+    pub unreadable: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +40,7 @@ pub enum PoolProblem {
         pool: PoolId,
         size: u64,
         written: u64,
+        elsewhere: bool,
     },
     NoPlace {
         file: FileId,
@@ -70,7 +73,7 @@ impl fmt::Display for PoolProblem {
                 write!(f, "file {file} has {size} bytes, and {pool} has no replica of it")
             }
             // A replica may be longer (bytes written and not yet committed), never shorter.
-            PoolProblem::Short { file, pool, size, written } => {
+            PoolProblem::Short { file, pool, size, written, .. } => {
                 write!(f, "file {file} has {size} bytes, its replica on {pool} only {written}")
             }
             PoolProblem::NoPlace { file, size } => {
@@ -94,6 +97,7 @@ pub async fn compare(namespace: &Arc<SqlNamespace>, pools: &[Arc<dyn Pool>]) -> 
         replicas: replicas.values().map(|of_pool| of_pool.len() as u64).sum(),
         of_namespace: problems.context("cannot check the namespace")?,
         of_pools: Vec::new(),
+        unreadable: Vec::new(),
     };
     let mut known = HashSet::new();
     let mut after = FileId(0);
@@ -105,8 +109,10 @@ pub async fn compare(namespace: &Arc<SqlNamespace>, pools: &[Arc<dyn Pool>]) -> 
             found.files += 1;
             known.extend(entry.pools.iter().map(|pool| (entry.attributes.file, *pool)));
             for problem in look_at_file(entry, &replicas) {
-                if !is_settled(namespace, pools, &problem).await? {
-                    found.of_pools.push(problem);
+                match is_settled(namespace, pools, &problem).await {
+                    Ok(true) => {}
+                    Ok(false) => found.of_pools.push(problem),
+                    Err(error) => found.unreadable.push(format!("{problem}; looked at again: {error}")),
                 }
             }
         }
@@ -135,7 +141,7 @@ fn look_at_file(entry: &FileLocations, replicas: &Replicas) -> Vec<PoolProblem> 
             (false, _) => problems.push(PoolProblem::NoSuchPool { file, pool, size, elsewhere }),
             (_, None) if size > 0 => problems.push(PoolProblem::Missing { file, pool, size, elsewhere }),
             (_, Some(written)) if written < size => {
-                problems.push(PoolProblem::Short { file, pool, size, written });
+                problems.push(PoolProblem::Short { file, pool, size, written, elsewhere });
             }
             _ => {}
         }
@@ -151,7 +157,7 @@ async fn is_settled(
     namespace: &Arc<SqlNamespace>,
     pools: &[Arc<dyn Pool>],
     problem: &PoolProblem,
-) -> Result<bool> {
+) -> Result<bool, PoolError> {
     let (PoolProblem::Missing { file, pool, .. } | PoolProblem::Short { file, pool, .. }) = *problem else {
         return Ok(false);
     };

@@ -3,6 +3,7 @@
 //! Only on a stopped instance: repairs go past the memory of a head, and what could be done through a running one is of
 //! files that nobody can read anyhow.
 
+use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 
@@ -170,7 +171,8 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
     /// Locations at which there is nothing.
     fn forget(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
         let (spare, lost) = gone(of_pools);
-        let title = "missing replicas that nobody needs";
+        self.rescue(repairs, of_pools)?;
+        let title = "missing or short replicas that nobody needs";
         if !spare.told.is_empty() && self.ask(title, &spare.told, "forget them", Price::Nothing, false)? {
             self.made += repairs.drop_locations(&spare.locations, &mut self.log)?;
         }
@@ -184,15 +186,33 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         Ok(())
     }
 
+    /// Files whose whole data lies where the namespace does not place it: it is noted, and the bad location forgotten.
+    fn rescue(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
+        let whole = whole_elsewhere(of_pools);
+        let (_, strays) = self.strays(of_pools, Owner::Elsewhere)?;
+        let (mut told, mut bad, mut good) = (Vec::new(), Vec::new(), Vec::new());
+        for problem in of_pools {
+            let Some((file, pool, false)) = bad_location(problem) else { continue };
+            let Some(from) = whole.get(&file) else { continue };
+            let Some(stray) = strays.iter().find(|stray| (stray.file, stray.pool) == (file, *from)) else {
+                continue;
+            };
+            told.push(format!("{problem}, but {from} has it"));
+            bad.push((file, pool));
+            good.push(*stray);
+        }
+        good.dedup();
+        let title = "files whose data lies on another pool than is said";
+        if !told.is_empty() && self.ask(title, &told, "note where it lies", Price::Nothing, false)? {
+            self.made += repairs.place(&good, &mut self.log)?;
+            self.made += repairs.drop_locations(&bad, &mut self.log)?;
+        }
+        Ok(())
+    }
+
     /// Files of which a part is gone.
     fn shorten(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
-        let (mut told, mut sizes) = (Vec::new(), Vec::new());
-        for problem in of_pools {
-            if let PoolProblem::Short { file, written, .. } = *problem {
-                told.push(problem.to_string());
-                sizes.push((file, written));
-            }
-        }
+        let (told, sizes) = cut(of_pools);
         let agreed = self.arguments.give_up_lost_data;
         let title = "files that are longer than their replicas";
         if !told.is_empty() && self.ask(title, &told, "cut them to what there is", Price::Data, agreed)? {
@@ -209,7 +229,14 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
             if of != wanted {
                 continue;
             }
-            let Some(found) = pool::look(&self.data.pool(pool.0), facts.file)? else { continue };
+            let found = match pool::look(&self.data.pool(pool.0), facts.file) {
+                Ok(found) => found,
+                Err(error) => {
+                    eprintln!("{problem}: it is left, {error}");
+                    continue;
+                }
+            };
+            let Some(found) = found else { continue };
             told.push(problem.to_string());
             strays.push(Stray {
                 file: facts.file,
@@ -240,17 +267,76 @@ impl Gone {
     }
 }
 
+/// The file, the pool where it should be whole and is not, and whether another pool that it is said to lie on has it.
+fn bad_location(problem: &PoolProblem) -> Option<(FileId, PoolId, bool)> {
+    match *problem {
+        PoolProblem::Missing { file, pool, elsewhere, .. }
+        | PoolProblem::Short { file, pool, elsewhere, .. } => Some((file, pool, elsewhere)),
+        PoolProblem::NoSuchPool { file, pool, size, elsewhere } if size > 0 => Some((file, pool, elsewhere)),
+        _ => None,
+    }
+}
+
+/// Damaged files of which some pool has a whole replica that the namespace does not know.
+fn whole_elsewhere(of_pools: &[PoolProblem]) -> HashMap<FileId, PoolId> {
+    let sizes: HashMap<FileId, u64> = of_pools
+        .iter()
+        .filter_map(|problem| match *problem {
+            PoolProblem::Missing { file, size, elsewhere: false, .. }
+            | PoolProblem::Short { file, size, elsewhere: false, .. }
+            | PoolProblem::NoSuchPool { file, size, elsewhere: false, .. } => Some((file, size)),
+            _ => None,
+        })
+        .collect();
+    of_pools
+        .iter()
+        .filter_map(|problem| match *problem {
+            PoolProblem::Unknown { facts, pool, of: Owner::Elsewhere }
+                if sizes.get(&facts.file).is_some_and(|size| facts.size >= *size) =>
+            {
+                Some((facts.file, pool))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+/// Files that are to be as long as the longest that a pool has of them.
+fn cut(of_pools: &[PoolProblem]) -> (Vec<String>, Vec<(FileId, u64)>) {
+    let whole = whole_elsewhere(of_pools);
+    let (mut told, mut sizes) = (Vec::new(), HashMap::<FileId, u64>::new());
+    for problem in of_pools {
+        let PoolProblem::Short { file, written, elsewhere: false, .. } = *problem else { continue };
+        if !whole.contains_key(&file) {
+            told.push(problem.to_string());
+            let size = sizes.entry(file).or_default();
+            *size = written.max(*size);
+        }
+    }
+    let mut sizes: Vec<_> = sizes.into_iter().collect();
+    sizes.sort_unstable();
+    (told, sizes)
+}
+
 /// What can be forgotten, and what is lost with it.
 fn gone(of_pools: &[PoolProblem]) -> (Gone, Gone) {
     let (mut spare, mut lost) = (Gone::default(), Gone::default());
+    let whole = whole_elsewhere(of_pools);
+    // Files of which a part is left are cut to that.
+    let short: HashSet<FileId> = cut(of_pools).1.into_iter().map(|(file, _)| file).collect();
     for problem in of_pools {
         match *problem {
+            // Rescued.
+            PoolProblem::Missing { file, .. } | PoolProblem::NoSuchPool { file, .. }
+                if whole.contains_key(&file) => {}
+            PoolProblem::Short { file, pool, elsewhere: true, .. } => spare.push(problem, file, Some(pool)),
             PoolProblem::Missing { file, pool, elsewhere, .. } => {
-                let into = if elsewhere { &mut spare } else { &mut lost };
+                let into = if elsewhere || short.contains(&file) { &mut spare } else { &mut lost };
                 into.push(problem, file, Some(pool));
             }
             PoolProblem::NoSuchPool { file, pool, size, elsewhere } => {
-                let into = if elsewhere || size == 0 { &mut spare } else { &mut lost };
+                let is_spare = elsewhere || size == 0 || short.contains(&file);
+                let into = if is_spare { &mut spare } else { &mut lost };
                 into.push(problem, file, Some(pool));
             }
             // Unless a pool has it after all.
@@ -264,4 +350,52 @@ fn gone(of_pools: &[PoolProblem]) -> (Gone, Gone) {
         }
     }
     (spare, lost)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::ReplicaFacts;
+
+    use super::*;
+
+    const FILE: FileId = FileId(5);
+
+    fn short(pool: u32, written: u64, elsewhere: bool) -> PoolProblem {
+        PoolProblem::Short { file: FILE, pool: PoolId(pool), size: 100, written, elsewhere }
+    }
+
+    fn missing(pool: u32) -> PoolProblem {
+        PoolProblem::Missing { file: FILE, pool: PoolId(pool), size: 100, elsewhere: false }
+    }
+
+    fn stray(pool: u32, size: u64) -> PoolProblem {
+        let facts = ReplicaFacts { file: FILE, size, space_used: 4096, modified: None };
+        PoolProblem::Unknown { facts, pool: PoolId(pool), of: Owner::Elsewhere }
+    }
+
+    #[test]
+    fn what_an_unknown_replica_has_whole_is_not_given_up() {
+        let problems = [short(0, 7, false), missing(1), stray(2, 99), stray(3, 100)];
+        assert_eq!(whole_elsewhere(&problems), HashMap::from([(FILE, PoolId(3))]));
+        assert_eq!(cut(&problems).1, []);
+        let (spare, lost) = gone(&problems);
+        assert_eq!((spare.locations, lost.files), (Vec::new(), Vec::new()));
+        let (_, lost) = gone(&[missing(1), stray(2, 99)]);
+        assert_eq!(lost.files, [FILE]);
+    }
+
+    #[test]
+    fn a_short_replica_beside_a_whole_one_is_forgotten_and_the_file_not_cut() {
+        let problems = [short(1, 7, true)];
+        assert_eq!(cut(&problems).1, []);
+        let (spare, lost) = gone(&problems);
+        assert_eq!((spare.locations, lost.files), (vec![(FILE, PoolId(1))], Vec::new()));
+    }
+
+    #[test]
+    fn of_several_parts_the_longest_is_kept() {
+        let problems = [short(0, 7, false), short(1, 60, false), short(2, 9, false), missing(3)];
+        assert_eq!(cut(&problems).1, [(FILE, 60)]);
+        assert!(gone(&problems).1.files.is_empty());
+    }
 }

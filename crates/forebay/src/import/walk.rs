@@ -1,117 +1,181 @@
 //! A tree as it lies on a local file system, entry by entry, each directory before what is in it.
 
-use std::fs::{self, Metadata, ReadDir};
+use std::ffi::{OsStr, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use ::namespace::import::{Entry, Facts, SameFile, What};
 use anyhow::{Context, Result, bail};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Statx, StatxFlags, openat, readlinkat, statx};
+use rustix::io::Errno;
 use types::{Device, FileKind, SymlinkTarget, Timestamp};
 
+/// Goes from directory to directory as they are open, so that a link put in the place of one leads nowhere.
 pub struct Walk {
     top: PathBuf,
     device: u64,
     /// Directories that are passed over, by device and inode.
     except: Vec<(u64, u64)>,
     is_begun: bool,
-    reading: Vec<ReadDir>,
+    reading: Vec<Reading>,
+}
+
+/// An entry, and where it lies.
+pub struct Step {
+    pub path: PathBuf,
+    /// Device and inode.
+    pub seen: (u64, u64),
+    pub entry: Entry,
+}
+
+struct Reading {
+    path: PathBuf,
+    names: Dir,
 }
 
 impl Walk {
     pub fn new(top: &Path, except: &[(u64, u64)]) -> Result<Walk> {
-        let facts = fs::metadata(top).with_context(|| format!("cannot read {}", top.display()))?;
-        if !facts.is_dir() {
+        let about = look(CWD, top.as_os_str(), top)?;
+        if FileType::from_raw_mode(about.stx_mode.into()) != FileType::Directory {
             bail!("{} is no directory", top.display());
         }
         Ok(Walk {
             top: top.to_owned(),
-            device: facts.dev(),
+            device: place(&about).0,
             except: except.to_vec(),
             is_begun: false,
             reading: Vec::new(),
         })
     }
 
-    /// With the path at which it lies.
-    pub fn step(&mut self) -> Result<Option<(PathBuf, Entry)>> {
+    pub fn step(&mut self) -> Result<Option<Step>> {
         if !std::mem::replace(&mut self.is_begun, true) {
             let top = self.top.clone();
-            let facts = fs::metadata(&top).with_context(|| format!("cannot read {}", top.display()))?;
-            return self.entry(top, &facts).map(Some);
+            let about = look(CWD, top.as_os_str(), &top)?;
+            return self.entry(top.clone().into_os_string(), top, &about).map(Some);
         }
         while let Some(reading) = self.reading.last_mut() {
-            let Some(found) = reading.next() else {
+            let Some(found) = reading.names.read() else {
                 self.reading.pop();
                 continue;
             };
-            let path = found
-                .with_context(|| format!("cannot read a directory below {}", self.top.display()))?
-                .path();
-            let facts =
-                fs::symlink_metadata(&path).with_context(|| format!("cannot read {}", path.display()))?;
-            if self.except.contains(&(facts.dev(), facts.ino())) {
+            let found = found.with_context(|| cannot_read(&reading.path))?;
+            let name = OsString::from_vec(found.file_name().to_bytes().to_vec());
+            if name == "." || name == ".." {
                 continue;
             }
-            return self.entry(path, &facts).map(Some);
+            let path = reading.path.join(&name);
+            let about = look(reading.names.fd().with_context(|| cannot_read(&path))?, &name, &path)?;
+            if self.except.contains(&place(&about)) {
+                continue;
+            }
+            return self.entry(name, path, &about).map(Some);
         }
         Ok(None)
     }
 
-    fn entry(&mut self, path: PathBuf, about: &Metadata) -> Result<(PathBuf, Entry)> {
-        if about.dev() != self.device {
+    /// `name`: in the directory that is being read.
+    fn entry(&mut self, name: OsString, path: PathBuf, about: &Statx) -> Result<Step> {
+        let seen = place(about);
+        if seen.0 != self.device {
             bail!(
                 "{} is another file system, and what is in it cannot be linked: unmount it, or adopt it by itself",
                 path.display()
             );
         }
-        if about.is_dir() {
-            let reading = fs::read_dir(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        let above = self.reading.last().map_or(Ok(CWD), |reading| reading.names.fd());
+        let above = above.with_context(|| cannot_read(&path))?;
+        let what = what(above, &name, &path, about)?;
+        if what == What::Directory {
+            let reading = begin(above, &name, &path, seen)?;
             self.reading.push(reading);
         }
         let below = path.strip_prefix(&self.top).unwrap_or(&path).as_os_str().as_bytes().to_vec();
-        let what = what(&path, about)?;
-        let is_one_of_many = about.nlink() > 1 && what != What::Directory;
-        let same = is_one_of_many.then(|| SameFile { device: about.dev(), inode: about.ino() });
-        Ok((path, Entry { path: below, what, facts: facts(about), same }))
+        let is_one_of_many = about.stx_nlink > 1 && what != What::Directory;
+        let same = is_one_of_many.then_some(SameFile { device: seen.0, inode: seen.1 });
+        Ok(Step { path, seen, entry: Entry { path: below, what, facts: facts(about), same } })
     }
 }
 
-fn what(path: &Path, about: &Metadata) -> Result<What> {
-    let kind = about.file_type();
-    let device = || Device { major: rustix::fs::major(about.rdev()), minor: rustix::fs::minor(about.rdev()) };
-    Ok(if kind.is_file() {
-        What::Regular { size: about.len(), space_used: about.blocks() * 512 }
-    } else if kind.is_dir() {
-        What::Directory
-    } else if kind.is_symlink() {
-        let target = fs::read_link(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let target = SymlinkTarget::new(&target.into_os_string().into_vec());
-        What::Symlink(target.with_context(|| format!("cannot take {} in", path.display()))?)
-    } else if kind.is_fifo() {
-        What::Special(FileKind::Fifo)
-    } else if kind.is_socket() {
-        What::Special(FileKind::Socket)
-    } else if kind.is_block_device() {
-        What::Special(FileKind::BlockDevice(device()))
-    } else {
-        What::Special(FileKind::CharacterDevice(device()))
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read {}", path.display())
+}
+
+fn look(above: impl AsFd, name: &OsStr, path: &Path) -> Result<Statx> {
+    let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+    statx(above, name, AtFlags::SYMLINK_NOFOLLOW, wanted).with_context(|| cannot_read(path))
+}
+
+fn place(about: &Statx) -> (u64, u64) {
+    (rustix::fs::makedev(about.stx_dev_major, about.stx_dev_minor), about.stx_ino)
+}
+
+fn begin(above: impl AsFd, name: &OsStr, path: &Path, seen: (u64, u64)) -> Result<Reading> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let dir = openat(above, name, flags, Mode::empty()).with_context(|| cannot_read(path))?;
+    let opened = rustix::fs::fstat(&dir).with_context(|| cannot_read(path))?;
+    if (opened.st_dev, opened.st_ino) != seen {
+        bail!("{} is another directory than a moment ago; leave the tree alone meanwhile", path.display());
+    }
+    let names = Dir::new(dir).with_context(|| cannot_read(path))?;
+    Ok(Reading { path: path.to_owned(), names })
+}
+
+fn what(above: impl AsFd, name: &OsStr, path: &Path, about: &Statx) -> Result<What> {
+    let device = || Device { major: about.stx_rdev_major, minor: about.stx_rdev_minor };
+    Ok(match FileType::from_raw_mode(about.stx_mode.into()) {
+        FileType::RegularFile => What::Regular { size: about.stx_size, space_used: about.stx_blocks * 512 },
+        FileType::Directory => What::Directory,
+        FileType::Symlink => {
+            let target = readlinkat(above, name, Vec::new()).with_context(|| cannot_read(path))?;
+            let target = SymlinkTarget::new(target.as_bytes());
+            What::Symlink(target.with_context(|| format!("cannot take {} in", path.display()))?)
+        }
+        FileType::Fifo => What::Special(FileKind::Fifo),
+        FileType::Socket => What::Special(FileKind::Socket),
+        FileType::BlockDevice => What::Special(FileKind::BlockDevice(device())),
+        FileType::CharacterDevice => What::Special(FileKind::CharacterDevice(device())),
+        FileType::Unknown => return Err(Errno::INVAL).with_context(|| cannot_read(path)),
     })
 }
 
-fn facts(about: &Metadata) -> Facts {
-    // Nanoseconds of a file are always below a second.
-    let time =
-        |seconds, nanoseconds| u32::try_from(nanoseconds).ok().and_then(|ns| Timestamp::new(seconds, ns));
-    let birth = about.created().ok().and_then(|birth: SystemTime| birth.duration_since(UNIX_EPOCH).ok());
+fn facts(about: &Statx) -> Facts {
+    let time = |time: &rustix::fs::StatxTimestamp| Timestamp::new(time.tv_sec, time.tv_nsec);
+    let has_birth = about.stx_mask & StatxFlags::BTIME.bits() != 0;
     Facts {
-        mode: about.mode() & 0o7777,
-        uid: about.uid(),
-        gid: about.gid(),
-        mtime: time(about.mtime(), about.mtime_nsec()),
-        atime: time(about.atime(), about.atime_nsec()),
-        ctime: time(about.ctime(), about.ctime_nsec()),
-        birth: birth.map(Timestamp::from_unix),
+        mode: u32::from(about.stx_mode) & 0o7777,
+        uid: about.stx_uid,
+        gid: about.stx_gid,
+        mtime: time(&about.stx_mtime),
+        atime: time(&about.stx_atime),
+        ctime: time(&about.stx_ctime),
+        birth: time(&about.stx_btime).filter(|_| has_birth),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_becomes_a_link_while_it_is_read_does_not_lead_outside() {
+        let scratch = tempfile::tempdir().unwrap();
+        let (tree, outside) = (scratch.path().join("tree"), scratch.path().join("outside"));
+        fs::create_dir_all(tree.join("d")).unwrap();
+        fs::create_dir(&outside).unwrap();
+        fs::write(tree.join("d/a"), "inside").unwrap();
+        fs::write(outside.join("a"), "lies outside").unwrap();
+        let mut walk = Walk::new(&tree, &[]).unwrap();
+        walk.step().unwrap().unwrap();
+        assert_eq!(walk.step().unwrap().unwrap().entry.path, b"d");
+        fs::rename(tree.join("d"), tree.join("e")).unwrap();
+        symlink(&outside, tree.join("d")).unwrap();
+        let found = walk.step().unwrap().unwrap();
+        assert_eq!(found.entry.path, b"d/a");
+        assert!(matches!(found.entry.what, What::Regular { size: 6, .. }), "{:?}", found.entry);
     }
 }

@@ -88,3 +88,31 @@ fn without_a_word_about_names_the_files_are_in_lost_and_found() {
     let name = String::from_utf8_lossy(entries[0].name.as_bytes()).into_owned();
     assert_eq!(server.read(&format!("/lost+found/{name}")), b"contents");
 }
+
+#[test]
+fn what_a_pool_was_told_and_cannot_be_read_is_a_remark() {
+    let (instance, server) = Server::start();
+    assert_eq!(server.put("/file", "contents").status, 201);
+    instance.forebay(&["namespace", "describe"]);
+    server.kill();
+    std::fs::remove_dir_all(instance.data().join("namespace")).unwrap();
+    let pool = instance.data().join("pools/pool-0");
+    for end in ["-wal", "-shm"] {
+        let _ = std::fs::remove_file(pool.join(format!("descriptions.db{end}")));
+    }
+    std::fs::write(pool.join("descriptions.db"), [7; 8192]).unwrap();
+    let (is_done, told) = rebuild(&instance);
+    assert!(is_done && told.contains("what pool-0 was told of its files is lost"), "{told}");
+    instance.forebay(&["fsck"]);
+}
+
+#[test]
+fn a_namespace_that_is_noted_in_a_database_is_not_built_beside_it() {
+    let (instance, server) = Server::start();
+    server.kill();
+    std::fs::remove_dir_all(instance.data().join("namespace")).unwrap();
+    std::fs::write(instance.data().join("namespace.database"), "localhost/names\n").unwrap();
+    let (is_done, told) = rebuild(&instance);
+    assert!(!is_done && told.contains("is in localhost/names: give its URL with --namespace"), "{told}");
+    assert!(!instance.data().join("namespace").exists());
+}

@@ -108,3 +108,22 @@ fn a_running_instance_is_not_repaired_and_nobody_is_taken_for_yes() {
     let output = fsck(&instance, &["--repair", "--yes"]);
     assert!(output.status.success(), "{}", told(&output));
 }
+
+/// A file that bears no label of a pool lies where a replica should.
+#[test]
+fn a_replica_that_cannot_be_looked_at_is_told_and_does_not_end_the_check() {
+    let (instance, server) = Server::start();
+    assert_eq!(server.put("/damaged", [1; 3000]).status, 201);
+    assert_eq!(server.put("/cut", [2; 2000]).status, 201);
+    server.kill();
+    let replicas = instance.replicas();
+    std::fs::remove_file(&replicas[0]).unwrap();
+    std::fs::write(&replicas[0], [9; 3000]).unwrap();
+    std::fs::File::options().write(true).open(&replicas[1]).unwrap().set_len(700).unwrap();
+    let output = fsck(&instance, &["--repair", "--yes", "--give-up-lost-data"]);
+    assert!(told(&output).contains("looked at again"), "{}", told(&output));
+    let server = instance.up();
+    assert_eq!(server.read("/cut"), [2; 700]);
+    server.kill();
+    assert_eq!(std::fs::read(&replicas[0]).unwrap(), [9; 3000]);
+}

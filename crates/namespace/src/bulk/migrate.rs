@@ -110,6 +110,9 @@ fn migrate_sqlite(path: &Path) -> BulkResult<Plan> {
 
 fn plan_postgres(seat: &Seat) -> BulkResult<Plan> {
     let (found, known) = (seat.version()?, KNOWN_VERSION);
+    if found == crate::repair::UNFINISHED {
+        return Err(OpenError::Unfinished(seat.place()).into());
+    }
     if found > known {
         return Err(OpenError::NewerDatabase { database: seat.place(), found, known }.into());
     }

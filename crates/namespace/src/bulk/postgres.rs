@@ -223,6 +223,7 @@ fn require_known(found: i32, place: String) -> BulkResult<()> {
     let known = KNOWN_VERSION;
     match found {
         0 => Err(BulkError::Nothing(place)),
+        crate::repair::UNFINISHED => Err(OpenError::Unfinished(place).into()),
         found if found > known => Err(OpenError::NewerDatabase { database: place, found, known }.into()),
         found if found < known => {
             Err(BulkError::OldVersion { place, found: found.cast_unsigned(), known: known.cast_unsigned() })
@@ -254,6 +255,20 @@ impl Source for PostgresSource {
     fn tables(&mut self) -> &mut dyn Tables {
         self
     }
+}
+
+/// Takes away what a rebuild that was not finished left, and nothing else. The schema stays: it may be somebody else's.
+pub fn discard_unfinished(url: &str) -> BulkResult<()> {
+    let seat = Seat::take(url)?;
+    seat.lock()?.ok_or_else(|| OpenError::DatabaseInUse(seat.place()))?;
+    if seat.version()? != crate::repair::UNFINISHED {
+        return Ok(());
+    }
+    seat.batch(&format!(
+        "DO $$ DECLARE found record; BEGIN \
+         FOR found IN SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}' LOOP \
+         EXECUTE format('DROP TABLE {SCHEMA}.%I CASCADE', found.tablename); END LOOP; END $$"
+    ))
 }
 
 pub struct PostgresSink {

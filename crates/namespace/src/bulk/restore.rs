@@ -2,23 +2,34 @@
 //!
 //! What happened between the backup and the loss is not known: how often a head started, which numbers it gave, which
 //! values of the change attribute clients saw, which tickets were taken back. So each of these goes on far above what
-//! the backup says.
+//! the backup says, and goes on further the later it is: what is restored a second time begins above the first.
+//! Checksums are left out: whoever wrote to a file in place since then did so without this namespace.
 
 use std::collections::HashSet;
 use std::path::Path;
 
+use types::Clock;
+
 use super::copy::{Tell, carry};
 use super::sqlite::SqliteSource;
-use super::tables::{CLIENTS, INODES, LOCATIONS, Table, Value};
+use super::tables::{CHECKSUMS, CLIENTS, INODES, LOCATIONS, Table, Value};
 use super::{Begin, BulkError, BulkResult, Copied, Marks, Place, Source, Tables, open_sink};
 use crate::ids::FIRST;
+use crate::inode::Extras;
 
 /// More starts than a head can have had.
 const STARTS: i64 = 1 << 20;
-/// Change attributes are compared as numbers with a sign, and begin with the start.
+/// Change attributes are compared as numbers with a sign, and begin with the start. A first restore stays below this
+/// until the year 4000, and a chain of them, each of a backup of the one before, for hundreds.
 const STARTS_MAX: i64 = i32::MAX as i64;
+/// The start of 2026 in minutes since 1970: nothing was restored before.
+const FIRST_MINUTE: i64 = 29_453_760;
 /// At 20,000 files a second, 600 days.
 const NUMBERS: i64 = 1 << 40;
+/// Numbers that a second stands for: more than are given in it.
+const NUMBERS_IN_SECOND: i64 = 1 << 15;
+/// Far above what a thousand restores reach.
+const NUMBERS_MAX: i64 = 1 << 62;
 /// Fences of one file.
 const EPOCHS: i64 = 1 << 16;
 
@@ -28,6 +39,7 @@ pub fn restore(
     to: &Place,
     instance: Option<[u8; 16]>,
     begin: Begin,
+    clock: &dyn Clock,
     tell: &mut Tell<'_>,
 ) -> BulkResult<Copied> {
     let saved = SqliteSource::file(file)?;
@@ -35,26 +47,35 @@ pub fn restore(
     let mut marks = saved.marks().clone();
     let from = Place::File(file.to_owned());
     marks.claim(instance, to)?;
-    raise(&mut marks).map_err(|reason| BulkError::failed(&from, reason))?;
+    // Without the time, so that it can be gone on with later.
+    let state = format!("restored without checksums {}", marks.state());
+    raise(&mut marks, clock.now().seconds).map_err(|reason| BulkError::failed(&from, reason))?;
     let mut source = Restored { saved, unnamed };
-    let mut sink = open_sink(to, &format!("restored {}", marks.state()), begin)?;
+    let mut sink = open_sink(to, &state, begin)?;
     carry((&mut source, &from), (&mut *sink, to), &marks, tell)
 }
 
-/// As after the loss of power of a head that did not wait for its disk, many starts later.
-fn raise(marks: &mut Marks) -> Result<(), &'static str> {
+/// As after the loss of power of a head that did not wait for its disk, many starts later. `now`: seconds since 1970.
+///
+/// The minute counts on top, and not alone as a lower bound: the backup may be of a namespace that was restored, whose
+/// starts are ahead of the clock.
+fn raise(marks: &mut Marks, now: i64) -> Result<(), &'static str> {
     let mut notes = marks.notes();
-    let starts = notes.get("starts") + STARTS;
+    let now = now.max(0);
+    let minutes = now / 60;
+    let starts = notes.get("starts").max(minutes) + STARTS + (minutes - FIRST_MINUTE).max(0);
     if starts > STARTS_MAX {
-        return Err("it was restored too often");
+        return Err("it was restored too often, or the clock is wrong");
     }
     notes.set("starts", starts);
     notes.set("clean_end", 0);
     notes.set("deferred", 1);
     marks.set_notes(&notes);
+    let jump = now.checked_mul(NUMBERS_IN_SECOND).and_then(|by_time| by_time.checked_add(NUMBERS));
     for key in ["next_file", "next_cookie"] {
         let end = marks.meta.entry(key.to_owned()).or_insert(FIRST.cast_signed());
-        *end = end.checked_add(NUMBERS).ok_or("its numbers are used up")?;
+        let raised = jump.and_then(|jump| end.checked_add(jump)).filter(|raised| *raised < NUMBERS_MAX);
+        *end = raised.ok_or("its numbers are used up, or the clock is wrong")?;
     }
     Ok(())
 }
@@ -74,10 +95,13 @@ impl Restored {
         };
         let mut kept: Vec<Value> =
             rows.chunks_exact(table.width()).filter(is_kept).flatten().cloned().collect();
-        if let (true, Some(at)) = (*table == INODES, table.at("epoch")) {
+        if let (true, Some(epoch), Some(extras)) = (*table == INODES, table.at("epoch"), table.at("extras")) {
             for row in kept.chunks_exact_mut(table.width()) {
-                if let Value::Number(epoch) = &mut row[at] {
+                if let Value::Number(epoch) = &mut row[epoch] {
                     *epoch = (*epoch + EPOCHS).min(i64::from(u32::MAX));
+                }
+                if let Value::Number(extras) = &mut row[extras] {
+                    *extras &= !i64::from(Extras::CHECKSUMS);
                 }
             }
         }
@@ -85,10 +109,14 @@ impl Restored {
     }
 }
 
+/// Clients would reclaim what has been somebody else's since; checksums may be of what has been written over.
+fn is_left_out(table: &Table) -> bool {
+    *table == CLIENTS || *table == CHECKSUMS
+}
+
 impl Tables for Restored {
     fn count(&mut self, table: &Table) -> BulkResult<u64> {
-        // Clients would reclaim what has been somebody else's since.
-        if *table == CLIENTS { Ok(0) } else { self.saved.count(table) }
+        if is_left_out(table) { Ok(0) } else { self.saved.count(table) }
     }
 
     fn page(
@@ -97,7 +125,7 @@ impl Tables for Restored {
         after: Option<&[Value]>,
         limit: usize,
     ) -> BulkResult<Vec<Value>> {
-        if *table == CLIENTS {
+        if is_left_out(table) {
             return Ok(Vec::new());
         }
         let mut after = after.map(<[Value]>::to_vec);
@@ -119,5 +147,55 @@ impl Source for Restored {
 
     fn tables(&mut self) -> &mut dyn Tables {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Long after 2026.
+    const NOW: i64 = 1_900_000_000;
+    const DAY: i64 = 86_400;
+
+    fn raised(marks: &Marks, now: i64) -> Marks {
+        let mut raised = marks.clone();
+        raise(&mut raised, now).unwrap();
+        raised
+    }
+
+    /// As after a day of many starts and files.
+    fn used(marks: &Marks) -> Marks {
+        let mut used = marks.clone();
+        for (key, more) in [("starts", 1000), ("next_file", DAY * 20_000), ("next_cookie", DAY * 20_000)] {
+            *used.meta.get_mut(key).unwrap() += more;
+        }
+        used
+    }
+
+    #[test]
+    fn a_second_restore_of_the_same_backup_begins_above_what_the_first_gave() {
+        let mut backup = Marks::default();
+        backup.meta.insert("starts".to_owned(), 12);
+        // Also of a backup of what was restored, a day later.
+        for _ in 0..3 {
+            let first = raised(&backup, NOW);
+            let second = raised(&backup, NOW + DAY);
+            for key in ["starts", "next_file", "next_cookie"] {
+                assert!(second.number(key) > used(&first).number(key), "{key}");
+            }
+            assert!(first.number("starts") < STARTS_MAX);
+            backup = used(&first);
+        }
+    }
+
+    #[test]
+    fn numbers_that_would_not_fit_are_refused() {
+        let mut marks = Marks::default();
+        assert!(raise(&mut marks.clone(), i64::MAX).is_err());
+        // The year 4000.
+        raise(&mut marks.clone(), 64_060_588_800).unwrap();
+        marks.meta.insert("next_cookie".to_owned(), NUMBERS_MAX - 1);
+        assert!(raise(&mut marks, NOW).is_err());
     }
 }

@@ -108,7 +108,7 @@ static PROPERTIES: Table = Table {
     key_len: 2,
 };
 
-static CHECKSUMS: Table = Table {
+pub static CHECKSUMS: Table = Table {
     name: "checksums",
     columns: &[long("inode"), column("kind", Kind::Text), column("value", Kind::Bytes)],
     key_len: 2,

@@ -10,11 +10,10 @@ use types::{Device, FileKind, SymlinkTarget};
 
 use super::entry::{Entry, Facts, Listing, ListingError, Place, SameFile, What, instant, number, shown};
 use super::vis;
+use crate::paths::DEPTH_MAX;
 
 /// Of a line with all that continue it: a path and a target, each byte in four, and the numbers.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// Directories within directories, as everywhere in a namespace's paths.
-const DEPTH_MAX: usize = 2048;
 
 pub struct Mtree<R> {
     input: R,
@@ -88,7 +87,8 @@ impl<R: BufRead> Mtree<R> {
         }
         path.extend_from_slice(&name);
         if is_directory {
-            if self.entered.len() == DEPTH_MAX {
+            // One of them may be the top. What is too deep by one the tree refuses.
+            if self.entered.len() > DEPTH_MAX {
                 return Err(ListingError::malformed(format!(
                     "more than {DEPTH_MAX} directories lie in one another"
                 )));

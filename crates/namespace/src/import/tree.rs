@@ -14,6 +14,7 @@ use super::entry::{Entry, Facts, SameFile, What, shown};
 use crate::bulk::BulkError;
 use crate::ids::FIRST;
 use crate::inode::{Inode, Instance, LINKS_MAX, new_inode};
+use crate::paths::DEPTH_MAX;
 use crate::store::{NumberEnds, Totals};
 
 /// Where rows go.
@@ -101,6 +102,8 @@ pub struct Tree<R> {
 struct Directory {
     id: FileId,
     parent: u32,
+    /// Names on its path.
+    depth: u32,
     subdirectories: u32,
     is_told: bool,
     below: Counted,
@@ -135,7 +138,7 @@ impl<R: Rows> Tree<R> {
             top: ROOT,
             made: Made::default(),
         };
-        tree.directories.push(Directory::new(FileId::ROOT, ROOT));
+        tree.directories.push(Directory::new(FileId::ROOT, ROOT, 0));
         tree.made.directories = 1;
         tree.top = tree.directory(under)?;
         tree.last = (Vec::new(), tree.top);
@@ -151,6 +154,7 @@ impl<R: Rows> Tree<R> {
             return self.declare_top(entry);
         };
         let dir = self.directory_of(above)?;
+        self.require_shallow(dir, &entry.path)?;
         match &entry.what {
             What::Directory => self.declare(dir, &name, entry),
             What::LinkTo(target) => {
@@ -208,10 +212,23 @@ impl<R: Rows> Tree<R> {
             let name = legal(part, path)?;
             at = match self.by_name.get(&(at, name.clone())) {
                 Some(known) => *known,
-                None => self.add_directory(at, &name, None)?,
+                None => {
+                    self.require_shallow(at, path)?;
+                    self.add_directory(at, &name, None)?
+                }
             };
         }
         Ok(at)
+    }
+
+    /// What lies deeper has no path, and is in no sum of a tree.
+    fn require_shallow(&self, dir: u32, path: &[u8]) -> Result<(), TreeError> {
+        if self.directories[dir as usize].depth as usize >= DEPTH_MAX {
+            // Its beginning is enough to find it.
+            let beginning = &path[..path.len().min(100)];
+            return Err(refuse(beginning, &format!("begins a path of more than {DEPTH_MAX} names")));
+        }
+        Ok(())
     }
 
     fn add_directory(&mut self, parent: u32, name: &Name, facts: Option<Facts>) -> Result<u32, TreeError> {
@@ -221,7 +238,7 @@ impl<R: Rows> Tree<R> {
         let above = &mut self.directories[parent as usize];
         above.subdirectories += 1;
         above.below.directories += 1;
-        let (dir, count) = (above.id, above.subdirectories);
+        let (dir, depth, count) = (above.id, above.depth, above.subdirectories);
         if count > LINKS_MAX - 2 {
             let limit = LINKS_MAX - 2;
             return Err(self.refuse_name(
@@ -231,7 +248,7 @@ impl<R: Rows> Tree<R> {
             ));
         }
         let id = self.new_id();
-        self.directories.push(Directory::new(id, parent));
+        self.directories.push(Directory::new(id, parent, depth + 1));
         self.by_name.insert((parent, name.clone()), number);
         self.made.directories += 1;
         if let Some(facts) = facts {
@@ -454,8 +471,8 @@ pub struct Finished<R> {
 }
 
 impl Directory {
-    fn new(id: FileId, parent: u32) -> Directory {
-        Directory { id, parent, subdirectories: 0, is_told: false, below: Counted::default() }
+    fn new(id: FileId, parent: u32, depth: u32) -> Directory {
+        Directory { id, parent, depth, subdirectories: 0, is_told: false, below: Counted::default() }
     }
 }
 

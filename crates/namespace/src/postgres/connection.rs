@@ -38,8 +38,10 @@ const PLANS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off
     -c enable_mergejoin=off -c jit=off";
 
 /// Whatever was set for this user: a group waits for who has its rows and then looks again, and the lock of a head that
-/// has nothing to do is not given to another.
-const MANNERS: &str = "-c default_transaction_isolation=read\\ committed -c idle_session_timeout=0";
+/// has nothing to do is not given to another. How long an answer may take is ours to say; a lock that is not to be had is
+/// told of before.
+const MANNERS: &str = "-c default_transaction_isolation=read\\ committed -c idle_session_timeout=0 \
+    -c statement_timeout=0 -c lock_timeout=20s";
 
 /// The server must soon notice that we are gone, too: our session holds the lock.
 const KEEPALIVES: &str = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 \
@@ -112,7 +114,7 @@ impl Target {
     pub async fn connect_to_write(&self) -> Result<Link, Trouble> {
         let link = self.connect().await?;
         if !self.is_deferred {
-            link.client.query_opt(STRICT, &[]).await?;
+            timeout(ANSWER_TIMEOUT, link.client.query_opt(STRICT, &[])).await.map_err(|_| slow())??;
         }
         Ok(link)
     }

@@ -1,13 +1,15 @@
 //! Opening: a server that will do, a schema that is ours and not too new, the lock, and a new start counted.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
-use super::connection::{Link, Target, name};
+use super::connection::{ANSWER_TIMEOUT, Link, Target, name};
 use super::presence::Attempts;
 use super::reads::PostgresReads;
 use super::rows::{InodeArrays, WRITE_INODES, get};
@@ -55,6 +57,8 @@ pub enum Refused {
     TooOld(String),
     Foreign,
     Newer(i32),
+    /// It was being built anew.
+    Unfinished,
     InUse,
     /// It belongs to another instance.
     Strange,
@@ -135,26 +139,53 @@ impl Terms {
     }
 }
 
+/// Who waits for longer says for what.
+async fn within<T>(what: &str, asking: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
+    timeout(ANSWER_TIMEOUT, asking).await.unwrap_or_else(|_| {
+        let seconds = ANSWER_TIMEOUT.as_secs();
+        Err(Refused::Trouble(Trouble::Passing(format!("no answer within {seconds} s to {what}"))))
+    })
+}
+
 async fn begin(target: &Target, terms: &Terms) -> Result<Begun, Refused> {
     let link = target.connect_to_write().await?;
-    let version: i32 = number(&link, "SELECT current_setting('server_version_num')::integer").await?;
+    within("what server it is", look_at_server(&link)).await?;
+    within("whether another head has it", take_lock(&link)).await?;
+    migrate(&link).await?;
+    let (instance, floor) = count_start(&link, terms).await?;
+    let (epoch, state) = within("how it was left", read_state(&link, instance)).await?;
+    let writer = Writer::new(target.clone(), link, epoch, state.sequence, state.ends);
+    let reads = PostgresReads::new(target.clone(), floor, terms.questions_max);
+    reads.begin().await?;
+    Ok(Begun { writer, reads, floor, epoch, state })
+}
+
+async fn look_at_server(link: &Link) -> Result<(), Refused> {
+    let version: i32 = number(link, "SELECT current_setting('server_version_num')::integer").await?;
     if version < SERVER_VERSION_MIN {
         let shown = link.client.query_one("SHOW server_version", &[]).await?;
         return Err(Refused::TooOld(shown.get(0)));
     }
-    let encoding: String = number(&link, "SELECT current_setting('server_encoding')").await?;
+    let encoding: String = number(link, "SELECT current_setting('server_encoding')").await?;
     if !["UTF8", "SQL_ASCII"].contains(&encoding.as_str()) {
         return Err(Refused::Encoding(encoding));
     }
+    Ok(())
+}
+
+async fn take_lock(link: &Link) -> Result<(), Refused> {
     let mut attempts = Attempts::default();
-    while !number::<bool>(&link, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
+    while !number::<bool>(link, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
         if attempts.lasted() > LOCK_PATIENCE {
             return Err(Refused::InUse);
         }
         attempts.pause().await;
     }
-    migrate(&link).await?;
-    let (instance, floor) = count_start(&link, terms).await?;
+    Ok(())
+}
+
+/// The epoch, and where the last group left it.
+async fn read_state(link: &Link, instance: Instance) -> Result<(i64, State), Refused> {
     let row =
         link.client.query_one("SELECT groups, files, bytes, epoch FROM progress WHERE id = 1", &[]).await?;
     let end = async |key: &str| -> Result<u64, Refused> {
@@ -164,11 +195,7 @@ async fn begin(target: &Target, terms: &Terms) -> Result<Begun, Refused> {
     let ends = NumberEnds { files: end("next_file").await?, cookies: end("next_cookie").await? };
     let totals = Totals { files: row.get(1), bytes: row.get(2) };
     let sequence = row.get::<_, i64>(0).cast_unsigned();
-    let epoch = row.get(3);
-    let writer = Writer::new(target.clone(), link, epoch, sequence, ends);
-    let reads = PostgresReads::new(target.clone(), floor, terms.questions_max);
-    reads.begin().await?;
-    Ok(Begun { writer, reads, floor, epoch, state: State { instance, ends, sequence, totals } })
+    Ok((row.get(3), State { instance, ends, sequence, totals }))
 }
 
 async fn number<T: for<'a> postgres_types::FromSql<'a>>(link: &Link, sql: &str) -> Result<T, Refused> {
@@ -187,6 +214,9 @@ pub async fn migrate(link: &Link) -> Result<(), Refused> {
     }
     let found: i32 =
         if is_ours { number(link, "SELECT coalesce(max(version), 0) FROM schema_version").await? } else { 0 };
+    if found == crate::repair::UNFINISHED {
+        return Err(Refused::Unfinished);
+    }
     if found > KNOWN_VERSION {
         return Err(Refused::Newer(found));
     }
@@ -216,8 +246,12 @@ pub async fn migrate(link: &Link) -> Result<(), Refused> {
 /// changes nothing.
 async fn count_start(link: &Link, terms: &Terms) -> Result<(Instance, ChangeFloor), Refused> {
     let failed = |reason: &str| Refused::Trouble(Trouble::Lasting(StoreError::Failed(reason.to_owned())));
-    link.client.batch_execute("BEGIN; SET LOCAL synchronous_commit = on").await?;
-    link.client.execute("UPDATE progress SET epoch = epoch + 1 WHERE id = 1", &[]).await?;
+    within("the count of a new start", async {
+        link.client.batch_execute("BEGIN; SET LOCAL synchronous_commit = on").await?;
+        link.client.execute("UPDATE progress SET epoch = epoch + 1 WHERE id = 1", &[]).await?;
+        Ok(())
+    })
+    .await?;
     let mut before = Notes::default();
     for row in link.client.query("SELECT key, value FROM meta", &[]).await? {
         before.set(row.get(0), row.get(1));
@@ -243,7 +277,8 @@ async fn count_start(link: &Link, terms: &Terms) -> Result<(Instance, ChangeFloo
         link.client.execute(WRITE_INODES, &values).await?;
         link.client.execute("UPDATE progress SET files = 1", &[]).await?;
     }
-    link.client.batch_execute("COMMIT").await?;
+    let committing = async { Ok(link.client.batch_execute("COMMIT").await?) };
+    within("a COMMIT; does it wait for a synchronous standby that is not there?", committing).await?;
     Ok((instance, floor))
 }
 
@@ -267,6 +302,7 @@ pub fn explain(target: &Target, refused: Refused) -> OpenError {
         Refused::TooOld(found) => OpenError::PostgresTooOld { database, found },
         Refused::Foreign => OpenError::ForeignSchema(database),
         Refused::Newer(found) => OpenError::NewerDatabase { database, found, known: KNOWN_VERSION },
+        Refused::Unfinished => OpenError::Unfinished(database),
         Refused::Strange => OpenError::OtherInstance(database),
         Refused::Gone => OpenError::NamespaceGone(database),
         Refused::InUse => OpenError::DatabaseInUse(database),

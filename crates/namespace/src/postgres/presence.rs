@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 
 /// How long callers wait for a database that goes away. Once somebody has waited so long, others are refused at once until
 /// the background sees it again: a queue of groups would add their waits up.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub const PATIENCE: Duration = Duration::from_secs(30);
 /// While the namespace is being closed.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 const PAUSE_MIN: Duration = Duration::from_millis(20);

@@ -15,7 +15,7 @@ use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget};
 
 use super::check;
 use super::connection::{ANSWER_TIMEOUT, Link, Target};
-use super::presence::{Attempts, Side};
+use super::presence::{Attempts, PATIENCE, Side};
 use super::rows::{AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, file_id, get, signed};
 use super::trouble::{Trouble, slow};
 use crate::inode::{ChangeFloor, Inode};
@@ -84,6 +84,15 @@ impl PostgresReads {
         free.find(|link| !link.client.is_closed())
     }
 
+    /// It is silent: who comes next has another.
+    fn forget(&self, silent: Option<&Arc<Link>>) {
+        let Some(silent) = silent else { return };
+        // Where another holds the place he is about to do the same, or connects anew.
+        for mut slot in self.links.iter().filter_map(|slot| slot.try_lock().ok()) {
+            slot.take_if(|link| Arc::ptr_eq(link, silent));
+        }
+    }
+
     /// All rows of `sql`, with the group number as their first column.
     async fn rows(
         &self,
@@ -94,7 +103,9 @@ impl PostgresReads {
         let presence = self.target.presence();
         let mut attempts = Attempts::default();
         loop {
-            if presence.is_stopping() || presence.given_up(Side::Reads).is_some() {
+            // Others may be answered meanwhile, so that the database does not count as away.
+            let has_waited = attempts.lasted() > PATIENCE;
+            if has_waited || presence.is_stopping() || presence.given_up(Side::Reads).is_some() {
                 return Err(NamespaceError::Busy);
             }
             match self.attempt(sql, parameters).await {
@@ -115,14 +126,18 @@ impl PostgresReads {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
         // What was acknowledged before it was asked is to be in the answer.
         let acknowledged = presence.acknowledged();
+        let mut used = None;
         let asking = async {
-            let link = self.link(at).await?;
+            let link = used.insert(self.link(at).await?);
             let rows = link.query(sql, parameters).await?;
             let sequence = rows.first().ok_or_else(|| corrupt("there is no progress"));
             let sequence = sequence.and_then(|row| get::<i64>(row, 0)).map_err(Trouble::Lasting)?;
             Ok(AsOf { value: rows, sequence: sequence.cast_unsigned() })
         };
-        let asked = timeout(ANSWER_TIMEOUT, asking).await.unwrap_or_else(|_| Err(slow()));
+        let asked = timeout(ANSWER_TIMEOUT, asking).await.unwrap_or_else(|_| {
+            self.forget(used.as_ref());
+            Err(slow())
+        });
         let checked = match asked {
             Ok(rows) => self.check_progress(at, rows.sequence, acknowledged).await.map(|()| rows),
             Err(trouble) => Err(trouble),

@@ -124,7 +124,8 @@ fn explain(error: &io::Error, host: &str) -> String {
     let Some(Error::InvalidCertificate(invalid)) = told else { return error.to_string() };
     match invalid {
         CertificateError::UnknownIssuer => {
-            "the server's certificate is from none of the authorities in sslrootcert".to_owned()
+            "the server's certificate is from none of the authorities in sslrootcert that are valid now"
+                .to_owned()
         }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             "the server's certificate has expired".to_owned()
@@ -139,6 +140,7 @@ fn explain(error: &io::Error, host: &str) -> String {
 /// What a handshake has to show.
 struct Verifier {
     check: Check,
+    /// Who may sign: authorities, while they are valid.
     roots: RootCertStore,
     /// The same as they are: a server whose certificate is its own authority's is known by it.
     given: Vec<CertificateDer<'static>>,
@@ -165,7 +167,8 @@ impl Verifier {
             }
         };
         let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(given.iter().cloned());
+        let now = UnixTime::now();
+        roots.add_parsable_certificates(given.iter().filter(|given| may_sign(given, now)).cloned());
         Ok(Verifier { check: trust.check, roots, given, provider })
     }
 
@@ -186,6 +189,12 @@ impl Verifier {
             self.provider.signature_verification_algorithms.all,
         )
     }
+}
+
+/// A server's own certificate among those that are given signs nothing.
+fn may_sign(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
+    let is_authority = X509Certificate::from_der(certificate).is_ok_and(|(_, parsed)| parsed.is_ca());
+    is_authority && check_time(certificate, now).is_ok()
 }
 
 fn check_time(certificate: &CertificateDer<'_>, now: UnixTime) -> Result<(), Error> {
@@ -329,7 +338,37 @@ impl AsyncWrite for Stream {
 
 #[cfg(test)]
 mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
     use super::*;
+
+    /// Whether a certificate that was signed with `signer`'s key is taken for the server's, and `signer` itself.
+    fn taken(signer: CertificateParams) -> (bool, bool) {
+        let key = KeyPair::generate().unwrap();
+        let own = signer.self_signed(&key).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("root.pem");
+        std::fs::write(&file, own.pem()).unwrap();
+        let trust = Trust { check: Check::Authority, roots: Some(Roots::File(file)), own: None };
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let verifier = Verifier::new(&trust, provider).unwrap();
+        let server = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        let signed =
+            server.signed_by(&KeyPair::generate().unwrap(), &Issuer::from_params(&signer, &key)).unwrap();
+        let is_taken = |certificate| verifier.check_authority(certificate, &[], UnixTime::now()).is_ok();
+        (is_taken(signed.der()), is_taken(own.der()))
+    }
+
+    #[test]
+    fn only_authorities_that_are_valid_sign_for_others() {
+        let mut authority = CertificateParams::default();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        assert_eq!(taken(authority.clone()), (true, true));
+        assert_eq!(taken(CertificateParams::default()), (false, true));
+        authority.not_after = rcgen::date_time_ymd(2002, 1, 1);
+        authority.not_before = rcgen::date_time_ymd(2001, 1, 1);
+        assert_eq!(taken(authority), (false, false));
+    }
 
     #[test]
     fn the_binding_is_by_the_hash_that_belongs_to_the_signature() {

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
-use tokio_postgres::config::SslMode;
+use tokio_postgres::config::{Host, SslMode};
 
 /// What a connection string says.
 #[derive(Clone, Debug)]
@@ -133,10 +133,26 @@ impl FromStr for Url {
         {
             return Err("it has not as many ports or addresses as hosts".to_owned());
         }
+        refuse_misread(&config)?;
         let (mode, check) = ours.mode()?;
         config.ssl_mode(mode);
         Ok(Url { config, trust: ours.trust(check)? })
     }
+}
+
+/// What the driver would take for something else than is meant.
+fn refuse_misread(config: &Config) -> Result<(), String> {
+    let is_socket = |host: &Host| matches!(host, Host::Unix(_));
+    // It would go there, and in plain text, as to a socket.
+    if !config.get_hostaddrs().is_empty() && config.get_hosts().iter().any(is_socket) {
+        return Err("hostaddr does not go with a Unix socket".to_owned());
+    }
+    // The rest of a password, which is not to be shown.
+    let is_cut = |host: &Host| matches!(host, Host::Tcp(name) if name.contains('@'));
+    if config.get_hosts().iter().any(is_cut) {
+        return Err("it has more than one @: write @ in a password as %40".to_owned());
+    }
+    Ok(())
 }
 
 /// What is left for the driver.
@@ -256,6 +272,15 @@ mod tests {
         ] {
             let refused = parse(&format!("postgres://host/names?{parameters}")).unwrap_err();
             assert!(refused.contains(reason), "{parameters}: {refused}");
+        }
+        let refused = parse("postgres://user:p@secret@host/names").unwrap_err();
+        assert!(refused.contains("%40") && !refused.contains("secret"), "{refused}");
+        for text in [
+            "postgres://%2Frun/names?hostaddr=127.0.0.1&sslmode=verify-full&sslrootcert=/ca.pem",
+            "host=/run,b hostaddr=127.0.0.1,127.0.0.2",
+        ] {
+            let refused = parse(text).unwrap_err();
+            assert!(refused.contains("hostaddr"), "{text}: {refused}");
         }
         for text in ["postgres://[", "host='a", "host", "postgres:///names", "host=a,b port=1,2,3"] {
             assert!(parse(text).is_err(), "{text}");

@@ -11,7 +11,7 @@ use tokio_postgres::Error;
 use tokio_postgres::error::Severity;
 
 use super::connection::{ANSWER_TIMEOUT, Link, Target};
-use super::kept::Kept;
+use super::kept::{Group, Kept};
 use super::presence::{Attempts, Presence, Side};
 use super::rows::get;
 use super::store::Change;
@@ -28,14 +28,15 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 const BEGIN: &str = "BEGIN";
 const BEGIN_DURABLY: &str = "BEGIN; SET LOCAL synchronous_commit = on";
-/// Errs unless this head is the one that writes; for what is no group.
-const HOLD: &str = "WITH held AS (UPDATE progress SET epoch = epoch WHERE id = 1 AND epoch = $1::bigint RETURNING 1) \
-    SELECT 1 / (SELECT count(*) FROM held)";
+/// Errs unless this head is the one that writes, and the last group is the one it takes for that; for what is no group.
+const HOLD: &str = "WITH held AS (UPDATE progress SET epoch = epoch WHERE id = 1 AND epoch = $1::bigint \
+    AND groups = $2::bigint RETURNING 1) SELECT 1 / (SELECT count(*) FROM held)";
 const NOTE: &str =
     "INSERT INTO meta VALUES ($1::text, $2::bigint) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
 pub struct Writer {
     target: Target,
+    /// To a database that was found to hold what was acknowledged.
     link: Option<Link>,
     epoch: i64,
     /// The last group that was acknowledged.
@@ -120,8 +121,8 @@ impl Writer {
         ))
     }
 
-    /// Connected, and the only head. The number of the last group that the database has.
-    async fn establish(&mut self) -> Result<u64, Trouble> {
+    /// Connected, and the only head; with the number of the last group that the database has.
+    async fn establish(&mut self) -> Result<(Link, u64), Trouble> {
         let link = self.target.connect_to_write().await?;
         let row = link
             .query(
@@ -143,11 +144,10 @@ impl Writer {
             // Most likely our own session, whose end the server has not noticed.
             return Err(Trouble::Passing("another session holds the namespace".to_owned()));
         }
-        self.link = Some(link);
-        Ok(groups.cast_unsigned())
+        Ok((link, groups.cast_unsigned()))
     }
 
-    async fn established(&mut self) -> Result<u64, Trouble> {
+    async fn established(&mut self) -> Result<(Link, u64), Trouble> {
         timeout(ANSWER_TIMEOUT, self.establish()).await.unwrap_or_else(|_| Err(slow()))
     }
 
@@ -159,44 +159,54 @@ impl Writer {
         if self.is_connected() {
             return Ok(());
         }
-        let groups = self.established().await?;
-        self.catch_up(groups).await
+        let (link, groups) = self.established().await?;
+        self.catch_up(link, groups).await
     }
 
     fn is_connected(&self) -> bool {
         self.link.as_ref().is_some_and(|link| !link.client.is_closed())
     }
 
-    /// Sends again what a database lost that was not asked to have it on disk.
-    async fn catch_up(&mut self, groups: u64) -> Result<(), Trouble> {
+    /// Sends again what a database lost that was not asked to have it on disk. Only then others see the connection: who is
+    /// interrupted here leaves none behind that a clean end could be written by.
+    async fn catch_up(&mut self, link: Link, groups: u64) -> Result<(), Trouble> {
+        if groups != self.sequence && self.kept.behind(groups, self.sequence).is_none() {
+            return Err(Trouble::Lasting(self.lost(groups)));
+        }
+        // Before the groups, which have numbers of files and cookies below these ends.
+        self.note_ends(&link, groups).await?;
+        let sent = match self.kept.behind(groups, self.sequence) {
+            Some(behind) => send_again(&link, behind, self.sequence).await,
+            None => Ok(()),
+        };
+        sent.map_err(|trouble| self.end_if_torn(trouble))?;
         if groups != self.sequence {
-            let Some(behind) = self.kept.behind(groups, self.sequence) else {
-                return Err(Trouble::Lasting(self.lost(groups)));
-            };
-            let Some(link) = &self.link else { return Err(not_connected()) };
-            let lost = behind.len();
-            for group in behind {
-                // With the last all are on disk.
-                let begin = if group.sequence == self.sequence { BEGIN_DURABLY } else { BEGIN };
-                let sent = timeout(ANSWER_TIMEOUT, send(link, begin, &group.changes)).await;
-                if let Err(trouble) = sent.unwrap_or_else(|_| Err(slow())) {
-                    self.link = None;
-                    return Err(trouble);
-                }
-            }
             self.kept.clear();
+            let lost = self.sequence - groups;
             tracing::info!(groups = lost, "namespace's database had lost changes, which were sent again");
         }
-        self.note_ends().await
+        self.link = Some(link);
+        Ok(())
     }
 
-    /// A standby that was promoted may have every group and not what was reserved behind the last.
-    async fn note_ends(&mut self) -> Result<(), Trouble> {
-        let Some(link) = &self.link else { return Err(not_connected()) };
+    /// A standby that was promoted may have every group and not what was reserved behind the last. Durable, and with it
+    /// every group before it.
+    async fn note_ends(&mut self, link: &Link, groups: u64) -> Result<(), Trouble> {
         let notes = notes_of(self.ends).into_iter().map(note);
-        let changes: Vec<Change> = [hold(self.epoch)].into_iter().chain(notes).collect();
+        let changes: Vec<Change> = [hold(self.epoch, groups)].into_iter().chain(notes).collect();
         let sent = timeout(ANSWER_TIMEOUT, send(link, BEGIN_DURABLY, &changes)).await;
-        sent.unwrap_or_else(|_| Err(slow())).inspect_err(|_| self.link = None)
+        sent.unwrap_or_else(|_| Err(slow())).map_err(|trouble| self.end_if_torn(trouble))
+    }
+
+    fn end_if_torn(&mut self, trouble: Trouble) -> Trouble {
+        match trouble {
+            Trouble::Torn(reason) => Trouble::Lasting(self.end_torn(&reason)),
+            trouble => trouble,
+        }
+    }
+
+    fn end_torn(&mut self, reason: &str) -> StoreError {
+        self.end(format!("what was sent last may be there in part: {reason}"))
     }
 
     /// Asks until there is an answer, or patience ends.
@@ -219,8 +229,9 @@ impl Writer {
                     return Ok(answer);
                 }
                 Err(Trouble::Lasting(error)) => return Err(error),
+                Err(Trouble::Torn(reason)) => return Err(self.end_torn(&reason)),
                 Err(Trouble::Moved) => self.link = None,
-                Err(Trouble::Passing(reason) | Trouble::Torn(reason)) => {
+                Err(Trouble::Passing(reason)) => {
                     self.link = None;
                     self.presence().note_away(Side::Writes, &reason);
                     attempts.pause().await;
@@ -302,11 +313,14 @@ impl Writer {
         if self.is_connected() {
             return Ok(false);
         }
-        let groups = self.established().await?;
+        let (link, groups) = self.established().await?;
         if groups == batch.sequence && may_have_arrived {
+            // It is there, but nobody waited until the disk or a standby has it.
+            self.note_ends(&link, groups).await?;
+            self.link = Some(link);
             return Ok(true);
         }
-        self.catch_up(groups).await.map(|()| false)
+        self.catch_up(link, groups).await.map(|()| false)
     }
 
     pub async fn reserve(&mut self, ends: NumberEnds) -> StoreResult<()> {
@@ -325,10 +339,10 @@ impl Writer {
 
     /// What may be done twice, durably and only by the head.
     async fn note(&mut self, notes: &[(&'static str, i64)]) -> StoreResult<()> {
-        let epoch = self.epoch;
+        let (epoch, sequence) = (self.epoch, self.sequence);
         self.ask(async |link| {
             let changes: Vec<Change> =
-                [hold(epoch)].into_iter().chain(notes.iter().copied().map(note)).collect();
+                [hold(epoch, sequence)].into_iter().chain(notes.iter().copied().map(note)).collect();
             send(link, BEGIN_DURABLY, &changes).await
         })
         .await?;
@@ -346,8 +360,8 @@ fn note((key, value): (&'static str, i64)) -> Change {
     Change { sql: NOTE, values: vec![Box::new(key), Box::new(value)] }
 }
 
-fn hold(epoch: i64) -> Change {
-    Change { sql: HOLD, values: vec![Box::new(epoch)] }
+fn hold(epoch: i64, groups: u64) -> Change {
+    Change { sql: HOLD, values: vec![Box::new(epoch), Box::new(groups.cast_signed())] }
 }
 
 fn no_progress() -> Trouble {
@@ -356,6 +370,16 @@ fn no_progress() -> Trouble {
 
 fn not_connected() -> Trouble {
     Trouble::Passing("not connected".to_owned())
+}
+
+/// With the last all are on disk.
+async fn send_again(link: &Link, groups: impl Iterator<Item = &Group>, last: u64) -> Result<(), Trouble> {
+    for group in groups {
+        let begin = if group.sequence == last { BEGIN_DURABLY } else { BEGIN };
+        let sent = timeout(ANSWER_TIMEOUT, send(link, begin, &group.changes)).await;
+        sent.unwrap_or_else(|_| Err(slow()))?;
+    }
+    Ok(())
 }
 
 /// As one statement, or in order where it has to be.

@@ -21,6 +21,9 @@ const NUMBERS_SKIPPED: u64 = 1 << 40;
 /// only what was described.
 const STARTS_SKIPPED: u64 = 1 << 20;
 
+/// In the place of a schema version while a namespace is being built: no head opens it.
+pub const UNFINISHED: i32 = i32::MAX;
+
 /// What is known of one file. Not nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
@@ -39,6 +42,24 @@ pub struct Load {
 }
 
 impl Repairs {
+    /// From here until `finish_load` no head opens the namespace. Numbers go on above all that was given: not exactly
+    /// known yet, but enough to do no harm.
+    pub fn begin_load(&mut self) -> Result<(), RepairError> {
+        let begin = |session: &mut dyn Session| {
+            session.run(&format!(
+                "INSERT INTO schema_version SELECT {UNFINISHED}, max(applied) FROM schema_version"
+            ))?;
+            mark(session, &Load::default())
+        };
+        let session = &mut *self.session;
+        session.begin()?;
+        let begun = begin(session).and_then(|()| session.commit());
+        if begun.is_err() {
+            session.end();
+        }
+        Ok(begun?)
+    }
+
     /// Into a namespace that has nothing but its root, in the order of file ids; as many as make a good transaction.
     pub fn load(&mut self, load: &mut Load, files: &[Known]) -> Result<(), RepairError> {
         let now = self.clock.now();
@@ -65,7 +86,14 @@ impl Repairs {
         }
         // What was put into /lost+found counts there.
         self.settle(log)?;
-        Ok(())
+        let sql = format!("DELETE FROM schema_version WHERE version = {UNFINISHED}");
+        let session = &mut *self.session;
+        session.begin()?;
+        let finished = session.run(&sql).and_then(|_| session.commit());
+        if finished.is_err() {
+            session.end();
+        }
+        Ok(finished?)
     }
 }
 

@@ -9,6 +9,9 @@ use crate::inode::{Instance, new_inode};
 use crate::session::{Session, insert_inodes, insert_locations};
 use crate::store::StoreResult;
 
+/// What space is used in.
+const BLOCK: u64 = 4096;
+
 /// A replica that the namespace does not place where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stray {
@@ -22,14 +25,21 @@ pub struct Stray {
 }
 
 impl Repairs {
-    /// Replicas of files that lie on no pool are their data.
+    /// Replicas of files that are not said to lie there are their data. Files that nobody named, or whose names are all
+    /// gone, get one: otherwise they would be removed at the next start, and the replicas with them.
     pub fn place(&mut self, strays: &[Stray], log: &mut dyn RepairLog) -> Result<u64, RepairError> {
+        let now = self.clock.now();
         self.transaction(log, |session, log| {
             for stray in strays {
                 insert_locations(session, &[(stray.file, stray.pool)])?;
                 raise_epoch(session, stray)?;
-                let was = format!("{} has a replica of {}, which lies on no pool", stray.pool, stray.file);
-                log.note(&was, "it lies there")?;
+                let was =
+                    format!("{} has a replica of {}, which is not placed there", stray.pool, stray.file);
+                let made = match name_unnamed(session, stray, now)? {
+                    Some(name) => format!("it lies there, and is /lost+found/{}/{name}", stray.pool),
+                    None => "it lies there".to_owned(),
+                };
+                log.note(&was, &made)?;
             }
             Ok(strays.len() as u64)
         })
@@ -69,22 +79,50 @@ impl Repairs {
         })
     }
 
-    /// Files are as long as what there is of them: what is missing is given up.
+    /// Files are as long as what there is of them: what is missing is given up. Checksums were of the whole.
     pub fn shorten(&mut self, sizes: &[(FileId, u64)], log: &mut dyn RepairLog) -> Result<u64, RepairError> {
         self.transaction(log, |session, log| {
             for (file, size) in sizes {
                 let id = file.0.cast_signed();
                 let before = session.number(&format!("SELECT size FROM inodes WHERE id = {id}"))?;
+                let (new, used) =
+                    (size.cast_signed(), size.div_ceil(BLOCK).saturating_mul(BLOCK).cast_signed());
                 session.run(&format!(
-                    "UPDATE inodes SET size = {} WHERE id = {id} AND kind = 0",
-                    size.cast_signed()
+                    "UPDATE inodes SET size = {new}, extras = extras & -2, \
+                     space_used = CASE WHEN space_used > {used} THEN {used} ELSE space_used END \
+                     WHERE id = {id} AND kind = 0"
                 ))?;
+                session.run(&format!("DELETE FROM checksums WHERE inode = {id}"))?;
                 let was = format!("file {file} has {} bytes", before.unwrap_or_default());
                 log.note(&was, &format!("it has the {size} of its replica"))?;
             }
             Ok(sizes.len() as u64)
         })
     }
+}
+
+/// What nobody named gets a name beside the adopted replicas of its pool; which, is told.
+fn name_unnamed(session: &mut dyn Session, stray: &Stray, now: Timestamp) -> StoreResult<Option<String>> {
+    let id = stray.file.0.cast_signed();
+    let of_file = format!("id = {id} AND kind = 0 AND nlink = 0");
+    if session.number(&format!("SELECT id FROM inodes WHERE {of_file}"))?.is_none() {
+        return Ok(None);
+    }
+    let lost = lost_found(session, now)?;
+    let dir = directory(session, lost, &stray.pool.to_string(), now)?;
+    let name = add_name(session, dir, &stray.file.to_string(), stray.file)?;
+    let modified = stray.modified.unwrap_or(now);
+    // The size of an upload is noted when it gets its name.
+    session.run(&format!(
+        "UPDATE inodes SET nlink = 1, extras = extras & -5, parent = {}, size = {}, space_used = {}, \
+         mtime_s = {}, mtime_ns = {} WHERE {of_file}",
+        dir.0.cast_signed(),
+        stray.size.cast_signed(),
+        stray.space_used.cast_signed(),
+        modified.seconds,
+        modified.nanoseconds()
+    ))?;
+    Ok(Some(name))
 }
 
 /// A pool refuses tickets of epochs below its own.

@@ -300,6 +300,36 @@ async fn locations_are_added_and_dropped_and_sizes_cut() {
     assert_eq!(done.namespace.locations(done.scene.f).await.unwrap(), [PoolId(3)]);
 }
 
+/// As a restore leaves it, which keeps the upload and not where it lies.
+#[tokio::test]
+async fn an_upload_without_a_name_gets_one_with_its_replica_and_is_not_reaped() {
+    let damage = "UPDATE inodes SET nlink = 0, extras = 4 + (extras & 3), size = 0 WHERE id = {f}; \
+        DELETE FROM dentries WHERE inode = {f}; DELETE FROM locations WHERE inode = {f}";
+    let done = repaired(damage, |repairs, log, scene| {
+        let there = Stray { file: scene.f, ..stray(0) };
+        assert_eq!(repairs.place(&[there, Stray { pool: PoolId(4), ..there }], log).unwrap(), 2);
+    })
+    .await;
+    let f = done.scene.f;
+    assert_eq!(done.path(f).await.unwrap(), format!("/lost+found/pool-3/{f}"));
+    let attributes = done.namespace.attributes(f).await.unwrap();
+    assert_eq!((attributes.nlink, attributes.size, attributes.space_used), (1, 77, 4096));
+    assert_eq!(done.namespace.locations(f).await.unwrap(), [PoolId(3), PoolId(4)]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_cut_has_no_checksums_and_uses_no_more_than_it_has() {
+    let damage = "UPDATE inodes SET size = 100000, space_used = 102400, extras = extras | 1 WHERE id = {f}; \
+        INSERT INTO checksums SELECT {f}, 'md5', name FROM dentries WHERE inode = {f}";
+    let done = repaired(damage, |repairs, log, scene| {
+        repairs.shorten(&[(scene.f, 5000)], log).unwrap();
+    })
+    .await;
+    let attributes = done.namespace.attributes(done.scene.f).await.unwrap();
+    assert_eq!((attributes.size, attributes.space_used), (5000, 8192));
+    assert_eq!(done.namespace.properties(done.scene.f).await.unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn clients_forget_what_they_cached_of_a_repaired_namespace() {
     let engine = Engine::all().swap_remove(0);

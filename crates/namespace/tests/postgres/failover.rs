@@ -22,6 +22,16 @@ fn wait_for(cluster: &Cluster, url: &str, sql: &str, wanted: &str) {
 }
 
 const IS_SYNCHRONOUS: &str = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+/// Sessions that wait for a synchronous standby.
+const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
+
+fn wait_for_standbys(cluster: &Cluster, url: &str, which: &str) {
+    let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{which}'");
+    for sql in [&set, "SELECT pg_reload_conf()"] {
+        cluster.query(url, sql).unwrap();
+    }
+    wait_for(cluster, url, "SHOW synchronous_standby_names", which);
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_goes_on_at_the_standby_that_is_promoted_with_every_acknowledged_change_once() {
@@ -31,9 +41,7 @@ async fn a_head_goes_on_at_the_standby_that_is_promoted_with_every_acknowledged_
     let lax = format!("ALTER ROLE {} SET synchronous_commit = off", primary.superuser());
     primary.query(&url, &lax).unwrap();
     let standby = primary.standby().unwrap();
-    for sql in ["ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"] {
-        primary.query(&url, sql).unwrap();
-    }
+    wait_for_standbys(&primary, &url, "*");
     wait_for(&primary, &url, IS_SYNCHRONOUS, "1");
     let both = url_of_both(&url, primary.port(), standby.port());
     let namespace = open(&both);
@@ -47,6 +55,55 @@ async fn a_head_goes_on_at_the_standby_that_is_promoted_with_every_acknowledged_
     assert_eq!(namespace.check().unwrap(), []);
     drop(namespace);
     assert_eq!(names(&open(&both)).await, acknowledged);
+}
+
+/// A session that is ended while it waits for the standby has committed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_group_that_arrived_without_its_answer_waits_for_the_standby_too() {
+    let Some(primary) = unless_missing(Cluster::start()) else { return };
+    let url = primary.create_database().unwrap();
+    let mut standby = primary.standby().unwrap();
+    wait_for_standbys(&primary, &url, "*");
+    wait_for(&primary, &url, IS_SYNCHRONOUS, "1");
+    let namespace = open(&url);
+    create(&namespace, "before").await.unwrap();
+    standby.stop().unwrap();
+    let creating = tokio::spawn({
+        let namespace = Arc::clone(&namespace);
+        async move { create(&namespace, "made").await }
+    });
+    let waiting = || primary.query(&url, WAITING).unwrap().trim().to_owned();
+    let first = loop {
+        let found = waiting();
+        if !found.is_empty() {
+            break found;
+        }
+        std::thread::yield_now();
+    };
+    primary.query(&url, &format!("SELECT pg_terminate_backend({first})")).unwrap();
+    let next = loop {
+        let found = waiting();
+        if creating.is_finished() || (!found.is_empty() && found != first) {
+            break found;
+        }
+        std::thread::yield_now();
+    };
+    assert!(!creating.is_finished() && next != first, "it was answered and no standby had it");
+    standby.start_again().unwrap();
+    creating.await.unwrap().unwrap();
+    assert_eq!(names(&namespace).await, ["before", "made"]);
+}
+
+#[test]
+fn a_start_that_waits_for_a_standby_that_is_not_there_says_so() {
+    let Some(cluster) = unless_missing(Cluster::start()) else { return };
+    let url = cluster.create_database().unwrap();
+    drop(open(&url));
+    wait_for_standbys(&cluster, &url, "*");
+    let refused = try_open(&url, 10).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("no answer within") && refused.contains("standby"), "{refused}");
+    wait_for_standbys(&cluster, &url, "");
+    assert!(try_open(&url, 10).is_ok());
 }
 
 /// Only what replication was not told to wait for can be missing there.

@@ -227,6 +227,61 @@ async fn a_number_that_moved_under_a_living_session_is_not_taken_for_ours() {
     assert!(namespace.lookup(&root(), TOP, &name("after")).await.is_err());
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_was_set_back_under_a_living_session_gets_no_clean_end() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let namespace = open(&url);
+    create(&namespace, "before").await.unwrap();
+    cluster.query(&url, "UPDATE forebay.progress SET groups = groups - 1").unwrap();
+    namespace.close().await;
+    let ended = cluster.query(&url, "SELECT value FROM forebay.meta WHERE key = 'clean_end'").unwrap();
+    assert_eq!(ended.trim(), "0");
+}
+
+/// A head that ends between the two would give their numbers again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_reserved_is_noted_before_lost_groups_are_sent_again() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let interval = Sync::Interval(std::time::Duration::from_millis(100));
+    let namespace = open_as(server(&url), 1 << 20, interval).unwrap();
+    create(&namespace, "lost").await.unwrap();
+    let spy = "CREATE TABLE public.seen (groups bigint); CREATE FUNCTION public.spy() RETURNS trigger \
+               LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.seen SELECT groups FROM forebay.progress; \
+               RETURN NULL; END $$; CREATE TRIGGER spy AFTER INSERT OR UPDATE ON forebay.meta \
+               FOR EACH ROW EXECUTE FUNCTION public.spy()";
+    cluster.query(&url, spy).unwrap();
+    // As after a crash that lost it.
+    let lose = "UPDATE forebay.progress SET groups = groups - 1; DELETE FROM forebay.usage_journal";
+    let before = cluster.query(&url, "SELECT groups - 1 FROM forebay.progress").unwrap();
+    end_sessions(cluster, &url, lose);
+    create(&namespace, "after").await.unwrap();
+    let seen = cluster.query(&url, "SELECT min(groups) FROM public.seen").unwrap();
+    assert_eq!(seen.trim(), before.trim(), "the groups were sent first");
+    assert_eq!(names(&namespace).await, ["after", "lost"]);
+}
+
+/// How long an answer may take is not the role's to say.
+#[test]
+fn a_role_whose_statements_have_little_time_works() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let theirs = url_of_role(cluster, &url, "hasty", "");
+    let sql = "CREATE SCHEMA forebay AUTHORIZATION hasty; ALTER ROLE hasty SET statement_timeout = 1; \
+               ALTER ROLE hasty SET lock_timeout = 1; CREATE FUNCTION public.spy() RETURNS trigger \
+               LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$";
+    cluster.query(&url, sql).unwrap();
+    drop(try_open(&theirs, 10).unwrap());
+    // Each group takes longer than that.
+    let slow = "CREATE TRIGGER slow AFTER UPDATE OF groups ON forebay.progress EXECUTE FUNCTION public.spy()";
+    cluster.query(&url, slow).unwrap();
+    let namespace = try_open(&theirs, 10).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(create(&namespace, "made")).unwrap();
+    assert_eq!(namespace.read_only(), None);
+}
+
 /// While the session goes on: found out by the group itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_group_of_an_older_epoch_changes_nothing() {
@@ -255,6 +310,56 @@ fn what_does_not_open_says_why() {
     drop(open(&url));
     cluster.query(&url, "INSERT INTO forebay.schema_version VALUES (99, now())").unwrap();
     assert!(refused(&url).contains("version 99"));
+}
+
+/// Killed in the middle: heads stay away, and the next attempt goes over it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rebuild_that_was_not_finished_is_opened_by_no_head_and_done_again() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let discard =
+        || tokio::task::block_in_place(|| forebay_namespace::bulk::discard_unfinished(&url).unwrap());
+    let begin = async || {
+        discard();
+        let namespace = open(&url);
+        assert_eq!(namespace.usage().await.unwrap().files, 1);
+        namespace.close().await;
+        let mut repairs = namespace.repairs().unwrap();
+        repairs.begin_load().unwrap();
+        let replica = forebay_namespace::Stray {
+            file: FileId(7),
+            pool: types::PoolId(0),
+            size: 1,
+            space_used: 1,
+            epoch: types::Epoch(0),
+            modified: None,
+        };
+        let known =
+            forebay_namespace::Known { replicas: vec![replica], ..forebay_namespace::Known::default() };
+        let mut load = forebay_namespace::Load::default();
+        repairs.load(&mut load, &[known]).unwrap();
+        (repairs, load, namespace)
+    };
+    drop(begin().await);
+    let refused = try_open(&url, 10).map(|_| ()).unwrap_err();
+    assert!(refused.to_string().contains("was not finished"), "{refused}");
+    let (mut repairs, load, namespace) = begin().await;
+    repairs.finish_load(&load, &mut Unheard).unwrap();
+    drop((repairs, namespace));
+    discard();
+    assert_eq!(open(&url).usage().await.unwrap().files, 3);
+}
+
+struct Unheard;
+
+impl forebay_namespace::RepairLog for Unheard {
+    fn note(&mut self, _: &str, _: &str) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    fn secure(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// A role of its own, so that what is said of it does not concern the others of the shared server.

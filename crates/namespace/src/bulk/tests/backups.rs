@@ -4,8 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use api::{Locations, Namespace, RecoveryRecords, Replace};
+use testkit::namespace_suite::HandClock;
 
 use super::*;
+
+fn clock() -> HandClock {
+    HandClock::new(1_000_000)
+}
 
 /// Creators go on until the backups are made.
 async fn backups_under_load(place: &Place, dir: &Path) -> Vec<PathBuf> {
@@ -64,7 +69,8 @@ async fn a_backup_while_files_are_made_is_of_one_moment_and_can_be_restored() {
         let (_keep, mut empty) = self::places();
         let to = if at == 0 { empty.pop().unwrap() } else { empty.swap_remove(0) };
         let (file, into) = (files[2].clone(), to.clone());
-        let restored = aside(move || restore(&file, &into, Some(INSTANCE), Begin::Resume, &mut |_| {})).await;
+        let restored =
+            aside(move || restore(&file, &into, Some(INSTANCE), Begin::Resume, &clock(), &mut |_| {})).await;
         assert_eq!(restored.unwrap().problems, []);
         let namespace = open_at(&to);
         namespace.lookup(&Identity::root(), TOP, &name("dir")).await.unwrap();
@@ -94,9 +100,10 @@ async fn what_is_restored_goes_on_above_all_that_may_have_been_since() {
     for to in targets {
         let (file, into) = (file.clone(), to.clone());
         let restored = aside(move || {
-            let refused = restore(&file, &into, Some([8; 16]), Begin::Resume, &mut |_| {}).unwrap_err();
+            let refused =
+                restore(&file, &into, Some([8; 16]), Begin::Resume, &clock(), &mut |_| {}).unwrap_err();
             assert!(matches!(refused, BulkError::OtherInstance { .. }), "{refused}");
-            restore(&file, &into, Some(INSTANCE), Begin::Resume, &mut |_| {})
+            restore(&file, &into, Some(INSTANCE), Begin::Resume, &clock(), &mut |_| {})
         });
         assert_eq!(restored.await.unwrap().problems, []);
         let namespace = open_at(&to);
@@ -108,6 +115,11 @@ async fn what_is_restored_goes_on_above_all_that_may_have_been_since() {
         let old = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
         assert!(old.epoch.0 > 1000, "tickets that were taken back since are refused for good");
         assert_eq!(namespace.locations(old.file).await.unwrap(), [PoolId(1)]);
+        assert_eq!(
+            namespace.checksums(old.file).await.unwrap(),
+            [],
+            "what was written over since would be told with an old sum"
+        );
         assert_eq!(
             namespace.load().await.unwrap(),
             [],
@@ -178,10 +190,10 @@ async fn a_namespace_of_an_older_version_is_saved_and_its_backup_migrated() {
     let into = to.clone();
     aside(move || {
         assert_eq!(backup(&from, &file, None, &mut |_| {}).unwrap().problems, []);
-        let old = restore(&file, &into, None, Begin::Resume, &mut |_| {}).unwrap_err();
+        let old = restore(&file, &into, None, Begin::Resume, &clock(), &mut |_| {}).unwrap_err();
         assert!(matches!(old, BulkError::OldVersion { found: 1, .. }), "{old}");
         migrate(&Place::File(file.clone())).unwrap();
-        restore(&file, &into, None, Begin::Resume, &mut |_| {}).unwrap();
+        restore(&file, &into, None, Begin::Resume, &clock(), &mut |_| {}).unwrap();
     })
     .await;
     let namespace = open_at(&to);

@@ -243,3 +243,19 @@ fn what_makes_no_tree_is_refused_with_its_path() {
     let crowded: Vec<_> = (0..65_000).map(|number| dir(&format!("{number}"))).collect();
     assert!(refused(&crowded).contains("more than 64998 directories"));
 }
+
+#[test]
+fn what_lies_deeper_than_a_path_may_be_is_refused() {
+    let deep = |names: usize| vec!["d"; names].join("/");
+    build(&[file(&deep(DEPTH_MAX), 1)]);
+    build_under("top", &[dir(&deep(DEPTH_MAX - 1))]).unwrap();
+    for too_deep in
+        [file(&deep(DEPTH_MAX + 1), 1), dir(&deep(DEPTH_MAX + 1)), link(&deep(DEPTH_MAX + 1), "d")]
+    {
+        let error = refused(&[too_deep]);
+        assert!(error.ends_with("begins a path of more than 1024 names"), "{error}");
+    }
+    let error = build_under("top", &[file(&deep(DEPTH_MAX), 1)]).err().unwrap();
+    assert!(error.ends_with("1024 names"), "{error}");
+    assert!(build_under(&deep(DEPTH_MAX + 1), &[]).is_err());
+}
