@@ -94,7 +94,7 @@ class Clustered:
     MODES = list(SYNC)
 
     def __init__(self, scratch, mode, consistency):
-        self.module, self.scratch, self.mode, self.consistency = importlib.import_module("creates.pgbench"), scratch, mode, consistency
+        self.module, self.mode, self.consistency = importlib.import_module("creates.pgbench"), mode, consistency
 
     @staticmethod
     def missing():

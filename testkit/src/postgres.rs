@@ -190,6 +190,18 @@ impl Cluster {
         )
     }
 
+    /// Changes a setting of the whole server while it runs; new sessions have it when this returns.
+    pub fn set(&self, name: &str, value: &str) -> Result<()> {
+        let (url, set) = (self.url(), format!("ALTER SYSTEM SET {name} = '{value}'"));
+        for sql in [set.as_str(), "SELECT pg_reload_conf()"] {
+            self.query(&url, sql)?;
+        }
+        while self.query(&url, &format!("SHOW {name}"))?.trim() != value {
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
     /// Writes a file of its data directory, for its account alone.
     pub fn put(&self, name: &str, text: &str) -> Result<()> {
         let file = self.data().join(name);

@@ -34,16 +34,12 @@ impl Latencies {
     /// Mean, median, 99th percentile and maximum; zeros if there are none.
     pub fn summary(mut self) -> Summary {
         self.us.sort_unstable();
-        let rank = |share: f64| {
-            let at = (share * self.us.len() as f64).ceil() as usize;
-            self.us.get(at.saturating_sub(1)).copied().unwrap_or(0)
-        };
         let sum: u64 = self.us.iter().copied().map(u64::from).sum();
         Summary {
             mean_us: rounded(sum as f64 / self.us.len().max(1) as f64),
-            p50_us: rank(0.5),
-            p99_us: rank(0.99),
-            max_us: rank(1.0),
+            p50_us: rank(&self.us, 0.5),
+            p99_us: rank(&self.us, 0.99),
+            max_us: rank(&self.us, 1.0),
         }
     }
 }
@@ -110,6 +106,12 @@ impl Report {
 pub fn cpu_time() -> Duration {
     let used = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32)
+}
+
+/// What such a share of the sorted values does not exceed; zero if there are none.
+pub fn rank<T: Copy + Default>(sorted: &[T], share: f64) -> T {
+    let at = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(at.saturating_sub(1)).copied().unwrap_or_default()
 }
 
 /// To a thousandth: no measurement here is better.

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use types::{FileId, Identity, Name};
 
 use crate::engine::{Durability, Place, open_at};
-use crate::report::rounded;
+use crate::report::{rank, rounded};
 
 /// As `bench/scale/listing` has them.
 const FILES_PER_DIRECTORY: u64 = 500;
@@ -67,13 +67,10 @@ impl Times {
 
     fn summary(mut self) -> Value {
         self.0.sort_unstable();
-        let rank = |share: f64| {
-            let at = (share * self.0.len() as f64).ceil() as usize;
-            rounded(self.0.get(at.saturating_sub(1)).copied().unwrap_or(0) as f64 / 1e3)
-        };
+        let us = |share| rounded(rank(&self.0, share) as f64 / 1e3);
         let mean = self.0.iter().sum::<u64>() as f64 / self.0.len().max(1) as f64;
         json!({
-            "count": self.0.len(), "mean_us": rounded(mean / 1e3), "p50_us": rank(0.5), "p99_us": rank(0.99), "max_us": rank(1.0),
+            "count": self.0.len(), "mean_us": rounded(mean / 1e3), "p50_us": us(0.5), "p99_us": us(0.99), "max_us": us(1.0),
         })
     }
 }

@@ -11,11 +11,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use namespace::SqlNamespace;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+
+use crate::cli::Place;
+use crate::data_dir::DataDir;
+use crate::system::{SystemClock, SystemRandom};
 
 const CONNECTIONS_MAX: usize = 16;
 const REQUEST_BYTES_MAX: u64 = 16_384;
@@ -101,6 +106,27 @@ async fn converse(stream: UnixStream, responder: Arc<dyn Responder>) -> Result<(
     text.push(b'\n');
     writer.write_all(&text).await?;
     Ok(())
+}
+
+/// Asks the process that runs at a place; where none does, `answer` is given the namespace.
+pub fn ask_or_open<T: DeserializeOwned>(
+    place: &Place,
+    request: Request,
+    answer: impl AsyncFnOnce(&Arc<SqlNamespace>) -> Result<T>,
+) -> Result<T> {
+    let config = place.config()?;
+    if let Some(found) = ask(&config.data, request)? {
+        return Ok(found);
+    }
+    let data = DataDir::open_existing(&config.data, &SystemRandom)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let database = data.database(&config.namespace.database)?;
+    let namespace = Arc::new(crate::up::open_namespace(&config, database, Arc::new(SystemClock::new()))?);
+    runtime.block_on(async {
+        let found = answer(&namespace).await;
+        namespace.close().await;
+        found
+    })
 }
 
 /// Asks the process that runs on `data`; `None` if there is none.

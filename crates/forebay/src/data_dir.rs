@@ -9,6 +9,8 @@
 //!   lock            held by the running process
 //!   control.sock    `forebay status`, `forebay fsck`
 //!   namespace/      the SQLite namespace
+//!   namespace.database  where the namespace is, if it is not here
+//!   fsck.log        every repair that was made
 //!   pools/pool-N/   the pools
 //! ```
 

@@ -12,8 +12,6 @@ use types::{FileId, Identity, Name};
 
 use crate::cli::{ConsistencyArgument, DirCommand, Place};
 use crate::control::{self, Request};
-use crate::data_dir::DataDir;
-use crate::system::{SystemClock, SystemRandom};
 
 /// Directories that are changed at the same time, so that they share a commit.
 const CHANGES_MAX: usize = 64;
@@ -70,19 +68,8 @@ impl Report {
 }
 
 fn ask(place: &Place, question: Question) -> Result<Report> {
-    let config = place.config()?;
-    if let Some(report) = control::ask(&config.data, Request::Directory(question.clone()))? {
-        return Ok(report);
-    }
-    let data = DataDir::open_existing(&config.data, &SystemRandom)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let database = data.database(&config.namespace.database)?;
-    let namespace = Arc::new(crate::up::open_namespace(&config, database, Arc::new(SystemClock::new()))?);
-    runtime.block_on(async {
-        let report = answer(&namespace, &question).await;
-        namespace.close().await;
-        report
-    })
+    let request = Request::Directory(question.clone());
+    control::ask_or_open(place, request, async |namespace| answer(namespace, &question).await)
 }
 
 pub async fn answer(namespace: &Arc<SqlNamespace>, question: &Question) -> Result<Report> {

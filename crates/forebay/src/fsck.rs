@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use api::Pool;
-use namespace::SqlNamespace;
+use namespace::{SqlNamespace, Stray};
+use pool::FoundReplica;
+use types::PoolId;
 
 use crate::cli::FsckArguments;
 use crate::config::Config;
@@ -47,16 +49,30 @@ pub fn run(arguments: &FsckArguments) -> Result<ExitCode> {
 fn check_stopped(config: &Config) -> Result<FsckReport> {
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let services = open(&data, config)?;
-        let report = check(&services.namespace, &services.pools).await;
-        services.close().await;
-        report
-    })
+    runtime.block_on(check_opened(&data, config))
+}
+
+async fn check_opened(data: &DataDir, config: &Config) -> Result<FsckReport> {
+    let services = open(data, config)?;
+    let report = check(&services.namespace, &services.pools).await;
+    services.close().await;
+    report
 }
 
 pub fn open(data: &DataDir, config: &Config) -> Result<Services> {
     crate::up::open_services(data, config, Arc::new(SystemClock::new()))
+}
+
+/// What a pool has, for a repair or a rebuild.
+pub fn stray(pool: PoolId, found: &FoundReplica) -> Stray {
+    Stray {
+        file: found.facts.file,
+        pool,
+        size: found.facts.size,
+        space_used: found.facts.space_used,
+        epoch: found.epoch,
+        modified: Some(found.modified),
+    }
 }
 
 /// Compares; changes nothing. On a running instance a file that changes meanwhile is looked at twice.

@@ -20,6 +20,7 @@ mod reaper;
 mod rebuild;
 mod report;
 mod status;
+mod status_line;
 mod system;
 mod up;
 mod users;

@@ -48,7 +48,7 @@ fn describe_stopped(config: &Config) -> Result<u64> {
 const PAGE: usize = 1024;
 /// Every so many passes one looks at all files.
 const ALL_EVERY: u32 = 24;
-/// After each page of a pass over all files it rests for so many times as long as the page took.
+/// After each page it rests for so many times as long as the page took.
 const REST: u32 = 9;
 
 pub struct Naming {

@@ -3,7 +3,6 @@
 mod report;
 
 use std::process::{Command, ExitCode};
-use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use api::{Account, Cookie, Limit, Namespace, Paths, Quota, Quotas, Scope};
@@ -14,9 +13,7 @@ use types::{FileId, Identity};
 
 use crate::cli::{DuArguments, LimitArguments, Place, QuotaCommand, WhoseArguments};
 use crate::control::{self, Request};
-use crate::data_dir::DataDir;
 use crate::dir::find;
-use crate::system::{SystemClock, SystemRandom};
 use report::{AccountReport, UsageReport};
 
 /// Lines of `forebay du`.
@@ -94,20 +91,9 @@ pub fn run_du(arguments: &DuArguments) -> Result<ExitCode> {
 }
 
 fn ask<T: serde::de::DeserializeOwned>(place: &Place, question: Question) -> Result<T> {
-    let config = place.config()?;
-    if let Some(found) = control::ask(&config.data, Request::Quota(question.clone()))? {
-        return Ok(found);
-    }
-    let data = DataDir::open_existing(&config.data, &SystemRandom)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let database = data.database(&config.namespace.database)?;
-    let namespace = Arc::new(crate::up::open_namespace(&config, database, Arc::new(SystemClock::new()))?);
-    let found = runtime.block_on(async {
-        let found = answer(&namespace, question).await;
-        namespace.close().await;
-        found
-    })?;
-    Ok(serde_json::from_value(found)?)
+    control::ask_or_open(place, Request::Quota(question.clone()), async |namespace| {
+        Ok(serde_json::from_value(answer(namespace, question).await?)?)
+    })
 }
 
 pub async fn answer(namespace: &SqlNamespace, question: Question) -> Result<Value> {

@@ -17,7 +17,7 @@ use types::{Epoch, FileId, PoolId};
 use crate::cli::RebuildArguments;
 use crate::config::{Config, SQLITE};
 use crate::data_dir::{DataDir, complaint};
-use crate::fsck::Log;
+use crate::fsck::{Log, stray};
 use crate::system::{SystemClock, SystemRandom};
 
 const PAGE: usize = 4096;
@@ -142,14 +142,7 @@ impl Inventory {
         }
         for entry in scan {
             match entry {
-                Found::Replica(replica) => self.replicas.push(Stray {
-                    file: replica.facts.file,
-                    pool: identity.pool,
-                    size: replica.facts.size,
-                    space_used: replica.facts.space_used,
-                    epoch: replica.epoch,
-                    modified: Some(replica.modified),
-                }),
+                Found::Replica(replica) => self.replicas.push(stray(identity.pool, &replica)),
                 Found::Problem(problem) => self.remarks.push(problem.to_string()),
             }
         }

@@ -157,12 +157,7 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
-    let mut pool_doors: PoolDoors = Vec::new();
-    for (listener, pool) in pool_listeners.into_iter().zip(&services.pools) {
-        let pool_door = start_pool_door(config, data, &services, &measures, pool);
-        pool_doors.push((listener.local_addr()?, Arc::clone(&pool_door)));
-        tasks.spawn(pool_door.serve(listener, stop.clone()));
-    }
+    let pool_doors = start_pool_doors(config, data, &services, &measures, pool_listeners, &mut tasks, &stop)?;
     let head_address = head_listener.local_addr()?;
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
     tasks.spawn(reaper::run(
@@ -326,6 +321,24 @@ async fn start_head_door(
         pool_addresses,
     };
     HeadDoor::start(services, config).await.context("cannot start the NFS door")
+}
+
+fn start_pool_doors(
+    config: &Config,
+    data: &DataDir,
+    services: &Services,
+    measures: &Arc<Measures>,
+    listeners: Vec<TcpListener>,
+    tasks: &mut JoinSet<()>,
+    stop: &watch::Receiver<bool>,
+) -> Result<PoolDoors> {
+    let mut doors = PoolDoors::new();
+    for (listener, pool) in listeners.into_iter().zip(&services.pools) {
+        let door = start_pool_door(config, data, services, measures, pool);
+        doors.push((listener.local_addr()?, Arc::clone(&door)));
+        tasks.spawn(door.serve(listener, stop.clone()));
+    }
+    Ok(doors)
 }
 
 fn start_pool_door(

@@ -120,14 +120,13 @@ trait Tables: Send {
 }
 
 /// One state of a namespace, which does not change while it is read.
-trait Source: Tables {
+trait Source: Send {
     fn marks(&self) -> &Marks;
-    /// As `Tables`, which a trait object does not become by itself in a generic function.
     fn tables(&mut self) -> &mut dyn Tables;
 }
 
 /// A namespace in the making.
-trait Sink: Tables {
+trait Sink: Send {
     /// All of them or none. In the order of their keys, if it is to be gone on with later.
     fn write(&mut self, table: &'static Table, rows: &[Value]) -> BulkResult<()>;
     /// Of the last row that is there from an earlier attempt.

@@ -38,6 +38,8 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     pub instance: Instance,
     pub writes: FairQueue<Box<dyn Job>>,
+    /// Whether the store wants to know what operations begin with.
+    pub prefetches: bool,
     /// Every cookie ever given lies below.
     pub cookies_end: AtomicU64,
     pub totals: Mutex<Totals>,
@@ -98,14 +100,14 @@ impl Shared {
         F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send + 'static,
         T: Send + 'static,
     {
-        self.submit_for(Order::BY_INSTANCE, Vec::new(), operation).await
+        self.submit_for(Order::BY_INSTANCE, [], operation).await
     }
 
     /// As `submit`; `wanted` is what the operation begins with, so that it need not wait for each alone.
     pub async fn submit_for<T, F>(
         &self,
         order: Order,
-        wanted: Vec<Wanted>,
+        wanted: impl IntoIterator<Item = Wanted>,
         operation: F,
     ) -> Result<T, NamespaceError>
     where
@@ -113,6 +115,7 @@ impl Shared {
         T: Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
+        let wanted = if self.prefetches { wanted.into_iter().collect() } else { Vec::new() };
         let job = Operation { wanted, operation: Some(operation), result: None, answer };
         self.writes.push(order, Box::new(job)).map_err(|_| NamespaceError::Busy)?;
         answered.await.unwrap_or_else(|_| Err(NamespaceError::Database("committer stopped".to_owned())))

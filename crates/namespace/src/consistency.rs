@@ -37,7 +37,7 @@ impl Directories for SqlNamespace {
 
     async fn set_consistency(&self, dir: FileId, mode: Option<Consistency>) -> Result<(), NamespaceError> {
         self.shared
-            .submit_for(self.turn_of(dir), vec![Wanted::Inode(dir)], move |group| {
+            .submit_for(self.turn_of(dir), [Wanted::Inode(dir)], move |group| {
                 let mut inode = group.directory(dir)?;
                 if inode.extras.consistency != mode {
                     inode.extras.consistency = mode;

@@ -184,6 +184,7 @@ fn start(config: Config, opened: Opened) -> Result<SqlNamespace, OpenError> {
         clock: Arc::clone(&config.clock),
         instance: state.instance,
         writes: FairQueue::new(config.queue_len_max),
+        prefetches: opened.store.prefetches(),
         cookies_end: AtomicU64::new(ids.cookies.end()),
         totals: Mutex::new(state.totals),
         failure: Mutex::default(),
@@ -216,10 +217,9 @@ fn start(config: Config, opened: Opened) -> Result<SqlNamespace, OpenError> {
     let namespace = SqlNamespace {
         shared,
         reads: opened.reads,
-        committer: Mutex::new(None),
+        committer: Mutex::new(Some(thread)),
         background: Arc::new(Mutex::new(opened.background)),
     };
-    *namespace.committer.lock() = Some(thread);
     Ok(namespace)
 }
 

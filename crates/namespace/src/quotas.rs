@@ -9,20 +9,14 @@ use types::{FileId, Identity};
 use crate::accounts::WAY_MAX;
 use crate::inode::{Inode, NO_PARENT};
 use crate::ops;
+use crate::ops::setattr::SET_GID;
 use crate::queue::Order;
 use crate::service::SqlNamespace;
-
-const SET_GID: u32 = 0o2000;
 
 impl SqlNamespace {
     /// For how long an account may be above a soft limit; seven days where nobody says.
     pub fn set_quota_grace(&self, grace: Duration) {
         self.shared.accounts.set_grace(grace);
-    }
-
-    fn standing_now(&self, account: Account) -> Option<Standing> {
-        let limited = self.shared.accounts.limited(account)?;
-        Some(self.shared.accounts.standing(account, &limited, self.now_s()))
     }
 
     fn now_s(&self) -> u64 {
@@ -37,7 +31,7 @@ impl SqlNamespace {
             if at == NO_PARENT || !self.shared.accounts.has_tree_quotas() {
                 break;
             }
-            found.extend(self.standing_now(Account::tree(at)));
+            found.extend(self.standing(Account::tree(at)));
             at = match self.inode(at).await {
                 Ok(inode) => inode.parent,
                 // It went meanwhile; who has the file open still may write it.
@@ -56,9 +50,7 @@ fn home(inode: &Inode) -> FileId {
 #[async_trait]
 impl Quotas for SqlNamespace {
     async fn counted(&self, account: Account) -> Result<Counted, NamespaceError> {
-        self.shared
-            .submit_for(Order::BY_INSTANCE, Vec::new(), move |group| Ok(group.usage_of(account)?))
-            .await
+        self.shared.submit_for(Order::BY_INSTANCE, [], move |group| Ok(group.usage_of(account)?)).await
     }
 
     fn quotas(&self) -> Vec<Standing> {
@@ -68,18 +60,17 @@ impl Quotas for SqlNamespace {
     }
 
     fn standing(&self, account: Account) -> Option<Standing> {
-        self.standing_now(account)
+        let limited = self.shared.accounts.limited(account)?;
+        Some(self.shared.accounts.standing(account, &limited, self.now_s()))
     }
 
     async fn set_quota(&self, account: Account, quota: Option<Quota>) -> Result<(), NamespaceError> {
-        let is_more = quota.is_some() && self.standing_now(account).is_none();
+        let is_more = quota.is_some() && self.standing(account).is_none();
         if is_more && self.shared.accounts.quotas_len() >= QUOTAS_MAX {
             return Err(NamespaceError::NoSpace);
         }
         self.shared
-            .submit_for(Order::BY_INSTANCE, Vec::new(), move |group| {
-                ops::quotas::set_quota(group, account, quota)
-            })
+            .submit_for(Order::BY_INSTANCE, [], move |group| ops::quotas::set_quota(group, account, quota))
             .await
     }
 
@@ -95,7 +86,7 @@ impl Quotas for SqlNamespace {
             false => (attributes.uid, attributes.gid),
         };
         let owners = [Account::user(uid), Account::group(gid)].into_iter();
-        let owners = owners.filter_map(|account| self.standing_now(account));
+        let owners = owners.filter_map(|account| self.standing(account));
         let trees = self.standings_above(home(&inode)).await?;
         let left = owners.chain(trees).filter_map(|standing| standing.bytes_left).min();
         // What was written and is not in the database is not counted yet.

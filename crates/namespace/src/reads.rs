@@ -2,7 +2,7 @@
 
 use api::{ClientRecord, NamespaceError, Property};
 use async_trait::async_trait;
-use types::{Checksum, FileId, Name, PoolId, SymlinkTarget};
+use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget};
 
 use crate::inode::Inode;
 use crate::session::{Purpose, Session};
@@ -29,6 +29,12 @@ pub struct Listed {
     pub name: Name,
     pub cookie: u64,
     pub inode: Inode,
+}
+
+/// As all databases keep it; an error says what is damaged.
+pub fn decode_checksum(kind: &str, value: &[u8]) -> Result<Checksum, &'static str> {
+    let kind = ChecksumKind::by_name(kind).ok_or("kind of a checksum is not known")?;
+    Checksum::new(kind, value).ok_or("checksum does not have the length of its kind")
 }
 
 #[async_trait]

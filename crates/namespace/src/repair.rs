@@ -95,21 +95,14 @@ impl Repairs {
         log: &mut dyn RepairLog,
         work: impl FnOnce(&mut dyn Session, &mut dyn RepairLog) -> Result<u64, RepairError>,
     ) -> Result<u64, RepairError> {
-        let session = &mut *self.session;
-        session.begin()?;
-        let done = (|| {
+        self.session.transaction(|session| {
             let done = work(session, log)?;
             if done > 0 {
                 distrust_caches(session)?;
                 log.secure()?;
             }
-            session.commit()?;
             Ok(done)
-        })();
-        if done.is_err() {
-            session.end();
-        }
-        done
+        })
     }
 }
 

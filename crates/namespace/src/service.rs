@@ -284,7 +284,7 @@ impl Namespace for SqlNamespace {
     ) -> Result<Attributes, NamespaceError> {
         let (who, set) = (who.clone(), set.clone());
         self.shared
-            .submit_for(self.turn_at(&who, file), vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
                 ops::setattr::set_attributes(group, &who, file, &set)
             })
             .await
@@ -303,7 +303,7 @@ impl Namespace for SqlNamespace {
             return ops::create::answer_existing(&dir, &found, spec);
         }
         let (who, name, spec) = (who.clone(), name.clone(), spec.clone());
-        let wanted = vec![Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
+        let wanted = [Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
         self.shared
             .submit_for(turn(&who, dir), wanted, move |group| {
                 ops::create::create(group, &who, dir, &name, &spec)
@@ -319,7 +319,7 @@ impl Namespace for SqlNamespace {
         name: &Name,
     ) -> Result<Linked, NamespaceError> {
         let (who, name) = (who.clone(), name.clone());
-        let wanted = vec![Wanted::Inode(file), Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
+        let wanted = [Wanted::Inode(file), Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
         self.shared
             .submit_for(turn(&who, dir), wanted, move |group| ops::link::link(group, &who, file, dir, &name))
             .await
@@ -327,7 +327,7 @@ impl Namespace for SqlNamespace {
 
     async fn unlink(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Unlinked, NamespaceError> {
         let (who, name) = (who.clone(), name.clone());
-        let wanted = vec![Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
+        let wanted = [Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
         self.shared
             .submit_for(turn(&who, dir), wanted, move |group| ops::unlink::unlink(group, &who, dir, &name))
             .await
@@ -342,7 +342,7 @@ impl Namespace for SqlNamespace {
     ) -> Result<Renamed, NamespaceError> {
         let who = who.clone();
         let (from_dir, from_name, to_dir, to_name) = (from.0, from.1.clone(), to.0, to.1.clone());
-        let wanted = vec![
+        let wanted = [
             Wanted::Inode(from_dir),
             Wanted::Inode(to_dir),
             Wanted::Name(from_dir, from_name.clone()),
@@ -400,7 +400,7 @@ impl Namespace for SqlNamespace {
             return Ok(attributes);
         }
         self.shared
-            .submit_for(self.turn_of(file), vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::commit::commit(group, file, &delta)
             })
             .await
@@ -427,21 +427,19 @@ impl Locations for SqlNamespace {
 
     async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
         self.shared
-            .submit_for(self.turn_of(file), vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::records::add_location(group, file, pool)
             })
             .await
     }
 
     async fn drop_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
-        self.shared
-            .submit_for(self.turn_of(file), Vec::new(), move |group| group.drop_location(file, pool))
-            .await
+        self.shared.submit_for(self.turn_of(file), [], move |group| group.drop_location(file, pool)).await
     }
 
     async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError> {
         self.shared
-            .submit_for(self.turn_of(file), vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::records::raise_epoch(group, file)
             })
             .await
@@ -453,7 +451,7 @@ impl Locations for SqlNamespace {
 
     async fn forget(&self, files: &[FileId]) -> Result<(), NamespaceError> {
         let files = files.to_vec();
-        let wanted = files.iter().map(|file| Wanted::Inode(*file)).collect();
+        let wanted = files.iter().map(|file| Wanted::Inode(*file)).collect::<Vec<_>>();
         self.shared.submit_for(Order::Behind, wanted, move |group| ops::records::forget(group, &files)).await
     }
 
@@ -477,16 +475,14 @@ impl RecoveryRecords for SqlNamespace {
         }
         let record = record.clone();
         self.shared
-            .submit_for(Order::BY_INSTANCE, Vec::new(), move |group| ops::records::put_client(group, &record))
+            .submit_for(Order::BY_INSTANCE, [], move |group| ops::records::put_client(group, &record))
             .await
     }
 
     async fn remove(&self, owner: &[u8]) -> Result<(), NamespaceError> {
         let owner = owner.to_vec();
         self.shared
-            .submit_for(Order::BY_INSTANCE, Vec::new(), move |group| {
-                ops::records::remove_client(group, &owner)
-            })
+            .submit_for(Order::BY_INSTANCE, [], move |group| ops::records::remove_client(group, &owner))
             .await
     }
 }

@@ -6,7 +6,7 @@ mod insert;
 
 use types::{FileId, PoolId};
 
-use crate::store::StoreResult;
+use crate::store::{StoreError, StoreResult};
 
 pub use insert::{insert_inodes, insert_locations, insert_names, insert_targets};
 
@@ -80,5 +80,18 @@ impl dyn Session + '_ {
 
     pub fn run(&mut self, sql: &str) -> StoreResult<u64> {
         self.execute(sql, &[])
+    }
+
+    /// All of `work`, or nothing.
+    pub fn transaction<T, E: From<StoreError>>(
+        &mut self,
+        work: impl FnOnce(&mut dyn Session) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.begin()?;
+        let done = work(&mut *self).and_then(|done| self.commit().map(|()| done).map_err(E::from));
+        if done.is_err() {
+            self.end();
+        }
+        done
     }
 }

@@ -16,6 +16,11 @@ pub trait Store: Questions {
     /// Before the first question of a group. What is asked from here to `commit` or `abandon` is of one state.
     fn begin(&mut self) -> StoreResult<()>;
 
+    /// Whether `prefetch` does anything.
+    fn prefetches(&self) -> bool {
+        false
+    }
+
     /// What will be asked, as far as it is known and not in the cache, for an engine far away, which asks for all at once.
     fn prefetch(&mut self, _wanted: &dyn Fn() -> Vec<Wanted>) -> StoreResult<()> {
         Ok(())

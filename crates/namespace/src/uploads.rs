@@ -21,7 +21,7 @@ impl Uploads for SqlNamespace {
     ) -> Result<Attributes, NamespaceError> {
         let (who, new) = (who.clone(), *new);
         self.shared
-            .submit_for(turn(&who, dir), vec![Wanted::Inode(dir)], move |group| {
+            .submit_for(turn(&who, dir), [Wanted::Inode(dir)], move |group| {
                 ops::publish::create_unnamed(group, &who, dir, &new)
             })
             .await
@@ -36,7 +36,7 @@ impl Uploads for SqlNamespace {
         how: &Publish,
     ) -> Result<Published, NamespaceError> {
         let (who, name, how) = (who.clone(), name.clone(), how.clone());
-        let wanted = vec![Wanted::Inode(file), Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
+        let wanted = [Wanted::Inode(file), Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
         self.shared
             .submit_for(turn(&who, dir), wanted, move |group| {
                 ops::publish::publish(group, &who, file, (dir, &name), &how)
@@ -62,7 +62,7 @@ impl Properties for SqlNamespace {
     ) -> Result<Attributes, NamespaceError> {
         let (who, changes) = (who.clone(), changes.to_vec());
         self.shared
-            .submit_for(self.turn_at(&who, file), vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
                 ops::properties::set_properties(group, &who, file, &changes)
             })
             .await
@@ -85,7 +85,7 @@ impl Properties for SqlNamespace {
     ) -> Result<bool, NamespaceError> {
         let checksums = checksums.to_vec();
         self.shared
-            .submit_for(self.turn_of(file), vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::properties::record_checksums(group, file, of_change, &checksums)
             })
             .await
@@ -96,7 +96,7 @@ impl Properties for SqlNamespace {
             return Ok(());
         }
         self.shared
-            .submit_for(self.turn_of(file), vec![Wanted::Inode(file)], move |group| {
+            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::properties::forget_checksums(group, file)
             })
             .await

@@ -5,11 +5,11 @@
 //! replicas that are there under the ids that they have.
 
 use std::fs;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, mkdirat, open, statat, syncfs, unlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, open, statat, syncfs, unlinkat};
 use rustix::io::Errno;
 use thiserror::Error;
 use types::{Epoch, FileId};
@@ -158,12 +158,8 @@ impl Adoption {
         let link = || linkat(CWD, path, root, place.path(), AtFlags::empty());
         let made = match link() {
             Err(Errno::NOENT) => {
-                for directory in [place.outer_directory(), place.directory()] {
-                    match mkdirat(root, directory, Mode::RWXU) {
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(errno) => return Err(AdoptError::Io("make a directory of the pool", errno)),
-                    }
-                }
+                let made = self.store.make_directories(place);
+                made.map_err(|errno| AdoptError::Io("make a directory of the pool", errno))?;
                 link()
             }
             made => made,
@@ -174,12 +170,11 @@ impl Adoption {
 
 /// If it is still the file with that device and inode.
 fn open_seen(path: &Path, seen: (u64, u64)) -> Result<(OwnedFd, Stat), AdoptError> {
-    let opened = open_regular(path)?;
-    let stat = fstat(&opened).map_err(|errno| AdoptError::io("look at it", errno))?;
+    let (opened, stat) = open_regular(path)?;
     if (stat.st_dev, stat.st_ino) == seen { Ok((opened, stat)) } else { Err(AdoptError::Changed) }
 }
 
-fn open_regular(path: &Path) -> Result<OwnedFd, AdoptError> {
+fn open_regular(path: &Path) -> Result<(OwnedFd, Stat), AdoptError> {
     // As the pool will open it. Not to wait for who writes to a FIFO that was put there.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = match open(path, flags | OFlags::NOATIME, Mode::empty()) {
@@ -190,9 +185,9 @@ fn open_regular(path: &Path) -> Result<OwnedFd, AdoptError> {
         Errno::NOENT | Errno::ISDIR => AdoptError::NotRegular,
         errno => AdoptError::io("open it", errno),
     })?;
-    let stat = fstat(opened.as_fd()).map_err(|errno| AdoptError::io("look at it", errno))?;
+    let stat = fstat(&opened).map_err(|errno| AdoptError::io("look at it", errno))?;
     let is_regular = rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file();
-    if is_regular { Ok(opened) } else { Err(AdoptError::NotRegular) }
+    if is_regular { Ok((opened, stat)) } else { Err(AdoptError::NotRegular) }
 }
 
 fn highest(dir: &Path) -> Result<FileId, OpenError> {

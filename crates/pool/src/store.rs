@@ -90,17 +90,21 @@ impl Store {
         match self.open_with(file, fresh) {
             Err(Errno::EXIST) => self.open_with(file, OFlags::empty()).map(|file| (file, false)),
             Err(Errno::NOENT) => {
-                let place = Place::of(file);
-                for directory in [place.outer_directory(), place.directory()] {
-                    match mkdirat(&self.root, directory, Mode::RWXU) {
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(errno) => return Err(errno),
-                    }
-                }
+                self.make_directories(Place::of(file))?;
                 self.open_with(file, fresh).map(|file| (file, true))
             }
             opened => opened.map(|file| (file, true)),
         }
+    }
+
+    pub fn make_directories(&self, place: Place) -> Result<(), Errno> {
+        for directory in [place.outer_directory(), place.directory()] {
+            match mkdirat(&self.root, directory, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
     }
 
     fn open_with(&self, file: FileId, flags: OFlags) -> Result<OwnedFd, Errno> {

@@ -81,6 +81,9 @@ async fn writable_length(
     if args.iomode == LayoutIomode4::Read {
         return Ok(u64::MAX);
     }
+    if head.access.writable_end(&compound.identity, file).await.map_err(status::of_access)?.is_none() {
+        return Ok(u64::MAX);
+    }
     // What is at the pools already is told first, or it would be granted again.
     let file = head.access.freshen(*file).await.map_err(status::of_access)?;
     let end = head.access.writable_end(&compound.identity, &file).await.map_err(status::of_access)?;

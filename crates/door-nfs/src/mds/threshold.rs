@@ -1,7 +1,7 @@
 //! Which files are too small for a layout: their bytes go through the head (RFC 8881 §5.12.4).
 //!
-//! A layout costs LAYOUTCOMMIT and LAYOUTRETURN, as much as all else that a file of one WRITE needs. A client that knows
-//! the attribute asks for none while the file is smaller; one that asks nevertheless gets it.
+//! A layout costs LAYOUTCOMMIT and LAYOUTRETURN, beside the OPEN, WRITE and CLOSE that a small file needs. A client that
+//! knows the attribute asks for none while the file is smaller; one that asks nevertheless gets it.
 
 use nfs4::{Bitmap4, LayoutType4, MdsThreshold4, TH4_READ_SIZE, TH4_WRITE_SIZE, ThresholdItem4};
 use types::{Attributes, FileKind};

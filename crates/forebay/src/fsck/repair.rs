@@ -57,12 +57,7 @@ pub fn run(arguments: &FsckArguments, config: &Config) -> Result<FsckReport> {
     if made > 0 {
         eprintln!("{made} repairs, written down in {}", log.display());
     }
-    runtime.block_on(async {
-        let services = super::open(&data, config)?;
-        let report = super::check(&services.namespace, &services.pools).await;
-        services.close().await;
-        report
-    })
+    runtime.block_on(super::check_opened(&data, config))
 }
 
 struct Work<'a, R, W> {
@@ -238,14 +233,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
             };
             let Some(found) = found else { continue };
             told.push(problem.to_string());
-            strays.push(Stray {
-                file: facts.file,
-                pool,
-                size: found.facts.size,
-                space_used: found.facts.space_used,
-                epoch: found.epoch,
-                modified: Some(found.modified),
-            });
+            strays.push(super::stray(pool, &found));
         }
         Ok((told, strays))
     }

@@ -1,57 +1,32 @@
-//! How far it is, on standard error: one line that is written over on a terminal, now and then a line elsewhere.
+//! How many there are so far, of something that is counted one by one.
 
-use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
-const ON_TERMINAL: Duration = Duration::from_millis(500);
-const ELSEWHERE: Duration = Duration::from_secs(10);
+use crate::status_line::StatusLine;
 
 pub struct Ticker {
     what: &'static str,
-    is_terminal: bool,
     begun: Instant,
-    told: Instant,
-    /// Of the line on the terminal.
-    width: usize,
+    line: StatusLine,
 }
 
 impl Ticker {
     pub fn new(what: &'static str) -> Ticker {
         let now = Instant::now();
-        Ticker { what, is_terminal: stderr().is_terminal(), begun: now, told: now, width: 0 }
+        Ticker { what, begun: now, line: StatusLine::new(now) }
     }
 
     pub fn tell(&mut self, done: u64, total: Option<u64>) {
         let now = Instant::now();
-        if now - self.told >= if self.is_terminal { ON_TERMINAL } else { ELSEWHERE } {
-            self.told = now;
+        if self.line.is_due(now) {
             let line = line(self.what, done, total, now - self.begun);
-            self.print(&line);
+            self.line.tell(&line, now);
         }
     }
 
     /// At once: what comes now may take its time.
     pub fn say(&mut self, text: &str) {
-        self.print(text);
-    }
-
-    fn print(&mut self, line: &str) {
-        // Nobody may be reading; the work goes on.
-        let _ = if self.is_terminal {
-            let width = std::mem::replace(&mut self.width, line.chars().count());
-            write!(stderr(), "\r{line:width$}")
-        } else {
-            writeln!(stderr(), "{line}")
-        };
-    }
-}
-
-impl Drop for Ticker {
-    fn drop(&mut self) {
-        if self.width > 0 {
-            self.print("");
-            let _ = write!(stderr(), "\r");
-        }
+        self.line.tell(text, Instant::now());
     }
 }
 

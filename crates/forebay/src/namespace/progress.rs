@@ -1,36 +1,25 @@
-//! How far it is, on standard error: one line that is written over on a terminal, now and then a line elsewhere.
+//! How far a copy and the like are, with a rate and how long it will take.
 
-use std::io::{IsTerminal, Write, stderr};
 use std::time::{Duration, Instant};
 
 use ::namespace::bulk::{Phase, Progress};
 
-const ON_TERMINAL: Duration = Duration::from_millis(500);
-const ELSEWHERE: Duration = Duration::from_secs(10);
+use crate::status_line::StatusLine;
+
 /// Before it the rate says nothing.
 const RATE_AFTER: Duration = Duration::from_secs(1);
 
 pub struct Teller {
-    is_terminal: bool,
+    line: StatusLine,
     phase: Option<Phase>,
     begun: Instant,
     begun_at: u64,
-    told: Instant,
-    /// Of the line on the terminal.
-    width: usize,
 }
 
 impl Teller {
     pub fn new() -> Teller {
         let now = Instant::now();
-        Teller {
-            is_terminal: stderr().is_terminal(),
-            phase: None,
-            begun: now,
-            begun_at: 0,
-            told: now,
-            width: 0,
-        }
+        Teller { line: StatusLine::new(now), phase: None, begun: now, begun_at: 0 }
     }
 
     pub fn tell(&mut self, progress: Progress) {
@@ -39,30 +28,9 @@ impl Teller {
         if is_new {
             (self.phase, self.begun, self.begun_at) = (Some(progress.phase), now, progress.done);
         }
-        let interval = if self.is_terminal { ON_TERMINAL } else { ELSEWHERE };
-        if is_new || now - self.told >= interval {
-            self.told = now;
+        if is_new || self.line.is_due(now) {
             let line = line(progress, progress.done - self.begun_at, now - self.begun);
-            self.print(&line);
-        }
-    }
-
-    fn print(&mut self, line: &str) {
-        // Nobody may be reading; the work goes on.
-        let _ = if self.is_terminal {
-            let width = std::mem::replace(&mut self.width, line.chars().count());
-            write!(stderr(), "\r{line:width$}")
-        } else {
-            writeln!(stderr(), "{line}")
-        };
-    }
-}
-
-impl Drop for Teller {
-    fn drop(&mut self) {
-        if self.width > 0 {
-            self.print("");
-            let _ = write!(stderr(), "\r");
+            self.line.tell(&line, now);
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A byte that says in which form, then for each account its scope, its id and three counts, as numbers of as many bytes
 //! as they need, seven bits each.
 
-use api::{Account, Counted, Scope};
+use api::{Account, Counted};
 
 const FORM: u8 = 1;
 
@@ -29,7 +29,7 @@ pub fn decode(row: &[u8]) -> Option<Vec<(Account, Counted)>> {
     let mut changes = Vec::new();
     while let Some((scope, after)) = rest.split_first() {
         rest = after;
-        let scope = [Scope::User, Scope::Group, Scope::Tree].into_iter().nth(usize::from(*scope))?;
+        let scope = super::scope_of((*scope).into())?;
         let account = Account { scope, id: take(&mut rest)? };
         let mut count = || {
             let folded = take(&mut rest)?;
@@ -66,6 +66,7 @@ fn take(row: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use api::Scope;
     use proptest::prelude::*;
 
     fn account() -> impl Strategy<Value = Account> {

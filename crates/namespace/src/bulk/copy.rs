@@ -72,7 +72,7 @@ pub(super) fn carry(
     tell(at(Phase::Counting));
     let mut total = 0;
     for table in TABLES {
-        total += source.count(table)?;
+        total += source.tables().count(table)?;
     }
     let resumed = transfer(source.tables(), sink, total, tell)?;
     tell(at(Phase::Indexing));
@@ -94,7 +94,7 @@ fn transfer(
     for table in TABLES {
         let after = sink.last_key(table)?;
         if after.is_some() {
-            let there = sink.count(table)?;
+            let there = sink.tables().count(table)?;
             done += there;
             resumed += there;
         }

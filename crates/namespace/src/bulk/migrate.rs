@@ -2,16 +2,15 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
-
 use super::postgres::Seat;
-use super::{BulkError, BulkResult, Place};
+use super::sqlite::{lock_stopped, open_unchanged};
+use super::{BulkError, BulkResult, Place, postgres, sqlite};
 use crate::migration::Migration;
 use crate::open::OpenError;
-use crate::postgres::schema::{KNOWN_VERSION, MIGRATIONS as POSTGRES, SCHEMA};
-use crate::sqlite::open::{DATABASE, lock};
+use crate::postgres::schema::{MIGRATIONS as POSTGRES, SCHEMA};
+use crate::sqlite::open::DATABASE;
 use crate::sqlite::rows::{Durability, open_writer};
-use crate::sqlite::schema::{MIGRATIONS as SQLITE, found_version, known_version};
+use crate::sqlite::schema::{MIGRATIONS as SQLITE, found_version};
 
 /// From the version that was found to the one that this program knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +52,7 @@ pub fn plan(place: &Place) -> BulkResult<Plan> {
 pub fn migrate(place: &Place) -> BulkResult<Plan> {
     match place {
         Place::Sqlite(dir) => {
-            let _lock = lock(dir).map_err(running)?;
+            let _lock = lock_stopped(dir)?;
             migrate_sqlite(&dir.join(DATABASE))
         }
         Place::File(path) => migrate_sqlite(path),
@@ -67,29 +66,10 @@ pub fn migrate(place: &Place) -> BulkResult<Plan> {
     }
 }
 
-fn running(error: OpenError) -> BulkError {
-    match error {
-        OpenError::InUse(dir) => BulkError::Running(dir.display().to_string()),
-        other => BulkError::Open(other),
-    }
-}
-
 fn plan_sqlite(path: &Path) -> BulkResult<Plan> {
-    if !path.exists() {
-        return Err(BulkError::Nothing(path.display().to_string()));
-    }
+    let connection = open_unchanged(path)?;
     let failed = |error: rusqlite::Error| BulkError::failed(path.display(), error);
-    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(failed)?;
-    let known = known_version();
-    let found = match found_version(&connection).map_err(failed)? {
-        None => return Err(OpenError::NotForebay(path.to_owned()).into()),
-        Some(0) => return Err(BulkError::Nothing(path.display().to_string())),
-        Some(found) if found > known => {
-            return Err(OpenError::NewerVersion { dir: path.to_owned(), found, known }.into());
-        }
-        Some(found) => found,
-    };
+    let found = sqlite::require_not_newer(found_version(&connection).map_err(failed)?, path)?;
     Plan::of(found, SQLITE, |table| {
         let exists = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?1";
         if connection.query_row(exists, [table], |row| row.get::<_, i64>(0)).map_err(failed)? == 0 {
@@ -109,16 +89,7 @@ fn migrate_sqlite(path: &Path) -> BulkResult<Plan> {
 }
 
 fn plan_postgres(seat: &Seat) -> BulkResult<Plan> {
-    let (found, known) = (seat.version()?, KNOWN_VERSION);
-    if found == crate::repair::UNFINISHED {
-        return Err(OpenError::Unfinished(seat.place()).into());
-    }
-    if found > known {
-        return Err(OpenError::NewerDatabase { database: seat.place(), found, known }.into());
-    }
-    if found == 0 {
-        return Err(BulkError::Nothing(seat.place()));
-    }
+    let found = postgres::require_not_newer(seat.version()?, seat.place())?;
     Plan::of(found.cast_unsigned(), POSTGRES, |table| {
         if !seat.is_there(&format!("{SCHEMA}.{table}"))? {
             return Ok(0);

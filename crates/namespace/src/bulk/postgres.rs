@@ -219,32 +219,24 @@ impl PostgresSource {
     }
 }
 
-fn require_known(found: i32, place: String) -> BulkResult<()> {
+/// Of a namespace that is finished and not newer than this program.
+pub fn require_not_newer(found: i32, place: String) -> BulkResult<i32> {
     let known = KNOWN_VERSION;
     match found {
         0 => Err(BulkError::Nothing(place)),
         crate::repair::UNFINISHED => Err(OpenError::Unfinished(place).into()),
         found if found > known => Err(OpenError::NewerDatabase { database: place, found, known }.into()),
-        found if found < known => {
-            Err(BulkError::OldVersion { place, found: found.cast_unsigned(), known: known.cast_unsigned() })
-        }
-        _ => Ok(()),
+        found => Ok(found),
     }
 }
 
-impl Tables for PostgresSource {
-    fn count(&mut self, table: &Table) -> BulkResult<u64> {
-        self.seat.count(table)
+fn require_known(found: i32, place: String) -> BulkResult<()> {
+    let (found, known) =
+        (require_not_newer(found, place.clone())?.cast_unsigned(), KNOWN_VERSION.cast_unsigned());
+    if found < known {
+        return Err(BulkError::OldVersion { place, found, known });
     }
-
-    fn page(
-        &mut self,
-        table: &'static Table,
-        after: Option<&[Value]>,
-        limit: usize,
-    ) -> BulkResult<Vec<Value>> {
-        self.seat.page(table, after, limit)
-    }
+    Ok(())
 }
 
 impl Source for PostgresSource {
@@ -253,7 +245,7 @@ impl Source for PostgresSource {
     }
 
     fn tables(&mut self) -> &mut dyn Tables {
-        self
+        &mut self.seat
     }
 }
 
@@ -325,21 +317,6 @@ impl PostgresSink {
     }
 }
 
-impl Tables for PostgresSink {
-    fn count(&mut self, table: &Table) -> BulkResult<u64> {
-        self.seat.count(table)
-    }
-
-    fn page(
-        &mut self,
-        table: &'static Table,
-        after: Option<&[Value]>,
-        limit: usize,
-    ) -> BulkResult<Vec<Value>> {
-        self.seat.page(table, after, limit)
-    }
-}
-
 impl Sink for PostgresSink {
     fn write(&mut self, table: &'static Table, rows: &[Value]) -> BulkResult<()> {
         self.is_indexed = false;
@@ -408,6 +385,6 @@ impl Sink for PostgresSink {
     }
 
     fn tables(&mut self) -> &mut dyn Tables {
-        self
+        &mut self.seat
     }
 }

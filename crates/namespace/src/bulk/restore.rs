@@ -116,7 +116,7 @@ fn is_left_out(table: &Table) -> bool {
 
 impl Tables for Restored {
     fn count(&mut self, table: &Table) -> BulkResult<u64> {
-        if is_left_out(table) { Ok(0) } else { self.saved.count(table) }
+        if is_left_out(table) { Ok(0) } else { self.saved.tables().count(table) }
     }
 
     fn page(
@@ -130,7 +130,7 @@ impl Tables for Restored {
         }
         let mut after = after.map(<[Value]>::to_vec);
         loop {
-            let page = self.saved.page(table, after.as_deref(), limit)?;
+            let page = self.saved.tables().page(table, after.as_deref(), limit)?;
             after = page.chunks_exact(table.width()).last().map(|row| row[..table.key_len].to_vec());
             let changed = self.change(table, page);
             if !changed.is_empty() || after.is_none() {

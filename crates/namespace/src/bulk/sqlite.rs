@@ -106,22 +106,13 @@ impl SqliteSource {
         if !path.exists() {
             return Err(BulkError::Nothing(dir.display().to_string()));
         }
-        let lock = lock(dir).map_err(|error| match error {
-            OpenError::InUse(dir) => BulkError::Running(dir.display().to_string()),
-            other => BulkError::Open(other),
-        })?;
+        let lock = lock_stopped(dir)?;
         let connection = open_reader(&path).map_err(|error| BulkError::failed(path.display(), error))?;
         SqliteSource::begin(connection, path, Some(lock))
     }
 
     pub fn file(path: &Path) -> BulkResult<SqliteSource> {
-        if !path.exists() {
-            return Err(BulkError::Nothing(path.display().to_string()));
-        }
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(path, flags);
-        let connection = connection.map_err(|error| BulkError::failed(path.display(), error))?;
-        SqliteSource::begin(connection, path.to_owned(), None)
+        SqliteSource::begin(open_unchanged(path)?, path.to_owned(), None)
     }
 
     /// One snapshot from here on.
@@ -135,7 +126,25 @@ impl SqliteSource {
     }
 }
 
-fn require_known(found: Option<u32>, path: &Path) -> BulkResult<()> {
+/// The lock of a namespace that no head has open.
+pub fn lock_stopped(dir: &Path) -> BulkResult<File> {
+    lock(dir).map_err(|error| match error {
+        OpenError::InUse(dir) => BulkError::Running(dir.display().to_string()),
+        other => BulkError::Open(other),
+    })
+}
+
+/// Of a file that is there, for reading alone.
+pub fn open_unchanged(path: &Path) -> BulkResult<Connection> {
+    if !path.exists() {
+        return Err(BulkError::Nothing(path.display().to_string()));
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags).map_err(|error| BulkError::failed(path.display(), error))
+}
+
+/// Of a namespace that is not newer than this program.
+pub fn require_not_newer(found: Option<u32>, path: &Path) -> BulkResult<u32> {
     let known = known_version();
     match found {
         None => Err(OpenError::NotForebay(path.to_owned()).into()),
@@ -143,11 +152,16 @@ fn require_known(found: Option<u32>, path: &Path) -> BulkResult<()> {
         Some(found) if found > known => {
             Err(OpenError::NewerVersion { dir: path.to_owned(), found, known }.into())
         }
-        Some(found) if found < known => {
-            Err(BulkError::OldVersion { place: path.display().to_string(), found, known })
-        }
-        Some(_) => Ok(()),
+        Some(found) => Ok(found),
     }
+}
+
+fn require_known(found: Option<u32>, path: &Path) -> BulkResult<()> {
+    let (found, known) = (require_not_newer(found, path)?, known_version());
+    if found < known {
+        return Err(BulkError::OldVersion { place: path.display().to_string(), found, known });
+    }
+    Ok(())
 }
 
 impl SqliteSource {
@@ -161,28 +175,13 @@ impl SqliteSource {
     }
 }
 
-impl Tables for SqliteSource {
-    fn count(&mut self, table: &Table) -> BulkResult<u64> {
-        self.rows.count(table)
-    }
-
-    fn page(
-        &mut self,
-        table: &'static Table,
-        after: Option<&[Value]>,
-        limit: usize,
-    ) -> BulkResult<Vec<Value>> {
-        self.rows.page(table, after, limit)
-    }
-}
-
 impl Source for SqliteSource {
     fn marks(&self) -> &Marks {
         &self.marks
     }
 
     fn tables(&mut self) -> &mut dyn Tables {
-        self
+        &mut self.rows
     }
 }
 
@@ -307,21 +306,6 @@ fn index_names(connection: &Connection) -> rusqlite::Result<Vec<String>> {
         .collect()
 }
 
-impl Tables for SqliteSink {
-    fn count(&mut self, table: &Table) -> BulkResult<u64> {
-        self.rows.count(table)
-    }
-
-    fn page(
-        &mut self,
-        table: &'static Table,
-        after: Option<&[Value]>,
-        limit: usize,
-    ) -> BulkResult<Vec<Value>> {
-        self.rows.page(table, after, limit)
-    }
-}
-
 impl Sink for SqliteSink {
     fn write(&mut self, table: &'static Table, rows: &[Value]) -> BulkResult<()> {
         if self.waiting == 0 {
@@ -379,7 +363,7 @@ impl Sink for SqliteSink {
     }
 
     fn tables(&mut self) -> &mut dyn Tables {
-        self
+        &mut self.rows
     }
 }
 

@@ -133,7 +133,7 @@ static DIR_DELTAS: Table = Table {
     key_len: 2,
 };
 
-static USAGE: Table = Table {
+pub static USAGE: Table = Table {
     name: "usage",
     columns: &[column("scope", Kind::Short), long("id"), long("files"), long("directories"), long("bytes")],
     key_len: 2,
@@ -181,7 +181,7 @@ impl Table {
     }
 
     pub fn column_names(&self) -> String {
-        names(self.columns, "")
+        names(self.columns)
     }
 
     /// A page of rows in the order of the key: all from the first, or those behind a key, whose values are the first
@@ -202,7 +202,7 @@ impl Table {
     pub fn last_key_sql(&self, collate: &str) -> String {
         let order: Vec<String> =
             self.key().iter().map(|column| format!("{} DESC", ordered(column, collate))).collect();
-        let keys = names(self.key(), "");
+        let keys = names(self.key());
         format!("SELECT {keys} FROM {} ORDER BY {} LIMIT 1", self.name, order.join(", "))
     }
 
@@ -212,8 +212,8 @@ impl Table {
     }
 }
 
-fn names(columns: &[Column], behind: &str) -> String {
-    let names: Vec<String> = columns.iter().map(|column| format!("{}{behind}", column.name)).collect();
+fn names(columns: &[Column]) -> String {
+    let names: Vec<&str> = columns.iter().map(|column| column.name).collect();
     names.join(", ")
 }
 

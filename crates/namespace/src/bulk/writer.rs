@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use api::{Account, Counted};
 use types::{FileId, Name, PoolId, SymlinkTarget};
 
-use super::tables::{DENTRIES, INODES, LOCATIONS, SYMLINKS, TABLES, Table, Value};
+use super::tables::{DENTRIES, INODES, LOCATIONS, SYMLINKS, TABLES, Table, USAGE, Value};
 use super::{Begin, BulkResult, Marks, Place, Sink, open_sink};
+use crate::accounts::scope_number;
 use crate::check::Problem;
 use crate::inode::{Inode, encode_kind};
 use crate::starts::Notes;
@@ -53,6 +55,13 @@ impl Bulk {
 
     pub fn target(&mut self, file: FileId, target: &SymlinkTarget) -> BulkResult<()> {
         self.add(&SYMLINKS, [number(file.0), Value::Bytes(target.as_bytes().to_vec())])
+    }
+
+    pub fn usage(&mut self, account: &Account, counted: &Counted) -> BulkResult<()> {
+        let scope = i64::from(scope_number(account.scope));
+        let [files, directories, bytes] =
+            [counted.files, counted.directories, counted.bytes].map(Value::Number);
+        self.add(&USAGE, [Value::Number(scope), number(account.id), files, directories, bytes])
     }
 
     /// What has the name, of the rows that were handed to the database; quick after `execute`.

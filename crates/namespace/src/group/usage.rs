@@ -333,6 +333,9 @@ impl Group<'_> {
     }
 
     fn quota_trees(&mut self, dir: FileId) -> StoreResult<Arc<[FileId]>> {
+        if !self.charges.tracks_trees {
+            return Ok(Arc::default());
+        }
         let mut way = Vec::new();
         let mut at = dir;
         let mut trees: Arc<[FileId]> = loop {

@@ -1,12 +1,9 @@
 //! Rows of a tree as the bulk writer takes them, names in the order of their table as far as that is cheap.
 
-use std::fmt::Write;
-
 use api::{Account, Counted};
 use types::{FileId, Name, PoolId, SymlinkTarget};
 
 use super::tree::{NamedFile, RowError, Rows};
-use crate::accounts::scope_number;
 use crate::bulk::{Bulk, BulkError};
 use crate::inode::Inode;
 
@@ -15,8 +12,6 @@ use crate::inode::Inode;
 const NAMES_MAX: usize = 256 << 10;
 /// More than the bulk writer keeps back: of the last ones it is not known yet whether the database takes them.
 const HANDED_MAX: usize = 16 << 10;
-/// Rows of one statement.
-const VALUES_MAX: usize = 500;
 
 /// Subdirectories, and of everything else the names.
 const COUNT_DIRECTORIES: &str = "UPDATE inodes SET nlink = 2 + n.children \
@@ -108,17 +103,6 @@ impl Rows for BulkRows {
     }
 
     fn usage(&mut self, usage: &[(Account, Counted)]) -> Result<(), RowError> {
-        for part in usage.chunks(VALUES_MAX) {
-            let mut sql = "INSERT INTO usage (scope, id, files, directories, bytes) VALUES ".to_owned();
-            for (at, (account, counted)) in part.iter().enumerate() {
-                let comma = if at == 0 { "" } else { ", " };
-                let (scope, id) = (scope_number(account.scope), account.id.cast_signed());
-                let Counted { files, directories, bytes } = counted;
-                // Writing to a string does not fail.
-                let _ = write!(sql, "{comma}({scope}, {id}, {files}, {directories}, {bytes})");
-            }
-            self.bulk.execute(&sql)?;
-        }
-        Ok(())
+        Ok(usage.iter().try_for_each(|(account, counted)| self.bulk.usage(account, counted))?)
     }
 }

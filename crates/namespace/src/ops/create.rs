@@ -3,11 +3,11 @@
 use api::{CreateKind, CreateMode, CreateSpec, Created, NamespaceError};
 use types::{ChangeInfo, FileId, FileKind, Identity, Name, Timestamp};
 
-use super::{existing, may_add, searchable, setattr};
+use super::setattr::{self, SET_GID};
+use super::{existing, may_add, searchable};
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, LINKS_MAX, new_inode};
 
-const SET_GID: u32 = 0o2000;
 const GROUP_EXECUTE: u32 = 0o010;
 /// What mkdir takes from its mode (Linux: `vfs_mkdir`); set-gid comes from the parent.
 const DIRECTORY_BITS: u32 = 0o1777;

@@ -9,7 +9,7 @@ use crate::group::{Group, OpResult};
 use crate::inode::{Inode, Instance};
 use crate::written::without_privileges;
 
-const SET_GID: u32 = 0o2000;
+pub const SET_GID: u32 = 0o2000;
 
 pub fn set_attributes(
     group: &mut Group<'_>,

@@ -7,12 +7,11 @@ use postgres_types::ToSql;
 use tokio::runtime::Handle;
 use tokio_postgres::Row;
 
-use super::connection::{Attempts, Link, Target, Trouble};
-use super::store::LOCK;
+use super::connection::{Link, Target, Trouble};
+use super::writer::take_lock;
 use crate::session::{Fields, Purpose, Session};
 use crate::store::{StoreError, StoreResult};
 
-/// The server may take a moment to notice that the head is gone.
 const LOCK_PATIENCE: std::time::Duration = std::time::Duration::from_secs(5);
 
 pub fn session(target: &Target, purpose: Purpose) -> StoreResult<Box<dyn Session>> {
@@ -25,25 +24,13 @@ pub fn session(target: &Target, purpose: Purpose) -> StoreResult<Box<dyn Session
             .await?;
         if purpose == Purpose::Change {
             link.client.batch_execute("SET synchronous_commit = on").await?;
-            take_lock(&link).await?;
+            if !take_lock(&link, LOCK_PATIENCE).await? {
+                return Err(Trouble::Lasting(StoreError::Busy("another head has it".to_owned())));
+            }
         }
         Ok(link)
     })?;
     Ok(Box::new(PostgresSession { link: Arc::new(link), handle, purpose }))
-}
-
-async fn take_lock(link: &Link) -> Result<(), Trouble> {
-    let mut attempts = Attempts::default();
-    loop {
-        let row = link.client.query_one(&format!("SELECT pg_try_advisory_lock({LOCK})"), &[]).await?;
-        if row.try_get(0).unwrap_or(false) {
-            return Ok(());
-        }
-        if attempts.lasted() > LOCK_PATIENCE {
-            return Err(Trouble::Lasting(StoreError::Busy("another head has it".to_owned())));
-        }
-        attempts.pause().await;
-    }
 }
 
 /// The caller may be in a runtime of its own, where nothing may block on a future.

@@ -1,6 +1,7 @@
 //! Where the servers are, one connection to the one that takes writes, and its prepared statements.
 
 use std::collections::HashMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -12,7 +13,6 @@ use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::{Client, Config, Error, Row, Statement};
 
-pub use super::presence::Attempts;
 use super::presence::Presence;
 use super::schema::SCHEMA;
 use super::tls::Connector;
@@ -203,6 +203,11 @@ async fn login(server: &Config, connector: Connector) -> Result<Client, Trouble>
         }
     });
     Ok(client)
+}
+
+/// The answer, if it comes within `ANSWER_TIMEOUT`.
+pub async fn in_time<T>(asking: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    timeout(ANSWER_TIMEOUT, asking).await.unwrap_or_else(|_| Err(slow()))
 }
 
 /// For people; without the password.

@@ -65,7 +65,8 @@ fn weight(batch: &Batch) -> usize {
     let clients: usize = batch.clients.keys().map(Vec::len).sum();
     let rows = batch.locations.rows().count() + batch.checksums.rows().count() * 2 + batch.targets.len();
     let more = batch.clients.len() + batch.dir_deltas.len() + batch.usage.len() + batch.quotas.len();
-    INODE * batch.inodes.len() + names + properties + targets + clients + ROW * (rows + more)
+    let journal = batch.journal.as_ref().map_or(0, Vec::len);
+    INODE * batch.inodes.len() + names + properties + targets + clients + journal + ROW * (rows + more)
 }
 
 #[cfg(test)]

@@ -10,14 +10,13 @@ use tokio::time::timeout;
 use tokio_postgres::error::SqlState;
 
 use super::connection::{ANSWER_TIMEOUT, Link, Target, name};
-use super::presence::Attempts;
 use super::reads::PostgresReads;
 use super::rows::{InodeArrays, WRITE_INODES, get};
 use super::schema::{KNOWN_VERSION, MIGRATIONS, SCHEMA};
 use super::store::PostgresStore;
 use super::trouble::Trouble;
 use super::url::Url;
-use super::writer::{LOCK, Writer};
+use super::writer::{BEGIN_DURABLY, NOTE, Writer, take_lock};
 use crate::consistency::FOLD_ALL;
 use crate::ids::FIRST;
 use crate::inode::{ChangeFloor, Instance};
@@ -26,7 +25,6 @@ use crate::starts::{Notes, new_root};
 use crate::store::{NumberEnds, StoreError, Totals};
 
 pub const SERVER_VERSION_MIN: i32 = 150_000;
-/// The server may take a moment to notice that an earlier head is gone.
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Drives the connections.
@@ -117,12 +115,14 @@ pub fn open(server: &Server, config: &Config) -> Result<Opened, OpenError> {
     Ok(Opened { store: Box::new(store), reads, background: Box::new(driver), state: begun.state })
 }
 
-/// What of the configuration is noted in the database.
+/// What of the configuration a start needs.
 struct Terms {
     is_deferred: bool,
     instance: [u8; 16],
     may_be_new: bool,
     questions_max: usize,
+    /// How long the COMMIT of a new start may take.
+    commit_patience: Duration,
     root: Box<dyn Fn(Instance) -> crate::inode::Inode + Send + std::marker::Sync>,
 }
 
@@ -134,6 +134,7 @@ impl Terms {
             instance: server.instance,
             may_be_new: server.may_be_new,
             questions_max: config.queue_len_max,
+            commit_patience: ANSWER_TIMEOUT,
             root: Box::new(move |instance| new_root(&*clock, owner, instance)),
         }
     }
@@ -141,8 +142,16 @@ impl Terms {
 
 /// Who waits for longer says for what.
 async fn within<T>(what: &str, asking: impl Future<Output = Result<T, Refused>>) -> Result<T, Refused> {
-    timeout(ANSWER_TIMEOUT, asking).await.unwrap_or_else(|_| {
-        let seconds = ANSWER_TIMEOUT.as_secs();
+    within_time(ANSWER_TIMEOUT, what, asking).await
+}
+
+async fn within_time<T>(
+    time: Duration,
+    what: &str,
+    asking: impl Future<Output = Result<T, Refused>>,
+) -> Result<T, Refused> {
+    timeout(time, asking).await.unwrap_or_else(|_| {
+        let seconds = time.as_secs();
         Err(Refused::Trouble(Trouble::Passing(format!("no answer within {seconds} s to {what}"))))
     })
 }
@@ -150,7 +159,10 @@ async fn within<T>(what: &str, asking: impl Future<Output = Result<T, Refused>>)
 async fn begin(target: &Target, terms: &Terms) -> Result<Begun, Refused> {
     let link = target.connect_to_write().await?;
     within("what server it is", look_at_server(&link)).await?;
-    within("whether another head has it", take_lock(&link)).await?;
+    let locking = async { Ok(take_lock(&link, LOCK_PATIENCE).await?) };
+    if !within("whether another head has it", locking).await? {
+        return Err(Refused::InUse);
+    }
     migrate(&link).await?;
     let (instance, floor) = count_start(&link, terms).await?;
     let (epoch, state) = within("how it was left", read_state(&link, instance)).await?;
@@ -169,17 +181,6 @@ async fn look_at_server(link: &Link) -> Result<(), Refused> {
     let encoding: String = number(link, "SELECT current_setting('server_encoding')").await?;
     if !["UTF8", "SQL_ASCII"].contains(&encoding.as_str()) {
         return Err(Refused::Encoding(encoding));
-    }
-    Ok(())
-}
-
-async fn take_lock(link: &Link) -> Result<(), Refused> {
-    let mut attempts = Attempts::default();
-    while !number::<bool>(link, &format!("SELECT pg_try_advisory_lock({LOCK})")).await? {
-        if attempts.lasted() > LOCK_PATIENCE {
-            return Err(Refused::InUse);
-        }
-        attempts.pause().await;
     }
     Ok(())
 }
@@ -247,7 +248,7 @@ pub async fn migrate(link: &Link) -> Result<(), Refused> {
 async fn count_start(link: &Link, terms: &Terms) -> Result<(Instance, ChangeFloor), Refused> {
     let failed = |reason: &str| Refused::Trouble(Trouble::Lasting(StoreError::Failed(reason.to_owned())));
     within("the count of a new start", async {
-        link.client.batch_execute("BEGIN; SET LOCAL synchronous_commit = on").await?;
+        link.client.batch_execute(BEGIN_DURABLY).await?;
         link.client.execute("UPDATE progress SET epoch = epoch + 1 WHERE id = 1", &[]).await?;
         Ok(())
     })
@@ -259,8 +260,7 @@ async fn count_start(link: &Link, terms: &Terms) -> Result<(Instance, ChangeFloo
     let (instance, floor, after) =
         before.next_start(terms.is_deferred).ok_or_else(|| failed("it was started too often"))?;
     for key in Notes::KEYS {
-        let note = "INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-        link.client.execute(note, &[&key, &after.get(key)]).await?;
+        link.client.execute(NOTE, &[&key, &after.get(key)]).await?;
     }
     link.client.batch_execute(&format!("{FOLD_ALL}; DELETE FROM dir_deltas")).await?;
     let is_new = number::<bool>(link, "SELECT NOT EXISTS (SELECT 1 FROM inodes)").await?;
@@ -278,7 +278,8 @@ async fn count_start(link: &Link, terms: &Terms) -> Result<(Instance, ChangeFloo
         link.client.execute("UPDATE progress SET files = 1", &[]).await?;
     }
     let committing = async { Ok(link.client.batch_execute("COMMIT").await?) };
-    within("a COMMIT; does it wait for a synchronous standby that is not there?", committing).await?;
+    let what = "a COMMIT; does it wait for a synchronous standby that is not there?";
+    within_time(terms.commit_patience, what, committing).await?;
     Ok((instance, floor))
 }
 
@@ -320,5 +321,32 @@ pub fn explain(target: &Target, refused: Refused) -> OpenError {
         Refused::Trouble(Trouble::Moved) => {
             OpenError::Database { database, reason: "another head is opening it".to_owned() }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use testkit::postgres::{Cluster, unless_missing};
+
+    use super::*;
+    use crate::scratch;
+
+    #[test]
+    fn a_start_that_waits_for_a_standby_that_is_not_there_says_so() {
+        let Some(cluster) = unless_missing(Cluster::start()) else { return };
+        let url = cluster.create_database().unwrap();
+        let server = Server { url: url.clone(), instance: [7; 16], may_be_new: true };
+        let config = Config { sync: Sync::Always, ..scratch::config(&tempfile::tempdir().unwrap()) };
+        drop(open(&server, &config).unwrap());
+        cluster.set("synchronous_standby_names", "*").unwrap();
+        let runtime = Runtime::new().unwrap();
+        let target = Target::new(&parse(&url).unwrap(), runtime.handle().clone(), false);
+        // It waits for ever, so that no time is too short.
+        let terms = Terms { commit_patience: Duration::from_secs(1), ..Terms::of(&config, &server) };
+        let refused = runtime.block_on(begin(&target, &terms)).map(drop);
+        let refused = refused.map_err(|refused| explain(&target, refused)).unwrap_err().to_string();
+        assert!(refused.contains("no answer within") && refused.contains("standby"), "{refused}");
+        cluster.set("synchronous_standby_names", "").unwrap();
+        assert!(open(&server, &config).is_ok());
     }
 }

@@ -11,16 +11,17 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use tokio_postgres::Row;
-use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget};
+use types::{Checksum, FileId, Name, PoolId, SymlinkTarget};
 
 use super::check;
 use super::connection::{ANSWER_TIMEOUT, Link, Target};
 use super::presence::{Attempts, PATIENCE, Side};
 use super::rows::{AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, file_id, get, signed};
 use super::trouble::{Trouble, slow};
+use super::writer::GROUPS;
 use crate::inode::{ChangeFloor, Inode};
 use crate::paths::{DEPTH_MAX, LOOKUPS_MAX, PATH_BYTES_MAX};
-use crate::reads::{Answer, AsOf, Entry, Listed, Reads};
+use crate::reads::{Answer, AsOf, Entry, Listed, Reads, decode_checksum};
 use crate::session::{Purpose, Session};
 use crate::store::{StoreError, StoreResult};
 
@@ -28,7 +29,6 @@ const CONNECTIONS: usize = 4;
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
 /// While it is away.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
-const GROUPS: &str = "SELECT groups FROM progress WHERE id = 1";
 
 pub struct PostgresReads {
     target: Target,
@@ -312,12 +312,7 @@ impl Reads for PostgresReads {
 
     async fn checksums(&self, file: FileId) -> Answer<Vec<Checksum>> {
         let sql = question!("SELECT kind, value FROM checksums WHERE inode = $1 ORDER BY kind");
-        let decode = |row: &Row| {
-            let kind = ChecksumKind::by_name(get::<&str>(row, 1)?)
-                .ok_or_else(|| corrupt("kind of a checksum is not known"))?;
-            Checksum::new(kind, get::<&[u8]>(row, 2)?)
-                .ok_or_else(|| corrupt("checksum does not have the length of its kind"))
-        };
+        let decode = |row: &Row| decode_checksum(get(row, 1)?, get(row, 2)?).map_err(corrupt);
         self.ask(sql, &[&signed(file)], |rows| found(rows).map(decode).collect()).await
     }
 

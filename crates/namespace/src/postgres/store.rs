@@ -155,6 +155,10 @@ impl Store for PostgresStore {
         }
     }
 
+    fn prefetches(&self) -> bool {
+        true
+    }
+
     fn prefetch(&mut self, wanted: &dyn Fn() -> Vec<Wanted>) -> StoreResult<()> {
         let wanted = wanted();
         if wanted.is_empty() {

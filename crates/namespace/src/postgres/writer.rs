@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_postgres::Error;
 use tokio_postgres::error::Severity;
 
-use super::connection::{ANSWER_TIMEOUT, Link, Target};
+use super::connection::{ANSWER_TIMEOUT, Link, Target, in_time};
 use super::kept::{Group, Kept};
 use super::presence::{Attempts, Presence, Side};
 use super::rows::get;
@@ -27,11 +27,12 @@ pub const LOCK: i64 = 0x4642_6e73;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 const BEGIN: &str = "BEGIN";
-const BEGIN_DURABLY: &str = "BEGIN; SET LOCAL synchronous_commit = on";
+pub const BEGIN_DURABLY: &str = "BEGIN; SET LOCAL synchronous_commit = on";
+pub const GROUPS: &str = "SELECT groups FROM progress WHERE id = 1";
 /// Errs unless this head is the one that writes, and the last group is the one it takes for that; for what is no group.
 const HOLD: &str = "WITH held AS (UPDATE progress SET epoch = epoch WHERE id = 1 AND epoch = $1::bigint \
     AND groups = $2::bigint RETURNING 1) SELECT 1 / (SELECT count(*) FROM held)";
-const NOTE: &str =
+pub const NOTE: &str =
     "INSERT INTO meta VALUES ($1::text, $2::bigint) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
 
 pub struct Writer {
@@ -91,8 +92,7 @@ impl Writer {
     /// By the connection that is there.
     async fn compare(&mut self) -> Result<(), Trouble> {
         let Some(link) = &self.link else { return Ok(()) };
-        let asked =
-            timeout(ANSWER_TIMEOUT, link.query("SELECT groups FROM progress WHERE id = 1", &[])).await;
+        let asked = timeout(ANSWER_TIMEOUT, link.query(GROUPS, &[])).await;
         let rows = asked.map_err(|_| slow())??;
         let groups: i64 = get(rows.first().ok_or_else(no_progress)?, 0).map_err(Trouble::Lasting)?;
         // How it stands is then found out anew.
@@ -148,7 +148,7 @@ impl Writer {
     }
 
     async fn established(&mut self) -> Result<(Link, u64), Trouble> {
-        timeout(ANSWER_TIMEOUT, self.establish()).await.unwrap_or_else(|_| Err(slow()))
+        in_time(self.establish()).await
     }
 
     /// Connects if need be. Between groups the database has to hold exactly the last one.
@@ -194,8 +194,7 @@ impl Writer {
     async fn note_ends(&mut self, link: &Link, groups: u64) -> Result<(), Trouble> {
         let notes = notes_of(self.ends).into_iter().map(note);
         let changes: Vec<Change> = [hold(self.epoch, groups)].into_iter().chain(notes).collect();
-        let sent = timeout(ANSWER_TIMEOUT, send(link, BEGIN_DURABLY, &changes)).await;
-        sent.unwrap_or_else(|_| Err(slow())).map_err(|trouble| self.end_if_torn(trouble))
+        in_time(send(link, BEGIN_DURABLY, &changes)).await.map_err(|trouble| self.end_if_torn(trouble))
     }
 
     fn end_if_torn(&mut self, trouble: Trouble) -> Trouble {
@@ -216,9 +215,7 @@ impl Writer {
             self.refuse_if_given_up()?;
             let asked = match self.ready().await {
                 Ok(()) => match &self.link {
-                    Some(link) => {
-                        timeout(ANSWER_TIMEOUT, question(link)).await.unwrap_or_else(|_| Err(slow()))
-                    }
+                    Some(link) => in_time(question(link)).await,
                     None => Err(not_connected()),
                 },
                 Err(trouble) => Err(trouble),
@@ -259,10 +256,9 @@ impl Writer {
                 Ok(false) => {
                     may_have_arrived = false;
                     let sent = match &self.link {
-                        Some(link) => timeout(ANSWER_TIMEOUT, send_group(link, begin, &changes)).await,
-                        None => Ok(Err(not_connected())),
+                        Some(link) => in_time(send_group(link, begin, &changes)).await,
+                        None => Err(not_connected()),
                     };
-                    let sent = sent.unwrap_or_else(|_| Err(slow()));
                     may_have_arrived |= matches!(sent, Err(Trouble::Passing(_)));
                     sent
                 }
@@ -372,12 +368,24 @@ fn not_connected() -> Trouble {
     Trouble::Passing("not connected".to_owned())
 }
 
+/// Whether it was to be had. The server may take a moment to notice that an earlier head is gone.
+pub async fn take_lock(link: &Link, patience: Duration) -> Result<bool, Trouble> {
+    let mut attempts = Attempts::default();
+    loop {
+        let row = link.client.query_one(&format!("SELECT pg_try_advisory_lock({LOCK})"), &[]).await?;
+        let is_ours = get(&row, 0).map_err(Trouble::Lasting)?;
+        if is_ours || attempts.lasted() > patience {
+            return Ok(is_ours);
+        }
+        attempts.pause().await;
+    }
+}
+
 /// With the last all are on disk.
 async fn send_again(link: &Link, groups: impl Iterator<Item = &Group>, last: u64) -> Result<(), Trouble> {
     for group in groups {
         let begin = if group.sequence == last { BEGIN_DURABLY } else { BEGIN };
-        let sent = timeout(ANSWER_TIMEOUT, send(link, begin, &group.changes)).await;
-        sent.unwrap_or_else(|_| Err(slow()))?;
+        in_time(send(link, begin, &group.changes)).await?;
     }
     Ok(())
 }

@@ -20,6 +20,8 @@ const NUMBERS_SKIPPED: u64 = 1 << 40;
 /// Starts that are passed over. A change attribute holds the number of its start, and what clients saw last is not known:
 /// only what was described.
 const STARTS_SKIPPED: u64 = 1 << 20;
+/// Change attributes are compared as numbers with a sign, and begin with the start. Some are left to go on with.
+const STARTS_MAX: u64 = i32::MAX as u64 - STARTS_SKIPPED;
 
 /// In the place of a schema version while a namespace is being built: no head opens it.
 pub const UNFINISHED: i32 = i32::MAX;
@@ -42,58 +44,34 @@ pub struct Load {
 }
 
 impl Repairs {
-    /// From here until `finish_load` no head opens the namespace. Numbers go on above all that was given: not exactly
-    /// known yet, but enough to do no harm.
+    /// From here until `finish_load` no head opens the namespace.
     pub fn begin_load(&mut self) -> Result<(), RepairError> {
-        let begin = |session: &mut dyn Session| {
-            session.run(&format!(
-                "INSERT INTO schema_version SELECT {UNFINISHED}, max(applied) FROM schema_version"
-            ))?;
-            mark(session, &Load::default())
-        };
-        let session = &mut *self.session;
-        session.begin()?;
-        let begun = begin(session).and_then(|()| session.commit());
-        if begun.is_err() {
-            session.end();
-        }
-        Ok(begun?)
+        let sql = format!("INSERT INTO schema_version SELECT {UNFINISHED}, max(applied) FROM schema_version");
+        self.session.transaction(|session| {
+            session.run(&sql)?;
+            Ok(())
+        })
     }
 
     /// Into a namespace that has nothing but its root, in the order of file ids; as many as make a good transaction.
     pub fn load(&mut self, load: &mut Load, files: &[Known]) -> Result<(), RepairError> {
         let now = self.clock.now();
-        let session = &mut *self.session;
-        session.begin()?;
-        let loaded = write(session, load, files, now).and_then(|()| session.commit());
-        if loaded.is_err() {
-            session.end();
-        }
-        Ok(loaded?)
+        self.session.transaction(|session| Ok(write(session, load, files, now)?))
     }
 
     /// Everything is loaded: numbers go on above it, and what does not fit is mended.
     pub fn finish_load(&mut self, load: &Load, log: &mut dyn RepairLog) -> Result<(), RepairError> {
-        let session = &mut *self.session;
-        session.begin()?;
-        let marked = mark(session, load).and_then(|()| session.commit());
-        if marked.is_err() {
-            session.end();
-        }
-        marked?;
+        self.session.transaction(|session| mark(session, load))?;
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Database) {
             self.mend(kind, log)?;
         }
         // What was put into /lost+found counts there.
         self.settle(log)?;
         let sql = format!("DELETE FROM schema_version WHERE version = {UNFINISHED}");
-        let session = &mut *self.session;
-        session.begin()?;
-        let finished = session.run(&sql).and_then(|_| session.commit());
-        if finished.is_err() {
-            session.end();
-        }
-        Ok(finished?)
+        self.session.transaction(|session| {
+            session.run(&sql)?;
+            Ok(())
+        })
     }
 }
 
@@ -170,8 +148,7 @@ fn mark(session: &mut dyn Session, load: &Load) -> StoreResult<()> {
     set_meta(session, "next_file", next_file.cast_signed())?;
     let next_cookie = after(meta(session, "next_cookie")?, load.next_cookie);
     set_meta(session, "next_cookie", next_cookie.cast_signed())?;
-    let start = ((load.last_change >> 32) + STARTS_SKIPPED).min(u64::from(u32::MAX) - STARTS_SKIPPED);
-    set_meta(session, "starts", start.cast_signed())?;
+    set_meta(session, "starts", start_above(load.last_change).cast_signed())?;
     // Something, so that everything is counted.
     session.run(&format!(
         "INSERT INTO usage (scope, id, files, directories, bytes) VALUES ({}, 1, 0, 0, 0) \
@@ -179,4 +156,21 @@ fn mark(session: &mut dyn Session, load: &Load) -> StoreResult<()> {
         scope_number(api::Scope::Tree)
     ))?;
     distrust_caches(session)
+}
+
+fn start_above(change: u64) -> u64 {
+    ((change >> 32) + STARTS_SKIPPED).min(STARTS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn change_attributes_after_a_rebuild_have_no_sign() {
+        for start in [0, 5, 1 << 31, u64::from(u32::MAX)] {
+            let after = start_above(start << 32 | 7);
+            assert!(after > start.min(1 << 30) && after + STARTS_SKIPPED <= i32::MAX as u64, "{start}");
+        }
+    }
 }

@@ -3,6 +3,7 @@
 use types::{FileId, Timestamp};
 
 use super::lost_found::{add_name, lost_found, root_owner};
+use super::replicas::remove_location;
 use crate::check::{Problem, counts};
 use crate::inode::{Instance, NO_PARENT, new_inode};
 use crate::session::{Session, insert_inodes};
@@ -14,8 +15,7 @@ pub fn mend(session: &mut dyn Session, problem: &Problem, now: Timestamp) -> Sto
         Problem::Database(message) => Err(StoreError::Failed(message.clone())),
         Problem::NoRoot => mend_root(session, now),
         Problem::NameOfNothing { dir, name, .. } | Problem::NameInNoDirectory { dir, name } => {
-            let sql = format!("DELETE FROM dentries WHERE parent = {} AND name = $1", id(*dir));
-            session.execute(&sql, &[name])?;
+            remove_names(session, &[(*dir, name.clone())])?;
             Ok("name removed".to_owned())
         }
         Problem::DirectoryNames { dir, .. } => keep_one_name(session, *dir, now),
@@ -31,16 +31,12 @@ pub fn mend(session: &mut dyn Session, problem: &Problem, now: Timestamp) -> Sto
         Problem::SymlinkWithoutTarget { file } => remove_symlink(session, *file),
         Problem::Nameless { file, .. } => move_to_lost_found(session, *file, now),
         Problem::LocationOfNothing { file, pool } => {
-            session.run(&format!(
-                "DELETE FROM locations WHERE inode = {} AND pool = {}",
-                id(*file),
-                pool.0
-            ))?;
+            remove_location(session, *file, *pool)?;
             Ok("location removed".to_owned())
         }
         Problem::RowsOfNothing { table, file } => attach_or_remove(session, table, *file),
         Problem::RowsMissing { table, file } => {
-            let mask = -1 - flag(table);
+            let mask = !flag(table);
             session.run(&format!("UPDATE inodes SET extras = extras & {mask} WHERE id = {}", id(*file)))?;
             Ok("it says none".to_owned())
         }

@@ -70,9 +70,7 @@ impl Repairs {
     ) -> Result<u64, RepairError> {
         self.transaction(log, |session, log| {
             for (file, pool) in locations {
-                let (file_id, pool_id) = (file.0.cast_signed(), session.narrow(pool.0));
-                session
-                    .run(&format!("DELETE FROM locations WHERE inode = {file_id} AND pool = {pool_id}"))?;
+                remove_location(session, *file, *pool)?;
                 log.note(&format!("file {file} is said to lie on {pool}"), "location removed")?;
             }
             Ok(locations.len() as u64)
@@ -99,6 +97,12 @@ impl Repairs {
             Ok(sizes.len() as u64)
         })
     }
+}
+
+pub fn remove_location(session: &mut dyn Session, file: FileId, pool: PoolId) -> StoreResult<()> {
+    let (file, pool) = (file.0.cast_signed(), session.narrow(pool.0));
+    session.run(&format!("DELETE FROM locations WHERE inode = {file} AND pool = {pool}"))?;
+    Ok(())
 }
 
 /// What nobody named gets a name beside the adopted replicas of its pool; which, is told.

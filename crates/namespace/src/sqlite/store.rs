@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use api::{Account, Counted, Property};
 use bytes::Bytes;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use types::{Checksum, ChecksumKind, FileId, Name, PoolId};
+use types::{Checksum, FileId, Name, PoolId};
 
 use super::accounts;
 use super::rows::{
@@ -15,7 +15,7 @@ use super::rows::{
 };
 use super::schema::set_meta;
 use crate::inode::{ChangeFloor, Inode};
-
+use crate::reads::decode_checksum;
 use crate::store::{Batch, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult};
 
 pub struct SqliteStore {
@@ -306,10 +306,8 @@ pub fn read_checksums(connection: &Connection, file: FileId) -> rusqlite::Result
     connection
         .prepare_cached("SELECT kind, value FROM checksums WHERE inode = ?1 ORDER BY kind")?
         .query_map([signed(file.0)], |row| {
-            let kind = ChecksumKind::by_name(row.get_ref(0)?.as_str()?)
-                .ok_or_else(|| corrupt(0, "kind of a checksum is not known"))?;
-            Checksum::new(kind, row.get_ref(1)?.as_blob()?)
-                .ok_or_else(|| corrupt(1, "checksum does not have the length of its kind"))
+            decode_checksum(row.get_ref(0)?.as_str()?, row.get_ref(1)?.as_blob()?)
+                .map_err(|error| corrupt(1, error))
         })?
         .collect()
 }

@@ -25,14 +25,6 @@ const IS_SYNCHRONOUS: &str = "SELECT count(*) FROM pg_stat_replication WHERE syn
 /// Sessions that wait for a synchronous standby.
 const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 
-fn wait_for_standbys(cluster: &Cluster, url: &str, which: &str) {
-    let set = format!("ALTER SYSTEM SET synchronous_standby_names = '{which}'");
-    for sql in [&set, "SELECT pg_reload_conf()"] {
-        cluster.query(url, sql).unwrap();
-    }
-    wait_for(cluster, url, "SHOW synchronous_standby_names", which);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_head_goes_on_at_the_standby_that_is_promoted_with_every_acknowledged_change_once() {
     let Some(mut primary) = unless_missing(Cluster::start()) else { return };
@@ -41,7 +33,7 @@ async fn a_head_goes_on_at_the_standby_that_is_promoted_with_every_acknowledged_
     let lax = format!("ALTER ROLE {} SET synchronous_commit = off", primary.superuser());
     primary.query(&url, &lax).unwrap();
     let standby = primary.standby().unwrap();
-    wait_for_standbys(&primary, &url, "*");
+    primary.set("synchronous_standby_names", "*").unwrap();
     wait_for(&primary, &url, IS_SYNCHRONOUS, "1");
     let both = url_of_both(&url, primary.port(), standby.port());
     let namespace = open(&both);
@@ -63,7 +55,7 @@ async fn a_group_that_arrived_without_its_answer_waits_for_the_standby_too() {
     let Some(primary) = unless_missing(Cluster::start()) else { return };
     let url = primary.create_database().unwrap();
     let mut standby = primary.standby().unwrap();
-    wait_for_standbys(&primary, &url, "*");
+    primary.set("synchronous_standby_names", "*").unwrap();
     wait_for(&primary, &url, IS_SYNCHRONOUS, "1");
     let namespace = open(&url);
     create(&namespace, "before").await.unwrap();
@@ -92,18 +84,6 @@ async fn a_group_that_arrived_without_its_answer_waits_for_the_standby_too() {
     standby.start_again().unwrap();
     creating.await.unwrap().unwrap();
     assert_eq!(names(&namespace).await, ["before", "made"]);
-}
-
-#[test]
-fn a_start_that_waits_for_a_standby_that_is_not_there_says_so() {
-    let Some(cluster) = unless_missing(Cluster::start()) else { return };
-    let url = cluster.create_database().unwrap();
-    drop(open(&url));
-    wait_for_standbys(&cluster, &url, "*");
-    let refused = try_open(&url, 10).map(drop).unwrap_err().to_string();
-    assert!(refused.contains("no answer within") && refused.contains("standby"), "{refused}");
-    wait_for_standbys(&cluster, &url, "");
-    assert!(try_open(&url, 10).is_ok());
 }
 
 /// Only what replication was not told to wait for can be missing there.

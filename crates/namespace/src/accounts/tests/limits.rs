@@ -310,6 +310,34 @@ async fn more_bytes_than_a_number_holds_are_counted_and_taken_off_again() {
     .await;
 }
 
+/// Only for a tree's quota the directories above are looked up.
+#[tokio::test]
+async fn a_quota_of_a_user_asks_for_no_directory_above() {
+    for engine in Engine::all() {
+        let namespace = engine.open();
+        let mut dir = TOP;
+        for _ in 0..5 {
+            dir = create(&namespace, &Identity::root(), dir, "d", &folder()).await.unwrap();
+        }
+        namespace.set_quota(Account::user(10), files(9)).await.unwrap();
+        namespace.close().await;
+        drop(namespace);
+        let again = engine.open();
+        let asked = again.shared.submit(move |group| {
+            let asked = |group: &Group<'_>| {
+                let questions = group.cache.counts.questions().into_iter();
+                let of_inodes = questions.filter(|asked| asked.by == "committer" && asked.kind == "inode");
+                of_inodes.map(|asked| asked.count).sum::<u64>()
+            };
+            let before = asked(group);
+            ops::create::create(group, &alice(), dir, &name("f"), &regular())?;
+            Ok(asked(group) - before)
+        });
+        assert_eq!(asked.await.unwrap(), 1, "the directory itself");
+        again.close().await;
+    }
+}
+
 /// However deep something lies, it counts for what is above, and is judged by that.
 #[tokio::test]
 async fn a_quota_holds_for_what_lies_very_deep() {

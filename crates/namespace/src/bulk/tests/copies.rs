@@ -9,7 +9,7 @@ use crate::bulk::tables::{TABLES, Table, Value};
 type Dump = (Marks, Vec<Vec<Value>>);
 
 fn dump(mut source: Box<dyn Source>) -> Dump {
-    let tables = TABLES.iter().map(|table| source.page(table, None, 100_000).unwrap()).collect();
+    let tables = TABLES.iter().map(|table| source.tables().page(table, None, 100_000).unwrap()).collect();
     (source.marks().clone(), tables)
 }
 
@@ -56,21 +56,6 @@ struct Ending {
     writes_left: usize,
 }
 
-impl Tables for Ending {
-    fn count(&mut self, table: &Table) -> BulkResult<u64> {
-        self.sink.count(table)
-    }
-
-    fn page(
-        &mut self,
-        table: &'static Table,
-        after: Option<&[Value]>,
-        limit: usize,
-    ) -> BulkResult<Vec<Value>> {
-        self.sink.page(table, after, limit)
-    }
-}
-
 impl Sink for Ending {
     fn write(&mut self, table: &'static Table, rows: &[Value]) -> BulkResult<()> {
         if self.writes_left > 0 {
@@ -105,7 +90,7 @@ impl Sink for Ending {
     }
 
     fn tables(&mut self) -> &mut dyn Tables {
-        self
+        self.sink.tables()
     }
 }
 
