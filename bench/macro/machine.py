@@ -1,5 +1,9 @@
 """What the machine is, how busy it is, and what its disk could do at best: the bounds of the run."""
-import mmap, os, platform, re, statistics, time
+import contextlib, mmap, os, platform, re, shutil, statistics, sys, tempfile, time
+
+# Without a journal ext4 does not take inodes again that were freed in the last 60 to 360 s, and passes over each of them
+# (recently_deleted in fs/ext4/ialloc.c).
+FREED_S = 360
 
 
 def read(path):
@@ -35,6 +39,38 @@ def wait_for_quiet(limit_s, share=0.1):
     while (busy := busy_share()) > share and time.monotonic() < end:
         pass
     return round(busy, 2)
+
+
+def scratch_base():
+    return os.environ.get("FOREBAY_TEST_DIR", "/var/tmp")
+
+
+def removed():
+    return os.path.join(scratch_base(), "forebay-bench-removed")
+
+
+def wait_for_freed():
+    """What an earlier run removed makes creating slower for a while: that passes first."""
+    since = time.time() - os.stat(removed()).st_mtime if os.path.exists(removed()) else FREED_S
+    if since < FREED_S:
+        print("waiting %d s for the file system to forget the files of an earlier run" % (FREED_S - since), file=sys.stderr)
+        time.sleep(FREED_S - since)
+
+
+@contextlib.contextmanager
+def scratch():
+    """Where the data of all sides are; when they were removed is noted, for `wait_for_freed`."""
+    place = tempfile.mkdtemp(prefix="forebay-bench-", dir=scratch_base())
+    os.chmod(place, 0o755)
+    try:
+        yield place
+    finally:
+        if os.listdir(place):
+            shutil.rmtree(place, ignore_errors=True)
+            with contextlib.suppress(OSError), open(removed(), "w"):
+                os.utime(removed())
+        else:
+            os.rmdir(place)
 
 
 def back_memory(mib):

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use api::{OpenReplica, Pool, PoolError, Stability, Ticket, TicketMode};
+use api::{OpenReplica, Pool, PoolError, Stability, Ticket, TicketMode, WriteThrough};
 use bytes::Bytes;
 use types::{Epoch, FileId, PoolId};
 
@@ -43,6 +43,7 @@ macro_rules! pool_suite {
             a_descriptor_reads_what_was_written
             a_descriptor_stays_open_while_it_is_held
             a_fence_gives_no_more_descriptors
+            what_is_written_through_is_told_when_it_can_be_read_and_when_it_is_on_disk
             a_fence_stops_older_tickets_and_open_handles
             a_fence_survives_a_restart_with_and_without_a_replica
             a_fence_is_never_lowered
@@ -297,6 +298,23 @@ pub async fn a_descriptor_stays_open_while_it_is_held<P: PoolUnderTest>(subject:
     assert_eq!(sent_by(&descriptor, 0), b"lent");
 }
 
+pub async fn what_is_written_through_is_told_when_it_can_be_read_and_when_it_is_on_disk(
+    subject: impl PoolUnderTest,
+) {
+    let pool = subject.pool();
+    let writer = writer(&pool, 7).await;
+    let WriteThrough { written, synced } = writer.write_through(2, Bytes::from("data"));
+    written.await.expect("there is space");
+    assert_eq!(read(&writer, 0, 10).await, (b"\0\0data".to_vec(), true));
+    assert_eq!(synced.await.expect("the disk is well"), writer.verifier());
+    let reader = open_at(&pool, 7, TicketMode::Read, 0).await;
+    let refused = reader.write_through(0, Bytes::from("no")).written.await;
+    assert!(matches!(refused, Err(PoolError::ReadOnlyTicket)));
+    pool.fence(FileId(7), Epoch(1)).await.expect("it can be fenced");
+    let refused = writer.write_through(0, Bytes::from("no")).written.await;
+    assert!(matches!(refused, Err(PoolError::Fenced)));
+}
+
 pub async fn a_fence_gives_no_more_descriptors<P: PoolUnderTest>(subject: P) {
     let pool = subject.pool();
     let old = writer(&pool, 7).await;
@@ -339,7 +357,13 @@ pub async fn a_fence_survives_a_restart_with_and_without_a_replica(mut subject: 
         subject.restart();
         let pool = subject.pool();
         for file in [7, 8] {
-            let opened = pool.open(&ticket(pool.id(), file, TicketMode::ReadWrite, 2)).await;
+            // Who is going to write may hear of it when he does.
+            let written = match pool.open(&ticket(pool.id(), file, TicketMode::ReadWrite, 2)).await {
+                Ok(old) => write(&old, 0, b"old").await,
+                Err(error) => Err(error),
+            };
+            assert!(matches!(written, Err(PoolError::Fenced)), "file {file}, start {round}");
+            let opened = pool.open(&ticket(pool.id(), file, TicketMode::Read, 2)).await;
             assert!(matches!(opened.map(|_| ()), Err(PoolError::Fenced)), "file {file}, start {round}");
             let new = open_at(&pool, file, TicketMode::ReadWrite, 3).await;
             // In the later rounds both have a replica that was made under the fence.

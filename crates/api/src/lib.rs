@@ -32,7 +32,7 @@ pub use namespace::{
 };
 pub use observer::{Observer, Subject, Unobserved};
 pub use paths::Paths;
-pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts};
+pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts, WriteThrough};
 pub use pool_manager::{Grant, PoolManager, Purpose, Selection};
 pub use quotas::{Account, Counted, Limit, QUOTAS_MAX, Quota, Quotas, Scope, Standing};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};

@@ -17,7 +17,8 @@ pub trait Pool: Send + Sync {
     fn id(&self) -> PoolId;
 
     /// Opens the replica a ticket names. A write ticket makes the replica if there is none yet; with a read ticket a
-    /// replica that was never written reads as an empty file.
+    /// replica that was never written reads as an empty file. What is wrong with a write ticket or its replica may be
+    /// told at the first use only.
     async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError>;
 
     /// Sets the replica's length, durably, making it if need be. Shrinking frees, growing leaves a hole.
@@ -61,6 +62,11 @@ pub trait OpenReplica: Send + Sync {
     }
 
     fn write_at(&self, offset: u64, data: Bytes, stability: Stability) -> IoHandle<Stability>;
+    /// Writes and syncs: for who has something to do when the bytes can be read, while they go to the disk.
+    fn write_through(&self, offset: u64, data: Bytes) -> WriteThrough {
+        let written = self.write_at(offset, data, Stability::FileSync);
+        WriteThrough { written, synced: IoHandle::ready(Ok(self.verifier())) }
+    }
     /// Everything written so far is on disk when this is answered; a failed write-back is told to every later sync.
     fn sync(&self) -> IoHandle<Verifier>;
     fn verifier(&self) -> Verifier;
@@ -78,6 +84,14 @@ pub trait OpenReplica: Send + Sync {
 
     /// Counts bytes that were moved by way of the descriptor.
     fn sent(&self, _bytes: u64) {}
+}
+
+/// A write on its way.
+pub struct WriteThrough {
+    /// The bytes can be read, and are that stable or more.
+    pub written: IoHandle<Stability>,
+    /// They are on disk. To be asked after a successful `written`.
+    pub synced: IoHandle<Verifier>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::read::Reader;
 pub enum Lane {
     /// Short: reads, writes into the page cache, looks at a file.
     Data,
-    /// Long: syncs, truncations, removals, listings.
+    /// Long: syncs and writes that end with one, truncations, removals, listings.
     Sync,
 }
 
@@ -99,7 +99,6 @@ impl Engine {
 
     /// Takes no more jobs, runs what is queued, and waits for the threads. Blocks.
     pub fn stop(&self) {
-        // Data first: its jobs may hand syncs on.
         self.data.stop();
         self.sync.stop();
     }

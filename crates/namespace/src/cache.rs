@@ -8,6 +8,9 @@
 //! Writes that were answered as unstable wait in the shards (`unsettled`), each as a full copy of the inode. Copies of one inode are
 //! reconciled by the highest `change` (see `inode`), never combined by readers.
 //!
+//! Of a directory that was made while this ran all names are known until one of them is let go: what it does not have need
+//! not be asked.
+//!
 //! What is kept is bounded by bytes (`keep`). Nothing depends on whether something is kept, also not at 0 bytes.
 
 mod keep;
@@ -64,6 +67,8 @@ struct Shard {
 #[derive(Default)]
 pub struct Changes {
     pub inodes: Vec<(FileId, Option<Inode>)>,
+    /// That were made: they have no names but those of `dentries`.
+    pub new_directories: Vec<FileId>,
     pub directories: Vec<DirectoryChange>,
     pub dentries: Vec<(DentryKey, Option<FileId>)>,
     pub locations: Vec<(FileId, Option<Arc<[PoolId]>>)>,
@@ -127,8 +132,19 @@ impl Cache {
     }
 
     pub fn dentry(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
-        let found = self.keep.dentries.get(&(dir, name.clone()));
+        let key = (dir, name.clone());
+        let found = self.keep.dentries.get(&key).or_else(|| self.dentry_of_whole(&key));
         self.count(if found == Some(None) { Kept::AbsentName } else { Kept::Name }, found)
+    }
+
+    /// Of a directory that is known whole.
+    fn dentry_of_whole(&self, key: &DentryKey) -> Option<Option<FileId>> {
+        if !self.keep.is_whole(key.0) {
+            return None;
+        }
+        // Again, and while nobody changes the directory.
+        let _shard = self.shard(&key.0).lock();
+        self.keep.dentries.get(key).or_else(|| self.keep.is_whole(key.0).then_some(None))
     }
 
     pub fn locations(&self, file: FileId) -> Option<Arc<[PoolId]>> {
@@ -165,13 +181,16 @@ impl Cache {
         for (file, target) in changes.targets {
             self.keep.targets.insert(file, target);
         }
+        for dir in changes.new_directories {
+            self.keep.begin_whole(dir);
+        }
         // New names before gone ones: a file on its way from one name to another is never without.
         let (there, gone): (Vec<_>, Vec<_>) =
             changes.dentries.into_iter().partition(|(_, child)| child.is_some());
         for (key, child) in there.into_iter().chain(gone) {
             let mut shard = self.shard(&key.0).lock();
             shard.published = sequence;
-            self.keep.dentries.insert(key, child);
+            self.keep.set_name(key, child);
         }
         self.learn(sequence, changes.learned);
         self.published.send_replace(sequence);
@@ -192,6 +211,7 @@ impl Cache {
                     self.unsettled_len.fetch_sub(1, Ordering::AcqRel);
                 }
                 self.keep.inodes.remove(&file);
+                self.keep.end_whole(file);
             }
         }
     }
@@ -209,7 +229,7 @@ impl Cache {
         }
         for (key, child) in learned.dentries {
             let shard = self.shard(&key.0).lock();
-            if shard.published <= sequence {
+            if shard.published <= sequence && !self.keep.is_whole(key.0) {
                 self.keep.dentries.insert(key, child);
             }
         }
@@ -230,7 +250,7 @@ impl Cache {
             Wanted::Name(dir, name) => match self.keep.dentries.peek(&(*dir, name.clone())) {
                 Some(Some(child)) => self.keep.inodes.peek(&child).is_some(),
                 Some(None) => true,
-                None => false,
+                None => self.keep.is_whole(*dir),
             },
         }
     }
@@ -373,6 +393,67 @@ mod tests {
 
     fn key() -> DentryKey {
         (FileId(1), Name::new(b"a").unwrap())
+    }
+
+    fn named(text: &str) -> Name {
+        Name::new(text.as_bytes()).unwrap()
+    }
+
+    fn named_in(dir: u64, names: impl IntoIterator<Item = (String, Option<FileId>)>) -> Changes {
+        let of_name = |(text, child): (String, _)| ((FileId(dir), named(&text)), child);
+        Changes { dentries: names.into_iter().map(of_name).collect(), ..Changes::default() }
+    }
+
+    #[test]
+    fn a_directory_that_was_just_made_has_only_the_names_it_was_given() {
+        let cache = Cache::new(100_000, 0);
+        let (made, other) = (FileId(7), FileId(8));
+        let names = named_in(7, [("a".to_owned(), Some(other))]);
+        cache.publish(1, Changes { new_directories: vec![made], ..names }, INSTANCE);
+        assert_eq!(cache.dentry(made, &named("a")), Some(Some(other)));
+        assert_eq!(cache.dentry(made, &named("b")), Some(None));
+        assert_eq!(cache.dentry(other, &named("b")), None, "of another directory nothing is known");
+        cache.publish(2, named_in(7, [("a".to_owned(), None), ("b".to_owned(), Some(other))]), INSTANCE);
+        assert_eq!(cache.dentry(made, &named("a")), Some(None));
+        assert_eq!(cache.dentry(made, &named("b")), Some(Some(other)));
+        // A reader that looked before says nothing new.
+        let learned = Learned { dentries: vec![((made, named("b")), None)], ..Learned::default() };
+        cache.learn(2, learned);
+        assert_eq!(cache.dentry(made, &named("b")), Some(Some(other)));
+        assert!(
+            cache.knows(&Wanted::Name(made, named("c"))) && !cache.knows(&Wanted::Name(other, named("c")))
+        );
+        let gone = Changes { inodes: vec![(made, None)], ..Changes::default() };
+        cache.publish(3, gone, INSTANCE);
+        assert_eq!(cache.dentry(made, &named("c")), None);
+    }
+
+    #[test]
+    fn a_directory_of_which_a_name_was_let_go_is_asked_again() {
+        for bytes in [0, 10_000, 40_000] {
+            let cache = Cache::new(bytes, 0);
+            let made = Changes { new_directories: vec![FileId(7)], ..Changes::default() };
+            cache.publish(1, made, INSTANCE);
+            for number in 0..2000 {
+                cache.publish(2 + number, named_in(7, [(format!("n{number}"), Some(FileId(9)))]), INSTANCE);
+            }
+            let known: Vec<_> =
+                (0..2000).map(|n| cache.dentry(FileId(7), &named(&format!("n{n}")))).collect();
+            assert!(known.iter().all(|known| *known != Some(None)), "{bytes} bytes: a name that is there");
+            assert!(known.contains(&None), "{bytes} bytes hold them all");
+            assert_eq!(cache.dentry(FileId(7), &named("absent")), None);
+        }
+    }
+
+    #[test]
+    fn what_is_replaced_was_not_let_go_for_want_of_space() {
+        let cache = Cache::new(1_000_000, 0);
+        for change in 1..100 {
+            let inodes = vec![(FileId(5), Some(inode(5, change)))];
+            let changes = Changes { inodes, ..named_in(1, [("a".to_owned(), Some(FileId(change)))]) };
+            cache.publish(change, changes, INSTANCE);
+        }
+        assert!(cache.figures().cache.iter().all(|figures| figures.evictions == 0));
     }
 
     #[test]

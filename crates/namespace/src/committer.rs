@@ -1,14 +1,17 @@
-//! The committer: one thread that takes whatever waits, applies it in one transaction, commits once, answers all.
+//! The committer: takes whatever waits, applies it in one transaction, commits once, answers all. It has a thread.
 //!
 //! While one group is on its way to the disk the next gathers by itself; only for those who were just answered it waits a
 //! moment (`gather`). If a group cannot be written, each of its operations is told so, nothing of it is visible, and the
 //! next group tries afresh.
+//!
+//! Where a commit waits for no disk, to hand a change over and to be woken costs more than the change: whoever finds the
+//! committer idle then borrows it and commits by himself (`Shared::commit_here`).
 
 mod gather;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use api::NamespaceError;
@@ -24,9 +27,9 @@ use crate::ids::Ids;
 use crate::inode::Instance;
 use crate::queue::{FairQueue, Order};
 use crate::session::Session;
-use crate::store::{Store, StoreError, StoreResult, Totals, Wanted};
+use crate::store::{Habits, Store, StoreError, StoreResult, Totals, Wanted};
 
-pub use gather::Gather;
+use gather::{Gather, Patience};
 
 /// Unstable writes reach the database after this long at most, and twice it while the disk is slow.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
@@ -38,8 +41,11 @@ pub struct Shared {
     pub clock: Arc<dyn Clock>,
     pub instance: Instance,
     pub writes: FairQueue<Box<dyn Job>>,
-    /// Whether the store wants to know what operations begin with.
-    pub prefetches: bool,
+    /// Whoever holds it commits. `None`: it has not begun, or has ended.
+    pub committer: Mutex<Option<Committer>>,
+    pub habits: Habits,
+    /// The committer's thread looks by itself, and soon, for what is to be written besides operations.
+    pub is_looked_after: AtomicBool,
     /// Every cookie ever given lies below.
     pub cookies_end: AtomicU64,
     pub totals: Mutex<Totals>,
@@ -115,93 +121,183 @@ impl Shared {
         T: Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let wanted = if self.prefetches { wanted.into_iter().collect() } else { Vec::new() };
+        let wanted = if self.habits.prefetches { wanted.into_iter().collect() } else { Vec::new() };
         let job = Operation { wanted, operation: Some(operation), result: None, answer };
-        self.writes.push(order, Box::new(job)).map_err(|_| NamespaceError::Busy)?;
+        if let Err(job) = self.commit_here(order, Box::new(job)) {
+            self.writes.push(order, job).map_err(|_| NamespaceError::Busy)?;
+        }
         answered.await.unwrap_or_else(|_| Err(NamespaceError::Database("committer stopped".to_owned())))
     }
 }
 
+impl Shared {
+    /// Given back if it has to be handed over: commits wait for the disk, or there are others to share one with.
+    fn commit_here(&self, order: Order, job: Box<dyn Job>) -> Result<(), Box<dyn Job>> {
+        if self.habits.waits_for_disk || order == Order::Behind || !self.writes.is_idle() {
+            return Err(job);
+        }
+        let Some(mut committer) = self.committer.try_lock() else { return Err(job) };
+        if committer.as_ref().is_none_or(|committer| committer.has_more_to_do(self)) {
+            return Err(job);
+        }
+        let done = self.guarded(&mut committer, |committer| committer.commit_group(self, vec![job], false));
+        drop(committer);
+        done.into_iter().for_each(Done::answer);
+        let is_looked_after = || self.is_looked_after.swap(true, Ordering::SeqCst);
+        if self.cache.pending.has_due() || self.is_behind() && !is_looked_after() {
+            self.writes.nudge();
+        }
+        Ok(())
+    }
+
+    /// A panic is a bug, and may have left anything half done: nothing more is taken, and whoever waits hears of it.
+    fn guarded<T>(&self, held: &mut Option<Committer>, work: impl FnOnce(&mut Committer) -> T) -> Option<T> {
+        let committer = held.as_mut()?;
+        let done = catch_unwind(AssertUnwindSafe(|| work(committer))).ok();
+        if done.is_none() {
+            tracing::error!("namespace committer panicked; no more changes are taken");
+            *held = None;
+            self.writes.abandon();
+        }
+        done
+    }
+
+    /// Something waits for the next flush.
+    fn is_behind(&self) -> bool {
+        let cache = &self.cache;
+        cache.has_unsettled() || !cache.pending.is_empty() || self.accounts.has_noted()
+    }
+
+    /// The committer's thread: until the queue is closed and empty; then marks a clean end.
+    pub fn commit_all(&self) {
+        let mut flushed = Instant::now();
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            while self.committer.lock().is_some() {
+                self.commit_next(&mut flushed);
+            }
+        }));
+        if ended.is_err() {
+            *self.committer.lock() = None;
+        }
+        self.writes.abandon();
+    }
+
+    fn commit_next(&self, flushed: &mut Instant) {
+        let group_len_max = match &mut *self.committer.lock() {
+            Some(committer) => {
+                committer.store.upkeep();
+                committer.gather(&self.writes);
+                committer.group_len_max
+            }
+            None => return,
+        };
+        let taken = self.writes.take(group_len_max, self.flush_timeout());
+        let is_end = taken.is_closed && taken.items.is_empty();
+        let is_flush = is_end || flushed.elapsed() >= FLUSH_INTERVAL;
+        if is_flush {
+            *flushed = Instant::now();
+        }
+        let mut held = self.committer.lock();
+        let done = self.guarded(&mut held, |committer| {
+            if is_end {
+                self.cache.close();
+            }
+            let done = committer.commit_group(self, taken.items, is_flush);
+            if is_end && done.is_written() && committer.fold_all(self) {
+                committer.end_cleanly();
+            }
+            done
+        });
+        if is_end {
+            *held = None;
+        }
+        drop(held);
+        // Whoever is answered finds the committer idle.
+        self.writes.finish();
+        done.into_iter().for_each(Done::answer);
+    }
+
+    fn flush_timeout(&self) -> Option<Duration> {
+        // First: who leaves something behind from here on says so.
+        self.is_looked_after.swap(false, Ordering::SeqCst);
+        // What is due for folding goes with whatever waits, and does not wait for it.
+        if self.cache.pending.has_due() {
+            return Some(Duration::ZERO);
+        }
+        let is_behind = self.is_behind();
+        if is_behind {
+            self.is_looked_after.store(true, Ordering::SeqCst);
+        }
+        is_behind.then_some(FLUSH_INTERVAL)
+    }
+}
+
 pub struct Committer {
-    pub store: Box<dyn Store>,
-    pub shared: Arc<Shared>,
-    pub ids: Ids,
-    pub group_len_max: usize,
+    store: Box<dyn Store>,
+    ids: Ids,
+    group_len_max: usize,
     /// The last group in the database.
-    pub sequence: u64,
-    pub is_failing: bool,
-    pub gather: Gather,
+    sequence: u64,
+    gather: Gather,
+    is_failing: bool,
+    /// Operations of the last group.
+    last_len: usize,
 }
 
 impl Committer {
-    /// Until the queue is closed and empty; then marks a clean end.
-    pub fn run(mut self) {
-        let shared = Arc::clone(&self.shared);
-        // A panic here is a bug; whoever waits must hear of it rather than hang.
-        if catch_unwind(AssertUnwindSafe(|| self.work())).is_err() {
-            tracing::error!("namespace committer panicked; no more changes are taken");
-        }
-        shared.writes.abandon();
+    pub fn new(store: Box<dyn Store>, ids: Ids, group_len_max: usize, sequence: u64) -> Committer {
+        let (group_len_max, gather) = (group_len_max.max(1), Gather::new());
+        Committer { store, ids, group_len_max, sequence, gather, is_failing: false, last_len: 0 }
     }
 
-    fn work(&mut self) {
-        let mut flushed = Instant::now();
-        loop {
-            self.gather();
-            let timeout = match &self.shared.cache {
-                // What is due for folding goes with whatever waits, and does not wait for it.
-                cache if cache.pending.has_due() => Some(Duration::ZERO),
-                cache => {
-                    let is_behind = cache.has_unsettled() || !cache.pending.is_empty();
-                    (is_behind || self.shared.accounts.has_noted()).then_some(FLUSH_INTERVAL)
-                }
-            };
-            let taken = self.shared.writes.take(self.group_len_max, timeout);
-            let is_end = taken.is_closed && taken.items.is_empty();
-            let is_flush = is_end || flushed.elapsed() >= FLUSH_INTERVAL;
-            if is_flush {
-                flushed = Instant::now();
-            }
-            if is_end {
-                self.shared.cache.close();
-            }
-            let is_written = self.commit_group(taken.items, is_flush);
-            if is_end {
-                if is_written && self.fold_all() {
-                    self.end_cleanly();
-                }
-                return;
-            }
-        }
+    /// More than one change that waits for nothing: there are others to share a commit with, or the disk is to be waited for.
+    fn has_more_to_do(&self, shared: &Shared) -> bool {
+        self.last_len > 1
+            || self.ids.lack(self.group_len_max as u64)
+            || self.store.wants_upkeep()
+            || shared.cache.pending.has_due()
+            || shared.accounts.is_full()
     }
 
-    fn gather(&mut self) {
-        let writes = &self.shared.writes;
-        let Some(wait) = self.gather.wait(writes.len(), self.group_len_max) else { return };
+    fn gather(&mut self, writes: &FairQueue<Box<dyn Job>>) {
         let began = Instant::now();
-        let len = writes.wait_for_len(wait.len, wait.time_max);
-        self.gather.waited(wait, len, began.elapsed());
+        match self.gather.wait(writes.len(), self.group_len_max) {
+            Some(Patience::Sleep(wait)) => {
+                let len = writes.wait_for_len(wait.len, wait.time_max);
+                self.gather.waited(wait, len, began.elapsed());
+            }
+            Some(Patience::Offer { len, time_max }) => {
+                let mut waiting = writes.len();
+                while waiting < len && began.elapsed() < time_max {
+                    std::thread::yield_now();
+                    let before = std::mem::replace(&mut waiting, writes.len());
+                    if waiting == before {
+                        break;
+                    }
+                }
+            }
+            None => {}
+        }
     }
 
     /// Whether all directories hold what their entries made of them.
-    fn fold_all(&mut self) -> bool {
-        while self.shared.cache.pending.has_due() {
-            if !self.commit_group(Vec::new(), false) {
+    fn fold_all(&mut self, shared: &Shared) -> bool {
+        while shared.cache.pending.has_due() {
+            if !self.commit_group(shared, Vec::new(), false).is_written() {
                 return false;
             }
         }
         true
     }
 
-    /// Whether it is on disk.
-    fn commit_group(&mut self, mut jobs: Vec<Box<dyn Job>>, is_flush: bool) -> bool {
-        let pending = &self.shared.cache.pending;
+    fn commit_group(&mut self, shared: &Shared, mut jobs: Vec<Box<dyn Job>>, is_flush: bool) -> Done {
+        let pending = &shared.cache.pending;
         if is_flush {
             pending.forget();
             pending.fall_due();
         }
-        let unsettled = if is_flush { self.shared.cache.waiting() } else { Vec::new() };
-        let accounts = &self.shared.accounts;
+        let unsettled = if is_flush { shared.cache.waiting() } else { Vec::new() };
+        let accounts = &shared.accounts;
         let waiting = Waiting {
             // Also what these writes add: the last group leaves nothing noted.
             accounts: accounts.is_full() || is_flush && (accounts.has_noted() || !unsettled.is_empty()),
@@ -209,49 +305,54 @@ impl Committer {
             folding: pending.take_due(),
         };
         if jobs.is_empty() && waiting.is_empty() {
-            return true;
+            return Done { jobs, result: Ok(()) };
         }
         // Operations that need no number may pass though none can be reserved.
-        let reserved = self.reserve_ids();
-        let result = self.apply(&mut jobs, &waiting);
-        self.tell(reserved.as_ref().err().or(result.as_ref().err()));
-        // Counted first: who is answered may be back before the last one is.
-        self.gather.expect(jobs.len() + self.shared.writes.len());
-        for job in jobs {
-            job.answer(result.as_ref().err());
+        let reserved = self.reserve_ids(shared);
+        let result = self.apply(shared, &mut jobs, &waiting);
+        self.tell(shared, reserved.as_ref().err().or(result.as_ref().err()));
+        if !jobs.is_empty() {
+            self.last_len = jobs.len();
         }
-        result.is_ok()
+        // Counted first: who is answered may be back before the last one is.
+        self.gather.expect(jobs.len() + shared.writes.len());
+        Done { jobs, result }
     }
 
     /// Once when it begins to fail, once when it works again: a full disk fails every group.
-    fn tell(&mut self, failure: Option<&StoreError>) {
+    fn tell(&mut self, shared: &Shared, failure: Option<&StoreError>) {
         match failure {
             Some(error) if !self.is_failing => tracing::error!(%error, "namespace cannot write its database"),
             None if self.is_failing => tracing::info!("namespace writes its database again"),
             _ => {}
         }
         if failure.is_some() || self.is_failing {
-            *self.shared.failure.lock() = failure.map(ToString::to_string);
+            *shared.failure.lock() = failure.map(ToString::to_string);
         }
         self.is_failing = failure.is_some();
     }
 
-    fn reserve_ids(&mut self) -> StoreResult<()> {
+    fn reserve_ids(&mut self, shared: &Shared) -> StoreResult<()> {
         let reserved = self.ids.reserve(&mut *self.store, self.group_len_max as u64);
-        self.shared.cookies_end.store(self.ids.cookies.end(), Ordering::Release);
+        shared.cookies_end.store(self.ids.cookies.end(), Ordering::Release);
         reserved
     }
 
-    fn apply(&mut self, jobs: &mut [Box<dyn Job>], waiting: &Waiting) -> StoreResult<()> {
-        let applied = self.apply_in_group(jobs, waiting);
+    fn apply(&mut self, shared: &Shared, jobs: &mut [Box<dyn Job>], waiting: &Waiting) -> StoreResult<()> {
+        let applied = self.apply_in_group(shared, jobs, waiting);
         if applied.is_err() {
-            self.shared.cache.pending.put_back(&waiting.folding);
+            shared.cache.pending.put_back(&waiting.folding);
         }
         applied
     }
 
-    fn apply_in_group(&mut self, jobs: &mut [Box<dyn Job>], waiting: &Waiting) -> StoreResult<()> {
-        let Committer { store, shared, ids, gather, .. } = self;
+    fn apply_in_group(
+        &mut self,
+        shared: &Shared,
+        jobs: &mut [Box<dyn Job>],
+        waiting: &Waiting,
+    ) -> StoreResult<()> {
+        let Committer { store, ids, gather, .. } = self;
         store.begin()?;
         let wanted = || {
             let wanted = jobs.iter().flat_map(|job| job.wanted());
@@ -281,9 +382,9 @@ impl Committer {
     }
 
     /// What earlier starts noted of accounts, and quotas. Before the first group.
-    pub fn load_accounts(&mut self, session: &mut dyn Session) -> StoreResult<()> {
+    pub fn load_accounts(&mut self, shared: &Shared, session: &mut dyn Session) -> StoreResult<()> {
         let loaded = accounts::load(session)?;
-        let Committer { store, shared, ids, .. } = self;
+        let Committer { store, ids, .. } = self;
         shared.accounts.load(loaded.noted);
         let mut settled = Settled::default();
         if !loaded.quotas.is_empty() {
@@ -303,13 +404,31 @@ impl Committer {
         }
         shared.accounts.settle(settled);
         // If it cannot be written now, it is with a later group.
-        self.commit_group(Vec::new(), true);
+        self.commit_group(shared, Vec::new(), true);
         Ok(())
     }
 
     fn end_cleanly(&mut self) {
         if let Err(error) = self.store.end_cleanly() {
             tracing::warn!(%error, "namespace cannot note its clean end");
+        }
+    }
+}
+
+/// A group that was committed, or failed as a whole.
+struct Done {
+    jobs: Vec<Box<dyn Job>>,
+    result: StoreResult<()>,
+}
+
+impl Done {
+    fn is_written(&self) -> bool {
+        self.result.is_ok()
+    }
+
+    fn answer(self) {
+        for job in self.jobs {
+            job.answer(self.result.as_ref().err());
         }
     }
 }

@@ -20,6 +20,8 @@ pub enum Kept {
     AbsentName,
     Locations,
     Target,
+    /// That all names of a directory are kept. Hits are those of absent names.
+    WholeDirectory,
 }
 
 /// What a database is asked.
@@ -51,12 +53,13 @@ pub enum Event {
     Asked(Question),
 }
 
-const KEPT: [(Kept, &str); 5] = [
+const KEPT: [(Kept, &str); 6] = [
     (Kept::Inode, "inode"),
     (Kept::Name, "name"),
     (Kept::AbsentName, "absent_name"),
     (Kept::Locations, "locations"),
     (Kept::Target, "target"),
+    (Kept::WholeDirectory, "whole_directory"),
 ];
 
 const QUESTIONS: [(Question, &str); 12] = [

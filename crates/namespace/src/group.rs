@@ -162,10 +162,16 @@ impl<'a> Group<'a> {
         }
         let child = match self.cache.dentry(dir, name) {
             Some(child) => child,
+            None if self.is_new(dir) => None,
             None => self.ask(Question::Name).child(dir, name)?,
         };
         self.dentries.insert(key, Looked { child, change: None });
         Ok(child)
+    }
+
+    /// Made by this group: it has no names but those it was given since.
+    fn is_new(&self, file: FileId) -> bool {
+        self.inodes.get(&file).is_some_and(|working| working.stored.is_none())
     }
 
     pub fn has_children(&mut self, dir: FileId) -> OpResult<bool> {
@@ -352,6 +358,9 @@ impl<'a> Group<'a> {
     pub fn into_changes(self) -> Changes {
         let mut changes = Changes { directories: self.directory_changes(), ..Changes::default() };
         for (file, working) in self.inodes {
+            if working.stored.is_none() && working.inode.is_some_and(|inode| inode.is_directory()) {
+                changes.new_directories.push(file);
+            }
             match working.inode {
                 inode if working.is_dirty => changes.inodes.push((file, inode)),
                 Some(inode) => changes.learned.inodes.push(inode),

@@ -43,9 +43,14 @@ impl Ids {
         Ids { files: block(ends.files), cookies: block(ends.cookies) }
     }
 
+    /// So many are not at hand of either kind.
+    pub fn lack(&self, needed: u64) -> bool {
+        self.files.lacks(needed) || self.cookies.lacks(needed)
+    }
+
     /// Makes sure that `needed` numbers of each kind are at hand.
     pub fn reserve(&mut self, store: &mut dyn Store, needed: u64) -> StoreResult<()> {
-        if !self.files.lacks(needed) && !self.cookies.lacks(needed) {
+        if !self.lack(needed) {
             return Ok(());
         }
         let grown = |block: &Block| block.end + BLOCK_LEN.max(needed);

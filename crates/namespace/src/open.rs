@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use types::Clock;
 
 use crate::accounts::Accounts;
 use crate::cache::Cache;
-use crate::committer::{Committer, Gather, Shared};
+use crate::committer::{Committer, Shared};
 use crate::ids::Ids;
 use crate::inode::Instance;
 use crate::queue::FairQueue;
@@ -178,38 +178,33 @@ impl SqlNamespace {
 fn start(config: Config, opened: Opened) -> Result<SqlNamespace, OpenError> {
     let state = opened.state;
     let ids = Ids::new(state.ends);
+    let cookies_end = AtomicU64::new(ids.cookies.end());
+    let habits = opened.store.habits();
     let shared = Arc::new(Shared {
         cache: Cache::new(config.cache_bytes, state.sequence),
         accounts: Accounts::default(),
         clock: Arc::clone(&config.clock),
         instance: state.instance,
         writes: FairQueue::new(config.queue_len_max),
-        prefetches: opened.store.prefetches(),
-        cookies_end: AtomicU64::new(ids.cookies.end()),
+        committer: Mutex::default(),
+        habits,
+        is_looked_after: AtomicBool::new(false),
+        cookies_end,
         totals: Mutex::new(state.totals),
         failure: Mutex::default(),
     });
-    let mut committer = Committer {
-        store: opened.store,
-        shared: Arc::clone(&shared),
-        ids,
-        group_len_max: config.group_len_max.max(1),
-        sequence: state.sequence,
-        is_failing: false,
-        gather: Gather::new(),
-    };
+    let mut committer = Committer::new(opened.store, ids, config.group_len_max, state.sequence);
     let (tell, told) = mpsc::channel();
-    let reads = Arc::clone(&opened.reads);
+    let (reads, of_thread) = (Arc::clone(&opened.reads), Arc::clone(&shared));
     let thread = spawn("namespace-write", move || {
-        let loaded = match reads.session(Purpose::Look) {
-            Ok(mut session) => committer.load_accounts(&mut *session).map_err(|error| (&error).into()),
-            Err(error) => Err(error),
-        };
-        let is_loaded = loaded.is_ok();
-        let _ = tell.send(loaded);
-        if is_loaded {
-            committer.run();
+        let loaded = reads.session(Purpose::Look).and_then(|mut session| {
+            committer.load_accounts(&of_thread, &mut *session).map_err(|error| (&error).into())
+        });
+        if loaded.is_ok() {
+            *of_thread.committer.lock() = Some(committer);
         }
+        let _ = tell.send(loaded);
+        of_thread.commit_all();
     });
     let thread = thread.map_err(|error| OpenError::NoThread(error.to_string()))?;
     let loaded = told.recv().map_err(|_| OpenError::NoThread("it ended".to_owned()))?;

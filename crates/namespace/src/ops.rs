@@ -1,4 +1,4 @@
-//! The mutations, one file each. All run on the committer's thread inside a group: check everything, then change.
+//! The mutations, one file each. All run inside a group: check everything, then change.
 
 pub mod commit;
 pub mod create;

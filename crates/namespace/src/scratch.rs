@@ -8,6 +8,7 @@ use testkit::namespace_suite::HandClock;
 use types::Name;
 
 use crate::open::{Config, Database, Sync};
+use crate::queue::Order;
 use crate::service::SqlNamespace;
 
 pub fn config(dir: &TempDir) -> Config {
@@ -46,8 +47,9 @@ pub fn occupy(namespace: &Arc<SqlNamespace>) -> (Release, Occupied) {
     let (begin, begun) = std::sync::mpsc::channel();
     let shared = Arc::clone(&namespace.shared);
     let occupied = tokio::spawn(async move {
+        // In the committer's thread, not here.
         shared
-            .submit(move |_| {
+            .submit_for(Order::Behind, [], move |_| {
                 begin.send(()).unwrap();
                 let _ = released.recv();
                 Ok(())

@@ -16,10 +16,15 @@ pub trait Store: Questions {
     /// Before the first question of a group. What is asked from here to `commit` or `abandon` is of one state.
     fn begin(&mut self) -> StoreResult<()>;
 
-    /// Whether `prefetch` does anything.
-    fn prefetches(&self) -> bool {
+    fn habits(&self) -> Habits;
+
+    /// Between groups there is something to do that may take a while.
+    fn wants_upkeep(&self) -> bool {
         false
     }
+
+    /// Does it, if there is. Not within a group.
+    fn upkeep(&mut self) {}
 
     /// What will be asked, as far as it is known and not in the cache, for an engine far away, which asks for all at once.
     fn prefetch(&mut self, _wanted: &dyn Fn() -> Vec<Wanted>) -> StoreResult<()> {
@@ -63,6 +68,15 @@ pub enum Wanted {
     Inode(FileId),
     /// What has the name, too.
     Name(FileId, Name),
+}
+
+/// How an engine commits.
+#[derive(Clone, Copy, Debug)]
+pub struct Habits {
+    /// It wants to know what operations begin with.
+    pub prefetches: bool,
+    /// With each group; not only now and then.
+    pub waits_for_disk: bool,
 }
 
 pub type StoreResult<T> = Result<T, StoreError>;

@@ -3,15 +3,16 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use api::{IoHandle, OpenReplica, PoolError, ReadData, Stability, TicketMode, Verifier};
+use api::{IoHandle, OpenReplica, PoolError, ReadData, Stability, TicketMode, Verifier, WriteThrough};
 use bytes::{Bytes, BytesMut};
 use io_engine::Lane;
-use io_engine::read::Started;
+use io_engine::read::{Started, Unfinished};
 use types::Epoch;
 
 use crate::replica::Replica;
 use crate::shared::Shared;
 
+#[derive(Clone)]
 pub struct Handle {
     pub shared: Arc<Shared>,
     pub replica: Arc<Replica>,
@@ -21,20 +22,22 @@ pub struct Handle {
 
 impl OpenReplica for Handle {
     fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
+        if !self.replica.is_loaded() {
+            let (this, shared) = (self.clone(), Arc::clone(&self.shared));
+            return shared.engine.submit(Lane::Data, move || {
+                this.replica.load(&this.shared)?;
+                match this.start_read(offset, length)? {
+                    Started::Done(read) => Ok(this.count_read(read)),
+                    Started::Rest(rest) => this.finish_read(rest),
+                }
+            });
+        }
         match self.start_read(offset, length) {
             Err(error) => IoHandle::ready(Err(error)),
-            Ok(Started::Done(read)) => {
-                self.shared.counters.read_bytes.add(read.data.len() as u64);
-                IoHandle::ready(Ok(read))
-            }
+            Ok(Started::Done(read)) => IoHandle::ready(Ok(self.count_read(read))),
             Ok(Started::Rest(rest)) => {
-                let (shared, replica) = (Arc::clone(&self.shared), Arc::clone(&self.replica));
-                self.shared.engine.submit(Lane::Data, move || {
-                    let file = replica.open_file().expect("a read was started on it, and it is never closed");
-                    let read = rest.finish(file).map_err(|errno| shared.failure("read data", errno))?;
-                    shared.counters.read_bytes.add(read.data.len() as u64);
-                    Ok(read)
-                })
+                let this = self.clone();
+                self.shared.engine.submit(Lane::Data, move || this.finish_read(rest))
             }
         }
     }
@@ -56,44 +59,61 @@ impl OpenReplica for Handle {
         if data.is_empty() {
             return IoHandle::ready(Ok(stability));
         }
-        self.shared.counters.writes.add(1);
-        let (shared, replica, epoch) = (Arc::clone(&self.shared), Arc::clone(&self.replica), self.epoch);
+        if stability == Stability::Unstable {
+            self.shared.counters.writes.add(1);
+            let this = self.clone();
+            return self.shared.engine.submit(Lane::Data, move || {
+                let written = this.replica.write(&this.shared, this.epoch, offset, &data);
+                // Before the answer: the bytes may be a slice of much more, and the caller may want the file closed.
+                drop((data, this));
+                written.map(|()| Stability::Unstable)
+            });
+        }
+        // On Linux fdatasync(2) covers size and extents, and a replica has no other attributes to speak of.
         let (answer, handle) = self.shared.engine.answer();
-        let write = Box::new(move || {
-            let written = replica.write(&shared, epoch, offset, &data);
-            // Before the answer: the bytes may be a slice of much more, and the caller may want the file closed.
-            drop(data);
-            match (written, stability) {
-                (Err(error), _) => {
-                    drop(replica);
-                    let _ = answer.send(Err(error));
-                }
-                (Ok(()), Stability::Unstable) => {
-                    drop(replica);
-                    let _ = answer.send(Ok(Stability::Unstable));
-                }
-                // On Linux fdatasync(2) covers size and extents, and a replica has no other attributes to speak of.
-                (Ok(()), Stability::DataSync | Stability::FileSync) => {
-                    let tell = move |synced: Result<(), PoolError>| {
-                        let _ = answer.send(synced.map(|()| Stability::FileSync));
-                    };
-                    shared.settle(&replica, Box::new(tell));
-                }
-            }
-        });
-        match self.shared.engine.enqueue(Lane::Data, write) {
+        let tell = move |synced: Result<Verifier, PoolError>| {
+            let _ = answer.send(synced.map(|_| Stability::FileSync));
+        };
+        match self.enqueue_through(offset, data, |_| {}, tell) {
             Ok(()) => handle,
             Err(error) => IoHandle::ready(Err(error)),
         }
     }
 
+    fn write_through(&self, offset: u64, data: Bytes) -> WriteThrough {
+        let (of_written, written) = self.shared.engine.answer();
+        let (of_synced, synced) = self.shared.engine.answer();
+        let tell_written = move |result: Result<(), PoolError>| {
+            let _ = of_written.send(result.map(|()| Stability::Unstable));
+        };
+        let tell_synced = move |result: Result<Verifier, PoolError>| {
+            let _ = of_synced.send(result);
+        };
+        let begun =
+            self.check_write().and_then(|()| self.enqueue_through(offset, data, tell_written, tell_synced));
+        match begun {
+            Ok(()) => WriteThrough { written, synced },
+            Err(error) => WriteThrough {
+                written: IoHandle::ready(Err(error.clone())),
+                synced: IoHandle::ready(Err(error)),
+            },
+        }
+    }
+
     fn sync(&self) -> IoHandle<Verifier> {
-        let checked = self.check().and_then(|()| self.replica.check_unbroken(&self.shared));
-        if let Err(error) = checked {
+        let verifier = self.shared.verifier;
+        if !self.replica.is_loaded() {
+            // Nothing was written, but a broken replica says so.
+            let this = self.clone();
+            return self.shared.engine.submit(Lane::Data, move || {
+                this.replica.load(&this.shared)?;
+                this.check_sync().map(|()| verifier)
+            });
+        }
+        if let Err(error) = self.check_sync() {
             return IoHandle::ready(Err(error));
         }
         self.shared.counters.syncs.add(1);
-        let verifier = self.shared.verifier;
         if !self.replica.has_unsynced() {
             // Nothing was written since the pool was opened; what an earlier process wrote, the verifier tells of.
             return IoHandle::ready(Ok(verifier));
@@ -138,6 +158,54 @@ impl Handle {
             TicketMode::Read => Err(PoolError::ReadOnlyTicket),
             TicketMode::ReadWrite => self.check(),
         }
+    }
+
+    fn check_sync(&self) -> Result<(), PoolError> {
+        self.check().and_then(|()| self.replica.check_unbroken(&self.shared))
+    }
+
+    /// In one thread, for every hand-over costs as much as a small write. A sync is what it waits for, so it goes with
+    /// those.
+    fn enqueue_through(
+        &self,
+        offset: u64,
+        data: Bytes,
+        tell_written: impl FnOnce(Result<(), PoolError>) + Send + 'static,
+        tell_synced: impl FnOnce(Result<Verifier, PoolError>) + Send + 'static,
+    ) -> Result<(), PoolError> {
+        self.shared.counters.writes.add(1);
+        self.shared.counters.syncs.add(1);
+        let this = self.clone();
+        let job = move || {
+            let Handle { shared, replica, epoch, .. } = this;
+            let written = replica.write(&shared, epoch, offset, &data);
+            // As above.
+            drop(data);
+            tell_written(written.clone());
+            let verifier = shared.verifier;
+            match written {
+                Ok(()) => {
+                    shared
+                        .settle_here(replica, Box::new(move |synced| tell_synced(synced.map(|()| verifier))));
+                }
+                Err(error) => {
+                    drop(replica);
+                    tell_synced(Err(error));
+                }
+            }
+        };
+        self.shared.engine.enqueue(Lane::Sync, Box::new(job))
+    }
+
+    fn count_read(&self, read: ReadData) -> ReadData {
+        self.shared.counters.read_bytes.add(read.data.len() as u64);
+        read
+    }
+
+    fn finish_read(&self, rest: Unfinished) -> Result<ReadData, PoolError> {
+        let file = self.replica.open_file().expect("a read was started on it, and it is never closed");
+        let read = rest.finish(file).map_err(|errno| self.shared.failure("read data", errno))?;
+        Ok(self.count_read(read))
     }
 
     fn start_read(&self, offset: u64, length: u32) -> Result<Started, PoolError> {

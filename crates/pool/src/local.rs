@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use api::{Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket, Verifier};
+use api::{
+    Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket, TicketMode, Verifier,
+};
 use async_trait::async_trait;
 use io_engine::{Engine, EngineConfig, Lane};
 use parking_lot::{Condvar, Mutex};
@@ -223,11 +225,13 @@ impl Pool for LocalPool {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
         let replica = self.replica(ticket.file).await?;
-        if !replica.is_loaded() && !replica.load_resident(&self.shared)? {
+        // Whoever is going to write needs a thread for that, which finds out, too.
+        let is_to_load = !replica.is_loaded() && !replica.load_resident(&self.shared)?;
+        if is_to_load && ticket.mode == TicketMode::Read {
             let (shared, loading) = (Arc::clone(&self.shared), Arc::clone(&replica));
             self.shared.engine.submit(Lane::Data, move || loading.load(&shared)).await?;
         }
-        if replica.is_removed() {
+        if replica.is_removed() || self.shared.removed.contains(ticket.file) {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
         replica.check_epoch(ticket.epoch)?;
@@ -509,6 +513,49 @@ mod tests {
         let other = replica(&running, 2).await;
         write(&other, Stability::FileSync).await.unwrap();
         running.remove(FileId(1)).await.unwrap();
+    }
+
+    /// As `open` leaves it to a writer when the disk would have to be asked.
+    fn unloaded(pool: &LocalPool, file: u64, epoch: u32) -> Handle {
+        let (replica, shared) = (Arc::new(Replica::new(FileId(file))), Arc::clone(&pool.shared));
+        Handle { shared, replica, epoch: Epoch(epoch), mode: TicketMode::ReadWrite }
+    }
+
+    #[tokio::test]
+    async fn a_writer_whose_replica_was_not_looked_at_yet_finds_it_as_it_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let running = pool(&dir);
+        for file in 1..4 {
+            write(&replica(&running, file).await, Stability::FileSync).await.unwrap();
+        }
+        running.fence(FileId(2), Epoch(3)).await.unwrap();
+        fail_syncs(&running, true);
+        let lost = replica(&running, 3).await;
+        write(&lost, Stability::FileSync).await.unwrap_err();
+        drop(lost);
+        fail_syncs(&running, false);
+        running.close();
+        drop(running);
+        let running = pool(&dir);
+        assert_eq!(unloaded(&running, 1, 0).read_at(1, 9).await.unwrap().data, "ata");
+        assert!(unloaded(&running, 1, 0).sync().await.is_ok());
+        let more = || Bytes::from("more");
+        unloaded(&running, 1, 0).write_through(4, more()).synced.await.unwrap();
+        assert_eq!(unloaded(&running, 1, 0).read_at(0, 9).await.unwrap().data, "datamore");
+        let fenced = |result: Result<(), PoolError>| assert!(matches!(result, Err(PoolError::Fenced)));
+        fenced(unloaded(&running, 2, 2).read_at(0, 1).await.map(drop));
+        fenced(unloaded(&running, 2, 2).sync().await.map(drop));
+        fenced(unloaded(&running, 2, 2).write_through(0, more()).written.await.map(drop));
+        fenced(unloaded(&running, 2, 2).write_at(0, more(), Stability::Unstable).await.map(drop));
+        assert!(matches!(unloaded(&running, 3, 0).sync().await, Err(PoolError::Io { .. })));
+        assert!(matches!(
+            unloaded(&running, 3, 0).write_through(0, more()).synced.await,
+            Err(PoolError::Io { .. })
+        ));
+        assert!(unloaded(&running, 9, 0).read_at(0, 9).await.unwrap().data.is_empty());
+        running.remove(FileId(1)).await.unwrap();
+        let gone = unloaded(&running, 1, 0).write_through(0, more()).written.await;
+        assert!(matches!(gone, Err(PoolError::NoReplica(_))));
     }
 
     #[tokio::test]

@@ -257,6 +257,7 @@ impl Replica {
 
     pub fn write(&self, shared: &Shared, epoch: Epoch, offset: u64, data: &[u8]) -> Result<(), PoolError> {
         let _ordering = self.ordering.read();
+        self.load(shared)?;
         self.check_epoch(epoch)?;
         self.check_unbroken(shared)?;
         let failed = |errno| shared.failure("write data", errno);

@@ -47,20 +47,35 @@ impl Shared {
 
     /// Tells `waiter` when everything written to the replica so far is on disk.
     pub fn settle(self: &Arc<Shared>, replica: &Arc<Replica>, waiter: Waiter) {
-        match replica.gate().ask(waiter) {
-            Asked::Queued => {}
-            Asked::Full(waiter) => waiter(Err(PoolError::Busy(self.id()))),
-            Asked::Lead => {
-                let (shared, led) = (Arc::clone(self), Arc::clone(replica));
-                let run = Box::new(move || {
-                    let answers = led.gate().run(|| led.settle(&shared));
-                    drop(led);
-                    answers.tell();
-                });
-                if let Err(error) = self.engine.enqueue(Lane::Sync, run) {
-                    replica.gate().abandon(&error);
-                }
+        if self.leads(replica, waiter) {
+            let (shared, led) = (Arc::clone(self), Arc::clone(replica));
+            let run = Box::new(move || shared.lead(led));
+            if let Err(error) = self.engine.enqueue(Lane::Sync, run) {
+                replica.gate().abandon(&error);
             }
         }
+    }
+
+    /// The same in this thread, unless another is at it.
+    pub fn settle_here(&self, replica: Arc<Replica>, waiter: Waiter) {
+        if self.leads(&replica, waiter) {
+            self.lead(replica);
+        }
+    }
+
+    /// Whether whoever asked has to run the sync.
+    fn leads(&self, replica: &Replica, waiter: Waiter) -> bool {
+        match replica.gate().ask(waiter) {
+            Asked::Lead => return true,
+            Asked::Queued => {}
+            Asked::Full(waiter) => waiter(Err(PoolError::Busy(self.id()))),
+        }
+        false
+    }
+
+    fn lead(&self, replica: Arc<Replica>) {
+        let answers = replica.gate().run(|| replica.settle(self));
+        drop(replica);
+        answers.tell();
     }
 }

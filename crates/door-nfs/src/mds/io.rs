@@ -2,7 +2,7 @@
 //!
 //! The size in the namespace is the truth; a replica may be longer or shorter (see `access`).
 
-use api::{OpenReplica, ReadData, Stability, TicketMode, Written};
+use api::{OpenReplica, ReadData, Stability, TicketMode, WriteThrough, Written};
 use bytes::{Bytes, BytesMut};
 use nfs4::{
     Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StableHow4, StateId4, Verifier4, Write4Args,
@@ -73,14 +73,17 @@ pub(super) async fn write(
         return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
     }
     head.access.before_write(file.file).await.map_err(status::of_access)?;
-    // The bytes are there before the size says so; both go to the disk at once.
-    replica.write_at(args.offset, args.data.0, Stability::Unstable).await.map_err(status::of_pool)?;
+    // The bytes are there before the size says so.
     let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability: wanted };
     let noted = head.namespace.commit(file.file, &written);
     if wanted == Stability::Unstable {
+        replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_pool)?;
         noted.await.map_err(status::of_namespace)?;
     } else {
-        let (synced, noted) = tokio::join!(replica.sync(), noted);
+        // Both go to the disk at once.
+        let WriteThrough { written, synced } = replica.write_through(args.offset, args.data.0);
+        written.await.map_err(status::of_pool)?;
+        let (synced, noted) = tokio::join!(synced, noted);
         synced.map_err(status::of_pool)?;
         noted.map_err(status::of_namespace)?;
     }

@@ -3,6 +3,7 @@
 //! An entry weighs what it takes: its slot, the slot's part in the index and in the slots of keys that were let go and
 //! are remembered for a while, and its text or list on the heap. The test `an_entry_weighs_what_it_takes` measures it.
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use quick_cache::sync::Cache;
@@ -13,13 +14,15 @@ use crate::counts::{Counts, Event, Figures, Kept};
 use crate::inode::Inode;
 
 pub type DentryKey = (FileId, Name);
-type Store<K, V> = Cache<K, V, Weigh, DefaultHashBuilder, CountEvicted>;
+type Store<K, V, L = CountEvicted> = Cache<K, V, Weigh, DefaultHashBuilder, L>;
 
-/// Sixteenths of the bytes: about as many inodes as names.
-const INODES: u64 = 8;
-const NAMES: u64 = 5;
-const LOCATIONS: u64 = 2;
+/// Of the bytes each kind has so many parts: about as many inodes as names.
+const INODES: u64 = 16;
+const NAMES: u64 = 10;
+const LOCATIONS: u64 = 4;
 const TARGETS: u64 = 1;
+const WHOLE: u64 = 1;
+const PARTS: u64 = INODES + NAMES + LOCATIONS + TARGETS + WHOLE;
 
 /// Keys that were let go and are remembered, to every one that is kept: what is asked for again soon then stays longer.
 const REMEMBERED: f64 = 0.25;
@@ -30,20 +33,50 @@ const SLICE_BYTES: u64 = 16 + 16;
 
 pub struct Keep {
     pub inodes: Store<FileId, Inode>,
-    pub dentries: Store<DentryKey, Option<FileId>>,
+    pub dentries: Store<DentryKey, Option<FileId>, NoMoreWhole>,
     pub locations: Store<FileId, Arc<[PoolId]>>,
     pub targets: Store<FileId, SymlinkTarget>,
+    /// Directories of which `dentries` has every name.
+    whole: Arc<Store<FileId, ()>>,
 }
 
 impl Keep {
     pub fn new(bytes: u64, counts: &Arc<Counts>) -> Keep {
         let count = |kept| CountEvicted { kept, counts: Arc::clone(counts) };
+        let part = |parts| bytes / PARTS * parts;
+        let whole = store(part(WHOLE), slot::<FileId, ()>(), count(Kept::WholeDirectory));
+        let whole = Arc::new(whole);
+        let no_more_whole = NoMoreWhole { whole: Arc::clone(&whole), count: count(Kept::Name) };
         Keep {
-            inodes: store(bytes / 16 * INODES, slot::<FileId, Inode>(), count(Kept::Inode)),
-            dentries: store(bytes / 16 * NAMES, 150, count(Kept::Name)),
-            locations: store(bytes / 16 * LOCATIONS, 120, count(Kept::Locations)),
-            targets: store(bytes / 16 * TARGETS, 150, count(Kept::Target)),
+            inodes: store(part(INODES), slot::<FileId, Inode>(), count(Kept::Inode)),
+            dentries: store(part(NAMES), 150, no_more_whole),
+            locations: store(part(LOCATIONS), 120, count(Kept::Locations)),
+            targets: store(part(TARGETS), 150, count(Kept::Target)),
+            whole,
         }
+    }
+
+    /// A directory that was just made has no names but those that are told from now on.
+    pub fn begin_whole(&self, dir: FileId) {
+        self.whole.insert(dir, ());
+    }
+
+    pub fn is_whole(&self, dir: FileId) -> bool {
+        self.whole.get(&dir).is_some()
+    }
+
+    /// Of a directory that changes or goes; nobody else changes its names meanwhile.
+    pub fn set_name(&self, key: DentryKey, child: Option<FileId>) {
+        if child.is_none() && self.is_whole(key.0) {
+            // That it is absent is known without an entry.
+            self.dentries.remove(&key);
+        } else {
+            self.dentries.insert(key, child);
+        }
+    }
+
+    pub fn end_whole(&self, dir: FileId) {
+        self.whole.remove(&dir);
     }
 
     pub fn figures(&self, counts: &Counts) -> Figures {
@@ -53,6 +86,7 @@ impl Keep {
                 Kept::Name => sizes(&self.dentries),
                 Kept::Locations => sizes(&self.locations),
                 Kept::Target => sizes(&self.targets),
+                Kept::WholeDirectory => sizes(&self.whole),
                 // Counted with the other names.
                 Kept::AbsentName => (0, 0, 0),
             };
@@ -64,7 +98,11 @@ impl Keep {
 }
 
 /// `typical`: what an entry weighs mostly; only the number of shards and of remembered keys follow from it.
-fn store<K: Eq + std::hash::Hash, V: Clone>(bytes: u64, typical: u64, count: CountEvicted) -> Store<K, V>
+fn store<K: Eq + Hash, V: Clone, L: Lifecycle<K, V> + Clone>(
+    bytes: u64,
+    typical: u64,
+    evicted: L,
+) -> Store<K, V, L>
 where
     Weigh: Weighter<K, V>,
 {
@@ -74,10 +112,10 @@ where
         .ghost_allocation(REMEMBERED)
         .build()
         .expect("both capacities are given");
-    Cache::with_options(options, Weigh, DefaultHashBuilder::default(), count)
+    Cache::with_options(options, Weigh, DefaultHashBuilder::default(), evicted)
 }
 
-fn sizes<K: Eq + std::hash::Hash, V: Clone>(store: &Store<K, V>) -> (u64, u64, u64)
+fn sizes<K: Eq + Hash, V: Clone, L: Lifecycle<K, V> + Clone>(store: &Store<K, V, L>) -> (u64, u64, u64)
 where
     Weigh: Weighter<K, V>,
 {
@@ -95,6 +133,12 @@ const fn slot<K, V>() -> u64 {
 impl Weighter<FileId, Inode> for Weigh {
     fn weight(&self, _: &FileId, _: &Inode) -> u64 {
         slot::<FileId, Inode>()
+    }
+}
+
+impl Weighter<FileId, ()> for Weigh {
+    fn weight(&self, _: &FileId, (): &()) -> u64 {
+        slot::<FileId, ()>()
     }
 }
 
@@ -122,11 +166,28 @@ pub struct CountEvicted {
     counts: Arc<Counts>,
 }
 
+/// Not of `on_evict`, which is told of what is replaced, too.
 impl<K, V> Lifecycle<K, V> for CountEvicted {
     type RequestState = ();
 
-    fn on_evict(&self, (): &mut (), _: K, _: V) {
+    fn before_evict(&self, (): &mut (), _: &K, _: &mut V) {
         self.counts.add(Event::Evicted(self.kept));
+    }
+}
+
+/// Told before the name is gone, or not taken: whoever does not find it finds the directory not whole.
+#[derive(Clone)]
+pub struct NoMoreWhole {
+    whole: Arc<Store<FileId, ()>>,
+    count: CountEvicted,
+}
+
+impl Lifecycle<DentryKey, Option<FileId>> for NoMoreWhole {
+    type RequestState = ();
+
+    fn before_evict(&self, (): &mut (), key: &DentryKey, child: &mut Option<FileId>) {
+        self.whole.remove(&key.0);
+        self.count.before_evict(&mut (), key, child);
     }
 }
 

@@ -11,7 +11,8 @@ use std::time::Duration;
 const SHARE: u32 = 2;
 /// Nor than this: a database that was away for minutes makes no caller wait for others.
 const WAIT_MAX: Duration = Duration::from_millis(5);
-/// Where commits wait less, no wait is short enough: to sleep and to be woken costs as much.
+/// Where commits wait less, no wait is short enough: to sleep and to be woken costs as much. Only the core is offered to
+/// those who are about to ask, as long as that brings some.
 const COMMIT_MIN: Duration = Duration::from_micros(100);
 /// Groups without a wait after one that did not pay: so many, and twice as many each time, up to the other.
 const PAUSE_MIN: u32 = 2;
@@ -38,6 +39,16 @@ pub struct Wait {
     waiting: usize,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    Sleep(Wait),
+    /// Until so many are there, or an offer brought nobody, or for so long.
+    Offer {
+        len: usize,
+        time_max: Duration,
+    },
+}
+
 impl Gather {
     pub fn new() -> Gather {
         Gather { commit: Duration::ZERO, expected: 0, pause: 0, next_pause: PAUSE_MIN }
@@ -54,17 +65,20 @@ impl Gather {
     }
 
     /// `waiting` are there.
-    pub fn wait(&mut self, waiting: usize, group_len_max: usize) -> Option<Wait> {
+    pub fn wait(&mut self, waiting: usize, group_len_max: usize) -> Option<Patience> {
         // Expected once: who comes after idle time waits for nobody.
         let len = std::mem::take(&mut self.expected).min(group_len_max);
-        if len <= 1 || waiting >= len || self.commit < COMMIT_MIN {
+        if len <= 1 || waiting >= len {
             return None;
+        }
+        if self.commit < COMMIT_MIN {
+            return Some(Patience::Offer { len, time_max: COMMIT_MIN });
         }
         if self.pause > 0 {
             self.pause -= 1;
             return None;
         }
-        Some(Wait { len, time_max: (self.commit / SHARE).min(WAIT_MAX), waiting })
+        Some(Patience::Sleep(Wait { len, time_max: (self.commit / SHARE).min(WAIT_MAX), waiting }))
     }
 
     /// So many were there in the end, after so long.
@@ -94,6 +108,13 @@ mod tests {
         gather
     }
 
+    fn slept(patience: Option<Patience>) -> Wait {
+        match patience {
+            Some(Patience::Sleep(wait)) => wait,
+            other => panic!("{other:?}"),
+        }
+    }
+
     #[test]
     fn one_caller_is_never_waited_for() {
         let mut gather = gather();
@@ -106,7 +127,7 @@ mod tests {
         let mut gather = gather();
         // 16 are answered while 16 wait.
         gather.expect(32);
-        let wait = gather.wait(16, 512).unwrap();
+        let wait = slept(gather.wait(16, 512));
         assert_eq!((wait.len, wait.time_max), (32, 2 * MS));
         gather.waited(wait, 32, MS);
         gather.expect(32);
@@ -126,18 +147,22 @@ mod tests {
     fn who_comes_after_idle_time_waits_for_nobody() {
         let mut gather = gather();
         gather.expect(32);
-        let wait = gather.wait(0, 512).unwrap();
+        let wait = slept(gather.wait(0, 512));
         gather.waited(wait, 0, 2 * MS);
         // Nothing was committed since, so nobody is expected.
         assert_eq!(gather.wait(1, 512), None);
     }
 
     #[test]
-    fn nobody_waits_where_a_commit_waits_for_nothing() {
+    fn where_a_commit_waits_for_nothing_the_core_is_offered_and_nobody_sleeps() {
         let mut gather = Gather::new();
         gather.committed(COMMIT_MIN / 2);
         gather.expect(32);
+        assert_eq!(gather.wait(16, 512), Some(Patience::Offer { len: 32, time_max: COMMIT_MIN }));
+        // Nobody was answered since.
         assert_eq!(gather.wait(16, 512), None);
+        gather.expect(1);
+        assert_eq!(gather.wait(0, 512), None);
     }
 
     #[test]
@@ -146,7 +171,7 @@ mod tests {
         let mut waits = Vec::new();
         for group in 0..600 {
             gather.expect(9);
-            if let Some(wait) = gather.wait(8, 512) {
+            if let Some(Patience::Sleep(wait)) = gather.wait(8, 512) {
                 waits.push(group);
                 gather.waited(wait, 8, 2 * MS);
             }
@@ -154,7 +179,7 @@ mod tests {
         assert_eq!(waits, [0, 3, 8, 17, 34, 67, 132, 261, 518]);
         gather.pause = 0;
         gather.expect(9);
-        let wait = gather.wait(4, 512).unwrap();
+        let wait = slept(gather.wait(4, 512));
         gather.waited(wait, 9, MS);
         assert_eq!((gather.pause, gather.next_pause), (0, PAUSE_MIN));
     }

@@ -1,7 +1,10 @@
 //! Groups and their callers.
 
 use super::*;
-use crate::scratch::{name, occupy, open, regular};
+use crate::open::{Config, Sync};
+use crate::scratch::{config, name, occupy, open, regular};
+use crate::service::SqlNamespace;
+use crate::sqlite::rows::CHECKPOINT_BYTES;
 use api::{Locations, Namespace, SetAttributes, Stability, Written};
 use types::Identity;
 
@@ -220,6 +223,93 @@ async fn an_unstable_write_reaches_the_database_by_itself() {
             tokio::task::yield_now().await;
         }
     }
+}
+
+fn open_with(dir: &tempfile::TempDir, sync: Sync) -> SqlNamespace {
+    SqlNamespace::open(Config { sync, ..config(dir) }).unwrap()
+}
+
+const INTERVAL: Sync = Sync::Interval(Duration::from_secs(60));
+
+#[tokio::test]
+async fn who_meets_nobody_commits_by_himself_where_that_does_not_wait_for_the_disk() {
+    let here = std::thread::current().id();
+    for (sync, is_here) in [(INTERVAL, true), (Sync::Always, false)] {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open_with(&dir, sync);
+        let mut by = Vec::new();
+        // The thread holds the committer for a moment when it starts, and when it has answered.
+        while by.len() < 3 || is_here && by.len() < 10_000 && !by.contains(&here) {
+            by.push(namespace.shared.submit(|_| Ok(std::thread::current().id())).await.unwrap());
+        }
+        assert_eq!(by.contains(&here), is_here, "{sync:?}");
+        let behind = namespace.shared.submit_for(Order::Behind, [], |_| Ok(std::thread::current().id()));
+        assert_ne!(behind.await.unwrap(), here);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_commits_by_himself_past_what_waits_or_is_under_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let (release, occupied) = occupy(&namespace);
+    release.wait_begun();
+    // One that nobody waits for, in the queue; then it is under way.
+    begun(namespace.create(&Identity::root(), FileId::ROOT, &name("first"), &regular())).await;
+    let (root, text, spec) = (Identity::root(), name("later"), regular());
+    let later = namespace.create(&root, FileId::ROOT, &text, &spec);
+    tokio::pin!(later);
+    tokio::select! {
+        biased;
+        _ = &mut later => panic!("the committer is busy"),
+        () = std::future::ready(()) => {}
+    }
+    release.release();
+    let later = later.await.unwrap().attributes.file;
+    let first = namespace.lookup(&Identity::root(), FileId::ROOT, &name("first")).await.unwrap().file;
+    assert!(first < later);
+    occupied.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn who_commits_in_a_group_of_several_hands_over_until_there_is_one_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let here = std::thread::current().id();
+    namespace.shared.committer.lock().as_mut().unwrap().last_len = 2;
+    let mut by = Vec::new();
+    while by.len() < 10_000 && !by.contains(&here) {
+        by.push(namespace.shared.submit(|_| Ok(std::thread::current().id())).await.unwrap());
+    }
+    assert!(by[0] != here && by.contains(&here));
+}
+
+#[tokio::test]
+async fn the_log_is_carried_into_the_database_between_groups() {
+    for sync in [INTERVAL, Sync::Always] {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open_with(&dir, sync);
+        // Each writes some eight pages.
+        for number in 0..1500 {
+            let text = name(&format!("{:0>9}", number * 7919 % 1_000_003));
+            namespace.create(&Identity::root(), FileId::ROOT, &text, &regular()).await.unwrap();
+        }
+        let written = dir.path().join("namespace.db-wal").metadata().unwrap().len();
+        assert!(written < 2 * CHECKPOINT_BYTES, "{sync:?}: {written} bytes");
+        let database = dir.path().join("namespace.db").metadata().unwrap().len();
+        assert!(database > 100_000, "{sync:?}: {database} bytes");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_the_committers_own_thread_leaves_nobody_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open_with(&dir, Sync::Always);
+    let died: Result<(), _> = namespace.shared.submit(|_| panic!("a bug, for the test")).await;
+    assert!(matches!(died, Err(NamespaceError::Database(_))));
+    let after = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await;
+    assert!(after.is_err());
+    namespace.close().await;
 }
 
 #[tokio::test]

@@ -20,7 +20,8 @@ pub use super::writer::LOCK;
 use super::writer::Writer;
 use crate::inode::{ChangeFloor, Inode};
 use crate::store::{
-    Batch, DirDelta, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult, Wanted,
+    Batch, DirDelta, Habits, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult,
+    Wanted,
 };
 
 /// Errs unless the database is as our last group left it, and ours.
@@ -155,8 +156,8 @@ impl Store for PostgresStore {
         }
     }
 
-    fn prefetches(&self) -> bool {
-        true
+    fn habits(&self) -> Habits {
+        Habits { prefetches: true, waits_for_disk: true }
     }
 
     fn prefetch(&mut self, wanted: &dyn Fn() -> Vec<Wanted>) -> StoreResult<()> {

@@ -32,6 +32,8 @@ struct State<T> {
     wake_len: usize,
     is_closed: bool,
     is_nudged: bool,
+    /// The taker is not done with what it took.
+    is_taken: bool,
 }
 
 impl<T> FairQueue<T> {
@@ -44,6 +46,7 @@ impl<T> FairQueue<T> {
             wake_len: 1,
             is_closed: false,
             is_nudged: false,
+            is_taken: false,
         };
         FairQueue { state: Mutex::new(state), changed: Condvar::new(), len_max }
     }
@@ -71,6 +74,12 @@ impl<T> FairQueue<T> {
 
     pub fn len(&self) -> usize {
         self.state.lock().len
+    }
+
+    /// Nothing waits or is under way, so whoever comes now overtakes nobody.
+    pub fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.len == 0 && !state.is_taken && !state.is_closed
     }
 
     /// Waits until so many are there, or for so long, or until nothing more will come; how many there are then.
@@ -101,7 +110,14 @@ impl<T> FairQueue<T> {
             }
         }
         state.is_nudged = false;
-        Taken { items: state.take(group_len_max), is_closed: state.is_closed }
+        let items = state.take(group_len_max);
+        state.is_taken = !items.is_empty();
+        Taken { items, is_closed: state.is_closed }
+    }
+
+    /// What was taken is done.
+    pub fn finish(&self) {
+        self.state.lock().is_taken = false;
     }
 
     /// Wakes a taker without an item: its timeout may have to be another now.
@@ -217,6 +233,20 @@ mod tests {
         let taken = queue.take(8, None);
         assert_eq!((taken.items, taken.is_closed), (vec![2, 3], true));
         assert!(queue.take(8, None).items.is_empty());
+    }
+
+    #[test]
+    fn it_is_idle_when_nothing_waits_and_what_was_taken_is_done() {
+        let queue = FairQueue::new(8);
+        assert!(queue.is_idle());
+        queue.push(by(1), 1).unwrap();
+        assert!(!queue.is_idle());
+        queue.take(8, None);
+        assert!(!queue.is_idle(), "what was taken is under way");
+        queue.finish();
+        assert!(queue.is_idle());
+        queue.close();
+        assert!(!queue.is_idle());
     }
 
     #[test]

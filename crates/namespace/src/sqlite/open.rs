@@ -4,7 +4,8 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
@@ -26,6 +27,9 @@ const LOCK: &str = "namespace.lock";
 /// 3.7.0 to 3.51.2 may corrupt a database when the WAL is reset while another connection reads.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 const READERS: usize = 2;
+/// One that is ending lets go of its lock soon; so does a process that it has forked and that has not come to its exec yet.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// The threads beside the committer, and the lock.
 struct Beside {
@@ -115,7 +119,7 @@ fn begin(path: &Path, config: &Config) -> Result<Begun, BeginError> {
         connection.query_row("SELECT groups, files, bytes FROM progress WHERE id = 1", [], |row| {
             Ok((row.get::<_, i64>(0)?.cast_unsigned(), Totals { files: row.get(1)?, bytes: row.get(2)? }))
         })?;
-    let store = SqliteStore { connection, durability, floor, commits: Arc::default() };
+    let store = SqliteStore::new(connection, durability, floor)?;
     Ok(Begun { store, state: State { instance, ends, sequence, totals } })
 }
 
@@ -164,10 +168,14 @@ pub fn lock(dir: &Path) -> Result<File, OpenError> {
         .append(true)
         .open(dir.join(LOCK))
         .map_err(|error| from_io(dir, &error))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(OpenError::InUse(dir.to_owned())),
-        Err(TryLockError::Error(error)) => Err(from_io(dir, &error)),
+    let end = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => thread::sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(dir.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(from_io(dir, &error)),
+        }
     }
 }
 
@@ -206,6 +214,21 @@ mod tests {
     use crate::service::SqlNamespace;
     use api::{Namespace, Properties, Property, PropertyChange};
     use types::{Checksum, ChecksumKind, FileId, Identity};
+
+    /// A test that forked beside another one made its namespace "in use" now and then.
+    #[test]
+    fn a_lock_that_is_let_go_in_a_moment_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = lock(dir.path()).unwrap();
+        let taken = thread::scope(|scope| {
+            let waiting = scope.spawn(|| lock(dir.path()));
+            thread::sleep(3 * LOCK_PAUSE);
+            drop(held);
+            waiting.join().unwrap().unwrap()
+        });
+        assert!(matches!(lock(dir.path()), Err(OpenError::InUse(_))));
+        drop(taken);
+    }
 
     fn refused(dir: &tempfile::TempDir) -> String {
         match SqlNamespace::open(config(dir)) {

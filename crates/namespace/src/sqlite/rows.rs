@@ -16,8 +16,8 @@ use crate::store::StoreError;
 pub const PAGE_BYTES: u32 = 4096;
 const WRITER_CACHE_KIB: i64 = 64 * 1024;
 const READER_CACHE_KIB: i64 = 16 * 1024;
-/// Frames in the WAL after which a commit also carries them into the database file.
-const CHECKPOINT_PAGES: u32 = 4000;
+/// Frames in the WAL after which they are carried into the database file.
+pub const CHECKPOINT_PAGES: u32 = 4000;
 /// About where a checkpoint begins: each page has a frame header, and the last group goes beyond.
 pub const CHECKPOINT_BYTES: u64 = (CHECKPOINT_PAGES as u64 + 256) * (PAGE_BYTES as u64 + 24);
 const STATEMENTS_CACHED: usize = 64;

@@ -1,22 +1,26 @@
 //! The committer's side: a batch in one transaction.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::ffi::c_int;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
 use api::{Account, Counted, Property};
 use bytes::Bytes;
+use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use types::{Checksum, FileId, Name, PoolId};
 
 use super::accounts;
 use super::rows::{
-    Durability, INODE_COLUMNS, corrupt, decode_inode, decode_name, insert_inode, set_durability, signed,
-    unsigned, update_inode,
+    CHECKPOINT_PAGES, Durability, INODE_COLUMNS, corrupt, decode_inode, decode_name, insert_inode,
+    set_durability, signed, unsigned, update_inode,
 };
 use super::schema::set_meta;
 use crate::inode::{ChangeFloor, Inode};
 use crate::reads::decode_checksum;
-use crate::store::{Batch, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult};
+use crate::store::{
+    Batch, Habits, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult,
+};
 
 pub struct SqliteStore {
     pub connection: Connection,
@@ -24,6 +28,27 @@ pub struct SqliteStore {
     pub floor: ChangeFloor,
     /// Groups committed, for whoever syncs the WAL.
     pub commits: Arc<AtomicU64>,
+    /// Frames in the WAL, as SQLite told at the last commit, and with how many they are to be carried into the database.
+    frames: Arc<AtomicU32>,
+    frames_max: u32,
+}
+
+impl SqliteStore {
+    /// Takes the checkpoints upon itself: SQLite's own come within a commit.
+    pub fn new(
+        mut connection: Connection,
+        durability: Durability,
+        floor: ChangeFloor,
+    ) -> rusqlite::Result<SqliteStore> {
+        let frames = Arc::new(AtomicU32::new(0));
+        let told = Arc::clone(&frames);
+        connection.wal_hook(Some(move |_: &mut Wal, count: c_int| {
+            told.store(count.cast_unsigned(), Ordering::Relaxed);
+            Ok(())
+        }))?;
+        let (commits, frames_max) = (Arc::default(), CHECKPOINT_PAGES);
+        Ok(SqliteStore { connection, durability, floor, commits, frames, frames_max })
+    }
 }
 
 impl From<rusqlite::Error> for StoreError {
@@ -77,8 +102,42 @@ impl Questions for SqliteStore {
 }
 
 impl Store for SqliteStore {
+    fn habits(&self) -> Habits {
+        Habits { prefetches: false, waits_for_disk: self.durability == Durability::EachCommit }
+    }
+
+    fn wants_upkeep(&self) -> bool {
+        self.frames.load(Ordering::Relaxed) >= self.frames_max
+    }
+
+    /// A checkpoint.
+    fn upkeep(&mut self) {
+        if !self.wants_upkeep() {
+            return;
+        }
+        let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+        let frames = self.frames.load(Ordering::Relaxed);
+        let left = match self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], pages) {
+            Ok((frames, carried)) => u32::try_from(frames - carried).unwrap_or(0),
+            // The next commit says it, if it concerns that, too.
+            Err(error) => {
+                tracing::warn!(%error, "namespace cannot carry its log into the database");
+                frames
+            }
+        };
+        if left == 0 {
+            // The next group begins the log anew.
+            self.frames.store(0, Ordering::Relaxed);
+            self.frames_max = CHECKPOINT_PAGES;
+        } else {
+            // A reader holds some back: again when there is more.
+            self.frames_max = frames.saturating_add(CHECKPOINT_PAGES / 4);
+        }
+    }
+
     fn begin(&mut self) -> StoreResult<()> {
-        Ok(self.connection.execute_batch("BEGIN IMMEDIATE")?)
+        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
+        Ok(())
     }
 
     fn commit(&mut self, batch: &Batch) -> StoreResult<()> {
