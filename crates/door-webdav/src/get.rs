@@ -1,6 +1,7 @@
 //! GET and HEAD: what a file is, whether the client has it already, which parts it wants, and who sends them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use access::{AccessError, OpenFile};
 use api::{Activity, Grant, NamespaceError, OpenReplica, TicketMode};
@@ -24,6 +25,8 @@ use crate::ticket::{Purpose, UrlTicket};
 pub(crate) const TICKET_S: u64 = 900;
 /// Replaced so often between being found and being held, a file makes its reader come again.
 const LOOKUPS_MAX: usize = 16;
+/// Whoever replaced the file may still be at it.
+const LOOKUP_AGAIN: Duration = Duration::from_millis(10);
 /// A map that grows is made anew each time.
 const HEADERS_ROOM: usize = 10;
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
@@ -59,6 +62,7 @@ impl Front {
             if let Some((held, file)) = self.hold_named(&found).await? {
                 return self.send_file(call, &place, held, file).await;
             }
+            tokio::time::sleep(LOOKUP_AGAIN).await;
         }
         Err(Refusal::busy("the file is replaced again and again"))
     }

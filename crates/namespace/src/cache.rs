@@ -167,7 +167,10 @@ impl Cache {
     /// After COMMIT of group `sequence`, before its answers.
     pub fn publish(&self, sequence: u64, changes: Changes, instance: Instance) {
         self.pending.publish(sequence, &changes.directories);
-        for (file, inode) in changes.inodes {
+        // What lost its last name after the names: a name never leads to a file that is gone while another has it already.
+        let (nameless, named): (Vec<_>, Vec<_>) =
+            changes.inodes.into_iter().partition(|(_, inode)| inode.as_ref().is_none_or(Inode::is_nameless));
+        for (file, inode) in named {
             self.publish_inode(sequence, file, inode, instance);
         }
         for (file, locations) in changes.locations {
@@ -191,6 +194,9 @@ impl Cache {
             let mut shard = self.shard(&key.0).lock();
             shard.published = sequence;
             self.keep.set_name(key, child);
+        }
+        for (file, inode) in nameless {
+            self.publish_inode(sequence, file, inode, instance);
         }
         self.learn(sequence, changes.learned);
         self.published.send_replace(sequence);
@@ -426,6 +432,29 @@ mod tests {
         let gone = Changes { inodes: vec![(made, None)], ..Changes::default() };
         cache.publish(3, gone, INSTANCE);
         assert_eq!(cache.dentry(made, &named("c")), None);
+    }
+
+    /// The inode went first, and a reader who looked the name up again at once found the gone file again and again.
+    #[test]
+    fn a_name_that_is_given_to_another_file_never_leads_to_one_that_is_gone() {
+        let cache = Cache::new(100_000, 0);
+        let replace = |sequence: u64| {
+            let (new, mut old) = (inode(sequence + 1, sequence), inode(sequence, sequence));
+            old.attributes.nlink = 0;
+            let inodes = vec![(old.id(), Some(old)), (new.id(), Some(new.clone()))];
+            let dentries = vec![(key(), Some(new.id()))];
+            cache.publish(sequence, Changes { inodes, dentries, ..Changes::default() }, INSTANCE);
+        };
+        replace(1);
+        std::thread::scope(|scope| {
+            let replacing = scope.spawn(|| (2..20_000).for_each(replace));
+            while !replacing.is_finished() {
+                let found = cache.dentry(key().0, &key().1).flatten().unwrap();
+                if cache.inode(found).is_some_and(|inode| inode.is_nameless()) {
+                    assert_ne!(cache.dentry(key().0, &key().1).flatten(), Some(found));
+                }
+            }
+        });
     }
 
     #[test]

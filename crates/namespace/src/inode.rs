@@ -84,6 +84,10 @@ impl Inode {
         self.attributes.kind.is_directory()
     }
 
+    pub fn is_nameless(&self) -> bool {
+        self.attributes.nlink == 0
+    }
+
     /// Notes a change of attributes: `ctime` and `change` move.
     pub fn touch(&mut self, now: Timestamp, instance: Instance) {
         self.attributes.ctime = now;
