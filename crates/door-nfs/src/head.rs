@@ -9,7 +9,7 @@ use api::{Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryR
 use file_state::Door;
 use nfs4::FsId4;
 use nfs4_state::stateid::ClientState;
-use nfs4_state::{Role, SessionLimits};
+use nfs4_state::{DelegationRules, Role, SessionLimits};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -47,6 +47,9 @@ pub struct HeadConfig {
     pub slots_max: u32,
     /// Clients are told to read and write smaller files through the head; 0: none.
     pub layout_bytes_min: u64,
+    pub delegations: DelegationRules,
+    /// A delegation that is not given back for so long after it was recalled is revoked.
+    pub recall_time: Duration,
     /// Where the pools' data servers listen. An unspecified address (0.0.0.0) stands for the one that the client
     /// used to reach the head.
     pub pool_addresses: Vec<(PoolId, SocketAddr)>,

@@ -22,6 +22,7 @@ mod status;
 mod transport;
 
 pub use head::{ClientStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices, PoolReports};
+pub use nfs4_state::{DelegationMode, DelegationRules};
 pub use pool_door::{PoolDoor, PoolDoorConfig};
 
 /// Largest READ and WRITE, at head and pools.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use access::{AccessError, AccessServices, Change, FileAccess, Modes, OpenFile, Share};
 use api::{Grant, Pool, PoolManager, PoolStatus, SelectError, Selection, TicketKey};
 use file_state::{Door, Holder};
-use forebay_door_nfs::{HeadConfig, HeadDoor, HeadServices};
+use forebay_door_nfs::{DelegationRules, HeadConfig, HeadDoor, HeadServices};
 use namespace::SqlNamespace;
 use nfs4::{
     FfLayoutReturn4, LayoutIomode4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
@@ -117,6 +117,8 @@ impl Scene {
             connections_max: 10,
             slots_max: 16,
             layout_bytes_min: 0,
+            delegations: DelegationRules::default(),
+            recall_time: LONG,
             pool_addresses: vec![(POOL, ([127, 0, 0, 1], 1).into())],
         };
         let (stop, stopped) = watch::channel(false);

@@ -1,5 +1,6 @@
 //! Configuration: a TOML file, overlaid by the command line, and what follows from both.
 
+pub mod delegations;
 pub mod http;
 pub mod reference;
 
@@ -36,6 +37,7 @@ pub struct Nfs {
     pub connections_max: u32,
     pub slots_max: u32,
     pub layout_min_kib: u32,
+    pub delegations: delegations::Delegations,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,6 +140,7 @@ impl Default for Nfs {
             connections_max: 4_096,
             slots_max: 64,
             layout_min_kib: 64,
+            delegations: delegations::Delegations::default(),
         }
     }
 }
@@ -244,6 +247,7 @@ impl Config {
         within("nfs.connections_max", self.nfs.connections_max.into(), 1, 1_000_000)?;
         within("nfs.slots_max", self.nfs.slots_max.into(), 1, 1_024)?;
         within("nfs.layout_min_kib", self.nfs.layout_min_kib.into(), 0, 1_048_576)?;
+        self.nfs.delegations.validate(within)?;
         within("pools.count", self.pools.count.unwrap_or(1).into(), 1, 256)?;
         within("pools.open_files_max", self.pools.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
         within("pools.threads", self.pools.threads.into(), 0, 256)?;

@@ -318,6 +318,8 @@ async fn start_head_door(
         connections_max: config.nfs.connections_max as usize,
         slots_max: config.nfs.slots_max,
         layout_bytes_min: u64::from(config.nfs.layout_min_kib) << 10,
+        delegations: config.nfs.delegations.rules(),
+        recall_time: config.nfs.delegations.recall_time(config.nfs.lease_s),
         pool_addresses,
     };
     HeadDoor::start(services, config).await.context("cannot start the NFS door")

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod adaptive;
 mod back_channel;
 mod channel;
 mod client;
@@ -16,6 +17,7 @@ mod slot;
 pub mod stateid;
 mod table;
 
+pub use adaptive::{Adaptive, AdaptiveCounts, DelegationMode, DelegationRules};
 pub use back_channel::CallbackOutcome;
 pub use config::{
     ConnectionId, Peer, Principal, RequestFacts, Role, ServerIdentity, SessionConfig, SessionLimits,

@@ -44,6 +44,49 @@ const KEYS: &[Key] = &[
         "KiB",
         "Smaller files are read and written through the head, without a layout (mdsthreshold); 0: all have layouts.",
     ),
+    key(
+        "nfs.delegations.mode",
+        "\"adaptive\"",
+        "off|adaptive|always",
+        "Read delegations: a client that has one opens and reads the file without asking. adaptive: for files that it opens \
+         again and again; always: with every open.",
+    ),
+    key(
+        "nfs.delegations.window_s",
+        "60",
+        "seconds",
+        "A file that a client opens a second time this soon is active: it is delegated with that open and later ones.",
+    ),
+    key(
+        "nfs.delegations.idle_s",
+        "600",
+        "seconds",
+        "An active file that the client did not open for longer is active no more.",
+    ),
+    key(
+        "nfs.delegations.eviction_files",
+        "4096",
+        "files",
+        "Files opened once that are remembered for each client; beyond it the least recently used is forgotten.",
+    ),
+    key(
+        "nfs.delegations.active_files",
+        "4096",
+        "files",
+        "Active files of each client; beyond it the least recently used counts as opened once.",
+    ),
+    key(
+        "nfs.delegations.quiet_s",
+        "30",
+        "seconds",
+        "So long after its delegations were recalled a file is delegated to nobody.",
+    ),
+    key(
+        "nfs.delegations.recall_s",
+        "(nfs.lease_s)",
+        "seconds",
+        "A delegation that is not given back for so long after it was recalled is revoked.",
+    ),
     key("pools.count", "(as the data directory has, 1 if new)", "pools", "Number of pools in this process."),
     key("pools.port", "20491", "port", "Port of pool 0; pool N listens N ports above it."),
     key(
@@ -242,7 +285,7 @@ pub fn text() -> String {
     );
     let mut section = "";
     for key in KEYS {
-        let (in_section, name) = key.name.split_once('.').unwrap_or(("", key.name));
+        let (in_section, name) = key.name.rsplit_once('.').unwrap_or(("", key.name));
         if in_section != section {
             section = in_section;
             out.push_str(&format!("\n[{section}]\n"));
@@ -257,12 +300,24 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
+    /// Every key with its full name; a list of tables is one key.
+    fn leaves(prefix: &str, table: toml::Table) -> Vec<(String, toml::Value)> {
+        let named = table.into_iter().map(|(name, value)| (format!("{prefix}{name}"), value));
+        named
+            .flat_map(|(name, value)| match value {
+                toml::Value::Table(section) => leaves(&format!("{name}."), section),
+                value => vec![(name, value)],
+            })
+            .collect()
+    }
+
     #[test]
     fn the_reference_names_every_key_once_and_its_true_default() {
         let mut config = Config::default();
         // Keys without a fixed default do not appear in a serialised default: give them a value to see their names.
         config.nfs.port = Some(1);
         config.nfs.root_squash = Some(true);
+        config.nfs.delegations.recall_s = Some(1);
         (config.pools.count, config.pools.open_files_max) = (Some(1), Some(1));
         let path = Some(std::path::PathBuf::from("x"));
         (config.http.certificate, config.http.key) = (path.clone(), path.clone());
@@ -271,15 +326,7 @@ mod tests {
         (config.auth.passwords, config.auth.mapping, config.auth.certificates) =
             (path.clone(), path.clone(), path);
         let toml::Value::Table(table) = toml::Value::try_from(&config).unwrap() else { panic!("a table") };
-        let mut keys = Vec::new();
-        for (name, value) in table {
-            match value {
-                toml::Value::Table(section) => {
-                    keys.extend(section.into_iter().map(|(key, value)| (format!("{name}.{key}"), value)));
-                }
-                value => keys.push((name, value)),
-            }
-        }
+        let keys = leaves("", table);
         let mut listed: Vec<_> = KEYS.iter().map(|key| key.name.to_owned()).collect();
         let mut existing: Vec<_> = keys.iter().map(|(name, _)| name.clone()).collect();
         listed.sort();
