@@ -30,7 +30,7 @@ impl AccessError {
     pub fn of_table(file: FileId, error: FileStateError) -> AccessError {
         match error {
             FileStateError::ShareDenied | FileStateError::Locked(_) => AccessError::Denied,
-            FileStateError::RecallConflict => AccessError::Recalled,
+            FileStateError::RecallConflict | FileStateError::InUse => AccessError::Recalled,
             FileStateError::Gone => AccessError::Namespace(NamespaceError::Stale(file)),
             FileStateError::Limit(what) => AccessError::Limit(what),
         }

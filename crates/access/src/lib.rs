@@ -24,6 +24,7 @@ mod tests;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use api::{Locations, Namespace, PoolManager, Properties, Quotas};
 use file_state::{Door, FileState, Holder, Owner};
@@ -32,9 +33,9 @@ use tokio::sync::Notify;
 use types::{Clock, FileId};
 
 pub use error::AccessError;
-pub use file_state::{Change, Modes, Recall, Share};
+pub use file_state::{Change, Granted, Modes, Recall, Share};
 pub use open::OpenFile;
-pub use recall::Recaller;
+pub use recall::{Changing, Recaller};
 pub use walk::{Last, Place, WalkError, walk};
 
 use births::Births;
@@ -47,6 +48,8 @@ pub struct AccessServices {
     pub quotas: Arc<dyn Quotas>,
     pub pools: Arc<dyn PoolManager>,
     pub clock: Arc<dyn Clock>,
+    /// How long a client has to give back what it was granted, where an open asks for that.
+    pub recall_time: Duration,
 }
 
 pub struct FileAccess {

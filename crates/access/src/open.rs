@@ -1,12 +1,16 @@
 //! Holding a file open: while it is, its data stays, whatever becomes of its names.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::NamespaceError;
 use file_state::{Holder, Owner, Share};
 use types::{Attributes, FileId};
 
-use crate::{AccessError, FileAccess};
+use crate::{AccessError, Change, FileAccess};
+
+/// What a door takes to revoke what was not given back in time.
+const REVOCATION: Duration = Duration::from_secs(5);
 
 /// An open in the conflict table, closed when it is dropped. Not to be dropped by who holds the table.
 #[must_use]
@@ -43,14 +47,21 @@ impl FileAccess {
         self.open_found(&self.attributes(file).await?, holder, share).await
     }
 
-    /// As [`FileAccess::open`], for who has just looked the file up.
+    /// As [`FileAccess::open`], for who has just looked the file up. A delegation of another client that is in the way is
+    /// recalled and waited for: `Recalled` if it does not come home.
     pub async fn open_found(
         self: &Arc<Self>,
         found: &Attributes,
         holder: Holder,
         share: Share,
     ) -> Result<(OpenFile, Attributes), AccessError> {
-        let open = self.enter(found, holder, share)?;
+        let open = match self.enter(found, holder, share) {
+            Err(AccessError::Recalled) => {
+                self.make_way(found, holder, share).await?;
+                self.enter(found, holder, share)?
+            }
+            entered => entered?,
+        };
         let held = self.fresh_attributes(found.file).await?;
         // Unlinked since it was found: whoever frees its data may have looked before it was held.
         if found.nlink > 0 && held.nlink == 0 {
@@ -74,6 +85,17 @@ impl FileAccess {
             .map_err(|error| AccessError::of_table(made.file, error))?;
         drop(birth);
         Ok((OpenFile { access: Arc::clone(self), file: made.file, owner }, made))
+    }
+
+    async fn make_way(
+        self: &Arc<Self>,
+        found: &Attributes,
+        holder: Holder,
+        share: Share,
+    ) -> Result<(), AccessError> {
+        let time = self.services.recall_time;
+        let patience = time + REVOCATION;
+        self.before_change(found.file, Some(holder), Change::Access(share), patience, time).await.map(drop)
     }
 
     fn enter(

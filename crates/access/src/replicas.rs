@@ -10,7 +10,7 @@ use api::{Grant, OpenReplica, PoolError, Purpose, SelectError, Selection, Ticket
 use file_state::{Change, Holder};
 use types::{Attributes, FileId, PoolId};
 
-use crate::{AccessError, FileAccess};
+use crate::{AccessError, Changing, FileAccess};
 
 impl FileAccess {
     /// A pool for a new file. `client` as in [`Selection`].
@@ -70,26 +70,27 @@ impl FileAccess {
     }
 
     /// Sets the length of the replicas, before the namespace says so: a crash in between leaves a size that nobody was
-    /// promised, and never old bytes behind a new end. Returns the space used. Layouts of others are waited for up to
-    /// `patience`, as [`FileAccess::before_change`] does.
+    /// promised, and never old bytes behind a new end. Returns the space used. Layouts and delegations of others are
+    /// waited for up to `patience`, as [`FileAccess::before_change`] does; what is answered beside is kept until the
+    /// namespace says the new size too.
     pub async fn truncate(
-        &self,
+        self: &Arc<Self>,
         file: &Attributes,
         size: u64,
         by: Option<Holder>,
         patience: Duration,
         recall_time: Duration,
-    ) -> Result<u64, AccessError> {
+    ) -> Result<(u64, Changing), AccessError> {
         if i64::try_from(size).is_err() {
             return Err(AccessError::TooLarge);
         }
-        if size <= file.size {
-            self.before_change(file.file, by, Change::Truncate, patience, recall_time).await?;
-        }
+        // Layouts do not mind a file that grows.
+        let change = if size <= file.size { Change::Truncate } else { Change::SetAttributes };
+        let changing = self.before_change(file.file, by, change, patience, recall_time).await?;
         let mut locations = self.services.locations.locations(file.file).await?;
         if locations.is_empty() {
             if size == 0 {
-                return Ok(0);
+                return Ok((0, changing));
             }
             locations.push(self.place(file.file, None).await?);
         }
@@ -98,6 +99,6 @@ impl FileAccess {
             let pool = self.services.pools.pool(location).ok_or(PoolError::Offline(location))?;
             space_used = pool.truncate(file.file, size).await?.space_used;
         }
-        Ok(space_used)
+        Ok((space_used, changing))
     }
 }

@@ -94,6 +94,7 @@ pub struct ClientView {
     pub opens: u64,
     pub locks: u64,
     pub layouts: u64,
+    pub delegations: u64,
     pub idle_s: u64,
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nfs4::{
     AuthSysParms, CB_COMPOUND, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbLayoutRecall4Args,
-    CbSequence4Args, ClientId4, LayoutIomode4, LayoutRecall4, LayoutRecallFile4, LayoutType4, NFS_CB_VERSION,
+    CbRecall4Args, CbSequence4Args, ClientId4, LayoutIomode4, LayoutRecall4, LayoutRecallFile4, LayoutType4, NFS_CB_VERSION,
     NfsCbArgop4, NfsCbResop4, NfsFh4, NfsStat4, Res, StateId4,
 };
 use nfs4_state::{CallbackOutcome, CallbackRefusal, CallbackTicket, ConnectionId};
@@ -78,6 +78,17 @@ impl Sessions {
                 stateid: recall.stateid,
             }),
         });
+        self.call_client(client, operation, patience).await.map(|result| result.status())
+    }
+
+    /// Recalls a delegation. NFS4_OK: the client will return it; BAD_STATEID or BADHANDLE: it knows of none.
+    pub async fn recall_delegation(
+        &self,
+        client: ClientId4,
+        (fh, stateid): (NfsFh4, StateId4),
+        patience: Duration,
+    ) -> Result<NfsStat4, CallbackError> {
+        let operation = NfsCbArgop4::Recall(CbRecall4Args { stateid, truncate: false, fh });
         self.call_client(client, operation, patience).await.map(|result| result.status())
     }
 

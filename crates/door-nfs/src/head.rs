@@ -9,13 +9,13 @@ use api::{Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryR
 use file_state::Door;
 use nfs4::FsId4;
 use nfs4_state::stateid::ClientState;
-use nfs4_state::{DelegationRules, Role, SessionLimits};
+use nfs4_state::{Adaptive, DelegationRules, Role, SessionLimits};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use types::{Clock, PoolId, Random};
 
-use crate::mds::{self, Head, LayoutRecaller, Reports, Tally};
+use crate::mds::{self, ClientRecaller, Head, Reports, Tally};
 use crate::operations::Operations;
 use crate::session_ops::{Sessions, SessionsConfig};
 use crate::transport::{self, Squash, TransportLimits};
@@ -89,6 +89,7 @@ pub struct ClientStatus {
     pub opens: u64,
     pub locks: u64,
     pub layouts: u64,
+    pub delegations: u64,
     /// Since its last SEQUENCE.
     pub idle: Duration,
 }
@@ -130,11 +131,14 @@ impl HeadDoor {
             operations: Operations::new("nfs", services.observer),
             reports: Reports::default(),
             states: Arc::new(Mutex::new(ClientState::new(boot as u32, services.access.share()))),
+            delegation_mode: config.delegations.mode,
+            adaptive: Mutex::new(Adaptive::new(config.delegations)),
+            recall_time: config.recall_time,
             recalls: Mutex::default(),
             access: services.access,
         };
         let head = Arc::new(head);
-        let recaller = Arc::new(LayoutRecaller(Arc::downgrade(&head)));
+        let recaller = Arc::new(ClientRecaller(Arc::downgrade(&head)));
         head.access.register(Door::Nfs, recaller);
         Ok(Arc::new(HeadDoor {
             head,
@@ -172,6 +176,7 @@ impl HeadDoor {
                 opens: held.opens,
                 locks: held.locks,
                 layouts: held.layouts,
+                delegations: held.delegations,
                 idle: client.idle,
             }
         });
@@ -196,6 +201,8 @@ async fn housekeeping(head: Arc<Head>, mut stop: watch::Receiver<bool>) {
             _ = stop.changed() => {}
         }
     }
+    // They hold the head as long as a client takes to answer.
+    head.recalls.lock().abort_all();
 }
 
 /// `so_major_id`: of one instance but different for each daemon, or Linux would take two servers for one

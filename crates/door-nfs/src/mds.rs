@@ -5,6 +5,7 @@
 
 mod attributes;
 mod close;
+mod delegation;
 mod device;
 mod directory;
 mod file_handle;
@@ -31,6 +32,7 @@ use api::{Locations, Namespace, PoolManager, TicketKey};
 use async_trait::async_trait;
 use nfs4::{ClientId4, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
 use nfs4_state::stateid::ClientState;
+use nfs4_state::{Adaptive, DelegationMode};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use types::{Clock, FileId, Name, PoolId};
@@ -41,7 +43,7 @@ use crate::operations::Operations;
 use crate::session_ops::Sessions;
 use crate::status;
 
-pub(crate) use recall::{LayoutRecaller, expire_clients, expire_recalls};
+pub(crate) use recall::{ClientRecaller, expire_clients, expire_recalls};
 pub(crate) use reports::{Reports, Tally};
 
 /// Everything the handlers of the head need.
@@ -65,6 +67,11 @@ pub(crate) struct Head {
     /// Stateids, over the conflict table of `access`. Held for one decision at a time, never across an await, and taken
     /// before the table.
     pub states: Arc<Mutex<ClientState>>,
+    pub delegation_mode: DelegationMode,
+    /// Which files are worth a delegation. Leaf lock.
+    pub adaptive: Mutex<Adaptive>,
+    /// How long a client has to give back what was recalled.
+    pub recall_time: Duration,
     /// Calls to clients under way; ended with the head. Leaf lock.
     pub recalls: Mutex<JoinSet<()>>,
 }
@@ -73,6 +80,11 @@ impl Head {
     /// The attributes of a file that a handle names: STALE if it is gone.
     pub async fn attributes(&self, file: FileId) -> Result<types::Attributes, NfsStat4> {
         self.access.attributes(file).await.map_err(status::of_access)
+    }
+
+    /// A delegation of the file is being recalled: nobody is offered one for a while.
+    pub fn note_recall(&self, file: FileId) {
+        self.adaptive.lock().recalled(file, self.clock.monotonic());
     }
 
     /// As [`Head::attributes`], with what the pools know better.
@@ -149,8 +161,7 @@ impl Face for Head {
             A::LayoutError(args) => R::LayoutError(outcome(layout::error(compound, self, &args).await)),
             A::LayoutStats(args) => R::LayoutStats(outcome(layout::stats(compound, self, &args).await)),
             A::GetDeviceInfo(args) => R::GetDeviceInfo(device::info(compound, self, &args)),
-            // Delegations come with a later issue: no client holds one.
-            A::DelegReturn(_) => R::DelegReturn(NfsStat4::BadStateId),
+            A::DelegReturn(args) => R::DelegReturn(outcome(delegation::give_back(compound, self, &args))),
             _ => NfsResop4::error(number, NfsStat4::NotSupp),
         }
     }

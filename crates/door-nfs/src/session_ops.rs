@@ -217,6 +217,20 @@ impl Sessions {
         if is_reclaim { table.may_reclaim(client) } else { table.may_obtain(client) }
     }
 
+    /// Whether the client could be asked to give something back.
+    pub fn has_back_channel(&self, client: ClientId4) -> bool {
+        self.lock().has_back_channel(client)
+    }
+
+    /// Raises SEQ4_STATUS_* flags in the client's replies until they are lowered.
+    pub fn raise_status(&self, client: ClientId4, flags: u32) {
+        self.lock().raise_status(client, flags);
+    }
+
+    pub fn lower_status(&self, client: ClientId4, flags: u32) {
+        self.lock().lower_status(client, flags);
+    }
+
     /// Confirmed clients, by id.
     pub fn clients(&self) -> Vec<ClientSummary> {
         let facts = self.lock().snapshot(self.now());

@@ -96,6 +96,7 @@ impl Scene {
             quotas: namespace.clone(),
             pools: Arc::clone(&pools),
             clock: Arc::clone(&clock),
+            recall_time: LONG,
         }));
         let services = HeadServices {
             namespace: namespace.clone(),
@@ -142,7 +143,7 @@ impl Scene {
 
     fn replace(&self, file: FileId, patience: Duration) -> Result<(), AccessError> {
         let change = self.access.before_change(file, Some(WEB), Change::Replace, patience, LONG);
-        self.runtime.block_on(change)
+        self.runtime.block_on(change).map(drop)
     }
 
     /// As a WebDAV lock does.
@@ -188,7 +189,7 @@ fn a_change_that_waits_goes_on_with_the_return() {
     scene.client.callbacks.wait_for_layout_recall(LONG).expect("a recall comes");
     // The last close returns it too.
     scene.client.close(&file).unwrap();
-    scene.runtime.block_on(change).unwrap().unwrap();
+    drop(scene.runtime.block_on(change).unwrap().unwrap());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::{Activity, Cookie, NamespaceError, Page};
+use file_state::Change;
 use http::StatusCode;
 use http_server::{RequestBody, Response};
 use types::{Access, Attributes, FileId, Identity, Name, permission};
@@ -255,11 +256,14 @@ impl Front {
         name: &Name,
         found: &Attributes,
     ) -> Result<(), Refusal> {
+        let _removing;
         if found.kind.is_regular() {
             let parent = self.services.namespace.attributes(dir).await?;
             may_take(who, &parent, found)?;
-            if found.nlink == 1 {
-                self.make_way(found.file).await?;
+            let is_last = found.nlink == 1;
+            let change = if is_last { Change::Replace } else { Change::Remove };
+            _removing = self.make_way(found.file, change).await?;
+            if is_last {
                 // That may have taken long. Of another file that has the name now nobody was asked.
                 match self.services.namespace.lookup(who, dir, name).await {
                     Ok(now) if now.file == found.file => {}
@@ -267,8 +271,6 @@ impl Front {
                     Err(NamespaceError::NotFound) => return Ok(()),
                     Err(error) => return Err(error.into()),
                 }
-            } else {
-                self.services.access.judge_change(found.file, Some(REQUESTS))?;
             }
         }
         match self.services.namespace.unlink(who, dir, name).await {

@@ -1,6 +1,7 @@
 //! PROPPATCH (RFC 4918 §9.2): all changes or none.
 
 use api::{Activity, NamespaceError, Property, PropertyChange, SetAttributes};
+use file_state::Change;
 use http::StatusCode;
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, LiveProperty, Multistatus, Precondition, PropPatch, PropPatchOp};
@@ -69,6 +70,10 @@ impl Front {
                     .push(PropertyChange::Set(Property { name: name.to_string(), value: value_xml.clone() })),
                 PropPatchOp::Remove(name) => changes.push(PropertyChange::Remove(name.to_string())),
             }
+        }
+        let mut _changing = None;
+        if mode.is_some() {
+            _changing = Some(self.make_way(file.file, Change::SetAttributes).await?);
         }
         if !changes.is_empty() {
             let set = self.services.properties.set_properties(who, file.file, &changes).await;

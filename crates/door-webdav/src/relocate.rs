@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::{Activity, Cookie, NamespaceError, Page, PropertyChange, Replace, TicketMode};
+use file_state::Change;
 use http::StatusCode;
 use http_server::Response;
 use http_wire::dav::Depth;
@@ -140,11 +141,12 @@ impl Front {
         }
         ends.found = source.existing()?;
         self.judge_move(call, &ends)?;
+        let _renaming = self.make_way(ends.found.file, Change::Rename).await?;
         let was_there = ends.target.found.is_some();
         let mut is_removed = false;
         for _ in 0..ATTEMPTS_MAX {
-            let replace = match self.clear_target(call, &ends, &mut is_removed).await? {
-                Ok(replace) => replace,
+            let (replace, _replacing) = match self.clear_target(call, &ends, &mut is_removed).await? {
+                Ok(cleared) => cleared,
                 Err(failures) => return Ok(Some(crate::propfind::failures(&failures))),
             };
             let (from, to) = (ends.source.entry()?, ends.target.entry()?);
@@ -200,18 +202,17 @@ impl Front {
         call: &Call,
         ends: &Ends,
         is_removed: &mut bool,
-    ) -> Result<Result<Replace, Failures>, Refusal> {
+    ) -> Result<Result<(Replace, Option<access::Changing>), Failures>, Refusal> {
         ends.judge_overwrite(call)?;
-        let Some(old) = ends.target.found else { return Ok(Ok(Replace::Never)) };
+        let Some(old) = ends.target.found else { return Ok(Ok((Replace::Never, None))) };
         if old.kind.is_directory() || ends.found.kind.is_directory() {
             *is_removed = true;
             let failures = self.remove_tree(call, &ends.target).await;
-            return Ok(if failures.is_empty() { Ok(Replace::Never) } else { Err(failures) });
+            return Ok(if failures.is_empty() { Ok((Replace::Never, None)) } else { Err(failures) });
         }
-        if old.file != ends.found.file {
-            self.make_way(old.file).await?;
-        }
-        Ok(Ok(Replace::File(old.file)))
+        let is_another = old.file != ends.found.file;
+        let replacing = if is_another { Some(self.make_way(old.file, Change::Replace).await?) } else { None };
+        Ok(Ok((Replace::File(old.file), replacing)))
     }
 
     /// Looks at the target again, now that its change has begun.

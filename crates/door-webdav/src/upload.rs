@@ -236,7 +236,7 @@ impl Front {
             }
             Some(before) if before.kind.is_directory() => return Err(is_directory()),
             Some(before) => {
-                self.outwait(before.file).await?;
+                drop(self.outwait(before.file).await?);
                 match pending.terms.replace {
                     Replace::Any => Replace::File(before.file),
                     told => told,
@@ -310,6 +310,10 @@ impl Front {
 
     async fn publish_unnamed(&self, pending: &Pending, how: &Publish) -> Result<Option<Published>, Refusal> {
         let (identity, file) = (&pending.caller.identity, pending.file.file);
+        let _replacing = match how.replace {
+            Replace::File(before) | Replace::Exactly { file: before, .. } => Some(self.outwait(before).await?),
+            Replace::Never | Replace::Any => None,
+        };
         // Written as a whole: the upload's own open is not in the way of what locks of the name deny to writers.
         let reading = Share::new(Modes::READ, Modes::NONE);
         self.services.access.table().downgrade(file, pending.held.owner(), reading);
@@ -330,23 +334,25 @@ impl Front {
         }
     }
 
-    /// Calls back what NFS clients hold of a file that is about to lose its name or its contents.
-    pub(crate) async fn make_way(&self, file: FileId) -> Result<(), Refusal> {
+    /// Calls back what NFS clients hold of a file that is about to be changed; none of it is given out again until what is
+    /// answered is dropped.
+    pub(crate) async fn make_way(&self, file: FileId, change: Change) -> Result<access::Changing, Refusal> {
         let (patience, deadline) = (self.config.recall_patience, self.config.recall_deadline);
-        Ok(self.before_replacing(file, patience, deadline).await?)
+        let by = Some(REQUESTS);
+        Ok(self.services.access.before_change(file, by, change, patience, deadline).await?)
     }
 
     /// As `make_way`, without waiting, for who will `outwait` later. Refused where that would be.
     pub(crate) async fn call_back(&self, place: &Place) -> Result<(), Refusal> {
         let Some(found) = &place.found else { return Ok(()) };
         match self.before_replacing(found.file, Duration::ZERO, self.config.recall_deadline).await {
-            Ok(()) | Err(AccessError::Recalled) => Ok(()),
+            Ok(_) | Err(AccessError::Recalled) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     /// As `make_way`, and waits until what is not given back was taken away.
-    async fn outwait(&self, file: FileId) -> Result<(), Refusal> {
+    async fn outwait(&self, file: FileId) -> Result<access::Changing, Refusal> {
         let deadline = self.config.recall_deadline;
         Ok(self.before_replacing(file, deadline + REVOCATION, deadline).await?)
     }
@@ -356,7 +362,7 @@ impl Front {
         file: FileId,
         patience: Duration,
         deadline: Duration,
-    ) -> Result<(), AccessError> {
+    ) -> Result<access::Changing, AccessError> {
         self.services.access.before_change(file, Some(REQUESTS), Change::Replace, patience, deadline).await
     }
 }

@@ -6,18 +6,21 @@
 //! owns it holds a lock around one call at a time and performs what was returned after it. What clients of one door have
 //! among themselves (tokens, stateids) is that door's matter.
 //!
-//! Absent, with their places: delegations are grants beside `layouts` with the same recall and deadline, triggered by
-//! `open` and by the other kinds of [`Change`]; waiters for byte ranges belong into `locks`, where a release knows whom
-//! it frees.
+//! Absent, with its place: waiters for byte ranges belong into `locks`, where a release knows whom it frees.
 
 #![forbid(unsafe_code)]
 
+mod change;
+mod delegations;
+mod grants;
 mod layouts;
 mod locks;
 mod share;
 mod table;
 
-pub use layouts::{Change, ChangeVerdict, LayoutMode, LayoutModes, Recall, Revoke};
+pub use change::{Change, ChangeVerdict, GrantKind, Granted, Recall, Revoke};
+pub use delegations::DelegationKind;
+pub use layouts::{LayoutMode, LayoutModes};
 pub use locks::{Lock, LockKind};
 pub use share::{Modes, Share};
 pub use table::{FileState, Held, Limits};
@@ -59,9 +62,12 @@ pub enum FileStateError {
     ShareDenied,
     #[error("another owner has locked {:?}", .0.range)]
     Locked(Lock),
-    /// The layouts of the file are being recalled.
+    /// Others hold what must be given back first, or it is being recalled: see [`FileState::change`].
     #[error("a recall is under way")]
     RecallConflict,
+    /// Others use the file in a way that does not go with what is asked for.
+    #[error("others use the file")]
+    InUse,
     /// The file has no name and nobody holds it: it may be on its way out.
     #[error("the file is gone")]
     Gone,

@@ -8,13 +8,16 @@ use std::time::Duration;
 
 use types::{ByteRange, FileId};
 
-use crate::layouts::Layouts;
+use crate::change::Pending;
+use crate::grants::Grants;
 use crate::locks::{Changed, Locks};
 use crate::share::Shares;
 use crate::{
-    Change, ChangeVerdict, Door, FileStateError, Holder, LayoutMode, LayoutModes, Lock, LockKind, Modes,
-    Owner, Recall, Revoke, Share,
+    Change, DelegationKind, Door, FileStateError, GrantKind, Holder, LayoutModes, Lock, LockKind, Modes,
+    Owner, Share,
 };
+
+mod granted;
 
 /// What clients can make grow. At a bound the call is refused with [`FileStateError::Limit`].
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,7 @@ pub struct Limits {
     pub locks_per_holder: usize,
     pub locks_per_file: usize,
     pub layouts_per_holder: usize,
+    pub delegations_per_holder: usize,
 }
 
 impl Default for Limits {
@@ -32,6 +36,7 @@ impl Default for Limits {
             locks_per_holder: 1 << 17,
             locks_per_file: 1 << 16,
             layouts_per_holder: 1 << 18,
+            delegations_per_holder: 1 << 16,
         }
     }
 }
@@ -43,13 +48,38 @@ pub struct Held {
     pub locks: usize,
     /// Files of which it has a layout.
     pub layouts: usize,
+    pub delegations: usize,
 }
 
 #[derive(Debug, Default)]
 struct File {
     shares: Shares,
     locks: Locks,
-    layouts: Layouts,
+    layouts: Grants<LayoutModes>,
+    delegations: Grants<DelegationKind>,
+    /// A change that had to wait.
+    pending: Option<Pending>,
+    /// Changes that were let through and are not done yet: nobody is delegated what is about to be another.
+    changing: u32,
+}
+
+impl File {
+    /// Whether nothing would be forgotten with the file's entry.
+    fn is_idle(&self) -> bool {
+        self.shares.is_empty()
+            && self.locks.is_empty()
+            && self.layouts.is_empty()
+            && self.delegations.is_empty()
+            && self.pending.is_none()
+            && self.changing == 0
+    }
+
+    fn has(&self, holder: Holder) -> bool {
+        self.shares.of_holder(holder).next().is_some()
+            || !self.locks.owners_of(holder).is_empty()
+            || self.layouts.of(holder).is_some()
+            || self.delegations.of(holder).is_some()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -64,11 +94,13 @@ pub struct FileState {
     files: BTreeMap<FileId, File>,
     holders: BTreeMap<Holder, HolderRecord>,
     /// Recalls under way by their deadlines.
-    recalls: BTreeSet<(Duration, FileId, Holder)>,
+    recalls: BTreeSet<(Duration, FileId, Holder, GrantKind)>,
     /// Files with a change that waits, by when that ends.
     pending: BTreeSet<(Duration, FileId)>,
     /// Opens that deny writing, by the door they came through.
     denials: BTreeMap<Door, usize>,
+    /// Delegations of all holders.
+    delegations: usize,
 }
 
 impl FileState {
@@ -78,7 +110,8 @@ impl FileState {
 
     // Opens.
 
-    /// Adds to what the owner has open and returns all of it: opening again is an upgrade.
+    /// Adds to what the owner has open and returns all of it: opening again is an upgrade. RECALL_CONFLICT where the
+    /// delegation of another is in the way: [`FileState::change`] says which.
     pub fn open(&mut self, file: FileId, owner: Owner, share: Share) -> Result<Share, FileStateError> {
         let before = self.share_of(file, owner);
         self.judge_open(file, owner, share)?;
@@ -103,9 +136,11 @@ impl FileState {
         if self.is_in_use(file) { self.open(file, owner, share) } else { Err(FileStateError::Gone) }
     }
 
-    /// Whether [`FileState::open`] would find no other open in the way.
+    /// Whether [`FileState::open`] would find no other open and no delegation in the way.
     pub fn judge_open(&self, file: FileId, owner: Owner, share: Share) -> Result<(), FileStateError> {
-        self.files.get(&file).map_or(Ok(()), |known| known.shares.judge(owner, share))
+        let Some(known) = self.files.get(&file) else { return Ok(()) };
+        known.shares.judge(owner, share)?;
+        known.judge_delegations(Some(owner.holder), Change::Access(share))
     }
 
     /// Reduces an open to `share`, which must be part of what it has: `false` if it is not, or there is no open.
@@ -130,19 +165,26 @@ impl FileState {
         self.files.get(&file)?.shares.of(owner)
     }
 
-    /// All that the holder's owners have open of the file, together.
+    /// All that the holder's owners have open of the file, together, and what it may open by itself.
     pub fn access_of(&self, file: FileId, holder: Holder) -> Modes {
-        let shares = self.files.get(&file).into_iter().flat_map(|known| known.shares.of_holder(holder));
-        shares.fold(Modes::NONE, |access, (_, share)| access.union(share.access))
+        let Some(known) = self.files.get(&file) else { return Modes::NONE };
+        let delegated = known.delegations.of(holder).map_or(Modes::NONE, DelegationKind::access);
+        known.shares.of_holder(holder).fold(delegated, |access, (_, share)| access.union(share.access))
     }
 
-    /// Whether I/O without an open may be done: no open denies it.
-    pub fn check_io(&self, file: FileId, access: Modes) -> Result<(), FileStateError> {
-        self.files.get(&file).map_or(Ok(()), |known| known.shares.judge_io(access))
+    /// Whether `by` may do I/O without an open: no open denies it, and no delegation is in the way.
+    pub fn check_io(&self, file: FileId, by: Holder, access: Modes) -> Result<(), FileStateError> {
+        let Some(known) = self.files.get(&file) else { return Ok(()) };
+        known.shares.judge_io(access)?;
+        known.judge_delegations(Some(by), Change::Access(Share::new(access, Modes::NONE)))
     }
 
+    /// Also by the holder of a delegation, who need not say.
     pub fn is_open_for_writing(&self, file: FileId) -> bool {
-        self.files.get(&file).is_some_and(|known| known.shares.has_writers())
+        self.files.get(&file).is_some_and(|known| {
+            known.shares.has_writers()
+                || known.delegations.iter().any(|(_, kind)| kind == DelegationKind::Write)
+        })
     }
 
     /// Whether a holder (or somebody who holds nothing anywhere) may take the file's name or bytes away: not while a
@@ -261,152 +303,13 @@ impl FileState {
         Ok(())
     }
 
-    // Layouts.
-
-    pub fn grant_layout(
-        &mut self,
-        file: FileId,
-        holder: Holder,
-        mode: LayoutMode,
-        now: Duration,
-    ) -> Result<(), FileStateError> {
-        if let Some(known) = self.files.get(&file) {
-            known.layouts.judge(holder, now)?;
-        }
-        let is_new = self.layout_of(file, holder).is_empty();
-        if is_new && self.held(holder).layouts >= self.limits.layouts_per_holder {
-            return Err(FileStateError::Limit("layouts of a client"));
-        }
-        self.files.entry(file).or_default().layouts.grant(holder, mode);
-        self.record(holder, file).held.layouts += usize::from(is_new);
-        Ok(())
-    }
-
-    /// Returns what is left. A recall ends when nothing is.
-    pub fn return_layout(&mut self, file: FileId, holder: Holder, modes: LayoutModes) -> LayoutModes {
-        let before = self.layout_of(file, holder);
-        if before.is_empty() {
-            return before;
-        }
-        let layouts = &mut self.files.entry(file).or_default().layouts;
-        let (left, ended) = layouts.give_back(holder, modes);
-        if let Some(deadline) = ended {
-            self.recalls.remove(&(deadline, file, holder));
-        }
-        if left.is_empty() {
-            self.record(holder, file).held.layouts -= 1;
-            self.settle(file, holder);
-        }
-        left
-    }
-
-    pub fn layout_of(&self, file: FileId, holder: Holder) -> LayoutModes {
-        self.files.get(&file).map_or(LayoutModes::NONE, |known| known.layouts.of(holder))
-    }
-
-    /// Whether somebody may be writing the file at the pools right now.
-    pub fn is_written_at_pools(&self, file: FileId) -> bool {
-        self.files.get(&file).is_some_and(|known| known.layouts.iter().any(|(_, modes)| modes.read_write))
-    }
-
-    /// All layouts of one holder.
-    pub fn layouts_of(&self, holder: Holder) -> impl Iterator<Item = (FileId, LayoutModes)> {
-        let files = self.holders.get(&holder).into_iter().flat_map(|record| record.files.iter());
-        files.map(move |file| (*file, self.layout_of(*file, holder))).filter(|(_, modes)| !modes.is_empty())
-    }
-
-    /// Every layout, for draining a pool.
-    pub fn layouts(&self) -> impl Iterator<Item = (FileId, Holder, LayoutModes)> {
-        let files = self.files.iter();
-        files.flat_map(|(file, known)| known.layouts.iter().map(|(holder, modes)| (*file, holder, modes)))
-    }
-
-    /// Judges a change of a file by a holder (or by nobody who could hold anything). Who has to wait asks again; what
-    /// was recalled meanwhile is not recalled again, and nobody else gets a new layout until `deadline`.
-    pub fn change(
-        &mut self,
-        file: FileId,
-        by: Option<Holder>,
-        change: Change,
-        deadline: Duration,
-    ) -> ChangeVerdict {
-        let Some(known) = self.files.get_mut(&file) else { return ChangeVerdict::Proceed };
-        let in_the_way = known.layouts.in_the_way(by, change);
-        if let Some(until) = known.layouts.pending_until() {
-            self.pending.remove(&(until, file));
-            known.layouts.clear_pending();
-        }
-        if in_the_way.is_empty() {
-            self.drop_if_idle(file);
-            return ChangeVerdict::Proceed;
-        }
-        known.layouts.set_pending(by, deadline);
-        self.pending.insert((deadline, file));
-        let recalls =
-            in_the_way.into_iter().filter_map(|holder| self.recall(file, holder, deadline)).collect();
-        ChangeVerdict::Wait { recalls }
-    }
-
-    /// Recalls what a holder has of a file. `None` if that is nothing, or was recalled already. A repeated recall keeps
-    /// its first deadline.
-    pub fn recall(&mut self, file: FileId, holder: Holder, deadline: Duration) -> Option<Recall> {
-        let (modes, is_repeated) = self.files.get_mut(&file)?.layouts.recall(holder, deadline)?;
-        if !is_repeated {
-            self.recalls.insert((deadline, file, holder));
-        }
-        Some(Recall { file, holder, modes, is_repeated })
-    }
-
-    /// Whether a recall of what the holder has of the file is under way. Who carries recalls out asks again, for between
-    /// the verdict and the message the layout may have come back.
-    pub fn is_recalled(&self, file: FileId, holder: Holder) -> bool {
-        self.files.get(&file).is_some_and(|known| known.layouts.is_recalled(holder))
-    }
-
-    /// The holder could not be told of a recall: who asks next tells it again.
-    pub fn recall_unheard(&mut self, file: FileId, holder: Holder) {
-        if let Some(known) = self.files.get_mut(&file) {
-            known.layouts.recall_unheard(holder);
-        }
-    }
-
-    /// A recall that nobody will answer: it is due at once.
-    pub fn expire_recall(&mut self, file: FileId, holder: Holder) {
-        self.postpone(file, holder, Duration::ZERO);
-    }
-
-    /// Recalls whose deadline has passed. Each comes again after `retry_at` until the layout is returned in its
-    /// holder's place: which is done when the holder's access has been fenced off.
-    pub fn expired_recalls(&mut self, now: Duration, retry_at: Duration) -> Vec<Revoke> {
-        while let Some((until, file)) = self.pending.first().copied().filter(|(until, _)| *until <= now) {
-            self.pending.remove(&(until, file));
-            if let Some(known) = self.files.get_mut(&file) {
-                known.layouts.clear_pending();
-            }
-            self.drop_if_idle(file);
-        }
-        let due: Vec<_> =
-            self.recalls.iter().take_while(|(deadline, ..)| *deadline <= now).copied().collect();
-        due.into_iter()
-            .filter_map(|(deadline, file, holder)| {
-                let modes = self.postpone(file, holder, retry_at)?;
-                Some(Revoke { file, holder, modes, is_overdue: deadline > Duration::ZERO })
-            })
-            .collect()
-    }
-
-    fn postpone(&mut self, file: FileId, holder: Holder, deadline: Duration) -> Option<LayoutModes> {
-        let (before, modes) = self.files.get_mut(&file)?.layouts.set_deadline(holder, deadline)?;
-        self.recalls.remove(&(before, file, holder));
-        self.recalls.insert((deadline, file, holder));
-        Some(modes)
-    }
-
     // Holders.
 
-    /// Whether somebody has the file open or a layout of it: an unlinked file keeps its data so long.
+    /// Whether somebody has the file open, a layout or a delegation of it: an unlinked file keeps its data so long.
     pub fn is_in_use(&self, file: FileId) -> bool {
-        self.files.get(&file).is_some_and(|known| !known.shares.is_empty() || !known.layouts.is_empty())
+        self.files.get(&file).is_some_and(|known| {
+            !known.shares.is_empty() || !known.layouts.is_empty() || !known.delegations.is_empty()
+        })
     }
 
     /// Every open, for who wants to see what is going on.
@@ -425,6 +328,7 @@ impl FileState {
             opens: sum.opens + record.held.opens,
             locks: sum.locks + record.held.locks,
             layouts: sum.layouts + record.held.layouts,
+            delegations: sum.delegations + record.held.delegations,
         })
     }
 
@@ -448,6 +352,7 @@ impl FileState {
     /// Everything the holder has of one file goes.
     pub fn release(&mut self, file: FileId, holder: Holder) {
         self.return_layout(file, holder, LayoutModes::ALL);
+        self.return_delegation(file, holder);
         let Some(known) = self.files.get(&file) else { return };
         let opens: Vec<Owner> = known.shares.of_holder(holder).map(|(owner, _)| owner).collect();
         for owner in known.locks.owners_of(holder) {
@@ -466,11 +371,7 @@ impl FileState {
 
     /// Forgets what is empty after something of the holder's went.
     fn settle(&mut self, file: FileId, holder: Holder) {
-        let has = self.files.get(&file).is_some_and(|known| {
-            known.shares.of_holder(holder).next().is_some()
-                || !known.locks.owners_of(holder).is_empty()
-                || !known.layouts.of(holder).is_empty()
-        });
+        let has = self.files.get(&file).is_some_and(|known| known.has(holder));
         if !has && let Some(record) = self.holders.get_mut(&holder) {
             record.files.remove(&file);
             if record.files.is_empty() {
@@ -481,9 +382,7 @@ impl FileState {
     }
 
     fn drop_if_idle(&mut self, file: FileId) {
-        let is_idle =
-            |known: &File| known.shares.is_empty() && known.locks.is_empty() && known.layouts.is_idle();
-        if self.files.get(&file).is_some_and(is_idle) {
+        if self.files.get(&file).is_some_and(File::is_idle) {
             self.files.remove(&file);
         }
     }

@@ -236,6 +236,7 @@ mod tests {
             quotas: namespace.clone(),
             pools: Arc::clone(&pools),
             clock: Arc::new(SystemClock::new()),
+            recall_time: Duration::from_secs(90),
         }));
         let named = make_unnamed(&namespace, &access).await.file();
         let left = make_unnamed(&namespace, &access).await.file();

@@ -17,6 +17,7 @@ pub struct StatusReport {
     pub opens: u64,
     pub locks: u64,
     pub layouts: u64,
+    pub delegations: u64,
     pub pools: Vec<PoolReport>,
     /// NFS operations per second over the last ten seconds, head and pools.
     pub operations_per_s: f64,
@@ -34,6 +35,7 @@ pub struct ClientReport {
     pub opens: u64,
     pub locks: u64,
     pub layouts: u64,
+    pub delegations: u64,
     pub idle_s: u64,
 }
 
@@ -77,11 +79,12 @@ impl StatusReport {
         out += &format!("namespace  {} files\n", self.files);
         let mounts = self.clients.iter().filter(|client| client.sessions > 0).count();
         out += &format!(
-            "clients    {}, mounts {mounts}, opens {}, locks {}, layouts {}\n",
+            "clients    {}, mounts {mounts}, opens {}, locks {}, layouts {}, delegations {}\n",
             self.clients.len(),
             self.opens,
             self.locks,
-            self.layouts
+            self.layouts,
+            self.delegations
         );
         out += &format!("operations {:.1}/s\n", self.operations_per_s);
         for pool in &self.pools {
@@ -103,12 +106,13 @@ impl StatusReport {
         }
         for client in &self.clients {
             out += &format!(
-                "client     {} at {}: opens {}, locks {}, layouts {}, idle {}\n",
+                "client     {} at {}: opens {}, locks {}, layouts {}, delegations {}, idle {}\n",
                 client.name,
                 client.address,
                 client.opens,
                 client.locks,
                 client.layouts,
+                client.delegations,
                 duration(client.idle_s)
             );
         }

@@ -151,7 +151,7 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         Arc::clone(&services.clock),
         Arc::clone(&services.random),
     ));
-    let access = share_files(&services, &manager);
+    let access = share_files(config, &services, &manager);
     let door =
         start_head_door(config, data, &services, &manager, &access, &measures, &pool_listeners).await?;
 
@@ -264,7 +264,7 @@ async fn drain(mut tasks: JoinSet<()>, services: &Services, control: JoinHandle<
 }
 
 /// The one conflict table, with what every door does over it.
-fn share_files(services: &Services, manager: &Arc<dyn PoolManager>) -> Arc<FileAccess> {
+fn share_files(config: &Config, services: &Services, manager: &Arc<dyn PoolManager>) -> Arc<FileAccess> {
     Arc::new(FileAccess::new(AccessServices {
         namespace: services.namespace.clone(),
         locations: services.namespace.clone(),
@@ -272,6 +272,7 @@ fn share_files(services: &Services, manager: &Arc<dyn PoolManager>) -> Arc<FileA
         quotas: services.namespace.clone(),
         pools: Arc::clone(manager),
         clock: Arc::clone(&services.clock),
+        recall_time: config.nfs.delegations.recall_time(config.nfs.lease_s),
     }))
 }
 

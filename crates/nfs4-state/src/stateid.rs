@@ -1,30 +1,33 @@
-//! Stateids of opens, locks and layouts (RFC 8881 §8.2), over the conflict table that all doors share.
+//! Stateids of opens, locks, layouts and delegations (RFC 8881 §8.2), over the conflict table that all doors share.
 //!
 //! [`ClientState`] is what an operation asks once: it judges the stateid, asks the conflict table, and answers the new
 //! stateid or a status. Invariants: an open stateid stands for one (open-owner, file), a lock stateid for one (lock
-//! owner, open), a layout stateid for one (client, file); each has its counterpart in [`FileState`]; seqids grow by one.
-//! State of a client goes when the client goes, so nothing here expires by itself; a revoked layout is gone at once,
-//! and its stateid a bad one. What clients of NFS have of a file is changed here only, so between two looks at the table
-//! only other doors move. Absent: delegations, which are a fourth kind.
+//! owner, open), a layout or delegation stateid for one (client, file); each has its counterpart in [`FileState`]; seqids
+//! grow by one. State of a client goes when the client goes, so nothing here expires by itself; a revoked layout is gone
+//! at once, and its stateid a bad one, while a revoked delegation leaves a stateid that says so until it is freed. What
+//! clients of NFS have of a file is changed here only, so between two looks at the table only other doors move.
 
+mod delegation;
 mod departed;
 mod io;
 mod layout;
 mod lock;
 mod open;
 mod owners;
+mod recall;
 mod table;
 
 use std::sync::Arc;
 
-use file_state::{Door, FileState, FileStateError, Holder, Owner};
+use file_state::{Door, FileState, Holder, Owner};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use parking_lot::Mutex;
 
-pub use file_state::{LayoutMode, LayoutModes, Modes};
-pub use layout::{LayoutRecall, LayoutRequest, RevokedLayout};
+pub use file_state::{DelegationKind, FileStateError, Granted, LayoutMode, LayoutModes, Modes};
+pub use layout::{LayoutRequest, iomode};
 pub use lock::{LockOutcome, LockRequest, Locker};
 pub use open::OpenRequest;
+pub use recall::{AddressedRecall, Revoked};
 
 use departed::Departures;
 use owners::Owners;
@@ -33,7 +36,7 @@ use table::StateTable;
 /// Lock stateids of one client. A client that frees them as Linux does never comes near.
 const LOCK_STATES_MAX: usize = 1 << 16;
 
-/// Opens, locks and layouts of all clients of the head, with their stateids.
+/// Opens, locks, layouts and delegations of all clients of the head, with their stateids.
 #[derive(Debug)]
 pub struct ClientState {
     /// The table that all doors share. Leaf lock: taken for one question at a time, by who has this state already.
@@ -50,6 +53,7 @@ pub struct HeldBy {
     pub opens: u64,
     pub locks: u64,
     pub layouts: u64,
+    pub delegations: u64,
 }
 
 impl ClientState {
@@ -74,7 +78,12 @@ impl ClientState {
 
     pub fn held_by(&self, client: ClientId4) -> HeldBy {
         let held = self.files.lock().held(holder(client));
-        HeldBy { opens: held.opens as u64, locks: held.locks as u64, layouts: held.layouts as u64 }
+        HeldBy {
+            opens: held.opens as u64,
+            locks: held.locks as u64,
+            layouts: held.layouts as u64,
+            delegations: held.delegations as u64,
+        }
     }
 
     /// Whether the client has any state; lock stateids without a lock do not count, for their opens do.
@@ -102,7 +111,7 @@ fn refusal(error: FileStateError) -> NfsStat4 {
     match error {
         FileStateError::ShareDenied => NfsStat4::ShareDenied,
         FileStateError::Locked(_) => NfsStat4::Denied,
-        FileStateError::RecallConflict => NfsStat4::RecallConflict,
+        FileStateError::RecallConflict | FileStateError::InUse => NfsStat4::RecallConflict,
         FileStateError::Gone => NfsStat4::Stale,
         FileStateError::Limit(_) => NfsStat4::ServerFault,
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nfs4::{
-    CbCompound4Args, CbCompound4Res, CbLayoutRecall4Args, CbSequence4ResOk, NfsCbArgop4, NfsCbResop4,
+    CbCompound4Args, CbCompound4Res, CbLayoutRecall4Args, CbRecall4Args, CbSequence4ResOk, NfsCbArgop4, NfsCbResop4,
     NfsStat4, Res,
 };
 use oncrpc::{CallHeader, ReplyHeader};
@@ -74,15 +74,27 @@ impl Callbacks {
 
     /// The next layout recall; other callbacks are passed over.
     pub fn wait_for_layout_recall(&self, timeout: Duration) -> Option<CbLayoutRecall4Args> {
+        self.wait_for(timeout, |operation| match operation {
+            NfsCbArgop4::LayoutRecall(recall) => Some(recall),
+            _ => None,
+        })
+    }
+
+    /// The next recall of a delegation; other callbacks are passed over.
+    pub fn wait_for_recall(&self, timeout: Duration) -> Option<CbRecall4Args> {
+        self.wait_for(timeout, |operation| match operation {
+            NfsCbArgop4::Recall(recall) => Some(recall),
+            _ => None,
+        })
+    }
+
+    fn wait_for<T>(&self, timeout: Duration, wanted: impl Fn(NfsCbArgop4) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + timeout;
         loop {
             let compound = self.wait(deadline.saturating_duration_since(Instant::now()))?;
-            let recall = compound.argarray.into_iter().find_map(|op| match op {
-                NfsCbArgop4::LayoutRecall(recall) => Some(recall),
-                _ => None,
-            });
-            if recall.is_some() {
-                return recall;
+            let found = compound.argarray.into_iter().find_map(&wanted);
+            if found.is_some() {
+                return found;
             }
         }
     }
@@ -132,6 +144,7 @@ fn results(call: CbCompound4Args, status: NfsStat4) -> CbCompound4Res {
                 target_highest_slotid: sequence.highest_slotid,
             })),
             NfsCbArgop4::LayoutRecall(_) => NfsCbResop4::LayoutRecall(status),
+            NfsCbArgop4::Recall(_) => NfsCbResop4::Recall(status),
             NfsCbArgop4::RecallAny(_) => NfsCbResop4::RecallAny(status),
             NfsCbArgop4::NotifyDeviceId(_) => NfsCbResop4::NotifyDeviceId(status),
             NfsCbArgop4::NotifyLock(_) => NfsCbResop4::NotifyLock(status),

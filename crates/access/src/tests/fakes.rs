@@ -70,6 +70,7 @@ impl Fakes {
             quotas: fakes.clone(),
             pools: fakes.clone(),
             clock: Arc::new(StoppedClock),
+            recall_time: LEASE,
         });
         (fakes, Arc::new(access))
     }
@@ -345,7 +346,13 @@ impl Recaller for FakeRecaller {
         let access = self.access.upgrade().unwrap();
         for recall in recalls.iter().filter(|_| self.gives_back) {
             // Deadlocks if the table is still held.
-            given_back(&access, recall.holder);
+            match recall.granted {
+                Granted::Layout(_) => given_back(&access, recall.holder),
+                Granted::Delegation(_) => {
+                    access.table().return_delegation(recall.file, recall.holder);
+                    access.returned();
+                }
+            }
         }
     }
 }

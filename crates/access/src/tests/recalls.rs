@@ -1,12 +1,17 @@
 //! Before a change.
 
+use file_state::DelegationKind;
 use file_state::LayoutMode::{Read, ReadWrite};
 
 use super::fakes::FakeRecaller;
 use super::*;
 
-async fn replace(access: &FileAccess, by: Option<Holder>, patience: Duration) -> Result<(), AccessError> {
-    access.before_change(FILE, by, Change::Replace, patience, LEASE).await
+async fn replace(
+    access: &Arc<FileAccess>,
+    by: Option<Holder>,
+    patience: Duration,
+) -> Result<(), AccessError> {
+    access.before_change(FILE, by, Change::Replace, patience, LEASE).await.map(drop)
 }
 
 #[tokio::test]
@@ -94,13 +99,13 @@ async fn what_another_door_has_locked_is_not_changed_and_nothing_is_recalled_for
     access.table().open(FILE, owner, deny_writing()).unwrap();
     for change in [Change::Truncate, Change::Replace, Change::Remove, Change::Rename] {
         for by in [Some(B), None] {
-            let refused = access.before_change(FILE, by, change, LONG, LEASE).await;
+            let refused = access.before_change(FILE, by, change, LONG, LEASE).await.map(drop);
             assert!(matches!(refused, Err(AccessError::Denied)), "{change:?} {by:?} {refused:?}");
         }
     }
     assert!(matches!(access.judge_change(FILE, Some(B)), Err(AccessError::Denied)));
     assert_eq!(clients.holders(), []);
-    access.before_change(FILE, Some(B), Change::SetAttributes, LONG, LEASE).await.unwrap();
+    drop(access.before_change(FILE, Some(B), Change::SetAttributes, LONG, LEASE).await.unwrap());
     replace(&access, Some(Holder::of(Door::Http, 2)), LONG).await.unwrap();
     access.table().close(FILE, owner);
     replace(&access, Some(B), LONG).await.unwrap();
@@ -122,4 +127,51 @@ async fn a_lock_that_comes_while_a_change_waits_stops_it() {
     access.table().open(FILE, owner, deny_writing()).unwrap();
     access.returned();
     assert!(matches!(waiting.await, Err(AccessError::Denied)));
+}
+
+fn delegated(access: &FileAccess, holder: Holder) {
+    access.table().delegate(FILE, holder, DelegationKind::Read, Duration::ZERO).unwrap();
+}
+
+fn writing() -> Change {
+    Change::Access(Share::new(Modes::WRITE, Modes::NONE))
+}
+
+#[tokio::test]
+async fn delegations_of_others_come_home_before_a_change_and_none_is_given_while_it_is_made() {
+    let (_fakes, access) = Fakes::access();
+    let clients = FakeRecaller::register(&access, Door::Nfs, true);
+    delegated(&access, A);
+    delegated(&access, B);
+    let changing = access.before_change(FILE, Some(A), Change::SetAttributes, LONG, LEASE).await.unwrap();
+    assert_eq!(clients.holders(), [B]);
+    assert!(access.table().delegate(FILE, B, DelegationKind::Read, Duration::ZERO).is_err());
+    drop(changing);
+    delegated(&access, B);
+}
+
+#[tokio::test]
+async fn a_reader_of_another_door_waits_for_a_writers_delegation() {
+    let (_fakes, access) = Fakes::access();
+    let clients = FakeRecaller::register(&access, Door::Nfs, true);
+    access.table().delegate(FILE, A, DelegationKind::Write, Duration::ZERO).unwrap();
+    let (open, _) = access.open(FILE, WEB, Share::new(Modes::READ, Modes::NONE)).await.unwrap();
+    assert_eq!(clients.holders(), [A]);
+    drop(open);
+    delegated(&access, A);
+    access.open(FILE, WEB, Share::new(Modes::READ, Modes::NONE)).await.map(drop).unwrap();
+    assert_eq!(clients.holders(), [A], "readers do not disturb each other");
+}
+
+#[tokio::test]
+async fn a_delegation_that_came_between_is_asked_for_after_the_change() {
+    let (_fakes, access) = Fakes::access();
+    let clients = FakeRecaller::register(&access, Door::Nfs, false);
+    access.call_back(FILE, Some(B), writing(), LEASE);
+    delegated(&access, A);
+    access.call_back(FILE, Some(A), writing(), LEASE);
+    assert_eq!(clients.holders(), []);
+    access.call_back(FILE, Some(B), writing(), LEASE);
+    access.call_back(FILE, Some(B), writing(), LEASE);
+    assert_eq!(clients.holders(), [A], "once");
 }

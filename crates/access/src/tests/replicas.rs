@@ -7,8 +7,9 @@ use types::Epoch;
 use super::fakes::{FakeRecaller, POOL};
 use super::*;
 
-async fn truncate(access: &FileAccess, file: FileId, size: u64) -> Result<u64, AccessError> {
-    access.truncate(&attributes(file, 10), size, Some(WEB), SHORT, LEASE).await
+async fn truncate(access: &Arc<FileAccess>, file: FileId, size: u64) -> Result<u64, AccessError> {
+    let truncated = access.truncate(&attributes(file, 10), size, Some(WEB), SHORT, LEASE).await;
+    truncated.map(|(space_used, _)| space_used)
 }
 
 #[tokio::test]

@@ -73,6 +73,7 @@ pub const SERIES: &[Series] = &[
     gauge("forebay_open_files", &["door"], "Files that clients have open."),
     gauge("forebay_locks", &["door"], "Locks that clients hold."),
     gauge("forebay_layouts", &["door"], "Layouts that clients hold."),
+    gauge("forebay_delegations", &["door"], "Delegations that clients hold."),
     counter(
         "forebay_io_reads_total",
         &["mode", "reason"],

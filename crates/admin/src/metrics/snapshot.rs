@@ -63,14 +63,16 @@ fn pools(snapshot: &Snapshot) {
 }
 
 fn clients(snapshot: &Snapshot) {
-    let mut doors: BTreeMap<&str, [u64; 4]> = DOORS.into_iter().map(|door| (door, [0; 4])).collect();
+    let mut doors: BTreeMap<&str, [u64; 5]> = DOORS.into_iter().map(|door| (door, [0; 5])).collect();
     for client in &snapshot.clients {
         let sums = doors.entry(&client.door).or_default();
-        for (sum, value) in sums.iter_mut().zip([1, client.opens, client.locks, client.layouts]) {
+        let values = [1, client.opens, client.locks, client.layouts, client.delegations];
+        for (sum, value) in sums.iter_mut().zip(values) {
             *sum += value;
         }
     }
-    let series = ["forebay_clients", "forebay_open_files", "forebay_locks", "forebay_layouts"];
+    let series =
+        ["forebay_clients", "forebay_open_files", "forebay_locks", "forebay_layouts", "forebay_delegations"];
     for (door, sums) in doors {
         for (series, sum) in series.into_iter().zip(sums) {
             gauge!(series, "door" => door.to_owned()).set(sum as f64);

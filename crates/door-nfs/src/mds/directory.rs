@@ -1,5 +1,6 @@
 //! LOOKUP, LOOKUPP, READLINK, CREATE, REMOVE, RENAME, LINK.
 
+use access::{Change, Changing};
 use api::{CreateKind, CreateMode, CreateSpec, Replace};
 use bytes::Bytes;
 use file_state::Door;
@@ -9,9 +10,9 @@ use nfs4::{
     NfsStat4, ReadLink4ResOk, Remove4Args, Remove4ResOk, Rename4Args, Rename4ResOk, SpecData4,
 };
 use nfs4_state::stateid::holder;
-use types::{ChangeInfo, Device, FileId, FileKind, Name, SymlinkTarget};
+use types::{Access, ChangeInfo, Device, FileId, FileKind, Name, SymlinkTarget, permission};
 
-use super::{Head, name, setattr};
+use super::{Head, name, recall, setattr};
 use crate::context::Compound;
 use crate::status;
 
@@ -104,10 +105,11 @@ pub(super) async fn remove(
 ) -> Result<Remove4ResOk, NfsStat4> {
     let dir = plain_directory(head, compound.file()?).await?;
     let name = name(&args.target)?;
-    judge_removal(compound, head, dir, &name).await?;
+    let _removing = before_removal(compound, head, dir, &name, Change::Remove).await?;
     // A file that somebody has open keeps its data until the last close: the row stays, the reaper asks the states.
     let removed =
         head.namespace.unlink(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
+    call_back(compound, head, removed.attributes.file, Change::Remove);
     Ok(Remove4ResOk { cinfo: change_info(removed.parent) })
 }
 
@@ -119,8 +121,8 @@ pub(super) async fn rename(
     let source = plain_directory(head, compound.saved_file()?).await?;
     let target = plain_directory(head, compound.file()?).await?;
     let (old, new) = (name(&args.oldname)?, name(&args.newname)?);
-    judge_removal(compound, head, source, &old).await?;
-    judge_removal(compound, head, target, &new).await?;
+    let _moving = before_removal(compound, head, source, &old, Change::Rename).await?;
+    let _replacing = before_removal(compound, head, target, &new, Change::Remove).await?;
     let (from, to) = ((source, &old), (target, &new));
     let renamed = head.namespace.rename(&compound.identity, from, to, Replace::Any).await;
     let renamed = renamed.map_err(|error| match error {
@@ -128,24 +130,47 @@ pub(super) async fn rename(
         api::NamespaceError::IsDirectory | api::NamespaceError::NotDirectory => NfsStat4::Exist,
         error => status::of_namespace(error),
     })?;
+    call_back(compound, head, renamed.moved.file, Change::Rename);
+    if let Some(replaced) = renamed.replaced {
+        call_back(compound, head, replaced.file, Change::Remove);
+    }
     Ok(Rename4ResOk { source_cinfo: change_info(renamed.source), target_cinfo: change_info(renamed.target) })
 }
 
-/// Whether another door lets the name go: a file that is locked there keeps its names. What else there is to say of the
-/// name, the operation says.
-async fn judge_removal(
+/// Before a name goes or comes to stand for another file: a file that is locked at another door keeps its names, and what
+/// clients were delegated comes home. What else there is to say of the name, the operation says.
+async fn before_removal(
     compound: &Compound<'_>,
     head: &Head,
     dir: FileId,
     name: &Name,
-) -> Result<(), NfsStat4> {
-    // Mostly nothing is locked anywhere, and no name needs to be looked up for it.
-    if !head.access.table().has_denials_of_others(Door::Nfs) {
-        return Ok(());
-    }
-    let Ok(found) = head.namespace.lookup(&compound.identity, dir, name).await else { return Ok(()) };
+    change: Change,
+) -> Result<Option<Changing>, NfsStat4> {
     let by = compound.client.map(holder);
-    head.access.judge_change(found.file, by).map_err(status::of_removal)
+    // Mostly nobody has anything of any file, and no name needs to be looked up for it.
+    let is_free = {
+        let table = head.access.table();
+        !table.has_denials_of_others(Door::Nfs) && !table.has_delegations_of_others(by)
+    };
+    if is_free {
+        return Ok(None);
+    }
+    let who = &compound.identity;
+    let Ok(found) = head.namespace.lookup(who, dir, name).await else { return Ok(None) };
+    let above = head.attributes(dir).await?;
+    // Nobody gives anything back for what is refused anyway.
+    if !permission::allows(who, &above, Access::WRITE | Access::EXECUTE)
+        || permission::sticky_forbids(who, &above, &found)
+    {
+        return Ok(None);
+    }
+    recall::before_change(compound, head, found.file, change).await.map(Some).map_err(status::of_removal)
+}
+
+/// After the change: what was delegated since nobody had anything of it, or of a file that had the name only since it was
+/// looked up, is asked for and not waited for.
+fn call_back(compound: &Compound<'_>, head: &Head, file: FileId, change: Change) {
+    head.access.call_back(file, compound.client.map(holder), change, head.recall_time);
 }
 
 pub(super) async fn link(
@@ -159,6 +184,8 @@ pub(super) async fn link(
     }
     let dir = plain_directory(head, compound.file()?).await?;
     let name = name(&args.newname)?;
+    let linking = recall::before_change(compound, head, file, Change::Link).await;
+    let _linking = linking.map_err(status::of_access)?;
     let linked =
         head.namespace.link(&compound.identity, file, dir, &name).await.map_err(status::of_namespace)?;
     Ok(Link4ResOk { cinfo: change_info(linked.parent) })

@@ -123,7 +123,7 @@ async fn authorize(
     let file = head.fresh_attributes(compound.file()?).await?;
     regular(&file)?;
     let stateid = compound.resolve(stateid)?;
-    stateids::check_io(compound, head, stateid, file.file, access)?;
+    stateids::check_io(compound, head, stateid, file.file, access).await?;
     if stateid.is_special() && !permission::allows(&compound.identity, &file, access) {
         return Err(NfsStat4::Access);
     }

@@ -4,15 +4,14 @@ use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
 use nfs4::attr::number;
 use nfs4::{
     Bitmap4, ChangeInfo4, ClientId4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
-    OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
-    OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk, OpenClaim4,
-    OpenDelegation4, OpenFlag4, OpenNoneDelegation4, StateId4, WND4_NOT_WANTED,
+    OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk,
+    OpenClaim4, OpenFlag4, StateId4,
 };
-use nfs4_state::stateid::OpenRequest;
+use nfs4_state::stateid::{Modes, OpenRequest};
 use types::{Access, Attributes, FileId, FileKind, Name, PoolId, permission};
 
 use super::setattr::{self, Requested};
-use super::{Head, directory, name};
+use super::{Head, delegation, directory, name, recall};
 use crate::context::Compound;
 use crate::status;
 
@@ -70,8 +69,7 @@ pub(super) async fn open(
         // The reaper may be at it; in the grace period it keeps its hands off.
         is_unlinked: target.attributes.nlink == 0 && !is_reclaim,
     };
-    let opened = head.states.lock().open(request);
-    let stateid = opened.map_err(|status| match status {
+    let stateid = admit(compound, head, request).await.map_err(|status| match status {
         // Somebody else came first (RFC 8881 §8.4.2.1).
         NfsStat4::ShareDenied if is_reclaim => NfsStat4::ReclaimConflict,
         status => status,
@@ -88,8 +86,20 @@ pub(super) async fn open(
         cinfo: target.cinfo,
         rflags: OPEN4_RESULT_LOCKTYPE_POSIX | OPEN4_RESULT_PRESERVE_UNLINKED,
         attrset: target.attrset,
-        delegation: no_delegation(args.share_access),
+        delegation: delegation::offer(head, client, file, &args),
     })
+}
+
+/// Enters the open into the conflict table. What others were delegated comes home first, or the answer is DELAY.
+async fn admit(compound: &Compound<'_>, head: &Head, request: OpenRequest) -> Result<StateId4, NfsStat4> {
+    let opened = head.states.lock().open(request.clone());
+    let Err(NfsStat4::RecallConflict) = opened else { return opened };
+    let modes = |bits| Modes::from_bits(bits).ok_or(NfsStat4::Inval);
+    let (access, deny) = (modes(request.access)?, modes(request.deny)?);
+    recall::make_way(compound, head, request.file, access, deny).await?;
+    let opened = head.states.lock().open(request);
+    // Somebody was faster.
+    opened.map_err(|status| if status == NfsStat4::RecallConflict { NfsStat4::Delay } else { status })
 }
 
 /// What can be done only with the file held open.
@@ -126,10 +136,33 @@ async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<
             current(compound, head, Permission::Reclaimed).await
         }
         (OpenClaim4::Fh | OpenClaim4::Previous(_), OpenFlag4::Create(_)) => Err(NfsStat4::Inval),
-        // Nobody holds a delegation yet, so none can be claimed. (INVAL would make the client try for ever.)
-        (OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_), _) => Err(NfsStat4::BadStateId),
+        // What the client opened by itself, while it had a delegation, it opens here before it gives that back.
+        (OpenClaim4::DelegCurFh(stateid), OpenFlag4::NoCreate) => {
+            let target = current(compound, head, Permission::ByModeOrOwner).await?;
+            by_delegation(compound, head, *stateid, args, target)
+        }
+        (OpenClaim4::DelegateCur(claim), OpenFlag4::NoCreate) => {
+            let dir = directory::directory(head, compound.file()?).await?;
+            let target = look_up(compound, head, dir, &name(&claim.file)?).await?;
+            let target = Target { permission: Permission::ByModeOrOwner, ..target };
+            by_delegation(compound, head, claim.delegate_stateid, args, target)
+        }
+        (OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_), OpenFlag4::Create(_)) => Err(NfsStat4::Inval),
         (OpenClaim4::DelegatePrev(_) | OpenClaim4::DelegPrevFh, _) => Err(NfsStat4::NotSupp),
     }
+}
+
+fn by_delegation(
+    compound: &Compound<'_>,
+    head: &Head,
+    stateid: StateId4,
+    args: &Open4Args,
+    target: Target,
+) -> Result<Target, NfsStat4> {
+    let (client, file) = (compound.client()?, target.attributes.file);
+    let kind = head.states.lock().judge_delegation(client, file, compound.resolve(stateid)?)?;
+    let access = Modes::from_bits(args.share_access & OPEN4_SHARE_ACCESS_BOTH);
+    if access.is_some_and(|access| kind.access().contains(access)) { Ok(target) } else { Err(NfsStat4::Inval) }
 }
 
 async fn current(compound: &Compound<'_>, head: &Head, permission: Permission) -> Result<Target, NfsStat4> {
@@ -267,7 +300,7 @@ fn judge_permission(compound: &Compound<'_>, target: &Target, access: u32) -> Re
 }
 
 async fn resize(compound: &Compound<'_>, head: &Head, file: &Attributes, size: u64) -> Result<(), NfsStat4> {
-    let space_used = setattr::truncate(compound, head, file, size).await?;
+    let (space_used, _changing) = setattr::truncate(compound, head, file, size).await?;
     let change = SetAttributes {
         size: Some(size),
         size_is_authorized: true,
@@ -279,15 +312,4 @@ async fn resize(compound: &Compound<'_>, head: &Head, file: &Attributes, size: u
         .await
         .map(|_| ())
         .map_err(status::of_namespace)
-}
-
-/// A client that asked gets told why not.
-fn no_delegation(share_access: u32) -> OpenDelegation4 {
-    match share_access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK {
-        0 => OpenDelegation4::None,
-        OPEN4_SHARE_ACCESS_WANT_NO_DELEG => {
-            OpenDelegation4::NoneExt(OpenNoneDelegation4::Why(WND4_NOT_WANTED))
-        }
-        _ => OpenDelegation4::NoneExt(OpenNoneDelegation4::Resource { server_will_signal_avail: false }),
-    }
 }

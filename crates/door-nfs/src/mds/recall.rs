@@ -1,30 +1,36 @@
-//! Recall, revocation and fencing: how layouts come back, with their holder's help or without it.
+//! Recall, revocation and fencing: how layouts and delegations come back, with their holder's help or without it.
 //!
-//! Who changes a file under somebody's layout waits shortly, then gets DELAY and asks again; the holder has one lease to
-//! give back, then its layout is revoked. A write layout that ends without its holder's word is fenced off first: the
-//! file's epoch is raised, durably, and the pools refuse older tickets.
+//! Who changes a file under somebody's layout or delegation waits shortly, then gets DELAY and asks again; the holder has
+//! its time to give back, then what it holds is revoked. What ends without its holder's word and was used at the pools is
+//! fenced off first: the file's epoch is raised, durably, and the pools refuse older tickets.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use access::{Recall, Recaller};
+use access::{Change, Changing, Granted, Modes, Recall, Recaller, Share};
 use api::NamespaceError;
-use nfs4::{ClientId4, NfsStat4};
-use nfs4_state::stateid::LayoutRecall;
+use nfs4::{ClientId4, NfsStat4, SEQ4_STATUS_RECALLABLE_STATE_REVOKED};
+use nfs4_state::stateid::{AddressedRecall, LayoutModes, Revoked, holder, iomode};
+use tokio::time::Instant;
 use types::FileId;
 
 use super::Head;
-use crate::{callback, fh};
+use crate::callback::CallbackError;
+use crate::context::Compound;
+use crate::{callback, fh, status};
 
-/// How long an operation waits for layouts before it answers DELAY: Linux comes again after 100 ms at the earliest.
+/// How long an operation waits for others before it answers DELAY: Linux comes again after 100 ms at the earliest.
 pub(super) const WAIT: Duration = Duration::from_millis(100);
 /// A revocation that failed (the database is away) is tried again after this time.
 const RETRY: Duration = Duration::from_secs(2);
+/// A recall may overtake the reply that grants: a client that says it has no such delegation is asked again for so long.
+const OVERTAKEN: Duration = Duration::from_secs(2);
+const OVERTAKEN_PAUSE: Duration = Duration::from_millis(20);
 
 /// Carries out recalls of what clients of this door hold.
-pub(crate) struct LayoutRecaller(pub Weak<Head>);
+pub(crate) struct ClientRecaller(pub Weak<Head>);
 
-impl Recaller for LayoutRecaller {
+impl Recaller for ClientRecaller {
     fn recall(&self, recalls: &[Recall]) {
         let Some(head) = self.0.upgrade() else { return };
         let addressed = head.states.lock().address_recalls(recalls);
@@ -32,32 +38,95 @@ impl Recaller for LayoutRecaller {
     }
 }
 
-/// Asks a client for a layout. What it does then arrives as LAYOUTRETURN, or does not.
-fn send(head: &Head, recall: LayoutRecall) {
-    let (sessions, states) = (head.sessions.clone(), head.states.clone());
-    let handle = fh::encode(&head.key, recall.file);
-    let patience = head.lease;
+/// Asks a client to give back. What it does then arrives as LAYOUTRETURN or DELEGRETURN, or does not.
+fn send(head: &Arc<Head>, recall: AddressedRecall) {
+    if let Granted::Delegation(_) = recall.granted {
+        head.note_recall(recall.file);
+    }
+    let asking = {
+        let head = Arc::downgrade(head);
+        async move {
+            let Some(head) = head.upgrade() else { return };
+            let answered = match recall.granted {
+                Granted::Layout(modes) => ask_layout(&head, &recall, modes).await,
+                Granted::Delegation(_) => ask_delegation(&head, &recall).await,
+            };
+            settle(&head, &recall, answered);
+        }
+    };
     let mut tasks = head.recalls.lock();
     while tasks.try_join_next().is_some() {}
-    tasks.spawn(async move {
-        let LayoutRecall { client, file, stateid, iomode } = recall;
-        let asked = callback::LayoutRecall { handle, stateid, iomode };
-        match sessions.recall_layout(client, asked, patience).await {
-            // OLD_STATEID: it has heard this recall before, and the answer was lost.
-            Ok(NfsStat4::Ok | NfsStat4::OldStateId) => {}
-            // Never sent: who asks next sends it again.
-            Err(callback::CallbackError::Busy) => states.lock().recall_unheard(client, file),
-            // It knows nothing of the layout, or cannot be reached: there is nothing to wait for.
-            Ok(status) => {
-                tracing::debug!(client = client.0, %file, status = status.name(), "client has no such layout");
-                states.lock().expire_recall(client, file);
-            }
-            Err(error) => {
-                tracing::warn!(client = client.0, %file, %error, "cannot recall a layout, revoking it");
-                states.lock().expire_recall(client, file);
-            }
+    tasks.spawn(asking);
+}
+
+async fn ask_layout(
+    head: &Head,
+    recall: &AddressedRecall,
+    modes: LayoutModes,
+) -> Result<NfsStat4, CallbackError> {
+    let handle = fh::encode(&head.key, recall.file);
+    let asked = callback::LayoutRecall { handle, stateid: recall.stateid, iomode: iomode(modes) };
+    let answered = head.sessions.recall_layout(recall.client, asked, head.lease).await?;
+    // OLD_STATEID: it has heard this recall before, and the answer was lost.
+    Ok(if answered == NfsStat4::OldStateId { NfsStat4::Ok } else { answered })
+}
+
+async fn ask_delegation(head: &Head, recall: &AddressedRecall) -> Result<NfsStat4, CallbackError> {
+    let handle = fh::encode(&head.key, recall.file);
+    let overtaken_until = Instant::now() + OVERTAKEN;
+    loop {
+        let delegation = (handle.clone(), recall.stateid);
+        let answered = head.sessions.recall_delegation(recall.client, delegation, head.recall_time).await?;
+        let is_unknown = matches!(answered, NfsStat4::BadStateId | NfsStat4::BadHandle);
+        if !is_unknown || Instant::now() >= overtaken_until || !head.states.lock().is_recalled(recall) {
+            return Ok(answered);
         }
-    });
+        tokio::time::sleep(OVERTAKEN_PAUSE).await;
+    }
+}
+
+/// What follows from the answer to a recall.
+fn settle(head: &Head, recall: &AddressedRecall, answered: Result<NfsStat4, CallbackError>) {
+    let AddressedRecall { client, file, .. } = *recall;
+    let mut states = head.states.lock();
+    match answered {
+        Ok(NfsStat4::Ok) => {}
+        // Never sent: who asks next sends it again.
+        Err(CallbackError::Busy) => states.recall_unheard(recall),
+        // It knows nothing of it, or cannot be reached: there is nothing to wait for.
+        Ok(status) => {
+            tracing::debug!(client = client.0, %file, status = status.name(), "client holds nothing of the file");
+            states.expire_recall(recall);
+        }
+        Err(error) => {
+            tracing::warn!(client = client.0, %file, %error, "cannot recall what a client holds, revoking it");
+            states.expire_recall(recall);
+        }
+    }
+}
+
+/// Before a file is changed: what others hold of it that stands in the way comes home first, or the answer is DELAY. What
+/// is answered is kept until the change is made.
+pub(super) async fn before_change(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: FileId,
+    change: Change,
+) -> Result<Changing, access::AccessError> {
+    let by = compound.client.map(holder);
+    head.access.before_change(file, by, change, WAIT, head.recall_time).await
+}
+
+/// As `before_change`, of an open, or of I/O without one.
+pub(super) async fn make_way(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: FileId,
+    access: Modes,
+    deny: Modes,
+) -> Result<(), NfsStat4> {
+    let change = Change::Access(Share::new(access, deny));
+    before_change(compound, head, file, change).await.map(drop).map_err(status::of_access)
 }
 
 /// Releases what clients held whose lease is over, or that have come back as new ones. What could not be fenced off
@@ -79,6 +148,7 @@ pub(crate) async fn expire_clients(head: &Head) {
             }
         }
         head.states.lock().release(client, &unfenced);
+        head.adaptive.lock().forget_client(client);
         head.access.returned();
     }
     let is_unknown =
@@ -87,22 +157,33 @@ pub(crate) async fn expire_clients(head: &Head) {
     head.states.lock().note_strays(strays);
 }
 
-/// Revokes the layouts that were not given back in time.
+/// Revokes what was not given back in time.
 pub(crate) async fn expire_recalls(head: &Head) {
     let now = head.clock.monotonic();
     let due = head.states.lock().expired_recalls(now, now + RETRY);
     for revoked in due {
-        if revoked.can_write
-            && let Err(error) = fence(head, revoked.file).await
+        let Revoked { client, file, granted, .. } = revoked;
+        if revoked.is_at_pools
+            && let Err(error) = fence(head, file).await
         {
-            tracing::warn!(file = %revoked.file, %error, "cannot fence off a layout, will try again");
+            tracing::warn!(%file, %error, "cannot fence off what a client held, will try again");
             continue;
         }
         if revoked.is_overdue {
-            tracing::warn!(client = revoked.client.0, file = %revoked.file, "revoked a layout that was not returned");
+            tracing::warn!(client = client.0, %file, "revoked {} that was not returned", what(granted));
         }
-        head.states.lock().revoke_layout(revoked.client, revoked.file);
+        head.states.lock().revoke(&revoked);
+        if let Granted::Delegation(_) = granted {
+            head.sessions.raise_status(client, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+        }
         head.access.returned();
+    }
+}
+
+fn what(granted: Granted) -> &'static str {
+    match granted {
+        Granted::Layout(_) => "a layout",
+        Granted::Delegation(_) => "a delegation",
     }
 }
 

@@ -1,5 +1,6 @@
 //! SETATTR, and the reading of settable attributes for OPEN and CREATE too.
 
+use access::{Change, Changing};
 use api::{SetAttributes, SetTime};
 use nfs4::attr::{Principal4, number};
 use nfs4::{Bitmap4, Fattr4, FileAttributes, NfsStat4, SetAttr4Args, SetTime4, StateId4};
@@ -22,17 +23,33 @@ pub(super) async fn set(
     let requested = parse(compound.minorversion, &args.obj_attributes, SETTABLE)?;
     let before = head.attributes(file).await?;
     let mut change = requested.into_change(before.mode)?;
-    if let Some(size) = change.size {
-        let stateid = compound.resolve(args.stateid)?;
-        change.size_is_authorized = authorize_size(compound, head, stateid, &before)?;
-        change.space_used = Some(truncate(compound, head, &before, size).await?);
-    }
+    let _changing = match change.size {
+        Some(size) => {
+            let stateid = compound.resolve(args.stateid)?;
+            change.size_is_authorized = authorize_size(compound, head, stateid, &before).await?;
+            let (space_used, changing) = truncate(compound, head, &before, size).await?;
+            change.space_used = Some(space_used);
+            Some(changing)
+        }
+        // Nobody gives anything back for a change that is refused anyway.
+        None if may_change(compound, &before) => {
+            let changing = recall::before_change(compound, head, file, Change::SetAttributes).await;
+            Some(changing.map_err(status::of_access)?)
+        }
+        None => None,
+    };
     head.namespace.set_attributes(&compound.identity, file, &change).await.map_err(status::of_namespace)?;
     Ok(args.obj_attributes.attrmask)
 }
 
+/// Whether any change by this caller could pass the namespace.
+fn may_change(compound: &Compound<'_>, file: &Attributes) -> bool {
+    let who = &compound.identity;
+    permission::is_owner(who, file) || permission::allows(who, file, Access::WRITE)
+}
+
 /// Whether the caller may change the size because it has the file open for writing; else its permission counts.
-fn authorize_size(
+async fn authorize_size(
     compound: &Compound<'_>,
     head: &Head,
     stateid: StateId4,
@@ -43,7 +60,7 @@ fn authorize_size(
         FileKind::Directory => return Err(NfsStat4::IsDir),
         _ => return Err(NfsStat4::Inval),
     }
-    stateids::check_io(compound, head, stateid, file.file, Access::WRITE)?;
+    stateids::check_io(compound, head, stateid, file.file, Access::WRITE).await?;
     if !stateid.is_special() {
         return Ok(true);
     }
@@ -53,20 +70,20 @@ fn authorize_size(
     Ok(false)
 }
 
-/// Sets the length of the replicas and returns the space used.
+/// Sets the length of the replicas and returns the space used, and what keeps others off until the namespace knows.
 pub(super) async fn truncate(
     compound: &Compound<'_>,
     head: &Head,
     file: &Attributes,
     size: u64,
-) -> Result<u64, NfsStat4> {
+) -> Result<(u64, Changing), NfsStat4> {
     if size > file.size {
         // Before the replica grows: what it has counts as written.
         let grown = head.access.require_room(&compound.identity, file.file, size - file.size, 0);
         grown.await.map_err(status::of_access)?;
     }
     let by = compound.client.map(holder);
-    head.access.truncate(file, size, by, recall::WAIT, head.lease).await.map_err(status::of_access)
+    head.access.truncate(file, size, by, recall::WAIT, head.recall_time).await.map_err(status::of_access)
 }
 
 /// Settable attributes as they came, parsed and judged.

@@ -3,8 +3,10 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::{ChangeVerdict, Granted, LayoutMode, Recall, Revoke};
 
 const FILE: FileId = FileId(7);
+const READ_LAYOUT: LayoutModes = LayoutModes { read: true, read_write: false };
 const A: Holder = holder(1);
 const B: Holder = holder(2);
 
@@ -30,6 +32,7 @@ fn is_empty(state: &FileState) -> bool {
         && state.recalls.is_empty()
         && state.pending.is_empty()
         && state.denials.is_empty()
+        && state.delegations == 0
 }
 
 mod opens {
@@ -58,8 +61,8 @@ mod opens {
     fn io_without_an_open_is_denied_too() {
         let mut state = FileState::default();
         state.open(FILE, owner(A, 1), share(1, 2)).unwrap();
-        assert!(state.check_io(FILE, Modes::READ).is_ok());
-        assert_eq!(state.check_io(FILE, Modes::WRITE), Err(FileStateError::ShareDenied));
+        assert!(state.check_io(FILE, B, Modes::READ).is_ok());
+        assert_eq!(state.check_io(FILE, B, Modes::WRITE), Err(FileStateError::ShareDenied));
     }
 
     #[test]
@@ -191,7 +194,7 @@ mod opens {
                     Step::Io(access) => {
                         let access = Modes::from_bits(access).unwrap();
                         let denied = model.0.iter().any(|(_, held)| held.deny.intersects(access));
-                        prop_assert_eq!(state.check_io(FILE, access).is_err(), denied);
+                        prop_assert_eq!(state.check_io(FILE, holder(99), access).is_err(), denied);
                     }
                     Step::Release(h) => {
                         state.release_holder(of_some_door(h));
@@ -345,7 +348,7 @@ mod layouts {
     fn a_truncation_recalls_the_layouts_of_others_once() {
         let mut state = granted(&[(A, LayoutMode::ReadWrite), (B, LayoutMode::Read)]);
         let recall =
-            Recall { file: FILE, holder: B, modes: LayoutModes::only(LayoutMode::Read), is_repeated: false };
+            Recall { file: FILE, holder: B, granted: Granted::Layout(READ_LAYOUT), is_repeated: false };
         let verdict = state.change(FILE, Some(A), Change::Truncate, s(10));
         assert_eq!(verdict, ChangeVerdict::Wait { recalls: vec![recall] });
         let again = state.change(FILE, Some(A), Change::Truncate, s(11));
@@ -375,14 +378,14 @@ mod layouts {
     fn a_replacement_by_another_door_recalls_as_a_truncation_does() {
         let mut state = granted(&[(A, LayoutMode::ReadWrite)]);
         let by = Some(Holder::of(Door::Http, A.number));
-        assert!(!state.is_recalled(FILE, A));
+        assert!(!state.is_recalled(FILE, A, GrantKind::Layout));
         let ChangeVerdict::Wait { recalls } = state.change(FILE, by, Change::Replace, s(10)) else {
             panic!()
         };
         assert_eq!(recalls.iter().map(|recall| recall.holder).collect::<Vec<_>>(), [A]);
-        assert!(state.is_recalled(FILE, A) && !state.is_recalled(FILE, B));
+        assert!(state.is_recalled(FILE, A, GrantKind::Layout) && !state.is_recalled(FILE, B, GrantKind::Layout));
         state.return_layout(FILE, A, LayoutModes::ALL);
-        assert!(!state.is_recalled(FILE, A));
+        assert!(!state.is_recalled(FILE, A, GrantKind::Layout));
         assert_eq!(state.change(FILE, by, Change::Replace, s(10)), ChangeVerdict::Proceed);
         assert!(is_empty(&state));
     }
@@ -418,8 +421,8 @@ mod layouts {
         let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
         let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
         assert!(state.expired_recalls(s(9), s(10)).is_empty());
-        let modes = LayoutModes::only(LayoutMode::ReadWrite);
-        let revoke = Revoke { file: FILE, holder: B, modes, is_overdue: true };
+        let granted = Granted::Layout(LayoutModes::only(LayoutMode::ReadWrite));
+        let revoke = Revoke { file: FILE, holder: B, granted, is_overdue: true };
         assert_eq!(state.expired_recalls(s(10), s(11)), [revoke]);
         assert_eq!(state.expired_recalls(s(10), s(11)), []);
         assert_eq!(state.expired_recalls(s(11), s(12)), [revoke]);
@@ -432,16 +435,16 @@ mod layouts {
     fn a_recall_without_a_path_is_due_at_once() {
         let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
         let _ = state.change(FILE, None, Change::Truncate, s(10));
-        state.expire_recall(FILE, B);
+        state.expire_recall(FILE, B, GrantKind::Layout);
         assert_eq!(state.expired_recalls(s(1), s(2)).len(), 1);
-        state.expire_recall(FILE, A);
+        state.expire_recall(FILE, A, GrantKind::Layout);
     }
 
     #[test]
     fn a_recall_that_was_not_heard_is_told_again_under_its_first_deadline() {
         let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
         let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
-        state.recall_unheard(FILE, B);
+        state.recall_unheard(FILE, B, GrantKind::Layout);
         let ChangeVerdict::Wait { recalls } = state.change(FILE, Some(A), Change::Truncate, s(15)) else {
             panic!()
         };
@@ -497,3 +500,5 @@ mod layouts {
         assert_eq!(state.layouts().count(), 2);
     }
 }
+
+mod delegations;

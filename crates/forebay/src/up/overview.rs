@@ -218,6 +218,7 @@ impl Overview {
             opens: client.opens,
             locks: client.locks,
             layouts: client.layouts,
+            delegations: client.delegations,
             idle_s: client.idle.as_secs(),
         });
         let now = self.clock.monotonic();

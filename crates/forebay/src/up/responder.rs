@@ -128,6 +128,7 @@ impl Responder {
             opens: door.clients.iter().map(|client| client.opens).sum(),
             locks: door.clients.iter().map(|client| client.locks).sum(),
             layouts: door.clients.iter().map(|client| client.layouts).sum(),
+            delegations: door.clients.iter().map(|client| client.delegations).sum(),
             clients: door
                 .clients
                 .into_iter()
@@ -138,6 +139,7 @@ impl Responder {
                     opens: client.opens,
                     locks: client.locks,
                     layouts: client.layouts,
+                    delegations: client.delegations,
                     idle_s: client.idle.as_secs(),
                 })
                 .collect(),

@@ -8,6 +8,7 @@
 mod attributes;
 mod bounds;
 mod cli;
+mod delegation;
 mod directory;
 mod directory_attributes;
 mod held;

@@ -1,6 +1,6 @@
 //! Judging the stateids of I/O, TEST_STATEID and FREE_STATEID.
 
-use file_state::Modes;
+use file_state::{FileStateError, Modes};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use types::FileId;
 
@@ -17,20 +17,27 @@ impl ClientState {
         access: Modes,
     ) -> Result<(), NfsStat4> {
         if stateid.is_special() {
-            return self.check_special(file, stateid, access);
+            return self.check_special(client, file, stateid, access);
         }
         let state = self.states.judge(client, stateid, file)?;
         if self.access(client, &state)?.contains(access) { Ok(()) } else { Err(NfsStat4::OpenMode) }
     }
 
-    /// Without an open others' denials count; the bypass stateid reads past them.
-    fn check_special(&self, file: FileId, stateid: StateId4, access: Modes) -> Result<(), NfsStat4> {
-        match stateid {
-            StateId4::BYPASS if access == Modes::READ => Ok(()),
-            StateId4::ANONYMOUS | StateId4::BYPASS => {
-                self.files.lock().check_io(file, access).map_err(|_| NfsStat4::Locked)
-            }
-            _ => Err(NfsStat4::BadStateId),
+    /// Without an open others' denials and delegations count; the bypass stateid reads past denials.
+    fn check_special(
+        &self,
+        client: ClientId4,
+        file: FileId,
+        stateid: StateId4,
+        access: Modes,
+    ) -> Result<(), NfsStat4> {
+        if stateid != StateId4::ANONYMOUS && stateid != StateId4::BYPASS {
+            return Err(NfsStat4::BadStateId);
+        }
+        match self.files.lock().check_io(file, holder(client), access) {
+            Err(FileStateError::RecallConflict) => Err(NfsStat4::Delay),
+            Err(_) if stateid == StateId4::BYPASS && access == Modes::READ => Ok(()),
+            judged => judged.map_err(|_| NfsStat4::Locked),
         }
     }
 
@@ -40,6 +47,7 @@ impl ClientState {
             Kind::Open { owner, .. } => owner,
             Kind::Lock { open, .. } => self.open_owner(client, open)?,
             Kind::Layout => return Err(NfsStat4::BadStateId),
+            Kind::Delegation { kind, .. } => return Ok(kind.access()),
         };
         let share = self.files.lock().share_of(state.file, owner_of(client, owner));
         Ok(share.ok_or(NfsStat4::BadStateId)?.access)
@@ -59,10 +67,15 @@ impl ClientState {
         judged.err().unwrap_or(NfsStat4::Ok)
     }
 
-    /// FREE_STATEID: frees a lock stateid without locks; opens and layouts have operations of their own.
+    /// FREE_STATEID: frees a lock stateid without locks, or that of a revoked delegation; opens, layouts and delegations
+    /// have operations of their own.
     pub fn free(&mut self, client: ClientId4, stateid: StateId4) -> Result<(), NfsStat4> {
-        let state = self.states.find(client, stateid)?;
+        let state = self.states.find_any(client, stateid)?;
         judge_seqid(stateid, state.seqid)?;
+        if let Kind::Delegation { is_revoked: true, .. } = state.kind {
+            self.states.remove(state.key);
+            return Ok(());
+        }
         let Kind::Lock { owner, .. } = state.kind else { return Err(NfsStat4::LocksHeld) };
         let locks = self.files.lock().locks_of(state.file, owner_of(client, owner));
         if locks > 0 {

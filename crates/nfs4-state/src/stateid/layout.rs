@@ -2,43 +2,24 @@
 
 use std::time::Duration;
 
-use file_state::{FileStateError, LayoutMode, LayoutModes, Modes, Recall};
+use file_state::{FileStateError, LayoutMode, LayoutModes, Modes};
 use nfs4::{ClientId4, LayoutIomode4, NfsStat4, StateId4};
 use types::FileId;
 
 use super::table::Kind;
-use super::{ClientState, client_of, holder};
+use super::{ClientState, holder};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LayoutRequest {
     pub client: ClientId4,
     pub file: FileId,
-    /// Of an open, a lock, or the layout.
+    /// Of an open, a lock, a delegation, or the layout.
     pub stateid: StateId4,
     pub mode: LayoutMode,
 }
 
-/// A layout to recall: the stateid is as CB_LAYOUTRECALL has to carry it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LayoutRecall {
-    pub client: ClientId4,
-    pub file: FileId,
-    pub stateid: StateId4,
-    pub iomode: LayoutIomode4,
-}
-
-/// A layout that was not given back in time. `can_write` says that it must be fenced off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RevokedLayout {
-    pub client: ClientId4,
-    pub file: FileId,
-    pub can_write: bool,
-    /// Worth a word to an operator; a client that says it has no such layout is not.
-    pub is_overdue: bool,
-}
-
 impl ClientState {
-    /// Whether the client may ask for the layout: the stateid is good, and it has the file open so.
+    /// Whether the client may ask for the layout: the stateid is good, and it has the file open so, or may open it so by itself.
     pub fn judge_layout(&self, request: &LayoutRequest) -> Result<(), NfsStat4> {
         let LayoutRequest { client, file, stateid, mode } = *request;
         let state = self.states.find(client, stateid)?;
@@ -133,45 +114,6 @@ impl ClientState {
         }
     }
 
-    /// Puts the stateid to each recall of the table that is still under way. A layout that has come back since, or is
-    /// another door's, is left out.
-    pub fn address_recalls(&mut self, recalls: &[Recall]) -> Vec<LayoutRecall> {
-        let with_stateid = recalls.iter().filter_map(|recall| {
-            let client = client_of(recall.holder)?;
-            let key = self.states.layout_of(client, recall.file)?;
-            let is_under_way = self.files.lock().is_recalled(recall.file, recall.holder);
-            let stateid = match recall.is_repeated {
-                _ if !is_under_way => return None,
-                true => self.states.stateid(key),
-                false => self.states.bump(key),
-            };
-            Some(LayoutRecall { client, file: recall.file, stateid, iomode: iomode(recall.modes) })
-        });
-        with_stateid.collect()
-    }
-
-    /// The client did not hear of the recall: it is told again, with the same stateid, by who asks next.
-    pub fn recall_unheard(&mut self, client: ClientId4, file: FileId) {
-        self.files.lock().recall_unheard(file, holder(client));
-    }
-
-    /// The client cannot be reached, or says that it has no such layout: the recall is over, and what it might still do
-    /// is to be fenced off.
-    pub fn expire_recall(&mut self, client: ClientId4, file: FileId) {
-        self.files.lock().expire_recall(file, holder(client));
-    }
-
-    /// Layouts to revoke. Each comes again after `retry_at` until [`ClientState::revoke_layout`] says that it is done.
-    pub fn expired_recalls(&mut self, now: Duration, retry_at: Duration) -> Vec<RevokedLayout> {
-        let due = self.files.lock().expired_recalls(now, retry_at);
-        let of_clients = due.into_iter().filter_map(|revoke| {
-            let client = client_of(revoke.holder)?;
-            let (can_write, is_overdue) = (revoke.modes.read_write, revoke.is_overdue);
-            Some(RevokedLayout { client, file: revoke.file, can_write, is_overdue })
-        });
-        of_clients.collect()
-    }
-
     /// The layout is fenced off and is forgotten: its stateid is a bad one from now on.
     pub fn revoke_layout(&mut self, client: ClientId4, file: FileId) {
         self.drop_layouts(client, file, LayoutModes::ALL);
@@ -192,7 +134,8 @@ fn tolerate_older(stateid: StateId4, newest: u32) -> Result<(), NfsStat4> {
     }
 }
 
-fn iomode(modes: LayoutModes) -> LayoutIomode4 {
+/// As CB_LAYOUTRECALL names what is held.
+pub fn iomode(modes: LayoutModes) -> LayoutIomode4 {
     match (modes.read, modes.read_write) {
         (true, true) => LayoutIomode4::Any,
         (false, true) => LayoutIomode4::Rw,

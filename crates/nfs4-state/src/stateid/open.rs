@@ -1,13 +1,13 @@
 //! OPEN, OPEN_DOWNGRADE and CLOSE as far as they are state.
 
 use bytes::Bytes;
-use file_state::{LayoutModes, Modes, Share};
+use file_state::{Modes, Share};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use types::FileId;
 
 use super::owners::OwnerKind;
 use super::table::{Kind, Shares, State, StateKey};
-use super::{ClientState, holder, owner_of, refusal};
+use super::{ClientState, owner_of, refusal};
 
 /// An OPEN whose file is known and whose opener is allowed to.
 #[derive(Clone, Debug)]
@@ -24,7 +24,8 @@ pub struct OpenRequest {
 }
 
 impl ClientState {
-    /// A first open gets a new stateid; another one by the same owner upgrades it.
+    /// A first open gets a new stateid; another one by the same owner upgrades it. RECALLCONFLICT where another's delegation
+    /// must come home first.
     pub fn open(&mut self, request: OpenRequest) -> Result<StateId4, NfsStat4> {
         let OpenRequest { client, file, is_unlinked, .. } = request;
         let share = share(request.access, request.deny)?;
@@ -70,7 +71,7 @@ impl ClientState {
     }
 
     /// Closes, with the locks that were taken through the open (RFC 8881 §18.2.3: a server may free them). With the last
-    /// open of the client the file's layouts go too: they were given with `return_on_close`.
+    /// open of the client the file's layouts go too, unless a delegation covers them.
     pub fn close(&mut self, client: ClientId4, file: FileId, stateid: StateId4) -> Result<(), NfsStat4> {
         let (key, number) = self.judge_open_stateid(client, file, stateid)?;
         for lock in self.states.locks_of(key) {
@@ -79,10 +80,7 @@ impl ClientState {
         self.files.lock().close(file, owner_of(client, number));
         self.states.remove(key);
         self.owners.release(number);
-        let left = self.files.lock().access_of(file, holder(client));
-        if left == Modes::NONE {
-            self.drop_layouts(client, file, LayoutModes::ALL);
-        }
+        self.drop_uncovered_layouts(client, file);
         Ok(())
     }
 

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use file_state::Share;
+use file_state::{DelegationKind, Share};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use types::FileId;
 
@@ -22,6 +22,8 @@ pub(super) enum Kind {
     Open { owner: u64, shares: Shares },
     Lock { owner: u64, open: StateKey },
     Layout,
+    /// Once revoked it stands for nothing, and is kept until its client has heard of it (RFC 8881 §10.2.1).
+    Delegation { kind: DelegationKind, is_revoked: bool },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +70,10 @@ pub(super) struct StateTable {
     /// By (open, lock owner).
     locks: BTreeMap<(StateKey, u64), StateKey>,
     layouts: BTreeMap<(ClientId4, FileId), StateKey>,
+    /// Without those that were revoked.
+    delegations: BTreeMap<(ClientId4, FileId), StateKey>,
+    /// Revoked delegations that are still to be freed.
+    revoked_counts: BTreeMap<ClientId4, usize>,
     by_client: BTreeSet<(ClientId4, StateKey)>,
     lock_counts: BTreeMap<ClientId4, usize>,
 }
@@ -81,14 +87,24 @@ impl StateTable {
             opens: BTreeMap::new(),
             locks: BTreeMap::new(),
             layouts: BTreeMap::new(),
+            delegations: BTreeMap::new(),
+            revoked_counts: BTreeMap::new(),
             by_client: BTreeSet::new(),
             lock_counts: BTreeMap::new(),
         }
     }
 
-    /// The state of a client that a stateid names, whatever file and seqid. With sessions a stateid of another start is
-    /// a bad one: STALE_STATEID is not among the errors of operations in 4.1 (RFC 8881 §15.2).
+    /// The state of a client that a stateid names, whatever file and seqid; DELEG_REVOKED if it was revoked.
     pub fn find(&self, client: ClientId4, stateid: StateId4) -> Result<State, NfsStat4> {
+        match self.find_any(client, stateid)? {
+            State { kind: Kind::Delegation { is_revoked: true, .. }, .. } => Err(NfsStat4::DelegRevoked),
+            state => Ok(state),
+        }
+    }
+
+    /// As `find`, revoked or not. With sessions a stateid of another start is a bad one: STALE_STATEID is not among the
+    /// errors of operations in 4.1 (RFC 8881 §15.2).
+    pub fn find_any(&self, client: ClientId4, stateid: StateId4) -> Result<State, NfsStat4> {
         let (boot, number) = stateid.other.split_at(4);
         let key = number.iter().fold(0, |key, byte| key << 8 | u64::from(*byte));
         let is_ours = boot == self.boot.to_be_bytes();
@@ -136,6 +152,27 @@ impl StateTable {
         self.layouts.get(&(client, file)).copied()
     }
 
+    pub fn delegation_of(&self, client: ClientId4, file: FileId) -> Option<StateKey> {
+        self.delegations.get(&(client, file)).copied()
+    }
+
+    pub fn revoked_count(&self, client: ClientId4) -> usize {
+        self.revoked_counts.get(&client).copied().unwrap_or(0)
+    }
+
+    /// The stateid of a delegation stands for nothing from now on.
+    pub fn revoke(&mut self, key: StateKey) {
+        let Some(State { kind: Kind::Delegation { is_revoked, .. }, client, file, .. }) =
+            self.states.get_mut(&key)
+        else {
+            return;
+        };
+        if !std::mem::replace(is_revoked, true) {
+            self.delegations.remove(&(*client, *file));
+            *self.revoked_counts.entry(*client).or_default() += 1;
+        }
+    }
+
     /// A new stateid, with seqid zero until it is bumped.
     pub fn insert(&mut self, client: ClientId4, file: FileId, kind: Kind) -> StateKey {
         self.last += 1;
@@ -147,6 +184,7 @@ impl StateTable {
                 *self.lock_counts.entry(client).or_default() += 1;
             }
             Kind::Layout => _ = self.layouts.insert((client, file), key),
+            Kind::Delegation { .. } => _ = self.delegations.insert((client, file), key),
         }
         self.by_client.insert((client, key));
         self.states.insert(key, State { key, client, file, seqid: 0, kind });
@@ -189,19 +227,13 @@ impl StateTable {
             Kind::Open { owner, .. } => _ = self.opens.remove(&(owner, state.file)),
             Kind::Lock { owner, open } => {
                 self.locks.remove(&(open, owner));
-                self.uncount_lock(state.client);
+                uncount(&mut self.lock_counts, state.client);
             }
             Kind::Layout => _ = self.layouts.remove(&(state.client, state.file)),
+            Kind::Delegation { is_revoked: true, .. } => uncount(&mut self.revoked_counts, state.client),
+            Kind::Delegation { .. } => _ = self.delegations.remove(&(state.client, state.file)),
         }
         Some(state)
-    }
-
-    fn uncount_lock(&mut self, client: ClientId4) {
-        let Some(count) = self.lock_counts.get_mut(&client) else { return };
-        *count -= 1;
-        if *count == 0 {
-            self.lock_counts.remove(&client);
-        }
     }
 
     pub fn remove_client(&mut self, client: ClientId4) {
@@ -223,7 +255,17 @@ impl StateTable {
             && self.opens.is_empty()
             && self.locks.is_empty()
             && self.layouts.is_empty()
+            && self.delegations.is_empty()
+            && self.revoked_counts.is_empty()
             && self.by_client.is_empty()
             && self.lock_counts.is_empty()
+    }
+}
+
+fn uncount(counts: &mut BTreeMap<ClientId4, usize>, client: ClientId4) {
+    let Some(count) = counts.get_mut(&client) else { return };
+    *count -= 1;
+    if *count == 0 {
+        counts.remove(&client);
     }
 }

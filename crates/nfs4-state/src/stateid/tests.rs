@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use file_state::{Change, ChangeVerdict, Limits};
-use nfs4::{LayoutIomode4, NfsLockType4};
+use nfs4::NfsLockType4;
 use proptest::prelude::*;
 use types::{ByteRange, FileId};
 
@@ -54,7 +54,7 @@ fn newest(stateid: StateId4) -> StateId4 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Resize {
     Proceed,
-    Wait(Vec<LayoutRecall>),
+    Wait(Vec<AddressedRecall>),
 }
 
 /// What the shell does: asks the table, and then for the stateids of what is to be recalled.
@@ -439,7 +439,8 @@ mod layouts {
         let mut states = states();
         let opened = open(&mut states, B, BOTH);
         let held = get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
-        let recall = LayoutRecall { client: B, file: FILE, stateid: newer(held), iomode: LayoutIomode4::Rw };
+        let granted = Granted::Layout(LayoutModes::only(LayoutMode::ReadWrite));
+        let recall = AddressedRecall { client: B, file: FILE, stateid: newer(held), granted };
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Wait(vec![recall]));
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Wait(vec![]), "once");
         assert_eq!(get(&mut states, B, held, LayoutMode::Read), Err(NfsStat4::RecallConflict));
@@ -453,7 +454,8 @@ mod layouts {
         let opened = open(&mut states, B, BOTH);
         get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
         let first = begin_resize(&mut states, FILE, Some(A), s(10));
-        states.recall_unheard(B, FILE);
+        let Resize::Wait(sent) = &first else { panic!() };
+        states.recall_unheard(&sent[0]);
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(11)), first);
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(11)), Resize::Wait(vec![]));
     }
@@ -471,12 +473,13 @@ mod layouts {
         let mut states = states();
         let opened = open(&mut states, B, BOTH);
         let held = get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
-        let _ = begin_resize(&mut states, FILE, None, s(10));
+        let Resize::Wait(sent) = begin_resize(&mut states, FILE, None, s(10)) else { panic!() };
         assert_eq!(states.expired_recalls(s(9), s(10)), []);
-        states.expire_recall(B, FILE);
-        let revoked = RevokedLayout { client: B, file: FILE, can_write: true, is_overdue: false };
+        states.expire_recall(&sent[0]);
+        let granted = Granted::Layout(LayoutModes::only(LayoutMode::ReadWrite));
+        let revoked = Revoked { client: B, file: FILE, granted, is_at_pools: true, is_overdue: false };
         assert_eq!(states.expired_recalls(s(9), s(12)), [revoked], "nobody waited for it");
-        states.revoke_layout(B, FILE);
+        states.revoke(&revoked);
         assert_eq!(states.judge_layout_commit(B, FILE, held), Err(NfsStat4::BadStateId));
         assert_eq!(begin_resize(&mut states, FILE, None, s(12)), Resize::Proceed);
         assert_eq!(states.check_io(B, FILE, opened, Modes::WRITE), Ok(()), "through the head");
@@ -527,6 +530,7 @@ mod departures {
     }
 }
 
+mod delegations;
 mod doors;
 
 #[derive(Clone, Debug)]

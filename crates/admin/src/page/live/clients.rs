@@ -20,6 +20,7 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
             ("Opens", true),
             ("Locks", true),
             ("Layouts", true),
+            ("Delegations", true),
             ("Idle", true),
         ],
         empty: "Nobody is connected. NFS clients appear when they mount, programs when they ask.",
@@ -37,7 +38,7 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
         html!(out; "</th><td>" (client.door)
             "</td><td class=\"n\">" (Grouped(client.opens)) "</td><td class=\"n\">" (Grouped(client.locks))
             "</td><td class=\"n\">" (Grouped(client.layouts)) "</td><td class=\"n\">"
-            (Duration(client.idle_s)) "</td></tr>");
+            (Grouped(client.delegations)) "</td><td class=\"n\">" (Duration(client.idle_s)) "</td></tr>");
     });
     let table = Table {
         caption: "Open files",
@@ -66,19 +67,27 @@ fn open_file(out: &mut Html, open: &OpenView) {
 /// How many, without a name.
 fn summary(out: &mut Html, snapshot: &Snapshot) {
     html!(out; "<p class=\"note\">Who the clients are, and which files they have open, is shown to administrators.</p>");
-    let mut doors: BTreeMap<&str, [u64; 4]> = BTreeMap::new();
+    let mut doors: BTreeMap<&str, [u64; 5]> = BTreeMap::new();
     for client in &snapshot.clients {
         let sums = doors.entry(&client.door).or_default();
-        for (sum, more) in sums.iter_mut().zip([1, client.opens, client.locks, client.layouts]) {
+        let held = [1, client.opens, client.locks, client.layouts, client.delegations];
+        for (sum, more) in sums.iter_mut().zip(held) {
             *sum = sum.saturating_add(more);
         }
     }
     let table = Table {
         caption: "Doors",
-        columns: &[("Door", false), ("Clients", true), ("Opens", true), ("Locks", true), ("Layouts", true)],
+        columns: &[
+            ("Door", false),
+            ("Clients", true),
+            ("Opens", true),
+            ("Locks", true),
+            ("Layouts", true),
+            ("Delegations", true),
+        ],
         empty: "Nobody is connected.",
     };
-    let doors: Vec<(&str, [u64; 4])> = doors.into_iter().collect();
+    let doors: Vec<(&str, [u64; 5])> = doors.into_iter().collect();
     table.render(out, &doors, |out, (door, sums)| {
         html!(out; "<tr data-key=\"" (door) "\"><th scope=\"row\">" (door) "</th>");
         for sum in sums {

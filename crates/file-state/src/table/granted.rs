@@ -1,0 +1,325 @@
+//! Layouts and delegations: granting them, and getting them back before a file is changed.
+
+use super::*;
+use crate::change::Pending;
+use crate::grants::Ended;
+use crate::{ChangeVerdict, Granted, LayoutMode, Recall, Revoke};
+
+impl File {
+    /// Whether delegations of others let a holder (or somebody who holds nothing) do this.
+    pub(super) fn judge_delegations(&self, by: Option<Holder>, change: Change) -> Result<(), FileStateError> {
+        let mut others = self.delegations.of_others(by);
+        let is_in_the_way = others.any(|(_, kind)| kind.is_in_the_way_of(change));
+        if is_in_the_way { Err(FileStateError::RecallConflict) } else { Ok(()) }
+    }
+
+    fn judge_layout(&self, holder: Holder, now: Duration) -> Result<(), FileStateError> {
+        let is_pending =
+            self.pending.is_some_and(|pending| pending.is_of_layouts && pending.stops(holder, now));
+        let is_recalled = is_pending || self.layouts.is_any_recalled();
+        if is_recalled { Err(FileStateError::RecallConflict) } else { Ok(()) }
+    }
+
+    fn judge_delegation(
+        &self,
+        holder: Holder,
+        kind: DelegationKind,
+        now: Duration,
+    ) -> Result<(), FileStateError> {
+        let is_pending = self.pending.is_some_and(|pending| pending.stops(holder, now));
+        if is_pending
+            || self.changing > 0
+            || self.delegations.is_any_recalled()
+            || self.layouts.is_any_recalled()
+        {
+            return Err(FileStateError::RecallConflict);
+        }
+        let is_writing = kind == DelegationKind::Write;
+        // With somebody who writes nobody's cache is believed; who has it to write is alone with it.
+        let stands_against = |share: Share| {
+            is_writing || share.access.contains(Modes::WRITE) || share.deny.contains(Modes::READ)
+        };
+        let is_opened = self
+            .shares
+            .all()
+            .filter(|(owner, _)| owner.holder != holder || !is_writing)
+            .any(|(_, share)| stands_against(share));
+        let is_at_pools = self.layouts.of_others(Some(holder)).any(|(_, modes)| is_writing || modes.read_write);
+        let is_delegated = self
+            .delegations
+            .iter()
+            .any(|(other, held)| other == holder || is_writing || held == DelegationKind::Write);
+        if is_opened || is_at_pools || is_delegated { Err(FileStateError::InUse) } else { Ok(()) }
+    }
+
+    /// Whom a change has to wait for, and for what.
+    fn in_the_way(&self, by: Option<Holder>, change: Change) -> Vec<(Holder, GrantKind)> {
+        let layouts =
+            self.layouts.of_others(by).filter(|_| change.recalls_layouts()).map(|(holder, _)| holder);
+        let delegations = self.delegations.of_others(by).filter(|(_, kind)| kind.is_in_the_way_of(change));
+        // Delegations first: who gives one back gives the layouts back that it covers.
+        let delegations = delegations.map(|(holder, _)| (holder, GrantKind::Delegation));
+        delegations.chain(layouts.map(|holder| (holder, GrantKind::Layout))).collect()
+    }
+}
+
+impl FileState {
+    // Layouts.
+
+    pub fn grant_layout(
+        &mut self,
+        file: FileId,
+        holder: Holder,
+        mode: LayoutMode,
+        now: Duration,
+    ) -> Result<(), FileStateError> {
+        if let Some(known) = self.files.get(&file) {
+            known.judge_layout(holder, now)?;
+        }
+        let before = self.layout_of(file, holder);
+        if before.is_empty() && self.held(holder).layouts >= self.limits.layouts_per_holder {
+            return Err(FileStateError::Limit("layouts of a client"));
+        }
+        self.files.entry(file).or_default().layouts.put(holder, before.with(mode));
+        self.record(holder, file).held.layouts += usize::from(before.is_empty());
+        Ok(())
+    }
+
+    /// Returns what is left. A recall ends when nothing is.
+    pub fn return_layout(&mut self, file: FileId, holder: Holder, modes: LayoutModes) -> LayoutModes {
+        let before = self.layout_of(file, holder);
+        if before.is_empty() {
+            return before;
+        }
+        let left = before.without(modes);
+        let layouts = &mut self.files.entry(file).or_default().layouts;
+        if !left.is_empty() {
+            layouts.put(holder, left);
+            return left;
+        }
+        if let Some(Ended { recall_deadline: Some(deadline) }) = layouts.remove(holder) {
+            self.recalls.remove(&(deadline, file, holder, GrantKind::Layout));
+        }
+        self.record(holder, file).held.layouts -= 1;
+        self.settle(file, holder);
+        left
+    }
+
+    pub fn layout_of(&self, file: FileId, holder: Holder) -> LayoutModes {
+        self.files.get(&file).and_then(|known| known.layouts.of(holder)).unwrap_or_default()
+    }
+
+    /// Whether somebody may be writing the file at the pools right now.
+    pub fn is_written_at_pools(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|known| known.layouts.iter().any(|(_, modes)| modes.read_write))
+    }
+
+    /// All layouts of one holder.
+    pub fn layouts_of(&self, holder: Holder) -> impl Iterator<Item = (FileId, LayoutModes)> {
+        let files = self.holders.get(&holder).into_iter().flat_map(|record| record.files.iter());
+        files.map(move |file| (*file, self.layout_of(*file, holder))).filter(|(_, modes)| !modes.is_empty())
+    }
+
+    /// Every layout, for draining a pool.
+    pub fn layouts(&self) -> impl Iterator<Item = (FileId, Holder, LayoutModes)> {
+        let files = self.files.iter();
+        files.flat_map(|(file, known)| known.layouts.iter().map(|(holder, modes)| (*file, holder, modes)))
+    }
+
+    // Delegations.
+
+    /// Delegates a file to a holder that has none of it. INUSE where somebody uses it in a way that would end the
+    /// delegation at once, RECALL_CONFLICT while a change of it waits or is being made.
+    pub fn delegate(
+        &mut self,
+        file: FileId,
+        holder: Holder,
+        kind: DelegationKind,
+        now: Duration,
+    ) -> Result<(), FileStateError> {
+        if let Some(known) = self.files.get(&file) {
+            known.judge_delegation(holder, kind, now)?;
+        }
+        if self.held(holder).delegations >= self.limits.delegations_per_holder {
+            return Err(FileStateError::Limit("delegations of a client"));
+        }
+        self.files.entry(file).or_default().delegations.put(holder, kind);
+        self.record(holder, file).held.delegations += 1;
+        self.delegations += 1;
+        Ok(())
+    }
+
+    /// What it was. A recall ends with it.
+    pub fn return_delegation(&mut self, file: FileId, holder: Holder) -> Option<DelegationKind> {
+        let kind = self.delegation_of(file, holder)?;
+        let delegations = &mut self.files.get_mut(&file)?.delegations;
+        if let Some(Ended { recall_deadline: Some(deadline) }) = delegations.remove(holder) {
+            self.recalls.remove(&(deadline, file, holder, GrantKind::Delegation));
+        }
+        self.record(holder, file).held.delegations -= 1;
+        self.delegations -= 1;
+        self.settle(file, holder);
+        Some(kind)
+    }
+
+    pub fn delegation_of(&self, file: FileId, holder: Holder) -> Option<DelegationKind> {
+        self.files.get(&file)?.delegations.of(holder)
+    }
+
+    /// Who may have changed the file without a word to anybody, if that is another than `by`.
+    pub fn delegated_writer(&self, file: FileId, by: Option<Holder>) -> Option<Holder> {
+        let mut others = self.files.get(&file)?.delegations.of_others(by);
+        others.find(|(_, kind)| *kind == DelegationKind::Write).map(|(holder, _)| holder)
+    }
+
+    /// Whether anybody but `by` has a delegation of any file. It spares who changes a name to find out for which file it
+    /// stands.
+    pub fn has_delegations_of_others(&self, by: Option<Holder>) -> bool {
+        self.delegations > by.map_or(0, |holder| self.held(holder).delegations)
+    }
+
+    // Changes.
+
+    /// Judges a change of a file by a holder (or by nobody who could hold anything). Who has to wait asks again; what
+    /// was recalled meanwhile is not recalled again, and nobody else is granted anew what was waited for until
+    /// `deadline`. Who may proceed says so by [`FileState::begin_change`] in the same hold of the table.
+    pub fn change(
+        &mut self,
+        file: FileId,
+        by: Option<Holder>,
+        change: Change,
+        deadline: Duration,
+    ) -> ChangeVerdict {
+        let Some(known) = self.files.get_mut(&file) else { return ChangeVerdict::Proceed };
+        if let Some(before) = known.pending.take() {
+            self.pending.remove(&(before.until, file));
+        }
+        if known.in_the_way(by, change).is_empty() {
+            self.drop_if_idle(file);
+            return ChangeVerdict::Proceed;
+        }
+        known.pending = Some(Pending { by, until: deadline, is_of_layouts: change.recalls_layouts() });
+        self.pending.insert((deadline, file));
+        ChangeVerdict::Wait { recalls: self.recall_for(file, by, change, deadline) }
+    }
+
+    /// Recalls whatever is in the way of a change that waits, or that was made already.
+    pub fn recall_for(
+        &mut self,
+        file: FileId,
+        by: Option<Holder>,
+        change: Change,
+        deadline: Duration,
+    ) -> Vec<Recall> {
+        let in_the_way = self.files.get(&file).map_or_else(Vec::new, |known| known.in_the_way(by, change));
+        in_the_way
+            .into_iter()
+            .filter_map(|(holder, kind)| self.recall(file, holder, kind, deadline))
+            .collect()
+    }
+
+    /// A change that may proceed is about to be made: until it has ended nobody is delegated the file.
+    pub fn begin_change(&mut self, file: FileId) {
+        self.files.entry(file).or_default().changing += 1;
+    }
+
+    pub fn end_change(&mut self, file: FileId) {
+        let Some(known) = self.files.get_mut(&file) else { return };
+        known.changing -= 1;
+        self.drop_if_idle(file);
+    }
+
+    // Recalls.
+
+    /// Recalls what a holder has of a file. `None` if that is nothing, or was recalled already. A repeated recall keeps
+    /// its first deadline.
+    pub fn recall(
+        &mut self,
+        file: FileId,
+        holder: Holder,
+        kind: GrantKind,
+        deadline: Duration,
+    ) -> Option<Recall> {
+        let known = self.files.get_mut(&file)?;
+        let (granted, is_repeated) = match kind {
+            GrantKind::Layout => {
+                let (modes, is_repeated) = known.layouts.recall(holder, deadline)?;
+                (Granted::Layout(modes), is_repeated)
+            }
+            GrantKind::Delegation => {
+                let (kind, is_repeated) = known.delegations.recall(holder, deadline)?;
+                (Granted::Delegation(kind), is_repeated)
+            }
+        };
+        if !is_repeated {
+            self.recalls.insert((deadline, file, holder, kind));
+        }
+        Some(Recall { file, holder, granted, is_repeated })
+    }
+
+    /// Whether a recall of what the holder has of the file is under way. Who carries recalls out asks again, for between
+    /// the verdict and the message it may have come back.
+    pub fn is_recalled(&self, file: FileId, holder: Holder, kind: GrantKind) -> bool {
+        self.files.get(&file).is_some_and(|known| match kind {
+            GrantKind::Layout => known.layouts.is_recalled(holder),
+            GrantKind::Delegation => known.delegations.is_recalled(holder),
+        })
+    }
+
+    /// The holder could not be told of a recall: who asks next tells it again.
+    pub fn recall_unheard(&mut self, file: FileId, holder: Holder, kind: GrantKind) {
+        let Some(known) = self.files.get_mut(&file) else { return };
+        match kind {
+            GrantKind::Layout => known.layouts.recall_unheard(holder),
+            GrantKind::Delegation => known.delegations.recall_unheard(holder),
+        }
+    }
+
+    /// A recall that nobody will answer: it is due at once.
+    pub fn expire_recall(&mut self, file: FileId, holder: Holder, kind: GrantKind) {
+        self.postpone(file, holder, kind, Duration::ZERO);
+    }
+
+    /// Recalls whose deadline has passed. Each comes again after `retry_at` until what was granted is returned in its
+    /// holder's place: which is done when the holder's access has been fenced off.
+    pub fn expired_recalls(&mut self, now: Duration, retry_at: Duration) -> Vec<Revoke> {
+        while let Some((until, file)) = self.pending.first().copied().filter(|(until, _)| *until <= now) {
+            self.pending.remove(&(until, file));
+            if let Some(known) = self.files.get_mut(&file) {
+                known.pending = None;
+            }
+            self.drop_if_idle(file);
+        }
+        let due: Vec<_> =
+            self.recalls.iter().take_while(|(deadline, ..)| *deadline <= now).copied().collect();
+        due.into_iter()
+            .filter_map(|(deadline, file, holder, kind)| {
+                let granted = self.postpone(file, holder, kind, retry_at)?;
+                Some(Revoke { file, holder, granted, is_overdue: deadline > Duration::ZERO })
+            })
+            .collect()
+    }
+
+    fn postpone(
+        &mut self,
+        file: FileId,
+        holder: Holder,
+        kind: GrantKind,
+        deadline: Duration,
+    ) -> Option<Granted> {
+        let known = self.files.get_mut(&file)?;
+        let (before, granted) = match kind {
+            GrantKind::Layout => {
+                let (before, modes) = known.layouts.set_deadline(holder, deadline)?;
+                (before, Granted::Layout(modes))
+            }
+            GrantKind::Delegation => {
+                let (before, kind) = known.delegations.set_deadline(holder, deadline)?;
+                (before, Granted::Delegation(kind))
+            }
+        };
+        self.recalls.remove(&(before, file, holder, kind));
+        self.recalls.insert((deadline, file, holder, kind));
+        Some(granted)
+    }
+}

@@ -1,0 +1,337 @@
+//! Delegations: who gets one, what brings it back; and a reference that knows all rules of all kinds of state.
+
+use super::*;
+use DelegationKind::{Read, Write};
+
+const READING: Change = Change::Access(Share { access: Modes::READ, deny: Modes::NONE });
+const WRITING: Change = Change::Access(Share { access: Modes::WRITE, deny: Modes::NONE });
+
+fn delegated(holders: &[Holder], kind: DelegationKind) -> FileState {
+    let mut state = FileState::default();
+    for holder in holders {
+        state.delegate(FILE, *holder, kind, s(0)).unwrap();
+    }
+    state
+}
+
+fn recall_of(holder: Holder, kind: DelegationKind) -> Recall {
+    Recall { file: FILE, holder, granted: Granted::Delegation(kind), is_repeated: false }
+}
+
+#[test]
+fn readers_share_a_delegation_and_a_writer_is_alone_with_one() {
+    let mut state = delegated(&[A, B], Read);
+    assert_eq!(state.delegate(FILE, holder(3), Write, s(0)), Err(FileStateError::InUse));
+    assert_eq!(state.delegate(FILE, A, Read, s(0)), Err(FileStateError::InUse), "one of a file is enough");
+    let mut state = delegated(&[A], Write);
+    for kind in [Read, Write] {
+        assert_eq!(state.delegate(FILE, B, kind, s(0)), Err(FileStateError::InUse));
+    }
+}
+
+#[test]
+fn what_others_write_or_deny_is_not_delegated() {
+    for (access, deny, reads, writes) in
+        [(1, 0, true, false), (2, 0, false, false), (3, 0, false, false), (1, 1, false, false), (1, 2, true, false)]
+    {
+        let mut state = FileState::default();
+        state.open(FILE, owner(A, 1), share(access, deny)).unwrap();
+        assert_eq!(state.delegate(FILE, B, Write, s(0)).is_ok(), writes, "{access} {deny}");
+        assert_eq!(state.delegate(FILE, B, Read, s(0)).is_ok(), reads, "{access} {deny}");
+    }
+    let mut state = FileState::default();
+    state.grant_layout(FILE, A, LayoutMode::ReadWrite, s(0)).unwrap();
+    assert_eq!(state.delegate(FILE, B, Read, s(0)), Err(FileStateError::InUse), "it writes at the pools");
+    assert!(state.delegate(FILE, A, Write, s(0)).is_ok(), "its own opens and layouts are no matter");
+}
+
+#[test]
+fn a_writer_waits_for_read_delegations_of_others_and_a_reader_does_not() {
+    let mut state = delegated(&[A, B], Read);
+    assert_eq!(state.open(FILE, owner(B, 2), share(1, 1)), Err(FileStateError::RecallConflict));
+    assert_eq!(state.open(FILE, owner(B, 2), share(2, 0)), Err(FileStateError::RecallConflict));
+    assert!(state.open(FILE, owner(B, 1), share(1, 0)).is_ok());
+    assert_eq!(state.change(FILE, Some(B), READING, s(9)), ChangeVerdict::Proceed);
+    let waiting = ChangeVerdict::Wait { recalls: vec![recall_of(A, Read)] };
+    assert_eq!(state.change(FILE, Some(B), WRITING, s(9)), waiting);
+    assert_eq!(state.return_delegation(FILE, A), Some(Read));
+    assert_eq!(state.change(FILE, Some(B), WRITING, s(9)), ChangeVerdict::Proceed);
+    assert!(state.open(FILE, owner(B, 2), share(2, 0)).is_ok());
+    assert_eq!(state.delegation_of(FILE, B), Some(Read), "nobody waits for himself");
+}
+
+#[test]
+fn every_change_brings_a_delegation_home_and_a_write_delegation_every_access_too() {
+    let changes =
+        [Change::Truncate, Change::Replace, Change::Remove, Change::Rename, Change::Link, Change::SetAttributes];
+    for change in changes {
+        for kind in [Read, Write] {
+            let mut state = delegated(&[A], kind);
+            let waiting = ChangeVerdict::Wait { recalls: vec![recall_of(A, kind)] };
+            assert_eq!(state.change(FILE, Some(A), change, s(9)), ChangeVerdict::Proceed);
+            assert_eq!(state.change(FILE, Some(B), change, s(9)), waiting, "{change:?}");
+            let mut state = delegated(&[A], kind);
+            assert_eq!(state.change(FILE, None, change, s(9)), waiting, "{change:?}");
+        }
+    }
+    let mut state = delegated(&[A], Write);
+    assert_eq!(state.open(FILE, owner(B, 1), share(1, 0)), Err(FileStateError::RecallConflict));
+    assert_eq!(state.check_io(FILE, B, Modes::READ), Err(FileStateError::RecallConflict));
+    assert!(state.check_io(FILE, A, Modes::BOTH).is_ok());
+}
+
+#[test]
+fn nobody_is_delegated_what_a_change_waits_for_or_is_under_way_for() {
+    let mut state = delegated(&[A], Read);
+    let _ = state.change(FILE, Some(B), WRITING, s(10));
+    assert_eq!(state.delegate(FILE, holder(3), Read, s(1)), Err(FileStateError::RecallConflict));
+    state.return_delegation(FILE, A);
+    assert_eq!(state.delegate(FILE, A, Read, s(1)), Err(FileStateError::RecallConflict), "the change comes first");
+    assert!(state.grant_layout(FILE, A, LayoutMode::Read, s(1)).is_ok(), "a writer minds no layouts");
+    assert_eq!(state.change(FILE, Some(B), WRITING, s(10)), ChangeVerdict::Proceed);
+    state.begin_change(FILE);
+    assert_eq!(state.delegate(FILE, A, Read, s(1)), Err(FileStateError::RecallConflict));
+    state.end_change(FILE);
+    assert!(state.delegate(FILE, A, Read, s(1)).is_ok());
+}
+
+#[test]
+fn a_change_under_way_is_forgotten_with_its_end() {
+    let mut state = FileState::default();
+    state.begin_change(FILE);
+    state.begin_change(FILE);
+    state.end_change(FILE);
+    assert!(state.delegate(FILE, A, Read, s(0)).is_err());
+    state.end_change(FILE);
+    assert!(is_empty(&state));
+}
+
+#[test]
+fn a_truncation_recalls_a_delegation_before_the_layout_it_covers() {
+    let mut state = delegated(&[A], Read);
+    state.grant_layout(FILE, A, LayoutMode::Read, s(0)).unwrap();
+    let ChangeVerdict::Wait { recalls } = state.change(FILE, Some(B), Change::Truncate, s(9)) else { panic!() };
+    let granted: Vec<_> = recalls.iter().map(|recall| recall.granted).collect();
+    assert_eq!(granted, [Granted::Delegation(Read), Granted::Layout(READ_LAYOUT)]);
+    assert_eq!(state.expired_recalls(s(9), s(10)).len(), 2);
+    state.release_holder(A);
+    assert!(state.expired_recalls(s(99), s(100)).is_empty());
+    assert!(is_empty(&state));
+}
+
+#[test]
+fn a_delegation_that_is_not_given_back_is_due_at_its_deadline_and_again_until_it_is_taken() {
+    let mut state = delegated(&[A], Read);
+    let _ = state.change(FILE, Some(B), Change::Remove, s(10));
+    assert!(state.expired_recalls(s(9), s(10)).is_empty());
+    let revoke = Revoke { file: FILE, holder: A, granted: Granted::Delegation(Read), is_overdue: true };
+    assert_eq!(state.expired_recalls(s(10), s(12)), [revoke]);
+    assert_eq!(state.expired_recalls(s(12), s(14)), [revoke]);
+    state.expire_recall(FILE, A, GrantKind::Delegation);
+    assert_eq!(state.expired_recalls(s(12), s(14)), [Revoke { is_overdue: false, ..revoke }]);
+    state.return_delegation(FILE, A);
+    assert!(state.expired_recalls(s(99), s(100)).is_empty());
+    assert!(is_empty(&state));
+}
+
+#[test]
+fn a_delegation_is_an_open_of_its_holder() {
+    let mut state = delegated(&[A], Read);
+    assert_eq!((state.access_of(FILE, A), state.access_of(FILE, B)), (Modes::READ, Modes::NONE));
+    assert!(state.is_in_use(FILE), "a file without a name keeps its data for it");
+    assert!(!state.is_open_for_writing(FILE));
+    assert_eq!(state.delegated_writer(FILE, None), None);
+    assert!(state.has_delegations_of_others(Some(B)) && !state.has_delegations_of_others(Some(A)));
+    state.release_holder(A);
+    assert!(is_empty(&state));
+    let state = delegated(&[A], Write);
+    assert!(state.is_open_for_writing(FILE));
+    assert_eq!((state.delegated_writer(FILE, Some(B)), state.delegated_writer(FILE, Some(A))), (Some(A), None));
+}
+
+#[test]
+fn at_the_bound_a_client_gets_no_delegation() {
+    let mut state = FileState::new(Limits { delegations_per_holder: 1, ..Limits::default() });
+    state.delegate(FILE, A, Read, s(0)).unwrap();
+    let refused = state.delegate(FileId(8), A, Read, s(0));
+    assert_eq!(refused, Err(FileStateError::Limit("delegations of a client")));
+    assert!(state.delegate(FileId(8), B, Read, s(0)).is_ok());
+}
+
+mod model {
+    //! Random steps of several holders on a few files; after each nothing that conflicts is granted, and who holds
+    //! nothing is not known.
+
+    use super::*;
+
+    const HOLDERS: u64 = 3;
+    const FILES: u64 = 2;
+    /// A million steps in all.
+    const RUNS: usize = 10_000;
+    const STEPS: usize = 100;
+
+    #[derive(Clone, Copy, Debug)]
+    enum Step {
+        Open(u32, u32),
+        Close,
+        Delegate(DelegationKind),
+        Return,
+        Layout(LayoutMode),
+        ReturnLayout,
+        Change(Change),
+        EndChange,
+        Expire(u64),
+        Release,
+        /// Nothing but time.
+        Renew,
+    }
+
+    /// Numbers that are the same in every run.
+    struct Dice(u64);
+
+    impl Dice {
+        fn below(&mut self, bound: u64) -> u64 {
+            // xorshift64 (Marsaglia 2003).
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 >> 33) % bound
+        }
+
+        fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+            choices[self.below(choices.len() as u64) as usize]
+        }
+
+        fn step(&mut self) -> Step {
+            match self.below(22) {
+                0..4 => Step::Open(1 + self.below(3) as u32, self.of(&[0, 0, 1, 2])),
+                4..6 => Step::Close,
+                6..10 => Step::Delegate(self.of(&[Read, Write])),
+                10..12 => Step::Return,
+                12 => Step::Layout(self.of(&[LayoutMode::Read, LayoutMode::ReadWrite])),
+                13 => Step::ReturnLayout,
+                14..17 => Step::Change(self.of(&[
+                    READING,
+                    WRITING,
+                    Change::Truncate,
+                    Change::Remove,
+                    Change::SetAttributes,
+                ])),
+                17..19 => Step::EndChange,
+                19 => Step::Expire(1 + self.below(19)),
+                20 => Step::Release,
+                _ => Step::Renew,
+            }
+        }
+    }
+
+    /// All opens and delegations that were answered with success, as a list: each pair is compared.
+    #[derive(Default)]
+    struct Model {
+        opens: Vec<(FileId, Holder, Share)>,
+        delegations: Vec<(FileId, Holder, DelegationKind)>,
+        changing: Vec<(FileId, Holder)>,
+    }
+
+    impl Model {
+        fn check(&self, state: &FileState) {
+            for (file, holder, kind) in &self.delegations {
+                assert_eq!(state.delegation_of(*file, *holder), Some(*kind));
+                let others = self.delegations.iter().filter(|(of, other, _)| of == file && other != holder);
+                for (_, _, other) in others {
+                    assert!(*kind == Read && *other == Read);
+                }
+                for (_, _, share) in self.opens.iter().filter(|(of, other, _)| of == file && other != holder) {
+                    assert!(*kind == Read && !share.access.contains(Modes::WRITE));
+                }
+                assert!(!self.changing.iter().any(|(of, by)| of == file && by != holder));
+            }
+            assert_eq!(state.total().delegations, self.delegations.len());
+            assert_eq!(state.delegations, self.delegations.len());
+        }
+
+        fn forget(&mut self, holder: Holder) {
+            self.opens.retain(|(_, who, _)| *who != holder);
+            self.delegations.retain(|(_, who, _)| *who != holder);
+        }
+    }
+
+    fn run(dice: &mut Dice) {
+        let (mut state, mut model, mut now) = (FileState::default(), Model::default(), 0);
+        for _ in 0..STEPS {
+            let (who, file) = (holder(1 + dice.below(HOLDERS)), FileId(1 + dice.below(FILES)));
+            match dice.step() {
+                Step::Open(access, deny) => {
+                    let share = share(access, deny);
+                    if let Ok(all) = state.open(file, owner(who, 1), share) {
+                        model.opens.retain(|(of, other, _)| (*of, *other) != (file, who));
+                        model.opens.push((file, who, all));
+                    }
+                }
+                Step::Close => {
+                    state.close(file, owner(who, 1));
+                    model.opens.retain(|(of, other, _)| (*of, *other) != (file, who));
+                }
+                Step::Delegate(kind) => {
+                    if state.delegate(file, who, kind, s(now)).is_ok() {
+                        assert!(!model.changing.iter().any(|(of, _)| *of == file), "a change is under way");
+                        model.delegations.push((file, who, kind));
+                    }
+                }
+                Step::Return => {
+                    let returned = state.return_delegation(file, who).is_some();
+                    let before = model.delegations.len();
+                    model.delegations.retain(|(of, other, _)| (*of, *other) != (file, who));
+                    assert_eq!(returned, model.delegations.len() < before);
+                }
+                Step::Layout(mode) => drop(state.grant_layout(file, who, mode, s(now))),
+                Step::ReturnLayout => _ = state.return_layout(file, who, LayoutModes::ALL),
+                Step::Change(change) => {
+                    if state.change(file, Some(who), change, s(now + 10)) == ChangeVerdict::Proceed
+                        && !matches!(change, READING)
+                    {
+                        state.begin_change(file);
+                        model.changing.push((file, who));
+                    }
+                }
+                Step::EndChange => {
+                    if let Some((file, _)) = model.changing.pop() {
+                        state.end_change(file);
+                    }
+                }
+                Step::Expire(later) => {
+                    now += later;
+                    for revoke in state.expired_recalls(s(now), s(now + 2)) {
+                        if let Granted::Delegation(_) = revoke.granted {
+                            state.return_delegation(revoke.file, revoke.holder);
+                            let gone = (revoke.file, revoke.holder);
+                            model.delegations.retain(|(of, other, _)| (*of, *other) != gone);
+                        }
+                    }
+                }
+                Step::Release => {
+                    state.release_holder(who);
+                    model.forget(who);
+                }
+                Step::Renew => now += 1,
+            }
+            model.check(&state);
+        }
+        for (file, _) in std::mem::take(&mut model.changing) {
+            state.end_change(file);
+        }
+        for number in 0..HOLDERS {
+            state.release_holder(holder(number + 1));
+        }
+        state.expired_recalls(s(now + 100), s(now + 200));
+        assert!(is_empty(&state), "state outlives its holders: {state:?}");
+    }
+
+    #[test]
+    fn no_two_conflicting_grants_and_nothing_outlives_its_holder() {
+        let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+        for _ in 0..RUNS {
+            run(&mut dice);
+        }
+    }
+}

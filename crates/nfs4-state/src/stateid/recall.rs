@@ -1,0 +1,105 @@
+//! Recalls of what clients were granted, with their stateids, and revocation.
+
+use std::time::Duration;
+
+use file_state::{GrantKind, Granted, LayoutModes, Recall};
+use nfs4::{ClientId4, StateId4};
+use types::FileId;
+
+use super::{ClientState, client_of, holder};
+
+/// A recall to send: the stateid is as the callback has to carry it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AddressedRecall {
+    pub client: ClientId4,
+    pub file: FileId,
+    pub stateid: StateId4,
+    pub granted: Granted,
+}
+
+/// What was not given back in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Revoked {
+    pub client: ClientId4,
+    pub file: FileId,
+    pub granted: Granted,
+    /// The client could go on at the pools: it is to be fenced off first.
+    pub is_at_pools: bool,
+    /// Worth a word to an operator; a client that says it has no such thing is not.
+    pub is_overdue: bool,
+}
+
+impl ClientState {
+    /// Puts the stateid to each recall of the table that is still under way. What has come back since, or is another
+    /// door's, is left out.
+    pub fn address_recalls(&mut self, recalls: &[Recall]) -> Vec<AddressedRecall> {
+        let with_stateid = recalls.iter().filter_map(|recall| {
+            let client = client_of(recall.holder)?;
+            let (file, granted) = (recall.file, recall.granted);
+            let key = match granted.kind() {
+                GrantKind::Layout => self.states.layout_of(client, file)?,
+                GrantKind::Delegation => self.states.delegation_of(client, file)?,
+            };
+            if !self.files.lock().is_recalled(file, recall.holder, granted.kind()) {
+                return None;
+            }
+            // The recall of a layout is a change of its state (RFC 8881 §12.5.3), that of a delegation is not.
+            let is_counted = granted.kind() == GrantKind::Layout && !recall.is_repeated;
+            let stateid = if is_counted { self.states.bump(key) } else { self.states.stateid(key) };
+            Some(AddressedRecall { client, file, stateid, granted })
+        });
+        with_stateid.collect()
+    }
+
+    /// The client did not hear of the recall: it is told again, with the same stateid, by who asks next.
+    pub fn recall_unheard(&mut self, recall: &AddressedRecall) {
+        let kind = recall.granted.kind();
+        self.files.lock().recall_unheard(recall.file, holder(recall.client), kind);
+    }
+
+    /// The client cannot be reached, or says that it has no such thing: the recall is over, and what it might still do is
+    /// to be fenced off.
+    pub fn expire_recall(&mut self, recall: &AddressedRecall) {
+        let kind = recall.granted.kind();
+        self.files.lock().expire_recall(recall.file, holder(recall.client), kind);
+    }
+
+    /// Whether the recall still waits for the client.
+    pub fn is_recalled(&self, recall: &AddressedRecall) -> bool {
+        let kind = recall.granted.kind();
+        self.files.lock().is_recalled(recall.file, holder(recall.client), kind)
+    }
+
+    /// What to revoke. Each comes again after `retry_at` until [`ClientState::revoke`] says that it is done.
+    pub fn expired_recalls(&mut self, now: Duration, retry_at: Duration) -> Vec<Revoked> {
+        let mut files = self.files.lock();
+        let due = files.expired_recalls(now, retry_at);
+        let of_clients = due.into_iter().filter_map(|revoke| {
+            let client = client_of(revoke.holder)?;
+            let layouts = files.layout_of(revoke.file, revoke.holder);
+            // Whom nobody believes any more reads nothing by an old ticket either.
+            let is_at_pools = match revoke.granted {
+                Granted::Layout(modes) => modes.read_write,
+                Granted::Delegation(_) => !layouts.is_empty(),
+            };
+            Some(Revoked {
+                client,
+                file: revoke.file,
+                granted: revoke.granted,
+                is_at_pools,
+                is_overdue: revoke.is_overdue,
+            })
+        });
+        of_clients.collect()
+    }
+
+    /// It is fenced off and forgotten. The stateid of a layout is a bad one from now on; that of a delegation says that
+    /// it was revoked.
+    pub fn revoke(&mut self, revoked: &Revoked) {
+        let Revoked { client, file, granted, .. } = *revoked;
+        if granted.kind() == GrantKind::Delegation {
+            self.revoke_delegation(client, file);
+        }
+        self.drop_layouts(client, file, LayoutModes::ALL);
+    }
+}

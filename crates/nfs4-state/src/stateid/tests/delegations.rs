@@ -1,0 +1,134 @@
+//! Stateids of delegations: what they are good for, and what is left of one that was taken away.
+
+use file_state::Change;
+
+use super::*;
+
+fn delegate(states: &mut ClientState, client: ClientId4) -> StateId4 {
+    states.delegate(client, FILE, DelegationKind::Read, s(0)).unwrap()
+}
+
+/// A recall for a removal, and the end of its time.
+fn recall_and_expire(states: &mut ClientState) -> Vec<Revoked> {
+    let verdict = states.files.lock().change(FILE, Some(holder(B)), Change::Remove, s(10));
+    let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
+    assert_eq!(states.address_recalls(&recalls).len(), 1);
+    states.expired_recalls(s(10), s(12))
+}
+
+#[test]
+fn a_delegation_reads_by_its_own_stateid_and_writes_nothing() {
+    let mut states = states();
+    let held = delegate(&mut states, A);
+    assert_eq!(held.seqid, 1);
+    for stateid in [held, newest(held)] {
+        assert_eq!(states.check_io(A, FILE, stateid, Modes::READ), Ok(()));
+        assert_eq!(states.check_io(A, FILE, stateid, Modes::WRITE), Err(NfsStat4::OpenMode));
+        assert_eq!(states.check_io(B, FILE, stateid, Modes::READ), Err(NfsStat4::BadStateId));
+    }
+    assert_eq!(states.test(A, held), NfsStat4::Ok);
+    assert_eq!(states.free(A, held), Err(NfsStat4::LocksHeld), "it is returned by DELEGRETURN");
+    assert_eq!(states.judge_delegation(A, FILE, held), Ok(DelegationKind::Read));
+    let opened = open(&mut states, A, READ);
+    assert_eq!(states.judge_delegation(A, FILE, opened), Err(NfsStat4::BadStateId));
+}
+
+#[test]
+fn a_delegation_gets_a_layout_and_keeps_it_over_the_last_close() {
+    let mut states = states();
+    let opened = open(&mut states, A, READ);
+    let held = delegate(&mut states, A);
+    layouts::get(&mut states, A, newest(held), LayoutMode::Read).unwrap();
+    assert_eq!(layouts::get(&mut states, A, held, LayoutMode::ReadWrite), Err(NfsStat4::OpenMode));
+    states.close(A, FILE, opened).unwrap();
+    assert_eq!(states.held_by(A).layouts, 1);
+    states.return_delegation(A, FILE, held).unwrap();
+    assert_eq!(states.held_by(A), HeldBy::default());
+    assert_empty(&states);
+}
+
+#[test]
+fn a_layout_stays_with_the_open_when_the_delegation_is_returned() {
+    let mut states = states();
+    let opened = open(&mut states, A, READ);
+    let held = delegate(&mut states, A);
+    layouts::get(&mut states, A, opened, LayoutMode::Read).unwrap();
+    states.return_delegation(A, FILE, held).unwrap();
+    assert_eq!(states.held_by(A).layouts, 1);
+    assert_eq!(states.return_delegation(A, FILE, held), Err(NfsStat4::BadStateId));
+}
+
+#[test]
+fn a_recall_carries_the_stateid_as_it_was_given() {
+    let mut states = states();
+    let held = delegate(&mut states, A);
+    let verdict = states.files.lock().change(FILE, Some(holder(B)), Change::Remove, s(10));
+    let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
+    let granted = Granted::Delegation(DelegationKind::Read);
+    let recall = AddressedRecall { client: A, file: FILE, stateid: held, granted };
+    assert_eq!(states.address_recalls(&recalls), [recall]);
+    assert!(states.is_recalled(&recall));
+    states.return_delegation(A, FILE, held).unwrap();
+    assert!(!states.is_recalled(&recall));
+    assert_eq!(states.address_recalls(&recalls), [], "it has come back");
+}
+
+#[test]
+fn what_was_delegated_can_be_opened_while_it_is_recalled() {
+    let mut states = states();
+    let held = delegate(&mut states, A);
+    let writing = Change::Access(file_state::Share::new(Modes::WRITE, Modes::NONE));
+    let _ = states.files.lock().change(FILE, Some(holder(B)), writing, s(10));
+    assert_eq!(states.open(request(B, WRITE, 0)), Err(NfsStat4::RecallConflict));
+    // CLAIM_DELEG_CUR_FH: the writer proceeds when this is done and the delegation is back.
+    assert_eq!(states.judge_delegation(A, FILE, held), Ok(DelegationKind::Read));
+    open(&mut states, A, READ);
+    states.return_delegation(A, FILE, held).unwrap();
+    assert!(states.open(request(B, WRITE, 0)).is_ok());
+}
+
+#[test]
+fn a_revoked_delegation_says_so_until_it_is_freed() {
+    let mut states = states();
+    let held = delegate(&mut states, A);
+    layouts::get(&mut states, A, held, LayoutMode::Read).unwrap();
+    let due = recall_and_expire(&mut states);
+    let granted = Granted::Delegation(DelegationKind::Read);
+    let revoked = Revoked { client: A, file: FILE, granted, is_at_pools: true, is_overdue: true };
+    assert_eq!(due, [revoked], "it has a layout: the pools are told too");
+    states.revoke(&revoked);
+    assert_eq!(states.held_by(A), HeldBy::default(), "nothing stands in anybody's way");
+    assert_eq!(states.test(A, held), NfsStat4::DelegRevoked);
+    assert_eq!(states.check_io(A, FILE, held, Modes::READ), Err(NfsStat4::DelegRevoked));
+    assert_eq!(states.judge_delegation(A, FILE, held), Err(NfsStat4::DelegRevoked));
+    assert_eq!(states.return_delegation(A, FILE, held), Err(NfsStat4::DelegRevoked));
+    assert!(states.has_revoked(A) && !states.has_revoked(B));
+    let again = delegate(&mut states, A);
+    assert_ne!(again.other, held.other);
+    assert_eq!(states.free(A, held), Ok(()));
+    assert!(!states.has_revoked(A));
+    assert_eq!(states.test(A, held), NfsStat4::BadStateId);
+    states.return_delegation(A, FILE, again).unwrap();
+    assert_empty(&states);
+}
+
+#[test]
+fn a_delegation_never_used_at_the_pools_is_revoked_without_fencing() {
+    let mut states = states();
+    delegate(&mut states, A);
+    let due = recall_and_expire(&mut states);
+    assert!(!due[0].is_at_pools);
+    states.revoke(&due[0]);
+    states.release(A, &[]);
+    assert_empty(&states);
+}
+
+#[test]
+fn io_without_an_open_waits_for_a_writers_delegation() {
+    let mut states = states();
+    states.delegate(A, FILE, DelegationKind::Write, s(0)).unwrap();
+    for stateid in [StateId4::ANONYMOUS, StateId4::BYPASS] {
+        assert_eq!(states.check_io(B, FILE, stateid, Modes::READ), Err(NfsStat4::Delay));
+        assert_eq!(states.check_io(A, FILE, stateid, Modes::READ), Ok(()));
+    }
+}
