@@ -35,6 +35,7 @@ pub use error::AccessError;
 pub use file_state::{Change, Modes, Recall, Share};
 pub use open::OpenFile;
 pub use recall::Recaller;
+pub use replicas::Located;
 pub use walk::{Last, Place, WalkError, walk};
 
 use births::Births;

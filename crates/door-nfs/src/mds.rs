@@ -5,6 +5,8 @@
 
 mod attributes;
 mod close;
+mod copy;
+mod data;
 mod device;
 mod directory;
 mod file_handle;
@@ -29,7 +31,7 @@ use std::time::Duration;
 use access::FileAccess;
 use api::{Locations, Namespace, PoolManager, TicketKey};
 use async_trait::async_trait;
-use nfs4::{ClientId4, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
+use nfs4::{ClientId4, Copy4Res, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
 use nfs4_state::stateid::ClientState;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
@@ -135,6 +137,16 @@ impl Face for Head {
             A::Read(args) => R::Read(io::read(compound, self, &args).await.into()),
             A::Write(args) => R::Write(io::write(compound, self, args).await.into()),
             A::Commit(args) => R::Commit(io::commit(compound, self, &args).await.into()),
+            A::Seek(args) => R::Seek(data::seek(compound, self, &args).await.into()),
+            A::ReadPlus(args) => R::ReadPlus(data::read_plus(compound, self, &args).await.into()),
+            A::Allocate(args) => R::Allocate(outcome(data::allocate(compound, self, &args).await)),
+            A::Deallocate(args) => R::Deallocate(outcome(data::deallocate(compound, self, &args).await)),
+            A::IoAdvise(args) => R::IoAdvise(data::advise(compound, self, &args).await.into()),
+            A::Clone(args) => R::Clone(outcome(copy::clone(compound, self, &args).await)),
+            A::Copy(args) => match copy::copy(compound, self, &args).await {
+                Ok(copied) => R::Copy(Copy4Res::Ok(copied)),
+                Err(status) => NfsResop4::error(number, status),
+            },
             A::Open(args) => R::Open(open::open(compound, self, args).await.into()),
             A::OpenDowngrade(args) => R::OpenDowngrade(close::downgrade(compound, self, &args).into()),
             A::Close(args) => R::Close(close::close(compound, self, &args).into()),
