@@ -1,7 +1,7 @@
 //! The head's operation table: the metadata server.
 //!
 //! One handler per operation, grouped by concern. A handler takes the compound's context and the head and answers a
-//! body or a status; no handler encodes, and none but `layout` and `device` knows that there are pools elsewhere.
+//! body or a status; no handler encodes, and none but `layout`, `device` and `copy` knows that there are several pools.
 
 mod attributes;
 mod close;

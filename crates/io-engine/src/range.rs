@@ -14,6 +14,7 @@ use crate::write::{OFFSET_MAX, write_all};
 pub const COPY_BYTES_MAX: u64 = 8 << 20;
 /// For file systems between whose files the kernel does not copy.
 const BUFFER_BYTES: usize = 256 << 10;
+const PAGE_BYTES: u64 = 4096;
 
 /// Reserves blocks, and makes the file at least that long.
 pub fn allocate(file: BorrowedFd<'_>, range: ByteRange) -> Result<(), Errno> {
@@ -24,9 +25,10 @@ pub fn allocate(file: BorrowedFd<'_>, range: ByteRange) -> Result<(), Errno> {
     retry_on_intr(|| fs::fallocate(file, FallocateFlags::empty(), range.offset(), length))
 }
 
-/// Frees blocks; the length stays. What lies behind the largest offset is no file's.
+/// Frees blocks; the length stays.
 pub fn deallocate(file: BorrowedFd<'_>, range: ByteRange) -> Result<(), Errno> {
-    let end = range.end().min(OFFSET_MAX);
+    // The kernel refuses what no file could have (EFBIG). The last block of the file goes as a whole.
+    let end = range.end().min(size_of(file)?.next_multiple_of(PAGE_BYTES));
     let Some(length) = end.checked_sub(range.offset()).filter(|length| *length > 0) else { return Ok(()) };
     let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     retry_on_intr(|| fs::fallocate(file, how, range.offset(), length))
@@ -73,9 +75,10 @@ pub fn copy(source: BorrowedFd<'_>, target: BorrowedFd<'_>, stretch: Stretch) ->
     let length = (end - from).min(length).min(COPY_BYTES_MAX);
     let (mut read, mut written) = (from, to);
     // At most COPY_BYTES_MAX, so it fits.
-    match retry_on_intr(|| {
+    let copied = retry_on_intr(|| {
         fs::copy_file_range(source, Some(&mut read), target, Some(&mut written), length as usize)
-    }) {
+    });
+    match copied {
         Ok(copied) if copied > 0 => Ok(copied as u64),
         // The source ended meanwhile, or the kernel does not do it here.
         Ok(_) | Err(Errno::XDEV | Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {

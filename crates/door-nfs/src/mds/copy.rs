@@ -107,9 +107,9 @@ pub(super) async fn clone(compound: &Compound<'_>, head: &Head, args: &Clone4Arg
         return Err(NfsStat4::XDev);
     };
     let block = u64::from(granularity.max(1));
-    let is_whole = judged.stretch.length % block == 0
-        || judged.stretch.from + judged.stretch.length == judged.source.size;
-    if judged.stretch.from % block != 0 || judged.stretch.to % block != 0 || !is_whole {
+    let Stretch { from, to, length } = judged.stretch;
+    let is_whole = length.is_multiple_of(block) || from + length == judged.source.size;
+    if !from.is_multiple_of(block) || !to.is_multiple_of(block) || !is_whole {
         return Err(NfsStat4::Inval);
     }
     let ranges = target.replica.ranges().ok_or(NfsStat4::XDev)?;
