@@ -47,7 +47,7 @@ pub trait Pool: Send + Sync {
         Ok(())
     }
 
-    /// Replicas may share blocks of this size (`ReplicaRanges::clone_from`). `None`: they cannot.
+    /// Replicas may share blocks of this size (`ReplicaRanges::share_from`). `None`: they cannot.
     fn clone_granularity(&self) -> Option<u32> {
         None
     }

@@ -26,7 +26,7 @@ pub trait ReplicaRanges: Send + Sync {
 
     /// As `copy_from`, but all of it, and both have the same blocks until one is written. `false`: not these ranges, for
     /// their ends are not where blocks end. `Unsupported` where `Pool::clone_granularity` is `None`.
-    fn clone_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<bool>;
+    fn share_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<bool>;
 
     /// What is going to be read, or not again. Nothing has to come of it.
     fn advise(&self, range: ByteRange, advice: Advice) -> IoHandle<()>;

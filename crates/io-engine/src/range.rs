@@ -88,7 +88,7 @@ pub fn copy(source: BorrowedFd<'_>, target: BorrowedFd<'_>, stretch: Stretch) ->
     }
 }
 
-/// As `ReplicaRanges::clone_from`. `false`: the file system cannot share these.
+/// As `ReplicaRanges::share_from`. `false`: the file system cannot share these.
 pub fn clone(source: BorrowedFd<'_>, target: BorrowedFd<'_>, stretch: Stretch) -> Result<bool, Errno> {
     let Stretch { from, to, length } = stretch;
     let shared = size_of(source)?.saturating_sub(from).min(length);
@@ -278,7 +278,8 @@ mod tests {
     fn advice_is_taken_for_any_range() {
         let file = file(&[(0, &[7; BLOCK as usize])], BLOCK);
         for advice in [Advice::WillNeed, Advice::DontNeed] {
-            for range in [ByteRange::ALL, ByteRange::new(5, 7).unwrap(), ByteRange::new(1 << 63, 5).unwrap()] {
+            for range in [ByteRange::ALL, ByteRange::new(5, 7).unwrap(), ByteRange::new(1 << 63, 5).unwrap()]
+            {
                 assert_eq!(advise(file.as_fd(), range, advice), Ok(()));
             }
         }

@@ -9,13 +9,23 @@ use nfs4::{
 use super::{ClientError, NfsClient, OpenFile, ops};
 
 impl NfsClient {
-    pub fn seek(&mut self, file: &OpenFile, offset: u64, what: DataContent4) -> Result<Seek4ResOk, ClientError> {
+    pub fn seek(
+        &mut self,
+        file: &OpenFile,
+        offset: u64,
+        what: DataContent4,
+    ) -> Result<Seek4ResOk, ClientError> {
         let seek = NfsArgop4::Seek(Seek4Args { stateid: file.stateid, offset, what });
         let reply = self.call(&[ops::put_fh(&file.handle), seek])?;
         crate::body!(reply, Seek).ok_or(ClientError::Missing("SEEK"))
     }
 
-    pub fn read_plus(&mut self, file: &OpenFile, offset: u64, count: u32) -> Result<ReadPlus4ResOk, ClientError> {
+    pub fn read_plus(
+        &mut self,
+        file: &OpenFile,
+        offset: u64,
+        count: u32,
+    ) -> Result<ReadPlus4ResOk, ClientError> {
         let read = NfsArgop4::ReadPlus(ReadPlus4Args { stateid: file.stateid, offset, count });
         let reply = self.call(&[ops::put_fh(&file.handle), read])?;
         crate::body!(reply, ReadPlus).ok_or(ClientError::Missing("READ_PLUS"))

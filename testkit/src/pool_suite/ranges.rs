@@ -133,14 +133,14 @@ pub async fn a_clone_is_the_same_bytes_where_blocks_can_be_shared<P: PoolUnderTe
     write(&source, 0, &[7; 2 * BLOCK as usize]).await.expect("there is space");
     let Some(file) = source.descriptor() else { return };
     let stretch = Stretch { from: BLOCK, to: BLOCK, length: BLOCK };
-    let cloned = ranges.clone_from(Arc::clone(&file), stretch).await;
+    let cloned = ranges.share_from(Arc::clone(&file), stretch).await;
     let Some(granularity) = pool.clone_granularity() else {
         assert!(matches!(cloned, Err(PoolError::Unsupported(_))), "{cloned:?}");
         return;
     };
     assert!(cloned.expect("blocks can be shared") && u64::from(granularity) <= BLOCK);
     let odd = Stretch { from: 1, ..stretch };
-    assert!(!ranges.clone_from(file, odd).await.expect("it can be asked"));
+    assert!(!ranges.share_from(file, odd).await.expect("it can be asked"));
     write(&source, BLOCK, b"changed").await.expect("there is space");
     let (data, end) = read(&target, 0, 3 * BLOCK as u32).await;
     assert!(end && data == [[0; BLOCK as usize], [7; BLOCK as usize]].concat());
@@ -158,7 +158,7 @@ pub async fn ranges_are_changed_by_write_tickets_of_this_epoch_only<P: PoolUnder
     let file = reading.descriptor();
     if let Some(file) = &file {
         refused(by_reader.copy_from(Arc::clone(file), stretch).await.map(drop));
-        refused(by_reader.clone_from(Arc::clone(file), stretch).await.map(drop));
+        refused(by_reader.share_from(Arc::clone(file), stretch).await.map(drop));
     }
     pool.fence(FileId(7), Epoch(1)).await.expect("it can be fenced");
     let fenced = |result: Result<(), PoolError>| assert!(matches!(result, Err(PoolError::Fenced)));
@@ -168,7 +168,7 @@ pub async fn ranges_are_changed_by_write_tickets_of_this_epoch_only<P: PoolUnder
     fenced(by_old.advise(range(0, 9), Advice::WillNeed).await);
     if let Some(file) = file {
         fenced(by_old.copy_from(Arc::clone(&file), stretch).await.map(drop));
-        fenced(by_old.clone_from(file, stretch).await.map(drop));
+        fenced(by_old.share_from(file, stretch).await.map(drop));
     }
     let new = open_at(&pool, 7, TicketMode::Read, 1).await;
     assert_eq!(read(&new, 0, 10).await, (b"data".to_vec(), true));

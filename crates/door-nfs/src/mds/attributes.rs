@@ -82,7 +82,8 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
 ]);
 
 /// Known from 4.2 on.
-const READABLE_4_2: Bitmap4 = Bitmap4::of(&[number::CLONE_BLKSIZE, number::CHANGE_ATTR_TYPE, number::XATTR_SUPPORT]);
+const READABLE_4_2: Bitmap4 =
+    Bitmap4::of(&[number::CLONE_BLKSIZE, number::CHANGE_ATTR_TYPE, number::XATTR_SUPPORT]);
 
 const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[
     number::TIME_ACCESS_SET,

@@ -116,7 +116,7 @@ pub(super) async fn clone(compound: &Compound<'_>, head: &Head, args: &Clone4Arg
     // Without a file there are no blocks to share.
     let file = source.replica.descriptor().ok_or(NfsStat4::XDev)?;
     head.access.before_write(judged.target.file).await.map_err(status::of_access)?;
-    if !ranges.clone_from(file, judged.stretch).await.map_err(status::of_pool)? {
+    if !ranges.share_from(file, judged.stretch).await.map_err(status::of_pool)? {
         return Err(NfsStat4::Inval);
     }
     data::settle(head, &judged.target, &*target.replica, judged.target_end()).await

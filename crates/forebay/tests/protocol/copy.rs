@@ -183,9 +183,8 @@ fn a_source_without_a_byte_on_disk_is_zeros() {
 fn a_copy_refuses_what_cannot_be() {
     let (_instance, server) = Server::start();
     let mut two = two_files(&server, true, 1000);
-    let mut copy = |from, to, count| {
-        status_of(two.client.copy((&two.source, from), (&two.target, to), count))
-    };
+    let mut copy =
+        |from, to, count| status_of(two.client.copy((&two.source, from), (&two.target, to), count));
     assert_eq!(copy(1001, 0, 0), NfsStat4::Inval, "behind the end of the source");
     assert_eq!(copy(0, 0, 1001), NfsStat4::Inval, "over the end of the source");
     assert_eq!(copy(10, 0, u64::MAX), NfsStat4::Inval);

@@ -4,8 +4,8 @@ use nfs4::attr::number;
 use nfs4::{
     Allocate4Args, CreateType4, DataContent4, Deallocate4Args, IO_ADVISE4_DONTNEED, IO_ADVISE4_READ,
     IO_ADVISE4_SEQUENTIAL, IO_ADVISE4_WILLNEED, LayoutIomode4, NfsArgop4, NfsFh4, NfsStat4,
-    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, OffloadCancel4Args, OffloadStatus4Args,
-    ReadPlus4Args, ReadPlusContent, Seek4Args, Seek4ResOk, StableHow4, StateId4,
+    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, OffloadCancel4Args, OffloadStatus4Args, ReadPlus4Args,
+    ReadPlusContent, Seek4Args, Seek4ResOk, StableHow4, StateId4,
 };
 use testkit::nfs_client::{ClientOptions, NfsClient, OpenFile, auth_sys, ops};
 
@@ -252,7 +252,8 @@ fn io_advise_answers_the_hints_that_are_taken() {
     }
     assert_eq!(client.advise(&file, 0, 0, &[IO_ADVISE4_SEQUENTIAL]).unwrap(), nfs4::Bitmap4::EMPTY);
     // RFC 7862 §15.5 has no OPENMODE.
-    let writing = client.open_as(&root, "file", "w", OPEN4_SHARE_ACCESS_WRITE, ops::unchecked(0o644)).unwrap();
+    let writing =
+        client.open_as(&root, "file", "w", OPEN4_SHARE_ACCESS_WRITE, ops::unchecked(0o644)).unwrap();
     assert_eq!(client.advise(&writing, 0, 0, &hints).unwrap(), taken);
     let nothing = OpenFile { stateid: StateId4::INVALID, ..file };
     assert_eq!(status_of(client.advise(&nothing, 0, 0, &hints)), NfsStat4::BadStateId);
@@ -279,7 +280,8 @@ fn stateids_are_judged_as_those_of_read_and_write() {
     let reading = open(&mut client, "r", OPEN4_SHARE_ACCESS_READ);
     let writing = open(&mut client, "w", OPEN4_SHARE_ACCESS_WRITE);
     let other = client.create(&root, "other").unwrap();
-    let mut run = |handle: &NfsFh4, op: &NfsArgop4| status_of(client.call(&[ops::put_fh(handle), op.clone()]));
+    let mut run =
+        |handle: &NfsFh4, op: &NfsArgop4| status_of(client.call(&[ops::put_fh(handle), op.clone()]));
     for (stateid, on_read, on_write) in [
         (file.stateid, NfsStat4::Ok, NfsStat4::Ok),
         (reading, NfsStat4::Ok, NfsStat4::OpenMode),

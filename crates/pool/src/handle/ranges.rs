@@ -33,9 +33,9 @@ impl ReplicaRanges for Handle {
     }
 
     /// The source's unwritten pages go to the disk first.
-    fn clone_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<bool> {
+    fn share_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<bool> {
         self.change(Lane::Sync, move |this| {
-            this.replica.clone_from(&this.shared, this.epoch, &source, stretch)
+            this.replica.share_from(&this.shared, this.epoch, &source, stretch)
         })
     }
 

@@ -51,7 +51,7 @@ impl Replica {
         Ok(copied)
     }
 
-    pub fn clone_from(
+    pub fn share_from(
         &self,
         shared: &Shared,
         epoch: Epoch,
