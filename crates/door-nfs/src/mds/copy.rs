@@ -176,15 +176,8 @@ async fn copy_for_a_while(head: &Head, judged: &Judged, ends: &Ends) -> Result<u
     }
     head.access.before_write(target.file).await.map_err(status::of_access)?;
     let deadline = head.clock.monotonic() + COPY_TIME_MAX;
-    let mut done = 0;
-    while done < stretch.length && (done == 0 || head.clock.monotonic() < deadline) {
-        match copy_piece(ends, stretch.behind(done)).await {
-            Ok(copied) => done += copied,
-            Err(error) if done == 0 => return Err(status::of_pool(error)),
-            // Whoever asks for the rest is told why there is none.
-            Err(_) => break,
-        }
-    }
+    let is_late = || head.clock.monotonic() >= deadline;
+    let done = copy_in_pieces(ends, *stretch, is_late).await.map_err(status::of_pool)?;
     let written = Written {
         size_at_least: Some(stretch.to + done),
         mtime: None,
@@ -192,6 +185,26 @@ async fn copy_for_a_while(head: &Head, judged: &Judged, ends: &Ends) -> Result<u
         stability: Stability::Unstable,
     };
     head.namespace.commit(target.file, &written).await.map_err(status::of_namespace)?;
+    Ok(done)
+}
+
+async fn copy_in_pieces(
+    ends: &Ends,
+    stretch: Stretch,
+    is_late: impl Fn() -> bool,
+) -> Result<u64, PoolError> {
+    let mut done = 0;
+    while done < stretch.length {
+        match copy_piece(ends, stretch.behind(done)).await {
+            Ok(copied) => done += copied,
+            Err(error) if done == 0 => return Err(error),
+            // Whoever asks for the rest is told why there is none.
+            Err(_) => break,
+        }
+        if is_late() {
+            break;
+        }
+    }
     Ok(done)
 }
 
@@ -238,4 +251,82 @@ async fn clear(target: &dyn OpenReplica, stretch: Stretch) -> Result<u64, PoolEr
     let zeros = Bytes::from(vec![0; length as usize]);
     target.write_at(stretch.to, zeros, Stability::Unstable).await?;
     Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use api::{IoHandle, ReadData, Verifier};
+    use parking_lot::Mutex;
+    use types::PoolId;
+
+    use super::*;
+
+    const PIECE: u64 = IO_BYTES_MAX as u64;
+    const WHOLE: Stretch = Stretch { from: 5, to: 7, length: 4 * PIECE };
+
+    /// A replica elsewhere, which can be read and written and nothing more.
+    #[derive(Default)]
+    struct Plain {
+        written: Mutex<Vec<(u64, usize)>>,
+        room: Option<usize>,
+    }
+
+    impl OpenReplica for Plain {
+        fn read_at(&self, _: u64, length: u32) -> IoHandle<ReadData> {
+            let data = Bytes::from(vec![7; length as usize]);
+            IoHandle::ready(Ok(ReadData { data, end_of_file: false }))
+        }
+
+        fn write_at(&self, offset: u64, data: Bytes, stability: Stability) -> IoHandle<Stability> {
+            let mut written = self.written.lock();
+            if self.room.is_some_and(|room| written.len() >= room) {
+                return IoHandle::ready(Err(PoolError::NoSpace(PoolId(2))));
+            }
+            written.push((offset, data.len()));
+            IoHandle::ready(Ok(stability))
+        }
+
+        fn sync(&self) -> IoHandle<Verifier> {
+            IoHandle::ready(Ok(self.verifier()))
+        }
+
+        fn verifier(&self) -> Verifier {
+            Verifier([0; 8])
+        }
+    }
+
+    fn between_pools(room: Option<usize>) -> (Arc<Plain>, Ends) {
+        let target = Arc::new(Plain { room, ..Plain::default() });
+        let source = Located { pool: PoolId(1), replica: Arc::new(Plain::default()) };
+        let ends = Ends { source: Some(source), target: Located { pool: PoolId(2), replica: target.clone() } };
+        (target, ends)
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_takes_long_answers_with_what_is_done_and_never_with_nothing() {
+        let (target, ends) = between_pools(None);
+        assert_eq!(copy_in_pieces(&ends, WHOLE, || true).await.unwrap(), PIECE);
+        assert_eq!(*target.written.lock(), [(7, PIECE as usize)]);
+        assert_eq!(copy_in_pieces(&ends, WHOLE, || false).await.unwrap(), WHOLE.length);
+        assert_eq!(target.written.lock().len(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_fails_half_way_tells_what_is_done_and_then_why() {
+        let (_, ends) = between_pools(Some(2));
+        let done = copy_in_pieces(&ends, WHOLE, || false).await.unwrap();
+        assert_eq!(done, 2 * PIECE);
+        let rest = copy_in_pieces(&ends, WHOLE.behind(done), || false).await;
+        assert!(matches!(rest, Err(PoolError::NoSpace(_))));
+    }
+
+    #[tokio::test]
+    async fn a_pool_that_cannot_free_space_is_given_zeros() {
+        let (target, mut ends) = between_pools(None);
+        ends.source = None;
+        assert_eq!(copy_in_pieces(&ends, WHOLE, || false).await.unwrap(), WHOLE.length);
+        assert_eq!(target.written.lock().iter().map(|(_, length)| *length as u64).sum::<u64>(), WHOLE.length);
+    }
 }
