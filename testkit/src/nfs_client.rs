@@ -6,6 +6,7 @@
 
 mod callback;
 mod connection;
+mod data;
 pub mod files;
 mod layouts;
 mod message;

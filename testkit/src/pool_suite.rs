@@ -3,6 +3,8 @@
 //! Each test is a function over a `PoolUnderTest`; the macro makes `#[tokio::test]`s of them in the crate that has the
 //! implementation (which needs tokio as a dev-dependency).
 
+mod ranges;
+
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
@@ -11,6 +13,8 @@ use std::sync::Arc;
 use api::{OpenReplica, Pool, PoolError, Stability, Ticket, TicketMode, WriteThrough};
 use bytes::Bytes;
 use types::{Epoch, FileId, PoolId};
+
+pub use ranges::*;
 
 /// A pool with a place of its own, which is gone when this is dropped.
 pub trait PoolUnderTest {
@@ -51,6 +55,13 @@ macro_rules! pool_suite {
             replicas_are_listed_by_id_and_in_pages
             status_counts_what_was_done
             writers_of_disjoint_ranges_do_not_disturb_each_other
+            space_is_reserved_and_given_back
+            reserved_space_survives_a_restart
+            data_and_holes_are_found
+            bytes_are_copied_from_another_replica_and_from_another_place
+            a_clone_is_the_same_bytes_where_blocks_can_be_shared
+            ranges_are_changed_by_write_tickets_of_this_epoch_only
+            advice_is_taken_of_any_replica
         );
     };
     (@ $subject:ty: $($name:ident)*) => {

@@ -106,6 +106,7 @@ GROUPS = [
           only=("cp_a_keeps_everything", "untar_of_a_tree_of_5000_files", "git_clone_status_and_gc", "mmap_writes_arrive",
                 "append_by_two_processes_loses_no_line", "a_sparse_file_keeps_its_holes", "large_files_keep_their_bytes",
                 "everything_reads_back_the_same_after_a_remount", "no_pool_was_spoken_to")),
+    Group("data_operations", "fallocate, holes and copies, done by the server", "data_operations", pools=2),
     Group("two_clients", "two kernels share files, locks and a restart", "two_clients", pools=2, clients=2, limit_s=420,
           mem="400M", mortal=(1,)),
     Group("directory_attributes", "one kernel looks at a directory that another changes, in every mode", "directory_attributes",

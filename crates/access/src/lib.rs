@@ -36,6 +36,8 @@ pub use error::AccessError;
 pub use file_state::{Change, Granted, Modes, Recall, Share};
 pub use open::OpenFile;
 pub use recall::{Changing, Recaller};
+pub use recall::Recaller;
+pub use replicas::Located;
 pub use walk::{Last, Place, WalkError, walk};
 
 use births::Births;

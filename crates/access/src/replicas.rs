@@ -12,6 +12,12 @@ use types::{Attributes, FileId, PoolId};
 
 use crate::{AccessError, Changing, FileAccess};
 
+/// An open replica and the pool that has it.
+pub struct Located {
+    pub pool: PoolId,
+    pub replica: Arc<dyn OpenReplica>,
+}
+
 impl FileAccess {
     /// A pool for a new file. `client` as in [`Selection`].
     pub fn choose(&self, client: Option<u64>) -> Result<PoolId, AccessError> {
@@ -54,18 +60,33 @@ impl FileAccess {
         file: &Attributes,
         mode: TicketMode,
     ) -> Result<Option<Arc<dyn OpenReplica>>, AccessError> {
+        Ok(self.open_located(file, mode).await?.map(|located| located.replica))
+    }
+
+    /// As [`FileAccess::open_replica`], with where it is.
+    pub async fn open_located(
+        &self,
+        file: &Attributes,
+        mode: TicketMode,
+    ) -> Result<Option<Located>, AccessError> {
         let Some(grant) = self.locate(file.file, mode, None).await? else { return Ok(None) };
         let pool = self.services.pools.pool(grant.pool).ok_or(PoolError::Offline(grant.pool))?;
-        Ok(Some(pool.open(&grant.ticket(file.file, mode, file.epoch)).await?))
+        let replica = pool.open(&grant.ticket(file.file, mode, file.epoch)).await?;
+        Ok(Some(Located { pool: grant.pool, replica }))
     }
 
     /// The replica to write at, placed if the file has none.
     pub async fn open_for_writing(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, AccessError> {
-        if let Some(replica) = self.open_replica(file, TicketMode::ReadWrite).await? {
-            return Ok(replica);
+        Ok(self.open_located_for_writing(file).await?.replica)
+    }
+
+    /// As [`FileAccess::open_for_writing`], with where it is.
+    pub async fn open_located_for_writing(&self, file: &Attributes) -> Result<Located, AccessError> {
+        if let Some(located) = self.open_located(file, TicketMode::ReadWrite).await? {
+            return Ok(located);
         }
         self.place(file.file, None).await?;
-        let placed = self.open_replica(file, TicketMode::ReadWrite).await?;
+        let placed = self.open_located(file, TicketMode::ReadWrite).await?;
         placed.ok_or(AccessError::Select(SelectError::NoLocation))
     }
 

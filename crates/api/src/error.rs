@@ -66,6 +66,8 @@ pub enum PoolError {
     NoSpace(PoolId),
     #[error("file is larger than the pool's file system allows")]
     TooLarge,
+    #[error("file system of {0} cannot do that")]
+    Unsupported(PoolId),
     #[error("{0} is not available")]
     Offline(PoolId),
     /// The bounded queue of the disk is full, or the pool is stopping; the caller may try again.

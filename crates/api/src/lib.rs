@@ -14,6 +14,7 @@ pub mod paths;
 pub mod pool;
 pub mod pool_manager;
 pub mod quotas;
+pub mod ranges;
 pub mod records;
 pub mod ticket;
 pub mod uploads;
@@ -35,6 +36,7 @@ pub use paths::Paths;
 pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts, WriteThrough};
 pub use pool_manager::{Grant, PoolManager, Purpose, Selection};
 pub use quotas::{Account, Counted, Limit, QUOTAS_MAX, Quota, Quotas, Scope, Standing};
+pub use ranges::{Advice, Content, ReplicaRanges, Stretch};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
 pub use ticket::{Ticket, TicketError, TicketKey, TicketMode};
 pub use uploads::{

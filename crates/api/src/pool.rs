@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use types::{Epoch, FileId, PoolId, Timestamp};
 
-use crate::{Description, IoHandle, PoolError, ReadData, Stability, Ticket, Verifier};
+use crate::{Description, IoHandle, PoolError, ReadData, ReplicaRanges, Stability, Ticket, Verifier};
 
 #[async_trait]
 pub trait Pool: Send + Sync {
@@ -45,6 +45,11 @@ pub trait Pool: Send + Sync {
         _files: Vec<Description>,
     ) -> Result<(), PoolError> {
         Ok(())
+    }
+
+    /// Replicas may share blocks of this size (`ReplicaRanges::share_from`). `None`: they cannot.
+    fn clone_granularity(&self) -> Option<u32> {
+        None
     }
 
     /// From memory; never waits for a disk.
@@ -84,6 +89,11 @@ pub trait OpenReplica: Send + Sync {
 
     /// Counts bytes that were moved by way of the descriptor.
     fn sent(&self, _bytes: u64) {}
+
+    /// `None`: the replica can be read and written and nothing more.
+    fn ranges(&self) -> Option<&dyn ReplicaRanges> {
+        None
+    }
 }
 
 /// A write on its way.

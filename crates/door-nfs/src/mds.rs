@@ -1,10 +1,12 @@
 //! The head's operation table: the metadata server.
 //!
 //! One handler per operation, grouped by concern. A handler takes the compound's context and the head and answers a
-//! body or a status; no handler encodes, and none but `layout` and `device` knows that there are pools elsewhere.
+//! body or a status; no handler encodes, and none but `layout`, `device` and `copy` knows that there are several pools.
 
 mod attributes;
 mod close;
+mod copy;
+mod data;
 mod delegation;
 mod device;
 mod directory;
@@ -30,7 +32,7 @@ use std::time::Duration;
 use access::FileAccess;
 use api::{Locations, Namespace, PoolManager, TicketKey};
 use async_trait::async_trait;
-use nfs4::{ClientId4, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
+use nfs4::{ClientId4, Copy4Res, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
 use nfs4_state::stateid::ClientState;
 use nfs4_state::{Adaptive, DelegationMode};
 use parking_lot::Mutex;
@@ -147,6 +149,16 @@ impl Face for Head {
             A::Read(args) => R::Read(io::read(compound, self, &args).await.into()),
             A::Write(args) => R::Write(io::write(compound, self, args).await.into()),
             A::Commit(args) => R::Commit(io::commit(compound, self, &args).await.into()),
+            A::Seek(args) => R::Seek(data::seek(compound, self, &args).await.into()),
+            A::ReadPlus(args) => R::ReadPlus(data::read_plus(compound, self, &args).await.into()),
+            A::Allocate(args) => R::Allocate(outcome(data::allocate(compound, self, &args).await)),
+            A::Deallocate(args) => R::Deallocate(outcome(data::deallocate(compound, self, &args).await)),
+            A::IoAdvise(args) => R::IoAdvise(data::advise(compound, self, &args).await.into()),
+            A::Clone(args) => R::Clone(outcome(copy::clone(compound, self, &args).await)),
+            A::Copy(args) => match copy::copy(compound, self, &args).await {
+                Ok(copied) => R::Copy(Copy4Res::Ok(copied)),
+                Err(status) => NfsResop4::error(number, status),
+            },
             A::Open(args) => R::Open(open::open(compound, self, args).await.into()),
             A::OpenDowngrade(args) => R::OpenDowngrade(close::downgrade(compound, self, &args).into()),
             A::Close(args) => R::Close(close::close(compound, self, &args).into()),

@@ -38,6 +38,7 @@ pub(crate) fn of_pool(error: PoolError) -> NfsStat4 {
         PoolError::Busy(_) => NfsStat4::Delay,
         PoolError::Fenced => NfsStat4::Stale,
         PoolError::ReadOnlyTicket => NfsStat4::OpenMode,
+        PoolError::Unsupported(_) => NfsStat4::NotSupp,
         PoolError::NoReplica(_) | PoolError::Offline(_) | PoolError::Io { .. } => {
             tracing::warn!(%error, "pool failed an I/O through the head");
             NfsStat4::Io
@@ -53,6 +54,7 @@ pub(crate) fn of_data_server(error: PoolError) -> NfsStat4 {
         PoolError::NoSpace(_) => NfsStat4::NoSpc,
         PoolError::TooLarge => NfsStat4::FBig,
         PoolError::Busy(_) => NfsStat4::Delay,
+        PoolError::Unsupported(_) => NfsStat4::NotSupp,
         PoolError::Offline(_) | PoolError::Io { .. } => {
             tracing::warn!(%error, "pool failed an I/O");
             NfsStat4::Io

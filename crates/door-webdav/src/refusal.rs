@@ -119,6 +119,7 @@ impl From<PoolError> for Refusal {
                 return Refusal::busy(error.to_string());
             }
             E::ReadOnlyTicket => StatusCode::FORBIDDEN,
+            E::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
             E::Io { .. } => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if status == StatusCode::INTERNAL_SERVER_ERROR {

@@ -9,6 +9,7 @@ pub fn pool_error(pool: PoolId, operation: &'static str, errno: Errno) -> PoolEr
     match errno {
         Errno::NOSPC | Errno::DQUOT => PoolError::NoSpace(pool),
         Errno::FBIG => PoolError::TooLarge,
+        Errno::OPNOTSUPP | Errno::NOSYS => PoolError::Unsupported(pool),
         _ => PoolError::Io { pool, operation, reason: std::io::Error::from(errno).to_string() },
     }
 }
@@ -23,6 +24,8 @@ mod tests {
             assert!(matches!(pool_error(PoolId(1), "write data", errno), PoolError::NoSpace(PoolId(1))));
         }
         assert!(matches!(pool_error(PoolId(1), "write data", Errno::FBIG), PoolError::TooLarge));
+        let absent = pool_error(PoolId(1), "share data", Errno::OPNOTSUPP);
+        assert!(matches!(absent, PoolError::Unsupported(PoolId(1))));
         let io = pool_error(PoolId(1), "write data", Errno::IO);
         assert!(io.to_string().starts_with("pool-1 failed to write data: "), "{io}");
     }

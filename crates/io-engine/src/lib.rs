@@ -10,6 +10,7 @@ mod engine;
 pub mod failure;
 pub mod mode;
 mod queue;
+pub mod range;
 pub mod read;
 pub mod sync;
 pub mod write;

@@ -1,9 +1,13 @@
 //! The data path: what a ticket's holder may do with a replica.
 
+mod ranges;
+
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use api::{IoHandle, OpenReplica, PoolError, ReadData, Stability, TicketMode, Verifier, WriteThrough};
+use api::{
+    IoHandle, OpenReplica, PoolError, ReadData, ReplicaRanges, Stability, TicketMode, Verifier, WriteThrough,
+};
 use bytes::{Bytes, BytesMut};
 use io_engine::Lane;
 use io_engine::read::{Started, Unfinished};
@@ -139,6 +143,10 @@ impl OpenReplica for Handle {
 
     fn sent(&self, bytes: u64) {
         self.shared.counters.read_bytes.add(bytes);
+    }
+
+    fn ranges(&self) -> Option<&dyn ReplicaRanges> {
+        Some(self)
     }
 }
 

@@ -298,6 +298,10 @@ impl Pool for LocalPool {
         self.shared.engine.submit(Lane::Sync, write).await
     }
 
+    fn clone_granularity(&self) -> Option<u32> {
+        self.shared.store.clone_granularity
+    }
+
     fn status(&self) -> PoolStatus {
         let (free, counters) = (self.shared.space.free(), &self.shared.counters);
         let closed = self.shared.closed.load(Ordering::Acquire).then(|| "it is closed".to_owned());

@@ -4,6 +4,8 @@
 //! truncation, removal and fencing take it alone, so each of them has a before and an after: when a fence is answered
 //! no older write is running, and none comes.
 
+mod ranges;
+
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, ResolveFlags, fdatasync, fstatfs, fsync, mkdirat, openat, openat2, statat,
-    unlinkat,
+    AtFlags, Mode, OFlags, ResolveFlags, fdatasync, fstatfs, fstatvfs, fsync, ioctl_ficlone, mkdirat, openat,
+    openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
 use types::{FileId, PoolId, Timestamp};
@@ -27,6 +27,8 @@ pub struct Store {
     pub instance: [u8; 16],
     root: OwnedFd,
     names_follow_files: bool,
+    /// Files may share blocks of this size.
+    pub clone_granularity: Option<u32>,
     /// By `Place::directory_index`: known to be on disk.
     directory_durable: Vec<AtomicBool>,
     outer_durable: Vec<AtomicBool>,
@@ -49,12 +51,14 @@ impl Store {
         }
         fsync(&root)?;
         let names_follow_files = NAMES_FOLLOW_FILES.contains(&{ fstatfs(&root)?.f_type });
+        let clone_granularity = find_granularity(root.as_fd());
         let unknown = |length: usize| (0..length).map(|_| AtomicBool::new(false)).collect();
         Ok(Store {
             pool,
             instance,
             root,
             names_follow_files,
+            clone_granularity,
             directory_durable: unknown(FAN_OUT * FAN_OUT),
             outer_durable: unknown(FAN_OUT),
             #[cfg(test)]
@@ -181,6 +185,13 @@ impl Store {
     fn injected(&self) -> Result<(), Errno> {
         Ok(())
     }
+}
+
+/// By trying it with two files that have no name.
+fn find_granularity(root: BorrowedFd<'_>) -> Option<u32> {
+    let unnamed = || openat(root, DATA, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RWXU).ok();
+    ioctl_ficlone(unnamed()?, unnamed()?).ok()?;
+    u32::try_from(fstatvfs(root).ok()?.f_bsize).ok()
 }
 
 pub fn look_at(file: BorrowedFd<'_>) -> Result<Extent, Errno> {

@@ -9,7 +9,7 @@ use nfs4::{
 use types::{Access, Attributes, FileKind, Name, Timestamp, permission};
 
 use super::totals::{self, TOTALS};
-use super::{Head, threshold};
+use super::{Head, copy, threshold};
 use crate::context::Compound;
 use crate::{IO_BYTES_MAX, fh};
 
@@ -82,7 +82,8 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
 ]);
 
 /// Known from 4.2 on.
-const READABLE_4_2: Bitmap4 = Bitmap4::of(&[number::CHANGE_ATTR_TYPE, number::XATTR_SUPPORT]);
+const READABLE_4_2: Bitmap4 =
+    Bitmap4::of(&[number::CLONE_BLKSIZE, number::CHANGE_ATTR_TYPE, number::XATTR_SUPPORT]);
 
 const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[
     number::TIME_ACCESS_SET,
@@ -149,6 +150,9 @@ pub(super) fn of_file(head: &Head, minorversion: u32, file: &Attributes, wanted:
     }
     if wanted.contains(number::MDSTHRESHOLD) {
         out.mdsthreshold = Some(threshold::hints(head, file));
+    }
+    if wanted.contains(number::CLONE_BLKSIZE) {
+        out.clone_blksize = Some(copy::granularity_max(head));
     }
     add_file_system(&mut out, head, minorversion);
     out

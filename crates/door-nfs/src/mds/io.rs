@@ -8,7 +8,7 @@ use nfs4::{
     Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StableHow4, StateId4, Verifier4, Write4Args,
     Write4ResOk,
 };
-use types::{Access, Attributes, FileKind, permission};
+use types::{Access, Attributes, FileId, FileKind, permission};
 use xdr::Opaque;
 
 use super::{Head, stateids};
@@ -120,9 +120,19 @@ async fn authorize(
     stateid: StateId4,
     access: Access,
 ) -> Result<Attributes, NfsStat4> {
-    let file = head.fresh_attributes(compound.file()?).await?;
+    authorize_file(compound, head, compound.file()?, compound.resolve(stateid)?, access).await
+}
+
+/// The same of any file. CURRENT must have been resolved.
+pub(super) async fn authorize_file(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: FileId,
+    stateid: StateId4,
+    access: Access,
+) -> Result<Attributes, NfsStat4> {
+    let file = head.fresh_attributes(file).await?;
     regular(&file)?;
-    let stateid = compound.resolve(stateid)?;
     stateids::check_io(compound, head, stateid, file.file, access).await?;
     if stateid.is_special() && !permission::allows(&compound.identity, &file, access) {
         return Err(NfsStat4::Access);

@@ -8,6 +8,8 @@
 mod attributes;
 mod bounds;
 mod cli;
+mod copy;
+mod data;
 mod delegation;
 mod directory;
 mod directory_attributes;

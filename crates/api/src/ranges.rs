@@ -1,0 +1,60 @@
+//! What a replica can do with ranges of its bytes beside reading and writing them: reserve, free, find, copy.
+//!
+//! What changes bytes or blocks here is as stable as an UNSTABLE write: `OpenReplica::sync` covers it.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use types::ByteRange;
+
+use crate::IoHandle;
+
+pub trait ReplicaRanges: Send + Sync {
+    /// Reserves space for every byte of the range, and makes the replica at least that long. Bytes that are there stay.
+    fn allocate(&self, range: ByteRange) -> IoHandle<()>;
+
+    /// The range reads as zeros and its space is free; the length stays.
+    fn deallocate(&self, range: ByteRange) -> IoHandle<()>;
+
+    /// Where the next `content` begins, from `offset` on. Behind the end all is a hole. `None`: no more data.
+    fn seek(&self, offset: u64, content: Content) -> IoHandle<Option<u64>>;
+
+    /// Copies the beginning of a stretch of another replica of the pool, or of another place of this one, and answers
+    /// how much: at least a byte, at most a piece that takes a thread for a moment, or a hole of any length. Behind the
+    /// end of the source there are zeros. Holes stay holes.
+    fn copy_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<u64>;
+
+    /// As `copy_from`, but all of it, and both have the same blocks until one is written. `false`: not these ranges, for
+    /// their ends are not where blocks end. `Unsupported` where `Pool::clone_granularity` is `None`.
+    fn share_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<bool>;
+
+    /// What is going to be read, or not again. Nothing has to come of it.
+    fn advise(&self, range: ByteRange, advice: Advice) -> IoHandle<()>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    Data,
+    Hole,
+}
+
+/// Bytes to copy: `from` in the source, `to` in the target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    pub from: u64,
+    pub to: u64,
+    pub length: u64,
+}
+
+impl Stretch {
+    /// What is left of it behind the first `done` bytes.
+    pub fn behind(self, done: u64) -> Stretch {
+        Stretch { from: self.from + done, to: self.to + done, length: self.length - done }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advice {
+    WillNeed,
+    DontNeed,
+}

@@ -1,0 +1,224 @@
+//! The operations of NFSv4.2 on the data of one file: SEEK, READ_PLUS, ALLOCATE, DEALLOCATE, IO_ADVISE (RFC 7862 §15).
+//!
+//! Stateids are judged as those of READ and WRITE. The size in the namespace is the truth: behind the end of a shorter
+//! replica there is a hole, and what a longer one has behind the size is not there. ALLOCATE and DEALLOCATE have no
+//! COMMIT, so they are on disk when they are answered.
+
+use std::sync::Arc;
+
+use api::{Advice, Content, OpenReplica, Stability, TicketMode, Written};
+use nfs4::{
+    Allocate4Args, Bitmap4, DataContent4, Deallocate4Args, IO_ADVISE4_DONTNEED, IO_ADVISE4_WILLNEED,
+    IO_ADVISE4_WILLNEED_OPPORTUNISTIC, IoAdvise4Args, IoAdvise4ResOk, NfsStat4, ReadPlus4Args,
+    ReadPlus4ResOk, ReadPlusContent, Seek4Args, Seek4ResOk, StateId4,
+};
+use types::{Access, Attributes, ByteRange, FileId};
+use xdr::Opaque;
+
+use super::{Head, io};
+use crate::context::Compound;
+use crate::{IO_BYTES_MAX, status};
+
+/// Segments of one READ_PLUS; the client asks for the rest.
+const SEGMENTS_MAX: usize = 64;
+/// Operation number, status, eof and count; then kind, offset, length and padding of each segment.
+const READ_PLUS_OVERHEAD_BYTES: usize = 16 + SEGMENTS_MAX * 20;
+
+/// As READ and WRITE are judged, but what is no regular file is WRONG_TYPE (RFC 7862 §15.1.3, §15.2.3 and others).
+pub(super) async fn authorize(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: FileId,
+    stateid: StateId4,
+    access: Access,
+) -> Result<Attributes, NfsStat4> {
+    io::authorize_file(compound, head, file, stateid, access).await.map_err(|status| match status {
+        NfsStat4::IsDir | NfsStat4::SymLink => NfsStat4::WrongType,
+        status => status,
+    })
+}
+
+async fn authorize_current(
+    compound: &Compound<'_>,
+    head: &Head,
+    stateid: StateId4,
+    access: Access,
+) -> Result<Attributes, NfsStat4> {
+    authorize(compound, head, compound.file()?, compound.resolve(stateid)?, access).await
+}
+
+async fn open(head: &Head, file: &Attributes) -> Result<Option<Arc<dyn OpenReplica>>, NfsStat4> {
+    head.access.open_replica(file, TicketMode::Read).await.map_err(status::of_access)
+}
+
+/// Where `content` next begins; the size where it does not. A pool that cannot tell has data only.
+async fn find(
+    replica: Option<&dyn OpenReplica>,
+    offset: u64,
+    content: Content,
+    size: u64,
+) -> Result<u64, NfsStat4> {
+    let found = match (replica.map(OpenReplica::ranges), content) {
+        (Some(Some(ranges)), _) => ranges.seek(offset, content).await.map_err(status::of_pool)?,
+        (None, Content::Hole) | (Some(None), Content::Data) => Some(offset),
+        (None, Content::Data) | (Some(None), Content::Hole) => None,
+    };
+    Ok(found.unwrap_or(size).min(size))
+}
+
+pub(super) async fn seek(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &Seek4Args,
+) -> Result<Seek4ResOk, NfsStat4> {
+    let file = authorize_current(compound, head, args.stateid, Access::READ).await?;
+    if args.offset >= file.size {
+        return Err(NfsStat4::NxIo);
+    }
+    let replica = open(head, &file).await?;
+    let content = match args.what {
+        DataContent4::Data => Content::Data,
+        DataContent4::Hole => Content::Hole,
+    };
+    let offset = find(replica.as_deref(), args.offset, content, file.size).await?;
+    // Every file has a hole at its end (RFC 7862 §15.11.3).
+    Ok(Seek4ResOk { eof: offset == file.size, offset })
+}
+
+pub(super) async fn read_plus(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &ReadPlus4Args,
+) -> Result<ReadPlus4ResOk, NfsStat4> {
+    let file = authorize_current(compound, head, args.stateid, Access::READ).await?;
+    let room = compound.reply_room.saturating_sub(READ_PLUS_OVERHEAD_BYTES);
+    let count = u64::from(args.count.min(IO_BYTES_MAX)).min(room as u64);
+    let end = args.offset.saturating_add(count).min(file.size);
+    let mut at = args.offset;
+    let mut contents = Vec::new();
+    let replica = if at < end { open(head, &file).await? } else { None };
+    while at < end && contents.len() < SEGMENTS_MAX {
+        let data_at = find(replica.as_deref(), at, Content::Data, end).await?;
+        if data_at > at {
+            contents.push(ReadPlusContent::Hole { offset: at, length: data_at - at });
+            at = data_at;
+            continue;
+        }
+        let hole_at = find(replica.as_deref(), at, Content::Hole, end).await?.max(at + 1);
+        let data = match &replica {
+            // At most IO_BYTES_MAX, so it fits.
+            Some(replica) => replica.read_at(at, (hole_at - at) as u32).await.map_err(status::of_pool)?.data,
+            None => bytes::Bytes::new(),
+        };
+        if data.is_empty() {
+            // The replica has become shorter since it was asked.
+            contents.push(ReadPlusContent::Hole { offset: at, length: end - at });
+            at = end;
+            continue;
+        }
+        let length = data.len() as u64;
+        contents.push(ReadPlusContent::Data { offset: at, data: Opaque(data) });
+        at += length;
+    }
+    Ok(ReadPlus4ResOk { eof: at >= file.size, contents })
+}
+
+pub(super) async fn allocate(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &Allocate4Args,
+) -> Result<(), NfsStat4> {
+    let file = authorize_current(compound, head, args.stateid, Access::WRITE).await?;
+    let range = range(args.offset, args.length)?.ok_or(NfsStat4::FBig)?;
+    if i64::try_from(range.end()).is_err() {
+        return Err(NfsStat4::FBig);
+    }
+    if range.end() > file.size {
+        let grown = head.access.require_room(&compound.identity, file.file, range.end() - file.size, 0);
+        grown.await.map_err(status::of_access)?;
+    }
+    let replica = head.access.open_for_writing(&file).await.map_err(status::of_access)?;
+    let ranges = replica.ranges().ok_or(NfsStat4::NotSupp)?;
+    head.access.before_write(file.file).await.map_err(status::of_access)?;
+    ranges.allocate(range).await.map_err(status::of_pool)?;
+    settle(head, &file, &*replica, range.end()).await
+}
+
+pub(super) async fn deallocate(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &Deallocate4Args,
+) -> Result<(), NfsStat4> {
+    let file = authorize_current(compound, head, args.stateid, Access::WRITE).await?;
+    let range = range(args.offset, args.length)?.ok_or(NfsStat4::Inval)?;
+    let opened = head.access.open_replica(&file, TicketMode::ReadWrite).await.map_err(status::of_access)?;
+    // Where nothing was ever written, nothing is to be freed.
+    let Some(replica) = opened else { return Ok(()) };
+    let ranges = replica.ranges().ok_or(NfsStat4::NotSupp)?;
+    head.access.before_write(file.file).await.map_err(status::of_access)?;
+    ranges.deallocate(range).await.map_err(status::of_pool)?;
+    // Written, but not longer for it.
+    settle(head, &file, &*replica, 0).await
+}
+
+/// `None`: it passes the largest offset.
+fn range(offset: u64, length: u64) -> Result<Option<ByteRange>, NfsStat4> {
+    if length == 0 {
+        return Err(NfsStat4::Inval);
+    }
+    Ok(offset.checked_add(length).and_then(|end| ByteRange::from_bounds(offset, end)))
+}
+
+/// Brings a change to the disk and makes it visible, in this order: the bytes are there before the size says so.
+pub(super) async fn settle(
+    head: &Head,
+    file: &Attributes,
+    replica: &dyn OpenReplica,
+    size_at_least: u64,
+) -> Result<(), NfsStat4> {
+    replica.sync().await.map_err(status::of_pool)?;
+    let facts = head.access.replica_facts(file.file).await.map_err(status::of_access)?;
+    let written = Written {
+        size_at_least: Some(size_at_least),
+        mtime: None,
+        space_used: facts.map(|facts| facts.space_used),
+        stability: Stability::FileSync,
+    };
+    head.namespace.commit(file.file, &written).await.map(drop).map_err(status::of_namespace)
+}
+
+/// Hints that say something of a range are passed on. Those that set how a file is read ahead (SEQUENTIAL, RANDOM and
+/// others) would do so for every client, and are not taken.
+pub(super) async fn advise(
+    compound: &Compound<'_>,
+    head: &Head,
+    args: &IoAdvise4Args,
+) -> Result<IoAdvise4ResOk, NfsStat4> {
+    let file = match authorize_current(compound, head, args.stateid, Access::READ).await {
+        // There is no OPENMODE here (RFC 7862 §15.5): whoever may write may advise, too.
+        Err(NfsStat4::OpenMode) => authorize_current(compound, head, args.stateid, Access::WRITE).await?,
+        judged => judged?,
+    };
+    // RFC 7862 §15.5.3: no count stands for up to the end.
+    let length = if args.count == 0 { u64::MAX } else { args.count };
+    let end = args.offset.saturating_add(length);
+    let Some(range) = ByteRange::from_bounds(args.offset, end) else {
+        return Ok(IoAdvise4ResOk { hints: Bitmap4::EMPTY });
+    };
+    let replica = open(head, &file).await?;
+    let mut taken = Bitmap4::EMPTY;
+    let Some(ranges) = replica.as_deref().and_then(OpenReplica::ranges) else {
+        return Ok(IoAdvise4ResOk { hints: taken });
+    };
+    for (hint, advice) in [
+        (IO_ADVISE4_WILLNEED, Advice::WillNeed),
+        (IO_ADVISE4_WILLNEED_OPPORTUNISTIC, Advice::WillNeed),
+        (IO_ADVISE4_DONTNEED, Advice::DontNeed),
+    ] {
+        // A hint that comes to nothing is no error.
+        if args.hints.contains(hint) && ranges.advise(range, advice).await.is_ok() {
+            taken.insert(hint);
+        }
+    }
+    Ok(IoAdvise4ResOk { hints: taken })
+}
