@@ -21,3 +21,4 @@ mod recovery;
 mod rpc;
 mod server;
 mod session;
+mod xattr;
