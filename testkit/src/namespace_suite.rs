@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use api::{
     CreateKind, CreateMode, CreateSpec, Created, Locations, Namespace, NamespaceError, Properties,
-    RecoveryRecords, Replace, SetAttributes, Stability, Uploads, Written,
+    RecoveryRecords, Replace, SetAttributes, Stability, Uploads, Written, Xattrs,
 };
 use types::{Attributes, Clock, FileId, Identity, Name, Timestamp};
 
@@ -29,6 +29,8 @@ pub mod removal;
 pub mod renaming;
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod uploads;
+#[allow(clippy::unwrap_used, reason = "these are tests")]
+pub mod xattrs;
 
 /// A namespace under test.
 pub struct World {
@@ -37,6 +39,7 @@ pub struct World {
     pub records: Arc<dyn RecoveryRecords>,
     pub uploads: Arc<dyn Uploads>,
     pub properties: Arc<dyn Properties>,
+    pub xattrs: Arc<dyn Xattrs>,
     pub clock: Arc<HandClock>,
     /// What must live as long, such as a scratch directory.
     pub keep: Box<dyn Any + Send>,
@@ -321,6 +324,19 @@ macro_rules! namespace_suite {
             a_refused_truncation_forgets_nothing
             what_leaves_the_data_alone_keeps_its_checksums
             a_published_file_has_the_checksums_it_was_published_with
+        ]);
+        $crate::namespace_suite!(@tests $make, xattrs: [
+            extended_attributes_are_kept_to_the_byte
+            an_extended_attribute_is_made_and_replaced_as_it_was_asked
+            changing_an_extended_attribute_moves_change_and_ctime_and_no_other_time
+            extended_attributes_follow_the_mode_bits
+            in_a_sticky_directory_only_its_owner_changes_its_extended_attributes
+            only_files_and_directories_have_extended_attributes
+            extended_attributes_beyond_their_bounds_are_refused
+            extended_attributes_are_listed_behind_a_cookie_whatever_else_changes
+            extended_attributes_follow_the_file_not_the_name
+            a_replaced_file_hands_on_its_extended_attributes
+            extended_attributes_and_properties_do_not_see_each_other
         ]);
     };
     (@tests $make:ident, $module:ident: [$($test:ident)*]) => {

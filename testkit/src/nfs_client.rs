@@ -12,6 +12,7 @@ mod layouts;
 mod message;
 pub mod ops;
 mod session;
+mod xattrs;
 
 use std::net::SocketAddr;
 use std::sync::Arc;

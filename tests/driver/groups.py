@@ -112,6 +112,7 @@ GROUPS = [
     Group("directory_attributes", "one kernel looks at a directory that another changes, in every mode", "directory_attributes",
           clients=2, limit_s=300, mem="400M", forebay_only=True,
           hooks={"consistency": "{forebay} dir set-consistency --data {data} $1 $2"}),
+    Group("xattr", "extended attributes of users, by setfattr and by system calls", "xattr"),
     Group("quota", "a directory and a user with a quota", "quota", forebay_only=True, limit_s=180,
           hooks={"quota": "{forebay} quota set --data {data} $*"}),
     Group("killed_server", "kill -9 twenty times; nothing acknowledged is lost", "killed_server", pools=2, limit_s=480,

@@ -18,6 +18,7 @@ pub mod ranges;
 pub mod records;
 pub mod ticket;
 pub mod uploads;
+pub mod xattrs;
 
 pub use authenticator::{
     Activities, Activity, AuthError, Authenticator, Caller, Credential, Macaroon, MacaroonRequest, Origin,
@@ -42,3 +43,4 @@ pub use ticket::{Ticket, TicketError, TicketKey, TicketMode};
 pub use uploads::{
     PROPERTIES_BYTES_MAX, Properties, Property, PropertyChange, Publish, Published, Unnamed, Uploads,
 };
+pub use xattrs::{ListedXattr, SetXattr, XATTR_BYTES_MAX, XATTR_NAMES_BYTES_MAX, XATTRS_BYTES_MAX, Xattrs};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::FileAccess;
-use api::{Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryRecords, TicketKey};
+use api::{Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryRecords, TicketKey, Xattrs};
 use file_state::Door;
 use nfs4::FsId4;
 use nfs4_state::stateid::ClientState;
@@ -27,6 +27,7 @@ const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);
 pub struct HeadServices {
     pub namespace: Arc<dyn Namespace>,
     pub locations: Arc<dyn Locations>,
+    pub xattrs: Arc<dyn Xattrs>,
     pub records: Arc<dyn RecoveryRecords>,
     pub pools: Arc<dyn PoolManager>,
     pub access: Arc<FileAccess>,
@@ -119,6 +120,7 @@ impl HeadDoor {
         let head = Head {
             namespace: services.namespace,
             locations: services.locations,
+            xattrs: services.xattrs,
             pools: services.pools,
             clock: services.clock,
             key: services.key,

@@ -24,13 +24,14 @@ mod setattr;
 mod stateids;
 mod threshold;
 mod totals;
+mod xattr;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use access::FileAccess;
-use api::{Locations, Namespace, PoolManager, TicketKey};
+use api::{Locations, Namespace, PoolManager, TicketKey, Xattrs};
 use async_trait::async_trait;
 use nfs4::{ClientId4, Copy4Res, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
 use nfs4_state::stateid::ClientState;
@@ -52,6 +53,7 @@ pub(crate) use reports::{Reports, Tally};
 pub(crate) struct Head {
     pub namespace: Arc<dyn Namespace>,
     pub locations: Arc<dyn Locations>,
+    pub xattrs: Arc<dyn Xattrs>,
     pub pools: Arc<dyn PoolManager>,
     pub access: Arc<FileAccess>,
     pub clock: Arc<dyn Clock>,
@@ -172,6 +174,10 @@ impl Face for Head {
             A::LayoutReturn(args) => R::LayoutReturn(layout::give_back(compound, self, args).await.into()),
             A::LayoutError(args) => R::LayoutError(outcome(layout::error(compound, self, &args).await)),
             A::LayoutStats(args) => R::LayoutStats(outcome(layout::stats(compound, self, &args).await)),
+            A::GetXattr(args) => R::GetXattr(xattr::get(compound, self, &args).await.into()),
+            A::SetXattr(args) => R::SetXattr(xattr::set(compound, self, &args).await.into()),
+            A::ListXattrs(args) => R::ListXattrs(xattr::list(compound, self, &args).await.into()),
+            A::RemoveXattr(args) => R::RemoveXattr(xattr::remove(compound, self, &args).await.into()),
             A::GetDeviceInfo(args) => R::GetDeviceInfo(device::info(compound, self, &args)),
             A::DelegReturn(args) => R::DelegReturn(outcome(delegation::give_back(compound, self, &args))),
             _ => NfsResop4::error(number, NfsStat4::NotSupp),

@@ -3,7 +3,7 @@
 use access::AccessError;
 use api::{NamespaceError, PoolError, SelectError};
 use nfs4::NfsStat4;
-use types::NameError;
+use types::{NameError, XattrNameError};
 
 pub(crate) fn of_namespace(error: NamespaceError) -> NfsStat4 {
     match error {
@@ -27,6 +27,14 @@ pub(crate) fn of_namespace(error: NamespaceError) -> NfsStat4 {
             tracing::error!(%reason, "namespace failed an NFS operation");
             NfsStat4::Io
         }
+    }
+}
+
+/// Of an operation on an extended attribute (RFC 8276 §8.4).
+pub(crate) fn of_xattr(error: NamespaceError) -> NfsStat4 {
+    match error {
+        NamespaceError::NotFound => NfsStat4::NoXattr,
+        error => of_namespace(error),
     }
 }
 
@@ -96,5 +104,13 @@ pub(crate) fn of_name(error: NameError) -> NfsStat4 {
         NameError::TooLong => NfsStat4::NameTooLong,
         NameError::BadCharacter => NfsStat4::BadChar,
         NameError::Dot => NfsStat4::BadName,
+    }
+}
+
+pub(crate) fn of_xattr_name(error: XattrNameError) -> NfsStat4 {
+    match error {
+        XattrNameError::Empty => NfsStat4::Inval,
+        XattrNameError::TooLong => NfsStat4::NameTooLong,
+        XattrNameError::Nul => NfsStat4::BadChar,
     }
 }

@@ -101,6 +101,7 @@ impl Scene {
         let services = HeadServices {
             namespace: namespace.clone(),
             locations: namespace.clone(),
+            xattrs: namespace.clone(),
             records: namespace,
             pools,
             access: Arc::clone(&access),

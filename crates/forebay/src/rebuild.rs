@@ -249,7 +249,7 @@ impl Told {
             out += &format!("{} have lost their data: `forebay fsck` tells which\n", self.without_data);
         }
         out + &format!(
-            "what did not fit together is in {}; attached properties and checksums are lost\n",
+            "what did not fit together is in {}; properties, extended attributes and checksums are lost\n",
             self.log
         )
     }

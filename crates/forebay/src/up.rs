@@ -302,6 +302,7 @@ async fn start_head_door(
     let services = HeadServices {
         namespace: services.namespace.clone(),
         locations: services.namespace.clone(),
+        xattrs: services.namespace.clone(),
         records: services.namespace.clone(),
         pools: Arc::clone(manager),
         access: Arc::clone(access),

@@ -40,6 +40,10 @@ pub enum Question {
     /// Of a file, wherever they are.
     Names,
     Usage,
+    /// Names of extended attributes.
+    Xattrs,
+    /// The value of one.
+    Xattr,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +66,7 @@ const KEPT: [(Kept, &str); 6] = [
     (Kept::WholeDirectory, "whole_directory"),
 ];
 
-const QUESTIONS: [(Question, &str); 12] = [
+const QUESTIONS: [(Question, &str); 14] = [
     (Question::Inode, "inode"),
     (Question::Name, "name"),
     (Question::List, "list"),
@@ -75,6 +79,8 @@ const QUESTIONS: [(Question, &str); 12] = [
     (Question::Clients, "clients"),
     (Question::Names, "names"),
     (Question::Usage, "usage"),
+    (Question::Xattrs, "xattrs"),
+    (Question::Xattr, "xattr"),
 ];
 
 const EVENTS: usize = 3 * KEPT.len() + 2 * QUESTIONS.len();

@@ -7,6 +7,7 @@
 mod attached;
 mod directories;
 pub mod usage;
+mod xattrs;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -236,6 +237,9 @@ impl<'a> Group<'a> {
         if inode.extras.has_properties {
             self.batch.properties.clear(file);
         }
+        if inode.extras.has_xattrs {
+            self.batch.xattrs.clear(file);
+        }
         if inode.is_directory() {
             self.close_tree(inode);
         }
@@ -392,9 +396,12 @@ fn counted_bytes(inode: &Inode) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{create, properties, publish, rename, unlink};
+    use crate::ops::{create, properties, publish, rename, unlink, xattrs};
     use crate::scratch::{name, open, regular};
-    use api::{CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange, Replace, Unnamed};
+    use api::{
+        CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange, Replace, SetXattr, Unnamed,
+        Xattrs,
+    };
     use types::Identity;
 
     const TOP: FileId = FileId::ROOT;
@@ -462,7 +469,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn properties_of_the_same_group_are_seen_and_taken_over() {
+    async fn what_is_attached_in_the_same_group_is_seen_and_taken_over() {
         let scratch = tempfile::tempdir().unwrap();
         let namespace = open(&scratch);
         let (root, colour) = (Identity::root(), "{DAV:}colour".to_owned());
@@ -471,11 +478,18 @@ mod tests {
             PropertyChange::Set(Property { name: "{DAV:}colour".to_owned(), value: value.into() })
         };
         namespace.set_properties(&root, first, &[set("red")]).await.unwrap();
+        let xattr = |text: &str| types::XattrName::new(text.as_bytes()).unwrap();
+        for text in ["kept", "changed", "removed"] {
+            namespace.set_xattr(&root, first, &xattr(text), &"old".into(), SetXattr::Create).await.unwrap();
+        }
         let file = namespace
             .shared
             .submit(move |group| {
                 let root = Identity::root();
                 properties::set_properties(group, &root, first, &[set("blue")])?;
+                xattrs::set(group, &root, first, (&xattr("changed"), &"new".into()), SetXattr::Replace)?;
+                xattrs::remove(group, &root, first, &xattr("removed"))?;
+                xattrs::set(group, &root, first, (&xattr("made"), &"new".into()), SetXattr::Create)?;
                 let new = Unnamed { permissions: 0o600, location: types::PoolId(0) };
                 let file = publish::create_unnamed(group, &root, TOP, &new)?.file;
                 let how = api::Publish {
@@ -493,6 +507,13 @@ mod tests {
             .unwrap();
         let expected = [Property { name: colour, value: "blue".into() }];
         assert_eq!(namespace.properties(file).await.unwrap(), expected);
+        let listed = namespace.xattrs(&root, file, api::Cookie::START).await.unwrap();
+        let mut found = Vec::new();
+        for listed in listed {
+            found.push((namespace.xattr(&root, file, &listed.name).await.unwrap(), listed.name));
+        }
+        let expected = [("old", "kept"), ("new", "changed"), ("new", "made")];
+        assert_eq!(found, expected.map(|(value, name)| (value.into(), xattr(name))));
         namespace.close().await;
         assert_eq!(namespace.check().unwrap(), []);
     }

@@ -31,6 +31,7 @@ pub struct Inode {
 pub struct Extras {
     pub has_checksums: bool,
     pub has_properties: bool,
+    pub has_xattrs: bool,
     /// Made without a name and not published yet. An unlinked file has no name either, and never gets one.
     pub is_unnamed: bool,
     /// Of a directory; `None`: as the instance.
@@ -39,15 +40,17 @@ pub struct Extras {
 
 impl Extras {
     pub const CHECKSUMS: u32 = 1;
-    const PROPERTIES: u32 = 2;
+    pub const PROPERTIES: u32 = 2;
     const UNNAMED: u32 = 4;
     const CONSISTENCY_SHIFT: u32 = 3;
     const CONSISTENCY_MASK: u32 = 7;
+    pub const XATTRS: u32 = 1 << 6;
 
     pub fn from_bits(bits: u32) -> Extras {
         Extras {
             has_checksums: bits & Extras::CHECKSUMS != 0,
             has_properties: bits & Extras::PROPERTIES != 0,
+            has_xattrs: bits & Extras::XATTRS != 0,
             is_unnamed: bits & Extras::UNNAMED != 0,
             consistency: match (bits >> Extras::CONSISTENCY_SHIFT) & Extras::CONSISTENCY_MASK {
                 1 => Some(Consistency::Strong),
@@ -70,6 +73,7 @@ impl Extras {
         };
         bit(self.has_checksums, Extras::CHECKSUMS)
             | bit(self.has_properties, Extras::PROPERTIES)
+            | bit(self.has_xattrs, Extras::XATTRS)
             | bit(self.is_unnamed, Extras::UNNAMED)
             | consistency << Extras::CONSISTENCY_SHIFT
     }
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn extras_are_the_same_after_a_way_through_the_database() {
-        for bits in 0..8 * 5 {
+        for bits in (0..8 * 5).flat_map(|bits| [bits, bits | Extras::XATTRS]) {
             assert_eq!(Extras::from_bits(bits).bits(), bits);
         }
     }

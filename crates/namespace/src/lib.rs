@@ -43,6 +43,7 @@ mod store;
 mod unsettled;
 mod uploads;
 mod written;
+mod xattrs;
 
 pub use check::{Kind as ProblemKind, Problem};
 pub use counts::{CacheFigures, Figures, QuestionFigures};

@@ -10,6 +10,7 @@ pub mod records;
 pub mod rename;
 pub mod setattr;
 pub mod unlink;
+pub mod xattrs;
 
 use api::{NamespaceError, Replace};
 use types::permission::{allows, sticky_forbids};

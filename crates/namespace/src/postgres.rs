@@ -22,5 +22,6 @@ pub mod trouble;
 mod url;
 mod whole;
 mod writer;
+mod xattrs;
 
 pub use open::{database_name, open};

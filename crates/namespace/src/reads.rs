@@ -2,10 +2,12 @@
 
 use api::{ClientRecord, NamespaceError, Property};
 use async_trait::async_trait;
-use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget};
+use bytes::Bytes;
+use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, XattrName};
 
 use crate::inode::Inode;
 use crate::session::{Purpose, Session};
+use crate::store::XattrEntry;
 
 /// What was found, with the number of the last group that it shows.
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +39,16 @@ pub fn decode_checksum(kind: &str, value: &[u8]) -> Result<Checksum, &'static st
     Checksum::new(kind, value).ok_or("checksum does not have the length of its kind")
 }
 
+/// Of extended attributes.
 #[async_trait]
-pub trait Reads: Send + Sync {
+pub trait XattrReads: Send + Sync {
+    /// Without their values.
+    async fn xattrs(&self, file: FileId) -> Answer<Vec<(XattrName, XattrEntry)>>;
+    async fn xattr(&self, file: FileId, name: &XattrName) -> Answer<Option<Bytes>>;
+}
+
+#[async_trait]
+pub trait Reads: XattrReads {
     async fn inode(&self, file: FileId) -> Answer<Option<Inode>>;
     /// `None`: there is no such directory.
     async fn entry(&self, dir: FileId, name: &Name) -> Answer<Option<Entry>>;

@@ -10,5 +10,6 @@ pub mod schema;
 mod store;
 mod wal_length;
 mod wal_sync;
+mod xattrs;
 
 pub use open::open;

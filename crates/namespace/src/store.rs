@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{Account, Counted, NamespaceError, Property, Quota};
 use bytes::Bytes;
 use thiserror::Error;
-use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, Timestamp};
+use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, Timestamp, XattrName};
 
 use crate::inode::Inode;
 
@@ -58,6 +58,9 @@ pub trait Questions: Send {
     /// In order.
     fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>>;
     fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>>;
+    /// Extended attributes without their values.
+    fn xattrs(&mut self, file: FileId) -> StoreResult<Vec<(XattrName, XattrEntry)>>;
+    fn xattr(&mut self, file: FileId, name: &XattrName) -> StoreResult<Option<Bytes>>;
     /// Nothing, where nothing is noted.
     fn usage(&mut self, account: Account) -> StoreResult<Counted>;
 }
@@ -130,6 +133,7 @@ pub struct Batch {
     pub names: BTreeMap<(FileId, Name), NameChange>,
     pub locations: Attached<PoolId, ()>,
     pub properties: Attached<String, Bytes>,
+    pub xattrs: Attached<XattrName, XattrRow>,
     pub checksums: Attached<ChecksumKind, Checksum>,
     pub targets: BTreeMap<FileId, Option<SymlinkTarget>>,
     /// NFS clients by their owner, with whether they have reclaimed everything.
@@ -179,6 +183,27 @@ pub enum NameChange {
         child: FileId,
     },
     Remove,
+}
+
+/// What a listing, or a bound, needs to know of an extended attribute.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XattrEntry {
+    pub cookie: u64,
+    pub value_bytes: usize,
+}
+
+/// An extended attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XattrRow {
+    /// Its place in listings of the file.
+    pub cookie: u64,
+    pub value: Bytes,
+}
+
+impl XattrRow {
+    pub fn entry(&self) -> XattrEntry {
+        XattrEntry { cookie: self.cookie, value_bytes: self.value.len() }
+    }
 }
 
 /// Changes of a table whose rows hang on a file.

@@ -17,14 +17,14 @@ use std::sync::Arc;
 
 use api::{
     Cookie, CreateKind, CreateMode, CreateSpec, Locations, Namespace, NamespaceError, Properties, Property,
-    PropertyChange, Publish, Replace, SetAttributes, Stability, Unnamed, Uploads,
+    PropertyChange, Publish, Replace, SetAttributes, Stability, Unnamed, Uploads, Xattrs,
 };
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use proptest::prelude::*;
 use reference::{Model, Refusal, Seen};
 use steps::{Step, step};
 use testkit::namespace_suite::{HandClock, name, written};
-use types::{Attributes, Checksum, ChecksumKind, FileId, Identity, PoolId, SymlinkTarget};
+use types::{Attributes, Checksum, ChecksumKind, FileId, Identity, PoolId, SymlinkTarget, XattrName};
 use watch::Watch;
 
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
@@ -123,6 +123,7 @@ impl Run {
             }
             Step::CreateUnnamed { .. } | Step::Publish { .. } => self.upload(who, step).await,
             Step::SetProperties { .. } | Step::RecordChecksum { .. } => self.attach(who, step).await,
+            Step::SetXattr { .. } | Step::RemoveXattr { .. } => self.change_xattr(who, step).await,
             Step::Forget { file } => {
                 let file = self.file(*file);
                 self.model.forget(file);
@@ -291,12 +292,51 @@ impl Run {
         self.compare_attached(file).await;
     }
 
+    async fn change_xattr(&mut self, who: &Identity, step: &Step) {
+        let before = async |file| self.namespace.attributes(file).await.map_or(0, |found| found.change);
+        let (file, expected, found, change) = match step {
+            Step::SetXattr { file, name, value, how } => {
+                let (file, text, given) = (self.file(*file), NAMES[*name], vec![*value].into());
+                let (id, change) = (self.ids[file], before(self.ids[file]).await);
+                let expected = self.model.set_xattr(who, file, (text, *value), *how);
+                (file, expected, self.namespace.set_xattr(who, id, &xattr(text), &given, *how).await, change)
+            }
+            Step::RemoveXattr { file, name } => {
+                let (file, text) = (self.file(*file), NAMES[*name]);
+                let (id, change) = (self.ids[file], before(self.ids[file]).await);
+                let expected = self.model.remove_xattr(who, file, text);
+                (file, expected, self.namespace.remove_xattr(who, id, &xattr(text)).await, change)
+            }
+            _ => unreachable!("only extended attributes come here"),
+        };
+        match found {
+            Ok(found) => {
+                let after = self.namespace.attributes(self.ids[file]).await.unwrap();
+                assert_eq!((found.before, found.after), (change, after.change));
+                assert!(found.atomic && found.after > found.before);
+                self.compare(Ok(after), expected);
+            }
+            Err(error) => self.compare(Err(error), expected),
+        }
+        self.compare_attached(file).await;
+    }
+
+    /// Names by themselves, and each value asked for by its name.
+    async fn xattrs(&self, id: FileId) -> Vec<(String, u8)> {
+        let (root, mut found) = (Identity::root(), Vec::new());
+        for listed in self.namespace.xattrs(&root, id, Cookie::START).await.unwrap() {
+            let value = self.namespace.xattr(&root, id, &listed.name).await.unwrap();
+            found.push((String::from_utf8(listed.name.as_bytes().to_vec()).unwrap(), value[0]));
+        }
+        found
+    }
+
     async fn compare_attached(&self, file: usize) {
         let id = self.ids[file];
         let found = match self.namespace.properties(id).await {
             Ok(found) => {
                 let properties = found.into_iter().map(|property| (property.name, property.value)).collect();
-                Ok((properties, self.namespace.checksums(id).await.unwrap()))
+                Ok((properties, self.namespace.checksums(id).await.unwrap(), self.xattrs(id).await))
             }
             Err(error) => Err(refusal(&error)),
         };
@@ -331,6 +371,10 @@ impl Run {
         let len = self.ids.len();
         len - 1 - index % len
     }
+}
+
+fn xattr(text: &str) -> XattrName {
+    XattrName::new(text.as_bytes()).unwrap()
 }
 
 fn sum(first: u8) -> Checksum {

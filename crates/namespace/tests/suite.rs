@@ -37,7 +37,8 @@ fn open(
         locations: namespace.clone(),
         records: namespace.clone(),
         uploads: namespace.clone(),
-        properties: namespace,
+        properties: namespace.clone(),
+        xattrs: namespace,
         clock,
         keep,
     }

@@ -12,6 +12,7 @@ pub mod name;
 pub mod permission;
 pub mod range;
 pub mod time;
+pub mod xattr;
 
 pub use attributes::{Attributes, ChangeInfo, Device, FileKind};
 pub use capability::{Clock, Random};
@@ -22,3 +23,4 @@ pub use name::{Name, NameError, SymlinkTarget};
 pub use permission::Access;
 pub use range::ByteRange;
 pub use time::Timestamp;
+pub use xattr::{XattrName, XattrNameError};

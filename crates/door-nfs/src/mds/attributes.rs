@@ -3,8 +3,9 @@
 use nfs4::attr::{ChangeAttrType4, Principal4, number};
 use nfs4::{
     ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
-    Access4Args, Access4ResOk, Bitmap4, FH4_PERSISTENT, Fattr4, FileAttributes, GetAttr4Args, GetAttr4ResOk,
-    LayoutType4, NfsFtype4, NfsStat4, NfsTime4, SpecData4,
+    ACCESS4_XALIST, ACCESS4_XAREAD, ACCESS4_XAWRITE, Access4Args, Access4ResOk, Bitmap4, FH4_PERSISTENT,
+    Fattr4, FileAttributes, GetAttr4Args, GetAttr4ResOk, LayoutType4, NfsFtype4, NfsStat4, NfsTime4,
+    SpecData4,
 };
 use types::{Access, Attributes, FileKind, Name, Timestamp, permission};
 
@@ -186,7 +187,7 @@ fn add_file_system(out: &mut FileAttributes, head: &Head, minorversion: u32) {
     if minorversion >= 2 {
         // The change attribute is a counter that only grows; with pNFS, data at the pools moves it when committed.
         out.change_attr_type = Some(ChangeAttrType4::MonotonicIncr);
-        out.xattr_support = Some(false);
+        out.xattr_support = Some(true);
     }
 }
 
@@ -253,8 +254,29 @@ pub(super) async fn access(
         }
         MEANINGFUL | ACCESS4_EXECUTE
     };
-    let supported = args.access & of_kind;
+    let (of_xattrs, to_xattrs) = xattr_access(compound, &attributes, granted);
+    access |= to_xattrs;
+    let supported = args.access & (of_kind | of_xattrs);
     Ok(Access4ResOk { supported, access: access & supported })
+}
+
+/// Which of ACCESS' bits for extended attributes mean something, and which are granted (RFC 8276 §8.5). Linux asks for
+/// them with all others and then goes by them alone.
+fn xattr_access(compound: &Compound<'_>, file: &Attributes, granted: Access) -> (u32, u32) {
+    let has_any = matches!(file.kind, FileKind::Regular | FileKind::Directory);
+    if compound.minorversion < 2 || !has_any {
+        return (0, 0);
+    }
+    let mut access = 0;
+    if granted.contains(Access::READ) {
+        access |= ACCESS4_XAREAD | ACCESS4_XALIST;
+    }
+    let is_shared = file.kind == FileKind::Directory;
+    let is_forbidden = is_shared && permission::sticky_forbids(&compound.identity, file, file);
+    if granted.contains(Access::WRITE) && !is_forbidden {
+        access |= ACCESS4_XAWRITE;
+    }
+    (ACCESS4_XAREAD | ACCESS4_XAWRITE | ACCESS4_XALIST, access)
 }
 
 pub(super) fn file_type(kind: FileKind) -> NfsFtype4 {

@@ -5,7 +5,7 @@ use api::{SetAttributes, SetTime};
 use nfs4::attr::{Principal4, number};
 use nfs4::{Bitmap4, Fattr4, FileAttributes, NfsStat4, SetAttr4Args, SetTime4, StateId4};
 use nfs4_state::stateid::holder;
-use types::{Access, Attributes, FileKind, Timestamp, permission};
+use types::{Access, Attributes, FileId, FileKind, Timestamp, permission};
 
 use super::attributes::{SETTABLE, SETTABLE_AT_CREATION, supported};
 use super::{Head, recall, stateids};
@@ -31,21 +31,33 @@ pub(super) async fn set(
             change.space_used = Some(space_used);
             Some(changing)
         }
-        // Nobody gives anything back for a change that is refused anyway.
-        None if may_change(compound, &before) => {
-            let changing = recall::before_change(compound, head, file, Change::SetAttributes).await;
-            Some(changing.map_err(status::of_access)?)
-        }
-        None => None,
+        None => before_setting_of(compound, head, &before).await?,
     };
     head.namespace.set_attributes(&compound.identity, file, &change).await.map_err(status::of_namespace)?;
     Ok(args.obj_attributes.attrmask)
 }
 
-/// Whether any change by this caller could pass the namespace.
-fn may_change(compound: &Compound<'_>, file: &Attributes) -> bool {
+/// Before attributes of a file are set, or extended ones: delegations of others come home.
+pub(super) async fn before_setting(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: FileId,
+) -> Result<Option<Changing>, NfsStat4> {
+    before_setting_of(compound, head, &head.attributes(file).await?).await
+}
+
+async fn before_setting_of(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: &Attributes,
+) -> Result<Option<Changing>, NfsStat4> {
     let who = &compound.identity;
-    permission::is_owner(who, file) || permission::allows(who, file, Access::WRITE)
+    // Nobody gives anything back for a change that is refused anyway.
+    if !permission::is_owner(who, file) && !permission::allows(who, file, Access::WRITE) {
+        return Ok(None);
+    }
+    let changing = recall::before_change(compound, head, file.file, Change::SetAttributes).await;
+    changing.map(Some).map_err(status::of_access)
 }
 
 /// Whether the caller may change the size because it has the file open for writing; else its permission counts.

@@ -24,3 +24,4 @@ mod recovery;
 mod rpc;
 mod server;
 mod session;
+mod xattr;

@@ -108,6 +108,12 @@ static PROPERTIES: Table = Table {
     key_len: 2,
 };
 
+static XATTRS: Table = Table {
+    name: "xattrs",
+    columns: &[long("inode"), column("name", Kind::Bytes), long("cookie"), column("value", Kind::Bytes)],
+    key_len: 2,
+};
+
 pub static CHECKSUMS: Table = Table {
     name: "checksums",
     columns: &[long("inode"), column("kind", Kind::Text), column("value", Kind::Bytes)],
@@ -157,12 +163,13 @@ static QUOTAS: Table = Table {
     key_len: 2,
 };
 
-pub static TABLES: [&Table; 11] = [
+pub static TABLES: [&Table; 12] = [
     &INODES,
     &DENTRIES,
     &LOCATIONS,
     &SYMLINKS,
     &PROPERTIES,
+    &XATTRS,
     &CHECKSUMS,
     &CLIENTS,
     &DIR_DELTAS,

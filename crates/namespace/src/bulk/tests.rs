@@ -7,13 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::{
-    ClientRecord, CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange, RecoveryRecords,
-    Unnamed, Uploads,
+    ClientRecord, Cookie, CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange,
+    RecoveryRecords, SetXattr, Unnamed, Uploads, XATTR_BYTES_MAX, Xattrs,
 };
+use bytes::Bytes;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use testkit::postgres::Cluster;
-use types::{Checksum, ChecksumKind, FileId, FileKind, Identity, PoolId, SymlinkTarget, Timestamp};
+use types::{
+    Checksum, ChecksumKind, FileId, FileKind, Identity, PoolId, SymlinkTarget, Timestamp, XattrName,
+};
 
 use super::tables::{APART, TABLES};
 use super::*;
@@ -135,13 +138,33 @@ async fn fill(namespace: &SqlNamespace) -> (FileId, u64) {
     let link = CreateKind::Symlink(SymlinkTarget::new(b"../else\xffwhere").unwrap());
     namespace.create(&root, TOP, &name("link"), &CreateSpec { kind: link, ..regular() }).await.unwrap();
     let set = PropertyChange::Set(Property { name: "{DAV:}\u{e4}".to_owned(), value: "red".into() });
-    let change = namespace.set_properties(&root, last, &[set]).await.unwrap().change;
+    namespace.set_properties(&root, last, &[set]).await.unwrap();
+    for (text, value) in xattrs() {
+        namespace.set_xattr(&root, last, &text, &value, SetXattr::Create).await.unwrap();
+    }
+    let change = namespace.attributes(last).await.unwrap().change;
     let sum = Checksum::new(ChecksumKind::Adler32, &[1, 2, 3, 4]).unwrap();
     namespace.record_checksums(last, change, &[sum]).await.unwrap();
     namespace.put(&ClientRecord { owner: b"host\0".to_vec(), reclaim_complete: true }).await.unwrap();
     let unnamed = Unnamed { permissions: 0o600, location: PoolId(2) };
     let upload = namespace.create_unnamed(&root, TOP, &unnamed).await.unwrap().file;
     (upload.max(last), namespace.attributes(TOP).await.unwrap().change)
+}
+
+/// In the order in which they are set.
+fn xattrs() -> [(XattrName, Bytes); 2] {
+    [(&b"\xff\x01"[..], Bytes::new()), (b"large", vec![7; XATTR_BYTES_MAX].into())]
+        .map(|(name, value)| (XattrName::new(name).unwrap(), value))
+}
+
+async fn require_xattrs(namespace: &SqlNamespace, file: FileId) {
+    let root = Identity::root();
+    let listed = namespace.xattrs(&root, file, Cookie::START).await.unwrap();
+    let names: Vec<XattrName> = listed.into_iter().map(|listed| listed.name).collect();
+    assert_eq!(names, xattrs().map(|(name, _)| name));
+    for (name, value) in xattrs() {
+        assert!(namespace.xattr(&root, file, &name).await.unwrap() == value, "{name:?}");
+    }
 }
 
 /// In a thread that drives nothing.

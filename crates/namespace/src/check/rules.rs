@@ -1,8 +1,13 @@
 //! What must hold, as questions whose every row is a problem.
 
 use super::{Kind, PROBLEMS_MAX, Problem, counts};
+use crate::inode::Extras;
 use crate::session::{Fields, Session};
 use crate::store::StoreResult;
+
+/// Tables whose rows hang on files, with the bit by which a file says that it has any.
+pub const ATTACHED: [(&str, u32); 3] =
+    [("checksums", Extras::CHECKSUMS), ("properties", Extras::PROPERTIES), ("xattrs", Extras::XATTRS)];
 
 struct Rule {
     sql: String,
@@ -37,9 +42,7 @@ pub fn find(session: &mut dyn Session, kind: Kind) -> StoreResult<Vec<Problem>> 
         Kind::Symlinks => symlinks(),
         Kind::Nameless => nameless(),
         Kind::Locations => locations(),
-        Kind::Attachments => {
-            attachments("checksums", 1).into_iter().chain(attachments("properties", 2)).collect()
-        }
+        Kind::Attachments => ATTACHED.iter().flat_map(|(table, bit)| attachments(table, *bit)).collect(),
         // Where nothing is counted, files need no home.
         Kind::Homes if !counts::is_counting(session)? => Vec::new(),
         Kind::Homes => homes(),

@@ -139,5 +139,9 @@ fn take_over(group: &mut Group<'_>, inode: &mut Inode, replaced: &Inode) -> OpRe
         group.copy_properties(replaced, inode.id())?;
         inode.extras.has_properties = true;
     }
+    if replaced.extras.has_xattrs && !inode.extras.has_xattrs {
+        group.copy_xattrs(replaced, inode.id())?;
+        inode.extras.has_xattrs = true;
+    }
     Ok(())
 }

@@ -61,12 +61,24 @@ fn weight(batch: &Batch) -> usize {
         .rows()
         .map(|(_, name, value)| ROW + name.len() + value.map_or(0, |value| value.len()))
         .sum();
+    let xattrs: usize = batch
+        .xattrs
+        .rows()
+        .map(|(_, name, row)| ROW + name.as_bytes().len() + row.map_or(0, |row| row.value.len()))
+        .sum();
     let targets: usize = batch.targets.values().flatten().map(|target| target.as_bytes().len()).sum();
     let clients: usize = batch.clients.keys().map(Vec::len).sum();
     let rows = batch.locations.rows().count() + batch.checksums.rows().count() * 2 + batch.targets.len();
     let more = batch.clients.len() + batch.dir_deltas.len() + batch.usage.len() + batch.quotas.len();
     let journal = batch.journal.as_ref().map_or(0, Vec::len);
-    INODE * batch.inodes.len() + names + properties + targets + clients + journal + ROW * (rows + more)
+    INODE * batch.inodes.len()
+        + names
+        + properties
+        + xattrs
+        + targets
+        + clients
+        + journal
+        + ROW * (rows + more)
 }
 
 #[cfg(test)]

@@ -11,19 +11,19 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use tokio_postgres::Row;
-use types::{Checksum, FileId, Name, PoolId, SymlinkTarget};
+use types::{Checksum, FileId, Name, PoolId, SymlinkTarget, XattrName};
 
-use super::check;
 use super::connection::{ANSWER_TIMEOUT, Link, Target};
 use super::presence::{Attempts, PATIENCE, Side};
 use super::rows::{AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, file_id, get, signed};
 use super::trouble::{Trouble, slow};
 use super::writer::GROUPS;
+use super::{check, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::paths::{DEPTH_MAX, LOOKUPS_MAX, PATH_BYTES_MAX};
-use crate::reads::{Answer, AsOf, Entry, Listed, Reads, decode_checksum};
+use crate::reads::{Answer, AsOf, Entry, Listed, Reads, XattrReads, decode_checksum};
 use crate::session::{Purpose, Session};
-use crate::store::{StoreError, StoreResult};
+use crate::store::{StoreError, StoreResult, XattrEntry};
 
 const CONNECTIONS: usize = 4;
 const WATCH_INTERVAL: Duration = Duration::from_secs(5);
@@ -360,6 +360,23 @@ impl Reads for PostgresReads {
 
     fn close(&self) {
         self.target.presence().stop();
+    }
+}
+
+#[async_trait]
+impl XattrReads for PostgresReads {
+    async fn xattrs(&self, file: FileId) -> Answer<Vec<(XattrName, XattrEntry)>> {
+        let decode = |row: &Row| xattrs::decode_entry(row, 1);
+        self.ask(question!("{}", xattrs::ENTRIES), &[&signed(file)], |rows| found(rows).map(decode).collect())
+            .await
+    }
+
+    async fn xattr(&self, file: FileId, name: &XattrName) -> Answer<Option<Bytes>> {
+        let decode = |row: &Row| xattrs::decode_value(row, 1);
+        self.ask(question!("{}", xattrs::VALUE), &[&signed(file), &name.as_bytes()], |rows| {
+            found(rows).next().map(decode).transpose()
+        })
+        .await
     }
 }
 

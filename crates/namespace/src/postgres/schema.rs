@@ -137,4 +137,19 @@ pub const MIGRATIONS: &[Migration] = &[
         WHERE kind != 1;
 ",
     },
+    Migration {
+        what: "a table of extended attributes",
+        touches: &[],
+        sql: "
+    -- Those of users (RFC 8276), without the prefix of their namespace; a bit in the extras of a file says that it has any.
+    -- Cookies give the order of listings and are never given twice.
+    CREATE TABLE xattrs (
+        inode bigint NOT NULL,
+        name bytea NOT NULL,
+        cookie bigint NOT NULL,
+        value bytea NOT NULL,
+        PRIMARY KEY (inode, name)
+    );
+",
+    },
 ];

@@ -8,9 +8,8 @@ use bytes::Bytes;
 use futures_util::future::join;
 use postgres_types::ToSql;
 use tokio::sync::Mutex;
-use types::{FileId, Name, PoolId};
+use types::{FileId, Name, PoolId, XattrName};
 
-use super::accounts;
 use super::connection::{Link, Target, Trouble};
 use super::presence::Side;
 use super::rows::{
@@ -18,10 +17,11 @@ use super::rows::{
 };
 pub use super::writer::LOCK;
 use super::writer::Writer;
+use super::{accounts, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::store::{
     Batch, DirDelta, Habits, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult,
-    Wanted,
+    Wanted, XattrEntry,
 };
 
 /// Errs unless the database is as our last group left it, and ours.
@@ -140,6 +140,14 @@ impl Questions for PostgresStore {
             });
             properties.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
         })
+    }
+
+    fn xattrs(&mut self, file: FileId) -> StoreResult<Vec<(XattrName, XattrEntry)>> {
+        self.ask(async |link, _| xattrs::find_entries(link, file).await)
+    }
+
+    fn xattr(&mut self, file: FileId, name: &XattrName) -> StoreResult<Option<Bytes>> {
+        self.ask(async |link, _| xattrs::find_value(link, file, name).await)
     }
 
     fn usage(&mut self, account: Account) -> StoreResult<Counted> {
@@ -261,8 +269,8 @@ async fn find_children(
     found.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
 }
 
-/// The group's number before all, then a statement for each table and way of changing it: below thirty, as the order in
-/// which `join_all` sends them relies on there being few.
+/// The group's number before all, then a statement for each table and way of changing it: thirty at most, as the order in
+/// which `join_all` sends them relies on there being no more.
 fn changes(batch: &Batch, epoch: i64) -> Vec<Change> {
     let totals = batch.totals;
     let mut changes = vec![Change {
@@ -277,6 +285,7 @@ fn changes(batch: &Batch, epoch: i64) -> Vec<Change> {
     change_inodes(batch, &mut changes);
     change_names(batch, &mut changes);
     change_attached(batch, &mut changes);
+    xattrs::change(batch, &mut changes);
     change_clients(batch, &mut changes);
     change_dir_deltas(batch, &mut changes);
     accounts::change(batch, &mut changes);

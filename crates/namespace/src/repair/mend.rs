@@ -4,7 +4,7 @@ use types::{FileId, Timestamp};
 
 use super::lost_found::{add_name, lost_found, root_owner};
 use super::replicas::remove_location;
-use crate::check::{Problem, counts};
+use crate::check::{ATTACHED, Problem, counts};
 use crate::inode::{Instance, NO_PARENT, new_inode};
 use crate::session::{Session, insert_inodes};
 use crate::store::{StoreError, StoreResult};
@@ -79,7 +79,7 @@ fn id(file: FileId) -> i64 {
 
 /// The bit by which a file says that it has rows there.
 fn flag(table: &str) -> i64 {
-    if table == "checksums" { 1 } else { 2 }
+    ATTACHED.iter().find(|(attached, _)| *attached == table).map_or(0, |(_, bit)| i64::from(*bit))
 }
 
 fn mend_root(session: &mut dyn Session, now: Timestamp) -> StoreResult<String> {
@@ -184,7 +184,8 @@ fn attach_or_remove(session: &mut dyn Session, table: &str, file: FileId) -> Sto
     if noted > 0 {
         return Ok("the file speaks of them".to_owned());
     }
-    let gone = removed(session, table, &format!("inode = {}", id(file)), 3)?;
+    let columns = if table == "xattrs" { 4 } else { 3 };
+    let gone = removed(session, table, &format!("inode = {}", id(file)), columns)?;
     Ok(format!("removed: {gone}"))
 }
 

@@ -1,8 +1,11 @@
 //! Damage by SQL past everything, mended, on every engine.
 
 use api::Scope;
-use api::{CreateKind, CreateSpec, Locations, Namespace, Paths, Properties, Property, PropertyChange};
-use types::{Epoch, FileId, Identity, PoolId, SymlinkTarget};
+use api::{
+    CreateKind, CreateSpec, Locations, Namespace, Paths, Properties, Property, PropertyChange, SetXattr,
+    Xattrs,
+};
+use types::{Epoch, FileId, Identity, PoolId, SymlinkTarget, XattrName};
 
 use super::*;
 use crate::accounts::journal;
@@ -48,7 +51,12 @@ async fn make(namespace: &SqlNamespace) -> Scene {
     let s = create(d, "s", CreateKind::Symlink(target)).await;
     let property = Property { name: "colour".to_owned(), value: "red".into() };
     namespace.set_properties(&root, f, &[PropertyChange::Set(property)]).await.unwrap();
+    namespace.set_xattr(&root, f, &xattr_name(), &"blue".into(), SetXattr::Create).await.unwrap();
     Scene { d, e, f, s }
+}
+
+fn xattr_name() -> XattrName {
+    XattrName::new(b"colour").unwrap()
 }
 
 struct Repaired {
@@ -157,12 +165,13 @@ async fn a_circle_of_directories_is_cut_and_hangs_in_lost_and_found() {
 }
 
 #[tokio::test]
-async fn a_file_without_a_name_goes_to_lost_and_found_with_its_locations_and_properties() {
+async fn a_file_without_a_name_goes_to_lost_and_found_with_all_that_hangs_on_it() {
     let done = mended("DELETE FROM dentries WHERE inode = {f}", &[Kind::Nameless]).await;
     let f = done.scene.f;
     assert_eq!(done.path(f).await.unwrap(), format!("/lost+found/{f}"));
     assert_eq!(done.namespace.locations(f).await.unwrap(), [PoolId(0)]);
     assert_eq!(done.namespace.properties(f).await.unwrap().len(), 1);
+    assert_eq!(done.namespace.xattr(&Identity::root(), f, &xattr_name()).await.unwrap(), "blue");
 }
 
 #[tokio::test]
@@ -187,6 +196,7 @@ async fn what_is_noted_of_files_wrongly_is_noted_right() {
         "UPDATE inodes SET extras = 4 WHERE id = {f}; UPDATE inodes SET extras = 1 WHERE id = {e}; \
          UPDATE inodes SET nlink = 9 WHERE id = {d}; INSERT INTO locations (inode, pool) VALUES (4711, 0); \
          INSERT INTO checksums SELECT 4711, 'md5', name FROM dentries WHERE inode = {f}; \
+         INSERT INTO xattrs SELECT 4711, name, 9, name FROM dentries WHERE inode = {f}; \
          INSERT INTO dir_deltas VALUES (4711, 1, 2, 3, 4, 5); UPDATE progress SET files = 1, bytes = 99; \
          INSERT INTO usage VALUES (2, 4711, 1, 2, 3)",
         &[
@@ -201,6 +211,9 @@ async fn what_is_noted_of_files_wrongly_is_noted_right() {
     )
     .await;
     assert!(done.made().contains(&"removed: checksums (4711, \"md5\", \"f\")"), "{:?}", done.log);
+    assert!(done.made().contains(&"removed: xattrs (4711, \"f\", 9, \"f\")"), "{:?}", done.log);
+    let (f, name) = (done.scene.f, xattr_name());
+    assert_eq!(done.namespace.xattr(&Identity::root(), f, &name).await.unwrap(), "blue");
     assert!(done.made().contains(&"removed: dir_deltas (4711, 1, 2, 3, 4, 5)"), "{:?}", done.log);
     assert_eq!(done.namespace.properties(done.scene.f).await.unwrap().len(), 1);
     let d = done.namespace.attributes(done.scene.d).await.unwrap();
@@ -303,7 +316,7 @@ async fn locations_are_added_and_dropped_and_sizes_cut() {
 /// As a restore leaves it, which keeps the upload and not where it lies.
 #[tokio::test]
 async fn an_upload_without_a_name_gets_one_with_its_replica_and_is_not_reaped() {
-    let damage = "UPDATE inodes SET nlink = 0, extras = 4 + (extras & 3), size = 0 WHERE id = {f}; \
+    let damage = "UPDATE inodes SET nlink = 0, extras = 4 + (extras & 67), size = 0 WHERE id = {f}; \
         DELETE FROM dentries WHERE inode = {f}; DELETE FROM locations WHERE inode = {f}";
     let done = repaired(damage, |repairs, log, scene| {
         let there = Stray { file: scene.f, ..stray(0) };

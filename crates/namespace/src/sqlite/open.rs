@@ -212,8 +212,8 @@ mod tests {
     use super::*;
     use crate::scratch::{config, name, open};
     use crate::service::SqlNamespace;
-    use api::{Namespace, Properties, Property, PropertyChange};
-    use types::{Checksum, ChecksumKind, FileId, Identity};
+    use api::{Namespace, Properties, Property, PropertyChange, SetXattr, Xattrs};
+    use types::{Checksum, ChecksumKind, FileId, Identity, XattrName};
 
     /// A test that forked beside another one made its namespace "in use" now and then.
     #[test]
@@ -260,7 +260,7 @@ mod tests {
 
     /// The database is as the first version made it, to the last byte of its schema.
     #[tokio::test]
-    async fn a_namespace_of_the_first_version_opens_and_takes_properties_and_checksums() {
+    async fn a_namespace_of_the_first_version_opens_and_takes_all_that_hangs_on_files() {
         let dir = tempfile::tempdir().unwrap();
         super::super::schema::make_first_version(&dir.path().join(DATABASE));
         let namespace = open(&dir);
@@ -274,6 +274,8 @@ mod tests {
         let change = namespace.set_properties(&root, file, &set).await.unwrap().change;
         let sum = Checksum::new(ChecksumKind::Adler32, &[1, 2, 3, 4]).unwrap();
         assert!(namespace.record_checksums(file, change, &[sum]).await.unwrap());
+        let xattr = XattrName::new(b"colour").unwrap();
+        namespace.set_xattr(&root, file, &xattr, &"blue".into(), SetXattr::Create).await.unwrap();
         namespace.close().await;
         assert_eq!(namespace.check().unwrap(), []);
         drop(namespace);
@@ -281,6 +283,7 @@ mod tests {
         let again = open(&dir);
         assert_eq!(again.properties(file).await.unwrap(), [property]);
         assert_eq!(again.checksums(file).await.unwrap(), [sum]);
+        assert_eq!(again.xattr(&root, file, &xattr).await.unwrap(), "blue");
     }
 
     #[test]

@@ -6,20 +6,22 @@ use std::sync::{Arc, LazyLock};
 
 use api::{ClientRecord, NamespaceError, Property};
 use async_trait::async_trait;
+use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
-use types::{Checksum, FileId, Name, PoolId, SymlinkTarget};
+use types::{Checksum, FileId, Name, PoolId, SymlinkTarget, XattrName};
 
 use super::rows::{
     AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, open_reader, signed, to_namespace_error,
     unsigned,
 };
 use super::store::{read_checksums, read_child, read_inode, read_locations, read_properties};
-use super::{check, paths};
+use super::{check, paths, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::queue::Queue;
-use crate::reads::{Answer, AsOf, Entry, Listed, Reads};
+use crate::reads::{Answer, AsOf, Entry, Listed, Reads, XattrReads};
 use crate::session::{Purpose, Session};
+use crate::store::XattrEntry;
 
 /// A consistent view of the database, as of one group.
 pub struct Snapshot<'a> {
@@ -141,6 +143,18 @@ impl Reads for SqliteReads {
 
     fn close(&self) {
         self.queue.close();
+    }
+}
+
+#[async_trait]
+impl XattrReads for SqliteReads {
+    async fn xattrs(&self, file: FileId) -> Answer<Vec<(XattrName, XattrEntry)>> {
+        self.ask(move |snapshot| xattrs::read_entries(snapshot.connection, file)).await
+    }
+
+    async fn xattr(&self, file: FileId, name: &XattrName) -> Answer<Option<Bytes>> {
+        let name = name.clone();
+        self.ask(move |snapshot| xattrs::read_value(snapshot.connection, file, &name)).await
     }
 }
 

@@ -151,6 +151,21 @@ pub const MIGRATIONS: &[Migration] = &[
         WHERE kind != 1;
 ",
     },
+    Migration {
+        what: "a table of extended attributes",
+        touches: &[],
+        sql: "
+    -- Those of users (RFC 8276), without the prefix of their namespace; a bit in the extras of a file says that it has any.
+    -- Cookies give the order of listings and are never given twice.
+    CREATE TABLE xattrs (
+        inode INTEGER NOT NULL,
+        name BLOB NOT NULL,
+        cookie INTEGER NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (inode, name)
+    ) WITHOUT ROWID;
+",
+    },
 ];
 
 /// The newest version that this program knows.

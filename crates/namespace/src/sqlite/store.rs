@@ -8,18 +8,18 @@ use api::{Account, Counted, Property};
 use bytes::Bytes;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use types::{Checksum, FileId, Name, PoolId};
+use types::{Checksum, FileId, Name, PoolId, XattrName};
 
-use super::accounts;
 use super::rows::{
     CHECKPOINT_PAGES, Durability, INODE_COLUMNS, corrupt, decode_inode, decode_name, insert_inode,
     set_durability, signed, unsigned, update_inode,
 };
 use super::schema::set_meta;
+use super::{accounts, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::reads::decode_checksum;
 use crate::store::{
-    Batch, Habits, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult,
+    Batch, Habits, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult, XattrEntry,
 };
 
 pub struct SqliteStore {
@@ -94,6 +94,14 @@ impl Questions for SqliteStore {
 
     fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>> {
         Ok(read_properties(&self.connection, file)?)
+    }
+
+    fn xattrs(&mut self, file: FileId) -> StoreResult<Vec<(XattrName, XattrEntry)>> {
+        Ok(xattrs::read_entries(&self.connection, file)?)
+    }
+
+    fn xattr(&mut self, file: FileId, name: &XattrName) -> StoreResult<Option<Bytes>> {
+        Ok(xattrs::read_value(&self.connection, file, name)?)
     }
 
     fn usage(&mut self, account: Account) -> StoreResult<Counted> {
@@ -190,6 +198,7 @@ fn write_batch(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     write_names(connection, batch)?;
     write_locations(connection, batch)?;
     write_properties(connection, batch)?;
+    xattrs::write(connection, batch)?;
     write_checksums(connection, batch)?;
     write_dir_deltas(connection, batch)?;
     accounts::write(connection, batch)?;

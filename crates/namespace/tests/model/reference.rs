@@ -4,6 +4,8 @@
 mod places;
 #[path = "uploads.rs"]
 mod uploads;
+#[path = "xattrs.rs"]
+mod xattrs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,6 +48,8 @@ struct Node {
     is_unnamed: bool,
     properties: BTreeMap<String, Bytes>,
     checksums: Vec<Checksum>,
+    /// In the order in which they were made.
+    xattrs: Vec<(String, u8)>,
     verifier: Option<[u8; 8]>,
     children: BTreeMap<String, usize>,
     locations: BTreeSet<PoolId>,
@@ -365,6 +369,7 @@ impl Model {
             is_unnamed: false,
             properties: BTreeMap::new(),
             checksums: Vec::new(),
+            xattrs: Vec::new(),
             verifier: None,
             children: BTreeMap::new(),
             locations: BTreeSet::new(),

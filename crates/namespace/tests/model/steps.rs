@@ -1,6 +1,6 @@
 //! What a random run does.
 
-use api::{SetAttributes, SetTime};
+use api::{SetAttributes, SetTime, SetXattr};
 use proptest::prelude::*;
 use testkit::namespace_suite::at;
 
@@ -19,6 +19,8 @@ pub enum Step {
     Publish { file: usize, dir: usize, name: usize, size: u64, replace: u8, is_summed: bool },
     SetProperties { file: usize, changes: Vec<(usize, Option<u8>)> },
     RecordChecksum { file: usize, is_late: bool, first: u8 },
+    SetXattr { file: usize, name: usize, value: u8, how: SetXattr },
+    RemoveXattr { file: usize, name: usize },
     Forget { file: usize },
     List { dir: usize },
     Place { file: usize, how: u8, pool: u32 },
@@ -91,6 +93,9 @@ pub fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(file, changes)| Step::SetProperties { file, changes }),
         3 => (0_usize..12, prop::bool::weighted(0.2), any::<u8>())
             .prop_map(|(file, is_late, first)| Step::RecordChecksum { file, is_late, first }),
+        5 => (0_usize..12, name(), any::<u8>(), prop::sample::select(&[SetXattr::Either, SetXattr::Create, SetXattr::Replace][..]))
+            .prop_map(|(file, name, value, how)| Step::SetXattr { file, name, value, how }),
+        2 => (0_usize..12, name()).prop_map(|(file, name)| Step::RemoveXattr { file, name }),
         1 => (0_usize..12).prop_map(|file| Step::Forget { file }),
         2 => dir().prop_map(|dir| Step::List { dir }),
         3 => (0_usize..12, 0_u8..5, 1_u32..4).prop_map(|(file, how, pool)| Step::Place { file, how, pool }),

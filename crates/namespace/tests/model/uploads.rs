@@ -1,4 +1,4 @@
-//! The reference model of unnamed files, properties and checksums.
+//! The reference model of unnamed files, and of what hangs on files: properties, checksums, extended attributes.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use types::{Checksum, Identity, PoolId};
 
 use super::{Answer, Model, Refusal, SEARCH, Seen, WRITE, drop_privileges, entries_changed, inherit};
 
-/// What was attached to a file: its properties, its checksums.
-pub type Attached = (BTreeMap<String, Bytes>, Vec<Checksum>);
+/// What hangs on a file: its properties, its checksums, its extended attributes.
+pub type Attached = (BTreeMap<String, Bytes>, Vec<Checksum>, Vec<(String, u8)>);
 
 impl Model {
     /// One of those that wait for their name; the root, which is no such file, if none does.
@@ -70,6 +70,9 @@ impl Model {
                     if new.properties.is_empty() {
                         new.properties = old.properties;
                     }
+                    if new.xattrs.is_empty() {
+                        new.xattrs = old.xattrs;
+                    }
                 }
                 self.take(dir, name);
             }
@@ -123,6 +126,6 @@ impl Model {
     }
 
     pub fn attached(&self, file: usize) -> Answer<Attached> {
-        self.read(file).map(|node| (node.properties.clone(), node.checksums.clone()))
+        self.read(file).map(|node| (node.properties.clone(), node.checksums.clone(), node.xattrs.clone()))
     }
 }

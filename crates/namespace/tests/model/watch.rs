@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use api::{Cookie, Locations, Namespace, Properties};
+use api::{Cookie, Locations, Namespace, Properties, Xattrs};
 use forebay_namespace::SqlNamespace;
 use testkit::namespace_suite::name;
 use tokio::task::JoinHandle;
@@ -66,6 +66,7 @@ impl Reader {
                     let _ = self.namespace.locations(file).await;
                     let _ = self.namespace.read_link(file).await;
                     let _ = self.namespace.properties(file).await;
+                    let _ = self.namespace.xattrs(&root, file, Cookie::START).await;
                 }
                 _ => {
                     let listed = self.namespace.list(&root, file, Cookie::START, 100).await;
