@@ -5,20 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::FileAccess;
-use api::{Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryRecords, TicketKey};
+use api::{Lineage, Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryRecords, TicketKey};
 use file_state::Door;
 use nfs4::FsId4;
 use nfs4_state::stateid::ClientState;
 use nfs4_state::{Role, SessionLimits};
 use parking_lot::Mutex;
+use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use types::{Clock, PoolId, Random};
 
-use crate::mds::{self, Head, LayoutRecaller, Reports, Tally};
+use crate::exports::{Export, ExportError, Exports};
+use crate::mds::{self, Head, Homes, LayoutRecaller, Reports, Tally};
 use crate::operations::Operations;
 use crate::session_ops::{Sessions, SessionsConfig};
-use crate::transport::{self, Squash, TransportLimits};
+use crate::transport::{self, TransportLimits};
 
 /// How often leases and recalls are looked at; both are counted in seconds.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);
@@ -26,6 +28,7 @@ const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);
 /// What the door uses; it knows these by their traits only.
 pub struct HeadServices {
     pub namespace: Arc<dyn Namespace>,
+    pub lineage: Arc<dyn Lineage>,
     pub locations: Arc<dyn Locations>,
     pub records: Arc<dyn RecoveryRecords>,
     pub pools: Arc<dyn PoolManager>,
@@ -40,7 +43,8 @@ pub struct HeadConfig {
     pub instance: [u8; 16],
     pub lease: Duration,
     pub grace: Duration,
-    pub root_squash: bool,
+    /// Who sees what. Without any nobody sees anything.
+    pub exports: Vec<Export>,
     pub clients_max: usize,
     /// Per listener.
     pub connections_max: usize,
@@ -55,7 +59,15 @@ pub struct HeadConfig {
 pub struct HeadDoor {
     head: Arc<Head>,
     limits: TransportLimits,
-    squash: Squash,
+}
+
+/// Why the door cannot be opened.
+#[derive(Debug, Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error("cannot load the records of clients")]
+    Records(#[source] NamespaceError),
 }
 
 /// For `forebay status`.
@@ -91,9 +103,10 @@ pub struct ClientStatus {
 }
 
 impl HeadDoor {
-    /// Loads the recovery records and opens the grace period.
-    pub async fn start(services: HeadServices, config: HeadConfig) -> Result<Arc<HeadDoor>, NamespaceError> {
-        let known = services.records.load().await?;
+    /// Finds the exported directories, loads the recovery records and opens the grace period.
+    pub async fn start(services: HeadServices, config: HeadConfig) -> Result<Arc<HeadDoor>, StartError> {
+        let exports = Exports::resolve(&*services.namespace, &config.exports).await?;
+        let known = services.records.load().await.map_err(StartError::Records)?;
         let boot = services.random.u64();
         let sessions = Sessions::new(
             SessionsConfig {
@@ -114,6 +127,8 @@ impl HeadDoor {
         );
         let head = Head {
             namespace: services.namespace,
+            homes: Homes::new(services.lineage),
+            exports,
             locations: services.locations,
             pools: services.pools,
             clock: services.clock,
@@ -136,14 +151,13 @@ impl HeadDoor {
         Ok(Arc::new(HeadDoor {
             head,
             limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
-            squash: Squash { root: config.root_squash },
         }))
     }
 
     /// Serves until told to stop, then finishes what is under way.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
         let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.head), stop.clone()));
-        transport::serve(listener, self.head.clone(), self.squash, self.limits, stop).await;
+        transport::serve(listener, self.head.clone(), self.limits, stop).await;
         // It sees the same stop.
         let _ = housekeeping.await;
     }

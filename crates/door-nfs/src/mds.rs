@@ -7,7 +7,9 @@ mod attributes;
 mod close;
 mod device;
 mod directory;
+mod exports;
 mod file_handle;
+mod homes;
 pub(crate) mod io;
 mod layout;
 mod lock;
@@ -22,7 +24,7 @@ mod stateids;
 mod threshold;
 mod totals;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -37,16 +39,21 @@ use types::{Clock, FileId, Name, PoolId};
 
 use crate::compound::Face;
 use crate::context::Compound;
+use crate::exports::{Exports, View};
 use crate::operations::Operations;
 use crate::session_ops::Sessions;
 use crate::status;
 
+use exports::Gate;
+pub(crate) use homes::Homes;
 pub(crate) use recall::{LayoutRecaller, expire_clients, expire_recalls};
 pub(crate) use reports::{Reports, Tally};
 
 /// Everything the handlers of the head need.
 pub(crate) struct Head {
     pub namespace: Arc<dyn Namespace>,
+    pub homes: Homes,
+    pub exports: Exports,
     pub locations: Arc<dyn Locations>,
     pub pools: Arc<dyn PoolManager>,
     pub access: Arc<FileAccess>,
@@ -95,6 +102,10 @@ impl Face for Head {
         &self.operations
     }
 
+    fn admit(&self, peer: IpAddr) -> Option<Arc<View>> {
+        self.exports.view(peer)
+    }
+
     fn holds_state(&self, client: ClientId4) -> bool {
         self.states.lock().holds(client)
     }
@@ -107,6 +118,10 @@ impl Face for Head {
         use NfsArgop4 as A;
         use NfsResop4 as R;
         let number = operation.opnum();
+        let operation = match exports::judge(compound, self, operation).await {
+            Gate::Open(operation) => operation,
+            Gate::Closed(result) => return result,
+        };
         match operation {
             A::PutRootFh => R::PutRootFh(file_handle::put_root(compound)),
             A::PutPubFh => R::PutPubFh(file_handle::put_root(compound)),

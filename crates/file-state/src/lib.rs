@@ -7,8 +7,7 @@
 //! among themselves (tokens, stateids) is that door's matter.
 //!
 //! Absent, with their places: delegations are grants beside `layouts` with the same recall and deadline, triggered by
-//! `open` and by the other kinds of [`Change`]; waiters for byte ranges belong into `locks`, where a release knows whom
-//! it frees.
+//! `open` and by the other kinds of [`Change`].
 
 #![forbid(unsafe_code)]
 
@@ -20,7 +19,7 @@ mod table;
 pub use layouts::{Change, ChangeVerdict, LayoutMode, LayoutModes, Recall, Revoke};
 pub use locks::{Lock, LockKind};
 pub use share::{Modes, Share};
-pub use table::{FileState, Held, Limits};
+pub use table::{FileState, Held, Limits, LockNotice};
 
 use thiserror::Error;
 

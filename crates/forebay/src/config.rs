@@ -1,5 +1,6 @@
 //! Configuration: a TOML file, overlaid by the command line, and what follows from both.
 
+pub mod exports;
 pub mod http;
 pub mod reference;
 
@@ -36,6 +37,7 @@ pub struct Nfs {
     pub connections_max: u32,
     pub slots_max: u32,
     pub layout_min_kib: u32,
+    pub export: Vec<exports::Export>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,6 +140,7 @@ impl Default for Nfs {
             connections_max: 4_096,
             slots_max: 64,
             layout_min_kib: 64,
+            export: Vec::new(),
         }
     }
 }
@@ -255,6 +258,7 @@ impl Config {
         if self.namespace.database != SQLITE {
             namespace::database_name(&self.namespace.database)?;
         }
+        exports::validate(&self.nfs.export)?;
         self.http.validate()?;
         self.auth.validate()?;
         let last = u64::from(self.pools.port) + u64::from(self.pools.count.unwrap_or(1)) - 1;

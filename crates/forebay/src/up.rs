@@ -10,7 +10,7 @@ use access::{AccessServices, FileAccess};
 use admin::log::LogControl;
 use anyhow::{Context, Result, anyhow, bail};
 use api::{Pool, PoolManager, TicketKey};
-use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig};
+use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, StartError};
 use namespace::SqlNamespace;
 use pool::LocalPool;
 use tokio::net::TcpListener;
@@ -300,6 +300,7 @@ async fn start_head_door(
     }
     let services = HeadServices {
         namespace: services.namespace.clone(),
+        lineage: services.namespace.clone(),
         locations: services.namespace.clone(),
         records: services.namespace.clone(),
         pools: Arc::clone(manager),
@@ -313,14 +314,18 @@ async fn start_head_door(
         instance: data.instance,
         lease: Duration::from_secs(config.nfs.lease_s.into()),
         grace: Duration::from_secs(config.nfs.grace_s.into()),
-        root_squash: config.squashes_root(),
+        exports: crate::config::exports::resolve(config).await?,
         clients_max: config.nfs.clients_max as usize,
         connections_max: config.nfs.connections_max as usize,
         slots_max: config.nfs.slots_max,
         layout_bytes_min: u64::from(config.nfs.layout_min_kib) << 10,
         pool_addresses,
     };
-    HeadDoor::start(services, config).await.context("cannot start the NFS door")
+    let door = HeadDoor::start(services, config).await;
+    door.map_err(|error| match error {
+        StartError::Export(error) => anyhow!(error).context("nfs.export"),
+        error => anyhow!(error).context("cannot start the NFS door"),
+    })
 }
 
 fn start_pool_doors(

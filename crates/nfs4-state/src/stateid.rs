@@ -14,6 +14,7 @@ mod lock;
 mod open;
 mod owners;
 mod table;
+mod waiters;
 
 use std::sync::Arc;
 
@@ -25,6 +26,7 @@ pub use file_state::{LayoutMode, LayoutModes, Modes};
 pub use layout::{LayoutRecall, LayoutRequest, RevokedLayout};
 pub use lock::{LockOutcome, LockRequest, Locker};
 pub use open::OpenRequest;
+pub use waiters::LockNotice;
 
 use departed::Departures;
 use owners::Owners;

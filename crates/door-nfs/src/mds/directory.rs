@@ -11,7 +11,7 @@ use nfs4::{
 use nfs4_state::stateid::holder;
 use types::{ChangeInfo, Device, FileId, FileKind, Name, SymlinkTarget};
 
-use super::{Head, name, setattr};
+use super::{Head, exports, name, setattr};
 use crate::context::Compound;
 use crate::status;
 
@@ -32,8 +32,10 @@ pub(super) async fn lookup(
 
 pub(super) async fn lookup_parent(compound: &mut Compound<'_>, head: &Head) -> Result<(), NfsStat4> {
     let dir = directory(head, compound.file()?).await?;
-    let found = head.namespace.parent(&compound.identity, dir).await.map_err(status::of_namespace)?;
-    compound.set_file(found.file);
+    let found = head.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
+    // The way up may lead out of an export, into the one around it.
+    let place = exports::place_of(compound, head, &found).await?;
+    compound.enter(found.file, place);
     Ok(())
 }
 

@@ -30,6 +30,7 @@ fn is_empty(state: &FileState) -> bool {
         && state.recalls.is_empty()
         && state.pending.is_empty()
         && state.denials.is_empty()
+        && state.waiting.is_empty()
 }
 
 mod opens {

@@ -83,6 +83,7 @@ impl ClientState {
         if left == Modes::NONE {
             self.drop_layouts(client, file, LayoutModes::ALL);
         }
+        self.release_forgotten_waiters();
         Ok(())
     }
 
