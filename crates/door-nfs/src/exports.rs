@@ -303,7 +303,7 @@ mod tests {
             }
             assert_eq!(dir.rules_for(address("::ffff:10.1.0.7")), Some(one));
         }
-        assert_eq!(exported(0, &entries[..1]).rules_for(address("192.0.2.1")), None);
+        assert_eq!(exported(0, &[("10.0.0.0/8", wide)]).rules_for(address("192.0.2.1")), None);
     }
 
     #[test]

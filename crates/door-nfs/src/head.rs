@@ -202,6 +202,7 @@ async fn housekeeping(head: Arc<Head>, mut stop: watch::Receiver<bool>) {
     while !*stop.borrow() {
         mds::expire_clients(&head).await;
         mds::expire_recalls(&head).await;
+        mds::tell_waiters(&head);
         tokio::select! {
             () = tokio::time::sleep(HOUSEKEEPING_PERIOD) => {}
             _ = stop.changed() => {}

@@ -13,6 +13,7 @@ mod homes;
 pub(crate) mod io;
 mod layout;
 mod lock;
+mod lock_notice;
 mod open;
 mod readdir;
 mod recall;
@@ -46,6 +47,7 @@ use crate::status;
 
 use exports::Gate;
 pub(crate) use homes::Homes;
+pub(crate) use lock_notice::tell_waiters;
 pub(crate) use recall::{LayoutRecaller, expire_clients, expire_recalls};
 pub(crate) use reports::{Reports, Tally};
 

@@ -109,7 +109,7 @@ fn a_pseudo_root_leads_to_the_export_and_shows_nothing_else() {
     let mode = below.attributes(&a, &[number::MODE]).unwrap().mode;
     assert_eq!(mode, Some(0o555), "whatever the mode of what lies there");
     let b = below.lookup(&a, "b").unwrap();
-    assert_eq!(names(&mut below, &b), ["dir", "file"]);
+    assert_eq!(names(&mut below, &b), ["file", "dir"]);
     assert_eq!(b, scene.b, "one file, one handle");
 
     for dir in [&root, &a] {

@@ -1,7 +1,8 @@
 //! Exports at work: what a client's view lets it do with the current file handle, and pseudo directories.
 //!
 //! A handle is good for whoever holds it, so PUTFH judges where the file lies: by the directories above it, up to the
-//! first that is an export of this client. Read-only exports refuse what changes anything, whoever asks. A client with
+//! first that is an export of this client. (A handle that names its export would need no climbing; but then one file has
+//! several handles, and Linux an inode with a cache of its own for each.) Read-only exports refuse what changes anything, whoever asks. A client with
 //! the whole namespace as its one export passes without a question.
 
 use api::{Cookie, DirEntry, NamespaceError};

@@ -12,7 +12,7 @@ use nfs4_state::stateid::OpenRequest;
 use types::{Access, Attributes, FileId, FileKind, Name, PoolId, permission};
 
 use super::setattr::{self, Requested};
-use super::{Head, directory, name};
+use super::{Head, directory, lock_notice, name};
 use crate::context::Compound;
 use crate::status;
 
@@ -86,7 +86,9 @@ pub(super) async fn open(
     Ok(Open4ResOk {
         stateid,
         cinfo: target.cinfo,
-        rflags: OPEN4_RESULT_LOCKTYPE_POSIX | OPEN4_RESULT_PRESERVE_UNLINKED,
+        rflags: OPEN4_RESULT_LOCKTYPE_POSIX
+            | OPEN4_RESULT_PRESERVE_UNLINKED
+            | lock_notice::promise(head, client),
         attrset: target.attrset,
         delegation: no_delegation(args.share_access),
     })

@@ -10,6 +10,7 @@ mod bounds;
 mod cli;
 mod directory;
 mod directory_attributes;
+mod exports;
 mod held;
 mod layout;
 mod load;
