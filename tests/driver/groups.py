@@ -80,6 +80,10 @@ def small_disk(server):
     return undo
 
 
+# Said at a restart: the directory has to be there.
+EXPORTS = r"""printf '%s\n' '[[nfs.export]]' 'path = "/"' 'clients = ["10.77.0.11"]' 'access = "rw"' \
+    '[[nfs.export]]' 'path = "/a/b"' 'clients = ["10.77.0.12"]' >> {scratch}/forebay.toml"""
+
 HTTP_PASSWORD = "a-password-of-the-tests"
 
 
@@ -113,6 +117,9 @@ GROUPS = [
           clients=2, limit_s=300, mem="400M", forebay_only=True,
           hooks={"consistency": "{forebay} dir set-consistency --data {data} $1 $2"}),
     Group("xattr", "extended attributes of users, by setfattr and by system calls", "xattr"),
+    Group("exports", "two hosts, of which one has everything and the other a part or nothing", "exports", clients=2, limit_s=240,
+          mem="400M", forebay_only=True,
+          hooks={"export": EXPORTS, "take_away": "sed -i s/10.77.0.12/192.0.2.1/ {scratch}/forebay.toml"}),
     Group("quota", "a directory and a user with a quota", "quota", forebay_only=True, limit_s=180,
           hooks={"quota": "{forebay} quota set --data {data} $*"}),
     Group("killed_server", "kill -9 twenty times; nothing acknowledged is lost", "killed_server", pools=2, limit_s=480,

@@ -83,11 +83,41 @@ def counter():
         n = int(os.pread(fd, 20, 0) or b"0")
         os.pwrite(fd, b"%d" % (n + 1), 0)
         unlock(fd)
-        time.sleep(0.02)            # let the other one have it: waiters poll
+        time.sleep(0.02)            # let the other one have it
     meet("counted")
     lock(fd, wait=True)             # the lock is what makes the client ask anew
     assert os.pread(fd, 20, 0) == b"50", os.pread(fd, 20, 0)
     unlock(fd)
+    meet("end")
+
+
+def locks_asked():
+    """LOCK calls of this client to the head."""
+    with open("/proc/self/mountstats") as f:
+        return sum(int(line.split()[1]) for line in f if line.strip().startswith("LOCK:"))
+
+
+def told():
+    # A client that polls comes after 1, 3, 7, 15, 31 s, one that relies on being told every 30 s: released at 18 s, each
+    # would have the lock more than 10 s later.
+    fd = opened("l")
+    meet("open")
+    if ME == 0:
+        assert lock(fd)
+    meet("locked")
+    if ME == 1:
+        asked = locks_asked()
+        assert lock(fd, wait=True)
+        after_s = time.time() - float(open("freed").read())
+        asked = locks_asked() - asked
+        print("the waiter had it after %.2f s and %d LOCK calls" % (after_s, asked))
+        assert after_s < 5, "nobody told the waiter"
+        assert asked <= 3, "the waiter polled"
+    else:
+        time.sleep(18)
+        with open("freed", "w") as f:
+            f.write("%f" % time.time())
+        unlock(fd)
     meet("end")
 
 
@@ -178,4 +208,4 @@ def killed():
     os.fsync(fd)
 
 
-{"exclude": exclude, "counter": counter, "restart": restart, "silent": silent, "killed": killed}[WHAT]()
+{"exclude": exclude, "counter": counter, "told": told, "restart": restart, "silent": silent, "killed": killed}[WHAT]()

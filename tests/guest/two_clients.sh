@@ -71,6 +71,8 @@ case_o_excl_has_one_winner_in_every_round() {
 
 case_fcntl_locks_exclude_and_a_waiter_gets_the_lock() { py "$GUEST/locks_of_two.py" exclude; }
 
+case_a_waiter_is_told_of_a_lock_that_was_held_for_long() { py "$GUEST/locks_of_two.py" told; }
+
 case_a_counter_under_a_lock_loses_no_step() { py "$GUEST/locks_of_two.py" counter; }
 
 case_a_listing_while_the_other_client_removes() {

@@ -24,4 +24,4 @@ mod router;
 mod service;
 
 pub use instance::Instance;
-pub use service::{Admin, AdminConfig, AdminServices, Network, owns};
+pub use service::{Admin, AdminConfig, AdminServices, owns};

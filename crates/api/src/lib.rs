@@ -8,6 +8,7 @@ pub mod description;
 pub mod directories;
 pub mod error;
 pub mod io;
+pub mod lineage;
 pub mod namespace;
 pub mod observer;
 pub mod paths;
@@ -28,6 +29,7 @@ pub use description::Description;
 pub use directories::{Consistency, Directories};
 pub use error::{NamespaceError, PoolError, SelectError};
 pub use io::{IoHandle, ReadData, Stability, Verifier};
+pub use lineage::Lineage;
 pub use namespace::{
     Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Linked, Namespace, Page, Renamed, Replace,
     SetAttributes, SetTime, Unlinked, Usage, Written,

@@ -4,6 +4,7 @@
 //! A COMPOUND of a session begins with SEQUENCE, whose slot decides whether it runs at all: a retransmission of a
 //! finished request gets the kept reply, one of a running request is told to wait (RFC 8881 §2.10.6.2).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -14,10 +15,10 @@ use nfs4::{
     op,
 };
 use tracing::Instrument;
-use types::Identity;
 use xdr::{Decoder, Encoder, Mark, Xdr};
 
 use crate::context::{Compound, Principal};
+use crate::exports::{Claimed, View};
 use crate::operations::Operations;
 use crate::session_ops::{SequenceFacts, SequenceOutcome, Sessions};
 use crate::transport::Connection;
@@ -30,6 +31,8 @@ const SESSIONLESS_REPLY_BYTES_MAX: usize = 64 << 10;
 pub(crate) trait Face: Send + Sync + 'static {
     fn sessions(&self) -> &Sessions;
     fn operations(&self) -> &Operations;
+    /// What a client with this address sees. `None`: it is nobody that is served.
+    fn admit(&self, peer: IpAddr) -> Option<Arc<View>>;
     /// Whether a client has opens, locks or layouts.
     fn holds_state(&self, _client: ClientId4) -> bool {
         false
@@ -47,7 +50,8 @@ pub(crate) struct GarbageArguments;
 /// Who asks, from the RPC header.
 pub(crate) struct Caller {
     pub connection: Arc<Connection>,
-    pub identity: Identity,
+    pub view: Arc<View>,
+    pub claimed: Claimed,
     pub principal: Principal,
 }
 
@@ -67,9 +71,14 @@ pub(crate) async fn run(
     }
     let op_count = header.op_count;
     let run = Run { face, body, reply: Reply::begin(&header), decoder, left: op_count, header };
+    let place = caller.view.start();
     let mut compound = Compound {
         connection: &caller.connection,
-        identity: caller.identity,
+        identity: caller.view.identity(place, &caller.claimed),
+        claimed: caller.claimed,
+        view: caller.view,
+        place,
+        saved_place: place,
         principal: caller.principal,
         minorversion: run.header.minorversion,
         client: None,

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use api::{Subject, Ticket};
 use nfs4::{ClientId4, NfsStat4, SessionId4, StateId4};
-use types::{FileId, Identity};
+use types::{Attributes, FileId, Identity};
 
+use crate::exports::{Claimed, Place, View};
 use crate::transport::Connection;
 
 /// What a file handle names: a file at the head, a replica by its ticket at a pool.
@@ -17,7 +18,14 @@ pub(crate) enum Handle {
 
 pub(crate) struct Compound<'a> {
     pub connection: &'a Arc<Connection>,
+    /// Whom the current file handle's export takes the caller for.
     pub identity: Identity,
+    pub claimed: Claimed,
+    /// What this client sees.
+    pub view: Arc<View>,
+    /// Of the current file handle.
+    pub place: Place,
+    pub saved_place: Place,
     /// AUTH_NONE, AUTH_SYS…: the flavor and, for AUTH_SYS, the uid as the client sent it, before squashing.
     pub principal: Principal,
     pub minorversion: u32,
@@ -76,10 +84,39 @@ impl Compound<'_> {
         }
     }
 
-    /// A new current file handle; the stateid that went with the old one goes (RFC 8881 §16.2.3.1.2).
+    /// A new current file handle, found in the directory that was the current one; the stateid that went with the old
+    /// one goes (RFC 8881 §16.2.3.1.2).
     pub fn set_file(&mut self, file: FileId) {
+        self.enter(file, self.view.step(self.place, file));
+    }
+
+    /// As `set_file`, of a file that lies at `place`.
+    pub fn enter(&mut self, file: FileId, place: Place) {
+        self.move_to(place);
         self.current = Some(Handle::File(file));
         self.current_stateid = None;
+    }
+
+    /// The caller may be somebody else in another export.
+    pub fn move_to(&mut self, place: Place) {
+        if self.place != place {
+            self.place = place;
+            self.identity = self.view.identity(place, &self.claimed);
+        }
+    }
+
+    pub fn is_read_only(&self) -> bool {
+        self.view.rules(self.place).is_read_only
+    }
+
+    /// Who walks to the directory above: the way to an export is open, whatever the modes of what it leads through.
+    pub fn climber(&self) -> Identity {
+        if self.place == Place::Pseudo { Identity::root() } else { self.identity.clone() }
+    }
+
+    /// Attributes of the current file as this client may know them.
+    pub fn shown(&self, attributes: Attributes) -> Attributes {
+        if self.place == Place::Pseudo { as_pseudo(attributes) } else { attributes }
     }
 
     /// Puts the current stateid in the place of its stand-in.
@@ -98,4 +135,9 @@ impl Compound<'_> {
     pub fn client(&self) -> Result<ClientId4, NfsStat4> {
         self.client.ok_or(NfsStat4::OpNotInSession)
     }
+}
+
+/// A pseudo directory belongs to nobody in particular, and everybody may look into it (RFC 8881 §7.4).
+pub(crate) fn as_pseudo(attributes: Attributes) -> Attributes {
+    Attributes { mode: 0o555, uid: 0, gid: 0, ..attributes }
 }

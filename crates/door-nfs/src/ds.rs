@@ -3,6 +3,7 @@
 //! The file handle is the ticket; it is verified by PUTFH and says everything. The stateid of READ and WRITE is the one
 //! that the layout carried and adds nothing to it, so any is taken. No operation here asks the head.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use api::{OpenReplica, Pool, TicketKey, TicketMode};
@@ -15,6 +16,7 @@ use xdr::Opaque;
 
 use crate::compound::Face;
 use crate::context::{Compound, Handle};
+use crate::exports::View;
 use crate::mds::io::{stability, stable_how, verifier};
 use crate::operations::Operations;
 use crate::session_ops::Sessions;
@@ -28,6 +30,7 @@ pub(crate) struct DataServer {
     pub key: TicketKey,
     pub sessions: Sessions,
     pub operations: Operations,
+    pub view: Arc<View>,
 }
 
 /// The stateid that layouts carry for a replica: the same as long as the handle is the same, since the client keeps that
@@ -47,6 +50,10 @@ impl Face for DataServer {
 
     fn operations(&self) -> &Operations {
         &self.operations
+    }
+
+    fn admit(&self, _: IpAddr) -> Option<Arc<View>> {
+        Some(Arc::clone(&self.view))
     }
 
     async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {

@@ -5,20 +5,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::FileAccess;
-use api::{Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryRecords, TicketKey, Xattrs};
+use api::{
+    Lineage, Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryRecords, TicketKey, Xattrs,
+};
 use file_state::Door;
 use nfs4::FsId4;
 use nfs4_state::stateid::ClientState;
 use nfs4_state::{Adaptive, DelegationRules, Role, SessionLimits};
 use parking_lot::Mutex;
+use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use types::{Clock, PoolId, Random};
 
-use crate::mds::{self, ClientRecaller, Head, Reports, Tally};
+use crate::exports::{Export, ExportError, Exports};
+use crate::mds::{self, ClientRecaller, Head, Homes, Reports, Tally};
 use crate::operations::Operations;
 use crate::session_ops::{Sessions, SessionsConfig};
-use crate::transport::{self, Squash, TransportLimits};
+use crate::transport::{self, TransportLimits};
 
 /// How often leases and recalls are looked at; both are counted in seconds.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);
@@ -26,6 +30,7 @@ const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);
 /// What the door uses; it knows these by their traits only.
 pub struct HeadServices {
     pub namespace: Arc<dyn Namespace>,
+    pub lineage: Arc<dyn Lineage>,
     pub locations: Arc<dyn Locations>,
     pub xattrs: Arc<dyn Xattrs>,
     pub records: Arc<dyn RecoveryRecords>,
@@ -41,7 +46,8 @@ pub struct HeadConfig {
     pub instance: [u8; 16],
     pub lease: Duration,
     pub grace: Duration,
-    pub root_squash: bool,
+    /// Who sees what. Without any nobody sees anything.
+    pub exports: Vec<Export>,
     pub clients_max: usize,
     /// Per listener.
     pub connections_max: usize,
@@ -59,7 +65,15 @@ pub struct HeadConfig {
 pub struct HeadDoor {
     head: Arc<Head>,
     limits: TransportLimits,
-    squash: Squash,
+}
+
+/// Why the door cannot be opened.
+#[derive(Debug, Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Export(#[from] ExportError),
+    #[error("cannot load the records of clients")]
+    Records(#[source] NamespaceError),
 }
 
 /// For `forebay status`.
@@ -96,9 +110,10 @@ pub struct ClientStatus {
 }
 
 impl HeadDoor {
-    /// Loads the recovery records and opens the grace period.
-    pub async fn start(services: HeadServices, config: HeadConfig) -> Result<Arc<HeadDoor>, NamespaceError> {
-        let known = services.records.load().await?;
+    /// Finds the exported directories, loads the recovery records and opens the grace period.
+    pub async fn start(services: HeadServices, config: HeadConfig) -> Result<Arc<HeadDoor>, StartError> {
+        let exports = Exports::resolve(&*services.namespace, &config.exports).await?;
+        let known = services.records.load().await.map_err(StartError::Records)?;
         let boot = services.random.u64();
         let sessions = Sessions::new(
             SessionsConfig {
@@ -119,6 +134,8 @@ impl HeadDoor {
         );
         let head = Head {
             namespace: services.namespace,
+            homes: Homes::new(services.lineage),
+            exports,
             locations: services.locations,
             xattrs: services.xattrs,
             pools: services.pools,
@@ -145,14 +162,13 @@ impl HeadDoor {
         Ok(Arc::new(HeadDoor {
             head,
             limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
-            squash: Squash { root: config.root_squash },
         }))
     }
 
     /// Serves until told to stop, then finishes what is under way.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
         let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.head), stop.clone()));
-        transport::serve(listener, self.head.clone(), self.squash, self.limits, stop).await;
+        transport::serve(listener, self.head.clone(), self.limits, stop).await;
         // It sees the same stop.
         let _ = housekeeping.await;
     }
@@ -198,6 +214,7 @@ async fn housekeeping(head: Arc<Head>, mut stop: watch::Receiver<bool>) {
     while !*stop.borrow() {
         mds::expire_clients(&head).await;
         mds::expire_recalls(&head).await;
+        mds::tell_waiters(&head);
         tokio::select! {
             () = tokio::time::sleep(HOUSEKEEPING_PERIOD) => {}
             _ = stop.changed() => {}

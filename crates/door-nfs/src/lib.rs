@@ -12,6 +12,7 @@ mod callback;
 mod compound;
 mod context;
 mod ds;
+mod exports;
 mod fh;
 mod head;
 mod mds;
@@ -21,7 +22,8 @@ mod session_ops;
 mod status;
 mod transport;
 
-pub use head::{ClientStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices, PoolReports};
+pub use exports::{Export, ExportError, ExportRules, Hosts, Squash};
+pub use head::{ClientStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices, PoolReports, StartError};
 pub use nfs4_state::{DelegationMode, DelegationRules};
 pub use pool_door::{PoolDoor, PoolDoorConfig};
 

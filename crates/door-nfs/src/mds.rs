@@ -10,10 +10,13 @@ mod data;
 mod delegation;
 mod device;
 mod directory;
+mod exports;
 mod file_handle;
+mod homes;
 pub(crate) mod io;
 mod layout;
 mod lock;
+mod lock_notice;
 mod open;
 mod readdir;
 mod recall;
@@ -26,7 +29,7 @@ mod threshold;
 mod totals;
 mod xattr;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,16 +45,22 @@ use types::{Clock, FileId, Name, PoolId};
 
 use crate::compound::Face;
 use crate::context::Compound;
+use crate::exports::{Exports, View};
 use crate::operations::Operations;
 use crate::session_ops::Sessions;
 use crate::status;
 
+use exports::Gate;
+pub(crate) use homes::Homes;
+pub(crate) use lock_notice::tell_waiters;
 pub(crate) use recall::{ClientRecaller, expire_clients, expire_recalls};
 pub(crate) use reports::{Reports, Tally};
 
 /// Everything the handlers of the head need.
 pub(crate) struct Head {
     pub namespace: Arc<dyn Namespace>,
+    pub homes: Homes,
+    pub exports: Exports,
     pub locations: Arc<dyn Locations>,
     pub xattrs: Arc<dyn Xattrs>,
     pub pools: Arc<dyn PoolManager>,
@@ -111,6 +120,10 @@ impl Face for Head {
         &self.operations
     }
 
+    fn admit(&self, peer: IpAddr) -> Option<Arc<View>> {
+        self.exports.view(peer)
+    }
+
     fn holds_state(&self, client: ClientId4) -> bool {
         self.states.lock().holds(client)
     }
@@ -123,6 +136,10 @@ impl Face for Head {
         use NfsArgop4 as A;
         use NfsResop4 as R;
         let number = operation.opnum();
+        let operation = match exports::judge(compound, self, operation).await {
+            Gate::Open(operation) => operation,
+            Gate::Closed(result) => return result,
+        };
         match operation {
             A::PutRootFh => R::PutRootFh(file_handle::put_root(compound)),
             A::PutPubFh => R::PutPubFh(file_handle::put_root(compound)),

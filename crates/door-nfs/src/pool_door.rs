@@ -7,13 +7,20 @@ use api::{Observer, Pool, TicketKey};
 use nfs4_state::{Role, SessionLimits};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use types::{Clock, Random};
+use types::{Clock, Identity, Random};
 
 use crate::ds::DataServer;
+use crate::exports::{ExportRules, Squash, View};
 use crate::head::major_id;
 use crate::operations::Operations;
 use crate::session_ops::{Sessions, SessionsConfig};
-use crate::transport::{self, Squash, TransportLimits};
+use crate::transport::{self, TransportLimits};
+
+const EVERYBODY: ExportRules = ExportRules {
+    is_read_only: false,
+    squash: Squash::All,
+    anonymous: (Identity::NOBODY_ID, Identity::NOBODY_ID),
+};
 
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 
@@ -63,6 +70,9 @@ impl PoolDoor {
                 key,
                 sessions,
                 operations: Operations::new("nfs-pool", observer),
+                // Who the caller is and where he comes from does not matter: the head gave a ticket only for what the
+                // client may do, and the ticket is the authority here.
+                view: Arc::new(View::of_everything(EVERYBODY)),
             }),
             limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
         })
@@ -71,8 +81,7 @@ impl PoolDoor {
     /// Serves until told to stop, then finishes what is under way.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
         let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.server), stop.clone()));
-        // The ticket is the authority here: who the caller is does not matter.
-        transport::serve(listener, self.server.clone(), Squash { root: true }, self.limits, stop).await;
+        transport::serve(listener, self.server.clone(), self.limits, stop).await;
         let _ = housekeeping.await;
     }
 

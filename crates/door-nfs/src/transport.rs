@@ -45,13 +45,6 @@ impl Default for TransportLimits {
     }
 }
 
-/// Whom AUTH_SYS may not be.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Squash {
-    /// Root of the client hosts becomes nobody.
-    pub root: bool,
-}
-
 /// Linux sends every request in one fragment; others may cut them.
 const FRAGMENTS_MAX: u32 = 1024;
 const READ_BYTES: usize = 64 << 10;
@@ -68,7 +61,6 @@ const DRAIN: Duration = Duration::from_secs(3);
 pub(crate) async fn serve(
     listener: TcpListener,
     face: Arc<dyn Face>,
-    squash: Squash,
     limits: TransportLimits,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -89,7 +81,7 @@ pub(crate) async fn serve(
                 };
                 let (face, stop) = (Arc::clone(&face), stop.clone());
                 connections.spawn(async move {
-                    converse(stream, face, squash, limits, stop).await;
+                    converse(stream, face, limits, stop).await;
                     drop(place);
                 });
             }
@@ -106,11 +98,15 @@ pub(crate) async fn serve(
 async fn converse(
     stream: TcpStream,
     face: Arc<dyn Face>,
-    squash: Squash,
     limits: TransportLimits,
     mut stop: watch::Receiver<bool>,
 ) {
     let Ok((connection, mut reader)) = open(stream, limits) else { return };
+    // The address does not change while the connection lives, nor do the exports.
+    let view = face.admit(connection.peer().ip());
+    if view.is_none() {
+        tracing::debug!(peer = %connection.peer(), "nothing is exported to a client");
+    }
     let calls = Arc::new(Semaphore::new(limits.calls_max));
     let mut records = RecordReader::new(limits.record_bytes_max, FRAGMENTS_MAX);
     let mut buffer = BytesMut::new();
@@ -131,9 +127,9 @@ async fn converse(
                 place = Arc::clone(&calls).acquire_owned() => place.expect("the semaphore is never closed"),
                 () = connection.closed() => break 'connection,
             };
-            let (face, connection) = (Arc::clone(&face), Arc::clone(&connection));
+            let (face, connection, view) = (Arc::clone(&face), Arc::clone(&connection), view.clone());
             tokio::spawn(async move {
-                let reply = rpc::answer(&*face, &connection, squash, call).await;
+                let reply = rpc::answer(&*face, &connection, view, call).await;
                 connection.send(reply, place).await;
             });
         }

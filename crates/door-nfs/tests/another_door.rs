@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use access::{AccessError, AccessServices, Change, FileAccess, Modes, OpenFile, Share};
 use api::{Grant, Pool, PoolManager, PoolStatus, SelectError, Selection, TicketKey};
 use file_state::{Door, Holder};
-use forebay_door_nfs::{DelegationRules, HeadConfig, HeadDoor, HeadServices};
+use forebay_door_nfs::{DelegationRules, Export, HeadConfig, HeadDoor, HeadServices, Squash};
 use namespace::SqlNamespace;
 use nfs4::{
     FfLayoutReturn4, LayoutIomode4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
@@ -100,6 +100,7 @@ impl Scene {
         }));
         let services = HeadServices {
             namespace: namespace.clone(),
+            lineage: namespace.clone(),
             locations: namespace.clone(),
             xattrs: namespace.clone(),
             records: namespace,
@@ -114,7 +115,7 @@ impl Scene {
             instance: [2; 16],
             lease: LONG,
             grace: Duration::ZERO,
-            root_squash: false,
+            exports: vec![Export::of_everything(Squash::None)],
             clients_max: 10,
             connections_max: 10,
             slots_max: 16,

@@ -5,8 +5,6 @@
 //! done by somebody else (asking a client to give back a layout) is returned as a value. Time is handed in. Whoever
 //! owns it holds a lock around one call at a time and performs what was returned after it. What clients of one door have
 //! among themselves (tokens, stateids) is that door's matter.
-//!
-//! Absent, with its place: waiters for byte ranges belong into `locks`, where a release knows whom it frees.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +21,7 @@ pub use delegations::DelegationKind;
 pub use layouts::{LayoutMode, LayoutModes};
 pub use locks::{Lock, LockKind};
 pub use share::{Modes, Share};
-pub use table::{FileState, Held, Limits};
+pub use table::{FileState, Held, Limits, LockNotice};
 
 use thiserror::Error;
 

@@ -1,7 +1,11 @@
 //! Byte-range locks of one file, as POSIX has them: an owner has at most one lock on any byte; a new lock takes the place
 //! of what the owner had on its range, splitting and merging as need be.
+//!
+//! Beside them stand the waiters: who was refused a lock and wants to hear when it might be had, in the order in which
+//! they came. Nothing is kept free for them; they ask again as anybody does.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use types::ByteRange;
 
@@ -37,6 +41,23 @@ pub(crate) struct Locks {
     /// Of each owner that has any: ascending, disjoint, and neighbours that touch differ in kind.
     owners: BTreeMap<Owner, Vec<Interval>>,
     count: usize,
+    waiters: Vec<Waiter>,
+}
+
+/// A lock that was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Waiter {
+    pub owner: Owner,
+    pub range: ByteRange,
+    pub kind: LockKind,
+    /// It was told that it may come, and should have come by then.
+    pub told: Option<Duration>,
+}
+
+impl Waiter {
+    fn is_in_the_way_of(&self, other: &Waiter) -> bool {
+        self.owner != other.owner && self.range.overlaps(other.range) && self.kind.conflicts(other.kind)
+    }
 }
 
 /// The locks of an owner as they would be after a change; not yet in force.
@@ -50,7 +71,7 @@ pub(crate) struct Changed {
 
 impl Locks {
     pub fn is_empty(&self) -> bool {
-        self.owners.is_empty()
+        self.owners.is_empty() && self.waiters.is_empty()
     }
 
     pub fn count(&self) -> usize {
@@ -122,6 +143,57 @@ impl Locks {
         let released = self.owners.remove(&owner).map_or(0, |intervals| intervals.len());
         self.count -= released;
         released
+    }
+
+    pub fn waiters(&self) -> &[Waiter] {
+        &self.waiters
+    }
+
+    /// A waiter that was refused again keeps its place; `false`: it is a new one.
+    pub fn waits_on(&mut self, owner: Owner, range: ByteRange, kind: LockKind) -> bool {
+        let known = self.waiters.iter_mut().find(|waiter| waiter.owner == owner && waiter.range == range);
+        known.is_some_and(|waiter| {
+            (waiter.kind, waiter.told) = (kind, None);
+            true
+        })
+    }
+
+    pub fn wait(&mut self, owner: Owner, range: ByteRange, kind: LockKind) {
+        self.waiters.push(Waiter { owner, range, kind, told: None });
+    }
+
+    /// Those that could have their locks now, the first before those behind it, and were not told yet. They are told
+    /// hereby.
+    pub fn let_through(&mut self, until: Duration) -> Vec<Owner> {
+        let mut through: Vec<Waiter> = Vec::new();
+        let mut told = Vec::new();
+        let mut waiters = std::mem::take(&mut self.waiters);
+        for waiter in &mut waiters {
+            let comes_later = through.iter().any(|earlier| earlier.is_in_the_way_of(waiter));
+            if comes_later || self.conflict(Some(waiter.owner), waiter.range, waiter.kind).is_some() {
+                continue;
+            }
+            through.push(*waiter);
+            if waiter.told.is_none() {
+                waiter.told = Some(until);
+                told.push(waiter.owner);
+            }
+        }
+        self.waiters = waiters;
+        told
+    }
+
+    /// Forgets waiters and says whose they were.
+    pub fn forget_waiters(&mut self, which: impl Fn(&Waiter) -> bool) -> Vec<Owner> {
+        let mut forgotten = Vec::new();
+        self.waiters.retain(|waiter| {
+            let goes = which(waiter);
+            if goes {
+                forgotten.push(waiter.owner);
+            }
+            !goes
+        });
+        forgotten
     }
 }
 

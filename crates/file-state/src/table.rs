@@ -3,6 +3,9 @@
 //! Invariants: a file is in the table while somebody holds something of it or a change of it waits; a holder's counts
 //! are the sums over its files; a refused call has changed nothing.
 
+mod granted;
+mod waiters;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -17,7 +20,9 @@ use crate::{
     Owner, Share,
 };
 
-mod granted;
+use waiters::Waiting;
+
+pub use waiters::LockNotice;
 
 /// What clients can make grow. At a bound the call is refused with [`FileStateError::Limit`].
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +30,9 @@ pub struct Limits {
     pub opens_per_holder: usize,
     pub locks_per_holder: usize,
     pub locks_per_file: usize,
+    /// Beyond it who waits for a lock is not remembered, and has to ask now and then.
+    pub waiters_per_file: usize,
+    pub waiters_per_holder: usize,
     pub layouts_per_holder: usize,
     pub delegations_per_holder: usize,
 }
@@ -35,6 +43,8 @@ impl Default for Limits {
             opens_per_holder: 1 << 18,
             locks_per_holder: 1 << 17,
             locks_per_file: 1 << 16,
+            waiters_per_file: 1 << 10,
+            waiters_per_holder: 1 << 12,
             layouts_per_holder: 1 << 18,
             delegations_per_holder: 1 << 16,
         }
@@ -101,6 +111,7 @@ pub struct FileState {
     denials: BTreeMap<Door, usize>,
     /// Delegations of all holders.
     delegations: usize,
+    waiting: Waiting,
 }
 
 impl FileState {
@@ -229,7 +240,9 @@ impl FileState {
         if let Some(lock) = self.test_lock(file, Some(owner), range, kind) {
             return Err(FileStateError::Locked(lock));
         }
-        self.set_range(file, owner, range, Some(kind))
+        self.set_range(file, owner, range, Some(kind))?;
+        self.got_lock(file, owner, range, kind);
+        Ok(())
     }
 
     /// Unlocking what is not locked is fine. Splitting a lock makes one more, and may so meet the bound.
@@ -258,6 +271,7 @@ impl FileState {
     pub fn release_locks(&mut self, file: FileId, owner: Owner) {
         let Some(known) = self.files.get_mut(&file) else { return };
         let released = known.locks.release(owner);
+        self.stir(file);
         self.record(owner.holder, file).held.locks -= released;
         self.settle(file, owner.holder);
     }
@@ -276,6 +290,9 @@ impl FileState {
         self.judge_lock_bounds(file, owner.holder, &changed)?;
         let delta = changed.delta;
         self.files.entry(file).or_default().locks.apply(changed);
+        if kind != Some(LockKind::Write) {
+            self.stir(file);
+        }
         let held = &mut self.record(owner.holder, file).held;
         held.locks =
             held.locks.checked_add_signed(delta).expect("a holder's locks are the sum over its files");
@@ -371,6 +388,7 @@ impl FileState {
 
     /// Forgets what is empty after something of the holder's went.
     fn settle(&mut self, file: FileId, holder: Holder) {
+        self.forget_waiters_without_open(file, holder);
         let has = self.files.get(&file).is_some_and(|known| known.has(holder));
         if !has && let Some(record) = self.holders.get_mut(&holder) {
             record.files.remove(&file);

@@ -1,6 +1,7 @@
 //! Configuration: a TOML file, overlaid by the command line, and what follows from both.
 
 pub mod delegations;
+pub mod exports;
 pub mod http;
 pub mod reference;
 
@@ -38,6 +39,7 @@ pub struct Nfs {
     pub slots_max: u32,
     pub layout_min_kib: u32,
     pub delegations: delegations::Delegations,
+    pub export: Vec<exports::Export>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -141,6 +143,7 @@ impl Default for Nfs {
             slots_max: 64,
             layout_min_kib: 64,
             delegations: delegations::Delegations::default(),
+            export: Vec::new(),
         }
     }
 }
@@ -259,6 +262,7 @@ impl Config {
         if self.namespace.database != SQLITE {
             namespace::database_name(&self.namespace.database)?;
         }
+        exports::validate(&self.nfs.export)?;
         self.http.validate()?;
         self.auth.validate()?;
         let last = u64::from(self.pools.port) + u64::from(self.pools.count.unwrap_or(1)) - 1;

@@ -10,7 +10,7 @@ use access::{AccessServices, FileAccess};
 use admin::log::LogControl;
 use anyhow::{Context, Result, anyhow, bail};
 use api::{Pool, PoolManager, TicketKey};
-use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig};
+use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, StartError};
 use namespace::SqlNamespace;
 use pool::LocalPool;
 use tokio::net::TcpListener;
@@ -301,6 +301,7 @@ async fn start_head_door(
     }
     let services = HeadServices {
         namespace: services.namespace.clone(),
+        lineage: services.namespace.clone(),
         locations: services.namespace.clone(),
         xattrs: services.namespace.clone(),
         records: services.namespace.clone(),
@@ -315,7 +316,7 @@ async fn start_head_door(
         instance: data.instance,
         lease: Duration::from_secs(config.nfs.lease_s.into()),
         grace: Duration::from_secs(config.nfs.grace_s.into()),
-        root_squash: config.squashes_root(),
+        exports: crate::config::exports::resolve(config).await?,
         clients_max: config.nfs.clients_max as usize,
         connections_max: config.nfs.connections_max as usize,
         slots_max: config.nfs.slots_max,
@@ -324,7 +325,11 @@ async fn start_head_door(
         recall_time: config.nfs.delegations.recall_time(config.nfs.lease_s),
         pool_addresses,
     };
-    HeadDoor::start(services, config).await.context("cannot start the NFS door")
+    let door = HeadDoor::start(services, config).await;
+    door.map_err(|error| match error {
+        StartError::Export(error) => anyhow!(error).context("nfs.export"),
+        error => anyhow!(error).context("cannot start the NFS door"),
+    })
 }
 
 fn start_pool_doors(

@@ -24,6 +24,7 @@ mod group;
 mod ids;
 pub mod import;
 mod inode;
+mod lineage;
 mod migration;
 mod open;
 mod ops;

@@ -16,6 +16,7 @@ mod open;
 mod owners;
 mod recall;
 mod table;
+mod waiters;
 
 use std::sync::Arc;
 
@@ -28,6 +29,7 @@ pub use layout::{LayoutRequest, iomode};
 pub use lock::{LockOutcome, LockRequest, Locker};
 pub use open::OpenRequest;
 pub use recall::{AddressedRecall, Revoked};
+pub use waiters::LockNotice;
 
 use departed::Departures;
 use owners::Owners;

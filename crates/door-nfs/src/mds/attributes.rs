@@ -111,7 +111,7 @@ pub(super) async fn get(
     if !args.attr_request.intersect(&WRITE_ONLY).is_empty() {
         return Err(NfsStat4::Inval);
     }
-    let attributes = head.fresh_attributes(compound.file()?).await?;
+    let attributes = compound.shown(head.fresh_attributes(compound.file()?).await?);
     let mut found = of_file(head, compound.minorversion, &attributes, &args.attr_request);
     if !args.attr_request.intersect(&TOTALS).is_empty() {
         let (who, file) = (&compound.identity, attributes.file);
@@ -201,7 +201,7 @@ async fn compare(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> Result
         return Err(NfsStat4::Inval);
     }
     FileAttributes::decode(given).map_err(|error| error.status())?;
-    let attributes = head.fresh_attributes(compound.file()?).await?;
+    let attributes = compound.shown(head.fresh_attributes(compound.file()?).await?);
     let mut found = of_file(head, compound.minorversion, &attributes, mask);
     if !mask.intersect(&TOTALS).is_empty() {
         totals::add(&mut found, head, &compound.identity, attributes.file, mask).await?;
@@ -231,7 +231,7 @@ pub(super) async fn access(
     args: &Access4Args,
 ) -> Result<Access4ResOk, NfsStat4> {
     const MEANINGFUL: u32 = ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND;
-    let attributes = head.attributes(compound.file()?).await?;
+    let attributes = compound.shown(head.attributes(compound.file()?).await?);
     let granted = permission::granted(&compound.identity, &attributes);
     let mut access = 0;
     if granted.contains(Access::READ) {
@@ -256,6 +256,9 @@ pub(super) async fn access(
     };
     let (of_xattrs, to_xattrs) = xattr_access(compound, &attributes, granted);
     access |= to_xattrs;
+    if compound.is_read_only() {
+        access &= !(ACCESS4_MODIFY | ACCESS4_EXTEND | ACCESS4_DELETE | ACCESS4_XAWRITE);
+    }
     let supported = args.access & (of_kind | of_xattrs);
     Ok(Access4ResOk { supported, access: access & supported })
 }

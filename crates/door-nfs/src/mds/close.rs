@@ -5,7 +5,7 @@ use nfs4::{
     OpenDowngrade4ResOk, StateId4,
 };
 
-use super::Head;
+use super::{Head, lock_notice};
 use crate::context::Compound;
 
 pub(super) fn downgrade(
@@ -32,6 +32,7 @@ pub(super) fn close(
     head.states.lock().close(client, file, stateid)?;
     // Layouts went with it: somebody may wait for that.
     head.access.returned();
+    lock_notice::tell_waiters(head);
     // RFC 8881 §18.2.4: no state is left; a stateid that is always refused says so.
     compound.current_stateid = Some(StateId4::INVALID);
     Ok(Close4ResOk { open_stateid: StateId4::INVALID })

@@ -12,7 +12,7 @@ use nfs4::{
 use nfs4_state::stateid::holder;
 use types::{Access, ChangeInfo, Device, FileId, FileKind, Name, SymlinkTarget, permission};
 
-use super::{Head, name, recall, setattr};
+use super::{Head, exports, name, recall, setattr};
 use crate::context::Compound;
 use crate::status;
 
@@ -33,8 +33,10 @@ pub(super) async fn lookup(
 
 pub(super) async fn lookup_parent(compound: &mut Compound<'_>, head: &Head) -> Result<(), NfsStat4> {
     let dir = directory(head, compound.file()?).await?;
-    let found = head.namespace.parent(&compound.identity, dir).await.map_err(status::of_namespace)?;
-    compound.set_file(found.file);
+    let found = head.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
+    // The way up may lead out of an export, into the one around it.
+    let place = exports::place_of(compound, head, &found).await?;
+    compound.enter(found.file, place);
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use nfs4::{GetFh4ResOk, NfsStat4, PutFh4Args};
 use types::FileId;
 
-use super::Head;
+use super::{Head, exports};
 use crate::context::Compound;
 use crate::fh;
 
@@ -17,9 +17,13 @@ pub(super) async fn put(compound: &mut Compound<'_>, head: &Head, args: &PutFh4A
         Ok(file) => file,
         Err(status) => return status,
     };
-    match head.attributes(file).await {
-        Ok(_) => {
-            compound.set_file(file);
+    let attributes = match head.attributes(file).await {
+        Ok(attributes) => attributes,
+        Err(status) => return status,
+    };
+    match exports::place_of(compound, head, &attributes).await {
+        Ok(place) => {
+            compound.enter(file, place);
             NfsStat4::Ok
         }
         Err(status) => status,
@@ -32,11 +36,13 @@ pub(super) fn get(compound: &Compound<'_>, head: &Head) -> Result<GetFh4ResOk, N
 
 pub(super) fn save(compound: &mut Compound<'_>) -> NfsStat4 {
     compound.saved = compound.current;
+    compound.saved_place = compound.place;
     compound.saved_stateid = compound.current_stateid;
     NfsStat4::Ok
 }
 
 pub(super) fn restore(compound: &mut Compound<'_>) -> NfsStat4 {
+    compound.move_to(compound.saved_place);
     compound.current = compound.saved;
     compound.current_stateid = compound.saved_stateid;
     NfsStat4::Ok

@@ -6,13 +6,15 @@ use nfs4::{
 use nfs4_state::stateid::{LockOutcome, LockRequest, Locker};
 use types::{ByteRange, FileKind};
 
-use super::Head;
+use super::{Head, lock_notice};
 use crate::context::Compound;
 
 pub(super) async fn lock(compound: &mut Compound<'_>, head: &Head, args: Lock4Args) -> Lock4Res {
     match try_lock(compound, head, args) {
         Ok(LockOutcome::Granted(lock_stateid)) => {
             compound.current_stateid = Some(lock_stateid);
+            // A lock to write that only reads from now on lets readers through.
+            lock_notice::tell_waiters(head);
             Lock4Res::Ok(Lock4ResOk { lock_stateid })
         }
         Ok(LockOutcome::Denied(denied)) => Lock4Res::Denied(denied),
@@ -81,6 +83,7 @@ pub(super) fn unlock(
     let range = range(args.offset, args.length)?;
     let stateid = compound.resolve(args.lock_stateid)?;
     let lock_stateid = head.states.lock().unlock(client, file, stateid, range)?;
+    lock_notice::tell_waiters(head);
     compound.current_stateid = Some(lock_stateid);
     Ok(LockU4ResOk { lock_stateid })
 }

@@ -11,7 +11,7 @@ use nfs4_state::stateid::{Modes, OpenRequest};
 use types::{Access, Attributes, FileId, FileKind, Name, PoolId, permission};
 
 use super::setattr::{self, Requested};
-use super::{Head, delegation, directory, name, recall};
+use super::{Head, delegation, directory, lock_notice, name, recall};
 use crate::context::Compound;
 use crate::status;
 
@@ -84,7 +84,9 @@ pub(super) async fn open(
     Ok(Open4ResOk {
         stateid,
         cinfo: target.cinfo,
-        rflags: OPEN4_RESULT_LOCKTYPE_POSIX | OPEN4_RESULT_PRESERVE_UNLINKED,
+        rflags: OPEN4_RESULT_LOCKTYPE_POSIX
+            | OPEN4_RESULT_PRESERVE_UNLINKED
+            | lock_notice::promise(head, client),
         attrset: target.attrset,
         delegation: delegation::offer(head, client, file, &args),
     })

@@ -12,7 +12,7 @@ use super::{Head, directory};
 use crate::context::Compound;
 use crate::status;
 
-const COOKIE_VERIFIER: Verifier4 = Verifier4([0; 8]);
+pub(super) const COOKIE_VERIFIER: Verifier4 = Verifier4([0; 8]);
 /// Cookies 1 and 2 are reserved for `.` and `..` (RFC 8881 §18.23.3).
 const RESERVED_COOKIES: std::ops::RangeInclusive<u64> = 1..=2;
 /// Entries asked of the namespace at once.
@@ -26,12 +26,7 @@ pub(super) async fn read(
     args: &ReadDir4Args,
 ) -> Result<ReadDir4ResOk, NfsStat4> {
     let dir = directory::plain_directory(head, compound.file()?).await?;
-    if RESERVED_COOKIES.contains(&args.cookie) {
-        return Err(NfsStat4::BadCookie);
-    }
-    if args.cookie != 0 && args.cookieverf != COOKIE_VERIFIER {
-        return Err(NfsStat4::NotSame);
-    }
+    judge_cookie(args)?;
     let wanted = args.attr_request.intersect(&supported(compound.minorversion));
     let mut room = Room::new(args, compound.reply_room);
     let mut entries: Vec<DirEntry4> = Vec::new();
@@ -58,7 +53,17 @@ pub(super) async fn read(
     }
 }
 
-fn encode_entry(
+pub(super) fn judge_cookie(args: &ReadDir4Args) -> Result<(), NfsStat4> {
+    if RESERVED_COOKIES.contains(&args.cookie) {
+        return Err(NfsStat4::BadCookie);
+    }
+    if args.cookie != 0 && args.cookieverf != COOKIE_VERIFIER {
+        return Err(NfsStat4::NotSame);
+    }
+    Ok(())
+}
+
+pub(super) fn encode_entry(
     head: &Head,
     minorversion: u32,
     entry: &DirEntry,
@@ -73,13 +78,13 @@ fn encode_entry(
 }
 
 /// What is left of `maxcount` and of the reply; `dircount` is a hint that names and cookies alone should obey.
-struct Room {
+pub(super) struct Room {
     bytes: usize,
     names: usize,
 }
 
 impl Room {
-    fn new(args: &ReadDir4Args, reply_room: usize) -> Room {
+    pub fn new(args: &ReadDir4Args, reply_room: usize) -> Room {
         // Status, operation number and the list's end beside the entries.
         let reply = reply_room.saturating_sub(16);
         let bytes = (args.maxcount as usize).min(reply).saturating_sub(ReadDir4ResOk::EMPTY_LEN);
@@ -88,7 +93,7 @@ impl Room {
         Room { bytes, names }
     }
 
-    fn take(&mut self, entry: &DirEntry4) -> bool {
+    pub fn take(&mut self, entry: &DirEntry4) -> bool {
         let bytes = entry.encoded_len();
         let name = 16 + entry.name.as_bytes().len();
         if bytes > self.bytes {

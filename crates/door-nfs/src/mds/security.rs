@@ -25,12 +25,12 @@ pub(super) async fn no_name(
     let file = compound.file()?;
     if args.style == SecInfoStyle4::Parent {
         let dir = directory::plain_directory(head, file).await?;
-        head.namespace.parent(&compound.identity, dir).await.map_err(status::of_namespace)?;
+        head.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
     }
     Ok(consume(compound))
 }
 
-fn consume(compound: &mut Compound<'_>) -> SecInfo4ResOk {
+pub(super) fn consume(compound: &mut Compound<'_>) -> SecInfo4ResOk {
     compound.current = None;
     compound.current_stateid = None;
     SecInfo4ResOk { flavors: vec![SecInfo4::Flavor(AUTH_SYS)] }

@@ -1,5 +1,6 @@
 //! A server that knows sessions only, on a loopback socket, and a small client to it.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use async_trait::async_trait;
@@ -16,8 +17,9 @@ use types::Timestamp;
 
 use super::*;
 use crate::compound::Face;
+use crate::exports::{Export, Squash, View};
 use crate::operations::Operations;
-use crate::transport::{self, Squash, TransportLimits};
+use crate::transport::{self, TransportLimits};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
 pub(crate) const CALLBACK_PROGRAM: u32 = 0x4000_0000;
@@ -99,6 +101,10 @@ impl Face for TestFace {
         &self.operations
     }
 
+    fn admit(&self, _: IpAddr) -> Option<Arc<View>> {
+        Some(Arc::new(View::of_everything(Export::of_everything(Squash::Root).rules)))
+    }
+
     async fn execute(&self, _: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
         match operation {
             NfsArgop4::PutRootFh => NfsResop4::PutRootFh(NfsStat4::Ok),
@@ -155,8 +161,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let serving =
-            tokio::spawn(transport::serve(listener, face.clone(), Squash { root: true }, limits, stopped));
+        let serving = tokio::spawn(transport::serve(listener, face.clone(), limits, stopped));
         Server { face, clock, records, address, stop, serving }
     }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
-use oncrpc::{AuthStat, AuthSys, CallError, CallHeader, Credential, MessageType, ReplyHeader, message_type};
+use oncrpc::{AuthStat, CallError, CallHeader, Credential, MessageType, ReplyHeader, message_type};
 use types::Identity;
 use xdr::{Decoder, Encoder, Xdr};
 
-use super::Squash;
 use super::connection::{Connection, with_record_mark};
 use crate::compound::{self, Caller, Face};
 use crate::context::Principal;
+use crate::exports::{Claimed, View};
 
 /// A record that needs an answer.
 pub(super) enum Call {
@@ -38,11 +38,12 @@ pub(super) fn route(connection: &Arc<Connection>, record: Bytes) -> Option<Optio
     }
 }
 
-/// The reply's record, as segments.
+/// The reply's record, as segments. Who sees nothing is refused here, before he could have a client id: Linux says
+/// "access denied by server" to whoever mounts.
 pub(super) async fn answer(
     face: &dyn Face,
     connection: &Arc<Connection>,
-    squash: Squash,
+    view: Option<Arc<View>>,
     call: Call,
 ) -> Vec<Bytes> {
     let (header, body) = match call {
@@ -59,10 +60,10 @@ pub(super) async fn answer(
     match header.procedure {
         NFSPROC4_NULL => encode(&ReplyHeader::success(xid), Vec::new()),
         NFSPROC4_COMPOUND => {
-            let Some((identity, principal)) = identify(&header.credential, squash) else {
+            let (Some(view), Some((claimed, principal))) = (view, identify(&header.credential)) else {
                 return encode(&ReplyHeader::auth_error(xid, AuthStat::TooWeak), Vec::new());
             };
-            let caller = Caller { connection: Arc::clone(connection), identity, principal };
+            let caller = Caller { connection: Arc::clone(connection), view, claimed, principal };
             match compound::run(face, caller, body).await {
                 Ok(segments) => encode(&ReplyHeader::success(xid), segments),
                 Err(compound::GarbageArguments) => encode(&ReplyHeader::garbage_args(xid), Vec::new()),
@@ -72,21 +73,16 @@ pub(super) async fn answer(
     }
 }
 
-/// Who the caller is: by its own word, squashed. `None` for flavors that are not served.
-fn identify(credential: &Credential, squash: Squash) -> Option<(Identity, Principal)> {
+/// Who the caller is, by its own word. `None` for flavors that are not served.
+fn identify(credential: &Credential) -> Option<(Claimed, Principal)> {
     match credential {
-        Credential::None => Some((Identity::nobody(), Principal { flavor: nfs4::AUTH_NONE, uid: u32::MAX })),
+        Credential::None => Some((Claimed::Nobody, Principal { flavor: nfs4::AUTH_NONE, uid: u32::MAX })),
         Credential::Sys(sys) => {
-            Some((identity(sys, squash), Principal { flavor: nfs4::AUTH_SYS, uid: sys.uid }))
+            let user = Identity::new(sys.uid, sys.gid, &sys.gids);
+            Some((Claimed::User(user), Principal { flavor: nfs4::AUTH_SYS, uid: sys.uid }))
         }
         Credential::RpcsecGss(_) | Credential::Other(_) => None,
     }
-}
-
-fn identity(sys: &AuthSys, squash: Squash) -> Identity {
-    let id = |id: u32| if squash.root && id == 0 { Identity::NOBODY_ID } else { id };
-    let groups: Vec<u32> = sys.gids.iter().map(|gid| id(*gid)).collect();
-    Identity::new(id(sys.uid), id(sys.gid), &groups)
 }
 
 fn encode(header: &ReplyHeader, body: Vec<Bytes>) -> Vec<Bytes> {
@@ -94,21 +90,4 @@ fn encode(header: &ReplyHeader, body: Vec<Bytes>) -> Vec<Bytes> {
     header.encode(&mut encoder);
     encoder.put_raw_segments(body);
     with_record_mark(encoder)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sys(uid: u32, gids: Vec<u32>) -> AuthSys {
-        AuthSys { stamp: 0, machine_name: xdr::Opaque(Bytes::new()), uid, gid: uid, gids }
-    }
-
-    #[test]
-    fn root_becomes_nobody_with_all_its_groups() {
-        let squashed = identity(&sys(0, vec![0, 5]), Squash { root: true });
-        assert_eq!(squashed, Identity::new(65534, 65534, &[65534, 5]));
-        assert_eq!(identity(&sys(0, vec![0]), Squash { root: false }), Identity::new(0, 0, &[0]));
-        assert_eq!(identity(&sys(7, vec![5]), Squash { root: true }), Identity::new(7, 7, &[5]));
-    }
 }

@@ -17,7 +17,12 @@ const KEYS: &[Key] = &[
     key("data", "\"./forebay-data\"", "path", "Where everything is kept: namespace, pools, secret."),
     key("listen", "\"127.0.0.1\"", "address", "Address of head and pools. Beyond loopback root is squashed."),
     key("nfs.port", "(2049 as root, else 20490)", "port", "Port of the head."),
-    key("nfs.root_squash", "(false on loopback, else true)", "bool", "Clients' root becomes nobody (65534)."),
+    key(
+        "nfs.root_squash",
+        "(false on loopback, else true)",
+        "bool",
+        "Clients' root becomes nobody (65534), in exports that do not say squash.",
+    ),
     key("nfs.lease_s", "90", "seconds", "A client silent for longer loses its opens and locks."),
     key(
         "nfs.grace_s",
@@ -86,6 +91,14 @@ const KEYS: &[Key] = &[
         "(nfs.lease_s)",
         "seconds",
         "A delegation that is not given back for so long after it was recalled is revoked.",
+    ),
+    key(
+        "nfs.export",
+        "[]",
+        "tables",
+        "Exports, each [[nfs.export]] with path (a directory), clients (addresses, networks, host names, \"*\"), and as \
+         wanted access (ro|rw; ro), squash (root|all|none; as nfs.root_squash), anonymous_uid, anonymous_gid (65534). \
+         Without any, / is exported to everybody, rw.",
     ),
     key("pools.count", "(as the data directory has, 1 if new)", "pools", "Number of pools in this process."),
     key("pools.port", "20491", "port", "Port of pool 0; pool N listens N ports above it."),

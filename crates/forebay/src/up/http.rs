@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::{Admin, AdminConfig, AdminServices, Network};
+use admin::{Admin, AdminConfig, AdminServices};
 use anyhow::{Context, Result, anyhow};
 use api::{Observer, Subject, TicketKey};
 use async_trait::async_trait;
@@ -17,7 +17,7 @@ use http_server::{Limits, Request, Response, Service, Tls, TlsFiles};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use types::{ChecksumKind, Identity};
+use types::{ChecksumKind, Identity, Network};
 
 use super::overview::Overview;
 use super::{Head, STOP, Services, listen};

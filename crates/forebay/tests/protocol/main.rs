@@ -13,6 +13,7 @@ mod data;
 mod delegation;
 mod directory;
 mod directory_attributes;
+mod exports;
 mod held;
 mod layout;
 mod load;

@@ -50,6 +50,8 @@ impl ClientState {
             self.states.remove_client(client);
             self.owners.remove_client(client);
             self.departed.gone.remove(&client);
+            drop(files);
+            self.release_forgotten_waiters();
             return;
         }
         for file in files.files_of(holder).into_iter().filter(|file| !unfenced.contains(file)) {

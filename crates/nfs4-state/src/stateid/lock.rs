@@ -66,6 +66,9 @@ impl ClientState {
         };
         let locked = self.files.lock().lock(file, owner_of(client, number), range, kind);
         if let Err(error) = locked {
+            if matches!(error, FileStateError::Locked(_)) && locktype.is_waiting() {
+                self.wait(file, owner_of(client, number), range, kind);
+            }
             if place.lock.is_none() {
                 self.owners.release(number);
             }
@@ -77,6 +80,7 @@ impl ClientState {
         let key = place.lock.unwrap_or_else(|| {
             self.states.insert(client, file, Kind::Lock { owner: number, open: place.open })
         });
+        self.release_forgotten_waiters();
         Ok(LockOutcome::Granted(self.states.bump(key)))
     }
 

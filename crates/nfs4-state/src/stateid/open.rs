@@ -81,6 +81,7 @@ impl ClientState {
         self.states.remove(key);
         self.owners.release(number);
         self.drop_uncovered_layouts(client, file);
+        self.release_forgotten_waiters();
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Names of open owners and lock owners, and the numbers that the conflict table knows them by.
 //!
-//! An owner is known while some stateid is its own: each is one use.
+//! An owner is known while some stateid is its own, or it waits for a lock: each is one use.
 
 use std::collections::BTreeMap;
 
@@ -55,6 +55,12 @@ impl Owners {
         self.numbers.insert(name.clone(), self.last);
         self.known.insert(self.last, Known { name, uses: 1 });
         self.last
+    }
+
+    /// One use more of an owner that is known.
+    pub fn hold(&mut self, number: u64) {
+        let known = self.known.get_mut(&number).expect("who holds an owner has it in use already");
+        known.uses += 1;
     }
 
     pub fn release(&mut self, number: u64) {

@@ -532,6 +532,7 @@ mod departures {
 
 mod delegations;
 mod doors;
+mod waiters;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -577,7 +578,10 @@ proptest! {
                 }
                 Step::Lock(c, i, at) => {
                     let locker = Locker::New { open: newest(pick(i)), owner: Bytes::from_static(b"l") };
-                    match states.lock(locks::request(ClientId4(c), locker, at, 5)) {
+                    // Every other one would wait.
+                    let locktype = if at % 2 == 0 { NfsLockType4::WriteW } else { NfsLockType4::Write };
+                    let request = locks::request(ClientId4(c), locker, at, 5);
+                    match states.lock(LockRequest { locktype, ..request }) {
                         Ok(LockOutcome::Granted(stateid)) => Some((c, stateid)),
                         _ => None,
                     }
@@ -603,6 +607,8 @@ proptest! {
                 }
                 Step::Release(c) => {
                     states.release(ClientId4(c), &[]);
+                    let notices = states.lock_notices(s(1), s(1));
+                    prop_assert!(notices.iter().all(|notice| states.holds(notice.client)));
                     None
                 }
             };

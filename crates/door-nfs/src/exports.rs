@@ -1,0 +1,340 @@
+//! Exports: which directories which client hosts see, how, and as whom (exports(5), RFC 8881 §7).
+//!
+//! The table is resolved at the start and stays as it is. Of the entries of one directory the narrowest that holds a
+//! client's address counts; all such directories together are the client's [`View`], made once for a connection. A file
+//! belongs to the innermost export above it. Directories on the way to exports are *pseudo* directories: they show the
+//! names that lead on, and nothing else. Whoever has the whole namespace as one export is asked nothing further.
+
+mod resolve;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use types::{FileId, Identity, Name, Network};
+
+pub use resolve::ExportError;
+
+/// An entry of the configuration: a directory for some hosts.
+#[derive(Clone, Debug)]
+pub struct Export {
+    /// From the root; the root itself is empty.
+    pub path: Vec<Name>,
+    pub hosts: Vec<Hosts>,
+    pub rules: ExportRules,
+}
+
+impl Export {
+    /// The whole namespace, to read and write, for everybody who can connect.
+    pub fn of_everything(squash: Squash) -> Export {
+        let rules = ExportRules { is_read_only: false, squash, anonymous: (NOBODY, NOBODY) };
+        Export { path: Vec::new(), hosts: vec![Hosts::Any], rules }
+    }
+}
+
+const NOBODY: u32 = Identity::NOBODY_ID;
+
+#[derive(Clone, Copy, Debug)]
+pub enum Hosts {
+    Any,
+    Network(Network),
+}
+
+impl Hosts {
+    fn contain(&self, address: IpAddr) -> bool {
+        match self {
+            Hosts::Any => true,
+            Hosts::Network(network) => network.contains(address),
+        }
+    }
+
+    /// Of two that hold an address the one with more is the narrower; anybody is wider than every network.
+    fn narrowness(&self) -> u32 {
+        match self {
+            Hosts::Any => 0,
+            Hosts::Network(network) => 1 + u32::from(network.prefix_bits()),
+        }
+    }
+
+    pub fn are_same(&self, other: &Hosts) -> bool {
+        match (self, other) {
+            (Hosts::Any, Hosts::Any) => true,
+            (Hosts::Network(one), Hosts::Network(other)) => one.is_same(other),
+            _ => false,
+        }
+    }
+}
+
+/// How an export is served to some hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExportRules {
+    pub is_read_only: bool,
+    pub squash: Squash,
+    /// The uid and gid of whom AUTH_SYS may not be.
+    pub anonymous: (u32, u32),
+}
+
+/// Whom AUTH_SYS may not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Squash {
+    None,
+    /// Root of the client hosts is anonymous, and so is its group.
+    Root,
+    All,
+}
+
+/// Of a pseudo directory: there is nothing to be done but to look.
+const PSEUDO: ExportRules =
+    ExportRules { is_read_only: true, squash: Squash::All, anonymous: (NOBODY, NOBODY) };
+
+impl ExportRules {
+    fn identity(&self, claimed: &Claimed) -> Identity {
+        let (uid, gid) = self.anonymous;
+        match (claimed, self.squash) {
+            (Claimed::Nobody, _) | (_, Squash::All) => Identity::new(uid, gid, &[]),
+            (Claimed::User(user), Squash::None) => user.clone(),
+            (Claimed::User(user), Squash::Root) => {
+                if user.uid != 0 && !user.is_member_of(0) {
+                    return user.clone();
+                }
+                let group = |id: u32| if id == 0 { gid } else { id };
+                let groups: Vec<u32> = user.groups.iter().map(|id| group(*id)).collect();
+                Identity::new(if user.uid == 0 { uid } else { user.uid }, group(user.gid), &groups)
+            }
+        }
+    }
+}
+
+/// Who a caller says he is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Claimed {
+    /// AUTH_NONE.
+    Nobody,
+    /// AUTH_SYS.
+    User(Identity),
+}
+
+/// All exports, as they were found in the namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Exports {
+    directories: Vec<Exported>,
+}
+
+/// A directory with its entries.
+#[derive(Debug)]
+struct Exported {
+    root: FileId,
+    /// From the root of the namespace: each directory on the way and the name that leads on from it.
+    way: Vec<(FileId, Name)>,
+    entries: Vec<(Hosts, ExportRules)>,
+}
+
+impl Exported {
+    fn rules_for(&self, peer: IpAddr) -> Option<ExportRules> {
+        let held = self.entries.iter().filter(|(hosts, _)| hosts.contain(peer));
+        held.max_by_key(|(hosts, _)| hosts.narrowness()).map(|(_, rules)| *rules)
+    }
+}
+
+impl Exports {
+    /// What a client sees; `None`: nothing at all.
+    pub fn view(&self, peer: IpAddr) -> Option<Arc<View>> {
+        let granted: Vec<_> =
+            self.directories.iter().filter_map(|dir| Some((dir, dir.rules_for(peer)?))).collect();
+        if granted.is_empty() {
+            return None;
+        }
+        let mut view = View::default();
+        for (dir, rules) in &granted {
+            view.roots.insert(dir.root, view.rules.len());
+            view.rules.push(*rules);
+        }
+        for (dir, _) in &granted {
+            view.lead_to(dir);
+        }
+        Some(Arc::new(view))
+    }
+}
+
+/// What the hosts with one address see.
+#[derive(Debug, Default)]
+pub(crate) struct View {
+    rules: Vec<ExportRules>,
+    /// The exported directories, each with its place in `rules`.
+    roots: BTreeMap<FileId, usize>,
+    /// Directories above exports that are in none, with the names that lead on.
+    pseudo: BTreeMap<FileId, BTreeMap<Name, FileId>>,
+}
+
+/// Where a file lies in a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Export(usize),
+    Pseudo,
+}
+
+impl View {
+    pub fn of_everything(rules: ExportRules) -> View {
+        View { rules: vec![rules], roots: BTreeMap::from([(FileId::ROOT, 0)]), ..View::default() }
+    }
+
+    fn lead_to(&mut self, exported: &Exported) {
+        for (at, (dir, name)) in exported.way.iter().enumerate() {
+            // What lies in an export is seen as it is.
+            if self.roots.contains_key(dir) {
+                return;
+            }
+            let next = exported.way.get(at + 1).map_or(exported.root, |(dir, _)| *dir);
+            self.pseudo.entry(*dir).or_default().insert(name.clone(), next);
+        }
+    }
+
+    /// One export, and it is the whole namespace.
+    pub fn is_whole(&self) -> bool {
+        self.rules.len() == 1 && self.roots.contains_key(&FileId::ROOT)
+    }
+
+    /// Where a COMPOUND begins, before it has a file handle.
+    pub fn start(&self) -> Place {
+        if self.is_whole() { Place::Export(0) } else { Place::Pseudo }
+    }
+
+    /// The place of an exported or pseudo directory; `None`: that depends on what it lies in.
+    pub fn of_directory(&self, dir: FileId) -> Option<Place> {
+        match self.roots.get(&dir) {
+            Some(export) => Some(Place::Export(*export)),
+            None => self.pseudo.contains_key(&dir).then_some(Place::Pseudo),
+        }
+    }
+
+    /// The place of what was found in a directory at `from`.
+    pub fn step(&self, from: Place, file: FileId) -> Place {
+        if self.is_whole() { from } else { self.of_directory(file).unwrap_or(from) }
+    }
+
+    /// The names that a pseudo directory shows.
+    pub fn names(&self, dir: FileId) -> impl Iterator<Item = (&Name, FileId)> {
+        self.pseudo.get(&dir).into_iter().flatten().map(|(name, child)| (name, *child))
+    }
+
+    pub fn child(&self, dir: FileId, name: &Name) -> Option<FileId> {
+        self.pseudo.get(&dir)?.get(name).copied()
+    }
+
+    pub fn rules(&self, place: Place) -> &ExportRules {
+        match place {
+            Place::Export(export) => &self.rules[export],
+            Place::Pseudo => &PSEUDO,
+        }
+    }
+
+    pub fn identity(&self, place: Place, claimed: &Claimed) -> Identity {
+        self.rules(place).identity(claimed)
+    }
+
+    /// For a file that lies nowhere any more: an export to write to, if there is one.
+    pub fn most_permissive(&self) -> Place {
+        let writable = self.rules.iter().position(|rules| !rules.is_read_only);
+        Place::Export(writable.unwrap_or(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(uid: u32, groups: &[u32]) -> Claimed {
+        Claimed::User(Identity::new(uid, uid, groups))
+    }
+
+    fn rules(squash: Squash) -> ExportRules {
+        ExportRules { is_read_only: false, squash, anonymous: (99, 98) }
+    }
+
+    fn name(text: &str) -> Name {
+        Name::new(text.as_bytes()).unwrap()
+    }
+
+    fn hosts(text: &str) -> Hosts {
+        if text == "*" { Hosts::Any } else { Hosts::Network(text.parse().unwrap()) }
+    }
+
+    /// `/` is 1, `/a` 2, `/a/b` 3, `/a/b/c` 4.
+    fn exported(depth: u64, entries: &[(&str, ExportRules)]) -> Exported {
+        let names = ["a", "b", "c"].map(name);
+        Exported {
+            root: FileId(1 + depth),
+            way: (1..=depth).zip(names).map(|(dir, name)| (FileId(dir), name)).collect(),
+            entries: entries.iter().map(|(text, rules)| (hosts(text), *rules)).collect(),
+        }
+    }
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn root_becomes_anonymous_with_all_its_groups() {
+        let squashed = rules(Squash::Root).identity(&user(0, &[0, 5]));
+        assert_eq!(squashed, Identity::new(99, 98, &[98, 5]));
+        assert_eq!(rules(Squash::Root).identity(&user(7, &[5])), Identity::new(7, 7, &[5]));
+        assert_eq!(rules(Squash::Root).identity(&user(7, &[0])), Identity::new(7, 7, &[98]));
+        assert_eq!(rules(Squash::None).identity(&user(0, &[0])), Identity::new(0, 0, &[0]));
+    }
+
+    #[test]
+    fn everybody_is_anonymous_where_all_are_squashed_and_without_a_credential_everywhere() {
+        assert_eq!(rules(Squash::All).identity(&user(7, &[5])), Identity::new(99, 98, &[]));
+        assert_eq!(rules(Squash::None).identity(&Claimed::Nobody), Identity::new(99, 98, &[]));
+    }
+
+    #[test]
+    fn the_narrowest_entry_that_holds_an_address_counts_in_whatever_order() {
+        let read_only = ExportRules { is_read_only: true, ..rules(Squash::Root) };
+        let (one, net, wide) = (rules(Squash::None), rules(Squash::All), rules(Squash::Root));
+        let mut entries = [("*", read_only), ("10.0.0.0/8", wide), ("10.1.0.0/16", net), ("10.1.0.7", one)];
+        for _ in 0..entries.len() {
+            entries.rotate_left(1);
+            let dir = exported(0, &entries);
+            for (peer, expected) in
+                [("10.1.0.7", one), ("10.1.0.8", net), ("10.2.0.7", wide), ("192.0.2.1", read_only)]
+            {
+                assert_eq!(dir.rules_for(address(peer)), Some(expected), "{peer}");
+            }
+            assert_eq!(dir.rules_for(address("::ffff:10.1.0.7")), Some(one));
+        }
+        assert_eq!(exported(0, &[("10.0.0.0/8", wide)]).rules_for(address("192.0.2.1")), None);
+    }
+
+    #[test]
+    fn who_has_only_a_directory_below_sees_the_way_to_it() {
+        let open = rules(Squash::None);
+        let directories = vec![exported(2, &[("10.0.0.0/8", open)]), exported(1, &[("192.0.2.1", open)])];
+        let exports = Exports { directories };
+        let view = exports.view(address("10.0.0.1")).unwrap();
+        assert!(!view.is_whole());
+        let names = |dir| view.names(FileId(dir)).collect::<Vec<_>>();
+        assert_eq!(names(1), [(&name("a"), FileId(2))]);
+        assert_eq!(names(2), [(&name("b"), FileId(3))]);
+        assert_eq!(names(3), []);
+        assert_eq!(view.of_directory(FileId(1)), Some(Place::Pseudo));
+        assert_eq!(view.of_directory(FileId(3)), Some(Place::Export(0)));
+        assert_eq!(view.of_directory(FileId(9)), None);
+        assert_eq!(view.step(Place::Export(0), FileId(9)), Place::Export(0));
+        assert!(view.rules(Place::Pseudo).is_read_only);
+        assert!(exports.view(address("198.51.100.1")).is_none());
+    }
+
+    #[test]
+    fn an_export_in_an_export_has_its_own_rules_and_no_pseudo_directory() {
+        let (outer, inner) = (ExportRules { is_read_only: true, ..rules(Squash::All) }, rules(Squash::None));
+        let directories = vec![exported(0, &[("*", outer)]), exported(2, &[("10.0.0.0/8", inner)])];
+        let exports = Exports { directories };
+        let view = exports.view(address("10.0.0.1")).unwrap();
+        assert!(view.pseudo.is_empty() && !view.is_whole());
+        let place = view.step(Place::Export(0), FileId(3));
+        assert_eq!(view.rules(place), &inner);
+        assert_eq!(view.rules(view.of_directory(FileId(1)).unwrap()), &outer);
+        assert!(exports.view(address("192.0.2.1")).unwrap().is_whole());
+    }
+}

@@ -1,0 +1,162 @@
+//! A namespace, and doors over it that share nothing else: as one door after changes of its configuration.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use access::{AccessServices, FileAccess};
+use api::{
+    CreateKind, CreateMode, CreateSpec, Grant, Namespace, Pool, PoolManager, PoolStatus, SelectError,
+    Selection, SetAttributes, TicketKey,
+};
+use forebay_door_nfs::{Export, HeadConfig, HeadDoor, HeadServices};
+use namespace::SqlNamespace;
+use nfs4::NfsStat4;
+use tempfile::TempDir;
+use testkit::nfs_client::{ClientError, ClientOptions, NfsClient};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use types::{Clock, FileId, Identity, Name, PoolId, Random, Timestamp};
+
+const POOL: PoolId = PoolId(0);
+const LONG: Duration = Duration::from_secs(60);
+
+struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_unix(Duration::from_secs(1_000_000_000) + self.0.elapsed())
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+struct NoChance;
+
+impl Random for NoChance {
+    fn fill(&self, bytes: &mut [u8]) {
+        bytes.fill(7);
+    }
+}
+
+/// A pool that layouts name and nobody reaches.
+struct OnePool;
+
+impl PoolManager for OnePool {
+    fn select(&self, _: &Selection<'_>) -> Result<Grant, SelectError> {
+        Ok(Grant { pool: POOL })
+    }
+
+    fn pool(&self, _: PoolId) -> Option<Arc<dyn Pool>> {
+        None
+    }
+
+    fn pools(&self) -> Vec<PoolStatus> {
+        Vec::new()
+    }
+
+    fn report_failure(&self, _: u64, _: PoolId) {}
+}
+
+pub struct Ground {
+    pub runtime: Runtime,
+    namespace: Arc<SqlNamespace>,
+    clock: Arc<dyn Clock>,
+    stop: watch::Sender<bool>,
+    _dir: TempDir,
+}
+
+impl Ground {
+    pub fn new() -> Ground {
+        let dir = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(RealClock(Instant::now()));
+        let namespace = SqlNamespace::open(namespace::Config {
+            database: namespace::Database::Sqlite(dir.path().to_owned()),
+            clock: Arc::clone(&clock),
+            root_owner: (0, 0),
+            sync: namespace::Sync::Interval(LONG),
+            cache_bytes: 1 << 20,
+            queue_len_max: 100,
+            group_len_max: 100,
+        });
+        Ground {
+            runtime: Runtime::new().unwrap(),
+            namespace: Arc::new(namespace.unwrap()),
+            clock,
+            stop: watch::Sender::new(false),
+            _dir: dir,
+        }
+    }
+
+    /// Makes a file or directory of root's.
+    pub fn make(&self, dir: FileId, text: &str, kind: CreateKind, permissions: u32) -> FileId {
+        let set = SetAttributes::default();
+        let spec = CreateSpec { kind, mode: CreateMode::Guarded, permissions, set, location: None };
+        let (root, name) = (Identity::root(), name(text));
+        let made = self.runtime.block_on(self.namespace.create(&root, dir, &name, &spec));
+        made.unwrap().attributes.file
+    }
+
+    /// A door with a conflict table of its own. Handles of one door are handles of all.
+    pub fn door(&self, exports: Vec<Export>) -> SocketAddr {
+        let namespace = || self.namespace.clone();
+        let pools: Arc<dyn PoolManager> = Arc::new(OnePool);
+        let access = Arc::new(FileAccess::new(AccessServices {
+            namespace: namespace(),
+            locations: namespace(),
+            properties: namespace(),
+            quotas: namespace(),
+            pools: Arc::clone(&pools),
+            clock: Arc::clone(&self.clock),
+        }));
+        let services = HeadServices {
+            namespace: namespace(),
+            lineage: namespace(),
+            locations: namespace(),
+            records: namespace(),
+            pools,
+            access,
+            clock: Arc::clone(&self.clock),
+            random: Arc::new(NoChance),
+            observer: Arc::new(api::Unobserved),
+            key: TicketKey::new(&[1; 32]),
+        };
+        let config = HeadConfig {
+            instance: [2; 16],
+            lease: LONG,
+            grace: Duration::ZERO,
+            exports,
+            clients_max: 10,
+            connections_max: 10,
+            slots_max: 16,
+            layout_bytes_min: 0,
+            pool_addresses: vec![(POOL, ([127, 0, 0, 1], 1).into())],
+        };
+        let stopped = self.stop.subscribe();
+        self.runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap();
+            let door = HeadDoor::start(services, config).await.unwrap();
+            tokio::spawn(door.serve(listener, stopped));
+            address
+        })
+    }
+}
+
+pub fn client(door: SocketAddr, host: &str) -> NfsClient {
+    NfsClient::connect(door, ClientOptions::named(host)).unwrap()
+}
+
+pub fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+pub fn status_of<T: std::fmt::Debug>(outcome: Result<T, ClientError>) -> NfsStat4 {
+    match outcome {
+        Ok(_) => NfsStat4::Ok,
+        Err(error) => error.status().unwrap_or_else(|| panic!("{error}")),
+    }
+}

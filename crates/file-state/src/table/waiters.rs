@@ -1,0 +1,348 @@
+//! Who waits for byte ranges, over all files: whom a release lets through, and what is told when.
+//!
+//! A waiter is told once and then has a time to come. If it is refused again it keeps its place in the queue; if it does
+//! not come it is forgotten and the next are told, so nobody who went away without a word keeps others waiting.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use types::{ByteRange, FileId};
+
+use super::FileState;
+use crate::locks::Waiter;
+use crate::{Holder, LockKind, Owner};
+
+/// An owner that may have the lock now that it was refused, if it comes soon.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LockNotice {
+    pub file: FileId,
+    pub owner: Owner,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    /// Files with waiters in which something was released that nobody was told of yet.
+    stirred: BTreeSet<FileId>,
+    /// Files whose waiters were told, by when those should have come.
+    told: BTreeSet<(Duration, FileId)>,
+    counts: BTreeMap<Holder, usize>,
+    /// Owners of waiters that are none any more, until somebody asks.
+    forgotten: Vec<Owner>,
+}
+
+impl FileState {
+    /// Remembers who was refused a lock just now. `false`: nothing new to remember, or no place for it.
+    pub fn wait(&mut self, file: FileId, owner: Owner, range: ByteRange, kind: LockKind) -> bool {
+        let of_holder = self.waiting.counts.get(&owner.holder).copied().unwrap_or(0);
+        let Some(known) = self.files.get_mut(&file) else { return false };
+        if known.locks.waits_on(owner, range, kind)
+            || known.locks.waiters().len() >= self.limits.waiters_per_file
+            || of_holder >= self.limits.waiters_per_holder
+        {
+            return false;
+        }
+        known.locks.wait(owner, range, kind);
+        *self.waiting.counts.entry(owner.holder).or_default() += 1;
+        true
+    }
+
+    /// Whom what was released since lets through, in the order in which they were refused. They have `patience` to come.
+    pub fn lock_notices(&mut self, now: Duration, patience: Duration) -> Vec<LockNotice> {
+        while let Some((until, file)) = self.waiting.told.first().copied().filter(|(until, _)| *until <= now)
+        {
+            self.waiting.told.remove(&(until, file));
+            self.forget_waiters(file, |waiter| waiter.told.is_some_and(|told| told <= now));
+            self.stir(file);
+        }
+        let mut notices: Vec<LockNotice> = Vec::new();
+        for file in std::mem::take(&mut self.waiting.stirred) {
+            let Some(known) = self.files.get_mut(&file) else { continue };
+            let mut through = known.locks.let_through(now + patience);
+            if through.is_empty() {
+                continue;
+            }
+            self.waiting.told.insert((now + patience, file));
+            // Once for all that an owner waits for.
+            let mut seen = BTreeSet::new();
+            through.retain(|owner| seen.insert(*owner));
+            notices.extend(through.into_iter().map(|owner| LockNotice { file, owner }));
+        }
+        notices
+    }
+
+    /// The owner could not be told: it will ask by itself, and others come first.
+    pub fn lock_notice_unheard(&mut self, notice: LockNotice) {
+        self.forget_waiters(notice.file, |waiter| waiter.owner == notice.owner && waiter.told.is_some());
+        self.stir(notice.file);
+    }
+
+    /// Owners of waiters that were forgotten since, one for each `true` of [`FileState::wait`].
+    pub fn take_forgotten_waiters(&mut self) -> Vec<Owner> {
+        std::mem::take(&mut self.waiting.forgotten)
+    }
+
+    /// What the owner waited for it has.
+    pub(super) fn got_lock(&mut self, file: FileId, owner: Owner, range: ByteRange, kind: LockKind) {
+        self.forget_waiters(file, |waiter| {
+            waiter.owner == owner
+                && range.contains(waiter.range)
+                && (kind == LockKind::Write || waiter.kind == LockKind::Read)
+        });
+    }
+
+    /// Who has closed the file waits for nothing in it.
+    pub(super) fn forget_waiters_without_open(&mut self, file: FileId, holder: Holder) {
+        let Some(known) = self.files.get(&file) else { return };
+        if known.locks.waiters().is_empty() || known.shares.of_holder(holder).next().is_some() {
+            return;
+        }
+        self.forget_waiters(file, |waiter| waiter.owner.holder == holder);
+        // Who was told and went may have been in the way of others.
+        self.stir(file);
+    }
+
+    /// Something was released in the file: those who wait there are to be looked at.
+    pub(super) fn stir(&mut self, file: FileId) {
+        if self.files.get(&file).is_some_and(|known| !known.locks.waiters().is_empty()) {
+            self.waiting.stirred.insert(file);
+        }
+    }
+
+    fn forget_waiters(&mut self, file: FileId, which: impl Fn(&Waiter) -> bool) {
+        let Some(known) = self.files.get_mut(&file) else { return };
+        if known.locks.waiters().is_empty() {
+            return;
+        }
+        for owner in known.locks.forget_waiters(which) {
+            let count =
+                self.waiting.counts.get_mut(&owner.holder).expect("a waiter was counted when it came");
+            *count -= 1;
+            if *count == 0 {
+                self.waiting.counts.remove(&owner.holder);
+            }
+            self.waiting.forgotten.push(owner);
+        }
+        if known.locks.waiters().is_empty() {
+            self.waiting.stirred.remove(&file);
+        }
+        self.drop_if_idle(file);
+    }
+}
+
+#[cfg(test)]
+impl Waiting {
+    /// But for times to come, which pass by themselves.
+    pub fn is_empty(&self) -> bool {
+        self.stirred.is_empty() && self.counts.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{Door, Limits, Modes, Share};
+
+    const FILE: FileId = FileId(7);
+    const PATIENCE: Duration = Duration::from_secs(2);
+    use LockKind::{Read, Write};
+
+    fn owner(number: u64) -> Owner {
+        Owner { holder: Holder::of(Door::Nfs, number), number: 1 }
+    }
+
+    fn range(offset: u64, end: u64) -> ByteRange {
+        ByteRange::from_bounds(offset, end).unwrap()
+    }
+
+    fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Owners 1 to 5, each of a holder of its own, have the file open.
+    fn table(limits: Limits) -> FileState {
+        let mut state = FileState::new(limits);
+        for number in 1..=5 {
+            state.open(FILE, owner(number), Share::new(Modes::BOTH, Modes::NONE)).unwrap();
+        }
+        state
+    }
+
+    /// Asks as a client does that would wait; whether it has the lock.
+    fn ask(state: &mut FileState, number: u64, range: ByteRange, kind: LockKind) -> bool {
+        let has = state.lock(FILE, owner(number), range, kind).is_ok();
+        if !has {
+            state.wait(FILE, owner(number), range, kind);
+        }
+        has
+    }
+
+    fn told(state: &mut FileState, now: Duration) -> Vec<u64> {
+        state.lock_notices(now, PATIENCE).iter().map(|notice| notice.owner.holder.number).collect()
+    }
+
+    #[test]
+    fn a_release_tells_the_first_and_with_it_all_that_can_have_their_locks_beside_it() {
+        let mut state = table(Limits::default());
+        assert!(ask(&mut state, 1, range(0, 100), Write));
+        assert!(!ask(&mut state, 2, range(0, 10), Write));
+        assert!(!ask(&mut state, 3, range(5, 20), Write));
+        assert!(!ask(&mut state, 4, range(50, 60), Read));
+        assert!(!ask(&mut state, 5, range(50, 70), Read));
+        assert_eq!(told(&mut state, s(0)), []);
+        state.unlock(FILE, owner(1), range(0, 100)).unwrap();
+        assert_eq!(told(&mut state, s(0)), [2, 4, 5], "3 comes after 2");
+        assert_eq!(told(&mut state, s(0)), [], "once");
+        assert!(ask(&mut state, 2, range(0, 10), Write));
+        assert_eq!(told(&mut state, s(0)), []);
+        state.unlock(FILE, owner(2), range(0, 10)).unwrap();
+        assert_eq!(told(&mut state, s(0)), [3]);
+    }
+
+    #[test]
+    fn a_part_that_is_released_tells_who_waits_for_that_part() {
+        let mut state = table(Limits::default());
+        assert!(ask(&mut state, 1, range(0, 100), Write));
+        ask(&mut state, 2, range(0, 100), Write);
+        ask(&mut state, 3, range(40, 50), Write);
+        state.unlock(FILE, owner(1), range(40, 60)).unwrap();
+        assert_eq!(told(&mut state, s(0)), [3]);
+    }
+
+    #[test]
+    fn a_lock_that_only_reads_from_now_on_lets_readers_through() {
+        let mut state = table(Limits::default());
+        assert!(ask(&mut state, 1, range(0, 100), Write));
+        ask(&mut state, 2, range(0, 100), Write);
+        ask(&mut state, 3, range(0, 100), Read);
+        assert!(ask(&mut state, 1, range(0, 100), Read));
+        assert_eq!(told(&mut state, s(0)), [3]);
+    }
+
+    #[test]
+    fn who_is_refused_again_keeps_its_place_and_is_there_once() {
+        let mut state = table(Limits::default());
+        ask(&mut state, 1, range(0, 100), Write);
+        ask(&mut state, 2, range(0, 100), Write);
+        ask(&mut state, 3, range(0, 100), Write);
+        for _ in 0..5 {
+            ask(&mut state, 2, range(0, 100), Write);
+        }
+        state.unlock(FILE, owner(1), range(0, 100)).unwrap();
+        assert_eq!(told(&mut state, s(0)), [2]);
+        // Another is quicker.
+        assert!(ask(&mut state, 4, range(0, 100), Write));
+        assert!(!ask(&mut state, 2, range(0, 100), Write));
+        state.unlock(FILE, owner(4), range(0, 100)).unwrap();
+        assert_eq!(told(&mut state, s(1)), [2], "before 3 all the same");
+    }
+
+    #[test]
+    fn who_is_told_and_does_not_come_is_forgotten_for_the_next() {
+        let mut state = table(Limits::default());
+        ask(&mut state, 1, range(0, 100), Write);
+        ask(&mut state, 2, range(0, 100), Write);
+        ask(&mut state, 3, range(0, 100), Write);
+        ask(&mut state, 4, range(0, 100), Write);
+        state.release_locks(FILE, owner(1));
+        assert_eq!(told(&mut state, s(10)), [2]);
+        assert_eq!(told(&mut state, s(11)), []);
+        assert_eq!(told(&mut state, s(12)), [3]);
+        assert_eq!(state.take_forgotten_waiters(), [owner(2)]);
+        state.lock_notice_unheard(LockNotice { file: FILE, owner: owner(3) });
+        assert_eq!(told(&mut state, s(12)), [4], "nobody waits for who cannot be reached");
+    }
+
+    #[test]
+    fn who_closes_goes_from_the_queue_and_what_it_had_is_released() {
+        let mut state = table(Limits::default());
+        ask(&mut state, 1, range(0, 100), Write);
+        ask(&mut state, 2, range(0, 100), Write);
+        ask(&mut state, 3, range(0, 100), Write);
+        state.close(FILE, owner(2));
+        assert_eq!(state.take_forgotten_waiters(), [owner(2)]);
+        state.release_holder(owner(1).holder);
+        assert_eq!(told(&mut state, s(0)), [3]);
+        state.close(FILE, owner(3));
+        assert_eq!(told(&mut state, s(9)), []);
+    }
+
+    #[test]
+    fn at_a_bound_who_waits_is_not_remembered_and_the_lock_is_refused_all_the_same() {
+        let mut state = table(Limits { waiters_per_file: 2, waiters_per_holder: 1, ..Limits::default() });
+        ask(&mut state, 1, range(0, 100), Write);
+        assert!(state.wait(FILE, owner(2), range(0, 1), Write));
+        assert!(!state.wait(FILE, owner(2), range(1, 2), Write), "of a holder");
+        assert!(state.wait(FILE, owner(3), range(0, 1), Write));
+        assert!(!state.wait(FILE, owner(4), range(0, 1), Write), "of a file");
+        assert!(!state.wait(FileId(8), owner(4), range(0, 1), Write), "nobody has it open");
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Ask(u64, ByteRange, LockKind),
+        Unlock(u64, ByteRange),
+        Reopen(u64),
+        Tell,
+        Wait,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let number = 1..=5_u64;
+        let ranges = (0..8_u64, 1..6_u64).prop_map(|(offset, length)| range(offset, offset + length));
+        let kinds = prop_oneof![Just(Read), Just(Write)];
+        let step = prop_oneof![
+            4 => (number.clone(), ranges.clone(), kinds).prop_map(|(n, range, kind)| Step::Ask(n, range, kind)),
+            3 => (number.clone(), ranges).prop_map(|(n, range)| Step::Unlock(n, range)),
+            1 => number.prop_map(Step::Reopen),
+            2 => Just(Step::Tell),
+            1 => Just(Step::Wait),
+        ];
+        proptest::collection::vec(step, 1..120)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        /// After notices were taken nobody waits untold for what could be had, and at the end nothing is left.
+        #[test]
+        fn no_waiter_sleeps_through_a_release(steps in steps()) {
+            let mut state = table(Limits::default());
+            let (mut now, mut remembered, mut forgotten) = (s(0), 0, 0);
+            for step in steps {
+                match step {
+                    Step::Ask(number, range, kind) => {
+                        if state.lock(FILE, owner(number), range, kind).is_err() {
+                            remembered += usize::from(state.wait(FILE, owner(number), range, kind));
+                        }
+                    }
+                    Step::Unlock(number, range) => state.unlock(FILE, owner(number), range).unwrap(),
+                    Step::Reopen(number) => {
+                        state.release(FILE, owner(number).holder);
+                        state.open(FILE, owner(number), Share::new(Modes::BOTH, Modes::NONE)).unwrap();
+                    }
+                    Step::Tell => {
+                        state.lock_notices(now, PATIENCE);
+                        let locks = &state.files[&FILE].locks;
+                        let waiters = locks.waiters();
+                        for (at, waiter) in waiters.iter().enumerate().filter(|(_, waiter)| waiter.told.is_none()) {
+                            let is_free = locks.conflict(Some(waiter.owner), waiter.range, waiter.kind).is_none();
+                            let told_before = waiters[..at].iter().any(|earlier| earlier.told.is_some());
+                            prop_assert!(!is_free || told_before, "{:?}", waiter);
+                        }
+                    }
+                    Step::Wait => now += s(1),
+                }
+                forgotten += state.take_forgotten_waiters().len();
+                prop_assert_eq!(remembered, forgotten + state.files[&FILE].locks.waiters().len());
+            }
+            for number in 1..=5 {
+                state.release_holder(owner(number).holder);
+            }
+            forgotten += state.take_forgotten_waiters().len();
+            prop_assert_eq!(remembered, forgotten);
+            prop_assert!(state.files.is_empty() && state.waiting.is_empty());
+        }
+    }
+}

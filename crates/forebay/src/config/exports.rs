@@ -1,0 +1,245 @@
+//! `[[nfs.export]]`: which directories which hosts may mount, and as whom.
+
+use std::net::IpAddr;
+
+use anyhow::{Context, Result, anyhow, bail};
+use door_nfs::{ExportRules, Hosts};
+use serde::{Deserialize, Serialize};
+use types::{Identity, Name, Network};
+
+use super::Config;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Export {
+    pub path: String,
+    pub clients: Vec<String>,
+    #[serde(default)]
+    pub access: Access,
+    /// As `nfs.root_squash` says, where it is not given.
+    pub squash: Option<Squash>,
+    #[serde(default = "nobody")]
+    pub anonymous_uid: u32,
+    #[serde(default = "nobody")]
+    pub anonymous_gid: u32,
+}
+
+/// As in exports(5), what is not said to be writable is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    #[default]
+    Ro,
+    Rw,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Squash {
+    Root,
+    All,
+    None,
+}
+
+fn nobody() -> u32 {
+    Identity::NOBODY_ID
+}
+
+/// One of `clients`, as far as it is known without asking anybody.
+#[derive(Debug)]
+enum Client {
+    Hosts(Hosts),
+    /// To be looked up at the start.
+    Name(String),
+}
+
+impl Export {
+    fn path(&self) -> Result<Vec<Name>> {
+        if !self.path.starts_with('/') {
+            bail!("nfs.export: path {:?} does not begin with /", self.path);
+        }
+        let components = self.path.split('/').filter(|component| !component.is_empty());
+        let names = components.map(|component| Name::new(component.as_bytes()));
+        names.collect::<Result<_, _>>().map_err(|error| anyhow!("nfs.export: path {:?}: {error}", self.path))
+    }
+
+    fn clients(&self) -> Result<Vec<Client>> {
+        if self.clients.is_empty() {
+            bail!("nfs.export: {} has no clients: give addresses, networks, host names or \"*\"", self.path);
+        }
+        let clients = self.clients.iter().map(|text| parse(text));
+        clients.collect::<Result<_>>().with_context(|| format!("nfs.export: clients of {}", self.path))
+    }
+
+    fn rules(&self, squashes_root: bool) -> ExportRules {
+        ExportRules {
+            is_read_only: self.access == Access::Ro,
+            squash: self.squash.map_or(default_squash(squashes_root), |squash| match squash {
+                Squash::Root => door_nfs::Squash::Root,
+                Squash::All => door_nfs::Squash::All,
+                Squash::None => door_nfs::Squash::None,
+            }),
+            anonymous: (self.anonymous_uid, self.anonymous_gid),
+        }
+    }
+}
+
+fn default_squash(squashes_root: bool) -> door_nfs::Squash {
+    if squashes_root { door_nfs::Squash::Root } else { door_nfs::Squash::None }
+}
+
+fn parse(text: &str) -> Result<Client> {
+    if text == "*" {
+        return Ok(Client::Hosts(Hosts::Any));
+    }
+    let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    // What has no letter beside digits and dots is an address that somebody got wrong; so is what has a colon.
+    if !text.is_empty()
+        && text.bytes().all(is_of_name)
+        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
+        && text.parse::<IpAddr>().is_err()
+    {
+        return Ok(Client::Name(text.to_owned()));
+    }
+    if text.contains(['*', '?', '[']) {
+        bail!("{text:?} is a pattern: list addresses, networks or whole host names, or \"*\" for everybody");
+    }
+    let network: Network = text.parse().map_err(|error: String| anyhow!(error))?;
+    Ok(Client::Hosts(Hosts::Network(network)))
+}
+
+/// What can be said without the namespace and without asking for names.
+pub fn validate(exports: &[Export]) -> Result<()> {
+    let mut seen: Vec<(Vec<Name>, Client)> = Vec::new();
+    for export in exports {
+        let path = export.path()?;
+        for (client, text) in export.clients()?.into_iter().zip(&export.clients) {
+            let is_known = |(known_path, known): &(Vec<Name>, Client)| {
+                *known_path == path
+                    && match (known, &client) {
+                        (Client::Hosts(one), Client::Hosts(other)) => one.are_same(other),
+                        (Client::Name(one), Client::Name(other)) => one.eq_ignore_ascii_case(other),
+                        _ => false,
+                    }
+            };
+            if seen.iter().any(is_known) {
+                bail!("nfs.export: {} is given twice for {text:?}", export.path);
+            }
+            seen.push((path.clone(), client));
+        }
+    }
+    Ok(())
+}
+
+/// As the door wants them, names looked up. Without any section the whole namespace is exported to whoever can connect.
+pub async fn resolve(config: &Config) -> Result<Vec<door_nfs::Export>> {
+    let squashes_root = config.squashes_root();
+    if config.nfs.export.is_empty() {
+        return Ok(vec![door_nfs::Export::of_everything(default_squash(squashes_root))]);
+    }
+    let mut exports = Vec::new();
+    for export in &config.nfs.export {
+        let mut hosts = Vec::new();
+        for client in export.clients()? {
+            match client {
+                Client::Hosts(some) => hosts.push(some),
+                Client::Name(name) => {
+                    let addresses = look_up(&name).await;
+                    hosts.extend(addresses.with_context(|| {
+                        format!("nfs.export: cannot look up {name:?}, a client of {}", export.path)
+                    })?);
+                }
+            }
+        }
+        exports.push(door_nfs::Export { path: export.path()?, hosts, rules: export.rules(squashes_root) });
+    }
+    Ok(exports)
+}
+
+async fn look_up(name: &str) -> Result<Vec<Hosts>> {
+    let mut hosts: Vec<Hosts> = Vec::new();
+    for address in tokio::net::lookup_host((name, 0)).await? {
+        let found = Hosts::Network(Network::from(address.ip()));
+        if !hosts.iter().any(|known| known.are_same(&found)) {
+            hosts.push(found);
+        }
+    }
+    if hosts.is_empty() {
+        bail!("it has no address");
+    }
+    Ok(hosts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Nfs;
+
+    fn exports(text: &str) -> Result<Vec<Export>> {
+        let nfs: Nfs = toml::from_str(text)?;
+        validate(&nfs.export)?;
+        Ok(nfs.export)
+    }
+
+    fn refusal(text: &str) -> String {
+        let error = format!("{:#}", exports(text).unwrap_err());
+        assert!(!error.contains('\n'), "{error}");
+        error
+    }
+
+    #[test]
+    fn an_export_is_read_only_and_squashes_as_the_door_does_unless_it_says_otherwise() {
+        let some =
+            exports("[[export]]\npath = \"/a/b/\"\nclients = [\"10.0.0.0/8\", \"*\", \"node1\"]\n").unwrap();
+        assert_eq!(some[0].path().unwrap().len(), 2);
+        let rules = some[0].rules(true);
+        assert!(rules.is_read_only);
+        assert_eq!((rules.squash, rules.anonymous), (door_nfs::Squash::Root, (65534, 65534)));
+        assert_eq!(some[0].rules(false).squash, door_nfs::Squash::None);
+        let text = "[[export]]\npath = \"/\"\nclients = [\"::1\"]\naccess = \"rw\"\nsquash = \"all\"\nanonymous_uid = 7\n";
+        let rules = exports(text).unwrap()[0].rules(true);
+        assert_eq!((rules.squash, rules.anonymous), (door_nfs::Squash::All, (7, 65534)));
+        assert!(!rules.is_read_only);
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_export_is_told_in_a_line() {
+        let one =
+            |path: &str, clients: &str| format!("[[export]]\npath = \"{path}\"\nclients = [{clients}]\n");
+        for (path, clients, says) in [
+            ("a", "\"*\"", "\"a\" does not begin with /"),
+            ("/a/../b", "\"*\"", "path \"/a/../b\""),
+            ("/a", "", "/a has no clients"),
+            ("/a", "\"10.0.0.0/33\"", "\"10.0.0.0/33\" has no prefix length of 0 to 32"),
+            ("/a", "\"10.0.0.300\"", "\"10.0.0.300\" is no address or network"),
+            ("/a", "\"*.example.org\"", "is a pattern"),
+            ("/a", "\"10.1.0.0/8\", \"10.0.0.0/8\"", "/a is given twice for \"10.0.0.0/8\""),
+            ("/a", "\"node\", \"NODE\"", "/a is given twice for \"NODE\""),
+        ] {
+            let error = refusal(&one(path, clients));
+            assert!(error.contains(says), "{error}");
+        }
+        let twice = one("/a", "\"*\"") + &one("/a/", "\"*\"");
+        assert!(refusal(&twice).contains("/a/ is given twice for \"*\""));
+        let unknown = exports("[[export]]\npath = \"/\"\nclients = [\"*\"]\nacces = \"rw\"\n").unwrap_err();
+        assert!(unknown.to_string().contains("unknown field"), "{unknown}");
+    }
+
+    #[tokio::test]
+    async fn a_host_is_looked_up_at_the_start_and_a_name_that_nobody_knows_is_told() {
+        let config = |client: &str| Config {
+            nfs: Nfs {
+                export: exports(&format!("[[export]]\npath = \"/\"\nclients = [\"{client}\"]\n")).unwrap(),
+                ..Nfs::default()
+            },
+            ..Config::default()
+        };
+        let found = resolve(&config("localhost")).await.unwrap();
+        let loopback =
+            |hosts: &Hosts| matches!(hosts, Hosts::Network(one) if one.contains([127, 0, 0, 1].into()));
+        assert!(found[0].hosts.iter().any(loopback), "{found:?}");
+        let error = format!("{:#}", resolve(&config("no-such-host.invalid")).await.unwrap_err());
+        assert!(error.starts_with("nfs.export: cannot look up \"no-such-host.invalid\""), "{error}");
+        assert_eq!(resolve(&Config::default()).await.unwrap().len(), 1, "the whole namespace");
+    }
+}

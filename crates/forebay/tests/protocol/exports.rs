@@ -1,0 +1,55 @@
+//! Exports by the configuration file; what follows from them is tested at the door.
+
+use nfs4::NfsStat4;
+use nfs4::attr::{Principal4, number};
+
+use crate::server::{Instance, Server, Setup, status_of};
+
+fn with(configuration: &'static str) -> Setup {
+    Setup { configuration, ..Setup::default() }
+}
+
+#[test]
+fn an_export_that_is_no_directory_keeps_the_server_from_starting_with_one_line() {
+    let instance = Instance::new(with("[[nfs.export]]\npath = \"/none\"\nclients = [\"*\"]"));
+    let output = instance.up_command().output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success(), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.contains("nfs.export") && said.contains("/none does not exist"), "{said}");
+}
+
+#[test]
+fn after_a_restart_with_another_configuration_everybody_is_somebody_else() {
+    let (instance, server) = Server::start();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    client.mkdir(&root, "open", 0o777).unwrap();
+    server.terminate();
+    let file = instance.path().join("forebay.toml");
+    let everybody_is_seven = "[[nfs.export]]\npath = \"/open\"\nclients = [\"127.0.0.0/8\"]\naccess = \"rw\"\n\
+         squash = \"all\"\nanonymous_uid = 7\nanonymous_gid = 8\n\
+         [[nfs.export]]\npath = \"/open\"\nclients = [\"*\"]\n";
+    let text = std::fs::read_to_string(&file).unwrap() + everybody_is_seven;
+    std::fs::write(&file, text).unwrap();
+
+    let server = instance.up();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    assert_eq!(status_of(client.mkdir(&root, "dir", 0o755)), NfsStat4::RoFs, "it leads to the export only");
+    let open = client.lookup(&root, "open").unwrap();
+    let dir = client.mkdir(&open, "dir", 0o755).unwrap();
+    let made = client.attributes(&dir, &[number::OWNER, number::OWNER_GROUP]).unwrap();
+    assert_eq!(made.owner, Some(Principal4::numeric(7)));
+    assert_eq!(made.owner_group, Some(Principal4::numeric(8)));
+}
+
+#[test]
+fn what_is_not_said_to_be_writable_is_read_only() {
+    let (_instance, server) = Server::start_with(with(
+        "[[nfs.export]]\npath = \"/\"\nclients = [\"localhost\"]\nsquash = \"none\"\n",
+    ));
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    assert_eq!(status_of(client.mkdir(&root, "dir", 0o755)), NfsStat4::RoFs);
+}

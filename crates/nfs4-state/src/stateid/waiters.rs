@@ -1,0 +1,58 @@
+//! Owners that wait for a lock, and CB_NOTIFY_LOCK as far as it is state (RFC 8881 §20.11).
+//!
+//! A waiter keeps its owner's name known: the client finds the process that sleeps by the name that it gave.
+
+use std::time::Duration;
+
+use file_state::{LockKind, Owner};
+use nfs4::{ClientId4, StateOwner4};
+use types::{ByteRange, FileId};
+use xdr::Opaque;
+
+use super::{ClientState, client_of};
+
+/// A client that is to be told that a lock might be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockNotice {
+    pub client: ClientId4,
+    pub file: FileId,
+    /// As the client named it in LOCK.
+    pub owner: StateOwner4,
+    notice: file_state::LockNotice,
+}
+
+impl ClientState {
+    /// Whom to tell now. Who does not come back with LOCK within `patience` loses his place to the next.
+    pub fn lock_notices(&mut self, now: Duration, patience: Duration) -> Vec<LockNotice> {
+        let notices = self.files.lock().lock_notices(now, patience);
+        let addressed = notices.into_iter().filter_map(|notice| {
+            let client = client_of(notice.owner.holder)?;
+            let name = self.owners.name(notice.owner.number)?.clone();
+            let owner = StateOwner4 { clientid: client, owner: Opaque(name) };
+            Some(LockNotice { client, file: notice.file, owner, notice })
+        });
+        let addressed = addressed.collect();
+        self.release_forgotten_waiters();
+        addressed
+    }
+
+    /// The client could not be told; the next are to be.
+    pub fn lock_notice_unheard(&mut self, notice: &LockNotice) {
+        self.files.lock().lock_notice_unheard(notice.notice);
+        self.release_forgotten_waiters();
+    }
+
+    pub(super) fn wait(&mut self, file: FileId, owner: Owner, range: ByteRange, kind: LockKind) {
+        if self.files.lock().wait(file, owner, range, kind) {
+            self.owners.hold(owner.number);
+        }
+    }
+
+    /// Each waiter was one use of its owner. (Only clients of this door wait.)
+    pub(super) fn release_forgotten_waiters(&mut self) {
+        let forgotten = self.files.lock().take_forgotten_waiters();
+        for owner in forgotten {
+            self.owners.release(owner.number);
+        }
+    }
+}
