@@ -36,7 +36,6 @@ pub use error::AccessError;
 pub use file_state::{Change, Granted, Modes, Recall, Share};
 pub use open::OpenFile;
 pub use recall::{Changing, Recaller};
-pub use recall::Recaller;
 pub use replicas::Located;
 pub use walk::{Last, Place, WalkError, walk};
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use nfs4::{
     AuthSysParms, CB_COMPOUND, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbLayoutRecall4Args,
-    CbRecall4Args, CbSequence4Args, ClientId4, LayoutIomode4, LayoutRecall4, LayoutRecallFile4, LayoutType4, NFS_CB_VERSION,
-    NfsCbArgop4, NfsCbResop4, NfsFh4, NfsStat4, Res, StateId4,
+    CbRecall4Args, CbSequence4Args, ClientId4, LayoutIomode4, LayoutRecall4, LayoutRecallFile4, LayoutType4,
+    NFS_CB_VERSION, NfsCbArgop4, NfsCbResop4, NfsFh4, NfsStat4, Res, StateId4,
 };
 use nfs4_state::{CallbackOutcome, CallbackRefusal, CallbackTicket, ConnectionId};
 use oncrpc::{AuthSys, Credential};

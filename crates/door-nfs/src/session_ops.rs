@@ -257,10 +257,6 @@ impl Sessions {
         self.connections.lock().get(&id)?.upgrade()
     }
 
-    pub fn has_back_channel(&self, client: ClientId4) -> bool {
-        self.lock().has_back_channel(client)
-    }
-
     pub fn callback_begin(&self, client: ClientId4) -> Result<CallbackTicket, CallbackRefusal> {
         self.lock().callback_begin(client)
     }

@@ -10,7 +10,7 @@ use types::{Access, Attributes, FileId, Identity, Name, permission};
 
 use crate::call::Call;
 use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE};
-use crate::front::{Front, REQUESTS};
+use crate::front::Front;
 use crate::locks::{Path, PathChange};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, Place};

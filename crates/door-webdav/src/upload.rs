@@ -311,7 +311,9 @@ impl Front {
     async fn publish_unnamed(&self, pending: &Pending, how: &Publish) -> Result<Option<Published>, Refusal> {
         let (identity, file) = (&pending.caller.identity, pending.file.file);
         let _replacing = match how.replace {
-            Replace::File(before) | Replace::Exactly { file: before, .. } => Some(self.outwait(before).await?),
+            Replace::File(before) | Replace::Exactly { file: before, .. } => {
+                Some(self.outwait(before).await?)
+            }
             Replace::Never | Replace::Any => None,
         };
         // Written as a whole: the upload's own open is not in the way of what locks of the name deny to writers.

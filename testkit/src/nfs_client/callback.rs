@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nfs4::{
-    CbCompound4Args, CbCompound4Res, CbLayoutRecall4Args, CbRecall4Args, CbSequence4ResOk, NfsCbArgop4, NfsCbResop4,
-    NfsStat4, Res,
+    CbCompound4Args, CbCompound4Res, CbLayoutRecall4Args, CbRecall4Args, CbSequence4ResOk, NfsCbArgop4,
+    NfsCbResop4, NfsStat4, Res,
 };
 use oncrpc::{CallHeader, ReplyHeader};
 use xdr::{Decoder, Encoder, Xdr};

@@ -4,12 +4,12 @@
 //! not be asked for it, nor a file that was just recalled from somebody.
 
 use nfs4::{
-    ACE4_ACCESS_ALLOWED_ACE_TYPE, ClientId4, DelegReturn4Args, NfsAce4, NfsStat4,
-    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG,
-    OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
-    OPEN4_SHARE_ACCESS_WANT_READ_DELEG, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, Open4Args, OpenClaim4,
-    OpenDelegation4, OpenDelegationType4, OpenNoneDelegation4, OpenReadDelegation4, WND4_CANCELLED,
-    WND4_NOT_WANTED, WND4_WRITE_DELEG_NOT_SUPP_FTYPE,
+    ACE4_ACCESS_ALLOWED_ACE_TYPE, ClientId4, DelegReturn4Args, NfsAce4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH,
+    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG, OPEN4_SHARE_ACCESS_WANT_CANCEL,
+    OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WANT_READ_DELEG,
+    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, Open4Args, OpenClaim4, OpenDelegation4, OpenDelegationType4,
+    OpenNoneDelegation4, OpenReadDelegation4, WND4_CANCELLED, WND4_NOT_WANTED,
+    WND4_WRITE_DELEG_NOT_SUPP_FTYPE,
 };
 use nfs4_state::DelegationMode;
 use nfs4_state::stateid::{DelegationKind, FileStateError};
@@ -62,7 +62,9 @@ fn wish(args: &Open4Args) -> Wish {
     match args.claim {
         OpenClaim4::Previous(OpenDelegationType4::Read) => return Wish::Reclaim,
         // What cannot be given again is gone; the client sees that it has no delegation any more.
-        OpenClaim4::Previous(_) | OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_) => return Wish::Held,
+        OpenClaim4::Previous(_) | OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_) => {
+            return Wish::Held;
+        }
         OpenClaim4::Null(_) | OpenClaim4::Fh | OpenClaim4::DelegatePrev(_) | OpenClaim4::DelegPrevFh => {}
     }
     let is_reading = args.share_access & OPEN4_SHARE_ACCESS_BOTH == OPEN4_SHARE_ACCESS_READ;

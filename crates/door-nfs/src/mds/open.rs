@@ -149,7 +149,9 @@ async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<
             let target = Target { permission: Permission::ByModeOrOwner, ..target };
             by_delegation(compound, head, claim.delegate_stateid, args, target)
         }
-        (OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_), OpenFlag4::Create(_)) => Err(NfsStat4::Inval),
+        (OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_), OpenFlag4::Create(_)) => {
+            Err(NfsStat4::Inval)
+        }
         (OpenClaim4::DelegatePrev(_) | OpenClaim4::DelegPrevFh, _) => Err(NfsStat4::NotSupp),
     }
 }
@@ -164,7 +166,11 @@ fn by_delegation(
     let (client, file) = (compound.client()?, target.attributes.file);
     let kind = head.states.lock().judge_delegation(client, file, compound.resolve(stateid)?)?;
     let access = Modes::from_bits(args.share_access & OPEN4_SHARE_ACCESS_BOTH);
-    if access.is_some_and(|access| kind.access().contains(access)) { Ok(target) } else { Err(NfsStat4::Inval) }
+    if access.is_some_and(|access| kind.access().contains(access)) {
+        Ok(target)
+    } else {
+        Err(NfsStat4::Inval)
+    }
 }
 
 async fn current(compound: &Compound<'_>, head: &Head, permission: Permission) -> Result<Target, NfsStat4> {

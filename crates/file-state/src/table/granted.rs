@@ -44,7 +44,8 @@ impl File {
             .all()
             .filter(|(owner, _)| owner.holder != holder || !is_writing)
             .any(|(_, share)| stands_against(share));
-        let is_at_pools = self.layouts.of_others(Some(holder)).any(|(_, modes)| is_writing || modes.read_write);
+        let is_at_pools =
+            self.layouts.of_others(Some(holder)).any(|(_, modes)| is_writing || modes.read_write);
         let is_delegated = self
             .delegations
             .iter()

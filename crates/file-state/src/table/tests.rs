@@ -384,7 +384,9 @@ mod layouts {
             panic!()
         };
         assert_eq!(recalls.iter().map(|recall| recall.holder).collect::<Vec<_>>(), [A]);
-        assert!(state.is_recalled(FILE, A, GrantKind::Layout) && !state.is_recalled(FILE, B, GrantKind::Layout));
+        assert!(
+            state.is_recalled(FILE, A, GrantKind::Layout) && !state.is_recalled(FILE, B, GrantKind::Layout)
+        );
         state.return_layout(FILE, A, LayoutModes::ALL);
         assert!(!state.is_recalled(FILE, A, GrantKind::Layout));
         assert_eq!(state.change(FILE, by, Change::Replace, s(10)), ChangeVerdict::Proceed);

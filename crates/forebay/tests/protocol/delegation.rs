@@ -6,8 +6,8 @@ use nfs4::{
     DelegReturn4Args, FfLayoutReturn4, FileAttributes, FreeStateId4Args, LayoutIomode4, NfsArgop4, NfsFh4,
     NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
     OPEN4_SHARE_ACCESS_WANT_READ_DELEG, OPEN4_SHARE_ACCESS_WRITE, OpenClaim4, OpenClaimDelegateCur4,
-    OpenDelegation4, OpenDelegationType4, OpenFlag4, OpenNoneDelegation4, SEQ4_STATUS_RECALLABLE_STATE_REVOKED,
-    StableHow4, StateId4, TestStateId4Args,
+    OpenDelegation4, OpenDelegationType4, OpenFlag4, OpenNoneDelegation4,
+    SEQ4_STATUS_RECALLABLE_STATE_REVOKED, StableHow4, StateId4, TestStateId4Args,
 };
 use testkit::nfs_client::{Answer, ClientOptions, NfsClient, OpenFile, ops, when_ready};
 
@@ -139,7 +139,8 @@ fn a_return_while_the_writer_waits_lets_it_through_at_once() {
     let scene = Scene::set(&server);
     let Scene { mut reader, mut other, root, file, delegation } = scene;
     std::thread::scope(|scope| {
-        let writer = scope.spawn(move || when_ready(|| other.open(&root, "file", OPEN4_SHARE_ACCESS_BOTH)).is_ok());
+        let writer =
+            scope.spawn(move || when_ready(|| other.open(&root, "file", OPEN4_SHARE_ACCESS_BOTH)).is_ok());
         assert!(reader.callbacks.wait_for_recall(WAIT).is_some());
         assert_eq!(give_back(&mut reader, &file.handle, delegation), NfsStat4::Ok);
         assert!(writer.join().unwrap());
@@ -152,7 +153,8 @@ fn a_file_is_claimed_by_its_name_too() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
     let (root, delegate_stateid) = (scene.root.clone(), scene.delegation);
-    let claim = |file: &str| OpenClaim4::DelegateCur(OpenClaimDelegateCur4 { delegate_stateid, file: file.into() });
+    let claim =
+        |file: &str| OpenClaim4::DelegateCur(OpenClaimDelegateCur4 { delegate_stateid, file: file.into() });
     assert!(scene.by_delegation(claim("file"), &root).is_ok());
     scene.other.create(&root, "another").unwrap();
     assert_eq!(scene.by_delegation(claim("another"), &root).map(drop), Err(NfsStat4::BadStateId));
@@ -173,9 +175,7 @@ fn every_change_by_another_client_waits_for_the_delegation() {
             let mode = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
             status_of(scene.other.set_attributes(&scene.file.handle, StateId4::ANONYMOUS, &mode))
         }),
-        ("truncate", |scene| {
-            status_of(scene.other.set_size(&scene.file.handle, StateId4::ANONYMOUS, 10))
-        }),
+        ("truncate", |scene| status_of(scene.other.set_size(&scene.file.handle, StateId4::ANONYMOUS, 10))),
         ("write without an open", |scene| {
             let (stateid, how) = (StateId4::ANONYMOUS, StableHow4::FileSync);
             status_of(scene.other.write(&scene.file.handle, stateid, 0, how, b"new"))
@@ -377,7 +377,8 @@ fn a_delegation_is_reclaimed_after_a_restart_and_recalled_again() {
     let scene = Scene { reader, other, root, file, delegation: held };
     let Scene { mut reader, mut other, root, .. } = scene;
     std::thread::scope(|scope| {
-        let writer = scope.spawn(move || when_ready(|| other.open(&root, "file", OPEN4_SHARE_ACCESS_BOTH)).is_ok());
+        let writer =
+            scope.spawn(move || when_ready(|| other.open(&root, "file", OPEN4_SHARE_ACCESS_BOTH)).is_ok());
         assert!(reader.callbacks.wait_for_recall(WAIT).is_some());
         assert_eq!(give_back(&mut reader, &handle, held), NfsStat4::Ok);
         assert!(writer.join().unwrap());

@@ -19,11 +19,20 @@ pub(super) type StateKey = u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Open { owner: u64, shares: Shares },
-    Lock { owner: u64, open: StateKey },
+    Open {
+        owner: u64,
+        shares: Shares,
+    },
+    Lock {
+        owner: u64,
+        open: StateKey,
+    },
     Layout,
     /// Once revoked it stands for nothing, and is kept until its client has heard of it (RFC 8881 §10.2.1).
-    Delegation { kind: DelegationKind, is_revoked: bool },
+    Delegation {
+        kind: DelegationKind,
+        is_revoked: bool,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

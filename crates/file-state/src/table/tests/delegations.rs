@@ -31,9 +31,13 @@ fn readers_share_a_delegation_and_a_writer_is_alone_with_one() {
 
 #[test]
 fn what_others_write_or_deny_is_not_delegated() {
-    for (access, deny, reads, writes) in
-        [(1, 0, true, false), (2, 0, false, false), (3, 0, false, false), (1, 1, false, false), (1, 2, true, false)]
-    {
+    for (access, deny, reads, writes) in [
+        (1, 0, true, false),
+        (2, 0, false, false),
+        (3, 0, false, false),
+        (1, 1, false, false),
+        (1, 2, true, false),
+    ] {
         let mut state = FileState::default();
         state.open(FILE, owner(A, 1), share(access, deny)).unwrap();
         assert_eq!(state.delegate(FILE, B, Write, s(0)).is_ok(), writes, "{access} {deny}");
@@ -62,8 +66,14 @@ fn a_writer_waits_for_read_delegations_of_others_and_a_reader_does_not() {
 
 #[test]
 fn every_change_brings_a_delegation_home_and_a_write_delegation_every_access_too() {
-    let changes =
-        [Change::Truncate, Change::Replace, Change::Remove, Change::Rename, Change::Link, Change::SetAttributes];
+    let changes = [
+        Change::Truncate,
+        Change::Replace,
+        Change::Remove,
+        Change::Rename,
+        Change::Link,
+        Change::SetAttributes,
+    ];
     for change in changes {
         for kind in [Read, Write] {
             let mut state = delegated(&[A], kind);
@@ -86,7 +96,11 @@ fn nobody_is_delegated_what_a_change_waits_for_or_is_under_way_for() {
     let _ = state.change(FILE, Some(B), WRITING, s(10));
     assert_eq!(state.delegate(FILE, holder(3), Read, s(1)), Err(FileStateError::RecallConflict));
     state.return_delegation(FILE, A);
-    assert_eq!(state.delegate(FILE, A, Read, s(1)), Err(FileStateError::RecallConflict), "the change comes first");
+    assert_eq!(
+        state.delegate(FILE, A, Read, s(1)),
+        Err(FileStateError::RecallConflict),
+        "the change comes first"
+    );
     assert!(state.grant_layout(FILE, A, LayoutMode::Read, s(1)).is_ok(), "a writer minds no layouts");
     assert_eq!(state.change(FILE, Some(B), WRITING, s(10)), ChangeVerdict::Proceed);
     state.begin_change(FILE);
@@ -110,7 +124,9 @@ fn a_change_under_way_is_forgotten_with_its_end() {
 fn a_truncation_recalls_a_delegation_before_the_layout_it_covers() {
     let mut state = delegated(&[A], Read);
     state.grant_layout(FILE, A, LayoutMode::Read, s(0)).unwrap();
-    let ChangeVerdict::Wait { recalls } = state.change(FILE, Some(B), Change::Truncate, s(9)) else { panic!() };
+    let ChangeVerdict::Wait { recalls } = state.change(FILE, Some(B), Change::Truncate, s(9)) else {
+        panic!()
+    };
     let granted: Vec<_> = recalls.iter().map(|recall| recall.granted).collect();
     assert_eq!(granted, [Granted::Delegation(Read), Granted::Layout(READ_LAYOUT)]);
     assert_eq!(state.expired_recalls(s(9), s(10)).len(), 2);
@@ -146,7 +162,10 @@ fn a_delegation_is_an_open_of_its_holder() {
     assert!(is_empty(&state));
     let state = delegated(&[A], Write);
     assert!(state.is_open_for_writing(FILE));
-    assert_eq!((state.delegated_writer(FILE, Some(B)), state.delegated_writer(FILE, Some(A))), (Some(A), None));
+    assert_eq!(
+        (state.delegated_writer(FILE, Some(B)), state.delegated_writer(FILE, Some(A))),
+        (Some(A), None)
+    );
 }
 
 #[test]
@@ -241,7 +260,8 @@ mod model {
                 for (_, _, other) in others {
                     assert!(*kind == Read && *other == Read);
                 }
-                for (_, _, share) in self.opens.iter().filter(|(of, other, _)| of == file && other != holder) {
+                for (_, _, share) in self.opens.iter().filter(|(of, other, _)| of == file && other != holder)
+                {
                     assert!(*kind == Read && !share.access.contains(Modes::WRITE));
                 }
                 assert!(!self.changing.iter().any(|(of, by)| of == file && by != holder));
