@@ -111,11 +111,13 @@ impl Ground {
             quotas: namespace(),
             pools: Arc::clone(&pools),
             clock: Arc::clone(&self.clock),
+            recall_time: LONG,
         }));
         let services = HeadServices {
             namespace: namespace(),
             lineage: namespace(),
             locations: namespace(),
+            xattrs: namespace(),
             records: namespace(),
             pools,
             access,
@@ -124,7 +126,9 @@ impl Ground {
             observer: Arc::new(api::Unobserved),
             key: TicketKey::new(&[1; 32]),
         };
-        let config = HeadConfig {
+                    delegations: forebay_door_nfs::DelegationRules::default(),
+            recall_time: LONG,
+let config = HeadConfig {
             instance: [2; 16],
             lease: LONG,
             grace: Duration::ZERO,
