@@ -139,7 +139,8 @@ GROUPS = [
     Group("delegations_off", "the same without delegations", "delegations", forebay_only=True, only=(UNDELEGATED,),
           config='[nfs.delegations]\nmode = "off"\n'),
     Group("delegations_of_two", "files that one kernel keeps to itself and others change", "delegations_of_two", pools=2, clients=2,
-          limit_s=480, mem="400M", forebay_only=True, opts="vers=4.2,actimeo=0", mortal=(1,), hooks=STATUS,
+          limit_s=480, mem="400M", forebay_only=True, opts="vers=4.2,actimeo=0", mortal=(1,),
+          hooks=dict(STATUS, unheard="ip route add blackhole $1", heard="ip route del blackhole $1"),
           prepare=certificate_and_login, env=HTTP_ENV, allowed_log=("cannot recall what a client holds",),
           config=HTTP + '[nfs.delegations]\nmode = "always"\nquiet_s = 0\n'),
 ]

@@ -7,6 +7,7 @@ WRITER, READER = 0, 1            # the reader is the one that may be killed
 ME = int(os.environ["KC_INDEX"])
 LEASE_S, GRACE_S = int(os.environ["LEASE_S"]), int(os.environ["GRACE_S"])
 WHAT = sys.argv[1]
+READER_IP = "10.77.0.12"
 PATIENCE_S = 2                   # of who changes what a reader that is well has
 STORM = 1000
 
@@ -180,13 +181,13 @@ def server_killed():
         asks.start()
     meet("held")
     if ME == WRITER:
-        hook("link-down", str(READER))       # the recall stays out
+        hook("unheard", READER_IP)           # the recall stays out
         writing = threading.Thread(target=put, args=("f", b"new" * 1000, 0))
         writing.start()
         time.sleep(0.5)
         assert writing.is_alive(), "the writer did not wait for a recall that nobody answered"
         hook("server-kill")
-        hook("link-up", str(READER))
+        hook("heard", READER_IP)
         hook("server-start")
         t0 = time.monotonic()
         writing.join(60)
