@@ -188,11 +188,7 @@ async fn copy_for_a_while(head: &Head, judged: &Judged, ends: &Ends) -> Result<u
     Ok(done)
 }
 
-async fn copy_in_pieces(
-    ends: &Ends,
-    stretch: Stretch,
-    is_late: impl Fn() -> bool,
-) -> Result<u64, PoolError> {
+async fn copy_in_pieces(ends: &Ends, stretch: Stretch, is_late: impl Fn() -> bool) -> Result<u64, PoolError> {
     let mut done = 0;
     while done < stretch.length {
         match copy_piece(ends, stretch.behind(done)).await {
@@ -300,7 +296,8 @@ mod tests {
     fn between_pools(room: Option<usize>) -> (Arc<Plain>, Ends) {
         let target = Arc::new(Plain { room, ..Plain::default() });
         let source = Located { pool: PoolId(1), replica: Arc::new(Plain::default()) };
-        let ends = Ends { source: Some(source), target: Located { pool: PoolId(2), replica: target.clone() } };
+        let ends =
+            Ends { source: Some(source), target: Located { pool: PoolId(2), replica: target.clone() } };
         (target, ends)
     }
 
