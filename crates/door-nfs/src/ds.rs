@@ -17,6 +17,7 @@ use crate::compound::Face;
 use crate::context::{Compound, Handle};
 use crate::mds::io::{stability, stable_how, verifier};
 use crate::operations::Operations;
+use crate::security::Security;
 use crate::session_ops::Sessions;
 use crate::{IO_BYTES_MAX, status};
 
@@ -27,6 +28,7 @@ pub(crate) struct DataServer {
     pub pool: Arc<dyn Pool>,
     pub key: TicketKey,
     pub sessions: Sessions,
+    pub security: Arc<Security>,
     pub operations: Operations,
 }
 
@@ -47,6 +49,10 @@ impl Face for DataServer {
 
     fn operations(&self) -> &Operations {
         &self.operations
+    }
+
+    fn security(&self) -> &Security {
+        &self.security
     }
 
     async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {

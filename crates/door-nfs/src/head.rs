@@ -17,8 +17,9 @@ use types::{Clock, PoolId, Random};
 
 use crate::mds::{self, Head, LayoutRecaller, Reports, Tally};
 use crate::operations::Operations;
+use crate::security::{Security, SecurityStatus};
 use crate::session_ops::{Sessions, SessionsConfig};
-use crate::transport::{self, Squash, TransportLimits};
+use crate::transport::{self, Squash, Terms, TransportLimits};
 
 /// How often leases and recalls are looked at; both are counted in seconds.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);
@@ -41,6 +42,7 @@ pub struct HeadConfig {
     pub lease: Duration,
     pub grace: Duration,
     pub root_squash: bool,
+    pub security: Arc<Security>,
     pub clients_max: usize,
     /// Per listener.
     pub connections_max: usize,
@@ -65,6 +67,8 @@ pub struct DoorStatus {
     pub clients: Vec<ClientStatus>,
     /// What clients reported of their I/O at each pool.
     pub reports: Vec<(PoolId, PoolReports)>,
+    /// Of head and pools, which share it.
+    pub security: SecurityStatus,
 }
 
 /// As clients tell it in LAYOUTRETURN, LAYOUTERROR and LAYOUTSTATS.
@@ -126,6 +130,7 @@ impl HeadDoor {
             sessions: Arc::new(sessions),
             operations: Operations::new("nfs", services.observer),
             reports: Reports::default(),
+            security: config.security,
             states: Arc::new(Mutex::new(ClientState::new(boot as u32, services.access.share()))),
             recalls: Mutex::default(),
             access: services.access,
@@ -143,7 +148,8 @@ impl HeadDoor {
     /// Serves until told to stop, then finishes what is under way.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
         let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.head), stop.clone()));
-        transport::serve(listener, self.head.clone(), self.squash, self.limits, stop).await;
+        let terms = Terms { squash: self.squash, security: Arc::clone(&self.head.security) };
+        transport::serve(listener, self.head.clone(), terms, self.limits, stop).await;
         // It sees the same stop.
         let _ = housekeeping.await;
     }
@@ -180,6 +186,7 @@ impl HeadDoor {
             grace_left: self.head.sessions.grace_left(),
             clients: clients.collect(),
             reports: reports.collect(),
+            security: self.head.security.status(),
         }
     }
 }

@@ -17,12 +17,14 @@ mod head;
 mod mds;
 mod operations;
 mod pool_door;
+mod security;
 mod session_ops;
 mod status;
 mod transport;
 
 pub use head::{ClientStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices, PoolReports};
 pub use pool_door::{PoolDoor, PoolDoorConfig};
+pub use security::{Flavor, Kerberos, LocalUsers, Security, SecurityStatus};
 
 /// Largest READ and WRITE, at head and pools.
 pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;

@@ -38,6 +38,7 @@ use types::{Clock, FileId, Name, PoolId};
 use crate::compound::Face;
 use crate::context::Compound;
 use crate::operations::Operations;
+use crate::security::Security;
 use crate::session_ops::Sessions;
 use crate::status;
 
@@ -60,6 +61,7 @@ pub(crate) struct Head {
     pub sessions: Arc<Sessions>,
     pub operations: Operations,
     pub reports: Reports,
+    pub security: Arc<Security>,
     /// Files below go without a layout.
     pub layout_bytes_min: u64,
     /// Stateids, over the conflict table of `access`. Held for one decision at a time, never across an await, and taken
@@ -93,6 +95,10 @@ impl Face for Head {
 
     fn operations(&self) -> &Operations {
         &self.operations
+    }
+
+    fn security(&self) -> &Security {
+        &self.security
     }
 
     fn holds_state(&self, client: ClientId4) -> bool {

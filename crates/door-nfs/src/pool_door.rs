@@ -12,8 +12,9 @@ use types::{Clock, Random};
 use crate::ds::DataServer;
 use crate::head::major_id;
 use crate::operations::Operations;
+use crate::security::Security;
 use crate::session_ops::{Sessions, SessionsConfig};
-use crate::transport::{self, Squash, TransportLimits};
+use crate::transport::{self, Squash, Terms, TransportLimits};
 
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 
@@ -23,6 +24,7 @@ pub struct PoolDoorConfig {
     pub clients_max: usize,
     pub connections_max: usize,
     pub slots_max: u32,
+    pub security: Arc<Security>,
 }
 
 pub struct PoolDoor {
@@ -62,6 +64,7 @@ impl PoolDoor {
                 pool,
                 key,
                 sessions,
+                security: config.security,
                 operations: Operations::new("nfs-pool", observer),
             }),
             limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
@@ -72,7 +75,8 @@ impl PoolDoor {
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
         let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.server), stop.clone()));
         // The ticket is the authority here: who the caller is does not matter.
-        transport::serve(listener, self.server.clone(), Squash { root: true }, self.limits, stop).await;
+        let terms = Terms { squash: Squash { root: true }, security: Arc::clone(&self.server.security) };
+        transport::serve(listener, self.server.clone(), terms, self.limits, stop).await;
         let _ = housekeeping.await;
     }
 

@@ -5,6 +5,7 @@
 //! finish a record or to read its replies.
 
 mod connection;
+mod gss;
 mod rpc;
 
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::IO_BYTES_MAX;
 use crate::compound::Face;
+use crate::security::Security;
 
 pub(crate) use connection::{CallError, Connection};
 
@@ -45,11 +47,18 @@ impl Default for TransportLimits {
     }
 }
 
-/// Whom AUTH_SYS may not be.
+/// Whom nobody may be by the network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Squash {
     /// Root of the client hosts becomes nobody.
     pub root: bool,
+}
+
+/// On which terms a listener serves.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    pub squash: Squash,
+    pub security: Arc<Security>,
 }
 
 /// Linux sends every request in one fragment; others may cut them.
@@ -68,7 +77,7 @@ const DRAIN: Duration = Duration::from_secs(3);
 pub(crate) async fn serve(
     listener: TcpListener,
     face: Arc<dyn Face>,
-    squash: Squash,
+    terms: Terms,
     limits: TransportLimits,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -87,9 +96,9 @@ pub(crate) async fn serve(
                     tracing::warn!(%peer, max = limits.connections_max, "too many connections, closed one");
                     continue;
                 };
-                let (face, stop) = (Arc::clone(&face), stop.clone());
+                let (face, terms, stop) = (Arc::clone(&face), terms.clone(), stop.clone());
                 connections.spawn(async move {
-                    converse(stream, face, squash, limits, stop).await;
+                    converse(stream, face, terms, limits, stop).await;
                     drop(place);
                 });
             }
@@ -106,7 +115,7 @@ pub(crate) async fn serve(
 async fn converse(
     stream: TcpStream,
     face: Arc<dyn Face>,
-    squash: Squash,
+    terms: Terms,
     limits: TransportLimits,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -131,10 +140,11 @@ async fn converse(
                 place = Arc::clone(&calls).acquire_owned() => place.expect("the semaphore is never closed"),
                 () = connection.closed() => break 'connection,
             };
-            let (face, connection) = (Arc::clone(&face), Arc::clone(&connection));
+            let (face, connection, terms) = (Arc::clone(&face), Arc::clone(&connection), terms.clone());
             tokio::spawn(async move {
-                let reply = rpc::answer(&*face, &connection, squash, call).await;
-                connection.send(reply, place).await;
+                if let Some(reply) = rpc::answer(&*face, &connection, &terms, call).await {
+                    connection.send(reply, place).await;
+                }
             });
         }
         let is_between = records.is_between_records() && buffer.is_empty();

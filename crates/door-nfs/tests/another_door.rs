@@ -113,6 +113,7 @@ impl Scene {
             lease: LONG,
             grace: Duration::ZERO,
             root_squash: false,
+            security: forebay_door_nfs::Security::sys(),
             clients_max: 10,
             connections_max: 10,
             slots_max: 16,

@@ -7,7 +7,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use door_nfs::Flavor;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{Place, UpArguments};
@@ -36,6 +37,8 @@ pub struct Nfs {
     pub connections_max: u32,
     pub slots_max: u32,
     pub layout_min_kib: u32,
+    pub security: Vec<String>,
+    pub keytab: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,7 +141,25 @@ impl Default for Nfs {
             connections_max: 4_096,
             slots_max: 64,
             layout_min_kib: 64,
+            security: vec!["sys".to_owned()],
+            keytab: None,
         }
+    }
+}
+
+impl Nfs {
+    /// What clients may come with, in the order that they are told.
+    pub fn flavors(&self) -> Result<Vec<Flavor>> {
+        let flavors = self.security.iter().map(|name| name.parse::<Flavor>());
+        let flavors: Vec<Flavor> =
+            flavors.collect::<Result<_, _>>().map_err(|error| anyhow!("nfs.security: {error}"))?;
+        if flavors.is_empty() {
+            bail!("nfs.security = [] lets nobody in");
+        }
+        if self.keytab.is_none() && flavors.iter().any(|flavor| flavor.is_kerberos()) {
+            bail!("nfs.security with Kerberos needs nfs.keytab");
+        }
+        Ok(flavors)
     }
 }
 
@@ -244,6 +265,7 @@ impl Config {
         within("nfs.connections_max", self.nfs.connections_max.into(), 1, 1_000_000)?;
         within("nfs.slots_max", self.nfs.slots_max.into(), 1, 1_024)?;
         within("nfs.layout_min_kib", self.nfs.layout_min_kib.into(), 0, 1_048_576)?;
+        self.nfs.flavors()?;
         within("pools.count", self.pools.count.unwrap_or(1).into(), 1, 256)?;
         within("pools.open_files_max", self.pools.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
         within("pools.threads", self.pools.threads.into(), 0, 256)?;

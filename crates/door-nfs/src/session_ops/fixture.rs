@@ -17,7 +17,8 @@ use types::Timestamp;
 use super::*;
 use crate::compound::Face;
 use crate::operations::Operations;
-use crate::transport::{self, Squash, TransportLimits};
+use crate::security::Security;
+use crate::transport::{self, Squash, Terms, TransportLimits};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
 pub(crate) const CALLBACK_PROGRAM: u32 = 0x4000_0000;
@@ -87,6 +88,7 @@ pub(crate) struct TestFace {
     /// PUTPUBFH takes one permit; without one it waits.
     pub gate: Semaphore,
     operations: Operations,
+    security: Arc<Security>,
 }
 
 #[async_trait]
@@ -97,6 +99,10 @@ impl Face for TestFace {
 
     fn operations(&self) -> &Operations {
         &self.operations
+    }
+
+    fn security(&self) -> &Security {
+        &self.security
     }
 
     async fn execute(&self, _: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
@@ -131,6 +137,10 @@ impl Server {
     }
 
     pub async fn with(limits: TransportLimits, owners: &[&str]) -> Server {
+        Server::secured(Security::sys(), limits, owners).await
+    }
+
+    pub async fn secured(security: Arc<Security>, limits: TransportLimits, owners: &[&str]) -> Server {
         let (clock, records) = (Arc::new(TestClock::default()), Arc::new(TestRecords::default()));
         for owner in owners {
             let record = ClientRecord { owner: owner.as_bytes().to_vec(), reclaim_complete: true };
@@ -151,12 +161,13 @@ impl Server {
             sessions,
             gate: Semaphore::new(0),
             operations: Operations::new("nfs", Arc::new(api::Unobserved)),
+            security: Arc::clone(&security),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let serving =
-            tokio::spawn(transport::serve(listener, face.clone(), Squash { root: true }, limits, stopped));
+        let terms = Terms { squash: Squash { root: true }, security };
+        let serving = tokio::spawn(transport::serve(listener, face.clone(), terms, limits, stopped));
         Server { face, clock, records, address, stop, serving }
     }
 
