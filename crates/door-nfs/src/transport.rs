@@ -21,7 +21,6 @@ use tokio::task::JoinSet;
 
 use crate::IO_BYTES_MAX;
 use crate::compound::Face;
-use crate::security::Security;
 
 pub(crate) use connection::{CallError, Connection};
 
