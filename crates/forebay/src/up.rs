@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use access::{AccessServices, FileAccess};
 use admin::log::LogControl;
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use api::{Pool, PoolManager, TicketKey};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, StartError};
 use namespace::SqlNamespace;
