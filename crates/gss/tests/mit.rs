@@ -3,6 +3,8 @@
 //! Needs Debian's krb5-kdc, krb5-admin-server, krb5-user and python3-gssapi; without them the tests say so and pass, unless
 //! `FOREBAY_TEST_KERBEROS=required`.
 
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
