@@ -96,6 +96,11 @@ def certificate_and_login(server):
                        (["user", "add", "admin", "--uid", "0", "--gid", "0", "--data", server.data, "--password-stdin"], HTTP_PASSWORD)):
         subprocess.run([server.binary] + argv, input=said, text=True, check=True, stdout=subprocess.DEVNULL)
 
+STATUS = {"status": "{forebay} status --data {data} --json"}
+HTTP = '[http]\ncertificate = "{scratch}/certificate.pem"\nkey = "{scratch}/key.pem"\n'
+HTTP_ENV = {"HTTP": "https://%s:8080" % HEAD, "HTTP_LOGIN": "admin:" + HTTP_PASSWORD, "HTTP_CA": "{scratch}/certificate.pem"}
+UNDELEGATED = "without_delegations_every_open_and_close_is_asked"
+
 
 GROUPS = [
     Group("mounting", "one pool, both minor versions: the data goes to the pool", "mounting", forebay_only=True),
@@ -131,8 +136,14 @@ GROUPS = [
     Group("full_disk", "a disk that fills up", "full_disk", limit_s=240, prepare=small_disk,
           allowed_log=("a client could not use a pool",)),
     Group("http_and_nfs", "a kernel client and curl at the same files at once", "http_and_nfs", pools=2, forebay_only=True,
-          prepare=certificate_and_login, config='[http]\ncertificate = "{scratch}/certificate.pem"\nkey = "{scratch}/key.pem"\n',
-          env={"HTTP": "https://%s:8080" % HEAD, "HTTP_LOGIN": "admin:" + HTTP_PASSWORD, "HTTP_CA": "{scratch}/certificate.pem"}),
+          prepare=certificate_and_login, config=HTTP, env=HTTP_ENV),
+    Group("delegations", "opens that cost nothing", "delegations", forebay_only=True, hooks=STATUS, without=(UNDELEGATED,)),
+    Group("delegations_off", "the same without delegations", "delegations", forebay_only=True, only=(UNDELEGATED,),
+          config='[nfs.delegations]\nmode = "off"\n'),
+    Group("delegations_of_two", "files that one kernel keeps to itself and others change", "delegations_of_two", pools=2, clients=2,
+          limit_s=480, mem="400M", forebay_only=True, opts="vers=4.2,actimeo=0", mortal=(1,), hooks=STATUS,
+          prepare=certificate_and_login, env=HTTP_ENV,
+          config=HTTP + '[nfs.delegations]\nmode = "always"\nquiet_s = 0\n'),
     Group("kerberos", "sec=krb5, krb5i and krb5p, at the head and at the pool", "kerberos", forebay_only=True, limit_s=300,
           modules=("cbc", "cts", "hmac", "rpcsec_gss_krb5"), prepare=kerberos.realm, env={"KRB5": "{scratch}/krb5"},
           config='security = ["sys", "krb5", "krb5i", "krb5p"]\nkeytab = "{scratch}/krb5/server.keytab"\n',
