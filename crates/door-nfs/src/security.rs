@@ -36,8 +36,9 @@ pub enum Flavor {
     Krb5p,
 }
 
-/// 1.2.840.113554.1.2.2 as SECINFO has it: with tag and length (RFC 8881 §18.29.2, RFC 2743 §3.1).
-const KRB5_OID: [u8; 11] = [6, 9, 0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
+/// 1.2.840.113554.1.2.2 as SECINFO has it: the content of its encoding, without the tag and length that the text of RFC 8881
+/// §18.29.2 would allow as well. Linux compares it so (`gss_mech_get_by_OID`), and every server sends it so.
+const KRB5_OID: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 
 impl Flavor {
     const ALL: [(&str, Flavor); 4] =
@@ -245,7 +246,7 @@ mod tests {
         assert!(!security.admits(None) && !security.admits(Some(Flavor::Krb5)));
         assert!(security.admits(Some(Flavor::Krb5p)));
         let SecInfo4::RpcSecGss(first) = &security.infos()[0] else { panic!("GSS is first") };
-        assert_eq!((first.service, first.oid.len()), (RpcGssSvc::Privacy, 11));
+        assert_eq!((first.service, first.oid.len()), (RpcGssSvc::Privacy, 9));
     }
 
     #[tokio::test]

@@ -353,6 +353,16 @@ mod tests {
     }
 
     #[test]
+    fn flavors_of_kerberos_need_a_keytab() {
+        let error = |text: &str| format!("{:#}", parse(text).unwrap_err());
+        assert!(error("[nfs]\nsecurity = [\"krb5\"]\n").contains("needs nfs.keytab"));
+        assert!(error("[nfs]\nsecurity = [\"krb4\"]\n").contains("\"krb4\" is not sys"));
+        assert!(error("[nfs]\nsecurity = []\n").contains("lets nobody in"));
+        let both = parse("[nfs]\nsecurity = [\"krb5p\", \"sys\"]\nkeytab = \"/etc/nfs.keytab\"\n").unwrap();
+        assert_eq!(both.nfs.flavors().unwrap(), [Flavor::Krb5p, Flavor::Sys]);
+    }
+
+    #[test]
     fn root_is_squashed_beyond_loopback_unless_told_otherwise() {
         let mut arguments = UpArguments::default();
         assert!(!Config::assemble(&arguments).unwrap().squashes_root());
