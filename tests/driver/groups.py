@@ -3,6 +3,7 @@ import os, subprocess
 from dataclasses import dataclass, field
 from typing import Callable, Optional
 
+from . import kerberos
 from .guests import case_names
 from .server import FAULT, HEAD, NFS_PORT
 
@@ -21,6 +22,7 @@ class Group:
     case_limit_s: int = 120
     mem: str = "768M"
     layout_driver: bool = True
+    modules: tuple = ()              # kernel modules beyond those of every client
     server_args: tuple = ("--no-root-squash",)
     config: str = ""
     user: Optional[int] = None
@@ -143,4 +145,9 @@ GROUPS = [
           hooks=dict(STATUS, unheard="ip route add blackhole $1", heard="ip route del blackhole $1"),
           prepare=certificate_and_login, env=HTTP_ENV, allowed_log=("cannot recall what a client holds",),
           config=HTTP + '[nfs.delegations]\nmode = "always"\nquiet_s = 0\n'),
+    Group("kerberos", "sec=krb5, krb5i and krb5p, at the head and at the pool", "kerberos", forebay_only=True, limit_s=300,
+          modules=("cbc", "cts", "hmac", "rpcsec_gss_krb5"), prepare=kerberos.realm, env={"KRB5": "{scratch}/krb5"},
+          config='security = ["sys", "krb5", "krb5i", "krb5p"]\nkeytab = "{scratch}/krb5/server.keytab"\n',
+          hooks={"only-kerberos": "sed -i 's/\"sys\", //' {scratch}/forebay.toml",
+                 "also-sys": "sed -i 's/\\[\"krb5\"/[\"sys\", \"krb5\"/' {scratch}/forebay.toml"}),
 ]

@@ -66,6 +66,8 @@ def command(group, server, cases, scratch, out):
         argv += ["--env", "%s=%s" % (name, value)]
     for name, text in hooks.items():
         argv += ["--hook", "%s=%s" % (name, text)]
+    for module in group.modules:
+        argv += ["--module", module]
     if not group.layout_driver:
         argv.append("--no-layout-driver")
     if os.environ.get("FOREBAY_TEST_PCAP"):

@@ -125,13 +125,14 @@ case_cp_copies_within_the_server_and_keeps_holes() {
 }
 
 case_what_was_done_is_there_after_a_server_restart() {
-	random source 8
-	fallocate -l 4M reserved
-	cp source punched
-	fallocate -p -o 1M -l 2M punched
-	cp --reflink=auto source copy
+	mkdir done
+	random done/source 8
+	fallocate -l 4M done/reserved
+	cp done/source done/punched
+	fallocate -p -o 1M -l 2M done/punched
+	cp --reflink=auto done/source done/copy
 	sync
-	keep .
+	keep done
 	cd /
 	kc-hook server-kill
 	kc-hook server-start

@@ -29,6 +29,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("oncrpc", Floor::Wire),
     ("nfs4", Floor::Wire),
     ("http-wire", Floor::Wire),
+    ("gss", Floor::Wire),
     ("nfs4-state", Floor::Rules),
     ("file-state", Floor::Rules),
     ("api", Floor::Rules),

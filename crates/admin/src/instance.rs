@@ -44,6 +44,7 @@ pub struct Snapshot {
     /// Counted since the start, by door and operation.
     pub operations: Vec<OperationCount>,
     pub namespace: NamespaceView,
+    pub gss: GssView,
 }
 
 impl Snapshot {
@@ -150,6 +151,14 @@ pub struct OperationCount {
     pub door: String,
     pub operation: String,
     pub count: u64,
+}
+
+/// Kerberos contexts of NFS clients: now, and since the start.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct GssView {
+    pub contexts: u64,
+    pub established: u64,
+    pub refused: u64,
 }
 
 /// What the namespace counted since the start, and what is there now.

@@ -20,6 +20,7 @@ use xdr::{Decoder, Encoder, Mark, Xdr};
 use crate::context::{Compound, Principal};
 use crate::exports::{Claimed, View};
 use crate::operations::Operations;
+use crate::security::{Flavor, Security};
 use crate::session_ops::{SequenceFacts, SequenceOutcome, Sessions};
 use crate::transport::Connection;
 
@@ -33,6 +34,8 @@ pub(crate) trait Face: Send + Sync + 'static {
     fn operations(&self) -> &Operations;
     /// What a client with this address sees. `None`: it is nobody that is served.
     fn admit(&self, peer: IpAddr) -> Option<Arc<View>>;
+    /// Which flavors may reach files.
+    fn security(&self) -> &Security;
     /// Whether a client has opens, locks or layouts.
     fn holds_state(&self, _client: ClientId4) -> bool {
         false
@@ -53,6 +56,8 @@ pub(crate) struct Caller {
     pub view: Arc<View>,
     pub claimed: Claimed,
     pub principal: Principal,
+    /// `None` is AUTH_NONE.
+    pub flavor: Option<Flavor>,
 }
 
 /// Runs one COMPOUND; the segments are the encoded `COMPOUND4res`.
@@ -80,6 +85,7 @@ pub(crate) async fn run(
         place,
         saved_place: place,
         principal: caller.principal,
+        flavor: caller.flavor,
         minorversion: run.header.minorversion,
         client: None,
         session: None,
@@ -178,6 +184,9 @@ impl Run<'_> {
         if let Some(status) = refuse_early(properties, compound) {
             return NfsResop4::error(number, status);
         }
+        if sets_file_handle(number) && !self.may_reach_files(compound) {
+            return NfsResop4::error(number, NfsStat4::WrongSec);
+        }
         compound.reply_room = room.bytes.saturating_sub(self.reply.len());
         // What changes something must not run if its answer cannot be told (RFC 8881 §2.10.6.4): its answer is small,
         // so a little room is enough to know beforehand.
@@ -200,6 +209,13 @@ impl Run<'_> {
                 result
             }
         }
+    }
+
+    /// Whether the caller's flavor is one for files, or the next operation asks which are (RFC 8881 §2.6.3.1.1).
+    fn may_reach_files(&self, compound: &Compound<'_>) -> bool {
+        let asks = |number: u32| matches!(number, op::SECINFO | op::SECINFO_NO_NAME);
+        self.face.security().admits(compound.flavor)
+            || (self.left > 0 && self.decoder.clone().u32().is_ok_and(asks))
     }
 
     async fn session_operation(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
@@ -241,6 +257,11 @@ const REPLY_ROOM_MIN: usize = 256;
 
 fn is_defined(number: u32, minorversion: u32) -> bool {
     OpProperties::of(number).is_some_and(|properties| properties.is_defined_in(minorversion))
+}
+
+/// The operations that get WRONGSEC before any file is touched (RFC 8881 §2.6.3.1.1).
+fn sets_file_handle(number: u32) -> bool {
+    matches!(number, op::PUTFH | op::PUTPUBFH | op::PUTROOTFH | op::RESTOREFH)
 }
 
 fn is_illegal(operation: &NfsArgop4) -> bool {

@@ -7,7 +7,10 @@ use nfs4::{ClientId4, NfsStat4, SessionId4, StateId4};
 use types::{Attributes, FileId, Identity};
 
 use crate::exports::{Claimed, Place, View};
+use crate::security::Flavor;
 use crate::transport::Connection;
+
+pub(crate) use nfs4_state::Principal;
 
 /// What a file handle names: a file at the head, a replica by its ticket at a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +29,10 @@ pub(crate) struct Compound<'a> {
     /// Of the current file handle.
     pub place: Place,
     pub saved_place: Place,
-    /// AUTH_NONE, AUTH_SYS…: the flavor and, for AUTH_SYS, the uid as the client sent it, before squashing.
+    /// Who owns client records, before squashing.
     pub principal: Principal,
+    /// `None` is AUTH_NONE.
+    pub flavor: Option<Flavor>,
     pub minorversion: u32,
     /// Set by SEQUENCE.
     pub client: Option<ClientId4>,
@@ -38,13 +43,6 @@ pub(crate) struct Compound<'a> {
     pub saved_stateid: Option<StateId4>,
     /// Bytes that the reply may still take, by the session's ca_maxresponsesize.
     pub reply_room: usize,
-}
-
-/// Who owns client records: compared for equality only.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Principal {
-    pub flavor: u32,
-    pub uid: u32,
 }
 
 impl Compound<'_> {

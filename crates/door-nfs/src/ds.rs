@@ -19,6 +19,7 @@ use crate::context::{Compound, Handle};
 use crate::exports::View;
 use crate::mds::io::{stability, stable_how, verifier};
 use crate::operations::Operations;
+use crate::security::Security;
 use crate::session_ops::Sessions;
 use crate::{IO_BYTES_MAX, status};
 
@@ -29,6 +30,7 @@ pub(crate) struct DataServer {
     pub pool: Arc<dyn Pool>,
     pub key: TicketKey,
     pub sessions: Sessions,
+    pub security: Arc<Security>,
     pub operations: Operations,
     pub view: Arc<View>,
 }
@@ -54,6 +56,10 @@ impl Face for DataServer {
 
     fn admit(&self, _: IpAddr) -> Option<Arc<View>> {
         Some(Arc::clone(&self.view))
+    }
+
+    fn security(&self) -> &Security {
+        &self.security
     }
 
     async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {

@@ -21,6 +21,7 @@ use types::{Clock, PoolId, Random};
 use crate::exports::{Export, ExportError, Exports};
 use crate::mds::{self, ClientRecaller, Head, Homes, Reports, Tally};
 use crate::operations::Operations;
+use crate::security::{Security, SecurityStatus};
 use crate::session_ops::{Sessions, SessionsConfig};
 use crate::transport::{self, TransportLimits};
 
@@ -48,6 +49,7 @@ pub struct HeadConfig {
     pub grace: Duration,
     /// Who sees what. Without any nobody sees anything.
     pub exports: Vec<Export>,
+    pub security: Arc<Security>,
     pub clients_max: usize,
     /// Per listener.
     pub connections_max: usize,
@@ -83,6 +85,8 @@ pub struct DoorStatus {
     pub clients: Vec<ClientStatus>,
     /// What clients reported of their I/O at each pool.
     pub reports: Vec<(PoolId, PoolReports)>,
+    /// Of head and pools, which share it.
+    pub security: SecurityStatus,
 }
 
 /// As clients tell it in LAYOUTRETURN, LAYOUTERROR and LAYOUTSTATS.
@@ -149,6 +153,7 @@ impl HeadDoor {
             sessions: Arc::new(sessions),
             operations: Operations::new("nfs", services.observer),
             reports: Reports::default(),
+            security: config.security,
             states: Arc::new(Mutex::new(ClientState::new(boot as u32, services.access.share()))),
             delegation_mode: config.delegations.mode,
             adaptive: Mutex::new(Adaptive::new(config.delegations)),
@@ -206,6 +211,7 @@ impl HeadDoor {
             grace_left: self.head.sessions.grace_left(),
             clients: clients.collect(),
             reports: reports.collect(),
+            security: self.head.security.status(),
         }
     }
 }

@@ -18,6 +18,7 @@ mod head;
 mod mds;
 mod operations;
 mod pool_door;
+mod security;
 mod session_ops;
 mod status;
 mod transport;
@@ -26,6 +27,7 @@ pub use exports::{Export, ExportError, ExportRules, Hosts, Squash};
 pub use head::{ClientStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices, PoolReports, StartError};
 pub use nfs4_state::{DelegationMode, DelegationRules};
 pub use pool_door::{PoolDoor, PoolDoorConfig};
+pub use security::{Flavor, Kerberos, LocalUsers, Security, SecurityStatus};
 
 /// Largest READ and WRITE, at head and pools.
 pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;

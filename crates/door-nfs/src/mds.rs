@@ -47,6 +47,7 @@ use crate::compound::Face;
 use crate::context::Compound;
 use crate::exports::{Exports, View};
 use crate::operations::Operations;
+use crate::security::Security;
 use crate::session_ops::Sessions;
 use crate::status;
 
@@ -75,6 +76,7 @@ pub(crate) struct Head {
     pub sessions: Arc<Sessions>,
     pub operations: Operations,
     pub reports: Reports,
+    pub security: Arc<Security>,
     /// Files below go without a layout.
     pub layout_bytes_min: u64,
     /// Stateids, over the conflict table of `access`. Held for one decision at a time, never across an await, and taken
@@ -122,6 +124,10 @@ impl Face for Head {
 
     fn admit(&self, peer: IpAddr) -> Option<Arc<View>> {
         self.exports.view(peer)
+    }
+
+    fn security(&self) -> &Security {
+        &self.security
     }
 
     fn holds_state(&self, client: ClientId4) -> bool {

@@ -13,6 +13,7 @@ use crate::ds::DataServer;
 use crate::exports::{ExportRules, Squash, View};
 use crate::head::major_id;
 use crate::operations::Operations;
+use crate::security::Security;
 use crate::session_ops::{Sessions, SessionsConfig};
 use crate::transport::{self, TransportLimits};
 
@@ -30,6 +31,7 @@ pub struct PoolDoorConfig {
     pub clients_max: usize,
     pub connections_max: usize,
     pub slots_max: u32,
+    pub security: Arc<Security>,
 }
 
 pub struct PoolDoor {
@@ -69,6 +71,7 @@ impl PoolDoor {
                 pool,
                 key,
                 sessions,
+                security: config.security,
                 operations: Operations::new("nfs-pool", observer),
                 // Who the caller is and where he comes from does not matter: the head gave a ticket only for what the
                 // client may do, and the ticket is the authority here.

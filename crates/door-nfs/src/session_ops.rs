@@ -350,7 +350,7 @@ impl Sessions {
 }
 
 fn principal(compound: &Compound<'_>) -> Principal {
-    Principal { flavor: compound.principal.flavor, uid: compound.principal.uid }
+    compound.principal
 }
 
 fn peer(compound: &Compound<'_>) -> Peer {

@@ -5,6 +5,7 @@
 //! finish a record or to read its replies.
 
 mod connection;
+mod gss;
 mod rpc;
 
 use std::sync::Arc;
@@ -129,8 +130,9 @@ async fn converse(
             };
             let (face, connection, view) = (Arc::clone(&face), Arc::clone(&connection), view.clone());
             tokio::spawn(async move {
-                let reply = rpc::answer(&*face, &connection, view, call).await;
-                connection.send(reply, place).await;
+                if let Some(reply) = rpc::answer(&*face, &connection, view, call).await {
+                    connection.send(reply, place).await;
+                }
             });
         }
         let is_between = records.is_between_records() && buffer.is_empty();

@@ -116,6 +116,7 @@ impl Scene {
             lease: LONG,
             grace: Duration::ZERO,
             exports: vec![Export::of_everything(Squash::None)],
+            security: forebay_door_nfs::Security::sys(),
             clients_max: 10,
             connections_max: 10,
             slots_max: 16,

@@ -9,7 +9,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use door_nfs::Flavor;
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{Place, UpArguments};
@@ -40,6 +41,8 @@ pub struct Nfs {
     pub layout_min_kib: u32,
     pub delegations: delegations::Delegations,
     pub export: Vec<exports::Export>,
+    pub security: Vec<String>,
+    pub keytab: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -144,7 +147,25 @@ impl Default for Nfs {
             layout_min_kib: 64,
             delegations: delegations::Delegations::default(),
             export: Vec::new(),
+            security: vec!["sys".to_owned()],
+            keytab: None,
         }
+    }
+}
+
+impl Nfs {
+    /// What clients may come with, in the order that they are told.
+    pub fn flavors(&self) -> Result<Vec<Flavor>> {
+        let flavors = self.security.iter().map(|name| name.parse::<Flavor>());
+        let flavors: Vec<Flavor> =
+            flavors.collect::<Result<_, _>>().map_err(|error| anyhow!("nfs.security: {error}"))?;
+        if flavors.is_empty() {
+            bail!("nfs.security = [] lets nobody in");
+        }
+        if self.keytab.is_none() && flavors.iter().any(|flavor| flavor.is_kerberos()) {
+            bail!("nfs.security with Kerberos needs nfs.keytab");
+        }
+        Ok(flavors)
     }
 }
 
@@ -251,6 +272,7 @@ impl Config {
         within("nfs.slots_max", self.nfs.slots_max.into(), 1, 1_024)?;
         within("nfs.layout_min_kib", self.nfs.layout_min_kib.into(), 0, 1_048_576)?;
         self.nfs.delegations.validate(within)?;
+        self.nfs.flavors()?;
         within("pools.count", self.pools.count.unwrap_or(1).into(), 1, 256)?;
         within("pools.open_files_max", self.pools.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
         within("pools.threads", self.pools.threads.into(), 0, 256)?;
@@ -328,6 +350,16 @@ mod tests {
         let arguments = UpArguments { config: Some(file), nfs_port: Some(7), ..UpArguments::default() };
         let config = Config::assemble(&arguments).unwrap();
         assert_eq!((config.nfs_port(), config.pools.count), (7, Some(2)));
+    }
+
+    #[test]
+    fn flavors_of_kerberos_need_a_keytab() {
+        let error = |text: &str| format!("{:#}", parse(text).unwrap_err());
+        assert!(error("[nfs]\nsecurity = [\"krb5\"]\n").contains("needs nfs.keytab"));
+        assert!(error("[nfs]\nsecurity = [\"krb4\"]\n").contains("\"krb4\" is not sys"));
+        assert!(error("[nfs]\nsecurity = []\n").contains("lets nobody in"));
+        let both = parse("[nfs]\nsecurity = [\"krb5p\", \"sys\"]\nkeytab = \"/etc/nfs.keytab\"\n").unwrap();
+        assert_eq!(both.nfs.flavors().unwrap(), [Flavor::Krb5p, Flavor::Sys]);
     }
 
     #[test]

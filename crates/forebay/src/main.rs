@@ -22,6 +22,7 @@ mod report;
 mod status;
 mod status_line;
 mod system;
+mod system_users;
 mod up;
 mod users;
 

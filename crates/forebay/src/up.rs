@@ -10,7 +10,7 @@ use access::{AccessServices, FileAccess};
 use admin::log::LogControl;
 use anyhow::{Result, anyhow, bail};
 use api::{Pool, PoolManager, TicketKey};
-use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, StartError};
+use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, Security, StartError};
 use namespace::SqlNamespace;
 use pool::LocalPool;
 use tokio::net::TcpListener;
@@ -32,6 +32,7 @@ use overview::{Measures, Overview};
 pub mod http;
 mod overview;
 mod responder;
+mod security;
 
 /// Replicas that a pool has open at most where nobody says, however many descriptors there are.
 const OPEN_FILES_MAX: usize = 32_768;
@@ -69,6 +70,8 @@ pub struct Services {
     pub namespace: Arc<SqlNamespace>,
     pub local_pools: Vec<Arc<LocalPool>>,
     pub pools: Vec<Arc<dyn Pool>>,
+    /// Of the NFS doors at head and pools; AUTH_SYS alone until who serves says otherwise.
+    pub security: Arc<Security>,
 }
 
 pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> Result<Services> {
@@ -97,7 +100,14 @@ pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> 
     }
     data.record_pools()?;
     let pools = local_pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
-    Ok(Services { clock, random, namespace: Arc::new(namespace), local_pools, pools })
+    Ok(Services {
+        clock,
+        random,
+        namespace: Arc::new(namespace),
+        local_pools,
+        pools,
+        security: Security::sys(),
+    })
 }
 
 pub fn open_namespace(
@@ -144,7 +154,8 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let pool_listeners = listen_for_pools(config, data.pools).await?;
     let http_ports = http::Ports::take(config, data.pools).await?;
 
-    let services = open_services(data, config, clock)?;
+    let mut services = open_services(data, config, clock)?;
+    services.security = security::start(config, &services.clock, &services.random)?;
     let measures = Measures::new(Arc::clone(&services.clock));
     let manager: Arc<dyn PoolManager> = Arc::new(PoolMap::new(
         services.pools.clone(),
@@ -299,6 +310,7 @@ async fn start_head_door(
     for (pool, listener) in services.pools.iter().zip(pool_listeners) {
         pool_addresses.push((pool.id(), listener.local_addr()?));
     }
+    let security = Arc::clone(&services.security);
     let services = HeadServices {
         namespace: services.namespace.clone(),
         lineage: services.namespace.clone(),
@@ -317,6 +329,7 @@ async fn start_head_door(
         lease: Duration::from_secs(config.nfs.lease_s.into()),
         grace: Duration::from_secs(config.nfs.grace_s.into()),
         exports: crate::config::exports::resolve(config).await?,
+        security,
         clients_max: config.nfs.clients_max as usize,
         connections_max: config.nfs.connections_max as usize,
         slots_max: config.nfs.slots_max,
@@ -363,6 +376,7 @@ fn start_pool_door(
         clients_max: config.nfs.clients_max as usize,
         connections_max: config.nfs.connections_max as usize,
         slots_max: config.nfs.slots_max,
+        security: Arc::clone(&services.security),
     };
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
     PoolDoor::start(Arc::clone(pool), TicketKey::new(&data.secret), clock, random, measures.clone(), config)

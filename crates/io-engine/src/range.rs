@@ -225,7 +225,7 @@ mod tests {
         assert!(steps.len() >= 3, "{steps:?}");
         let expected: Vec<u8> = (0..5 * BLOCK)
             .map(|at| match at {
-                _ if at < BLOCK / 2 || at >= BLOCK / 2 + 4 * BLOCK => 9,
+                _ if !(BLOCK / 2..BLOCK / 2 + 4 * BLOCK).contains(&at) => 9,
                 _ if (BLOCK..2 * BLOCK).contains(&(at - BLOCK / 2)) => 7,
                 _ => 0,
             })

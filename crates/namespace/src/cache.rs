@@ -441,7 +441,7 @@ mod tests {
         let replace = |sequence: u64| {
             let (new, mut old) = (inode(sequence + 1, sequence), inode(sequence, sequence));
             old.attributes.nlink = 0;
-            let inodes = vec![(old.id(), Some(old)), (new.id(), Some(new.clone()))];
+            let inodes = vec![(old.id(), Some(old)), (new.id(), Some(new))];
             let dentries = vec![(key(), Some(new.id()))];
             cache.publish(sequence, Changes { inodes, dentries, ..Changes::default() }, INSTANCE);
         };

@@ -204,7 +204,7 @@ mod tests {
         for (at, (question, _)) in QUESTIONS.iter().enumerate() {
             assert_eq!(*question as usize, at);
         }
-        assert_eq!(Event::Asked(Question::Usage).place(), EVENTS - 1);
+        assert_eq!(Event::Asked(Question::Xattr).place(), EVENTS - 1);
     }
 
     #[test]

@@ -109,14 +109,32 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Principal {
     pub flavor: u32,
+    /// Of AUTH_SYS, as the client's host sent it.
     pub uid: u32,
+    /// Of RPCSEC_GSS: what stands for the name, of which no other has it. The service (krb5, krb5i, krb5p) is no part of
+    /// who somebody is.
+    pub gss_name: Option<[u8; 16]>,
 }
 
 impl Principal {
-    pub const NONE: Principal = Principal { flavor: 0, uid: u32::MAX };
+    pub const NONE: Principal = Principal { flavor: nfs4::AUTH_NONE, uid: u32::MAX, gss_name: None };
 
     pub fn sys(uid: u32) -> Principal {
-        Principal { flavor: 1, uid }
+        Principal { flavor: nfs4::AUTH_SYS, uid, gss_name: None }
+    }
+
+    pub fn gss(name: [u8; 16]) -> Principal {
+        Principal { flavor: nfs4::RPCSEC_GSS, uid: u32::MAX, gss_name: Some(name) }
+    }
+
+    /// The same for the same, and hardly ever for two.
+    fn digest(&self) -> u64 {
+        let seed = u64::from(self.flavor) << 32 | u64::from(self.uid);
+        self.gss_name.map_or(seed, |name| {
+            let (first, second) = name.split_at(8);
+            let word = |half: &[u8]| half.iter().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            mix(mix(seed, word(first)), word(second))
+        })
     }
 }
 
@@ -136,7 +154,7 @@ impl RequestFacts {
     /// `sa_highest_slotid` may differ.
     pub fn new(bytes: usize, operations: u32, principal: &Principal, after_sequence: &[u8]) -> RequestFacts {
         let head = &after_sequence[..after_sequence.len().min(DIGEST_BYTES)];
-        let seed = mix(u64::from(principal.flavor) << 32 | u64::from(principal.uid), u64::from(operations));
+        let seed = mix(principal.digest(), u64::from(operations));
         let words = head.chunks(8).map(|chunk| {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
@@ -163,6 +181,8 @@ mod tests {
         for other in [
             RequestFacts::new(100, 2, &Principal::sys(1), b"putrootfh"),
             RequestFacts::new(100, 2, &Principal::NONE, b"putrootfh"),
+            RequestFacts::new(100, 2, &Principal::gss([0; 16]), b"putrootfh"),
+            RequestFacts::new(100, 2, &Principal::gss([1; 16]), b"putrootfh"),
             RequestFacts::new(100, 3, &Principal::sys(0), b"putrootfh"),
             RequestFacts::new(100, 2, &Principal::sys(0), b"putrootfh\0"),
             RequestFacts::new(100, 2, &Principal::sys(0), b"putrootfg"),

@@ -2,6 +2,8 @@
 
 use xdr::{Decoder, Encoder, Opaque, Xdr, XdrError, from_bytes};
 
+use crate::GssCredential;
+
 /// The most bytes in the body of a credential or verifier (RFC 5531 §8.2).
 pub const AUTH_BODY_MAX: usize = 400;
 /// The most bytes in the machine name of AUTH_SYS (RFC 5531 appendix A).
@@ -76,8 +78,7 @@ pub struct AuthSys {
 pub enum Credential {
     None,
     Sys(AuthSys),
-    /// The body as it came (RFC 2203 §5.2.2).
-    RpcsecGss(Opaque),
+    RpcsecGss(GssCredential),
     Other(OpaqueAuth),
 }
 
@@ -96,7 +97,7 @@ impl Credential {
         match auth.flavor {
             AuthFlavor::NONE => Decoder::new(auth.body.0).finish().map(|()| Credential::None),
             AuthFlavor::SYS => from_bytes(auth.body.0).map(Credential::Sys),
-            AuthFlavor::RPCSEC_GSS => Ok(Credential::RpcsecGss(auth.body)),
+            AuthFlavor::RPCSEC_GSS => from_bytes(auth.body.0).map(Credential::RpcsecGss),
             _ => Ok(Credential::Other(auth)),
         }
     }
@@ -106,7 +107,7 @@ impl Credential {
         match self {
             Credential::None => e.put_len(0),
             Credential::Sys(sys) => e.opaque_with(|e| sys.encode(e)),
-            Credential::RpcsecGss(body) => body.encode(e),
+            Credential::RpcsecGss(gss) => e.opaque_with(|e| gss.encode(e)),
             Credential::Other(auth) => auth.body.encode(e),
         }
     }
@@ -163,7 +164,15 @@ mod tests {
     fn an_unknown_flavor_keeps_its_body() {
         let other = credential(AuthFlavor(77), b"body").unwrap();
         assert_eq!(other.flavor(), AuthFlavor(77));
-        let gss = credential(AuthFlavor::RPCSEC_GSS, b"body").unwrap();
-        assert_eq!(gss, Credential::RpcsecGss(Opaque::from("body")));
+    }
+
+    #[test]
+    fn a_malformed_gss_credential_is_a_bad_credential() {
+        assert!(credential(AuthFlavor::RPCSEC_GSS, b"body").is_err());
+        let destroy = b"\0\0\0\x01\0\0\0\x03\0\0\0\x09\0\0\0\x01\0\0\0\0";
+        let gss = credential(AuthFlavor::RPCSEC_GSS, destroy).unwrap();
+        let mut e = Encoder::new();
+        gss.encode(&mut e);
+        assert_eq!(e.into_bytes(), [b"\0\0\0\x06\0\0\0\x14", &destroy[..]].concat());
     }
 }

@@ -90,7 +90,7 @@ mod tests {
     use xdr::{Bytes, Opaque};
 
     use super::*;
-    use crate::AuthSys;
+    use crate::{AuthSys, GssCredential, GssProcedure, GssService};
 
     /// A call of NFSv4's COMPOUND by AUTH_SYS, and one word of arguments.
     const COMPOUND: &[u8] = b"\x12\x34\x56\x78\0\0\0\0\0\0\0\x02\
@@ -202,12 +202,22 @@ mod tests {
         })
     }
 
+    fn any_gss() -> impl Strategy<Value = GssCredential> {
+        let handle = proptest::collection::vec(any::<u8>(), 0..=64);
+        let services = [GssService::None, GssService::Integrity, GssService::Privacy];
+        (any::<u32>(), 0..3usize, handle).prop_map(move |(sequence, service, handle)| GssCredential {
+            procedure: GssProcedure::Data,
+            sequence,
+            service: services[service],
+            handle: handle.into(),
+        })
+    }
+
     fn any_identity() -> impl Strategy<Value = (Credential, OpaqueAuth)> {
         prop_oneof![
             Just((Credential::None, OpaqueAuth::NONE)),
             any_sys().prop_map(|sys| (Credential::Sys(sys), OpaqueAuth::NONE)),
-            (any_auth(6..7), any_auth(0..10))
-                .prop_map(|(gss, verifier)| (Credential::RpcsecGss(gss.body), verifier)),
+            (any_gss(), any_auth(0..10)).prop_map(|(gss, verifier)| (Credential::RpcsecGss(gss), verifier)),
             (any_auth(7..99), any_auth(0..10))
                 .prop_map(|(other, verifier)| (Credential::Other(other), verifier)),
         ]

@@ -1,16 +1,17 @@
-//! ONC RPC version 2 (RFC 5531): record marking, calls, replies, AUTH_SYS.
+//! ONC RPC version 2 (RFC 5531): record marking, calls, replies, AUTH_SYS, RPCSEC_GSS (RFC 2203).
 //!
 //! Sans-io: bytes in, values out. The transport owns the socket and the buffer, the doors own the programs.
 //!
 //! Invariants: a record that came in one fragment is never copied, everything a peer announces is bounded before
 //! it is believed, and a call that cannot be served says which reply it is due.
 //!
-//! Deliberately absent: UDP, portmapper, and what is inside RPCSEC_GSS (its bodies pass through as they are).
+//! Deliberately absent: UDP, portmapper, and the tokens inside RPCSEC_GSS (they are bytes here).
 
 #![forbid(unsafe_code)]
 
 mod auth;
 mod call;
+mod gss;
 mod record;
 mod reply;
 
@@ -18,6 +19,10 @@ pub use auth::{
     AUTH_BODY_MAX, AuthFlavor, AuthStat, AuthSys, Credential, GIDS_MAX, MACHINE_NAME_MAX, OpaqueAuth,
 };
 pub use call::{CallError, CallHeader};
+pub use gss::{
+    GssCredential, GssInitArgs, GssInitRes, GssProcedure, GssService, IntegrityBody, SequenceFate,
+    SequenceWindow, privacy_token, signed_header, unnumbered,
+};
 pub use record::{RecordError, RecordReader, record_header};
 pub use reply::{AcceptedReply, AcceptedStatus, RejectedReply, ReplyBody, ReplyHeader};
 

@@ -89,6 +89,14 @@ impl ReplyHeader {
         ReplyHeader { xid, body: ReplyBody::Denied(RejectedReply::AuthError(stat)) }
     }
 
+    /// With what an accepted reply proves itself by; a denied one has no place for it.
+    pub fn with_verifier(mut self, verifier: OpaqueAuth) -> Self {
+        if let ReplyBody::Accepted(accepted) = &mut self.body {
+            accepted.verifier = verifier;
+        }
+        self
+    }
+
     /// Whether results follow.
     pub fn is_success(&self) -> bool {
         matches!(&self.body, ReplyBody::Accepted(accepted) if accepted.status == AcceptedStatus::Success)
@@ -143,6 +151,15 @@ mod tests {
             assert_eq!(header.is_success(), words == [7, 1, 0, 0, 0, 0]);
             assert_eq!(from_bytes(wire), Ok(header));
         }
+    }
+
+    #[test]
+    fn an_accepted_reply_carries_a_verifier() {
+        let verifier = OpaqueAuth { flavor: crate::AuthFlavor::RPCSEC_GSS, body: xdr::Opaque::from("mic") };
+        let wire = to_bytes(&ReplyHeader::success(7).with_verifier(verifier.clone()));
+        assert_eq!(&wire[12..], b"\0\0\0\x06\0\0\0\x03mic\0\0\0\0\0");
+        let denied = ReplyHeader::auth_error(7, AuthStat::TooWeak);
+        assert_eq!(denied.clone().with_verifier(verifier), denied);
     }
 
     #[test]

@@ -74,6 +74,9 @@ pub const SERIES: &[Series] = &[
     gauge("forebay_locks", &["door"], "Locks that clients hold."),
     gauge("forebay_layouts", &["door"], "Layouts that clients hold."),
     gauge("forebay_delegations", &["door"], "Delegations that clients hold."),
+    gauge("forebay_gss_contexts", &[], "Kerberos contexts that NFS clients have."),
+    counter("forebay_gss_contexts_established_total", &[], "Kerberos contexts that NFS clients have made."),
+    counter("forebay_gss_contexts_refused_total", &[], "Kerberos tickets of NFS clients that were refused."),
     counter(
         "forebay_io_reads_total",
         &["mode", "reason"],

@@ -19,6 +19,9 @@ pub(super) fn record(snapshot: &Snapshot) {
     namespace(&snapshot.namespace);
     pools(snapshot);
     clients(snapshot);
+    gauge!("forebay_gss_contexts").set(snapshot.gss.contexts as f64);
+    counter!("forebay_gss_contexts_established_total").absolute(snapshot.gss.established);
+    counter!("forebay_gss_contexts_refused_total").absolute(snapshot.gss.refused);
     for io in &snapshot.io_modes {
         let (mode, reason) = (io.mode.clone(), io.reason.clone());
         counter!("forebay_io_reads_total", "mode" => mode, "reason" => reason).absolute(io.reads);

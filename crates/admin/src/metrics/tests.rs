@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::instance::{
-    CacheView, ClientView, IoModeView, NamespaceView, OperationCount, PoolView, QuestionCount,
+    CacheView, ClientView, GssView, IoModeView, NamespaceView, OperationCount, PoolView, QuestionCount,
 };
 
 fn snapshot() -> Snapshot {
@@ -32,6 +32,7 @@ fn snapshot() -> Snapshot {
             questions: vec![QuestionCount { by: "reader", kind: "list", count: 6 }],
             queued: 3,
         },
+        gss: GssView { contexts: 2, established: 5, refused: 1 },
         ..Snapshot::default()
     }
 }
@@ -63,6 +64,9 @@ fn the_text_has_values_types_and_help() {
         "forebay_namespace_queue_operations 3",
         "forebay_build_info{version=\"1.2\",site=\"a \\\"site\\\"\"} 1",
         "forebay_healthy 1",
+        "forebay_gss_contexts 2",
+        "forebay_gss_contexts_established_total 5",
+        "forebay_gss_contexts_refused_total 1",
     ] {
         assert!(text.lines().any(|known| known == line), "{line}\n{text}");
     }

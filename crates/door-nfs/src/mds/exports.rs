@@ -167,7 +167,7 @@ async fn in_pseudo(
             Err(status) => NfsResop4::Lookup(status),
         },
         NfsArgop4::SecInfo(args) => match child(compound, head, dir, &args.name).await {
-            Ok(_) => NfsResop4::SecInfo(Res::Ok(security::consume(compound))),
+            Ok(_) => NfsResop4::SecInfo(Res::Ok(security::consume(compound, head))),
             Err(status) => NfsResop4::SecInfo(Res::Err(status)),
         },
         NfsArgop4::Open(Open4Args { claim: OpenClaim4::Null(component), openhow, .. }) => {

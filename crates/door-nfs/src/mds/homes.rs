@@ -20,9 +20,14 @@ const HOMES_MAX: usize = 256;
 pub(crate) struct Homes {
     lineage: Arc<dyn Lineage>,
     /// Files of several names, with when they were asked for. Leaf lock.
-    known: Mutex<HashMap<FileId, (Duration, Arc<[FileId]>)>>,
+    known: Mutex<HashMap<FileId, Known>>,
     /// The turn to ask the database. Held while it answers, and guards nothing else.
     asking: tokio::sync::Mutex<()>,
+}
+
+struct Known {
+    since: Duration,
+    homes: Arc<[FileId]>,
 }
 
 impl Homes {
@@ -48,13 +53,13 @@ impl Homes {
         if known.len() >= KEPT_MAX {
             known.clear();
         }
-        known.insert(file, (now, Arc::clone(&homes)));
+        known.insert(file, Known { since: now, homes: Arc::clone(&homes) });
         Ok(homes)
     }
 
     fn known(&self, file: FileId, now: Duration) -> Option<Arc<[FileId]>> {
         let known = self.known.lock();
-        let (since, homes) = known.get(&file)?;
+        let Known { since, homes } = known.get(&file)?;
         (now.saturating_sub(*since) < KEPT).then(|| Arc::clone(homes))
     }
 }

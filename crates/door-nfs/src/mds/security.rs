@@ -1,6 +1,6 @@
-//! SECINFO and SECINFO_NO_NAME: AUTH_SYS is what there is. Both consume the current file handle (RFC 8881 §18.29.3).
+//! SECINFO and SECINFO_NO_NAME: the flavors of the configuration, for every file. Both consume the current file handle (RFC 8881 §18.29.3).
 
-use nfs4::{AUTH_SYS, NfsStat4, SecInfo4, SecInfo4Args, SecInfo4ResOk, SecInfoNoName4Args, SecInfoStyle4};
+use nfs4::{NfsStat4, SecInfo4Args, SecInfo4ResOk, SecInfoNoName4Args, SecInfoStyle4};
 
 use super::{Head, directory, name};
 use crate::context::Compound;
@@ -14,7 +14,7 @@ pub(super) async fn by_name(
     let dir = directory::plain_directory(head, compound.file()?).await?;
     let name = name(&args.name)?;
     head.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
-    Ok(consume(compound))
+    Ok(consume(compound, head))
 }
 
 pub(super) async fn no_name(
@@ -27,11 +27,11 @@ pub(super) async fn no_name(
         let dir = directory::plain_directory(head, file).await?;
         head.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
     }
-    Ok(consume(compound))
+    Ok(consume(compound, head))
 }
 
-pub(super) fn consume(compound: &mut Compound<'_>) -> SecInfo4ResOk {
+pub(super) fn consume(compound: &mut Compound<'_>, head: &Head) -> SecInfo4ResOk {
     compound.current = None;
     compound.current_stateid = None;
-    SecInfo4ResOk { flavors: vec![SecInfo4::Flavor(AUTH_SYS)] }
+    SecInfo4ResOk { flavors: head.security.infos() }
 }

@@ -19,6 +19,7 @@ use super::*;
 use crate::compound::Face;
 use crate::exports::{Export, Squash, View};
 use crate::operations::Operations;
+use crate::security::Security;
 use crate::transport::{self, TransportLimits};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
@@ -89,6 +90,7 @@ pub(crate) struct TestFace {
     /// PUTPUBFH takes one permit; without one it waits.
     pub gate: Semaphore,
     operations: Operations,
+    security: Arc<Security>,
 }
 
 #[async_trait]
@@ -103,6 +105,10 @@ impl Face for TestFace {
 
     fn admit(&self, _: IpAddr) -> Option<Arc<View>> {
         Some(Arc::new(View::of_everything(Export::of_everything(Squash::Root).rules)))
+    }
+
+    fn security(&self) -> &Security {
+        &self.security
     }
 
     async fn execute(&self, _: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
@@ -137,6 +143,10 @@ impl Server {
     }
 
     pub async fn with(limits: TransportLimits, owners: &[&str]) -> Server {
+        Server::secured(Security::sys(), limits, owners).await
+    }
+
+    pub async fn secured(security: Arc<Security>, limits: TransportLimits, owners: &[&str]) -> Server {
         let (clock, records) = (Arc::new(TestClock::default()), Arc::new(TestRecords::default()));
         for owner in owners {
             let record = ClientRecord { owner: owner.as_bytes().to_vec(), reclaim_complete: true };
@@ -157,6 +167,7 @@ impl Server {
             sessions,
             gate: Semaphore::new(0),
             operations: Operations::new("nfs", Arc::new(api::Unobserved)),
+            security: Arc::clone(&security),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

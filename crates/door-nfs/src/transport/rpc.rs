@@ -4,19 +4,25 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
-use oncrpc::{AuthStat, CallError, CallHeader, Credential, MessageType, ReplyHeader, message_type};
+use oncrpc::{
+    AuthStat, CallError, CallHeader, Credential, MessageType, ReplyHeader, message_type, signed_header,
+};
 use types::Identity;
-use xdr::{Decoder, Encoder, Xdr};
+use xdr::Decoder;
 
-use super::connection::{Connection, with_record_mark};
+use super::connection::Connection;
+use super::gss::{self, Admission, Protection, encode};
 use crate::compound::{self, Caller, Face};
 use crate::context::Principal;
 use crate::exports::{Claimed, View};
+use crate::security::Flavor;
 
 /// A record that needs an answer.
 pub(super) enum Call {
     Request {
         header: CallHeader,
+        /// What a verifier of RPCSEC_GSS signs: the header up to the end of the credential.
+        signed: Bytes,
         body: Bytes,
     },
     /// The answer is known already: the header says what was wrong.
@@ -30,64 +36,110 @@ pub(super) fn route(connection: &Arc<Connection>, record: Bytes) -> Option<Optio
         connection.deliver(xid, record);
         return Some(None);
     }
-    let mut decoder = Decoder::new(record);
+    let mut decoder = Decoder::new(record.clone());
     match CallHeader::decode(&mut decoder) {
-        Ok(header) => Some(Some(Call::Request { header, body: decoder.rest() })),
+        Ok(header) => {
+            let signed = signed_header(&record)?;
+            Some(Some(Call::Request { header, signed, body: decoder.rest() }))
+        }
         Err(CallError::Garbled(_)) => None,
         Err(error) => error.reply().map(|reply| Some(Call::Refused(reply))),
     }
 }
 
-/// The reply's record, as segments. Who sees nothing is refused here, before he could have a client id: Linux says
-/// "access denied by server" to whoever mounts.
+/// The reply's record, as segments; none for a call that is to be dropped. Who sees nothing is refused here, before he
+/// could have a client id: Linux says "access denied by server" to whoever mounts.
 pub(super) async fn answer(
     face: &dyn Face,
     connection: &Arc<Connection>,
     view: Option<Arc<View>>,
     call: Call,
-) -> Vec<Bytes> {
-    let (header, body) = match call {
-        Call::Request { header, body } => (header, body),
-        Call::Refused(reply) => return encode(&reply, Vec::new()),
+) -> Option<Vec<Bytes>> {
+    let (header, signed, body) = match call {
+        Call::Request { header, signed, body } => (header, signed, body),
+        Call::Refused(reply) => return Some(encode(&reply, Vec::new())),
     };
+    let Credential::RpcsecGss(credential) = &header.credential else {
+        let who = Who::by_word(&header.credential);
+        let (reply, results) = run(face, connection, view.zip(who), &header, body).await;
+        return Some(encode(&reply, results));
+    };
+    let Some(kerberos) = face.security().kerberos() else {
+        return Some(encode(&ReplyHeader::auth_error(header.xid, AuthStat::TooWeak), Vec::new()));
+    };
+    match gss::admit(kerberos, connection, &header, credential, &signed, body).await {
+        Admission::Call(arguments, protection) => {
+            let who = view.map(|view| (view, Who::by_context(&protection)));
+            let (reply, results) = run(face, connection, who, &header, arguments).await;
+            Some(protection.reply(kerberos, reply, results))
+        }
+        Admission::Answer(reply) => Some(reply),
+        Admission::Drop => None,
+    }
+}
+
+/// The reply's header and results, which follow a success. `who` is `None` for flavors that are not served, and for
+/// hosts that see nothing.
+async fn run(
+    face: &dyn Face,
+    connection: &Arc<Connection>,
+    who: Option<(Arc<View>, Who)>,
+    header: &CallHeader,
+    body: Bytes,
+) -> (ReplyHeader, Vec<Bytes>) {
     let xid = header.xid;
     if header.program != NFS4_PROGRAM {
-        return encode(&ReplyHeader::prog_unavail(xid), Vec::new());
+        return (ReplyHeader::prog_unavail(xid), Vec::new());
     }
     if header.version != NFS_V4 {
-        return encode(&ReplyHeader::prog_mismatch(xid, NFS_V4, NFS_V4), Vec::new());
+        return (ReplyHeader::prog_mismatch(xid, NFS_V4, NFS_V4), Vec::new());
     }
     match header.procedure {
-        NFSPROC4_NULL => encode(&ReplyHeader::success(xid), Vec::new()),
+        NFSPROC4_NULL => (ReplyHeader::success(xid), Vec::new()),
         NFSPROC4_COMPOUND => {
-            let (Some(view), Some((claimed, principal))) = (view, identify(&header.credential)) else {
-                return encode(&ReplyHeader::auth_error(xid, AuthStat::TooWeak), Vec::new());
+            let Some((view, Who { claimed, principal, flavor })) = who else {
+                return (ReplyHeader::auth_error(xid, AuthStat::TooWeak), Vec::new());
             };
-            let caller = Caller { connection: Arc::clone(connection), view, claimed, principal };
+            let caller = Caller { connection: Arc::clone(connection), view, claimed, principal, flavor };
             match compound::run(face, caller, body).await {
-                Ok(segments) => encode(&ReplyHeader::success(xid), segments),
-                Err(compound::GarbageArguments) => encode(&ReplyHeader::garbage_args(xid), Vec::new()),
+                Ok(segments) => (ReplyHeader::success(xid), segments),
+                Err(compound::GarbageArguments) => (ReplyHeader::garbage_args(xid), Vec::new()),
             }
         }
-        _ => encode(&ReplyHeader::proc_unavail(xid), Vec::new()),
+        _ => (ReplyHeader::proc_unavail(xid), Vec::new()),
     }
 }
 
-/// Who the caller is, by its own word. `None` for flavors that are not served.
-fn identify(credential: &Credential) -> Option<(Claimed, Principal)> {
-    match credential {
-        Credential::None => Some((Claimed::Nobody, Principal { flavor: nfs4::AUTH_NONE, uid: u32::MAX })),
-        Credential::Sys(sys) => {
-            let user = Identity::new(sys.uid, sys.gid, &sys.gids);
-            Some((Claimed::User(user), Principal { flavor: nfs4::AUTH_SYS, uid: sys.uid }))
+/// Who the caller is, before any export takes him for another.
+struct Who {
+    claimed: Claimed,
+    principal: Principal,
+    flavor: Option<Flavor>,
+}
+
+impl Who {
+    /// By the word of its host. `None` for flavors that are not served.
+    fn by_word(credential: &Credential) -> Option<Who> {
+        match credential {
+            Credential::None => {
+                Some(Who { claimed: Claimed::Nobody, principal: Principal::NONE, flavor: None })
+            }
+            Credential::Sys(sys) => Some(Who {
+                claimed: Claimed::User(Identity::new(sys.uid, sys.gid, &sys.gids)),
+                principal: Principal::sys(sys.uid),
+                flavor: Some(Flavor::Sys),
+            }),
+            Credential::RpcsecGss(_) | Credential::Other(_) => None,
         }
-        Credential::RpcsecGss(_) | Credential::Other(_) => None,
     }
-}
 
-fn encode(header: &ReplyHeader, body: Vec<Bytes>) -> Vec<Bytes> {
-    let mut encoder = Encoder::new();
-    header.encode(&mut encoder);
-    encoder.put_raw_segments(body);
-    with_record_mark(encoder)
+    /// By its ticket.
+    fn by_context(protection: &Protection) -> Who {
+        let established = &protection.established;
+        Who {
+            claimed: Claimed::User(established.identity.clone()),
+            principal: Principal::gss(established.name),
+            flavor: Some(Flavor::of(protection.service)),
+        }
+    }
 }

@@ -1,7 +1,9 @@
 //! The transport from outside: what a peer may send, and what it gets.
 
 use nfs4::{Compound4Res, NfsArgop4, NfsResop4, NfsStat4};
-use oncrpc::{AcceptedStatus, AuthStat, Credential, RejectedReply, ReplyBody};
+use oncrpc::{
+    AcceptedStatus, AuthStat, Credential, GssCredential, GssProcedure, GssService, RejectedReply, ReplyBody,
+};
 use xdr::{Opaque, Xdr};
 
 use super::*;
@@ -40,7 +42,13 @@ async fn what_is_no_nfs_is_answered_by_the_rules_of_rpc() {
 async fn a_credential_that_is_not_served_is_an_auth_error() {
     let server = Server::start().await;
     let mut client = server.connect().await;
-    client.send_call(|header| header.credential = Credential::RpcsecGss(Opaque::from("gss")), |_| {}).await;
+    let gss = GssCredential {
+        procedure: GssProcedure::Init,
+        sequence: 1,
+        service: GssService::None,
+        handle: Opaque::new(),
+    };
+    client.send_call(|header| header.credential = Credential::RpcsecGss(gss), |_| {}).await;
     let (header, _) = client.reply().await;
     assert_eq!(header.body, ReplyBody::Denied(RejectedReply::AuthError(AuthStat::TooWeak)));
 }

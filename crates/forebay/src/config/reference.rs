@@ -100,6 +100,18 @@ const KEYS: &[Key] = &[
          wanted access (ro|rw; ro), squash (root|all|none; as nfs.root_squash), anonymous_uid, anonymous_gid (65534). \
          Without any, / is exported to everybody, rw.",
     ),
+    key(
+        "nfs.security",
+        "[\"sys\"]",
+        "list",
+        "Security flavors that clients may use, the preferred first: sys, krb5, krb5i, krb5p. Those of Kerberos need nfs.keytab.",
+    ),
+    key(
+        "nfs.keytab",
+        "(none)",
+        "path",
+        "Keytab with the keys of nfs/HOST@REALM, for every name that clients mount head and pools by.",
+    ),
     key("pools.count", "(as the data directory has, 1 if new)", "pools", "Number of pools in this process."),
     key("pools.port", "20491", "port", "Port of pool 0; pool N listens N ports above it."),
     key(
@@ -333,6 +345,7 @@ mod tests {
         config.nfs.delegations.recall_s = Some(1);
         (config.pools.count, config.pools.open_files_max) = (Some(1), Some(1));
         let path = Some(std::path::PathBuf::from("x"));
+        config.nfs.keytab = path.clone();
         (config.http.certificate, config.http.key) = (path.clone(), path.clone());
         config.http.anonymous = Some(crate::config::http::Anonymous::Read);
         config.http.copy_allows_plain = Some(true);

@@ -8,13 +8,13 @@ use std::time::Duration;
 use access::FileAccess;
 use admin::Instance;
 use admin::instance::{
-    CacheView, ClientView, IoModeView, LogLevels, NamespaceView, OpenView, OperationCount, PoolView, Problem,
-    QuestionCount, SlowOperation, Snapshot,
+    CacheView, ClientView, GssView, IoModeView, LogLevels, NamespaceView, OpenView, OperationCount, PoolView,
+    Problem, QuestionCount, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
 use api::{Namespace, Observer, Paths, Pool, PoolStatus, Subject};
 use async_trait::async_trait;
-use door_nfs::{ClientStatus, HeadDoor, PoolDoor};
+use door_nfs::{ClientStatus, DoorStatus, HeadDoor, PoolDoor};
 use file_state::{Door, Modes, Share};
 use namespace::SqlNamespace;
 use parking_lot::{Mutex, RwLock};
@@ -301,7 +301,7 @@ impl Instance for Overview {
             writes: statuses.iter().map(|pool| pool.writes).sum(),
         }];
         let pools = statuses.into_iter().zip(&self.pool_doors);
-        let nfs = self.door.status().clients;
+        let DoorStatus { clients: nfs, security, .. } = self.door.status();
         let (open_count, open_files) = self.opens(&nfs);
         Snapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -317,6 +317,11 @@ impl Instance for Overview {
             slow_operations: self.measures.slow(),
             operations: self.measures.counts(),
             namespace: namespace_view(self.namespace.figures()),
+            gss: GssView {
+                contexts: security.contexts,
+                established: security.established,
+                refused: security.refused,
+            },
         }
     }
 

@@ -318,6 +318,9 @@ fn operations_of_no_version_of_another_and_of_none_yet_differ() {
     let seek = nfs4::Seek4Args { stateid: StateId4::ANONYMOUS, offset: 0, what: nfs4::DataContent4::Data };
     let ops = [ops::put_fh(&root), NfsArgop4::Seek(seek)];
     assert_eq!(old.compound(&ops).unwrap().status, NfsStat4::OpIllegal, "4.1 has no SEEK");
+    assert_eq!(new.compound(&ops).unwrap().status, NfsStat4::WrongType, "4.2 has it, of regular files");
+    let offload = nfs4::OffloadStatus4Args { stateid: StateId4::ANONYMOUS };
+    let ops = [ops::put_fh(&root), NfsArgop4::OffloadStatus(offload)];
     assert_eq!(new.compound(&ops).unwrap().status, NfsStat4::NotSupp, "4.2 has it, this server not yet");
     let renew = [NfsArgop4::Renew(Renew4Args { clientid: new.exchanged.clientid })];
     assert_eq!(new.compound(&renew).unwrap().status, NfsStat4::NotSupp, "4.0's operations are gone");

@@ -126,10 +126,11 @@ impl Ground {
             observer: Arc::new(api::Unobserved),
             key: TicketKey::new(&[1; 32]),
         };
-                    delegations: forebay_door_nfs::DelegationRules::default(),
-            recall_time: LONG,
-let config = HeadConfig {
+        let config = HeadConfig {
             instance: [2; 16],
+            security: forebay_door_nfs::Security::sys(),
+            delegations: forebay_door_nfs::DelegationRules::default(),
+            recall_time: LONG,
             lease: LONG,
             grace: Duration::ZERO,
             exports,

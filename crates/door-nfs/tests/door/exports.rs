@@ -1,9 +1,5 @@
 //! Exports as clients meet them: what is not theirs is not there, whatever handles they hold.
 
-#![allow(clippy::unwrap_used, reason = "these are tests")]
-
-mod ground;
-
 use std::net::SocketAddr;
 
 use api::CreateKind;
@@ -18,7 +14,7 @@ use testkit::body;
 use testkit::nfs_client::{ClientError, ClientOptions, NfsClient, OpenFile, ops};
 use types::FileId;
 
-use ground::{Ground, client, name, status_of};
+use crate::ground::{Ground, client, name, status_of};
 
 const ROOT: FileId = FileId::ROOT;
 

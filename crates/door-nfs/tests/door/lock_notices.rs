@@ -1,9 +1,5 @@
 //! CB_NOTIFY_LOCK as clients meet it (RFC 8881 §20.11): who sleeps for a lock is woken when it is released.
 
-#![allow(clippy::unwrap_used, reason = "these are tests")]
-
-mod ground;
-
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -14,7 +10,7 @@ use nfs4::{
 };
 use testkit::nfs_client::{Answer, ClientOptions, NfsClient, OpenFile, ops};
 
-use ground::{Ground, client};
+use crate::ground::{Ground, client};
 
 /// For what comes at once or after a moment, on however busy a machine.
 const LONG: Duration = Duration::from_secs(60);

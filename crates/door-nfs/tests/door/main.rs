@@ -1,0 +1,7 @@
+//! The NFS door on loopback, spoken to by clients that say what a test wants; one file per concern.
+
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod exports;
+mod ground;
+mod lock_notices;

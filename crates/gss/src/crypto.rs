@@ -1,0 +1,248 @@
+//! The encryption types of Kerberos that are in use: AES in CTS mode with HMAC-SHA1 (RFC 3962) and HMAC-SHA2 (RFC 8009).
+//!
+//! A key is never used itself: for each usage an encryption key Ke, an integrity key Ki and a checksum key Kc are derived
+//! from it (RFC 3961 §5.3, RFC 8009 §3). AES, CBC and HMAC are the library's; what is Kerberos' own stands here.
+
+mod cts;
+mod derive;
+
+use aws_lc_rs::{constant_time, hmac};
+use bytes::{Buf, BytesMut};
+use thiserror::Error;
+
+use self::cts::BlockCipher;
+use self::derive::Purpose;
+
+/// Bytes of chance before what is encrypted.
+pub const CONFOUNDER_LEN: usize = cts::BLOCK_LEN;
+const KEY_LEN_MAX: usize = 32;
+
+/// How to encrypt, by its number in RFC 3962 and RFC 8009.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Enctype {
+    Aes128CtsHmacSha1_96 = 17,
+    Aes256CtsHmacSha1_96 = 18,
+    Aes128CtsHmacSha256_128 = 19,
+    Aes256CtsHmacSha384_192 = 20,
+}
+
+impl Enctype {
+    pub fn from_number(number: i32) -> Option<Self> {
+        match number {
+            17 => Some(Self::Aes128CtsHmacSha1_96),
+            18 => Some(Self::Aes256CtsHmacSha1_96),
+            19 => Some(Self::Aes128CtsHmacSha256_128),
+            20 => Some(Self::Aes256CtsHmacSha384_192),
+            _ => None,
+        }
+    }
+
+    pub fn number(self) -> i32 {
+        self as i32
+    }
+
+    pub fn key_len(self) -> usize {
+        match self {
+            Self::Aes128CtsHmacSha1_96 | Self::Aes128CtsHmacSha256_128 => 16,
+            Self::Aes256CtsHmacSha1_96 | Self::Aes256CtsHmacSha384_192 => 32,
+        }
+    }
+
+    /// Bytes of an HMAC that are kept.
+    pub(crate) fn tag_len(self) -> usize {
+        match self {
+            Self::Aes128CtsHmacSha1_96 | Self::Aes256CtsHmacSha1_96 => 12,
+            Self::Aes128CtsHmacSha256_128 => 16,
+            Self::Aes256CtsHmacSha384_192 => 24,
+        }
+    }
+
+    fn hmac(self) -> hmac::Algorithm {
+        match self {
+            Self::Aes128CtsHmacSha1_96 | Self::Aes256CtsHmacSha1_96 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            Self::Aes128CtsHmacSha256_128 => hmac::HMAC_SHA256,
+            Self::Aes256CtsHmacSha384_192 => hmac::HMAC_SHA384,
+        }
+    }
+
+    /// Whether the HMAC is over the ciphertext (RFC 8009 §5) and not over the plaintext (RFC 3961 §5.3).
+    fn authenticates_ciphertext(self) -> bool {
+        match self {
+            Self::Aes128CtsHmacSha1_96 | Self::Aes256CtsHmacSha1_96 => false,
+            Self::Aes128CtsHmacSha256_128 | Self::Aes256CtsHmacSha384_192 => true,
+        }
+    }
+}
+
+/// What a key is used for (RFC 4120 §7.5.1, RFC 4121 §2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usage(pub u32);
+
+impl Usage {
+    pub const TICKET: Self = Usage(2);
+    pub const AP_REQ_AUTHENTICATOR: Self = Usage(11);
+    pub const AP_REP: Self = Usage(12);
+    pub const ACCEPTOR_SEAL: Self = Usage(22);
+    pub const ACCEPTOR_SIGN: Self = Usage(23);
+    pub const INITIATOR_SEAL: Self = Usage(24);
+    pub const INITIATOR_SIGN: Self = Usage(25);
+}
+
+/// A key of one of the types above; it does not print.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key {
+    enctype: Enctype,
+    /// The first `key_len` bytes count, the others are zero.
+    bytes: [u8; KEY_LEN_MAX],
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum KeyError {
+    #[error("encryption type {0} is not supported")]
+    Enctype(i32),
+    #[error("key of {len} bytes does not fit encryption type {enctype}")]
+    Length { enctype: i32, len: usize },
+}
+
+impl Key {
+    pub fn new(enctype: i32, bytes: &[u8]) -> Result<Self, KeyError> {
+        let kind = Enctype::from_number(enctype).ok_or(KeyError::Enctype(enctype))?;
+        if bytes.len() != kind.key_len() {
+            return Err(KeyError::Length { enctype, len: bytes.len() });
+        }
+        Ok(Self::from_chance(kind, bytes))
+    }
+
+    /// Every string of bits is a key of AES (RFC 3962 §3): the first of `bytes`, which are enough.
+    pub(crate) fn from_chance(enctype: Enctype, bytes: &[u8]) -> Self {
+        let (len, mut key) = (enctype.key_len(), [0; KEY_LEN_MAX]);
+        key[..len].copy_from_slice(&bytes[..len]);
+        Key { enctype, bytes: key }
+    }
+
+    pub fn enctype(&self) -> Enctype {
+        self.enctype
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.enctype.key_len()]
+    }
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Key").field("enctype", &self.enctype).finish_non_exhaustive()
+    }
+}
+
+/// What was decrypted or signed with another key, for another use, or was changed on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("checksum does not match")]
+pub(crate) struct BadIntegrity;
+
+/// Encrypts and decrypts for one usage of one key.
+pub(crate) struct Sealing {
+    enctype: Enctype,
+    cipher: BlockCipher,
+    integrity: hmac::Key,
+}
+
+impl Sealing {
+    pub fn new(key: &Key, usage: Usage) -> Self {
+        let enctype = key.enctype;
+        Sealing {
+            enctype,
+            cipher: BlockCipher::new(&derive::key(key, usage, Purpose::Encryption)),
+            integrity: hmac::Key::new(enctype.hmac(), &derive::key(key, usage, Purpose::Integrity)),
+        }
+    }
+
+    /// Appends the ciphertext of `parts`, one after the other, to `out`.
+    pub fn seal_onto(&self, out: &mut Vec<u8>, confounder: &[u8; CONFOUNDER_LEN], parts: &[&[u8]]) {
+        let start = out.len();
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        out.reserve(CONFOUNDER_LEN + len + cts::BLOCK_LEN + self.enctype.tag_len());
+        out.extend_from_slice(confounder);
+        for part in parts {
+            out.extend_from_slice(part);
+        }
+        let mut tag = (!self.enctype.authenticates_ciphertext()).then(|| self.tag(&out[start..]));
+        self.cipher.encrypt_from(out, start);
+        let tag = tag.get_or_insert_with(|| self.tag(&out[start..]));
+        out.extend_from_slice(&tag.as_ref()[..self.enctype.tag_len()]);
+    }
+
+    pub fn seal(&self, confounder: &[u8; CONFOUNDER_LEN], plain: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.seal_onto(&mut out, confounder, &[plain]);
+        out
+    }
+
+    /// The plaintext without its confounder.
+    pub fn open(&self, mut sealed: BytesMut) -> Result<BytesMut, BadIntegrity> {
+        let tag_len = self.enctype.tag_len();
+        let encrypted = sealed.len().checked_sub(tag_len).ok_or(BadIntegrity)?;
+        if encrypted < CONFOUNDER_LEN {
+            return Err(BadIntegrity);
+        }
+        let claimed = sealed.split_off(encrypted);
+        let mut tag = self.enctype.authenticates_ciphertext().then(|| self.tag(&sealed));
+        if let Some(tag) = &tag {
+            constant_time::verify_slices_are_equal(&tag.as_ref()[..tag_len], &claimed)
+                .map_err(|_| BadIntegrity)?;
+        }
+        self.cipher.decrypt(&mut sealed);
+        let tag = tag.get_or_insert_with(|| self.tag(&sealed));
+        constant_time::verify_slices_are_equal(&tag.as_ref()[..tag_len], &claimed)
+            .map_err(|_| BadIntegrity)?;
+        sealed.advance(CONFOUNDER_LEN);
+        Ok(sealed)
+    }
+
+    fn tag(&self, bytes: &[u8]) -> hmac::Tag {
+        let mut context = hmac::Context::with_key(&self.integrity);
+        if self.enctype.authenticates_ciphertext() {
+            // The cipher state, which is zero for every message here (RFC 8009 §5).
+            context.update(&[0; cts::BLOCK_LEN]);
+        }
+        context.update(bytes);
+        context.sign()
+    }
+}
+
+/// Makes and verifies checksums for one usage of one key.
+pub(crate) struct Signing {
+    tag_len: usize,
+    key: hmac::Key,
+}
+
+impl Signing {
+    pub fn new(key: &Key, usage: Usage) -> Self {
+        let kc = derive::key(key, usage, Purpose::Checksum);
+        Signing { tag_len: key.enctype.tag_len(), key: hmac::Key::new(key.enctype.hmac(), &kc) }
+    }
+
+    pub fn tag_len(&self) -> usize {
+        self.tag_len
+    }
+
+    pub fn sign_onto(&self, out: &mut Vec<u8>, parts: &[&[u8]]) {
+        out.extend_from_slice(&self.tag(parts).as_ref()[..self.tag_len]);
+    }
+
+    pub fn verify(&self, parts: &[&[u8]], claimed: &[u8]) -> Result<(), BadIntegrity> {
+        constant_time::verify_slices_are_equal(&self.tag(parts).as_ref()[..self.tag_len], claimed)
+            .map_err(|_| BadIntegrity)
+    }
+
+    fn tag(&self, parts: &[&[u8]]) -> hmac::Tag {
+        let mut context = hmac::Context::with_key(&self.key);
+        for part in parts {
+            context.update(part);
+        }
+        context.sign()
+    }
+}
+
+#[cfg(test)]
+mod vectors;
