@@ -1,5 +1,5 @@
 """The servers that are compared, and what each has on disk when it answers."""
-import copy, datetime, hashlib, os, subprocess, sys
+import copy, datetime, hashlib, os, shutil, subprocess, sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests"))
@@ -80,7 +80,8 @@ def versions(binary):
     """The binary by its own bytes: it may be older or newer than the tree, so the tree's commit says nothing about it."""
     first = lambda argv: (subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout.splitlines()
                           or [""])[0].strip()
-    out = {"ganesha": first(["ganesha.nfsd", "-v"]), "bench_commit": first(["git", "-C", ROOT, "describe", "--always", "--dirty"])}
+    ganesha = first(["ganesha.nfsd", "-v"]) if shutil.which("ganesha.nfsd") else "not installed"
+    out = {"ganesha": ganesha, "bench_commit": first(["git", "-C", ROOT, "describe", "--always", "--dirty"])}
     if binary:
         with open(binary, "rb") as f:
             digest = hashlib.sha256(f.read()).hexdigest()
