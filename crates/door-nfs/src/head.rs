@@ -158,6 +158,7 @@ impl HeadDoor {
             delegation_mode: config.delegations.mode,
             adaptive: Mutex::new(Adaptive::new(config.delegations)),
             recall_time: config.recall_time,
+            asked: Mutex::default(),
             recalls: Mutex::default(),
             access: services.access,
         };
@@ -219,6 +220,7 @@ impl HeadDoor {
 async fn housekeeping(head: Arc<Head>, mut stop: watch::Receiver<bool>) {
     while !*stop.borrow() {
         mds::expire_clients(&head).await;
+        mds::repeat_recalls(&head);
         mds::expire_recalls(&head).await;
         mds::tell_waiters(&head);
         tokio::select! {

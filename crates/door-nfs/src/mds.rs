@@ -29,6 +29,7 @@ mod threshold;
 mod totals;
 mod xattr;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,7 +55,7 @@ use crate::status;
 use exports::Gate;
 pub(crate) use homes::Homes;
 pub(crate) use lock_notice::tell_waiters;
-pub(crate) use recall::{ClientRecaller, expire_clients, expire_recalls};
+pub(crate) use recall::{ClientRecaller, expire_clients, expire_recalls, repeat_recalls};
 pub(crate) use reports::{Reports, Tally};
 
 /// Everything the handlers of the head need.
@@ -87,6 +88,8 @@ pub(crate) struct Head {
     pub adaptive: Mutex<Adaptive>,
     /// How long a client has to give back what was recalled.
     pub recall_time: Duration,
+    /// Recalls that each client is being asked. Leaf lock.
+    pub asked: Mutex<BTreeMap<ClientId4, usize>>,
     /// Calls to clients under way; ended with the head. Leaf lock.
     pub recalls: Mutex<JoinSet<()>>,
 }

@@ -92,10 +92,13 @@ impl<T: Copy> Grants<T> {
         self.holders.values().any(|grant| grant.recall.is_some())
     }
 
-    pub fn recall_unheard(&mut self, holder: Holder) {
-        if let Some(recall) = self.holders.get_mut(&holder).and_then(|grant| grant.recall.as_mut()) {
+    /// Whether a recall of the holder's is under way.
+    pub fn recall_unheard(&mut self, holder: Holder) -> bool {
+        let recall = self.holders.get_mut(&holder).and_then(|grant| grant.recall.as_mut());
+        recall.is_some_and(|recall| {
             recall.is_unheard = true;
-        }
+            true
+        })
     }
 
     /// Moves the deadline of a recall that is under way; what it was, and what is held.

@@ -111,6 +111,8 @@ pub struct FileState {
     denials: BTreeMap<Door, usize>,
     /// Delegations of all holders.
     delegations: usize,
+    /// Recalls under way whose holder could not be told.
+    unheard: BTreeSet<(FileId, Holder, GrantKind)>,
     waiting: Waiting,
 }
 

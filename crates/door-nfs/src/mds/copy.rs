@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use access::Located;
+use access::{Changing, Located};
 use api::{Content, OpenReplica, PoolError, Stability, Stretch, TicketMode, Written};
 use bytes::Bytes;
 use nfs4::{
@@ -39,6 +39,8 @@ struct Judged {
     source: Attributes,
     target: Attributes,
     stretch: Stretch,
+    /// Keeps delegations of the target away until the bytes are there.
+    _changing: Option<Changing>,
 }
 
 impl Judged {
@@ -139,8 +141,13 @@ async fn judge(compound: &Compound<'_>, head: &Head, request: &Request) -> Resul
     };
     let target_stateid = compound.resolve(request.target_stateid)?;
     let (source, target) = (compound.saved_file()?, compound.file()?);
-    let source = data::authorize(compound, head, source, source_stateid, Access::READ).await?;
-    let target = data::authorize(compound, head, target, target_stateid, Access::WRITE).await?;
+    // Each file is judged for whom its own export takes the caller.
+    let reader = compound.view.identity(compound.saved_place, &compound.claimed);
+    let (source, _) =
+        data::authorize(compound, head, &reader, (source, source_stateid), Access::READ).await?;
+    let writer = &compound.identity;
+    let (target, changing) =
+        data::authorize(compound, head, writer, (target, target_stateid), Access::WRITE).await?;
     let left = source.size.checked_sub(request.from).ok_or(NfsStat4::Inval)?;
     let length = if request.count == 0 { left } else { request.count };
     if length > left {
@@ -159,7 +166,7 @@ async fn judge(compound: &Compound<'_>, head: &Head, request: &Request) -> Resul
         let grown = head.access.require_room(&compound.identity, target.file, end - target.size, 0);
         grown.await.map_err(status::of_access)?;
     }
-    Ok(Judged { source, target, stretch })
+    Ok(Judged { source, target, stretch, _changing: changing })
 }
 
 async fn open(head: &Head, judged: &Judged) -> Result<Ends, NfsStat4> {

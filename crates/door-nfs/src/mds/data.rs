@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 
+use access::Changing;
 use api::{Advice, Content, OpenReplica, Stability, TicketMode, Written};
 use nfs4::{
     Allocate4Args, Bitmap4, DataContent4, Deallocate4Args, IO_ADVISE4_DONTNEED, IO_ADVISE4_WILLNEED,
     IO_ADVISE4_WILLNEED_OPPORTUNISTIC, IoAdvise4Args, IoAdvise4ResOk, NfsStat4, ReadPlus4Args,
     ReadPlus4ResOk, ReadPlusContent, Seek4Args, Seek4ResOk, StateId4,
 };
-use types::{Access, Attributes, ByteRange, FileId};
+use types::{Access, Attributes, ByteRange, FileId, Identity};
 use xdr::Opaque;
 
 use super::{Head, io};
@@ -28,11 +29,11 @@ const READ_PLUS_OVERHEAD_BYTES: usize = 16 + SEGMENTS_MAX * 20;
 pub(super) async fn authorize(
     compound: &Compound<'_>,
     head: &Head,
-    file: FileId,
-    stateid: StateId4,
+    who: &Identity,
+    (file, stateid): (FileId, StateId4),
     access: Access,
-) -> Result<Attributes, NfsStat4> {
-    io::authorize_file(compound, head, file, stateid, access).await.map_err(|status| match status {
+) -> Result<(Attributes, Option<Changing>), NfsStat4> {
+    io::authorize_file(compound, head, who, (file, stateid), access).await.map_err(|status| match status {
         NfsStat4::IsDir | NfsStat4::SymLink => NfsStat4::WrongType,
         status => status,
     })
@@ -43,8 +44,9 @@ async fn authorize_current(
     head: &Head,
     stateid: StateId4,
     access: Access,
-) -> Result<Attributes, NfsStat4> {
-    authorize(compound, head, compound.file()?, compound.resolve(stateid)?, access).await
+) -> Result<(Attributes, Option<Changing>), NfsStat4> {
+    let (file, stateid) = (compound.file()?, compound.resolve(stateid)?);
+    authorize(compound, head, &compound.identity, (file, stateid), access).await
 }
 
 async fn open(head: &Head, file: &Attributes) -> Result<Option<Arc<dyn OpenReplica>>, NfsStat4> {
@@ -71,7 +73,7 @@ pub(super) async fn seek(
     head: &Head,
     args: &Seek4Args,
 ) -> Result<Seek4ResOk, NfsStat4> {
-    let file = authorize_current(compound, head, args.stateid, Access::READ).await?;
+    let (file, _) = authorize_current(compound, head, args.stateid, Access::READ).await?;
     if args.offset >= file.size {
         return Err(NfsStat4::NxIo);
     }
@@ -90,7 +92,7 @@ pub(super) async fn read_plus(
     head: &Head,
     args: &ReadPlus4Args,
 ) -> Result<ReadPlus4ResOk, NfsStat4> {
-    let file = authorize_current(compound, head, args.stateid, Access::READ).await?;
+    let (file, _) = authorize_current(compound, head, args.stateid, Access::READ).await?;
     let room = compound.reply_room.saturating_sub(READ_PLUS_OVERHEAD_BYTES);
     let count = u64::from(args.count.min(IO_BYTES_MAX)).min(room as u64);
     let end = args.offset.saturating_add(count).min(file.size);
@@ -128,7 +130,7 @@ pub(super) async fn allocate(
     head: &Head,
     args: &Allocate4Args,
 ) -> Result<(), NfsStat4> {
-    let file = authorize_current(compound, head, args.stateid, Access::WRITE).await?;
+    let (file, _changing) = authorize_current(compound, head, args.stateid, Access::WRITE).await?;
     let range = range(args.offset, args.length)?.ok_or(NfsStat4::FBig)?;
     if i64::try_from(range.end()).is_err() {
         return Err(NfsStat4::FBig);
@@ -149,7 +151,7 @@ pub(super) async fn deallocate(
     head: &Head,
     args: &Deallocate4Args,
 ) -> Result<(), NfsStat4> {
-    let file = authorize_current(compound, head, args.stateid, Access::WRITE).await?;
+    let (file, _changing) = authorize_current(compound, head, args.stateid, Access::WRITE).await?;
     let range = range(args.offset, args.length)?.ok_or(NfsStat4::Inval)?;
     let opened = head.access.open_replica(&file, TicketMode::ReadWrite).await.map_err(status::of_access)?;
     // Where nothing was ever written, nothing is to be freed.
@@ -194,7 +196,7 @@ pub(super) async fn advise(
     head: &Head,
     args: &IoAdvise4Args,
 ) -> Result<IoAdvise4ResOk, NfsStat4> {
-    let file = match authorize_current(compound, head, args.stateid, Access::READ).await {
+    let (file, _) = match authorize_current(compound, head, args.stateid, Access::READ).await {
         // There is no OPENMODE here (RFC 7862 §15.5): whoever may write may advise, too.
         Err(NfsStat4::OpenMode) => authorize_current(compound, head, args.stateid, Access::WRITE).await?,
         judged => judged?,

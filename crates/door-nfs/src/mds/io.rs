@@ -2,13 +2,14 @@
 //!
 //! The size in the namespace is the truth; a replica may be longer or shorter (see `access`).
 
+use access::Changing;
 use api::{OpenReplica, ReadData, Stability, TicketMode, WriteThrough, Written};
 use bytes::{Bytes, BytesMut};
 use nfs4::{
     Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StableHow4, StateId4, Verifier4, Write4Args,
     Write4ResOk,
 };
-use types::{Access, Attributes, FileId, FileKind, permission};
+use types::{Access, Attributes, FileId, FileKind, Identity, permission};
 use xdr::Opaque;
 
 use super::{Head, stateids};
@@ -23,7 +24,7 @@ pub(super) async fn read(
     head: &Head,
     args: &Read4Args,
 ) -> Result<Read4ResOk, NfsStat4> {
-    let file = authorize(compound, head, args.stateid, Access::READ).await?;
+    let (file, _) = authorize(compound, head, args.stateid, Access::READ).await?;
     let room = compound.reply_room.saturating_sub(READ_OVERHEAD_BYTES);
     let count = u64::from(args.count.min(IO_BYTES_MAX)).min(room as u64);
     let left = file.size.saturating_sub(args.offset);
@@ -56,7 +57,7 @@ pub(super) async fn write(
     head: &Head,
     args: Write4Args,
 ) -> Result<Write4ResOk, NfsStat4> {
-    let file = authorize(compound, head, args.stateid, Access::WRITE).await?;
+    let (file, _changing) = authorize(compound, head, args.stateid, Access::WRITE).await?;
     let count = u32::try_from(args.data.len()).map_err(|_| NfsStat4::Inval)?;
     let end = args
         .offset
@@ -119,25 +120,27 @@ async fn authorize(
     head: &Head,
     stateid: StateId4,
     access: Access,
-) -> Result<Attributes, NfsStat4> {
-    authorize_file(compound, head, compound.file()?, compound.resolve(stateid)?, access).await
+) -> Result<(Attributes, Option<Changing>), NfsStat4> {
+    let (file, stateid) = (compound.file()?, compound.resolve(stateid)?);
+    authorize_file(compound, head, &compound.identity, (file, stateid), access).await
 }
 
-/// The same of any file. CURRENT must have been resolved.
+/// The same of any file, for whom its export takes the caller. CURRENT must have been resolved. What keeps delegations
+/// away from bytes that are written without an open is to be kept until they are.
 pub(super) async fn authorize_file(
     compound: &Compound<'_>,
     head: &Head,
-    file: FileId,
-    stateid: StateId4,
+    who: &Identity,
+    (file, stateid): (FileId, StateId4),
     access: Access,
-) -> Result<Attributes, NfsStat4> {
-    let file = head.fresh_attributes(file).await?;
-    regular(&file)?;
-    stateids::check_io(compound, head, stateid, file.file, access).await?;
-    if stateid.is_special() && !permission::allows(&compound.identity, &file, access) {
+) -> Result<(Attributes, Option<Changing>), NfsStat4> {
+    let found = head.attributes(file).await?;
+    regular(&found)?;
+    if stateid.is_special() && !permission::allows(who, &found, access) {
         return Err(NfsStat4::Access);
     }
-    Ok(file)
+    let changing = stateids::check_io(compound, head, stateid, file, access).await?;
+    Ok((head.access.freshen(found).await.map_err(status::of_access)?, changing))
 }
 
 fn regular(file: &Attributes) -> Result<(), NfsStat4> {

@@ -8,11 +8,11 @@ use nfs4::{
     LayoutGet4Res, LayoutGet4ResOk, LayoutIomode4, LayoutReturn4, LayoutReturn4Args, LayoutReturn4ResOk,
     LayoutReturnFile4, LayoutStats4Args, LayoutType4, NfsStat4, StateId4,
 };
-use nfs4_state::stateid::{LayoutMode, LayoutModes, LayoutRequest};
+use nfs4_state::stateid::{LayoutMode, LayoutModes, LayoutRequest, Modes};
 use types::{Access, Attributes, FileKind, PoolId, Timestamp, permission};
 use xdr::to_bytes;
 
-use super::{Head, device, segment, threshold};
+use super::{Head, device, recall, segment, threshold};
 use crate::context::Compound;
 use crate::status;
 
@@ -160,7 +160,12 @@ pub(super) async fn commit(
         return Err(NfsStat4::UnknownLayoutType);
     }
     let stateid = compound.resolve(args.stateid)?;
-    authorize_commit(compound, head, &file, stateid, args.reclaim)?;
+    let _changing = if authorize_commit(compound, head, &file, stateid, args.reclaim)? {
+        None
+    } else {
+        // As a write without an open.
+        Some(recall::make_way(compound, head, file.file, Modes::WRITE, Modes::NONE).await?)
+    };
     if let Some(last) = args.last_write_offset {
         last.checked_add(1).filter(|end| i64::try_from(*end).is_ok()).ok_or(NfsStat4::Inval)?;
     }
@@ -183,27 +188,32 @@ pub(super) async fn commit(
     Ok(LayoutCommit4ResOk { newsize: (after.size != file.size).then_some(after.size) })
 }
 
+/// Whether the client has a layout or an open to write; without, its permission counts.
 fn authorize_commit(
     compound: &Compound<'_>,
     head: &Head,
     file: &Attributes,
     stateid: StateId4,
     reclaim: bool,
-) -> Result<(), NfsStat4> {
+) -> Result<bool, NfsStat4> {
     let client = compound.client()?;
     let states = head.states.lock();
     let judged = states.judge_layout_commit(client, file.file, stateid);
     match judged {
-        Ok(()) => Ok(()),
+        Ok(()) => Ok(true),
         Err(_) if reclaim => {
             drop(states);
-            head.sessions.judge_reclaim(client, true)
+            head.sessions.judge_reclaim(client, true).map(|()| true)
         }
         Err(NfsStat4::BadStateId | NfsStat4::StaleStateId)
-            if states.has_open_for_writing(client, file.file)
-                || permission::allows(&compound.identity, file, Access::WRITE) =>
+            if states.has_open_for_writing(client, file.file) =>
         {
-            Ok(())
+            Ok(true)
+        }
+        Err(NfsStat4::BadStateId | NfsStat4::StaleStateId)
+            if permission::allows(&compound.identity, file, Access::WRITE) =>
+        {
+            Ok(false)
         }
         Err(status) => Err(status),
     }

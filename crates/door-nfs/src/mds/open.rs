@@ -98,8 +98,9 @@ async fn admit(compound: &Compound<'_>, head: &Head, request: OpenRequest) -> Re
     let Err(NfsStat4::RecallConflict) = opened else { return opened };
     let modes = |bits| Modes::from_bits(bits).ok_or(NfsStat4::Inval);
     let (access, deny) = (modes(request.access)?, modes(request.deny)?);
-    recall::make_way(compound, head, request.file, access, deny).await?;
+    let changing = recall::make_way(compound, head, request.file, access, deny).await?;
     let opened = head.states.lock().open(request);
+    drop(changing);
     // Somebody was faster.
     opened.map_err(|status| if status == NfsStat4::RecallConflict { NfsStat4::Delay } else { status })
 }

@@ -24,8 +24,11 @@ pub(super) const WAIT: Duration = Duration::from_millis(100);
 /// A revocation that failed (the database is away) is tried again after this time.
 const RETRY: Duration = Duration::from_secs(2);
 /// A recall may overtake the reply that grants: a client that says it has no such delegation is asked again for so long.
-const OVERTAKEN: Duration = Duration::from_secs(2);
+const OVERTAKEN: Duration = Duration::from_secs(5);
 const OVERTAKEN_PAUSE: Duration = Duration::from_millis(20);
+/// Recalls that one client is asked at a time, as many as Linux has slots for; and those told again in one round.
+const ASKED_MAX: usize = 16;
+const REPEATED_MAX: usize = 256;
 
 /// Carries out recalls of what clients of this door hold.
 pub(crate) struct ClientRecaller(pub Weak<Head>);
@@ -43,6 +46,10 @@ fn send(head: &Arc<Head>, recall: AddressedRecall) {
     if let Granted::Delegation(_) = recall.granted {
         head.note_recall(recall.file);
     }
+    let Some(turn) = Turn::take(head, recall.client) else {
+        head.states.lock().recall_unheard(&recall);
+        return;
+    };
     let asking = {
         let head = Arc::downgrade(head);
         async move {
@@ -52,11 +59,42 @@ fn send(head: &Arc<Head>, recall: AddressedRecall) {
                 Granted::Delegation(_) => ask_delegation(&head, &recall).await,
             };
             settle(&head, &recall, answered);
+            drop(turn);
         }
     };
     let mut tasks = head.recalls.lock();
     while tasks.try_join_next().is_some() {}
     tasks.spawn(asking);
+}
+
+/// One of the calls that a client may have under way: one that answers none does not take the calls of others.
+struct Turn {
+    head: Weak<Head>,
+    client: ClientId4,
+}
+
+impl Turn {
+    fn take(head: &Arc<Head>, client: ClientId4) -> Option<Turn> {
+        let mut asked = head.asked.lock();
+        let count = asked.entry(client).or_default();
+        if *count >= ASKED_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Turn { head: Arc::downgrade(head), client })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(head) = self.head.upgrade() else { return };
+        let mut asked = head.asked.lock();
+        let Some(count) = asked.get_mut(&self.client) else { return };
+        *count -= 1;
+        if *count == 0 {
+            asked.remove(&self.client);
+        }
+    }
 }
 
 async fn ask_layout(
@@ -85,21 +123,44 @@ async fn ask_delegation(head: &Head, recall: &AddressedRecall) -> Result<NfsStat
     }
 }
 
+/// Tells again of recalls that clients could not be told of: their connection is back, or their calls have become fewer.
+pub(crate) fn repeat_recalls(head: &Arc<Head>) {
+    let again = head.states.lock().unheard_recalls(REPEATED_MAX);
+    again.into_iter().for_each(|recall| send(head, recall));
+}
+
+/// Says in the client's replies whether it still has to free what was revoked. Neither lock is held under the other.
+pub(super) fn tell_of_revoked(head: &Head, client: ClientId4) {
+    let has_revoked = || head.states.lock().has_revoked(client);
+    if !has_revoked() {
+        head.sessions.lower_status(client, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+    }
+    // Something may have been revoked in between.
+    if has_revoked() {
+        head.sessions.raise_status(client, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+    }
+}
+
 /// What follows from the answer to a recall.
 fn settle(head: &Head, recall: &AddressedRecall, answered: Result<NfsStat4, CallbackError>) {
     let AddressedRecall { client, file, .. } = *recall;
     let mut states = head.states.lock();
     match answered {
         Ok(NfsStat4::Ok) => {}
-        // Never sent: who asks next sends it again.
+        // Never sent: it is told again soon, or by who asks next.
         Err(CallbackError::Busy) => states.recall_unheard(recall),
-        // It knows nothing of it, or cannot be reached: there is nothing to wait for.
+        // It knows nothing of it: there is nothing to wait for.
         Ok(status) => {
             tracing::debug!(client = client.0, %file, status = status.name(), "client holds nothing of the file");
             states.expire_recall(recall);
         }
+        // A cache cannot be fenced off: its holder has all its time to come back and be told.
+        Err(error) if matches!(recall.granted, Granted::Delegation(_)) => {
+            tracing::debug!(client = client.0, %file, %error, "cannot recall a delegation yet");
+            states.recall_unheard(recall);
+        }
         Err(error) => {
-            tracing::warn!(client = client.0, %file, %error, "cannot recall what a client holds, revoking it");
+            tracing::warn!(client = client.0, %file, %error, "cannot recall a layout, revoking it");
             states.expire_recall(recall);
         }
     }
@@ -124,9 +185,9 @@ pub(super) async fn make_way(
     file: FileId,
     access: Modes,
     deny: Modes,
-) -> Result<(), NfsStat4> {
+) -> Result<Changing, NfsStat4> {
     let change = Change::Access(Share::new(access, deny));
-    before_change(compound, head, file, change).await.map(drop).map_err(status::of_access)
+    before_change(compound, head, file, change).await.map_err(status::of_access)
 }
 
 /// Releases what clients held whose lease is over, or that have come back as new ones. What could not be fenced off
@@ -169,13 +230,11 @@ pub(crate) async fn expire_recalls(head: &Head) {
             tracing::warn!(%file, %error, "cannot fence off what a client held, will try again");
             continue;
         }
-        if revoked.is_overdue {
+        let is_revoked = head.states.lock().revoke(&revoked);
+        if is_revoked && revoked.is_overdue {
             tracing::warn!(client = client.0, %file, "revoked {} that was not returned", what(granted));
         }
-        head.states.lock().revoke(&revoked);
-        if let Granted::Delegation(_) = granted {
-            head.sessions.raise_status(client, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
-        }
+        tell_of_revoked(head, client);
         head.access.returned();
     }
 }

@@ -72,14 +72,12 @@ async fn authorize_size(
         FileKind::Directory => return Err(NfsStat4::IsDir),
         _ => return Err(NfsStat4::Inval),
     }
-    stateids::check_io(compound, head, stateid, file.file, Access::WRITE).await?;
-    if !stateid.is_special() {
-        return Ok(true);
-    }
-    if !permission::allows(&compound.identity, file, Access::WRITE) {
+    let is_open = !stateid.is_special();
+    if !is_open && !permission::allows(&compound.identity, file, Access::WRITE) {
         return Err(NfsStat4::Access);
     }
-    Ok(false)
+    stateids::check_io(compound, head, stateid, file.file, Access::WRITE).await?;
+    Ok(is_open)
 }
 
 /// Sets the length of the replicas and returns the space used, and what keeps others off until the namespace knows.

@@ -101,6 +101,7 @@ impl FileState {
         if let Some(Ended { recall_deadline: Some(deadline) }) = layouts.remove(holder) {
             self.recalls.remove(&(deadline, file, holder, GrantKind::Layout));
         }
+        self.unheard.remove(&(file, holder, GrantKind::Layout));
         self.record(holder, file).held.layouts -= 1;
         self.settle(file, holder);
         left
@@ -157,6 +158,7 @@ impl FileState {
         if let Some(Ended { recall_deadline: Some(deadline) }) = delegations.remove(holder) {
             self.recalls.remove(&(deadline, file, holder, GrantKind::Delegation));
         }
+        self.unheard.remove(&(file, holder, GrantKind::Delegation));
         self.record(holder, file).held.delegations -= 1;
         self.delegations -= 1;
         self.settle(file, holder);
@@ -192,15 +194,21 @@ impl FileState {
         deadline: Duration,
     ) -> ChangeVerdict {
         let Some(known) = self.files.get_mut(&file) else { return ChangeVerdict::Proceed };
-        if let Some(before) = known.pending.take() {
+        let is_free = known.in_the_way(by, change).is_empty();
+        // What another change waits for stays its own.
+        let before = known.pending.take_if(|pending| !is_free || pending.by == by);
+        if let Some(before) = before {
             self.pending.remove(&(before.until, file));
         }
-        if known.in_the_way(by, change).is_empty() {
+        if is_free {
             self.drop_if_idle(file);
             return ChangeVerdict::Proceed;
         }
-        known.pending = Some(Pending { by, until: deadline, is_of_layouts: change.recalls_layouts() });
-        self.pending.insert((deadline, file));
+        let others = before.filter(|before| before.by != by);
+        let until = others.map_or(deadline, |others| others.until.max(deadline));
+        let is_of_layouts = change.recalls_layouts() || others.is_some_and(|others| others.is_of_layouts);
+        known.pending = Some(Pending { by, until, is_of_layouts });
+        self.pending.insert((until, file));
         ChangeVerdict::Wait { recalls: self.recall_for(file, by, change, deadline) }
     }
 
@@ -252,7 +260,9 @@ impl FileState {
                 (Granted::Delegation(kind), is_repeated)
             }
         };
-        if !is_repeated {
+        if is_repeated {
+            self.unheard.remove(&(file, holder, kind));
+        } else {
             self.recalls.insert((deadline, file, holder, kind));
         }
         Some(Recall { file, holder, granted, is_repeated })
@@ -267,13 +277,25 @@ impl FileState {
         })
     }
 
-    /// The holder could not be told of a recall: who asks next tells it again.
+    /// The holder could not be told of a recall: who asks next tells it again, or [`FileState::unheard_recalls`] does.
     pub fn recall_unheard(&mut self, file: FileId, holder: Holder, kind: GrantKind) {
         let Some(known) = self.files.get_mut(&file) else { return };
-        match kind {
+        let is_under_way = match kind {
             GrantKind::Layout => known.layouts.recall_unheard(holder),
             GrantKind::Delegation => known.delegations.recall_unheard(holder),
+        };
+        if is_under_way {
+            self.unheard.insert((file, holder, kind));
         }
+    }
+
+    /// Recalls of clients of a door that are to be told again, so many at most.
+    pub fn unheard_recalls(&mut self, door: Door, max: usize) -> Vec<Recall> {
+        let of_door = self.unheard.iter().filter(|(_, holder, _)| holder.door == door);
+        let again: Vec<_> = of_door.take(max).copied().collect();
+        // Their first deadlines stand.
+        let tell = |(file, holder, kind)| self.recall(file, holder, kind, Duration::ZERO);
+        again.into_iter().filter_map(tell).collect()
     }
 
     /// A recall that nobody will answer: it is due at once.

@@ -33,6 +33,7 @@ fn is_empty(state: &FileState) -> bool {
         && state.pending.is_empty()
         && state.denials.is_empty()
         && state.delegations == 0
+        && state.unheard.is_empty()
         && state.waiting.is_empty()
 }
 

@@ -3,13 +3,14 @@
 use std::time::{Duration, Instant};
 
 use nfs4::{
-    DelegReturn4Args, FfLayoutReturn4, FileAttributes, FreeStateId4Args, LayoutIomode4, NfsArgop4, NfsFh4,
-    NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
-    OPEN4_SHARE_ACCESS_WANT_READ_DELEG, OPEN4_SHARE_ACCESS_WRITE, OpenClaim4, OpenClaimDelegateCur4,
-    OpenDelegation4, OpenDelegationType4, OpenFlag4, OpenNoneDelegation4,
-    SEQ4_STATUS_RECALLABLE_STATE_REVOKED, StableHow4, StateId4, TestStateId4Args,
+    BindConnToSession4Args, ChannelDirFromClient4, DelegReturn4Args, FfLayoutReturn4, FileAttributes,
+    FreeStateId4Args, LayoutIomode4, NfsArgop4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH,
+    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WANT_READ_DELEG,
+    OPEN4_SHARE_ACCESS_WRITE, OpenClaim4, OpenClaimDelegateCur4, OpenDelegation4, OpenDelegationType4,
+    OpenFlag4, OpenNoneDelegation4, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_RECALLABLE_STATE_REVOKED,
+    StableHow4, StateId4, TestStateId4Args,
 };
-use testkit::nfs_client::{Answer, ClientOptions, NfsClient, OpenFile, ops, when_ready};
+use testkit::nfs_client::{Answer, ClientOptions, NfsClient, OpenFile, auth_sys, ops, when_ready};
 
 use crate::server::{Server, Setup, status_of};
 
@@ -344,7 +345,9 @@ fn a_reader_that_says_it_has_none_is_not_waited_for_long() {
     let mut scene = Scene::set(&server);
     scene.reader.callbacks.answer_always(Answer::Status(NfsStat4::BadStateId));
     outwait(&mut scene);
-    assert_eq!(give_back(&mut scene.reader, &scene.file.handle, scene.delegation), NfsStat4::DelegRevoked);
+    let returned = give_back(&mut scene.reader, &scene.file.handle, scene.delegation);
+    assert_eq!(returned, NfsStat4::BadStateId, "nothing is left that it would never free");
+    assert_eq!(status_flags(&mut scene.reader) & SEQ4_STATUS_RECALLABLE_STATE_REVOKED, 0);
 }
 
 #[test]
@@ -383,4 +386,53 @@ fn a_delegation_is_reclaimed_after_a_restart_and_recalled_again() {
         assert_eq!(give_back(&mut reader, &handle, held), NfsStat4::Ok);
         assert!(writer.join().unwrap());
     });
+}
+
+#[test]
+fn a_reader_whose_connection_is_lost_is_asked_when_it_is_back_and_not_revoked() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    // A connection without the back channel: what carried it ends.
+    scene.reader.connection = std::sync::Arc::new(scene.reader.second_connection().unwrap());
+    let since = Instant::now();
+    while status_flags(&mut scene.reader) & SEQ4_STATUS_CB_PATH_DOWN == 0 {
+        assert!(since.elapsed() < WAIT, "nobody says that the path is down");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for _ in 0..10 {
+        assert_eq!(scene.open_for_writing(), NfsStat4::Delay, "its cache may still be believed");
+    }
+    let bind = NfsArgop4::BindConnToSession(BindConnToSession4Args {
+        sessid: scene.reader.session.id,
+        dir: ChannelDirFromClient4::BackOrBoth,
+        use_conn_in_rdma_mode: false,
+    });
+    let credential = scene.reader.options.credential.clone();
+    scene.reader.connection.call(&credential, 2, &[bind]).unwrap().ok().unwrap();
+    // Nobody asks again: the server tells it by itself.
+    scene.recalled();
+    scene.return_it();
+    assert_eq!(scene.open_for_writing(), NfsStat4::Ok);
+}
+
+#[test]
+fn who_may_not_write_recalls_nothing() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    let stranger = ClientOptions::named("stranger").credential(auth_sys(1000, 1000, &[]));
+    scene.other = server.client_by(stranger);
+    let (handle, root) = (scene.file.handle.clone(), scene.root.clone());
+    let (free, how) = (StateId4::ANONYMOUS, StableHow4::FileSync);
+    let mode = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
+    let refused = [
+        status_of(scene.other.write(&handle, free, 0, how, b"no")),
+        status_of(scene.other.set_size(&handle, free, 0)),
+        status_of(scene.other.set_attributes(&handle, free, &mode)),
+        status_of(scene.other.remove(&root, "file")),
+        status_of(scene.other.rename((&root, "file"), (&root, "mine"))),
+        status_of(scene.other.link(&handle, &root, "mine")),
+        status_of(scene.other.open(&root, "file", OPEN4_SHARE_ACCESS_WRITE)),
+    ];
+    assert!(refused.iter().all(|status| matches!(status, NfsStat4::Access | NfsStat4::Perm)), "{refused:?}");
+    assert!(scene.reader.callbacks.seen().is_empty());
 }

@@ -62,10 +62,11 @@ impl ClientState {
         self.states.revoked_count(client) > 0
     }
 
-    pub(super) fn revoke_delegation(&mut self, client: ClientId4, file: FileId) {
+    /// `is_told` by its stateid, as long as the client has not freed that.
+    pub(super) fn revoke_delegation(&mut self, client: ClientId4, file: FileId, is_told: bool) {
         self.files.lock().return_delegation(file, holder(client));
         let Some(key) = self.states.delegation_of(client, file) else { return };
-        if self.states.revoked_count(client) < REVOKED_MAX {
+        if is_told && self.states.revoked_count(client) < REVOKED_MAX {
             self.states.revoke(key);
         } else {
             self.states.remove(key);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use file_state::{GrantKind, Granted, LayoutModes, Recall};
+use file_state::{Door, GrantKind, Granted, LayoutModes, Recall};
 use nfs4::{ClientId4, StateId4};
 use types::FileId;
 
@@ -93,13 +93,24 @@ impl ClientState {
         of_clients.collect()
     }
 
-    /// It is fenced off and forgotten. The stateid of a layout is a bad one from now on; that of a delegation says that
-    /// it was revoked.
-    pub fn revoke(&mut self, revoked: &Revoked) {
-        let Revoked { client, file, granted, .. } = *revoked;
+    /// It is fenced off and forgotten: `false` if it has come back meanwhile, and perhaps was granted anew. The stateid of
+    /// a layout is a bad one from now on; that of a delegation says that it was revoked, unless its client has said that it
+    /// has none and so would never free it.
+    pub fn revoke(&mut self, revoked: &Revoked) -> bool {
+        let Revoked { client, file, granted, is_overdue, .. } = *revoked;
+        if !self.files.lock().is_recalled(file, holder(client), granted.kind()) {
+            return false;
+        }
         if granted.kind() == GrantKind::Delegation {
-            self.revoke_delegation(client, file);
+            self.revoke_delegation(client, file, is_overdue);
         }
         self.drop_layouts(client, file, LayoutModes::ALL);
+        true
+    }
+
+    /// Recalls that could not be told yet, so many at most.
+    pub fn unheard_recalls(&mut self, max: usize) -> Vec<AddressedRecall> {
+        let again = self.files.lock().unheard_recalls(Door::Nfs, max);
+        self.address_recalls(&again)
     }
 }

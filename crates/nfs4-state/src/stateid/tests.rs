@@ -479,7 +479,7 @@ mod layouts {
         let granted = Granted::Layout(LayoutModes::only(LayoutMode::ReadWrite));
         let revoked = Revoked { client: B, file: FILE, granted, is_at_pools: true, is_overdue: false };
         assert_eq!(states.expired_recalls(s(9), s(12)), [revoked], "nobody waited for it");
-        states.revoke(&revoked);
+        assert!(states.revoke(&revoked));
         assert_eq!(states.judge_layout_commit(B, FILE, held), Err(NfsStat4::BadStateId));
         assert_eq!(begin_resize(&mut states, FILE, None, s(12)), Resize::Proceed);
         assert_eq!(states.check_io(B, FILE, opened, Modes::WRITE), Ok(()), "through the head");

@@ -78,7 +78,8 @@ impl SessionTable {
     /// Whether a call to the client could be made.
     pub fn has_back_channel(&self, client: ClientId4) -> bool {
         self.clients.get(&client).is_some_and(|client| {
-            client.sessions.iter().filter_map(|id| self.sessions.get(id)).any(|session| session.back.is_up())
+            let mut sessions = client.sessions.iter().filter_map(|id| self.sessions.get(id));
+            sessions.any(|session| session.back.is_up() && !session.back.is_at_fault())
         })
     }
 }

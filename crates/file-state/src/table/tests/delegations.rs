@@ -177,6 +177,40 @@ fn at_the_bound_a_client_gets_no_delegation() {
     assert!(state.delegate(FileId(8), B, Read, s(0)).is_ok());
 }
 
+#[test]
+fn a_recall_that_nobody_could_be_told_of_is_told_again_under_its_first_deadline() {
+    let mut state = delegated(&[A], Read);
+    state.recall_unheard(FILE, A, GrantKind::Delegation);
+    assert_eq!(state.unheard_recalls(Door::Nfs, 9), [], "nothing is under way");
+    let _ = state.change(FILE, Some(B), Change::Remove, s(10));
+    state.recall_unheard(FILE, A, GrantKind::Delegation);
+    assert_eq!(state.unheard_recalls(Door::Http, 9), []);
+    assert_eq!(state.unheard_recalls(Door::Nfs, 0), []);
+    let again = Recall { is_repeated: true, ..recall_of(A, Read) };
+    assert_eq!(state.unheard_recalls(Door::Nfs, 9), [again]);
+    assert_eq!(state.unheard_recalls(Door::Nfs, 9), [], "once");
+    state.recall_unheard(FILE, A, GrantKind::Delegation);
+    assert_eq!(state.expired_recalls(s(10), s(11)).len(), 1);
+    state.return_delegation(FILE, A);
+    state.expired_recalls(s(99), s(100));
+    assert!(is_empty(&state));
+}
+
+#[test]
+fn another_change_that_proceeds_takes_nothing_from_one_that_waits() {
+    let mut state = delegated(&[A], Read);
+    state.grant_layout(FILE, A, LayoutMode::Read, s(0)).unwrap();
+    let _ = state.change(FILE, Some(B), Change::Truncate, s(20));
+    // A third client waits for the delegation too, and somebody reads.
+    let _ = state.change(FILE, Some(holder(3)), WRITING, s(10));
+    assert_eq!(state.change(FILE, Some(holder(4)), READING, s(10)), ChangeVerdict::Proceed);
+    state.release_holder(A);
+    let refused = state.grant_layout(FILE, A, LayoutMode::Read, s(15));
+    assert_eq!(refused, Err(FileStateError::RecallConflict), "the truncation has not had its turn");
+    assert_eq!(state.change(FILE, Some(holder(3)), WRITING, s(10)), ChangeVerdict::Proceed);
+    assert!(state.grant_layout(FILE, A, LayoutMode::Read, s(15)).is_ok());
+}
+
 mod model {
     //! Random steps of several holders on a few files; after each nothing that conflicts is granted, and who holds
     //! nothing is not known.

@@ -96,7 +96,8 @@ fn a_revoked_delegation_says_so_until_it_is_freed() {
     let granted = Granted::Delegation(DelegationKind::Read);
     let revoked = Revoked { client: A, file: FILE, granted, is_at_pools: true, is_overdue: true };
     assert_eq!(due, [revoked], "it has a layout: the pools are told too");
-    states.revoke(&revoked);
+    assert!(states.revoke(&revoked));
+    assert!(!states.revoke(&revoked), "once");
     assert_eq!(states.held_by(A), HeldBy::default(), "nothing stands in anybody's way");
     assert_eq!(states.test(A, held), NfsStat4::DelegRevoked);
     assert_eq!(states.check_io(A, FILE, held, Modes::READ), Err(NfsStat4::DelegRevoked));
@@ -118,7 +119,7 @@ fn a_delegation_never_used_at_the_pools_is_revoked_without_fencing() {
     delegate(&mut states, A);
     let due = recall_and_expire(&mut states);
     assert!(!due[0].is_at_pools);
-    states.revoke(&due[0]);
+    assert!(states.revoke(&due[0]));
     states.release(A, &[]);
     assert_empty(&states);
 }
@@ -131,4 +132,28 @@ fn io_without_an_open_waits_for_a_writers_delegation() {
         assert_eq!(states.check_io(B, FILE, stateid, Modes::READ), Err(NfsStat4::Delay));
         assert_eq!(states.check_io(A, FILE, stateid, Modes::READ), Ok(()));
     }
+}
+
+#[test]
+fn what_was_given_back_and_granted_anew_while_the_old_was_fenced_off_is_not_revoked() {
+    let mut states = states();
+    let held = delegate(&mut states, A);
+    let due = recall_and_expire(&mut states);
+    states.return_delegation(A, FILE, held).unwrap();
+    let again = states.delegate(A, FILE, DelegationKind::Read, s(20)).unwrap();
+    assert!(!states.revoke(&due[0]));
+    assert_eq!((states.test(A, again), states.has_revoked(A)), (NfsStat4::Ok, false));
+}
+
+#[test]
+fn a_delegation_that_its_client_does_not_know_leaves_nothing_to_free() {
+    let mut states = states();
+    let held = delegate(&mut states, A);
+    let verdict = states.files.lock().change(FILE, Some(holder(B)), Change::Remove, s(10));
+    let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
+    let sent = states.address_recalls(&recalls);
+    states.expire_recall(&sent[0]);
+    let due = states.expired_recalls(s(1), s(2));
+    assert!(states.revoke(&due[0]));
+    assert_eq!((states.test(A, held), states.has_revoked(A)), (NfsStat4::BadStateId, false));
 }
