@@ -75,7 +75,7 @@ pub struct ExportRules {
 }
 
 /// Whom AUTH_SYS may not be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Squash {
     None,
     /// Root of the client hosts is anonymous, and so is its group.
@@ -232,10 +232,13 @@ impl View {
         self.rules(place).identity(claimed)
     }
 
-    /// For a file that lies nowhere any more: an export to write to, if there is one.
-    pub fn most_permissive(&self) -> Place {
-        let writable = self.rules.iter().position(|rules| !rules.is_read_only);
-        Place::Export(writable.unwrap_or(0))
+    /// For a file that lies nowhere any more: the strictest export, of those to write to if there is one.
+    pub fn strictest(&self, is_written: bool) -> Place {
+        let strictness = |export: &usize| {
+            let rules = &self.rules[*export];
+            (rules.is_read_only != is_written, rules.squash)
+        };
+        Place::Export((0..self.rules.len()).max_by_key(strictness).unwrap_or(0))
     }
 }
 
@@ -323,6 +326,23 @@ mod tests {
         assert_eq!(view.step(Place::Export(0), FileId(9)), Place::Export(0));
         assert!(view.rules(Place::Pseudo).is_read_only);
         assert!(exports.view(address("198.51.100.1")).is_none());
+    }
+
+    #[test]
+    fn what_lies_nowhere_is_judged_by_the_strictest_export_and_what_is_written_by_one_to_write_to() {
+        let read_only = |squash| ExportRules { is_read_only: true, ..rules(squash) };
+        let view = |rules: &[ExportRules]| View { rules: rules.to_vec(), ..View::default() };
+        let (open, root, all) = (rules(Squash::None), rules(Squash::Root), rules(Squash::All));
+        let strictest =
+            |rules: &[ExportRules], is_written| *view(rules).rules(view(rules).strictest(is_written));
+        let mixed = [open, root, read_only(Squash::None), open];
+        assert_eq!(strictest(&mixed, false), read_only(Squash::None));
+        assert_eq!(strictest(&mixed, true), root);
+        assert_eq!(strictest(&[open, all, root], false), all);
+        assert_eq!(
+            strictest(&[read_only(Squash::None), read_only(Squash::All)], true),
+            read_only(Squash::All)
+        );
     }
 
     #[test]

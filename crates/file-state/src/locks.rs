@@ -42,7 +42,12 @@ pub(crate) struct Locks {
     owners: BTreeMap<Owner, Vec<Interval>>,
     count: usize,
     waiters: Vec<Waiter>,
+    /// Where a lock went while somebody waited. It is looked at when those are done who were to be looked at before.
+    released: Vec<ByteRange>,
 }
+
+/// Beyond it the last one grows to span what is released.
+const RELEASED_MAX: usize = 16;
 
 /// A lock that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,11 +57,31 @@ pub(crate) struct Waiter {
     pub kind: LockKind,
     /// It was told that it may come, and should have come by then.
     pub told: Option<Duration>,
+    /// Something in its range was released since it was looked at.
+    is_due: bool,
 }
 
 impl Waiter {
-    fn is_in_the_way_of(&self, other: &Waiter) -> bool {
+    pub fn is_in_the_way_of(&self, other: &Waiter) -> bool {
         self.owner != other.owner && self.range.overlaps(other.range) && self.kind.conflicts(other.kind)
+    }
+}
+
+/// What may be looked at in one go: clients choose how many wait and how many locks there are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Budget {
+    pub waiters: usize,
+    /// Owners and their locks. Who is looked at is looked at to the end: it is overrun by the locks of one file at most.
+    pub locks: usize,
+}
+
+impl Budget {
+    pub fn is_spent(&self) -> bool {
+        self.waiters == 0 || self.locks == 0
+    }
+
+    fn spend_lock(&mut self) {
+        self.locks = self.locks.saturating_sub(1);
     }
 }
 
@@ -65,6 +90,8 @@ impl Waiter {
 pub(crate) struct Changed {
     owner: Owner,
     intervals: Vec<Interval>,
+    /// Where others may have more than before.
+    released: Option<ByteRange>,
     /// By how many locks the owner has more or less.
     pub delta: isize,
 }
@@ -92,14 +119,22 @@ impl Locks {
     pub fn conflict(&self, owner: Option<Owner>, range: ByteRange, kind: LockKind) -> Option<Lock> {
         let others = self.owners.iter().filter(|(other, _)| Some(**other) != owner);
         let in_the_way = others.filter_map(|(other, intervals)| {
-            let first = intervals.partition_point(|interval| interval.range.end() <= range.offset());
-            let found = intervals[first..]
-                .iter()
-                .take_while(|interval| interval.range.offset() < range.end())
-                .find(|interval| interval.kind.conflicts(kind))?;
+            let found = overlapping(intervals, range).find(|interval| interval.kind.conflicts(kind))?;
             Some(Lock { owner: *other, range: found.range, kind: found.kind })
         });
         in_the_way.min_by_key(|lock| lock.range.offset())
+    }
+
+    /// Whether nothing stands in the way of a waiter: the first lock that does is enough.
+    fn is_free_for(&self, waiter: &Waiter, budget: &mut Budget) -> bool {
+        let mut others = self.owners.iter().filter(|(other, _)| **other != waiter.owner);
+        !others.any(|(_, intervals)| {
+            budget.spend_lock();
+            overlapping(intervals, waiter.range).any(|interval| {
+                budget.spend_lock();
+                interval.kind.conflicts(waiter.kind)
+            })
+        })
     }
 
     /// The owner's locks with `kind` on all of `range`, or with none there. Others' locks are not looked at.
@@ -126,7 +161,8 @@ impl Locks {
             push(interval.range.offset().max(range.end()), interval.range.end(), interval.kind);
         }
         let delta = intervals.len() as isize - before.len() as isize;
-        Changed { owner, intervals, delta }
+        let released = (kind != Some(LockKind::Write)).then_some(range);
+        Changed { owner, intervals, released, delta }
     }
 
     pub fn apply(&mut self, changed: Changed) {
@@ -136,13 +172,19 @@ impl Locks {
         } else {
             self.owners.insert(changed.owner, changed.intervals);
         }
+        if let Some(range) = changed.released {
+            self.stir(range);
+        }
     }
 
     /// Drops all locks of an owner and says how many there were.
     pub fn release(&mut self, owner: Owner) -> usize {
-        let released = self.owners.remove(&owner).map_or(0, |intervals| intervals.len());
-        self.count -= released;
-        released
+        let Some(intervals) = self.owners.remove(&owner) else { return 0 };
+        self.count -= intervals.len();
+        if let (Some(first), Some(last)) = (intervals.first(), intervals.last()) {
+            self.stir(span(first.range, last.range));
+        }
+        intervals.len()
     }
 
     pub fn waiters(&self) -> &[Waiter] {
@@ -152,35 +194,74 @@ impl Locks {
     /// A waiter that was refused again keeps its place; `false`: it is a new one.
     pub fn waits_on(&mut self, owner: Owner, range: ByteRange, kind: LockKind) -> bool {
         let known = self.waiters.iter_mut().find(|waiter| waiter.owner == owner && waiter.range == range);
-        known.is_some_and(|waiter| {
-            (waiter.kind, waiter.told) = (kind, None);
-            true
-        })
+        let Some(waiter) = known else { return false };
+        waiter.kind = kind;
+        if waiter.told.take().is_some() {
+            // Others were kept waiting for it, and now something else is in its way.
+            self.stir(range);
+        }
+        true
     }
 
     pub fn wait(&mut self, owner: Owner, range: ByteRange, kind: LockKind) {
-        self.waiters.push(Waiter { owner, range, kind, told: None });
+        self.waiters.push(Waiter { owner, range, kind, told: None, is_due: false });
+    }
+
+    /// Those who wait for any of the range are to be looked at.
+    fn stir(&mut self, range: ByteRange) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        let is_full = self.released.len() >= RELEASED_MAX;
+        match self.released.last_mut() {
+            Some(last) if is_full || last.contains(range) => *last = span(*last, range),
+            _ => self.released.push(range),
+        }
+    }
+
+    /// Whether a waiter may have to be looked at.
+    pub fn is_stirred(&self) -> bool {
+        !self.released.is_empty() || self.waiters.iter().any(|waiter| waiter.is_due)
     }
 
     /// Those that could have their locks now, the first before those behind it, and were not told yet. They are told
-    /// hereby.
-    pub fn let_through(&mut self, until: Duration) -> Vec<Owner> {
-        let mut through: Vec<Waiter> = Vec::new();
+    /// hereby. Who is left when the budget is spent is looked at the next time, and before anybody anew.
+    pub fn let_through(&mut self, until: Duration, budget: &mut Budget) -> Vec<Owner> {
         let mut told = Vec::new();
-        let mut waiters = std::mem::take(&mut self.waiters);
-        for waiter in &mut waiters {
-            let comes_later = through.iter().any(|earlier| earlier.is_in_the_way_of(waiter));
-            if comes_later || self.conflict(Some(waiter.owner), waiter.range, waiter.kind).is_some() {
-                continue;
-            }
-            through.push(*waiter);
-            if waiter.told.is_none() {
-                waiter.told = Some(until);
+        while !budget.is_spent() {
+            let Some(at) = self.next_due() else { break };
+            let waiter = self.waiters[at];
+            self.waiters[at].is_due = false;
+            budget.waiters -= 1;
+            let mut before = self.waiters[..at].iter();
+            let comes_later =
+                before.any(|earlier| earlier.told.is_some() && earlier.is_in_the_way_of(&waiter));
+            if waiter.told.is_none() && !comes_later && self.is_free_for(&waiter, budget) {
+                self.waiters[at].told = Some(until);
                 told.push(waiter.owner);
             }
         }
-        self.waiters = waiters;
         told
+    }
+
+    /// The first waiter that is to be looked at. Releases count only when all are done of those before: a front that is
+    /// stirred again and again would keep the turn from those behind it.
+    fn next_due(&mut self) -> Option<usize> {
+        let first = |waiters: &[Waiter]| waiters.iter().position(|waiter| waiter.is_due);
+        first(&self.waiters).or_else(|| {
+            let released = std::mem::take(&mut self.released);
+            for waiter in &mut self.waiters {
+                waiter.is_due = released.iter().any(|range| range.overlaps(waiter.range));
+            }
+            first(&self.waiters)
+        })
+    }
+
+    /// Waiters will not come although they were told: whom they kept waiting is to be looked at.
+    pub fn make_way(&mut self, which: impl Fn(&Waiter) -> bool) {
+        let told = self.waiters.iter().filter(|waiter| waiter.told.is_some() && which(waiter));
+        let ranges: Vec<ByteRange> = told.map(|waiter| waiter.range).collect();
+        ranges.into_iter().for_each(|range| self.stir(range));
     }
 
     /// Forgets waiters and says whose they were.
@@ -193,8 +274,22 @@ impl Locks {
             }
             !goes
         });
+        if self.waiters.is_empty() {
+            self.released.clear();
+        }
         forgotten
     }
+}
+
+fn overlapping(intervals: &[Interval], range: ByteRange) -> impl Iterator<Item = &Interval> {
+    let first = intervals.partition_point(|interval| interval.range.end() <= range.offset());
+    intervals[first..].iter().take_while(move |interval| interval.range.offset() < range.end())
+}
+
+/// From the beginning of the one that begins first to the end of the one that ends last.
+fn span(one: ByteRange, other: ByteRange) -> ByteRange {
+    let (offset, end) = (one.offset().min(other.offset()), one.end().max(other.end()));
+    ByteRange::from_bounds(offset, end).expect("it holds two that are not empty")
 }
 
 #[cfg(test)]

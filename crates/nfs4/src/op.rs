@@ -90,7 +90,8 @@ pub struct OpProperties {
     pub needs_current_fh: bool,
     /// NOFILEHANDLE without a saved one (RESTOREFH has a status of its own: see RFC 8881 §18.27).
     pub needs_saved_fh: bool,
-    /// Changes names, attributes or data: what a read-only export refuses. (OPEN: only when it creates or truncates.)
+    /// Changes names, attributes or data: what a read-only export refuses. (OPEN: only when it creates or truncates; COMMIT:
+    /// the time of a change, and where the bytes are.)
     pub modifies: bool,
     /// Run twice it would answer, or do, something else: its reply is worth keeping though the client did not ask.
     pub non_idempotent: bool,
@@ -153,7 +154,7 @@ const fn row(number: u32, name: &'static str, minor_min: u32, is: u32) -> OpProp
 const TABLE: [OpProperties; (LAST - FIRST + 1) as usize] = [
     row(ACCESS, "ACCESS", 0, CURRENT),
     row(CLOSE, "CLOSE", 0, CURRENT | ONCE),
-    row(COMMIT, "COMMIT", 0, CURRENT),
+    row(COMMIT, "COMMIT", 0, CURRENT | MODIFIES),
     row(CREATE, "CREATE", 0, CURRENT | MODIFIES | ONCE),
     row(DELEGPURGE, "DELEGPURGE", 0, NONE),
     row(DELEGRETURN, "DELEGRETURN", 0, CURRENT | ONCE),

@@ -137,15 +137,19 @@ async fn climb(compound: &Compound<'_>, head: &Head, dir: Option<FileId>) -> Res
     Ok(None)
 }
 
-/// A file without a name lies nowhere: it is good for who has it open, and for who may still reclaim that.
+/// A file without a name lies nowhere: it is good for who has it open, and for who may still reclaim that. In which
+/// export it was opened is not known; only who writes it can do so in one to write to.
 fn place_of_unlinked(compound: &Compound<'_>, head: &Head, file: FileId) -> Result<Place, NfsStat4> {
-    let holder = holder(compound.client()?);
-    let is_held = {
+    let client = compound.client()?;
+    let (access, layout) = {
         let table = head.access.table();
-        table.access_of(file, holder) != Modes::NONE || !table.layout_of(file, holder).is_empty()
+        (table.access_of(file, holder(client)), table.layout_of(file, holder(client)))
     };
-    if is_held || head.sessions.in_grace() {
-        return Ok(compound.view.most_permissive());
+    // What it wrote before a restart it may not have reclaimed yet.
+    let may_reclaim = head.sessions.in_grace() && head.sessions.judge_reclaim(client, true).is_ok();
+    let is_written = access.contains(Modes::WRITE) || layout.read_write || may_reclaim;
+    if is_written || access != Modes::NONE || !layout.is_empty() || head.sessions.in_grace() {
+        return Ok(compound.view.strictest(is_written));
     }
     Err(NfsStat4::Stale)
 }

@@ -172,6 +172,42 @@ fn a_file_that_lost_its_last_name_stays_for_who_has_it_open() {
 }
 
 #[test]
+fn a_file_without_a_name_is_judged_by_the_strictest_export_unless_it_is_open_to_write() {
+    let mut scene = Scene::set();
+    let b = scene.b.clone();
+    let exports = vec![
+        export(&["other"], Hosts::Any, rules(false, Squash::None)),
+        export(&["a", "b"], Hosts::Any, rules(true, Squash::None)),
+    ];
+    let mut host = client(scene.door(exports), "host");
+    let root = scene.root.clone();
+    let other = scene.all.lookup(&root, "other").unwrap();
+    scene.all.create(&other, "mine").unwrap();
+    let mode = FileAttributes { mode: Some(0o600), ..FileAttributes::default() };
+    let any = StateId4::ANONYMOUS;
+
+    let read = host.open(&b, "file", OPEN4_SHARE_ACCESS_READ).unwrap();
+    scene.all.remove(&b, "file").unwrap();
+    assert_eq!(reaches(&mut host, &read.handle), NfsStat4::Ok);
+    assert_eq!(status_of(host.set_attributes(&read.handle, any, &mode)), NfsStat4::RoFs);
+
+    let written = host.open(&other, "mine", OPEN4_SHARE_ACCESS_BOTH).unwrap();
+    scene.all.remove(&other, "mine").unwrap();
+    assert_eq!(status_of(host.set_attributes(&written.handle, any, &mode)), NfsStat4::Ok);
+}
+
+#[test]
+fn a_commit_in_a_read_only_export_is_refused_and_changes_nothing() {
+    let scene = Scene::set();
+    let b = scene.b.clone();
+    let mut reader = scene.below(rules(true, Squash::None));
+    let file = reader.lookup(&b, "file").unwrap();
+    let before = reader.attributes(&file, &[number::CHANGE]).unwrap();
+    assert_eq!(status_of(reader.commit(&file)), NfsStat4::RoFs);
+    assert_eq!(reader.attributes(&file, &[number::CHANGE]).unwrap().change, before.change);
+}
+
+#[test]
 fn a_read_only_export_refuses_every_change() {
     let mut scene = Scene::set();
     let b = scene.b.clone();

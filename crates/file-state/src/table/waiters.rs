@@ -2,15 +2,24 @@
 //!
 //! A waiter is told once and then has a time to come. If it is refused again it keeps its place in the queue; if it does
 //! not come it is forgotten and the next are told, so nobody who went away without a word keeps others waiting.
+//!
+//! Everybody waits while the table is locked, so what one look through waiters may cost has a bound. Who is left is
+//! looked at the next time: files in turn, and of a file all that are due before any anew.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use types::{ByteRange, FileId};
 
 use super::FileState;
-use crate::locks::Waiter;
+use crate::locks::{Budget, Waiter};
 use crate::{Holder, LockKind, Owner};
+
+/// Files looked at in one go, and waiters of all of them.
+const LOOKS: usize = 64;
+/// So much looking at locks is done in a fraction of a millisecond; LOCK itself looks at all of a file's.
+const LOCKS_LOOKED_AT: usize = 1 << 14;
 
 /// An owner that may have the lock now that it was refused, if it comes soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +32,8 @@ pub struct LockNotice {
 pub(super) struct Waiting {
     /// Files with waiters in which something was released that nobody was told of yet.
     stirred: BTreeSet<FileId>,
+    /// Of those the one that was looked at last.
+    turn: Option<FileId>,
     /// Files whose waiters were told, by when those should have come.
     told: BTreeSet<(Duration, FileId)>,
     counts: BTreeMap<Holder, usize>,
@@ -35,8 +46,11 @@ impl FileState {
     pub fn wait(&mut self, file: FileId, owner: Owner, range: ByteRange, kind: LockKind) -> bool {
         let of_holder = self.waiting.counts.get(&owner.holder).copied().unwrap_or(0);
         let Some(known) = self.files.get_mut(&file) else { return false };
-        if known.locks.waits_on(owner, range, kind)
-            || known.locks.waiters().len() >= self.limits.waiters_per_file
+        if known.locks.waits_on(owner, range, kind) {
+            self.stir(file);
+            return false;
+        }
+        if known.locks.waiters().len() >= self.limits.waiters_per_file
             || of_holder >= self.limits.waiters_per_holder
         {
             return false;
@@ -47,17 +61,36 @@ impl FileState {
     }
 
     /// Whom what was released since lets through, in the order in which they were refused. They have `patience` to come.
+    /// Not all at once if there are very many: it is to be asked now and then.
     pub fn lock_notices(&mut self, now: Duration, patience: Duration) -> Vec<LockNotice> {
-        while let Some((until, file)) = self.waiting.told.first().copied().filter(|(until, _)| *until <= now)
-        {
+        self.lock_notices_within(Budget { waiters: LOOKS, locks: LOCKS_LOOKED_AT }, now, patience)
+    }
+
+    fn lock_notices_within(
+        &mut self,
+        mut budget: Budget,
+        now: Duration,
+        patience: Duration,
+    ) -> Vec<LockNotice> {
+        for _ in 0..LOOKS {
+            let Some((until, file)) = self.waiting.told.first().copied().filter(|(until, _)| *until <= now)
+            else {
+                break;
+            };
             self.waiting.told.remove(&(until, file));
-            self.forget_waiters(file, |waiter| waiter.told.is_some_and(|told| told <= now));
-            self.stir(file);
+            self.give_up(file, |waiter| waiter.told.is_some_and(|told| told <= now));
         }
         let mut notices: Vec<LockNotice> = Vec::new();
-        for file in std::mem::take(&mut self.waiting.stirred) {
+        for _ in 0..LOOKS {
+            if budget.is_spent() {
+                break;
+            }
+            let Some(file) = self.waiting.next_stirred() else { break };
             let Some(known) = self.files.get_mut(&file) else { continue };
-            let mut through = known.locks.let_through(now + patience);
+            let mut through = known.locks.let_through(now + patience, &mut budget);
+            if known.locks.is_stirred() {
+                self.waiting.stirred.insert(file);
+            }
             if through.is_empty() {
                 continue;
             }
@@ -72,8 +105,7 @@ impl FileState {
 
     /// The owner could not be told: it will ask by itself, and others come first.
     pub fn lock_notice_unheard(&mut self, notice: LockNotice) {
-        self.forget_waiters(notice.file, |waiter| waiter.owner == notice.owner && waiter.told.is_some());
-        self.stir(notice.file);
+        self.give_up(notice.file, |waiter| waiter.owner == notice.owner && waiter.told.is_some());
     }
 
     /// Owners of waiters that were forgotten since, one for each `true` of [`FileState::wait`].
@@ -96,16 +128,22 @@ impl FileState {
         if known.locks.waiters().is_empty() || known.shares.of_holder(holder).next().is_some() {
             return;
         }
-        self.forget_waiters(file, |waiter| waiter.owner.holder == holder);
-        // Who was told and went may have been in the way of others.
-        self.stir(file);
+        self.give_up(file, |waiter| waiter.owner.holder == holder);
     }
 
-    /// Something was released in the file: those who wait there are to be looked at.
+    /// Something may have been released in the file: those who wait for it are to be looked at.
     pub(super) fn stir(&mut self, file: FileId) {
-        if self.files.get(&file).is_some_and(|known| !known.locks.waiters().is_empty()) {
+        if self.files.get(&file).is_some_and(|known| known.locks.is_stirred()) {
             self.waiting.stirred.insert(file);
         }
+    }
+
+    /// Forgets who will not come. If it was told it was in the way of others.
+    fn give_up(&mut self, file: FileId, which: impl Fn(&Waiter) -> bool) {
+        let Some(known) = self.files.get_mut(&file) else { return };
+        known.locks.make_way(&which);
+        self.forget_waiters(file, which);
+        self.stir(file);
     }
 
     fn forget_waiters(&mut self, file: FileId, which: impl Fn(&Waiter) -> bool) {
@@ -126,6 +164,18 @@ impl FileState {
             self.waiting.stirred.remove(&file);
         }
         self.drop_if_idle(file);
+    }
+}
+
+impl Waiting {
+    /// Takes the stirred file whose turn it is.
+    fn next_stirred(&mut self) -> Option<FileId> {
+        let after = self.turn.map_or(Bound::Unbounded, Bound::Excluded);
+        let next = self.stirred.range((after, Bound::Unbounded)).next().or_else(|| self.stirred.first());
+        self.turn = next.copied();
+        self.turn.inspect(|file| {
+            self.stirred.remove(file);
+        })
     }
 }
 
@@ -279,6 +329,142 @@ mod tests {
         assert!(!state.wait(FileId(8), owner(4), range(0, 1), Write), "nobody has it open");
     }
 
+    /// Takes what is released bit by bit.
+    fn told_at_last(state: &mut FileState, budget: Budget) -> Vec<LockNotice> {
+        let mut notices = Vec::new();
+        while !state.waiting.stirred.is_empty() {
+            notices.extend(state.lock_notices_within(budget, s(0), PATIENCE));
+        }
+        notices
+    }
+
+    /// Owner 1 has all of the file locked, and owner 2 waits under `count` numbers, each for a byte of its own.
+    fn crowd(state: &mut FileState, count: u64) {
+        assert!(ask(state, 1, range(0, 1 << 20), Write));
+        for number in 0..count {
+            let waiter = Owner { number, ..owner(2) };
+            assert!(state.wait(FILE, waiter, range(number, number + 1), Write));
+        }
+    }
+
+    fn numbers(notices: &[LockNotice]) -> Vec<u64> {
+        notices.iter().map(|notice| notice.owner.number).collect()
+    }
+
+    #[test]
+    fn one_look_is_at_so_many_waiters_and_the_rest_are_told_in_turn() {
+        let mut state = table(Limits::default());
+        crowd(&mut state, 1000);
+        state.unlock(FILE, owner(1), range(0, 1 << 20)).unwrap();
+        let first = state.lock_notices(s(0), PATIENCE);
+        assert_eq!(numbers(&first), (0..LOOKS as u64).collect::<Vec<_>>());
+        // It is housekeeping that goes on, without another release.
+        let mut all = numbers(&first);
+        for _ in 0..1000_usize.div_ceil(LOOKS) {
+            all.extend(numbers(&state.lock_notices(s(0), PATIENCE)));
+        }
+        assert_eq!(all, (0..1000).collect::<Vec<_>>());
+        assert!(state.waiting.stirred.is_empty());
+    }
+
+    #[test]
+    fn one_look_is_at_so_many_locks_however_many_owners_have_some() {
+        let mut state = table(Limits::default());
+        let far = 1 << 30;
+        let owners = LOCKS_LOOKED_AT as u64 / 8;
+        for number in 0..owners {
+            let other = Owner { number, ..owner(3) };
+            state.lock(FILE, other, range(far + number, far + number + 1), Read).unwrap();
+        }
+        crowd(&mut state, 20);
+        state.unlock(FILE, owner(1), range(0, 1 << 20)).unwrap();
+        for first in [0, 8] {
+            let told = numbers(&state.lock_notices(s(0), PATIENCE));
+            assert_eq!(told, (first..first + 8).collect::<Vec<_>>(), "each is looked for among all owners");
+        }
+        let rest = told_at_last(&mut state, Budget { waiters: LOOKS, locks: 1 });
+        assert_eq!(numbers(&rest), [16, 17, 18, 19], "one at least, whatever it costs");
+    }
+
+    #[test]
+    fn the_first_lock_in_the_way_is_enough() {
+        let mut state = table(Limits::default());
+        for number in 0..1000 {
+            state.lock(FILE, Owner { number, ..owner(3) }, range(0, 10), Read).unwrap();
+        }
+        assert!(!ask(&mut state, 4, range(0, 10), Write));
+        state.unlock(FILE, Owner { number: 999, ..owner(3) }, range(0, 10)).unwrap();
+        let mut budget = Budget { waiters: LOOKS, locks: LOCKS_LOOKED_AT };
+        let locks = &mut state.files.get_mut(&FILE).unwrap().locks;
+        assert_eq!(locks.let_through(s(0), &mut budget), []);
+        assert_eq!((LOOKS - budget.waiters, LOCKS_LOOKED_AT - budget.locks), (1, 2), "an owner and its lock");
+    }
+
+    #[test]
+    fn nobody_is_looked_at_who_waits_for_something_else() {
+        let mut state = table(Limits::default());
+        crowd(&mut state, 1000);
+        state.unlock(FILE, owner(1), range(500, 502)).unwrap();
+        let mut budget = Budget { waiters: LOOKS, locks: LOCKS_LOOKED_AT };
+        let told = state.files.get_mut(&FILE).unwrap().locks.let_through(s(0), &mut budget);
+        assert_eq!(told.iter().map(|owner| owner.number).collect::<Vec<_>>(), [500, 501]);
+        assert_eq!(LOOKS - budget.waiters, 2);
+    }
+
+    #[test]
+    fn a_front_that_is_stirred_again_and_again_does_not_keep_the_turn_from_those_behind_it() {
+        let mut state = table(Limits::default());
+        // Owner 3 keeps those before the last from their locks, and owner 1 the last too.
+        let front = range(0, 10);
+        state.lock(FILE, owner(3), front, Read).unwrap();
+        state.lock(FILE, owner(1), front, Read).unwrap();
+        state.lock(FILE, owner(1), range(10, 20), Write).unwrap();
+        for number in 0..2 * LOOKS as u64 {
+            assert!(state.wait(FILE, Owner { number, ..owner(2) }, front, Write));
+        }
+        assert!(!ask(&mut state, 4, range(10, 20), Write));
+        state.unlock(FILE, owner(1), range(0, 20)).unwrap();
+        let mut notices = Vec::new();
+        for _ in 0..3 {
+            notices.extend(state.lock_notices(s(0), PATIENCE));
+            state.lock(FILE, owner(1), front, Read).unwrap();
+            state.unlock(FILE, owner(1), front).unwrap();
+        }
+        assert_eq!(notices, [LockNotice { file: FILE, owner: owner(4) }]);
+    }
+
+    #[test]
+    fn files_are_looked_at_in_turn() {
+        let mut state = table(Limits::default());
+        let files = [FileId(7), FileId(8), FileId(9)];
+        for file in files {
+            for number in 1..=3 {
+                state.open(file, owner(number), Share::new(Modes::BOTH, Modes::NONE)).unwrap();
+            }
+            state.lock(file, owner(1), range(0, 10), Write).unwrap();
+            for place in [range(0, 1), range(1, 2)] {
+                assert!(state.wait(file, owner(2), place, Write));
+            }
+            state.unlock(file, owner(1), range(0, 10)).unwrap();
+        }
+        let budget = Budget { waiters: 1, locks: 100 };
+        let mut next = || state.lock_notices_within(budget, s(0), PATIENCE).remove(0).file;
+        assert_eq!([next(), next(), next(), next(), next(), next()], [files, files].concat()[..]);
+    }
+
+    #[test]
+    fn who_was_told_and_is_refused_again_makes_way_for_those_behind_it() {
+        let mut state = table(Limits::default());
+        ask(&mut state, 1, range(0, 100), Write);
+        ask(&mut state, 2, range(0, 100), Write);
+        ask(&mut state, 3, range(50, 60), Write);
+        state.unlock(FILE, owner(1), range(0, 100)).unwrap();
+        assert_eq!(told(&mut state, s(0)), [2]);
+        assert!(ask(&mut state, 4, range(0, 10), Write));
+        assert!(!ask(&mut state, 2, range(0, 100), Write));
+        assert_eq!(told(&mut state, s(0)), [3]);
+    }
+
     #[derive(Clone, Debug)]
     enum Step {
         Ask(u64, ByteRange, LockKind),
@@ -307,7 +493,8 @@ mod tests {
 
         /// After notices were taken nobody waits untold for what could be had, and at the end nothing is left.
         #[test]
-        fn no_waiter_sleeps_through_a_release(steps in steps()) {
+        fn no_waiter_sleeps_through_a_release(steps in steps(), waiters in 1..4_usize, locks in 1..8_usize) {
+            let budget = Budget { waiters, locks };
             let mut state = table(Limits::default());
             let (mut now, mut remembered, mut forgotten) = (s(0), 0, 0);
             for step in steps {
@@ -323,12 +510,17 @@ mod tests {
                         state.open(FILE, owner(number), Share::new(Modes::BOTH, Modes::NONE)).unwrap();
                     }
                     Step::Tell => {
-                        state.lock_notices(now, PATIENCE);
+                        state.lock_notices_within(budget, now, PATIENCE);
+                        while !state.waiting.stirred.is_empty() {
+                            state.lock_notices_within(budget, now, PATIENCE);
+                        }
                         let locks = &state.files[&FILE].locks;
                         let waiters = locks.waiters();
                         for (at, waiter) in waiters.iter().enumerate().filter(|(_, waiter)| waiter.told.is_none()) {
                             let is_free = locks.conflict(Some(waiter.owner), waiter.range, waiter.kind).is_none();
-                            let told_before = waiters[..at].iter().any(|earlier| earlier.told.is_some());
+                            let told_before = waiters[..at]
+                                .iter()
+                                .any(|earlier| earlier.told.is_some() && earlier.is_in_the_way_of(waiter));
                             prop_assert!(!is_free || told_before, "{:?}", waiter);
                         }
                     }

@@ -50,6 +50,26 @@ const KEYS: &[Key] = &[
         "Smaller files are read and written through the head, without a layout (mdsthreshold); 0: all have layouts.",
     ),
     key(
+        "nfs.export",
+        "[]",
+        "tables",
+        "Exports, each [[nfs.export]] with path (a directory), clients (addresses, networks, host names, \"*\"), and as \
+         wanted access (ro|rw; ro), squash (root|all|none; as nfs.root_squash), anonymous_uid, anonymous_gid (65534). \
+         Without any, / is exported to everybody, rw.",
+    ),
+    key(
+        "nfs.security",
+        "[\"sys\"]",
+        "list",
+        "Security flavors that clients may use, the preferred first: sys, krb5, krb5i, krb5p. Those of Kerberos need nfs.keytab.",
+    ),
+    key(
+        "nfs.keytab",
+        "(none)",
+        "path",
+        "Keytab with the keys of nfs/HOST@REALM, for every name that clients mount head and pools by.",
+    ),
+    key(
         "nfs.delegations.mode",
         "\"adaptive\"",
         "off|adaptive|always",
@@ -91,26 +111,6 @@ const KEYS: &[Key] = &[
         "(nfs.lease_s)",
         "seconds",
         "A delegation that is not given back for so long after it was recalled is revoked.",
-    ),
-    key(
-        "nfs.export",
-        "[]",
-        "tables",
-        "Exports, each [[nfs.export]] with path (a directory), clients (addresses, networks, host names, \"*\"), and as \
-         wanted access (ro|rw; ro), squash (root|all|none; as nfs.root_squash), anonymous_uid, anonymous_gid (65534). \
-         Without any, / is exported to everybody, rw.",
-    ),
-    key(
-        "nfs.security",
-        "[\"sys\"]",
-        "list",
-        "Security flavors that clients may use, the preferred first: sys, krb5, krb5i, krb5p. Those of Kerberos need nfs.keytab.",
-    ),
-    key(
-        "nfs.keytab",
-        "(none)",
-        "path",
-        "Keytab with the keys of nfs/HOST@REALM, for every name that clients mount head and pools by.",
     ),
     key("pools.count", "(as the data directory has, 1 if new)", "pools", "Number of pools in this process."),
     key("pools.port", "20491", "port", "Port of pool 0; pool N listens N ports above it."),
