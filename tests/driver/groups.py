@@ -143,7 +143,7 @@ GROUPS = [
     Group("delegations_of_two", "files that one kernel keeps to itself and others change", "delegations_of_two", pools=2, clients=2,
           limit_s=480, mem="400M", forebay_only=True, opts="vers=4.2,actimeo=0", mortal=(1,),
           hooks=dict(STATUS, unheard="ip route add blackhole $1", heard="ip route del blackhole $1"),
-          prepare=certificate_and_login, env=HTTP_ENV, allowed_log=("cannot recall what a client holds",),
+          prepare=certificate_and_login, env=HTTP_ENV, allowed_log=("revoked a delegation that was not returned",),
           config=HTTP + '[nfs.delegations]\nmode = "always"\nquiet_s = 0\n'),
     Group("kerberos", "sec=krb5, krb5i and krb5p, at the head and at the pool", "kerberos", forebay_only=True, limit_s=300,
           modules=("cbc", "cts", "hmac", "rpcsec_gss_krb5"), prepare=kerberos.realm, env={"KRB5": "{scratch}/krb5"},

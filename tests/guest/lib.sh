@@ -31,11 +31,19 @@ manifest() {
 		LC_ALL=C sort && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 -r sha256sum)
 }
 # keep DIR: remember what DIR holds, so that verify_kept can ask for it after a remount and after a restart.
-keep() { mkdir -p /run/kept; echo "$PWD/$1" >"/run/kept/${1//\//_}.dir"; manifest "$1" >"/run/kept/${1//\//_}.sum"; }
+keep() {
+	local at=$PWD/$1
+	at=${at#"$MNT"/}
+	at=/run/kept/${at//\//_}
+	mkdir -p /run/kept
+	echo "$PWD/$1" >"$at.dir"
+	manifest "$1" >"$at.sum"
+}
 verify_kept() {
 	local d n=0
 	for d in /run/kept/*.dir; do
 		[ -e "$d" ] || die "nothing was kept: run the whole group"
+		[ -s "${d%.dir}.sum" ] || die "nothing is known of $(cat "$d")"
 		manifest "$(cat "$d")" >/run/now.sum
 		diff "${d%.dir}.sum" /run/now.sum | head -20 >/run/diff || true
 		[ ! -s /run/diff ] || { cat /run/diff; die "$(cat "$d") is not what it was"; }

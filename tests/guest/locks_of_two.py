@@ -97,14 +97,20 @@ def locks_asked():
         return sum(int(line.split()[1]) for line in f if line.strip().startswith("LOCK:"))
 
 
+def held_by(holder):
+    """The file, open on both, and locked by one of them."""
+    fd = opened("l")
+    meet("open")
+    if ME == holder:
+        assert lock(fd)
+    meet("locked")
+    return fd
+
+
 def told():
     # A client that polls comes after 1, 3, 7, 15, 31 s, one that relies on being told every 30 s: released at 18 s, each
     # would have the lock more than 10 s later.
-    fd = opened("l")
-    meet("open")
-    if ME == 0:
-        assert lock(fd)
-    meet("locked")
+    fd = held_by(0)
     if ME == 1:
         asked = locks_asked()
         assert lock(fd, wait=True)
@@ -195,11 +201,7 @@ def silent():
 
 
 def killed():
-    fd = opened("l")
-    meet("open")
-    if ME == 1:
-        assert lock(fd)
-    meet("locked")
+    fd = held_by(1)
     if ME == 1:
         time.sleep(600)             # until its machine is gone
     hook("guest-kill", "1")

@@ -80,6 +80,11 @@ impl FileAccess {
         }
     }
 
+    /// How long a client has to give back what was recalled.
+    pub fn recall_time(&self) -> Duration {
+        self.services.recall_time
+    }
+
     /// The conflict table, for one question or one step.
     pub fn table(&self) -> MutexGuard<'_, FileState> {
         self.table.lock()

@@ -86,12 +86,6 @@ impl FileAccess {
         self.send(&recalls);
     }
 
-    /// Whether a client of another door has locked the file against a change of its name or its bytes.
-    pub fn judge_change(&self, file: FileId, by: Option<Holder>) -> Result<(), AccessError> {
-        let judged = self.table().judge_change(file, by);
-        judged.map_err(|error| AccessError::of_table(file, error))
-    }
-
     /// The change, begun; or else what stands in its way has been asked for.
     fn ask(
         self: &Arc<Self>,

@@ -70,11 +70,11 @@ impl Hosts {
 pub struct ExportRules {
     pub is_read_only: bool,
     pub squash: Squash,
-    /// The uid and gid of whom AUTH_SYS may not be.
+    /// The uid and gid of who is squashed.
     pub anonymous: (u32, u32),
 }
 
-/// Whom AUTH_SYS may not be.
+/// Whom a caller may not be, whatever his host or ticket says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Squash {
     None,
@@ -105,12 +105,12 @@ impl ExportRules {
     }
 }
 
-/// Who a caller says he is.
+/// Who a caller is, before an export takes him for another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Claimed {
     /// AUTH_NONE.
     Nobody,
-    /// AUTH_SYS.
+    /// By AUTH_SYS, or the user of a Kerberos name.
     User(Identity),
 }
 

@@ -57,8 +57,6 @@ pub struct HeadConfig {
     /// Clients are told to read and write smaller files through the head; 0: none.
     pub layout_bytes_min: u64,
     pub delegations: DelegationRules,
-    /// A delegation that is not given back for so long after it was recalled is revoked.
-    pub recall_time: Duration,
     /// Where the pools' data servers listen. An unspecified address (0.0.0.0) stands for the one that the client
     /// used to reach the head.
     pub pool_addresses: Vec<(PoolId, SocketAddr)>,
@@ -157,9 +155,8 @@ impl HeadDoor {
             states: Arc::new(Mutex::new(ClientState::new(boot as u32, services.access.share()))),
             delegation_mode: config.delegations.mode,
             adaptive: Mutex::new(Adaptive::new(config.delegations)),
-            recall_time: config.recall_time,
             asked: Mutex::default(),
-            recalls: Mutex::default(),
+            calls: Mutex::default(),
             access: services.access,
         };
         let head = Arc::new(head);
@@ -229,7 +226,7 @@ async fn housekeeping(head: Arc<Head>, mut stop: watch::Receiver<bool>) {
         }
     }
     // They hold the head as long as a client takes to answer.
-    head.recalls.lock().abort_all();
+    head.calls.lock().abort_all();
 }
 
 /// `so_major_id`: of one instance but different for each daemon, or Linux would take two servers for one

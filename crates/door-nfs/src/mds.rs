@@ -86,18 +86,23 @@ pub(crate) struct Head {
     pub delegation_mode: DelegationMode,
     /// Which files are worth a delegation. Leaf lock.
     pub adaptive: Mutex<Adaptive>,
-    /// How long a client has to give back what was recalled.
-    pub recall_time: Duration,
     /// Recalls that each client is being asked. Leaf lock.
     pub asked: Mutex<BTreeMap<ClientId4, usize>>,
     /// Calls to clients under way; ended with the head. Leaf lock.
-    pub recalls: Mutex<JoinSet<()>>,
+    pub calls: Mutex<JoinSet<()>>,
 }
 
 impl Head {
     /// The attributes of a file that a handle names: STALE if it is gone.
     pub async fn attributes(&self, file: FileId) -> Result<types::Attributes, NfsStat4> {
         self.access.attributes(file).await.map_err(status::of_access)
+    }
+
+    /// Calls a client, until the head ends.
+    pub fn spawn_call(&self, call: impl Future<Output = ()> + Send + 'static) {
+        let mut calls = self.calls.lock();
+        while calls.try_join_next().is_some() {}
+        calls.spawn(call);
     }
 
     /// A delegation of the file is being recalled: nobody is offered one for a while.

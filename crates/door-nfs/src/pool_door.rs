@@ -7,21 +7,15 @@ use api::{Observer, Pool, TicketKey};
 use nfs4_state::{Role, SessionLimits};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use types::{Clock, Identity, Random};
+use types::{Clock, Random};
 
 use crate::ds::DataServer;
-use crate::exports::{ExportRules, Squash, View};
+use crate::exports::{Export, Squash, View};
 use crate::head::major_id;
 use crate::operations::Operations;
 use crate::security::Security;
 use crate::session_ops::{Sessions, SessionsConfig};
 use crate::transport::{self, TransportLimits};
-
-const EVERYBODY: ExportRules = ExportRules {
-    is_read_only: false,
-    squash: Squash::All,
-    anonymous: (Identity::NOBODY_ID, Identity::NOBODY_ID),
-};
 
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 
@@ -75,7 +69,7 @@ impl PoolDoor {
                 operations: Operations::new("nfs-pool", observer),
                 // Who the caller is and where he comes from does not matter: the head gave a ticket only for what the
                 // client may do, and the ticket is the authority here.
-                view: Arc::new(View::of_everything(EVERYBODY)),
+                view: Arc::new(View::of_everything(Export::of_everything(Squash::All).rules)),
             }),
             limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
         })

@@ -36,10 +36,6 @@ pub enum Flavor {
     Krb5p,
 }
 
-/// 1.2.840.113554.1.2.2 as SECINFO has it: the content of its encoding, without the tag and length that the text of RFC 8881
-/// §18.29.2 would allow as well. Linux compares it so (`gss_mech_get_by_OID`), and every server sends it so.
-const KRB5_OID: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
-
 impl Flavor {
     const ALL: [(&str, Flavor); 4] =
         [("sys", Flavor::Sys), ("krb5", Flavor::Krb5), ("krb5i", Flavor::Krb5i), ("krb5p", Flavor::Krb5p)];
@@ -63,7 +59,9 @@ impl Flavor {
             Flavor::Krb5i => RpcGssSvc::Integrity,
             Flavor::Krb5p => RpcGssSvc::Privacy,
         };
-        SecInfo4::RpcSecGss(RpcSecGssInfo { oid: Opaque::copy_from_slice(&KRB5_OID), qop: 0, service })
+        // The content of the encoding, without the tag and length that the text of RFC 8881 §18.29.2 would allow as well: Linux
+        // compares it so (`gss_mech_get_by_OID`), and every server sends it so.
+        SecInfo4::RpcSecGss(RpcSecGssInfo { oid: Opaque::copy_from_slice(&gss::KRB5_OID), qop: 0, service })
     }
 }
 
@@ -174,7 +172,8 @@ impl Kerberos {
     }
 
     pub(crate) fn find(&self, handle: &[u8]) -> Found {
-        self.contexts.lock().find(handle, self.clock.monotonic(), self.now_s())
+        let (at, now_s) = (self.clock.monotonic(), self.now_s());
+        self.contexts.lock().find(handle, at, now_s)
     }
 
     pub(crate) fn destroy(&self, handle: &[u8]) {

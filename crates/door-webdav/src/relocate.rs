@@ -13,7 +13,7 @@ use types::{Access, Attributes, FileId, FileKind, Name, permission};
 use crate::call::Call;
 use crate::collection::{Descent, FAILURES_MAX, Failures, PAGE, extended, may_take};
 use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE, UntilSeen};
-use crate::front::{Front, REQUESTS};
+use crate::front::Front;
 use crate::locks::{Path, PathChange};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, Place};
@@ -188,9 +188,6 @@ impl Front {
             && !permission::allows(who, &ends.found, Access::WRITE)
         {
             return Err(Refusal::forbidden("a directory that may not be written is not moved to another"));
-        }
-        if ends.found.kind.is_regular() {
-            self.services.access.judge_change(ends.found.file, Some(REQUESTS))?;
         }
         Ok(())
     }

@@ -339,15 +339,13 @@ impl Front {
     /// Calls back what NFS clients hold of a file that is about to be changed; none of it is given out again until what is
     /// answered is dropped.
     pub(crate) async fn make_way(&self, file: FileId, change: Change) -> Result<access::Changing, Refusal> {
-        let (patience, deadline) = (self.config.recall_patience, self.config.recall_deadline);
-        let by = Some(REQUESTS);
-        Ok(self.services.access.before_change(file, by, change, patience, deadline).await?)
+        Ok(self.before_change(file, change, self.config.recall_patience).await?)
     }
 
     /// As `make_way`, without waiting, for who will `outwait` later. Refused where that would be.
     pub(crate) async fn call_back(&self, place: &Place) -> Result<(), Refusal> {
         let Some(found) = &place.found else { return Ok(()) };
-        match self.before_replacing(found.file, Duration::ZERO, self.config.recall_deadline).await {
+        match self.before_change(found.file, Change::Replace, Duration::ZERO).await {
             Ok(_) | Err(AccessError::Recalled) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -355,17 +353,18 @@ impl Front {
 
     /// As `make_way`, and waits until what is not given back was taken away.
     async fn outwait(&self, file: FileId) -> Result<access::Changing, Refusal> {
-        let deadline = self.config.recall_deadline;
-        Ok(self.before_replacing(file, deadline + REVOCATION, deadline).await?)
+        let patience = self.config.recall_deadline + REVOCATION;
+        Ok(self.before_change(file, Change::Replace, patience).await?)
     }
 
-    async fn before_replacing(
+    async fn before_change(
         &self,
         file: FileId,
+        change: Change,
         patience: Duration,
-        deadline: Duration,
     ) -> Result<access::Changing, AccessError> {
-        self.services.access.before_change(file, Some(REQUESTS), Change::Replace, patience, deadline).await
+        let deadline = self.config.recall_deadline;
+        self.services.access.before_change(file, Some(REQUESTS), change, patience, deadline).await
     }
 }
 

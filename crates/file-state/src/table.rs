@@ -150,7 +150,7 @@ impl FileState {
     }
 
     /// Whether [`FileState::open`] would find no other open and no delegation in the way.
-    pub fn judge_open(&self, file: FileId, owner: Owner, share: Share) -> Result<(), FileStateError> {
+    fn judge_open(&self, file: FileId, owner: Owner, share: Share) -> Result<(), FileStateError> {
         let Some(known) = self.files.get(&file) else { return Ok(()) };
         known.shares.judge(owner, share)?;
         known.judge_delegations(Some(owner.holder), Change::Access(share))

@@ -16,13 +16,17 @@ pub struct SystemUsers;
 impl LocalUsers for SystemUsers {
     fn identity(&self, user: &str) -> Option<Identity> {
         let user = CString::new(user).ok()?;
-        let (uid, gid) = ENTRY_BYTES.iter().find_map(|bytes| ids(&user, *bytes))?;
+        let found = match ids(&user, ENTRY_BYTES[0]) {
+            Err(libc::ERANGE) => ids(&user, ENTRY_BYTES[1]),
+            found => found,
+        };
+        let (uid, gid) = found.ok()??;
         Some(Identity::new(uid, gid, &groups(&user, gid)))
     }
 }
 
-/// Uid and primary gid; `None` also if the entry is longer than `entry_bytes`.
-fn ids(user: &CString, entry_bytes: usize) -> Option<(u32, u32)> {
+/// Uid and primary gid; ERANGE if the entry is longer than `entry_bytes`.
+fn ids(user: &CString, entry_bytes: usize) -> Result<Option<(u32, u32)>, i32> {
     let mut entry = MaybeUninit::<libc::passwd>::uninit();
     let mut strings = vec![0 as c_char; entry_bytes];
     let mut found = std::ptr::null_mut();
@@ -31,13 +35,16 @@ fn ids(user: &CString, entry_bytes: usize) -> Option<(u32, u32)> {
     let error = unsafe {
         libc::getpwnam_r(user.as_ptr(), entry.as_mut_ptr(), strings.as_mut_ptr(), strings.len(), &mut found)
     };
-    if error != 0 || found.is_null() {
-        return None;
+    if error != 0 {
+        return Err(error);
+    }
+    if found.is_null() {
+        return Ok(None);
     }
     // SAFETY: the call said that it found an entry, and then `found` is `entry`, filled in.
     #[allow(unsafe_code)]
     let entry = unsafe { entry.assume_init() };
-    Some((entry.pw_uid, entry.pw_gid))
+    Ok(Some((entry.pw_uid, entry.pw_gid)))
 }
 
 /// Supplementary groups, without the primary one.

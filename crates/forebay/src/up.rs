@@ -70,8 +70,6 @@ pub struct Services {
     pub namespace: Arc<SqlNamespace>,
     pub local_pools: Vec<Arc<LocalPool>>,
     pub pools: Vec<Arc<dyn Pool>>,
-    /// Of the NFS doors at head and pools; AUTH_SYS alone until who serves says otherwise.
-    pub security: Arc<Security>,
 }
 
 pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> Result<Services> {
@@ -100,14 +98,7 @@ pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> 
     }
     data.record_pools()?;
     let pools = local_pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
-    Ok(Services {
-        clock,
-        random,
-        namespace: Arc::new(namespace),
-        local_pools,
-        pools,
-        security: Security::sys(),
-    })
+    Ok(Services { clock, random, namespace: Arc::new(namespace), local_pools, pools })
 }
 
 pub fn open_namespace(
@@ -154,8 +145,8 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let pool_listeners = listen_for_pools(config, data.pools).await?;
     let http_ports = http::Ports::take(config, data.pools).await?;
 
-    let mut services = open_services(data, config, clock)?;
-    services.security = security::start(config, &services.clock, &services.random)?;
+    let services = open_services(data, config, clock)?;
+    let security = security::start(config, &services.clock, &services.random)?;
     let measures = Measures::new(Arc::clone(&services.clock));
     let manager: Arc<dyn PoolManager> = Arc::new(PoolMap::new(
         services.pools.clone(),
@@ -164,11 +155,13 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     ));
     let access = share_files(config, &services, &manager);
     let door =
-        start_head_door(config, data, &services, &manager, &access, &measures, &pool_listeners).await?;
+        start_head_door(config, data, (&services, &security), &manager, &access, &measures, &pool_listeners)
+            .await?;
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
-    let pool_doors = start_pool_doors(config, data, &services, &measures, pool_listeners, &mut tasks, &stop)?;
+    let pool_doors =
+        start_pool_doors(config, data, (&services, &security), &measures, pool_listeners, &mut tasks, &stop)?;
     let head_address = head_listener.local_addr()?;
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
     tasks.spawn(reaper::run(
@@ -300,7 +293,7 @@ async fn listen_for_pools(config: &Config, pools: u32) -> Result<Vec<TcpListener
 async fn start_head_door(
     config: &Config,
     data: &DataDir,
-    services: &Services,
+    (services, security): (&Services, &Arc<Security>),
     manager: &Arc<dyn PoolManager>,
     access: &Arc<FileAccess>,
     measures: &Arc<Measures>,
@@ -310,7 +303,6 @@ async fn start_head_door(
     for (pool, listener) in services.pools.iter().zip(pool_listeners) {
         pool_addresses.push((pool.id(), listener.local_addr()?));
     }
-    let security = Arc::clone(&services.security);
     let services = HeadServices {
         namespace: services.namespace.clone(),
         lineage: services.namespace.clone(),
@@ -329,13 +321,12 @@ async fn start_head_door(
         lease: Duration::from_secs(config.nfs.lease_s.into()),
         grace: Duration::from_secs(config.nfs.grace_s.into()),
         exports: crate::config::exports::resolve(config).await?,
-        security,
+        security: Arc::clone(security),
         clients_max: config.nfs.clients_max as usize,
         connections_max: config.nfs.connections_max as usize,
         slots_max: config.nfs.slots_max,
         layout_bytes_min: u64::from(config.nfs.layout_min_kib) << 10,
         delegations: config.nfs.delegations.rules(),
-        recall_time: config.nfs.delegations.recall_time(config.nfs.lease_s),
         pool_addresses,
     };
     let door = HeadDoor::start(services, config).await;
@@ -348,7 +339,7 @@ async fn start_head_door(
 fn start_pool_doors(
     config: &Config,
     data: &DataDir,
-    services: &Services,
+    (services, security): (&Services, &Arc<Security>),
     measures: &Arc<Measures>,
     listeners: Vec<TcpListener>,
     tasks: &mut JoinSet<()>,
@@ -356,7 +347,7 @@ fn start_pool_doors(
 ) -> Result<PoolDoors> {
     let mut doors = PoolDoors::new();
     for (listener, pool) in listeners.into_iter().zip(&services.pools) {
-        let door = start_pool_door(config, data, services, measures, pool);
+        let door = start_pool_door(config, data, services, security, measures, pool);
         doors.push((listener.local_addr()?, Arc::clone(&door)));
         tasks.spawn(door.serve(listener, stop.clone()));
     }
@@ -367,6 +358,7 @@ fn start_pool_door(
     config: &Config,
     data: &DataDir,
     services: &Services,
+    security: &Arc<Security>,
     measures: &Arc<Measures>,
     pool: &Arc<dyn Pool>,
 ) -> Arc<PoolDoor> {
@@ -376,7 +368,7 @@ fn start_pool_door(
         clients_max: config.nfs.clients_max as usize,
         connections_max: config.nfs.connections_max as usize,
         slots_max: config.nfs.slots_max,
-        security: Arc::clone(&services.security),
+        security: Arc::clone(security),
     };
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
     PoolDoor::start(Arc::clone(pool), TicketKey::new(&data.secret), clock, random, measures.clone(), config)

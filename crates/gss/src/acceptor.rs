@@ -18,8 +18,8 @@ pub const CLOCK_SKEW_S: i64 = 300;
 /// Authenticators remembered: contexts of ten minutes.
 const REPLAYS_MAX: usize = 1 << 16;
 
-/// 1.2.840.113554.1.2.2, Kerberos 5.
-const KRB5_OID: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
+/// The mechanism: 1.2.840.113554.1.2.2, Kerberos 5, without tag and length.
+pub const KRB5_OID: [u8; 9] = [0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02];
 const AP_REQ_ID: [u8; 2] = [1, 0];
 const AP_REP_ID: [u8; 2] = [2, 0];
 /// The type of the authenticator's checksum that carries GSS-API's flags (RFC 4121 §4.1.1).

@@ -22,8 +22,8 @@ pub mod peer;
 mod principal;
 mod replay;
 
-pub use acceptor::{AcceptError, Accepted, Acceptor, CLOCK_SKEW_S, Entropy, NoServiceKey};
-pub use context::{Context, Role, TokenError, Unwrapped};
+pub use acceptor::{AcceptError, Accepted, Acceptor, Entropy, KRB5_OID, NoServiceKey};
+pub use context::{Context, TokenError, Unwrapped};
 pub use crypto::{CONFOUNDER_LEN, Enctype, Key, KeyError};
 pub use keytab::{Keytab, KeytabEntry, KeytabError};
 pub use principal::Principal;

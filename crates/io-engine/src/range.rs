@@ -8,6 +8,7 @@ use rustix::fs::{self, FallocateFlags, SeekFrom};
 use rustix::io::{Errno, pread, retry_on_intr};
 use types::ByteRange;
 
+use crate::read::size_of;
 use crate::write::{OFFSET_MAX, write_all};
 
 /// What one call copies at most, holes aside: a thread is not kept for longer than a large write would.
@@ -138,11 +139,6 @@ fn copy_by_hand(source: BorrowedFd<'_>, target: BorrowedFd<'_>, stretch: Stretch
         done += read as u64;
     }
     Ok(done)
-}
-
-fn size_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
-    // The kernel's sizes are never negative.
-    Ok(fs::fstat(file)?.st_size.cast_unsigned())
 }
 
 #[cfg(test)]

@@ -110,7 +110,7 @@ impl Unfinished {
     }
 }
 
-fn size_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
+pub(crate) fn size_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
     // The kernel's sizes are never negative.
     Ok(rustix::fs::fstat(file)?.st_size.cast_unsigned())
 }

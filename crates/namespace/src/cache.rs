@@ -168,10 +168,9 @@ impl Cache {
     pub fn publish(&self, sequence: u64, changes: Changes, instance: Instance) {
         self.pending.publish(sequence, &changes.directories);
         // What lost its last name after the names: a name never leads to a file that is gone while another has it already.
-        let (nameless, named): (Vec<_>, Vec<_>) =
-            changes.inodes.into_iter().partition(|(_, inode)| inode.as_ref().is_none_or(Inode::is_nameless));
-        for (file, inode) in named {
-            self.publish_inode(sequence, file, inode, instance);
+        let is_nameless = |inode: &Option<Inode>| inode.as_ref().is_none_or(Inode::is_nameless);
+        for (file, inode) in changes.inodes.iter().filter(|(_, inode)| !is_nameless(inode)) {
+            self.publish_inode(sequence, *file, *inode, instance);
         }
         for (file, locations) in changes.locations {
             let mut shard = self.shard(&file).lock();
@@ -195,8 +194,8 @@ impl Cache {
             shard.published = sequence;
             self.keep.set_name(key, child);
         }
-        for (file, inode) in nameless {
-            self.publish_inode(sequence, file, inode, instance);
+        for (file, inode) in changes.inodes.iter().filter(|(_, inode)| is_nameless(inode)) {
+            self.publish_inode(sequence, *file, *inode, instance);
         }
         self.learn(sequence, changes.learned);
         self.published.send_replace(sequence);

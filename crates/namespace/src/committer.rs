@@ -219,7 +219,7 @@ impl Shared {
 
     fn flush_timeout(&self) -> Option<Duration> {
         // First: who leaves something behind from here on says so.
-        self.is_looked_after.swap(false, Ordering::SeqCst);
+        self.is_looked_after.store(false, Ordering::SeqCst);
         // What is due for folding goes with whatever waits, and does not wait for it.
         if self.cache.pending.has_due() {
             return Some(Duration::ZERO);

@@ -1,6 +1,6 @@
 //! Names, attributes, locations, usage and quotas in SQLite or PostgreSQL, with a group committer and an authoritative cache.
 //!
-//! One thread writes (`committer`): it takes whatever waits, applies it (`ops`) to working copies over one state of the
+//! One at a time writes (`committer`: its thread, or a caller who finds it idle): takes whatever waits, applies it (`ops`) to working copies over one state of the
 //! database (`group`), hands an engine all that changed (`store`) and answers all. Everybody else reads: warm from `cache`
 //! without SQL or a thread hop, cold by one question to an engine (`reads`). Writes of data that need not be on disk yet wait
 //! in memory (`unsettled`), directories may follow their entries (`consistency`), counts are kept beside (`accounts`).

@@ -81,7 +81,7 @@ fn drop_link(group: &mut Group<'_>, mut inode: Inode, home: FileId, now: types::
     inode.parent = home;
     inode.attributes.nlink = if inode.is_directory() { 0 } else { inode.attributes.nlink.saturating_sub(1) };
     inode.touch(now, group.instance);
-    if inode.attributes.nlink == 0 && !inode.attributes.kind.is_regular() {
+    if inode.is_nameless() && !inode.attributes.kind.is_regular() {
         group.remove(&inode);
     } else {
         group.put(inode);

@@ -39,10 +39,8 @@ impl Xattrs for SqlNamespace {
         }
         let found = self.cold(Question::Xattrs, self.reads.xattrs(file)).await?.value;
         let behind = found.into_iter().filter(|(_, entry)| entry.cookie > after.0);
-        let mut listed: Vec<ListedXattr> =
-            behind.map(|(name, entry)| ListedXattr { name, cookie: Cookie(entry.cookie) }).collect();
-        listed.sort_unstable_by_key(|listed| listed.cookie);
-        Ok(listed)
+        // They come by their cookies.
+        Ok(behind.map(|(name, entry)| ListedXattr { name, cookie: Cookie(entry.cookie) }).collect())
     }
 
     async fn set_xattr(

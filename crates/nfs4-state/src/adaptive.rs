@@ -70,6 +70,7 @@ impl Default for DelegationRules {
 }
 
 /// What is remembered, as of the last access: what has become idle since still counts as active.
+#[cfg(test)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdaptiveCounts {
     pub clients: usize,
@@ -142,6 +143,7 @@ impl Adaptive {
         }
     }
 
+    #[cfg(test)]
     pub fn counts(&self) -> AdaptiveCounts {
         AdaptiveCounts {
             clients: self.clients.len(),

@@ -17,7 +17,7 @@ mod slot;
 pub mod stateid;
 mod table;
 
-pub use adaptive::{Adaptive, AdaptiveCounts, DelegationMode, DelegationRules};
+pub use adaptive::{Adaptive, DelegationMode, DelegationRules};
 pub use back_channel::CallbackOutcome;
 pub use config::{
     ConnectionId, Peer, Principal, RequestFacts, Role, ServerIdentity, SessionConfig, SessionLimits,

@@ -6,8 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{
-    AtFlags, Mode, OFlags, ResolveFlags, fdatasync, fstatfs, fstatvfs, fsync, ioctl_ficlone, mkdirat, openat,
-    openat2, statat, unlinkat,
+    AtFlags, Mode, OFlags, ResolveFlags, fdatasync, fstatfs, fsync, ioctl_ficlone, mkdirat, openat, openat2,
+    statat, unlinkat,
 };
 use rustix::io::Errno;
 use types::{FileId, PoolId, Timestamp};
@@ -50,8 +50,10 @@ impl Store {
             Err(errno) => return Err(errno),
         }
         fsync(&root)?;
-        let names_follow_files = NAMES_FOLLOW_FILES.contains(&{ fstatfs(&root)?.f_type });
-        let clone_granularity = find_granularity(root.as_fd());
+        let about = fstatfs(&root)?;
+        let names_follow_files = NAMES_FOLLOW_FILES.contains(&{ about.f_type });
+        let block_bytes = u32::try_from(about.f_bsize).ok();
+        let clone_granularity = block_bytes.filter(|_| shares_blocks(root.as_fd()));
         let unknown = |length: usize| (0..length).map(|_| AtomicBool::new(false)).collect();
         Ok(Store {
             pool,
@@ -188,10 +190,9 @@ impl Store {
 }
 
 /// By trying it with two files that have no name.
-fn find_granularity(root: BorrowedFd<'_>) -> Option<u32> {
-    let unnamed = || openat(root, DATA, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RWXU).ok();
-    ioctl_ficlone(unnamed()?, unnamed()?).ok()?;
-    u32::try_from(fstatvfs(root).ok()?.f_bsize).ok()
+fn shares_blocks(root: BorrowedFd<'_>) -> bool {
+    let unnamed = || openat(root, DATA, OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, Mode::RWXU);
+    matches!((unnamed(), unnamed()), (Ok(one), Ok(other)) if ioctl_ficlone(&one, &other).is_ok())
 }
 
 pub fn look_at(file: BorrowedFd<'_>) -> Result<Extent, Errno> {

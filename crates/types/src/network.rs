@@ -1,6 +1,5 @@
 //! IP addresses that begin alike: whom a rule is for.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
@@ -59,12 +58,6 @@ impl FromStr for Network {
             Ok(prefix_bits) if prefix_bits <= bits_max => Ok(Network { address, prefix_bits }),
             _ => Err(format!("{text:?} has no prefix length of 0 to {bits_max}")),
         }
-    }
-}
-
-impl fmt::Display for Network {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix_bits)
     }
 }
 

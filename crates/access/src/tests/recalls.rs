@@ -103,7 +103,7 @@ async fn what_another_door_has_locked_is_not_changed_and_nothing_is_recalled_for
             assert!(matches!(refused, Err(AccessError::Denied)), "{change:?} {by:?} {refused:?}");
         }
     }
-    assert!(matches!(access.judge_change(FILE, Some(B)), Err(AccessError::Denied)));
+    assert_eq!(access.table().judge_change(FILE, Some(B)), Err(file_state::FileStateError::ShareDenied));
     assert_eq!(clients.holders(), []);
     drop(access.before_change(FILE, Some(B), Change::SetAttributes, LONG, LEASE).await.unwrap());
     replace(&access, Some(Holder::of(Door::Http, 2)), LONG).await.unwrap();

@@ -273,6 +273,7 @@ mod tests {
     #[derive(Default)]
     struct Plain {
         written: Mutex<Vec<(u64, usize)>>,
+        has_others_than_zeros: Mutex<bool>,
         room: Option<usize>,
     }
 
@@ -287,6 +288,7 @@ mod tests {
             if self.room.is_some_and(|room| written.len() >= room) {
                 return IoHandle::ready(Err(PoolError::NoSpace(PoolId(2))));
             }
+            *self.has_others_than_zeros.lock() |= data.iter().any(|byte| *byte != 0);
             written.push((offset, data.len()));
             IoHandle::ready(Ok(stability))
         }
@@ -332,5 +334,6 @@ mod tests {
         ends.source = None;
         assert_eq!(copy_in_pieces(&ends, WHOLE, || false).await.unwrap(), WHOLE.length);
         assert_eq!(target.written.lock().iter().map(|(_, length)| *length as u64).sum::<u64>(), WHOLE.length);
+        assert!(!*target.has_others_than_zeros.lock());
     }
 }

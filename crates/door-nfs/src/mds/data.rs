@@ -33,10 +33,14 @@ pub(super) async fn authorize(
     (file, stateid): (FileId, StateId4),
     access: Access,
 ) -> Result<(Attributes, Option<Changing>), NfsStat4> {
-    io::authorize_file(compound, head, who, (file, stateid), access).await.map_err(|status| match status {
+    io::authorize_file(compound, head, who, (file, stateid), access).await.map_err(wrong_type)
+}
+
+fn wrong_type(status: NfsStat4) -> NfsStat4 {
+    match status {
         NfsStat4::IsDir | NfsStat4::SymLink => NfsStat4::WrongType,
         status => status,
-    })
+    }
 }
 
 async fn authorize_current(
@@ -45,8 +49,7 @@ async fn authorize_current(
     stateid: StateId4,
     access: Access,
 ) -> Result<(Attributes, Option<Changing>), NfsStat4> {
-    let (file, stateid) = (compound.file()?, compound.resolve(stateid)?);
-    authorize(compound, head, &compound.identity, (file, stateid), access).await
+    io::authorize(compound, head, stateid, access).await.map_err(wrong_type)
 }
 
 async fn open(head: &Head, file: &Attributes) -> Result<Option<Arc<dyn OpenReplica>>, NfsStat4> {

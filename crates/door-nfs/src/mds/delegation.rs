@@ -19,6 +19,8 @@ use xdr::Opaque;
 use super::Head;
 use crate::context::Compound;
 
+const NO_ROOM: OpenNoneDelegation4 = OpenNoneDelegation4::Resource { server_will_signal_avail: false };
+
 /// What an OPEN says of delegations.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wish {
@@ -35,7 +37,12 @@ enum Wish {
 }
 
 /// What goes with the answer to an OPEN that has succeeded.
-pub(super) fn offer(head: &Head, client: ClientId4, file: FileId, args: &Open4Args) -> OpenDelegation4 {
+pub(super) fn offer(
+    head: &Head,
+    (client, file): (ClientId4, FileId),
+    args: &Open4Args,
+    is_reachable: bool,
+) -> OpenDelegation4 {
     let wish = wish(args);
     match wish {
         Wish::Held => return OpenDelegation4::None,
@@ -45,10 +52,11 @@ pub(super) fn offer(head: &Head, client: ClientId4, file: FileId, args: &Open4Ar
         Wish::Write => return why(WND4_WRITE_DELEG_NOT_SUPP_FTYPE),
         Wish::None | Wish::Read | Wish::Reclaim => {}
     }
-    let granted = if is_worth_it(head, client, file, args, wish) {
+    let may_have_one = is_reachable && args.share_deny == 0 && head.delegation_mode != DelegationMode::Off;
+    let granted = if may_have_one && is_worth_it(head, client, file, wish) {
         grant(head, client, file)
     } else {
-        Err(OpenNoneDelegation4::Resource { server_will_signal_avail: false })
+        Err(NO_ROOM)
     };
     match granted {
         Ok(delegation) => OpenDelegation4::Read(Box::new(delegation)),
@@ -71,8 +79,7 @@ fn wish(args: &Open4Args) -> Wish {
     match args.share_access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK {
         OPEN4_SHARE_ACCESS_WANT_NO_DELEG => Wish::Never,
         OPEN4_SHARE_ACCESS_WANT_CANCEL => Wish::Cancel,
-        OPEN4_SHARE_ACCESS_WANT_READ_DELEG if is_reading => Wish::Read,
-        OPEN4_SHARE_ACCESS_WANT_ANY_DELEG if is_reading => Wish::Read,
+        OPEN4_SHARE_ACCESS_WANT_READ_DELEG | OPEN4_SHARE_ACCESS_WANT_ANY_DELEG if is_reading => Wish::Read,
         OPEN4_SHARE_ACCESS_WANT_READ_DELEG
         | OPEN4_SHARE_ACCESS_WANT_ANY_DELEG
         | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG => Wish::Write,
@@ -81,16 +88,10 @@ fn wish(args: &Open4Args) -> Wish {
     }
 }
 
-fn is_worth_it(head: &Head, client: ClientId4, file: FileId, args: &Open4Args, wish: Wish) -> bool {
-    if head.delegation_mode == DelegationMode::Off
-        || args.share_deny != 0
-        || !head.sessions.has_back_channel(client)
-    {
-        return false;
-    }
+fn is_worth_it(head: &Head, client: ClientId4, file: FileId, wish: Wish) -> bool {
     let now = head.clock.monotonic();
     let mut adaptive = head.adaptive.lock();
-    // Counted in any case: what a client uses is learnt from all its opens.
+    // Counted whatever the wish: what a client uses is learnt from all its opens.
     let is_offered = adaptive.accessed(client, file, now);
     match wish {
         Wish::Reclaim => true,
@@ -102,11 +103,11 @@ fn is_worth_it(head: &Head, client: ClientId4, file: FileId, args: &Open4Args, w
 fn grant(head: &Head, client: ClientId4, file: FileId) -> Result<OpenReadDelegation4, OpenNoneDelegation4> {
     let mut states = head.states.lock();
     if states.delegation_of(client, file).is_some() {
-        return Err(OpenNoneDelegation4::Resource { server_will_signal_avail: false });
+        return Err(NO_ROOM);
     }
     let granted = states.delegate(client, file, DelegationKind::Read, head.clock.monotonic());
     let stateid = granted.map_err(|error| match error {
-        FileStateError::Limit(_) => OpenNoneDelegation4::Resource { server_will_signal_avail: false },
+        FileStateError::Limit(_) => NO_ROOM,
         _ => OpenNoneDelegation4::Contention { server_will_push_deleg: false },
     })?;
     Ok(OpenReadDelegation4 { stateid, recall: false, permissions: nobody() })

@@ -115,7 +115,7 @@ pub(super) async fn commit(
 }
 
 /// The open behind the stateid says what may be done; without one (special stateids) the mode bits do.
-async fn authorize(
+pub(super) async fn authorize(
     compound: &Compound<'_>,
     head: &Head,
     stateid: StateId4,

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use nfs4::{CbNotifyLock4Args, ClientId4, NfsCbArgop4, NfsStat4, OPEN4_RESULT_MAY_NOTIFY_LOCK};
+use nfs4::{CbNotifyLock4Args, NfsCbArgop4, NfsStat4, OPEN4_RESULT_MAY_NOTIFY_LOCK};
 use nfs4_state::stateid::LockNotice;
 
 use super::Head;
@@ -15,8 +15,8 @@ use crate::fh;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What OPEN promises: only who can be called.
-pub(super) fn promise(head: &Head, client: ClientId4) -> u32 {
-    if head.sessions.has_back_channel(client) { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 }
+pub(super) fn promise(is_reachable: bool) -> u32 {
+    if is_reachable { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 }
 }
 
 /// Tells those whom what was released lets through. To be called after a release, and now and then for those who did not
@@ -32,9 +32,7 @@ fn tell(head: &Head, notice: LockNotice) {
         fh: fh::encode(&head.key, notice.file),
         lock_owner: notice.owner.clone(),
     });
-    let mut tasks = head.recalls.lock();
-    while tasks.try_join_next().is_some() {}
-    tasks.spawn(async move {
+    head.spawn_call(async move {
         let LockNotice { client, file, .. } = notice;
         let answered = sessions.call_client(client, operation, PATIENCE).await;
         match answered.map(|result| result.status()) {

@@ -35,7 +35,7 @@ struct Target {
 enum Permission {
     /// The mode bits decide.
     ByMode,
-    /// The owner may, whatever the mode says: it has just made the file.
+    /// The owner may, whatever the mode says: it has just made the file, or opened it by its delegation before.
     ByModeOrOwner,
     /// Checked before the restart.
     Reclaimed,
@@ -81,14 +81,15 @@ pub(super) async fn open(
     }
     compound.set_file(file);
     compound.current_stateid = Some(stateid);
+    let is_reachable = head.sessions.has_back_channel(client);
     Ok(Open4ResOk {
         stateid,
         cinfo: target.cinfo,
         rflags: OPEN4_RESULT_LOCKTYPE_POSIX
             | OPEN4_RESULT_PRESERVE_UNLINKED
-            | lock_notice::promise(head, client),
+            | lock_notice::promise(is_reachable),
         attrset: target.attrset,
-        delegation: delegation::offer(head, client, file, &args),
+        delegation: delegation::offer(head, (client, file), &args, is_reachable),
     })
 }
 

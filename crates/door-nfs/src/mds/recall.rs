@@ -62,9 +62,7 @@ fn send(head: &Arc<Head>, recall: AddressedRecall) {
             drop(turn);
         }
     };
-    let mut tasks = head.recalls.lock();
-    while tasks.try_join_next().is_some() {}
-    tasks.spawn(asking);
+    head.spawn_call(asking);
 }
 
 /// One of the calls that a client may have under way: one that answers none does not take the calls of others.
@@ -114,7 +112,8 @@ async fn ask_delegation(head: &Head, recall: &AddressedRecall) -> Result<NfsStat
     let overtaken_until = Instant::now() + OVERTAKEN;
     loop {
         let delegation = (handle.clone(), recall.stateid);
-        let answered = head.sessions.recall_delegation(recall.client, delegation, head.recall_time).await?;
+        let answered =
+            head.sessions.recall_delegation(recall.client, delegation, head.access.recall_time()).await?;
         let is_unknown = matches!(answered, NfsStat4::BadStateId | NfsStat4::BadHandle);
         if !is_unknown || Instant::now() >= overtaken_until || !head.states.lock().is_recalled(recall) {
             return Ok(answered);
@@ -175,7 +174,7 @@ pub(super) async fn before_change(
     change: Change,
 ) -> Result<Changing, access::AccessError> {
     let by = compound.client.map(holder);
-    head.access.before_change(file, by, change, WAIT, head.recall_time).await
+    head.access.before_change(file, by, change, WAIT, head.access.recall_time()).await
 }
 
 /// As `before_change`, of an open, or of I/O without one.

@@ -93,7 +93,10 @@ pub(super) async fn truncate(
         grown.await.map_err(status::of_access)?;
     }
     let by = compound.client.map(holder);
-    head.access.truncate(file, size, by, recall::WAIT, head.recall_time).await.map_err(status::of_access)
+    head.access
+        .truncate(file, size, by, recall::WAIT, head.access.recall_time())
+        .await
+        .map_err(status::of_access)
 }
 
 /// Settable attributes as they came, parsed and judged.

@@ -52,7 +52,14 @@ pub(super) fn test(
 
 pub(super) fn free(compound: &Compound<'_>, head: &Head, args: &FreeStateId4Args) -> Result<(), NfsStat4> {
     let (client, stateid) = (compound.client()?, compound.resolve(args.stateid)?);
-    head.states.lock().free(client, stateid)?;
-    recall::tell_of_revoked(head, client);
+    let had_revoked = {
+        let mut states = head.states.lock();
+        let had_revoked = states.has_revoked(client);
+        states.free(client, stateid)?;
+        had_revoked
+    };
+    if had_revoked {
+        recall::tell_of_revoked(head, client);
+    }
     Ok(())
 }

@@ -10,7 +10,8 @@ use oncrpc::{
 };
 use xdr::{Encoder, Opaque, Xdr, from_bytes};
 
-use super::connection::{Connection, with_record_mark};
+use super::connection::Connection;
+use super::rpc::encode;
 use crate::security::{Established, Found, Kerberos};
 
 /// What became of a call.
@@ -193,13 +194,6 @@ impl Protection {
 
 fn after<'a>(number: &'a [u8; 4], results: &'a [Bytes]) -> Vec<&'a [u8]> {
     std::iter::once(&number[..]).chain(results.iter().map(|segment| &segment[..])).collect()
-}
-
-pub(super) fn encode(header: &ReplyHeader, body: Vec<Bytes>) -> Vec<Bytes> {
-    let mut encoder = Encoder::new();
-    header.encode(&mut encoder);
-    encoder.put_raw_segments(body);
-    with_record_mark(encoder)
 }
 
 #[cfg(test)]

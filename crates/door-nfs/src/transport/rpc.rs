@@ -8,10 +8,10 @@ use oncrpc::{
     AuthStat, CallError, CallHeader, Credential, MessageType, ReplyHeader, message_type, signed_header,
 };
 use types::Identity;
-use xdr::Decoder;
+use xdr::{Decoder, Encoder, Xdr};
 
-use super::connection::Connection;
-use super::gss::{self, Admission, Protection, encode};
+use super::connection::{Connection, with_record_mark};
+use super::gss::{self, Admission, Protection};
 use crate::compound::{self, Caller, Face};
 use crate::context::Principal;
 use crate::exports::{Claimed, View};
@@ -21,8 +21,8 @@ use crate::security::Flavor;
 pub(super) enum Call {
     Request {
         header: CallHeader,
-        /// What a verifier of RPCSEC_GSS signs: the header up to the end of the credential.
-        signed: Bytes,
+        /// All of it: a verifier of RPCSEC_GSS signs its beginning.
+        record: Bytes,
         body: Bytes,
     },
     /// The answer is known already: the header says what was wrong.
@@ -38,10 +38,7 @@ pub(super) fn route(connection: &Arc<Connection>, record: Bytes) -> Option<Optio
     }
     let mut decoder = Decoder::new(record.clone());
     match CallHeader::decode(&mut decoder) {
-        Ok(header) => {
-            let signed = signed_header(&record)?;
-            Some(Some(Call::Request { header, signed, body: decoder.rest() }))
-        }
+        Ok(header) => Some(Some(Call::Request { header, record, body: decoder.rest() })),
         Err(CallError::Garbled(_)) => None,
         Err(error) => error.reply().map(|reply| Some(Call::Refused(reply))),
     }
@@ -55,8 +52,8 @@ pub(super) async fn answer(
     view: Option<Arc<View>>,
     call: Call,
 ) -> Option<Vec<Bytes>> {
-    let (header, signed, body) = match call {
-        Call::Request { header, signed, body } => (header, signed, body),
+    let (header, record, body) = match call {
+        Call::Request { header, record, body } => (header, record, body),
         Call::Refused(reply) => return Some(encode(&reply, Vec::new())),
     };
     let Credential::RpcsecGss(credential) = &header.credential else {
@@ -67,6 +64,7 @@ pub(super) async fn answer(
     let Some(kerberos) = face.security().kerberos() else {
         return Some(encode(&ReplyHeader::auth_error(header.xid, AuthStat::TooWeak), Vec::new()));
     };
+    let signed = signed_header(&record)?;
     match gss::admit(kerberos, connection, &header, credential, &signed, body).await {
         Admission::Call(arguments, protection) => {
             let who = view.map(|view| (view, Who::by_context(&protection)));
@@ -142,4 +140,11 @@ impl Who {
             flavor: Some(Flavor::of(protection.service)),
         }
     }
+}
+
+pub(super) fn encode(header: &ReplyHeader, body: Vec<Bytes>) -> Vec<Bytes> {
+    let mut encoder = Encoder::new();
+    header.encode(&mut encoder);
+    encoder.put_raw_segments(body);
+    with_record_mark(encoder)
 }

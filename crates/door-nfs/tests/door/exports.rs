@@ -221,7 +221,7 @@ fn a_read_only_export_refuses_every_change() {
         ("OPEN", status_of(reader.open(&b, "file", OPEN4_SHARE_ACCESS_BOTH))),
         ("OPEN to create", status_of(reader.create(&b, "new"))),
         ("CREATE", status_of(reader.mkdir(&b, "new", 0o755))),
-        ("symbolic link", status_of(reader.create_object(&b, CreateType4::Fifo, "new", 0o755))),
+        ("CREATE of a fifo", status_of(reader.create_object(&b, CreateType4::Fifo, "new", 0o755))),
         ("REMOVE", status_of(reader.remove(&b, "file"))),
         ("RENAME", status_of(reader.rename((&b, "file"), (&b, "new")))),
         ("LINK", status_of(reader.link(&file, &b, "new"))),

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use types::{Clock, FileId, Identity, Name, PoolId, Random, Timestamp};
 
 const POOL: PoolId = PoolId(0);
-const LONG: Duration = Duration::from_secs(60);
+pub const LONG: Duration = Duration::from_secs(60);
 
 struct RealClock(Instant);
 
@@ -102,6 +102,10 @@ impl Ground {
 
     /// A door with a conflict table of its own. Handles of one door are handles of all.
     pub fn door(&self, exports: Vec<Export>) -> SocketAddr {
+        self.door_and_table(exports).0
+    }
+
+    pub fn door_and_table(&self, exports: Vec<Export>) -> (SocketAddr, Arc<FileAccess>) {
         let namespace = || self.namespace.clone();
         let pools: Arc<dyn PoolManager> = Arc::new(OnePool);
         let access = Arc::new(FileAccess::new(AccessServices {
@@ -120,7 +124,7 @@ impl Ground {
             xattrs: namespace(),
             records: namespace(),
             pools,
-            access,
+            access: Arc::clone(&access),
             clock: Arc::clone(&self.clock),
             random: Arc::new(NoChance),
             observer: Arc::new(api::Unobserved),
@@ -130,7 +134,6 @@ impl Ground {
             instance: [2; 16],
             security: forebay_door_nfs::Security::sys(),
             delegations: forebay_door_nfs::DelegationRules::default(),
-            recall_time: LONG,
             lease: LONG,
             grace: Duration::ZERO,
             exports,
@@ -141,13 +144,14 @@ impl Ground {
             pool_addresses: vec![(POOL, ([127, 0, 0, 1], 1).into())],
         };
         let stopped = self.stop.subscribe();
-        self.runtime.block_on(async {
+        let address = self.runtime.block_on(async {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let door = HeadDoor::start(services, config).await.unwrap();
             tokio::spawn(door.serve(listener, stopped));
             address
-        })
+        });
+        (address, access)
     }
 }
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+mod another_door;
 mod exports;
 mod ground;
 mod lock_notices;

@@ -169,12 +169,6 @@ impl FileState {
         self.files.get(&file)?.delegations.of(holder)
     }
 
-    /// Who may have changed the file without a word to anybody, if that is another than `by`.
-    pub fn delegated_writer(&self, file: FileId, by: Option<Holder>) -> Option<Holder> {
-        let mut others = self.files.get(&file)?.delegations.of_others(by);
-        others.find(|(_, kind)| *kind == DelegationKind::Write).map(|(holder, _)| holder)
-    }
-
     /// Whether anybody but `by` has a delegation of any file. It spares who changes a name to find out for which file it
     /// stands.
     pub fn has_delegations_of_others(&self, by: Option<Holder>) -> bool {

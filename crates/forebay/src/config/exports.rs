@@ -1,7 +1,5 @@
 //! `[[nfs.export]]`: which directories which hosts may mount, and as whom.
 
-use std::net::IpAddr;
-
 use anyhow::{Context, Result, anyhow, bail};
 use door_nfs::{ExportRules, Hosts};
 use serde::{Deserialize, Serialize};
@@ -94,11 +92,7 @@ fn parse(text: &str) -> Result<Client> {
     }
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     // What has no letter beside digits and dots is an address that somebody got wrong; so is what has a colon.
-    if !text.is_empty()
-        && text.bytes().all(is_of_name)
-        && text.bytes().any(|byte| byte.is_ascii_alphabetic())
-        && text.parse::<IpAddr>().is_err()
-    {
+    if text.bytes().all(is_of_name) && text.bytes().any(|byte| byte.is_ascii_alphabetic()) {
         return Ok(Client::Name(text.to_owned()));
     }
     if text.contains(['*', '?', '[']) {

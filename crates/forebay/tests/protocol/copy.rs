@@ -326,7 +326,6 @@ fn a_copy_from_another_server_is_denied() {
     assert_eq!(status_of(denied), NfsStat4::OffloadDenied);
 }
 
-/// What the reader has been told before is of other bytes.
 #[test]
 fn a_clone_is_the_same_bytes_or_not_supported() {
     let (instance, server) = Server::start();

@@ -19,7 +19,7 @@ impl Group<'_> {
         }
         let file = inode.id();
         let mut known = BTreeMap::new();
-        if self.is_stored(file) {
+        if !self.is_new(file) {
             self.cache.counts.add(Event::Asked(Question::Xattrs));
             known.extend(self.store.xattrs(file)?);
         }
@@ -59,10 +59,5 @@ impl Group<'_> {
             }
         }
         Ok(())
-    }
-
-    /// The database may have something of it.
-    fn is_stored(&self, file: FileId) -> bool {
-        self.inodes.get(&file).is_none_or(|working| working.stored.is_some())
     }
 }

@@ -23,7 +23,7 @@ pub fn link(
     if inode.is_directory() {
         return Err(NamespaceError::NotPermitted.into());
     }
-    if inode.attributes.nlink == 0 {
+    if inode.is_nameless() {
         // As Linux: what lost its last name does not get another.
         return Err(NamespaceError::NotFound.into());
     }

@@ -29,7 +29,7 @@ pub fn raise_epoch(group: &mut Group<'_>, file: FileId) -> OpResult<Epoch> {
 pub fn forget(group: &mut Group<'_>, files: &[FileId]) -> OpResult<()> {
     for file in files {
         match group.inode(*file) {
-            Ok(inode) if inode.attributes.nlink == 0 => group.remove(&inode),
+            Ok(inode) if inode.is_nameless() => group.remove(&inode),
             Ok(_) | Err(OpError::Refused(NamespaceError::Stale(_))) => {}
             Err(error) => return Err(error),
         }

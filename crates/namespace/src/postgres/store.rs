@@ -269,8 +269,10 @@ async fn find_children(
     found.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
 }
 
-/// The group's number before all, then a statement for each table and way of changing it: thirty at most, as the order in
-/// which `join_all` sends them relies on there being no more.
+/// Up to which `join_all` polls in the order that it was given.
+const CHANGES_MAX: usize = 30;
+
+/// The group's number before all, then a statement for each table and way of changing it: [`CHANGES_MAX`] at most.
 fn changes(batch: &Batch, epoch: i64) -> Vec<Change> {
     let totals = batch.totals;
     let mut changes = vec![Change {
@@ -289,6 +291,7 @@ fn changes(batch: &Batch, epoch: i64) -> Vec<Change> {
     change_clients(batch, &mut changes);
     change_dir_deltas(batch, &mut changes);
     accounts::change(batch, &mut changes);
+    debug_assert!(changes.len() <= CHANGES_MAX, "more than join_all keeps in their order");
     changes
 }
 

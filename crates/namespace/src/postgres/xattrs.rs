@@ -12,7 +12,7 @@ use crate::store::{Batch, StoreResult, XattrEntry};
 
 /// Without their values, of which only the lengths are read.
 pub const ENTRIES: &str =
-    "SELECT name, cookie, octet_length(value) FROM xattrs WHERE inode = $1 ORDER BY name";
+    "SELECT name, cookie, octet_length(value) FROM xattrs WHERE inode = $1 ORDER BY cookie";
 pub const VALUE: &str = "SELECT value FROM xattrs WHERE inode = $1 AND name = $2";
 
 /// The columns of `ENTRIES`, the first of them at `at`.

@@ -10,7 +10,7 @@ use crate::store::{Batch, XattrEntry};
 /// Without their values: `length` of a large one reads no more than the beginning of its row.
 pub fn read_entries(connection: &Connection, file: FileId) -> rusqlite::Result<Vec<(XattrName, XattrEntry)>> {
     connection
-        .prepare_cached("SELECT name, cookie, length(value) FROM xattrs WHERE inode = ?1 ORDER BY name")?
+        .prepare_cached("SELECT name, cookie, length(value) FROM xattrs WHERE inode = ?1 ORDER BY cookie")?
         .query_map([signed(file.0)], |row| {
             let name = XattrName::new(row.get_ref(0)?.as_blob()?);
             let name = name.map_err(|error| corrupt(0, &error.to_string()))?;

@@ -114,11 +114,6 @@ impl ClientState {
         }
     }
 
-    /// The layout is fenced off and is forgotten: its stateid is a bad one from now on.
-    pub fn revoke_layout(&mut self, client: ClientId4, file: FileId) {
-        self.drop_layouts(client, file, LayoutModes::ALL);
-    }
-
     /// Files that a client may write at the pools: to be fenced off before the state of a lost client is released.
     pub fn writable_layouts(&self, client: ClientId4) -> Vec<FileId> {
         let files = self.files.lock();

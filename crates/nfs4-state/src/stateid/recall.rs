@@ -51,7 +51,8 @@ impl ClientState {
         with_stateid.collect()
     }
 
-    /// The client did not hear of the recall: it is told again, with the same stateid, by who asks next.
+    /// The client did not hear of the recall: it is told again, with the same stateid, by
+    /// [`ClientState::unheard_recalls`] or by who asks next.
     pub fn recall_unheard(&mut self, recall: &AddressedRecall) {
         let kind = recall.granted.kind();
         self.files.lock().recall_unheard(recall.file, holder(recall.client), kind);

@@ -601,7 +601,7 @@ proptest! {
                 }
                 Step::Revoke => {
                     for revoked in states.expired_recalls(s(10), s(11)) {
-                        states.revoke_layout(revoked.client, revoked.file);
+                        states.revoke(&revoked);
                     }
                     None
                 }

@@ -156,16 +156,11 @@ fn a_delegation_is_an_open_of_its_holder() {
     assert_eq!((state.access_of(FILE, A), state.access_of(FILE, B)), (Modes::READ, Modes::NONE));
     assert!(state.is_in_use(FILE), "a file without a name keeps its data for it");
     assert!(!state.is_open_for_writing(FILE));
-    assert_eq!(state.delegated_writer(FILE, None), None);
     assert!(state.has_delegations_of_others(Some(B)) && !state.has_delegations_of_others(Some(A)));
     state.release_holder(A);
     assert!(is_empty(&state));
     let state = delegated(&[A], Write);
     assert!(state.is_open_for_writing(FILE));
-    assert_eq!(
-        (state.delegated_writer(FILE, Some(B)), state.delegated_writer(FILE, Some(A))),
-        (Some(A), None)
-    );
 }
 
 #[test]

@@ -1,141 +1,36 @@
 //! Two doors at one conflict table: this one, spoken to as a client might, and another that is played by the test.
 
-#![allow(clippy::unwrap_used, reason = "these are tests")]
-
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use access::{AccessError, AccessServices, Change, FileAccess, Modes, OpenFile, Share};
-use api::{Grant, Pool, PoolManager, PoolStatus, SelectError, Selection, TicketKey};
+use access::{AccessError, Change, FileAccess, Modes, OpenFile, Share};
 use file_state::{Door, Holder};
-use forebay_door_nfs::{DelegationRules, Export, HeadConfig, HeadDoor, HeadServices, Squash};
-use namespace::SqlNamespace;
+use forebay_door_nfs::{Export, Squash};
 use nfs4::{
     FfLayoutReturn4, LayoutIomode4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
 };
-use tempfile::TempDir;
-use testkit::nfs_client::{Answer, ClientError, ClientOptions, NfsClient};
-use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
-use tokio::sync::watch;
-use types::{Clock, FileId, PoolId, Random, Timestamp};
+use testkit::nfs_client::{Answer, NfsClient};
+use types::FileId;
 
-const POOL: PoolId = PoolId(0);
+use crate::ground::{Ground, LONG, client, status_of};
+
 const WEB: Holder = Holder::of(Door::Http, 1);
-const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(50);
 
-struct RealClock(Instant);
-
-impl Clock for RealClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_unix(Duration::from_secs(1_000_000_000) + self.0.elapsed())
-    }
-
-    fn monotonic(&self) -> Duration {
-        self.0.elapsed()
-    }
-}
-
-struct NoChance;
-
-impl Random for NoChance {
-    fn fill(&self, bytes: &mut [u8]) {
-        bytes.fill(7);
-    }
-}
-
-/// A pool that layouts name and nobody reaches.
-struct OnePool;
-
-impl PoolManager for OnePool {
-    fn select(&self, _: &Selection<'_>) -> Result<Grant, SelectError> {
-        Ok(Grant { pool: POOL })
-    }
-
-    fn pool(&self, _: PoolId) -> Option<Arc<dyn Pool>> {
-        None
-    }
-
-    fn pools(&self) -> Vec<PoolStatus> {
-        Vec::new()
-    }
-
-    fn report_failure(&self, _: u64, _: PoolId) {}
-}
-
 struct Scene {
-    runtime: Runtime,
     access: Arc<FileAccess>,
     client: NfsClient,
     root: NfsFh4,
-    _stop: watch::Sender<bool>,
-    _dir: TempDir,
+    ground: Ground,
 }
 
 impl Scene {
     fn set() -> Scene {
-        let runtime = Runtime::new().unwrap();
-        let dir = tempfile::tempdir().unwrap();
-        let clock: Arc<dyn Clock> = Arc::new(RealClock(Instant::now()));
-        let namespace = SqlNamespace::open(namespace::Config {
-            database: namespace::Database::Sqlite(dir.path().to_owned()),
-            clock: Arc::clone(&clock),
-            root_owner: (0, 0),
-            sync: namespace::Sync::Interval(LONG),
-            cache_bytes: 1 << 20,
-            queue_len_max: 100,
-            group_len_max: 100,
-        });
-        let namespace = Arc::new(namespace.unwrap());
-        let pools: Arc<dyn PoolManager> = Arc::new(OnePool);
-        let access = Arc::new(FileAccess::new(AccessServices {
-            namespace: namespace.clone(),
-            locations: namespace.clone(),
-            properties: namespace.clone(),
-            quotas: namespace.clone(),
-            pools: Arc::clone(&pools),
-            clock: Arc::clone(&clock),
-            recall_time: LONG,
-        }));
-        let services = HeadServices {
-            namespace: namespace.clone(),
-            lineage: namespace.clone(),
-            locations: namespace.clone(),
-            xattrs: namespace.clone(),
-            records: namespace,
-            pools,
-            access: Arc::clone(&access),
-            clock,
-            random: Arc::new(NoChance),
-            observer: Arc::new(api::Unobserved),
-            key: TicketKey::new(&[1; 32]),
-        };
-        let config = HeadConfig {
-            instance: [2; 16],
-            lease: LONG,
-            grace: Duration::ZERO,
-            exports: vec![Export::of_everything(Squash::None)],
-            security: forebay_door_nfs::Security::sys(),
-            clients_max: 10,
-            connections_max: 10,
-            slots_max: 16,
-            layout_bytes_min: 0,
-            delegations: DelegationRules::default(),
-            recall_time: LONG,
-            pool_addresses: vec![(POOL, ([127, 0, 0, 1], 1).into())],
-        };
-        let (stop, stopped) = watch::channel(false);
-        let address = runtime.block_on(async {
-            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = listener.local_addr().unwrap();
-            let door = HeadDoor::start(services, config).await.unwrap();
-            tokio::spawn(door.serve(listener, stopped));
-            address
-        });
-        let mut client = NfsClient::connect(address, ClientOptions::named("host")).unwrap();
+        let ground = Ground::new();
+        let (door, access) = ground.door_and_table(vec![Export::of_everything(Squash::None)]);
+        let mut client = client(door, "host");
         let root = client.root().unwrap();
-        Scene { runtime, access, client, root, _stop: stop, _dir: dir }
+        Scene { access, client, root, ground }
     }
 
     fn file(&mut self, name: &str) -> (testkit::nfs_client::OpenFile, FileId) {
@@ -146,21 +41,14 @@ impl Scene {
 
     fn replace(&self, file: FileId, patience: Duration) -> Result<(), AccessError> {
         let change = self.access.before_change(file, Some(WEB), Change::Replace, patience, LONG);
-        self.runtime.block_on(change).map(drop)
+        self.ground.runtime.block_on(change).map(drop)
     }
 
     /// As a WebDAV lock does.
     fn lock(&self, file: FileId) -> OpenFile {
         let share = Share::new(Modes::NONE, Modes::WRITE);
-        let (lock, _) = self.runtime.block_on(self.access.open(file, WEB, share)).unwrap();
+        let (lock, _) = self.ground.runtime.block_on(self.access.open(file, WEB, share)).unwrap();
         lock
-    }
-}
-
-fn status_of<T: std::fmt::Debug>(outcome: Result<T, ClientError>) -> NfsStat4 {
-    match outcome {
-        Ok(_) => NfsStat4::Ok,
-        Err(error) => error.status().unwrap_or_else(|| panic!("{error}")),
     }
 }
 
@@ -187,12 +75,13 @@ fn a_change_that_waits_goes_on_with_the_return() {
     scene.client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
     let access = Arc::clone(&scene.access);
     let change = scene
+        .ground
         .runtime
         .spawn(async move { access.before_change(id, Some(WEB), Change::Replace, LONG, LONG).await });
     scene.client.callbacks.wait_for_layout_recall(LONG).expect("a recall comes");
     // The last close returns it too.
     scene.client.close(&file).unwrap();
-    drop(scene.runtime.block_on(change).unwrap().unwrap());
+    drop(scene.ground.runtime.block_on(change).unwrap().unwrap());
 }
 
 #[test]
@@ -234,7 +123,7 @@ fn a_file_that_a_client_has_open_for_writing_is_not_locked_by_another_door() {
     let mut scene = Scene::set();
     let (file, id) = scene.file("file");
     let share = Share::new(Modes::NONE, Modes::WRITE);
-    let refused = scene.runtime.block_on(scene.access.open(id, WEB, share)).map(|_| ());
+    let refused = scene.ground.runtime.block_on(scene.access.open(id, WEB, share)).map(|_| ());
     assert!(matches!(refused, Err(AccessError::Denied)));
     assert!(scene.access.table().is_open_for_writing(id));
     scene.client.close(&file).unwrap();
@@ -248,7 +137,7 @@ fn a_file_that_only_another_door_still_holds_can_be_opened_by_its_handle_until_t
     let (file, id) = scene.file("file");
     scene.client.close(&file).unwrap();
     let share = Share::new(Modes::READ, Modes::NONE);
-    let (held, _) = scene.runtime.block_on(scene.access.open(id, WEB, share)).unwrap();
+    let (held, _) = scene.ground.runtime.block_on(scene.access.open(id, WEB, share)).unwrap();
     scene.client.remove(&root, "file").unwrap();
     let by_handle = || {
         let claim = nfs4::OpenClaim4::Fh;
