@@ -8,11 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{
-    CreateKind, CreateMode, CreateSpec, Created, Locations, Namespace, NamespaceError, Properties,
+    Acls, CreateKind, CreateMode, CreateSpec, Created, Locations, Namespace, NamespaceError, Properties,
     RecoveryRecords, Replace, SetAttributes, Stability, Uploads, Written, Xattrs,
 };
 use types::{Attributes, Clock, FileId, Identity, Name, Timestamp};
 
+#[allow(clippy::unwrap_used, reason = "these are tests")]
+pub mod acls;
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod attributes;
 #[allow(clippy::unwrap_used, reason = "these are tests")]
@@ -35,6 +37,7 @@ pub mod xattrs;
 /// A namespace under test.
 pub struct World {
     pub names: Arc<dyn Namespace>,
+    pub acls: Arc<dyn Acls>,
     pub locations: Arc<dyn Locations>,
     pub records: Arc<dyn RecoveryRecords>,
     pub uploads: Arc<dyn Uploads>,
@@ -97,7 +100,8 @@ pub fn bob() -> Identity {
 }
 
 pub fn spec(kind: CreateKind, permissions: u32) -> CreateSpec {
-    CreateSpec { kind, mode: CreateMode::Guarded, permissions, set: SetAttributes::default(), location: None }
+    let set = SetAttributes::default();
+    CreateSpec { kind, mode: CreateMode::Guarded, permissions, umask: None, set, location: None }
 }
 
 pub fn written(size: u64, stability: Stability) -> Written {
@@ -324,6 +328,17 @@ macro_rules! namespace_suite {
             a_refused_truncation_forgets_nothing
             what_leaves_the_data_alone_keeps_its_checksums
             a_published_file_has_the_checksums_it_was_published_with
+        ]);
+        $crate::namespace_suite!(@tests $make, acls: [
+            an_acl_is_kept_with_the_mode_that_it_amounts_to
+            a_new_mode_changes_the_acl_and_an_acl_given_with_it_comes_last
+            only_owners_and_whom_the_acl_allows_it_change_acl_mode_times_and_owner
+            directories_are_searched_listed_and_filled_as_their_acls_say
+            names_are_taken_away_by_delete_child_of_the_directory_or_delete_of_the_file
+            what_is_made_in_a_directory_inherits_from_its_acl
+            a_directory_that_only_hands_an_acl_on_has_the_mode_that_was_asked_for
+            whom_the_acl_of_a_directory_lets_change_its_mode_leaves_set_gid
+            an_upload_inherits_and_one_that_replaces_takes_the_acl_over
         ]);
         $crate::namespace_suite!(@tests $make, xattrs: [
             extended_attributes_are_kept_to_the_byte

@@ -21,6 +21,7 @@ class Group:
     limit_s: int = 240
     case_limit_s: int = 120
     mem: str = "768M"
+    min_free_mib: int = 16
     layout_driver: bool = True
     modules: tuple = ()              # kernel modules beyond those of every client
     server_args: tuple = ("--no-root-squash",)
@@ -32,6 +33,7 @@ class Group:
     only: tuple = ()                 # of the job's cases; all when empty
     without: tuple = ()              # cases of the job that say nothing here
     mortal: tuple = ()               # guests that the job may kill
+    alone: bool = False              # asserts how soon something comes: no other group beside it
     forebay_only: bool = False       # needs pNFS or Forebay's own commands
     allowed_log: tuple = ()          # parts of WARN or ERROR lines that this group causes on purpose
     prepare: Optional[Callable] = None
@@ -97,13 +99,24 @@ def certificate_and_login(server):
         subprocess.run([server.binary] + argv, input=said, text=True, check=True, stdout=subprocess.DEVNULL)
 
 STATUS = {"status": "{forebay} status --data {data} --json"}
+# The head's connections by the port of the client; the n-th of them (or the last) is cut, or neither hears nor is heard.
+PORTS = "ss -tnH state established '( sport = :2049 )' | awk '{{print $4}}' | sed 's/.*://' | sort -n"
+NTH = "port=$(" + PORTS + ' | head -n "$1" | tail -n 1); '
+CONNECTIONS = {
+    "connections": PORTS + " | wc -l",
+    # What the client sends over it is answered with a reset; then it may connect again.
+    "cut": NTH + "R=\"INPUT -p tcp --dport 2049 --sport $port -j REJECT --reject-with tcp-reset\"; iptables -A $R; sleep 1; iptables -D $R",
+    "deaf": NTH + "iptables -A INPUT -p tcp --dport 2049 --sport $port -j DROP; iptables -A OUTPUT -p tcp --sport 2049 --dport $port -j DROP",
+    "hearing": "iptables -F INPUT; iptables -F OUTPUT",
+}
 HTTP = '[http]\ncertificate = "{scratch}/certificate.pem"\nkey = "{scratch}/key.pem"\n'
 HTTP_ENV = {"HTTP": "https://%s:8080" % HEAD, "HTTP_LOGIN": "admin:" + HTTP_PASSWORD, "HTTP_CA": "{scratch}/certificate.pem"}
 UNDELEGATED = "without_delegations_every_open_and_close_is_asked"
 
 
 GROUPS = [
-    Group("mounting", "one pool, both minor versions: the data goes to the pool", "mounting", forebay_only=True),
+    Group("mounting", "one pool, both minor versions: the data goes to the pool", "mounting", forebay_only=True,
+          config="courtesy_s = 0\n"),
     Group("three_pools", "three pools: files spread, each pool is spoken to directly", "mounting", pools=3, forebay_only=True,
           only=("a_mount_with_vers_4_1_uses_flex_files_and_the_pools", "a_mount_with_vers_4_2_uses_flex_files_and_the_pools",
                 "files_spread_over_all_pools", "one_getdeviceinfo_per_pool_is_enough"),
@@ -118,12 +131,17 @@ GROUPS = [
                 "append_by_two_processes_loses_no_line", "a_sparse_file_keeps_its_holes", "large_files_keep_their_bytes",
                 "everything_reads_back_the_same_after_a_remount", "no_pool_was_spoken_to")),
     Group("data_operations", "fallocate, holes and copies, done by the server", "data_operations", pools=2),
+    Group("offloads", "copies that go on in the server when COPY is answered", "offloads", clients=2, limit_s=420, min_free_mib=64,
+          forebay_only=True, mortal=(1,), hooks=STATUS, config="copy_answer_ms = 0\ncourtesy_s = 0\n"),
+    Group("nconnect", "one session over four connections, of which some are cut", "nconnect", forebay_only=True, limit_s=300,
+          opts="vers=4.2,nconnect=4", hooks=dict(STATUS, **CONNECTIONS), config="copy_answer_ms = 0\n"),
     Group("two_clients", "two kernels share files, locks and a restart", "two_clients", pools=2, clients=2, limit_s=420,
           mem="400M", mortal=(1,)),
     Group("directory_attributes", "one kernel looks at a directory that another changes, in every mode", "directory_attributes",
           clients=2, limit_s=300, mem="400M", forebay_only=True,
           hooks={"consistency": "{forebay} dir set-consistency --data {data} $1 $2"}),
     Group("xattr", "extended attributes of users, by setfattr and by system calls", "xattr"),
+    Group("acl", "NFSv4 ACLs, by nfs4_setfacl and nfs4_getfacl", "acl"),
     Group("exports", "two hosts, of which one has everything and the other a part or nothing", "exports", clients=2, limit_s=240,
           mem="400M", forebay_only=True,
           hooks={"export": EXPORTS, "take_away": "sed -i s/10.77.0.12/192.0.2.1/ {scratch}/forebay.toml"}),
@@ -133,6 +151,9 @@ GROUPS = [
           case_limit_s=400),
     Group("lost_pool", "a pool that cannot be reached", "lost_pool", pools=3, limit_s=420, case_limit_s=240, forebay_only=True,
           allowed_log=("a client could not use a pool",)),
+    Group("drained_pool", "a pool that is taken out of use", "drained_pool", pools=2, forebay_only=True,
+          hooks={"drain": "{forebay} pool drain pool-0 --data {data}", "enable": "{forebay} pool enable pool-0 --data {data}",
+                 "pools": "{forebay} pool list --data {data}"}),
     Group("full_disk", "a disk that fills up", "full_disk", limit_s=240, prepare=small_disk,
           allowed_log=("a client could not use a pool",)),
     Group("http_and_nfs", "a kernel client and curl at the same files at once", "http_and_nfs", pools=2, forebay_only=True,
@@ -141,13 +162,18 @@ GROUPS = [
     Group("delegations_off", "the same without delegations", "delegations", forebay_only=True, only=(UNDELEGATED,),
           config='[nfs.delegations]\nmode = "off"\n'),
     Group("delegations_of_two", "files that one kernel keeps to itself and others change", "delegations_of_two", pools=2, clients=2,
-          limit_s=480, mem="400M", forebay_only=True, opts="vers=4.2,actimeo=0", mortal=(1,),
+          limit_s=480, mem="400M", forebay_only=True, alone=True, opts="vers=4.2,actimeo=0", mortal=(1,),
           hooks=dict(STATUS, unheard="ip route add blackhole $1", heard="ip route del blackhole $1"),
           prepare=certificate_and_login, env=HTTP_ENV, allowed_log=("revoked a delegation that was not returned",),
           config=HTTP + '[nfs.delegations]\nmode = "always"\nquiet_s = 0\n'),
+    Group("write_delegations", "files that one kernel has to itself, to write, and others look at", "write_delegations", pools=2,
+          clients=2, limit_s=300, mem="400M", forebay_only=True, alone=True, opts="vers=4.2,actimeo=0",
+          prepare=certificate_and_login, env=HTTP_ENV,
+          config=HTTP + '[nfs.delegations]\nmode = "always"\nwrite = "on"\nquiet_s = 0\n'),
     Group("kerberos", "sec=krb5, krb5i and krb5p, at the head and at the pool", "kerberos", forebay_only=True, limit_s=300,
           modules=("cbc", "cts", "hmac", "rpcsec_gss_krb5"), prepare=kerberos.realm, env={"KRB5": "{scratch}/krb5"},
-          config='security = ["sys", "krb5", "krb5i", "krb5p"]\nkeytab = "{scratch}/krb5/server.keytab"\n',
+          config='security = ["sys", "krb5", "krb5i", "krb5p"]\nkeytab = "{scratch}/krb5/server.keytab"\n'
+                 'domain = "forebay.test"\n',
           hooks={"only-kerberos": "sed -i 's/\"sys\", //' {scratch}/forebay.toml",
                  "also-sys": "sed -i 's/\\[\"krb5\"/[\"sys\", \"krb5\"/' {scratch}/forebay.toml"}),
 ]

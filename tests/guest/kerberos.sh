@@ -37,6 +37,7 @@ case_a_user_with_a_ticket_reads_and_writes_with_each_flavor() {
 	kc-hook server-restart
 	cp "$KRB5/krb5.conf" /etc/krb5.conf
 	cp "$KRB5/client.keytab" /etc/krb5.keytab
+	printf '[General]\nDomain = forebay.test\n' >/etc/idmapd.conf
 	: >/etc/resolv.conf
 	printf '127.0.0.1 localhost\n%s head.forebay.test\n%s client.forebay.test\n' "$KC_SERVER" "$KC_IP" >/etc/hosts
 	hostname client.forebay.test
@@ -90,6 +91,16 @@ case_a_principal_that_is_no_user_here_is_nobody() {
 	refused "Permission denied" as games cat $DIR/home/krb5
 	as games sh -c "echo strange >$DIR/public/of_a_stranger"
 	same owner "$(as games stat -c %u $DIR/public/of_a_stranger)" 65534
+}
+
+case_owners_are_told_and_given_by_name() {
+	ticket backup
+	mounted krb5i
+	same "owner and group" "$(as backup ls -l $DIR/home/krb5 | awk '{ print $3 ":" $4 }')" backup:backup
+	# With Kerberos the kernel sends names; without a domain of the server's this was an invalid argument.
+	as backup chown backup:backup $DIR/home/krb5
+	refused "Operation not permitted" as backup chown games $DIR/home/krb5
+	same owner "$(as backup stat -c %U $DIR/home/krb5)" backup
 }
 
 case_an_expired_ticket_is_refused() {

@@ -11,10 +11,15 @@ def refused(number, call, *args):
         raise AssertionError("%s was allowed" % call.__name__)
 
 
+def listed(of):
+    """Without what Linux tells of beside: where a server keeps ACLs, system.nfs4_acl."""
+    return [name for name in os.listxattr(of) if name.startswith("user.")]
+
+
 def calls():
     with open("f", "w") as file:
         for of in ("f", file.fileno()):
-            assert os.listxattr(of) == []
+            assert listed(of) == []
             refused(errno.ENODATA, os.getxattr, of, "user.a")
             refused(errno.ENODATA, os.removexattr, of, "user.a")
             refused(errno.ENODATA, os.setxattr, of, "user.a", b"0", os.XATTR_REPLACE)
@@ -26,14 +31,14 @@ def calls():
             os.setxattr(of, "user.a", b"")
             os.setxattr(of, b"user.\xff name", b"x")
             assert os.getxattr(of, "user.a") == b""
-            assert sorted(os.listxattr(of)) == ["user.a", os.fsdecode(b"user.\xff name")], os.listxattr(of)
+            assert sorted(listed(of)) == ["user.a", os.fsdecode(b"user.\xff name")], listed(of)
             refused(errno.EOPNOTSUPP, os.setxattr, of, "nothing", b"")
             refused(errno.E2BIG, os.setxattr, of, "user.b", bytes((64 << 10) + 1))
             os.setxattr(of, "user." + "n" * 250, b"long")
             before = os.stat(of).st_ctime_ns
-            for name in os.listxattr(of):
+            for name in listed(of):
                 os.removexattr(of, name)
-            assert os.listxattr(of) == [] and os.stat(of).st_ctime_ns > before
+            assert listed(of) == [] and os.stat(of).st_ctime_ns > before
 
 
 def wanted():
@@ -50,7 +55,7 @@ def write(path):
 
 
 def verify(path):
-    assert sorted(os.listxattr(path)) == sorted(wanted())
+    assert sorted(listed(path)) == sorted(wanted())
     for name, value in wanted().items():
         assert os.getxattr(path, name) == value, name
 

@@ -27,6 +27,11 @@ impl FileAccess {
         if !attributes.kind.is_regular() || !self.table().is_written_at_pools(attributes.file) {
             return Ok(attributes);
         }
+        self.ask_pools(attributes).await
+    }
+
+    /// Of a file of which a layout to write is out.
+    pub(crate) async fn ask_pools(&self, attributes: Attributes) -> Result<Attributes, AccessError> {
         let facts = match self.replica_facts(attributes.file).await {
             Ok(Some(facts)) if facts.size > attributes.size || facts.modified > Some(attributes.ctime) => {
                 facts

@@ -11,12 +11,15 @@
 #![forbid(unsafe_code)]
 
 mod births;
+mod dislodge;
 mod error;
 mod fresh;
+mod judge;
 mod open;
 mod recall;
 mod replicas;
 mod room;
+mod unwritten;
 mod walk;
 
 #[cfg(test)]
@@ -26,24 +29,28 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{Locations, Namespace, PoolManager, Properties, Quotas};
+use api::{Acls, Locations, Namespace, PoolManager, Properties, Quotas};
 use file_state::{Door, FileState, Holder, Owner};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use types::{Clock, FileId};
 
 pub use error::AccessError;
-pub use file_state::{Change, Granted, Modes, Recall, Share};
+pub use file_state::{Change, Granted, LockKind, Modes, Recall, Share, Want};
+pub use judge::Judge;
 pub use open::OpenFile;
 pub use recall::{Changing, Recaller};
 pub use replicas::Located;
+pub use unwritten::{Patience, Told};
 pub use walk::{Last, Place, WalkError, walk};
 
 use births::Births;
+use unwritten::Silent;
 
 /// What [`FileAccess`] uses.
 pub struct AccessServices {
     pub namespace: Arc<dyn Namespace>,
+    pub acls: Arc<dyn Acls>,
     pub locations: Arc<dyn Locations>,
     pub properties: Arc<dyn Properties>,
     pub quotas: Arc<dyn Quotas>,
@@ -64,6 +71,7 @@ pub struct FileAccess {
     /// The turn to give a first location to a file that has none. Held while the database writes it.
     placing: tokio::sync::Mutex<()>,
     births: Births,
+    silent: Silent,
     owners: AtomicU64,
 }
 
@@ -76,8 +84,14 @@ impl FileAccess {
             recallers: Mutex::default(),
             placing: tokio::sync::Mutex::default(),
             births: Births::default(),
+            silent: Silent::default(),
             owners: AtomicU64::new(OWNERS_FROM),
         }
+    }
+
+    /// Who may do what, for every door.
+    pub fn judge(&self) -> Judge<'_> {
+        Judge(&*self.services.acls)
     }
 
     /// How long a client has to give back what was recalled.

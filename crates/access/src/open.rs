@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::NamespaceError;
-use file_state::{Holder, Owner, Share};
+use file_state::{Holder, Owner, Share, Want};
 use types::{Attributes, FileId};
 
 use crate::{AccessError, Change, FileAccess};
@@ -47,15 +47,21 @@ impl FileAccess {
         self.open_found(&self.attributes(file).await?, holder, share).await
     }
 
-    /// As [`FileAccess::open`], for who has just looked the file up. A delegation of another client that is in the way is
-    /// recalled and waited for: `Recalled` if it does not come home.
+    /// As [`FileAccess::open`], for who has just looked the file up. Who was lost to its door makes way. A delegation of
+    /// another client that is in the way is recalled and waited for: `Recalled` if it does not come home.
     pub async fn open_found(
         self: &Arc<Self>,
         found: &Attributes,
         holder: Holder,
         share: Share,
     ) -> Result<(OpenFile, Attributes), AccessError> {
-        let open = match self.enter(found, holder, share) {
+        let mut entered = self.enter(found, holder, share);
+        if matches!(entered, Err(AccessError::Denied))
+            && self.dislodge(found.file, Want::Share(share), REVOCATION).await?
+        {
+            entered = self.enter(found, holder, share);
+        }
+        let open = match entered {
             Err(AccessError::Recalled) => {
                 self.make_way(found, holder, share).await?;
                 self.enter(found, holder, share)?

@@ -3,17 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use file_state::{Change, ChangeVerdict, Door, Holder, Recall};
+use async_trait::async_trait;
+use file_state::{Change, ChangeVerdict, Door, Holder, Modes, Recall, Share, Want};
 use types::FileId;
 
-use crate::{AccessError, FileAccess};
+use crate::{AccessError, FileAccess, Told};
 
-/// Asks clients of a door to give back what they hold, in the door's own words.
-///
-/// The call returns at once. What has come back is told by [`FileAccess::returned`]; what has not by its deadline the
-/// door takes away (`FileState::expired_recalls`). It is called without any lock, so the state may have moved on.
+/// Who changes a file meets those who deny writing to it.
+const WRITING: Want = Want::Share(Share::new(Modes::WRITE, Modes::NONE));
+
+/// Asks clients of a door for what they hold, in the door's own words.
+#[async_trait]
 pub trait Recaller: Send + Sync {
+    /// To give it back. The call returns at once. What has come back is told by [`FileAccess::returned`]; what has not by
+    /// its deadline the door takes away (`FileState::expired_recalls`). It is called without any lock, so the state may
+    /// have moved on.
     fn recall(&self, recalls: &[Recall]);
+
+    /// What the holder of a delegation to write has made of the file. `None`: it does not say within `patience`, or has no
+    /// such delegation any more.
+    async fn ask_writer(&self, file: FileId, writer: Holder, patience: Duration) -> Option<Told>;
+
+    /// Somebody cannot have what these hold. Those of them that were lost, and keep it only because nobody wanted it, are
+    /// ended. `true`: some are, or are about to be; [`FileAccess::returned`] says when.
+    fn dislodge(&self, holders: &[Holder]) -> bool;
 }
 
 /// A change that is being made. Until this is dropped nobody is delegated the file, or what its holder believes would be
@@ -55,8 +68,15 @@ impl FileAccess {
         recall_time: Duration,
     ) -> Result<Changing, AccessError> {
         // Mostly nothing stands in the way.
-        if let Some(begun) = self.ask(file, by, change, recall_time)? {
-            return Ok(begun);
+        match self.ask(file, by, change, recall_time) {
+            Ok(Some(begun)) => return Ok(begun),
+            Ok(None) => {}
+            Err(AccessError::Denied) => {
+                if !self.dislodge(file, WRITING, patience).await? {
+                    return Err(AccessError::Denied);
+                }
+            }
+            Err(error) => return Err(error),
         }
         let settled = async {
             loop {
@@ -83,6 +103,13 @@ impl FileAccess {
             }
             table.recall_for(file, by, change, deadline)
         };
+        self.send(&recalls);
+    }
+
+    /// Calls all layouts of a file back, for its pool is closed to clients. It is not waited for.
+    pub fn call_back_layouts(&self, file: FileId) {
+        let deadline = self.services.clock.monotonic() + self.recall_time();
+        let recalls = self.table().recall_layouts(file, deadline);
         self.send(&recalls);
     }
 
@@ -115,17 +142,29 @@ impl FileAccess {
         }
     }
 
-    fn send(&self, recalls: &[Recall]) {
-        if recalls.is_empty() {
-            return;
+    pub(crate) fn recaller(&self, door: Door) -> Option<Arc<dyn Recaller>> {
+        let recallers = self.recallers.lock();
+        recallers.iter().find(|(of, _)| *of == door).map(|(_, recaller)| Arc::clone(recaller))
+    }
+
+    /// What each door has to be asked, of all that concerns some holders.
+    pub(crate) fn by_door<T: Copy>(
+        &self,
+        all: &[T],
+        holder: impl Fn(&T) -> Holder,
+    ) -> Vec<(Arc<dyn Recaller>, Vec<T>)> {
+        if all.is_empty() {
+            return Vec::new();
         }
-        let recallers = self.recallers.lock().clone();
-        for (door, recaller) in recallers {
-            let of_door: Vec<Recall> =
-                recalls.iter().filter(|recall| recall.holder.door == door).copied().collect();
-            if !of_door.is_empty() {
-                recaller.recall(&of_door);
-            }
+        let of = |door| all.iter().filter(|one| holder(one).door == door).copied().collect::<Vec<T>>();
+        let recallers = self.recallers.lock();
+        let each = recallers.iter().map(|(door, recaller)| (Arc::clone(recaller), of(*door)));
+        each.filter(|(_, of_door)| !of_door.is_empty()).collect()
+    }
+
+    fn send(&self, recalls: &[Recall]) {
+        for (recaller, of_door) in self.by_door(recalls, |recall| recall.holder) {
+            recaller.recall(&of_door);
         }
     }
 }

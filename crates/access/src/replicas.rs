@@ -21,7 +21,7 @@ pub struct Located {
 impl FileAccess {
     /// A pool for a new file. `client` as in [`Selection`].
     pub fn choose(&self, client: Option<u64>) -> Result<PoolId, AccessError> {
-        let want = Selection { purpose: Purpose::Create, locations: &[], client };
+        let want = Selection { purpose: Purpose::Create, locations: &[], file: None, client };
         Ok(self.services.pools.select(&want)?.pool)
     }
 
@@ -50,7 +50,7 @@ impl FileAccess {
             return Ok(None);
         }
         let purpose = if mode == TicketMode::Read { Purpose::Read } else { Purpose::Write };
-        let want = Selection { purpose, locations: &locations, client };
+        let want = Selection { purpose, locations: &locations, file: Some(file), client };
         Ok(Some(self.services.pools.select(&want)?))
     }
 

@@ -1,10 +1,12 @@
 //! One module per concern; services as fakes that can be told what to say.
 
+mod dislodged;
 pub mod fakes;
 mod freshness;
 mod holding;
 mod recalls;
 mod replicas;
+mod unwritten;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -216,8 +216,14 @@ mod tests {
     impl Tree {
         async fn make(&self, dir: FileId, name: &str, kind: CreateKind) -> FileId {
             let set = SetAttributes::default();
-            let spec =
-                CreateSpec { kind, mode: CreateMode::Guarded, permissions: 0o755, set, location: None };
+            let spec = CreateSpec {
+                kind,
+                mode: CreateMode::Guarded,
+                permissions: 0o755,
+                umask: None,
+                set,
+                location: None,
+            };
             let name = Name::new(name.as_bytes()).unwrap();
             self.namespace.create(&Identity::root(), dir, &name, &spec).await.unwrap().attributes.file
         }

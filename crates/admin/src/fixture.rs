@@ -196,6 +196,7 @@ impl Fixture {
             kind,
             mode: CreateMode::Guarded,
             permissions,
+            umask: None,
             set: SetAttributes::default(),
             location: None,
         };

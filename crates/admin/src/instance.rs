@@ -44,6 +44,7 @@ pub struct Snapshot {
     /// Counted since the start, by door and operation.
     pub operations: Vec<OperationCount>,
     pub namespace: NamespaceView,
+    pub nfs: NfsView,
     pub gss: GssView,
 }
 
@@ -74,6 +75,8 @@ pub struct PoolView {
     pub address: String,
     /// `None`: in order.
     pub offline: Option<String>,
+    /// No new files and no clients.
+    pub drained: bool,
     pub total_bytes: u64,
     pub free_bytes: u64,
     pub replicas: u64,
@@ -97,6 +100,8 @@ pub struct ClientView {
     pub layouts: u64,
     pub delegations: u64,
     pub idle_s: u64,
+    /// Its lease is over, and it stays until somebody needs what it has.
+    pub courtesy: bool,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
@@ -151,6 +156,37 @@ pub struct OperationCount {
     pub door: String,
     pub operation: String,
     pub count: u64,
+}
+
+/// Of all NFS clients together, besides what stands with each: now, and since the start.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct NfsView {
+    pub sessions: u64,
+    pub slots: u64,
+    /// With a request running.
+    pub slots_busy: u64,
+    pub lock_waiters: u64,
+    /// Bytes of calls and replies in memory, of head and pools.
+    pub flight_bytes: u64,
+    /// What the replies that are kept for retransmissions may take, at the head.
+    pub reply_cache_bytes: u64,
+    /// That go on after COPY was answered.
+    pub copies_running: u64,
+    /// Done, and their clients have not heard of it.
+    pub copies_unheard: u64,
+    pub grants: Vec<GrantView>,
+}
+
+/// What became of grants of one kind, since the start.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct GrantView {
+    /// `layout`, `delegation`.
+    pub kind: &'static str,
+    pub granted: u64,
+    pub recalls_sent: u64,
+    pub recalls_answered: u64,
+    pub recalls_unanswered: u64,
+    pub revoked: u64,
 }
 
 /// Kerberos contexts of NFS clients: now, and since the start.

@@ -3,6 +3,7 @@
 //! Floor 2. Traits, the values they exchange, and tickets; no implementation. Services and doors never import each
 //! other: they meet as these traits in the binary. The traits are the only `async` on floors 0 to 2.
 
+pub mod acls;
 pub mod authenticator;
 pub mod description;
 pub mod directories;
@@ -21,6 +22,7 @@ pub mod ticket;
 pub mod uploads;
 pub mod xattrs;
 
+pub use acls::Acls;
 pub use authenticator::{
     Activities, Activity, AuthError, Authenticator, Caller, Credential, Macaroon, MacaroonRequest, Origin,
     PathGrant, Role,
@@ -37,11 +39,11 @@ pub use namespace::{
 pub use observer::{Observer, Subject, Unobserved};
 pub use paths::Paths;
 pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts, WriteThrough};
-pub use pool_manager::{Grant, PoolManager, Purpose, Selection};
+pub use pool_manager::{ClientReport, Grant, Outcome, PoolManager, Purpose, Selection};
 pub use quotas::{Account, Counted, Limit, QUOTAS_MAX, Quota, Quotas, Scope, Standing};
 pub use ranges::{Advice, Content, ReplicaRanges, Stretch};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
-pub use ticket::{Ticket, TicketError, TicketKey, TicketMode};
+pub use ticket::{Demand, Ticket, TicketError, TicketKey, TicketMode};
 pub use uploads::{
     PROPERTIES_BYTES_MAX, Properties, Property, PropertyChange, Publish, Published, Unnamed, Uploads,
 };

@@ -1,10 +1,11 @@
 //! The namespace seam: names, attributes, and what is visible when. Knows no protocol and moves no file data.
 //!
 //! Every mutation is on disk when it is answered, unless its `Stability` says otherwise. Permissions are checked here,
-//! by `types::permission`; opening a file is the door's matter (it holds the attributes and the conflict table).
+//! by `types::permission`, which knows mode and ACL; opening a file is the door's matter (it holds the attributes and the
+//! conflict table).
 
 use async_trait::async_trait;
-use types::{Attributes, ChangeInfo, Device, FileId, Identity, Name, PoolId, SymlinkTarget, Timestamp};
+use types::{Acl, Attributes, ChangeInfo, Device, FileId, Identity, Name, PoolId, SymlinkTarget, Timestamp};
 
 use crate::{NamespaceError, Stability};
 
@@ -92,6 +93,9 @@ pub enum Replace {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     pub mode: Option<u32>,
+    /// Set after the mode, of which it changes the nine bits to what it amounts to; without it a new mode changes the
+    /// ACL that there is (RFC 8881 §6.4.1). For owners and whom the ACL allows it. A symbolic link gets none.
+    pub acl: Option<Acl>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
     pub size: Option<u64>,
@@ -115,8 +119,11 @@ pub enum SetTime {
 pub struct CreateSpec {
     pub kind: CreateKind,
     pub mode: CreateMode,
-    /// Permission bits, umask already applied.
     pub permissions: u32,
+    /// What is to be taken from the permission bits where no ACL is inherited; one that is grants no more than the bits
+    /// then, and no less than it says (RFC 8275 §3). `None`: that was done, and an ACL that is inherited is brought to the
+    /// bits as by chmod (RFC 8881 §6.4.3).
+    pub umask: Option<u32>,
     /// Further attributes to set at creation (owner needs root; times; size 0 truncates an existing file only where
     /// the door says so by `set_attributes` afterwards: `create` never changes an existing file).
     pub set: SetAttributes,

@@ -1,6 +1,7 @@
 //! The pool-manager seam: which pool serves a file. Decided in memory, over the last known state of the pools.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use types::{FileId, PoolId};
 
@@ -14,8 +15,36 @@ pub trait PoolManager: Send + Sync {
 
     fn pools(&self) -> Vec<PoolStatus>;
 
-    /// A client could not reach or use a pool (RFC 8435 `ff_ioerr4`): it is avoided for that client for a while.
-    fn report_failure(&self, client: u64, pool: PoolId);
+    /// Whether no client is to be sent to the pool: it is drained, or offline. Its files go through the head, as far as
+    /// it can reach the pool.
+    fn is_closed(&self, _pool: PoolId) -> bool {
+        false
+    }
+
+    /// What clients tell of a pool decides whether they are sent there again.
+    fn report(&self, report: &ClientReport);
+}
+
+/// How a client fared with a file at a pool, as it tells in LAYOUTERROR and LAYOUTRETURN (RFC 8435 §9.1 `ff_ioerr4`).
+#[derive(Clone, Copy, Debug)]
+pub struct ClientReport {
+    /// The door's number for the client, as in [`Selection`].
+    pub client: u64,
+    pub file: FileId,
+    pub outcome: Outcome,
+    /// When the client was last sent to a pool for this file, by the monotonic clock. What is told twice of the same
+    /// attempt counts once.
+    pub sent: Duration,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It has given back what it had, and told of no error with that.
+    Fine,
+    /// It could not talk to the pool.
+    Unreachable(PoolId),
+    /// The pool has answered with an error.
+    Refused(PoolId),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +52,9 @@ pub struct Selection<'a> {
     pub purpose: Purpose,
     /// Where replicas are; empty for a new file.
     pub locations: &'a [PoolId],
-    /// The door's number for the client, as in `report_failure`. `None`: the head itself, which reaches every pool.
+    /// `None`: a new file.
+    pub file: Option<FileId>,
+    /// The door's number for the client. `None`: the head itself, which reaches every pool.
     pub client: Option<u64>,
 }
 

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use api::{AuthError, Caller, Macaroon, MacaroonRequest, PathGrant, Role};
 use hmac::{Hmac, Mac};
-use http_client::Network;
 use sha2::Sha256;
+use types::Network;
 
 use crate::paths;
 use caveat::Caveat;

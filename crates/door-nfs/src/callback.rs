@@ -8,15 +8,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nfs4::{
-    AuthSysParms, CB_COMPOUND, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbLayoutRecall4Args,
-    CbRecall4Args, CbSequence4Args, ClientId4, LayoutIomode4, LayoutRecall4, LayoutRecallFile4, LayoutType4,
-    NFS_CB_VERSION, NfsCbArgop4, NfsCbResop4, NfsFh4, NfsStat4, Res, StateId4,
+    AuthSysParms, Bitmap4, CB_COMPOUND, CallbackSecParms4, CbCompound4Args, CbCompound4Res, CbGetAttr4Args,
+    CbLayoutRecall4Args, CbNotifyDeviceId4Args, CbRecall4Args, CbSequence4Args, ClientId4, DeviceId4, Fattr4,
+    LayoutIomode4, LayoutRecall4, LayoutRecallFile4, LayoutType4, NFS_CB_VERSION, NOTIFY_DEVICEID4_DELETE,
+    NfsCbArgop4, NfsCbResop4, NfsFh4, NfsStat4, Notify4, NotifyDeviceIdDelete4, ReferringCallList4, Res,
+    StateId4,
 };
 use nfs4_state::{CallbackOutcome, CallbackRefusal, CallbackTicket, ConnectionId};
 use oncrpc::{AuthSys, Credential};
 use thiserror::Error;
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
-use xdr::{Decoder, Encoder, Opaque, Xdr};
+use types::FileId;
+use xdr::{Decoder, Encoder, Opaque, Xdr, to_bytes};
 
 use crate::session_ops::Sessions;
 use crate::transport::{CallError, Connection};
@@ -26,6 +30,8 @@ const REPLY_WAIT: Duration = Duration::from_secs(5);
 /// Between attempts while the client says DELAY: from the first, doubling, to the second.
 const DELAY_MIN: Duration = Duration::from_millis(20);
 const DELAY_MAX: Duration = Duration::from_millis(500);
+/// Calls to one client under way or waiting for a slot: as many recalls as it is asked at a time, and others beside them.
+const CALLS_PER_CLIENT_MAX: usize = 24;
 
 /// Why a callback has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -45,10 +51,18 @@ pub(crate) enum CallbackError {
 /// A layout of one file that is to come back.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutRecall {
+    pub file: FileId,
     pub handle: NfsFh4,
     /// The layout stateid with its seqid raised by one, or Linux answers OLD_STATEID (`pnfs_check_callback_stateid`).
     pub stateid: StateId4,
     pub iomode: LayoutIomode4,
+}
+
+/// What a client is asked.
+struct Call<'a> {
+    operation: &'a NfsCbArgop4,
+    /// Requests whose replies the client must have before it looks at this (`csa_referring_call_lists`).
+    behind: Vec<ReferringCallList4>,
 }
 
 /// How one attempt ended.
@@ -78,18 +92,47 @@ impl Sessions {
                 stateid: recall.stateid,
             }),
         });
-        self.call_client(client, operation, patience).await.map(|result| result.status())
+        self.call_about(client, recall.file, operation, patience).await.map(|result| result.status())
     }
 
     /// Recalls a delegation. NFS4_OK: the client will return it; BAD_STATEID or BADHANDLE: it knows of none.
     pub async fn recall_delegation(
         &self,
         client: ClientId4,
-        (fh, stateid): (NfsFh4, StateId4),
+        (file, fh, stateid): (FileId, NfsFh4, StateId4),
         patience: Duration,
     ) -> Result<NfsStat4, CallbackError> {
         let operation = NfsCbArgop4::Recall(CbRecall4Args { stateid, truncate: false, fh });
+        self.call_about(client, file, operation, patience).await.map(|result| result.status())
+    }
+
+    /// Tells that a device is gone, which no layout names any more.
+    pub async fn notify_device_deleted(
+        &self,
+        client: ClientId4,
+        deviceid: DeviceId4,
+        patience: Duration,
+    ) -> Result<NfsStat4, CallbackError> {
+        let deleted = NotifyDeviceIdDelete4 { layout_type: LayoutType4::FLEX_FILES, deviceid };
+        let mask = Bitmap4::of(&[NOTIFY_DEVICEID4_DELETE]);
+        let changes = vec![Notify4 { mask, vals: Opaque(to_bytes(&deleted)) }];
+        let operation = NfsCbArgop4::NotifyDeviceId(CbNotifyDeviceId4Args { changes });
         self.call_client(client, operation, patience).await.map(|result| result.status())
+    }
+
+    /// Asks the holder of a delegation to write for attributes of the file.
+    pub async fn ask_attributes(
+        &self,
+        client: ClientId4,
+        (fh, attr_request): (NfsFh4, Bitmap4),
+        patience: Duration,
+    ) -> Result<Result<Fattr4, NfsStat4>, CallbackError> {
+        let operation = NfsCbArgop4::GetAttr(CbGetAttr4Args { fh, attr_request });
+        let answered = self.call_client(client, operation, patience).await?;
+        Ok(match answered {
+            NfsCbResop4::GetAttr(Res::Ok(body)) => Ok(body.obj_attributes),
+            other => Err(other.status()),
+        })
     }
 
     /// Calls a client, for at most `patience`. An answer of DELAY is asked again until then.
@@ -99,12 +142,36 @@ impl Sessions {
         operation: NfsCbArgop4,
         patience: Duration,
     ) -> Result<NfsCbResop4, CallbackError> {
-        let _place = self.callback_places.try_acquire().map_err(|_| CallbackError::Busy)?;
+        self.call_behind(client, operation, &Vec::new, patience).await
+    }
+
+    /// As `call_client`, about what the client was granted of a file: it is told which replies it should have seen first.
+    async fn call_about(
+        &self,
+        client: ClientId4,
+        file: FileId,
+        operation: NfsCbArgop4,
+        patience: Duration,
+    ) -> Result<NfsCbResop4, CallbackError> {
+        self.call_behind(client, operation, &|| self.granting_calls(client, file), patience).await
+    }
+
+    /// As `call_client`, of what follows from requests of the client whose replies it may not have yet: `behind` says which,
+    /// anew for each attempt, since replies arrive meanwhile.
+    pub async fn call_behind(
+        &self,
+        client: ClientId4,
+        operation: NfsCbArgop4,
+        behind: &(dyn Fn() -> Vec<ReferringCallList4> + Sync),
+        patience: Duration,
+    ) -> Result<NfsCbResop4, CallbackError> {
+        let _place = Place::take(self, client)?;
         let deadline = Instant::now() + patience;
         let mut pause = DELAY_MIN;
         loop {
             let ticket = self.callback_slot(client, deadline).await?;
-            let last = match self.attempt(ticket, &operation, deadline).await {
+            let call = Call { operation: &operation, behind: behind() };
+            let last = match self.attempt(ticket, &call, deadline).await {
                 Attempt::Answered(result) if result.status() != NfsStat4::Delay => return Ok(result),
                 Attempt::Answered(result) => Ok(result),
                 Attempt::Again(error) => Err(error),
@@ -139,7 +206,7 @@ impl Sessions {
         }
     }
 
-    async fn attempt(&self, ticket: CallbackTicket, operation: &NfsCbArgop4, deadline: Instant) -> Attempt {
+    async fn attempt(&self, ticket: CallbackTicket, call: &Call<'_>, deadline: Instant) -> Attempt {
         let mut slot =
             Slot { sessions: self, ticket: Some(ticket.clone()), outcome: CallbackOutcome::Refused };
         let Some(connection) = self.connection(ticket.connection) else {
@@ -149,11 +216,11 @@ impl Sessions {
         };
         // From here on the client may have executed the call, also if nobody waits for the answer any more.
         slot.outcome = CallbackOutcome::Lost;
-        let mut answer = exchange(&connection, &ticket, operation, deadline).await;
+        let mut answer = exchange(&connection, &ticket, call, deadline).await;
         if let Ok(CallbackReply::Sequence(NfsStat4::SeqMisordered)) = answer
             && let Some(ticket) = self.callback_misordered(&ticket)
         {
-            answer = exchange(&connection, &ticket, operation, deadline).await;
+            answer = exchange(&connection, &ticket, call, deadline).await;
         }
         match answer {
             Ok(CallbackReply::Operation(result)) => {
@@ -183,6 +250,38 @@ impl Sessions {
     }
 }
 
+/// The right to call a client: one of so many of all, and of so many of its own. One that answers none does not take the calls
+/// of others.
+struct Place<'a> {
+    sessions: &'a Sessions,
+    client: ClientId4,
+    _of_all: SemaphorePermit<'a>,
+}
+
+impl<'a> Place<'a> {
+    fn take(sessions: &'a Sessions, client: ClientId4) -> Result<Place<'a>, CallbackError> {
+        let of_all = sessions.callback_places.try_acquire().map_err(|_| CallbackError::Busy)?;
+        let mut called = sessions.called.lock();
+        let count = called.entry(client).or_default();
+        if *count >= CALLS_PER_CLIENT_MAX {
+            return Err(CallbackError::Busy);
+        }
+        *count += 1;
+        Ok(Place { sessions, client, _of_all: of_all })
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let mut called = self.sessions.called.lock();
+        let Some(count) = called.get_mut(&self.client) else { return };
+        *count -= 1;
+        if *count == 0 {
+            called.remove(&self.client);
+        }
+    }
+}
+
 /// Gives the callback's slot back when the call is over, also when nobody waits for it any more.
 struct Slot<'a> {
     sessions: &'a Sessions,
@@ -208,14 +307,14 @@ enum CallbackReply {
 async fn exchange(
     connection: &Arc<Connection>,
     ticket: &CallbackTicket,
-    operation: &NfsCbArgop4,
+    call: &Call<'_>,
     deadline: Instant,
 ) -> Result<CallbackReply, CallError> {
     let arguments = CbCompound4Args {
         tag: Opaque::new(),
         minorversion: ticket.minor_version,
         callback_ident: 0,
-        argarray: vec![sequence(ticket), operation.clone()],
+        argarray: vec![sequence(ticket, call), call.operation.clone()],
     };
     let mut encoder = Encoder::new();
     arguments.encode(&mut encoder);
@@ -236,14 +335,14 @@ fn after_refusal(status: NfsStat4) -> CallbackOutcome {
     }
 }
 
-fn sequence(ticket: &CallbackTicket) -> NfsCbArgop4 {
+fn sequence(ticket: &CallbackTicket, call: &Call<'_>) -> NfsCbArgop4 {
     NfsCbArgop4::Sequence(CbSequence4Args {
         sessionid: ticket.session,
         sequenceid: ticket.sequence,
         slotid: ticket.slot,
         highest_slotid: ticket.highest_slot,
         cachethis: false,
-        referring_call_lists: Vec::new(),
+        referring_call_lists: call.behind.clone(),
     })
 }
 

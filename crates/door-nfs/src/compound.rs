@@ -34,7 +34,11 @@ pub(crate) trait Face: Send + Sync + 'static {
     fn operations(&self) -> &Operations;
     /// What a client with this address sees. `None`: it is nobody that is served.
     fn admit(&self, peer: IpAddr) -> Option<Arc<View>>;
-    /// Which flavors may reach files.
+    /// Another number than before: `admit` may say something else now.
+    fn exports_version(&self) -> u64 {
+        0
+    }
+    /// Kerberos, if it is served.
     fn security(&self) -> &Security;
     /// Whether a client has opens, locks or layouts.
     fn holds_state(&self, _client: ClientId4) -> bool {
@@ -87,12 +91,15 @@ pub(crate) async fn run(
         principal: caller.principal,
         flavor: caller.flavor,
         minorversion: run.header.minorversion,
+        next: None,
         client: None,
         session: None,
+        request: None,
         current: None,
         saved: None,
         current_stateid: None,
         saved_stateid: None,
+        knows_threshold: false,
         reply_room: SESSIONLESS_REPLY_BYTES_MAX,
     };
     let span = tracing::debug_span!("compound", door = "nfs", client = %compound.connection.peer());
@@ -124,7 +131,7 @@ impl Run<'_> {
                 if op_count > 1 {
                     self.reply.push(&NfsResop4::error(operation.opnum(), NfsStat4::NotOnlyOp));
                 } else {
-                    let result = self.session_operation(compound, operation).await;
+                    let result = Box::pin(self.session_operation(compound, operation)).await;
                     self.reply.push(&result);
                 }
                 self.reply.finish()
@@ -184,9 +191,7 @@ impl Run<'_> {
         if let Some(status) = refuse_early(properties, compound) {
             return NfsResop4::error(number, status);
         }
-        if sets_file_handle(number) && !self.may_reach_files(compound) {
-            return NfsResop4::error(number, NfsStat4::WrongSec);
-        }
+        compound.next = self.upcoming();
         compound.reply_room = room.bytes.saturating_sub(self.reply.len());
         // What changes something must not run if its answer cannot be told (RFC 8881 §2.10.6.4): its answer is small,
         // so a little room is enough to know beforehand.
@@ -201,7 +206,7 @@ impl Run<'_> {
             | op::BACKCHANNEL_CTL
             | op::DESTROY_CLIENTID
             | op::RECLAIM_COMPLETE
-            | op::SET_SSV => self.session_operation(compound, operation).await,
+            | op::SET_SSV => Box::pin(self.session_operation(compound, operation)).await,
             _ => {
                 let start = Instant::now();
                 let result = self.face.execute(compound, operation).await;
@@ -211,13 +216,12 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the caller's flavor is one for files, or the next operation asks which are (RFC 8881 §2.6.3.1.1).
-    fn may_reach_files(&self, compound: &Compound<'_>) -> bool {
-        let asks = |number: u32| matches!(number, op::SECINFO | op::SECINFO_NO_NAME);
-        self.face.security().admits(compound.flavor)
-            || (self.left > 0 && self.decoder.clone().u32().is_ok_and(asks))
+    /// The number of the next operation, if there is one that has a number.
+    fn upcoming(&self) -> Option<u32> {
+        (self.left > 0).then(|| self.decoder.clone().u32().ok()).flatten()
     }
 
+    /// Rare, and larger than all else that a call keeps: who waits for it boxes it.
     async fn session_operation(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
         let number = operation.opnum();
         if compound.session.is_none() {
@@ -257,11 +261,6 @@ const REPLY_ROOM_MIN: usize = 256;
 
 fn is_defined(number: u32, minorversion: u32) -> bool {
     OpProperties::of(number).is_some_and(|properties| properties.is_defined_in(minorversion))
-}
-
-/// The operations that get WRONGSEC before any file is touched (RFC 8881 §2.6.3.1.1).
-fn sets_file_handle(number: u32) -> bool {
-    matches!(number, op::PUTFH | op::PUTPUBFH | op::PUTROOTFH | op::RESTOREFH)
 }
 
 fn is_illegal(operation: &NfsArgop4) -> bool {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{Subject, Ticket};
-use nfs4::{ClientId4, NfsStat4, SessionId4, StateId4};
+use nfs4::{ClientId4, NfsStat4, ReferringCall4, ReferringCallList4, SessionId4, StateId4, op};
 use types::{Attributes, FileId, Identity};
 
 use crate::exports::{Claimed, Place, View};
@@ -34,13 +34,19 @@ pub(crate) struct Compound<'a> {
     /// `None` is AUTH_NONE.
     pub flavor: Option<Flavor>,
     pub minorversion: u32,
+    /// The number of the operation that comes after the one that runs.
+    pub next: Option<u32>,
     /// Set by SEQUENCE.
     pub client: Option<ClientId4>,
     pub session: Option<SessionId4>,
+    /// Which request of the session this is.
+    pub request: Option<ReferringCall4>,
     pub current: Option<Handle>,
     pub saved: Option<Handle>,
     pub current_stateid: Option<StateId4>,
     pub saved_stateid: Option<StateId4>,
+    /// It has asked for MDSTHRESHOLD, and so knows which layouts are not worth to be asked for.
+    pub knows_threshold: bool,
     /// Bytes that the reply may still take, by the session's ca_maxresponsesize.
     pub reply_room: usize,
 }
@@ -107,6 +113,17 @@ impl Compound<'_> {
         self.view.rules(self.place).is_read_only
     }
 
+    /// Whether the caller's flavor is one of those that reach files there.
+    pub fn is_admitted(&self, place: Place) -> bool {
+        self.view.rules(place).flavors.admit(self.flavor)
+    }
+
+    /// Whether the operation that sets a file handle must itself refuse the caller's flavor (RFC 8881 §2.6.3.1.1). It must
+    /// not if nothing follows, or what follows judges for itself, asks which flavors there are, or sets another handle.
+    pub fn is_judged_here(&self) -> bool {
+        self.next.is_some_and(|next| !judges_flavor(next))
+    }
+
     /// Who walks to the directory above: the way to an export is open, whatever the modes of what it leads through.
     pub fn climber(&self) -> Identity {
         if self.place == Place::Pseudo { Identity::root() } else { self.identity.clone() }
@@ -119,14 +136,20 @@ impl Compound<'_> {
 
     /// Puts the current stateid in the place of its stand-in.
     pub fn resolve(&self, stateid: StateId4) -> Result<StateId4, NfsStat4> {
-        if stateid == StateId4::CURRENT {
-            // The newest of it: another request may have moved its seqid since, and the client could not know.
-            let newest = |stateid: StateId4| {
-                if stateid.is_special() { stateid } else { StateId4 { seqid: 0, ..stateid } }
-            };
-            return self.current_stateid.map(newest).ok_or(NfsStat4::BadStateId);
-        }
-        Ok(stateid)
+        in_place_of(stateid, self.current_stateid)
+    }
+
+    /// As `resolve`, of the saved file: what was current with it was saved with it (RFC 8881 §16.2.3.1.2).
+    pub fn resolve_saved(&self, stateid: StateId4) -> Result<StateId4, NfsStat4> {
+        in_place_of(stateid, self.saved_stateid)
+    }
+
+    /// This request, for a callback that must not overtake its reply (RFC 8881 §2.10.6.3).
+    pub fn referring_calls(&self) -> Vec<ReferringCallList4> {
+        let call = self.session.zip(self.request);
+        let list =
+            call.map(|(sessionid, call)| ReferringCallList4 { sessionid, referring_calls: vec![call] });
+        list.into_iter().collect()
     }
 
     /// The client of the session; the engine lets no operation that asks for it run without SEQUENCE.
@@ -135,7 +158,33 @@ impl Compound<'_> {
     }
 }
 
+fn in_place_of(stateid: StateId4, stands_for: Option<StateId4>) -> Result<StateId4, NfsStat4> {
+    if stateid != StateId4::CURRENT {
+        return Ok(stateid);
+    }
+    // The newest of it: another request may have moved its seqid since, and the client could not know.
+    let newest =
+        |stateid: StateId4| if stateid.is_special() { stateid } else { StateId4 { seqid: 0, ..stateid } };
+    stands_for.map(newest).ok_or(NfsStat4::BadStateId)
+}
+
+fn judges_flavor(number: u32) -> bool {
+    matches!(
+        number,
+        op::PUTFH
+            | op::PUTPUBFH
+            | op::PUTROOTFH
+            | op::RESTOREFH
+            | op::SAVEFH
+            | op::LOOKUP
+            | op::LOOKUPP
+            | op::OPEN
+            | op::SECINFO
+            | op::SECINFO_NO_NAME
+    )
+}
+
 /// A pseudo directory belongs to nobody in particular, and everybody may look into it (RFC 8881 §7.4).
 pub(crate) fn as_pseudo(attributes: Attributes) -> Attributes {
-    Attributes { mode: 0o555, uid: 0, gid: 0, ..attributes }
+    Attributes { mode: 0o555, uid: 0, gid: 0, has_acl: false, ..attributes }
 }

@@ -1,7 +1,8 @@
 //! The pools' operation table: the data server of flex-files layouts (RFC 8435), tightly coupled.
 //!
-//! The file handle is the ticket; it is verified by PUTFH and says everything. The stateid of READ and WRITE is the one
-//! that the layout carried and adds nothing to it, so any is taken. No operation here asks the head.
+//! The file handle is the ticket; it is verified by PUTFH and says everything, also with which flavors it may be used. The
+//! stateid of READ and WRITE is the one that the layout carried and adds nothing to it, so any is taken. No operation here
+//! asks the head.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use crate::context::{Compound, Handle};
 use crate::exports::View;
 use crate::mds::io::{stability, stable_how, verifier};
 use crate::operations::Operations;
-use crate::security::Security;
+use crate::security::{Security, meets};
 use crate::session_ops::Sessions;
 use crate::{IO_BYTES_MAX, status};
 
@@ -77,7 +78,11 @@ impl Face for DataServer {
 impl DataServer {
     fn put_file_handle(&self, compound: &mut Compound<'_>, args: &PutFh4Args) -> NfsStat4 {
         match self.key.open(args.object.as_bytes()) {
-            Ok(ticket) if ticket.pool == self.pool.id() => {
+            // RFC 8881 §2.6.3.1.1.7: as at the head, by the flavors of the export that the layout was given in.
+            Ok((_, demand)) if compound.is_judged_here() && !meets(compound.flavor, demand) => {
+                NfsStat4::WrongSec
+            }
+            Ok((ticket, _)) if ticket.pool == self.pool.id() => {
                 compound.current = Some(Handle::Replica(ticket));
                 NfsStat4::Ok
             }

@@ -1,11 +1,13 @@
 //! Exports: which directories which client hosts see, how, and as whom (exports(5), RFC 8881 §7).
 //!
-//! The table is resolved at the start and stays as it is. Of the entries of one directory the narrowest that holds a
-//! client's address counts; all such directories together are the client's [`View`], made once for a connection. A file
+//! The configured paths are looked up in the namespace at the start, and again and again where nothing is found ([`table`]).
+//! Of the entries of one directory the narrowest that holds a client's address counts; all such directories together are
+//! the client's [`View`], made for a connection and again when more was found. A file
 //! belongs to the innermost export above it. Directories on the way to exports are *pseudo* directories: they show the
 //! names that lead on, and nothing else. Whoever has the whole namespace as one export is asked nothing further.
 
 mod resolve;
+mod table;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +15,9 @@ use std::sync::Arc;
 
 use types::{FileId, Identity, Name, Network};
 
+use crate::security::{Flavor, Flavors};
 pub use resolve::ExportError;
+pub(crate) use table::ExportTable;
 
 /// An entry of the configuration: a directory for some hosts.
 #[derive(Clone, Debug)]
@@ -25,9 +29,10 @@ pub struct Export {
 }
 
 impl Export {
-    /// The whole namespace, to read and write, for everybody who can connect.
+    /// The whole namespace, to read and write, for everybody who can connect, by AUTH_SYS.
     pub fn of_everything(squash: Squash) -> Export {
-        let rules = ExportRules { is_read_only: false, squash, anonymous: (NOBODY, NOBODY) };
+        let anonymous = (NOBODY, NOBODY);
+        let rules = ExportRules { is_read_only: false, squash, anonymous, flavors: Flavors::SYS };
         Export { path: Vec::new(), hosts: vec![Hosts::Any], rules }
     }
 }
@@ -72,6 +77,8 @@ pub struct ExportRules {
     pub squash: Squash,
     /// The uid and gid of who is squashed.
     pub anonymous: (u32, u32),
+    /// Callers of other flavors get WRONGSEC.
+    pub flavors: Flavors,
 }
 
 /// Whom a caller may not be, whatever his host or ticket says.
@@ -84,8 +91,12 @@ pub enum Squash {
 }
 
 /// Of a pseudo directory: there is nothing to be done but to look.
-const PSEUDO: ExportRules =
-    ExportRules { is_read_only: true, squash: Squash::All, anonymous: (NOBODY, NOBODY) };
+const PSEUDO: ExportRules = ExportRules {
+    is_read_only: true,
+    squash: Squash::All,
+    anonymous: (NOBODY, NOBODY),
+    flavors: Flavors::NONE,
+};
 
 impl ExportRules {
     fn identity(&self, claimed: &Claimed) -> Identity {
@@ -118,10 +129,12 @@ pub(crate) enum Claimed {
 #[derive(Debug, Default)]
 pub(crate) struct Exports {
     directories: Vec<Exported>,
+    /// Entries whose directory is not there yet: their clients are served, and find no such name.
+    missing: Vec<Vec<(Hosts, ExportRules)>>,
 }
 
 /// A directory with its entries.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Exported {
     root: FileId,
     /// From the root of the namespace: each directory on the way and the name that leads on from it.
@@ -131,9 +144,13 @@ struct Exported {
 
 impl Exported {
     fn rules_for(&self, peer: IpAddr) -> Option<ExportRules> {
-        let held = self.entries.iter().filter(|(hosts, _)| hosts.contain(peer));
-        held.max_by_key(|(hosts, _)| hosts.narrowness()).map(|(_, rules)| *rules)
+        narrowest(&self.entries, peer)
     }
+}
+
+fn narrowest(entries: &[(Hosts, ExportRules)], peer: IpAddr) -> Option<ExportRules> {
+    let held = entries.iter().filter(|(hosts, _)| hosts.contain(peer));
+    held.max_by_key(|(hosts, _)| hosts.narrowness()).map(|(_, rules)| *rules)
 }
 
 impl Exports {
@@ -141,7 +158,8 @@ impl Exports {
     pub fn view(&self, peer: IpAddr) -> Option<Arc<View>> {
         let granted: Vec<_> =
             self.directories.iter().filter_map(|dir| Some((dir, dir.rules_for(peer)?))).collect();
-        if granted.is_empty() {
+        let missing: Vec<_> = self.missing.iter().filter_map(|entries| narrowest(entries, peer)).collect();
+        if granted.is_empty() && missing.is_empty() {
             return None;
         }
         let mut view = View::default();
@@ -152,14 +170,22 @@ impl Exports {
         for (dir, _) in &granted {
             view.lead_to(dir);
         }
+        // There is a root to begin at, whatever is below it.
+        if !view.roots.contains_key(&FileId::ROOT) {
+            view.pseudo.entry(FileId::ROOT).or_default();
+        }
+        // Whoever reaches one of the exports reaches the way to it (RFC 8881 §7.8).
+        let all = view.rules.iter().chain(&missing).map(|rules| rules.flavors);
+        view.pseudo_rules.flavors = all.fold(Flavors::NONE, Flavors::union);
         Some(Arc::new(view))
     }
 }
 
 /// What the hosts with one address see.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct View {
     rules: Vec<ExportRules>,
+    pseudo_rules: ExportRules,
     /// The exported directories, each with its place in `rules`.
     roots: BTreeMap<FileId, usize>,
     /// Directories above exports that are in none, with the names that lead on.
@@ -171,6 +197,12 @@ pub(crate) struct View {
 pub(crate) enum Place {
     Export(usize),
     Pseudo,
+}
+
+impl Default for View {
+    fn default() -> View {
+        View { rules: Vec::new(), pseudo_rules: PSEUDO, roots: BTreeMap::new(), pseudo: BTreeMap::new() }
+    }
 }
 
 impl View {
@@ -224,7 +256,7 @@ impl View {
     pub fn rules(&self, place: Place) -> &ExportRules {
         match place {
             Place::Export(export) => &self.rules[export],
-            Place::Pseudo => &PSEUDO,
+            Place::Pseudo => &self.pseudo_rules,
         }
     }
 
@@ -232,13 +264,18 @@ impl View {
         self.rules(place).identity(claimed)
     }
 
-    /// For a file that lies nowhere any more: the strictest export, of those to write to if there is one.
-    pub fn strictest(&self, is_written: bool) -> Place {
+    /// For a file that lies nowhere any more: the strictest export, of those to write to if there is one. It may be one
+    /// that asks for more than the caller has: in which export the file was opened is not known. `None`: there are none.
+    pub fn strictest(&self, is_written: bool, flavor: Option<Flavor>) -> Option<Place> {
+        let demanded = self.rules.iter().filter_map(|rules| rules.flavors.weakest()).max();
+        let is_weak = demanded.is_some_and(|demanded| Flavor::of_call(flavor) < demanded);
         let strictness = |export: &usize| {
             let rules = &self.rules[*export];
-            (rules.is_read_only != is_written, rules.squash)
+            let is_fit =
+                if is_weak { rules.flavors.weakest() == demanded } else { rules.flavors.admit(flavor) };
+            (is_fit, rules.is_read_only != is_written, rules.squash)
         };
-        Place::Export((0..self.rules.len()).max_by_key(strictness).unwrap_or(0))
+        (0..self.rules.len()).max_by_key(strictness).map(Place::Export)
     }
 }
 
@@ -251,7 +288,7 @@ mod tests {
     }
 
     fn rules(squash: Squash) -> ExportRules {
-        ExportRules { is_read_only: false, squash, anonymous: (99, 98) }
+        ExportRules { is_read_only: false, squash, anonymous: (99, 98), flavors: Flavors::SYS }
     }
 
     fn name(text: &str) -> Name {
@@ -313,7 +350,7 @@ mod tests {
     fn who_has_only_a_directory_below_sees_the_way_to_it() {
         let open = rules(Squash::None);
         let directories = vec![exported(2, &[("10.0.0.0/8", open)]), exported(1, &[("192.0.2.1", open)])];
-        let exports = Exports { directories };
+        let exports = Exports { directories, missing: Vec::new() };
         let view = exports.view(address("10.0.0.1")).unwrap();
         assert!(!view.is_whole());
         let names = |dir| view.names(FileId(dir)).collect::<Vec<_>>();
@@ -333,8 +370,9 @@ mod tests {
         let read_only = |squash| ExportRules { is_read_only: true, ..rules(squash) };
         let view = |rules: &[ExportRules]| View { rules: rules.to_vec(), ..View::default() };
         let (open, root, all) = (rules(Squash::None), rules(Squash::Root), rules(Squash::All));
-        let strictest =
-            |rules: &[ExportRules], is_written| *view(rules).rules(view(rules).strictest(is_written));
+        let strictest = |rules: &[ExportRules], is_written| {
+            *view(rules).rules(view(rules).strictest(is_written, None).unwrap())
+        };
         let mixed = [open, root, read_only(Squash::None), open];
         assert_eq!(strictest(&mixed, false), read_only(Squash::None));
         assert_eq!(strictest(&mixed, true), root);
@@ -346,10 +384,47 @@ mod tests {
     }
 
     #[test]
+    fn what_lies_nowhere_is_not_for_a_flavor_that_is_weaker_than_any_export_asks_for() {
+        let asking =
+            |flavors: &[Flavor], squash| ExportRules { flavors: Flavors::new(flavors), ..rules(squash) };
+        let secret = asking(&[Flavor::Krb5p], Squash::None);
+        let both = asking(&[Flavor::Krb5p, Flavor::Sys], Squash::Root);
+        let view = View { rules: vec![both, secret], ..View::default() };
+        let of = |flavor| *view.rules(view.strictest(false, flavor).unwrap());
+        assert_eq!(of(None), secret, "who is refused then");
+        assert_eq!(of(Some(Flavor::Sys)), secret);
+        assert_eq!(of(Some(Flavor::Krb5p)), both, "the stricter of those that admit it");
+    }
+
+    #[test]
+    fn the_way_to_exports_is_open_to_the_flavors_of_all_of_them() {
+        let flavors =
+            |flavors: &[Flavor]| ExportRules { flavors: Flavors::new(flavors), ..rules(Squash::None) };
+        let directories = vec![
+            exported(1, &[("10.0.0.0/8", flavors(&[Flavor::Krb5p, Flavor::Sys]))]),
+            exported(2, &[("192.0.2.1", flavors(&[Flavor::Krb5i]))]),
+        ];
+        let exports = Exports { directories, missing: vec![vec![(Hosts::Any, flavors(&[Flavor::Krb5]))]] };
+        let view = exports.view(address("10.0.0.1")).unwrap();
+        let seen: Vec<_> = view.rules(Place::Pseudo).flavors.iter().collect();
+        assert_eq!(seen, [Flavor::Krb5p, Flavor::Sys, Flavor::Krb5]);
+    }
+
+    #[test]
+    fn who_has_an_export_that_is_not_there_yet_sees_an_empty_root() {
+        let exports =
+            Exports { directories: vec![], missing: vec![vec![(hosts("10.0.0.1"), rules(Squash::None))]] };
+        let view = exports.view(address("10.0.0.1")).unwrap();
+        assert_eq!((view.start(), view.of_directory(FileId::ROOT)), (Place::Pseudo, Some(Place::Pseudo)));
+        assert_eq!(view.names(FileId::ROOT).count(), 0);
+        assert!(exports.view(address("10.0.0.2")).is_none());
+    }
+
+    #[test]
     fn an_export_in_an_export_has_its_own_rules_and_no_pseudo_directory() {
         let (outer, inner) = (ExportRules { is_read_only: true, ..rules(Squash::All) }, rules(Squash::None));
         let directories = vec![exported(0, &[("*", outer)]), exported(2, &[("10.0.0.0/8", inner)])];
-        let exports = Exports { directories };
+        let exports = Exports { directories, missing: Vec::new() };
         let view = exports.view(address("10.0.0.1")).unwrap();
         assert!(view.pseudo.is_empty() && !view.is_whole());
         let place = view.step(Place::Export(0), FileId(3));

@@ -11,22 +11,26 @@ use api::{
 use file_state::Door;
 use nfs4::FsId4;
 use nfs4_state::stateid::ClientState;
-use nfs4_state::{Adaptive, DelegationRules, Role, SessionLimits};
+use nfs4_state::{Adaptive, Courtesy, DelegationRules, Role, SessionLimits, SlotFacts};
 use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use types::{Clock, PoolId, Random};
 
-use crate::exports::{Export, ExportError, Exports};
-use crate::mds::{self, ClientRecaller, Head, Homes, Reports, Tally};
+use crate::exports::{Export, ExportError, ExportTable};
+use crate::mds::{self, ClientRecaller, Counts, GrantCounts, Head, Homes, Offloads, Reports, Tally};
 use crate::operations::Operations;
+use crate::owners::OwnerNames;
 use crate::security::{Security, SecurityStatus};
-use crate::session_ops::{Sessions, SessionsConfig};
-use crate::transport::{self, TransportLimits};
+use crate::session_ops::{ClientSummary, Sessions, SessionsConfig};
+use crate::transport::{self, Flight, TransportLimits};
 
 /// How often leases and recalls are looked at; both are counted in seconds.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);
+
+/// How long an exported directory that was made may go unseen.
+const EXPORTS_PERIOD: Duration = Duration::from_secs(1);
 
 /// What the door uses; it knows these by their traits only.
 pub struct HeadServices {
@@ -46,16 +50,23 @@ pub struct HeadServices {
 pub struct HeadConfig {
     pub instance: [u8; 16],
     pub lease: Duration,
+    pub courtesy: Courtesy,
     pub grace: Duration,
     /// Who sees what. Without any nobody sees anything.
     pub exports: Vec<Export>,
     pub security: Arc<Security>,
+    /// Names of users and groups for clients that want names; without them everybody is told numbers.
+    pub owners: Option<Arc<OwnerNames>>,
     pub clients_max: usize,
     /// Per listener.
     pub connections_max: usize,
+    /// Of calls and replies in memory, per listener.
+    pub flight_bytes_max: u64,
     pub slots_max: u32,
     /// Clients are told to read and write smaller files through the head; 0: none.
     pub layout_bytes_min: u64,
+    /// A COPY that takes longer is carried on when it is answered, where the client would have that.
+    pub copy_answer: Duration,
     pub delegations: DelegationRules,
     /// Where the pools' data servers listen. An unspecified address (0.0.0.0) stands for the one that the client
     /// used to reach the head.
@@ -63,8 +74,9 @@ pub struct HeadConfig {
 }
 
 pub struct HeadDoor {
-    head: Arc<Head>,
+    pub(crate) head: Arc<Head>,
     limits: TransportLimits,
+    flight: Arc<Flight>,
 }
 
 /// Why the door cannot be opened.
@@ -85,6 +97,22 @@ pub struct DoorStatus {
     pub reports: Vec<(PoolId, PoolReports)>,
     /// Of head and pools, which share it.
     pub security: SecurityStatus,
+    pub layouts: GrantCounts,
+    pub delegations: GrantCounts,
+    /// Locks that clients wait for.
+    pub waiters: u64,
+    /// Of calls and replies in memory.
+    pub flight_bytes: u64,
+    pub copies: CopyStatus,
+    pub slots: SlotFacts,
+}
+
+/// Copies that are carried on after COPY was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct CopyStatus {
+    pub running: u64,
+    /// Done, and their clients have not heard of it.
+    pub unheard: u64,
 }
 
 /// As clients tell it in LAYOUTRETURN, LAYOUTERROR and LAYOUTSTATS.
@@ -103,19 +131,26 @@ pub struct ClientStatus {
     pub name: String,
     pub address: String,
     pub sessions: u64,
+    pub slots: u64,
+    /// With a request running.
+    pub slots_busy: u64,
     pub opens: u64,
     pub locks: u64,
     pub layouts: u64,
     pub delegations: u64,
     /// Since its last SEQUENCE.
     pub idle: Duration,
+    /// Its lease has ended, and it stays until somebody needs what it has.
+    pub is_courtesy: bool,
 }
 
 impl HeadDoor {
     /// Finds the exported directories, loads the recovery records and opens the grace period.
     pub async fn start(services: HeadServices, config: HeadConfig) -> Result<Arc<HeadDoor>, StartError> {
-        let exports = Exports::resolve(&*services.namespace, &config.exports).await?;
+        let exports = ExportTable::new(&*services.namespace, &config.exports).await?;
         let known = services.records.load().await.map_err(StartError::Records)?;
+        let limits =
+            TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() };
         let boot = services.random.u64();
         let sessions = Sessions::new(
             SessionsConfig {
@@ -123,6 +158,7 @@ impl HeadDoor {
                 major_id: major_id(&config.instance, "head"),
                 scope: config.instance.to_vec(),
                 lease: config.lease,
+                courtesy: config.courtesy,
                 grace: config.grace,
                 boot,
                 limits: SessionLimits {
@@ -144,6 +180,7 @@ impl HeadDoor {
             clock: services.clock,
             key: services.key,
             fsid: fsid(&config.instance),
+            owners: config.owners,
             layout_bytes_min: config.layout_bytes_min,
             generation: boot as u32,
             lease: config.lease,
@@ -154,24 +191,31 @@ impl HeadDoor {
             security: config.security,
             states: Arc::new(Mutex::new(ClientState::new(boot as u32, services.access.share()))),
             delegation_mode: config.delegations.mode,
+            write_delegations: config.delegations.write,
             adaptive: Mutex::new(Adaptive::new(config.delegations)),
             asked: Mutex::default(),
+            drain: Mutex::default(),
+            devices: Mutex::default(),
+            offloads: Offloads::new(boot as u32),
+            copy_answer: config.copy_answer,
             calls: Mutex::default(),
+            releasing: tokio::sync::Mutex::default(),
+            departures: Notify::new(),
+            counts: Counts::default(),
             access: services.access,
         };
         let head = Arc::new(head);
         let recaller = Arc::new(ClientRecaller(Arc::downgrade(&head)));
         head.access.register(Door::Nfs, recaller);
-        Ok(Arc::new(HeadDoor {
-            head,
-            limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
-        }))
+        // A grace period without length is over before anybody asks.
+        mds::expire_clients(&head).await;
+        Ok(Arc::new(HeadDoor { head, flight: Flight::new(config.flight_bytes_max), limits }))
     }
 
     /// Serves until told to stop, then finishes what is under way.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
         let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.head), stop.clone()));
-        transport::serve(listener, self.head.clone(), self.limits, stop).await;
+        transport::serve(listener, self.head.clone(), self.limits, Arc::clone(&self.flight), stop).await;
         // It sees the same stop.
         let _ = housekeeping.await;
     }
@@ -180,48 +224,73 @@ impl HeadDoor {
         self.head.sessions.in_grace()
     }
 
+    /// Pools that are closed to clients, and of how many files there somebody still has a layout.
+    pub fn closed_pools(&self) -> Vec<(PoolId, usize)> {
+        mds::keep_clients_away(&self.head);
+        self.head.drain.lock().progress()
+    }
+
     pub fn operations(&self) -> Vec<(&'static str, u64)> {
         self.head.operations.snapshot()
     }
 
     pub fn status(&self) -> DoorStatus {
-        let clients = self.head.sessions.clients();
-        let states = self.head.states.lock();
-        let clients = clients.into_iter().map(|client| {
-            let held = states.held_by(client.id);
+        let sessions = &self.head.sessions;
+        let (clients, grace_left, slots) = (sessions.clients(), sessions.grace_left(), sessions.slot_facts());
+        let status_of = |client: ClientSummary| {
+            // After the table of sessions, and gone before anything else is asked.
+            let held = self.head.states.lock().held_by(client.id);
             ClientStatus {
                 number: client.id.0,
                 name: client.name,
                 address: client.address,
                 sessions: client.sessions,
+                slots: client.slots,
+                slots_busy: client.slots_busy,
                 opens: held.opens,
                 locks: held.locks,
                 layouts: held.layouts,
                 delegations: held.delegations,
                 idle: client.idle,
+                is_courtesy: client.is_courtesy,
             }
-        });
+        };
         let reports = self.head.reports.snapshot().into_iter().map(|(pool, tally)| {
             let Tally { errors, read_bytes, write_bytes, .. } = tally;
             (pool, PoolReports { errors, read_bytes, write_bytes })
         });
+        let (running, unheard) = self.head.offloads.counts();
         DoorStatus {
-            grace_left: self.head.sessions.grace_left(),
-            clients: clients.collect(),
+            grace_left,
+            clients: clients.into_iter().map(status_of).collect(),
             reports: reports.collect(),
             security: self.head.security.status(),
+            layouts: self.head.counts.layouts(),
+            delegations: self.head.counts.delegations(),
+            waiters: self.head.access.table().waiter_count() as u64,
+            flight_bytes: self.flight.bytes(),
+            copies: CopyStatus { running: running as u64, unheard: unheard as u64 },
+            slots,
         }
     }
 }
 
 async fn housekeeping(head: Arc<Head>, mut stop: watch::Receiver<bool>) {
+    let mut exports_due = Duration::ZERO;
     while !*stop.borrow() {
+        if exports_due <= head.clock.monotonic() {
+            head.exports.look_again(&*head.namespace).await;
+            exports_due = head.clock.monotonic() + EXPORTS_PERIOD;
+        }
         mds::expire_clients(&head).await;
+        mds::recall_slots(&head);
         mds::repeat_recalls(&head);
         mds::expire_recalls(&head).await;
         mds::tell_waiters(&head);
+        mds::keep_clients_away(&head);
         tokio::select! {
             () = tokio::time::sleep(HOUSEKEEPING_PERIOD) => {}
+            () = head.departures.notified() => {}
             _ = stop.changed() => {}
         }
     }

@@ -8,26 +8,35 @@
 //!                       -> ds  (pool)  -> api::Pool
 //! ```
 
+mod asking;
 mod callback;
 mod compound;
 mod context;
+#[cfg(feature = "direct")]
+pub mod direct;
 mod ds;
 mod exports;
 mod fh;
 mod head;
 mod mds;
 mod operations;
+mod owners;
 mod pool_door;
 mod security;
 mod session_ops;
 mod status;
 mod transport;
 
+pub use asking::NamesUnavailable;
 pub use exports::{Export, ExportError, ExportRules, Hosts, Squash};
-pub use head::{ClientStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices, PoolReports, StartError};
-pub use nfs4_state::{DelegationMode, DelegationRules};
+pub use head::{
+    ClientStatus, CopyStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices, PoolReports, StartError,
+};
+pub use mds::GrantCounts;
+pub use nfs4_state::{Courtesy, DelegationMode, DelegationRules, WriteDelegations};
+pub use owners::{LocalNames, OwnerKind, OwnerNames};
 pub use pool_door::{PoolDoor, PoolDoorConfig};
-pub use security::{Flavor, Kerberos, LocalUsers, Security, SecurityStatus};
+pub use security::{Flavor, Flavors, Kerberos, LocalUsers, Security, SecurityStatus};
 
 /// Largest READ and WRITE, at head and pools.
 pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;

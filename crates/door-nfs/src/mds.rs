@@ -1,32 +1,42 @@
 //! The head's operation table: the metadata server.
 //!
 //! One handler per operation, grouped by concern. A handler takes the compound's context and the head and answers a
-//! body or a status; no handler encodes, and none but `layout`, `device` and `copy` knows that there are several pools.
+//! body or a status; no handler encodes. Which pool has what is the matter of `layout`, `segment`, `device`, `drain`,
+//! `io_report`, `copy` and, for fencing, `recall`.
 
+mod acl;
 mod attributes;
 mod close;
 mod copy;
+mod counts;
+mod courtesy;
 mod data;
+mod delegated_times;
 mod delegation;
 mod device;
 mod directory;
+mod drain;
 mod exports;
 mod file_handle;
 mod homes;
 pub(crate) mod io;
+mod io_report;
 mod layout;
 mod lock;
 mod lock_notice;
 mod open;
+mod owners;
 mod readdir;
 mod recall;
 mod reports;
+mod resize;
 mod security;
 mod segment;
 mod setattr;
 mod stateids;
 mod threshold;
 mod totals;
+mod unwritten;
 mod xattr;
 
 use std::collections::BTreeMap;
@@ -37,32 +47,39 @@ use std::time::Duration;
 use access::FileAccess;
 use api::{Locations, Namespace, PoolManager, TicketKey, Xattrs};
 use async_trait::async_trait;
-use nfs4::{ClientId4, Copy4Res, FsId4, NfsArgop4, NfsResop4, NfsStat4, SetAttr4Res};
-use nfs4_state::stateid::ClientState;
-use nfs4_state::{Adaptive, DelegationMode};
+use nfs4::{ClientId4, Copy4Res, FsId4, NfsArgop4, NfsResop4, NfsStat4};
+use nfs4_state::stateid::{ClientState, holder};
+use nfs4_state::{Adaptive, DelegationMode, WriteDelegations};
 use parking_lot::Mutex;
+use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::task::JoinSet;
 use types::{Clock, FileId, Name, PoolId};
 
 use crate::compound::Face;
 use crate::context::Compound;
-use crate::exports::{Exports, View};
+use crate::exports::{ExportTable, View};
 use crate::operations::Operations;
+use crate::owners::OwnerNames;
 use crate::security::Security;
 use crate::session_ops::Sessions;
 use crate::status;
 
+pub(crate) use copy::Offloads;
+pub(crate) use counts::Counts;
+pub use counts::GrantCounts;
+pub(crate) use device::Devices;
+pub(crate) use drain::{Drain, keep_clients_away};
 use exports::Gate;
 pub(crate) use homes::Homes;
 pub(crate) use lock_notice::tell_waiters;
-pub(crate) use recall::{ClientRecaller, expire_clients, expire_recalls, repeat_recalls};
+pub(crate) use recall::{ClientRecaller, expire_clients, expire_recalls, recall_slots, repeat_recalls};
 pub(crate) use reports::{Reports, Tally};
 
 /// Everything the handlers of the head need.
 pub(crate) struct Head {
     pub namespace: Arc<dyn Namespace>,
     pub homes: Homes,
-    pub exports: Exports,
+    pub exports: ExportTable,
     pub locations: Arc<dyn Locations>,
     pub xattrs: Arc<dyn Xattrs>,
     pub pools: Arc<dyn PoolManager>,
@@ -70,6 +87,8 @@ pub(crate) struct Head {
     pub clock: Arc<dyn Clock>,
     pub key: TicketKey,
     pub fsid: FsId4,
+    /// Who has which name, where clients are told names.
+    pub owners: Option<Arc<OwnerNames>>,
     /// Changes with every start: part of device ids, so that none is ever reused for another address.
     pub generation: u32,
     pub lease: Duration,
@@ -84,12 +103,26 @@ pub(crate) struct Head {
     /// before the table.
     pub states: Arc<Mutex<ClientState>>,
     pub delegation_mode: DelegationMode,
+    pub write_delegations: WriteDelegations,
     /// Which files are worth a delegation. Leaf lock.
     pub adaptive: Mutex<Adaptive>,
     /// Recalls that each client is being asked. Leaf lock.
     pub asked: Mutex<BTreeMap<ClientId4, usize>>,
-    /// Calls to clients under way; ended with the head. Leaf lock.
+    /// Closed pools. Leaf lock.
+    pub drain: Mutex<Drain>,
+    /// Which devices clients know. Leaf lock.
+    pub devices: Mutex<Devices>,
+    /// Copies that are carried on.
+    pub offloads: Arc<Offloads>,
+    /// A COPY that takes longer may be carried on.
+    pub copy_answer: Duration,
+    /// Calls to clients and copies under way; ended with the head. Leaf lock.
     pub calls: Mutex<JoinSet<()>>,
+    /// Clients that are gone are released by one at a time.
+    pub releasing: AsyncMutex<()>,
+    /// Somebody waits for the state of a client that is gone.
+    pub departures: Notify,
+    pub counts: Counts,
 }
 
 impl Head {
@@ -98,7 +131,12 @@ impl Head {
         self.access.attributes(file).await.map_err(status::of_access)
     }
 
-    /// Calls a client, until the head ends.
+    /// Of the directories on the way to exports: a file system of its own, as RFC 8881 §7.3 wants it.
+    pub fn pseudo_fsid(&self) -> FsId4 {
+        FsId4 { major: self.fsid.major ^ 2, ..self.fsid }
+    }
+
+    /// Calls a client, or does what ends in a call, until the head ends.
     pub fn spawn_call(&self, call: impl Future<Output = ()> + Send + 'static) {
         let mut calls = self.calls.lock();
         while calls.try_join_next().is_some() {}
@@ -108,6 +146,16 @@ impl Head {
     /// A delegation of the file is being recalled: nobody is offered one for a while.
     pub fn note_recall(&self, file: FileId) {
         self.adaptive.lock().recalled(file, self.clock.monotonic());
+    }
+
+    /// As [`Head::attributes`], with what the pools and other clients know better.
+    pub async fn attributes_for(
+        &self,
+        compound: &Compound<'_>,
+        file: FileId,
+    ) -> Result<types::Attributes, NfsStat4> {
+        let (found, by) = (self.attributes(file).await?, compound.client.map(holder));
+        self.access.seen_by(found, by, recall::WAIT).await.map_err(status::of_access)
     }
 
     /// As [`Head::attributes`], with what the pools know better.
@@ -134,6 +182,10 @@ impl Face for Head {
         self.exports.view(peer)
     }
 
+    fn exports_version(&self) -> u64 {
+        self.exports.version()
+    }
+
     fn security(&self) -> &Security {
         &self.security
     }
@@ -147,6 +199,17 @@ impl Face for Head {
     }
 
     async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+        if let Err(status) = security::before(compound, &operation) {
+            return NfsResop4::error(operation.opnum(), status);
+        }
+        let from = compound.place;
+        let result = self.perform(compound, operation).await;
+        security::after(compound, from, result)
+    }
+}
+
+impl Head {
+    async fn perform(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
         use NfsArgop4 as A;
         use NfsResop4 as R;
         let number = operation.opnum();
@@ -167,10 +230,7 @@ impl Face for Head {
             A::GetAttr(args) => R::GetAttr(attributes::get(compound, self, &args).await.into()),
             A::Verify(args) => R::Verify(attributes::verify(compound, self, &args.obj_attributes).await),
             A::NVerify(args) => R::NVerify(attributes::nverify(compound, self, &args.obj_attributes).await),
-            A::SetAttr(args) => R::SetAttr(match setattr::set(compound, self, &args).await {
-                Ok(attrsset) => SetAttr4Res { status: NfsStat4::Ok, attrsset },
-                Err(status) => SetAttr4Res { status, attrsset: nfs4::Bitmap4::EMPTY },
-            }),
+            A::SetAttr(args) => R::SetAttr(setattr::set(compound, self, &args).await),
             A::ReadDir(args) => R::ReadDir(readdir::read(compound, self, &args).await.into()),
             A::ReadLink => R::ReadLink(directory::read_link(compound, self).await.into()),
             A::Create(args) => R::Create(directory::create(compound, self, &args).await.into()),
@@ -192,6 +252,8 @@ impl Face for Head {
                 Ok(copied) => R::Copy(Copy4Res::Ok(copied)),
                 Err(status) => NfsResop4::error(number, status),
             },
+            A::OffloadStatus(args) => R::OffloadStatus(copy::progress(compound, self, &args).into()),
+            A::OffloadCancel(args) => R::OffloadCancel(outcome(copy::cancel(compound, self, &args).await)),
             A::Open(args) => R::Open(open::open(compound, self, args).await.into()),
             A::OpenDowngrade(args) => R::OpenDowngrade(close::downgrade(compound, self, &args).into()),
             A::Close(args) => R::Close(close::close(compound, self, &args).into()),
@@ -203,8 +265,8 @@ impl Face for Head {
             A::LayoutGet(args) => R::LayoutGet(layout::get(compound, self, args).await),
             A::LayoutCommit(args) => R::LayoutCommit(layout::commit(compound, self, args).await.into()),
             A::LayoutReturn(args) => R::LayoutReturn(layout::give_back(compound, self, args).await.into()),
-            A::LayoutError(args) => R::LayoutError(outcome(layout::error(compound, self, &args).await)),
-            A::LayoutStats(args) => R::LayoutStats(outcome(layout::stats(compound, self, &args).await)),
+            A::LayoutError(args) => R::LayoutError(outcome(io_report::error(compound, self, &args))),
+            A::LayoutStats(args) => R::LayoutStats(outcome(io_report::stats(compound, self, &args))),
             A::GetXattr(args) => R::GetXattr(xattr::get(compound, self, &args).await.into()),
             A::SetXattr(args) => R::SetXattr(xattr::set(compound, self, &args).await.into()),
             A::ListXattrs(args) => R::ListXattrs(xattr::list(compound, self, &args).await.into()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Observer, Pool, TicketKey};
-use nfs4_state::{Role, SessionLimits};
+use nfs4_state::{Courtesy, Role, SessionLimits};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use types::{Clock, Random};
@@ -15,7 +15,7 @@ use crate::head::major_id;
 use crate::operations::Operations;
 use crate::security::Security;
 use crate::session_ops::{Sessions, SessionsConfig};
-use crate::transport::{self, TransportLimits};
+use crate::transport::{self, Flight, TransportLimits};
 
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 
@@ -24,6 +24,8 @@ pub struct PoolDoorConfig {
     pub lease: Duration,
     pub clients_max: usize,
     pub connections_max: usize,
+    /// Of calls and replies in memory.
+    pub flight_bytes_max: u64,
     pub slots_max: u32,
     pub security: Arc<Security>,
 }
@@ -31,6 +33,7 @@ pub struct PoolDoorConfig {
 pub struct PoolDoor {
     server: Arc<DataServer>,
     limits: TransportLimits,
+    flight: Arc<Flight>,
 }
 
 impl PoolDoor {
@@ -42,12 +45,15 @@ impl PoolDoor {
         observer: Arc<dyn Observer>,
         config: PoolDoorConfig,
     ) -> Arc<PoolDoor> {
+        let limits =
+            TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() };
         let sessions = Sessions::new(
             SessionsConfig {
                 role: Role::DataServer,
                 major_id: major_id(&config.instance, &pool.id().to_string()),
                 scope: config.instance.to_vec(),
                 lease: config.lease,
+                courtesy: Courtesy::NONE,
                 // A data server has no state to reclaim.
                 grace: Duration::ZERO,
                 boot: random.u64(),
@@ -71,15 +77,21 @@ impl PoolDoor {
                 // client may do, and the ticket is the authority here.
                 view: Arc::new(View::of_everything(Export::of_everything(Squash::All).rules)),
             }),
-            limits: TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() },
+            flight: Flight::new(config.flight_bytes_max),
+            limits,
         })
     }
 
     /// Serves until told to stop, then finishes what is under way.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
         let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.server), stop.clone()));
-        transport::serve(listener, self.server.clone(), self.limits, stop).await;
+        transport::serve(listener, self.server.clone(), self.limits, Arc::clone(&self.flight), stop).await;
         let _ = housekeeping.await;
+    }
+
+    /// Of calls and replies in memory.
+    pub fn flight_bytes(&self) -> u64 {
+        self.flight.bytes()
     }
 
     pub fn operations(&self) -> Vec<(&'static str, u64)> {
@@ -90,7 +102,9 @@ impl PoolDoor {
 async fn housekeeping(server: Arc<DataServer>, mut stop: watch::Receiver<bool>) {
     while !*stop.borrow() {
         // Nothing hangs on a client of a data server but its sessions.
-        server.sessions.expire().await;
+        server.sessions.expire(&()).await;
+        // A data server calls nobody: clients hear of it with their next replies.
+        drop(server.sessions.take_slot_recalls());
         tokio::select! {
             () = tokio::time::sleep(HOUSEKEEPING_PERIOD) => {}
             _ = stop.changed() => {}

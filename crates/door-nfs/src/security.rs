@@ -1,95 +1,64 @@
 //! Which security flavors clients may come with, and Kerberos for those that are GSS (RFC 8881 §2.2.1).
 //!
 //! Every listener admits every flavor at the RPC layer: clients are found, sessions made and SECINFO asked with what a
-//! client has. Files are reached with a flavor of the list only; else the operation that sets the file handle gets
+//! client has. Files are reached with a flavor of their export only; else the operation that sets the file handle gets
 //! WRONGSEC (RFC 8881 §2.6.3.1).
 
 mod contexts;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod flavors;
+mod refusals;
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use aws_lc_rs::digest;
-use gss::{Acceptor, Entropy};
-use nfs4::{AUTH_SYS, RpcGssSvc, RpcSecGssInfo, SecInfo4};
-use oncrpc::GssService;
+use gss::{Acceptor, Entropy, Keytab, NoServiceKey};
 use parking_lot::Mutex;
+use thiserror::Error;
 use types::{Clock, Identity, Random};
-use xdr::Opaque;
+
+use crate::asking::{Asking, NamesUnavailable};
 
 use contexts::Contexts;
 pub(crate) use contexts::{Established, Found};
+pub(crate) use flavors::meets;
+pub use flavors::{Flavor, Flavors};
+use refusals::Refusals;
 
-/// A security flavor as `mount -o sec=` names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Flavor {
-    /// The client host says who its user is.
-    Sys,
-    /// Kerberos: each call is signed.
-    Krb5,
-    /// And what it carries.
-    Krb5i,
-    /// And that is encrypted.
-    Krb5p,
-}
-
-impl Flavor {
-    const ALL: [(&str, Flavor); 4] =
-        [("sys", Flavor::Sys), ("krb5", Flavor::Krb5), ("krb5i", Flavor::Krb5i), ("krb5p", Flavor::Krb5p)];
-
-    pub fn is_kerberos(self) -> bool {
-        self != Flavor::Sys
-    }
-
-    pub(crate) fn of(service: GssService) -> Flavor {
-        match service {
-            GssService::None => Flavor::Krb5,
-            GssService::Integrity => Flavor::Krb5i,
-            GssService::Privacy => Flavor::Krb5p,
-        }
-    }
-
-    fn info(self) -> SecInfo4 {
-        let service = match self {
-            Flavor::Sys => return SecInfo4::Flavor(AUTH_SYS),
-            Flavor::Krb5 => RpcGssSvc::None,
-            Flavor::Krb5i => RpcGssSvc::Integrity,
-            Flavor::Krb5p => RpcGssSvc::Privacy,
-        };
-        // The content of the encoding, without the tag and length that the text of RFC 8881 §18.29.2 would allow as well: Linux
-        // compares it so (`gss_mech_get_by_OID`), and every server sends it so.
-        SecInfo4::RpcSecGss(RpcSecGssInfo { oid: Opaque::copy_from_slice(&gss::KRB5_OID), qop: 0, service })
-    }
-}
-
-impl fmt::Display for Flavor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Flavor::ALL.iter().find(|(_, flavor)| flavor == self).map_or("", |(name, _)| name);
-        f.write_str(name)
-    }
-}
-
-impl FromStr for Flavor {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Flavor, String> {
-        let known = Flavor::ALL.iter().find(|(name, _)| *name == text);
-        known.map(|(_, flavor)| *flavor).ok_or_else(|| format!("{text:?} is not sys, krb5, krb5i or krb5p"))
-    }
-}
+/// Who a context is for is asked once, and holds for hours: worth some waiting, and less than clients wait.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The users of the local system. Asked in a thread of its own: the answer may come from far away.
 pub trait LocalUsers: Send + Sync {
     /// Ids and groups of a user; `None` if there is none of this name.
-    fn identity(&self, user: &str) -> Option<Identity>;
+    fn identity(&self, user: &str) -> Result<Option<Identity>, NamesUnavailable>;
 }
 
-/// What a listener admits.
+/// Why a client gets no context.
+#[derive(Debug, Error)]
+pub(crate) enum ContextError {
+    #[error(transparent)]
+    Ticket(#[from] gss::AcceptError),
+    #[error("look up user: {0}")]
+    User(#[from] NamesUnavailable),
+}
+
+impl ContextError {
+    /// `major_status` and `minor_status`, as [`gss::AcceptError::status`].
+    pub fn status(&self) -> (u32, u32) {
+        // GSS_S_FAILURE (RFC 2744 §3.9.1): another try may do better.
+        const FAILURE: u32 = 13 << 16;
+        match self {
+            ContextError::Ticket(error) => error.status(),
+            ContextError::User(NamesUnavailable) => (FAILURE, 0),
+        }
+    }
+}
+
+/// What the listeners of head and pools know of security: which flavors an export takes is the export's matter.
 pub struct Security {
-    flavors: Vec<Flavor>,
     kerberos: Option<Kerberos>,
 }
 
@@ -103,34 +72,21 @@ pub struct SecurityStatus {
 }
 
 impl Security {
-    /// AUTH_SYS and nothing else.
+    /// Without Kerberos.
     pub fn sys() -> Arc<Security> {
-        Arc::new(Security { flavors: vec![Flavor::Sys], kerberos: None })
+        Arc::new(Security { kerberos: None })
     }
 
-    /// `flavors` in the order that clients are told them; those of Kerberos need `kerberos`.
-    pub fn new(flavors: Vec<Flavor>, kerberos: Option<Kerberos>) -> Arc<Security> {
-        let needs_kerberos = flavors.iter().any(|flavor| flavor.is_kerberos());
-        assert!(!needs_kerberos || kerberos.is_some(), "whoever lists flavors of Kerberos brings its keys");
-        Arc::new(Security { flavors, kerberos })
+    pub fn with_kerberos(kerberos: Kerberos) -> Arc<Security> {
+        Arc::new(Security { kerberos: Some(kerberos) })
     }
 
     pub fn status(&self) -> SecurityStatus {
         self.kerberos.as_ref().map(Kerberos::status).unwrap_or_default()
     }
 
-    /// Whether files may be reached by a call of this flavor; `None` is AUTH_NONE, which goes where AUTH_SYS goes.
-    pub(crate) fn admits(&self, flavor: Option<Flavor>) -> bool {
-        self.flavors.contains(&flavor.unwrap_or(Flavor::Sys))
-    }
-
-    pub(crate) fn kerberos(&self) -> Option<&Kerberos> {
+    pub fn kerberos(&self) -> Option<&Kerberos> {
         self.kerberos.as_ref()
-    }
-
-    /// For SECINFO.
-    pub(crate) fn infos(&self) -> Vec<SecInfo4> {
-        self.flavors.iter().map(|flavor| flavor.info()).collect()
     }
 }
 
@@ -139,7 +95,10 @@ pub struct Kerberos {
     acceptor: Mutex<Acceptor>,
     /// Leaf lock, as is the one above.
     contexts: Mutex<Contexts>,
+    /// Leaf lock too.
+    refusals: Mutex<Refusals>,
     users: Arc<dyn LocalUsers>,
+    asking: Asking,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
 }
@@ -151,19 +110,42 @@ impl Kerberos {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> Kerberos {
-        let (acceptor, contexts) = (Mutex::new(acceptor), Mutex::default());
-        Kerberos { acceptor, contexts, users, clock, random }
+        Kerberos::with_patience(acceptor, users, clock, random, PATIENCE)
+    }
+
+    fn with_patience(
+        acceptor: Acceptor,
+        users: Arc<dyn LocalUsers>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+        patience: Duration,
+    ) -> Kerberos {
+        let (acceptor, contexts, refusals) = (Mutex::new(acceptor), Mutex::default(), Mutex::default());
+        let asking = Asking::new(Arc::clone(&clock), patience, "users get no Kerberos contexts");
+        Kerberos { acceptor, contexts, refusals, users, asking, clock, random }
+    }
+
+    /// The keytab has changed. Contexts that stand are not touched: they have keys of their own.
+    pub fn replace_keys(&self, keytab: Keytab) -> Result<(), NoServiceKey> {
+        self.acceptor.lock().replace_keys(keytab)
+    }
+
+    /// Whether the log is to tell of a refusal, and how many it did not tell of before.
+    pub(crate) fn note_refusal(&self) -> Option<u64> {
+        self.refusals.lock().note(self.clock.monotonic())
     }
 
     /// A context from a client's token: its handle, itself, and the token for the client.
     pub(crate) async fn establish(
         &self,
         token: &[u8],
-    ) -> Result<(Vec<u8>, Arc<Established>, Vec<u8>), gss::AcceptError> {
+    ) -> Result<(Vec<u8>, Arc<Established>, Vec<u8>), ContextError> {
         let entropy = self.entropy();
         let accepted = self.acceptor.lock().accept(token, self.now_s(), &entropy);
         let accepted = accepted.inspect_err(|_| self.contexts.lock().note_refused())?;
         let identity = self.identity(&accepted.context).await;
+        // Not nobody: that would be kept for as long as the context is.
+        let identity = identity.inspect_err(|_| self.contexts.lock().note_refused())?;
         let name = name_of(accepted.context.client());
         let established = Arc::new(Established::new(accepted.context, identity, name));
         let handle = self.bytes::<16>();
@@ -190,15 +172,15 @@ impl Kerberos {
 
     /// A user of the service's own realm with a name of one part is the local user of that name; services, hosts and
     /// strangers are nobody. Whoever is root in the realm is root here, until it is squashed.
-    async fn identity(&self, context: &gss::Context) -> Identity {
+    async fn identity(&self, context: &gss::Context) -> Result<Identity, NamesUnavailable> {
         let client = context.client();
-        let [user] = client.components.as_slice() else { return Identity::nobody() };
+        let [user] = client.components.as_slice() else { return Ok(Identity::nobody()) };
         if client.realm != context.service().realm {
-            return Identity::nobody();
+            return Ok(Identity::nobody());
         }
         let (users, user) = (Arc::clone(&self.users), user.clone());
-        let asked = tokio::task::spawn_blocking(move || users.identity(&user)).await;
-        asked.ok().flatten().unwrap_or_else(Identity::nobody)
+        let found = self.asking.ask(move || users.identity(&user)).await?;
+        Ok(found.unwrap_or_else(Identity::nobody))
     }
 
     fn entropy(&self) -> Entropy {
@@ -228,26 +210,6 @@ fn name_of(principal: &gss::Principal) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    #[test]
-    fn flavors_are_named_as_mount_names_them() {
-        for (name, flavor) in Flavor::ALL {
-            assert_eq!((name.parse(), flavor.to_string()), (Ok(flavor), name.to_owned()));
-        }
-        assert!("krb4".parse::<Flavor>().unwrap_err().contains("krb5p"));
-    }
-
-    #[test]
-    fn none_is_admitted_where_sys_is() {
-        let security = Security::sys();
-        assert!(security.admits(None) && security.admits(Some(Flavor::Sys)));
-        assert!(!security.admits(Some(Flavor::Krb5)));
-        let security = Security { flavors: vec![Flavor::Krb5p, Flavor::Krb5i], kerberos: None };
-        assert!(!security.admits(None) && !security.admits(Some(Flavor::Krb5)));
-        assert!(security.admits(Some(Flavor::Krb5p)));
-        let SecInfo4::RpcSecGss(first) = &security.infos()[0] else { panic!("GSS is first") };
-        assert_eq!((first.service, first.oid.len()), (RpcGssSvc::Privacy, 9));
-    }
-
     #[tokio::test]
     async fn a_principal_is_the_user_of_its_name_in_the_services_own_realm() {
         use gss::peer::principal;
@@ -268,6 +230,24 @@ mod tests {
             let (_, established, _) = kerberos.establish(&initiator.token()).await.unwrap();
             assert_eq!(established.identity, identity, "{name}");
         }
+    }
+
+    #[tokio::test]
+    async fn who_cannot_be_looked_up_gets_no_context_instead_of_one_of_nobody() {
+        // Nobody comes back from the first question until this is dropped.
+        let (asked, kerberos) = fixture::kerberos_without_answers();
+        for _ in 0..3 {
+            let refused = kerberos.establish(&fixture::initiator().token()).await;
+            assert!(matches!(refused, Err(ContextError::User(NamesUnavailable))));
+        }
+        let status = kerberos.status();
+        assert_eq!((status.contexts, status.established, status.refused), (0, 0, 3));
+        assert!(asked.count() <= 1, "it is left alone");
+        // Who is no user of the system has nothing to do with it.
+        let mut machine = fixture::initiator();
+        machine.client = gss::peer::principal("host/client.example.org");
+        machine.authenticator_client = gss::peer::principal("host/client.example.org");
+        assert!(kerberos.establish(&machine.token()).await.is_ok());
     }
 
     #[test]

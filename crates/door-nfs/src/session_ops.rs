@@ -6,23 +6,24 @@
 
 mod operations;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use api::{ClientRecord, NamespaceError, RecoveryRecords};
 use bytes::Bytes;
 use nfs4::{
-    ClientId4, Compound4Res, CompoundArgs, NfsResop4, NfsStat4, Res, Sequence4Args, Sequence4ResOk, op,
+    ClientId4, Compound4Res, CompoundArgs, NfsResop4, NfsStat4, ReferringCall4, ReferringCallList4, Res,
+    Sequence4Args, Sequence4ResOk, op,
 };
 use nfs4_state::{
-    Action, CallbackOutcome, CallbackRefusal, CallbackTicket, ConnectionId, Departed, KnownClient, Peer,
-    Principal, RequestFacts, Role, SequenceVerdict, ServerIdentity, SessionConfig, SessionLimits,
-    SessionTable,
+    Action, CallbackOutcome, CallbackRefusal, CallbackTicket, ConnectionId, Courtesy, Departed, Holdings,
+    KnownClient, Lapsed, Peer, Principal, RequestFacts, Role, SequenceVerdict, ServerIdentity, SessionConfig,
+    SessionLimits, SessionTable, SlotFacts, SlotRecall,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
-use types::Clock;
+use types::{Clock, FileId};
 use xdr::{Decoder, Encoder, Opaque, Xdr};
 
 use crate::context::Compound;
@@ -42,6 +43,7 @@ pub(crate) struct SessionsConfig {
     pub major_id: Vec<u8>,
     pub scope: Vec<u8>,
     pub lease: Duration,
+    pub courtesy: Courtesy,
     pub grace: Duration,
     /// Random per start.
     pub boot: u64,
@@ -57,9 +59,13 @@ pub(crate) struct Sessions {
     departed: Mutex<Vec<Departed>>,
     /// Records to remove before the grace period ends. Leaf lock.
     grace_ending: Mutex<Option<Vec<Action>>>,
+    /// Clients whose records entitle them to nothing since something was taken from them. Leaf lock.
+    robbed: Mutex<BTreeSet<ClientId4>>,
     /// Connections that serve as back channels. Leaf lock.
     connections: Mutex<HashMap<ConnectionId, Weak<Connection>>>,
     pub(crate) callback_places: Semaphore,
+    /// Calls that each client is being asked. Leaf lock.
+    pub(crate) called: Mutex<BTreeMap<ClientId4, usize>>,
     /// A callback slot has become free.
     pub(crate) callback_freed: Notify,
 }
@@ -100,7 +106,11 @@ pub(crate) struct ClientSummary {
     pub name: String,
     pub address: String,
     pub sessions: u64,
+    pub slots: u64,
+    pub slots_busy: u64,
     pub idle: Duration,
+    /// Its lease has ended, and it stays until somebody needs what it has.
+    pub is_courtesy: bool,
 }
 
 impl SlotTicket {
@@ -141,6 +151,7 @@ impl Sessions {
             identity,
             limits: config.limits,
             lease: config.lease,
+            courtesy: config.courtesy,
             grace: config.grace,
             instance: config.boot,
         };
@@ -151,8 +162,10 @@ impl Sessions {
             recording: tokio::sync::Mutex::new(()),
             departed: Mutex::default(),
             grace_ending: Mutex::default(),
+            robbed: Mutex::default(),
             connections: Mutex::default(),
             callback_places: Semaphore::new(CALLBACKS_MAX),
+            called: Mutex::default(),
             callback_freed: Notify::new(),
         }
     }
@@ -179,6 +192,7 @@ impl Sessions {
             SequenceVerdict::Execute(ticket) => {
                 compound.client = Some(ticket.client);
                 compound.session = Some(ticket.session);
+                compound.request = Some(ReferringCall4 { sequenceid: args.sequenceid, slotid: args.slotid });
                 SequenceOutcome::Execute {
                     result: ticket.result,
                     reply_bytes_max: ticket.reply_bytes_max.saturating_sub(REPLY_HEADER_BYTES),
@@ -213,13 +227,22 @@ impl Sessions {
 
     /// Whether the client may reclaim (or, not reclaiming, obtain) opens, locks and layouts now: NO_GRACE, or GRACE.
     pub fn judge_reclaim(&self, client: ClientId4, is_reclaim: bool) -> Result<(), NfsStat4> {
-        let table = self.lock();
-        if is_reclaim { table.may_reclaim(client) } else { table.may_obtain(client) }
+        let mut table = self.lock();
+        if is_reclaim { table.may_reclaim(self.now(), client) } else { table.may_obtain(client) }
     }
 
     /// Whether the client could be asked to give something back.
     pub fn has_back_channel(&self, client: ClientId4) -> bool {
         self.lock().has_back_channel(client)
+    }
+
+    pub fn slot_facts(&self) -> SlotFacts {
+        self.lock().slot_facts()
+    }
+
+    /// Clients that are to be asked for slots, since this was last asked.
+    pub fn take_slot_recalls(&self) -> Vec<SlotRecall> {
+        self.lock().take_slot_recalls()
     }
 
     /// Raises SEQ4_STATUS_* flags in the client's replies until they are lowered.
@@ -241,9 +264,19 @@ impl Sessions {
                 name: client.owner.escape_ascii().to_string(),
                 address: client.address.ip().to_string(),
                 sessions: client.sessions as u64,
+                slots: client.slots.into(),
+                slots_busy: client.slots_busy.into(),
                 idle: client.silent,
+                is_courtesy: client.is_courtesy,
             })
             .collect()
+    }
+
+    /// Clients, confirmed or not, and sessions.
+    #[cfg(feature = "direct")]
+    pub fn known(&self) -> (usize, usize) {
+        let table = self.lock();
+        (table.snapshot(self.now()).len(), table.session_count())
     }
 
     /// The transport has closed a connection.
@@ -255,6 +288,18 @@ impl Sessions {
     /// A connection that serves as back channel, if it is still there.
     pub fn back_connection(&self, id: ConnectionId) -> Option<Arc<Connection>> {
         self.connections.lock().get(&id)?.upgrade()
+    }
+
+    /// The request is about to grant something of the file that may be recalled.
+    pub fn note_grant(&self, compound: &Compound<'_>, file: FileId) {
+        if let (Some(session), Some(request)) = (compound.session, compound.request) {
+            self.lock().note_grant(session, request.slotid, file);
+        }
+    }
+
+    /// Requests whose replies a recall of what they grant of the file may overtake.
+    pub fn granting_calls(&self, client: ClientId4, file: FileId) -> Vec<ReferringCallList4> {
+        self.lock().granting_calls(client, file)
     }
 
     pub fn callback_begin(&self, client: ClientId4) -> Result<CallbackTicket, CallbackRefusal> {
@@ -275,14 +320,39 @@ impl Sessions {
         !self.departed.lock().is_empty()
     }
 
+    /// Somebody needs what these have. Those of them whose lease has ended are gone, and their state is released with the
+    /// next [`expire`](Self::expire); answered are these, and those that were gone before.
+    pub fn dislodge(&self, clients: &[ClientId4]) -> BTreeSet<ClientId4> {
+        let mut table = self.lock();
+        let departed = table.dislodge(self.now(), clients);
+        for departed in &departed {
+            tracing::info!(client = departed.client.0, "a client whose lease is over makes way");
+        }
+        // Before others can see that they are gone: a departed client is always in this list or released.
+        self.departed.lock().extend(departed);
+        clients.iter().filter(|client| !table.is_confirmed(**client)).copied().collect()
+    }
+
+    /// Whether the client is gone, and its record perhaps not.
+    pub fn is_departing(&self, client: ClientId4) -> bool {
+        self.departed.lock().iter().any(|departed| departed.client == client)
+    }
+
     /// Lets time pass: ends leases and the grace period. Returns the clients that are gone for good, so that their
     /// state can be released: their records are removed. What the database refuses is tried again next time.
-    pub async fn expire(&self) -> Vec<ClientId4> {
-        let expired = self.lock().expire(self.now());
-        for departed in &expired {
-            tracing::info!(client = departed.client.0, "lease of a client is over");
-        }
+    pub async fn expire(&self, holdings: &(dyn Holdings + Sync)) -> Vec<ClientId4> {
         let batch = {
+            let mut table = self.lock();
+            let Lapsed { departed: expired, kept } = table.expire(self.now(), holdings);
+            for client in kept {
+                tracing::info!(
+                    client = client.0,
+                    "lease of a client is over, what it has stays until it is needed"
+                );
+            }
+            for departed in &expired {
+                tracing::info!(client = departed.client.0, "lease of a client is over");
+            }
             let mut departed = self.departed.lock();
             departed.extend(expired);
             std::mem::take(&mut *departed)
@@ -317,6 +387,47 @@ impl Sessions {
         }
         self.lock().grace_ended();
         tracing::info!(not_reclaimed = actions.len(), "the grace period is over");
+    }
+
+    /// Before something is taken from a client that it may not hear of: should the server start anew, the client may not reclaim
+    /// over what others have done since (RFC 8881 §8.4.3, §10.2.1).
+    pub async fn forbid_reclaim(&self, client: ClientId4) -> Result<(), NamespaceError> {
+        if self.robbed.lock().contains(&client) {
+            return Ok(());
+        }
+        let owner = self.lock().set_robbed(client, true);
+        let Some(owner) = owner else { return Ok(()) };
+        if let Err(error) = self.record_standing(&owner).await {
+            self.lock().set_robbed(client, false);
+            return Err(error);
+        }
+        self.robbed.lock().insert(client);
+        Ok(())
+    }
+
+    /// Clients that have heard of all that was taken from them may reclaim again.
+    pub async fn allow_reclaim(&self, has_heard: impl Fn(ClientId4) -> bool) {
+        let robbed: Vec<ClientId4> = self.robbed.lock().iter().copied().collect();
+        for client in robbed.into_iter().filter(|client| has_heard(*client)) {
+            let owner = self.lock().set_robbed(client, false);
+            if let Some(owner) = owner
+                && let Err(error) = self.record_standing(&owner).await
+            {
+                tracing::warn!(client = client.0, %error, "cannot put down that a client may reclaim, will try again");
+                self.lock().set_robbed(client, true);
+                continue;
+            }
+            self.robbed.lock().remove(&client);
+        }
+    }
+
+    /// Makes the record of an owner say what it must say now.
+    async fn record_standing(&self, owner: &Bytes) -> Result<(), NamespaceError> {
+        let Some(records) = &self.records else { return Ok(()) };
+        let _in_order = self.recording.lock().await;
+        let standing = self.lock().standing(owner);
+        let Some(reclaim_complete) = standing else { return Ok(()) };
+        records.put(&ClientRecord { owner: owner.to_vec(), reclaim_complete }).await
     }
 
     /// Makes an action durable.

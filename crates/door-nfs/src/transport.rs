@@ -1,17 +1,18 @@
 //! TCP and ONC RPC under the doors: accepts connections, takes records off them, answers calls.
 //!
 //! Each call runs in a task of its own, so that a slow one holds up no other. Everything is bounded: connections,
-//! calls under way per connection (then nothing more is read from it), record length, and how long a peer may take to
+//! calls under way per connection and the bytes of all of them (then nothing more is read), record length, and how long a peer may take to
 //! finish a record or to read its replies.
 
 mod connection;
+mod flight;
 mod gss;
 mod rpc;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use oncrpc::RecordReader;
 use tokio::io::AsyncReadExt;
 use tokio::net::tcp::OwnedReadHalf;
@@ -23,6 +24,7 @@ use crate::IO_BYTES_MAX;
 use crate::compound::Face;
 
 pub(crate) use connection::{CallError, Connection};
+pub(crate) use flight::Flight;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransportLimits {
@@ -63,6 +65,7 @@ pub(crate) async fn serve(
     listener: TcpListener,
     face: Arc<dyn Face>,
     limits: TransportLimits,
+    flight: Arc<Flight>,
     mut stop: watch::Receiver<bool>,
 ) {
     let places = Arc::new(Semaphore::new(limits.connections_max));
@@ -80,9 +83,9 @@ pub(crate) async fn serve(
                     tracing::warn!(%peer, max = limits.connections_max, "too many connections, closed one");
                     continue;
                 };
-                let (face, stop) = (Arc::clone(&face), stop.clone());
+                let (face, flight, stop) = (Arc::clone(&face), Arc::clone(&flight), stop.clone());
                 connections.spawn(async move {
-                    converse(stream, face, limits, stop).await;
+                    converse(stream, face, (limits, flight), stop).await;
                     drop(place);
                 });
             }
@@ -99,12 +102,13 @@ pub(crate) async fn serve(
 async fn converse(
     stream: TcpStream,
     face: Arc<dyn Face>,
-    limits: TransportLimits,
+    (limits, flight): (TransportLimits, Arc<Flight>),
     mut stop: watch::Receiver<bool>,
 ) {
     let Ok((connection, mut reader)) = open(stream, limits) else { return };
-    // The address does not change while the connection lives, nor do the exports.
-    let view = face.admit(connection.peer().ip());
+    // The address does not change while the connection lives; what is exported to it seldom does.
+    let mut exports_version = face.exports_version();
+    let mut view = face.admit(connection.peer().ip());
     if view.is_none() {
         tracing::debug!(peer = %connection.peer(), "nothing is exported to a client");
     }
@@ -121,16 +125,20 @@ async fn converse(
                     break 'connection;
                 }
             };
+            let bytes = record.len();
             let Some(call) = rpc::route(&connection, record) else { break 'connection };
             let Some(call) = call else { continue };
             // A call is answered or its connection is gone: the place is free again when the reply is written.
-            let place = tokio::select! {
-                place = Arc::clone(&calls).acquire_owned() => place.expect("the semaphore is never closed"),
-                () = connection.closed() => break 'connection,
-            };
+            let place = flight.place(bytes, &calls, limits.calls_max, &connection).await;
+            let Some(mut place) = place else { break 'connection };
+            if face.exports_version() != exports_version {
+                exports_version = face.exports_version();
+                view = face.admit(connection.peer().ip());
+            }
             let (face, connection, view) = (Arc::clone(&face), Arc::clone(&connection), view.clone());
             tokio::spawn(async move {
                 if let Some(reply) = rpc::answer(&*face, &connection, view, call).await {
+                    place.answered(reply.iter().map(Bytes::len).sum());
                     connection.send(reply, place).await;
                 }
             });

@@ -6,7 +6,8 @@ use api::{Activity, Cookie, NamespaceError, Page};
 use file_state::Change;
 use http::StatusCode;
 use http_server::{RequestBody, Response};
-use types::{Access, Attributes, FileId, Identity, Name, permission};
+use types::permission::Removal;
+use types::{Access, Attributes, FileId, Identity, Name};
 
 use crate::call::Call;
 use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE};
@@ -15,7 +16,8 @@ use crate::locks::{Path, PathChange};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, Place};
 
-const DIRECTORY_PERMISSIONS: u32 = 0o755;
+/// Where no ACL of the directory above says more.
+const DIRECTORY_UMASK: u32 = 0o022;
 /// Entries of a directory that are looked at together.
 pub(crate) const PAGE: usize = 512;
 /// Failures that a 207 answer lists; what follows is left out.
@@ -116,7 +118,8 @@ impl Front {
         let spec = api::CreateSpec {
             kind: api::CreateKind::Directory,
             mode: api::CreateMode::Guarded,
-            permissions: DIRECTORY_PERMISSIONS,
+            permissions: 0o777,
+            umask: Some(DIRECTORY_UMASK),
             set: api::SetAttributes::default(),
             location: None,
         };
@@ -133,7 +136,7 @@ impl Front {
         limit: usize,
     ) -> Result<Page, NamespaceError> {
         let attributes = self.services.namespace.attributes(dir).await?;
-        if !permission::allows(who, &attributes, Access::EXECUTE) {
+        if !self.judge().allows(who, &attributes, Access::EXECUTE).await? {
             return Err(NamespaceError::AccessDenied);
         }
         self.services.namespace.list(who, dir, after, limit).await
@@ -259,7 +262,7 @@ impl Front {
         let _removing;
         if found.kind.is_regular() {
             let parent = self.services.namespace.attributes(dir).await?;
-            may_take(who, &parent, found)?;
+            self.may_take(who, &parent, found).await?;
             let is_last = found.nlink == 1;
             let change = if is_last { Change::Replace } else { Change::Remove };
             _removing = self.make_way(found.file, change).await?;
@@ -289,16 +292,21 @@ pub(crate) async fn refuse_body(mut body: RequestBody) -> Result<(), Refusal> {
     }
 }
 
-/// What the namespace will say of the mode bits, before something is done that cannot be undone: a recall, or the
-/// removal of what is to be overwritten.
-pub(crate) fn may_take(who: &Identity, dir: &Attributes, entry: &Attributes) -> Result<(), Refusal> {
-    if !permission::allows(who, dir, Access::WRITE | Access::EXECUTE) {
-        return Err(Refusal::forbidden("the directory may not be changed"));
+impl Front {
+    /// What the namespace will say of mode and ACL, before something is done that cannot be undone: a recall, or the
+    /// removal of what is to be overwritten.
+    pub(crate) async fn may_take(
+        &self,
+        who: &Identity,
+        dir: &Attributes,
+        entry: &Attributes,
+    ) -> Result<(), Refusal> {
+        match self.judge().judge_removal(who, dir, entry).await? {
+            Removal::Allowed => Ok(()),
+            Removal::Denied => Err(Refusal::forbidden("the directory may not be changed")),
+            Removal::Sticky => Err(Refusal::forbidden("in a sticky directory only owners remove")),
+        }
     }
-    if permission::sticky_forbids(who, dir, entry) {
-        return Err(Refusal::forbidden("in a sticky directory only owners remove"));
-    }
-    Ok(())
 }
 
 pub(crate) fn extended(path: &[Name], name: &Name) -> Path {

@@ -83,7 +83,7 @@ impl Front {
         let place = self.resolve(call, &call.path, Last::Followed).await?;
         call.demand(Activity::Download, &place.path)?;
         let found = place.existing()?;
-        self.check_readable(call, &found)?;
+        self.check_readable(call, &found).await?;
         let (held, file) = self.hold_for_reading(found.file).await?;
         let checksums = self.services.properties.checksums(file.file).await?;
         let replica = self.services.access.open_replica(&file, TicketMode::Read).await?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{FileAccess, OpenFile};
+use access::{FileAccess, Judge, OpenFile};
 use api::{
     Authenticator, Credential, Locations, Namespace, Origin, PoolManager, Properties, TicketKey, Uploads,
 };
@@ -105,6 +105,11 @@ pub struct Front {
 }
 
 impl Front {
+    /// Who may do what with a file, by its ACL or its mode.
+    pub(crate) fn judge(&self) -> Judge<'_> {
+        self.services.access.judge()
+    }
+
     pub fn new(services: FrontServices, config: FrontConfig) -> Arc<Front> {
         Arc::new(Front {
             locks: Arc::new(Mutex::new(Locks::new(config.locks_max))),

@@ -13,7 +13,7 @@ use http_wire::conditional::{self, Current, ETag, Verdict};
 use http_wire::multipart::{Boundary, ByteRanges};
 use http_wire::range::{self, ContentRange, RangeLimits, Selection};
 use http_wire::{content, date, digest, target};
-use types::{Access, Attributes, ByteRange, FileId, FileKind, Random, Timestamp, permission};
+use types::{Access, Attributes, ByteRange, FileId, FileKind, Random, Timestamp};
 
 use crate::call::Call;
 use crate::front::{Front, REQUESTS, Redirect};
@@ -58,7 +58,7 @@ impl Front {
                 _ => return Err(Refusal::forbidden("this is a device, not a file")),
             }
             call.demand_reading(&place.path)?;
-            self.check_readable(call, &found)?;
+            self.check_readable(call, &found).await?;
             if let Some((held, file)) = self.hold_named(&found).await? {
                 return self.send_file(call, &place, held, file).await;
             }
@@ -102,11 +102,11 @@ impl Front {
         respond(&call.method, &call.headers, content, self.services.clock.now())
     }
 
-    pub(crate) fn check_readable(&self, call: &Call, file: &Attributes) -> Result<(), Refusal> {
+    pub(crate) async fn check_readable(&self, call: &Call, file: &Attributes) -> Result<(), Refusal> {
         if !file.kind.is_regular() {
             return Err(Refusal::forbidden("not a regular file"));
         }
-        if !permission::allows(&call.caller.identity, file, Access::READ) {
+        if !self.judge().allows(&call.caller.identity, file, Access::READ).await? {
             return Err(Refusal::forbidden("access denied"));
         }
         Ok(())
@@ -132,7 +132,8 @@ impl Front {
             return Ok(None);
         }
         let located = self.services.access.locate(file.file, TicketMode::Read, None).await?;
-        let Some(Grant { pool }) = located.filter(|_| file.size > 0) else { return Ok(None) };
+        let is_open = |grant: &Grant| file.size > 0 && !self.services.pools.is_closed(grant.pool);
+        let Some(Grant { pool }) = located.filter(is_open) else { return Ok(None) };
         let ticket = UrlTicket {
             purpose: Purpose::Read,
             file: file.file,

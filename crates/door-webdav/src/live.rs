@@ -1,8 +1,9 @@
 //! The live properties of a file: computed from its attributes, the locks and the pools.
 
+use access::Patience;
 use api::{Account, Caller, Property};
 use http_wire::dav::{ActiveLock, LiveProperty, PropFind, Props, QName};
-use types::{Access, Attributes, Checksum, FileKind, Name, permission};
+use types::{Access, Attributes, Checksum, FileKind, Name};
 
 use crate::front::Front;
 use crate::get::{etag, safe_type};
@@ -39,9 +40,9 @@ impl<'a> Facts<'a> {
         front: &Front,
         caller: &Caller,
         resource: &Resource<'a>,
-        asked: &PropFind,
+        (asked, patience): (&PropFind, &mut Patience),
     ) -> Result<Facts<'a>, Refusal> {
-        let attributes = front.services.access.freshen(*resource.attributes).await?;
+        let attributes = front.services.access.listed_for(*resource.attributes, None, patience).await?;
         // Metadata like the others: who may see the file's attributes sees them.
         let dead = if needs_dead(asked) {
             front.services.properties.properties(attributes.file).await?
@@ -53,7 +54,7 @@ impl<'a> Facts<'a> {
         let may_see = wants_sums
             && attributes.kind.is_regular()
             && may_see_sums(caller, resource.path)
-            && permission::allows(&caller.identity, &attributes, Access::READ);
+            && front.judge().allows(&caller.identity, &attributes, Access::READ).await?;
         let checksums = if may_see && !front.services.access.is_being_written(attributes.file) {
             front.services.properties.checksums(attributes.file).await?
         } else {

@@ -1,17 +1,18 @@
 //! LOCK and UNLOCK (RFC 4918 §9.10, §9.11). A lock of a file is also an open that denies writing in the conflict table:
-//! an NFS client that would open it for writing is refused, and a file that one has open for writing is not locked.
+//! an NFS client that would open it for writing is refused, and a file that one has open for writing is not locked. What
+//! one was delegated is called back.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Activity, NamespaceError, Replace};
 use bytes::Bytes;
-use file_state::{Modes, Share};
+use file_state::{Change, Modes, Share, Want};
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, ActiveLock, Depth, LockInfo, LockRequest, LockScope, Precondition, Timeout};
-use types::{Access, Attributes, FileId, FileKind, Name, permission};
+use types::{Access, Attributes, FileId, FileKind, Name};
 
 use crate::call::Call;
 use crate::conditions::{ATTEMPTS_MAX, submitted};
@@ -21,6 +22,9 @@ use crate::refusal::Refusal;
 use crate::resolve::Place;
 use crate::upload::{NAME_IS_GIVEN_AWAY, Terms};
 use crate::writer::Received;
+
+/// What a lock is to other doors.
+const DENY_WRITING: Share = Share::new(Modes::READ, Modes::WRITE);
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
@@ -71,7 +75,7 @@ impl Front {
         if depth == Depth::One {
             return Err(Refusal::bad_request("Depth of a LOCK is 0 or infinity"));
         }
-        self.judge_locking(call, &place, &[])?;
+        self.judge_locking(call, &place, &[]).await?;
         let scope = if info.scope == LockScope::Exclusive { Scope::Exclusive } else { Scope::Shared };
         let mut lock = self.new_lock(call, &place, &info, scope, depth, timeout);
         self.add_lock(&mut lock).await?;
@@ -85,9 +89,9 @@ impl Front {
     }
 
     /// Whether the caller may lock what is there, or make the file that is not.
-    fn judge_locking(&self, call: &Call, place: &Place, own: &[String]) -> Result<(), Refusal> {
+    async fn judge_locking(&self, call: &Call, place: &Place, own: &[String]) -> Result<(), Refusal> {
         if let Some(found) = &place.found {
-            if permission::allows(&call.caller.identity, found, Access::WRITE) {
+            if self.judge().allows(&call.caller.identity, found, Access::WRITE).await? {
                 return Ok(());
             }
             // A lock keeps others from writing, NFS clients too: not for who may not write itself.
@@ -129,7 +133,7 @@ impl Front {
             if place.path != lock.path {
                 return Err(Refusal::busy("a link on the way was changed"));
             }
-            self.judge_locking(call, &place, std::slice::from_ref(&lock.token))?;
+            self.judge_locking(call, &place, std::slice::from_ref(&lock.token)).await?;
             let Some(found) = place.found else {
                 match self.make_empty(call, &place, lock).await {
                     Ok(_) => return Ok(true),
@@ -138,7 +142,7 @@ impl Front {
                     Err(refusal) => return Err(refusal),
                 }
             };
-            self.deny_writing(&lock.token, &found)?;
+            self.take_from_others(&lock.token, &found).await?;
             let before = self.locks.lock().take_opens(&lock.token, |file| file != found.file);
             self.release_opens(&before);
             let Some(parent) = &place.parent else { return Ok(false) };
@@ -150,6 +154,21 @@ impl Front {
             }
         }
         Err(Refusal::busy(NAME_IS_GIVEN_AWAY))
+    }
+
+    /// As `deny_writing`, of a file that others may have: what they were delegated comes home first, for who has merely that
+    /// need not write, and a writer that was lost makes way.
+    async fn take_from_others(&self, token: &str, found: &Attributes) -> Result<(), Refusal> {
+        if !found.kind.is_regular() {
+            return Ok(());
+        }
+        let _opening = self.make_way(found.file, Change::Access(DENY_WRITING)).await?;
+        let Err(refusal) = self.deny_writing(token, found) else { return Ok(()) };
+        let (want, patience) = (Want::Share(DENY_WRITING), self.config.recall_patience);
+        if !self.services.access.dislodge(found.file, want, patience).await? {
+            return Err(refusal);
+        }
+        self.deny_writing(token, found)
     }
 
     fn refresh_lock(&self, call: &Call, place: &Place, timeout: Duration) -> Result<Response, Refusal> {
@@ -228,8 +247,7 @@ impl Front {
             return Ok(());
         }
         let owner = self.lock_owner();
-        let share = Share::new(Modes::READ, Modes::WRITE);
-        if self.services.access.table().open(file.file, owner, share).is_err() {
+        if self.services.access.table().open(file.file, owner, DENY_WRITING).is_err() {
             return Err(Refusal::new(StatusCode::LOCKED, "an NFS client has the file open for writing"));
         }
         let open = (file.file, owner.number);

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use access::Patience;
 use api::{Activity, Cookie, DirEntry};
 use bytes::Bytes;
 use futures_util::stream;
@@ -32,6 +33,8 @@ struct Walk {
     front: Arc<Front>,
     call: Arc<Call>,
     asked: Arc<PropFind>,
+    /// With clients that are asked what they have written.
+    patience: Patience,
     is_deep: bool,
     /// Where it began, without symbolic links. The answer has the path that was asked for.
     top: Path,
@@ -73,6 +76,7 @@ impl Front {
             front: Arc::clone(self),
             call: Arc::clone(call),
             asked: Arc::new(asked),
+            patience: Patience::default(),
             is_deep: depth == Depth::Infinity,
             top: place.path.clone(),
             open: Vec::new(),
@@ -184,7 +188,8 @@ impl Walk {
     }
 
     async fn write(&mut self, resource: &Resource<'_>) -> Result<(), Refusal> {
-        let facts = Facts::gather(&self.front, &self.call.caller, resource, &self.asked).await?;
+        let asking = (&*self.asked, &mut self.patience);
+        let facts = Facts::gather(&self.front, &self.call.caller, resource, asking).await?;
         let Some(out) = &mut self.out else { return Ok(()) };
         let is_collection = resource.attributes.kind == FileKind::Directory;
         out.response(&href(resource.shown, is_collection), |groups| match &*self.asked {

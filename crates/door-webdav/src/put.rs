@@ -11,7 +11,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use http_server::{RequestBody, Response};
 use http_wire::dav::{Condition, State};
 use http_wire::{digest, range};
-use types::{Access, Timestamp, permission};
+use types::{Access, Timestamp};
 
 use crate::call::Call;
 use crate::conditions::{if_header, submitted};
@@ -59,7 +59,7 @@ impl Front {
                 return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a directory has this name"));
             }
             call.demand(Activity::Delete, &place.path)?;
-            if !permission::allows(&call.caller.identity, found, Access::WRITE) {
+            if !self.judge().allows(&call.caller.identity, found, Access::WRITE).await? {
                 return Err(Refusal::forbidden("access denied"));
             }
         } else if call.is_directory_form {

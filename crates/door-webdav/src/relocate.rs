@@ -8,10 +8,10 @@ use http::StatusCode;
 use http_server::Response;
 use http_wire::dav::Depth;
 use http_wire::target::{AbsoluteUrl, Reference, Target};
-use types::{Access, Attributes, FileId, FileKind, Name, permission};
+use types::{Access, Attributes, FileId, FileKind, Name};
 
 use crate::call::Call;
-use crate::collection::{Descent, FAILURES_MAX, Failures, PAGE, extended, may_take};
+use crate::collection::{Descent, FAILURES_MAX, Failures, PAGE, extended};
 use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE, UntilSeen};
 use crate::front::Front;
 use crate::locks::{Path, PathChange};
@@ -39,16 +39,6 @@ struct Ends {
     /// The path of the target as it was asked for.
     asked: Path,
     may_overwrite: bool,
-}
-
-impl Ends {
-    /// A directory that is overwritten loses its contents before its name: first whether the name may go.
-    fn judge_overwrite(&self, call: &Call) -> Result<(), Refusal> {
-        match (&self.target.parent, &self.target.found) {
-            (Some(parent), Some(old)) => may_take(&call.caller.identity, parent, old),
-            _ => Ok(()),
-        }
-    }
 }
 
 impl Front {
@@ -95,14 +85,14 @@ impl Front {
         let needed =
             if ends.found.kind.is_directory() { Access::READ | Access::EXECUTE } else { Access::READ };
         if ends.found.kind != FileKind::Symlink
-            && !permission::allows(&call.caller.identity, &ends.found, needed)
+            && !self.judge().allows(&call.caller.identity, &ends.found, needed).await?
         {
             return Err(Refusal::forbidden("the source may not be read"));
         }
         let replaces_tree = ends.target.found.is_some_and(|found| found.kind.is_directory())
             || (ends.target.found.is_some() && ends.found.kind.is_directory());
         if replaces_tree {
-            ends.judge_overwrite(call)?;
+            self.judge_overwrite(call, ends).await?;
             let failures = self.remove_tree(call, &ends.target).await;
             if !failures.is_empty() {
                 return Ok(crate::propfind::failures(&failures));
@@ -140,7 +130,7 @@ impl Front {
             return Ok(None);
         }
         ends.found = source.existing()?;
-        self.judge_move(call, &ends)?;
+        self.judge_move(call, &ends).await?;
         let _renaming = self.make_way(ends.found.file, Change::Rename).await?;
         let was_there = ends.target.found.is_some();
         let mut is_removed = false;
@@ -172,8 +162,16 @@ impl Front {
         Err(Refusal::busy(ELSEWHERE))
     }
 
+    /// A directory that is overwritten loses its contents before its name: first whether the name may go.
+    async fn judge_overwrite(&self, call: &Call, ends: &Ends) -> Result<(), Refusal> {
+        match (&ends.target.parent, &ends.target.found) {
+            (Some(parent), Some(old)) => self.may_take(&call.caller.identity, parent, old).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Before anything is removed for it.
-    fn judge_move(&self, call: &Call, ends: &Ends) -> Result<(), Refusal> {
+    async fn judge_move(&self, call: &Call, ends: &Ends) -> Result<(), Refusal> {
         let who = &call.caller.identity;
         let (source, target) = (&ends.source, &ends.target);
         let (from_dir, to_dir) = (source.entry()?.0, target.entry()?.0);
@@ -181,11 +179,11 @@ impl Front {
             return Err(Refusal::conflict("a directory cannot be moved into itself"));
         }
         if let Some(parent) = &source.parent {
-            may_take(who, parent, &ends.found)?;
+            self.may_take(who, parent, &ends.found).await?;
         }
         if ends.found.kind.is_directory()
             && from_dir != to_dir
-            && !permission::allows(who, &ends.found, Access::WRITE)
+            && !self.judge().allows(who, &ends.found, Access::WRITE).await?
         {
             return Err(Refusal::forbidden("a directory that may not be written is not moved to another"));
         }
@@ -200,7 +198,7 @@ impl Front {
         ends: &Ends,
         is_removed: &mut bool,
     ) -> Result<Result<(Replace, Option<access::Changing>), Failures>, Refusal> {
-        ends.judge_overwrite(call)?;
+        self.judge_overwrite(call, ends).await?;
         let Some(old) = ends.target.found else { return Ok(Ok((Replace::Never, None))) };
         if old.kind.is_directory() || ends.found.kind.is_directory() {
             *is_removed = true;
@@ -407,7 +405,7 @@ impl Front {
         if let types::FileKind::Symlink = source.kind {
             return self.copy_symlink(call, source, target).await;
         }
-        self.check_readable(call, source)?;
+        self.check_readable(call, source).await?;
         let (_held, source) = self.hold_for_reading(source.file).await?;
         let terms = Terms { replace, size: Some(source.size), ..Terms::default() };
         let pending = self.begin(call, target, terms).await?;
@@ -449,6 +447,7 @@ impl Front {
             kind: api::CreateKind::Symlink(link),
             mode: api::CreateMode::Guarded,
             permissions: 0o777,
+            umask: None,
             set: api::SetAttributes::default(),
             location: None,
         };

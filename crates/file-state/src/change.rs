@@ -86,6 +86,7 @@ pub struct Revoke {
     pub holder: Holder,
     pub granted: Granted,
     /// The holder has let its time pass; else nobody waited for it, see [`FileState::expire_recall`](crate::FileState::expire_recall).
+    /// The same at every try.
     pub is_overdue: bool,
 }
 

@@ -2,28 +2,33 @@
 //!
 //! A recall names a deadline; it ends when the holder has given back what it has, or by a revocation after the deadline.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::Holder;
+use crate::few::Few;
 
 #[derive(Debug)]
 pub(crate) struct Grants<T> {
-    holders: BTreeMap<Holder, Grant<T>>,
+    holders: Few<Holder, Grant<T>>,
 }
 
 #[derive(Debug)]
 struct Grant<T> {
     held: T,
-    recall: Option<Recalled>,
+    /// The last time something was granted.
+    granted: Duration,
+    /// Few are under way.
+    recall: Option<Box<Recalled>>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Recalled {
     /// To be revoked then.
     deadline: Duration,
     /// The holder has not been reached.
     is_unheard: bool,
+    /// It was found to be due, and is being taken from its holder: whether that let its time pass stays as it was found.
+    due: Option<bool>,
 }
 
 /// A grant that has gone, with the deadline of the recall that ended by it.
@@ -33,11 +38,15 @@ pub(crate) struct Ended {
 
 impl<T> Default for Grants<T> {
     fn default() -> Self {
-        Grants { holders: BTreeMap::new() }
+        Grants { holders: Few::default() }
     }
 }
 
 impl<T: Copy> Grants<T> {
+    /// Of one holder.
+    #[cfg(test)]
+    pub const ENTRY_BYTES: usize = size_of::<(Holder, Grant<T>)>();
+
     pub fn is_empty(&self) -> bool {
         self.holders.is_empty()
     }
@@ -59,8 +68,19 @@ impl<T: Copy> Grants<T> {
     pub fn put(&mut self, holder: Holder, held: T) {
         match self.holders.get_mut(&holder) {
             Some(grant) => grant.held = held,
-            None => _ = self.holders.insert(holder, Grant { held, recall: None }),
+            None => _ = self.holders.insert(holder, Grant { held, granted: Duration::ZERO, recall: None }),
         }
+    }
+
+    /// Something was granted just now.
+    pub fn stamp(&mut self, holder: Holder, now: Duration) {
+        if let Some(grant) = self.holders.get_mut(&holder) {
+            grant.granted = now;
+        }
+    }
+
+    pub fn granted(&self, holder: Holder) -> Option<Duration> {
+        self.holders.get(&holder).map(|grant| grant.granted)
     }
 
     pub fn remove(&mut self, holder: Holder) -> Option<Ended> {
@@ -78,7 +98,7 @@ impl<T: Copy> Grants<T> {
             }
             Some(_) => None,
             none => {
-                *none = Some(Recalled { deadline, is_unheard: false });
+                *none = Some(Box::new(Recalled { deadline, is_unheard: false, due: None }));
                 Some((grant.held, false))
             }
         }
@@ -92,6 +112,10 @@ impl<T: Copy> Grants<T> {
         self.holders.values().any(|grant| grant.recall.is_some())
     }
 
+    pub fn is_all_recalled(&self) -> bool {
+        self.holders.values().all(|grant| grant.recall.is_some())
+    }
+
     /// Whether a recall of the holder's is under way.
     pub fn recall_unheard(&mut self, holder: Holder) -> bool {
         let recall = self.holders.get_mut(&holder).and_then(|grant| grant.recall.as_mut());
@@ -101,11 +125,25 @@ impl<T: Copy> Grants<T> {
         })
     }
 
-    /// Moves the deadline of a recall that is under way; what it was, and what is held.
-    pub fn set_deadline(&mut self, holder: Holder, deadline: Duration) -> Option<(Duration, T)> {
+    /// Whether the recall of what the holder has is due: from then on it is granted nothing more by that.
+    pub fn is_due(&self, holder: Holder) -> bool {
+        let recall = self.holders.get(&holder).and_then(|grant| grant.recall.as_ref());
+        recall.is_some_and(|recall| recall.due.is_some())
+    }
+
+    /// Moves the deadline of a recall that is under way to the beginning of time; what it was.
+    pub fn expire(&mut self, holder: Holder) -> Option<Duration> {
+        let recall = self.holders.get_mut(&holder)?.recall.as_mut()?;
+        Some(std::mem::take(&mut recall.deadline))
+    }
+
+    /// Of a recall that is due what is held, and whether the holder has let its time pass; it is due again at `retry_at`.
+    pub fn take_due(&mut self, holder: Holder, retry_at: Duration) -> Option<(T, bool)> {
         let grant = self.holders.get_mut(&holder)?;
         let recall = grant.recall.as_mut()?;
-        let before = std::mem::replace(&mut recall.deadline, deadline);
-        Some((before, grant.held))
+        let before = std::mem::replace(&mut recall.deadline, retry_at);
+        // One that was expired has no deadline of its own; nor has the next try of it, whatever time that is at.
+        let is_overdue = *recall.due.get_or_insert(before > Duration::ZERO);
+        Some((grant.held, is_overdue))
     }
 }

@@ -10,6 +10,7 @@
 
 mod change;
 mod delegations;
+mod few;
 mod grants;
 mod layouts;
 mod locks;
@@ -21,7 +22,7 @@ pub use delegations::DelegationKind;
 pub use layouts::{LayoutMode, LayoutModes};
 pub use locks::{Lock, LockKind};
 pub use share::{Modes, Share};
-pub use table::{FileState, Held, Limits, LockNotice};
+pub use table::{FileState, Held, Limits, LockNotice, Want};
 
 use thiserror::Error;
 

@@ -5,6 +5,7 @@
 //! they came. Nothing is kept free for them; they ask again as anybody does.
 
 use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use types::ByteRange;
@@ -44,6 +45,39 @@ pub(crate) struct Locks {
     waiters: Vec<Waiter>,
     /// Where a lock went while somebody waited. It is looked at when those are done who were to be looked at before.
     released: Vec<ByteRange>,
+}
+
+/// The locks of a file, of which few have any: without them they take a pointer. To change them makes a place for them,
+/// which goes when it is [tidied](FileLocks::tidy) and nothing is there.
+#[derive(Debug, Default)]
+pub(crate) struct FileLocks(Option<Box<Locks>>);
+
+static NO_LOCKS: Locks =
+    Locks { owners: BTreeMap::new(), count: 0, waiters: Vec::new(), released: Vec::new() };
+
+impl FileLocks {
+    pub fn tidy(&mut self) {
+        self.0.take_if(|locks| locks.is_empty());
+    }
+
+    #[cfg(test)]
+    pub fn has_place(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+impl Deref for FileLocks {
+    type Target = Locks;
+
+    fn deref(&self) -> &Locks {
+        self.0.as_deref().unwrap_or(&NO_LOCKS)
+    }
+}
+
+impl DerefMut for FileLocks {
+    fn deref_mut(&mut self) -> &mut Locks {
+        self.0.get_or_insert_default()
+    }
 }
 
 /// Beyond it the last one grows to span what is released.
@@ -123,6 +157,19 @@ impl Locks {
             Some(Lock { owner: *other, range: found.range, kind: found.kind })
         });
         in_the_way.min_by_key(|lock| lock.range.offset())
+    }
+
+    /// Whoever has a lock that does not go with one like this.
+    pub fn conflicts(&self, range: ByteRange, kind: LockKind) -> impl Iterator<Item = Owner> {
+        let in_the_way = self.owners.iter().filter(move |(_, intervals)| {
+            overlapping(intervals, range).any(|interval| interval.kind.conflicts(kind))
+        });
+        in_the_way.map(|(owner, _)| *owner)
+    }
+
+    pub fn has_locks_of(&self, holder: Holder) -> bool {
+        let (first, last) = (Owner { holder, number: 0 }, Owner { holder, number: u64::MAX });
+        self.owners.range(first..=last).next().is_some()
     }
 
     /// Whether nothing stands in the way of a waiter: the first lock that does is enough.

@@ -2,8 +2,7 @@
 //!
 //! Counters of every access and denial make the judgement independent of the number of opens.
 
-use std::collections::BTreeMap;
-
+use crate::few::Few;
 use crate::{Door, FileStateError, Holder, Owner};
 
 /// Reading, writing, both or neither.
@@ -47,13 +46,18 @@ pub struct Share {
 }
 
 impl Share {
-    pub fn new(access: Modes, deny: Modes) -> Share {
+    pub const fn new(access: Modes, deny: Modes) -> Share {
         Share { access, deny }
     }
 
     #[must_use]
     pub fn union(self, other: Share) -> Share {
         Share { access: self.access.union(other.access), deny: self.deny.union(other.deny) }
+    }
+
+    /// Whether two owners cannot have these at once.
+    pub fn conflicts(self, other: Share) -> bool {
+        self.access.intersects(other.deny) || self.deny.intersects(other.access)
     }
 
     pub fn contains(self, other: Share) -> bool {
@@ -63,7 +67,7 @@ impl Share {
 
 #[derive(Debug, Default)]
 pub(crate) struct Shares {
-    opens: BTreeMap<Owner, Share>,
+    opens: Few<Owner, Share>,
     accesses: Count,
     denials: Count,
 }
@@ -109,8 +113,8 @@ impl Shares {
 
     pub fn of_holder(&self, holder: Holder) -> impl Iterator<Item = (Owner, Share)> {
         let first = Owner { holder, number: 0 };
-        let last = Owner { holder, number: u64::MAX };
-        self.opens.range(first..=last).map(|(owner, share)| (*owner, *share))
+        let of_holder = self.opens.from(first).take_while(move |(owner, _)| owner.holder == holder);
+        of_holder.map(|(owner, share)| (*owner, *share))
     }
 
     /// Whether the owner may have `share` in addition to what it has.

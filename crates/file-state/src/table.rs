@@ -4,6 +4,8 @@
 //! are the sums over its files; a refused call has changed nothing.
 
 mod granted;
+mod in_the_way;
+mod unheard;
 mod waiters;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,15 +15,17 @@ use types::{ByteRange, FileId};
 
 use crate::change::Pending;
 use crate::grants::Grants;
-use crate::locks::{Changed, Locks};
+use crate::locks::{Changed, FileLocks, Locks};
 use crate::share::Shares;
 use crate::{
     Change, DelegationKind, Door, FileStateError, GrantKind, Holder, LayoutModes, Lock, LockKind, Modes,
     Owner, Share,
 };
 
+use unheard::Unheard;
 use waiters::Waiting;
 
+pub use in_the_way::Want;
 pub use waiters::LockNotice;
 
 /// What clients can make grow. At a bound the call is refused with [`FileStateError::Limit`].
@@ -64,11 +68,11 @@ pub struct Held {
 #[derive(Debug, Default)]
 struct File {
     shares: Shares,
-    locks: Locks,
+    locks: FileLocks,
     layouts: Grants<LayoutModes>,
     delegations: Grants<DelegationKind>,
     /// A change that had to wait.
-    pending: Option<Pending>,
+    pending: Option<Box<Pending>>,
     /// Changes that were let through and are not done yet: nobody is delegated what is about to be another.
     changing: u32,
 }
@@ -86,7 +90,7 @@ impl File {
 
     fn has(&self, holder: Holder) -> bool {
         self.shares.of_holder(holder).next().is_some()
-            || !self.locks.owners_of(holder).is_empty()
+            || self.locks.has_locks_of(holder)
             || self.layouts.of(holder).is_some()
             || self.delegations.of(holder).is_some()
     }
@@ -101,7 +105,8 @@ struct HolderRecord {
 #[derive(Debug, Default)]
 pub struct FileState {
     limits: Limits,
-    files: BTreeMap<FileId, File>,
+    /// Each in a place of its own: a node of the tree has room for eleven and is mostly half full.
+    files: BTreeMap<FileId, Box<File>>,
     holders: BTreeMap<Holder, HolderRecord>,
     /// Recalls under way by their deadlines.
     recalls: BTreeSet<(Duration, FileId, Holder, GrantKind)>,
@@ -112,7 +117,7 @@ pub struct FileState {
     /// Delegations of all holders.
     delegations: usize,
     /// Recalls under way whose holder could not be told.
-    unheard: BTreeSet<(FileId, Holder, GrantKind)>,
+    unheard: Unheard,
     waiting: Waiting,
 }
 
@@ -185,11 +190,12 @@ impl FileState {
         known.shares.of_holder(holder).fold(delegated, |access, (_, share)| access.union(share.access))
     }
 
-    /// Whether `by` may do I/O without an open: no open denies it, and no delegation is in the way.
+    /// Whether `by` may do I/O without an open: no delegation is in the way, and no open denies it. In this order, for who
+    /// may read past a denial may not read past what a delegation hides.
     pub fn check_io(&self, file: FileId, by: Holder, access: Modes) -> Result<(), FileStateError> {
         let Some(known) = self.files.get(&file) else { return Ok(()) };
-        known.shares.judge_io(access)?;
-        known.judge_delegations(Some(by), Change::Access(Share::new(access, Modes::NONE)))
+        known.judge_delegations(Some(by), Change::Access(Share::new(access, Modes::NONE)))?;
+        known.shares.judge_io(access)
     }
 
     /// Also by the holder of a delegation, who need not say.
@@ -351,6 +357,23 @@ impl FileState {
         })
     }
 
+    /// Locks that somebody waits for, and is to be told of.
+    pub fn waiter_count(&self) -> usize {
+        self.waiting.count()
+    }
+
+    /// Nobody has anything, asks for anything, or is asked for it.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+            && self.holders.is_empty()
+            && self.recalls.is_empty()
+            && self.pending.is_empty()
+            && self.denials.is_empty()
+            && self.delegations == 0
+            && self.unheard.is_empty()
+            && self.waiting.is_empty()
+    }
+
     /// Who has anything.
     pub fn holders(&self) -> impl Iterator<Item = Holder> {
         self.holders.keys().copied()
@@ -391,7 +414,10 @@ impl FileState {
     /// Forgets what is empty after something of the holder's went.
     fn settle(&mut self, file: FileId, holder: Holder) {
         self.forget_waiters_without_open(file, holder);
-        let has = self.files.get(&file).is_some_and(|known| known.has(holder));
+        let has = self.files.get_mut(&file).is_some_and(|known| {
+            known.locks.tidy();
+            known.has(holder)
+        });
         if !has && let Some(record) = self.holders.get_mut(&holder) {
             record.files.remove(&file);
             if record.files.is_empty() {
@@ -402,7 +428,7 @@ impl FileState {
     }
 
     fn drop_if_idle(&mut self, file: FileId) {
-        if self.files.get(&file).is_some_and(File::is_idle) {
+        if self.files.get(&file).is_some_and(|known| known.is_idle()) {
             self.files.remove(&file);
         }
     }

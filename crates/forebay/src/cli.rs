@@ -28,6 +28,11 @@ pub enum Command {
         #[command(subcommand)]
         command: DirCommand,
     },
+    /// Which pools get files and clients
+    Pool {
+        #[command(subcommand)]
+        command: PoolCommand,
+    },
     /// How much users, groups and directory trees may have
     Quota {
         #[command(subcommand)]
@@ -179,6 +184,31 @@ pub struct ShowDirArguments {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum PoolCommand {
+    /// All pools and whether they get files and clients
+    List {
+        #[command(flatten)]
+        place: Place,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Give a pool no new files and send no client there; its files are read and written through the head
+    Drain(PoolArguments),
+    /// Take a drained pool into use again
+    Enable(PoolArguments),
+}
+
+#[derive(Args)]
+pub struct PoolArguments {
+    #[command(flatten)]
+    pub place: Place,
+    /// pool-0, pool-1, …
+    #[arg(value_name = "POOL")]
+    pub pool: String,
 }
 
 #[derive(Subcommand)]

@@ -8,9 +8,10 @@ pub mod reference;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use door_nfs::Flavor;
+use door_nfs::{Courtesy, Flavor, Flavors};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{Place, UpArguments};
@@ -34,15 +35,20 @@ pub struct Nfs {
     pub port: Option<u16>,
     pub root_squash: Option<bool>,
     pub lease_s: u32,
+    pub courtesy_s: u32,
+    pub courtesy_clients_max: u32,
     pub grace_s: u32,
     pub clients_max: u32,
     pub connections_max: u32,
+    pub flight_mib: u32,
     pub slots_max: u32,
     pub layout_min_kib: u32,
+    pub copy_answer_ms: u32,
     pub delegations: delegations::Delegations,
     pub export: Vec<exports::Export>,
     pub security: Vec<String>,
     pub keytab: Option<PathBuf>,
+    pub domain: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,6 +76,9 @@ pub struct Namespace {
     pub describe_s: u64,
     pub quota_grace_days: u32,
 }
+
+/// As in the DNS.
+const DOMAIN_BYTES_MAX: usize = 253;
 
 /// The namespace's database is a file in the data directory.
 pub const SQLITE: &str = "sqlite";
@@ -140,32 +149,63 @@ impl Default for Nfs {
             port: None,
             root_squash: None,
             lease_s: 90,
+            courtesy_s: 86_400,
+            courtesy_clients_max: 1_024,
             grace_s: 90,
             clients_max: 10_000,
             connections_max: 4_096,
-            slots_max: 64,
+            flight_mib: 1_024,
+            slots_max: 256,
             layout_min_kib: 64,
+            copy_answer_ms: 100,
             delegations: delegations::Delegations::default(),
             export: Vec::new(),
             security: vec!["sys".to_owned()],
             keytab: None,
+            domain: None,
         }
     }
 }
 
+/// What clients may hold together whose lease is over: about a GiB.
+const COURTESY_STATES_MAX: u64 = 1 << 20;
+
 impl Nfs {
-    /// What clients may come with, in the order that they are told.
-    pub fn flavors(&self) -> Result<Vec<Flavor>> {
-        let flavors = self.security.iter().map(|name| name.parse::<Flavor>());
+    pub fn courtesy(&self) -> Courtesy {
+        Courtesy {
+            time: Duration::from_secs(self.courtesy_s.into()),
+            clients_max: self.courtesy_clients_max as usize,
+            states_max: COURTESY_STATES_MAX,
+        }
+    }
+
+    /// What clients may come with where an export does not say, in the order that they are told.
+    pub fn flavors(&self) -> Result<Flavors> {
+        self.flavors_of("nfs.security", &self.security)
+    }
+
+    fn flavors_of(&self, key: &str, names: &[String]) -> Result<Flavors> {
+        let flavors = names.iter().map(|name| name.parse::<Flavor>());
         let flavors: Vec<Flavor> =
-            flavors.collect::<Result<_, _>>().map_err(|error| anyhow!("nfs.security: {error}"))?;
+            flavors.collect::<Result<_, _>>().map_err(|error| anyhow!("{key}: {error}"))?;
         if flavors.is_empty() {
-            bail!("nfs.security = [] lets nobody in");
+            bail!("{key} = [] lets nobody in");
         }
         if self.keytab.is_none() && flavors.iter().any(|flavor| flavor.is_kerberos()) {
-            bail!("nfs.security with Kerberos needs nfs.keytab");
+            bail!("{key} with Kerberos needs nfs.keytab");
         }
-        Ok(flavors)
+        Ok(Flavors::new(&flavors))
+    }
+
+    fn validate_domain(&self) -> Result<()> {
+        let Some(domain) = &self.domain else { return Ok(()) };
+        let is_of_domain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+        if domain.is_empty() || domain.len() > DOMAIN_BYTES_MAX || !domain.bytes().all(is_of_domain) {
+            bail!(
+                "nfs.domain = {domain:?} is no domain: give what stands behind the @ of names, as in example.org"
+            );
+        }
+        Ok(())
     }
 }
 
@@ -191,7 +231,7 @@ impl Default for Namespace {
             sync_interval_ms: 1_000,
             consistency: Consistency::Auto,
             cache_mib: 256,
-            queue_len_max: 8_192,
+            queue_len_max: 32_768,
             group_len_max: 512,
             describe_s: 600,
             quota_grace_days: 7,
@@ -266,13 +306,18 @@ impl Config {
             bail!("{key} = {value} is outside {low} to {high}")
         };
         within("nfs.lease_s", self.nfs.lease_s.into(), 1, 3_600)?;
+        within("nfs.courtesy_s", self.nfs.courtesy_s.into(), 0, 604_800)?;
+        within("nfs.courtesy_clients_max", self.nfs.courtesy_clients_max.into(), 0, 1_000_000)?;
         within("nfs.grace_s", self.nfs.grace_s.into(), 0, 3_600)?;
         within("nfs.clients_max", self.nfs.clients_max.into(), 1, 1_000_000)?;
         within("nfs.connections_max", self.nfs.connections_max.into(), 1, 1_000_000)?;
+        within("nfs.flight_mib", self.nfs.flight_mib.into(), 1, 1_048_576)?;
         within("nfs.slots_max", self.nfs.slots_max.into(), 1, 1_024)?;
         within("nfs.layout_min_kib", self.nfs.layout_min_kib.into(), 0, 1_048_576)?;
+        within("nfs.copy_answer_ms", self.nfs.copy_answer_ms.into(), 0, 10_000)?;
         self.nfs.delegations.validate(within)?;
         self.nfs.flavors()?;
+        self.nfs.validate_domain()?;
         within("pools.count", self.pools.count.unwrap_or(1).into(), 1, 256)?;
         within("pools.open_files_max", self.pools.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
         within("pools.threads", self.pools.threads.into(), 0, 256)?;
@@ -284,7 +329,7 @@ impl Config {
         if self.namespace.database != SQLITE {
             namespace::database_name(&self.namespace.database)?;
         }
-        exports::validate(&self.nfs.export)?;
+        exports::validate(&self.nfs)?;
         self.http.validate()?;
         self.auth.validate()?;
         let last = u64::from(self.pools.port) + u64::from(self.pools.count.unwrap_or(1)) - 1;
@@ -359,7 +404,16 @@ mod tests {
         assert!(error("[nfs]\nsecurity = [\"krb4\"]\n").contains("\"krb4\" is not sys"));
         assert!(error("[nfs]\nsecurity = []\n").contains("lets nobody in"));
         let both = parse("[nfs]\nsecurity = [\"krb5p\", \"sys\"]\nkeytab = \"/etc/nfs.keytab\"\n").unwrap();
-        assert_eq!(both.nfs.flavors().unwrap(), [Flavor::Krb5p, Flavor::Sys]);
+        assert_eq!(both.nfs.flavors().unwrap(), Flavors::new(&[Flavor::Krb5p, Flavor::Sys]));
+    }
+
+    #[test]
+    fn a_domain_is_what_stands_behind_the_at_sign() {
+        assert_eq!(parse("[nfs]\ndomain = \"example.org\"\n").unwrap().nfs.domain.unwrap(), "example.org");
+        for domain in ["", "@example.org", "a b"] {
+            let error = format!("{:#}", parse(&format!("[nfs]\ndomain = {domain:?}\n")).unwrap_err());
+            assert!(error.contains("is no domain"), "{error}");
+        }
     }
 
     #[test]

@@ -35,6 +35,7 @@ pub enum Request {
     Describe,
     Directory(crate::dir::Question),
     Quota(crate::quota::Question),
+    Pool(crate::pools::Question),
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -10,10 +10,12 @@
 //!   control.sock    `forebay status`, `forebay fsck`
 //!   namespace/      the SQLite namespace
 //!   namespace.database  where the namespace is, if it is not here
+//!   drained-pools.json  pools that get no new files and no clients
 //!   fsck.log        every repair that was made
 //!   pools/pool-N/   the pools
 //! ```
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -22,7 +24,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use types::Random;
+use types::{PoolId, Random};
 
 use crate::config::SQLITE;
 
@@ -30,6 +32,7 @@ use crate::config::SQLITE;
 const VERSION: u32 = 1;
 const DATABASE_NOTE: &str = "namespace.database";
 const NAMESPACE: &str = "namespace";
+const DRAINED_VERSION: u32 = 1;
 
 pub struct DataDir {
     path: PathBuf,
@@ -48,6 +51,38 @@ struct Instance {
     /// Hexadecimal.
     instance: String,
     pools: u32,
+}
+
+/// Where it is kept which pools are drained.
+pub struct DrainedPools(PathBuf);
+
+#[derive(Serialize, Deserialize)]
+struct Drained {
+    version: u32,
+    pools: BTreeSet<u32>,
+}
+
+impl DrainedPools {
+    pub fn load(&self) -> Result<BTreeSet<PoolId>> {
+        let text = match fs::read(&self.0) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(BTreeSet::new()),
+            Err(error) => return Err(complaint(&self.0, "read", &error)),
+        };
+        let damaged = || format!("{} is damaged (remove it to enable all pools)", self.0.display());
+        let known: Drained = serde_json::from_slice(&text).with_context(damaged)?;
+        if known.version > DRAINED_VERSION {
+            bail!("{} was written by a newer forebay: use that version", self.0.display());
+        }
+        Ok(known.pools.into_iter().map(PoolId).collect())
+    }
+
+    pub fn store(&self, drained: &BTreeSet<PoolId>) -> Result<()> {
+        let pools = drained.iter().map(|pool| pool.0).collect();
+        let mut text = serde_json::to_vec_pretty(&Drained { version: DRAINED_VERSION, pools })?;
+        text.push(b'\n');
+        write_durably(&self.0, &text)
+    }
 }
 
 impl DataDir {
@@ -212,6 +247,10 @@ impl DataDir {
             }
         }
         Ok(false)
+    }
+
+    pub fn drained_pools(&self) -> DrainedPools {
+        DrainedPools(self.path.join("drained-pools.json"))
     }
 
     pub fn pool(&self, number: u32) -> PathBuf {

@@ -15,6 +15,7 @@ mod import;
 mod namespace;
 mod naming;
 mod pool_map;
+mod pools;
 mod quota;
 mod reaper;
 mod rebuild;
@@ -22,6 +23,7 @@ mod report;
 mod status;
 mod status_line;
 mod system;
+mod system_names;
 mod system_users;
 mod up;
 mod users;
@@ -30,12 +32,17 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// A crowd of clients that has left gives its memory back (docs/decisions/0002-dependencies.md).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let outcome = match cli::Cli::parse().command {
         cli::Command::Up(arguments) => up::run(&arguments),
         cli::Command::Status(arguments) => status::run(&arguments),
         cli::Command::Fsck(arguments) => fsck::run(&arguments),
         cli::Command::Dir { command } => dir::run(&command),
+        cli::Command::Pool { command } => pools::run(&command),
         cli::Command::Quota { command } => quota::run(&command),
         cli::Command::Du(arguments) => quota::run_du(&arguments),
         cli::Command::Namespace { command } => namespace::run(&command),

@@ -3,36 +3,49 @@
 //! New files are spread by free space: a pool is chosen with a probability in proportion to what it has free above its
 //! reserve, so that pools fill evenly and a burst of creates does not go to one disk.
 
-use std::collections::HashMap;
+mod avoidance;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
-use api::{Grant, Pool, PoolManager, PoolStatus, Purpose, SelectError, Selection};
+use api::{ClientReport, Grant, Pool, PoolManager, PoolStatus, Purpose, SelectError, Selection};
 use parking_lot::Mutex;
-use types::{Clock, PoolId, Random};
+use types::{Clock, FileId, PoolId, Random};
 
-/// A client that reported a pool is sent round it for this long (as long as Linux avoids the device itself).
-const AVOID: Duration = Duration::from_secs(120);
-/// Reports remembered; beyond it the oldest goes.
-const REPORTS_MAX: usize = 10_000;
+use avoidance::Avoidance;
 
 pub struct PoolMap {
     pools: Vec<Arc<dyn Pool>>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
-    /// Until when a client avoids a pool. Leaf lock: nothing else is called under it.
-    avoided: Mutex<HashMap<(u64, PoolId), Duration>>,
+    /// By the administrator. Leaf lock.
+    drained: Mutex<BTreeSet<PoolId>>,
+    /// Leaf lock: nothing else is called under it.
+    avoidance: Mutex<Avoidance>,
 }
 
 impl PoolMap {
-    pub fn new(pools: Vec<Arc<dyn Pool>>, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> PoolMap {
-        PoolMap { pools, clock, random, avoided: Mutex::default() }
+    pub fn new(
+        pools: Vec<Arc<dyn Pool>>,
+        drained: BTreeSet<PoolId>,
+        clock: Arc<dyn Clock>,
+        random: Arc<dyn Random>,
+    ) -> PoolMap {
+        PoolMap { pools, clock, random, drained: Mutex::new(drained), avoidance: Mutex::default() }
     }
 
-    fn is_avoided(&self, client: Option<u64>, pool: PoolId) -> bool {
+    /// Drained pools get no new files and no clients; the head reads and writes what lies there.
+    pub fn set_drained(&self, drained: BTreeSet<PoolId>) {
+        *self.drained.lock() = drained;
+    }
+
+    pub fn is_drained(&self, pool: PoolId) -> bool {
+        self.drained.lock().contains(&pool)
+    }
+
+    fn is_avoided(&self, client: Option<u64>, pool: PoolId, file: Option<FileId>) -> bool {
         let Some(client) = client else { return false };
-        let now = self.clock.monotonic();
-        self.avoided.lock().get(&(client, pool)).is_some_and(|until| *until > now)
+        self.avoidance.lock().is_avoided(client, pool, file, self.clock.monotonic())
     }
 }
 
@@ -44,20 +57,22 @@ impl PoolManager for PoolMap {
             }
             let usable = |pool: &&Arc<dyn Pool>| {
                 want.locations.contains(&pool.id())
-                    && !self.is_avoided(want.client, pool.id())
+                    && !(want.client.is_some() && self.is_drained(pool.id()))
+                    && !self.is_avoided(want.client, pool.id(), want.file)
                     && pool.status().offline.is_none()
             };
             let pool = self.pools.iter().find(usable).ok_or(SelectError::Unavailable)?;
             return Ok(Grant { pool: pool.id() });
         }
-        let statuses: Vec<_> = self.pools.iter().map(|pool| pool.status()).collect();
+        let statuses = self.pools.iter().filter(|pool| !self.is_drained(pool.id()));
+        let statuses: Vec<_> = statuses.map(|pool| pool.status()).collect();
         let welcome: Vec<_> =
-            statuses.iter().filter(|pool| !self.is_avoided(want.client, pool.id)).cloned().collect();
+            statuses.iter().filter(|pool| !self.is_avoided(want.client, pool.id, None)).cloned().collect();
         let draw = self.random.u64();
         // A client that cannot reach any pool still creates files: it writes them through the head.
         choose(&welcome, draw).or_else(|| choose(&statuses, draw)).map(|pool| Grant { pool }).ok_or_else(
             || {
-                if statuses.iter().all(|pool| pool.offline.is_some()) {
+                if !statuses.is_empty() && statuses.iter().all(|pool| pool.offline.is_some()) {
                     SelectError::Unavailable
                 } else {
                     SelectError::NoSpace
@@ -74,16 +89,12 @@ impl PoolManager for PoolMap {
         self.pools.iter().map(|pool| pool.status()).collect()
     }
 
-    fn report_failure(&self, client: u64, pool: PoolId) {
-        let now = self.clock.monotonic();
-        let mut avoided = self.avoided.lock();
-        avoided.retain(|_, until| *until > now);
-        if avoided.len() >= REPORTS_MAX
-            && let Some(oldest) = avoided.iter().min_by_key(|(_, until)| **until).map(|(key, _)| *key)
-        {
-            avoided.remove(&oldest);
-        }
-        avoided.insert((client, pool), now + AVOID);
+    fn is_closed(&self, id: PoolId) -> bool {
+        self.is_drained(id) || self.pool(id).is_none_or(|pool| pool.status().offline.is_some())
+    }
+
+    fn report(&self, report: &ClientReport) {
+        self.avoidance.lock().take(report, self.clock.monotonic());
     }
 }
 

@@ -94,8 +94,8 @@ async fn remove_replicas(orphan: &FileLocations, pools: &dyn PoolManager) -> boo
 mod tests {
     use access::{AccessServices, Modes, Share};
     use api::{
-        Grant, OpenReplica, Pool, PoolError, PoolStatus, Publish, Published, Replace, ReplicaFacts,
-        SelectError, Selection, Ticket, Unnamed, Uploads,
+        ClientReport, Grant, OpenReplica, Pool, PoolError, PoolStatus, Publish, Published, Replace,
+        ReplicaFacts, SelectError, Selection, Ticket, Unnamed, Uploads,
     };
     use async_trait::async_trait;
     use file_state::{Door, Holder};
@@ -153,7 +153,7 @@ mod tests {
         fn pools(&self) -> Vec<PoolStatus> {
             Vec::new()
         }
-        fn report_failure(&self, _: u64, _: PoolId) {}
+        fn report(&self, _: &ClientReport) {}
     }
 
     /// A namespace whose next change waits for its turn until another one is asked for behind it.
@@ -231,6 +231,7 @@ mod tests {
         let pools: Arc<dyn PoolManager> = Arc::new(OnePool(Arc::clone(&pool)));
         let access = Arc::new(FileAccess::new(AccessServices {
             namespace: namespace.clone(),
+            acls: namespace.clone(),
             locations: namespace.clone(),
             properties: namespace.clone(),
             quotas: namespace.clone(),

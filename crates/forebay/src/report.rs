@@ -37,12 +37,18 @@ pub struct ClientReport {
     pub layouts: u64,
     pub delegations: u64,
     pub idle_s: u64,
+    /// Its lease is over, and it stays until somebody needs what it has.
+    #[serde(default)]
+    pub courtesy: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PoolReport {
     pub id: u32,
     pub address: String,
+    /// It gets no new files and no clients.
+    #[serde(default)]
+    pub is_drained: bool,
     pub offline: Option<String>,
     pub total_bytes: u64,
     pub free_bytes: u64,
@@ -88,7 +94,12 @@ impl StatusReport {
         );
         out += &format!("operations {:.1}/s\n", self.operations_per_s);
         for pool in &self.pools {
-            let state = pool.offline.as_deref().unwrap_or("online");
+            let state = match (pool.is_drained, pool.offline.as_deref()) {
+                (false, None) => "online".to_owned(),
+                (true, None) => "drained".to_owned(),
+                (false, Some(why)) => why.to_owned(),
+                (true, Some(why)) => format!("drained, {why}"),
+            };
             let errors = match pool.client_errors {
                 0 => String::new(),
                 count => format!(", {count} errors told by clients"),
@@ -106,14 +117,15 @@ impl StatusReport {
         }
         for client in &self.clients {
             out += &format!(
-                "client     {} at {}: opens {}, locks {}, layouts {}, delegations {}, idle {}\n",
+                "client     {} at {}: opens {}, locks {}, layouts {}, delegations {}, idle {}{}\n",
                 client.name,
                 client.address,
                 client.opens,
                 client.locks,
                 client.layouts,
                 client.delegations,
-                duration(client.idle_s)
+                duration(client.idle_s),
+                if client.courtesy { ", lease over" } else { "" }
             );
         }
         out

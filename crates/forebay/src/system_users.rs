@@ -1,50 +1,30 @@
 //! The users of the system that this server runs on, by its name service (files, LDAP, SSSD…): who a Kerberos name is.
 
-use std::ffi::{CString, c_char};
-use std::mem::MaybeUninit;
+use std::ffi::CString;
 
-use door_nfs::LocalUsers;
+use door_nfs::{LocalUsers, NamesUnavailable};
 use types::Identity;
 
-/// Room for the strings of an entry, grown to the second where the first is not enough.
-const ENTRY_BYTES: [usize; 2] = [4 << 10, 1 << 20];
+use crate::system_names::entry;
+
 /// The most groups of one user.
 const GROUPS_MAX: usize = 65_536;
 
 pub struct SystemUsers;
 
 impl LocalUsers for SystemUsers {
-    fn identity(&self, user: &str) -> Option<Identity> {
-        let user = CString::new(user).ok()?;
-        let found = match ids(&user, ENTRY_BYTES[0]) {
-            Err(libc::ERANGE) => ids(&user, ENTRY_BYTES[1]),
-            found => found,
-        };
-        let (uid, gid) = found.ok()??;
-        Some(Identity::new(uid, gid, &groups(&user, gid)))
+    fn identity(&self, user: &str) -> Result<Option<Identity>, NamesUnavailable> {
+        let Ok(user) = CString::new(user) else { return Ok(None) };
+        // SAFETY: `user` ends in a zero, and what `entry` hands over is valid for the call, which keeps none of it.
+        #[allow(unsafe_code)]
+        let found = entry(
+            |found, strings, len, result| unsafe {
+                libc::getpwnam_r(user.as_ptr(), found, strings, len, result)
+            },
+            |found: &libc::passwd| (found.pw_uid, found.pw_gid),
+        )?;
+        Ok(found.map(|(uid, gid)| Identity::new(uid, gid, &groups(&user, gid))))
     }
-}
-
-/// Uid and primary gid; ERANGE if the entry is longer than `entry_bytes`.
-fn ids(user: &CString, entry_bytes: usize) -> Result<Option<(u32, u32)>, i32> {
-    let mut entry = MaybeUninit::<libc::passwd>::uninit();
-    let mut strings = vec![0 as c_char; entry_bytes];
-    let mut found = std::ptr::null_mut();
-    // SAFETY: `user` ends in a zero; entry and strings are ours and as long as said. The call keeps none of them.
-    #[allow(unsafe_code)]
-    let error = unsafe {
-        libc::getpwnam_r(user.as_ptr(), entry.as_mut_ptr(), strings.as_mut_ptr(), strings.len(), &mut found)
-    };
-    if error != 0 {
-        return Err(error);
-    }
-    if found.is_null() {
-        return Ok(None);
-    }
-    // SAFETY: the call said that it found an entry, and then `found` is `entry`, filled in.
-    #[allow(unsafe_code)]
-    let entry = unsafe { entry.assume_init() };
-    Ok(Some((entry.pw_uid, entry.pw_gid)))
 }
 
 /// Supplementary groups, without the primary one.
@@ -74,10 +54,10 @@ mod tests {
 
     #[test]
     fn root_is_in_every_system_and_strangers_are_in_none() {
-        let root = SystemUsers.identity("root").unwrap();
+        let root = SystemUsers.identity("root").unwrap().unwrap();
         assert_eq!((root.uid, root.gid), (0, 0));
         assert!(!root.groups.contains(&0), "the primary group is not named twice");
-        assert_eq!(SystemUsers.identity("nobody-has-this-name"), None);
-        assert_eq!(SystemUsers.identity("ro\0ot"), None);
+        assert_eq!(SystemUsers.identity("nobody-has-this-name"), Ok(None));
+        assert_eq!(SystemUsers.identity("ro\0ot"), Ok(None));
     }
 }

@@ -146,13 +146,10 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let http_ports = http::Ports::take(config, data.pools).await?;
 
     let services = open_services(data, config, clock)?;
-    let security = security::start(config, &services.clock, &services.random)?;
+    let (security, keytab) = security::start(config, &services.clock, &services.random)?;
     let measures = Measures::new(Arc::clone(&services.clock));
-    let manager: Arc<dyn PoolManager> = Arc::new(PoolMap::new(
-        services.pools.clone(),
-        Arc::clone(&services.clock),
-        Arc::clone(&services.random),
-    ));
+    let map = manage_pools(data, &services)?;
+    let manager: Arc<dyn PoolManager> = map.clone();
     let access = share_files(config, &services, &manager);
     let door =
         start_head_door(config, data, (&services, &security), &manager, &access, &measures, &pool_listeners)
@@ -172,17 +169,18 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         stop.clone(),
     ));
 
+    if let Some(keytab) = keytab {
+        tasks.spawn(security::watch_keytab(keytab, Arc::clone(&security), stop.clone()));
+    }
+
     let head = Head { config, data, services: &services, manager: &manager, access: &access };
     tasks.spawn(tick_log(log.clone(), stop.clone()));
-    let overview = make_overview(&head, &door, &pool_doors, measures, log);
-    let web = match http_ports {
-        Some(ports) => Some(http::start(ports, &head, overview, &mut tasks, &stop)?),
-        None => None,
-    };
+    let overview = make_overview(&head, &door, (&map, &pool_doors), measures, log);
+    let web = http_ports.map(|ports| http::start(ports, &head, overview, &mut tasks, &stop)).transpose()?;
 
     let naming = start_naming(config, &services, &mut tasks, &stop);
-    let responder =
-        responder::Responder::new(data.path().to_owned(), &services, door, pool_doors.clone(), naming);
+    let doors = (door, pool_doors.clone());
+    let responder = responder::Responder::new(data, &services, doors, naming, map);
     tasks.spawn(Arc::clone(&responder).sample(stop));
     let control = tokio::spawn(control::serve(control::listen(data.path())?, responder));
 
@@ -206,6 +204,11 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     Ok(())
 }
 
+fn manage_pools(data: &DataDir, services: &Services) -> Result<Arc<PoolMap>> {
+    let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
+    Ok(Arc::new(PoolMap::new(services.pools.clone(), data.drained_pools().load()?, clock, random)))
+}
+
 fn start_naming(
     config: &Config,
     services: &Services,
@@ -225,7 +228,7 @@ fn start_naming(
 fn make_overview(
     head: &Head<'_>,
     door: &Arc<HeadDoor>,
-    pool_doors: &PoolDoors,
+    (pool_map, pool_doors): (&Arc<PoolMap>, &PoolDoors),
     measures: Arc<Measures>,
     log: LogControl,
 ) -> Overview {
@@ -236,6 +239,7 @@ fn make_overview(
         started: services.clock.monotonic(),
         namespace: Arc::clone(&services.namespace),
         pools: services.pools.clone(),
+        pool_map: Arc::clone(pool_map),
         pool_doors: pool_doors.clone(),
         door: Arc::clone(door),
         access: Arc::clone(access),
@@ -271,6 +275,7 @@ async fn drain(mut tasks: JoinSet<()>, services: &Services, control: JoinHandle<
 fn share_files(config: &Config, services: &Services, manager: &Arc<dyn PoolManager>) -> Arc<FileAccess> {
     Arc::new(FileAccess::new(AccessServices {
         namespace: services.namespace.clone(),
+        acls: services.namespace.clone(),
         locations: services.namespace.clone(),
         properties: services.namespace.clone(),
         quotas: services.namespace.clone(),
@@ -303,6 +308,7 @@ async fn start_head_door(
     for (pool, listener) in services.pools.iter().zip(pool_listeners) {
         pool_addresses.push((pool.id(), listener.local_addr()?));
     }
+    let clock = Arc::clone(&services.clock);
     let services = HeadServices {
         namespace: services.namespace.clone(),
         lineage: services.namespace.clone(),
@@ -319,13 +325,17 @@ async fn start_head_door(
     let config = HeadConfig {
         instance: data.instance,
         lease: Duration::from_secs(config.nfs.lease_s.into()),
+        courtesy: config.nfs.courtesy(),
         grace: Duration::from_secs(config.nfs.grace_s.into()),
         exports: crate::config::exports::resolve(config).await?,
         security: Arc::clone(security),
+        owners: security::owners(config, &clock),
         clients_max: config.nfs.clients_max as usize,
         connections_max: config.nfs.connections_max as usize,
+        flight_bytes_max: u64::from(config.nfs.flight_mib) << 20,
         slots_max: config.nfs.slots_max,
         layout_bytes_min: u64::from(config.nfs.layout_min_kib) << 10,
+        copy_answer: Duration::from_millis(config.nfs.copy_answer_ms.into()),
         delegations: config.nfs.delegations.rules(),
         pool_addresses,
     };
@@ -367,6 +377,7 @@ fn start_pool_door(
         lease: Duration::from_secs(config.nfs.lease_s.into()),
         clients_max: config.nfs.clients_max as usize,
         connections_max: config.nfs.connections_max as usize,
+        flight_bytes_max: u64::from(config.nfs.flight_mib) << 20,
         slots_max: config.nfs.slots_max,
         security: Arc::clone(security),
     };

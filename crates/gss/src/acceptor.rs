@@ -14,7 +14,7 @@ use crate::replay::ReplayCache;
 use crate::{Keytab, KeytabEntry, Principal, UnixSeconds};
 
 /// How far clocks may be apart, as MIT and Heimdal have it.
-pub const CLOCK_SKEW_S: i64 = 300;
+const CLOCK_SKEW_S: i64 = 300;
 /// Authenticators remembered: contexts of ten minutes.
 const REPLAYS_MAX: usize = 1 << 16;
 
@@ -31,6 +31,7 @@ const SEQUENCE_MASK: u32 = (1 << 30) - 1;
 /// The keys of a service, and what it has seen.
 #[derive(Debug)]
 pub struct Acceptor {
+    service: String,
     keys: Vec<KeytabEntry>,
     replays: ReplayCache,
 }
@@ -130,13 +131,17 @@ impl AcceptError {
 impl Acceptor {
     /// Takes the keys of `service/HOST@REALM` for every host and realm.
     pub fn new(keytab: Keytab, service: &str) -> Result<Self, NoServiceKey> {
-        let mut keys = keytab.entries;
-        keys.retain(|entry| entry.principal.service_and_host().is_some_and(|(name, _)| name == service));
-        if keys.is_empty() {
-            return Err(NoServiceKey { service: service.to_owned() });
-        }
+        let keys = keys_of(keytab, service)?;
         // An authenticator is refused as too old after twice the skew: its clock may be ahead by one.
-        Ok(Acceptor { keys, replays: ReplayCache::new(REPLAYS_MAX, 2 * CLOCK_SKEW_S) })
+        let replays = ReplayCache::new(REPLAYS_MAX, 2 * CLOCK_SKEW_S);
+        Ok(Acceptor { service: service.to_owned(), keys, replays })
+    }
+
+    /// Takes the keys of a keytab that has changed, and those only: a key is good as long as it stands in the file. What
+    /// was seen stays seen. Without a usable key everything stays as it was.
+    pub fn replace_keys(&mut self, keytab: Keytab) -> Result<(), NoServiceKey> {
+        self.keys = keys_of(keytab, &self.service)?;
+        Ok(())
     }
 
     /// The services that tickets may be for.
@@ -185,6 +190,12 @@ impl Acceptor {
             .max_by_key(|entry| entry.kvno)
             .ok_or_else(|| AcceptError::NoKey { service: request.service.clone(), enctype, kvno })
     }
+}
+
+fn keys_of(keytab: Keytab, service: &str) -> Result<Vec<KeytabEntry>, NoServiceKey> {
+    let mut keys = keytab.entries;
+    keys.retain(|entry| entry.principal.service_and_host().is_some_and(|(name, _)| name == service));
+    if keys.is_empty() { Err(NoServiceKey { service: service.to_owned() }) } else { Ok(keys) }
 }
 
 /// The AP-REQ of an initial token (RFC 2743 §3.1, RFC 4121 §4.1).

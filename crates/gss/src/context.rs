@@ -25,7 +25,8 @@ const ACCEPTOR_SUBKEY: u8 = 4;
 
 /// On which side of the context this is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(crate) enum Role {
+    #[cfg(any(test, feature = "peer"))]
     Initiator,
     Acceptor,
 }
@@ -83,6 +84,7 @@ impl Context {
         let initiator = (Usage::INITIATOR_SIGN, Usage::INITIATOR_SEAL, 0);
         let acceptor = (Usage::ACCEPTOR_SIGN, Usage::ACCEPTOR_SEAL, SENT_BY_ACCEPTOR);
         let (ours, theirs) = match role {
+            #[cfg(any(test, feature = "peer"))]
             Role::Initiator => (initiator, acceptor),
             Role::Acceptor => (acceptor, initiator),
         };

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::Network;
+use types::Network;
+
+use crate::reach::{LOOPBACK, NEVER_STORAGE};
 
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -45,7 +47,7 @@ impl Default for ClientConfig {
             ca_paths: Vec::new(),
             client_certificate: None,
             allow_plain: false,
-            forbidden: [&Network::NEVER_STORAGE[..], &Network::LOOPBACK[..]].concat(),
+            forbidden: [&NEVER_STORAGE[..], &LOOPBACK[..]].concat(),
             allowed: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
@@ -61,7 +63,7 @@ impl ClientConfig {
     /// For a trial on one host, and for tests: loopback, with and without TLS.
     #[must_use]
     pub fn reaching_loopback(mut self) -> ClientConfig {
-        self.allowed.extend(Network::LOOPBACK);
+        self.allowed.extend(LOOPBACK);
         self.allow_plain = true;
         self
     }

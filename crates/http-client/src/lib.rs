@@ -11,7 +11,7 @@ mod config;
 mod connect;
 mod error;
 mod incoming;
-mod network;
+mod reach;
 mod tls;
 mod upload;
 
@@ -20,5 +20,4 @@ pub use config::{ClientCertificate, ClientConfig};
 pub use error::{ClientError, SetupError};
 pub use http_wire::target::{AbsoluteUrl, Scheme, UrlError};
 pub use incoming::Incoming;
-pub use network::Network;
 pub use upload::{Upload, UploadStream};

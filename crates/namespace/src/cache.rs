@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use types::{FileId, Name, PoolId, SymlinkTarget};
+use types::{Acl, FileId, Name, PoolId, SymlinkTarget};
 
 use crate::consistency::{DirectoryChange, Pending};
 use crate::counts::{Counts, Event, Figures, Kept};
@@ -73,6 +73,7 @@ pub struct Changes {
     pub dentries: Vec<(DentryKey, Option<FileId>)>,
     pub locations: Vec<(FileId, Option<Arc<[PoolId]>>)>,
     pub targets: Vec<(FileId, SymlinkTarget)>,
+    pub acls: Vec<(FileId, Option<Acl>)>,
     pub learned: Learned,
 }
 
@@ -83,6 +84,7 @@ pub struct Learned {
     pub dentries: Vec<(DentryKey, Option<FileId>)>,
     pub locations: Vec<(FileId, Arc<[PoolId]>)>,
     pub targets: Vec<(FileId, SymlinkTarget)>,
+    pub acls: Vec<(FileId, Acl)>,
 }
 
 impl Cache {
@@ -155,6 +157,10 @@ impl Cache {
         self.count(Kept::Target, self.keep.targets.get(&file))
     }
 
+    pub fn acl(&self, file: FileId) -> Option<Acl> {
+        self.count(Kept::Acl, self.keep.acls.get(&file))
+    }
+
     fn count<T>(&self, kept: Kept, found: Option<T>) -> Option<T> {
         self.counts.add(if found.is_some() { Event::Hit(kept) } else { Event::Miss(kept) });
         found
@@ -167,6 +173,15 @@ impl Cache {
     /// After COMMIT of group `sequence`, before its answers.
     pub fn publish(&self, sequence: u64, changes: Changes, instance: Instance) {
         self.pending.publish(sequence, &changes.directories);
+        // Before the inodes that speak of them.
+        for (file, acl) in changes.acls {
+            let mut shard = self.shard(&file).lock();
+            shard.published = sequence;
+            match acl {
+                Some(acl) => self.keep.acls.insert(file, acl),
+                None => drop(self.keep.acls.remove(&file)),
+            }
+        }
         // What lost its last name after the names: a name never leads to a file that is gone while another has it already.
         let is_nameless = |inode: &Option<Inode>| inode.as_ref().is_none_or(Inode::is_nameless);
         for (file, inode) in changes.inodes.iter().filter(|(_, inode)| !is_nameless(inode)) {
@@ -242,6 +257,12 @@ impl Cache {
             let shard = self.shard(&file).lock();
             if shard.published <= sequence {
                 self.keep.locations.insert(file, locations);
+            }
+        }
+        for (file, acl) in learned.acls {
+            let shard = self.shard(&file).lock();
+            if shard.published <= sequence {
+                self.keep.acls.insert(file, acl);
             }
         }
         for (file, target) in learned.targets {

@@ -73,12 +73,12 @@ pub enum Problem {
     SymlinkWithoutTarget {
         file: FileId,
     },
-    /// Rows of properties, checksums or extended attributes (which, `table` says) that no file speaks of.
+    /// Rows of properties, checksums, extended attributes or ACLs (which, `table` says) that no file speaks of.
     RowsOfNothing {
         table: &'static str,
         file: FileId,
     },
-    /// A file says that it has properties, checksums or extended attributes and there are none.
+    /// A file says that it has properties, checksums, extended attributes or an ACL and there are none.
     RowsMissing {
         table: &'static str,
         file: FileId,
@@ -248,7 +248,9 @@ impl Kind {
             Kind::Symlinks => "symbolic links without a target",
             Kind::Nameless => "files that have lost their names",
             Kind::Locations => "locations of files that are not there",
-            Kind::Attachments => "properties, checksums and extended attributes that do not fit their files",
+            Kind::Attachments => {
+                "properties, checksums, extended attributes and ACLs that do not fit their files"
+            }
             Kind::Homes => "files that are counted in the wrong directory",
             Kind::LinkCounts => "wrong link counts",
             Kind::Deltas => "pending changes of what is no directory",

@@ -155,11 +155,15 @@ impl Shared {
         let committer = held.as_mut()?;
         let done = catch_unwind(AssertUnwindSafe(|| work(committer))).ok();
         if done.is_none() {
-            tracing::error!("namespace committer panicked; no more changes are taken");
-            *held = None;
-            self.writes.abandon();
+            self.give_up(held);
         }
         done
+    }
+
+    fn give_up(&self, held: &mut Option<Committer>) {
+        tracing::error!("namespace committer panicked; no more changes are taken");
+        *held = None;
+        self.writes.abandon();
     }
 
     /// Something waits for the next flush.
@@ -177,7 +181,7 @@ impl Shared {
             }
         }));
         if ended.is_err() {
-            *self.committer.lock() = None;
+            self.give_up(&mut self.committer.lock());
         }
         self.writes.abandon();
     }

@@ -20,6 +20,7 @@ pub enum Kept {
     AbsentName,
     Locations,
     Target,
+    Acl,
     /// That all names of a directory are kept. Hits are those of absent names.
     WholeDirectory,
 }
@@ -44,6 +45,7 @@ pub enum Question {
     Xattrs,
     /// The value of one.
     Xattr,
+    Acl,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,16 +59,17 @@ pub enum Event {
     Asked(Question),
 }
 
-const KEPT: [(Kept, &str); 6] = [
+const KEPT: [(Kept, &str); 7] = [
     (Kept::Inode, "inode"),
     (Kept::Name, "name"),
     (Kept::AbsentName, "absent_name"),
     (Kept::Locations, "locations"),
     (Kept::Target, "target"),
+    (Kept::Acl, "acl"),
     (Kept::WholeDirectory, "whole_directory"),
 ];
 
-const QUESTIONS: [(Question, &str); 14] = [
+const QUESTIONS: [(Question, &str); 15] = [
     (Question::Inode, "inode"),
     (Question::Name, "name"),
     (Question::List, "list"),
@@ -81,6 +84,7 @@ const QUESTIONS: [(Question, &str); 14] = [
     (Question::Usage, "usage"),
     (Question::Xattrs, "xattrs"),
     (Question::Xattr, "xattr"),
+    (Question::Acl, "acl"),
 ];
 
 const EVENTS: usize = 3 * KEPT.len() + 2 * QUESTIONS.len();
@@ -204,7 +208,7 @@ mod tests {
         for (at, (question, _)) in QUESTIONS.iter().enumerate() {
             assert_eq!(*question as usize, at);
         }
-        assert_eq!(Event::Asked(Question::Xattr).place(), EVENTS - 1);
+        assert_eq!(Event::Asked(Question::Acl).place(), EVENTS - 1);
     }
 
     #[test]

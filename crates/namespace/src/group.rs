@@ -4,6 +4,7 @@
 //! savepoint. Nothing is written before the end; then each row is written once however often it was touched, which is
 //! what makes a hot directory cheap.
 
+mod acls;
 mod attached;
 mod directories;
 pub mod usage;
@@ -57,6 +58,7 @@ pub struct Group<'a> {
     dentries: HashMap<(FileId, Name), Looked>,
     locations: HashMap<FileId, Option<Vec<PoolId>>>,
     taken: Vec<FileId>,
+    asked_acls: HashMap<FileId, acls::AskedAcl>,
     /// Without its inodes and names, until the end.
     pub batch: Batch,
     /// Something other than inodes is to be written.
@@ -110,6 +112,7 @@ impl<'a> Group<'a> {
             dentries: HashMap::new(),
             locations: HashMap::new(),
             taken: Vec::new(),
+            asked_acls: HashMap::new(),
             batch: Batch::default(),
             is_written: false,
         }
@@ -239,6 +242,9 @@ impl<'a> Group<'a> {
         }
         if inode.extras.has_xattrs {
             self.batch.xattrs.clear(file);
+        }
+        if inode.attributes.has_acl {
+            self.batch.acls.insert(file, None);
         }
         if inode.is_directory() {
             self.close_tree(inode);
@@ -378,7 +384,9 @@ impl<'a> Group<'a> {
         }
         changes.locations =
             self.locations.into_iter().map(|(file, known)| (file, known.map(Arc::from))).collect();
-        let targets = self.batch.targets;
+        let mut batch = self.batch;
+        Group::tell_acls(self.asked_acls, &mut batch, &mut changes);
+        let targets = batch.targets;
         changes.targets = targets.into_iter().filter_map(|(file, target)| Some((file, target?))).collect();
         changes
     }
@@ -396,13 +404,13 @@ fn counted_bytes(inode: &Inode) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::{create, properties, publish, rename, unlink, xattrs};
+    use crate::ops::{create, properties, publish, rename, setattr, unlink, xattrs};
     use crate::scratch::{name, open, regular};
     use api::{
-        CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange, Replace, SetXattr, Unnamed,
-        Xattrs,
+        Acls, CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange, Replace,
+        SetAttributes, SetXattr, Unnamed, Xattrs,
     };
-    use types::Identity;
+    use types::{Access, Ace, AceFlags, AceWho, Acl, Identity};
 
     const TOP: FileId = FileId::ROOT;
 
@@ -466,6 +474,73 @@ mod tests {
         let found = again.list(&root, TOP, api::Cookie::START, 10).await.unwrap().entries;
         assert_eq!(found.len(), 1);
         assert!(found[0].attributes.file == new && new != old);
+    }
+
+    #[tokio::test]
+    async fn an_acl_makes_no_program_of_a_group_that_its_maker_is_not_in() {
+        let scratch = tempfile::tempdir().unwrap();
+        let namespace = open(&scratch);
+        let (root, bob) = (Identity::root(), Identity::new(20, 20, &[]));
+        let dir = namespace.create(&root, TOP, &name("staff"), &folder()).await.unwrap().attributes.file;
+        let of_staff = SetAttributes { gid: Some(50), mode: Some(0o2777), ..SetAttributes::default() };
+        namespace.set_attributes(&root, dir, &of_staff).await.unwrap();
+        let runs =
+            [Ace::allow(AceWho::Owner, Access::OF_MODE), Ace::allow(AceWho::Everyone, Access::EXECUTE)];
+        let runs = SetAttributes { acl: Acl::new(runs.to_vec()).ok(), ..SetAttributes::default() };
+
+        let quiet = CreateSpec { permissions: 0o2644, ..regular() };
+        let made = namespace.create(&bob, dir, &name("a"), &quiet).await.unwrap().attributes;
+        assert_eq!((made.gid, made.mode), (50, 0o2644), "nobody runs it");
+        let after = namespace.set_attributes(&bob, made.file, &runs).await.unwrap();
+        assert_eq!(after.mode & 0o7010, 0o0010, "by SETATTR");
+
+        let at_once = CreateSpec { set: runs.clone(), ..quiet };
+        let made = namespace.create(&bob, dir, &name("b"), &at_once).await.unwrap().attributes;
+        assert_eq!(made.mode & 0o7010, 0o0010, "at its creation");
+
+        let of_another = CreateSpec { permissions: 0o4644, ..regular() };
+        let made = namespace.create(&root, dir, &name("c"), &of_another).await.unwrap().attributes;
+        let mut lent = runs.clone();
+        lent.acl = Acl::new(vec![Ace::allow(AceWho::User(20), Access::WRITE_ACL)]).ok();
+        namespace.set_attributes(&root, made.file, &lent).await.unwrap();
+        let after = namespace.set_attributes(&bob, made.file, &runs).await.unwrap();
+        assert_eq!(after.mode & 0o7010, 0o0010, "of another's file");
+        namespace.close().await;
+    }
+
+    #[tokio::test]
+    async fn an_acl_of_the_same_group_is_asked_inherited_and_removed() {
+        let scratch = tempfile::tempdir().unwrap();
+        let namespace = open(&scratch);
+        let (root, bob) = (Identity::root(), Identity::new(20, 20, &[]));
+        let dir = namespace.create(&root, TOP, &name("d"), &folder()).await.unwrap().attributes.file;
+        let to_files = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
+        let ace = Ace::allow(AceWho::User(20), Access::OF_MODE).inherited_by(to_files);
+        let given = |aces: Vec<Ace>| SetAttributes { acl: Acl::new(aces).ok(), ..SetAttributes::default() };
+        let files = namespace.shared.submit(move |group| {
+            let (root, bob) = (Identity::root(), Identity::new(20, 20, &[]));
+            setattr::set_attributes(group, &root, dir, &given(vec![ace]))?;
+            let inherits = CreateSpec { umask: Some(0o022), ..regular() };
+            let kept = create::create(group, &bob, dir, &name("kept"), &inherits)?.attributes.file;
+            let gone = create::create(group, &bob, dir, &name("gone"), &inherits)?.attributes;
+            assert!(gone.has_acl && group.acl(&gone)?.is_some());
+            unlink::unlink(group, &bob, dir, &name("gone"))?;
+            crate::ops::records::forget(group, &[gone.file])?;
+            setattr::set_attributes(group, &root, dir, &given(Vec::new()))?;
+            Ok((kept, gone.file))
+        });
+        let (kept, gone) = files.await.unwrap();
+        let kept = namespace.attributes(kept).await.unwrap();
+        let inherited = namespace.acl(&kept).await.unwrap().unwrap();
+        let of_owner = Ace::allow(AceWho::Owner, Access::READ | Access::WRITE);
+        assert_eq!(inherited.aces(), [Ace { flags: AceFlags::NONE, mask: Access::READ, ..ace }, of_owner]);
+        assert!(matches!(namespace.attributes(gone).await, Err(NamespaceError::Stale(_))));
+        let looked = namespace.lookup(&bob, dir, &name("kept")).await;
+        assert!(matches!(looked, Err(NamespaceError::AccessDenied)), "the ACL was emptied");
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
+        drop(namespace);
+        assert_eq!(open(&scratch).acl(&kept).await.unwrap(), Some(inherited));
     }
 
     #[tokio::test]

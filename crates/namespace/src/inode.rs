@@ -45,6 +45,8 @@ impl Extras {
     const CONSISTENCY_SHIFT: u32 = 3;
     const CONSISTENCY_MASK: u32 = 7;
     pub const XATTRS: u32 = 1 << 6;
+    /// Whether there is an ACL is an attribute, for every door asks it.
+    pub const ACL: u32 = 1 << 7;
 
     pub fn from_bits(bits: u32) -> Extras {
         Extras {
@@ -62,7 +64,7 @@ impl Extras {
         }
     }
 
-    pub fn bits(self) -> u32 {
+    fn bits(self) -> u32 {
         let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
         let consistency = match self.consistency {
             None => 0,
@@ -80,6 +82,11 @@ impl Extras {
 }
 
 impl Inode {
+    /// As all databases keep them.
+    pub fn extras_bits(&self) -> u32 {
+        self.extras.bits() | if self.attributes.has_acl { Extras::ACL } else { 0 }
+    }
+
     pub fn id(&self) -> FileId {
         self.attributes.file
     }
@@ -141,6 +148,7 @@ pub fn new_inode(id: FileId, kind: FileKind, now: Timestamp, instance: Instance)
         birth: now,
         change: instance.first_change(),
         epoch: Epoch::default(),
+        has_acl: false,
     };
     Inode { attributes, parent: NO_PARENT, verifier: None, extras: Extras::default() }
 }
@@ -188,6 +196,7 @@ mod tests {
     fn extras_are_the_same_after_a_way_through_the_database() {
         for bits in (0..8 * 5).flat_map(|bits| [bits, bits | Extras::XATTRS]) {
             assert_eq!(Extras::from_bits(bits).bits(), bits);
+            assert_eq!(Extras::from_bits(bits | Extras::ACL).bits(), bits);
         }
     }
 

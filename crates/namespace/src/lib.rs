@@ -1,9 +1,10 @@
 //! Names, attributes, locations, usage and quotas in SQLite or PostgreSQL, with a group committer and an authoritative cache.
 //!
-//! One at a time writes (`committer`: its thread, or a caller who finds it idle): takes whatever waits, applies it (`ops`) to working copies over one state of the
-//! database (`group`), hands an engine all that changed (`store`) and answers all. Everybody else reads: warm from `cache`
-//! without SQL or a thread hop, cold by one question to an engine (`reads`). Writes of data that need not be on disk yet wait
-//! in memory (`unsettled`), directories may follow their entries (`consistency`), counts are kept beside (`accounts`).
+//! One at a time writes (`committer`: its thread, or a caller who finds it idle). It takes whatever waits, applies it (`ops`)
+//! to working copies over one state of the database (`group`), hands an engine all that changed (`store`) and answers all.
+//! Everybody else reads: warm from `cache` without SQL or a thread hop, cold by one question to an engine (`reads`). Writes
+//! of data that need not be on disk yet wait in memory (`unsettled`), directories may follow their entries (`consistency`),
+//! counts are kept beside (`accounts`).
 //!
 //! Beside a running head stand the tools for a namespace that nobody has open: `bulk` (copies, backups), `import`, `check`,
 //! `repair`.
@@ -13,6 +14,7 @@
 //! given twice (`ids`). Absent: protocols, file data, and opinions on who may open a file.
 
 mod accounts;
+mod acls;
 pub mod bulk;
 mod cache;
 mod check;

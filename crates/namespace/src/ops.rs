@@ -1,5 +1,6 @@
 //! The mutations, one file each. All run inside a group: check everything, then change.
 
+pub mod acls;
 pub mod commit;
 pub mod create;
 pub mod link;
@@ -13,7 +14,7 @@ pub mod unlink;
 pub mod xattrs;
 
 use api::{NamespaceError, Replace};
-use types::permission::{allows, sticky_forbids};
+use types::permission::{self, Removal};
 use types::{Access, FileId, Identity, Name};
 
 use crate::group::{Group, OpResult};
@@ -22,26 +23,38 @@ use crate::inode::{Inode, NO_PARENT};
 /// A directory that `who` may search.
 fn searchable(group: &mut Group<'_>, who: &Identity, dir: FileId) -> OpResult<Inode> {
     let inode = group.directory(dir)?;
-    require(who, &inode, Access::EXECUTE)?;
+    require(group, who, &inode, Access::EXECUTE)?;
     Ok(inode)
 }
 
-fn require(who: &Identity, inode: &Inode, wanted: Access) -> Result<(), NamespaceError> {
-    if allows(who, &inode.attributes, wanted) { Ok(()) } else { Err(NamespaceError::AccessDenied) }
+fn require(group: &mut Group<'_>, who: &Identity, inode: &Inode, wanted: Access) -> OpResult<()> {
+    if granted(group, who, inode)?.contains(wanted) {
+        Ok(())
+    } else {
+        Err(NamespaceError::AccessDenied.into())
+    }
 }
 
-/// Entries of `dir` may be added (Linux: `may_create`).
-fn may_add(who: &Identity, dir: &Inode) -> Result<(), NamespaceError> {
-    require(who, dir, Access::WRITE | Access::EXECUTE)
+fn granted(group: &mut Group<'_>, who: &Identity, inode: &Inode) -> OpResult<Access> {
+    let acl = group.acl(&inode.attributes)?;
+    Ok(permission::granted(who, &inode.attributes, acl.as_ref()))
+}
+
+/// An entry may be added to `dir` (Linux: `may_create`), a directory or something else.
+fn may_add(group: &mut Group<'_>, who: &Identity, dir: &Inode, is_directory: bool) -> OpResult<()> {
+    let wanted = if is_directory { Access::ADD_SUBDIRECTORY } else { Access::ADD_FILE };
+    require(group, who, dir, wanted | Access::EXECUTE)
 }
 
 /// `entry` may be taken out of `dir` (Linux: `may_delete`).
-fn may_take(who: &Identity, dir: &Inode, entry: &Inode) -> Result<(), NamespaceError> {
-    require(who, dir, Access::WRITE | Access::EXECUTE)?;
-    if sticky_forbids(who, &dir.attributes, &entry.attributes) {
-        return Err(NamespaceError::NotPermitted);
+fn may_take(group: &mut Group<'_>, who: &Identity, dir: &Inode, entry: &Inode) -> OpResult<()> {
+    let (above, below) = (group.acl(&dir.attributes)?, group.acl(&entry.attributes)?);
+    let (dir, entry) = (&dir.attributes, &entry.attributes);
+    match permission::judge_removal(who, (dir, above.as_ref()), (entry, below.as_ref())) {
+        Removal::Allowed => Ok(()),
+        Removal::Denied => Err(NamespaceError::AccessDenied.into()),
+        Removal::Sticky => Err(NamespaceError::NotPermitted.into()),
     }
-    Ok(())
 }
 
 fn existing(group: &mut Group<'_>, dir: FileId, name: &Name) -> OpResult<Option<Inode>> {

@@ -8,6 +8,7 @@
 //! another has taken over from changes nothing more.
 
 mod accounts;
+mod acls;
 pub mod check;
 pub mod connection;
 mod kept;

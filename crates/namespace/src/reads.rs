@@ -3,7 +3,7 @@
 use api::{ClientRecord, NamespaceError, Property};
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, XattrName};
+use types::{Acl, Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, XattrName};
 
 use crate::inode::Inode;
 use crate::session::{Purpose, Session};
@@ -48,7 +48,12 @@ pub trait XattrReads: Send + Sync {
 }
 
 #[async_trait]
-pub trait Reads: XattrReads {
+pub trait AclReads: Send + Sync {
+    async fn acl(&self, file: FileId) -> Answer<Option<Acl>>;
+}
+
+#[async_trait]
+pub trait Reads: AclReads + XattrReads {
     async fn inode(&self, file: FileId) -> Answer<Option<Inode>>;
     /// `None`: there is no such directory.
     async fn entry(&self, dir: FileId, name: &Name) -> Answer<Option<Entry>>;

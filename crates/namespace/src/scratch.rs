@@ -32,6 +32,7 @@ pub fn regular() -> CreateSpec {
         kind: CreateKind::Regular,
         mode: CreateMode::Guarded,
         permissions: 0o644,
+        umask: None,
         set: SetAttributes::default(),
         location: None,
     }

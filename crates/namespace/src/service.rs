@@ -11,7 +11,6 @@ use api::{
 };
 use async_trait::async_trait;
 use parking_lot::Mutex;
-use types::permission::allows;
 use types::{Access, Attributes, Epoch, FileId, FileKind, Identity, Name, PoolId, SymlinkTarget};
 
 use crate::cache::Learned;
@@ -205,6 +204,23 @@ impl SqlNamespace {
         }
     }
 
+    async fn require_search(&self, who: &Identity, dir: &Inode) -> Result<(), NamespaceError> {
+        self.require_of_directory(who, dir, Access::EXECUTE).await
+    }
+
+    async fn require_of_directory(
+        &self,
+        who: &Identity,
+        dir: &Inode,
+        wanted: Access,
+    ) -> Result<(), NamespaceError> {
+        if dir.is_directory() {
+            self.require(who, &dir.attributes, wanted).await
+        } else {
+            Err(NamespaceError::NotDirectory)
+        }
+    }
+
     async fn files_of(
         &self,
         after: FileId,
@@ -244,28 +260,17 @@ fn place_of(inode: &Inode) -> FileId {
     if inode.parent == NO_PARENT { inode.id() } else { inode.parent }
 }
 
-fn require_search(who: &Identity, dir: &Inode) -> Result<(), NamespaceError> {
-    require(who, dir, Access::EXECUTE)
-}
-
-fn require(who: &Identity, dir: &Inode, wanted: Access) -> Result<(), NamespaceError> {
-    if !dir.is_directory() {
-        return Err(NamespaceError::NotDirectory);
-    }
-    if allows(who, &dir.attributes, wanted) { Ok(()) } else { Err(NamespaceError::AccessDenied) }
-}
-
 #[async_trait]
 impl Namespace for SqlNamespace {
     async fn lookup(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Attributes, NamespaceError> {
         let (dir, child) = self.entry(dir, name).await?;
-        require_search(who, &dir)?;
+        self.require_search(who, &dir).await?;
         child.map(|child| child.attributes).ok_or(NamespaceError::NotFound)
     }
 
     async fn parent(&self, who: &Identity, dir: FileId) -> Result<Attributes, NamespaceError> {
         let inode = self.inode(dir).await?;
-        require_search(who, &inode)?;
+        self.require_search(who, &inode).await?;
         if inode.parent == NO_PARENT {
             return Err(NamespaceError::NotFound);
         }
@@ -299,7 +304,7 @@ impl Namespace for SqlNamespace {
     ) -> Result<Created, NamespaceError> {
         if let Some((dir, Some(found))) = self.warm_entry(dir, name) {
             // What is known to be there needs no committer.
-            require_search(who, &dir)?;
+            self.require_search(who, &dir).await?;
             return ops::create::answer_existing(&dir, &found, spec);
         }
         let (who, name, spec) = (who.clone(), name.clone(), spec.clone());
@@ -362,7 +367,7 @@ impl Namespace for SqlNamespace {
         after: Cookie,
         limit: usize,
     ) -> Result<Page, NamespaceError> {
-        require(who, &self.inode(dir).await?, Access::READ)?;
+        self.require_of_directory(who, &self.inode(dir).await?, Access::READ).await?;
         let is_given = after.0 > 2 && after.0 < self.shared.cookies_end.load(Ordering::Acquire);
         if after != Cookie::START && !is_given {
             return Err(NamespaceError::BadCookie);

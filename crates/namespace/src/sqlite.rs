@@ -1,6 +1,7 @@
 //! The engine on SQLite: one file, one connection that writes, a few that read.
 
 mod accounts;
+mod acls;
 pub mod check;
 pub mod open;
 mod paths;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use api::{Account, Counted, NamespaceError, Property, Quota};
 use bytes::Bytes;
 use thiserror::Error;
-use types::{Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, Timestamp, XattrName};
+use types::{Acl, Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, Timestamp, XattrName};
 
 use crate::inode::Inode;
 
@@ -61,6 +61,7 @@ pub trait Questions: Send {
     /// Extended attributes without their values.
     fn xattrs(&mut self, file: FileId) -> StoreResult<Vec<(XattrName, XattrEntry)>>;
     fn xattr(&mut self, file: FileId, name: &XattrName) -> StoreResult<Option<Bytes>>;
+    fn acl(&mut self, file: FileId) -> StoreResult<Option<Acl>>;
     /// Nothing, where nothing is noted.
     fn usage(&mut self, account: Account) -> StoreResult<Counted>;
 }
@@ -134,6 +135,7 @@ pub struct Batch {
     pub locations: Attached<PoolId, ()>,
     pub properties: Attached<String, Bytes>,
     pub xattrs: Attached<XattrName, XattrRow>,
+    pub acls: BTreeMap<FileId, Option<Acl>>,
     pub checksums: Attached<ChecksumKind, Checksum>,
     pub targets: BTreeMap<FileId, Option<SymlinkTarget>>,
     /// NFS clients by their owner, with whether they have reclaimed everything.

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering;
 use api::{Cookie, ListedXattr, NamespaceError, SetXattr, Xattrs};
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{ChangeInfo, FileId, Identity, XattrName};
+use types::{Access, ChangeInfo, FileId, Identity, XattrName};
 
 use crate::counts::Question;
+use crate::inode::Inode;
 use crate::ops::xattrs;
 use crate::service::SqlNamespace;
 use crate::store::Wanted;
@@ -17,7 +18,7 @@ use crate::store::Wanted;
 #[async_trait]
 impl Xattrs for SqlNamespace {
     async fn xattr(&self, who: &Identity, file: FileId, name: &XattrName) -> Result<Bytes, NamespaceError> {
-        if !xattrs::may_read(who, &self.inode(file).await?)? {
+        if !self.may_read_xattrs(who, &self.inode(file).await?).await? {
             return Err(NamespaceError::NotFound);
         }
         let found = self.cold(Question::Xattr, self.reads.xattr(file, name)).await?;
@@ -30,7 +31,7 @@ impl Xattrs for SqlNamespace {
         file: FileId,
         after: Cookie,
     ) -> Result<Vec<ListedXattr>, NamespaceError> {
-        let has_any = xattrs::may_read(who, &self.inode(file).await?)?;
+        let has_any = self.may_read_xattrs(who, &self.inode(file).await?).await?;
         if after != Cookie::START && after.0 >= self.shared.cookies_end.load(Ordering::Acquire) {
             return Err(NamespaceError::BadCookie);
         }
@@ -71,5 +72,16 @@ impl Xattrs for SqlNamespace {
                 xattrs::remove(group, &who, file, &name)
             })
             .await
+    }
+}
+
+impl SqlNamespace {
+    /// Whether there may be any to be read.
+    async fn may_read_xattrs(&self, who: &Identity, inode: &Inode) -> Result<bool, NamespaceError> {
+        if !xattrs::has_any(inode) {
+            return Ok(false);
+        }
+        self.require(who, &inode.attributes, Access::READ).await?;
+        Ok(inode.extras.has_xattrs)
     }
 }

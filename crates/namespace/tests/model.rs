@@ -173,7 +173,8 @@ impl Run {
             1 => CreateMode::Exclusive { verifier: [7; 8] },
             _ => CreateMode::Guarded,
         };
-        let spec = CreateSpec { kind, mode, permissions, set: SetAttributes::default(), location: None };
+        let set = SetAttributes::default();
+        let spec = CreateSpec { kind, mode, permissions, umask: None, set, location: None };
         let expected = self.model.create(who, dir, text, &spec);
         let found = self.namespace.create(who, self.ids[dir], &name(text), &spec).await;
         if let Ok(created) = &found

@@ -34,6 +34,7 @@ fn open(
     namespace.set_default_consistency(consistency);
     World {
         names: namespace.clone(),
+        acls: namespace.clone(),
         locations: namespace.clone(),
         records: namespace.clone(),
         uploads: namespace.clone(),

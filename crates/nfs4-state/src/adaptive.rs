@@ -37,10 +37,21 @@ pub enum DelegationMode {
     Always,
 }
 
+/// When delegations to write are offered; nowhere where [`DelegationMode`] says never.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteDelegations {
+    Off,
+    /// To clients that ask for one.
+    Wanted,
+    /// As those to read.
+    On,
+}
+
 /// How a site wants its delegations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DelegationRules {
     pub mode: DelegationMode,
+    pub write: WriteDelegations,
     /// A second access this soon after the one before makes a file active.
     pub window: Duration,
     /// An active file that was not accessed for longer is active no more.
@@ -59,6 +70,7 @@ impl Default for DelegationRules {
     fn default() -> DelegationRules {
         DelegationRules {
             mode: DelegationMode::Adaptive,
+            write: WriteDelegations::Wanted,
             window: Duration::from_secs(60),
             idle: Duration::from_secs(600),
             eviction_max: 4_096,
@@ -70,7 +82,6 @@ impl Default for DelegationRules {
 }
 
 /// What is remembered, as of the last access: what has become idle since still counts as active.
-#[cfg(test)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdaptiveCounts {
     pub clients: usize,
@@ -143,7 +154,6 @@ impl Adaptive {
         }
     }
 
-    #[cfg(test)]
     pub fn counts(&self) -> AdaptiveCounts {
         AdaptiveCounts {
             clients: self.clients.len(),

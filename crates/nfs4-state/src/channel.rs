@@ -1,6 +1,7 @@
 //! Channel attributes: what CREATE_SESSION asks and what it gets (RFC 8881 §18.36.3).
 
-use nfs4::{CallbackSecParms4, ChannelAttrs4, NfsStat4};
+use nfs4::{AuthSysParms, CallbackSecParms4, ChannelAttrs4, NfsStat4};
+use xdr::Opaque;
 
 use crate::SessionLimits;
 
@@ -61,14 +62,21 @@ pub(crate) fn callback_security(offered: &[CallbackSecParms4]) -> Result<Callbac
     offered
         .iter()
         .find(|parms| !matches!(parms, CallbackSecParms4::Gss(_)))
-        .cloned()
+        .map(copied)
         .ok_or(NfsStat4::EncrAlgUnsupp)
+}
+
+/// Copied out of the request, all of whose bytes a session would hold as long as it lives.
+fn copied(parms: &CallbackSecParms4) -> CallbackSecParms4 {
+    let CallbackSecParms4::Sys(sys) = parms else { return parms.clone() };
+    let machinename = Opaque::copy_from_slice(&sys.machinename);
+    CallbackSecParms4::Sys(AuthSysParms { machinename, ..sys.clone() })
 }
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use nfs4::{GssCbHandles4, RpcGssSvc};
-    use xdr::Opaque;
 
     use super::*;
 
@@ -132,5 +140,16 @@ mod tests {
         assert_eq!(callback_security(&[]), Ok(CallbackSecParms4::None));
         assert_eq!(callback_security(&[gss.clone(), CallbackSecParms4::None]), Ok(CallbackSecParms4::None));
         assert_eq!(callback_security(&[gss]), Err(NfsStat4::EncrAlgUnsupp));
+    }
+
+    #[test]
+    fn what_callbacks_carry_does_not_hold_the_request_that_said_it() {
+        let request = Bytes::from(vec![7; 1 << 20]);
+        let machinename = Opaque(request.slice(100..104));
+        let offered = [CallbackSecParms4::Sys(AuthSysParms { machinename, ..AuthSysParms::default() })];
+        let kept = callback_security(&offered);
+        assert_eq!(kept, Ok(offered[0].clone()));
+        drop(offered);
+        assert!(request.is_unique(), "a session would hold all of it");
     }
 }

@@ -22,10 +22,14 @@ pub(crate) struct Client {
     pub(crate) sessions_made: u32,
     /// The client has said RECLAIM_COMPLETE to this instance.
     pub(crate) reclaim_complete: bool,
+    /// Something was taken from it that it may not have heard of: after a restart it would reclaim that too.
+    pub(crate) is_robbed: bool,
     /// SEQ4_STATUS_* that stay until they are cleared.
     pub(crate) status_flags: u32,
     /// Last sign of life.
     pub(crate) renewed: Duration,
+    /// Its lease was found to be over, and it stays.
+    pub(crate) is_courtesy: bool,
     pub(crate) address: SocketAddr,
     pub(crate) implementation: Option<Bytes>,
 }
@@ -70,6 +74,11 @@ impl CreateSlot {
 }
 
 impl Client {
+    pub(crate) fn renew(&mut self, now: Duration) {
+        self.renewed = now;
+        self.is_courtesy = false;
+    }
+
     pub(crate) fn is_silent_since(&self, now: Duration, lease: Duration) -> bool {
         now.saturating_sub(self.renewed) > lease
     }

@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use nfs4::{EXCHGID4_FLAG_USE_PNFS_DS, EXCHGID4_FLAG_USE_PNFS_MDS};
 
+use crate::Courtesy;
+
 /// Which half of pNFS a server is (RFC 8881 §13.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -39,19 +41,23 @@ pub struct ServerIdentity {
 /// What clients can make grow, and how far.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
-    /// Clients, confirmed or not. At the bound the oldest unconfirmed goes; without one EXCHANGE_ID gets DELAY.
+    /// Clients, confirmed or not. At the bound the oldest unconfirmed goes, or who was silent for longest after the end of
+    /// its lease; without one EXCHANGE_ID gets DELAY.
     pub clients_max: usize,
     /// Sessions of one client; above it CREATE_SESSION gets NOSPC.
     pub sessions_per_client_max: usize,
-    /// Slots of one session.
+    /// Slots of one session as it is made, and those that an idle one is asked to keep to.
+    pub slots_first: u32,
+    /// Slots that a busy session may grow to.
     pub slots_max: u32,
     pub operations_max: u32,
     pub request_bytes_max: u32,
     pub response_bytes_max: u32,
     /// Per slot; a longer reply that is to be cached gets REP_TOO_BIG_TO_CACHE.
     pub cached_response_bytes_max: u32,
-    /// All slots of all sessions together, reserved when a session is created. Near the bound sessions get fewer
-    /// slots, at the bound CREATE_SESSION gets DELAY.
+    /// All slots of all sessions together, reserved when a session is created or grows. Sessions grow up to the half of
+    /// it. Near the bound new ones get fewer slots and all are asked to give back what they do not use; at the bound
+    /// CREATE_SESSION gets DELAY.
     pub reply_cache_bytes_max: u64,
     /// Callbacks under way on one session.
     pub callback_slots_max: u32,
@@ -69,7 +75,8 @@ impl Default for SessionLimits {
         SessionLimits {
             clients_max: 4096,
             sessions_per_client_max: 16,
-            slots_max: 64,
+            slots_first: 64,
+            slots_max: 256,
             operations_max: 64,
             request_bytes_max: IO_BYTES_MAX + COMPOUND_OVERHEAD_BYTES,
             response_bytes_max: IO_BYTES_MAX + COMPOUND_OVERHEAD_BYTES,
@@ -86,8 +93,10 @@ impl Default for SessionLimits {
 pub struct SessionConfig {
     pub identity: ServerIdentity,
     pub limits: SessionLimits,
-    /// How long a client may be silent before its state is released.
+    /// How long a client may be silent before others may have what it has.
     pub lease: Duration,
+    /// What it may keep beyond that.
+    pub courtesy: Courtesy,
     /// How long after a start clients may reclaim; at least a lease.
     pub grace: Duration,
     /// Random per start of the process: it makes client and session ids of another instance unknown here.

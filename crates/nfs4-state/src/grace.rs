@@ -5,6 +5,9 @@
 //! record may reclaim, so that one whose lock went to somebody else before a second restart cannot take it back
 //! (the edge conditions of RFC 8881 §8.4.2.1). Records of clients that did not come back are removed before the grace
 //! period ends, which is why it ends in two steps: [`Grace::due`] says what to remove, [`Grace::ended`] opens the door.
+//!
+//! Who is reclaiming when the time is over may go on: as long as reclaims come one after the other the end waits, for as
+//! much again at most (RFC 8881 §8.4.2 leaves the length to the server; Linux' own does so).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,9 +23,15 @@ pub struct KnownClient {
     pub may_reclaim: bool,
 }
 
+/// What may lie between two reclaims of a client, or of one and the next, that are about it.
+const PAUSE: Duration = Duration::from_secs(2);
+
 #[derive(Debug)]
 pub(crate) struct Grace {
     state: State,
+    length: Duration,
+    /// When somebody reclaimed last.
+    heard: Option<Duration>,
     /// Owners that may reclaim, and whether they have said RECLAIM_COMPLETE since.
     known: BTreeMap<Bytes, bool>,
 }
@@ -44,7 +53,7 @@ impl Grace {
             .map(|client| (client.owner, false))
             .collect();
         let state = if known.is_empty() { State::Over } else { State::Until(now.saturating_add(length)) };
-        Grace { state, known }
+        Grace { state, length, heard: None, known }
     }
 
     pub(crate) fn is_on(&self) -> bool {
@@ -53,15 +62,24 @@ impl Grace {
 
     pub(crate) fn remaining(&self, now: Duration) -> Option<Duration> {
         match self.state {
-            State::Until(end) => Some(end.saturating_sub(now)),
+            State::Until(end) => Some(self.postponed(end).saturating_sub(now)),
             State::Ending => Some(Duration::ZERO),
             State::Over => None,
         }
     }
 
     /// Whether the owner may reclaim: not once the end has begun, for its record may be gone.
-    pub(crate) fn may_reclaim(&self, owner: &Bytes) -> bool {
-        matches!(self.state, State::Until(_)) && self.known.get(owner) == Some(&false)
+    pub(crate) fn may_reclaim(&mut self, owner: &Bytes, now: Duration) -> bool {
+        let may = matches!(self.state, State::Until(_)) && self.known.get(owner) == Some(&false);
+        if may {
+            self.heard = Some(now);
+        }
+        may
+    }
+
+    fn postponed(&self, end: Duration) -> Duration {
+        let wanted = self.heard.map_or(end, |heard| heard.saturating_add(PAUSE));
+        wanted.clamp(end, end.saturating_add(self.length))
     }
 
     pub(crate) fn reclaimed(&mut self, owner: &Bytes) {
@@ -73,7 +91,7 @@ impl Grace {
     /// Once, when the time is over or everybody has come back: the owners whose records are to be removed.
     pub(crate) fn due(&mut self, now: Duration) -> Option<Vec<Bytes>> {
         let State::Until(end) = self.state else { return None };
-        if now < end && self.known.values().any(|complete| !complete) {
+        if now < self.postponed(end) && self.known.values().any(|complete| !complete) {
             return None;
         }
         self.state = State::Ending;
@@ -117,7 +135,7 @@ mod tests {
         let mut grace = Grace::new(s(5), s(90), vec![known("a"), known("b")]);
         grace.reclaimed(&known("a").owner);
         assert_eq!(grace.due(s(6)), None);
-        assert!(!grace.may_reclaim(&known("a").owner) && grace.may_reclaim(&known("b").owner));
+        assert!(!grace.may_reclaim(&known("a").owner, s(6)) && grace.may_reclaim(&known("b").owner, s(6)));
         grace.reclaimed(&known("b").owner);
         grace.reclaimed(&known("stranger").owner);
         assert_eq!(grace.due(s(6)), Some(vec![]));
@@ -132,13 +150,33 @@ mod tests {
         grace.reclaimed(&known("a").owner);
         assert_eq!((grace.due(s(94)), grace.remaining(s(94))), (None, Some(s(1))));
         assert_eq!(grace.due(s(95)), Some(vec![known("b").owner]));
-        assert!(!grace.may_reclaim(&known("b").owner));
+        assert!(!grace.may_reclaim(&known("b").owner, s(96)));
         assert_eq!(grace.due(s(96)), None, "told once");
     }
 
     #[test]
     fn a_stranger_may_not_reclaim() {
-        let grace = Grace::new(s(0), s(90), vec![known("a")]);
-        assert!(!grace.may_reclaim(&known("stranger").owner));
+        let mut grace = Grace::new(s(0), s(90), vec![known("a")]);
+        assert!(!grace.may_reclaim(&known("stranger").owner, s(89)));
+        assert_eq!(grace.remaining(s(89)), Some(s(1)), "who may not does not put the end off");
+    }
+
+    #[test]
+    fn the_end_waits_for_who_is_reclaiming_and_not_for_ever() {
+        let a = known("a").owner;
+        let mut grace = Grace::new(s(0), s(10), vec![known("a"), known("b")]);
+        for now in 9..20 {
+            assert!(grace.may_reclaim(&a, s(now)), "{now}");
+            assert_eq!(grace.due(s(now)), None, "{now}");
+        }
+        assert_eq!((grace.remaining(s(19)), grace.due(s(20))), (Some(s(1)), Some(vec![a, known("b").owner])));
+
+        let mut grace = Grace::new(s(0), s(10), vec![known("a")]);
+        assert!(grace.may_reclaim(&known("a").owner, s(9)));
+        assert_eq!(
+            (grace.due(s(10)), grace.due(s(11))),
+            (None, Some(vec![known("a").owner])),
+            "it has ceased"
+        );
     }
 }

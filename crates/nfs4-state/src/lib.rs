@@ -17,13 +17,14 @@ mod slot;
 pub mod stateid;
 mod table;
 
-pub use adaptive::{Adaptive, DelegationMode, DelegationRules};
+pub use adaptive::{Adaptive, DelegationMode, DelegationRules, WriteDelegations};
 pub use back_channel::CallbackOutcome;
 pub use config::{
     ConnectionId, Peer, Principal, RequestFacts, Role, ServerIdentity, SessionConfig, SessionLimits,
 };
 pub use grace::KnownClient;
 pub use table::{
-    Action, CallbackRefusal, CallbackTicket, ClientFacts, CreateStep, Departed, Exchanged, PendingSession,
-    SequenceVerdict, SessionTable, SlotTicket, Started,
+    Action, CallbackRefusal, CallbackTicket, ClientFacts, Courtesy, CreateStep, Departed, Exchanged,
+    Holdings, Lapsed, PendingSession, SequenceVerdict, SessionTable, SlotFacts, SlotRecall, SlotTicket,
+    Started,
 };

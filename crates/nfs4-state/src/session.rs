@@ -1,5 +1,7 @@
 //! One session: its slots, its channels, its connections (RFC 8881 §2.10).
 
+use std::time::Duration;
+
 use nfs4::{ChannelAttrs4, ClientId4, SessionId4};
 
 use crate::ConnectionId;
@@ -13,6 +15,8 @@ pub(crate) struct Session {
     pub(crate) minor_version: u32,
     pub(crate) fore: ChannelAttrs4,
     pub(crate) slots: SlotTable,
+    /// When its use of slots was last looked at.
+    pub(crate) reviewed: Duration,
     pub(crate) back: BackChannel,
     /// Connections that have carried requests, the most recent last. Several with `nconnect`.
     connections: Vec<ConnectionId>,
@@ -26,9 +30,19 @@ impl Session {
         fore: ChannelAttrs4,
         back: BackChannel,
         connections_max: usize,
+        reviewed: Duration,
     ) -> Session {
         let slots = SlotTable::new(fore.maxrequests);
-        Session { client, minor_version, fore, slots, back, connections: Vec::new(), connections_max }
+        Session {
+            client,
+            minor_version,
+            fore,
+            slots,
+            back,
+            reviewed,
+            connections: Vec::new(),
+            connections_max,
+        }
     }
 
     /// With SP4_NONE a connection joins a session by its first SEQUENCE (RFC 8881 §2.10.3.1).
@@ -57,7 +71,12 @@ impl Session {
 
     /// What the session may keep of replies at most.
     pub(crate) fn reply_cache_bytes(&self) -> u64 {
-        u64::from(self.fore.maxrequests) * u64::from(self.fore.maxresponsesize_cached)
+        u64::from(self.slots.len()) * self.slot_bytes()
+    }
+
+    /// What one slot may keep.
+    pub(crate) fn slot_bytes(&self) -> u64 {
+        u64::from(self.fore.maxresponsesize_cached)
     }
 }
 

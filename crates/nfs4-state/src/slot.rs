@@ -1,11 +1,19 @@
-//! The slot table of a session: exactly-once semantics (RFC 8881 §2.10.6).
+//! The slot table of a session: exactly-once semantics (RFC 8881 §2.10.6), and how many slots there are (§2.10.6.1).
 //!
 //! Invariants: a request runs at most once per (slot, sequence id); a slot runs one request at a time; the reply of a
 //! request that asked for it is repeated for as long as the slot is not used anew. A retransmission that arrives while
 //! the first copy runs is told to wait (NFS4ERR_DELAY on SEQUENCE, RFC 8881 §2.10.6.2): it neither runs nor hangs.
+//!
+//! A client that uses all of its slots may be offered more; one that does not is asked to keep to fewer. It keeps to what the
+//! reply says that it heard last, and replies overtake each other. So slots are taken back in two steps: when no reply that
+//! says more can be outstanding any more, and then when a request shows that the client has heard a reply from after that.
 
 use bytes::Bytes;
-use nfs4::NfsStat4;
+use nfs4::{NfsStat4, ReferringCall4};
+use types::FileId;
+
+/// Files that one request is known to have granted something of; Linux opens one.
+const GRANTED_MAX: usize = 16;
 
 /// What a slot says to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +37,18 @@ pub(crate) struct SlotRequest {
 
 #[derive(Debug)]
 pub(crate) struct SlotTable {
+    /// With those that were taken back: the client may have kept their numbers.
     slots: Vec<Slot>,
+    /// The first so many take requests.
+    granted: u32,
+    /// So many the client is asked to keep to; at most `granted`.
+    target: u32,
+    /// Counts the steps on the way to fewer slots.
+    step: u32,
+    /// No reply that told a higher target is on its way.
+    is_settled: bool,
+    /// The highest that was outstanding since somebody looked, and one.
+    used: u32,
     busy: u32,
 }
 
@@ -39,6 +58,10 @@ struct Slot {
     sequence: u32,
     digest: u64,
     state: SlotState,
+    /// Files of which the request grants something that may be recalled.
+    granted: Vec<FileId>,
+    /// `SlotTable::step` as it was when the last reply told the target.
+    step: u32,
 }
 
 #[derive(Debug, Default)]
@@ -48,16 +71,25 @@ enum SlotState {
     Running,
     /// Done; the reply where it was kept.
     Done(Option<Bytes>),
+    /// It was given back, and may be granted again: a client that has forgotten it begins with 1, another goes on.
+    TakenBack,
 }
 
 impl SlotTable {
     pub(crate) fn new(slots: u32) -> SlotTable {
         assert!(slots > 0, "a session has a slot");
-        SlotTable { slots: (0..slots).map(|_| Slot::default()).collect(), busy: 0 }
+        let table = (0..slots).map(|_| Slot::default()).collect();
+        SlotTable { slots: table, granted: slots, target: slots, step: 0, is_settled: true, used: 0, busy: 0 }
     }
 
+    /// Slots that take requests.
     pub(crate) fn len(&self) -> u32 {
-        u32::try_from(self.slots.len()).expect("a table is made for a count of 32 bits")
+        self.granted
+    }
+
+    /// Slots that the client is asked to keep to.
+    pub(crate) fn target(&self) -> u32 {
+        self.target
     }
 
     /// Slots with a request running.
@@ -67,22 +99,35 @@ impl SlotTable {
 
     /// Judges a request by RFC 8881 §18.46.3. After `Execute` the slot runs until [`finish`](Self::finish).
     pub(crate) fn begin(&mut self, request: &SlotRequest) -> SlotVerdict {
-        let slots = self.len();
-        if request.slot >= slots {
+        if request.slot >= self.granted {
             return SlotVerdict::Refuse(NfsStat4::BadSlot);
         }
-        if request.highest_slot >= slots {
+        // A request that was sent before slots were taken back may come late, and name one of them.
+        if request.highest_slot as usize >= self.slots.len() {
             return SlotVerdict::Refuse(NfsStat4::BadHighSlot);
         }
+        let step = self.step;
         let slot = &mut self.slots[request.slot as usize];
-        if request.sequence == slot.sequence {
-            return slot.repeat(request.digest);
+        let is_next = request.sequence == slot.sequence.wrapping_add(1);
+        let starts_anew = matches!(slot.state, SlotState::TakenBack) && request.sequence == 1;
+        if !starts_anew {
+            if request.sequence == slot.sequence {
+                return slot.repeat(request.digest);
+            }
+            if !is_next || matches!(slot.state, SlotState::Running) {
+                return SlotVerdict::Refuse(NfsStat4::SeqMisordered);
+            }
         }
-        if request.sequence != slot.sequence.wrapping_add(1) || matches!(slot.state, SlotState::Running) {
-            return SlotVerdict::Refuse(NfsStat4::SeqMisordered);
-        }
-        *slot = Slot { sequence: request.sequence, digest: request.digest, state: SlotState::Running };
+        // Who goes on with a slot has the reply of the request before.
+        let has_heard = matches!(slot.state, SlotState::Done(_)) && slot.step == step;
+        let (sequence, digest) = (request.sequence, request.digest);
+        *slot = Slot { sequence, digest, state: SlotState::Running, granted: Vec::new(), step };
         self.busy += 1;
+        let outstanding = request.slot.max(request.highest_slot).saturating_add(1);
+        self.used = self.used.max(outstanding);
+        if self.granted > self.target {
+            self.take_back(request.slot, outstanding, has_heard);
+        }
         SlotVerdict::Execute
     }
 
@@ -96,12 +141,88 @@ impl SlotTable {
         slot.state = SlotState::Done(reply);
         self.busy -= 1;
     }
+
+    /// The request that runs on the slot is about to grant something of the file. That of very many files is not kept.
+    pub(crate) fn note_grant(&mut self, slot: u32, file: FileId) {
+        let Some(slot) = self.slots.get_mut(slot as usize) else { return };
+        if slot.granted.len() < GRANTED_MAX && !slot.granted.contains(&file) {
+            slot.granted.push(file);
+        }
+    }
+
+    /// Requests that have granted something of the file and whose replies may still be on their way: their slots were
+    /// not used since.
+    pub(crate) fn granting(&self, file: FileId) -> impl Iterator<Item = ReferringCall4> {
+        let granting = self.slots.iter().zip(0..).filter(move |(slot, _)| slot.granted.contains(&file));
+        granting.map(|(slot, number)| ReferringCall4 { sequenceid: slot.sequence, slotid: number })
+    }
+
+    /// Whether a request on this slot says that the client has work for all slots that it was offered: clients take the
+    /// lowest that is free.
+    pub(crate) fn is_last(&self, slot: u32) -> bool {
+        slot.checked_add(1) == Some(self.target)
+    }
+
+    /// Offers so many more.
+    pub(crate) fn grow(&mut self, by: u32) {
+        self.target = self.target.saturating_add(by);
+        self.granted = self.granted.max(self.target);
+        let known = self.slots.len().max(self.granted as usize);
+        self.slots.resize_with(known, Slot::default);
+    }
+
+    /// Asks the client to keep to so many, at least one.
+    pub(crate) fn shrink(&mut self, to: u32) {
+        let to = to.max(1);
+        if to < self.target {
+            self.target = to;
+            self.step = self.step.wrapping_add(1);
+            self.is_settled = false;
+        }
+    }
+
+    /// How many slots the client has used since this was last asked.
+    pub(crate) fn take_used(&mut self) -> u32 {
+        std::mem::take(&mut self.used)
+    }
+
+    /// A request came on a slot; the client waits for replies on the first `outstanding` slots only.
+    fn take_back(&mut self, request: u32, outstanding: u32, has_heard: bool) {
+        if !self.is_settled {
+            let has_told = |slot: &Slot| slot.step == self.step || matches!(slot.state, SlotState::Unused);
+            if self.slots[..outstanding as usize].iter().all(has_told) {
+                self.is_settled = true;
+                self.step = self.step.wrapping_add(1);
+                // The reply to this request is made after this.
+                self.slots[request as usize].step = self.step;
+            }
+            return;
+        }
+        if !has_heard {
+            return;
+        }
+        let is_running = |slot: &Slot| matches!(slot.state, SlotState::Running);
+        let running = self.slots.iter().rposition(is_running).map_or(0, |at| at as u32 + 1);
+        let kept = self.target.max(outstanding).max(running);
+        if kept >= self.granted {
+            return;
+        }
+        for slot in &mut self.slots[kept as usize..self.granted as usize] {
+            // One that was never used begins with 1 in any case.
+            if matches!(slot.state, SlotState::Done(_)) {
+                slot.state = SlotState::TakenBack;
+                // Its reply was heard.
+                slot.granted = Vec::new();
+            }
+        }
+        self.granted = kept;
+    }
 }
 
 impl Slot {
     fn repeat(&self, digest: u64) -> SlotVerdict {
         match &self.state {
-            SlotState::Unused => SlotVerdict::Refuse(NfsStat4::SeqMisordered),
+            SlotState::Unused | SlotState::TakenBack => SlotVerdict::Refuse(NfsStat4::SeqMisordered),
             // RFC 8881 §2.10.6.1.3.1: another request under the same number is an error of the client.
             _ if digest != self.digest => SlotVerdict::Refuse(NfsStat4::SeqFalseRetry),
             SlotState::Running => SlotVerdict::Refuse(NfsStat4::Delay),
@@ -112,153 +233,4 @@ impl Slot {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn request(slot: u32, sequence: u32) -> SlotRequest {
-        SlotRequest { slot, sequence, highest_slot: slot, digest: 7 }
-    }
-
-    #[test]
-    fn sequence_ids_start_at_one() {
-        let mut table = SlotTable::new(2);
-        assert_eq!(table.begin(&request(0, 0)), SlotVerdict::Refuse(NfsStat4::SeqMisordered));
-        assert_eq!(table.begin(&request(0, 2)), SlotVerdict::Refuse(NfsStat4::SeqMisordered));
-        assert_eq!(table.begin(&request(0, 1)), SlotVerdict::Execute);
-        assert_eq!(table.begin(&request(1, 1)), SlotVerdict::Execute);
-        assert_eq!(table.busy(), 2);
-    }
-
-    #[test]
-    fn a_retransmission_while_running_is_told_to_wait() {
-        let mut table = SlotTable::new(1);
-        assert_eq!(table.begin(&request(0, 1)), SlotVerdict::Execute);
-        assert_eq!(table.begin(&request(0, 1)), SlotVerdict::Refuse(NfsStat4::Delay));
-        assert_eq!(table.begin(&request(0, 2)), SlotVerdict::Refuse(NfsStat4::SeqMisordered));
-        table.finish(0, 1, Some(Bytes::from_static(b"reply")));
-        assert_eq!(table.begin(&request(0, 1)), SlotVerdict::Replay(Bytes::from_static(b"reply")));
-    }
-
-    #[test]
-    fn a_retransmission_of_an_uncached_reply_is_told_so() {
-        let mut table = SlotTable::new(1);
-        assert_eq!(table.begin(&request(0, 1)), SlotVerdict::Execute);
-        table.finish(0, 1, None);
-        assert_eq!(table.begin(&request(0, 1)), SlotVerdict::Uncached);
-        assert_eq!(table.begin(&request(0, 2)), SlotVerdict::Execute);
-    }
-
-    #[test]
-    fn another_request_under_the_same_number_is_a_false_retry() {
-        let mut table = SlotTable::new(1);
-        let false_retry = SlotRequest { digest: 8, ..request(0, 1) };
-        assert_eq!(table.begin(&request(0, 1)), SlotVerdict::Execute);
-        assert_eq!(table.begin(&false_retry), SlotVerdict::Refuse(NfsStat4::SeqFalseRetry));
-        table.finish(0, 1, Some(Bytes::from_static(b"reply")));
-        assert_eq!(table.begin(&false_retry), SlotVerdict::Refuse(NfsStat4::SeqFalseRetry));
-    }
-
-    #[test]
-    fn slots_beyond_the_table_are_refused() {
-        let mut table = SlotTable::new(4);
-        assert_eq!(table.begin(&request(4, 1)), SlotVerdict::Refuse(NfsStat4::BadSlot));
-        let high = SlotRequest { highest_slot: 4, ..request(0, 1) };
-        assert_eq!(table.begin(&high), SlotVerdict::Refuse(NfsStat4::BadHighSlot));
-    }
-
-    #[test]
-    fn sequence_ids_wrap_to_zero() {
-        let mut table = SlotTable::new(1);
-        table.slots[0] = Slot { sequence: u32::MAX, digest: 7, state: SlotState::Done(None) };
-        assert_eq!(table.begin(&request(0, 0)), SlotVerdict::Execute);
-        table.finish(0, 0, None);
-        assert_eq!(table.begin(&request(0, 1)), SlotVerdict::Execute);
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        /// Send on `slot` with the sequence id `ahead` of the last one executed there.
-        Send {
-            slot: u32,
-            ahead: i8,
-            digest: u64,
-        },
-        Finish {
-            slot: u32,
-            cached: bool,
-        },
-    }
-
-    fn any_step() -> impl Strategy<Value = Step> {
-        prop_oneof![
-            (0u32..4, -2i8..4, 0u64..2).prop_map(|(slot, ahead, digest)| Step::Send { slot, ahead, digest }),
-            (0u32..3, any::<bool>()).prop_map(|(slot, cached)| Step::Finish { slot, cached }),
-        ]
-    }
-
-    /// The reference: the whole history of what ran, by slot and sequence id.
-    #[derive(Default)]
-    struct Model {
-        last: HashMap<u32, u32>,
-        running: HashMap<u32, u32>,
-        history: HashMap<(u32, u32), (u64, Option<Bytes>)>,
-    }
-
-    impl Model {
-        fn expect(&self, slot: u32, sequence: u32, digest: u64) -> SlotVerdict {
-            if slot >= 3 {
-                return SlotVerdict::Refuse(NfsStat4::BadSlot);
-            }
-            let last = self.last.get(&slot).copied().unwrap_or(0);
-            if sequence == last.wrapping_add(1) && !self.running.contains_key(&slot) {
-                return SlotVerdict::Execute;
-            }
-            match self.history.get(&(slot, sequence)) {
-                Some((known, reply)) if sequence == last => match reply {
-                    _ if *known != digest => SlotVerdict::Refuse(NfsStat4::SeqFalseRetry),
-                    _ if self.running.contains_key(&slot) => SlotVerdict::Refuse(NfsStat4::Delay),
-                    Some(reply) => SlotVerdict::Replay(reply.clone()),
-                    None => SlotVerdict::Uncached,
-                },
-                _ => SlotVerdict::Refuse(NfsStat4::SeqMisordered),
-            }
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn the_table_agrees_with_a_full_history_and_runs_nothing_twice(
-            steps in proptest::collection::vec(any_step(), 1..200),
-        ) {
-            let (mut table, mut model) = (SlotTable::new(3), Model::default());
-            for step in steps {
-                match step {
-                    Step::Send { slot, ahead, digest } => {
-                        let last = model.last.get(&slot).copied().unwrap_or(0);
-                        let sequence = last.wrapping_add_signed(i32::from(ahead));
-                        let expected = model.expect(slot, sequence, digest);
-                        let verdict = table.begin(&SlotRequest { slot, sequence, highest_slot: 2, digest });
-                        prop_assert_eq!(&verdict, &expected);
-                        if verdict == SlotVerdict::Execute {
-                            let before = model.history.insert((slot, sequence), (digest, None));
-                            prop_assert!(before.is_none(), "ran twice");
-                            model.last.insert(slot, sequence);
-                            model.running.insert(slot, sequence);
-                        }
-                    }
-                    Step::Finish { slot, cached } => {
-                        let Some(sequence) = model.running.remove(&slot) else { continue };
-                        let reply = cached.then(|| Bytes::from(format!("{slot} {sequence}")));
-                        table.finish(slot, sequence, reply.clone());
-                        model.history.get_mut(&(slot, sequence)).unwrap().1 = reply;
-                    }
-                }
-                prop_assert_eq!(table.busy() as usize, model.running.len());
-            }
-        }
-    }
-}
+mod tests;

@@ -24,7 +24,8 @@ use file_state::{Door, FileState, Holder, Owner};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use parking_lot::Mutex;
 
-pub use file_state::{DelegationKind, FileStateError, Granted, LayoutMode, LayoutModes, Modes};
+pub use delegation::{DelegatedTimes, DelegationTerms};
+pub use file_state::{DelegationKind, FileStateError, Granted, LayoutMode, LayoutModes, LockKind, Modes};
 pub use layout::{LayoutRequest, iomode};
 pub use lock::{LockOutcome, LockRequest, Locker};
 pub use open::OpenRequest;
@@ -88,6 +89,22 @@ impl ClientState {
         }
     }
 
+    /// Opens, locks, layouts and delegations of a client.
+    pub fn count(&self, client: ClientId4) -> u64 {
+        let HeldBy { opens, locks, layouts, delegations } = self.held_by(client);
+        opens + locks + layouts + delegations
+    }
+
+    /// Whether others wait for locks where the client has some.
+    pub fn is_waited_for(&self, client: ClientId4) -> bool {
+        self.files.lock().is_waited_for(holder(client))
+    }
+
+    /// Nobody has a stateid, nobody is remembered, and nobody waits to be released.
+    pub fn is_empty(&self) -> bool {
+        self.states.is_empty() && self.owners.is_empty() && self.departed.is_empty()
+    }
+
     /// Whether the client has any state; lock stateids without a lock do not count, for their opens do.
     pub fn holds(&self, client: ClientId4) -> bool {
         self.held_by(client) != HeldBy::default()
@@ -100,7 +117,7 @@ pub fn holder(client: ClientId4) -> Holder {
 }
 
 /// `None`: the holder is another door's.
-fn client_of(holder: Holder) -> Option<ClientId4> {
+pub fn client_of(holder: Holder) -> Option<ClientId4> {
     (holder.door == Door::Nfs).then_some(ClientId4(holder.number))
 }
 

@@ -1,14 +1,17 @@
 //! All clients and sessions of one server, and the entry points of the session operations.
 //!
 //! Split by concern: `exchange` makes and ends client records, `establish` makes and ends sessions, `sequence` runs
-//! requests, `lease` lets time pass, `callback` numbers the calls to clients. Maps are ordered so that the same steps
+//! requests, `slots` offers more of them and fewer, `lease` lets time pass, `courtesy` looks after who was silent for too
+//! long, `callback` numbers the calls to clients. Maps are ordered so that the same steps
 //! give the same trace.
 
 mod callback;
+mod courtesy;
 mod establish;
 mod exchange;
 mod lease;
 mod sequence;
+mod slots;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,9 +21,11 @@ use bytes::Bytes;
 use nfs4::{ClientId4, SessionId4};
 
 pub use callback::{CallbackRefusal, CallbackTicket};
+pub use courtesy::{Courtesy, Holdings, Lapsed};
 pub use establish::{CreateStep, PendingSession, Started};
 pub use exchange::Exchanged;
 pub use sequence::{SequenceVerdict, SlotTicket};
+pub use slots::{SlotFacts, SlotRecall};
 
 use crate::client::Client;
 use crate::grace::Grace;
@@ -53,7 +58,11 @@ pub struct SessionTable {
     clients_made: u32,
     /// Bytes of the reply cache promised to sessions.
     reply_cache_reserved: u64,
+    /// Clients that are to be asked for slots.
+    slot_recalls: Vec<SlotRecall>,
     grace: Grace,
+    /// Clients that made room, until somebody is told.
+    evicted: Vec<Departed>,
 }
 
 /// One client as `forebay status` shows it.
@@ -73,6 +82,8 @@ pub struct ClientFacts {
     pub slots_busy: u32,
     pub back_channel_up: bool,
     pub silent: Duration,
+    /// Its lease has ended, and it stays until somebody needs what it has.
+    pub is_courtesy: bool,
 }
 
 impl SessionTable {
@@ -87,7 +98,9 @@ impl SessionTable {
             sessions: BTreeMap::new(),
             clients_made: 0,
             reply_cache_reserved: 0,
+            slot_recalls: Vec::new(),
             grace,
+            evicted: Vec::new(),
         }
     }
 
@@ -104,12 +117,12 @@ impl SessionTable {
         self.clients.get(&client).is_some_and(|client| client.confirmed)
     }
 
-    /// What the record of an owner must say now: whether its confirmed client has said RECLAIM_COMPLETE; `None` if there
-    /// is no such client. A removal that was decided earlier must ask again before it is done, since the client may
-    /// have come back meanwhile.
+    /// What the record of an owner must say now: whether its confirmed client has said RECLAIM_COMPLETE, and was not
+    /// robbed; `None` if there is no such client. A removal that was decided earlier must ask again before it is done, since
+    /// the client may have come back meanwhile.
     pub fn standing(&self, owner: &Bytes) -> Option<bool> {
         let client = self.clients.get(self.confirmed.get(owner)?)?;
-        Some(client.reclaim_complete)
+        Some(client.reclaim_complete && !client.is_robbed)
     }
 
     /// The transport has closed a connection.
@@ -136,6 +149,7 @@ impl SessionTable {
             slots_busy: sessions().map(|session| session.slots.busy()).sum(),
             back_channel_up: sessions().any(|session| session.back.is_up()),
             silent: now.saturating_sub(client.renewed),
+            is_courtesy: client.is_courtesy,
         }
     }
 
@@ -169,3 +183,5 @@ impl SessionTable {
 
 #[cfg(test)]
 mod fixture;
+#[cfg(test)]
+mod model;

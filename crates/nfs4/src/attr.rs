@@ -12,8 +12,8 @@ use thiserror::Error;
 use xdr::{Decoder, Encoder, Opaque, Xdr, XdrError};
 
 use crate::{
-    Bitmap4, FsId4, LayoutType4, MdsThreshold4, NFS4_OPAQUE_LIMIT, NfsFh4, NfsFtype4, NfsStat4, NfsTime4,
-    SetTime4, SpecData4,
+    Bitmap4, FsId4, LayoutType4, MdsThreshold4, NFS4_OPAQUE_LIMIT, NfsAce4, NfsFh4, NfsFtype4, NfsStat4,
+    NfsTime4, OpenArguments4, SetTime4, SpecData4,
 };
 
 /// A set of attributes: which, and their values back to back in ascending order of their numbers.
@@ -155,6 +155,7 @@ attributes! {
     UNIQUE_HANDLES unique_handles: bool,
     LEASE_TIME lease_time: u32,
     RDATTR_ERROR rdattr_error: NfsStat4,
+    ACL acl: Vec<NfsAce4>,
     ACLSUPPORT aclsupport: u32,
     CANSETTIME cansettime: bool,
     CASE_INSENSITIVE case_insensitive: bool,
@@ -202,20 +203,27 @@ attributes! {
     CHANGE_ATTR_TYPE change_attr_type: ChangeAttrType4,
     MODE_UMASK mode_umask: ModeUmask4,
     XATTR_SUPPORT xattr_support: bool,
+    TIME_DELEG_ACCESS time_deleg_access: NfsTime4,
+    TIME_DELEG_MODIFY time_deleg_modify: NfsTime4,
+    OPEN_ARGUMENTS open_arguments: Box<OpenArguments4>,
 }
 
 impl FileAttributes {
-    /// Known attributes that can only be set: GETATTR of them is INVAL (RFC 8881 §5.5, RFC 8275 §4).
+    /// Known attributes that can only be set: GETATTR of them is INVAL (RFC 8881 §5.5, RFC 8275 §4). The delegated times
+    /// are read only by CB_GETATTR (RFC 9754 §5).
     pub const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[
         number::TIME_ACCESS_SET,
         number::TIME_MODIFY_SET,
         number::MODE_SET_MASKED,
         number::MODE_UMASK,
+        number::TIME_DELEG_ACCESS,
+        number::TIME_DELEG_MODIFY,
     ]);
 
     /// Known attributes that the protocol lets be set; SETATTR of any other is INVAL.
     pub const WRITABLE: Bitmap4 = Bitmap4::of(&[
         number::SIZE,
+        number::ACL,
         number::MODE,
         number::OWNER,
         number::OWNER_GROUP,
@@ -224,6 +232,8 @@ impl FileAttributes {
         number::TIME_MODIFY_SET,
         number::MODE_SET_MASKED,
         number::MODE_UMASK,
+        number::TIME_DELEG_ACCESS,
+        number::TIME_DELEG_MODIFY,
     ]);
 
     /// The attributes that are requested and present.

@@ -239,7 +239,7 @@ pub const MODE4_ROTH: u32 = 0x004;
 pub const MODE4_WOTH: u32 = 0x002;
 pub const MODE4_XOTH: u32 = 0x001;
 
-/// An access control entry; it appears in delegations.
+/// An access control entry, of an ACL or of a delegation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Xdr)]
 pub struct NfsAce4 {
     pub ace_type: u32,
@@ -251,6 +251,15 @@ pub struct NfsAce4 {
 
 pub const ACE4_ACCESS_ALLOWED_ACE_TYPE: u32 = 0;
 pub const ACE4_ACCESS_DENIED_ACE_TYPE: u32 = 1;
+pub const ACE4_SYSTEM_AUDIT_ACE_TYPE: u32 = 2;
+pub const ACE4_SYSTEM_ALARM_ACE_TYPE: u32 = 3;
+pub const ACE4_SUCCESSFUL_ACCESS_ACE_FLAG: u32 = 0x10;
+pub const ACE4_FAILED_ACCESS_ACE_FLAG: u32 = 0x20;
+pub const ACE4_IDENTIFIER_GROUP: u32 = 0x40;
+pub const ACE4_INHERITED_ACE: u32 = 0x80;
+/// Bits of the aclsupport attribute.
+pub const ACL4_SUPPORT_ALLOW_ACL: u32 = 1;
+pub const ACL4_SUPPORT_DENY_ACL: u32 = 2;
 pub const ACE4_GENERIC_READ: u32 = 0x0012_0081;
 pub const ACE4_GENERIC_WRITE: u32 = 0x0016_0106;
 pub const ACE4_GENERIC_EXECUTE: u32 = 0x0012_00a0;

@@ -392,6 +392,10 @@ fn rebuild(dir: &Path, index: &Index) -> Result<(), OpenError> {
             replicas += 1;
             Some(replica.facts)
         }
+        Found::Problem(problem) if problem.kind.is_left_by_a_kill() => {
+            tracing::debug!(%pool, %problem, "left behind by a stop");
+            None
+        }
         Found::Problem(problem) => {
             problems += 1;
             if problems <= PROBLEMS_TOLD_MAX {

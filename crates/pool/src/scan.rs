@@ -62,6 +62,13 @@ pub enum ProblemKind {
     Unreadable(String),
 }
 
+impl ProblemKind {
+    /// What a server that is killed may leave behind: nobody has to look after it.
+    pub fn is_left_by_a_kill(&self) -> bool {
+        matches!(self, ProblemKind::Unfinished | ProblemKind::Leftover)
+    }
+}
+
 /// Every replica and every problem below `dir`, in no particular order.
 pub fn scan(dir: &Path) -> Result<Scan, OpenError> {
     let identity = Identity::read(dir)?.ok_or_else(|| OpenError::NotAPool { dir: dir.to_owned() })?;
@@ -250,6 +257,18 @@ mod tests {
             .collect();
         found.sort_unstable();
         assert_eq!(found, [(5, 3, Epoch(7), false), (900, 0, Epoch(7), true)]);
+    }
+
+    #[test]
+    fn what_a_killed_server_leaves_behind_is_no_fault_of_the_pool() {
+        let (dir, store) = pool();
+        store.create(FileId(1)).unwrap();
+        fs::write(dir.path().join(identity::NEW_FILE_NAME), "{").unwrap();
+        let found = kinds(&dir);
+        assert!(found.len() == 2 && found.iter().all(ProblemKind::is_left_by_a_kill), "{found:?}");
+        // Bytes that nobody knows are another matter.
+        rustix::fs::ftruncate(store.open(FileId(1)).unwrap().unwrap(), 5).unwrap();
+        assert!(kinds(&dir).iter().any(|kind| !kind.is_left_by_a_kill()));
     }
 
     #[test]

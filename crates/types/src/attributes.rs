@@ -51,6 +51,8 @@ pub struct Attributes {
     pub change: u64,
     /// Fencing epoch: tickets for this file carry it.
     pub epoch: Epoch,
+    /// There is an ACL, which decides who may do what; the mode tells what it amounts to.
+    pub has_acl: bool,
 }
 
 /// The change attribute of a directory around an operation on it (RFC 8881 §3.3.8 `change_info4`).

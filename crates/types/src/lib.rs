@@ -3,6 +3,7 @@
 //! Floor 0. Plain values without behaviour beyond their own invariants; no I/O, no clock, no randomness. What a
 //! value may hold is checked where it is made (parse, don't validate), so that nobody checks twice.
 
+pub mod acl;
 pub mod attributes;
 pub mod capability;
 pub mod checksum;
@@ -15,6 +16,7 @@ pub mod range;
 pub mod time;
 pub mod xattr;
 
+pub use acl::{Ace, AceFlags, AceKind, AceWho, Acl};
 pub use attributes::{Attributes, ChangeInfo, Device, FileKind};
 pub use capability::{Clock, Random};
 pub use checksum::{Checksum, ChecksumKind};

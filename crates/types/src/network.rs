@@ -1,15 +1,23 @@
 //! IP addresses that begin alike: whom a rule is for.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `a.b.c.d/n` or `x::y/n`.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
     prefix_bits: u8,
 }
 
 impl Network {
+    /// For constants; more bits than the address has are all of them.
+    pub const fn new(address: IpAddr, prefix_bits: u8) -> Network {
+        let bits_max = if address.is_ipv4() { 32 } else { 128 };
+        Network { address, prefix_bits: if prefix_bits < bits_max { prefix_bits } else { bits_max } }
+    }
+
     /// An IPv4 address that came over IPv6 is taken for what it is.
     pub fn contains(&self, address: IpAddr) -> bool {
         let same = |ours: u128, theirs: u128, width: u32| {
@@ -50,14 +58,28 @@ impl FromStr for Network {
     /// `10.0.0.0/8`, `2001:db8::/32`, or one address.
     fn from_str(text: &str) -> Result<Network, String> {
         let (address, bits) = text.split_once('/').map_or((text, None), |(a, bits)| (a, Some(bits)));
-        let address: IpAddr =
-            address.parse().map_err(|_| format!("{text:?} is no address or network (as 10.0.0.0/8)"))?;
+        let address: IpAddr = address
+            .trim()
+            .parse()
+            .map_err(|_| format!("{text:?} is no address or network (as 10.0.0.0/8)"))?;
         let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        let prefix_bits = bits.map_or(Ok(bits_max), str::parse);
+        let prefix_bits = bits.map_or(Ok(bits_max), |bits| bits.trim().parse());
         match prefix_bits {
             Ok(prefix_bits) if prefix_bits <= bits_max => Ok(Network { address, prefix_bits }),
             _ => Err(format!("{text:?} has no prefix length of 0 to {bits_max}")),
         }
+    }
+}
+
+impl fmt::Display for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.prefix_bits)
+    }
+}
+
+impl fmt::Debug for Network {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -85,6 +107,15 @@ mod tests {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/", "::/129", "10.0.0.0/-1", "host"] {
             assert!(text.parse::<Network>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_network_is_written_as_it_is_read() {
+        for text in ["10.0.0.0/8", "192.0.2.7/32", "2001:db8::/32", "::/0"] {
+            assert_eq!(network(text).to_string(), text);
+        }
+        assert_eq!(network("192.0.2.7").to_string(), "192.0.2.7/32");
+        assert_eq!(Network::new([10, 0, 0, 0].into(), 200), network("10.0.0.0/32"));
     }
 
     #[test]

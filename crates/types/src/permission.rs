@@ -1,21 +1,84 @@
-//! Who may do what: POSIX mode bits as one pure function over (identity, attributes, wanted access).
+//! Who may do what: mode bits and ACLs as pure functions over (identity, attributes, ACL, wanted access).
 
 use std::ops::BitOr;
 
+use crate::acl::{Acl, Verdict};
 use crate::{Attributes, FileKind, Identity};
 
-/// A set of wanted or granted accesses, in the bits of `rwx`.
+/// A set of wanted or granted accesses, in the bits of `acemask4` (RFC 8881 §6.2.1.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Access(u8);
+pub struct Access(u32);
 
 impl Access {
     pub const NONE: Access = Access(0);
-    pub const EXECUTE: Access = Access(1);
-    pub const WRITE: Access = Access(2);
-    pub const READ: Access = Access(4);
+    /// Of a directory: to list it.
+    pub const READ: Access = Access(0x1);
+    /// What `w` stands for: to write anywhere (WRITE_DATA) and behind the end (APPEND_DATA). Of a directory: to add
+    /// files and directories.
+    pub const WRITE: Access = Access(0x2 | 0x4);
+    /// Of a directory: to search it.
+    pub const EXECUTE: Access = Access(0x20);
+    pub const ADD_FILE: Access = Access(0x2);
+    pub const ADD_SUBDIRECTORY: Access = Access(0x4);
+    pub const DELETE_CHILD: Access = Access(0x40);
+    pub const READ_ATTRIBUTES: Access = Access(0x80);
+    /// Times.
+    pub const WRITE_ATTRIBUTES: Access = Access(0x100);
+    /// The file itself, wherever it has a name.
+    pub const DELETE: Access = Access(0x1_0000);
+    pub const READ_ACL: Access = Access(0x2_0000);
+    /// The mode too.
+    pub const WRITE_ACL: Access = Access(0x4_0000);
+    /// To take the file, or give it to a group that one is a member of.
+    pub const WRITE_OWNER: Access = Access(0x8_0000);
+    pub const SYNCHRONIZE: Access = Access(0x10_0000);
+    /// What the nine bits of a mode speak of.
+    pub const OF_MODE: Access = Access::READ.and(Access::WRITE).and(Access::EXECUTE);
+    /// All that the protocol knows: besides these what is for named attributes and for retention.
+    const ALL: u32 = 0x1f_07ff;
+
+    /// `None`: there are bits that nobody defined.
+    pub fn from_bits(bits: u32) -> Option<Access> {
+        (bits & !Access::ALL == 0).then_some(Access(bits))
+    }
+
+    pub fn bits(self) -> u32 {
+        self.0
+    }
 
     pub fn contains(self, other: Access) -> bool {
         self.0 & other.0 == other.0
+    }
+
+    pub fn intersects(self, other: Access) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    #[must_use]
+    pub const fn and(self, other: Access) -> Access {
+        Access(self.0 | other.0)
+    }
+
+    #[must_use]
+    pub const fn without(self, other: Access) -> Access {
+        Access(self.0 & !other.0)
+    }
+
+    #[must_use]
+    pub const fn within(self, other: Access) -> Access {
+        Access(self.0 & other.0)
+    }
+
+    /// Of the lowest three bits of a mode.
+    pub(crate) fn of_mode_bits(bits: u32) -> Access {
+        let granted = |bit, access| if bits & bit != 0 { access } else { Access::NONE };
+        granted(4, Access::READ) | granted(2, Access::WRITE) | granted(1, Access::EXECUTE)
+    }
+
+    /// As three bits of a mode: `w` is both ways of writing (RFC 8881 §6.3.2).
+    pub(crate) fn mode_bits(self) -> u32 {
+        let bit = |access, bit| if self.contains(access) { bit } else { 0 };
+        bit(Access::READ, 4) | bit(Access::WRITE, 2) | bit(Access::EXECUTE, 1)
     }
 }
 
@@ -23,32 +86,96 @@ impl BitOr for Access {
     type Output = Access;
 
     fn bitor(self, other: Access) -> Access {
-        Access(self.0 | other.0)
+        self.and(other)
     }
 }
 
-/// What `who` may do with a file, as Linux' `generic_permission` decides it: the first class that fits (owner, group,
-/// other) is the only one that counts; root may read and write anything, search any directory, and execute what
-/// anybody may execute.
-pub fn granted(who: &Identity, attributes: &Attributes) -> Access {
-    let mode = attributes.mode;
+/// What `who` may do with a file: as its ACL says if it has one, else as the mode does.
+///
+/// Root may do anything, but execute only what anybody may execute. Owners may read and write the ACL and the attributes
+/// of what is theirs, or nobody could mend an ACL that denies it (RFC 8881 §6.3.1). Of `DELETE` and `DELETE_CHILD` see
+/// [`judge_removal`], which decides.
+pub fn granted(who: &Identity, attributes: &Attributes, acl: Option<&Acl>) -> Access {
     if who.is_root() {
-        let all = Access::READ | Access::WRITE;
-        let executable = attributes.kind == FileKind::Directory || mode & 0o111 != 0;
-        return if executable { all | Access::EXECUTE } else { all };
+        let of_somebody = acl.map_or(Access::NONE, Acl::allowed_to_somebody);
+        let executable = attributes.kind == FileKind::Directory
+            || attributes.mode & 0o111 != 0
+            || of_somebody.contains(Access::EXECUTE);
+        let all = Access(Access::ALL);
+        return if executable { all } else { all.without(Access::EXECUTE) };
     }
-    let class = if who.uid == attributes.uid {
+    let allowed = match acl {
+        Some(acl) => acl.judge(who, attributes).allowed,
+        None => of_mode(who, attributes) | Access::READ_ATTRIBUTES | Access::READ_ACL,
+    };
+    if who.uid == attributes.uid { allowed | OWNED } else { allowed }
+}
+
+/// The owner's, whatever the ACL says.
+const OWNED: Access =
+    Access::READ_ATTRIBUTES.and(Access::READ_ACL).and(Access::WRITE_ATTRIBUTES).and(Access::WRITE_ACL);
+
+/// As Linux' `generic_permission`: the first class that fits (owner, group, other) is the only one that counts.
+fn of_mode(who: &Identity, attributes: &Attributes) -> Access {
+    let mode = attributes.mode;
+    Access::of_mode_bits(if who.uid == attributes.uid {
         mode >> 6
     } else if who.is_member_of(attributes.gid) {
         mode >> 3
     } else {
         mode
-    };
-    Access((class & 0o7) as u8)
+    })
 }
 
-pub fn allows(who: &Identity, attributes: &Attributes, wanted: Access) -> bool {
-    granted(who, attributes).contains(wanted)
+pub fn allows(who: &Identity, attributes: &Attributes, acl: Option<&Acl>, wanted: Access) -> bool {
+    granted(who, attributes, acl).contains(wanted)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Allowed,
+    /// EACCES.
+    Denied,
+    /// The sticky bit keeps it: EPERM.
+    Sticky,
+}
+
+/// Whether `who` may take `entry` out of `dir` (RFC 8881 §6.2.1.3.2): whoever may search it, and is allowed DELETE of the
+/// one or DELETE_CHILD of the other. Where neither is allowed nor denied, adding files to it is what counts, and the
+/// sticky bit.
+pub fn judge_removal(
+    who: &Identity,
+    (dir, dir_acl): (&Attributes, Option<&Acl>),
+    (entry, entry_acl): (&Attributes, Option<&Acl>),
+) -> Removal {
+    if who.is_root() {
+        return Removal::Allowed;
+    }
+    let judge = |acl: Option<&Acl>, of| acl.map_or_else(Verdict::default, |acl| acl.judge(who, of));
+    let (above, below) = (judge(dir_acl, dir), judge(entry_acl, entry));
+    let granted = granted(who, dir, dir_acl);
+    if !granted.contains(Access::EXECUTE) {
+        return Removal::Denied;
+    }
+    if above.allowed.contains(Access::DELETE_CHILD) || below.allowed.contains(Access::DELETE) {
+        return Removal::Allowed;
+    }
+    let is_denied = above.denied.contains(Access::DELETE_CHILD) || below.denied.contains(Access::DELETE);
+    if is_denied || !granted.contains(Access::ADD_FILE) {
+        Removal::Denied
+    } else if sticky_forbids(who, dir, entry) {
+        Removal::Sticky
+    } else {
+        Removal::Allowed
+    }
+}
+
+/// What of ACCESS' DELETE a directory's own ACL decides: whether its entries may be removed as far as they say nothing.
+pub fn may_remove_entries(who: &Identity, dir: &Attributes, acl: Option<&Acl>) -> bool {
+    let granted = granted(who, dir, acl);
+    let verdict = acl.map_or_else(Verdict::default, |acl| acl.judge(who, dir));
+    let is_denied = !who.is_root() && verdict.denied.contains(Access::DELETE_CHILD);
+    granted.contains(Access::DELETE_CHILD) || (granted.contains(Access::ADD_FILE) && !is_denied)
 }
 
 /// Whether `who` owns the file or is root: what chmod, utimes to given times, and the sticky bit ask.
@@ -63,11 +190,11 @@ pub fn sticky_forbids(who: &Identity, dir: &Attributes, entry: &Attributes) -> b
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::{Epoch, FileId, Timestamp};
 
-    fn file(mode: u32, uid: u32, gid: u32) -> Attributes {
+    pub(crate) fn file(mode: u32, uid: u32, gid: u32) -> Attributes {
         let t = Timestamp::EPOCH;
         Attributes {
             file: FileId(7),
@@ -84,23 +211,24 @@ mod tests {
             birth: t,
             change: 1,
             epoch: Epoch(0),
+            has_acl: false,
         }
     }
 
     #[test]
     fn the_first_class_that_fits_is_the_only_one_that_counts() {
         let who = Identity::new(10, 20, &[30]);
-        assert!(!allows(&who, &file(0o077, 10, 20), Access::READ));
-        assert!(!allows(&who, &file(0o707, 11, 20), Access::READ));
-        assert!(!allows(&who, &file(0o707, 11, 30), Access::READ));
-        assert!(allows(&who, &file(0o004, 11, 21), Access::READ));
+        assert!(!allows(&who, &file(0o077, 10, 20), None, Access::READ));
+        assert!(!allows(&who, &file(0o707, 11, 20), None, Access::READ));
+        assert!(!allows(&who, &file(0o707, 11, 30), None, Access::READ));
+        assert!(allows(&who, &file(0o004, 11, 21), None, Access::READ));
     }
 
     #[test]
     fn root_executes_only_what_somebody_may_execute() {
-        assert!(!allows(&Identity::root(), &file(0o666, 5, 5), Access::EXECUTE));
-        assert!(allows(&Identity::root(), &file(0o001, 5, 5), Access::EXECUTE));
-        assert!(allows(&Identity::root(), &file(0, 5, 5), Access::READ | Access::WRITE));
+        assert!(!allows(&Identity::root(), &file(0o666, 5, 5), None, Access::EXECUTE));
+        assert!(allows(&Identity::root(), &file(0o001, 5, 5), None, Access::EXECUTE));
+        assert!(allows(&Identity::root(), &file(0, 5, 5), None, Access::READ | Access::WRITE));
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use nfs4::{
-    CbCompound4Args, CbCompound4Res, CbLayoutRecall4Args, CbRecall4Args, CbSequence4ResOk, NfsCbArgop4,
-    NfsCbResop4, NfsStat4, Res,
+    CbCompound4Args, CbCompound4Res, CbGetAttr4Args, CbLayoutRecall4Args, CbOffload4Args, CbRecall4Args,
+    CbSequence4ResOk, FileAttributes, GetAttr4ResOk, NfsCbArgop4, NfsCbResop4, NfsStat4, Res,
 };
 use oncrpc::{CallHeader, ReplyHeader};
 use xdr::{Decoder, Encoder, Xdr};
@@ -34,12 +34,20 @@ struct State {
     otherwise: Answer,
     seen: Vec<CbCompound4Args>,
     awaited: usize,
+    /// What CB_GETATTR is answered where it is answered OK.
+    attributes: FileAttributes,
 }
 
 impl Default for Callbacks {
     fn default() -> Callbacks {
         let otherwise = Answer::Status(NfsStat4::Ok);
-        let state = State { script: VecDeque::new(), otherwise, seen: Vec::new(), awaited: 0 };
+        let state = State {
+            script: VecDeque::new(),
+            otherwise,
+            seen: Vec::new(),
+            awaited: 0,
+            attributes: FileAttributes::default(),
+        };
         Callbacks { state: Mutex::new(state), arrived: Condvar::new() }
     }
 }
@@ -53,6 +61,11 @@ impl Callbacks {
     /// Answers so from now on.
     pub fn answer_always(&self, answer: Answer) {
         self.lock().otherwise = answer;
+    }
+
+    /// What the client says of the file that it has a delegation to write of, as far as it is asked.
+    pub fn keep_attributes(&self, attributes: FileAttributes) {
+        self.lock().attributes = attributes;
     }
 
     /// Everything that came so far.
@@ -88,6 +101,22 @@ impl Callbacks {
         })
     }
 
+    /// The next question for attributes; other callbacks are passed over.
+    pub fn wait_for_get_attr(&self, timeout: Duration) -> Option<CbGetAttr4Args> {
+        self.wait_for(timeout, |operation| match operation {
+            NfsCbArgop4::GetAttr(asked) => Some(asked),
+            _ => None,
+        })
+    }
+
+    /// The next end of a copy; other callbacks are passed over.
+    pub fn wait_for_offload(&self, timeout: Duration) -> Option<CbOffload4Args> {
+        self.wait_for(timeout, |operation| match operation {
+            NfsCbArgop4::Offload(offload) => Some(offload),
+            _ => None,
+        })
+    }
+
     fn wait_for<T>(&self, timeout: Duration, wanted: impl Fn(NfsCbArgop4) -> Option<T>) -> Option<T> {
         let deadline = Instant::now() + timeout;
         loop {
@@ -115,7 +144,8 @@ impl Callbacks {
         let answer = self.record(call.clone());
         let Answer::Status(status) = answer else { return None };
         ReplyHeader::success(header.xid).encode(&mut encoder);
-        results(call, status).encode(&mut encoder);
+        let attributes = self.lock().attributes.clone();
+        results(call, status, &attributes).encode(&mut encoder);
         Some(encoder.into_bytes())
     }
 
@@ -131,7 +161,7 @@ impl Callbacks {
     }
 }
 
-fn results(call: CbCompound4Args, status: NfsStat4) -> CbCompound4Res {
+fn results(call: CbCompound4Args, status: NfsStat4, attributes: &FileAttributes) -> CbCompound4Res {
     let mut reached = NfsStat4::Ok;
     let mut resarray = Vec::new();
     for operation in &call.argarray {
@@ -145,9 +175,17 @@ fn results(call: CbCompound4Args, status: NfsStat4) -> CbCompound4Res {
             })),
             NfsCbArgop4::LayoutRecall(_) => NfsCbResop4::LayoutRecall(status),
             NfsCbArgop4::Recall(_) => NfsCbResop4::Recall(status),
+            NfsCbArgop4::GetAttr(asked) => NfsCbResop4::GetAttr(match status {
+                NfsStat4::Ok => {
+                    Res::Ok(GetAttr4ResOk { obj_attributes: attributes.encode(&asked.attr_request) })
+                }
+                status => Res::Err(status),
+            }),
             NfsCbArgop4::RecallAny(_) => NfsCbResop4::RecallAny(status),
             NfsCbArgop4::NotifyDeviceId(_) => NfsCbResop4::NotifyDeviceId(status),
             NfsCbArgop4::NotifyLock(_) => NfsCbResop4::NotifyLock(status),
+            NfsCbArgop4::Offload(_) => NfsCbResop4::Offload(status),
+            NfsCbArgop4::RecallSlot(_) => NfsCbResop4::RecallSlot(status),
             _ => NfsCbResop4::Illegal(NfsStat4::OpIllegal),
         };
         reached = result.status();

@@ -2,8 +2,8 @@
 
 use nfs4::{
     Allocate4Args, Bitmap4, Clone4Args, Copy4Args, Copy4Res, Copy4ResOk, DataContent4, Deallocate4Args,
-    IoAdvise4Args, NfsArgop4, NfsFh4, NfsResop4, ReadPlus4Args, ReadPlus4ResOk, Seek4Args, Seek4ResOk,
-    StateId4,
+    IoAdvise4Args, NfsArgop4, NfsFh4, NfsResop4, OffloadCancel4Args, OffloadStatus4Args, OffloadStatus4ResOk,
+    ReadPlus4Args, ReadPlus4ResOk, Seek4Args, Seek4ResOk, StateId4,
 };
 
 use super::{ClientError, NfsClient, OpenFile, ops};
@@ -100,6 +100,22 @@ impl NfsClient {
             Some(NfsResop4::Copy(Copy4Res::Ok(copied))) => Ok(copied),
             _ => Err(ClientError::Missing("COPY")),
         }
+    }
+
+    /// How far a copy to `handle` is that goes on in the background.
+    pub fn offload_status(
+        &mut self,
+        handle: &NfsFh4,
+        stateid: StateId4,
+    ) -> Result<OffloadStatus4ResOk, ClientError> {
+        let status = NfsArgop4::OffloadStatus(OffloadStatus4Args { stateid });
+        let reply = self.call(&[ops::put_fh(handle), status])?;
+        crate::body!(reply, OffloadStatus).ok_or(ClientError::Missing("OFFLOAD_STATUS"))
+    }
+
+    pub fn offload_cancel(&mut self, handle: &NfsFh4, stateid: StateId4) -> Result<(), ClientError> {
+        let cancel = NfsArgop4::OffloadCancel(OffloadCancel4Args { stateid });
+        self.call(&[ops::put_fh(handle), cancel]).map(drop)
     }
 
     pub fn clone_range(

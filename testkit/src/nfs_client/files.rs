@@ -171,7 +171,8 @@ impl NfsClient {
         iomode: LayoutIomode4,
     ) -> Result<Reply, ClientError> {
         let layout_get = ops::layout_get(StateId4::CURRENT, iomode);
-        let (access, get_attr) = (ops::access(0x2d), ops::get_attr(ops::COMMON));
+        let asked = [ops::COMMON, &[number::MDSTHRESHOLD]].concat();
+        let (access, get_attr) = (ops::access(0x2d), ops::get_attr(&asked));
         self.compound(&[ops::put_fh(dir), open, NfsArgop4::GetFh, access, get_attr, layout_get])
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use api::{
-    Account, Cookie, Counted, CreateSpec, Created, FileLocations, Grant, IoHandle, Linked, NamespaceError,
-    OpenReplica, Page, Pool, PoolError, PoolStatus, Property, PropertyChange, Quota, ReadData, Renamed,
-    Replace, ReplicaFacts, SelectError, Selection, SetAttributes, Stability, Standing, Ticket, Unlinked,
-    Usage, Verifier, Written,
+    Account, Acls, ClientReport, Cookie, Counted, CreateSpec, Created, FileLocations, Grant, IoHandle,
+    Linked, NamespaceError, OpenReplica, Page, Pool, PoolError, PoolStatus, Property, PropertyChange, Quota,
+    ReadData, Renamed, Replace, ReplicaFacts, SelectError, Selection, SetAttributes, Stability, Standing,
+    Ticket, Unlinked, Usage, Verifier, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Attributes, Checksum, Epoch, FileKind, Identity, Name, PoolId, SymlinkTarget, Timestamp};
+use types::{Acl, Attributes, Checksum, Epoch, FileKind, Identity, Name, PoolId, SymlinkTarget, Timestamp};
 
 use super::*;
 
@@ -33,6 +33,7 @@ pub fn attributes(file: FileId, size: u64) -> Attributes {
         birth: at(100),
         change: 1,
         epoch: Epoch(4),
+        has_acl: false,
     }
 }
 
@@ -65,6 +66,7 @@ impl Fakes {
         });
         let access = FileAccess::new(AccessServices {
             namespace: fakes.clone(),
+            acls: fakes.clone(),
             locations: fakes.clone(),
             properties: fakes.clone(),
             quotas: fakes.clone(),
@@ -91,6 +93,13 @@ impl Clock for StoppedClock {
 const NOT_ASKED: NamespaceError = NamespaceError::NotFound;
 
 #[async_trait]
+impl Acls for Fakes {
+    async fn acl(&self, _: &Attributes) -> Result<Option<Acl>, NamespaceError> {
+        Ok(None)
+    }
+}
+
+#[async_trait]
 impl Namespace for Fakes {
     async fn attributes(&self, file: FileId) -> Result<Attributes, NamespaceError> {
         let mut files = self.files.lock();
@@ -108,6 +117,7 @@ impl Namespace for Fakes {
         let mut files = self.files.lock();
         let known = files.get_mut(&file).ok_or(NamespaceError::Stale(file))?;
         known.size = known.size.max(written.size_at_least.unwrap_or(0));
+        known.change += 1;
         Ok(*known)
     }
 
@@ -250,7 +260,7 @@ impl PoolManager for Fakes {
     fn pools(&self) -> Vec<PoolStatus> {
         Vec::new()
     }
-    fn report_failure(&self, _: u64, _: PoolId) {}
+    fn report(&self, _: &ClientReport) {}
 }
 
 #[derive(Default)]
@@ -324,15 +334,45 @@ pub struct FakeRecaller {
     access: Weak<FileAccess>,
     gives_back: bool,
     pub recalled: Mutex<Vec<Recall>>,
+    /// Who was asked what he has written, and what each answers.
+    pub asked: Mutex<Vec<Holder>>,
+    pub told: Mutex<Option<Told>>,
+    /// Those that make way for who needs it, and whether they are gone at once.
+    pub lost: Mutex<Vec<Holder>>,
+    pub goes_at_once: bool,
 }
 
 impl FakeRecaller {
     pub fn register(access: &Arc<FileAccess>, door: Door, gives_back: bool) -> Arc<FakeRecaller> {
-        let recaller =
-            FakeRecaller { access: Arc::downgrade(access), gives_back, recalled: Mutex::default() };
-        let recaller = Arc::new(recaller);
+        FakeRecaller::register_with(access, door, gives_back, &[], false)
+    }
+
+    /// These clients were lost.
+    pub fn register_with(
+        access: &Arc<FileAccess>,
+        door: Door,
+        gives_back: bool,
+        lost: &[Holder],
+        goes_at_once: bool,
+    ) -> Arc<FakeRecaller> {
+        let recaller = Arc::new(FakeRecaller {
+            access: Arc::downgrade(access),
+            gives_back,
+            recalled: Mutex::default(),
+            asked: Mutex::default(),
+            told: Mutex::default(),
+            lost: Mutex::new(lost.to_vec()),
+            goes_at_once,
+        });
         access.register(door, recaller.clone());
         recaller
+    }
+
+    /// What the lost client had is released.
+    pub fn release(&self, holder: Holder) {
+        let access = self.access.upgrade().unwrap();
+        access.table().release_holder(holder);
+        access.returned();
     }
 
     pub fn holders(&self) -> Vec<Holder> {
@@ -340,7 +380,18 @@ impl FakeRecaller {
     }
 }
 
+#[async_trait]
 impl Recaller for FakeRecaller {
+    async fn ask_writer(&self, _: FileId, writer: Holder, _: Duration) -> Option<Told> {
+        // Deadlocks if the table is still held.
+        let access = self.access.upgrade().unwrap();
+        assert!(access.table().holders().any(|holder| holder == writer));
+        self.asked.lock().push(writer);
+        // So that an answer takes some time.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        *self.told.lock()
+    }
+
     fn recall(&self, recalls: &[Recall]) {
         self.recalled.lock().extend(recalls);
         let access = self.access.upgrade().unwrap();
@@ -354,5 +405,16 @@ impl Recaller for FakeRecaller {
                 }
             }
         }
+    }
+
+    fn dislodge(&self, holders: &[Holder]) -> bool {
+        let going: Vec<Holder> = {
+            let lost = self.lost.lock();
+            holders.iter().filter(|holder| lost.contains(holder)).copied().collect()
+        };
+        if self.goes_at_once {
+            going.iter().for_each(|holder| self.release(*holder));
+        }
+        !going.is_empty()
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ::metrics::{counter, gauge};
 
-use crate::instance::{NamespaceView, Snapshot};
+use crate::instance::{NamespaceView, NfsView, Snapshot};
 
 /// Doors whose gauges read 0 while they have no client.
 const DOORS: [&str; 2] = ["nfs", "http"];
@@ -19,6 +19,7 @@ pub(super) fn record(snapshot: &Snapshot) {
     namespace(&snapshot.namespace);
     pools(snapshot);
     clients(snapshot);
+    nfs(snapshot);
     gauge!("forebay_gss_contexts").set(snapshot.gss.contexts as f64);
     counter!("forebay_gss_contexts_established_total").absolute(snapshot.gss.established);
     counter!("forebay_gss_contexts_refused_total").absolute(snapshot.gss.refused);
@@ -55,6 +56,7 @@ fn pools(snapshot: &Snapshot) {
     for pool in &snapshot.pools {
         let set = |series: &'static str, value: f64| gauge!(series, "pool" => pool.name.clone()).set(value);
         set("forebay_pool_up", if pool.offline.is_none() { 1.0 } else { 0.0 });
+        set("forebay_pool_drained", if pool.drained { 1.0 } else { 0.0 });
         set("forebay_pool_total_bytes", pool.total_bytes as f64);
         set("forebay_pool_free_bytes", pool.free_bytes as f64);
         set("forebay_pool_replicas", pool.replicas as f64);
@@ -62,6 +64,32 @@ fn pools(snapshot: &Snapshot) {
             |series: &'static str, value| counter!(series, "pool" => pool.name.clone()).absolute(value);
         count("forebay_pool_read_bytes_total", pool.read_bytes);
         count("forebay_pool_written_bytes_total", pool.written_bytes);
+    }
+}
+
+fn nfs(snapshot: &Snapshot) {
+    let courtesy = snapshot.clients.iter().filter(|client| client.courtesy).count();
+    gauge!("forebay_nfs_courtesy_clients").set(courtesy as f64);
+    let NfsView { sessions, slots, slots_busy, lock_waiters, flight_bytes, grants, .. } = &snapshot.nfs;
+    gauge!("forebay_nfs_copies", "state" => "running").set(snapshot.nfs.copies_running as f64);
+    gauge!("forebay_nfs_copies", "state" => "unheard").set(snapshot.nfs.copies_unheard as f64);
+    gauge!("forebay_nfs_reply_cache_max_bytes").set(snapshot.nfs.reply_cache_bytes as f64);
+    gauge!("forebay_nfs_sessions").set(*sessions as f64);
+    gauge!("forebay_nfs_slots").set(*slots as f64);
+    gauge!("forebay_nfs_slots_busy").set(*slots_busy as f64);
+    gauge!("forebay_nfs_lock_waiters").set(*lock_waiters as f64);
+    gauge!("forebay_nfs_flight_bytes").set(*flight_bytes as f64);
+    for grant in grants {
+        let kind = grant.kind;
+        counter!("forebay_nfs_granted_total", "kind" => kind).absolute(grant.granted);
+        counter!("forebay_nfs_revoked_total", "kind" => kind).absolute(grant.revoked);
+        for (outcome, count) in [
+            ("sent", grant.recalls_sent),
+            ("answered", grant.recalls_answered),
+            ("unanswered", grant.recalls_unanswered),
+        ] {
+            counter!("forebay_nfs_recalls_total", "kind" => kind, "outcome" => outcome).absolute(count);
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::instance::{
-    CacheView, ClientView, GssView, IoModeView, NamespaceView, OperationCount, PoolView, QuestionCount,
+    CacheView, ClientView, GrantView, GssView, IoModeView, NamespaceView, NfsView, OperationCount, PoolView,
+    QuestionCount,
 };
 
 fn snapshot() -> Snapshot {
@@ -14,11 +15,22 @@ fn snapshot() -> Snapshot {
         bytes: 1 << 40,
         pools: vec![
             PoolView { name: "pool-0".to_owned(), free_bytes: 5, read_bytes: 11, ..PoolView::default() },
-            PoolView { name: "pool-1".to_owned(), offline: Some("disk".to_owned()), ..PoolView::default() },
+            PoolView {
+                name: "pool-1".to_owned(),
+                offline: Some("disk".to_owned()),
+                drained: true,
+                ..PoolView::default()
+            },
         ],
         clients: vec![
             ClientView { door: "nfs".to_owned(), opens: 2, ..ClientView::default() },
-            ClientView { door: "nfs".to_owned(), opens: 3, locks: 1, ..ClientView::default() },
+            ClientView {
+                door: "nfs".to_owned(),
+                opens: 3,
+                locks: 1,
+                courtesy: true,
+                ..ClientView::default()
+            },
         ],
         io_modes: vec![IoModeView {
             mode: "cached".to_owned(),
@@ -31,6 +43,24 @@ fn snapshot() -> Snapshot {
             cache: vec![CacheView { kind: "inode", hits: 8, misses: 2, bytes: 484, ..CacheView::default() }],
             questions: vec![QuestionCount { by: "reader", kind: "list", count: 6 }],
             queued: 3,
+        },
+        nfs: NfsView {
+            sessions: 4,
+            slots: 256,
+            slots_busy: 3,
+            lock_waiters: 1,
+            flight_bytes: 4_096,
+            copies_running: 2,
+            copies_unheard: 1,
+            reply_cache_bytes: 640,
+            grants: vec![GrantView {
+                kind: "delegation",
+                granted: 9,
+                recalls_sent: 5,
+                recalls_answered: 4,
+                recalls_unanswered: 1,
+                revoked: 2,
+            }],
         },
         gss: GssView { contexts: 2, established: 5, refused: 1 },
         ..Snapshot::default()
@@ -53,6 +83,8 @@ fn the_text_has_values_types_and_help() {
         "forebay_pool_read_bytes_total{pool=\"pool-0\"} 11",
         "forebay_pool_up{pool=\"pool-0\"} 1",
         "forebay_pool_up{pool=\"pool-1\"} 0",
+        "forebay_pool_drained{pool=\"pool-0\"} 0",
+        "forebay_pool_drained{pool=\"pool-1\"} 1",
         "forebay_open_files{door=\"nfs\"} 5",
         "forebay_open_files{door=\"http\"} 0",
         "forebay_operations_total{door=\"nfs\",operation=\"READ\"} 9",
@@ -64,6 +96,16 @@ fn the_text_has_values_types_and_help() {
         "forebay_namespace_queue_operations 3",
         "forebay_build_info{version=\"1.2\",site=\"a \\\"site\\\"\"} 1",
         "forebay_healthy 1",
+        "forebay_nfs_courtesy_clients 1",
+        "forebay_nfs_slots_busy 3",
+        "forebay_nfs_lock_waiters 1",
+        "forebay_nfs_flight_bytes 4096",
+        "forebay_nfs_granted_total{kind=\"delegation\"} 9",
+        "forebay_nfs_recalls_total{kind=\"delegation\",outcome=\"unanswered\"} 1",
+        "forebay_nfs_revoked_total{kind=\"delegation\"} 2",
+        "forebay_nfs_copies{state=\"running\"} 2",
+        "forebay_nfs_copies{state=\"unheard\"} 1",
+        "forebay_nfs_reply_cache_max_bytes 640",
         "forebay_gss_contexts 2",
         "forebay_gss_contexts_established_total 5",
         "forebay_gss_contexts_refused_total 1",

@@ -1,8 +1,7 @@
 //! First-party caveats, in dCache's words: `activity:`, `path:`, `before:`, `ip:`, `name:`, `id:`.
 
 use api::{Activities, Activity, PathGrant};
-use http_client::Network;
-use types::Name;
+use types::{Name, Network};
 
 use super::instant;
 use crate::paths;

@@ -10,6 +10,7 @@ const SHORT: Duration = Duration::from_millis(50);
 
 fn recall() -> LayoutRecall {
     LayoutRecall {
+        file: FileId(1),
         handle: NfsFh4::from(b"file".to_vec()),
         stateid: StateId4 { seqid: 3, other: [1; 12] },
         iomode: LayoutIomode4::Any,
@@ -127,6 +128,27 @@ async fn a_call_moves_to_the_connection_that_the_client_binds_next() {
     bind_back(&mut client, session).await;
     let (answer, _) = tokio::join!(call(&server, id, PATIENCE), answer(&mut client, NfsStat4::Ok));
     assert_eq!(answer, Ok(NfsStat4::Ok));
+}
+
+#[tokio::test]
+async fn one_client_that_answers_nothing_does_not_take_the_calls_of_others() {
+    let server = Server::start().await;
+    let (_silent, id, _) = server.mount("a").await;
+    let (mut client, other, _) = server.mount("b").await;
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..CALLS_PER_CLIENT_MAX {
+        let face = Arc::clone(&server.face);
+        calls.spawn(async move { face.sessions.recall_layout(id, recall(), PATIENCE).await });
+    }
+    let sessions = &server.face.sessions;
+    while sessions.called.lock().get(&id) != Some(&CALLS_PER_CLIENT_MAX) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(call(&server, id, PATIENCE).await, Err(CallbackError::Busy));
+    let (answered, _) = tokio::join!(call(&server, other, PATIENCE), answer(&mut client, NfsStat4::Ok));
+    assert_eq!(answered, Ok(NfsStat4::Ok));
+    calls.shutdown().await;
+    assert!(sessions.called.lock().is_empty(), "whoever is not waited for takes no place");
 }
 
 #[tokio::test]

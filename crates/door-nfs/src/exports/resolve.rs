@@ -1,17 +1,15 @@
-//! From the configuration's paths to directories of the namespace, at the start.
+//! From the configuration's paths to directories of the namespace.
 
 use api::{Namespace, NamespaceError};
 use thiserror::Error;
 use types::{FileId, FileKind, Identity, Name};
 
-use super::{Export, Exported, Exports};
+use super::{Export, ExportRules, Exported, Exports, Hosts};
 
 /// What is wrong with the configuration.
 #[derive(Debug, Error)]
 pub enum ExportError {
-    #[error(
-        "export {0} does not exist: make the directory first, or take the export out of the configuration"
-    )]
+    #[error("export {0} does not exist")]
     NotFound(String),
     #[error("export {0} is no directory")]
     NotDirectory(String),
@@ -21,19 +19,24 @@ pub enum ExportError {
     Namespace { path: String, source: NamespaceError },
 }
 
-impl Exports {
-    pub async fn resolve(namespace: &dyn Namespace, configured: &[Export]) -> Result<Exports, ExportError> {
-        let mut directories: Vec<Exported> = Vec::new();
-        for export in configured {
-            let (way, root) = find(namespace, &export.path).await?;
-            let at = match directories.iter().position(|known| known.root == root) {
-                Some(at) => at,
-                None => {
-                    directories.push(Exported { root, way, entries: Vec::new() });
-                    directories.len() - 1
-                }
-            };
-            let entries = &mut directories[at].entries;
+/// All entries of one path.
+#[derive(Debug)]
+pub(super) struct Configured {
+    pub path: Vec<Name>,
+    pub entries: Vec<(Hosts, ExportRules)>,
+}
+
+impl Configured {
+    /// The entries of each path together, in the order of the configuration. Links are not followed, and a directory has
+    /// one name: no two paths lead to the same.
+    pub fn gather(exports: &[Export]) -> Result<Vec<Configured>, ExportError> {
+        let mut gathered: Vec<Configured> = Vec::new();
+        for export in exports {
+            let at = gathered.iter().position(|known| known.path == export.path).unwrap_or_else(|| {
+                gathered.push(Configured { path: export.path.clone(), entries: Vec::new() });
+                gathered.len() - 1
+            });
+            let entries = &mut gathered[at].entries;
             for hosts in &export.hosts {
                 if entries.iter().any(|(known, _)| known.are_same(hosts)) {
                     return Err(ExportError::Duplicate(shown(&export.path)));
@@ -41,7 +44,52 @@ impl Exports {
                 entries.push((*hosts, export.rules));
             }
         }
-        Ok(Exports { directories })
+        Ok(gathered)
+    }
+}
+
+impl Exports {
+    /// What is found now, and what is not there, by path. A directory of `before` that is still there is kept, wherever
+    /// it was moved.
+    pub(super) async fn look_up(
+        namespace: &dyn Namespace,
+        configured: &[Configured],
+        before: &Exports,
+    ) -> (Exports, Vec<ExportError>) {
+        let (mut found, mut errors) = (Exports::default(), Vec::new());
+        for Configured { path, entries } in configured {
+            if let Some(known) = before.directories.iter().find(|known| known.is_at(path))
+                && is_there(namespace, known.root).await
+            {
+                found.directories.push(known.clone());
+                continue;
+            }
+            match find(namespace, path).await {
+                Ok((way, root)) => {
+                    found.directories.push(Exported { root, way, entries: entries.clone() });
+                }
+                Err(error) => {
+                    found.missing.push(entries.clone());
+                    errors.push(error);
+                }
+            }
+        }
+        (found, errors)
+    }
+}
+
+impl Exported {
+    fn is_at(&self, path: &[Name]) -> bool {
+        self.way.iter().map(|(_, name)| name).eq(path)
+    }
+}
+
+/// A namespace that does not answer takes nothing away.
+async fn is_there(namespace: &dyn Namespace, dir: FileId) -> bool {
+    match namespace.attributes(dir).await {
+        Ok(attributes) => attributes.nlink > 0,
+        Err(NamespaceError::Stale(_) | NamespaceError::NotFound) => false,
+        Err(_) => true,
     }
 }
 
@@ -84,7 +132,8 @@ mod tests {
     use types::{Clock, Timestamp};
 
     use super::*;
-    use crate::exports::{ExportRules, Hosts, Squash};
+    use crate::exports::{ExportTable, Squash};
+    use crate::security::Flavors;
 
     struct NoTime;
 
@@ -106,51 +155,83 @@ mod tests {
     }
 
     fn export(text: &str, hosts: &[&str]) -> Export {
-        let rules = ExportRules { is_read_only: true, squash: Squash::None, anonymous: (1, 1) };
+        let (anonymous, flavors) = ((1, 1), Flavors::SYS);
+        let rules = ExportRules { is_read_only: true, squash: Squash::None, anonymous, flavors };
         let hosts = hosts.iter().map(|text| Hosts::Network(text.parse().unwrap())).collect();
         Export { path: path(text), hosts, rules }
     }
 
-    #[tokio::test]
-    async fn a_path_that_is_missing_or_no_directory_and_a_repeated_entry_are_told_in_a_line() {
-        let dir = tempfile::tempdir().unwrap();
-        let config = Config {
-            database: Database::Sqlite(dir.path().to_owned()),
-            clock: Arc::new(NoTime),
-            root_owner: (0, 0),
-            sync: Sync::Interval(Duration::from_secs(60)),
-            cache_bytes: 1 << 20,
-            queue_len_max: 10,
-            group_len_max: 10,
-        };
-        let namespace = SqlNamespace::open(config).unwrap();
-        let spec = |kind| CreateSpec {
-            kind,
-            mode: CreateMode::Guarded,
-            permissions: 0o700,
-            set: SetAttributes::default(),
-            location: None,
-        };
-        let (root, name) = (Identity::root(), |text: &str| path(text).remove(0));
-        let a =
-            namespace.create(&root, FileId::ROOT, &name("a"), &spec(CreateKind::Directory)).await.unwrap();
-        let a = a.attributes.file;
-        namespace.create(&root, a, &name("file"), &spec(CreateKind::Regular)).await.unwrap();
+    struct Scene {
+        namespace: SqlNamespace,
+        _dir: tempfile::TempDir,
+    }
 
-        let resolve = async |exports: &[Export]| {
-            Exports::resolve(&namespace, exports).await.map_err(|error| error.to_string())
-        };
-        let found = resolve(&[export("/a", &["10.0.0.1"]), export("/", &["10.0.0.1"])]).await.unwrap();
-        assert_eq!(found.directories[0].way, [(FileId::ROOT, name("a"))]);
+    impl Scene {
+        fn new() -> Scene {
+            let dir = tempfile::tempdir().unwrap();
+            let config = Config {
+                database: Database::Sqlite(dir.path().to_owned()),
+                clock: Arc::new(NoTime),
+                root_owner: (0, 0),
+                sync: Sync::Interval(Duration::from_secs(60)),
+                cache_bytes: 1 << 20,
+                queue_len_max: 10,
+                group_len_max: 10,
+            };
+            Scene { namespace: SqlNamespace::open(config).unwrap(), _dir: dir }
+        }
+
+        async fn make(&self, dir: FileId, text: &str, kind: CreateKind) -> FileId {
+            let (mode, set) = (CreateMode::Guarded, SetAttributes::default());
+            let spec = CreateSpec { kind, mode, permissions: 0o700, umask: None, set, location: None };
+            let made = self.namespace.create(&Identity::root(), dir, &path(text)[0], &spec).await;
+            made.unwrap().attributes.file
+        }
+
+        async fn table(&self, exports: &[Export]) -> Result<ExportTable, String> {
+            ExportTable::new(&self.namespace, exports).await.map_err(|error| error.to_string())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_path_that_is_no_directory_and_a_repeated_entry_are_told_in_a_line() {
+        let scene = Scene::new();
+        let a = scene.make(FileId::ROOT, "a", CreateKind::Directory).await;
+        scene.make(a, "file", CreateKind::Regular).await;
+        let table = scene.table(&[export("/a", &["10.0.0.1"]), export("/", &["10.0.0.1"])]).await.unwrap();
+        let found = table.found();
+        assert_eq!(found.directories[0].way, [(FileId::ROOT, path("a").remove(0))]);
         assert_eq!((found.directories[0].root, found.directories[1].root), (a, FileId::ROOT));
 
-        let missing = resolve(&[export("/a/none", &["10.0.0.1"])]).await.unwrap_err();
-        assert!(missing.starts_with("export /a/none does not exist"), "{missing}");
-        let file = resolve(&[export("/a/file", &["10.0.0.1"])]).await.unwrap_err();
-        assert_eq!(file, "export /a/file is no directory");
-        let below = resolve(&[export("/a/file/x", &["10.0.0.1"])]).await.unwrap_err();
-        assert_eq!(below, "export /a/file/x is no directory");
+        let refusal = async |exports: &[Export]| scene.table(exports).await.err().unwrap();
+        assert_eq!(refusal(&[export("/a/file", &["10.0.0.1"])]).await, "export /a/file is no directory");
+        assert_eq!(refusal(&[export("/a/file/x", &["10.0.0.1"])]).await, "export /a/file/x is no directory");
         let twice = [export("/a", &["10.0.0.0/8"]), export("/a", &["192.0.2.1", "10.1.0.0/8"])];
-        assert_eq!(resolve(&twice).await.unwrap_err(), "export /a is given twice for the same hosts");
+        assert_eq!(refusal(&twice).await, "export /a is given twice for the same hosts");
+    }
+
+    #[tokio::test]
+    async fn an_export_that_is_not_there_is_found_when_it_comes_and_again_when_it_was_made_anew() {
+        let (scene, root) = (Scene::new(), Identity::root());
+        let peer = "10.0.0.1".parse().unwrap();
+        let table = scene.table(&[export("/a/b", &["10.0.0.1"])]).await.unwrap();
+        let first = table.version();
+        let view = table.view(peer).expect("the host is served");
+        assert_eq!(view.names(FileId::ROOT).count(), 0);
+        table.look_again(&scene.namespace).await;
+        assert_eq!(table.version(), first, "nothing came");
+
+        let a = scene.make(FileId::ROOT, "a", CreateKind::Directory).await;
+        let b = scene.make(a, "b", CreateKind::Directory).await;
+        table.look_again(&scene.namespace).await;
+        assert_ne!(table.version(), first);
+        assert_eq!(table.view(peer).unwrap().child(a, &path("b")[0]), Some(b));
+
+        scene.namespace.unlink(&root, a, &path("b")[0]).await.unwrap();
+        table.look_again(&scene.namespace).await;
+        assert_eq!(table.view(peer).unwrap().names(FileId::ROOT).count(), 0);
+        let anew = scene.make(a, "b", CreateKind::Directory).await;
+        table.look_again(&scene.namespace).await;
+        assert_eq!(table.view(peer).unwrap().child(a, &path("b")[0]), Some(anew));
     }
 }

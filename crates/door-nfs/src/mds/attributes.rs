@@ -1,22 +1,25 @@
 //! GETATTR, VERIFY, NVERIFY and ACCESS: a file's attributes in the protocol's form.
 
-use nfs4::attr::{ChangeAttrType4, Principal4, number};
+use nfs4::attr::{ChangeAttrType4, number};
 use nfs4::{
     ACCESS4_DELETE, ACCESS4_EXECUTE, ACCESS4_EXTEND, ACCESS4_LOOKUP, ACCESS4_MODIFY, ACCESS4_READ,
-    ACCESS4_XALIST, ACCESS4_XAREAD, ACCESS4_XAWRITE, Access4Args, Access4ResOk, Bitmap4, FH4_PERSISTENT,
-    Fattr4, FileAttributes, GetAttr4Args, GetAttr4ResOk, LayoutType4, NfsFtype4, NfsStat4, NfsTime4,
-    SpecData4,
+    ACCESS4_XALIST, ACCESS4_XAREAD, ACCESS4_XAWRITE, ACL4_SUPPORT_ALLOW_ACL, ACL4_SUPPORT_DENY_ACL,
+    Access4Args, Access4ResOk, Bitmap4, FH4_PERSISTENT, Fattr4, FileAttributes, GetAttr4Args, GetAttr4ResOk,
+    LayoutType4, NfsFtype4, NfsStat4, NfsTime4, SpecData4,
 };
 use types::{Access, Attributes, FileKind, Name, Timestamp, permission};
 
 use super::totals::{self, TOTALS};
-use super::{Head, copy, threshold};
+use super::{Head, acl, copy, delegation, owners, threshold};
 use crate::context::Compound;
+use crate::exports::Place;
+use crate::owners::{Named, OwnerKind};
 use crate::{IO_BYTES_MAX, fh};
 
 /// Set by SETATTR, OPEN and CREATE; the two `_SET` times cannot be read.
 pub(super) const SETTABLE: Bitmap4 = Bitmap4::of(&[
     number::SIZE,
+    number::ACL,
     number::MODE,
     number::OWNER,
     number::OWNER_GROUP,
@@ -24,6 +27,12 @@ pub(super) const SETTABLE: Bitmap4 = Bitmap4::of(&[
     number::TIME_MODIFY_SET,
     number::MODE_SET_MASKED,
 ]);
+
+/// Set by SETATTR alone, by the stateid of a delegation, and from 4.2 on (RFC 9754 §5).
+pub(super) const DELEGATED_TIMES: Bitmap4 =
+    Bitmap4::of(&[number::TIME_DELEG_ACCESS, number::TIME_DELEG_MODIFY]);
+pub(super) const SETTABLE_BY_SETATTR: Bitmap4 =
+    SETTABLE.with(number::TIME_DELEG_ACCESS).with(number::TIME_DELEG_MODIFY);
 
 /// Set at creation only (RFC 8275 §3).
 pub(super) const SETTABLE_AT_CREATION: Bitmap4 = SETTABLE.with(number::MODE_UMASK);
@@ -41,6 +50,7 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
     number::UNIQUE_HANDLES,
     number::LEASE_TIME,
     number::RDATTR_ERROR,
+    number::ACL,
     number::ACLSUPPORT,
     number::CANSETTIME,
     number::CASE_INSENSITIVE,
@@ -83,15 +93,24 @@ const READABLE: Bitmap4 = Bitmap4::of(&[
 ]);
 
 /// Known from 4.2 on.
-const READABLE_4_2: Bitmap4 =
-    Bitmap4::of(&[number::CLONE_BLKSIZE, number::CHANGE_ATTR_TYPE, number::XATTR_SUPPORT]);
-
-const WRITE_ONLY: Bitmap4 = Bitmap4::of(&[
-    number::TIME_ACCESS_SET,
-    number::TIME_MODIFY_SET,
-    number::MODE_SET_MASKED,
-    number::MODE_UMASK,
+const READABLE_4_2: Bitmap4 = Bitmap4::of(&[
+    number::CLONE_BLKSIZE,
+    number::CHANGE_ATTR_TYPE,
+    number::XATTR_SUPPORT,
+    number::OPEN_ARGUMENTS,
 ]);
+
+/// What a client moves by writing, also where nobody else has seen it yet.
+pub(super) const WRITTEN: Bitmap4 = Bitmap4::of(&[
+    number::CHANGE,
+    number::SIZE,
+    number::SPACE_USED,
+    number::TIME_ACCESS,
+    number::TIME_METADATA,
+    number::TIME_MODIFY,
+]);
+
+const WRITE_ONLY: Bitmap4 = FileAttributes::WRITE_ONLY;
 
 /// Linux caps a file at 2⁶³ − 1, and so do the pools' file systems.
 const FILE_BYTES_MAX: u64 = i64::MAX as u64;
@@ -99,20 +118,29 @@ const LINKS_MAX: u32 = 65_000;
 
 pub(super) fn supported(minorversion: u32) -> Bitmap4 {
     let all = READABLE.union(&SETTABLE);
-    if minorversion >= 2 { all.union(&READABLE_4_2).with(number::MODE_UMASK) } else { all }
+    if minorversion >= 2 {
+        all.union(&READABLE_4_2).union(&DELEGATED_TIMES).with(number::MODE_UMASK)
+    } else {
+        all
+    }
 }
 
 pub(super) async fn get(
-    compound: &Compound<'_>,
+    compound: &mut Compound<'_>,
     head: &Head,
     args: &GetAttr4Args,
 ) -> Result<GetAttr4ResOk, NfsStat4> {
-    // The two times and the masked mode can be set and not read (RFC 8881 §5.5).
+    // Some can be set and not read (RFC 8881 §5.5).
     if !args.attr_request.intersect(&WRITE_ONLY).is_empty() {
         return Err(NfsStat4::Inval);
     }
-    let attributes = compound.shown(head.fresh_attributes(compound.file()?).await?);
-    let mut found = of_file(head, compound.minorversion, &attributes, &args.attr_request);
+    compound.knows_threshold |= args.attr_request.contains(number::MDSTHRESHOLD);
+    let attributes = seen(compound, head, &args.attr_request).await?;
+    let naming = (&args.attr_request, owners::deadline(head));
+    let owners = owners::named(compound, head, &[attributes], naming).await;
+    let told = Told::new(compound, compound.place, &owners);
+    let mut found = of_file(head, &told, &attributes, &args.attr_request);
+    acl::add(&mut found, compound, head, &attributes, naming).await?;
     if !args.attr_request.intersect(&TOTALS).is_empty() {
         let (who, file) = (&compound.identity, attributes.file);
         totals::add(&mut found, head, who, file, &args.attr_request).await?;
@@ -120,13 +148,39 @@ pub(super) async fn get(
     Ok(GetAttr4ResOk { obj_attributes: found.encode(&args.attr_request) })
 }
 
+/// Nobody is asked for what he cannot have changed, neither clients nor pools.
+async fn seen(compound: &Compound<'_>, head: &Head, asked: &Bitmap4) -> Result<Attributes, NfsStat4> {
+    let file = compound.file()?;
+    let attributes = if asked.intersect(&WRITTEN).is_empty() {
+        head.attributes(file).await?
+    } else {
+        head.attributes_for(compound, file).await?
+    };
+    Ok(compound.shown(attributes))
+}
+
+/// To whom attributes are told.
+pub(super) struct Told<'a> {
+    pub minorversion: u32,
+    /// Of a pseudo directory, which lies in a file system of its own (RFC 8881 §7.3).
+    pub is_pseudo: bool,
+    pub owners: &'a Named,
+}
+
+impl<'a> Told<'a> {
+    /// Of a file that lies at `place`.
+    pub fn new(compound: &Compound<'_>, place: Place, owners: &'a Named) -> Told<'a> {
+        Told { minorversion: compound.minorversion, is_pseudo: place == Place::Pseudo, owners }
+    }
+}
+
 /// The attributes of one file, as far as they are asked for. Totals are added by `get` only.
-pub(super) fn of_file(head: &Head, minorversion: u32, file: &Attributes, wanted: &Bitmap4) -> FileAttributes {
+pub(super) fn of_file(head: &Head, told: &Told<'_>, file: &Attributes, wanted: &Bitmap4) -> FileAttributes {
     let mut out = FileAttributes {
         file_type: Some(file_type(file.kind)),
         change: Some(file.change),
         size: Some(file.size),
-        fsid: Some(head.fsid),
+        fsid: Some(if told.is_pseudo { head.pseudo_fsid() } else { head.fsid }),
         fileid: Some(file.file.0),
         mounted_on_fileid: Some(file.file.0),
         mode: Some(file.mode),
@@ -141,10 +195,10 @@ pub(super) fn of_file(head: &Head, minorversion: u32, file: &Attributes, wanted:
         ..FileAttributes::default()
     };
     if wanted.contains(number::OWNER) {
-        out.owner = Some(Principal4::numeric(file.uid));
+        out.owner = Some(told.owners.principal(OwnerKind::User, file.uid));
     }
     if wanted.contains(number::OWNER_GROUP) {
-        out.owner_group = Some(Principal4::numeric(file.gid));
+        out.owner_group = Some(told.owners.principal(OwnerKind::Group, file.gid));
     }
     if wanted.contains(number::FILEHANDLE) {
         out.filehandle = Some(fh::encode(&head.key, file.file));
@@ -152,10 +206,13 @@ pub(super) fn of_file(head: &Head, minorversion: u32, file: &Attributes, wanted:
     if wanted.contains(number::MDSTHRESHOLD) {
         out.mdsthreshold = Some(threshold::hints(head, file));
     }
+    if told.minorversion >= 2 && wanted.contains(number::OPEN_ARGUMENTS) {
+        out.open_arguments = Some(Box::new(delegation::open_arguments(head)));
+    }
     if wanted.contains(number::CLONE_BLKSIZE) {
         out.clone_blksize = Some(copy::granularity_max(head));
     }
-    add_file_system(&mut out, head, minorversion);
+    add_file_system(&mut out, head, told.minorversion);
     out
 }
 
@@ -168,7 +225,7 @@ fn add_file_system(out: &mut FileAttributes, head: &Head, minorversion: u32) {
     out.named_attr = Some(false);
     out.unique_handles = Some(true);
     out.lease_time = Some(u32::try_from(head.lease.as_secs()).unwrap_or(u32::MAX));
-    out.aclsupport = Some(0);
+    out.aclsupport = Some(ACL4_SUPPORT_ALLOW_ACL | ACL4_SUPPORT_DENY_ACL);
     out.cansettime = Some(true);
     out.case_insensitive = Some(false);
     out.case_preserving = Some(true);
@@ -200,9 +257,12 @@ async fn compare(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> Result
     if !mask.intersect(&WRITE_ONLY).is_empty() || mask.contains(number::RDATTR_ERROR) {
         return Err(NfsStat4::Inval);
     }
-    FileAttributes::decode(given).map_err(|error| error.status())?;
-    let attributes = compound.shown(head.fresh_attributes(compound.file()?).await?);
-    let mut found = of_file(head, compound.minorversion, &attributes, mask);
+    let asked = FileAttributes::decode(given).map_err(|error| error.status())?;
+    let attributes = seen(compound, head, mask).await?;
+    let owners = Named::default();
+    let mut found = of_file(head, &Told::new(compound, compound.place, &owners), &attributes, mask);
+    owners::as_given(head, &attributes, (asked.owner, asked.owner_group), &mut found).await?;
+    acl::as_given(&mut found, compound, head, &attributes, asked.acl).await?;
     if !mask.intersect(&TOTALS).is_empty() {
         totals::add(&mut found, head, &compound.identity, attributes.file, mask).await?;
     }
@@ -232,16 +292,19 @@ pub(super) async fn access(
 ) -> Result<Access4ResOk, NfsStat4> {
     const MEANINGFUL: u32 = ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND;
     let attributes = compound.shown(head.attributes(compound.file()?).await?);
-    let granted = permission::granted(&compound.identity, &attributes);
+    let granted = head.granted(&compound.identity, &attributes).await?;
     let mut access = 0;
     if granted.contains(Access::READ) {
         access |= ACCESS4_READ;
     }
-    if granted.contains(Access::WRITE) {
-        access |= ACCESS4_MODIFY | ACCESS4_EXTEND;
-    }
     let of_kind = if attributes.kind == FileKind::Directory {
-        if granted.contains(Access::WRITE) {
+        if granted.contains(Access::ADD_FILE) {
+            access |= ACCESS4_MODIFY;
+        }
+        if granted.intersects(Access::ADD_FILE | Access::ADD_SUBDIRECTORY) {
+            access |= ACCESS4_EXTEND;
+        }
+        if head.may_remove_entries(&compound.identity, &attributes).await? {
             access |= ACCESS4_DELETE;
         }
         if granted.contains(Access::EXECUTE) {
@@ -249,6 +312,10 @@ pub(super) async fn access(
         }
         MEANINGFUL | ACCESS4_LOOKUP | ACCESS4_DELETE
     } else {
+        // Pools do not tell writing behind the end from writing before it.
+        if granted.contains(Access::WRITE) {
+            access |= ACCESS4_MODIFY | ACCESS4_EXTEND;
+        }
         if granted.contains(Access::EXECUTE) {
             access |= ACCESS4_EXECUTE;
         }

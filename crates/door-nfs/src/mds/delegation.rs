@@ -1,91 +1,124 @@
-//! Delegations: whom OPEN offers one (RFC 8881 §10.4), and DELEGRETURN.
+//! Delegations: whom OPEN offers one (RFC 8881 §10.4, RFC 9754), and DELEGRETURN.
 //!
 //! A client that says what it wants is believed; for the others the adaptive rule decides. Nobody is offered one who could
 //! not be asked for it, nor a file that was just recalled from somebody.
 
 use nfs4::{
-    ACE4_ACCESS_ALLOWED_ACE_TYPE, ClientId4, DelegReturn4Args, NfsAce4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH,
-    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_ANY_DELEG, OPEN4_SHARE_ACCESS_WANT_CANCEL,
-    OPEN4_SHARE_ACCESS_WANT_DELEG_MASK, OPEN4_SHARE_ACCESS_WANT_NO_DELEG, OPEN4_SHARE_ACCESS_WANT_READ_DELEG,
-    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, Open4Args, OpenClaim4, OpenDelegation4, OpenDelegationType4,
-    OpenNoneDelegation4, OpenReadDelegation4, WND4_CANCELLED, WND4_NOT_WANTED,
-    WND4_WRITE_DELEG_NOT_SUPP_FTYPE,
+    ACE4_ACCESS_ALLOWED_ACE_TYPE, Bitmap4, ClientId4, DelegReturn4Args, NfsAce4, NfsSpaceLimit4, NfsStat4,
+    OPEN4_SHARE_ACCESS_WANT_ANY_DELEG, OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
+    OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
+    OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION, OPEN4_SHARE_ACCESS_WANT_READ_DELEG,
+    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OPEN4_SHARE_ACCESS_WRITE, Open4Args, OpenArguments4, OpenClaim4,
+    OpenDelegation4, OpenDelegationType4, OpenNoneDelegation4, OpenReadDelegation4, OpenWriteDelegation4,
+    StateId4, WND4_CANCELLED, WND4_NOT_SUPP_DOWNGRADE, WND4_NOT_WANTED, WND4_WRITE_DELEG_NOT_SUPP_FTYPE,
 };
-use nfs4_state::DelegationMode;
-use nfs4_state::stateid::{DelegationKind, FileStateError};
-use types::FileId;
+use nfs4_state::stateid::{DelegatedTimes, DelegationKind, DelegationTerms, FileStateError, Granted};
+use nfs4_state::{DelegationMode, WriteDelegations};
+use types::{Access, Attributes, FileId, permission};
 use xdr::Opaque;
 
 use super::Head;
+use super::counts::Step;
 use crate::context::Compound;
 
 const NO_ROOM: OpenNoneDelegation4 = OpenNoneDelegation4::Resource { server_will_signal_avail: false };
+/// Linux keeps as many modified pages over a close as this lets it. At zero a close still writes all of them, so that what
+/// a program has closed is lost with the server and the client at once only.
+const NOTHING_LEFT_BEHIND: NfsSpaceLimit4 = NfsSpaceLimit4::Size(0);
 
 /// What an OPEN says of delegations.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
-    /// It leaves it to the server.
-    None,
-    Never,
-    Cancel,
-    Read,
-    Write,
+    /// It leaves it to the server: one that suits the open.
+    Any(DelegationKind),
+    Wanted(DelegationKind),
     /// It had one before the server was restarted.
-    Reclaim,
+    Reclaimed(DelegationKind),
+    /// None is possible, and this is why.
+    None(u32),
     /// It opens what it has a delegation of: another would be a surprise to it.
     Held,
 }
 
-/// What goes with the answer to an OPEN that has succeeded.
-pub(super) fn offer(
+/// What goes with the answer to an OPEN of `file` that has succeeded.
+pub(super) async fn offer(
+    compound: &Compound<'_>,
     head: &Head,
-    (client, file): (ClientId4, FileId),
+    file: &Attributes,
     args: &Open4Args,
     is_reachable: bool,
 ) -> OpenDelegation4 {
+    let Ok(client) = compound.client() else { return OpenDelegation4::None };
     let wish = wish(args);
-    match wish {
+    let kind = match wish {
         Wish::Held => return OpenDelegation4::None,
-        Wish::Never => return why(WND4_NOT_WANTED),
-        Wish::Cancel => return why(WND4_CANCELLED),
-        // Only reads are delegated.
-        Wish::Write => return why(WND4_WRITE_DELEG_NOT_SUPP_FTYPE),
-        Wish::None | Wish::Read | Wish::Reclaim => {}
+        Wish::None(reason) => return why(reason),
+        Wish::Any(kind) | Wish::Wanted(kind) | Wish::Reclaimed(kind) => kind,
+    };
+    if wish == Wish::Wanted(DelegationKind::Write) && head.write_delegations == WriteDelegations::Off {
+        return why(WND4_WRITE_DELEG_NOT_SUPP_FTYPE);
     }
-    let may_have_one = is_reachable && args.share_deny == 0 && head.delegation_mode != DelegationMode::Off;
-    let granted = if may_have_one && is_worth_it(head, client, file, wish) {
-        grant(head, client, file)
+    let may_have_one = is_reachable
+        && args.share_deny == 0
+        && is_allowed(head, wish, kind)
+        && (kind == DelegationKind::Read || may_read_and_write(compound, head, file, wish).await)
+        && is_worth_it(head, client, file.file, wish);
+    let granted = if may_have_one {
+        grant(compound, head, (client, file), args, (wish, kind)).await
     } else {
         Err(NO_ROOM)
     };
     match granted {
-        Ok(delegation) => OpenDelegation4::Read(Box::new(delegation)),
+        Ok(delegation) => delegation,
         // Who asked for one is told why not; others would not understand it.
-        Err(reason) if wish == Wish::Read => OpenDelegation4::NoneExt(reason),
+        Err(reason) if matches!(wish, Wish::Wanted(_)) => OpenDelegation4::NoneExt(reason),
         Err(_) => OpenDelegation4::None,
     }
 }
 
 fn wish(args: &Open4Args) -> Wish {
+    use DelegationKind::{Read, Write};
+    use OpenDelegationType4 as Type;
     match args.claim {
-        OpenClaim4::Previous(OpenDelegationType4::Read) => return Wish::Reclaim,
-        // What cannot be given again is gone; the client sees that it has no delegation any more.
-        OpenClaim4::Previous(_) | OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_) => {
-            return Wish::Held;
-        }
+        OpenClaim4::Previous(Type::Read | Type::ReadAttrs) => return Wish::Reclaimed(Read),
+        OpenClaim4::Previous(Type::Write | Type::WriteAttrs) => return Wish::Reclaimed(Write),
+        OpenClaim4::Previous(Type::None | Type::NoneExt)
+        | OpenClaim4::DelegateCur(_)
+        | OpenClaim4::DelegCurFh(_) => return Wish::Held,
         OpenClaim4::Null(_) | OpenClaim4::Fh | OpenClaim4::DelegatePrev(_) | OpenClaim4::DelegPrevFh => {}
     }
-    let is_reading = args.share_access & OPEN4_SHARE_ACCESS_BOTH == OPEN4_SHARE_ACCESS_READ;
+    let is_writing = args.share_access & OPEN4_SHARE_ACCESS_WRITE != 0;
+    let suitable = if is_writing { Write } else { Read };
     match args.share_access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK {
-        OPEN4_SHARE_ACCESS_WANT_NO_DELEG => Wish::Never,
-        OPEN4_SHARE_ACCESS_WANT_CANCEL => Wish::Cancel,
-        OPEN4_SHARE_ACCESS_WANT_READ_DELEG | OPEN4_SHARE_ACCESS_WANT_ANY_DELEG if is_reading => Wish::Read,
-        OPEN4_SHARE_ACCESS_WANT_READ_DELEG
-        | OPEN4_SHARE_ACCESS_WANT_ANY_DELEG
-        | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG => Wish::Write,
-        _ if is_reading => Wish::None,
-        _ => Wish::Held,
+        OPEN4_SHARE_ACCESS_WANT_NO_DELEG => Wish::None(WND4_NOT_WANTED),
+        OPEN4_SHARE_ACCESS_WANT_CANCEL => Wish::None(WND4_CANCELLED),
+        OPEN4_SHARE_ACCESS_WANT_ANY_DELEG => Wish::Wanted(suitable),
+        OPEN4_SHARE_ACCESS_WANT_READ_DELEG if !is_writing => Wish::Wanted(Read),
+        OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG if is_writing => Wish::Wanted(Write),
+        // One to read does not go with a writer, and who opens to read was not asked whether it may write.
+        OPEN4_SHARE_ACCESS_WANT_READ_DELEG | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG => {
+            Wish::None(WND4_WRITE_DELEG_NOT_SUPP_FTYPE)
+        }
+        _ => Wish::Any(suitable),
     }
+}
+
+/// As the site has it.
+fn is_allowed(head: &Head, wish: Wish, kind: DelegationKind) -> bool {
+    let may_write = match head.write_delegations {
+        WriteDelegations::Off => false,
+        WriteDelegations::Wanted => !matches!(wish, Wish::Any(_)),
+        WriteDelegations::On => true,
+    };
+    head.delegation_mode != DelegationMode::Off && (may_write || kind == DelegationKind::Read)
+}
+
+/// The stateid of a delegation to write reads too, whatever the open was for.
+async fn may_read_and_write(compound: &Compound<'_>, head: &Head, file: &Attributes, wish: Wish) -> bool {
+    let who = &compound.identity;
+    matches!(wish, Wish::Reclaimed(_))
+        || permission::is_owner(who, file)
+        || head.allows(who, file, Access::READ | Access::WRITE).await.unwrap_or(false)
 }
 
 fn is_worth_it(head: &Head, client: ClientId4, file: FileId, wish: Wish) -> bool {
@@ -94,23 +127,124 @@ fn is_worth_it(head: &Head, client: ClientId4, file: FileId, wish: Wish) -> bool
     // Counted whatever the wish: what a client uses is learnt from all its opens.
     let is_offered = adaptive.accessed(client, file, now);
     match wish {
-        Wish::Reclaim => true,
-        Wish::Read => !adaptive.is_quiet(file, now),
-        _ => is_offered,
+        Wish::Reclaimed(_) => true,
+        Wish::Wanted(_) => !adaptive.is_quiet(file, now),
+        Wish::Any(_) | Wish::None(_) | Wish::Held => is_offered,
     }
 }
 
-fn grant(head: &Head, client: ClientId4, file: FileId) -> Result<OpenReadDelegation4, OpenNoneDelegation4> {
+async fn grant(
+    compound: &Compound<'_>,
+    head: &Head,
+    (client, found): (ClientId4, &Attributes),
+    args: &Open4Args,
+    (wish, kind): (Wish, DelegationKind),
+) -> Result<OpenDelegation4, OpenNoneDelegation4> {
+    let file = found.file;
+    let has_times = keeps_times(compound, args, kind);
+    // The open may have moved what was found. A delegation to read needs no more than what is not newer than the client's.
+    let before = if has_times || kind == DelegationKind::Write {
+        head.fresh_attributes(file).await.map_err(|_| NO_ROOM)?
+    } else {
+        *found
+    };
+    let terms = DelegationTerms {
+        // What the client goes by since before the restart nobody knows.
+        change: (!matches!(wish, Wish::Reclaimed(_))).then_some(before.change),
+        times: has_times.then_some(DelegatedTimes { accessed: before.atime, modified: before.mtime }),
+    };
     let mut states = head.states.lock();
-    if states.delegation_of(client, file).is_some() {
+    let held = states.delegation_of(client, file);
+    if held == Some(DelegationKind::Write) && wish == Wish::Wanted(DelegationKind::Read) {
+        return Err(OpenNoneDelegation4::Why(WND4_NOT_SUPP_DOWNGRADE));
+    }
+    if held.is_some_and(|held| held >= kind) {
         return Err(NO_ROOM);
     }
-    let granted = states.delegate(client, file, DelegationKind::Read, head.clock.monotonic());
+    let granted = states.delegate(client, file, (kind, terms), head.clock.monotonic());
     let stateid = granted.map_err(|error| match error {
         FileStateError::Limit(_) => NO_ROOM,
         _ => OpenNoneDelegation4::Contention { server_will_push_deleg: false },
     })?;
-    Ok(OpenReadDelegation4 { stateid, recall: false, permissions: nobody() })
+    head.counts.count(Granted::Delegation(kind), Step::Granted);
+    Ok(on_wire(kind, stateid, has_times))
+}
+
+/// Whether the client is to keep the file's times. Who reads by default is not asked to: nobody here counts the times of
+/// access, and each return would move the change attribute by which others keep what they have read.
+fn keeps_times(compound: &Compound<'_>, args: &Open4Args, kind: DelegationKind) -> bool {
+    match args.claim {
+        OpenClaim4::Previous(before) => {
+            matches!(before, OpenDelegationType4::ReadAttrs | OpenDelegationType4::WriteAttrs)
+        }
+        _ => {
+            let is_wanted = args.share_access & OPEN4_SHARE_ACCESS_WANT_DELEG_MASK != 0;
+            compound.minorversion >= 2
+                && args.share_access & OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS != 0
+                && (kind == DelegationKind::Write || is_wanted)
+        }
+    }
+}
+
+fn on_wire(kind: DelegationKind, stateid: StateId4, has_times: bool) -> OpenDelegation4 {
+    match kind {
+        DelegationKind::Read => {
+            let granted = Box::new(OpenReadDelegation4 { stateid, recall: false, permissions: nobody() });
+            if has_times { OpenDelegation4::ReadAttrs(granted) } else { OpenDelegation4::Read(granted) }
+        }
+        DelegationKind::Write => {
+            let granted = Box::new(OpenWriteDelegation4 {
+                stateid,
+                recall: false,
+                space_limit: NOTHING_LEFT_BEHIND,
+                permissions: nobody(),
+            });
+            if has_times { OpenDelegation4::WriteAttrs(granted) } else { OpenDelegation4::Write(granted) }
+        }
+    }
+}
+
+/// The stateid of a delegation that the client takes for its open (RFC 9754 §4).
+pub(super) fn instead_of_open(
+    compound: &Compound<'_>,
+    args: &Open4Args,
+    granted: &OpenDelegation4,
+) -> Option<StateId4> {
+    let is_wanted = compound.minorversion >= 2
+        && args.share_access & OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION != 0
+        && matches!(args.claim, OpenClaim4::Null(_) | OpenClaim4::Fh);
+    match granted {
+        _ if !is_wanted => None,
+        OpenDelegation4::Read(granted) | OpenDelegation4::ReadAttrs(granted) => Some(granted.stateid),
+        OpenDelegation4::Write(granted) | OpenDelegation4::WriteAttrs(granted) => Some(granted.stateid),
+        OpenDelegation4::None | OpenDelegation4::NoneExt(_) => None,
+    }
+}
+
+/// What OPEN understands (RFC 9754 §3). Linux asks with every open for the two extensions that stand here, so they are told
+/// only where delegations of both kinds are on; who asks for one without being told gets it as well.
+pub(super) fn open_arguments(head: &Head) -> OpenArguments4 {
+    const WANTS: Bitmap4 = Bitmap4::of(&[
+        OPEN4_SHARE_ACCESS_WANT_ANY_DELEG >> 8,
+        OPEN4_SHARE_ACCESS_WANT_NO_DELEG >> 8,
+        OPEN4_SHARE_ACCESS_WANT_CANCEL >> 8,
+    ]);
+    const EXTENSIONS: Bitmap4 = WANTS
+        .with(OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS.trailing_zeros())
+        .with(OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION.trailing_zeros());
+    let share_access_want = match (head.delegation_mode, head.write_delegations) {
+        (DelegationMode::Off, _) => Bitmap4::EMPTY,
+        (_, WriteDelegations::On) => EXTENSIONS,
+        (_, WriteDelegations::Off | WriteDelegations::Wanted) => WANTS,
+    };
+    OpenArguments4 {
+        share_access: Bitmap4::of(&[1, 2, 3]),
+        share_deny: Bitmap4::of(&[0, 1, 2, 3]),
+        share_access_want,
+        // Nothing of a client outlives its own restart: CLAIM_DELEGATE_PREV (3) and CLAIM_DELEG_PREV_FH (6) are missing.
+        open_claim: Bitmap4::of(&[0, 1, 2, 4, 5]),
+        create_mode: Bitmap4::of(&[0, 1, 2, 3]),
+    }
 }
 
 fn why(reason: u32) -> OpenDelegation4 {

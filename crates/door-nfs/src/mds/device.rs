@@ -1,13 +1,18 @@
 //! Devices: how a client finds the data server of a pool (RFC 8435 §4), and GETDEVICEINFO.
 //!
-//! A device id names (pool, address, start of the head). Clients cache devices for the life of the mount, so an id is
-//! never used for another address; and since Linux shuns a device it could not reach for 120 s, a head that was
-//! restarted hands out fresh ones.
+//! A device id names (pool, address, generation). Clients cache devices for the life of the mount, so an id is never used
+//! for another address; and since Linux shuns a device it could not reach for 120 s, a head that was restarted hands out
+//! fresh ones. An address that changes makes another device, so there is no CHANGE to notify of. When a pool has been
+//! closed to clients and is empty, its device goes: who asked for that is told (CB_NOTIFY_DEVICEID, RFC 8881 §20.12), and
+//! when the pool is opened again its device has a new id.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
 use nfs4::{
-    Bitmap4, DeviceId4, FfDeviceAddr4, FfDeviceVersions4, GetDeviceInfo4Args, GetDeviceInfo4Res,
+    Bitmap4, ClientId4, DeviceId4, FfDeviceAddr4, FfDeviceVersions4, GetDeviceInfo4Args, GetDeviceInfo4Res,
     GetDeviceInfo4ResOk, LayoutType4, NOTIFY_DEVICEID4_CHANGE, NOTIFY_DEVICEID4_DELETE, NetAddr4, NfsStat4,
 };
 use types::PoolId;
@@ -21,6 +26,10 @@ use crate::transport::Connection;
 /// Echoed whole, or Linux refetches the device with every layout (`_nfs4_proc_getdeviceinfo` sets nocache).
 const NOTIFICATIONS: Bitmap4 = Bitmap4::of(&[NOTIFY_DEVICEID4_CHANGE, NOTIFY_DEVICEID4_DELETE]);
 
+/// More than pools and addresses of the head that a client uses; beyond it devices come without notifications.
+const DEVICES_PER_CLIENT_MAX: usize = 1024;
+const NOTIFY_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Where this client reaches the pool: a data server that listens everywhere is reached as the head was.
 pub(super) fn address(head: &Head, connection: &Connection, pool: PoolId) -> Option<SocketAddr> {
     let (_, listening) = head.pool_addresses.iter().find(|(id, _)| *id == pool)?;
@@ -31,9 +40,10 @@ pub(super) fn address(head: &Head, connection: &Connection, pool: PoolId) -> Opt
 }
 
 pub(super) fn id(head: &Head, pool: PoolId, address: SocketAddr) -> DeviceId4 {
+    let generation = head.generation.wrapping_add(head.devices.lock().forgotten(pool));
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&pool.0.to_be_bytes());
-    bytes[4..8].copy_from_slice(&head.generation.to_be_bytes());
+    bytes[4..8].copy_from_slice(&generation.to_be_bytes());
     bytes[8..].copy_from_slice(&head.key.authenticate::<8>(universal_address(address).addr.as_bytes()));
     DeviceId4(bytes)
 }
@@ -61,16 +71,74 @@ pub(super) fn info(compound: &Compound<'_>, head: &Head, args: &GetDeviceInfo4Ar
             tightly_coupled: true,
         }],
     };
-    let result = GetDeviceInfo4ResOk {
-        device_addr: device.to_device_addr(),
-        notification: args.notify_types.intersect(&NOTIFICATIONS),
-    };
+    let mut notification = args.notify_types.intersect(&NOTIFICATIONS);
+    if let Some(client) = compound.client.filter(|_| notification.contains(NOTIFY_DEVICEID4_DELETE)) {
+        match head.devices.lock().note(client, args.device_id, head.generation) {
+            Ok(true) => {}
+            Ok(false) => notification = Bitmap4::EMPTY,
+            Err(status) => return GetDeviceInfo4Res::Err(status),
+        }
+    }
+    let result = GetDeviceInfo4ResOk { device_addr: device.to_device_addr(), notification };
     // RFC 8881 §18.40.3: maxcount bounds the whole result; zero asks for notifications only.
     let bytes = to_bytes(&result).len() as u32;
     if args.maxcount != 0 && bytes > args.maxcount {
         return GetDeviceInfo4Res::TooSmall { mincount: bytes };
     }
     GetDeviceInfo4Res::Ok(result)
+}
+
+/// Which devices clients know and want to be told of, and how often each pool's has gone.
+#[derive(Default)]
+pub(crate) struct Devices {
+    known: BTreeSet<(ClientId4, DeviceId4)>,
+    forgotten: BTreeMap<PoolId, u32>,
+}
+
+impl Devices {
+    /// `false`: it will not be told, and does not rely on it then. NOENT: the device has gone since it was looked at, and
+    /// nobody would be told of it any more. `generation` is the head's.
+    fn note(&mut self, client: ClientId4, device: DeviceId4, generation: u32) -> Result<bool, NfsStat4> {
+        let current = generation.wrapping_add(self.forgotten(pool(device)));
+        if device.0[4..8] != current.to_be_bytes() {
+            return Err(NfsStat4::NoEnt);
+        }
+        let is_known = self.known.contains(&(client, device));
+        let of_client = (client, DeviceId4([0; 16]))..=(client, DeviceId4([u8::MAX; 16]));
+        if !is_known && self.known.range(of_client).count() >= DEVICES_PER_CLIENT_MAX {
+            return Ok(false);
+        }
+        self.known.insert((client, device));
+        Ok(true)
+    }
+
+    fn forgotten(&self, pool: PoolId) -> u32 {
+        self.forgotten.get(&pool).copied().unwrap_or(0)
+    }
+
+    /// From now on the pool's device is another. Who knows the old one.
+    fn forget(&mut self, gone: PoolId) -> Vec<(ClientId4, DeviceId4)> {
+        let count = self.forgotten.entry(gone).or_default();
+        *count = count.wrapping_add(1);
+        self.known.extract_if(.., |(_, device)| pool(*device) == gone).collect()
+    }
+
+    pub(super) fn forget_client(&mut self, client: ClientId4) {
+        self.known.retain(|(known, _)| *known != client);
+    }
+}
+
+/// The pool's device goes: nobody has a layout at it any more.
+pub(super) fn forget(head: &Head, pool: PoolId) {
+    let known = head.devices.lock().forget(pool);
+    for (client, device) in known {
+        let sessions = Arc::clone(&head.sessions);
+        head.spawn_call(async move {
+            let told = sessions.notify_device_deleted(client, device, NOTIFY_PATIENCE).await;
+            // Nothing depends on it: the id never comes again.
+            tracing::debug!(client = client.0, %pool, ?told, "told that a device is gone");
+        });
+    }
 }
 
 /// RFC 5665: dotted address, then the port as two decimal octets.
@@ -85,6 +153,23 @@ fn universal_address(address: SocketAddr) -> NetAddr4 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_device_that_has_gone_while_it_was_asked_for_is_noted_for_nobody() {
+        const POOL: PoolId = PoolId(3);
+        let device = |generation: u32| {
+            let mut bytes = [9; 16];
+            bytes[..4].copy_from_slice(&POOL.0.to_be_bytes());
+            bytes[4..8].copy_from_slice(&generation.to_be_bytes());
+            DeviceId4(bytes)
+        };
+        let (mut devices, client, start) = (Devices::default(), ClientId4(1), u32::MAX);
+        assert_eq!(devices.note(client, device(start), start), Ok(true));
+        assert_eq!(devices.forget(POOL), [(client, device(start))]);
+        assert_eq!(devices.note(client, device(start), start), Err(NfsStat4::NoEnt));
+        assert_eq!(devices.forget(POOL), [], "nothing was left behind");
+        assert_eq!(devices.note(client, device(1), start), Ok(true), "the one of now");
+    }
 
     #[test]
     fn a_port_is_two_octets_behind_the_address() {

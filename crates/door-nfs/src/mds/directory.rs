@@ -4,13 +4,12 @@ use access::{Change, Changing};
 use api::{CreateKind, CreateMode, CreateSpec, Replace};
 use bytes::Bytes;
 use file_state::Door;
-use nfs4::attr::number;
 use nfs4::{
     ChangeInfo4, Create4Args, Create4ResOk, CreateType4, Link4Args, Link4ResOk, LinkText4, Lookup4Args,
     NfsStat4, ReadLink4ResOk, Remove4Args, Remove4ResOk, Rename4Args, Rename4ResOk, SpecData4,
 };
 use nfs4_state::stateid::holder;
-use types::{Access, ChangeInfo, Device, FileId, FileKind, Name, SymlinkTarget, permission};
+use types::{Access, ChangeInfo, Device, FileId, FileKind, Name, SymlinkTarget};
 
 use super::{Head, exports, name, recall, setattr};
 use crate::context::Compound;
@@ -62,26 +61,24 @@ pub(super) async fn create(
     let kind = create_kind(&args.objtype)?;
     let dir = plain_directory(head, compound.file()?).await?;
     let name = name(&args.objname)?;
-    let requested = setattr::parse_for_creation(compound.minorversion, &args.createattrs)?;
+    let requested = setattr::parse_for_creation(compound, head, &args.createattrs).await?;
     if requested.size().is_some() {
         return Err(NfsStat4::Inval);
     }
+    requested.judge_kind(made_kind(&kind))?;
+    let (permissions, umask) = requested.permissions(PERMISSIONS_DEFAULT);
     let spec = CreateSpec {
         kind,
         mode: CreateMode::Guarded,
-        permissions: requested.permissions(PERMISSIONS_DEFAULT),
+        permissions,
+        umask,
         set: requested.beside_mode(),
         location: None,
     };
     let created =
         head.namespace.create(&compound.identity, dir, &name, &spec).await.map_err(status::of_namespace)?;
     compound.set_file(created.attributes.file);
-    let mut attrset = args.createattrs.attrmask;
-    if attrset.contains(number::MODE_UMASK) {
-        // RFC 8275 §3: what was set in the end is the mode.
-        attrset.remove(number::MODE_UMASK);
-        attrset.insert(number::MODE);
-    }
+    let attrset = setattr::set_at_creation(args.createattrs.attrmask);
     Ok(Create4ResOk { cinfo: change_info(created.parent), attrset })
 }
 
@@ -98,6 +95,15 @@ fn create_kind(objtype: &CreateType4) -> Result<CreateKind, NfsStat4> {
         CreateType4::Sock => CreateKind::Socket,
         CreateType4::Other(_) => return Err(NfsStat4::BadType),
     })
+}
+
+/// As far as it matters to an ACL.
+fn made_kind(kind: &CreateKind) -> FileKind {
+    match kind {
+        CreateKind::Directory => FileKind::Directory,
+        CreateKind::Symlink(_) => FileKind::Symlink,
+        _ => FileKind::Regular,
+    }
 }
 
 pub(super) async fn remove(
@@ -161,9 +167,7 @@ async fn before_removal(
     let Ok(found) = head.namespace.lookup(who, dir, name).await else { return Ok(None) };
     let above = head.attributes(dir).await?;
     // Nobody gives anything back for what is refused anyway.
-    if !permission::allows(who, &above, Access::WRITE | Access::EXECUTE)
-        || permission::sticky_forbids(who, &above, &found)
-    {
+    if !head.may_remove(who, &above, &found).await? {
         return Ok(None);
     }
     recall::before_change(compound, head, found.file, change).await.map(Some).map_err(status::of_removal)
@@ -184,11 +188,14 @@ pub(super) async fn link(
     if head.attributes(file).await?.kind == FileKind::Directory {
         return Err(NfsStat4::IsDir);
     }
-    let dir = plain_directory(head, compound.file()?).await?;
-    let name = name(&args.newname)?;
-    let above = head.attributes(dir).await?;
+    let above = head.attributes(compound.file()?).await?;
+    if above.kind != FileKind::Directory {
+        return Err(NfsStat4::NotDir);
+    }
+    let (dir, name) = (above.file, name(&args.newname)?);
     // Nobody gives anything back for what is refused anyway.
-    let _linking = if permission::allows(&compound.identity, &above, Access::WRITE | Access::EXECUTE) {
+    let needed = Access::ADD_FILE | Access::EXECUTE;
+    let _linking = if head.allows(&compound.identity, &above, needed).await? {
         let linking = recall::before_change(compound, head, file, Change::Link).await;
         Some(linking.map_err(status::of_access)?)
     } else {

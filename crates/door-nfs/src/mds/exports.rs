@@ -15,8 +15,7 @@ use nfs4::{
 use nfs4_state::stateid::holder;
 use types::{Attributes, FileId, FileKind};
 
-use super::attributes::supported;
-use super::readdir::{self, COOKIE_VERIFIER, Room};
+use super::readdir::{self, COOKIE_VERIFIER, Lister, Room};
 use super::{Head, name, security};
 use crate::context::{Compound, as_pseudo};
 use crate::exports::Place;
@@ -149,7 +148,7 @@ fn place_of_unlinked(compound: &Compound<'_>, head: &Head, file: FileId) -> Resu
     let may_reclaim = head.sessions.in_grace() && head.sessions.judge_reclaim(client, true).is_ok();
     let is_written = access.contains(Modes::WRITE) || layout.read_write || may_reclaim;
     if is_written || access != Modes::NONE || !layout.is_empty() || head.sessions.in_grace() {
-        return Ok(compound.view.strictest(is_written));
+        return compound.view.strictest(is_written, compound.flavor).ok_or(NfsStat4::Stale);
     }
     Err(NfsStat4::Stale)
 }
@@ -171,7 +170,10 @@ async fn in_pseudo(
             Err(status) => NfsResop4::Lookup(status),
         },
         NfsArgop4::SecInfo(args) => match child(compound, head, dir, &args.name).await {
-            Ok(_) => NfsResop4::SecInfo(Res::Ok(security::consume(compound, head))),
+            Ok(child) => {
+                let place = compound.view.step(Place::Pseudo, child);
+                NfsResop4::SecInfo(Res::Ok(security::consume(compound, place)))
+            }
             Err(status) => NfsResop4::SecInfo(Res::Err(status)),
         },
         NfsArgop4::Open(Open4Args { claim: OpenClaim4::Null(component), openhow, .. }) => {
@@ -207,8 +209,8 @@ async fn list(
     args: &ReadDir4Args,
 ) -> Result<ReadDir4ResOk, NfsStat4> {
     readdir::judge_cookie(args)?;
-    let wanted = args.attr_request.intersect(&supported(compound.minorversion));
     let mut room = Room::new(args, compound.reply_room);
+    let lister = Lister::new(compound, head, args);
     let mut entries = Vec::new();
     for ((name, child), cookie) in compound.view.names(dir).zip(COOKIE_FIRST..) {
         if cookie <= args.cookie {
@@ -220,10 +222,11 @@ async fn list(
             Err(NfsStat4::Stale) => continue,
             Err(status) => return Err(status),
         };
-        let is_pseudo = compound.view.of_directory(child) == Some(Place::Pseudo);
-        let attributes = if is_pseudo { as_pseudo(attributes) } else { attributes };
+        let place = compound.view.step(Place::Pseudo, child);
+        let attributes = if place == Place::Pseudo { as_pseudo(attributes) } else { attributes };
         let entry = DirEntry { name: name.clone(), cookie: Cookie(cookie), attributes };
-        let encoded = readdir::encode_entry(head, compound.minorversion, &entry, &attributes, &wanted);
+        let owners = lister.owners(&[attributes]).await;
+        let encoded = lister.encode(&entry, &attributes, &owners).await?;
         if !room.take(&encoded) {
             if entries.is_empty() {
                 return Err(NfsStat4::TooSmall);

@@ -9,7 +9,7 @@ use nfs4::{
     Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StableHow4, StateId4, Verifier4, Write4Args,
     Write4ResOk,
 };
-use types::{Access, Attributes, FileId, FileKind, Identity, permission};
+use types::{Access, Attributes, FileId, FileKind, Identity};
 use xdr::Opaque;
 
 use super::{Head, stateids};
@@ -136,7 +136,7 @@ pub(super) async fn authorize_file(
 ) -> Result<(Attributes, Option<Changing>), NfsStat4> {
     let found = head.attributes(file).await?;
     regular(&found)?;
-    if stateid.is_special() && !permission::allows(who, &found, access) {
+    if stateid.is_special() && !head.allows(who, &found, access).await? {
         return Err(NfsStat4::Access);
     }
     let changing = stateids::check_io(compound, head, stateid, file, access).await?;

@@ -1,18 +1,19 @@
-//! LAYOUTGET, LAYOUTCOMMIT, LAYOUTRETURN, LAYOUTERROR and LAYOUTSTATS: flex-files layouts (RFC 8435), one for each
+//! LAYOUTGET, LAYOUTCOMMIT and LAYOUTRETURN: flex-files layouts (RFC 8435), one for each
 //! (client, file), always from the beginning to the end, or as far as quotas let it be written, and returned on close.
 
 use access::AccessError;
 use api::{Stability, TicketMode, Written};
 use nfs4::{
-    DeviceError4, FfLayoutReturn4, LayoutCommit4Args, LayoutCommit4ResOk, LayoutError4Args, LayoutGet4Args,
-    LayoutGet4Res, LayoutGet4ResOk, LayoutIomode4, LayoutReturn4, LayoutReturn4Args, LayoutReturn4ResOk,
-    LayoutReturnFile4, LayoutStats4Args, LayoutType4, NfsStat4, StateId4,
+    FfLayoutReturn4, LayoutCommit4Args, LayoutCommit4ResOk, LayoutGet4Args, LayoutGet4Res, LayoutGet4ResOk,
+    LayoutIomode4, LayoutReturn4, LayoutReturn4Args, LayoutReturn4ResOk, LayoutReturnFile4, LayoutType4,
+    NfsStat4, StateId4,
 };
-use nfs4_state::stateid::{LayoutMode, LayoutModes, LayoutRequest, Modes};
-use types::{Access, Attributes, FileKind, PoolId, Timestamp, permission};
+use nfs4_state::stateid::{Granted, LayoutMode, LayoutModes, LayoutRequest, Modes};
+use types::{Access, Attributes, FileKind, PoolId, Timestamp};
 use xdr::to_bytes;
 
-use super::{Head, device, recall, segment, threshold};
+use super::counts::Step;
+use super::{Head, drain, io_report, recall, segment, threshold};
 use crate::context::Compound;
 use crate::status;
 
@@ -46,8 +47,8 @@ async fn try_get(
         return Err(NfsStat4::LayoutUnavailable);
     }
     let stateid = compound.resolve(args.stateid)?;
-    if args.stateid == StateId4::CURRENT && threshold::is_below(head, &file) {
-        // Asked for together with the open, before the client could know that it needs none.
+    if args.stateid == StateId4::CURRENT && compound.knows_threshold && threshold::is_below(head, &file) {
+        // Asked for together with the open and the attribute that says that it needs none.
         return Err(NfsStat4::LayoutUnavailable);
     }
     head.sessions.judge_reclaim(client, false)?;
@@ -66,7 +67,10 @@ async fn try_get(
     if mode == LayoutMode::ReadWrite {
         head.access.before_write(file.file).await.map_err(status::of_access)?;
     }
+    head.sessions.note_grant(compound, file.file);
     let stateid = head.states.lock().layout_get(&request, head.clock.monotonic())?;
+    head.counts.count(Granted::Layout(LayoutModes::only(mode)), Step::Granted);
+    drain::judge_granted(head, pool);
     Ok(LayoutGet4ResOk { stateid, ..body })
 }
 
@@ -160,7 +164,7 @@ pub(super) async fn commit(
         return Err(NfsStat4::UnknownLayoutType);
     }
     let stateid = compound.resolve(args.stateid)?;
-    let _changing = if authorize_commit(compound, head, &file, stateid, args.reclaim)? {
+    let _changing = if authorize_commit(compound, head, &file, stateid, args.reclaim).await? {
         None
     } else {
         // As a write without an open.
@@ -189,7 +193,7 @@ pub(super) async fn commit(
 }
 
 /// Whether the client has a layout or an open to write; without, its permission counts.
-fn authorize_commit(
+async fn authorize_commit(
     compound: &Compound<'_>,
     head: &Head,
     file: &Attributes,
@@ -197,23 +201,17 @@ fn authorize_commit(
     reclaim: bool,
 ) -> Result<bool, NfsStat4> {
     let client = compound.client()?;
-    let states = head.states.lock();
-    let judged = states.judge_layout_commit(client, file.file, stateid);
+    let (judged, has_open) = {
+        let states = head.states.lock();
+        let judged = states.judge_layout_commit(client, file.file, stateid);
+        (judged, states.has_open_for_writing(client, file.file))
+    };
     match judged {
         Ok(()) => Ok(true),
-        Err(_) if reclaim => {
-            drop(states);
-            head.sessions.judge_reclaim(client, true).map(|()| true)
-        }
-        Err(NfsStat4::BadStateId | NfsStat4::StaleStateId)
-            if states.has_open_for_writing(client, file.file) =>
-        {
-            Ok(true)
-        }
-        Err(NfsStat4::BadStateId | NfsStat4::StaleStateId)
-            if permission::allows(&compound.identity, file, Access::WRITE) =>
-        {
-            Ok(false)
+        Err(_) if reclaim => head.sessions.judge_reclaim(client, true).map(|()| true),
+        Err(NfsStat4::BadStateId | NfsStat4::StaleStateId) if has_open => Ok(true),
+        Err(status @ (NfsStat4::BadStateId | NfsStat4::StaleStateId)) => {
+            if head.allows(&compound.identity, file, Access::WRITE).await? { Ok(false) } else { Err(status) }
         }
         Err(status) => Err(status),
     }
@@ -236,7 +234,7 @@ pub(super) async fn give_back(
     if let LayoutReturn4::File(LayoutReturnFile4 { body, .. }) = &args.layoutreturn {
         // What cannot be decoded is no reason to keep the layout.
         match FfLayoutReturn4::from_body(body) {
-            Ok(report) => take_report(compound, head, &report),
+            Ok(report) => io_report::take(compound, head, &report),
             Err(error) => {
                 tracing::debug!(client = client.0, %error, "layout return has a body that is no report")
             }
@@ -265,77 +263,4 @@ pub(super) async fn give_back(
         compound.current_stateid = stateid;
     }
     Ok(LayoutReturn4ResOk { stateid })
-}
-
-pub(super) async fn error(
-    compound: &Compound<'_>,
-    head: &Head,
-    args: &LayoutError4Args,
-) -> Result<(), NfsStat4> {
-    let stateid = compound.resolve(args.stateid)?;
-    head.states.lock().judge_layout_stateid(compound.client()?, compound.file()?, stateid)?;
-    take_errors(compound, head, &args.errors);
-    Ok(())
-}
-
-pub(super) async fn stats(
-    compound: &Compound<'_>,
-    head: &Head,
-    args: &LayoutStats4Args,
-) -> Result<(), NfsStat4> {
-    let stateid = compound.resolve(args.stateid)?;
-    head.states.lock().judge_layout_stateid(compound.client()?, compound.file()?, stateid)?;
-    head.reports.take_transfer(device::pool(args.deviceid), args.read, args.write);
-    Ok(())
-}
-
-fn take_report(compound: &Compound<'_>, head: &Head, report: &FfLayoutReturn4) {
-    for failed in &report.ioerr_report {
-        take_errors(compound, head, &failed.errors);
-    }
-    for stats in &report.iostats_report {
-        head.reports.take_transfer(device::pool(stats.deviceid), stats.read, stats.write);
-    }
-}
-
-/// A pool that a client could not use is avoided for that client, or it would come back for the same layout for ever.
-fn take_errors(compound: &Compound<'_>, head: &Head, errors: &[DeviceError4]) {
-    let Some(client) = compound.client else { return };
-    for error in errors {
-        let pool = device::pool(error.deviceid);
-        if !is_pool_failure(error.status) || head.pools.pool(pool).is_none() {
-            continue;
-        }
-        head.pools.report_failure(client.0, pool);
-        if head.reports.take_error(pool, head.clock.monotonic()) {
-            tracing::warn!(
-                client = client.0,
-                peer = %compound.connection.peer(),
-                %pool,
-                status = error.status.name(),
-                "a client could not use a pool, its I/O goes through the head for a while"
-            );
-        }
-    }
-}
-
-/// Fencing and forgetting are what a layout may meet; they say nothing about the pool.
-fn is_pool_failure(status: NfsStat4) -> bool {
-    !matches!(
-        status,
-        NfsStat4::Ok
-            | NfsStat4::Stale
-            | NfsStat4::BadHandle
-            | NfsStat4::FhExpired
-            | NfsStat4::PnfsNoLayout
-            | NfsStat4::Delay
-            | NfsStat4::Grace
-            // The client was away for longer than a lease, and starts a new session by itself.
-            | NfsStat4::BadSession
-            | NfsStat4::DeadSession
-            | NfsStat4::BadSlot
-            | NfsStat4::SeqMisordered
-            | NfsStat4::StaleClientId
-            | NfsStat4::ConnNotBoundToSession
-    )
 }

@@ -1,16 +1,18 @@
 //! LOCK, LOCKT and LOCKU: byte-range locks in the conflict table of all doors.
 
+use access::{LockKind, Want};
 use nfs4::{
-    Lock4Args, Lock4Res, Lock4ResOk, LockT4Args, LockT4Res, LockU4Args, LockU4ResOk, Locker4, NfsStat4,
+    Lock4Args, Lock4Res, Lock4ResOk, LockT4Args, LockT4Res, LockU4Args, LockU4ResOk, Locker4, NfsLockType4,
+    NfsStat4,
 };
-use nfs4_state::stateid::{LockOutcome, LockRequest, Locker};
-use types::{ByteRange, FileKind};
+use nfs4_state::stateid::{LockOutcome, LockRequest, Locker, Modes};
+use types::{ByteRange, FileId, FileKind};
 
-use super::{Head, lock_notice};
+use super::{Head, courtesy, lock_notice, recall};
 use crate::context::Compound;
 
 pub(super) async fn lock(compound: &mut Compound<'_>, head: &Head, args: Lock4Args) -> Lock4Res {
-    match try_lock(compound, head, args) {
+    match try_lock(compound, head, args).await {
         Ok(LockOutcome::Granted(lock_stateid)) => {
             compound.current_stateid = Some(lock_stateid);
             // A lock to write that only reads from now on lets readers through.
@@ -22,7 +24,7 @@ pub(super) async fn lock(compound: &mut Compound<'_>, head: &Head, args: Lock4Ar
     }
 }
 
-fn try_lock(compound: &Compound<'_>, head: &Head, args: Lock4Args) -> Result<LockOutcome, NfsStat4> {
+async fn try_lock(compound: &Compound<'_>, head: &Head, args: Lock4Args) -> Result<LockOutcome, NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let range = range(args.offset, args.length)?;
     head.sessions.judge_reclaim(client, args.reclaim)?;
@@ -32,8 +34,11 @@ fn try_lock(compound: &Compound<'_>, head: &Head, args: Lock4Args) -> Result<Loc
         }
         Locker4::Exist(existing) => Locker::Existing(compound.resolve(existing.lock_stateid)?),
     };
-    let outcome =
-        head.states.lock().lock(LockRequest { client, file, locker, locktype: args.locktype, range })?;
+    let request = LockRequest { client, file, locker, locktype: args.locktype, range };
+    let mut outcome = head.states.lock().lock(request.clone())?;
+    if matches!(outcome, LockOutcome::Denied(_)) && dislodge(head, file, args.locktype, range).await? {
+        outcome = head.states.lock().lock(request)?;
+    }
     match outcome {
         // Somebody else has it before its owner came back (RFC 8881 §18.10.4).
         LockOutcome::Denied(_) if args.reclaim => Err(NfsStat4::ReclaimConflict),
@@ -70,7 +75,13 @@ async fn try_test(compound: &Compound<'_>, head: &Head, args: &LockT4Args) -> Re
         _ => return Err(NfsStat4::WrongType.into()),
     }
     head.sessions.judge_reclaim(client, false)?;
-    let denied = head.states.lock().test_lock(client, file, &args.owner.owner.0, args.locktype, range);
+    // Who has the file to write locks it without a word (RFC 8881 §10.4.2).
+    drop(recall::make_way(compound, head, file, Modes::READ, Modes::NONE).await?);
+    let test = || head.states.lock().test_lock(client, file, &args.owner.owner.0, args.locktype, range);
+    let mut denied = test();
+    if denied.is_some() && dislodge(head, file, args.locktype, range).await? {
+        denied = test();
+    }
     denied.map_or(Ok(()), |denied| Err(Refusal::Denied(denied)))
 }
 
@@ -86,6 +97,17 @@ pub(super) fn unlock(
     lock_notice::tell_waiters(head);
     compound.current_stateid = Some(lock_stateid);
     Ok(LockU4ResOk { lock_stateid })
+}
+
+/// Whether locks of lost clients stood in the way, and are gone.
+async fn dislodge(
+    head: &Head,
+    file: FileId,
+    locktype: NfsLockType4,
+    range: ByteRange,
+) -> Result<bool, NfsStat4> {
+    let kind = if locktype.is_write() { LockKind::Write } else { LockKind::Read };
+    courtesy::dislodge(head, file, Want::Lock(range, kind)).await
 }
 
 /// RFC 8881 §18.10.3: a length of zero, and a range past the largest offset, are INVAL.

@@ -1,17 +1,18 @@
 //! OPEN: finds or makes the file, asks the conflict table, and makes it the current file handle (RFC 8881 §18.16).
 
+use access::{Share, Want};
 use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
 use nfs4::attr::number;
 use nfs4::{
     Bitmap4, ChangeInfo4, ClientId4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
-    OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk,
-    OpenClaim4, OpenFlag4, StateId4,
+    OPEN4_RESULT_NO_OPEN_STATEID, OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH,
+    OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk, OpenClaim4, OpenFlag4, StateId4,
 };
 use nfs4_state::stateid::{Modes, OpenRequest};
 use types::{Access, Attributes, FileId, FileKind, Name, PoolId, permission};
 
 use super::setattr::{self, Requested};
-use super::{Head, delegation, directory, lock_notice, name, recall};
+use super::{Head, courtesy, delegation, directory, lock_notice, name, recall, resize};
 use crate::context::Compound;
 use crate::status;
 
@@ -33,7 +34,7 @@ struct Target {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Permission {
-    /// The mode bits decide.
+    /// Mode or ACL decide.
     ByMode,
     /// The owner may, whatever the mode says: it has just made the file, or opened it by its delegation before.
     ByModeOrOwner,
@@ -58,7 +59,7 @@ pub(super) async fn open(
     let target = find(compound, head, &args).await?;
     let file = target.attributes.file;
     judge_kind(target.attributes.kind)?;
-    judge_permission(compound, &target, access)?;
+    judge_permission(compound, head, &target, access).await?;
 
     let request = OpenRequest {
         client,
@@ -82,23 +83,40 @@ pub(super) async fn open(
     compound.set_file(file);
     compound.current_stateid = Some(stateid);
     let is_reachable = head.sessions.has_back_channel(client);
-    Ok(Open4ResOk {
+    if is_reachable {
+        // Before there is anything to recall.
+        head.sessions.note_grant(compound, file);
+    }
+    let mut opened = Open4ResOk {
         stateid,
         cinfo: target.cinfo,
         rflags: OPEN4_RESULT_LOCKTYPE_POSIX
             | OPEN4_RESULT_PRESERVE_UNLINKED
             | lock_notice::promise(is_reachable),
         attrset: target.attrset,
-        delegation: delegation::offer(head, (client, file), &args, is_reachable),
-    })
+        delegation: delegation::offer(compound, head, &target.attributes, &args, is_reachable).await,
+    };
+    if let Some(delegated) = delegation::instead_of_open(compound, &args, &opened.delegation)
+        && undo(head, client, file, stateid)
+    {
+        // RFC 9754 §4. For what follows in the COMPOUND the delegation is as good.
+        opened.stateid = StateId4::ANONYMOUS;
+        opened.rflags |= OPEN4_RESULT_NO_OPEN_STATEID;
+        compound.current_stateid = Some(delegated);
+    }
+    Ok(opened)
 }
 
 /// Enters the open into the conflict table. What others were delegated comes home first, or the answer is DELAY.
 async fn admit(compound: &Compound<'_>, head: &Head, request: OpenRequest) -> Result<StateId4, NfsStat4> {
-    let opened = head.states.lock().open(request.clone());
-    let Err(NfsStat4::RecallConflict) = opened else { return opened };
     let modes = |bits| Modes::from_bits(bits).ok_or(NfsStat4::Inval);
     let (access, deny) = (modes(request.access)?, modes(request.deny)?);
+    let mut opened = head.states.lock().open(request.clone());
+    let want = Want::Share(Share::new(access, deny));
+    if opened == Err(NfsStat4::ShareDenied) && courtesy::dislodge(head, request.file, want).await? {
+        opened = head.states.lock().open(request.clone());
+    }
+    let Err(NfsStat4::RecallConflict) = opened else { return opened };
     let changing = recall::make_way(compound, head, request.file, access, deny).await?;
     let opened = head.states.lock().open(request);
     drop(changing);
@@ -110,7 +128,7 @@ async fn admit(compound: &Compound<'_>, head: &Head, request: OpenRequest) -> Re
 async fn finish(compound: &Compound<'_>, head: &Head, target: &Target) -> Result<(), NfsStat4> {
     let file = &target.attributes;
     if let Some(size) = target.size {
-        return resize(compound, head, file, size).await;
+        return resize::set_length(compound, head, file, size).await;
     }
     // If it was unlinked since it was found, the reaper may have looked before it was open.
     if file.nlink > 0 && head.attributes(file.file).await?.nlink == 0 {
@@ -120,11 +138,9 @@ async fn finish(compound: &Compound<'_>, head: &Head, target: &Target) -> Result
 }
 
 /// Takes a first open back. An upgrade stays: the owner had the file open before, and closes all of it at once.
-fn undo(head: &Head, client: ClientId4, file: FileId, stateid: StateId4) {
-    if stateid.seqid == 1 {
-        // If another request has used the stateid meanwhile, it is that one's.
-        let _ = head.states.lock().close(client, file, stateid);
-    }
+fn undo(head: &Head, client: ClientId4, file: FileId, stateid: StateId4) -> bool {
+    // If another request has used the stateid meanwhile, it is that one's.
+    stateid.seqid == 1 && head.states.lock().close(client, file, stateid).is_ok()
 }
 
 async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<Target, NfsStat4> {
@@ -217,7 +233,9 @@ async fn create(
         CreateHow4::Exclusive(verifier) => (CreateMode::Exclusive { verifier: verifier.0 }, &nothing),
         CreateHow4::Exclusive41(with) => (CreateMode::Exclusive { verifier: with.verf.0 }, &with.attrs),
     };
-    let requested = setattr::parse_for_creation(compound.minorversion, given)?;
+    let requested = setattr::parse_for_creation(compound, head, given).await?;
+    requested.judge_kind(FileKind::Regular)?;
+    let (permissions, umask) = requested.permissions(PERMISSIONS_DEFAULT);
     let location = match choose_pool(compound, head) {
         Ok(pool) => pool,
         // Without space for new data an existing file can still be opened.
@@ -231,7 +249,8 @@ async fn create(
     let spec = CreateSpec {
         kind: CreateKind::Regular,
         mode,
-        permissions: requested.permissions(PERMISSIONS_DEFAULT),
+        permissions,
+        umask,
         // The size is the data's matter: set when the file is open.
         set: SetAttributes { size: None, ..requested.beside_mode() },
         location: Some(location),
@@ -268,13 +287,7 @@ fn attrset(asked: Bitmap4, is_new: bool, size: Option<u64>) -> Bitmap4 {
     if !is_new {
         return if size.is_some() { Bitmap4::of(&[number::SIZE]) } else { Bitmap4::EMPTY };
     }
-    let mut set = asked;
-    if set.contains(number::MODE_UMASK) {
-        // RFC 8275 §3: what was set in the end is the mode.
-        set.remove(number::MODE_UMASK);
-        set.insert(number::MODE);
-    }
-    set
+    setattr::set_at_creation(asked)
 }
 
 fn judge_kind(kind: FileKind) -> Result<(), NfsStat4> {
@@ -286,7 +299,12 @@ fn judge_kind(kind: FileKind) -> Result<(), NfsStat4> {
     }
 }
 
-fn judge_permission(compound: &Compound<'_>, target: &Target, access: u32) -> Result<(), NfsStat4> {
+async fn judge_permission(
+    compound: &Compound<'_>,
+    head: &Head,
+    target: &Target,
+    access: u32,
+) -> Result<(), NfsStat4> {
     let file = &target.attributes;
     let is_free = match target.permission {
         Permission::Reclaimed => true,
@@ -296,7 +314,7 @@ fn judge_permission(compound: &Compound<'_>, target: &Target, access: u32) -> Re
     if is_free {
         return Ok(());
     }
-    let granted = permission::granted(&compound.identity, file);
+    let granted = head.granted(&compound.identity, file).await?;
     // Who may execute a file may read it: the client has to, to run it.
     let may_read = granted.contains(Access::READ) || granted.contains(Access::EXECUTE);
     let may_write = granted.contains(Access::WRITE);
@@ -307,19 +325,4 @@ fn judge_permission(compound: &Compound<'_>, target: &Target, access: u32) -> Re
         return Err(NfsStat4::Access);
     }
     Ok(())
-}
-
-async fn resize(compound: &Compound<'_>, head: &Head, file: &Attributes, size: u64) -> Result<(), NfsStat4> {
-    let (space_used, _changing) = setattr::truncate(compound, head, file, size).await?;
-    let change = SetAttributes {
-        size: Some(size),
-        size_is_authorized: true,
-        space_used: Some(space_used),
-        ..SetAttributes::default()
-    };
-    head.namespace
-        .set_attributes(&compound.identity, file.file, &change)
-        .await
-        .map(|_| ())
-        .map_err(status::of_namespace)
 }

@@ -2,14 +2,22 @@
 //!
 //! Cookies are the namespace's and stay valid over inserts, removals and restarts, so the cookie verifier is constant.
 
-use api::{Cookie, DirEntry};
-use nfs4::{Bitmap4, Component4, DirEntry4, NfsStat4, ReadDir4Args, ReadDir4ResOk, Verifier4};
+use std::time::Duration;
 
+use access::Patience;
+use api::{Cookie, DirEntry};
+use nfs4::attr::number;
+use nfs4::{
+    Bitmap4, Component4, DirEntry4, FileAttributes, NfsStat4, ReadDir4Args, ReadDir4ResOk, Verifier4,
+};
+
+use nfs4_state::stateid::holder;
 use types::Attributes;
 
-use super::attributes::{of_file, supported};
-use super::{Head, directory};
+use super::attributes::{Told, WRITTEN, of_file, supported};
+use super::{Head, acl, directory, owners};
 use crate::context::Compound;
+use crate::owners::Named;
 use crate::status;
 
 pub(super) const COOKIE_VERIFIER: Verifier4 = Verifier4([0; 8]);
@@ -17,6 +25,8 @@ pub(super) const COOKIE_VERIFIER: Verifier4 = Verifier4([0; 8]);
 const RESERVED_COOKIES: std::ops::RangeInclusive<u64> = 1..=2;
 /// Entries asked of the namespace at once.
 const PAGE_ENTRIES_MAX: usize = 512;
+/// What is told of an export to whoever may not look into it.
+const OF_A_CROSSING: Bitmap4 = Bitmap4::of(&[number::RDATTR_ERROR, number::MOUNTED_ON_FILEID]);
 /// A guess of an entry's size, to ask for about as many as will fit.
 const ENTRY_BYTES_GUESS: usize = 160;
 
@@ -27,17 +37,26 @@ pub(super) async fn read(
 ) -> Result<ReadDir4ResOk, NfsStat4> {
     let dir = directory::plain_directory(head, compound.file()?).await?;
     judge_cookie(args)?;
-    let wanted = args.attr_request.intersect(&supported(compound.minorversion));
     let mut room = Room::new(args, compound.reply_room);
+    let lister = Lister::new(compound, head, args);
     let mut entries: Vec<DirEntry4> = Vec::new();
     let mut after = Cookie(args.cookie);
+    let by = compound.client.map(holder);
+    let (asks_writers, mut patience) = (lister.asks_writers(), Patience::default());
     loop {
         let limit = (room.bytes / ENTRY_BYTES_GUESS).clamp(1, PAGE_ENTRIES_MAX);
         let page =
             head.namespace.list(&compound.identity, dir, after, limit).await.map_err(status::of_namespace)?;
+        let found: Vec<Attributes> = page.entries.iter().map(|entry| entry.attributes).collect();
+        let owners = lister.owners(&found).await;
         for entry in &page.entries {
-            let attributes = head.access.freshen(entry.attributes).await.map_err(status::of_access)?;
-            let encoded = encode_entry(head, compound.minorversion, entry, &attributes, &wanted);
+            let attributes = if asks_writers {
+                let listed = head.access.listed_for(entry.attributes, by, &mut patience).await;
+                listed.map_err(status::of_access)?
+            } else {
+                entry.attributes
+            };
+            let encoded = lister.encode(entry, &attributes, &owners).await?;
             if !room.take(&encoded) {
                 if entries.is_empty() {
                     return Err(NfsStat4::TooSmall);
@@ -63,17 +82,58 @@ pub(super) fn judge_cookie(args: &ReadDir4Args) -> Result<(), NfsStat4> {
     Ok(())
 }
 
-pub(super) fn encode_entry(
-    head: &Head,
-    minorversion: u32,
-    entry: &DirEntry,
-    attributes: &Attributes,
-    wanted: &Bitmap4,
-) -> DirEntry4 {
-    DirEntry4 {
-        cookie: entry.cookie.0,
-        name: Component4::from(entry.name.as_bytes()),
-        attrs: of_file(head, minorversion, attributes, wanted).encode(wanted),
+/// Tells one client of the entries of one directory.
+pub(super) struct Lister<'a> {
+    compound: &'a Compound<'a>,
+    head: &'a Head,
+    wanted: Bitmap4,
+    /// Whose name is not known by then is told by number.
+    named_until: Duration,
+}
+
+impl<'a> Lister<'a> {
+    pub fn new(compound: &'a Compound<'_>, head: &'a Head, args: &ReadDir4Args) -> Lister<'a> {
+        let wanted = args.attr_request.intersect(&supported(compound.minorversion));
+        Lister { compound, head, wanted, named_until: owners::deadline(head) }
+    }
+
+    /// Whether what clients have written makes a difference to what is told.
+    fn asks_writers(&self) -> bool {
+        !self.wanted.intersect(&WRITTEN).is_empty()
+    }
+
+    pub async fn owners(&self, files: &[Attributes]) -> Named {
+        owners::named(self.compound, self.head, files, (&self.wanted, self.named_until)).await
+    }
+
+    /// An export that the caller's flavor does not reach is an entry with an error (RFC 8881 §5.8.1.12).
+    pub async fn encode(
+        &self,
+        entry: &DirEntry,
+        attributes: &Attributes,
+        owners: &Named,
+    ) -> Result<DirEntry4, NfsStat4> {
+        let place = self.compound.view.step(self.compound.place, attributes.file);
+        let mut found =
+            of_file(self.head, &Told::new(self.compound, place, owners), attributes, &self.wanted);
+        let mut wanted = self.wanted;
+        match acl::add(&mut found, self.compound, self.head, attributes, (&wanted, self.named_until)).await {
+            Ok(()) => {}
+            // Of this entry nothing else is told (RFC 8881 §18.23.3).
+            Err(status) if wanted.contains(number::RDATTR_ERROR) => {
+                found = FileAttributes { rdattr_error: Some(status), ..FileAttributes::default() };
+            }
+            Err(status) => return Err(status),
+        }
+        if !self.compound.is_admitted(place) {
+            found.rdattr_error = Some(NfsStat4::WrongSec);
+            wanted = wanted.intersect(&OF_A_CROSSING);
+        }
+        Ok(DirEntry4 {
+            cookie: entry.cookie.0,
+            name: Component4::from(entry.name.as_bytes()),
+            attrs: found.encode(&wanted),
+        })
     }
 }
 

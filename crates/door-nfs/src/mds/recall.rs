@@ -7,14 +7,18 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use access::{Change, Changing, Granted, Modes, Recall, Recaller, Share};
+use access::{Change, Changing, Granted, Modes, Recall, Recaller, Share, Told};
 use api::NamespaceError;
-use nfs4::{ClientId4, NfsStat4, SEQ4_STATUS_RECALLABLE_STATE_REVOKED};
+use async_trait::async_trait;
+use file_state::Holder;
+use nfs4::{CbRecallSlot4Args, ClientId4, NfsCbArgop4, NfsStat4, SEQ4_STATUS_RECALLABLE_STATE_REVOKED};
+use nfs4_state::SlotRecall;
 use nfs4_state::stateid::{AddressedRecall, LayoutModes, Revoked, holder, iomode};
 use tokio::time::Instant;
 use types::FileId;
 
-use super::Head;
+use super::counts::Step;
+use super::{Head, courtesy, unwritten};
 use crate::callback::CallbackError;
 use crate::context::Compound;
 use crate::{callback, fh, status};
@@ -23,21 +27,42 @@ use crate::{callback, fh, status};
 pub(super) const WAIT: Duration = Duration::from_millis(100);
 /// A revocation that failed (the database is away) is tried again after this time.
 const RETRY: Duration = Duration::from_secs(2);
-/// A recall may overtake the reply that grants: a client that says it has no such delegation is asked again for so long.
+/// A recall may overtake the reply that grants. CB_SEQUENCE names that call (`csa_referring_call_lists`), and Linux waits
+/// for its reply; a client that does not, and says it has no such delegation, is asked again for so long.
 const OVERTAKEN: Duration = Duration::from_secs(5);
 const OVERTAKEN_PAUSE: Duration = Duration::from_millis(20);
 /// Recalls that one client is asked at a time, as many as Linux has slots for; and those told again in one round.
 const ASKED_MAX: usize = 16;
 const REPEATED_MAX: usize = 256;
+/// A client that sleeps is asked for slots for so long: there may be thousands of them.
+const SLOTS_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Carries out recalls of what clients of this door hold.
 pub(crate) struct ClientRecaller(pub Weak<Head>);
 
+#[async_trait]
 impl Recaller for ClientRecaller {
+    async fn ask_writer(&self, file: FileId, writer: Holder, patience: Duration) -> Option<Told> {
+        let (head, client) = (self.0.upgrade()?, ClientId4(writer.number));
+        // Who is silent for longer than a lease is not asked, and not waited for.
+        if courtesy::depart(&head, &[client]).contains(&client) {
+            return None;
+        }
+        unwritten::ask(&head, file, client, patience).await
+    }
+
     fn recall(&self, recalls: &[Recall]) {
         let Some(head) = self.0.upgrade() else { return };
         let addressed = head.states.lock().address_recalls(recalls);
-        addressed.into_iter().for_each(|recall| send(&head, recall));
+        let clients: Vec<ClientId4> = addressed.iter().map(|recall| recall.client).collect();
+        // Who is silent for longer than a lease is not asked, and not waited for.
+        let going = courtesy::depart(&head, &clients);
+        let asked = addressed.into_iter().filter(|recall| !going.contains(&recall.client));
+        asked.for_each(|recall| send(&head, recall));
+    }
+
+    fn dislodge(&self, holders: &[Holder]) -> bool {
+        self.0.upgrade().is_some_and(|head| courtesy::is_any_departing(&head, holders))
     }
 }
 
@@ -50,6 +75,7 @@ fn send(head: &Arc<Head>, recall: AddressedRecall) {
         head.states.lock().recall_unheard(&recall);
         return;
     };
+    head.counts.count(recall.granted, Step::Sent);
     let asking = {
         let head = Arc::downgrade(head);
         async move {
@@ -95,13 +121,25 @@ impl Drop for Turn {
     }
 }
 
+/// Whether the client has as many recalls under way as it is asked at a time.
+pub(super) fn is_busy(head: &Head, client: ClientId4) -> bool {
+    head.asked.lock().get(&client).is_some_and(|count| *count >= ASKED_MAX)
+}
+
+/// Somebody who has a layout of the file and is busy.
+pub(super) fn busy_holder(head: &Head, file: FileId) -> Option<ClientId4> {
+    let clients = head.states.lock().layout_clients(file);
+    clients.into_iter().find(|client| is_busy(head, *client))
+}
+
 async fn ask_layout(
     head: &Head,
     recall: &AddressedRecall,
     modes: LayoutModes,
 ) -> Result<NfsStat4, CallbackError> {
     let handle = fh::encode(&head.key, recall.file);
-    let asked = callback::LayoutRecall { handle, stateid: recall.stateid, iomode: iomode(modes) };
+    let file = recall.file;
+    let asked = callback::LayoutRecall { file, handle, stateid: recall.stateid, iomode: iomode(modes) };
     let answered = head.sessions.recall_layout(recall.client, asked, head.lease).await?;
     // OLD_STATEID: it has heard this recall before, and the answer was lost.
     Ok(if answered == NfsStat4::OldStateId { NfsStat4::Ok } else { answered })
@@ -111,11 +149,17 @@ async fn ask_delegation(head: &Head, recall: &AddressedRecall) -> Result<NfsStat
     let handle = fh::encode(&head.key, recall.file);
     let overtaken_until = Instant::now() + OVERTAKEN;
     loop {
-        let delegation = (handle.clone(), recall.stateid);
+        let delegation = (recall.file, handle.clone(), recall.stateid);
+        // Once the client has used the slot again it has had the reply.
+        let may_overtake = !head.sessions.granting_calls(recall.client, recall.file).is_empty();
         let answered =
             head.sessions.recall_delegation(recall.client, delegation, head.access.recall_time()).await?;
         let is_unknown = matches!(answered, NfsStat4::BadStateId | NfsStat4::BadHandle);
-        if !is_unknown || Instant::now() >= overtaken_until || !head.states.lock().is_recalled(recall) {
+        if !is_unknown
+            || !may_overtake
+            || Instant::now() >= overtaken_until
+            || !head.states.lock().is_recalled(recall)
+        {
             return Ok(answered);
         }
         tokio::time::sleep(OVERTAKEN_PAUSE).await;
@@ -124,8 +168,20 @@ async fn ask_delegation(head: &Head, recall: &AddressedRecall) -> Result<NfsStat
 
 /// Tells again of recalls that clients could not be told of: their connection is back, or their calls have become fewer.
 pub(crate) fn repeat_recalls(head: &Arc<Head>) {
-    let again = head.states.lock().unheard_recalls(REPEATED_MAX);
+    let again = head.states.lock().unheard_recalls(ASKED_MAX, REPEATED_MAX);
     again.into_iter().for_each(|recall| send(head, recall));
+}
+
+/// Asks sleeping clients for slots where memory is short (RFC 8881 §20.8). Who does not hear it is told by the next reply.
+pub(crate) fn recall_slots(head: &Head) {
+    for SlotRecall { client, target_highest } in head.sessions.take_slot_recalls() {
+        let sessions = Arc::clone(&head.sessions);
+        let recall = CbRecallSlot4Args { target_highest_slotid: target_highest };
+        head.spawn_call(async move {
+            let asked = sessions.call_client(client, NfsCbArgop4::RecallSlot(recall), SLOTS_PATIENCE).await;
+            tracing::debug!(client = client.0, ?asked, "asked a client for slots");
+        });
+    }
 }
 
 /// Says in the client's replies whether it still has to free what was revoked. Neither lock is held under the other.
@@ -141,25 +197,55 @@ pub(super) fn tell_of_revoked(head: &Head, client: ClientId4) {
 }
 
 /// What follows from the answer to a recall.
-fn settle(head: &Head, recall: &AddressedRecall, answered: Result<NfsStat4, CallbackError>) {
-    let AddressedRecall { client, file, .. } = *recall;
-    let mut states = head.states.lock();
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// The client gives back, or its time passes.
+    Wait,
+    /// It is told again soon, or by who asks next, until its time has passed.
+    TellAgain,
+    /// It has nothing to give back: nobody waits for it.
+    HoldsNothing,
+    /// It can be fenced off, and is.
+    Revoke,
+}
+
+fn next(granted: Granted, answered: Result<NfsStat4, CallbackError>) -> Next {
+    let is_layout = matches!(granted, Granted::Layout(_));
     match answered {
-        Ok(NfsStat4::Ok) => {}
-        // Never sent: it is told again soon, or by who asks next.
-        Err(CallbackError::Busy) => states.recall_unheard(recall),
-        // It knows nothing of it: there is nothing to wait for.
-        Ok(status) => {
-            tracing::debug!(client = client.0, %file, status = status.name(), "client holds nothing of the file");
-            states.expire_recall(recall);
-        }
-        // A cache cannot be fenced off: its holder has all its time to come back and be told.
-        Err(error) if matches!(recall.granted, Granted::Delegation(_)) => {
-            tracing::debug!(client = client.0, %file, %error, "cannot recall a delegation yet");
+        Ok(NfsStat4::Ok) => Next::Wait,
+        // RFC 8881 §20.2.3, §20.3.3.
+        Ok(NfsStat4::BadHandle | NfsStat4::BadStateId) => Next::HoldsNothing,
+        Ok(NfsStat4::NoMatchingLayout) if is_layout => Next::HoldsNothing,
+        // It said that it would, but not now; or was never asked.
+        Ok(NfsStat4::Delay) | Err(CallbackError::Busy) => Next::TellAgain,
+        // A cache cannot be fenced off: its holder has all its time to come back and be told, and hears of it if it does not.
+        _ if !is_layout => Next::TellAgain,
+        _ => Next::Revoke,
+    }
+}
+
+fn settle(head: &Head, recall: &AddressedRecall, answered: Result<NfsStat4, CallbackError>) {
+    let AddressedRecall { client, file, granted, .. } = *recall;
+    match answered {
+        Ok(_) => head.counts.count(granted, Step::Answered),
+        // Not sent after all, and so not unanswered.
+        Err(CallbackError::Busy) => {}
+        Err(_) => head.counts.count(granted, Step::Unanswered),
+    }
+    let answer = answered.map_or_else(|error| error.to_string(), |status| status.name().to_owned());
+    let mut states = head.states.lock();
+    match next(granted, answered) {
+        Next::Wait => {}
+        Next::TellAgain => {
+            tracing::debug!(client = client.0, %file, answer, "cannot recall {} yet", what(granted));
             states.recall_unheard(recall);
         }
-        Err(error) => {
-            tracing::warn!(client = client.0, %file, %error, "cannot recall a layout, revoking it");
+        Next::HoldsNothing => {
+            tracing::debug!(client = client.0, %file, answer, "client holds nothing of the file");
+            states.expire_recall(recall);
+        }
+        Next::Revoke => {
+            tracing::warn!(client = client.0, %file, answer, "cannot recall {}, revoking it", what(granted));
             states.expire_recall(recall);
         }
     }
@@ -192,13 +278,20 @@ pub(super) async fn make_way(
 /// Releases what clients held whose lease is over, or that have come back as new ones. What could not be fenced off
 /// stays for the next round.
 pub(crate) async fn expire_clients(head: &Head) {
-    let gone = head.sessions.expire().await;
+    // A client that another is about to release would be taken for one without a record.
+    let _alone = head.releasing.lock().await;
+    let gone = head.sessions.expire(&courtesy::Held(&head.states)).await;
     let (departed, with_state) = {
         let mut states = head.states.lock();
         gone.into_iter().for_each(|client| states.depart(client));
         (states.departed(), states.clients())
     };
+    let copying = head.offloads.end_of(&departed).await;
     for client in departed {
+        if copying.contains(&client) {
+            tracing::warn!(client = client.0, "a copy of a lost client does not end, will look again");
+            continue;
+        }
         let writable = head.states.lock().writable_layouts(client);
         let mut unfenced = Vec::new();
         for file in writable {
@@ -207,12 +300,22 @@ pub(crate) async fn expire_clients(head: &Head) {
                 unfenced.push(file);
             }
         }
-        head.states.lock().release(client, &unfenced);
+        let is_freed = {
+            let mut states = head.states.lock();
+            let before = states.count(client);
+            states.release(client, &unfenced);
+            unfenced.is_empty() || states.count(client) < before
+        };
         head.adaptive.lock().forget_client(client);
-        head.access.returned();
+        head.devices.lock().forget_client(client);
+        if is_freed {
+            head.access.returned();
+        }
     }
-    let is_unknown =
-        |client: &ClientId4| head.sessions.judge_reclaim(*client, false) == Err(NfsStat4::StaleClientId);
+    let is_unknown = |client: &ClientId4| {
+        head.sessions.judge_reclaim(*client, false) == Err(NfsStat4::StaleClientId)
+            && !head.sessions.is_departing(*client)
+    };
     let strays: Vec<_> = with_state.into_iter().filter(is_unknown).collect();
     head.states.lock().note_strays(strays);
 }
@@ -229,13 +332,26 @@ pub(crate) async fn expire_recalls(head: &Head) {
             tracing::warn!(%file, %error, "cannot fence off what a client held, will try again");
             continue;
         }
+        // A layout is fenced off and never reclaimed; what a cache says is believed again where it is.
+        if revoked.is_overdue
+            && matches!(granted, Granted::Delegation(_))
+            && let Err(error) = head.sessions.forbid_reclaim(client).await
+        {
+            tracing::warn!(client = client.0, %error, "cannot put down that a client may not reclaim, will try again");
+            continue;
+        }
         let is_revoked = head.states.lock().revoke(&revoked);
+        if is_revoked {
+            head.counts.count(granted, Step::Revoked);
+        }
         if is_revoked && revoked.is_overdue {
             tracing::warn!(client = client.0, %file, "revoked {} that was not returned", what(granted));
         }
         tell_of_revoked(head, client);
         head.access.returned();
     }
+    // Who has freed the stateids of all that was revoked knows of it.
+    head.sessions.allow_reclaim(|client| !head.states.lock().has_revoked(client)).await;
 }
 
 fn what(granted: Granted) -> &'static str {
@@ -260,4 +376,50 @@ async fn fence(head: &Head, file: FileId) -> Result<(), NamespaceError> {
             .map_err(|error| NamespaceError::Database(format!("{location} cannot fence: {error}")))?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use nfs4_state::stateid::DelegationKind;
+
+    use super::*;
+
+    const LAYOUT: Granted = Granted::Layout(LayoutModes::ALL);
+    const DELEGATION: Granted = Granted::Delegation(DelegationKind::Read);
+
+    #[test]
+    fn only_who_says_that_it_has_nothing_of_the_file_is_believed_to() {
+        for granted in [LAYOUT, DELEGATION] {
+            assert_eq!(next(granted, Ok(NfsStat4::Ok)), Next::Wait);
+            for unknown in [NfsStat4::BadHandle, NfsStat4::BadStateId] {
+                assert_eq!(next(granted, Ok(unknown)), Next::HoldsNothing);
+            }
+        }
+        assert_eq!(next(LAYOUT, Ok(NfsStat4::NoMatchingLayout)), Next::HoldsNothing);
+        assert_eq!(next(DELEGATION, Ok(NfsStat4::NoMatchingLayout)), Next::TellAgain);
+    }
+
+    #[test]
+    fn who_says_delay_to_the_end_has_its_time_all_the_same() {
+        for granted in [LAYOUT, DELEGATION] {
+            assert_eq!(next(granted, Ok(NfsStat4::Delay)), Next::TellAgain);
+            assert_eq!(next(granted, Err(CallbackError::Busy)), Next::TellAgain);
+        }
+    }
+
+    #[test]
+    fn another_error_fences_off_a_layout_and_leaves_a_delegation_its_time() {
+        let failed = [
+            Ok(NfsStat4::ServerFault),
+            Ok(NfsStat4::Resource),
+            Ok(NfsStat4::OpNotInSession),
+            Err(CallbackError::NoPath),
+            Err(CallbackError::TimedOut),
+            Err(CallbackError::Refused(NfsStat4::BadSession)),
+        ];
+        for answered in failed {
+            assert_eq!(next(LAYOUT, answered), Next::Revoke, "{answered:?}");
+            assert_eq!(next(DELEGATION, answered), Next::TellAgain, "{answered:?}");
+        }
+    }
 }

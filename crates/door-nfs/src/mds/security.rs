@@ -1,10 +1,55 @@
-//! SECINFO and SECINFO_NO_NAME: the flavors of the configuration, for every file. Both consume the current file handle (RFC 8881 §18.29.3).
+//! SECINFO and SECINFO_NO_NAME, and where a flavor that an export does not take is refused (RFC 8881 §2.6.3.1.1).
+//!
+//! The operation that sets the file handle says WRONGSEC, or LOOKUP, LOOKUPP and OPEN by name for themselves: what they
+//! find may lie in another export than where they look. The SECINFOs consume the current file handle (§18.29.3).
 
-use nfs4::{NfsStat4, SecInfo4Args, SecInfo4ResOk, SecInfoNoName4Args, SecInfoStyle4};
+use nfs4::{
+    NfsArgop4, NfsResop4, NfsStat4, OpProperties, SecInfo4Args, SecInfo4ResOk, SecInfoNoName4Args,
+    SecInfoStyle4, op,
+};
 
-use super::{Head, directory, name};
+use super::{Head, directory, exports, name};
 use crate::context::Compound;
+use crate::exports::Place;
 use crate::status;
+
+/// Before an operation that uses file handles runs.
+pub(super) fn before(compound: &Compound<'_>, operation: &NfsArgop4) -> Result<(), NfsStat4> {
+    let number = operation.opnum();
+    match number {
+        // Judged by what they find, or they do nothing with the file.
+        op::PUTFH | op::PUTROOTFH | op::PUTPUBFH | op::RESTOREFH | op::SAVEFH => return Ok(()),
+        op::LOOKUP | op::LOOKUPP | op::SECINFO | op::SECINFO_NO_NAME => return Ok(()),
+        _ => {}
+    }
+    let uses = OpProperties::of(number).map(|known| (known.needs_current_fh, known.needs_saved_fh));
+    let (uses_current, uses_saved) = uses.unwrap_or_default();
+    // OPEN by name: what is no directory lies where its directory does. And what follows a handle that PUTFH let pass.
+    if uses_current && !compound.is_admitted(compound.place) {
+        return Err(NfsStat4::WrongSec);
+    }
+    if uses_saved && !compound.is_admitted(compound.saved_place) {
+        // §2.6.3.1.2 has it so for LINK and RENAME; copies may not say it (RFC 7862 §11.2).
+        let is_name = matches!(number, op::LINK | op::RENAME);
+        return Err(if is_name { NfsStat4::WrongSec } else { NfsStat4::Access });
+    }
+    Ok(())
+}
+
+/// After an operation: whether the handle that it set is one for this caller. `from`: where the one before lay.
+pub(super) fn after(compound: &Compound<'_>, from: Place, result: NfsResop4) -> NfsResop4 {
+    let (number, is_done) = (result.opnum(), result.status() == NfsStat4::Ok);
+    let is_right = match number {
+        op::PUTFH | op::PUTROOTFH | op::PUTPUBFH | op::RESTOREFH if is_done => {
+            !compound.is_judged_here() || compound.is_admitted(compound.place)
+        }
+        op::LOOKUP | op::LOOKUPP if is_done => compound.is_admitted(compound.place),
+        // Which names there are is not for everybody either.
+        op::LOOKUP => compound.is_admitted(from),
+        _ => true,
+    };
+    if is_right { result } else { NfsResop4::error(number, NfsStat4::WrongSec) }
+}
 
 pub(super) async fn by_name(
     compound: &mut Compound<'_>,
@@ -13,8 +58,14 @@ pub(super) async fn by_name(
 ) -> Result<SecInfo4ResOk, NfsStat4> {
     let dir = directory::plain_directory(head, compound.file()?).await?;
     let name = name(&args.name)?;
-    head.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
-    Ok(consume(compound, head))
+    let found = head.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace);
+    let place = match found {
+        Ok(found) => compound.view.step(compound.place, found.file),
+        // Nor which names there are not.
+        Err(NfsStat4::NoEnt | NfsStat4::Access) if !compound.is_admitted(compound.place) => compound.place,
+        Err(status) => return Err(status),
+    };
+    Ok(consume(compound, place))
 }
 
 pub(super) async fn no_name(
@@ -23,15 +74,17 @@ pub(super) async fn no_name(
     args: &SecInfoNoName4Args,
 ) -> Result<SecInfo4ResOk, NfsStat4> {
     let file = compound.file()?;
+    let mut place = compound.place;
     if args.style == SecInfoStyle4::Parent {
         let dir = directory::plain_directory(head, file).await?;
-        head.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
+        let found = head.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
+        place = exports::place_of(compound, head, &found).await?;
     }
-    Ok(consume(compound, head))
+    Ok(consume(compound, place))
 }
 
-pub(super) fn consume(compound: &mut Compound<'_>, head: &Head) -> SecInfo4ResOk {
+pub(super) fn consume(compound: &mut Compound<'_>, place: Place) -> SecInfo4ResOk {
     compound.current = None;
     compound.current_stateid = None;
-    SecInfo4ResOk { flavors: head.security.infos() }
+    SecInfo4ResOk { flavors: compound.view.rules(place).flavors.infos() }
 }

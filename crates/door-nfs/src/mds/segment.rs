@@ -15,6 +15,15 @@ use crate::ds;
 /// The only mirror is as good as any.
 const EFFICIENCY: u32 = 1;
 
+/// Tightly coupled data servers make nothing of user and group (RFC 8435 §2.1), and ours obey tickets only. They are as
+/// for loosely coupled ones all the same: who may write is the owner, who may only read is somebody else of the group
+/// (§2.2). Linux refuses a layout in which they are no decimal numbers.
+const NOBODY: u32 = 65_534;
+
+fn decimal(number: u32) -> Opaque {
+    Opaque(Bytes::from(number.to_string()))
+}
+
 /// `None`: the pool has no address that this client could use.
 pub(super) fn of_file(
     compound: &Compound<'_>,
@@ -25,15 +34,16 @@ pub(super) fn of_file(
 ) -> Option<Layout4> {
     let address = device::address(head, compound.connection, pool)?;
     let mode = if iomode == LayoutIomode4::Read { TicketMode::Read } else { TicketMode::ReadWrite };
-    let handle = head.key.seal(&Ticket { file: file.file, pool, mode, epoch: file.epoch });
+    // The pool knows no exports: what this one asks of callers goes along.
+    let demand = compound.view.rules(compound.place).flavors.demand();
+    let handle = head.key.seal(&Ticket { file: file.file, pool, mode, epoch: file.epoch }, demand);
     let data_server = FfDataServer4 {
         deviceid: device::id(head, pool, address),
         efficiency: EFFICIENCY,
         stateid: ds::layout_stateid(&handle),
         fh_vers: vec![NfsFh4::from(Bytes::copy_from_slice(&handle))],
-        // Tightly coupled: not used, but Linux refuses the layout if these are no decimal numbers.
-        user: Opaque(Bytes::from_static(b"0")),
-        group: Opaque(Bytes::from_static(b"0")),
+        user: decimal(if iomode == LayoutIomode4::Read { NOBODY } else { file.uid }),
+        group: decimal(file.gid),
     };
     let body = FfLayout4 {
         stripe_unit: 0,

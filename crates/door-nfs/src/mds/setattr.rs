@@ -3,38 +3,59 @@
 use access::{Change, Changing};
 use api::{SetAttributes, SetTime};
 use nfs4::attr::{Principal4, number};
-use nfs4::{Bitmap4, Fattr4, FileAttributes, NfsStat4, SetAttr4Args, SetTime4, StateId4};
-use nfs4_state::stateid::holder;
+use nfs4::{
+    Bitmap4, Fattr4, FileAttributes, NfsAce4, NfsStat4, SetAttr4Args, SetAttr4Res, SetTime4, StateId4,
+};
 use types::{Access, Attributes, FileId, FileKind, Timestamp, permission};
 
-use super::attributes::{SETTABLE, SETTABLE_AT_CREATION, supported};
-use super::{Head, recall, stateids};
+use super::attributes::{DELEGATED_TIMES, SETTABLE_AT_CREATION, SETTABLE_BY_SETATTR, supported};
+use super::{Head, acl, delegated_times, owners, recall, resize, stateids};
 use crate::context::Compound;
 use crate::status;
 
 const MODE_BITS: u32 = 0o7777;
+/// What an ACL may let others change.
+const OF_ATTRIBUTES: Access = Access::WRITE_ATTRIBUTES.and(Access::WRITE_ACL).and(Access::WRITE_OWNER);
 
-pub(super) async fn set(
+/// What was set is told of a SETATTR that fails half way too (RFC 8881 §18.30.3).
+pub(super) async fn set(compound: &mut Compound<'_>, head: &Head, args: &SetAttr4Args) -> SetAttr4Res {
+    let mut attrsset = Bitmap4::EMPTY;
+    let outcome = try_set(compound, head, args, &mut attrsset).await;
+    SetAttr4Res { status: outcome.err().unwrap_or(NfsStat4::Ok), attrsset }
+}
+
+async fn try_set(
     compound: &mut Compound<'_>,
     head: &Head,
     args: &SetAttr4Args,
-) -> Result<Bitmap4, NfsStat4> {
+    done: &mut Bitmap4,
+) -> Result<(), NfsStat4> {
     let file = compound.file()?;
-    let requested = parse(compound.minorversion, &args.obj_attributes, SETTABLE)?;
-    let before = head.attributes(file).await?;
-    let mut change = requested.into_change(before.mode)?;
-    let _changing = match change.size {
-        Some(size) => {
-            let stateid = compound.resolve(args.stateid)?;
-            change.size_is_authorized = authorize_size(compound, head, stateid, &before).await?;
-            let (space_used, changing) = truncate(compound, head, &before, size).await?;
-            change.space_used = Some(space_used);
-            Some(changing)
+    let requested =
+        parse(compound.minorversion, &args.obj_attributes, SETTABLE_BY_SETATTR)?.owned(head).await?;
+    let asked = args.obj_attributes.attrmask;
+    if !requested.delegated.is_empty() {
+        delegated_times::set(compound, head, args.stateid, requested.delegated).await?;
+        // Of the times that were delegated to others nothing changes.
+        *done = asked.intersect(&DELEGATED_TIMES);
+        if *done == asked {
+            return Ok(());
         }
-        None => before_setting_of(compound, head, &before).await?,
-    };
+    }
+    let before = head.attributes(file).await?;
+    let change = requested.into_change(before.mode)?;
+    if let Some(acl) = &change.acl {
+        acl::judge_place(acl, before.kind)?;
+    }
+    if let Some(size) = change.size {
+        let stateid = compound.resolve(args.stateid)?;
+        authorize_size(compound, head, stateid, &before).await?;
+        return resize::with_others(compound, head, (&before, size), (change, asked), done).await;
+    }
+    let _changing = before_setting_of(compound, head, &before).await?;
     head.namespace.set_attributes(&compound.identity, file, &change).await.map_err(status::of_namespace)?;
-    Ok(args.obj_attributes.attrmask)
+    *done = asked;
+    Ok(())
 }
 
 /// Before attributes of a file are set, or extended ones: delegations of others come home.
@@ -53,67 +74,64 @@ async fn before_setting_of(
 ) -> Result<Option<Changing>, NfsStat4> {
     let who = &compound.identity;
     // Nobody gives anything back for a change that is refused anyway.
-    if !permission::is_owner(who, file) && !permission::allows(who, file, Access::WRITE) {
+    let granted = head.granted(who, file).await?;
+    if !permission::is_owner(who, file)
+        && !granted.intersects(OF_ATTRIBUTES)
+        && !granted.contains(Access::WRITE)
+    {
         return Ok(None);
     }
     let changing = recall::before_change(compound, head, file.file, Change::SetAttributes).await;
     changing.map(Some).map_err(status::of_access)
 }
 
-/// Whether the caller may change the size because it has the file open for writing; else its permission counts.
+/// ACCESS: the caller neither has the file open for writing nor may write it.
 async fn authorize_size(
     compound: &Compound<'_>,
     head: &Head,
     stateid: StateId4,
     file: &Attributes,
-) -> Result<bool, NfsStat4> {
+) -> Result<(), NfsStat4> {
     match file.kind {
         FileKind::Regular => {}
         FileKind::Directory => return Err(NfsStat4::IsDir),
         _ => return Err(NfsStat4::Inval),
     }
-    let is_open = !stateid.is_special();
-    if !is_open && !permission::allows(&compound.identity, file, Access::WRITE) {
+    if stateid.is_special() && !head.allows(&compound.identity, file, Access::WRITE).await? {
         return Err(NfsStat4::Access);
     }
-    stateids::check_io(compound, head, stateid, file.file, Access::WRITE).await?;
-    Ok(is_open)
-}
-
-/// Sets the length of the replicas and returns the space used, and what keeps others off until the namespace knows.
-pub(super) async fn truncate(
-    compound: &Compound<'_>,
-    head: &Head,
-    file: &Attributes,
-    size: u64,
-) -> Result<(u64, Changing), NfsStat4> {
-    if size > file.size {
-        // Before the replica grows: what it has counts as written.
-        let grown = head.access.require_room(&compound.identity, file.file, size - file.size, 0);
-        grown.await.map_err(status::of_access)?;
-    }
-    let by = compound.client.map(holder);
-    head.access
-        .truncate(file, size, by, recall::WAIT, head.access.recall_time())
-        .await
-        .map_err(status::of_access)
+    stateids::check_io(compound, head, stateid, file.file, Access::WRITE).await.map(drop)
 }
 
 /// Settable attributes as they came, parsed and judged.
 #[derive(Debug, Default)]
 pub(super) struct Requested {
-    pub mode: Option<u32>,
+    mode: Option<u32>,
+    /// With `mode`: what to take from it, unless an ACL is inherited (RFC 8275 §3).
+    umask: Option<u32>,
     masked_mode: Option<(u32, u32)>,
+    owner: Option<Principal4>,
+    owner_group: Option<Principal4>,
+    acl: Option<Vec<NfsAce4>>,
     change: SetAttributes,
+    delegated: delegated_times::Given,
 }
 
 impl Requested {
-    /// The permission bits for a new object.
-    pub fn permissions(&self, default: u32) -> u32 {
-        self.mode.unwrap_or(match self.masked_mode {
-            Some((value, mask)) => (default & !mask) | (value & mask),
-            None => default,
-        })
+    /// The permission bits for a new object, and the umask that is to be taken from them. Where nobody gave a mode an
+    /// inherited ACL stands as it is.
+    pub fn permissions(&self, default: u32) -> (u32, Option<u32>) {
+        match (self.mode, self.masked_mode) {
+            (Some(mode), _) => (mode, self.umask),
+            (None, Some((value, mask))) => ((default & !mask) | (value & mask), None),
+            // Nobody runs a file that was not made to be run.
+            (None, None) => (if default & 0o111 == 0 { 0o666 } else { 0o777 }, Some(!default)),
+        }
+    }
+
+    /// INVAL, ATTRNOTSUPP: such an object has no such ACL.
+    pub fn judge_kind(&self, kind: FileKind) -> Result<(), NfsStat4> {
+        self.change.acl.as_ref().map_or(Ok(()), |acl| acl::judge_place(acl, kind))
     }
 
     /// Everything but the mode, for creation.
@@ -125,15 +143,39 @@ impl Requested {
         self.change.size
     }
 
+    /// Finds out who owner and group are, and whom an ACL names.
+    async fn owned(mut self, head: &Head) -> Result<Requested, NfsStat4> {
+        let ids = owners::ids(head, self.owner.as_ref(), self.owner_group.as_ref()).await?;
+        (self.change.uid, self.change.gid) = ids;
+        if let Some(given) = &self.acl {
+            self.change.acl = Some(acl::of_wire(given, head.owners.as_ref()).await?);
+        }
+        Ok(self)
+    }
+
     fn into_change(self, mode_before: u32) -> Result<SetAttributes, NfsStat4> {
         let masked = self.masked_mode.map(|(value, mask)| (mode_before & !mask) | (value & mask));
         Ok(SetAttributes { mode: self.mode.or(masked), ..self.change })
     }
 }
 
+/// What a creation has set of what was asked: of a mode with a umask the mode, in the end (RFC 8275 §3).
+pub(super) fn set_at_creation(asked: Bitmap4) -> Bitmap4 {
+    let mut set = asked;
+    if set.contains(number::MODE_UMASK) {
+        set.remove(number::MODE_UMASK);
+        set.insert(number::MODE);
+    }
+    set
+}
+
 /// Attributes for OPEN and CREATE.
-pub(super) fn parse_for_creation(minorversion: u32, given: &Fattr4) -> Result<Requested, NfsStat4> {
-    parse(minorversion, given, SETTABLE_AT_CREATION)
+pub(super) async fn parse_for_creation(
+    compound: &Compound<'_>,
+    head: &Head,
+    given: &Fattr4,
+) -> Result<Requested, NfsStat4> {
+    parse(compound.minorversion, given, SETTABLE_AT_CREATION)?.owned(head).await
 }
 
 fn parse(minorversion: u32, given: &Fattr4, settable: Bitmap4) -> Result<Requested, NfsStat4> {
@@ -147,10 +189,13 @@ fn parse(minorversion: u32, given: &Fattr4, settable: Bitmap4) -> Result<Request
     let attributes = FileAttributes::decode(given).map_err(|error| error.status())?;
     let mut requested = Requested {
         mode: attributes.mode,
+        delegated: delegated_times::Given::parse(attributes.time_deleg_access, attributes.time_deleg_modify)?,
+        umask: None,
         masked_mode: attributes.mode_set_masked.map(|masked| (masked.value_to_set, masked.mask_bits)),
+        owner: attributes.owner,
+        owner_group: attributes.owner_group,
+        acl: attributes.acl,
         change: SetAttributes {
-            uid: attributes.owner.as_ref().map(principal).transpose()?,
-            gid: attributes.owner_group.as_ref().map(principal).transpose()?,
             size: attributes.size,
             atime: attributes.time_access_set.map(set_time).transpose()?,
             mtime: attributes.time_modify_set.map(set_time).transpose()?,
@@ -158,11 +203,11 @@ fn parse(minorversion: u32, given: &Fattr4, settable: Bitmap4) -> Result<Request
         },
     };
     if let Some(umasked) = attributes.mode_umask {
-        // RFC 8275 §3: not together with mode, and without inheritable ACEs the umask applies.
+        // RFC 8275 §3: not together with mode.
         if requested.mode.is_some() || requested.masked_mode.is_some() {
             return Err(NfsStat4::Inval);
         }
-        requested.mode = Some(umasked.mode & !umasked.umask);
+        (requested.mode, requested.umask) = (Some(umasked.mode), Some(umasked.umask));
     }
     let (value, mask) = requested.masked_mode.unwrap_or_default();
     if (requested.mode.unwrap_or_default() | value | mask) & !MODE_BITS != 0 {
@@ -172,11 +217,6 @@ fn parse(minorversion: u32, given: &Fattr4, settable: Bitmap4) -> Result<Request
         return Err(NfsStat4::Inval);
     }
     Ok(requested)
-}
-
-/// Ids travel as decimal numbers with AUTH_SYS (RFC 8881 §5.9); names come with Kerberos.
-fn principal(principal: &Principal4) -> Result<u32, NfsStat4> {
-    principal.as_numeric().ok_or(NfsStat4::BadOwner)
 }
 
 fn set_time(set: SetTime4) -> Result<SetTime, NfsStat4> {
@@ -212,10 +252,10 @@ mod tests {
     }
 
     #[test]
-    fn the_umask_of_a_creation_applies() {
+    fn the_umask_of_a_creation_is_told_apart() {
         let umasked = ModeUmask4 { mode: 0o666, umask: 0o027 };
         let attributes = FileAttributes { mode_umask: Some(umasked), ..FileAttributes::default() };
-        assert_eq!(parsed(2, attributes.clone()).unwrap().permissions(0), 0o640);
+        assert_eq!(parsed(2, attributes.clone()).unwrap().permissions(0), (0o666, Some(0o027)));
         assert_eq!(parsed(1, attributes).err(), Some(NfsStat4::AttrNotSupp));
     }
 
@@ -225,12 +265,5 @@ mod tests {
         let attributes =
             FileAttributes { time_modify_set: Some(SetTime4::ClientTime(time)), ..FileAttributes::default() };
         assert_eq!(parsed(1, attributes).err(), Some(NfsStat4::Inval));
-    }
-
-    #[test]
-    fn an_owner_that_is_no_number_is_a_bad_owner() {
-        let owner = Principal4(xdr::Opaque(bytes::Bytes::from_static(b"ann@example.org")));
-        let attributes = FileAttributes { owner: Some(owner), ..FileAttributes::default() };
-        assert_eq!(parsed(1, attributes).err(), Some(NfsStat4::BadOwner));
     }
 }

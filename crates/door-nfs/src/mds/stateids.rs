@@ -1,11 +1,11 @@
 //! TEST_STATEID, FREE_STATEID, and whether a stateid allows an I/O.
 
-use access::Changing;
+use access::{Changing, Share, Want};
 use nfs4::{FreeStateId4Args, NfsStat4, StateId4, TestStateId4Args, TestStateId4ResOk};
 use nfs4_state::stateid::Modes;
 use types::{Access, FileId};
 
-use super::{Head, recall};
+use super::{Head, courtesy, recall};
 use crate::context::Compound;
 
 /// Stateids judged in one TEST_STATEID.
@@ -31,8 +31,12 @@ pub(super) async fn check_io(
     } else {
         None
     };
-    head.states.lock().check_io(client, file, stateid, modes)?;
-    Ok(changing)
+    let mut judged = head.states.lock().check_io(client, file, stateid, modes);
+    let want = Want::Share(Share::new(modes, Modes::NONE));
+    if judged == Err(NfsStat4::Locked) && courtesy::dislodge(head, file, want).await? {
+        judged = head.states.lock().check_io(client, file, stateid, modes);
+    }
+    judged.map(|()| changing)
 }
 
 pub(super) fn test(
@@ -45,9 +49,11 @@ pub(super) fn test(
         return Err(NfsStat4::ReqTooBig);
     }
     let states = head.states.lock();
-    Ok(TestStateId4ResOk {
-        status_codes: args.stateids.iter().map(|stateid| states.test(client, *stateid)).collect(),
-    })
+    let test = |stateid: &StateId4| match states.test(client, *stateid) {
+        NfsStat4::BadStateId if head.offloads.knows(client, *stateid) => NfsStat4::Ok,
+        judged => judged,
+    };
+    Ok(TestStateId4ResOk { status_codes: args.stateids.iter().map(test).collect() })
 }
 
 pub(super) fn free(compound: &Compound<'_>, head: &Head, args: &FreeStateId4Args) -> Result<(), NfsStat4> {

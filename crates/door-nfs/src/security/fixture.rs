@@ -1,13 +1,16 @@
 //! Kerberos for tests: the keys of a made-up realm, time that stands, users that are known.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use gss::peer::{self, Initiator};
 use gss::{Acceptor, Key};
+use parking_lot::Mutex;
 use types::{Clock, Identity, Random, Timestamp};
 
-use super::{Flavor, Kerberos, LocalUsers, Security};
+use super::{Kerberos, LocalUsers, Security};
+use crate::asking::NamesUnavailable;
 
 pub(crate) struct Standing;
 
@@ -34,8 +37,33 @@ impl Random for Counting {
 struct Ann;
 
 impl LocalUsers for Ann {
-    fn identity(&self, user: &str) -> Option<Identity> {
-        (user == "ann").then(|| Identity::new(1000, 100, &[7]))
+    fn identity(&self, user: &str) -> Result<Option<Identity>, NamesUnavailable> {
+        Ok((user == "ann").then(|| Identity::new(1000, 100, &[7])))
+    }
+}
+
+/// A name service that answers nobody as long as `_speak` is there.
+pub(crate) struct Asked {
+    count: Arc<AtomicU64>,
+    _speak: mpsc::Sender<()>,
+}
+
+impl Asked {
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+struct Away {
+    count: Arc<AtomicU64>,
+    spoken: Mutex<mpsc::Receiver<()>>,
+}
+
+impl LocalUsers for Away {
+    fn identity(&self, _: &str) -> Result<Option<Identity>, NamesUnavailable> {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let _ = self.spoken.lock().recv();
+        Err(NamesUnavailable)
     }
 }
 
@@ -49,11 +77,23 @@ pub(crate) fn initiator() -> Initiator {
     initiator
 }
 
-pub(crate) fn kerberos() -> Kerberos {
-    let acceptor = Acceptor::new(peer::keytab(&peer::key(18, 1)), "nfs").unwrap();
-    Kerberos::new(acceptor, Arc::new(Ann), Arc::new(Standing), Arc::new(Counting::default()))
+fn acceptor() -> Acceptor {
+    Acceptor::new(peer::keytab(&peer::key(18, 1)), "nfs").unwrap()
 }
 
-pub(crate) fn security(flavors: &[Flavor]) -> Arc<Security> {
-    Security::new(flavors.to_vec(), Some(kerberos()))
+/// Nobody is waited for.
+pub(crate) fn kerberos_without_answers() -> (Asked, Kerberos) {
+    let ((speak, spoken), count) = (mpsc::channel(), Arc::new(AtomicU64::new(0)));
+    let users = Arc::new(Away { count: Arc::clone(&count), spoken: Mutex::new(spoken) });
+    let (clock, random) = (Arc::new(Standing), Arc::new(Counting::default()));
+    let kerberos = Kerberos::with_patience(acceptor(), users, clock, random, Duration::ZERO);
+    (Asked { count, _speak: speak }, kerberos)
+}
+
+pub(crate) fn kerberos() -> Kerberos {
+    Kerberos::new(acceptor(), Arc::new(Ann), Arc::new(Standing), Arc::new(Counting::default()))
+}
+
+pub(crate) fn security() -> Arc<Security> {
+    Security::with_kerberos(kerberos())
 }

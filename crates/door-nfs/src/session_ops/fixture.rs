@@ -20,7 +20,7 @@ use crate::compound::Face;
 use crate::exports::{Export, Squash, View};
 use crate::operations::Operations;
 use crate::security::Security;
-use crate::transport::{self, TransportLimits};
+use crate::transport::{self, Flight, TransportLimits};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
 pub(crate) const CALLBACK_PROGRAM: u32 = 0x4000_0000;
@@ -147,6 +147,26 @@ impl Server {
     }
 
     pub async fn secured(security: Arc<Security>, limits: TransportLimits, owners: &[&str]) -> Server {
+        Server::set(SessionLimits::default(), security, (limits, 1 << 30), owners).await
+    }
+
+    /// With these bounds of sessions.
+    pub async fn bounded(session_limits: SessionLimits) -> Server {
+        Server::set(session_limits, Security::sys(), (TransportLimits::default(), 1 << 30), &[]).await
+    }
+
+    /// With so many bytes of calls and replies in memory.
+    pub async fn in_flight(bytes_max: u64) -> Server {
+        let limits = (TransportLimits::default(), bytes_max);
+        Server::set(SessionLimits::default(), Security::sys(), limits, &[]).await
+    }
+
+    async fn set(
+        session_limits: SessionLimits,
+        security: Arc<Security>,
+        (limits, flight_bytes_max): (TransportLimits, u64),
+        owners: &[&str],
+    ) -> Server {
         let (clock, records) = (Arc::new(TestClock::default()), Arc::new(TestRecords::default()));
         for owner in owners {
             let record = ClientRecord { owner: owner.as_bytes().to_vec(), reclaim_complete: true };
@@ -157,9 +177,10 @@ impl Server {
             major_id: b"head".to_vec(),
             scope: b"instance".to_vec(),
             lease: LEASE,
+            courtesy: Courtesy::NONE,
             grace: LEASE,
             boot: 0x1234_5678_9abc_def0,
-            limits: SessionLimits::default(),
+            limits: session_limits,
         };
         let known = records.load().await.unwrap();
         let sessions = Sessions::new(config, Some((records.clone(), known)), clock.clone());
@@ -172,7 +193,10 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let serving = tokio::spawn(transport::serve(listener, face.clone(), limits, stopped));
+        let serving = {
+            let flight = Flight::new(flight_bytes_max);
+            tokio::spawn(transport::serve(listener, face.clone(), limits, flight, stopped))
+        };
         Server { face, clock, records, address, stop, serving }
     }
 

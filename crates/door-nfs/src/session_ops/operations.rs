@@ -7,7 +7,7 @@ use nfs4::{
     CreateSession4ResOk, ExchangeId4Args, ExchangeId4ResOk, NfsArgop4, NfsResop4, NfsStat4,
     ReclaimComplete4Args,
 };
-use nfs4_state::{CreateStep, Departed};
+use nfs4_state::{CreateStep, Departed, SessionTable};
 
 use super::{Sessions, peer, principal};
 use crate::context::Compound;
@@ -66,14 +66,19 @@ impl Sessions {
         args: &ExchangeId4Args,
         holds_state: HoldsState<'_>,
     ) -> Result<ExchangeId4ResOk, NfsStat4> {
-        let exchanged = self.lock().exchange_id(
-            self.now(),
-            args,
-            compound.minorversion,
-            principal(compound),
-            &peer(compound),
-            holds_state,
-        )?;
+        let exchanged = {
+            let mut table = self.lock();
+            let exchanged = table.exchange_id(
+                self.now(),
+                args,
+                compound.minorversion,
+                principal(compound),
+                &peer(compound),
+                holds_state,
+            );
+            self.note_evicted(&mut table);
+            exchanged?
+        };
         exchanged.departed.into_iter().for_each(|departed| self.note_departed(departed));
         Ok(exchanged.reply)
     }
@@ -98,7 +103,12 @@ impl Sessions {
         if args.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0 {
             self.remember(compound);
         }
-        let started = self.lock().commit_session(self.now(), pending)?;
+        let started = {
+            let mut table = self.lock();
+            let started = table.commit_session(self.now(), pending);
+            self.note_evicted(&mut table);
+            started?
+        };
         started.departed.into_iter().for_each(|departed| self.note_departed(departed));
         tracing::debug!(client = args.clientid.0, peer = %compound.connection.peer(), "session created");
         Ok(started.reply)
@@ -123,6 +133,15 @@ impl Sessions {
     /// A client is gone: its state is released with the next [`expire`](Self::expire), which the engine calls at once.
     fn note_departed(&self, departed: Departed) {
         self.departed.lock().push(departed);
+    }
+
+    /// As `note_departed`, of clients that made room: before others can see that they are gone, for who needs what they have
+    /// looks for them in the list.
+    fn note_evicted(&self, table: &mut SessionTable) {
+        let evicted = table.take_evicted();
+        if !evicted.is_empty() {
+            self.departed.lock().extend(evicted);
+        }
     }
 
     /// The connection serves as a back channel: calls find it by its id.

@@ -79,12 +79,54 @@ async fn a_silent_client_is_handed_over_once_its_record_is_removed() {
     client.run(session, 1, RECLAIM_COMPLETE).await;
     server.clock.advance(LEASE + Duration::from_secs(1));
     server.records.fails.store(true, Ordering::Relaxed);
-    assert_eq!(server.face.sessions.expire().await, []);
+    assert_eq!(server.face.sessions.expire(&()).await, []);
     assert!(server.face.sessions.has_departed());
     server.records.fails.store(false, Ordering::Relaxed);
-    assert_eq!(server.face.sessions.expire().await, [id]);
+    assert_eq!(server.face.sessions.expire(&()).await, [id]);
     assert_eq!(server.records.of("a"), None);
     assert_eq!(client.run(session, 2, NfsArgop4::PutRootFh).await, NfsStat4::BadSession);
+}
+
+#[tokio::test]
+async fn what_a_client_that_made_room_held_is_released_at_the_wish_of_the_next() {
+    let limits = SessionLimits { clients_max: 1, ..SessionLimits::default() };
+    let server = Server::bounded(limits).await;
+    let (_client, id, _) = server.mount("a").await;
+    let sessions = &server.face.sessions;
+    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.connect().await.exchange_id("b", 1).await.unwrap();
+    assert!(sessions.is_departing(id) && sessions.has_departed(), "who wants it need not wait for a lease");
+    assert_eq!(sessions.dislodge(&[id]), BTreeSet::from([id]));
+    assert_eq!(sessions.expire(&()).await, [id]);
+}
+
+#[tokio::test]
+async fn who_was_robbed_may_not_reclaim_until_it_has_heard_of_it() {
+    let server = Server::start().await;
+    let (mut client, id, session) = server.mount("a").await;
+    client.run(session, 1, RECLAIM_COMPLETE).await;
+    let sessions = &server.face.sessions;
+    server.records.fails.store(true, Ordering::Relaxed);
+    assert!(sessions.forbid_reclaim(id).await.is_err());
+    server.records.fails.store(false, Ordering::Relaxed);
+    for _ in 0..2 {
+        sessions.forbid_reclaim(id).await.unwrap();
+        assert_eq!(server.records.of("a"), Some(false), "on record before anything is taken");
+        sessions.allow_reclaim(|_| false).await;
+    }
+    server.records.fails.store(true, Ordering::Relaxed);
+    sessions.allow_reclaim(|_| true).await;
+    server.records.fails.store(false, Ordering::Relaxed);
+    assert_eq!(server.records.of("a"), Some(false));
+    sessions.allow_reclaim(|_| true).await;
+    assert_eq!(server.records.of("a"), Some(true));
+    // A client that is gone has no record that could be changed.
+    sessions.forbid_reclaim(id).await.unwrap();
+    server.clock.advance(LEASE + Duration::from_secs(1));
+    assert_eq!(sessions.expire(&()).await, [id]);
+    sessions.allow_reclaim(|_| true).await;
+    assert_eq!(server.records.of("a"), None);
+    assert!(sessions.robbed.lock().is_empty());
 }
 
 #[tokio::test]
@@ -94,11 +136,11 @@ async fn a_late_removal_does_not_undo_the_record_of_a_client_that_came_back() {
     client.run(session, 1, RECLAIM_COMPLETE).await;
     server.clock.advance(LEASE + Duration::from_secs(1));
     server.records.fails.store(true, Ordering::Relaxed);
-    server.face.sessions.expire().await;
+    server.face.sessions.expire(&()).await;
     server.records.fails.store(false, Ordering::Relaxed);
     let (mut client, _, session) = server.mount("a").await;
     client.run(session, 1, RECLAIM_COMPLETE).await;
-    assert_eq!(server.face.sessions.expire().await, [id]);
+    assert_eq!(server.face.sessions.expire(&()).await, [id]);
     assert_eq!(server.records.of("a"), Some(true));
 }
 
@@ -109,10 +151,10 @@ async fn a_client_that_came_back_empty_handed_may_not_reclaim_what_it_lost() {
     client.run(session, 1, RECLAIM_COMPLETE).await;
     server.clock.advance(LEASE + Duration::from_secs(1));
     server.records.fails.store(true, Ordering::Relaxed);
-    server.face.sessions.expire().await;
+    server.face.sessions.expire(&()).await;
     server.records.fails.store(false, Ordering::Relaxed);
     server.mount("a").await;
-    server.face.sessions.expire().await;
+    server.face.sessions.expire(&()).await;
     assert_eq!(server.records.of("a"), Some(false));
 }
 
@@ -126,7 +168,7 @@ async fn a_restarted_client_is_handed_over_at_once() {
     assert_eq!(client.create_session(new, 1).await, Err(NfsStat4::Delay), "not before it is on record");
     server.records.fails.store(false, Ordering::Relaxed);
     client.create_session(new, 1).await.unwrap();
-    assert_eq!(server.face.sessions.expire().await, [old]);
+    assert_eq!(server.face.sessions.expire(&()).await, [old]);
     assert_eq!(server.records.of("a"), Some(false));
 }
 
@@ -140,10 +182,10 @@ async fn grace_ends_when_the_records_of_the_missing_are_removed() {
     client.run(session, 1, RECLAIM_COMPLETE).await;
     server.clock.advance(LEASE);
     server.records.fails.store(true, Ordering::Relaxed);
-    sessions.expire().await;
+    sessions.expire(&()).await;
     assert!(sessions.in_grace(), "the record of the missing is still there");
     server.records.fails.store(false, Ordering::Relaxed);
-    sessions.expire().await;
+    sessions.expire(&()).await;
     assert!(!sessions.in_grace());
     assert_eq!((server.records.of("a"), server.records.of("gone")), (Some(true), None));
     assert_eq!(sessions.judge_reclaim(id, false), Ok(()));

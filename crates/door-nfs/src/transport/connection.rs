@@ -16,8 +16,10 @@ use oncrpc::{CallHeader, Credential, OpaqueAuth, ReplyHeader, record_header};
 use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::net::tcp::OwnedWriteHalf;
-use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot};
+use tokio::sync::{Notify, oneshot};
 use xdr::{Decoder, Encoder, Xdr};
+
+use super::flight::Place;
 
 /// Calls to the client under way on one connection.
 const CALLS_MAX: usize = 64;
@@ -47,7 +49,7 @@ struct Outgoing {
 struct Message {
     segments: Vec<Bytes>,
     /// Released when the message has gone to the socket.
-    _place: Option<OwnedSemaphorePermit>,
+    _place: Option<Place>,
 }
 
 /// Why a call to a client had no answer.
@@ -95,7 +97,7 @@ impl Connection {
     }
 
     /// Sends a record made of these segments; `place` is freed when it has gone out.
-    pub async fn send(&self, segments: Vec<Bytes>, place: OwnedSemaphorePermit) {
+    pub async fn send(&self, segments: Vec<Bytes>, place: Place) {
         self.enqueue(Message { segments, _place: Some(place) }).await;
     }
 

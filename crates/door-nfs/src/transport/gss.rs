@@ -42,7 +42,8 @@ pub(super) async fn admit(
 ) -> Admission {
     match credential.procedure {
         GssProcedure::Init if header.procedure == NFSPROC4_NULL && credential.handle.is_empty() => {
-            Admission::Answer(initiate(kerberos, connection, header.xid, body).await)
+            // Boxed, or every call of any flavor would carry room for the keys of a context that is being made.
+            Admission::Answer(Box::pin(initiate(kerberos, connection, header.xid, body)).await)
         }
         // Kerberos needs one token of each side.
         GssProcedure::Init | GssProcedure::ContinueInit => refused(header, AuthStat::RpcsecGssCredProblem),
@@ -76,7 +77,9 @@ async fn initiate(kerberos: &Kerberos, connection: &Connection, xid: u32, body: 
             (ReplyHeader::success(xid).with_verifier(verifier), result)
         }
         Err(error) => {
-            tracing::info!(peer = %connection.peer(), %error, "refused a client's Kerberos ticket");
+            if let Some(left_out) = kerberos.note_refusal() {
+                tracing::info!(peer = %connection.peer(), %error, left_out, "refused a client's Kerberos ticket");
+            }
             let (major, minor) = error.status();
             let nothing = Opaque::new();
             let result = GssInitRes { handle: nothing.clone(), major, minor, window: 0, token: nothing };

@@ -148,3 +148,22 @@ pub(super) fn encode(header: &ReplyHeader, body: Vec<Bytes>) -> Vec<Bytes> {
     encoder.put_raw_segments(body);
     with_record_mark(encoder)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<F: Future>(
+        _: impl FnOnce(&'static dyn Face, &'static Arc<Connection>, Option<Arc<View>>, Call) -> F,
+    ) -> usize {
+        size_of::<F>()
+    }
+
+    /// A session of 64 slots may have as many under way, and there are many sessions. What an operation itself needs is
+    /// boxed apart.
+    #[test]
+    fn a_call_under_way_takes_less_than_five_kib() {
+        let size = size_of_future(answer);
+        assert!(size < 5 << 10, "{size} bytes");
+    }
+}

@@ -115,6 +115,23 @@ async fn calls_beyond_the_bound_of_a_connection_are_not_read_until_one_is_done()
 }
 
 #[tokio::test]
+async fn beyond_the_bytes_in_flight_a_connection_has_one_call_at_a_time_and_others_get_on() {
+    let server = Server::in_flight(1).await;
+    let (mut slow, _, of_slow) = server.mount("slow").await;
+    let (mut other, _, of_other) = server.mount("other").await;
+    slow.send_compound(vec![sequence_op(of_slow, 0, 1, true), NfsArgop4::PutPubFh]).await;
+    slow.send_compound(vec![sequence_op(of_slow, 1, 1, true), NfsArgop4::PutRootFh]).await;
+    for sequence in 1..4 {
+        other.send_compound(vec![sequence_op(of_other, 0, sequence, true), NfsArgop4::PutRootFh]).await;
+        assert_eq!(results(&mut other).await, [NfsStat4::Ok, NfsStat4::Ok]);
+    }
+    server.face.gate.add_permits(1);
+    let (first, _) = slow.reply().await;
+    let (second, _) = slow.reply().await;
+    assert!(first.xid < second.xid, "the quick call was not begun before the slow one was done");
+}
+
+#[tokio::test]
 async fn a_stop_finishes_what_is_under_way() {
     let server = Server::start().await;
     let (mut client, _, session) = server.mount("a").await;

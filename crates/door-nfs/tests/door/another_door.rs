@@ -8,6 +8,7 @@ use file_state::{Door, Holder};
 use forebay_door_nfs::{Export, Squash};
 use nfs4::{
     FfLayoutReturn4, LayoutIomode4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
+    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
 };
 use testkit::nfs_client::{Answer, NfsClient};
 use types::FileId;
@@ -16,6 +17,7 @@ use crate::ground::{Ground, LONG, client, status_of};
 
 const WEB: Holder = Holder::of(Door::Http, 1);
 const SHORT: Duration = Duration::from_millis(50);
+const READING: Share = Share { access: Modes::READ, deny: Modes::NONE };
 
 struct Scene {
     access: Arc<FileAccess>,
@@ -85,6 +87,57 @@ fn a_change_that_waits_goes_on_with_the_return() {
 }
 
 #[test]
+fn another_door_sees_what_a_client_has_not_written_yet() {
+    let mut scene = Scene::set();
+    let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
+    let how = testkit::nfs_client::ops::unchecked(0o644);
+    let file = scene.client.open_as(&scene.root, "file", "owner", wanted, how).unwrap();
+    let nfs4::OpenDelegation4::Write(granted) = &file.opened.delegation else { panic!("{file:?}") };
+    let known = [nfs4::attr::number::FILEID, nfs4::attr::number::CHANGE];
+    let known = scene.client.attributes(&file.handle, &known).unwrap();
+    let id = FileId(known.fileid.unwrap());
+    let (size, change) = (Some(9_000), known.change.map(|change| change + 1));
+    scene.client.callbacks.keep_attributes(nfs4::FileAttributes { size, change, ..Default::default() });
+    let look = || {
+        let found = scene.ground.runtime.block_on(scene.access.attributes(id)).unwrap();
+        let mut patience = access::Patience::default();
+        scene.ground.runtime.block_on(scene.access.listed_for(found, None, &mut patience)).unwrap()
+    };
+    let (first, second) = (look(), look());
+    assert_eq!((first.size, second.size), (9_000, 9_000));
+    assert!(Some(first.change) > known.change && second.change > first.change);
+    // Who is about to read waits for the bytes.
+    let way = scene.access.before_change(id, Some(WEB), Change::Access(READING), SHORT, LONG);
+    assert!(matches!(scene.ground.runtime.block_on(way).map(drop), Err(AccessError::Recalled)));
+    assert_eq!(scene.client.callbacks.wait_for_recall(LONG).unwrap().stateid, granted.stateid);
+}
+
+#[test]
+fn a_writer_is_asked_only_by_who_wants_what_it_may_have_written() {
+    let mut scene = Scene::set();
+    let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
+    let how = testkit::nfs_client::ops::unchecked(0o644);
+    let file = scene.client.open_as(&scene.root, "file", "owner", wanted, how).unwrap();
+    assert!(matches!(file.opened.delegation, nfs4::OpenDelegation4::Write(_)), "{file:?}");
+    let change = scene.client.change(&file.handle).unwrap();
+    let (size, change) = (Some(9_000), Some(change + 1));
+    scene.client.callbacks.keep_attributes(nfs4::FileAttributes { size, change, ..Default::default() });
+    let mut other = client(scene.client.server(), "other");
+    let list = |other: &mut NfsClient, numbers: &[u32]| {
+        let list = testkit::nfs_client::ops::read_dir(0, 4096, numbers);
+        let reply = other.call(&[testkit::nfs_client::ops::put_fh(&scene.root), list]).unwrap();
+        let listed = testkit::body!(reply, ReadDir).unwrap();
+        nfs4::FileAttributes::decode(&listed.entries[0].attrs).unwrap()
+    };
+    use nfs4::attr::number;
+    assert!(list(&mut other, &[number::FILEID, number::TYPE, number::MODE]).fileid.is_some());
+    assert!(other.attributes(&file.handle, &[number::MODE]).unwrap().mode.is_some());
+    assert!(scene.client.callbacks.seen().is_empty());
+    assert_eq!(list(&mut other, &[number::SIZE]).size, size);
+    assert_eq!(scene.client.callbacks.seen().len(), 1);
+}
+
+#[test]
 fn a_client_that_knows_of_no_layout_is_not_waited_for() {
     let mut scene = Scene::set();
     let (file, id) = scene.file("file");
@@ -148,4 +201,15 @@ fn a_file_that_only_another_door_still_holds_can_be_opened_by_its_handle_until_t
     scene.client.close(&opened).unwrap();
     drop(held);
     assert_eq!(status_of(scene.client.open_by(&file.handle, by_handle())), NfsStat4::Stale);
+}
+
+#[test]
+fn a_grace_period_without_length_is_over_before_anybody_asks() {
+    let mut scene = Scene::set();
+    // The client is on record from here on: the next door over the same namespace knows it.
+    scene.file("file");
+    let (door, _) = scene.ground.door_and_table(vec![Export::of_everything(Squash::None)]);
+    let mut next = client(door, "another host");
+    let root = next.root().unwrap();
+    assert_eq!(status_of(next.open(&root, "file", OPEN4_SHARE_ACCESS_READ)), NfsStat4::Ok);
 }

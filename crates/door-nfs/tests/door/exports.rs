@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use api::CreateKind;
-use forebay_door_nfs::{Export, ExportRules, Hosts, Squash};
+use forebay_door_nfs::{Export, ExportRules, Flavors, Hosts, Squash};
 use nfs4::attr::{Principal4, number};
 use nfs4::{
     ACCESS4_MODIFY, ACCESS4_READ, CreateType4, FileAttributes, LayoutIomode4, NfsArgop4, NfsFh4, NfsStat4,
@@ -23,7 +23,7 @@ fn export(path: &[&str], hosts: Hosts, rules: ExportRules) -> Export {
 }
 
 fn rules(is_read_only: bool, squash: Squash) -> ExportRules {
-    ExportRules { is_read_only, squash, anonymous: (77, 78) }
+    ExportRules { is_read_only, squash, anonymous: (77, 78), flavors: Flavors::SYS }
 }
 
 /// `/a` (0700), `/a/secret`, `/a/b`, `/a/b/file`, `/a/b/dir`, `/other`.
@@ -120,6 +120,26 @@ fn a_pseudo_root_leads_to_the_export_and_shows_nothing_else() {
     assert_eq!(body!(reply, GetFh).unwrap().object, a);
     let reply = below.call(&up(&a)).unwrap();
     assert_eq!(body!(reply, GetFh).unwrap().object, root);
+}
+
+#[test]
+fn the_way_to_an_export_is_a_file_system_of_its_own() {
+    let scene = Scene::set();
+    let mut below = scene.below(rules(false, Squash::Root));
+    let mut fsid = |handle: &NfsFh4| below.attributes(handle, &[number::FSID]).unwrap().fsid.unwrap();
+    let (root, a, b) = (fsid(&scene.root), fsid(&scene.a), fsid(&scene.b));
+    assert_eq!(root, a);
+    assert_ne!(a, b, "Linux sees a mount point here");
+    let mut all = client(scene.door(vec![Export::of_everything(Squash::None)]), "all of it");
+    let whole = all.attributes(&scene.root, &[number::FSID]).unwrap().fsid.unwrap();
+    assert_eq!(whole, b, "a file is in the same file system, whatever leads to it");
+    // As the entry of a pseudo directory too.
+    let mut of_entry = |dir: &NfsFh4| {
+        let wanted = [ops::put_fh(dir), ops::read_dir(0, 4096, &[number::FSID])];
+        let entries = body!(below.call(&wanted).unwrap(), ReadDir).unwrap().entries;
+        FileAttributes::decode(&entries[0].attrs).unwrap().fsid.unwrap()
+    };
+    assert_eq!((of_entry(&scene.root), of_entry(&scene.a)), (a, b));
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use access::{AccessServices, FileAccess};
 use api::{
-    CreateKind, CreateMode, CreateSpec, Grant, Namespace, Pool, PoolManager, PoolStatus, SelectError,
-    Selection, SetAttributes, TicketKey,
+    ClientReport, CreateKind, CreateMode, CreateSpec, Grant, Namespace, Pool, PoolManager, PoolStatus,
+    SelectError, Selection, SetAttributes, TicketKey,
 };
 use forebay_door_nfs::{Export, HeadConfig, HeadDoor, HeadServices};
 use namespace::SqlNamespace;
@@ -19,7 +19,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use types::{Clock, FileId, Identity, Name, PoolId, Random, Timestamp};
 
-const POOL: PoolId = PoolId(0);
+pub const POOL: PoolId = PoolId(0);
 pub const LONG: Duration = Duration::from_secs(60);
 
 struct RealClock(Instant);
@@ -58,7 +58,7 @@ impl PoolManager for OnePool {
         Vec::new()
     }
 
-    fn report_failure(&self, _: u64, _: PoolId) {}
+    fn report(&self, _: &ClientReport) {}
 }
 
 pub struct Ground {
@@ -94,10 +94,19 @@ impl Ground {
     /// Makes a file or directory of root's.
     pub fn make(&self, dir: FileId, text: &str, kind: CreateKind, permissions: u32) -> FileId {
         let set = SetAttributes::default();
-        let spec = CreateSpec { kind, mode: CreateMode::Guarded, permissions, set, location: None };
+        let spec =
+            CreateSpec { kind, mode: CreateMode::Guarded, permissions, umask: None, set, location: None };
         let (root, name) = (Identity::root(), name(text));
         let made = self.runtime.block_on(self.namespace.create(&root, dir, &name, &spec));
         made.unwrap().attributes.file
+    }
+
+    pub fn chances(&self) -> (Arc<dyn Clock>, Arc<dyn Random>) {
+        (Arc::clone(&self.clock), Arc::new(NoChance))
+    }
+
+    pub fn stopped(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
     }
 
     /// A door with a conflict table of its own. Handles of one door are handles of all.
@@ -106,10 +115,19 @@ impl Ground {
     }
 
     pub fn door_and_table(&self, exports: Vec<Export>) -> (SocketAddr, Arc<FileAccess>) {
+        self.door_over(Arc::new(OnePool), exports)
+    }
+
+    /// As `door_and_table`, with pools of the test's own.
+    pub fn door_over(
+        &self,
+        pools: Arc<dyn PoolManager>,
+        exports: Vec<Export>,
+    ) -> (SocketAddr, Arc<FileAccess>) {
         let namespace = || self.namespace.clone();
-        let pools: Arc<dyn PoolManager> = Arc::new(OnePool);
         let access = Arc::new(FileAccess::new(AccessServices {
             namespace: namespace(),
+            acls: namespace(),
             locations: namespace(),
             properties: namespace(),
             quotas: namespace(),
@@ -133,14 +151,18 @@ impl Ground {
         let config = HeadConfig {
             instance: [2; 16],
             security: forebay_door_nfs::Security::sys(),
+            owners: None,
             delegations: forebay_door_nfs::DelegationRules::default(),
             lease: LONG,
+            courtesy: forebay_door_nfs::Courtesy::NONE,
             grace: Duration::ZERO,
             exports,
             clients_max: 10,
             connections_max: 10,
+            flight_bytes_max: 1 << 30,
             slots_max: 16,
             layout_bytes_min: 0,
+            copy_answer: Duration::ZERO,
             pool_addresses: vec![(POOL, ([127, 0, 0, 1], 1).into())],
         };
         let stopped = self.stop.subscribe();
@@ -148,6 +170,7 @@ impl Ground {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             let address = listener.local_addr().unwrap();
             let door = HeadDoor::start(services, config).await.unwrap();
+            assert!(!door.in_grace(), "also where the door before it had clients");
             tokio::spawn(door.serve(listener, stopped));
             address
         });

@@ -6,3 +6,7 @@ mod another_door;
 mod exports;
 mod ground;
 mod lock_notices;
+mod memory_pool;
+mod offloads;
+mod resizes;
+mod security;

@@ -13,10 +13,13 @@ impl File {
         if is_in_the_way { Err(FileStateError::RecallConflict) } else { Ok(()) }
     }
 
-    fn judge_layout(&self, holder: Holder, now: Duration) -> Result<(), FileStateError> {
+    fn judge_layout(&self, holder: Holder, mode: LayoutMode, now: Duration) -> Result<(), FileStateError> {
+        let access = if mode == LayoutMode::Read { Modes::READ } else { Modes::WRITE };
+        self.judge_delegations(Some(holder), Change::Access(Share::new(access, Modes::NONE)))?;
         let is_pending =
-            self.pending.is_some_and(|pending| pending.is_of_layouts && pending.stops(holder, now));
-        let is_recalled = is_pending || self.layouts.is_any_recalled();
+            self.pending.as_ref().is_some_and(|pending| pending.is_of_layouts && pending.stops(holder, now));
+        // By a delegation that is being taken from it the holder gets nothing that would not be fenced off with it.
+        let is_recalled = is_pending || self.layouts.is_any_recalled() || self.delegations.is_due(holder);
         if is_recalled { Err(FileStateError::RecallConflict) } else { Ok(()) }
     }
 
@@ -26,7 +29,7 @@ impl File {
         kind: DelegationKind,
         now: Duration,
     ) -> Result<(), FileStateError> {
-        let is_pending = self.pending.is_some_and(|pending| pending.stops(holder, now));
+        let is_pending = self.pending.as_ref().is_some_and(|pending| pending.stops(holder, now));
         if is_pending
             || self.changing > 0
             || self.delegations.is_any_recalled()
@@ -48,9 +51,14 @@ impl File {
             self.layouts.of_others(Some(holder)).any(|(_, modes)| is_writing || modes.read_write);
         let is_delegated = self
             .delegations
-            .iter()
-            .any(|(other, held)| other == holder || is_writing || held == DelegationKind::Write);
-        if is_opened || is_at_pools || is_delegated { Err(FileStateError::InUse) } else { Ok(()) }
+            .of_others(Some(holder))
+            .any(|(_, held)| is_writing || held == DelegationKind::Write);
+        let has_as_much = self.delegations.of(holder).is_some_and(|held| held >= kind);
+        if is_opened || is_at_pools || is_delegated || has_as_much {
+            Err(FileStateError::InUse)
+        } else {
+            Ok(())
+        }
     }
 
     /// Whom a change has to wait for, and for what.
@@ -75,13 +83,15 @@ impl FileState {
         now: Duration,
     ) -> Result<(), FileStateError> {
         if let Some(known) = self.files.get(&file) {
-            known.judge_layout(holder, now)?;
+            known.judge_layout(holder, mode, now)?;
         }
         let before = self.layout_of(file, holder);
         if before.is_empty() && self.held(holder).layouts >= self.limits.layouts_per_holder {
             return Err(FileStateError::Limit("layouts of a client"));
         }
-        self.files.entry(file).or_default().layouts.put(holder, before.with(mode));
+        let layouts = &mut self.files.entry(file).or_default().layouts;
+        layouts.put(holder, before.with(mode));
+        layouts.stamp(holder, now);
         self.record(holder, file).held.layouts += usize::from(before.is_empty());
         Ok(())
     }
@@ -101,7 +111,7 @@ impl FileState {
         if let Some(Ended { recall_deadline: Some(deadline) }) = layouts.remove(holder) {
             self.recalls.remove(&(deadline, file, holder, GrantKind::Layout));
         }
-        self.unheard.remove(&(file, holder, GrantKind::Layout));
+        self.unheard.remove(file, holder, GrantKind::Layout);
         self.record(holder, file).held.layouts -= 1;
         self.settle(file, holder);
         left
@@ -109,6 +119,11 @@ impl FileState {
 
     pub fn layout_of(&self, file: FileId, holder: Holder) -> LayoutModes {
         self.files.get(&file).and_then(|known| known.layouts.of(holder)).unwrap_or_default()
+    }
+
+    /// When the holder was last granted a layout of the file, if it has one.
+    pub fn layout_granted(&self, file: FileId, holder: Holder) -> Option<Duration> {
+        self.files.get(&file).and_then(|known| known.layouts.granted(holder))
     }
 
     /// Whether somebody may be writing the file at the pools right now.
@@ -130,8 +145,8 @@ impl FileState {
 
     // Delegations.
 
-    /// Delegates a file to a holder that has none of it. INUSE where somebody uses it in a way that would end the
-    /// delegation at once, RECALL_CONFLICT while a change of it waits or is being made.
+    /// Delegates a file to a holder that has none of it, or to write where it has it to read. INUSE where somebody uses
+    /// it in a way that would end the delegation at once, RECALL_CONFLICT while a change of it waits or is being made.
     pub fn delegate(
         &mut self,
         file: FileId,
@@ -142,12 +157,13 @@ impl FileState {
         if let Some(known) = self.files.get(&file) {
             known.judge_delegation(holder, kind, now)?;
         }
-        if self.held(holder).delegations >= self.limits.delegations_per_holder {
+        let is_more = self.delegation_of(file, holder).is_none();
+        if is_more && self.held(holder).delegations >= self.limits.delegations_per_holder {
             return Err(FileStateError::Limit("delegations of a client"));
         }
         self.files.entry(file).or_default().delegations.put(holder, kind);
-        self.record(holder, file).held.delegations += 1;
-        self.delegations += 1;
+        self.record(holder, file).held.delegations += usize::from(is_more);
+        self.delegations += usize::from(is_more);
         Ok(())
     }
 
@@ -158,7 +174,7 @@ impl FileState {
         if let Some(Ended { recall_deadline: Some(deadline) }) = delegations.remove(holder) {
             self.recalls.remove(&(deadline, file, holder, GrantKind::Delegation));
         }
-        self.unheard.remove(&(file, holder, GrantKind::Delegation));
+        self.unheard.remove(file, holder, GrantKind::Delegation);
         self.record(holder, file).held.delegations -= 1;
         self.delegations -= 1;
         self.settle(file, holder);
@@ -167,6 +183,12 @@ impl FileState {
 
     pub fn delegation_of(&self, file: FileId, holder: Holder) -> Option<DelegationKind> {
         self.files.get(&file)?.delegations.of(holder)
+    }
+
+    /// Who else may be changing the file without a word: the holder of a delegation to write.
+    pub fn writer_beside(&self, file: FileId, by: Option<Holder>) -> Option<Holder> {
+        let mut others = self.files.get(&file)?.delegations.of_others(by);
+        others.find(|(_, kind)| *kind == DelegationKind::Write).map(|(holder, _)| holder)
     }
 
     /// Whether anybody but `by` has a delegation of any file. It spares who changes a name to find out for which file it
@@ -191,7 +213,7 @@ impl FileState {
         let is_free = known.in_the_way(by, change).is_empty();
         // What another change waits for stays its own.
         let before = known.pending.take_if(|pending| !is_free || pending.by == by);
-        if let Some(before) = before {
+        if let Some(before) = &before {
             self.pending.remove(&(before.until, file));
         }
         if is_free {
@@ -199,9 +221,9 @@ impl FileState {
             return ChangeVerdict::Proceed;
         }
         let others = before.filter(|before| before.by != by);
-        let until = others.map_or(deadline, |others| others.until.max(deadline));
+        let until = others.as_ref().map_or(deadline, |others| others.until.max(deadline));
         let is_of_layouts = change.recalls_layouts() || others.is_some_and(|others| others.is_of_layouts);
-        known.pending = Some(Pending { by, until, is_of_layouts });
+        known.pending = Some(Box::new(Pending { by, until, is_of_layouts }));
         self.pending.insert((until, file));
         ChangeVerdict::Wait { recalls: self.recall_for(file, by, change, deadline) }
     }
@@ -219,6 +241,23 @@ impl FileState {
             .into_iter()
             .filter_map(|(holder, kind)| self.recall(file, holder, kind, deadline))
             .collect()
+    }
+
+    /// Recalls all layouts of a file: for its pool, and not for what becomes of the file.
+    pub fn recall_layouts(&mut self, file: FileId, deadline: Duration) -> Vec<Recall> {
+        let holders: Vec<_> = self.layout_holders(file).collect();
+        let recall = |holder| self.recall(file, holder, GrantKind::Layout, deadline);
+        holders.into_iter().filter_map(recall).collect()
+    }
+
+    /// Whether a layout of the file has not been recalled.
+    pub fn has_layouts_to_recall(&self, file: FileId) -> bool {
+        self.files.get(&file).is_some_and(|known| !known.layouts.is_all_recalled())
+    }
+
+    pub fn layout_holders(&self, file: FileId) -> impl Iterator<Item = Holder> {
+        let known = self.files.get(&file).into_iter();
+        known.flat_map(|known| known.layouts.iter().map(|(holder, _)| holder))
     }
 
     /// A change that may proceed is about to be made: until it has ended nobody is delegated the file.
@@ -255,7 +294,7 @@ impl FileState {
             }
         };
         if is_repeated {
-            self.unheard.remove(&(file, holder, kind));
+            self.unheard.remove(file, holder, kind);
         } else {
             self.recalls.insert((deadline, file, holder, kind));
         }
@@ -279,14 +318,14 @@ impl FileState {
             GrantKind::Delegation => known.delegations.recall_unheard(holder),
         };
         if is_under_way {
-            self.unheard.insert((file, holder, kind));
+            self.unheard.insert(file, holder, kind);
         }
     }
 
-    /// Recalls of clients of a door that are to be told again, so many at most.
-    pub fn unheard_recalls(&mut self, door: Door, max: usize) -> Vec<Recall> {
-        let of_door = self.unheard.iter().filter(|(_, holder, _)| holder.door == door);
-        let again: Vec<_> = of_door.take(max).copied().collect();
+    /// Recalls of clients of a door that are to be told again, so many of each client at most and so many in all. Who is
+    /// left comes first the next time.
+    pub fn unheard_recalls(&mut self, door: Door, each: usize, max: usize) -> Vec<Recall> {
+        let again = self.unheard.next(door, each, max);
         // Their first deadlines stand.
         let tell = |(file, holder, kind)| self.recall(file, holder, kind, Duration::ZERO);
         again.into_iter().filter_map(tell).collect()
@@ -294,11 +333,20 @@ impl FileState {
 
     /// A recall that nobody will answer: it is due at once.
     pub fn expire_recall(&mut self, file: FileId, holder: Holder, kind: GrantKind) {
-        self.postpone(file, holder, kind, Duration::ZERO);
+        let Some(known) = self.files.get_mut(&file) else { return };
+        let before = match kind {
+            GrantKind::Layout => known.layouts.expire(holder),
+            GrantKind::Delegation => known.delegations.expire(holder),
+        };
+        if let Some(before) = before {
+            self.recalls.remove(&(before, file, holder, kind));
+            self.recalls.insert((Duration::ZERO, file, holder, kind));
+        }
     }
 
     /// Recalls whose deadline has passed. Each comes again after `retry_at` until what was granted is returned in its
-    /// holder's place: which is done when the holder's access has been fenced off.
+    /// holder's place: which is done when the holder's access has been fenced off. Meanwhile the holder is granted no layout
+    /// of the file, which the fence might miss.
     pub fn expired_recalls(&mut self, now: Duration, retry_at: Duration) -> Vec<Revoke> {
         while let Some((until, file)) = self.pending.first().copied().filter(|(until, _)| *until <= now) {
             self.pending.remove(&(until, file));
@@ -311,32 +359,21 @@ impl FileState {
             self.recalls.iter().take_while(|(deadline, ..)| *deadline <= now).copied().collect();
         due.into_iter()
             .filter_map(|(deadline, file, holder, kind)| {
-                let granted = self.postpone(file, holder, kind, retry_at)?;
-                Some(Revoke { file, holder, granted, is_overdue: deadline > Duration::ZERO })
+                let known = self.files.get_mut(&file)?;
+                let (granted, is_overdue) = match kind {
+                    GrantKind::Layout => {
+                        let (modes, is_overdue) = known.layouts.take_due(holder, retry_at)?;
+                        (Granted::Layout(modes), is_overdue)
+                    }
+                    GrantKind::Delegation => {
+                        let (kind, is_overdue) = known.delegations.take_due(holder, retry_at)?;
+                        (Granted::Delegation(kind), is_overdue)
+                    }
+                };
+                self.recalls.remove(&(deadline, file, holder, kind));
+                self.recalls.insert((retry_at, file, holder, kind));
+                Some(Revoke { file, holder, granted, is_overdue })
             })
             .collect()
-    }
-
-    fn postpone(
-        &mut self,
-        file: FileId,
-        holder: Holder,
-        kind: GrantKind,
-        deadline: Duration,
-    ) -> Option<Granted> {
-        let known = self.files.get_mut(&file)?;
-        let (before, granted) = match kind {
-            GrantKind::Layout => {
-                let (before, modes) = known.layouts.set_deadline(holder, deadline)?;
-                (before, Granted::Layout(modes))
-            }
-            GrantKind::Delegation => {
-                let (before, kind) = known.delegations.set_deadline(holder, deadline)?;
-                (before, Granted::Delegation(kind))
-            }
-        };
-        self.recalls.remove(&(before, file, holder, kind));
-        self.recalls.insert((deadline, file, holder, kind));
-        Some(granted)
     }
 }

@@ -26,15 +26,43 @@ fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-fn is_empty(state: &FileState) -> bool {
-    state.files.is_empty()
-        && state.holders.is_empty()
-        && state.recalls.is_empty()
-        && state.pending.is_empty()
-        && state.denials.is_empty()
-        && state.delegations == 0
-        && state.unheard.is_empty()
-        && state.waiting.is_empty()
+/// Numbers that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        // xorshift64 (Marsaglia 2003).
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 33) % bound
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+/// There may be hundreds of thousands of each: what is rare has a place of its own.
+#[test]
+fn a_file_and_a_grant_take_little_memory() {
+    assert!(size_of::<File>() <= 112, "{}", size_of::<File>());
+    let grant = Grants::<LayoutModes>::ENTRY_BYTES;
+    assert!(grant <= 48, "{grant}");
+}
+
+#[test]
+fn a_file_whose_locks_are_gone_keeps_no_place_for_them() {
+    let mut state = FileState::default();
+    state.open(FILE, owner(A, 1), share(3, 0)).unwrap();
+    let range = ByteRange::from_bounds(0, 10).unwrap();
+    let has_place = |state: &FileState| state.files[&FILE].locks.has_place();
+    state.unlock(FILE, owner(A, 1), range).unwrap();
+    assert!(!has_place(&state));
+    state.lock(FILE, owner(A, 1), range, LockKind::Write).unwrap();
+    assert!(has_place(&state));
+    state.unlock(FILE, owner(A, 1), range).unwrap();
+    assert!(!has_place(&state));
 }
 
 mod opens {
@@ -98,7 +126,7 @@ mod opens {
         assert!(state.has_denials_of_others(Door::Nfs) && !state.has_denials_of_others(Door::Http));
         state.release_holder(web);
         assert_eq!(state.judge_change(FILE, Some(A)), Ok(()));
-        assert!(is_empty(&state));
+        assert!(state.is_empty());
     }
 
     #[test]
@@ -117,7 +145,7 @@ mod opens {
     fn what_has_no_name_can_be_opened_only_while_it_is_held() {
         let mut state = FileState::default();
         assert_eq!(state.open_unlinked(FILE, owner(B, 1), share(1, 0)), Err(FileStateError::Gone));
-        assert!(is_empty(&state));
+        assert!(state.is_empty());
         state.open(FILE, owner(A, 1), share(1, 0)).unwrap();
         assert_eq!(state.open_unlinked(FILE, owner(B, 1), share(1, 0)), Ok(share(1, 0)));
         state.close(FILE, owner(A, 1));
@@ -215,7 +243,7 @@ mod opens {
                 }
             }
             (1..4).for_each(|h| state.release_holder(of_some_door(h)));
-            prop_assert!(is_empty(&state));
+            prop_assert!(state.is_empty());
         }
     }
 }
@@ -330,7 +358,7 @@ mod locks {
                 prop_assert_eq!(state.total().locks, model.count());
             }
             (1..3).for_each(|h| state.release_holder(holder(h)));
-            prop_assert!(is_empty(&state));
+            prop_assert!(state.is_empty());
         }
     }
 }
@@ -391,7 +419,7 @@ mod layouts {
         state.return_layout(FILE, A, LayoutModes::ALL);
         assert!(!state.is_recalled(FILE, A, GrantKind::Layout));
         assert_eq!(state.change(FILE, by, Change::Replace, s(10)), ChangeVerdict::Proceed);
-        assert!(is_empty(&state));
+        assert!(state.is_empty());
     }
 
     #[test]
@@ -417,7 +445,7 @@ mod layouts {
         assert!(state.expired_recalls(s(9), s(19)).is_empty());
         assert!(state.grant_layout(FILE, B, LayoutMode::Read, s(9)).is_err());
         assert!(state.expired_recalls(s(10), s(20)).is_empty());
-        assert!(is_empty(&state));
+        assert!(state.is_empty());
     }
 
     #[test]
@@ -432,7 +460,7 @@ mod layouts {
         assert_eq!(state.expired_recalls(s(11), s(12)), [revoke]);
         state.return_layout(FILE, B, LayoutModes::ALL);
         assert_eq!(state.expired_recalls(s(99), s(100)), []);
-        assert!(is_empty(&state));
+        assert!(state.is_empty());
     }
 
     #[test]
@@ -466,7 +494,7 @@ mod layouts {
         state.release(FILE, A);
         assert_eq!((state.files_of(A), state.holders().collect::<Vec<_>>()), (vec![FileId(8)], vec![A]));
         state.release(FileId(8), A);
-        assert!(is_empty(&state));
+        assert!(state.is_empty());
     }
 
     #[test]
@@ -493,7 +521,27 @@ mod layouts {
         let mut state = granted(&[(A, LayoutMode::Read)]);
         assert!(state.is_in_use(FILE));
         state.release_holder(A);
-        assert!(!state.is_in_use(FILE) && is_empty(&state));
+        assert!(!state.is_in_use(FILE) && state.is_empty());
+    }
+
+    #[test]
+    fn a_closed_pool_recalls_the_layouts_of_all_and_delegations_of_nobody() {
+        let mut state = granted(&[(A, LayoutMode::Read), (B, LayoutMode::Read)]);
+        state.delegate(FILE, A, DelegationKind::Read, s(0)).unwrap();
+        let recalled: Vec<_> =
+            state.recall_layouts(FILE, s(9)).iter().map(|recall| (recall.holder, recall.granted)).collect();
+        assert_eq!(recalled, [(A, Granted::Layout(READ_LAYOUT)), (B, Granted::Layout(READ_LAYOUT))]);
+        assert!(state.recall_layouts(FILE, s(9)).is_empty(), "they were asked");
+        assert_eq!(state.expired_recalls(s(9), s(10)).len(), 2);
+    }
+
+    #[test]
+    fn it_is_known_when_a_layout_was_granted_last() {
+        let mut state = granted(&[(A, LayoutMode::Read)]);
+        state.grant_layout(FILE, A, LayoutMode::ReadWrite, s(4)).unwrap();
+        state.return_layout(FILE, A, LayoutModes::only(LayoutMode::Read));
+        assert_eq!(state.layout_granted(FILE, A), Some(s(4)));
+        assert_eq!(state.layout_granted(FILE, B), None);
     }
 
     #[test]
@@ -506,3 +554,4 @@ mod layouts {
 }
 
 mod delegations;
+mod together;

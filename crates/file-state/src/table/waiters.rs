@@ -37,6 +37,8 @@ pub(super) struct Waiting {
     /// Files whose waiters were told, by when those should have come.
     told: BTreeSet<(Duration, FileId)>,
     counts: BTreeMap<Holder, usize>,
+    /// Those in which anybody waits.
+    files: BTreeSet<FileId>,
     /// Owners of waiters that are none any more, until somebody asks.
     forgotten: Vec<Owner>,
 }
@@ -56,6 +58,7 @@ impl FileState {
             return false;
         }
         known.locks.wait(owner, range, kind);
+        self.waiting.files.insert(file);
         *self.waiting.counts.entry(owner.holder).or_default() += 1;
         true
     }
@@ -141,6 +144,9 @@ impl FileState {
     /// Forgets who will not come. If it was told it was in the way of others.
     fn give_up(&mut self, file: FileId, which: impl Fn(&Waiter) -> bool) {
         let Some(known) = self.files.get_mut(&file) else { return };
+        if known.locks.waiters().is_empty() {
+            return;
+        }
         known.locks.make_way(&which);
         self.forget_waiters(file, which);
         self.stir(file);
@@ -162,12 +168,23 @@ impl FileState {
         }
         if known.locks.waiters().is_empty() {
             self.waiting.stirred.remove(&file);
+            self.waiting.files.remove(&file);
         }
         self.drop_if_idle(file);
     }
 }
 
 impl Waiting {
+    /// Those in which anybody waits.
+    pub fn files(&self) -> &BTreeSet<FileId> {
+        &self.files
+    }
+
+    /// Who waits, of all files.
+    pub fn count(&self) -> usize {
+        self.counts.values().sum()
+    }
+
     /// Takes the stirred file whose turn it is.
     fn next_stirred(&mut self) -> Option<FileId> {
         let after = self.turn.map_or(Bound::Unbounded, Bound::Excluded);
@@ -177,13 +194,10 @@ impl Waiting {
             self.stirred.remove(file);
         })
     }
-}
 
-#[cfg(test)]
-impl Waiting {
     /// But for times to come, which pass by themselves.
     pub fn is_empty(&self) -> bool {
-        self.stirred.is_empty() && self.counts.is_empty()
+        self.stirred.is_empty() && self.counts.is_empty() && self.files.is_empty()
     }
 }
 

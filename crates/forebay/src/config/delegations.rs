@@ -1,15 +1,16 @@
-//! `[nfs.delegations]`: which files NFS clients may keep to themselves for reading, and for how long when asked back.
+//! `[nfs.delegations]`: which files NFS clients may keep to themselves, and for how long when asked back.
 
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use door_nfs::{DelegationMode, DelegationRules};
+use door_nfs::{DelegationMode, DelegationRules, WriteDelegations};
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Delegations {
     pub mode: Mode,
+    pub write: Write,
     pub window_s: u32,
     pub idle_s: u32,
     pub eviction_files: u32,
@@ -26,10 +27,19 @@ pub enum Mode {
     Always,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Write {
+    Off,
+    Wanted,
+    On,
+}
+
 impl Default for Delegations {
     fn default() -> Delegations {
         Delegations {
             mode: Mode::Adaptive,
+            write: Write::Wanted,
             window_s: 60,
             idle_s: 600,
             eviction_files: 4_096,
@@ -48,6 +58,11 @@ impl Delegations {
                 Mode::Off => DelegationMode::Off,
                 Mode::Adaptive => DelegationMode::Adaptive,
                 Mode::Always => DelegationMode::Always,
+            },
+            write: match self.write {
+                Write::Off => WriteDelegations::Off,
+                Write::Wanted => WriteDelegations::Wanted,
+                Write::On => WriteDelegations::On,
             },
             window: seconds(self.window_s),
             idle: seconds(self.idle_s),
@@ -106,11 +121,12 @@ mod tests {
 
     #[test]
     fn every_key_of_delegations_arrives_in_the_rule() {
-        let text = "[nfs.delegations]\nmode = \"always\"\nwindow_s = 1\nidle_s = 2\neviction_files = 3\n\
+        let text = "[nfs.delegations]\nmode = \"always\"\nwrite = \"on\"\nwindow_s = 1\nidle_s = 2\neviction_files = 3\n\
                     active_files = 4\nquiet_s = 5\nrecall_s = 6\n";
         let delegations = parse(text).unwrap().nfs.delegations;
         let wanted = DelegationRules {
             mode: DelegationMode::Always,
+            write: WriteDelegations::On,
             window: Duration::from_secs(1),
             idle: Duration::from_secs(2),
             eviction_max: 3,
@@ -127,6 +143,7 @@ mod tests {
         let section = |line: &str| format!("[nfs.delegations]\n{line}\n");
         for (line, said) in [
             ("mode = \"on\"", ":2: unknown variant `on`, expected one of `off`, `adaptive`, `always`"),
+            ("write = \"yes\"", ":2: unknown variant `yes`, expected one of `off`, `wanted`, `on`"),
             ("window = 1", ":2: unknown field `window`"),
             ("window_s = 0", "nfs.delegations.window_s = 0 is outside 1 to 86400"),
             ("idle_s = 100000", "nfs.delegations.idle_s = 100000 is outside 1 to 86400"),

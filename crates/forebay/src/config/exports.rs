@@ -1,11 +1,11 @@
 //! `[[nfs.export]]`: which directories which hosts may mount, and as whom.
 
 use anyhow::{Context, Result, anyhow, bail};
-use door_nfs::{ExportRules, Hosts};
+use door_nfs::{ExportRules, Flavors, Hosts};
 use serde::{Deserialize, Serialize};
 use types::{Identity, Name, Network};
 
-use super::Config;
+use super::{Config, Nfs};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,6 +20,8 @@ pub struct Export {
     pub anonymous_uid: u32,
     #[serde(default = "nobody")]
     pub anonymous_gid: u32,
+    /// As `nfs.security` says, where it is not given.
+    pub security: Option<Vec<String>>,
 }
 
 /// As in exports(5), what is not said to be writable is not.
@@ -69,8 +71,16 @@ impl Export {
         clients.collect::<Result<_>>().with_context(|| format!("nfs.export: clients of {}", self.path))
     }
 
-    fn rules(&self, squashes_root: bool) -> ExportRules {
+    fn flavors(&self, nfs: &Nfs) -> Result<Flavors> {
+        match &self.security {
+            Some(names) => nfs.flavors_of(&format!("nfs.export: security of {}", self.path), names),
+            None => nfs.flavors(),
+        }
+    }
+
+    fn rules(&self, squashes_root: bool, flavors: Flavors) -> ExportRules {
         ExportRules {
+            flavors,
             is_read_only: self.access == Access::Ro,
             squash: self.squash.map_or(default_squash(squashes_root), |squash| match squash {
                 Squash::Root => door_nfs::Squash::Root,
@@ -103,10 +113,11 @@ fn parse(text: &str) -> Result<Client> {
 }
 
 /// What can be said without the namespace and without asking for names.
-pub fn validate(exports: &[Export]) -> Result<()> {
+pub fn validate(nfs: &Nfs) -> Result<()> {
     let mut seen: Vec<(Vec<Name>, Client)> = Vec::new();
-    for export in exports {
+    for export in &nfs.export {
         let path = export.path()?;
+        export.flavors(nfs)?;
         for (client, text) in export.clients()?.into_iter().zip(&export.clients) {
             let is_known = |(known_path, known): &(Vec<Name>, Client)| {
                 *known_path == path
@@ -129,7 +140,9 @@ pub fn validate(exports: &[Export]) -> Result<()> {
 pub async fn resolve(config: &Config) -> Result<Vec<door_nfs::Export>> {
     let squashes_root = config.squashes_root();
     if config.nfs.export.is_empty() {
-        return Ok(vec![door_nfs::Export::of_everything(default_squash(squashes_root))]);
+        let mut whole = door_nfs::Export::of_everything(default_squash(squashes_root));
+        whole.rules.flavors = config.nfs.flavors()?;
+        return Ok(vec![whole]);
     }
     let mut exports = Vec::new();
     for export in &config.nfs.export {
@@ -145,7 +158,8 @@ pub async fn resolve(config: &Config) -> Result<Vec<door_nfs::Export>> {
                 }
             }
         }
-        exports.push(door_nfs::Export { path: export.path()?, hosts, rules: export.rules(squashes_root) });
+        let rules = export.rules(squashes_root, export.flavors(&config.nfs)?);
+        exports.push(door_nfs::Export { path: export.path()?, hosts, rules });
     }
     Ok(exports)
 }
@@ -167,11 +181,11 @@ async fn look_up(name: &str) -> Result<Vec<Hosts>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Nfs;
+    use door_nfs::Flavor;
 
     fn exports(text: &str) -> Result<Vec<Export>> {
         let nfs: Nfs = toml::from_str(text)?;
-        validate(&nfs.export)?;
+        validate(&nfs)?;
         Ok(nfs.export)
     }
 
@@ -186,12 +200,12 @@ mod tests {
         let some =
             exports("[[export]]\npath = \"/a/b/\"\nclients = [\"10.0.0.0/8\", \"*\", \"node1\"]\n").unwrap();
         assert_eq!(some[0].path().unwrap().len(), 2);
-        let rules = some[0].rules(true);
+        let rules = some[0].rules(true, Flavors::SYS);
         assert!(rules.is_read_only);
         assert_eq!((rules.squash, rules.anonymous), (door_nfs::Squash::Root, (65534, 65534)));
-        assert_eq!(some[0].rules(false).squash, door_nfs::Squash::None);
+        assert_eq!(some[0].rules(false, Flavors::SYS).squash, door_nfs::Squash::None);
         let text = "[[export]]\npath = \"/\"\nclients = [\"::1\"]\naccess = \"rw\"\nsquash = \"all\"\nanonymous_uid = 7\n";
-        let rules = exports(text).unwrap()[0].rules(true);
+        let rules = exports(text).unwrap()[0].rules(true, Flavors::SYS);
         assert_eq!((rules.squash, rules.anonymous), (door_nfs::Squash::All, (7, 65534)));
         assert!(!rules.is_read_only);
     }
@@ -217,6 +231,25 @@ mod tests {
         assert!(refusal(&twice).contains("/a/ is given twice for \"*\""));
         let unknown = exports("[[export]]\npath = \"/\"\nclients = [\"*\"]\nacces = \"rw\"\n").unwrap_err();
         assert!(unknown.to_string().contains("unknown field"), "{unknown}");
+    }
+
+    #[tokio::test]
+    async fn an_export_has_the_security_of_its_own_or_that_of_all() {
+        let text = "security = [\"krb5\", \"sys\"]\nkeytab = \"/k\"\n\
+                    [[export]]\npath = \"/\"\nclients = [\"*\"]\n\
+                    [[export]]\npath = \"/a\"\nclients = [\"*\"]\nsecurity = [\"krb5p\"]\n";
+        let config = Config { nfs: toml::from_str(text).unwrap(), ..Config::default() };
+        validate(&config.nfs).unwrap();
+        let found = resolve(&config).await.unwrap();
+        let flavors: Vec<Flavors> = found.iter().map(|export| export.rules.flavors).collect();
+        assert_eq!(flavors, [Flavors::new(&[Flavor::Krb5, Flavor::Sys]), Flavors::new(&[Flavor::Krb5p])]);
+
+        let one = |security: &str| {
+            refusal(&format!("[[export]]\npath = \"/a\"\nclients = [\"*\"]\nsecurity = [{security}]\n"))
+        };
+        assert_eq!(one("\"krb5p\""), "nfs.export: security of /a with Kerberos needs nfs.keytab");
+        assert_eq!(one(""), "nfs.export: security of /a = [] lets nobody in");
+        assert!(one("\"none\"").contains("security of /a: \"none\" is not sys"));
     }
 
     #[tokio::test]

@@ -23,12 +23,29 @@ const KEYS: &[Key] = &[
         "bool",
         "Clients' root becomes nobody (65534), in exports that do not say squash.",
     ),
-    key("nfs.lease_s", "90", "seconds", "A client silent for longer loses its opens and locks."),
+    key(
+        "nfs.lease_s",
+        "90",
+        "seconds",
+        "Others may have the opens and locks of a client that is silent for longer.",
+    ),
+    key(
+        "nfs.courtesy_s",
+        "86400",
+        "seconds",
+        "After its lease a client keeps for so long what nobody else needs; 0: nothing.",
+    ),
+    key(
+        "nfs.courtesy_clients_max",
+        "1024",
+        "clients",
+        "Bound of such clients; beyond it, those go that are silent longest.",
+    ),
     key(
         "nfs.grace_s",
         "90",
         "seconds",
-        "After a start, known clients may reclaim for so long; new opens wait.",
+        "After a start, known clients may reclaim for so long, twice as long while they do; new opens wait.",
     ),
     key(
         "nfs.clients_max",
@@ -42,7 +59,18 @@ const KEYS: &[Key] = &[
         "connections",
         "Bound per listening port; at it, new connections are closed.",
     ),
-    key("nfs.slots_max", "64", "slots", "Requests in flight per session."),
+    key(
+        "nfs.flight_mib",
+        "1024",
+        "MiB",
+        "Calls and replies in memory per listening port; beyond, each connection has one call at a time.",
+    ),
+    key(
+        "nfs.slots_max",
+        "256",
+        "slots",
+        "Requests in flight per session: a client has up to 64, and is offered more when it uses all it has.",
+    ),
     key(
         "nfs.layout_min_kib",
         "64",
@@ -50,24 +78,38 @@ const KEYS: &[Key] = &[
         "Smaller files are read and written through the head, without a layout (mdsthreshold); 0: all have layouts.",
     ),
     key(
+        "nfs.copy_answer_ms",
+        "100",
+        "milliseconds",
+        "A COPY within the server that takes longer goes on in the background, and the client is called when it is done.",
+    ),
+    key(
         "nfs.export",
         "[]",
         "tables",
         "Exports, each [[nfs.export]] with path (a directory), clients (addresses, networks, host names, \"*\"), and as \
-         wanted access (ro|rw; ro), squash (root|all|none; as nfs.root_squash), anonymous_uid, anonymous_gid (65534). \
-         Without any, / is exported to everybody, rw.",
+         wanted access (ro|rw; ro), squash (root|all|none; as nfs.root_squash), anonymous_uid, anonymous_gid (65534), \
+         security (as nfs.security). Without any, / is exported to everybody, rw.",
     ),
     key(
         "nfs.security",
         "[\"sys\"]",
         "list",
-        "Security flavors that clients may use, the preferred first: sys, krb5, krb5i, krb5p. Those of Kerberos need nfs.keytab.",
+        "Security flavors that clients may use, the preferred first: sys, krb5, krb5i, krb5p. Those of Kerberos need nfs.keytab. \
+         For exports that do not say security.",
     ),
     key(
         "nfs.keytab",
         "(none)",
         "path",
-        "Keytab with the keys of nfs/HOST@REALM, for every name that clients mount head and pools by.",
+        "Keytab with the keys of nfs/HOST@REALM, for every name that clients mount head and pools by. Read again when it changes.",
+    ),
+    key(
+        "nfs.domain",
+        "(none)",
+        "domain",
+        "Clients with Kerberos are told owners and whom ACLs name as user@DOMAIN, and may give them so; users and groups \
+         are those of this host. Must be the Domain of the clients' idmapd.conf. Without it everybody is told numbers.",
     ),
     key(
         "nfs.delegations.mode",
@@ -75,6 +117,13 @@ const KEYS: &[Key] = &[
         "off|adaptive|always",
         "Read delegations: a client that has one opens and reads the file without asking. adaptive: for files that it opens \
          again and again; always: with every open.",
+    ),
+    key(
+        "nfs.delegations.write",
+        "\"wanted\"",
+        "off|wanted|on",
+        "Delegations to write: a client that has one is alone with the file and need not say when it opens, locks or closes it. \
+         wanted: for clients that ask for one; on: as nfs.delegations.mode says for those to read.",
     ),
     key(
         "nfs.delegations.window_s",
@@ -174,7 +223,7 @@ const KEYS: &[Key] = &[
     ),
     key(
         "namespace.queue_len_max",
-        "8192",
+        "32768",
         "changes",
         "Changes waiting for the committer; at it, clients wait.",
     ),
@@ -343,6 +392,7 @@ mod tests {
         config.nfs.port = Some(1);
         config.nfs.root_squash = Some(true);
         config.nfs.delegations.recall_s = Some(1);
+        config.nfs.domain = Some("x".to_owned());
         (config.pools.count, config.pools.open_files_max) = (Some(1), Some(1));
         let path = Some(std::path::PathBuf::from("x"));
         config.nfs.keytab = path.clone();

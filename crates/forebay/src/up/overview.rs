@@ -8,17 +8,19 @@ use std::time::Duration;
 use access::FileAccess;
 use admin::Instance;
 use admin::instance::{
-    CacheView, ClientView, GssView, IoModeView, LogLevels, NamespaceView, OpenView, OperationCount, PoolView,
-    Problem, QuestionCount, SlowOperation, Snapshot,
+    CacheView, ClientView, GrantView, GssView, IoModeView, LogLevels, NamespaceView, NfsView, OpenView,
+    OperationCount, PoolView, Problem, QuestionCount, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
 use api::{Namespace, Observer, Paths, Pool, PoolStatus, Subject};
 use async_trait::async_trait;
-use door_nfs::{ClientStatus, DoorStatus, HeadDoor, PoolDoor};
+use door_nfs::{ClientStatus, DoorStatus, GrantCounts, HeadDoor, PoolDoor};
 use file_state::{Door, Modes, Share};
 use namespace::SqlNamespace;
 use parking_lot::{Mutex, RwLock};
 use types::{Clock, FileId, Name, PoolId};
+
+use crate::pool_map::PoolMap;
 
 /// Rates are over the last so many samples, one a second.
 const WINDOW: usize = 10;
@@ -144,6 +146,7 @@ pub struct Overview {
     pub started: Duration,
     pub namespace: Arc<SqlNamespace>,
     pub pools: Vec<Arc<dyn Pool>>,
+    pub pool_map: Arc<PoolMap>,
     pub pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
     pub door: Arc<HeadDoor>,
     pub access: Arc<FileAccess>,
@@ -194,22 +197,6 @@ impl Overview {
         self.rates.add(Sample { at: self.clock.monotonic(), pools: bytes.collect() });
     }
 
-    fn pool_view(&self, status: PoolStatus, address: SocketAddr) -> PoolView {
-        let (read, written) = self.rates.of(status.id);
-        PoolView {
-            name: status.id.to_string(),
-            address: address.to_string(),
-            offline: status.offline,
-            total_bytes: status.total_bytes,
-            free_bytes: status.free_bytes,
-            replicas: status.replicas,
-            read_bytes: status.read_bytes,
-            written_bytes: status.written_bytes,
-            read_bytes_per_s: read,
-            written_bytes_per_s: written,
-        }
-    }
-
     fn clients(&self, nfs: &[ClientStatus]) -> Vec<ClientView> {
         let nfs = nfs.iter().map(|client| ClientView {
             door: "nfs".to_owned(),
@@ -220,6 +207,7 @@ impl Overview {
             layouts: client.layouts,
             delegations: client.delegations,
             idle_s: client.idle.as_secs(),
+            courtesy: client.is_courtesy,
         });
         let now = self.clock.monotonic();
         let http = self.measures.http_clients.lock();
@@ -231,6 +219,22 @@ impl Overview {
             ..ClientView::default()
         });
         nfs.chain(http).collect()
+    }
+
+    fn nfs_view(&self, door: &DoorStatus) -> NfsView {
+        let sum = |of: fn(&ClientStatus) -> u64| door.clients.iter().map(of).sum();
+        let at_pools: u64 = self.pool_doors.iter().map(|(_, door)| door.flight_bytes()).sum();
+        NfsView {
+            sessions: sum(|client| client.sessions),
+            slots: sum(|client| client.slots),
+            slots_busy: sum(|client| client.slots_busy),
+            lock_waiters: door.waiters,
+            flight_bytes: door.flight_bytes + at_pools,
+            reply_cache_bytes: door.slots.reply_cache_bytes,
+            copies_running: door.copies.running,
+            copies_unheard: door.copies.unheard,
+            grants: vec![grant_view("layout", door.layouts), grant_view("delegation", door.delegations)],
+        }
     }
 
     /// How many there are, and those that are shown.
@@ -259,6 +263,28 @@ impl Overview {
     }
 }
 
+/// With bytes per second read and written.
+fn pool_view(
+    status: PoolStatus,
+    address: SocketAddr,
+    drained: bool,
+    (read_bytes_per_s, written_bytes_per_s): (u64, u64),
+) -> PoolView {
+    PoolView {
+        name: status.id.to_string(),
+        address: address.to_string(),
+        drained,
+        offline: status.offline,
+        total_bytes: status.total_bytes,
+        free_bytes: status.free_bytes,
+        replicas: status.replicas,
+        read_bytes: status.read_bytes,
+        written_bytes: status.written_bytes,
+        read_bytes_per_s,
+        written_bytes_per_s,
+    }
+}
+
 fn mode(share: Share) -> String {
     let words = |modes: Modes| match (modes.contains(Modes::READ), modes.contains(Modes::WRITE)) {
         (true, true) => Some("read-write"),
@@ -268,6 +294,17 @@ fn mode(share: Share) -> String {
     };
     let access = words(share.access).unwrap_or("none");
     words(share.deny).map_or_else(|| access.to_owned(), |deny| format!("{access}, deny {deny}"))
+}
+
+fn grant_view(kind: &'static str, counts: GrantCounts) -> GrantView {
+    GrantView {
+        kind,
+        granted: counts.granted,
+        recalls_sent: counts.sent,
+        recalls_answered: counts.answered,
+        recalls_unanswered: counts.unanswered,
+        revoked: counts.revoked,
+    }
 }
 
 fn namespace_view(figures: namespace::Figures) -> NamespaceView {
@@ -300,8 +337,13 @@ impl Instance for Overview {
             reads: statuses.iter().map(|pool| pool.reads).sum(),
             writes: statuses.iter().map(|pool| pool.writes).sum(),
         }];
-        let pools = statuses.into_iter().zip(&self.pool_doors);
-        let DoorStatus { clients: nfs, security, .. } = self.door.status();
+        let pools = statuses.into_iter().zip(&self.pool_doors).map(|(status, (address, _))| {
+            let (id, rates) = (status.id, self.rates.of(status.id));
+            pool_view(status, *address, self.pool_map.is_drained(id), rates)
+        });
+        let door = self.door.status();
+        let nfs_view = self.nfs_view(&door);
+        let DoorStatus { clients: nfs, security, .. } = door;
         let (open_count, open_files) = self.opens(&nfs);
         Snapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -309,7 +351,7 @@ impl Instance for Overview {
             uptime_s: self.clock.monotonic().saturating_sub(self.started).as_secs(),
             files: usage.files,
             bytes: usage.bytes,
-            pools: pools.map(|(status, (address, _))| self.pool_view(status, *address)).collect(),
+            pools: pools.collect(),
             clients: self.clients(&nfs),
             open_count,
             open_files,
@@ -317,6 +359,7 @@ impl Instance for Overview {
             slow_operations: self.measures.slow(),
             operations: self.measures.counts(),
             namespace: namespace_view(self.namespace.figures()),
+            nfs: nfs_view,
             gss: GssView {
                 contexts: security.contexts,
                 established: security.established,
@@ -377,5 +420,33 @@ impl Instance for Overview {
 
     fn set_log_levels(&self, levels: &LogLevels) -> Result<(), String> {
         self.log.set(levels)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_pool_that_is_drained_and_offline_both_are_shown() {
+        let status = |offline: Option<&str>| PoolStatus {
+            id: PoolId(1),
+            offline: offline.map(str::to_owned),
+            total_bytes: 10,
+            free_bytes: 5,
+            total_files: 10,
+            free_files: 5,
+            replicas: 1,
+            read_bytes: 0,
+            written_bytes: 0,
+            reads: 0,
+            writes: 0,
+            syncs: 0,
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], 2049));
+        for (offline, drained) in [(None, false), (None, true), (Some("disk"), false), (Some("disk"), true)] {
+            let view = pool_view(status(offline), address, drained, (0, 0));
+            assert_eq!((view.offline.as_deref(), view.drained), (offline, drained));
+        }
     }
 }

@@ -16,9 +16,12 @@ use types::Clock;
 
 use super::Services;
 use crate::control::Request;
+use crate::data_dir::{DataDir, DrainedPools};
 use crate::dir;
 use crate::fsck;
 use crate::naming::Naming;
+use crate::pool_map::PoolMap;
+use crate::pools::{self, PoolState};
 use crate::quota;
 use crate::report::{ClientReport, PoolReport, StatusReport};
 
@@ -34,20 +37,23 @@ pub struct Responder {
     door: Arc<HeadDoor>,
     pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
     naming: Arc<Naming>,
+    pool_map: Arc<PoolMap>,
+    /// What is kept of it. Held while it is written, so that two changes do not lose one.
+    drained: tokio::sync::Mutex<DrainedPools>,
     /// Total operations at each of the last seconds. Leaf lock.
     samples: Mutex<VecDeque<(Duration, u64)>>,
 }
 
 impl Responder {
     pub fn new(
-        data: PathBuf,
+        data: &DataDir,
         services: &Services,
-        door: Arc<HeadDoor>,
-        pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
+        (door, pool_doors): (Arc<HeadDoor>, Vec<(SocketAddr, Arc<PoolDoor>)>),
         naming: Arc<Naming>,
+        pool_map: Arc<PoolMap>,
     ) -> Arc<Responder> {
         Arc::new(Responder {
-            data,
+            data: data.path().to_owned(),
             clock: Arc::clone(&services.clock),
             started: services.clock.monotonic(),
             namespace: Arc::clone(&services.namespace),
@@ -55,6 +61,8 @@ impl Responder {
             door,
             pool_doors,
             naming,
+            pool_map,
+            drained: tokio::sync::Mutex::new(data.drained_pools()),
             samples: Mutex::default(),
         })
     }
@@ -96,6 +104,22 @@ impl Responder {
         }
     }
 
+    async fn pool(&self, question: pools::Question) -> Result<Vec<PoolState>> {
+        let kept = self.drained.lock().await;
+        let all = self.pools.iter().map(|pool| pool.id()).collect();
+        let drained = pools::apply(&kept, &all, question)?;
+        self.pool_map.set_drained(drained.clone());
+        let closed = self.door.closed_pools();
+        let left = |id| closed.iter().find(|(pool, _)| *pool == id).map(|(_, left)| *left);
+        let states = self.pools.iter().map(|pool| PoolState {
+            id: pool.id().0,
+            is_drained: drained.contains(&pool.id()),
+            offline: pool.status().offline,
+            layouts_left: left(pool.id()),
+        });
+        Ok(states.collect())
+    }
+
     async fn status(&self) -> Result<StatusReport> {
         let door = self.door.status();
         let usage = self.namespace.usage().await?;
@@ -104,6 +128,7 @@ impl Responder {
             PoolReport {
                 id: status.id.0,
                 address: address.to_string(),
+                is_drained: self.pool_map.is_drained(status.id),
                 offline: status.offline,
                 total_bytes: status.total_bytes,
                 free_bytes: status.free_bytes,
@@ -141,6 +166,7 @@ impl Responder {
                     layouts: client.layouts,
                     delegations: client.delegations,
                     idle_s: client.idle.as_secs(),
+                    courtesy: client.is_courtesy,
                 })
                 .collect(),
             pools: pools.collect(),
@@ -160,6 +186,7 @@ impl crate::control::Responder for Responder {
                 serde_json::to_value(dir::answer(&self.namespace, &question).await?)?
             }
             Request::Quota(question) => quota::answer(&self.namespace, question).await?,
+            Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
             Request::Fsck => serde_json::to_value(fsck::check(&self.namespace, &self.pools).await?)?,
         })
     }

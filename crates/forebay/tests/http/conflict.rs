@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use nfs4::{
-    FfLayoutReturn4, LayoutIomode4, LayoutRecall4, NfsStat4, OPEN4_SHARE_ACCESS_READ,
-    OPEN4_SHARE_ACCESS_WRITE, StableHow4,
+    DelegReturn4Args, FfLayoutReturn4, LayoutIomode4, LayoutRecall4, NfsArgop4, NfsStat4,
+    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
+    OPEN4_SHARE_ACCESS_WRITE, OpenDelegation4, StableHow4,
 };
 use testkit::nfs_client::{Answer as Callback, Layout, NfsClient, OpenFile, ops};
 
@@ -99,6 +100,28 @@ fn what_an_nfs_client_has_open_for_writing_is_not_locked() {
     assert_eq!(server.send(&ask).status, 423);
     client.close(&file).unwrap();
     assert_eq!(server.send(&ask).status, 200);
+}
+
+#[test]
+fn a_dav_lock_calls_a_delegation_to_write_home() {
+    let (_instance, server) = Server::start();
+    server.put("/file", "data");
+    let mut client = server.nfs("writer");
+    let root = client.root().unwrap();
+    let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
+    let file = client.open(&root, "file", wanted).unwrap();
+    let OpenDelegation4::Write(granted) = file.opened.delegation.clone() else { panic!("{:?}", file.opened) };
+    client.close(&file).unwrap();
+    std::thread::scope(|scope| {
+        let locked = scope.spawn(|| lock(&server, "/file"));
+        let recall = client.callbacks.wait_for_recall(WAIT).expect("a recall comes");
+        assert_eq!((&recall.fh, recall.stateid), (&file.handle, granted.stateid));
+        let give_back = NfsArgop4::DelegReturn(DelegReturn4Args { deleg_stateid: granted.stateid });
+        client.call(&[ops::put_fh(&file.handle), give_back]).unwrap();
+        locked.join().unwrap();
+    });
+    let open = client.open(&root, "file", OPEN4_SHARE_ACCESS_WRITE);
+    assert_eq!(status_of(open), NfsStat4::ShareDenied);
 }
 
 #[test]

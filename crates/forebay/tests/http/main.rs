@@ -9,6 +9,7 @@ mod server;
 mod wire;
 
 mod access;
+mod acl;
 mod adopt;
 mod conflict;
 mod dav;

@@ -53,6 +53,18 @@ fn a_get_is_sent_to_the_pool_which_serves_by_the_ticket_alone() {
 }
 
 #[test]
+fn nobody_is_sent_to_a_drained_pool() {
+    let (instance, server) = redirecting();
+    server.put("/file", "0123456789");
+    location(&server.call("GET", "/file"));
+    instance.forebay(&["pool", "drain", "pool-0"]);
+    let answer = server.call("GET", "/file");
+    assert_eq!((answer.status, &answer.body[..]), (200, &b"0123456789"[..]));
+    instance.forebay(&["pool", "enable", "pool-0"]);
+    location(&server.call("GET", "/file"));
+}
+
+#[test]
 fn who_may_not_read_gets_no_ticket() {
     let (_instance, server) = Server::start_with("redirect = \"always\"\nanonymous = \"refuse\"");
     server.put("/file", "data");

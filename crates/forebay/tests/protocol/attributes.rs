@@ -128,7 +128,7 @@ fn an_unsupported_attribute_is_left_out_and_a_write_only_one_is_invalid() {
         let attr_request = Bitmap4::of(numbers);
         client.compound(&[ops::put_fh(&root), NfsArgop4::GetAttr(GetAttr4Args { attr_request })]).unwrap()
     };
-    let reply = ask(&[number::TYPE, number::ACL, 200]);
+    let reply = ask(&[number::TYPE, number::SACL, 200]);
     assert_eq!(body!(reply, GetAttr).unwrap().obj_attributes.attrmask, Bitmap4::of(&[number::TYPE]));
     assert_eq!(ask(&[number::TIME_MODIFY_SET]).status, NfsStat4::Inval);
 }
@@ -219,8 +219,8 @@ fn setattr_refuses_what_cannot_be_set_each_in_its_way() {
         assert_eq!(result.attrsset, Bitmap4::EMPTY, "nothing is set in part");
         result.status
     };
-    let acl = Fattr4 { attrmask: Bitmap4::of(&[number::ACL]), attr_vals: Opaque::from(&[0; 4]) };
-    assert_eq!(set(&file, acl), NfsStat4::AttrNotSupp);
+    let sacl = Fattr4 { attrmask: Bitmap4::of(&[number::SACL]), attr_vals: Opaque::from(&[0; 4]) };
+    assert_eq!(set(&file, sacl), NfsStat4::AttrNotSupp);
     assert_eq!(set(&file, attrs(|a| a.fileid = Some(7)).encode_all()), NfsStat4::Inval, "it is read-only");
     assert_eq!(set(&root, attrs(|a| a.size = Some(0)).encode_all()), NfsStat4::IsDir);
     assert_eq!(set(&file, attrs(|a| a.mode = Some(0o100_644)).encode_all()), NfsStat4::Inval);
@@ -288,8 +288,8 @@ fn verify_goes_on_when_attributes_are_the_same_and_nverify_when_not() {
     assert_eq!(ask(verify(&write_only)), NfsStat4::Inval);
     let error = attrs(|a| a.rdattr_error = Some(NfsStat4::Ok));
     assert_eq!(ask(verify(&error)), NfsStat4::Inval);
-    let acl = Fattr4 { attrmask: Bitmap4::of(&[number::ACL]), attr_vals: Opaque::from(&[0; 4]) };
-    assert_eq!(ask(NfsArgop4::Verify(Verify4Args { obj_attributes: acl })), NfsStat4::AttrNotSupp);
+    let sacl = Fattr4 { attrmask: Bitmap4::of(&[number::SACL]), attr_vals: Opaque::from(&[0; 4]) };
+    assert_eq!(ask(NfsArgop4::Verify(Verify4Args { obj_attributes: sacl })), NfsStat4::AttrNotSupp);
 }
 
 #[test]

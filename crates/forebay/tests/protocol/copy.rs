@@ -1,11 +1,14 @@
 //! COPY and CLONE (RFC 7862 §15.2, §15.13): data moves within the server, in one pool and between two.
 
+use std::time::Duration;
+
 use nfs4::attr::number;
 use nfs4::{
-    Clone4Args, Copy4Args, CreateType4, LayoutIomode4, NetLoc4, NfsArgop4, NfsFh4, NfsStat4,
-    OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, OpenFlag4, StableHow4, StateId4,
+    Clone4Args, Copy4Args, Copy4ResOk, CreateType4, LayoutIomode4, NetLoc4, NfsArgop4, NfsFh4, NfsStat4,
+    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE, OffloadInfo4, OpenFlag4,
+    StableHow4, StateId4, WriteResponse4,
 };
-use testkit::nfs_client::{ClientOptions, NfsClient, OpenFile, auth_sys, ops};
+use testkit::nfs_client::{ClientOptions, NfsClient, OpenFile, auth_sys, ops, when_ready};
 
 use crate::server::{Server, Setup, directory_of, status_of};
 
@@ -17,6 +20,8 @@ struct Two {
     root: NfsFh4,
     source: OpenFile,
     target: OpenFile,
+    /// Of the target.
+    name: String,
 }
 
 /// Two files, on the same pool or not; the source has `size` bytes, all different from their neighbours.
@@ -27,9 +32,10 @@ fn two_files(server: &Server, on_one_pool: bool, size: u64) -> Two {
     write(&mut client, &source, 0, &bytes(0, size));
     let place = pool_of(&mut client, &source);
     for attempt in 0..64 {
-        let target = client.create(&root, &format!("target-{attempt}")).unwrap();
+        let name = format!("target-{attempt}");
+        let target = client.create(&root, &name).unwrap();
         if (pool_of(&mut client, &target) == place) == on_one_pool {
-            return Two { client, root, source, target };
+            return Two { client, root, source, target, name };
         }
     }
     panic!("new files go to all pools");
@@ -64,12 +70,26 @@ fn content(client: &mut NfsClient, file: &OpenFile) -> Vec<u8> {
     }
 }
 
+/// For callbacks, on however busy a machine.
+const LONG: Duration = Duration::from_secs(60);
+
+/// What a COPY came to, at once or in the end.
+fn outcome(two: &Two, copied: Copy4ResOk) -> WriteResponse4 {
+    let Some(stateid) = copied.response.callback_id else { return copied.response };
+    let told = two.client.callbacks.wait_for_offload(LONG).expect("the end is told");
+    assert_eq!((told.stateid, &told.fh), (stateid, &two.target.handle));
+    match told.offload_info {
+        OffloadInfo4::Ok(response) => response,
+        OffloadInfo4::Err { status, .. } => panic!("{status}"),
+    }
+}
+
 /// Asks until all is copied, as Linux does.
 fn copy_all(two: &mut Two, from: u64, to: u64, count: u64) {
     let mut done = 0;
     while done < count {
         let copied = two.client.copy((&two.source, from + done), (&two.target, to + done), count - done);
-        let copied = copied.unwrap().response.count;
+        let copied = outcome(two, copied.unwrap()).count;
         assert!(copied > 0 && copied <= count - done);
         done += copied;
     }
@@ -141,6 +161,53 @@ fn a_committed_copy_survives_a_crash() {
     let mut client = server.client("host");
     let again = OpenFile { handle: name, stateid: StateId4::ANONYMOUS, opened: two.target.opened };
     assert!(content(&mut client, &again) == bytes(0, 1 << 20));
+}
+
+/// What is answered after the first piece is told in the end, with all that was asked for.
+#[test]
+fn a_copy_that_goes_on_ends_with_one_callback_and_its_verifier_is_that_of_commit() {
+    for on_one_pool in [true, false] {
+        let configuration = "copy_answer_ms = 0";
+        let (_instance, server) = Server::start_with(Setup { pools: 2, configuration, ..Setup::default() });
+        let size = (20 << 20) + 5;
+        let mut two = two_files(&server, on_one_pool, size);
+        let copied = two.client.copy((&two.source, 0), (&two.target, 0), size).unwrap();
+        assert!(!copied.requirements.synchronous);
+        let stateid = copied.response.callback_id.expect("it is more than a piece");
+        let told = outcome(&two, copied);
+        assert_eq!((told.count, told.committed), (size, StableHow4::Unstable));
+        let committed = two.client.commit(&two.target.handle).unwrap();
+        assert_eq!(committed.writeverf, told.writeverf);
+        assert!(content(&mut two.client, &two.target) == bytes(0, size));
+        assert_eq!(two.client.callbacks.seen().len(), 1);
+        // Of no use to another client, at any time.
+        let stranger = server.client("stranger").offload_status(&two.target.handle, stateid);
+        assert_eq!(status_of(stranger), NfsStat4::BadStateId);
+    }
+}
+
+/// Nothing of a copy outlives the server but its bytes: the client reclaims and copies anew.
+#[test]
+fn a_server_that_is_killed_in_a_copy_knows_nothing_of_it_and_copies_anew() {
+    let setup = Setup { pools: 2, configuration: "copy_answer_ms = 0", ..Setup::default() };
+    let (instance, server) = Server::start_with(setup);
+    let size = 32 << 20;
+    let mut two = two_files(&server, false, size);
+    let copied = two.client.copy((&two.source, 0), (&two.target, 0), size).unwrap();
+    let stateid = copied.response.callback_id.expect("it is more than a piece");
+    server.kill();
+    let server = instance.up();
+    let mut client = server.client("host");
+    let status = status_of(client.offload_status(&two.target.handle, stateid));
+    assert_eq!(status, NfsStat4::BadStateId);
+    assert_eq!(status_of(client.offload_cancel(&two.target.handle, stateid)), NfsStat4::BadStateId);
+    let root = client.root().unwrap();
+    let mut open = |name: &str| when_ready(|| client.open(&root, name, OPEN4_SHARE_ACCESS_BOTH)).unwrap();
+    let name = two.name.clone();
+    (two.source, two.target) = (open("source"), open(&name));
+    two.client = client;
+    copy_all(&mut two, 0, 0, size);
+    assert!(content(&mut two.client, &two.target) == bytes(0, size));
 }
 
 /// Holes stay holes, and clear what was there.

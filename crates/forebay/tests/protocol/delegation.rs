@@ -23,7 +23,9 @@ fn delegation(opened: &OpenFile) -> Option<StateId4> {
             assert!(!granted.recall);
             Some(granted.stateid)
         }
-        OpenDelegation4::Write(_) => panic!("nobody asked for one to write"),
+        OpenDelegation4::Write(_) | OpenDelegation4::ReadAttrs(_) | OpenDelegation4::WriteAttrs(_) => {
+            panic!("nobody asked for that")
+        }
         OpenDelegation4::None | OpenDelegation4::NoneExt(_) => None,
     }
 }
@@ -340,6 +342,20 @@ fn a_reader_that_never_gives_back_is_revoked_and_reads_nothing_more_at_a_pool() 
 }
 
 #[test]
+fn a_reader_that_cannot_heed_a_recall_has_its_time_and_hears_that_its_delegation_was_revoked() {
+    for status in [NfsStat4::Delay, NfsStat4::ServerFault] {
+        let setup = Setup { configuration: "[nfs.delegations]\nrecall_s = 1", ..Setup::default() };
+        let (_instance, server) = Server::start_with(setup);
+        let mut scene = Scene::set(&server);
+        scene.reader.callbacks.answer_always(Answer::Status(status));
+        outwait(&mut scene);
+        let returned = give_back(&mut scene.reader, &scene.file.handle, scene.delegation);
+        assert_eq!(returned, NfsStat4::DelegRevoked, "{status}");
+        assert_ne!(status_flags(&mut scene.reader) & SEQ4_STATUS_RECALLABLE_STATE_REVOKED, 0);
+    }
+}
+
+#[test]
 fn a_reader_that_says_it_has_none_is_not_waited_for_long() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
@@ -386,6 +402,27 @@ fn a_delegation_is_reclaimed_after_a_restart_and_recalled_again() {
         assert_eq!(give_back(&mut reader, &handle, held), NfsStat4::Ok);
         assert!(writer.join().unwrap());
     });
+}
+
+#[test]
+fn a_reader_that_has_not_heard_of_a_revocation_reclaims_nothing_after_a_restart() {
+    let setup = Setup {
+        grace_s: 30,
+        lease_s: 30,
+        configuration: "[nfs.delegations]\nrecall_s = 1",
+        ..Setup::default()
+    };
+    let (instance, server) = Server::start_with(setup);
+    let mut scene = Scene::set(&server);
+    scene.reader.callbacks.answer_always(Answer::Silence);
+    outwait(&mut scene);
+    server.kill();
+    let server = instance.up();
+    let mut reader = server.client_by(ClientOptions::named("reader").reclaiming());
+    let claim = OpenClaim4::Previous(OpenDelegationType4::Read);
+    let open = ops::open_claiming("owner", OPEN4_SHARE_ACCESS_READ, OpenFlag4::NoCreate, claim);
+    let reclaimed = reader.open_by(&scene.file.handle, open);
+    assert_eq!(status_of(reclaimed), NfsStat4::NoGrace, "what it has in its cache was changed by another");
 }
 
 #[test]

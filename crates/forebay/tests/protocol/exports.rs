@@ -1,5 +1,7 @@
 //! Exports by the configuration file; what follows from them is tested at the door.
 
+use std::time::{Duration, Instant};
+
 use nfs4::NfsStat4;
 use nfs4::attr::{Principal4, number};
 
@@ -10,13 +12,23 @@ fn with(configuration: &'static str) -> Setup {
 }
 
 #[test]
-fn an_export_that_is_no_directory_keeps_the_server_from_starting_with_one_line() {
-    let instance = Instance::new(with("[[nfs.export]]\npath = \"/none\"\nclients = [\"*\"]"));
-    let output = instance.up_command().output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!output.status.success(), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.contains("nfs.export") && said.contains("/none does not exist"), "{said}");
+fn an_export_that_is_not_there_is_warned_of_and_is_one_as_soon_as_it_is_made() {
+    let configuration = "[[nfs.export]]\npath = \"/\"\nclients = [\"*\"]\naccess = \"rw\"\n\
+                         [[nfs.export]]\npath = \"/later\"\nclients = [\"*\"]\naccess = \"ro\"\n";
+    let instance = Instance::new(with(configuration));
+    let server = instance.up();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    assert_eq!(status_of(client.lookup(&root, "later")), NfsStat4::NoEnt);
+    let later = client.mkdir(&root, "later", 0o777).unwrap();
+    let begun = Instant::now();
+    let mut names = 0..;
+    while status_of(client.mkdir(&later, &format!("{:?}", names.next()), 0o755)) != NfsStat4::RoFs {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it is never found");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let said = server.log();
+    assert!(said.contains("export /later does not exist"), "{said}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use nfs4::{
     NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OpenFlag4, OpenToLockOwner4,
     StableHow4, StateId4, TH4_READ_SIZE, TH4_WRITE_SIZE, TestStateId4Args, op,
 };
-use testkit::nfs_client::{ClientOptions, Layout, NfsClient, OpenFile, auth_sys, ops};
+use testkit::nfs_client::{ClientError, ClientOptions, Layout, NfsClient, OpenFile, auth_sys, ops};
 
 use crate::server::{Server, Setup, directory_of, status_of};
 
@@ -74,6 +74,10 @@ fn a_small_file_is_read_and_written_through_the_head_unless_the_client_insists()
         assert_eq!(reply.status, NfsStat4::LayoutUnavailable);
     }
     assert_eq!(write_layout(&mut client, &file).segment.iomode, LayoutIomode4::Rw);
+    // Who does not ask for the attribute could not know.
+    let open = ops::open("owner", OPEN4_SHARE_ACCESS_BOTH, ops::unchecked(0o644), "file");
+    let layout_get = ops::layout_get(StateId4::CURRENT, LayoutIomode4::Rw);
+    client.call(&[ops::put_fh(&root), open, layout_get]).unwrap();
     assert_eq!(
         client.attributes(&root, &[number::MDSTHRESHOLD]).unwrap().mdsthreshold,
         Some(MdsThreshold4::default())
@@ -202,6 +206,10 @@ fn a_read_layout_has_a_ticket_of_its_own() {
     assert_eq!(read.segment.iomode, LayoutIomode4::Read);
     assert_ne!(read.ticket(), write.ticket());
     assert_eq!(read.device(), write.device());
+    // As loosely coupled data servers would tell them apart (RFC 8435 §2.2).
+    let (reader, writer) = (read.data_server(), write.data_server());
+    assert_ne!(reader.user, writer.user);
+    assert_eq!(reader.group, writer.group);
 }
 
 #[test]
@@ -452,24 +460,72 @@ fn report(layout: &Layout, status: NfsStat4, opnum: u32) -> FfLayoutReturn4 {
     FfLayoutReturn4 { ioerr_report: vec![error], iostats_report: Vec::new() }
 }
 
+/// Takes a layout, fails with it, and takes the next: what the last LAYOUTGET answered.
+fn fail_with(
+    client: &mut NfsClient,
+    file: &OpenFile,
+    status: NfsStat4,
+    times: u32,
+) -> Result<Layout, ClientError> {
+    let mut granted = client.layout_get(&file.handle, seqid_zero(file.stateid), LayoutIomode4::Rw);
+    for _ in 0..times {
+        let layout = granted?;
+        client.layout_return(&file.handle, layout.stateid, &report(&layout, status, op::WRITE)).unwrap();
+        granted = client.layout_get(&file.handle, seqid_zero(file.stateid), LayoutIomode4::Rw);
+    }
+    granted
+}
+
+/// Linux asks again at once after each error, with one replica for the same data server.
 #[test]
-fn a_client_that_reports_a_failed_data_server_goes_through_the_head() {
+fn a_client_that_fails_at_a_data_server_again_and_again_goes_through_the_head() {
     let (_instance, server) = Server::start();
-    let (mut client, _, file) = with_file(&server);
+    let (mut client, root, file) = with_file(&server);
+    let (mut bystander, other) = (server.client("bystander"), client.create(&root, "other").unwrap());
     client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, b"before").unwrap();
-    let layout = write_layout(&mut client, &file);
-    let failure = report(&layout, NfsStat4::NxIo, op::WRITE);
-    client.layout_return(&file.handle, layout.stateid, &failure).unwrap();
-    let again = client.layout_get(&file.handle, seqid_zero(file.stateid), LayoutIomode4::Rw);
-    assert_eq!(
-        status_of(again),
-        NfsStat4::LayoutUnavailable,
-        "one replica, one data server: no other to give"
-    );
+    let layout = fail_with(&mut client, &file, NfsStat4::Io, 2).unwrap();
+    client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default()).unwrap();
+    let refused = fail_with(&mut client, &file, NfsStat4::Io, 3);
+    assert_eq!(status_of(refused), NfsStat4::LayoutUnavailable, "no other data server to give");
     let written = client.write(&file.handle, file.stateid, 6, StableHow4::FileSync, b" after").unwrap();
     assert_eq!(written.count, 6);
     let read = client.read(&file.handle, file.stateid, 0, 100).unwrap();
     assert_eq!(&read.data[..], b"before after");
+
+    write_layout(&mut client, &other);
+    let opened = bystander.create(&root, "file").unwrap();
+    write_layout(&mut bystander, &opened);
+}
+
+#[test]
+fn a_data_server_that_a_client_cannot_reach_is_avoided_for_all_files() {
+    let (_instance, server) = Server::start();
+    let (mut client, root, file) = with_file(&server);
+    let other = client.create(&root, "other").unwrap();
+    assert_eq!(status_of(fail_with(&mut client, &file, NfsStat4::NxIo, 3)), NfsStat4::LayoutUnavailable);
+    assert_eq!(status_of(fail_with(&mut client, &other, NfsStat4::NxIo, 0)), NfsStat4::LayoutUnavailable);
+}
+
+#[test]
+fn a_client_that_fails_at_one_of_two_data_servers_creates_its_files_at_the_other() {
+    let (_instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
+    let (mut client, root, file) = with_file(&server);
+    let failed = write_layout(&mut client, &file).device();
+    assert_eq!(status_of(fail_with(&mut client, &file, NfsStat4::NxIo, 3)), NfsStat4::LayoutUnavailable);
+    for number in 0..8 {
+        let file = client.create(&root, &format!("new-{number}")).unwrap();
+        assert_ne!(write_layout(&mut client, &file).device(), failed);
+    }
+}
+
+/// A fence and a file that is too large say nothing about the data server.
+#[test]
+fn errors_that_are_not_the_data_servers_do_not_count() {
+    let (_instance, server) = Server::start();
+    let (mut client, _, file) = with_file(&server);
+    for status in [NfsStat4::Stale, NfsStat4::FBig, NfsStat4::Delay, NfsStat4::PnfsNoLayout] {
+        fail_with(&mut client, &file, status, 20).unwrap();
+    }
 }
 
 #[test]

@@ -5,14 +5,17 @@
 
 #![allow(clippy::unwrap_used, reason = "everything here is a test or a step of one")]
 
+mod acl;
 mod attributes;
 mod bounds;
 mod cli;
 mod copy;
+mod courtesy;
 mod data;
 mod delegation;
 mod directory;
 mod directory_attributes;
+mod drain;
 mod exports;
 mod held;
 mod layout;
@@ -25,4 +28,7 @@ mod recovery;
 mod rpc;
 mod server;
 mod session;
+mod state_memory;
+mod trunking;
+mod write_delegation;
 mod xattr;

@@ -5,7 +5,7 @@ use nfs4::attr::number;
 use nfs4::{
     Bitmap4, Component4, CreatVerfAttr, CreateHow4, CreateType4, FileAttributes, NfsArgop4, NfsFh4, NfsStat4,
     OPEN4_RESULT_LOCKTYPE_POSIX, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
-    OPEN4_SHARE_ACCESS_WANT_ANY_DELEG, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_BOTH,
+    OPEN4_SHARE_ACCESS_WANT_READ_DELEG, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_BOTH,
     OPEN4_SHARE_DENY_NONE, OPEN4_SHARE_DENY_READ, OPEN4_SHARE_DENY_WRITE, Open4Args, OpenClaim4,
     OpenClaimDelegateCur4, OpenDelegation4, OpenDelegationType4, OpenDowngrade4Args, OpenFlag4, StableHow4,
     StateId4, Verifier4,
@@ -330,7 +330,7 @@ fn without_grace_nothing_is_reclaimed() {
 fn who_wants_a_delegation_is_told_that_there_is_none() {
     let (_instance, server) = Server::start();
     let (mut client, root) = setup(&server);
-    let access = BOTH | OPEN4_SHARE_ACCESS_WANT_ANY_DELEG;
+    let access = BOTH | OPEN4_SHARE_ACCESS_WANT_READ_DELEG;
     let file = client.open_as(&root, "file", "owner", access, ops::unchecked(0o644)).unwrap();
     assert!(matches!(file.opened.delegation, OpenDelegation4::NoneExt(_)), "{:?}", file.opened.delegation);
 }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use nfs4::{
     BindConnToSession4Args, ChannelDirFromClient4, CreateHow4, FfLayoutReturn4, FileAttributes,
     LayoutIomode4, LayoutRecall4, LayoutType4, NfsArgop4, NfsCbArgop4, NfsFh4, NfsStat4,
-    OPEN4_SHARE_ACCESS_BOTH, OpenFlag4, SEQ4_STATUS_CB_PATH_DOWN, SEQ4_STATUS_CB_PATH_DOWN_SESSION,
-    StableHow4, StateId4,
+    OPEN4_SHARE_ACCESS_BOTH, OpenFlag4, ReferringCall4, ReferringCallList4, SEQ4_STATUS_CB_PATH_DOWN,
+    SEQ4_STATUS_CB_PATH_DOWN_SESSION, StableHow4, StateId4,
 };
 use testkit::nfs_client::{Answer, Layout, NfsClient, OpenFile, when_ready};
 
@@ -110,6 +110,33 @@ fn a_recall_comes_on_the_session_of_the_holder_with_its_own_sequence() {
     assert_eq!((sequence.sequenceid, sequence.slotid), (1, 0));
     assert_eq!(seen[0].minorversion, scene.holder.options.minorversion);
     assert!(scene.other.callbacks.seen().is_empty(), "who truncates is not asked");
+}
+
+/// RFC 8881 §20.9.3: Linux waits for the reply to the call that is named, and takes the recall for what it is.
+#[test]
+fn a_recall_names_the_call_that_granted_until_its_reply_has_been_seen() {
+    let (_instance, server) = Server::start();
+    let mut scene = Scene::set(&server);
+    let granting = scene.holder.session.sequence(0, false);
+    scene.layout =
+        scene.holder.layout_get(&scene.file.handle, scene.layout.stateid, LayoutIomode4::Rw).unwrap();
+    // It is asked again and again.
+    scene.holder.callbacks.answer_always(Answer::Status(NfsStat4::Delay));
+    assert_eq!(scene.truncate(), NfsStat4::Delay);
+    let call = ReferringCall4 { sequenceid: granting.sequenceid, slotid: granting.slotid };
+    let list = ReferringCallList4 { sessionid: scene.holder.session.id, referring_calls: vec![call] };
+    assert_eq!(referring_calls(&scene.holder), [list]);
+
+    // The slot is used again: the reply has been there.
+    scene.holder.call(&[]).unwrap();
+    let mut later = std::iter::repeat_with(|| referring_calls(&scene.holder)).take(20);
+    assert!(later.any(|lists| lists.is_empty()), "it is named no longer");
+}
+
+fn referring_calls(holder: &NfsClient) -> Vec<ReferringCallList4> {
+    let compound = holder.callbacks.wait(WAIT).expect("a recall comes");
+    let NfsCbArgop4::Sequence(sequence) = &compound.argarray[0] else { panic!("{compound:?}") };
+    sequence.referring_call_lists.clone()
 }
 
 #[test]
@@ -263,10 +290,10 @@ fn the_layouts_of_an_expired_client_are_fenced() {
     let mut scene = Scene::set(&server);
     scene.holder.callbacks.answer_always(Answer::Silence);
     let since = Instant::now();
-    // The holder is silent at the head; its data server session alone does not keep the layout.
+    // The holder is silent at the head; its data server session alone does not keep the layout from who needs the file.
     while scene.write_by_ticket() == NfsStat4::Ok {
         assert!(since.elapsed() < WAIT, "the ticket outlives the client");
-        scene.other.call(&[]).unwrap();
+        scene.truncate();
         std::thread::sleep(Duration::from_millis(50));
     }
     assert_eq!(scene.write_by_ticket(), NfsStat4::Stale);

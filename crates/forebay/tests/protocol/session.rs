@@ -319,9 +319,12 @@ fn operations_of_no_version_of_another_and_of_none_yet_differ() {
     let ops = [ops::put_fh(&root), NfsArgop4::Seek(seek)];
     assert_eq!(old.compound(&ops).unwrap().status, NfsStat4::OpIllegal, "4.1 has no SEEK");
     assert_eq!(new.compound(&ops).unwrap().status, NfsStat4::WrongType, "4.2 has it, of regular files");
-    let offload = nfs4::OffloadStatus4Args { stateid: StateId4::ANONYMOUS };
-    let ops = [ops::put_fh(&root), NfsArgop4::OffloadStatus(offload)];
-    assert_eq!(new.compound(&ops).unwrap().status, NfsStat4::NotSupp, "4.2 has it, this server not yet");
+    let notify = nfs4::CopyNotify4Args {
+        src_stateid: StateId4::ANONYMOUS,
+        destination_server: nfs4::NetLoc4::Name("elsewhere".into()),
+    };
+    let ops = [ops::put_fh(&root), NfsArgop4::CopyNotify(notify)];
+    assert_eq!(new.compound(&ops).unwrap().status, NfsStat4::NotSupp, "4.2 has it, this server not");
     let renew = [NfsArgop4::Renew(Renew4Args { clientid: new.exchanged.clientid })];
     assert_eq!(new.compound(&renew).unwrap().status, NfsStat4::NotSupp, "4.0's operations are gone");
 }
@@ -483,8 +486,8 @@ fn a_silent_client_loses_its_opens_after_the_lease_and_not_before() {
     let (_instance, server) = Server::start_with(Setup { lease_s: 2, ..Setup::default() });
     let mut silent = server.client("silent");
     let root = silent.root().unwrap();
-    let held = silent.open_by(&root, open_denying_all("file")).unwrap();
     let since = Instant::now();
+    let held = silent.open_by(&root, open_denying_all("file")).unwrap();
     let mut other = server.client("other");
     assert_eq!(status_of(other.open_by(&root, open_denying_all("file"))), NfsStat4::ShareDenied);
     let deadline = since + Duration::from_secs(40);
@@ -508,6 +511,9 @@ fn sequence_alone_renews_the_lease() {
         assert_eq!(renewing.compound(&[]).unwrap().status, NfsStat4::Ok);
         std::thread::sleep(Duration::from_millis(200));
     }
+    // Of a client whose lease is over it would be taken.
+    let mut other = server.client("other");
+    assert_eq!(status_of(other.open_by(&root, open_denying_all("file"))), NfsStat4::ShareDenied);
     renewing.close(&held).unwrap();
 }
 

@@ -57,6 +57,35 @@ fn without_mutual_authentication_there_is_no_reply_and_the_clients_key_is_used()
 }
 
 #[test]
+fn new_keys_are_taken_old_ones_are_good_while_they_stand_in_the_keytab_and_what_was_seen_stays_seen() {
+    let old = Initiator::new(18);
+    let new = Initiator { service_key: key(18, 9), kvno: Some(4), subkey: Some(key(18, 10)), ..old.clone() };
+    let mut acceptor = acceptor(&old);
+    assert!(acceptor.accept(&old.token(), NOW, &ENTROPY).is_ok());
+    let refused = acceptor.accept(&new.token(), NOW, &ENTROPY).unwrap_err();
+    assert!(matches!(refused, AcceptError::NoKey { kvno: Some(4), .. }), "{refused}");
+
+    let mut both = keytab(&old.service_key);
+    let newer = |entry: &KeytabEntry| KeytabEntry { kvno: 4, key: key(18, 9), ..entry.clone() };
+    both.entries.extend(both.entries.clone().iter().map(newer));
+    let only_new = Keytab { entries: both.entries[2..].to_vec() };
+    acceptor.replace_keys(both).unwrap();
+    assert!(acceptor.accept(&new.token(), NOW, &ENTROPY).is_ok());
+    let again = acceptor.accept(&old.token(), NOW, &ENTROPY).unwrap_err();
+    assert!(matches!(again, AcceptError::Replay { .. }), "{again}");
+    let later = Initiator { subkey: Some(key(18, 11)), ..old };
+    assert!(acceptor.accept(&later.token(), NOW, &ENTROPY).is_ok(), "the old key still stands there");
+
+    acceptor.replace_keys(only_new).unwrap();
+    let gone = Initiator { subkey: Some(key(18, 12)), ..later };
+    assert!(matches!(acceptor.accept(&gone.token(), NOW, &ENTROPY), Err(AcceptError::NoKey { .. })));
+
+    assert!(acceptor.replace_keys(Keytab::default()).is_err());
+    let still = Initiator { subkey: Some(key(18, 13)), ..new };
+    assert!(acceptor.accept(&still.token(), NOW, &ENTROPY).is_ok(), "a keytab without a key changes nothing");
+}
+
+#[test]
 fn a_ticket_for_another_service_is_refused() {
     let service = principal("nfs/other.example.org");
     assert_eq!(

@@ -114,6 +114,9 @@ static XATTRS: Table = Table {
     key_len: 2,
 };
 
+static ACLS: Table =
+    Table { name: "acls", columns: &[long("inode"), column("acl", Kind::Bytes)], key_len: 1 };
+
 pub static CHECKSUMS: Table = Table {
     name: "checksums",
     columns: &[long("inode"), column("kind", Kind::Text), column("value", Kind::Bytes)],
@@ -163,13 +166,14 @@ static QUOTAS: Table = Table {
     key_len: 2,
 };
 
-pub static TABLES: [&Table; 12] = [
+pub static TABLES: [&Table; 13] = [
     &INODES,
     &DENTRIES,
     &LOCATIONS,
     &SYMLINKS,
     &PROPERTIES,
     &XATTRS,
+    &ACLS,
     &CHECKSUMS,
     &CLIENTS,
     &DIR_DELTAS,

@@ -7,15 +7,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::{
-    ClientRecord, Cookie, CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange,
-    RecoveryRecords, SetXattr, Unnamed, Uploads, XATTR_BYTES_MAX, Xattrs,
+    Acls, ClientRecord, Cookie, CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange,
+    RecoveryRecords, SetAttributes, SetXattr, Unnamed, Uploads, XATTR_BYTES_MAX, Xattrs,
 };
 use bytes::Bytes;
 use rusqlite::Connection;
 use tempfile::TempDir;
 use testkit::postgres::Cluster;
 use types::{
-    Checksum, ChecksumKind, FileId, FileKind, Identity, PoolId, SymlinkTarget, Timestamp, XattrName,
+    Access, Ace, AceWho, Acl, Checksum, ChecksumKind, FileId, FileKind, Identity, PoolId, SymlinkTarget,
+    Timestamp, XattrName,
 };
 
 use super::tables::{APART, TABLES};
@@ -64,8 +65,8 @@ fn every_table_of_sqlite_is_in_the_list() {
     let mut connection = Connection::open_in_memory().unwrap();
     crate::sqlite::schema::migrate(&mut connection, 0).unwrap();
     assert_eq!(differences(&connection).unwrap(), Vec::<String>::new());
-    connection.execute_batch("CREATE TABLE acls (inode INTEGER PRIMARY KEY)").unwrap();
-    assert_eq!(differences(&connection).unwrap(), ["acls is not in the list"]);
+    connection.execute_batch("CREATE TABLE others (inode INTEGER PRIMARY KEY)").unwrap();
+    assert_eq!(differences(&connection).unwrap(), ["others is not in the list"]);
 }
 
 #[test]
@@ -142,7 +143,8 @@ async fn fill(namespace: &SqlNamespace) -> (FileId, u64) {
     for (text, value) in xattrs() {
         namespace.set_xattr(&root, last, &text, &value, SetXattr::Create).await.unwrap();
     }
-    let change = namespace.attributes(last).await.unwrap().change;
+    let given = SetAttributes { acl: Some(acl()), ..SetAttributes::default() };
+    let change = namespace.set_attributes(&root, last, &given).await.unwrap().change;
     let sum = Checksum::new(ChecksumKind::Adler32, &[1, 2, 3, 4]).unwrap();
     namespace.record_checksums(last, change, &[sum]).await.unwrap();
     namespace.put(&ClientRecord { owner: b"host\0".to_vec(), reclaim_complete: true }).await.unwrap();
@@ -151,13 +153,20 @@ async fn fill(namespace: &SqlNamespace) -> (FileId, u64) {
     (upload.max(last), namespace.attributes(TOP).await.unwrap().change)
 }
 
+fn acl() -> Acl {
+    Acl::new(vec![Ace::deny(AceWho::User(7), Access::READ), Ace::allow(AceWho::Everyone, Access::READ)])
+        .unwrap()
+}
+
 /// In the order in which they are set.
 fn xattrs() -> [(XattrName, Bytes); 2] {
     [(&b"\xff\x01"[..], Bytes::new()), (b"large", vec![7; XATTR_BYTES_MAX].into())]
         .map(|(name, value)| (XattrName::new(name).unwrap(), value))
 }
 
+/// And the ACL.
 async fn require_xattrs(namespace: &SqlNamespace, file: FileId) {
+    assert_eq!(namespace.acl(&namespace.attributes(file).await.unwrap()).await.unwrap(), Some(acl()));
     let root = Identity::root();
     let listed = namespace.xattrs(&root, file, Cookie::START).await.unwrap();
     let names: Vec<XattrName> = listed.into_iter().map(|listed| listed.name).collect();

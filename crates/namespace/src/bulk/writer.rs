@@ -163,6 +163,6 @@ fn inode_row(inode: &Inode) -> [Value; 23] {
         narrow(device.major),
         narrow(device.minor),
         inode.verifier.map_or(Value::Null, |verifier| Value::Bytes(verifier.to_vec())),
-        narrow(inode.extras.bits()),
+        narrow(inode.extras_bits()),
     ]
 }

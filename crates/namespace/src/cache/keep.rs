@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
-use types::{FileId, Name, PoolId, SymlinkTarget};
+use types::{Ace, Acl, FileId, Name, PoolId, SymlinkTarget};
 
 use crate::counts::{Counts, Event, Figures, Kept};
 use crate::inode::Inode;
@@ -21,8 +21,9 @@ const INODES: u64 = 16;
 const NAMES: u64 = 10;
 const LOCATIONS: u64 = 4;
 const TARGETS: u64 = 1;
+const ACLS: u64 = 2;
 const WHOLE: u64 = 1;
-const PARTS: u64 = INODES + NAMES + LOCATIONS + TARGETS + WHOLE;
+const PARTS: u64 = INODES + NAMES + LOCATIONS + TARGETS + ACLS + WHOLE;
 
 /// Keys that were let go and are remembered, to every one that is kept: what is asked for again soon then stays longer.
 const REMEMBERED: f64 = 0.25;
@@ -36,6 +37,7 @@ pub struct Keep {
     pub dentries: Store<DentryKey, Option<FileId>, NoMoreWhole>,
     pub locations: Store<FileId, Arc<[PoolId]>>,
     pub targets: Store<FileId, SymlinkTarget>,
+    pub acls: Store<FileId, Acl>,
     /// Directories of which `dentries` has every name.
     whole: Arc<Store<FileId, ()>>,
 }
@@ -52,6 +54,7 @@ impl Keep {
             dentries: store(part(NAMES), 150, no_more_whole),
             locations: store(part(LOCATIONS), 120, count(Kept::Locations)),
             targets: store(part(TARGETS), 150, count(Kept::Target)),
+            acls: store(part(ACLS), 200, count(Kept::Acl)),
             whole,
         }
     }
@@ -86,6 +89,7 @@ impl Keep {
                 Kept::Name => sizes(&self.dentries),
                 Kept::Locations => sizes(&self.locations),
                 Kept::Target => sizes(&self.targets),
+                Kept::Acl => sizes(&self.acls),
                 Kept::WholeDirectory => sizes(&self.whole),
                 // Counted with the other names.
                 Kept::AbsentName => (0, 0, 0),
@@ -151,6 +155,12 @@ impl Weighter<DentryKey, Option<FileId>> for Weigh {
 impl Weighter<FileId, Arc<[PoolId]>> for Weigh {
     fn weight(&self, _: &FileId, pools: &Arc<[PoolId]>) -> u64 {
         slot::<FileId, Arc<[PoolId]>>() + SLICE_BYTES + size_of_val::<[PoolId]>(pools) as u64
+    }
+}
+
+impl Weighter<FileId, Acl> for Weigh {
+    fn weight(&self, _: &FileId, acl: &Acl) -> u64 {
+        slot::<FileId, Acl>() + SLICE_BYTES + size_of_val::<[Ace]>(acl.aces()) as u64
     }
 }
 

@@ -6,8 +6,12 @@ use crate::session::{Fields, Session};
 use crate::store::StoreResult;
 
 /// Tables whose rows hang on files, with the bit by which a file says that it has any.
-pub const ATTACHED: [(&str, u32); 3] =
-    [("checksums", Extras::CHECKSUMS), ("properties", Extras::PROPERTIES), ("xattrs", Extras::XATTRS)];
+pub const ATTACHED: [(&str, u32); 4] = [
+    ("checksums", Extras::CHECKSUMS),
+    ("properties", Extras::PROPERTIES),
+    ("xattrs", Extras::XATTRS),
+    ("acls", Extras::ACL),
+];
 
 struct Rule {
     sql: String,

@@ -71,6 +71,7 @@ async fn a_cycle_and_a_wrong_parent_are_found() {
 async fn rows_that_no_file_speaks_of_and_missing_ones_are_found() {
     let sql = "INSERT INTO properties VALUES (4711, 'a', ''); INSERT INTO checksums VALUES (4712, 'md5', ''); \
                INSERT INTO xattrs SELECT 4713, name, 7, name FROM dentries WHERE parent = 1; \
+               INSERT INTO acls VALUES (4714, ''); \
                INSERT INTO checksums SELECT id, 'md5', '' FROM inodes WHERE kind = 0";
     let (problems, _, file) = after(sql).await;
     let rows = |table, file| Problem::RowsOfNothing { table, file };
@@ -80,12 +81,14 @@ async fn rows_that_no_file_speaks_of_and_missing_ones_are_found() {
             rows("checksums", file),
             rows("checksums", FileId(4712)),
             rows("properties", FileId(4711)),
-            rows("xattrs", FileId(4713))
+            rows("xattrs", FileId(4713)),
+            rows("acls", FileId(4714))
         ]
     );
     for (sql, table) in [
         ("UPDATE inodes SET extras = 2 WHERE id > 1", "properties"),
         ("UPDATE inodes SET extras = 64 WHERE id > 1", "xattrs"),
+        ("UPDATE inodes SET extras = 128 WHERE id > 1", "acls"),
     ] {
         let (problems, dir, file) = after(sql).await;
         let missing = |file| Problem::RowsMissing { table, file };

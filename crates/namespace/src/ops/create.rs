@@ -1,10 +1,10 @@
 //! Creation of every kind of entry.
 
 use api::{CreateKind, CreateMode, CreateSpec, Created, NamespaceError};
-use types::{ChangeInfo, FileId, FileKind, Identity, Name, Timestamp};
+use types::{Acl, Attributes, ChangeInfo, FileId, FileKind, Identity, Name, Timestamp};
 
 use super::setattr::{self, SET_GID};
-use super::{existing, may_add, searchable};
+use super::{acls, existing, may_add, searchable};
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, LINKS_MAX, new_inode};
 
@@ -24,18 +24,19 @@ pub fn create(
     if let Some(found) = existing(group, dir, name)? {
         return Ok(answer_existing(&group.shown(&parent), &found, spec)?);
     }
-    may_add(who, &parent)?;
     let is_directory = spec.kind == CreateKind::Directory;
+    may_add(group, who, &parent, is_directory)?;
     if is_directory && parent.attributes.nlink >= LINKS_MAX {
         return Err(NamespaceError::TooManyLinks.into());
     }
     let now = group.now();
     let (id, cookie) = (group.new_file_id()?, group.new_cookie()?);
-    let mut inode = prepared(group, who, &parent, id, spec, now)?;
+    let (mut inode, acl) = prepared(group, who, &parent, id, spec, now)?;
     inode.parent = dir;
     group.require_quota(who, (None, &inode), None)?;
 
     group.insert(inode);
+    group.begin_acl(id, acl);
     group.add_name(dir, name, cookie, id);
     if let CreateKind::Symlink(target) = &spec.kind {
         group.set_target(id, target);
@@ -69,30 +70,31 @@ pub fn answer_existing(parent: &Inode, found: &Inode, spec: &CreateSpec) -> Resu
     Ok(Created { attributes: found.attributes, parent, is_new: false })
 }
 
-/// The new inode with owner, mode and the attributes asked for (Linux: `inode_init_owner`).
+/// The new inode with owner, mode and the attributes asked for (Linux: `inode_init_owner`), and its ACL.
 pub fn prepared(
-    group: &Group<'_>,
+    group: &mut Group<'_>,
     who: &Identity,
     parent: &Inode,
     id: FileId,
     spec: &CreateSpec,
     now: Timestamp,
-) -> Result<Inode, NamespaceError> {
+) -> OpResult<(Inode, Option<Acl>)> {
     let mut inode = new_inode(id, kind_of(&spec.kind), now, group.instance);
+    let above = group.acl(&parent.attributes)?;
+    let inherited = acls::inherited(above.as_ref(), inode.attributes.kind);
+    let umask = spec.umask.filter(|_| !acls::replaces_umask(inherited.as_ref())).unwrap_or_default();
     let attributes = &mut inode.attributes;
     attributes.uid = who.uid;
     attributes.gid = who.gid;
     attributes.mode =
-        spec.permissions & if attributes.kind.is_directory() { DIRECTORY_BITS } else { ALL_BITS };
+        spec.permissions & !umask & if attributes.kind.is_directory() { DIRECTORY_BITS } else { ALL_BITS };
     if parent.attributes.mode & SET_GID != 0 {
         attributes.gid = parent.attributes.gid;
         if attributes.kind.is_directory() {
             attributes.mode |= SET_GID;
-        } else if attributes.mode & GROUP_EXECUTE != 0 && !who.is_root() && !who.is_member_of(attributes.gid)
-        {
-            attributes.mode &= !SET_GID;
         }
     }
+    drop_foreign_group(who, attributes);
     match &spec.kind {
         CreateKind::Directory => {
             inode.extras.consistency = parent.extras.consistency;
@@ -109,9 +111,24 @@ pub fn prepared(
     let mut set = spec.set.clone();
     // Whoever creates a file may say how long it is.
     set.size_is_authorized = true;
-    setattr::check(who, &inode, &set)?;
+    setattr::check(who, &inode.attributes, None, &set)?;
     setattr::apply(who, &mut inode, &set, now, group.instance);
-    Ok(inode)
+    let acl = match (&spec.set.acl, inherited) {
+        (Some(given), _) => acls::begin(&mut inode, given.clone())?,
+        (None, Some(inherited)) => acls::begin_inherited(&mut inode, inherited, spec.umask.is_some())?,
+        (None, None) => None,
+    };
+    // The ACL has said what the mode is.
+    drop_foreign_group(who, &mut inode.attributes);
+    Ok((inode, acl))
+}
+
+/// Nobody makes a program that runs as a group that he is not in.
+fn drop_foreign_group(who: &Identity, attributes: &mut Attributes) {
+    let is_program = !attributes.kind.is_directory() && attributes.mode & GROUP_EXECUTE != 0;
+    if is_program && !who.is_root() && !who.is_member_of(attributes.gid) {
+        attributes.mode &= !SET_GID;
+    }
 }
 
 fn kind_of(kind: &CreateKind) -> FileKind {

@@ -19,7 +19,7 @@ pub fn link(
     if group.child(dir, name)?.is_some() {
         return Err(NamespaceError::Exists.into());
     }
-    may_add(who, &parent)?;
+    may_add(group, who, &parent, inode.is_directory())?;
     if inode.is_directory() {
         return Err(NamespaceError::NotPermitted.into());
     }

@@ -23,7 +23,7 @@ pub fn set_properties(
         return Ok(inode.attributes);
     }
     if !is_owner(who, &inode.attributes) {
-        require(who, &inode, Access::WRITE)?;
+        require(group, who, &inode, Access::WRITE)?;
     }
     let known = group.properties(&inode)?;
     let wanted = applied(&known, changes);

@@ -10,6 +10,9 @@ use crate::group::{Group, OpResult};
 use crate::inode::{Inode, NO_PARENT};
 use crate::written::without_privileges;
 
+/// What is asked for where nobody gave a mode, and the umask takes away again unless an ACL is inherited.
+const READ_WRITE: u32 = 0o666;
+
 pub fn create_unnamed(
     group: &mut Group<'_>,
     who: &Identity,
@@ -17,22 +20,24 @@ pub fn create_unnamed(
     new: &Unnamed,
 ) -> OpResult<Attributes> {
     let parent = searchable(group, who, dir)?;
-    may_add(who, &parent)?;
+    may_add(group, who, &parent, false)?;
     let now = group.now();
     let id = group.new_file_id()?;
     let spec = CreateSpec {
         kind: CreateKind::Regular,
         mode: CreateMode::Guarded,
-        permissions: new.permissions,
+        permissions: new.permissions | READ_WRITE,
+        umask: Some(!new.permissions),
         set: api::SetAttributes::default(),
         location: Some(new.location),
     };
-    let mut inode = create::prepared(group, who, &parent, id, &spec, now)?;
+    let (mut inode, acl) = create::prepared(group, who, &parent, id, &spec, now)?;
     inode.attributes.nlink = 0;
     inode.extras.is_unnamed = true;
     group.require_quota(who, (None, &Inode { parent: dir, ..inode }), None)?;
 
     group.insert(inode);
+    group.begin_acl(id, acl);
     group.add_location(id, new.location, Vec::new());
     Ok(inode.attributes)
 }
@@ -50,7 +55,7 @@ pub fn publish(
     }
     let parent = searchable(group, who, dir)?;
     let replaced = existing(group, dir, name)?;
-    check(who, &parent, replaced.as_ref(), how.replace)?;
+    check(group, who, &parent, replaced.as_ref(), how.replace)?;
     let cookie = group.new_cookie()?;
     require_quota(group, who, (&inode, dir), replaced.as_ref(), how)?;
     let home = replaced.map(|replaced| next_home(group, &replaced, (dir, name))).transpose()?;
@@ -80,18 +85,20 @@ pub fn publish(
 
 /// First what the caller asked for, then what the directory allows, then what lies there.
 fn check(
+    group: &mut Group<'_>,
     who: &Identity,
     parent: &Inode,
     replaced: Option<&Inode>,
     rule: Replace,
-) -> Result<(), NamespaceError> {
+) -> OpResult<()> {
     judge_replacement(rule, replaced)?;
-    let Some(replaced) = replaced else { return may_add(who, parent) };
-    may_take(who, parent, replaced)?;
+    let Some(replaced) = replaced else { return may_add(group, who, parent, false) };
+    may_take(group, who, parent, replaced)?;
+    may_add(group, who, parent, false)?;
     match replaced.attributes.kind {
-        FileKind::Regular | FileKind::Symlink => require(who, replaced, Access::WRITE),
-        FileKind::Directory => Err(NamespaceError::IsDirectory),
-        _ => Err(NamespaceError::NotRegular),
+        FileKind::Regular | FileKind::Symlink => require(group, who, replaced, Access::WRITE),
+        FileKind::Directory => Err(NamespaceError::IsDirectory.into()),
+        _ => Err(NamespaceError::NotRegular.into()),
     }
 }
 
@@ -135,6 +142,9 @@ fn take_over(group: &mut Group<'_>, inode: &mut Inode, replaced: &Inode) -> OpRe
     // A write would have taken the set-id bits away.
     new.mode = without_privileges(old.mode);
     (new.uid, new.gid) = (old.uid, old.gid);
+    // Also that it has none: what was inherited until now was for a name that was free.
+    let acl = group.acl(old)?;
+    group.set_acl(inode, acl);
     if replaced.extras.has_properties && !inode.extras.has_properties {
         group.copy_properties(replaced, inode.id())?;
         inode.extras.has_properties = true;

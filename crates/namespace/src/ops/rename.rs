@@ -67,11 +67,12 @@ fn check(
     moved: &Inode,
     replaced: Option<&Inode>,
 ) -> OpResult<()> {
-    may_take(who, source, moved)?;
+    may_take(group, who, source, moved)?;
     match replaced {
-        None => may_add(who, target)?,
+        None => may_add(group, who, target, moved.is_directory())?,
         Some(replaced) => {
-            may_take(who, target, replaced)?;
+            may_take(group, who, target, replaced)?;
+            may_add(group, who, target, moved.is_directory())?;
             match (moved.is_directory(), replaced.is_directory()) {
                 (true, false) => return Err(NamespaceError::NotDirectory.into()),
                 (false, true) => return Err(NamespaceError::IsDirectory.into()),
@@ -82,7 +83,7 @@ fn check(
     let changes_parent = moved.is_directory() && source.id() != target.id();
     if changes_parent {
         // Its ".." is written.
-        require(who, moved, Access::WRITE)?;
+        require(group, who, moved, Access::WRITE)?;
     }
     match replaced {
         Some(replaced) if replaced.is_directory() && group.has_children(replaced.id())? => {
@@ -180,8 +181,8 @@ fn drop_source(
     (source, target): (&Inode, &Inode),
     moved: Inode,
 ) -> OpResult<Renamed> {
-    may_take(who, source, &moved)?;
-    may_take(who, target, &moved)?;
+    may_take(group, who, source, &moved)?;
+    may_take(group, who, target, &moved)?;
     let now = group.now();
     group.remove_name(from.0, from.1);
     let home = if moved.parent == from.0 { target.id() } else { moved.parent };

@@ -1,15 +1,16 @@
 //! Changes of attributes, by the rules of Linux' `setattr_prepare`, `notify_change` and `nfsd_sanitize_attrs`.
 
 use api::{NamespaceError, SetAttributes, SetTime};
-use types::permission::is_owner;
-use types::{Access, Attributes, FileId, FileKind, Identity, Timestamp};
+use types::permission::{granted, is_owner};
+use types::{Access, Acl, Attributes, FileId, FileKind, Identity, Timestamp};
 
-use super::require;
+use super::acls;
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, Instance};
 use crate::written::without_privileges;
 
 pub const SET_GID: u32 = 0o2000;
+pub const SET_UID: u32 = 0o4000;
 
 pub fn set_attributes(
     group: &mut Group<'_>,
@@ -18,7 +19,8 @@ pub fn set_attributes(
     set: &SetAttributes,
 ) -> OpResult<Attributes> {
     let mut inode = group.inode(file)?;
-    check(who, &inode, set)?;
+    let acl = group.acl(&inode.attributes)?;
+    check(who, &inode.attributes, acl.as_ref(), set)?;
     if is_empty(set) {
         return Ok(group.shown(&inode).attributes);
     }
@@ -26,6 +28,7 @@ pub fn set_attributes(
     let before = inode;
     apply(who, &mut inode, set, now, group.instance);
     group.require_quota(who, (Some(&before), &inode), None)?;
+    acls::follow(group, who, &mut inode, set.acl.as_ref(), set.mode.is_some())?;
     group.put(inode);
     Ok(inode.attributes)
 }
@@ -35,32 +38,44 @@ fn is_empty(set: &SetAttributes) -> bool {
     *set == SetAttributes { size_is_authorized: authorized, ..SetAttributes::default() }
 }
 
-pub fn check(who: &Identity, inode: &Inode, set: &SetAttributes) -> Result<(), NamespaceError> {
-    let attributes = &inode.attributes;
+pub fn check(
+    who: &Identity,
+    attributes: &Attributes,
+    acl: Option<&Acl>,
+    set: &SetAttributes,
+) -> Result<(), NamespaceError> {
+    let granted = granted(who, attributes, acl);
+    let allows = |wanted| granted.contains(wanted);
     if set.size.is_some() {
         match attributes.kind {
             FileKind::Regular => {}
             FileKind::Directory => return Err(NamespaceError::IsDirectory),
             _ => return Err(NamespaceError::NotRegular),
         }
-        if !set.size_is_authorized {
-            require(who, inode, Access::WRITE)?;
+        if !set.size_is_authorized && !allows(Access::WRITE) {
+            return Err(NamespaceError::AccessDenied);
         }
     }
     let owns = who.uid == attributes.uid;
-    let may_chown = set.uid.is_none_or(|uid| owns && uid == attributes.uid);
-    let may_chgrp = set.gid.is_none_or(|gid| owns && (gid == attributes.gid || who.is_member_of(gid)));
+    // Whom the ACL allows it may take the file, but nobody gives one away.
+    let may_take = allows(Access::WRITE_OWNER);
+    let may_chown = set.uid.is_none_or(|uid| (owns && uid == attributes.uid) || (may_take && uid == who.uid));
+    let may_chgrp = set
+        .gid
+        .is_none_or(|gid| (owns && gid == attributes.gid) || ((owns || may_take) && who.is_member_of(gid)));
     let may_give = who.is_root() || (may_chown && may_chgrp);
     if !may_give {
         return Err(NamespaceError::NotPermitted);
     }
     let times = [set.atime, set.mtime];
     let gives_time = times.iter().any(|time| matches!(time, Some(SetTime::To(_))));
-    if (set.mode.is_some() || gives_time) && !is_owner(who, attributes) {
+    let sets_acl = set.mode.is_some() || set.acl.is_some();
+    if (sets_acl && !allows(Access::WRITE_ACL)) || (gives_time && !allows(Access::WRITE_ATTRIBUTES)) {
         return Err(NamespaceError::NotPermitted);
     }
-    if times.contains(&Some(SetTime::Now)) && !is_owner(who, attributes) {
-        require(who, inode, Access::WRITE)?;
+    let may_touch = allows(Access::WRITE_ATTRIBUTES) || allows(Access::WRITE);
+    if times.contains(&Some(SetTime::Now)) && !may_touch {
+        return Err(NamespaceError::AccessDenied);
     }
     Ok(())
 }
@@ -73,11 +88,13 @@ pub fn apply(who: &Identity, inode: &mut Inode, set: &SetAttributes, now: Timest
     let attributes = &mut inode.attributes;
     let chowns = set.uid.is_some() || set.gid.is_some();
     let is_directory = attributes.kind.is_directory();
+    let owns = is_owner(who, attributes);
     attributes.uid = set.uid.unwrap_or(attributes.uid);
     attributes.gid = set.gid.unwrap_or(attributes.gid);
     let in_group = who.is_root() || who.is_member_of(attributes.gid);
     if let Some(mode) = set.mode {
-        attributes.mode = mode & 0o7777;
+        // A program runs as its owner only if he says so, whoever else may change the ACL. Set-gid of a directory makes none.
+        attributes.mode = mode & if owns || is_directory { 0o7777 } else { 0o1777 };
         if !in_group {
             attributes.mode &= !SET_GID;
         }

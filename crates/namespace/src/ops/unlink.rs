@@ -9,7 +9,7 @@ use crate::group::{Group, OpResult};
 pub fn unlink(group: &mut Group<'_>, who: &Identity, dir: FileId, name: &Name) -> OpResult<Unlinked> {
     let mut parent = searchable(group, who, dir)?;
     let entry = existing(group, dir, name)?.ok_or(NamespaceError::NotFound)?;
-    may_take(who, &parent, &entry)?;
+    may_take(group, who, &parent, &entry)?;
     if entry.is_directory() && group.has_children(entry.id())? {
         return Err(NamespaceError::NotEmpty.into());
     }

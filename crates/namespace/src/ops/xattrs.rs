@@ -20,7 +20,7 @@ pub fn set(
     how: SetXattr,
 ) -> OpResult<ChangeInfo> {
     let inode = group.inode(file)?;
-    may_write(who, &inode)?;
+    may_write(group, who, &inode)?;
     let known = group.xattrs(&inode)?;
     let found = known.get(name);
     match how {
@@ -40,7 +40,7 @@ pub fn set(
 
 pub fn remove(group: &mut Group<'_>, who: &Identity, file: FileId, name: &XattrName) -> OpResult<ChangeInfo> {
     let inode = group.inode(file)?;
-    may_write(who, &inode)?;
+    may_write(group, who, &inode)?;
     let known = group.xattrs(&inode)?;
     if !known.contains_key(name) {
         return Err(NamespaceError::NotFound.into());
@@ -59,27 +59,18 @@ fn touch(group: &mut Group<'_>, mut inode: Inode, has_xattrs: bool) -> ChangeInf
     ChangeInfo { atomic: shown == truth, before: shown, after: inode.attributes.change }
 }
 
-fn has_any(inode: &Inode) -> bool {
+pub fn has_any(inode: &Inode) -> bool {
     inode.attributes.kind.is_regular() || inode.is_directory()
 }
 
 /// Of a device or a socket the mode says who may use it, of a symbolic link it says nothing: neither is to let anybody
 /// store data there.
-fn may_write(who: &Identity, inode: &Inode) -> Result<(), NamespaceError> {
+fn may_write(group: &mut Group<'_>, who: &Identity, inode: &Inode) -> OpResult<()> {
     let attributes = &inode.attributes;
     if !has_any(inode) || (inode.is_directory() && sticky_forbids(who, attributes, attributes)) {
-        return Err(NamespaceError::NotPermitted);
+        return Err(NamespaceError::NotPermitted.into());
     }
-    require(who, inode, Access::WRITE)
-}
-
-/// Whether there may be any to be read.
-pub fn may_read(who: &Identity, inode: &Inode) -> Result<bool, NamespaceError> {
-    if !has_any(inode) {
-        return Ok(false);
-    }
-    require(who, inode, Access::READ)?;
-    Ok(inode.extras.has_xattrs)
+    require(group, who, inode, Access::WRITE)
 }
 
 fn check_bounds(

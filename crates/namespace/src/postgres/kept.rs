@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use types::Acl;
+
 use super::store::Change;
 use crate::store::Batch;
 
@@ -66,6 +68,8 @@ fn weight(batch: &Batch) -> usize {
         .rows()
         .map(|(_, name, row)| ROW + name.as_bytes().len() + row.map_or(0, |row| row.value.len()))
         .sum();
+    let acl_bytes = |acl: &Acl| size_of_val(acl.aces());
+    let acls: usize = batch.acls.values().map(|acl| ROW + acl.as_ref().map_or(0, acl_bytes)).sum();
     let targets: usize = batch.targets.values().flatten().map(|target| target.as_bytes().len()).sum();
     let clients: usize = batch.clients.keys().map(Vec::len).sum();
     let rows = batch.locations.rows().count() + batch.checksums.rows().count() * 2 + batch.targets.len();
@@ -75,6 +79,7 @@ fn weight(batch: &Batch) -> usize {
         + names
         + properties
         + xattrs
+        + acls
         + targets
         + clients
         + journal

@@ -11,17 +11,17 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use tokio_postgres::Row;
-use types::{Checksum, FileId, Name, PoolId, SymlinkTarget, XattrName};
+use types::{Acl, Checksum, FileId, Name, PoolId, SymlinkTarget, XattrName};
 
 use super::connection::{ANSWER_TIMEOUT, Link, Target};
 use super::presence::{Attempts, PATIENCE, Side};
 use super::rows::{AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, file_id, get, signed};
 use super::trouble::{Trouble, slow};
 use super::writer::GROUPS;
-use super::{check, xattrs};
+use super::{acls, check, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::paths::{DEPTH_MAX, LOOKUPS_MAX, PATH_BYTES_MAX};
-use crate::reads::{Answer, AsOf, Entry, Listed, Reads, XattrReads, decode_checksum};
+use crate::reads::{AclReads, Answer, AsOf, Entry, Listed, Reads, XattrReads, decode_checksum};
 use crate::session::{Purpose, Session};
 use crate::store::{StoreError, StoreResult, XattrEntry};
 
@@ -360,6 +360,17 @@ impl Reads for PostgresReads {
 
     fn close(&self) {
         self.target.presence().stop();
+    }
+}
+
+#[async_trait]
+impl AclReads for PostgresReads {
+    async fn acl(&self, file: FileId) -> Answer<Option<Acl>> {
+        let decode = |row: &Row| acls::decode(row, 1);
+        self.ask(question!("{}", acls::ACL), &[&signed(file)], |rows| {
+            found(rows).next().map(decode).transpose()
+        })
+        .await
     }
 }
 

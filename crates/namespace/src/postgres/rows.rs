@@ -59,6 +59,7 @@ pub fn decode_inode(row: &Row, at: usize, floor: ChangeFloor) -> StoreResult<Opt
         6 => FileKind::Socket,
         _ => return Err(corrupt("kind of an inode is not known")),
     };
+    let extras = unsigned32(row, at + 22)?;
     let attributes = Attributes {
         file: file_id(id),
         kind,
@@ -74,13 +75,14 @@ pub fn decode_inode(row: &Row, at: usize, floor: ChangeFloor) -> StoreResult<Opt
         birth: time(at + 15)?,
         change: unsigned(row, at + 17)?.max(floor.of(kind)),
         epoch: Epoch(unsigned32(row, at + 18)?),
+        has_acl: extras & Extras::ACL != 0,
     };
     let verifier = match get::<Option<&[u8]>>(row, at + 21)? {
         Some(bytes) => Some(bytes.try_into().map_err(|_| corrupt("a verifier does not have eight bytes"))?),
         None => None,
     };
-    let extras = Extras::from_bits(unsigned32(row, at + 22)?);
-    Ok(Some(Inode { attributes, parent: file_id(get(row, at + 8)?), verifier, extras }))
+    let (parent, extras) = (file_id(get(row, at + 8)?), Extras::from_bits(extras));
+    Ok(Some(Inode { attributes, parent, verifier, extras }))
 }
 
 pub fn decode_name(row: &Row, at: usize) -> StoreResult<Name> {
@@ -139,7 +141,7 @@ impl InodeArrays {
             a.epoch.0,
             device.major,
             device.minor,
-            inode.extras.bits(),
+            inode.extras_bits(),
         ];
         for (column, value) in self.wide.iter_mut().zip(wide) {
             column.push(value);

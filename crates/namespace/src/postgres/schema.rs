@@ -152,4 +152,15 @@ pub const MIGRATIONS: &[Migration] = &[
     );
 ",
     },
+    Migration {
+        what: "a table of access control lists",
+        touches: &[],
+        sql: "
+    -- Versioned, of what says more than its mode; a bit in the extras of a file says that it has one.
+    CREATE TABLE acls (
+        inode bigint PRIMARY KEY,
+        acl bytea NOT NULL
+    );
+",
+    },
 ];

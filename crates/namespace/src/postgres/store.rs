@@ -1,6 +1,6 @@
 //! The committer's side: what a group will look up is asked for at once, and its batch becomes statements.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
 use api::{Account, Counted, Property};
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::future::join;
 use postgres_types::ToSql;
 use tokio::sync::Mutex;
-use types::{FileId, Name, PoolId, XattrName};
+use types::{Acl, FileId, Name, PoolId, XattrName};
 
 use super::connection::{Link, Target, Trouble};
 use super::presence::Side;
@@ -17,7 +17,7 @@ use super::rows::{
 };
 pub use super::writer::LOCK;
 use super::writer::Writer;
-use super::{accounts, xattrs};
+use super::{accounts, acls, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::store::{
     Batch, DirDelta, Habits, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult,
@@ -148,6 +148,10 @@ impl Questions for PostgresStore {
 
     fn xattr(&mut self, file: FileId, name: &XattrName) -> StoreResult<Option<Bytes>> {
         self.ask(async |link, _| xattrs::find_value(link, file, name).await)
+    }
+
+    fn acl(&mut self, file: FileId) -> StoreResult<Option<Acl>> {
+        self.ask(async |link, _| acls::find(link, file).await)
     }
 
     fn usage(&mut self, account: Account) -> StoreResult<Counted> {
@@ -288,10 +292,11 @@ fn changes(batch: &Batch, epoch: i64) -> Vec<Change> {
     change_names(batch, &mut changes);
     change_attached(batch, &mut changes);
     xattrs::change(batch, &mut changes);
+    acls::change(batch, &mut changes);
     change_clients(batch, &mut changes);
     change_dir_deltas(batch, &mut changes);
     accounts::change(batch, &mut changes);
-    debug_assert!(changes.len() <= CHANGES_MAX, "more than join_all keeps in their order");
+    assert!(changes.len() <= CHANGES_MAX, "more than join_all keeps in their order");
     changes
 }
 
@@ -365,14 +370,13 @@ fn change_names(batch: &Batch, changes: &mut Vec<Change>) {
 }
 
 fn change_attached(batch: &Batch, changes: &mut Vec<Change>) {
-    let all = |files: &std::collections::BTreeSet<FileId>| files.iter().map(|file| signed(*file)).collect();
+    let all = |files: &BTreeSet<FileId>| files.iter().map(|file| signed(*file)).collect();
     remove_all(changes, "DELETE FROM locations WHERE inode = ANY($1)", all(&batch.locations.cleared));
-    remove_all(changes, "DELETE FROM properties WHERE inode = ANY($1)", all(&batch.properties.cleared));
-    remove_all(changes, "DELETE FROM checksums WHERE inode = ANY($1)", all(&batch.checksums.cleared));
     let pools =
         batch.locations.rows().map(|(file, pool, row)| (file, pool.0.cast_signed(), row.map(|_| Vec::new())));
     change_rows(
         changes,
+        &BTreeSet::new(),
         pools,
         "INSERT INTO locations SELECT k.inode, k.pool FROM \
          unnest($1::bigint[], $2::integer[], $3::bytea[]) AS k(inode, pool, nothing) ON CONFLICT DO NOTHING",
@@ -385,22 +389,24 @@ fn change_attached(batch: &Batch, changes: &mut Vec<Change>) {
         .map(|(file, name, value)| (file, name.clone(), value.map(|value| value.to_vec())));
     change_rows(
         changes,
+        &batch.properties.cleared,
         properties,
         "INSERT INTO properties SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[]) \
          ON CONFLICT (inode, name) DO UPDATE SET value = excluded.value",
         "DELETE FROM properties p USING unnest($1::bigint[], $2::text[]) AS k(inode, name) \
-         WHERE p.inode = k.inode AND p.name = k.name",
+         WHERE p.inode = k.inode AND (k.name IS NULL OR p.name = k.name)",
     );
     let checksums = batch.checksums.rows().map(|(file, kind, checksum)| {
         (file, kind.name().to_owned(), checksum.map(|checksum| checksum.value().to_vec()))
     });
     change_rows(
         changes,
+        &batch.checksums.cleared,
         checksums,
         "INSERT INTO checksums SELECT * FROM unnest($1::bigint[], $2::text[], $3::bytea[]) \
          ON CONFLICT (inode, kind) DO UPDATE SET value = excluded.value",
         "DELETE FROM checksums c USING unnest($1::bigint[], $2::text[]) AS k(inode, kind) \
-         WHERE c.inode = k.inode AND c.kind = k.kind",
+         WHERE c.inode = k.inode AND (k.kind IS NULL OR c.kind = k.kind)",
     );
     let targets = batch.targets.iter().filter_map(|(file, target)| Some((signed(*file), target.as_ref()?)));
     let (files, targets): (Vec<i64>, Vec<Vec<u8>>) =
@@ -416,18 +422,22 @@ fn change_attached(batch: &Batch, changes: &mut Vec<Change>) {
     remove_all(changes, "DELETE FROM symlinks WHERE inode = ANY($1)", gone);
 }
 
-/// Rows by file and a further key.
+/// Rows by file and a further key. To `remove` a key that is null stands for all of the file, of those that are `cleared`: a
+/// group has few statements.
 fn change_rows<K>(
     changes: &mut Vec<Change>,
+    cleared: &BTreeSet<FileId>,
     rows: impl Iterator<Item = (FileId, K, Option<Vec<u8>>)>,
     put: &'static str,
     remove: &'static str,
 ) where
     K: Send + Sync + std::fmt::Debug,
     Vec<K>: ToSql,
+    Vec<Option<K>>: ToSql,
     K: 'static,
 {
-    let (mut there, mut gone) = ((Vec::new(), Vec::new(), Vec::new()), (Vec::new(), Vec::new()));
+    let mut there = (Vec::new(), Vec::new(), Vec::new());
+    let mut gone: (Vec<i64>, Vec<Option<K>>) = cleared.iter().map(|file| (signed(*file), None)).unzip();
     for (file, key, value) in rows {
         match value {
             Some(value) => {
@@ -437,17 +447,17 @@ fn change_rows<K>(
             }
             None => {
                 gone.0.push(signed(file));
-                gone.1.push(key);
+                gone.1.push(Some(key));
             }
         }
+    }
+    if !gone.0.is_empty() {
+        changes.push(Change { sql: remove, values: vec![Box::new(gone.0), Box::new(gone.1)] });
     }
     if !there.0.is_empty() {
         let values: Vec<Box<dyn ToSql + Sync + Send>> =
             vec![Box::new(there.0), Box::new(there.1), Box::new(there.2)];
         changes.push(Change { sql: put, values });
-    }
-    if !gone.0.is_empty() {
-        changes.push(Change { sql: remove, values: vec![Box::new(gone.0), Box::new(gone.1)] });
     }
 }
 
@@ -492,3 +502,6 @@ fn change_dir_deltas(batch: &Batch, changes: &mut Vec<Change>) {
         ],
     });
 }
+
+#[cfg(test)]
+mod tests;

@@ -184,7 +184,11 @@ fn attach_or_remove(session: &mut dyn Session, table: &str, file: FileId) -> Sto
     if noted > 0 {
         return Ok("the file speaks of them".to_owned());
     }
-    let columns = if table == "xattrs" { 4 } else { 3 };
+    let columns = match table {
+        "xattrs" => 4,
+        "acls" => 2,
+        _ => 3,
+    };
     let gone = removed(session, table, &format!("inode = {}", id(file)), columns)?;
     Ok(format!("removed: {gone}"))
 }

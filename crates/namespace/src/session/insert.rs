@@ -31,7 +31,7 @@ fn inode_row(session: &dyn Session, inode: &Inode) -> String {
         row.extend([time.seconds, i64::from(time.nanoseconds())]);
     }
     row.push(a.change.cast_signed());
-    let narrow = [a.epoch.0, device.major, device.minor, inode.extras.bits()];
+    let narrow = [a.epoch.0, device.major, device.minor, inode.extras_bits()];
     row.extend(narrow.map(|value| session.narrow(value)));
     let row: Vec<String> = row.iter().map(i64::to_string).collect();
     format!("({})", row.join(", "))

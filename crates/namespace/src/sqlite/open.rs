@@ -212,8 +212,8 @@ mod tests {
     use super::*;
     use crate::scratch::{config, name, open};
     use crate::service::SqlNamespace;
-    use api::{Namespace, Properties, Property, PropertyChange, SetXattr, Xattrs};
-    use types::{Checksum, ChecksumKind, FileId, Identity, XattrName};
+    use api::{Acls, Namespace, Properties, Property, PropertyChange, SetAttributes, SetXattr, Xattrs};
+    use types::{Access, Ace, AceWho, Acl, Checksum, ChecksumKind, FileId, Identity, XattrName};
 
     /// A test that forked beside another one made its namespace "in use" now and then.
     #[test]
@@ -276,6 +276,9 @@ mod tests {
         assert!(namespace.record_checksums(file, change, &[sum]).await.unwrap());
         let xattr = XattrName::new(b"colour").unwrap();
         namespace.set_xattr(&root, file, &xattr, &"blue".into(), SetXattr::Create).await.unwrap();
+        let acl = Acl::new(vec![Ace::deny(AceWho::User(5), Access::READ)]).unwrap();
+        let given = SetAttributes { acl: Some(acl.clone()), ..SetAttributes::default() };
+        namespace.set_attributes(&root, file, &given).await.unwrap();
         namespace.close().await;
         assert_eq!(namespace.check().unwrap(), []);
         drop(namespace);
@@ -284,6 +287,7 @@ mod tests {
         assert_eq!(again.properties(file).await.unwrap(), [property]);
         assert_eq!(again.checksums(file).await.unwrap(), [sum]);
         assert_eq!(again.xattr(&root, file, &xattr).await.unwrap(), "blue");
+        assert_eq!(again.acl(&again.attributes(file).await.unwrap()).await.unwrap(), Some(acl));
     }
 
     #[test]

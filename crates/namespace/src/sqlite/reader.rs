@@ -9,17 +9,17 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
-use types::{Checksum, FileId, Name, PoolId, SymlinkTarget, XattrName};
+use types::{Acl, Checksum, FileId, Name, PoolId, SymlinkTarget, XattrName};
 
 use super::rows::{
     AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, open_reader, signed, to_namespace_error,
     unsigned,
 };
 use super::store::{read_checksums, read_child, read_inode, read_locations, read_properties};
-use super::{check, paths, xattrs};
+use super::{acls, check, paths, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::queue::Queue;
-use crate::reads::{Answer, AsOf, Entry, Listed, Reads, XattrReads};
+use crate::reads::{AclReads, Answer, AsOf, Entry, Listed, Reads, XattrReads};
 use crate::session::{Purpose, Session};
 use crate::store::XattrEntry;
 
@@ -143,6 +143,13 @@ impl Reads for SqliteReads {
 
     fn close(&self) {
         self.queue.close();
+    }
+}
+
+#[async_trait]
+impl AclReads for SqliteReads {
+    async fn acl(&self, file: FileId) -> Answer<Option<Acl>> {
+        self.ask(move |snapshot| acls::read(snapshot.connection, file)).await
     }
 }
 

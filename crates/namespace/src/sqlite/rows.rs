@@ -98,6 +98,7 @@ pub fn decode_inode(row: &Row<'_>, at: usize, floor: ChangeFloor) -> rusqlite::R
         6 => FileKind::Socket,
         _ => return Err(corrupt(at + 1, "kind of an inode is not known")),
     };
+    let extras: u32 = row.get(at + 22)?;
     let attributes = Attributes {
         file: FileId(unsigned(row.get(at)?)),
         kind,
@@ -113,12 +114,13 @@ pub fn decode_inode(row: &Row<'_>, at: usize, floor: ChangeFloor) -> rusqlite::R
         birth: time(15)?,
         change: unsigned(row.get(at + 17)?).max(floor.of(kind)),
         epoch: Epoch(row.get(at + 18)?),
+        has_acl: extras & Extras::ACL != 0,
     };
     Ok(Inode {
         attributes,
         parent: FileId(unsigned(row.get(at + 8)?)),
         verifier: row.get(at + 21)?,
-        extras: Extras::from_bits(row.get(at + 22)?),
+        extras: Extras::from_bits(extras),
     })
 }
 
@@ -157,7 +159,7 @@ pub fn insert_inode(connection: &Connection, inode: &Inode) -> rusqlite::Result<
         device.major,
         device.minor,
         inode.verifier,
-        inode.extras.bits(),
+        inode.extras_bits(),
     ])?;
     Ok(())
 }
@@ -185,7 +187,7 @@ pub fn update_inode(connection: &Connection, inode: &Inode) -> rusqlite::Result<
         attributes.ctime.nanoseconds(),
         signed(attributes.change),
         attributes.epoch.0,
-        inode.extras.bits(),
+        inode.extras_bits(),
     ])?;
     Ok(())
 }

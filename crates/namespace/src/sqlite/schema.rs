@@ -166,6 +166,17 @@ pub const MIGRATIONS: &[Migration] = &[
     ) WITHOUT ROWID;
 ",
     },
+    Migration {
+        what: "a table of access control lists",
+        touches: &[],
+        sql: "
+    -- Versioned, of what says more than its mode; a bit in the extras of a file says that it has one.
+    CREATE TABLE acls (
+        inode INTEGER PRIMARY KEY,
+        acl BLOB NOT NULL
+    );
+",
+    },
 ];
 
 /// The newest version that this program knows.

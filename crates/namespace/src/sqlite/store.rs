@@ -8,14 +8,14 @@ use api::{Account, Counted, Property};
 use bytes::Bytes;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
-use types::{Checksum, FileId, Name, PoolId, XattrName};
+use types::{Acl, Checksum, FileId, Name, PoolId, XattrName};
 
 use super::rows::{
     CHECKPOINT_PAGES, Durability, INODE_COLUMNS, corrupt, decode_inode, decode_name, insert_inode,
     set_durability, signed, unsigned, update_inode,
 };
 use super::schema::set_meta;
-use super::{accounts, xattrs};
+use super::{accounts, acls, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::reads::decode_checksum;
 use crate::store::{
@@ -102,6 +102,10 @@ impl Questions for SqliteStore {
 
     fn xattr(&mut self, file: FileId, name: &XattrName) -> StoreResult<Option<Bytes>> {
         Ok(xattrs::read_value(&self.connection, file, name)?)
+    }
+
+    fn acl(&mut self, file: FileId) -> StoreResult<Option<Acl>> {
+        Ok(acls::read(&self.connection, file)?)
     }
 
     fn usage(&mut self, account: Account) -> StoreResult<Counted> {
@@ -199,6 +203,7 @@ fn write_batch(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
     write_locations(connection, batch)?;
     write_properties(connection, batch)?;
     xattrs::write(connection, batch)?;
+    acls::write(connection, batch)?;
     write_checksums(connection, batch)?;
     write_dir_deltas(connection, batch)?;
     accounts::write(connection, batch)?;

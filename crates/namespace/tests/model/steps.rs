@@ -59,6 +59,7 @@ fn set_attributes() -> impl Strategy<Value = SetAttributes> {
         any::<bool>(),
     )
         .prop_map(|(mode, uid, gid, size, atime, mtime, size_is_authorized)| SetAttributes {
+            acl: None,
             mode,
             uid,
             gid,

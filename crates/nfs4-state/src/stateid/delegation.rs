@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use file_state::{DelegationKind, FileStateError, LayoutModes, Modes};
 use nfs4::{ClientId4, NfsStat4, StateId4};
-use types::FileId;
+use types::{FileId, Timestamp};
 
 use super::table::{Kind, State, StateKey};
 use super::{ClientState, holder};
@@ -15,18 +15,73 @@ use super::{ClientState, holder};
 /// Revoked delegations whose client has not freed them; beyond it the stateid of one more is a bad one at once.
 const REVOKED_MAX: usize = 1 << 16;
 
+/// What goes with a delegation beside its kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DelegationTerms {
+    /// The change attribute when the client had none yet: what it says later differs from that of the file as it was
+    /// (RFC 8881 §10.4.3), and never by chance, for the client's own is not older. `None`: not known what the client has.
+    pub change: Option<u64>,
+    /// The client keeps the file's times (RFC 9754 §5), which were these.
+    pub times: Option<DelegatedTimes>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DelegatedTimes {
+    pub accessed: Timestamp,
+    pub modified: Timestamp,
+}
+
+impl DelegatedTimes {
+    /// Of a time that the client gives, what is taken: nothing from before the delegation, and nothing from the future
+    /// (RFC 9754 §5).
+    pub fn vet(original: Timestamp, given: Timestamp, now: Timestamp) -> Option<Timestamp> {
+        Some(given.min(now)).filter(|taken| *taken > original)
+    }
+}
+
 impl ClientState {
-    /// Delegates a file to a client that has none of it, if nothing stands against it.
+    /// Delegates a file to a client that has none of it, if nothing stands against it. One to write takes the place of
+    /// one to read: the stateid stays, and of the terms what the client was told first (Linux keeps its
+    /// `delegation->change_attr`).
     pub fn delegate(
         &mut self,
         client: ClientId4,
         file: FileId,
-        kind: DelegationKind,
+        (kind, terms): (DelegationKind, DelegationTerms),
         now: Duration,
     ) -> Result<StateId4, FileStateError> {
         self.files.lock().delegate(file, holder(client), kind, now)?;
-        let key = self.states.insert(client, file, Kind::Delegation { kind, is_revoked: false });
+        let key = match self.states.delegation_of(client, file) {
+            Some(key) => {
+                let before = self.states.terms(key);
+                let times = before.times.or(terms.times);
+                self.states.set_delegation_kind(key, kind);
+                self.states.set_terms(key, DelegationTerms { times, ..before });
+                key
+            }
+            None => {
+                let key = self.states.insert(client, file, Kind::Delegation { kind, is_revoked: false });
+                self.states.set_terms(key, terms);
+                key
+            }
+        };
         Ok(self.states.bump(key))
+    }
+
+    /// Of the delegation that the client has of the file.
+    pub fn delegation_terms(&self, client: ClientId4, file: FileId) -> Option<DelegationTerms> {
+        self.states.delegation_of(client, file).map(|key| self.states.terms(key))
+    }
+
+    /// The times that the client may give the file anew by this stateid. INVAL: that was not delegated.
+    pub fn judge_delegated_times(
+        &self,
+        client: ClientId4,
+        file: FileId,
+        stateid: StateId4,
+    ) -> Result<(DelegationKind, DelegatedTimes), NfsStat4> {
+        let (key, kind) = self.judge_delegation_stateid(client, file, stateid)?;
+        Ok((kind, self.states.terms(key).times.ok_or(NfsStat4::Inval)?))
     }
 
     pub fn delegation_of(&self, client: ClientId4, file: FileId) -> Option<DelegationKind> {
@@ -73,8 +128,9 @@ impl ClientState {
         }
     }
 
-    /// Layouts were given with `return_on_close`: with the last open go those that no delegation covers.
-    pub(super) fn drop_uncovered_layouts(&mut self, client: ClientId4, file: FileId) {
+    /// Layouts were given with `return_on_close`: with the last open go those that no delegation covers. For the door, when
+    /// what it held open itself for the client is closed.
+    pub fn drop_uncovered_layouts(&mut self, client: ClientId4, file: FileId) {
         let left = self.files.lock().access_of(file, holder(client));
         if left == Modes::NONE {
             self.drop_layouts(client, file, LayoutModes::ALL);

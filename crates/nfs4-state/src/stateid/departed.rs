@@ -16,6 +16,12 @@ pub(super) struct Departures {
     strays: BTreeSet<ClientId4>,
 }
 
+impl Departures {
+    pub fn is_empty(&self) -> bool {
+        self.gone.is_empty() && self.strays.is_empty()
+    }
+}
+
 impl ClientState {
     /// Clients that have any state.
     pub fn clients(&self) -> Vec<ClientId4> {

@@ -7,7 +7,7 @@ use nfs4::{ClientId4, LayoutIomode4, NfsStat4, StateId4};
 use types::FileId;
 
 use super::table::Kind;
-use super::{ClientState, holder};
+use super::{ClientState, client_of, holder};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LayoutRequest {
@@ -68,6 +68,16 @@ impl ClientState {
         tolerate_older(stateid, state.seqid)
     }
 
+    /// Clients of this door that have a layout of the file.
+    pub fn layout_clients(&self, file: FileId) -> Vec<ClientId4> {
+        self.files.lock().layout_holders(file).filter_map(client_of).collect()
+    }
+
+    /// When the client was last granted a layout of the file, if it has one.
+    pub fn layout_granted(&self, client: ClientId4, file: FileId) -> Option<Duration> {
+        self.files.lock().layout_granted(file, holder(client))
+    }
+
     /// LAYOUTCOMMIT needs a layout to write.
     pub fn judge_layout_commit(
         &self,
@@ -81,8 +91,8 @@ impl ClientState {
     }
 
     /// LAYOUTRETURN of one file, by the newest stateid: a return that was sent before a grant came in must not take that
-    /// grant with it (Linux refreshes the stateid and asks again). `modes` may be none, if only a part of the file was returned: what is given are whole
-    /// files. The stateid is answered while something is held.
+    /// grant with it (Linux refreshes the stateid and asks again). `modes` may be none, if only a part of the file was
+    /// returned: what is given are whole files. The stateid is answered while something is held.
     pub fn layout_return(
         &mut self,
         client: ClientId4,

@@ -152,7 +152,7 @@ impl ClientState {
     /// name, and their owners' numbers mean nothing here.
     fn denied(&self, lock: Lock) -> Lock4Denied {
         let client = client_of(lock.owner.holder);
-        let owner = client.and_then(|_| self.owners.name(lock.owner.number)).cloned().unwrap_or_default();
+        let owner = client.and_then(|_| self.owners.name(lock.owner.number)).unwrap_or_default();
         Lock4Denied {
             offset: lock.range.offset(),
             length: lock.range.length(),

@@ -3,6 +3,7 @@
 //! An owner is known while some stateid is its own, or it waits for a lock: each is one use.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use nfs4::ClientId4;
@@ -17,7 +18,8 @@ pub(super) enum OwnerKind {
 struct OwnerName {
     client: ClientId4,
     kind: OwnerKind,
-    name: Bytes,
+    /// Shared by both maps: there may be an owner for each open.
+    name: Arc<[u8]>,
 }
 
 #[derive(Debug)]
@@ -38,20 +40,19 @@ impl Owners {
     pub const UNKNOWN: u64 = 0;
 
     pub fn find(&self, client: ClientId4, kind: OwnerKind, name: &Bytes) -> u64 {
-        let name = OwnerName { client, kind, name: name.clone() };
+        let name = OwnerName { client, kind, name: Arc::from(&name[..]) };
         self.numbers.get(&name).copied().unwrap_or(Owners::UNKNOWN)
     }
 
     /// Adds a use.
     pub fn acquire(&mut self, client: ClientId4, kind: OwnerKind, name: &Bytes) -> u64 {
-        let number = self.find(client, kind, name);
-        if let Some(known) = self.known.get_mut(&number) {
-            known.uses += 1;
+        // Copied: the request's bytes would pin the whole request.
+        let name = OwnerName { client, kind, name: Arc::from(&name[..]) };
+        if let Some(&number) = self.numbers.get(&name) {
+            self.hold(number);
             return number;
         }
         self.last += 1;
-        // Copied: the request's bytes would pin the whole request.
-        let name = OwnerName { client, kind, name: Bytes::copy_from_slice(name) };
         self.numbers.insert(name.clone(), self.last);
         self.known.insert(self.last, Known { name, uses: 1 });
         self.last
@@ -73,12 +74,12 @@ impl Owners {
         }
     }
 
-    pub fn name(&self, number: u64) -> Option<&Bytes> {
-        self.known.get(&number).map(|known| &known.name.name)
+    pub fn name(&self, number: u64) -> Option<Bytes> {
+        self.known.get(&number).map(|known| Bytes::copy_from_slice(&known.name.name))
     }
 
     pub fn remove_client(&mut self, client: ClientId4) {
-        let first = OwnerName { client, kind: OwnerKind::Open, name: Bytes::new() };
+        let first = OwnerName { client, kind: OwnerKind::Open, name: Arc::from(&[][..]) };
         let of_client = self.numbers.range(first..).take_while(|(name, _)| name.client == client);
         let gone: Vec<_> = of_client.map(|(name, number)| (name.clone(), *number)).collect();
         for (name, number) in gone {
@@ -87,7 +88,6 @@ impl Owners {
         }
     }
 
-    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.numbers.is_empty() && self.known.is_empty()
     }

@@ -109,9 +109,9 @@ impl ClientState {
         true
     }
 
-    /// Recalls that could not be told yet, so many at most.
-    pub fn unheard_recalls(&mut self, max: usize) -> Vec<AddressedRecall> {
-        let again = self.files.lock().unheard_recalls(Door::Nfs, max);
+    /// Recalls that could not be told yet, so many of each client at most and so many in all.
+    pub fn unheard_recalls(&mut self, each: usize, max: usize) -> Vec<AddressedRecall> {
+        let again = self.files.lock().unheard_recalls(Door::Nfs, each, max);
         self.address_recalls(&again)
     }
 }

@@ -12,6 +12,7 @@ use file_state::{DelegationKind, Share};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use types::FileId;
 
+use super::delegation::DelegationTerms;
 use super::judge_seqid;
 
 /// The number in a stateid.
@@ -81,6 +82,8 @@ pub(super) struct StateTable {
     layouts: BTreeMap<(ClientId4, FileId), StateKey>,
     /// Without those that were revoked.
     delegations: BTreeMap<(ClientId4, FileId), StateKey>,
+    /// Of delegations that have any.
+    terms: BTreeMap<StateKey, DelegationTerms>,
     /// Revoked delegations that are still to be freed.
     revoked_counts: BTreeMap<ClientId4, usize>,
     by_client: BTreeSet<(ClientId4, StateKey)>,
@@ -97,6 +100,7 @@ impl StateTable {
             locks: BTreeMap::new(),
             layouts: BTreeMap::new(),
             delegations: BTreeMap::new(),
+            terms: BTreeMap::new(),
             revoked_counts: BTreeMap::new(),
             by_client: BTreeSet::new(),
             lock_counts: BTreeMap::new(),
@@ -163,6 +167,21 @@ impl StateTable {
 
     pub fn delegation_of(&self, client: ClientId4, file: FileId) -> Option<StateKey> {
         self.delegations.get(&(client, file)).copied()
+    }
+
+    pub fn terms(&self, delegation: StateKey) -> DelegationTerms {
+        self.terms.get(&delegation).copied().unwrap_or_default()
+    }
+
+    pub fn set_terms(&mut self, delegation: StateKey, terms: DelegationTerms) {
+        self.terms.insert(delegation, terms);
+    }
+
+    /// The delegation is of that kind from now on.
+    pub fn set_delegation_kind(&mut self, delegation: StateKey, new: DelegationKind) {
+        if let Some(State { kind: Kind::Delegation { kind, .. }, .. }) = self.states.get_mut(&delegation) {
+            *kind = new;
+        }
     }
 
     pub fn revoked_count(&self, client: ClientId4) -> usize {
@@ -232,6 +251,7 @@ impl StateTable {
     pub fn remove(&mut self, key: StateKey) -> Option<State> {
         let state = self.states.remove(&key)?;
         self.by_client.remove(&(state.client, key));
+        self.terms.remove(&key);
         match state.kind {
             Kind::Open { owner, .. } => _ = self.opens.remove(&(owner, state.file)),
             Kind::Lock { owner, open } => {
@@ -258,13 +278,13 @@ impl StateTable {
         self.states.get_mut(&key).unwrap().seqid = seqid;
     }
 
-    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.states.is_empty()
             && self.opens.is_empty()
             && self.locks.is_empty()
             && self.layouts.is_empty()
             && self.delegations.is_empty()
+            && self.terms.is_empty()
             && self.revoked_counts.is_empty()
             && self.by_client.is_empty()
             && self.lock_counts.is_empty()

@@ -27,7 +27,7 @@ impl ClientState {
         let notices = self.files.lock().lock_notices(now, patience);
         let addressed = notices.into_iter().filter_map(|notice| {
             let client = client_of(notice.owner.holder)?;
-            let name = self.owners.name(notice.owner.number)?.clone();
+            let name = self.owners.name(notice.owner.number)?;
             let owner = StateOwner4 { clientid: client, owner: Opaque(name) };
             Some(LockNotice { client, file: notice.file, owner, notice })
         });

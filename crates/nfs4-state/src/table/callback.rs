@@ -1,10 +1,15 @@
 //! Calls to clients: which connection, which slot, which number (RFC 8881 §2.10.6, §20.9).
 
-use nfs4::{CallbackSecParms4, ClientId4, SessionId4};
+use nfs4::{CallbackSecParms4, ClientId4, ReferringCallList4, SessionId4};
+use types::FileId;
 
 use super::SessionTable;
 use crate::ConnectionId;
 use crate::back_channel::CallbackOutcome;
+
+/// What CB_SEQUENCE names at most: with what it recalls it stays below the 4 KiB that Linux takes.
+const REFERRING_CALLS_MAX: usize = 32;
+const REFERRING_LISTS_MAX: usize = 4;
 
 /// A call to a client that is under way, with all that CB_SEQUENCE has to say.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +80,25 @@ impl SessionTable {
         }
     }
 
+    /// The request that runs on a slot is about to grant something of the file that may be recalled.
+    pub fn note_grant(&mut self, session: SessionId4, slot: u32, file: FileId) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.slots.note_grant(slot, file);
+        }
+    }
+
+    /// Requests of the client that have granted something of the file and whose replies a recall may overtake (RFC 8881
+    /// §2.10.6.3, §20.9.3).
+    pub fn granting_calls(&self, client: ClientId4, file: FileId) -> Vec<ReferringCallList4> {
+        let sessions = self.clients.get(&client).into_iter().flat_map(|client| client.sessions.iter());
+        let of_session = |id: &SessionId4| {
+            let session = self.sessions.get(id)?;
+            let referring_calls: Vec<_> = session.slots.granting(file).take(REFERRING_CALLS_MAX).collect();
+            (!referring_calls.is_empty()).then_some(ReferringCallList4 { sessionid: *id, referring_calls })
+        };
+        sessions.filter_map(of_session).take(REFERRING_LISTS_MAX).collect()
+    }
+
     /// Whether a call to the client could be made.
     pub fn has_back_channel(&self, client: ClientId4) -> bool {
         self.clients.get(&client).is_some_and(|client| {
@@ -86,7 +110,9 @@ impl SessionTable {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{Fixture, peer};
+    use nfs4::ReferringCall4;
+
+    use super::super::fixture::{Fixture, facts, peer, sequence_args};
     use super::*;
 
     #[test]
@@ -111,6 +137,21 @@ mod tests {
         assert!(!server.table.has_back_channel(client));
         assert_eq!(server.table.callback_begin(client), Err(CallbackRefusal::NoPath));
         assert_eq!(server.table.callback_begin(ClientId4(1)), Err(CallbackRefusal::UnknownClient));
+    }
+
+    #[test]
+    fn a_recall_names_the_calls_of_all_sessions_that_granted_the_file() {
+        let mut server = Fixture::new();
+        let (client, session) = server.mount("a");
+        let (_, stranger) = server.mount("b");
+        let _ = server.begin(&sequence_args(session, 2, 1), &facts());
+        let _ = server.begin(&sequence_args(stranger, 0, 1), &facts());
+        server.table.note_grant(session, 2, FileId(5));
+        server.table.note_grant(stranger, 0, FileId(5));
+        let call = ReferringCall4 { sequenceid: 1, slotid: 2 };
+        let list = ReferringCallList4 { sessionid: session, referring_calls: vec![call] };
+        assert_eq!(server.table.granting_calls(client, FileId(5)), [list]);
+        assert_eq!(server.table.granting_calls(client, FileId(6)), []);
     }
 
     #[test]

@@ -87,15 +87,16 @@ impl SessionTable {
     /// The actions are durable: makes the session and confirms its client.
     pub fn commit_session(&mut self, now: Duration, pending: PendingSession) -> Result<Started, NfsStat4> {
         let id = pending.client;
-        if !self.clients.contains_key(&id) {
-            return Err(NfsStat4::StaleClientId);
-        }
-        let outcome = self.start_session(&pending);
+        let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientId)?;
+        let may_have_more = client.sessions.len() < self.config.limits.sessions_per_client_max;
+        // Who is silent for too long shall not keep others out; for who gets no session nobody goes.
+        while may_have_more && self.affordable_slots(&pending.args) == 0 && self.evict(now) {}
+        let outcome = self.start_session(now, &pending);
         let client = self.clients.get_mut(&id).expect("it was there a moment ago");
         client.create_slot.done(outcome.clone());
         let reply = outcome?;
         client.sessions.push(reply.sessionid);
-        client.renewed = now;
+        client.renew(now);
         let departed = self.confirm(id);
         Ok(Started { reply, departed })
     }
@@ -151,7 +152,7 @@ impl SessionTable {
             session.associate(peer.connection);
         }
         if let Some(client) = self.clients.get_mut(&session.client) {
-            client.renewed = now;
+            client.renew(now);
         }
         Ok(BindConnToSession4ResOk { sessid: args.sessid, dir, use_conn_in_rdma_mode: false })
     }
@@ -164,17 +165,18 @@ impl SessionTable {
         Ok(())
     }
 
-    fn start_session(&mut self, pending: &PendingSession) -> Result<CreateSession4ResOk, NfsStat4> {
+    fn start_session(
+        &mut self,
+        now: Duration,
+        pending: &PendingSession,
+    ) -> Result<CreateSession4ResOk, NfsStat4> {
+        let slots = self.affordable_slots(&pending.args);
         let (args, limits) = (&pending.args, &self.config.limits);
         let client = self.clients.get_mut(&pending.client).expect("the caller has looked");
         if client.sessions.len() >= limits.sessions_per_client_max {
             return Err(NfsStat4::NoSpc);
         }
         let asked = &args.fore_chan_attrs;
-        let slot_bytes = u64::from(channel::cached_bytes(asked, limits)).max(1);
-        let affordable = limits.reply_cache_bytes_max.saturating_sub(self.reply_cache_reserved) / slot_bytes;
-        let wanted = asked.maxrequests.min(limits.slots_max);
-        let slots = u32::try_from(affordable).unwrap_or(u32::MAX).min(wanted);
         if slots == 0 {
             return Err(NfsStat4::Delay);
         }
@@ -188,7 +190,8 @@ impl SessionTable {
             limits.callback_slots_max,
             connections_max,
         );
-        let mut session = Session::new(client.id, pending.minor_version, fore, back_channel, connections_max);
+        let mut session =
+            Session::new(client.id, pending.minor_version, fore, back_channel, connections_max, now);
         session.associate(pending.connection);
         let mut flags = 0;
         if args.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0 {
@@ -207,6 +210,15 @@ impl SessionTable {
             fore_chan_attrs: fore,
             back_chan_attrs: back,
         })
+    }
+
+    /// As many as are asked for, and as the reply cache has room for.
+    fn affordable_slots(&self, args: &CreateSession4Args) -> u32 {
+        let (asked, limits) = (&args.fore_chan_attrs, &self.config.limits);
+        let slot_bytes = u64::from(channel::cached_bytes(asked, limits)).max(1);
+        let affordable = limits.reply_cache_bytes_max.saturating_sub(self.reply_cache_reserved) / slot_bytes;
+        let wanted = asked.maxrequests.min(limits.slots_first).min(limits.slots_max);
+        u32::try_from(affordable).unwrap_or(u32::MAX).min(wanted)
     }
 
     /// Confirms a client at its first session; a former incarnation of the owner departs.

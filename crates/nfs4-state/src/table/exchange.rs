@@ -103,7 +103,7 @@ impl SessionTable {
             self.remove_client(former);
         }
         let departed = displaced.and_then(|id| self.depart(id));
-        self.make_room()?;
+        self.make_room(now)?;
         self.clients_made = self.clients_made.wrapping_add(1);
         let id = ClientId4(self.config.instance << 32 | u64::from(self.clients_made));
         let client = Client {
@@ -116,8 +116,10 @@ impl SessionTable {
             sessions: Vec::new(),
             sessions_made: 0,
             reclaim_complete: false,
+            is_robbed: false,
             status_flags: 0,
             renewed: now,
+            is_courtesy: false,
             address: peer.address,
             implementation: implementation(args),
         };
@@ -126,8 +128,9 @@ impl SessionTable {
         Ok(Exchanged { reply: self.exchange_reply(id, 1, 0), departed })
     }
 
-    /// At the bound the oldest unconfirmed record goes: it costs its client one more EXCHANGE_ID. Confirmed ones stay.
-    fn make_room(&mut self) -> Result<(), NfsStat4> {
+    /// At the bound the oldest unconfirmed record goes: it costs its client one more EXCHANGE_ID. Then the client whose
+    /// lease ended first; others that are confirmed stay.
+    fn make_room(&mut self, now: Duration) -> Result<(), NfsStat4> {
         if self.clients.len() < self.config.limits.clients_max {
             return Ok(());
         }
@@ -138,8 +141,11 @@ impl SessionTable {
             .filter(|client| !client.create_slot.running)
             .min_by_key(|client| (client.renewed, client.id))
             .map(|client| client.id);
-        let oldest = oldest.ok_or(NfsStat4::Delay)?;
-        self.remove_client(oldest);
+        match oldest {
+            Some(oldest) => _ = self.remove_client(oldest),
+            None if self.evict(now) => {}
+            None => return Err(NfsStat4::Delay),
+        }
         Ok(())
     }
 
@@ -169,7 +175,8 @@ fn check_flags(flags: u32, minor_version: u32) -> Result<(), NfsStat4> {
     if flags & !(FLAGS_4_1 | fence_ops) != 0 { Err(NfsStat4::Inval) } else { Ok(()) }
 }
 
-/// SP4_MACH_CRED needs RPCSEC_GSS, which is not spoken here (RFC 8881 §18.35.3), and SSV no server offers.
+/// SP4_MACH_CRED is not offered: Linux asks for it with krb5i and krb5p and then goes on without (RFC 8881 §18.35.3). SSV
+/// no server offers.
 fn check_protection(asked: &StateProtect4A) -> Result<(), NfsStat4> {
     match asked {
         StateProtect4A::None => Ok(()),

@@ -16,6 +16,8 @@ pub(super) const fn s(seconds: u64) -> Duration {
 pub(super) const LEASE: Duration = s(90);
 pub(super) const GRACE: Duration = s(100);
 
+pub(super) const COURTESY: Courtesy = Courtesy { time: s(1000), clients_max: 3, states_max: 20 };
+
 pub(super) const CHANNEL: ChannelAttrs4 = ChannelAttrs4 {
     headerpadsize: 0,
     maxrequestsize: 1_049_620,
@@ -77,8 +79,14 @@ impl Fixture {
             role,
             implementation: Bytes::from_static(b"forebay"),
         };
-        let config =
-            SessionConfig { identity, limits, lease: LEASE, grace: GRACE, instance: 0x89ab_cdef_0123_4567 };
+        let config = SessionConfig {
+            identity,
+            limits,
+            lease: LEASE,
+            courtesy: COURTESY,
+            grace: GRACE,
+            instance: 0x89ab_cdef_0123_4567,
+        };
         Fixture {
             table: SessionTable::new(config, s(1000), known),
             now: s(1000),
@@ -164,6 +172,11 @@ impl Fixture {
             SequenceVerdict::Refuse(status) => Err(status),
             other => panic!("unexpected {other:?}"),
         }
+    }
+
+    /// Nobody holds anything.
+    pub fn expire(&mut self) -> Vec<Departed> {
+        self.table.expire(self.now, &()).departed
     }
 
     pub fn destroy_session(&mut self, session: SessionId4) -> Result<(), NfsStat4> {

@@ -1,32 +1,14 @@
-//! Time passes: leases end (RFC 8881 §8.3), the grace period ends (§8.4.2), RECLAIM_COMPLETE (§18.51).
+//! The grace period and its end (RFC 8881 §8.4.2), RECLAIM_COMPLETE (§18.51).
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use nfs4::{ClientId4, NfsStat4};
 
-use super::{Action, Departed, SessionTable};
+use super::{Action, SessionTable};
 use crate::client::Client;
 
 impl SessionTable {
-    /// Takes out the clients that were silent for longer than a lease; their sessions are gone at once. A client with
-    /// a request running is not silent. Unconfirmed records go without a word: nothing hangs on them.
-    pub fn expire(&mut self, now: Duration) -> Vec<Departed> {
-        let lease = self.config.lease;
-        let silent: Vec<ClientId4> = self
-            .clients
-            .values()
-            .filter(|client| client.is_silent_since(now, lease) && !self.is_busy(client))
-            .map(|client| client.id)
-            .collect();
-        silent
-            .into_iter()
-            .filter_map(|id| {
-                let was_confirmed = self.is_confirmed(id);
-                self.depart(id).filter(|_| was_confirmed)
-            })
-            .collect()
-    }
-
     /// When the grace period is due to end: the records to remove first. Call [`grace_ended`](Self::grace_ended) when
     /// they are gone; until then nobody obtains new state.
     pub fn grace_due(&mut self, now: Duration) -> Option<Vec<Action>> {
@@ -47,9 +29,9 @@ impl SessionTable {
     }
 
     /// Whether the client may reclaim opens and locks of the former instance now; NO_GRACE if not.
-    pub fn may_reclaim(&self, id: ClientId4) -> Result<(), NfsStat4> {
+    pub fn may_reclaim(&mut self, now: Duration, id: ClientId4) -> Result<(), NfsStat4> {
         let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientId)?;
-        if client.reclaim_complete || !self.grace.may_reclaim(&client.owner) {
+        if client.reclaim_complete || !self.grace.may_reclaim(&client.owner, now) {
             return Err(NfsStat4::NoGrace);
         }
         Ok(())
@@ -69,7 +51,16 @@ impl SessionTable {
         if client.reclaim_complete {
             return Err(NfsStat4::CompleteAlready);
         }
-        Ok(Action::PutRecord { owner: client.owner.clone(), reclaim_complete: true })
+        Ok(Action::PutRecord { owner: client.owner.clone(), reclaim_complete: !client.is_robbed })
+    }
+
+    /// Something is about to be taken from a client that it may not hear of in time, or it has heard of all that was: its
+    /// record, which is to follow the [`standing`](Self::standing) of the owner that is answered, entitles it to reclaims or
+    /// does not (RFC 8881 §8.4.3). `None`: it is not known any more.
+    pub fn set_robbed(&mut self, id: ClientId4, is_robbed: bool) -> Option<Bytes> {
+        let client = self.clients.get_mut(&id).filter(|client| client.confirmed)?;
+        client.is_robbed = is_robbed;
+        Some(client.owner.clone())
     }
 
     pub fn reclaim_completed(&mut self, id: ClientId4) {
@@ -79,7 +70,7 @@ impl SessionTable {
         }
     }
 
-    fn is_busy(&self, client: &Client) -> bool {
+    pub(super) fn is_busy(&self, client: &Client) -> bool {
         client.create_slot.running
             || client
                 .sessions
@@ -95,16 +86,17 @@ mod tests {
     use super::super::fixture::{Fixture, GRACE, LEASE, facts, s, sequence_args};
     use super::*;
     use crate::KnownClient;
+    use crate::table::Departed;
 
     #[test]
     fn a_silent_client_is_gone_after_its_lease_and_not_before() {
         let mut server = Fixture::new();
         let (client, session) = server.mount("a");
         server.now += LEASE;
-        assert_eq!(server.table.expire(server.now), []);
+        assert_eq!(server.expire(), []);
         server.now += s(1);
         let action = Some(Action::RemoveRecord { owner: "a".into() });
-        assert_eq!(server.table.expire(server.now), [Departed { client, action }]);
+        assert_eq!(server.expire(), [Departed { client, action }]);
         assert_eq!(server.sequence(session, 0, 1), Err(NfsStat4::BadSession));
         assert_eq!(server.create_session(client, 2), Err(NfsStat4::StaleClientId));
     }
@@ -116,7 +108,7 @@ mod tests {
         server.now += LEASE;
         assert_eq!(server.sequence(session, 0, 9), Err(NfsStat4::SeqMisordered));
         server.now += LEASE;
-        assert_eq!(server.table.expire(server.now), []);
+        assert_eq!(server.expire(), []);
     }
 
     #[test]
@@ -127,11 +119,11 @@ mod tests {
             panic!("it is new")
         };
         server.now += LEASE * 3;
-        assert_eq!(server.table.expire(server.now), []);
+        assert_eq!(server.expire(), []);
         server.table.finish(server.now, ticket, None);
-        assert_eq!(server.table.expire(server.now), [], "the end of a request is a sign of life");
+        assert_eq!(server.expire(), [], "the end of a request is a sign of life");
         server.now += LEASE + s(1);
-        assert_eq!(server.table.expire(server.now)[0].client, client);
+        assert_eq!(server.expire()[0].client, client);
     }
 
     #[test]
@@ -139,7 +131,7 @@ mod tests {
         let mut server = Fixture::new();
         let client = server.exchange_id("a", 1).unwrap().clientid;
         server.now += LEASE + s(1);
-        assert_eq!(server.table.expire(server.now), []);
+        assert_eq!(server.expire(), []);
         assert_eq!(server.create_session(client, 1), Err(NfsStat4::StaleClientId));
     }
 
@@ -153,7 +145,7 @@ mod tests {
         server.table.reclaim_completed(client);
         assert_eq!(server.table.reclaim_complete(client), Err(NfsStat4::CompleteAlready));
         assert_eq!(server.table.may_obtain(client), Ok(()));
-        assert_eq!(server.table.may_reclaim(client), Err(NfsStat4::NoGrace));
+        assert_eq!(server.table.may_reclaim(server.now, client), Err(NfsStat4::NoGrace));
     }
 
     #[test]
@@ -170,19 +162,41 @@ mod tests {
     }
 
     #[test]
+    fn a_client_that_was_robbed_is_entitled_to_nothing_until_it_has_heard_of_it() {
+        let mut server = Fixture::new();
+        let (client, _) = server.mount("a");
+        let owner = Bytes::from("a");
+        assert_eq!(server.table.set_robbed(client, true), Some(owner.clone()));
+        let action = Action::PutRecord { owner: owner.clone(), reclaim_complete: false };
+        assert_eq!(server.table.reclaim_complete(client), Ok(action));
+        server.table.reclaim_completed(client);
+        assert_eq!(server.table.standing(&owner), Some(false));
+        assert_eq!(server.table.may_obtain(client), Ok(()), "it goes on as before");
+        server.table.set_robbed(client, false);
+        assert_eq!(server.table.standing(&owner), Some(true));
+        server.now += LEASE + s(1);
+        assert_eq!(server.expire()[0].client, client);
+        assert_eq!(server.table.set_robbed(client, true), None);
+    }
+
+    #[test]
     fn in_grace_known_clients_reclaim_and_nobody_obtains() {
         let known = |owner: &'static str| KnownClient { owner: owner.into(), may_reclaim: true };
         let mut server = Fixture::restarted(vec![known("a"), known("gone")]);
         let (a, _) = server.mount("a");
         let (b, _) = server.mount("b");
-        assert_eq!(server.table.may_reclaim(a), Ok(()));
-        assert_eq!(server.table.may_reclaim(b), Err(NfsStat4::NoGrace));
+        assert_eq!(server.table.may_reclaim(server.now, a), Ok(()));
+        assert_eq!(server.table.may_reclaim(server.now, b), Err(NfsStat4::NoGrace));
         for client in [a, b] {
             server.table.reclaim_complete(client).unwrap();
             server.table.reclaim_completed(client);
             assert_eq!(server.table.may_obtain(client), Err(NfsStat4::Grace));
         }
-        assert_eq!(server.table.may_reclaim(a), Err(NfsStat4::NoGrace), "it said that it was done");
+        assert_eq!(
+            server.table.may_reclaim(server.now, a),
+            Err(NfsStat4::NoGrace),
+            "it said that it was done"
+        );
         assert_eq!(server.table.grace_due(server.now), None, "somebody is missing");
         server.now += GRACE;
         let actions = server.table.grace_due(server.now).unwrap();

@@ -73,6 +73,7 @@ impl SessionTable {
         if args.cachethis && session.fore.maxresponsesize_cached < SEQUENCE_REPLY_BYTES {
             return SequenceVerdict::Refuse(NfsStat4::RepTooBigToCache);
         }
+        let reserved = session.reply_cache_bytes();
         let verdict = session.slots.begin(&SlotRequest {
             slot: args.slotid,
             sequence: args.sequenceid,
@@ -81,14 +82,18 @@ impl SessionTable {
         });
         session.associate(peer.connection);
         let id = session.client;
-        let client = self.clients.get_mut(&id).expect("a session belongs to a client");
-        client.renewed = now;
-        let result = |table: &SessionTable| table.sequence_result(args, id);
+        self.reply_cache_reserved -= reserved - session.reply_cache_bytes();
+        if verdict == SlotVerdict::Execute && session.slots.is_last(args.slotid) {
+            self.offer_slots(args.sessionid);
+        }
+        self.clients.get_mut(&id).expect("a session belongs to a client").renew(now);
+        let client = self.clients.get(&id).expect("it was there a moment ago");
+        let session = self.sessions.get(&args.sessionid).expect("it was there a moment ago");
         match verdict {
             SlotVerdict::Refuse(status) => SequenceVerdict::Refuse(status),
             SlotVerdict::Replay(reply) => SequenceVerdict::Replay(reply),
-            SlotVerdict::Uncached => SequenceVerdict::Uncached(result(self)),
-            SlotVerdict::Execute => SequenceVerdict::Execute(self.ticket(args, facts, id)),
+            SlotVerdict::Uncached => SequenceVerdict::Uncached(self.sequence_result(args, client, session)),
+            SlotVerdict::Execute => SequenceVerdict::Execute(self.ticket(args, facts, client, session)),
         }
     }
 
@@ -99,7 +104,7 @@ impl SessionTable {
         let kept = reply.filter(|reply| ticket.cache_this && reply.len() <= ticket.reply_bytes_max);
         session.slots.finish(ticket.result.slotid, ticket.result.sequenceid, kept);
         if let Some(client) = self.clients.get_mut(&session.client) {
-            client.renewed = now;
+            client.renew(now);
         }
     }
 
@@ -121,31 +126,35 @@ impl SessionTable {
         }
     }
 
-    fn ticket(&self, args: &Sequence4Args, facts: &RequestFacts, client: ClientId4) -> SlotTicket {
-        let fore = &self.sessions.get(&args.sessionid).expect("the caller has looked").fore;
+    fn ticket(
+        &self,
+        args: &Sequence4Args,
+        facts: &RequestFacts,
+        client: &Client,
+        session: &Session,
+    ) -> SlotTicket {
+        let fore = &session.fore;
         // A SEQUENCE alone is kept unasked: its reply is short, and clients probe slots with it.
         let alone = facts.operations == 1;
         let reply_bytes_max =
             if args.cachethis && !alone { fore.maxresponsesize_cached } else { fore.maxresponsesize };
         SlotTicket {
-            client,
+            client: client.id,
             session: args.sessionid,
-            result: self.sequence_result(args, client),
+            result: self.sequence_result(args, client, session),
             cache_this: args.cachethis || alone,
             reply_bytes_max: reply_bytes_max as usize,
         }
     }
 
-    fn sequence_result(&self, args: &Sequence4Args, client: ClientId4) -> Sequence4ResOk {
-        let session = self.sessions.get(&args.sessionid).expect("the caller has looked");
-        let client = self.clients.get(&client).expect("a session belongs to a client");
-        let highest = session.slots.len() - 1;
+    fn sequence_result(&self, args: &Sequence4Args, client: &Client, session: &Session) -> Sequence4ResOk {
         Sequence4ResOk {
             sessionid: args.sessionid,
             sequenceid: args.sequenceid,
             slotid: args.slotid,
-            highest_slotid: highest,
-            target_highest_slotid: highest,
+            // Not below what the client has named (RFC 8881 §18.46.3).
+            highest_slotid: (session.slots.len() - 1).max(args.highest_slotid),
+            target_highest_slotid: session.slots.target() - 1,
             status_flags: client.status_flags | self.back_channel_flags(client, session),
         }
     }

@@ -29,16 +29,40 @@ fn values_stand_in_the_order_of_their_numbers() {
 }
 
 #[test]
+fn open_arguments_are_five_bitmaps() {
+    let understood = OpenArguments4 {
+        share_access: Bitmap4::of(&[1, 2, 3]),
+        share_deny: Bitmap4::of(&[0]),
+        share_access_want: Bitmap4::of(&[3, 20, 21]),
+        open_claim: Bitmap4::of(&[0, 4]),
+        create_mode: Bitmap4::EMPTY,
+    };
+    let attributes =
+        FileAttributes { open_arguments: Some(Box::new(understood)), ..FileAttributes::default() };
+    let fattr = attributes.encode_all();
+    assert_eq!(fattr.attrmask.words(), [0, 0, 1 << 22]);
+    #[rustfmt::skip]
+    assert_eq!(&fattr.attr_vals[..], [
+        0, 0, 0, 1, 0, 0, 0, 0b1110,
+        0, 0, 0, 1, 0, 0, 0, 1,
+        0, 0, 0, 1, 0, 0x30, 0, 0b1000,
+        0, 0, 0, 1, 0, 0, 0, 0b1_0001,
+        0, 0, 0, 0,
+    ]);
+    assert_eq!(FileAttributes::decode(&fattr), Ok(attributes));
+}
+
+#[test]
 fn what_is_requested_and_absent_is_not_in_the_mask() {
     let attributes = FileAttributes { size: Some(1), change: Some(2), ..FileAttributes::default() };
-    let fattr = attributes.encode(&Bitmap4::of(&[number::SIZE, number::MODE, number::ACL]));
+    let fattr = attributes.encode(&Bitmap4::of(&[number::SIZE, number::MODE, number::DACL]));
     assert_eq!(fattr.attrmask, Bitmap4::of(&[number::SIZE]));
     assert_eq!(fattr.attr_vals.len(), 8);
 }
 
 #[test]
 fn an_attribute_that_is_not_known_is_not_supported() {
-    for n in [number::ACL, number::SEC_LABEL, number::OPEN_ARGUMENTS, 255] {
+    for n in [number::DACL, number::SEC_LABEL, number::OFFLINE, 255] {
         let fattr = Fattr4 { attrmask: Bitmap4::of(&[number::SIZE, n]), attr_vals: Opaque::default() };
         let error = FileAttributes::decode(&fattr).unwrap_err();
         assert_eq!(error, AttrError::NotSupported(n));
@@ -99,6 +123,11 @@ fn full(seed: u64) -> FileAttributes {
     all.time_modify = Some(time);
     all.filehandle = Some(NfsFh4::from(vec![seed as u8; (seed % 129) as usize]));
     all.owner = Some(Principal4::numeric(seed as u32));
+    all.open_arguments = Some(Box::new(OpenArguments4 {
+        share_access: Bitmap4::of(&[1, 2, 3]),
+        share_access_want: Bitmap4::of(&[3, 20]),
+        ..OpenArguments4::default()
+    }));
     all.mdsthreshold = Some(MdsThreshold4 { hints: vec![] });
     all
 }

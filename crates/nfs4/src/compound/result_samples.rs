@@ -61,9 +61,14 @@ fn open_results() -> Vec<NfsResop4> {
             permissions,
         }))
     };
+    let OpenDelegation4::Write(writing) = write(NfsSpaceLimit4::Size(0)) else {
+        unreachable!("it was just made")
+    };
     let delegations = vec![
         OpenDelegation4::None,
-        OpenDelegation4::Read(Box::new(read)),
+        OpenDelegation4::Read(Box::new(read.clone())),
+        OpenDelegation4::ReadAttrs(Box::new(read)),
+        OpenDelegation4::WriteAttrs(writing),
         write(NfsSpaceLimit4::Size(1 << 40)),
         write(NfsSpaceLimit4::Blocks(NfsModifiedLimit4 { num_blocks: 9, bytes_per_block: 4096 })),
         OpenDelegation4::NoneExt(OpenNoneDelegation4::Contention { server_will_push_deleg: true }),

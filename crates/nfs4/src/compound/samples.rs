@@ -132,6 +132,7 @@ fn basic_args() -> Vec<NfsArgop4> {
         NVerify(NVerify4Args { obj_attributes: fattr() }),
         open(OpenFlag4::NoCreate, OpenClaim4::Fh),
         open(OpenFlag4::NoCreate, OpenClaim4::Previous(OpenDelegationType4::Read)),
+        open(OpenFlag4::NoCreate, OpenClaim4::Previous(OpenDelegationType4::WriteAttrs)),
         open(OpenFlag4::NoCreate, OpenClaim4::DelegCurFh(stateid)),
         open(OpenFlag4::NoCreate, OpenClaim4::DelegPrevFh),
         open(OpenFlag4::NoCreate, OpenClaim4::DelegatePrev("name".into())),

@@ -30,6 +30,8 @@ pub const OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION: u32 = 0x20_0000;
 pub const OPEN4_RESULT_CONFIRM: u32 = 0x02;
 pub const OPEN4_RESULT_LOCKTYPE_POSIX: u32 = 0x04;
 pub const OPEN4_RESULT_PRESERVE_UNLINKED: u32 = 0x08;
+/// RFC 9754 §4: there is a delegation instead of an open, and the stateid of the open is all zeros.
+pub const OPEN4_RESULT_NO_OPEN_STATEID: u32 = 0x10;
 pub const OPEN4_RESULT_MAY_NOTIFY_LOCK: u32 = 0x20;
 
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
@@ -68,6 +70,9 @@ pub enum OpenDelegationType4 {
     Read = 1,
     Write = 2,
     NoneExt = 3,
+    /// RFC 9754 §5: as Read and Write, and the client keeps the file's times.
+    ReadAttrs = 4,
+    WriteAttrs = 5,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
@@ -170,6 +175,21 @@ pub enum OpenDelegation4 {
     Write(Box<OpenWriteDelegation4>),
     #[xdr(3)]
     NoneExt(OpenNoneDelegation4),
+    #[xdr(4)]
+    ReadAttrs(Box<OpenReadDelegation4>),
+    #[xdr(5)]
+    WriteAttrs(Box<OpenWriteDelegation4>),
+}
+
+/// What OPEN understands: bitmaps of the values of each of its arguments (RFC 9754 §3).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Xdr)]
+pub struct OpenArguments4 {
+    pub share_access: Bitmap4,
+    pub share_deny: Bitmap4,
+    /// By their bit numbers in `share_access`, those of `OPEN4_SHARE_ACCESS_WANT_DELEG_MASK` by their values.
+    pub share_access_want: Bitmap4,
+    pub open_claim: Bitmap4,
+    pub create_mode: Bitmap4,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]

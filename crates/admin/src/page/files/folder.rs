@@ -200,7 +200,9 @@ impl Folder<'_> {
         let caller = &self.visitor.caller;
         let mut path = self.path.to_vec();
         path.push(entry.name.clone());
-        let is_stuck = permission::sticky_forbids(&caller.identity, self.attributes, &entry.attributes);
+        let has_acl = self.attributes.has_acl || entry.attributes.has_acl;
+        let is_stuck =
+            !has_acl && permission::sticky_forbids(&caller.identity, self.attributes, &entry.attributes);
         Rights {
             share: self.visitor.is_logged_in()
                 && matches!(entry.attributes.kind, FileKind::Regular | FileKind::Directory),

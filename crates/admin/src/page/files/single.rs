@@ -5,7 +5,8 @@ use http::StatusCode;
 use http_server::Response;
 use http_wire::content;
 use http_wire::target::encode_path;
-use types::{Access, Attributes, FileKind, Name, permission};
+use types::permission::{self, Removal};
+use types::{Access, Attributes, FileKind, Name};
 
 use super::{Rights, Seen, breadcrumbs, data_of, dialogs, title};
 use crate::page::Page;
@@ -73,8 +74,11 @@ impl Page {
 
 fn rights(visitor: &Visitor, place: &Seen, parent: &Attributes) -> Rights {
     let (caller, path) = (&visitor.caller, &place.path);
-    let may_change = permission::allows(&caller.identity, parent, Access::WRITE | Access::EXECUTE)
-        && !permission::sticky_forbids(&caller.identity, parent, &place.attributes);
+    // ACLs are the door's matter.
+    let may_change = parent.has_acl
+        || place.attributes.has_acl
+        || permission::judge_removal(&caller.identity, (parent, None), (&place.attributes, None))
+            == Removal::Allowed;
     Rights {
         share: visitor.is_logged_in() && place.attributes.kind.is_regular(),
         rename: may_change && caller.may(Activity::Manage, path),

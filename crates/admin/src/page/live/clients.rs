@@ -38,7 +38,11 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
         html!(out; "</th><td>" (client.door)
             "</td><td class=\"n\">" (Grouped(client.opens)) "</td><td class=\"n\">" (Grouped(client.locks))
             "</td><td class=\"n\">" (Grouped(client.layouts)) "</td><td class=\"n\">"
-            (Grouped(client.delegations)) "</td><td class=\"n\">" (Duration(client.idle_s)) "</td></tr>");
+            (Grouped(client.delegations)) "</td><td class=\"n\">" (Duration(client.idle_s)));
+        if client.courtesy {
+            html!(out; "<span class=\"under\">lease over</span>");
+        }
+        html!(out; "</td></tr>");
     });
     let table = Table {
         caption: "Open files",

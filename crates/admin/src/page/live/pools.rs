@@ -43,9 +43,11 @@ fn row(out: &mut Html, pool: &PoolView) {
         (pool.address)
         "</span></th><td>");
     match &pool.offline {
+        None if pool.drained => html!(out; "<span class=\"state\">Drained</span>"),
         None => html!(out; "<span class=\"state good\">In order</span>"),
         Some(reason) => {
-            html!(out; "<span class=\"state bad\">Offline</span><span class=\"under\">" (reason) "</span>")
+            let state = if pool.drained { "Offline, drained" } else { "Offline" };
+            html!(out; "<span class=\"state bad\">" (state) "</span><span class=\"under\">" (reason) "</span>");
         }
     }
     html!(out; "</td><td class=\"space\">" [space(pool)] "</td><td class=\"n\">" (Grouped(pool.replicas))

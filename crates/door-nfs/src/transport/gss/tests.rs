@@ -1,20 +1,19 @@
 //! A client with a ticket, over a socket: what it gets with each service, and what everybody else gets.
 
-use nfs4::{Compound4Args, Compound4Res, NfsArgop4, NfsResop4, NfsStat4, SecInfoNoName4Args, SecInfoStyle4};
+use nfs4::{Compound4Args, Compound4Res, NfsArgop4};
 use oncrpc::{AcceptedStatus, Credential, RejectedReply, ReplyBody, signed_header};
 use xdr::Decoder;
 
 use super::*;
 use crate::compound::Face;
 use crate::security::fixture::{initiator, security};
-use crate::security::{Flavor, Security};
-use crate::session_ops::fixture::{Client, Server, sequence_op};
+use crate::session_ops::fixture::{Client, Server};
 use crate::transport::TransportLimits;
 
 const SERVICES: [GssService; 3] = [GssService::None, GssService::Integrity, GssService::Privacy];
 
-async fn server(flavors: &[Flavor]) -> Server {
-    Server::secured(security(flavors), TransportLimits::default(), &[]).await
+async fn server() -> Server {
+    Server::secured(security(), TransportLimits::default(), &[]).await
 }
 
 /// The other end of a context, on a connection.
@@ -127,7 +126,7 @@ fn denied(stat: AuthStat) -> ReplyBody {
 
 #[tokio::test]
 async fn a_client_with_a_ticket_is_answered_with_the_protection_that_it_asked_for() {
-    let server = server(&[Flavor::Krb5]).await;
+    let server = server().await;
     let mut peer = Peer::connect(&server).await;
     for service in SERVICES {
         peer.send(GssProcedure::Data, service, 1, &compound("hello")).await;
@@ -139,7 +138,7 @@ async fn a_client_with_a_ticket_is_answered_with_the_protection_that_it_asked_fo
 
 #[tokio::test]
 async fn what_is_sealed_is_not_on_the_wire() {
-    let server = server(&[Flavor::Krb5p]).await;
+    let server = server().await;
     let mut peer = Peer::connect(&server).await;
     peer.send(GssProcedure::Data, GssService::Privacy, 1, &compound("a secret tag")).await;
     let (_, results) = peer.client.reply().await;
@@ -149,7 +148,7 @@ async fn what_is_sealed_is_not_on_the_wire() {
 
 #[tokio::test]
 async fn a_call_that_is_not_signed_by_its_context_is_refused() {
-    let server = server(&[Flavor::Krb5]).await;
+    let server = server().await;
     let mut peer = Peer::connect(&server).await;
     let mut other = Peer::connect(&server).await;
     std::mem::swap(&mut peer.context, &mut other.context);
@@ -162,7 +161,7 @@ async fn a_call_that_is_not_signed_by_its_context_is_refused() {
 
 #[tokio::test]
 async fn arguments_that_were_changed_are_garbage() {
-    let server = server(&[Flavor::Krb5]).await;
+    let server = server().await;
     let mut peer = Peer::connect(&server).await;
     let mut other = Peer::connect(&server).await;
     for service in [GssService::Integrity, GssService::Privacy] {
@@ -215,7 +214,7 @@ impl Peer {
 
 #[tokio::test]
 async fn a_call_that_was_here_before_is_dropped_and_numbers_may_come_out_of_order() {
-    let server = server(&[Flavor::Krb5]).await;
+    let server = server().await;
     let mut peer = Peer::connect(&server).await;
     let none = GssService::None;
     peer.send(GssProcedure::Data, none, 5, &compound("fifth")).await;
@@ -231,7 +230,7 @@ async fn a_call_that_was_here_before_is_dropped_and_numbers_may_come_out_of_orde
 
 #[tokio::test]
 async fn a_context_that_was_destroyed_is_gone() {
-    let server = server(&[Flavor::Krb5]).await;
+    let server = server().await;
     let mut peer = Peer::connect(&server).await;
     peer.send(GssProcedure::Destroy, GssService::None, 1, &[]).await;
     assert!(peer.results(GssService::None).await.is_empty());
@@ -242,7 +241,7 @@ async fn a_context_that_was_destroyed_is_gone() {
 
 #[tokio::test]
 async fn a_ticket_that_is_not_good_is_answered_with_the_reason() {
-    let server = server(&[Flavor::Krb5]).await;
+    let server = server().await;
     let mut client = server.connect().await;
     let mut late = initiator();
     late.end -= 40_000;
@@ -256,26 +255,8 @@ async fn a_ticket_that_is_not_good_is_answered_with_the_reason() {
 
 #[tokio::test]
 async fn a_second_token_is_asked_of_nobody() {
-    let server = server(&[Flavor::Krb5]).await;
+    let server = server().await;
     let mut peer = Peer::connect(&server).await;
     peer.send(GssProcedure::ContinueInit, GssService::None, 1, &[]).await;
     assert_eq!(peer.refusal().await, denied(AuthStat::RpcsecGssCredProblem));
-}
-
-#[tokio::test]
-async fn files_are_reached_with_the_flavors_of_the_list_only() {
-    let server = server(&[Flavor::Krb5i]).await;
-    let (mut client, _, session) = server.mount("a").await;
-    let mut statuses = async |slot_sequence, operations: Vec<NfsArgop4>| {
-        let operations = [vec![sequence_op(session, 0, slot_sequence, true)], operations].concat();
-        let results = client.compound(operations).await;
-        results.iter().map(NfsResop4::status).collect::<Vec<_>>()
-    };
-    let wrong = [NfsStat4::Ok, NfsStat4::WrongSec];
-    assert_eq!(statuses(1, vec![NfsArgop4::PutRootFh]).await, wrong);
-    assert_eq!(statuses(2, vec![NfsArgop4::PutRootFh, NfsArgop4::GetFh]).await, wrong);
-    let asks = NfsArgop4::SecInfoNoName(SecInfoNoName4Args { style: SecInfoStyle4::CurrentFh });
-    assert_eq!(statuses(3, vec![NfsArgop4::PutRootFh, asks]).await[..2], [NfsStat4::Ok; 2]);
-    let security: &Security = server.face.security();
-    assert!(security.admits(Some(Flavor::Krb5i)) && !security.admits(Some(Flavor::Krb5)));
 }

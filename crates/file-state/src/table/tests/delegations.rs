@@ -30,6 +30,30 @@ fn readers_share_a_delegation_and_a_writer_is_alone_with_one() {
 }
 
 #[test]
+fn who_reads_alone_is_delegated_the_file_to_write_too_and_still_has_one_delegation() {
+    let mut state = delegated(&[A, B], Read);
+    assert_eq!(state.delegate(FILE, A, Write, s(0)), Err(FileStateError::InUse), "another one reads");
+    state.return_delegation(FILE, B);
+    state.delegate(FILE, A, Write, s(0)).unwrap();
+    assert_eq!((state.delegation_of(FILE, A), state.held(A).delegations), (Some(Write), 1));
+    for less in [Read, Write] {
+        assert_eq!(state.delegate(FILE, A, less, s(0)), Err(FileStateError::InUse), "it has as much already");
+    }
+    assert_eq!((state.writer_beside(FILE, None), state.writer_beside(FILE, Some(B))), (Some(A), Some(A)));
+    assert_eq!(state.writer_beside(FILE, Some(A)), None, "nobody is asked what he has written himself");
+    assert_eq!(state.return_delegation(FILE, A), Some(Write));
+    assert!(state.is_empty());
+}
+
+#[test]
+fn a_delegation_that_is_recalled_does_not_become_one_to_write() {
+    let mut state = delegated(&[A], Read);
+    let _ = state.change(FILE, Some(B), WRITING, s(10));
+    assert_eq!(state.delegate(FILE, A, Write, s(1)), Err(FileStateError::RecallConflict));
+    assert_eq!(state.delegation_of(FILE, A), Some(Read));
+}
+
+#[test]
 fn what_others_write_or_deny_is_not_delegated() {
     for (access, deny, reads, writes) in [
         (1, 0, true, false),
@@ -91,6 +115,15 @@ fn every_change_brings_a_delegation_home_and_a_write_delegation_every_access_too
 }
 
 #[test]
+fn a_delegation_is_in_the_way_of_io_before_a_denial_is() {
+    let mut state = delegated(&[A], Write);
+    state.open(FILE, owner(A, 1), share(3, 3)).unwrap();
+    assert_eq!(state.check_io(FILE, B, Modes::READ), Err(FileStateError::RecallConflict));
+    state.return_delegation(FILE, A);
+    assert_eq!(state.check_io(FILE, B, Modes::READ), Err(FileStateError::ShareDenied));
+}
+
+#[test]
 fn nobody_is_delegated_what_a_change_waits_for_or_is_under_way_for() {
     let mut state = delegated(&[A], Read);
     let _ = state.change(FILE, Some(B), WRITING, s(10));
@@ -117,7 +150,7 @@ fn a_change_under_way_is_forgotten_with_its_end() {
     state.end_change(FILE);
     assert!(state.delegate(FILE, A, Read, s(0)).is_err());
     state.end_change(FILE);
-    assert!(is_empty(&state));
+    assert!(state.is_empty());
 }
 
 #[test]
@@ -132,7 +165,7 @@ fn a_truncation_recalls_a_delegation_before_the_layout_it_covers() {
     assert_eq!(state.expired_recalls(s(9), s(10)).len(), 2);
     state.release_holder(A);
     assert!(state.expired_recalls(s(99), s(100)).is_empty());
-    assert!(is_empty(&state));
+    assert!(state.is_empty());
 }
 
 #[test]
@@ -144,10 +177,40 @@ fn a_delegation_that_is_not_given_back_is_due_at_its_deadline_and_again_until_it
     assert_eq!(state.expired_recalls(s(10), s(12)), [revoke]);
     assert_eq!(state.expired_recalls(s(12), s(14)), [revoke]);
     state.expire_recall(FILE, A, GrantKind::Delegation);
-    assert_eq!(state.expired_recalls(s(12), s(14)), [Revoke { is_overdue: false, ..revoke }]);
+    assert_eq!(state.expired_recalls(s(12), s(14)), [revoke], "its time had passed before");
     state.return_delegation(FILE, A);
     assert!(state.expired_recalls(s(99), s(100)).is_empty());
-    assert!(is_empty(&state));
+    assert!(state.is_empty());
+}
+
+#[test]
+fn a_delegation_that_its_holder_does_not_know_is_not_overdue_however_often_its_fence_fails() {
+    let mut state = delegated(&[A], Read);
+    let _ = state.change(FILE, Some(B), Change::Remove, s(10));
+    state.expire_recall(FILE, A, GrantKind::Delegation);
+    let revoke = Revoke { file: FILE, holder: A, granted: Granted::Delegation(Read), is_overdue: false };
+    for now in [1, 3, 20] {
+        assert_eq!(state.expired_recalls(s(now), s(now + 2)), [revoke]);
+    }
+    state.return_delegation(FILE, A);
+    assert!(state.expired_recalls(s(99), s(100)).is_empty());
+    assert!(state.is_empty());
+}
+
+#[test]
+fn a_holder_whose_delegation_is_being_taken_gets_no_layout_by_it() {
+    let mut state = delegated(&[A], Write);
+    let _ = state.change(FILE, Some(B), Change::Remove, s(10));
+    assert!(state.expired_recalls(s(9), s(11)).is_empty());
+    assert_eq!(state.grant_layout(FILE, A, LayoutMode::ReadWrite, s(9)), Ok(()), "it has its time");
+    state.return_layout(FILE, A, LayoutModes::ALL);
+    assert_eq!(state.expired_recalls(s(10), s(12)).len(), 1, "it has no layout to fence off");
+    for mode in [LayoutMode::Read, LayoutMode::ReadWrite] {
+        assert_eq!(state.grant_layout(FILE, A, mode, s(10)), Err(FileStateError::RecallConflict));
+    }
+    state.return_delegation(FILE, A);
+    assert!(state.expired_recalls(s(99), s(100)).is_empty());
+    assert!(state.is_empty());
 }
 
 #[test]
@@ -158,7 +221,7 @@ fn a_delegation_is_an_open_of_its_holder() {
     assert!(!state.is_open_for_writing(FILE));
     assert!(state.has_delegations_of_others(Some(B)) && !state.has_delegations_of_others(Some(A)));
     state.release_holder(A);
-    assert!(is_empty(&state));
+    assert!(state.is_empty());
     let state = delegated(&[A], Write);
     assert!(state.is_open_for_writing(FILE));
 }
@@ -173,22 +236,51 @@ fn at_the_bound_a_client_gets_no_delegation() {
 }
 
 #[test]
+fn a_client_that_never_hears_its_recalls_keeps_nobody_elses_from_being_told_again() {
+    let mut state = FileState::default();
+    let recalled = |state: &mut FileState, holder, file| {
+        state.delegate(file, holder, Read, s(0)).unwrap();
+        let _ = state.change(file, None, Change::Remove, s(10));
+        state.recall_unheard(file, holder, GrantKind::Delegation);
+    };
+    (1..=9).for_each(|file| recalled(&mut state, A, FileId(file)));
+    (11..=12).for_each(|file| recalled(&mut state, B, FileId(file)));
+    let mut round = |each, max| {
+        let again = state.unheard_recalls(Door::Nfs, each, max);
+        // Nobody hears of them this time either.
+        again
+            .iter()
+            .for_each(|recall| state.recall_unheard(recall.file, recall.holder, GrantKind::Delegation));
+        again.iter().map(|recall| recall.file.0).collect::<Vec<_>>()
+    };
+    assert_eq!(round(2, 3), [1, 2, 11], "some of each");
+    assert_eq!(round(2, 3), [3, 4, 12], "and then the next");
+    assert_eq!(round(2, 3), [5, 6, 11]);
+    assert_eq!(round(4, 4), [7, 8, 9, 1]);
+    assert_eq!(round(9, 9), [12, 11, 2, 3, 4, 5, 6, 7, 8], "each once");
+    state.release_holder(A);
+    state.release_holder(B);
+    state.expired_recalls(s(99), s(100));
+    assert!(state.is_empty());
+}
+
+#[test]
 fn a_recall_that_nobody_could_be_told_of_is_told_again_under_its_first_deadline() {
     let mut state = delegated(&[A], Read);
     state.recall_unheard(FILE, A, GrantKind::Delegation);
-    assert_eq!(state.unheard_recalls(Door::Nfs, 9), [], "nothing is under way");
+    assert_eq!(state.unheard_recalls(Door::Nfs, 9, 9), [], "nothing is under way");
     let _ = state.change(FILE, Some(B), Change::Remove, s(10));
     state.recall_unheard(FILE, A, GrantKind::Delegation);
-    assert_eq!(state.unheard_recalls(Door::Http, 9), []);
-    assert_eq!(state.unheard_recalls(Door::Nfs, 0), []);
+    assert_eq!(state.unheard_recalls(Door::Http, 9, 9), []);
+    assert_eq!(state.unheard_recalls(Door::Nfs, 9, 0), []);
     let again = Recall { is_repeated: true, ..recall_of(A, Read) };
-    assert_eq!(state.unheard_recalls(Door::Nfs, 9), [again]);
-    assert_eq!(state.unheard_recalls(Door::Nfs, 9), [], "once");
+    assert_eq!(state.unheard_recalls(Door::Nfs, 9, 9), [again]);
+    assert_eq!(state.unheard_recalls(Door::Nfs, 9, 9), [], "once");
     state.recall_unheard(FILE, A, GrantKind::Delegation);
     assert_eq!(state.expired_recalls(s(10), s(11)).len(), 1);
     state.return_delegation(FILE, A);
     state.expired_recalls(s(99), s(100));
-    assert!(is_empty(&state));
+    assert!(state.is_empty());
 }
 
 #[test]
@@ -234,22 +326,7 @@ mod model {
         Renew,
     }
 
-    /// Numbers that are the same in every run.
-    struct Dice(u64);
-
     impl Dice {
-        fn below(&mut self, bound: u64) -> u64 {
-            // xorshift64 (Marsaglia 2003).
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 >> 33) % bound
-        }
-
-        fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-            choices[self.below(choices.len() as u64) as usize]
-        }
-
         fn step(&mut self) -> Step {
             match self.below(22) {
                 0..4 => Step::Open(1 + self.below(3) as u32, self.of(&[0, 0, 1, 2])),
@@ -273,10 +350,11 @@ mod model {
         }
     }
 
-    /// All opens and delegations that were answered with success, as a list: each pair is compared.
+    /// All that was answered with success, as lists: each pair is compared.
     #[derive(Default)]
     struct Model {
         opens: Vec<(FileId, Holder, Share)>,
+        layouts: Vec<(FileId, Holder, LayoutMode)>,
         delegations: Vec<(FileId, Holder, DelegationKind)>,
         changing: Vec<(FileId, Holder)>,
     }
@@ -294,12 +372,26 @@ mod model {
                     assert!(*kind == Read && !share.access.contains(Modes::WRITE));
                 }
                 assert!(!self.changing.iter().any(|(of, by)| of == file && by != holder));
+                let layouts = self.layouts.iter().filter(|(of, other, _)| of == file && other != holder);
+                for (_, _, mode) in layouts {
+                    assert!(*kind == Read && *mode == LayoutMode::Read, "it writes at the pools");
+                }
+                if *kind == Write {
+                    assert_eq!(state.writer_beside(*file, None), Some(*holder));
+                    assert_eq!(state.writer_beside(*file, Some(*holder)), None);
+                }
             }
             assert_eq!(state.total().delegations, self.delegations.len());
             assert_eq!(state.delegations, self.delegations.len());
         }
 
+        fn delegation(&self, file: FileId, holder: Holder) -> Option<DelegationKind> {
+            let of_holder = self.delegations.iter().find(|(of, who, _)| (*of, *who) == (file, holder));
+            of_holder.map(|(_, _, kind)| *kind)
+        }
+
         fn forget(&mut self, holder: Holder) {
+            self.layouts.retain(|(_, who, _)| *who != holder);
             self.opens.retain(|(_, who, _)| *who != holder);
             self.delegations.retain(|(_, who, _)| *who != holder);
         }
@@ -324,6 +416,9 @@ mod model {
                 Step::Delegate(kind) => {
                     if state.delegate(file, who, kind, s(now)).is_ok() {
                         assert!(!model.changing.iter().any(|(of, _)| *of == file), "a change is under way");
+                        let before = model.delegation(file, who);
+                        assert!(before.is_none_or(|before| before == Read && kind == Write), "{before:?}");
+                        model.delegations.retain(|(of, other, _)| (*of, *other) != (file, who));
                         model.delegations.push((file, who, kind));
                     }
                 }
@@ -333,8 +428,15 @@ mod model {
                     model.delegations.retain(|(of, other, _)| (*of, *other) != (file, who));
                     assert_eq!(returned, model.delegations.len() < before);
                 }
-                Step::Layout(mode) => drop(state.grant_layout(file, who, mode, s(now))),
-                Step::ReturnLayout => _ = state.return_layout(file, who, LayoutModes::ALL),
+                Step::Layout(mode) => {
+                    if state.grant_layout(file, who, mode, s(now)).is_ok() {
+                        model.layouts.push((file, who, mode));
+                    }
+                }
+                Step::ReturnLayout => {
+                    state.return_layout(file, who, LayoutModes::ALL);
+                    model.layouts.retain(|(of, other, _)| (*of, *other) != (file, who));
+                }
                 Step::Change(change) => {
                     if state.change(file, Some(who), change, s(now + 10)) == ChangeVerdict::Proceed
                         && !matches!(change, READING)
@@ -373,7 +475,7 @@ mod model {
             state.release_holder(holder(number + 1));
         }
         state.expired_recalls(s(now + 100), s(now + 200));
-        assert!(is_empty(&state), "state outlives its holders: {state:?}");
+        assert!(state.is_empty(), "state outlives its holders: {state:?}");
     }
 
     #[test]

@@ -110,6 +110,7 @@ fn any_rules() -> impl Strategy<Value = DelegationRules> {
     (mode, times, 0..8_usize, 0..6_usize, 0..5_usize).prop_map(
         |(mode, (window, idle, quiet), eviction_max, active_max, quiet_files_max)| DelegationRules {
             mode,
+            write: WriteDelegations::On,
             window: s(window),
             idle: s(idle),
             eviction_max,

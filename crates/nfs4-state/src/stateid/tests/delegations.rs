@@ -1,11 +1,16 @@
 //! Stateids of delegations: what they are good for, and what is left of one that was taken away.
 
 use file_state::Change;
+use types::Timestamp;
 
 use super::*;
 
 fn delegate(states: &mut ClientState, client: ClientId4) -> StateId4 {
-    states.delegate(client, FILE, DelegationKind::Read, s(0)).unwrap()
+    delegate_as(states, client, DelegationKind::Read)
+}
+
+fn delegate_as(states: &mut ClientState, client: ClientId4, kind: DelegationKind) -> StateId4 {
+    states.delegate(client, FILE, (kind, DelegationTerms::default()), s(0)).unwrap()
 }
 
 /// A recall for a removal, and the end of its time.
@@ -127,11 +132,19 @@ fn a_delegation_never_used_at_the_pools_is_revoked_without_fencing() {
 #[test]
 fn io_without_an_open_waits_for_a_writers_delegation() {
     let mut states = states();
-    states.delegate(A, FILE, DelegationKind::Write, s(0)).unwrap();
+    delegate_as(&mut states, A, DelegationKind::Write);
     for stateid in [StateId4::ANONYMOUS, StateId4::BYPASS] {
         assert_eq!(states.check_io(B, FILE, stateid, Modes::READ), Err(NfsStat4::Delay));
         assert_eq!(states.check_io(A, FILE, stateid, Modes::READ), Ok(()));
     }
+}
+
+#[test]
+fn who_reads_past_denials_waits_for_a_writers_delegation_all_the_same() {
+    let mut states = states();
+    delegate_as(&mut states, A, DelegationKind::Write);
+    states.open(request(A, BOTH, READ)).unwrap();
+    assert_eq!(states.check_io(B, FILE, StateId4::BYPASS, Modes::READ), Err(NfsStat4::Delay));
 }
 
 #[test]
@@ -140,7 +153,7 @@ fn what_was_given_back_and_granted_anew_while_the_old_was_fenced_off_is_not_revo
     let held = delegate(&mut states, A);
     let due = recall_and_expire(&mut states);
     states.return_delegation(A, FILE, held).unwrap();
-    let again = states.delegate(A, FILE, DelegationKind::Read, s(20)).unwrap();
+    let again = delegate(&mut states, A);
     assert!(!states.revoke(&due[0]));
     assert_eq!((states.test(A, again), states.has_revoked(A)), (NfsStat4::Ok, false));
 }
@@ -156,4 +169,84 @@ fn a_delegation_that_its_client_does_not_know_leaves_nothing_to_free() {
     let due = states.expired_recalls(s(1), s(2));
     assert!(states.revoke(&due[0]));
     assert_eq!((states.test(A, held), states.has_revoked(A)), (NfsStat4::BadStateId, false));
+}
+
+#[test]
+fn a_delegation_that_is_being_revoked_gets_no_layout_that_its_fence_would_miss() {
+    let mut states = states();
+    let held = delegate_as(&mut states, A, DelegationKind::Write);
+    let opened = open(&mut states, A, BOTH);
+    let due = recall_and_expire(&mut states);
+    assert!(!due[0].is_at_pools, "it has none");
+    for stateid in [held, opened] {
+        let refused = layouts::get(&mut states, A, stateid, LayoutMode::ReadWrite);
+        assert_eq!(refused, Err(NfsStat4::RecallConflict));
+    }
+    assert!(states.revoke(&due[0]));
+    assert_eq!(states.writable_layouts(A), []);
+    layouts::get(&mut states, A, opened, LayoutMode::ReadWrite).unwrap();
+}
+
+#[test]
+fn a_delegation_that_its_client_does_not_know_leaves_nothing_to_free_though_its_fence_fails_once() {
+    let mut states = states();
+    let held = delegate(&mut states, A);
+    let verdict = states.files.lock().change(FILE, Some(holder(B)), Change::Remove, s(10));
+    let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
+    let sent = states.address_recalls(&recalls);
+    states.expire_recall(&sent[0]);
+    assert_eq!(states.expired_recalls(s(1), s(3)).len(), 1, "and the pool cannot be told");
+    let due = states.expired_recalls(s(3), s(5));
+    assert!(states.revoke(&due[0]));
+    assert_eq!((states.test(A, held), states.has_revoked(A)), (NfsStat4::BadStateId, false));
+}
+
+#[test]
+fn a_delegation_to_write_reads_writes_and_gets_layouts_by_its_stateid() {
+    let mut states = states();
+    let held = delegate_as(&mut states, A, DelegationKind::Write);
+    for modes in [Modes::READ, Modes::WRITE, Modes::BOTH] {
+        assert_eq!(states.check_io(A, FILE, newest(held), modes), Ok(()));
+    }
+    assert!(states.has_open_for_writing(A, FILE));
+    layouts::get(&mut states, A, held, LayoutMode::ReadWrite).unwrap();
+    assert_eq!(states.writable_layouts(A), [FILE], "to be fenced off if the client is lost");
+    assert_eq!(states.open(request(B, READ, 0)), Err(NfsStat4::RecallConflict), "a reader, too");
+    let due = recall_and_expire(&mut states);
+    assert!(due[0].is_at_pools);
+    assert!(states.revoke(&due[0]));
+    assert_eq!(states.check_io(A, FILE, held, Modes::WRITE), Err(NfsStat4::DelegRevoked));
+    assert_eq!(states.free(A, held), Ok(()));
+    assert_empty(&states);
+}
+
+#[test]
+fn a_read_delegation_becomes_one_to_write_and_keeps_its_stateid_and_what_the_client_was_told() {
+    let time = |seconds| Timestamp::new(seconds, 0).unwrap();
+    let mut states = states();
+    let terms = |change, times| DelegationTerms { change: Some(change), times };
+    let read = states.delegate(A, FILE, (DelegationKind::Read, terms(5, None)), s(0)).unwrap();
+    assert_eq!(states.judge_delegated_times(A, FILE, read), Err(NfsStat4::Inval));
+    let kept = DelegatedTimes { accessed: time(1), modified: time(2) };
+    let times = Some(kept);
+    let write = states.delegate(A, FILE, (DelegationKind::Write, terms(7, times)), s(0)).unwrap();
+    assert_eq!(write, StateId4 { seqid: 2, ..read });
+    assert_eq!(states.delegation_terms(A, FILE), Some(terms(5, times)), "a client keeps what it had first");
+    assert_eq!(states.judge_delegation(A, FILE, write), Ok(DelegationKind::Write));
+    let judged = states.judge_delegated_times(A, FILE, write);
+    assert_eq!(judged, Ok((DelegationKind::Write, kept)));
+    assert_eq!(states.held_by(A).delegations, 1);
+    states.return_delegation(A, FILE, write).unwrap();
+    assert_eq!(states.delegation_terms(A, FILE), None);
+    assert_empty(&states);
+}
+
+#[test]
+fn a_delegated_time_lies_between_the_delegation_and_now() {
+    let time = |seconds| Timestamp::new(seconds, 0).unwrap();
+    let vet = |given| DelegatedTimes::vet(time(10), time(given), time(20));
+    assert_eq!(
+        [vet(9), vet(10), vet(11), vet(20), vet(21)],
+        [None, None, Some(time(11)), Some(time(20)), Some(time(20))]
+    );
 }

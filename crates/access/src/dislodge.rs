@@ -1,0 +1,40 @@
+//! Who was lost to its door, and keeps what it has only as long as nobody wants it, makes way for who does.
+
+use std::time::Duration;
+
+use file_state::{Holder, Want};
+use types::FileId;
+
+use crate::{AccessError, FileAccess};
+
+impl FileAccess {
+    /// For who was refused what he wants of a file. `true`: who stood in the way and was lost is gone, and it is worth to
+    /// ask again. `false`: nobody who stands in the way was lost. `Recalled`: they are still going after `patience`.
+    pub async fn dislodge(&self, file: FileId, want: Want, patience: Duration) -> Result<bool, AccessError> {
+        if !self.asks_to_go(file, want) {
+            return Ok(false);
+        }
+        let gone = async {
+            loop {
+                let returned = self.returned.notified();
+                tokio::pin!(returned);
+                // Registered before looking, or an end in between would be missed.
+                returned.as_mut().enable();
+                if !self.asks_to_go(file, want) {
+                    return;
+                }
+                returned.await;
+            }
+        };
+        tokio::time::timeout(patience, gone).await.map(|()| true).map_err(|_| AccessError::Recalled)
+    }
+
+    fn asks_to_go(&self, file: FileId, want: Want) -> bool {
+        let in_the_way: Vec<Holder> = self.table().in_the_way_of(file, want).into_iter().collect();
+        let mut is_any_going = false;
+        for (recaller, of_door) in self.by_door(&in_the_way, |holder| *holder) {
+            is_any_going |= recaller.dislodge(&of_door);
+        }
+        is_any_going
+    }
+}

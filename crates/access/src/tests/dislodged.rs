@@ -1,0 +1,44 @@
+//! Clients that were lost make way for who needs what they have, and nobody else does.
+
+use super::fakes::FakeRecaller;
+use super::*;
+
+fn denies(access: &FileAccess, holder: Holder) {
+    access.table().open(FILE, Owner { holder, number: 1 }, Share::new(Modes::BOTH, Modes::BOTH)).unwrap();
+}
+
+fn reading() -> Share {
+    Share::new(Modes::READ, Modes::NONE)
+}
+
+#[tokio::test]
+async fn an_open_and_a_change_go_through_where_only_lost_clients_deny_them() {
+    let (_fakes, access) = Fakes::access();
+    FakeRecaller::register_with(&access, Door::Nfs, false, &[A], true);
+    denies(&access, A);
+    drop(access.open(FILE, WEB, reading()).await.unwrap());
+    denies(&access, A);
+    drop(access.before_change(FILE, Some(WEB), Change::Replace, LONG, LEASE).await.unwrap());
+    denies(&access, B);
+    assert!(matches!(access.open(FILE, WEB, reading()).await.map(drop), Err(AccessError::Denied)));
+    let refused = access.before_change(FILE, Some(WEB), Change::Replace, LONG, LEASE).await;
+    assert!(matches!(refused.map(drop), Err(AccessError::Denied)), "B is there");
+}
+
+#[tokio::test]
+async fn who_is_going_is_waited_for_and_who_does_not_wait_comes_again() {
+    let (_fakes, access) = Fakes::access();
+    let clients = FakeRecaller::register_with(&access, Door::Nfs, false, &[A], false);
+    denies(&access, A);
+    let refused = access.before_change(FILE, Some(WEB), Change::Replace, SHORT, LEASE).await.map(drop);
+    assert!(matches!(refused, Err(AccessError::Recalled)), "{refused:?}");
+    let opening = access.open(FILE, WEB, reading());
+    tokio::pin!(opening);
+    tokio::select! {
+        biased;
+        _ = &mut opening => panic!("what A had is not released"),
+        () = async {} => {}
+    }
+    clients.release(A);
+    assert!(opening.await.is_ok());
+}

@@ -1,0 +1,179 @@
+//! What a client has written and keeps to itself, under a delegation to write (RFC 8881 §10.4.3).
+//!
+//! Three know something of such a file: its holder what is in its memory, the pool what has been written there, the
+//! namespace what was committed. The holder is asked first. While it has bytes that nobody else has, the size is what it
+//! says: all that the pool has it has written itself. Without such bytes it has nothing to add, and the pool and the
+//! namespace know all (`fresh`). What others are told of a file that is being modified they are never told again by the
+//! same change attribute, so nobody takes what it has read for what the file is by then, nor for what is left of the file
+//! if the holder is lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use api::{Stability, Written};
+use file_state::{Change, GrantKind, Holder, Modes, Share};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use types::{Attributes, FileId, Timestamp};
+
+use crate::{AccessError, FileAccess};
+
+/// A client that is there answers in milliseconds, unless its machine is very busy; it is recalled then, which helps neither.
+const ANSWER: Duration = Duration::from_secs(2);
+/// Who did not answer is not asked again for so long: a list of a thousand of its files would take minutes.
+const SILENCE: Duration = Duration::from_secs(10);
+
+const READING: Share = Share { access: Modes::READ, deny: Modes::NONE };
+
+/// What the holder of a delegation to write says of the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// It has bytes that nobody else has.
+    pub is_modified: bool,
+    pub size: u64,
+    /// The file's times, where its holder keeps them.
+    pub accessed: Option<Timestamp>,
+    pub modified: Option<Timestamp>,
+}
+
+/// How long one listing may still wait for clients to say what they have written, however many have files in it.
+#[derive(Debug)]
+pub struct Patience(pub(crate) Duration);
+
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience(ANSWER)
+    }
+}
+
+/// What became of the question to a holder.
+enum Heard {
+    Seen(Attributes),
+    /// It does not say: it has to give back.
+    Nothing,
+    /// It had too little time for an answer, or none at all: nobody can blame it.
+    TooLittleTime,
+}
+
+/// Holders that did not answer, and until when they are left alone. Leaf lock.
+#[derive(Default)]
+pub(crate) struct Silent(Mutex<BTreeMap<Holder, Instant>>);
+
+impl Silent {
+    fn contains(&self, holder: Holder) -> bool {
+        self.0.lock().get(&holder).is_some_and(|until| Instant::now() < *until)
+    }
+
+    fn insert(&self, holder: Holder) {
+        let now = Instant::now();
+        let mut silent = self.0.lock();
+        // As many as clients were silent lately.
+        silent.retain(|_, until| now < *until);
+        silent.insert(holder, now + SILENCE);
+    }
+}
+
+impl FileAccess {
+    /// The attributes of a file that was just looked at, as `by` is to see them. Where another client does not say what it
+    /// has written, its delegation is recalled: this call waits for that up to `patience`, and then answers `Recalled`.
+    pub async fn seen_by(
+        self: &Arc<Self>,
+        found: Attributes,
+        by: Option<Holder>,
+        patience: Duration,
+    ) -> Result<Attributes, AccessError> {
+        if let Heard::Seen(seen) = self.hear(&found, by, &mut Patience::default()).await? {
+            return Ok(seen);
+        }
+        let recall_time = self.recall_time();
+        drop(self.before_change(found.file, by, Change::Access(READING), patience, recall_time).await?);
+        self.fresh_attributes(found.file).await
+    }
+
+    /// As [`FileAccess::seen_by`], of one file of many: a client that does not say is not waited for, and what is known
+    /// without it is answered. So is all that is left when the patience of the whole listing is at its end; then nobody is
+    /// to blame, and nothing is recalled.
+    pub async fn listed_for(
+        self: &Arc<Self>,
+        found: Attributes,
+        by: Option<Holder>,
+        patience: &mut Patience,
+    ) -> Result<Attributes, AccessError> {
+        match self.hear(&found, by, patience).await? {
+            Heard::Seen(seen) => return Ok(seen),
+            Heard::Nothing => self.call_back(found.file, by, Change::Access(READING), self.recall_time()),
+            Heard::TooLittleTime => {}
+        }
+        self.freshen(found).await
+    }
+
+    async fn hear(
+        &self,
+        found: &Attributes,
+        by: Option<Holder>,
+        patience: &mut Patience,
+    ) -> Result<Heard, AccessError> {
+        if !found.kind.is_regular() {
+            return Ok(Heard::Seen(*found));
+        }
+        let file = found.file;
+        // All in one look: everybody's GETATTR comes by here.
+        let (writer, is_written_at_pools) = {
+            let table = self.table();
+            let writer = table.writer_beside(file, by);
+            let recalled = |writer| (writer, table.is_recalled(file, writer, GrantKind::Delegation));
+            (writer.map(recalled), table.is_written_at_pools(file))
+        };
+        let (writer, is_recalled) = match (writer, is_written_at_pools) {
+            (Some(writer), _) => writer,
+            (None, true) => return self.ask_pools(*found).await.map(Heard::Seen),
+            (None, false) => return Ok(Heard::Seen(*found)),
+        };
+        // Who gives back is about to say all there is.
+        if is_recalled || self.silent.contains(writer) {
+            return Ok(Heard::Nothing);
+        }
+        let Some(recaller) = self.recaller(writer.door) else { return Ok(Heard::Nothing) };
+        let (given, began) = (patience.0, Instant::now());
+        if given.is_zero() {
+            return Ok(Heard::TooLittleTime);
+        }
+        let told = recaller.ask_writer(file, writer, given).await;
+        patience.0 = given.saturating_sub(began.elapsed());
+        match told {
+            Some(told) => self.apply(file, told).await.map(Heard::Seen),
+            None if given < ANSWER => Ok(Heard::TooLittleTime),
+            None => {
+                if self.table().writer_beside(file, by) == Some(writer) {
+                    self.silent.insert(writer);
+                }
+                Ok(Heard::Nothing)
+            }
+        }
+    }
+
+    async fn apply(&self, file: FileId, told: Told) -> Result<Attributes, AccessError> {
+        // After the answer: what was written before it is in here.
+        let known = self.fresh_attributes(file).await?;
+        let times = |attributes: Attributes| Attributes {
+            atime: told.accessed.unwrap_or(attributes.atime),
+            mtime: told.modified.unwrap_or(attributes.mtime),
+            ..attributes
+        };
+        if !told.is_modified && told.size <= known.size {
+            return Ok(times(known));
+        }
+        let now = self.services.clock.now();
+        let modified = Written {
+            size_at_least: None,
+            mtime: Some(told.modified.unwrap_or(now)),
+            space_used: None,
+            stability: Stability::Unstable,
+        };
+        let shown = self.services.namespace.commit(file, &modified).await?;
+        // Of what the file is afterwards another change attribute is told, whatever happens to the holder.
+        self.services.namespace.commit(file, &modified).await?;
+        Ok(times(Attributes { size: told.size, ..shown }))
+    }
+}

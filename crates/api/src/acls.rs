@@ -1,0 +1,16 @@
+//! Access control lists: who may do what with a file beyond what its mode can say.
+//!
+//! Implemented by the namespace. They are set and inherited by `Namespace` (`set_attributes`, `create`), together with the
+//! mode that they amount to; here they are read, for whoever judges access to a file (`access::Judge`).
+
+use async_trait::async_trait;
+use types::{Acl, Attributes};
+
+use crate::NamespaceError;
+
+#[async_trait]
+pub trait Acls: Send + Sync {
+    /// Of a file with these attributes, as it is now. `None`: by them it has none, and their mode is all there is. No
+    /// permission needed.
+    async fn acl(&self, file: &Attributes) -> Result<Option<Acl>, NamespaceError>;
+}

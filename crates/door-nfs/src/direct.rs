@@ -1,0 +1,104 @@
+//! The head's dispatch without a socket, for fuzzing: a COMPOUND in, its reply out, and what is left behind.
+//!
+//! Calls to clients come out of a stream, and whoever reads it answers them or does not.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nfs4_state::Principal;
+use oncrpc::MessageType;
+use tokio::net::{TcpListener, TcpStream};
+use types::Identity;
+
+use crate::HeadDoor;
+use crate::compound::{self, Caller, Face};
+use crate::exports::Claimed;
+use crate::mds;
+use crate::security::Flavor;
+use crate::transport::Connection;
+
+/// How long a call to a client may take to be written.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+pub struct Direct {
+    door: Arc<HeadDoor>,
+    connection: Arc<Connection>,
+}
+
+/// What clients have at the head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Confirmed or not.
+    pub clients: usize,
+    pub sessions: usize,
+    /// Nobody has an open, a lock, a layout, a delegation or a stateid, and nobody waits for one.
+    pub is_stateless: bool,
+    /// Clients whose opens are remembered for delegations.
+    pub remembered: usize,
+    /// Copies that run or of which nobody has heard.
+    pub copies: usize,
+}
+
+impl Direct {
+    /// With the stream that calls to clients come out of.
+    pub async fn new(door: Arc<HeadDoor>) -> io::Result<(Direct, TcpStream)> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let clients_end = TcpStream::connect(listener.local_addr()?).await?;
+        let (stream, peer) = listener.accept().await?;
+        let local = stream.local_addr()?;
+        let (_, writer) = stream.into_split();
+        let connection = Connection::new(peer, local, writer, PATIENCE);
+        Ok((Direct { door, connection }, clients_end))
+    }
+
+    /// The reply to `COMPOUND4args` of a user by AUTH_SYS; `None`: they are garbage.
+    pub async fn call(&self, uid: u32, arguments: Bytes) -> Option<Bytes> {
+        let view = self.door.head.admit(self.connection.peer().ip())?;
+        let caller = Caller {
+            connection: Arc::clone(&self.connection),
+            view,
+            claimed: Claimed::User(Identity::new(uid, uid, &[])),
+            principal: Principal::sys(uid),
+            flavor: Some(Flavor::Sys),
+        };
+        let segments = compound::run(&*self.door.head, caller, arguments).await.ok()?;
+        Some(segments.concat().into())
+    }
+
+    /// A client's answer to a call.
+    pub fn answer(&self, record: Bytes) {
+        if let Ok((xid, MessageType::Reply)) = oncrpc::message_type(&record) {
+            self.connection.deliver(xid, record);
+        }
+    }
+
+    /// What the housekeeping does once in a while.
+    pub async fn keep_house(&self) {
+        let head = &self.door.head;
+        mds::expire_clients(head).await;
+        mds::recall_slots(head);
+        mds::repeat_recalls(head);
+        mds::expire_recalls(head).await;
+        mds::tell_waiters(head);
+        mds::keep_clients_away(head);
+    }
+
+    /// Ends what is under way; the head goes when this is dropped.
+    pub async fn close(self) {
+        self.connection.close();
+        let mut calls = std::mem::take(&mut *self.door.head.calls.lock());
+        calls.shutdown().await;
+    }
+
+    pub fn footprint(&self) -> Footprint {
+        let head = &self.door.head;
+        let (clients, sessions) = head.sessions.known();
+        let is_stateless = head.states.lock().is_empty() && head.access.table().is_empty();
+        let remembered = head.adaptive.lock().counts().clients;
+        let (running, unheard) = head.offloads.counts();
+        Footprint { clients, sessions, is_stateless, remembered, copies: running + unheard }
+    }
+}

@@ -1,0 +1,59 @@
+//! The exports in force: what was found of the configuration, and looked for again while the server runs.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use api::Namespace;
+use parking_lot::RwLock;
+
+use super::resolve::{Configured, ExportError};
+use super::{Export, Exports, View};
+
+pub(crate) struct ExportTable {
+    configured: Vec<Configured>,
+    /// Leaf lock.
+    found: RwLock<Arc<Exports>>,
+    version: AtomicU64,
+}
+
+impl ExportTable {
+    /// A path that is not there is told in the log, and its clients find no such name until it is.
+    pub async fn new(namespace: &dyn Namespace, exports: &[Export]) -> Result<ExportTable, ExportError> {
+        let configured = Configured::gather(exports)?;
+        let (found, errors) = Exports::look_up(namespace, &configured, &Exports::default()).await;
+        for error in errors {
+            let ExportError::NotFound(_) = error else { return Err(error) };
+            tracing::warn!(%error, "clients will find it when it is there");
+        }
+        Ok(ExportTable { configured, found: RwLock::new(Arc::new(found)), version: AtomicU64::new(0) })
+    }
+
+    /// What a client sees; `None`: nothing at all.
+    pub fn view(&self, peer: IpAddr) -> Option<Arc<View>> {
+        self.found().view(peer)
+    }
+
+    /// Another number as soon as clients may see something else.
+    pub fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
+    /// Finds what came since, and what was removed or made anew.
+    pub async fn look_again(&self, namespace: &dyn Namespace) {
+        let before = self.found();
+        let (found, _) = Exports::look_up(namespace, &self.configured, &before).await;
+        let roots = |exports: &Exports| exports.directories.iter().map(|dir| dir.root).collect::<Vec<_>>();
+        if roots(&found) == roots(&before) {
+            return;
+        }
+        let (directories, missing) = (found.directories.len(), found.missing.len());
+        *self.found.write() = Arc::new(found);
+        self.version.fetch_add(1, Ordering::Release);
+        tracing::info!(directories, missing, "exported directories have come or gone");
+    }
+
+    pub(super) fn found(&self) -> Arc<Exports> {
+        Arc::clone(&self.found.read())
+    }
+}

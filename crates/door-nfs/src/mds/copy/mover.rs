@@ -1,0 +1,223 @@
+//! Moving bytes from one file to another: within a pool its file system copies, between pools the head reads and writes,
+//! a piece at a time. Holes stay holes.
+
+use std::sync::Arc;
+
+use access::{FileAccess, Located};
+use api::{Content, Namespace, OpenReplica, PoolError, Stability, Stretch, TicketMode, Written};
+use bytes::Bytes;
+use nfs4::{NfsStat4, Verifier4};
+use types::{Attributes, ByteRange, Clock};
+
+use super::super::{Head, io};
+use crate::{IO_BYTES_MAX, status};
+
+/// What copies files, also when the request that began it is answered.
+#[derive(Clone)]
+pub(crate) struct Mover {
+    pub access: Arc<FileAccess>,
+    pub namespace: Arc<dyn Namespace>,
+    pub clock: Arc<dyn Clock>,
+}
+
+/// Both ends, open.
+pub(super) struct Ends {
+    /// `None`: it has no replica anywhere, and so only zeros.
+    pub source: Option<Located>,
+    pub target: Located,
+}
+
+/// What was copied in one go.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moved {
+    pub count: u64,
+    /// As it was before the first byte: what was lost since is found out by COMMIT.
+    pub verifier: Verifier4,
+}
+
+impl Mover {
+    pub fn of(head: &Head) -> Mover {
+        Mover {
+            access: Arc::clone(&head.access),
+            namespace: Arc::clone(&head.namespace),
+            clock: Arc::clone(&head.clock),
+        }
+    }
+
+    pub async fn open(&self, source: &Attributes, target: &Attributes) -> Result<Ends, NfsStat4> {
+        let source = self.access.open_located(source, TicketMode::Read).await;
+        let target = self.access.open_located_for_writing(target).await;
+        Ok(Ends { source: source.map_err(status::of_access)?, target: target.map_err(status::of_access)? })
+    }
+
+    /// Copies the beginning of the stretch, until `is_over` says so of the bytes that are done, and makes it visible, as
+    /// an UNSTABLE write.
+    pub async fn copy(
+        &self,
+        (source, target): (&Attributes, &Attributes),
+        stretch: Stretch,
+        is_over: impl Fn(u64) -> bool,
+    ) -> Result<Moved, NfsStat4> {
+        let ends = self.open(source, target).await?;
+        let verifier = io::verifier(&*ends.target.replica);
+        if stretch.length == 0 {
+            return Ok(Moved { count: 0, verifier });
+        }
+        self.access.before_write(target.file).await.map_err(status::of_access)?;
+        let count = copy_in_pieces(&ends, stretch, is_over).await.map_err(status::of_pool)?;
+        let written = Written {
+            size_at_least: Some(stretch.to + count),
+            mtime: None,
+            space_used: None,
+            stability: Stability::Unstable,
+        };
+        self.namespace.commit(target.file, &written).await.map_err(status::of_namespace)?;
+        Ok(Moved { count, verifier })
+    }
+}
+
+/// The bytes that were copied; at least one, unless none was asked for. `is_over` is told how many there are.
+async fn copy_in_pieces(
+    ends: &Ends,
+    stretch: Stretch,
+    is_over: impl Fn(u64) -> bool,
+) -> Result<u64, PoolError> {
+    let mut done = 0;
+    while done < stretch.length {
+        match copy_piece(ends, stretch.behind(done)).await {
+            Ok(copied) => done += copied,
+            Err(error) if done == 0 => return Err(error),
+            // Whoever asks for the rest is told why there is none.
+            Err(_) => break,
+        }
+        if is_over(done) {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+/// The beginning of the stretch, at least a byte of it.
+async fn copy_piece(ends: &Ends, stretch: Stretch) -> Result<u64, PoolError> {
+    let target = &*ends.target.replica;
+    let Some(source) = &ends.source else { return clear(target, stretch).await };
+    if source.pool == ends.target.pool
+        && let Some(ranges) = target.ranges()
+        && let Some(file) = source.replica.descriptor()
+    {
+        return ranges.copy_from(file, stretch).await;
+    }
+    let mut length = stretch.length.min(IO_BYTES_MAX.into());
+    if let Some(ranges) = source.replica.ranges() {
+        let data_at = ranges.seek(stretch.from, Content::Data).await?;
+        let hole = data_at.map_or(stretch.length, |at| (at - stretch.from).min(stretch.length));
+        if hole > 0 {
+            return clear(target, Stretch { length: hole, ..stretch }).await;
+        }
+        let hole_at = ranges.seek(stretch.from, Content::Hole).await?.unwrap_or(u64::MAX);
+        length = length.min(hole_at.saturating_sub(stretch.from).max(1));
+    }
+    // At most IO_BYTES_MAX, so it fits.
+    let read = source.replica.read_at(stretch.from, length as u32).await?;
+    if read.data.is_empty() {
+        return clear(target, stretch).await;
+    }
+    let length = read.data.len() as u64;
+    target.write_at(stretch.to, read.data, Stability::Unstable).await?;
+    Ok(length)
+}
+
+/// Zeros in the place of the beginning of the stretch.
+async fn clear(target: &dyn OpenReplica, stretch: Stretch) -> Result<u64, PoolError> {
+    let range = ByteRange::from_bounds(stretch.to, stretch.to + stretch.length);
+    if let (Some(ranges), Some(range)) = (target.ranges(), range) {
+        match ranges.deallocate(range).await {
+            Err(PoolError::Unsupported(_)) => {}
+            cleared => return cleared.map(|()| stretch.length),
+        }
+    }
+    let length = stretch.length.min(IO_BYTES_MAX.into());
+    let zeros = Bytes::from(vec![0; length as usize]);
+    target.write_at(stretch.to, zeros, Stability::Unstable).await?;
+    Ok(length)
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{IoHandle, ReadData, Verifier};
+    use parking_lot::Mutex;
+    use types::PoolId;
+
+    use super::*;
+
+    const PIECE: u64 = IO_BYTES_MAX as u64;
+    const WHOLE: Stretch = Stretch { from: 5, to: 7, length: 4 * PIECE };
+
+    /// A replica elsewhere, which can be read and written and nothing more.
+    #[derive(Default)]
+    struct Plain {
+        written: Mutex<Vec<(u64, usize)>>,
+        has_others_than_zeros: Mutex<bool>,
+        room: Option<usize>,
+    }
+
+    impl OpenReplica for Plain {
+        fn read_at(&self, _: u64, length: u32) -> IoHandle<ReadData> {
+            let data = Bytes::from(vec![7; length as usize]);
+            IoHandle::ready(Ok(ReadData { data, end_of_file: false }))
+        }
+
+        fn write_at(&self, offset: u64, data: Bytes, stability: Stability) -> IoHandle<Stability> {
+            let mut written = self.written.lock();
+            if self.room.is_some_and(|room| written.len() >= room) {
+                return IoHandle::ready(Err(PoolError::NoSpace(PoolId(2))));
+            }
+            *self.has_others_than_zeros.lock() |= data.iter().any(|byte| *byte != 0);
+            written.push((offset, data.len()));
+            IoHandle::ready(Ok(stability))
+        }
+
+        fn sync(&self) -> IoHandle<Verifier> {
+            IoHandle::ready(Ok(self.verifier()))
+        }
+
+        fn verifier(&self) -> Verifier {
+            Verifier([0; 8])
+        }
+    }
+
+    fn between_pools(room: Option<usize>) -> (Arc<Plain>, Ends) {
+        let target = Arc::new(Plain { room, ..Plain::default() });
+        let source = Located { pool: PoolId(1), replica: Arc::new(Plain::default()) };
+        let ends =
+            Ends { source: Some(source), target: Located { pool: PoolId(2), replica: target.clone() } };
+        (target, ends)
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_takes_long_answers_with_what_is_done_and_never_with_nothing() {
+        let (target, ends) = between_pools(None);
+        assert_eq!(copy_in_pieces(&ends, WHOLE, |_| true).await.unwrap(), PIECE);
+        assert_eq!(*target.written.lock(), [(7, PIECE as usize)]);
+        assert_eq!(copy_in_pieces(&ends, WHOLE, |_| false).await.unwrap(), WHOLE.length);
+        assert_eq!(target.written.lock().len(), 5);
+    }
+
+    #[tokio::test]
+    async fn a_copy_that_fails_half_way_tells_what_is_done_and_then_why() {
+        let (_, ends) = between_pools(Some(2));
+        let done = copy_in_pieces(&ends, WHOLE, |_| false).await.unwrap();
+        assert_eq!(done, 2 * PIECE);
+        let rest = copy_in_pieces(&ends, WHOLE.behind(done), |_| false).await;
+        assert!(matches!(rest, Err(PoolError::NoSpace(_))));
+    }
+
+    #[tokio::test]
+    async fn a_pool_that_cannot_free_space_is_given_zeros() {
+        let (target, mut ends) = between_pools(None);
+        ends.source = None;
+        assert_eq!(copy_in_pieces(&ends, WHOLE, |_| false).await.unwrap(), WHOLE.length);
+        assert_eq!(target.written.lock().iter().map(|(_, length)| *length as u64).sum::<u64>(), WHOLE.length);
+        assert!(!*target.has_others_than_zeros.lock());
+    }
+}

@@ -1,0 +1,81 @@
+//! What became of grants and recalls since the start, for the metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nfs4_state::stateid::Granted;
+
+/// Of layouts, and of delegations.
+#[derive(Default)]
+pub(crate) struct Counts {
+    layouts: Counters,
+    delegations: Counters,
+}
+
+#[derive(Default)]
+struct Counters {
+    granted: AtomicU64,
+    sent: AtomicU64,
+    answered: AtomicU64,
+    unanswered: AtomicU64,
+    revoked: AtomicU64,
+}
+
+/// Of one kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GrantCounts {
+    pub granted: u64,
+    /// Recalls that were sent; one that was not heard is sent again.
+    pub sent: u64,
+    pub answered: u64,
+    /// The client could not be reached, or did not answer in time.
+    pub unanswered: u64,
+    /// Taken since it did not come back in time.
+    pub revoked: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Granted,
+    Sent,
+    Answered,
+    Unanswered,
+    Revoked,
+}
+
+impl Counts {
+    pub(super) fn count(&self, granted: Granted, step: Step) {
+        let counters = match granted {
+            Granted::Layout(_) => &self.layouts,
+            Granted::Delegation(_) => &self.delegations,
+        };
+        let counter = match step {
+            Step::Granted => &counters.granted,
+            Step::Sent => &counters.sent,
+            Step::Answered => &counters.answered,
+            Step::Unanswered => &counters.unanswered,
+            Step::Revoked => &counters.revoked,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn layouts(&self) -> GrantCounts {
+        self.layouts.snapshot()
+    }
+
+    pub fn delegations(&self) -> GrantCounts {
+        self.delegations.snapshot()
+    }
+}
+
+impl Counters {
+    fn snapshot(&self) -> GrantCounts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        GrantCounts {
+            granted: read(&self.granted),
+            sent: read(&self.sent),
+            answered: read(&self.answered),
+            unanswered: read(&self.unanswered),
+            revoked: read(&self.revoked),
+        }
+    }
+}

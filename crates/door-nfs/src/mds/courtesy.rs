@@ -1,0 +1,51 @@
+//! Clients whose lease has ended, and which keep what they have until somebody needs it: as Linux has it since 5.19.
+//!
+//! Who needs it ends them. What they had is released by the housekeeping, record first, fenced off at the pools, and who
+//! needs it waits for that shortly, then gets DELAY.
+
+use std::collections::BTreeSet;
+
+use access::Want;
+use file_state::Holder;
+use nfs4::{ClientId4, NfsStat4};
+use nfs4_state::Holdings;
+use nfs4_state::stateid::{ClientState, client_of};
+use parking_lot::Mutex;
+use types::FileId;
+
+use super::{Head, recall};
+use crate::status;
+
+/// What clients hold, to judge whether it is worth to keep them.
+pub(super) struct Held<'a>(pub &'a Mutex<ClientState>);
+
+impl Holdings for Held<'_> {
+    fn states(&self, client: ClientId4) -> u64 {
+        self.0.lock().count(client)
+    }
+
+    fn is_waited_for(&self, client: ClientId4) -> bool {
+        self.0.lock().is_waited_for(client)
+    }
+}
+
+/// After a refusal: `true` if clients that were lost stood in the way and are gone, so that it is worth to ask again.
+pub(super) async fn dislodge(head: &Head, file: FileId, want: Want) -> Result<bool, NfsStat4> {
+    head.access.dislodge(file, want, recall::WAIT).await.map_err(status::of_access)
+}
+
+/// Those of the clients that are gone, or go now.
+pub(super) fn depart(head: &Head, clients: &[ClientId4]) -> BTreeSet<ClientId4> {
+    let going = head.sessions.dislodge(clients);
+    // Of what cannot be released yet the housekeeping takes care in its own time.
+    if head.sessions.has_departed() {
+        head.departures.notify_one();
+    }
+    going
+}
+
+/// As `depart`, of holders of whatever door: whether any of them goes.
+pub(super) fn is_any_departing(head: &Head, holders: &[Holder]) -> bool {
+    let clients: Vec<ClientId4> = holders.iter().copied().filter_map(client_of).collect();
+    !depart(head, &clients).is_empty()
+}

@@ -1,0 +1,111 @@
+//! A new length for a file: first at its replicas, then in the namespace, as `FileAccess::truncate` has it.
+//!
+//! Bytes that were cut off do not come back. So all that may be refused is asked before: whatever else a SETATTR sets is
+//! set first, in a call of its own, and what comes after the cut is the length alone, of which the door has judged that
+//! the caller may set it.
+
+use access::{Change, Changing};
+use api::{SetAttributes, SetTime};
+use nfs4::attr::number;
+use nfs4::{Bitmap4, NfsStat4};
+use nfs4_state::stateid::holder;
+use types::Attributes;
+
+use super::{Head, recall};
+use crate::context::Compound;
+use crate::status;
+
+/// For a SETATTR of the size with others, which is what was `asked`; notes in `done` what is set.
+pub(super) async fn with_others(
+    compound: &Compound<'_>,
+    head: &Head,
+    (file, size): (&Attributes, u64),
+    (change, asked): (SetAttributes, Bitmap4),
+    done: &mut Bitmap4,
+) -> Result<(), NfsStat4> {
+    let others = beside_size(change);
+    if others != SetAttributes::default() {
+        // Who has to come again after DELAY must still be allowed to: the others may take that from it.
+        let kind = if size <= file.size { Change::Truncate } else { Change::SetAttributes };
+        let _way = recall::before_change(compound, head, file.file, kind).await.map_err(status::of_access)?;
+        set(compound, head, file, &others).await?;
+        *done = asked;
+        done.remove(number::SIZE);
+    }
+    set_length(compound, head, file, size).await?;
+    *done = asked;
+    if others.mtime.is_some() {
+        // The new length has moved it.
+        done.remove(number::TIME_MODIFY_SET);
+        set(compound, head, file, &SetAttributes { mtime: others.mtime, ..SetAttributes::default() }).await?;
+        *done = asked;
+    }
+    Ok(())
+}
+
+/// A new length sets the time of modification by itself.
+fn beside_size(change: SetAttributes) -> SetAttributes {
+    let mtime = change.mtime.filter(|time| *time != SetTime::Now);
+    SetAttributes { size: None, mtime, ..change }
+}
+
+/// The caller is judged already.
+pub(super) async fn set_length(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: &Attributes,
+    size: u64,
+) -> Result<(), NfsStat4> {
+    let (space_used, _changing) = truncate(compound, head, file, size).await?;
+    let change = SetAttributes {
+        size: Some(size),
+        size_is_authorized: true,
+        space_used: Some(space_used),
+        ..SetAttributes::default()
+    };
+    set(compound, head, file, &change).await
+}
+
+async fn set(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: &Attributes,
+    change: &SetAttributes,
+) -> Result<(), NfsStat4> {
+    let set = head.namespace.set_attributes(&compound.identity, file.file, change).await;
+    set.map(drop).map_err(status::of_namespace)
+}
+
+/// Sets the length of the replicas and returns the space used, and what keeps others off until the namespace knows.
+async fn truncate(
+    compound: &Compound<'_>,
+    head: &Head,
+    file: &Attributes,
+    size: u64,
+) -> Result<(u64, Changing), NfsStat4> {
+    if size > file.size {
+        // Before the replica grows: what it has counts as written.
+        let grown = head.access.require_room(&compound.identity, file.file, size - file.size, 0);
+        grown.await.map_err(status::of_access)?;
+    }
+    let by = compound.client.map(holder);
+    head.access
+        .truncate(file, size, by, recall::WAIT, head.access.recall_time())
+        .await
+        .map_err(status::of_access)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Timestamp;
+
+    /// As Linux sends them together for O_TRUNC and `ftruncate`: one call to the namespace, not two.
+    #[test]
+    fn a_length_with_the_present_time_is_a_length_alone() {
+        let size = SetAttributes { size: Some(9), mtime: Some(SetTime::Now), ..SetAttributes::default() };
+        assert_eq!(beside_size(size.clone()), SetAttributes::default());
+        let given = SetAttributes { mtime: Some(SetTime::To(Timestamp::EPOCH)), ..SetAttributes::default() };
+        assert_eq!(beside_size(SetAttributes { size: Some(9), ..given.clone() }), given);
+    }
+}

@@ -1,0 +1,145 @@
+//! `forebay pool`: which pools get files and clients, on a running instance or a stopped one.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use types::PoolId;
+
+use crate::cli::{Place, PoolArguments, PoolCommand};
+use crate::control::{self, Request};
+use crate::data_dir::{DataDir, DrainedPools};
+use crate::system::SystemRandom;
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Question {
+    List,
+    Drain(u32),
+    Enable(u32),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PoolState {
+    pub id: u32,
+    pub is_drained: bool,
+    pub offline: Option<String>,
+    /// Files there of which clients still have layouts, while it is drained or offline. `None`: it is not known, for
+    /// nothing runs.
+    pub layouts_left: Option<usize>,
+}
+
+pub fn run(command: &PoolCommand) -> Result<ExitCode> {
+    match command {
+        PoolCommand::List { place, json } => {
+            let pools = ask(place, Question::List)?;
+            if *json {
+                println!("{}", serde_json::to_string_pretty(&pools)?);
+            } else {
+                pools.iter().for_each(|pool| println!("{}", pool.text()));
+            }
+        }
+        PoolCommand::Drain(arguments) => change(arguments, Question::Drain)?,
+        PoolCommand::Enable(arguments) => change(arguments, Question::Enable)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn change(arguments: &PoolArguments, question: impl FnOnce(u32) -> Question) -> Result<()> {
+    let id = number(&arguments.pool)?;
+    let pools = ask(&arguments.place, question(id))?;
+    if let Some(pool) = pools.iter().find(|pool| pool.id == id) {
+        println!("{}", pool.text());
+    }
+    Ok(())
+}
+
+/// `pool-3`, as everything calls it, or the number alone.
+fn number(name: &str) -> Result<u32> {
+    let digits = name.strip_prefix("pool-").unwrap_or(name);
+    digits.parse().ok().with_context(|| format!("{name:?} is no pool (they are called pool-0, pool-1, …)"))
+}
+
+fn ask(place: &Place, question: Question) -> Result<Vec<PoolState>> {
+    let data = place.config()?.data;
+    if let Some(pools) = control::ask(&data, Request::Pool(question))? {
+        return Ok(pools);
+    }
+    let data = DataDir::open_existing(&data, &SystemRandom)?;
+    let all: BTreeSet<_> = (0..data.pools).map(PoolId).collect();
+    let drained = apply(&data.drained_pools(), &all, question)?;
+    let state = |id: PoolId| PoolState {
+        id: id.0,
+        is_drained: drained.contains(&id),
+        offline: None,
+        layouts_left: None,
+    };
+    Ok(all.into_iter().map(state).collect())
+}
+
+/// What is drained after a question, kept over a restart before it is answered.
+pub fn apply(kept: &DrainedPools, all: &BTreeSet<PoolId>, question: Question) -> Result<BTreeSet<PoolId>> {
+    let before = kept.load()?;
+    let mut drained = before.clone();
+    match question {
+        Question::List => {}
+        Question::Drain(id) | Question::Enable(id) if !all.contains(&PoolId(id)) => {
+            bail!("there is no pool-{id} (`forebay pool list` tells which there are)")
+        }
+        Question::Drain(id) => _ = drained.insert(PoolId(id)),
+        Question::Enable(id) => _ = drained.remove(&PoolId(id)),
+    }
+    if drained != before {
+        kept.store(&drained)?;
+    }
+    Ok(drained)
+}
+
+impl PoolState {
+    fn text(&self) -> String {
+        let drained = match (self.is_drained, self.layouts_left) {
+            (false, _) => None,
+            (true, None | Some(0)) => Some("drained".to_owned()),
+            (true, Some(left)) => Some(format!("draining, files of which clients have layouts: {left}")),
+        };
+        let said: Vec<String> = drained.into_iter().chain(self.offline.clone()).collect();
+        let state = if said.is_empty() { "enabled".to_owned() } else { said.join("; ") };
+        format!("pool-{:<4} {state}", self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_named_as_the_banner_names_it_or_by_its_number() {
+        assert_eq!((number("pool-3").unwrap(), number("3").unwrap()), (3, 3));
+        assert!(number("pool-x").is_err() && number("").is_err());
+    }
+
+    #[test]
+    fn of_a_pool_that_is_drained_and_offline_both_are_told() {
+        let state = |is_drained, offline: Option<&str>| {
+            let offline = offline.map(str::to_owned);
+            PoolState { id: 3, is_drained, offline, layouts_left: is_drained.then_some(0) }.text()
+        };
+        assert_eq!(state(false, None), "pool-3    enabled");
+        assert_eq!(state(true, None), "pool-3    drained");
+        assert_eq!(state(false, Some("no disk")), "pool-3    no disk");
+        assert_eq!(state(true, Some("no disk")), "pool-3    drained; no disk");
+    }
+
+    #[test]
+    fn what_is_drained_is_kept_and_no_other_pool_can_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let kept = DataDir::open(dir.path(), Some(2), &SystemRandom).unwrap().drained_pools();
+        let all = BTreeSet::from([PoolId(0), PoolId(1)]);
+        let ask = |question| apply(&kept, &all, question);
+        assert!(ask(Question::Drain(2)).is_err());
+        assert_eq!(ask(Question::Drain(1)).unwrap(), BTreeSet::from([PoolId(1)]));
+        assert_eq!(ask(Question::List).unwrap(), BTreeSet::from([PoolId(1)]));
+        assert!(ask(Question::Enable(1)).unwrap().is_empty() && ask(Question::List).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,286 @@
+//! A client whose lease has ended keeps what it has until somebody needs it (RFC 8881 §8.4.3; Linux since 5.19).
+
+use std::time::{Duration, Instant};
+
+use nfs4::{
+    LayoutIomode4, Lock4Args, Lock4Res, LockT4Args, LockT4Res, LockU4Args, Locker4, NfsArgop4, NfsFh4,
+    NfsLockType4, NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
+    OPEN4_SHARE_ACCESS_WANT_READ_DELEG, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_WRITE, Open4Args,
+    OpenClaim4, OpenDelegation4, OpenDelegationType4, OpenFlag4, OpenToLockOwner4, StableHow4, StateId4,
+};
+use testkit::nfs_client::{ClientOptions, Layout, NfsClient, OpenFile, ops, when_ready};
+
+use crate::server::{Instance, Server, Setup, status_of};
+
+const WAIT: Duration = Duration::from_secs(40);
+/// A recall takes far longer than a test: what goes at once does not go by one.
+const SHORT_LEASE: Setup = Setup {
+    lease_s: 2,
+    grace_s: 60,
+    pools: 1,
+    configuration: "[nfs.delegations]\nrecall_s = 90",
+    arguments: &[],
+};
+
+fn lock_op(file: &OpenFile, owner: &str, reclaim: bool) -> NfsArgop4 {
+    let locker = OpenToLockOwner4 {
+        open_seqid: 0,
+        open_stateid: file.stateid,
+        lock_seqid: 0,
+        lock_owner: ops::owner(owner),
+    };
+    let locktype = NfsLockType4::Write;
+    NfsArgop4::Lock(Lock4Args { locktype, reclaim, offset: 0, length: 10, locker: Locker4::New(locker) })
+}
+
+fn lock(client: &mut NfsClient, file: &OpenFile, reclaim: bool) -> Lock4Res {
+    let reply = client.compound(&[ops::put_fh(&file.handle), lock_op(file, "locker", reclaim)]).unwrap();
+    match reply.results.last() {
+        Some(NfsResop4::Lock(result)) => result.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// As a client does that is told DELAY while the other makes way.
+fn lock_when_ready(client: &mut NfsClient, file: &OpenFile) -> Lock4Res {
+    let since = Instant::now();
+    loop {
+        match lock(client, file, false) {
+            Lock4Res::Err(NfsStat4::Delay) => assert!(since.elapsed() < WAIT, "it never makes way"),
+            outcome => return outcome,
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn test_lock(client: &mut NfsClient, file: &OpenFile) -> LockT4Res {
+    let args =
+        LockT4Args { locktype: NfsLockType4::Read, offset: 0, length: 1, owner: ops::owner("somebody") };
+    let reply = client.compound(&[ops::put_fh(&file.handle), NfsArgop4::LockT(args)]).unwrap();
+    match reply.results.last() {
+        Some(NfsResop4::LockT(result)) => result.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn open_denying_writes(name: &str) -> NfsArgop4 {
+    NfsArgop4::Open(Open4Args {
+        seqid: 0,
+        share_access: OPEN4_SHARE_ACCESS_BOTH,
+        share_deny: OPEN4_SHARE_DENY_WRITE,
+        owner: ops::owner("denier"),
+        openhow: OpenFlag4::NoCreate,
+        claim: OpenClaim4::Null(name.into()),
+    })
+}
+
+/// A client with an open, a lock and a layout to write, whose lease is over.
+struct Scene {
+    silent: NfsClient,
+    root: NfsFh4,
+    file: OpenFile,
+    lock: StateId4,
+    layout: Layout,
+}
+
+fn wait_for_the_end_of_the_lease(instance: &Instance) {
+    let since = Instant::now();
+    loop {
+        let told = instance.run(&["status"]).stdout;
+        if String::from_utf8_lossy(&told).contains("lease over") {
+            return;
+        }
+        assert!(since.elapsed() < WAIT, "{}", String::from_utf8_lossy(&told));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+impl Scene {
+    fn set(instance: &Instance, server: &Server) -> Scene {
+        let mut silent = server.client("silent");
+        let root = silent.root().unwrap();
+        let file = when_ready(|| silent.create(&root, "file")).unwrap();
+        let Lock4Res::Ok(locked) = lock(&mut silent, &file, false) else { panic!("nobody else is there") };
+        let layout = silent.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+        wait_for_the_end_of_the_lease(instance);
+        Scene { silent, root, file, lock: locked.lock_stateid, layout }
+    }
+
+    /// With the ticket of the layout, whoever brings it.
+    fn write_at_the_pool(&self, by: &mut NfsClient) -> NfsStat4 {
+        let mut pool = by.data_server(&self.layout).unwrap();
+        let stateid = self.layout.data_server().stateid;
+        status_of(pool.write(self.layout.ticket(), stateid, 0, StableHow4::FileSync, &[7; 10]))
+    }
+
+    fn is_gone(&mut self) -> bool {
+        self.silent.compound(&[]).unwrap().status == NfsStat4::BadSession
+    }
+}
+
+#[test]
+fn a_client_that_comes_back_after_its_lease_goes_on_with_all_it_had() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let mut scene = Scene::set(&instance, &server);
+    // Others work, and do not need what it has.
+    let mut other = server.client("other");
+    let opened = when_ready(|| other.create(&scene.root, "file")).unwrap();
+    other.write(&opened.handle, opened.stateid, 0, StableHow4::FileSync, b"others").unwrap();
+    assert_eq!(scene.write_at_the_pool(&mut other), NfsStat4::Ok);
+    let (handle, stateid) = (scene.file.handle.clone(), scene.file.stateid);
+    scene.silent.read(&handle, stateid, 0, 10).unwrap();
+    let unlock = NfsArgop4::LockU(LockU4Args {
+        locktype: NfsLockType4::Write,
+        seqid: 0,
+        lock_stateid: scene.lock,
+        offset: 0,
+        length: 10,
+    });
+    scene.silent.call(&[ops::put_fh(&handle), unlock]).unwrap();
+    scene.silent.layout_commit(&handle, scene.layout.stateid, Some(9)).unwrap();
+    scene.silent.close(&scene.file).unwrap();
+}
+
+#[test]
+fn who_needs_the_lock_of_a_silent_client_gets_it_and_the_client_is_gone_with_all_it_had() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let mut scene = Scene::set(&instance, &server);
+    let mut other = server.client("other");
+    let opened = when_ready(|| other.create(&scene.root, "file")).unwrap();
+    assert!(matches!(lock_when_ready(&mut other, &opened), Lock4Res::Ok(_)));
+    assert!(scene.is_gone());
+    assert_eq!(scene.write_at_the_pool(&mut other), NfsStat4::Stale, "it was fenced off before");
+}
+
+#[test]
+fn a_question_for_locks_sees_none_of_a_silent_client() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let mut scene = Scene::set(&instance, &server);
+    let mut other = server.client("other");
+    let opened = when_ready(|| other.create(&scene.root, "file")).unwrap();
+    let since = Instant::now();
+    while test_lock(&mut other, &opened) != LockT4Res::Ok {
+        assert!(since.elapsed() < WAIT);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(scene.is_gone());
+}
+
+#[test]
+fn an_open_that_a_silent_client_stands_in_the_way_of_goes_through() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let mut scene = Scene::set(&instance, &server);
+    let mut other = server.client("other");
+    when_ready(|| other.open_by(&scene.root, open_denying_writes("file"))).unwrap();
+    assert!(scene.is_gone());
+    assert_eq!(scene.write_at_the_pool(&mut other), NfsStat4::Stale);
+}
+
+#[test]
+fn what_a_silent_client_denies_it_denies_to_nobody() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let mut silent = server.client("silent");
+    let root = silent.root().unwrap();
+    let made = silent.create(&root, "file").unwrap();
+    silent.open_by(&root, open_denying_writes("file")).map(|_| ()).unwrap_err();
+    silent.close(&made).unwrap();
+    silent.open_by(&root, open_denying_writes("file")).unwrap();
+    wait_for_the_end_of_the_lease(&instance);
+    let mut other = server.client("other");
+    let how = StableHow4::FileSync;
+    when_ready(|| other.write(&made.handle, StateId4::ANONYMOUS, 0, how, b"now")).unwrap();
+    when_ready(|| other.open(&root, "file", OPEN4_SHARE_ACCESS_WRITE)).unwrap();
+    assert_eq!(silent.compound(&[]).unwrap().status, NfsStat4::BadSession);
+}
+
+#[test]
+fn the_layout_of_a_silent_client_is_not_recalled_but_taken() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let mut scene = Scene::set(&instance, &server);
+    let mut other = server.client("other");
+    let opened = when_ready(|| other.create(&scene.root, "file")).unwrap();
+    when_ready(|| other.set_size(&opened.handle, opened.stateid, 0)).unwrap();
+    assert!(scene.silent.callbacks.seen().is_empty(), "nobody asks who is not there");
+    assert_eq!(scene.write_at_the_pool(&mut other), NfsStat4::Stale);
+    assert!(scene.is_gone());
+}
+
+#[test]
+fn the_delegation_of_a_silent_client_is_not_recalled_but_taken() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let mut silent = server.client("silent");
+    let root = silent.root().unwrap();
+    let made = silent.create(&root, "file").unwrap();
+    silent.close(&made).unwrap();
+    let wanted = OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_READ_DELEG;
+    let opened = silent.open(&root, "file", wanted).unwrap();
+    assert!(matches!(opened.opened.delegation, OpenDelegation4::Read(_)));
+    wait_for_the_end_of_the_lease(&instance);
+    let mut other = server.client("other");
+    when_ready(|| other.open(&root, "file", OPEN4_SHARE_ACCESS_WRITE)).unwrap();
+    assert!(silent.callbacks.seen().is_empty());
+    assert_eq!(silent.compound(&[]).unwrap().status, NfsStat4::BadSession);
+}
+
+#[test]
+fn a_silent_client_that_has_started_anew_does_not_meet_its_own_locks() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let mut scene = Scene::set(&instance, &server);
+    let mut again = server.client_by(ClientOptions::named("silent").verifier(*b"boot 002"));
+    let opened = when_ready(|| again.create(&scene.root, "file")).unwrap();
+    assert!(matches!(lock(&mut again, &opened, false), Lock4Res::Ok(_)));
+    assert!(scene.is_gone());
+}
+
+#[test]
+fn without_courtesy_a_client_is_gone_with_its_lease() {
+    let configuration = "courtesy_s = 0";
+    let setup = Setup { lease_s: 2, configuration, ..Setup::default() };
+    let (_instance, server) = Server::start_with(setup);
+    let mut silent = server.client("silent");
+    let root = silent.root().unwrap();
+    let file = silent.create(&root, "file").unwrap();
+    let layout = silent.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+    let since = Instant::now();
+    let mut pool = silent.data_server(&layout).unwrap();
+    let stateid = layout.data_server().stateid;
+    let mut write = || status_of(pool.write(layout.ticket(), stateid, 0, StableHow4::FileSync, &[7; 10]));
+    while write() == NfsStat4::Ok {
+        assert!(since.elapsed() < WAIT, "the ticket outlives the client");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(write(), NfsStat4::Stale);
+}
+
+fn reclaim(client: &mut NfsClient, file: &OpenFile) -> Result<OpenFile, NfsStat4> {
+    let previous = OpenClaim4::Previous(OpenDelegationType4::None);
+    let open = ops::open_claiming("owner", OPEN4_SHARE_ACCESS_BOTH, OpenFlag4::NoCreate, previous);
+    client.open_by(&file.handle, open).map_err(|error| error.status().unwrap())
+}
+
+#[test]
+fn a_silent_client_reclaims_after_a_restart_what_nobody_needed() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let scene = Scene::set(&instance, &server);
+    server.kill();
+    let server = instance.up();
+    let mut silent = server.client_by(ClientOptions::named("silent").reclaiming());
+    let file = reclaim(&mut silent, &scene.file).unwrap();
+    assert!(matches!(lock(&mut silent, &file, true), Lock4Res::Ok(_)));
+    silent.reclaim_complete().unwrap();
+}
+
+#[test]
+fn a_silent_client_whose_lock_went_to_another_reclaims_nothing_after_a_restart() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let scene = Scene::set(&instance, &server);
+    let mut other = server.client("other");
+    let opened = when_ready(|| other.create(&scene.root, "file")).unwrap();
+    assert!(matches!(lock_when_ready(&mut other, &opened), Lock4Res::Ok(_)));
+    // Given back: nothing but the record says that the lock was another's meanwhile (RFC 8881 §8.4.2.1).
+    other.close(&opened).unwrap();
+    server.kill();
+    let server = instance.up();
+    let mut silent = server.client_by(ClientOptions::named("silent").reclaiming());
+    assert_eq!(reclaim(&mut silent, &scene.file).map(drop), Err(NfsStat4::NoGrace));
+}

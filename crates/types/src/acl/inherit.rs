@@ -1,0 +1,32 @@
+//! What is made in a directory inherits from its ACL (RFC 8881 §6.4.3.1).
+
+use super::{Ace, AceFlags, Acl};
+
+/// Flags that say what becomes of an entry later.
+const INHERITANCE: AceFlags = AceFlags(AceFlags::ALL);
+
+impl Acl {
+    /// Of what is made in a directory that has this one. `None`: nothing is inherited.
+    pub fn inherited(&self, is_directory: bool) -> Option<Acl> {
+        let aces: Vec<Ace> = self.aces().iter().filter_map(|ace| inherited(ace, is_directory)).collect();
+        if aces.is_empty() { None } else { Some(Acl(aces.into())) }
+    }
+}
+
+fn inherited(ace: &Ace, is_directory: bool) -> Option<Ace> {
+    let flags = ace.flags;
+    let to_files = flags.contains(AceFlags::FILE_INHERIT);
+    let to_directories = flags.contains(AceFlags::DIRECTORY_INHERIT);
+    let stops = flags.contains(AceFlags::NO_PROPAGATE);
+    let flags = match (is_directory, to_files, to_directories) {
+        (false, true, _) => AceFlags::NONE,
+        (true, _, true) if stops => AceFlags::NONE,
+        (true, _, true) => flags.without(AceFlags::INHERIT_ONLY),
+        // For the files below, and not about the directory itself.
+        (true, true, false) if !stops => {
+            flags.without(INHERITANCE) | AceFlags::FILE_INHERIT | AceFlags::INHERIT_ONLY
+        }
+        _ => return None,
+    };
+    Some(Ace { flags, ..*ace })
+}
