@@ -1,6 +1,10 @@
 //! What every target checks besides not crashing: that a message makes the decoder allocate no more than a small
 //! multiple of its own length, and that what was decoded survives being encoded.
 
+pub mod peer;
+pub mod program;
+pub mod world;
+
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,6 +41,11 @@ unsafe impl GlobalAlloc for Counting {
 fn grow(size: usize) {
     let live = LIVE.fetch_add(size, Ordering::Relaxed) + size;
     PEAK.fetch_max(live, Ordering::Relaxed);
+}
+
+/// Bytes that are allocated now.
+pub fn live() -> usize {
+    LIVE.load(Ordering::Relaxed)
 }
 
 /// Runs `decode`, which was given `message_len` bytes, and checks what it allocated at its peak.
