@@ -213,7 +213,7 @@ async fn create(namespace: &SqlNamespace, dir: FileId, name: &str, kind: CreateK
     // A file is placed when it is created, as OPEN does it.
     let location = (kind == CreateKind::Regular).then_some(PoolId(1));
     let set = SetAttributes::default();
-    let spec = CreateSpec { kind, mode: CreateMode::Guarded, permissions: 0o755, set, location };
+    let spec = CreateSpec { kind, mode: CreateMode::Guarded, permissions: 0o755, umask: None, set, location };
     let name = Name::new(name.as_bytes())?;
     Ok(namespace.create(&Identity::root(), dir, &name, &spec).await?.attributes.file)
 }

@@ -23,6 +23,8 @@ struct Cli {
 enum Level {
     /// Through NFS: one TCP connection, one session, a slot for each creator.
     Nfs(nfs::Arguments),
+    /// Many clients at once through NFS: a connection, a session and slots for each; what they made is counted afterwards.
+    Crowd(nfs::crowd::Arguments),
     /// The namespace crate alone, without any network.
     Namespace(engine::Arguments),
     /// How long each operation takes in a large namespace that was imported.
@@ -59,6 +61,7 @@ pub enum Directories {
 fn main() -> Result<()> {
     let report = match Cli::parse().level {
         Level::Nfs(arguments) => serde_json::to_value(nfs::run(&arguments)?)?,
+        Level::Crowd(arguments) => serde_json::to_value(nfs::crowd::run(&arguments)?)?,
         Level::Namespace(arguments) => serde_json::to_value(engine::run(&arguments)?)?,
         Level::Table(arguments) => table::run(&arguments)?,
     };

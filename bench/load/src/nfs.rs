@@ -6,6 +6,7 @@
 
 mod client;
 mod creators;
+pub mod crowd;
 mod wire;
 
 use std::io::{Read, Write};
@@ -99,7 +100,6 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
     if !load.seconds.is_finite() || load.seconds <= 0.0 {
         bail!("--seconds {} is no length of time", load.seconds);
     }
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
     Ok(Plan {
         creators: load.creators,
         directories: load.directory,
@@ -109,12 +109,23 @@ fn plan(arguments: &Arguments) -> Result<Plan> {
         },
         op: arguments.op,
         how: arguments.how,
-        path: arguments.path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect(),
-        // Tells this run from any other: the client's name, its boot, and the directory are made of it.
-        nonce: since_1970.as_nanos() as u64,
+        path: components(&arguments.path),
+        nonce: nonce()?,
         uid: rustix::process::getuid().as_raw(),
         gid: rustix::process::getgid().as_raw(),
+        waits: false,
+        is_counted: false,
     })
+}
+
+fn components(path: &str) -> Vec<String> {
+    path.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect()
+}
+
+/// Tells this run from any other: the client's name, its boot, and the directory are made of it.
+fn nonce() -> Result<u64> {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock stands before 1970")?;
+    Ok(since_1970.as_nanos() as u64)
 }
 
 fn drive(stream: &mut TcpStream, client: &mut Client) -> Result<()> {

@@ -207,6 +207,7 @@ impl Sample<'_> {
             kind: CreateKind::Regular,
             mode: CreateMode::Guarded,
             permissions: 0o644,
+            umask: None,
             set: SetAttributes::default(),
             location: None,
         };

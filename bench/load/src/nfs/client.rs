@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use nfs4::{
-    CallbackSecParms4, ChannelAttrs4, ClientId4, ClientOwner4, Component4, Create4Args, CreateSession4Args,
-    CreateType4, DestroyClientId4Args, DestroySession4Args, EXCHGID4_FLAG_USE_PNFS_MDS, ExchangeId4Args,
-    FileAttributes, Lookup4Args, NfsArgop4, NfsFh4, NfsResop4, NfsStat4, PutFh4Args, ReclaimComplete4Args,
-    Res, Sequence4Args, SessionId4, StateProtect4A, Verifier4,
+    Bitmap4, CallbackSecParms4, ChannelAttrs4, ClientId4, ClientOwner4, Component4, Create4Args,
+    CreateSession4Args, CreateType4, DestroyClientId4Args, DestroySession4Args, EXCHGID4_FLAG_USE_PNFS_MDS,
+    ExchangeId4Args, FileAttributes, Lookup4Args, NfsArgop4, NfsFh4, NfsResop4, NfsStat4, PutFh4Args,
+    ReadDir4Args, ReclaimComplete4Args, Res, Sequence4Args, SessionId4, StateProtect4A, Verifier4,
 };
 use oncrpc::{MessageType, message_type};
 use xdr::Opaque;
@@ -21,6 +21,8 @@ use super::wire::{Calls, Reply};
 use crate::Directories;
 
 const SLOT_BITS: u32 = 10;
+/// Names for one READDIR: as much as Linux asks for at once.
+const READDIR_BYTES: u32 = 256 << 10;
 const CALLBACK_PROGRAM: u32 = 0x4000_0000;
 
 /// As Linux asks, but for the number of slots: requests and replies of 1 MiB and what is around them.
@@ -62,7 +64,11 @@ enum Step {
         parent: NfsFh4,
         made: Vec<NfsFh4>,
     },
+    /// The directories of the creators stand; all waits for `begin`.
+    Ready(Vec<NfsFh4>),
     Creating(Box<Creators>),
+    /// The names in the directory of this run, so many so far.
+    Counting(u64),
     DestroySession,
     DestroyClientId,
     Done,
@@ -78,7 +84,7 @@ pub struct Client {
     session: SessionId4,
     /// The sequence id of the next request, for each slot granted.
     slots: Vec<u32>,
-    /// Where the walk is.
+    /// Where the walk is; from then on the directory of this run.
     directory: NfsFh4,
     measured: Option<Measured>,
 }
@@ -125,6 +131,25 @@ impl Client {
 
     pub fn is_done(&self) -> bool {
         matches!(self.step, Step::Done)
+    }
+
+    /// Whether the creators only wait for `begin`.
+    pub fn is_ready(&self) -> bool {
+        matches!(self.step, Step::Ready(_))
+    }
+
+    /// Lets the creators start; before they are ready nothing happens.
+    pub fn begin(&mut self, now: Duration) {
+        let Step::Ready(directories) = &mut self.step else { return };
+        let directories = std::mem::take(directories);
+        let creators = directories.len();
+        let mut work = Creators::new(&self.plan, self.clientid, directories);
+        work.start(now);
+        let first: Vec<_> = (0..creators).map(|index| work.begin(index, now)).collect();
+        self.step = Step::Creating(Box::new(work));
+        for (slot, operations) in first.into_iter().enumerate() {
+            self.go_on(slot, operations);
+        }
     }
 
     /// How many slots were granted, and what the creators found; `None` unless all is done.
@@ -201,17 +226,21 @@ impl Client {
                 rest.pop();
                 self.walk(rest);
             }
-            Step::RunDirectory => self.make_own(handle(reply)?, Vec::new(), now),
+            Step::RunDirectory => {
+                self.directory = handle(reply)?;
+                self.make_own(self.directory.clone(), Vec::new(), now);
+            }
             Step::OwnDirectory { parent, mut made } => {
                 made.push(handle(reply)?);
                 self.make_own(parent, made, now);
             }
+            Step::Counting(so_far) => self.count_names(so_far, reply)?,
             Step::DestroySession => {
                 self.step = Step::DestroyClientId;
                 let clientid = self.clientid;
                 self.call_alone(NfsArgop4::DestroyClientId(DestroyClientId4Args { clientid }));
             }
-            Step::DestroyClientId | Step::Creating(_) | Step::Done => {}
+            Step::DestroyClientId | Step::Ready(_) | Step::Creating(_) | Step::Done => {}
         }
         Ok(())
     }
@@ -261,7 +290,7 @@ impl Client {
         }
     }
 
-    /// Makes the next creator's directory; once there are enough, the creators start.
+    /// Makes the next creator's directory; once there are enough, the creators start or are ready to.
     fn make_own(&mut self, parent: NfsFh4, made: Vec<NfsFh4>, now: Duration) {
         let creators = self.slots.len().min(self.plan.creators as usize);
         if self.plan.directories == Directories::Own && made.len() < creators {
@@ -270,17 +299,13 @@ impl Client {
             self.step = Step::OwnDirectory { parent, made };
             return;
         }
-        let directories = if made.is_empty() { vec![parent; creators] } else { made };
-        let mut work = Creators::new(&self.plan, self.clientid, directories);
-        work.start(now);
-        let first: Vec<_> = (0..creators).map(|index| work.begin(index, now)).collect();
-        self.step = Step::Creating(Box::new(work));
-        for (slot, operations) in first.into_iter().enumerate() {
-            self.go_on(slot, operations);
+        self.step = Step::Ready(if made.is_empty() { vec![parent; creators] } else { made });
+        if !self.plan.waits {
+            self.begin(now);
         }
     }
 
-    /// A creator's next call; when none has any, the session ends.
+    /// A creator's next call; when none has any, the names are counted or the session ends.
     fn go_on(&mut self, slot: usize, operations: Option<Vec<NfsArgop4>>) {
         if let Some(operations) = operations {
             self.call(slot, operations);
@@ -294,6 +319,41 @@ impl Client {
             }
         };
         self.measured = Some(work.into_measured());
+        if self.plan.is_counted {
+            self.read_directory(0, Verifier4::default(), 0);
+        } else {
+            self.destroy_session();
+        }
+    }
+
+    /// Asks for the names after `cookie`, of which `so_far` came before.
+    fn read_directory(&mut self, cookie: u64, cookieverf: Verifier4, so_far: u64) {
+        self.step = Step::Counting(so_far);
+        let (dircount, maxcount) = (READDIR_BYTES, READDIR_BYTES);
+        let read = ReadDir4Args { cookie, cookieverf, dircount, maxcount, attr_request: Bitmap4::EMPTY };
+        self.call(0, vec![put_fh(&self.directory), NfsArgop4::ReadDir(read)]);
+    }
+
+    fn count_names(&mut self, so_far: u64, reply: &Reply) -> Result<()> {
+        let Some(NfsResop4::ReadDir(Res::Ok(page))) = reply.results.last() else {
+            bail!("the reply lacks READDIR");
+        };
+        let count = so_far + page.entries.len() as u64;
+        match page.entries.last() {
+            Some(last) if !page.eof => self.read_directory(last.cookie, page.cookieverf, count),
+            None if !page.eof => bail!("READDIR answers no names and no end"),
+            _ => {
+                if let Some(measured) = &mut self.measured {
+                    measured.names = Some(count);
+                }
+                self.destroy_session();
+            }
+        }
+        Ok(())
+    }
+
+    fn destroy_session(&mut self) {
+        self.step = Step::DestroySession;
         let sessionid = self.session;
         self.call_alone(NfsArgop4::DestroySession(DestroySession4Args { sessionid }));
     }

@@ -35,6 +35,10 @@ pub struct Plan {
     pub nonce: u64,
     pub uid: u32,
     pub gid: u32,
+    /// Whether the creators wait to be told to begin.
+    pub waits: bool,
+    /// Whether the names in the directory of this run are counted in the end.
+    pub is_counted: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +58,8 @@ pub struct Measured {
     pub first_reply: Duration,
     /// What failed, how often. The creator goes on with the next name.
     pub errors: BTreeMap<String, u64>,
+    /// Names in the directory of this run after the last create, if they were counted.
+    pub names: Option<u64>,
 }
 
 /// What the Linux client asks of a file after most operations.

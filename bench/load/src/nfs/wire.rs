@@ -102,6 +102,7 @@ fn name(result: &NfsResop4) -> &'static str {
         NfsResop4::Open(_) => "OPEN",
         NfsResop4::PutFh(_) => "PUTFH",
         NfsResop4::PutRootFh(_) => "PUTROOTFH",
+        NfsResop4::ReadDir(_) => "READDIR",
         NfsResop4::ReclaimComplete(_) => "RECLAIM_COMPLETE",
         NfsResop4::Remove(_) => "REMOVE",
         NfsResop4::Sequence(_) => "SEQUENCE",

@@ -6,8 +6,8 @@ use bytes::BytesMut;
 use nfs4::{Access4ResOk, Bitmap4};
 use nfs4::{
     ChangeInfo4, Close4ResOk, Compound4Args, Compound4Res, Create4ResOk, CreateHow4, CreateSession4ResOk,
-    ExchangeId4ResOk, Fattr4, GetAttr4ResOk, GetFh4ResOk, Open4ResOk, OpenClaim4, OpenDelegation4, OpenFlag4,
-    Remove4ResOk, Sequence4ResOk, ServerOwner4, StateId4, StateProtect4R, op,
+    DirEntry4, ExchangeId4ResOk, Fattr4, GetAttr4ResOk, GetFh4ResOk, Open4ResOk, OpenClaim4, OpenDelegation4,
+    OpenFlag4, ReadDir4ResOk, Remove4ResOk, Sequence4ResOk, ServerOwner4, StateId4, StateProtect4R, op,
 };
 use oncrpc::{CallHeader, RecordReader, ReplyHeader};
 use xdr::{Decoder, Encoder, Xdr};
@@ -30,6 +30,8 @@ struct Server {
     sessions: u32,
     clients: u32,
     current: String,
+    /// Names in one reply to READDIR.
+    page: usize,
 }
 
 impl Server {
@@ -109,6 +111,7 @@ impl Server {
                 assert!(self.opens.remove(&args.open_stateid.other), "closed twice");
                 NfsResop4::Close(Res::Ok(Close4ResOk { open_stateid: args.open_stateid }))
             }
+            NfsArgop4::ReadDir(args) => self.read_directory(args.cookie),
             NfsArgop4::Remove(args) => {
                 assert!(self.names.remove(&self.path(&args.target)), "removed twice");
                 NfsResop4::Remove(Res::Ok(Remove4ResOk { cinfo }))
@@ -144,6 +147,20 @@ impl Server {
             target_highest_slotid: self.slots_max - 1,
             status_flags: 0,
         }))
+    }
+
+    fn read_directory(&self, cookie: u64) -> NfsResop4 {
+        let within = format!("{}/", self.current);
+        let names = self.names.iter().filter_map(|path| path.strip_prefix(&within));
+        let mut left = names.enumerate().skip(cookie as usize);
+        let entry = |(at, name): (usize, &str)| DirEntry4 {
+            cookie: at as u64 + 1,
+            name: Component4::from(name),
+            attrs: Fattr4::default(),
+        };
+        let entries = left.by_ref().take(self.page).map(entry).collect();
+        let eof = left.next().is_none();
+        NfsResop4::ReadDir(Res::Ok(ReadDir4ResOk { cookieverf: Verifier4::default(), entries, eof }))
     }
 
     fn open(&mut self, args: nfs4::Open4Args) -> NfsResop4 {
@@ -197,6 +214,8 @@ fn plan(creators: u32, limit: Limit) -> Plan {
         nonce: 0xabc,
         uid: 0,
         gid: 0,
+        waits: false,
+        is_counted: false,
     }
 }
 
@@ -293,6 +312,31 @@ fn directories_are_made_and_files_are_removed_when_asked() {
     let mut server = Server::new(64);
     let removed = run(Plan { op: Op::CreateRemove, ..plan(2, Limit::Count(10)) }, &mut server).0.unwrap().1;
     assert_eq!((removed.latencies.len(), files(&server)), (10, 0));
+}
+
+#[test]
+fn who_waits_begins_when_told_and_counts_its_names_in_the_end() {
+    let mut server = Server { page: 7, refused: Some("/1-3".to_owned()), ..Server::new(64) };
+    let waiting = Plan { waits: true, is_counted: true, ..plan(2, Limit::Count(20)) };
+    let mut client = Client::new(waiting);
+    let mut records = RecordReader::new(1 << 20, 1);
+    client.start();
+    let mut rounds = 0;
+    while !client.is_done() {
+        if client.is_ready() {
+            assert_eq!((client.under_way(), files(&server)), (0, 0));
+            client.begin(Duration::ZERO);
+        }
+        let mut sent = BytesMut::from(&client.calls()[..]);
+        while let Some(call) = records.feed(&mut sent).unwrap() {
+            let reply = server.answer(call);
+            client.reply(reply, Duration::ZERO).unwrap();
+        }
+        rounds += 1;
+        assert!(rounds < 1000, "it never ends");
+    }
+    let (_, measured) = client.into_measured().unwrap();
+    assert_eq!((measured.latencies.len(), measured.names), (19, Some(19)));
 }
 
 #[test]
