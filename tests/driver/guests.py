@@ -56,7 +56,7 @@ def command(group, server, cases, scratch, out):
                            for n, c in group.hooks.items()})
     job = ". %s/guest/lib.sh; JOB=%s/guest/%s.sh; run_cases" % (TESTS, TESTS, group.job)
     argv = [KERNEL_CLIENT, "--quiet", "--no-mount", "--server-cmd", server.command(), "--port", str(server.port),
-            "--clients", str(group.clients), "--timeout", str(group.limit_s), "--out", out, "--json", out + ".json",
+            "--clients", str(group.clients), "--timeout", str(group.limit_s()), "--out", out, "--json", out + ".json",
             "--mem", group.mem,
             # The card's driver spins for ever when it finds no 64 KiB in one piece for what arrives: leave it some.
             "--sysctl", "vm.min_free_kbytes=%d" % (group.min_free_mib << 10)]

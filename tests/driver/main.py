@@ -47,36 +47,51 @@ def list_all():
 
 
 def run_loopback(names, scratch, report):
+    """One after the other: they share the host's own network."""
     for group, module, ends_well in LOOPBACK:
+        began = time.monotonic()
         chosen = [s.__name__ for s in module.SCENARIOS if wanted(names, group, s.__name__)]
         for result in loopback.run(group, module.SCENARIOS, chosen, scratch, ends_well):
             report.add(result)
+        if chosen:
+            report.say("-- %s: %.0f s" % (group, time.monotonic() - began))
 
 
-def run_guests(chosen, opt, scratch, report):
-    """So many groups at a time; what asserts how soon something comes runs alone, at last."""
+def run_guests(chosen, jobs, opt, scratch, report):
+    """So many groups at a time."""
     def one(planned):
         (group, cases, checks), began = planned, time.monotonic()
         results = list(run_group(group, cases, checks, opt.server, scratch))
         if not opt.keep:
             shutil.rmtree(os.path.join(scratch, group.name), ignore_errors=True)
-        return group, results, time.monotonic() - began
+        for result in results:
+            report.add(result)
+        report.say("-- %s: %s: %.0f s" % (group.name, group.says, time.monotonic() - began))
 
-    for jobs, planned in ((opt.jobs, [p for p in chosen if not p[0].alone]), (1, [p for p in chosen if p[0].alone])):
-        with ThreadPoolExecutor(jobs) as pool:
-            # The long ones first, or the last one runs by itself.
-            begun = [pool.submit(one, p) for p in sorted(planned, key=lambda p: -p[0].limit_s)]
-            for done in as_completed(begun):
-                group, results, seconds = done.result()
-                for result in results:
-                    report.add(result)
-                print("-- %s: %s: %.0f s" % (group.name, group.says, seconds), flush=True)
+    with ThreadPoolExecutor(jobs) as pool:
+        # The long ones first, or the last one runs by itself.
+        for done in as_completed([pool.submit(one, p) for p in sorted(chosen, key=lambda p: -p[0].about_s)]):
+            done.result()
+
+
+def run_all(names, chosen, opt, scratch, report):
+    """Guests and what needs none run beside each other, if more than one thing may; what asserts how soon something comes, alone at last."""
+    with ThreadPoolExecutor(1) as beside:
+        if opt.server == "forebay":
+            without_guests = beside.submit(run_loopback, names, scratch, report)
+            if opt.jobs == 1:
+                without_guests.result()
+        run_guests([p for p in chosen if not p[0].alone], opt.jobs, opt, scratch, report)
+        if opt.server == "forebay":
+            without_guests.result()
+    run_guests([p for p in chosen if p[0].alone], 1, opt, scratch, report)
 
 
 def main(argv, doc):
     p = argparse.ArgumentParser(prog="tests/run", description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("names", nargs="*", metavar="NAME")
-    p.add_argument("--jobs", type=int, default=1, metavar="N", help="run so many groups with guests at a time [1]")
+    p.add_argument("--jobs", type=int, default=1, metavar="N",
+                   help="run so many groups with guests at a time, and if more than one, those without guests beside them [1]")
     p.add_argument("--list", action="store_true", help="print the scenarios' names and end")
     p.add_argument("--server", choices=sorted(SERVERS), default="forebay", help="ganesha: prove the jobs on a peer")
     p.add_argument("--keep", metavar="DIR", help="keep data, logs, consoles and captures here")
@@ -94,12 +109,10 @@ def main(argv, doc):
         sys.exit("tests/run: " + missing)
     report, t0 = Report(), time.monotonic()
     try:
-        if opt.server == "forebay":
-            run_loopback(opt.names, scratch, report)
         chosen, left_out = plan(opt.names, opt.server)
         if chosen:
             subprocess.run([sys.executable, os.path.join(TESTS, "guest/make_tree.py"), scratch + "/tree.tar"], check=True)
-        run_guests(chosen, opt, scratch, report)
+        run_all(opt.names, chosen, opt, scratch, report)
         for group in left_out:
             print("left out with %s: %s" % (opt.server, group.name))
     finally:

@@ -1,5 +1,5 @@
 """What is printed about scenarios: one line each, the evidence under a failure, and the closing line."""
-import sys
+import threading
 
 
 class Result:
@@ -9,22 +9,25 @@ class Result:
 
 
 class Report:
+    """Several threads tell it their results; what belongs together stays together."""
+
     def __init__(self):
         self.results = []
+        self.one_at_a_time = threading.Lock()
+
+    def say(self, text):
+        with self.one_at_a_time:
+            print(text, flush=True)
 
     def add(self, result):
         self.results.append(result)
-        if result.word == "ok":
-            print("ok %s %.1fs" % (result.name, result.seconds), flush=True)
-            return
         why = result.evidence.strip().splitlines()
-        if result.word == "skipped":
-            print("skipped %s: %s" % (result.name, why[-1] if why else "no reason given"), flush=True)
-            return
-        print("FAILED %s" % result.name)
-        for line in why[-40:]:
-            print("    | " + line)
-        sys.stdout.flush()
+        if result.word == "ok":
+            self.say("ok %s %.1fs" % (result.name, result.seconds))
+        elif result.word == "skipped":
+            self.say("skipped %s: %s" % (result.name, why[-1] if why else "no reason given"))
+        else:
+            self.say("\n".join(["FAILED %s" % result.name] + ["    | " + line for line in why[-40:]]))
 
     def close(self):
         count = {w: sum(r.word == w for r in self.results) for w in ("ok", "FAILED", "skipped")}
