@@ -130,7 +130,7 @@ GROUPS = [
     Group("posix", "what POSIX promises, on one client", "posix", opts="vers=4.1"),
     Group("work", "real work, read back after a remount and a restart", "work", pools=3, about_s=240,
           without=("no_pool_was_spoken_to",)),
-    Group("head_only", "a client without pNFS does the same work through the head", "work", layout_driver=False, about_s=150,
+    Group("head_only", "a client without pNFS does the same work through the head", "work", layout_driver=False, about_s=220,
           only=("cp_a_keeps_everything", "untar_of_a_tree_of_5000_files", "git_clone_status_and_gc", "mmap_writes_arrive",
                 "append_by_two_processes_loses_no_line", "a_sparse_file_keeps_its_holes", "large_files_keep_their_bytes",
                 "everything_reads_back_the_same_after_a_remount", "no_pool_was_spoken_to")),
