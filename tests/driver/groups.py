@@ -175,7 +175,7 @@ GROUPS = [
           prepare=certificate_and_login, env=HTTP_ENV,
           config=HTTP + '[nfs.delegations]\nmode = "always"\nwrite = "on"\nquiet_s = 0\n'),
     Group("kerberos", "sec=krb5, krb5i and krb5p, at the head and at the pool", "kerberos", forebay_only=True, about_s=90,
-          modules=("cbc", "cts", "hmac", "rpcsec_gss_krb5"), prepare=kerberos.realm, env={"KRB5": "{scratch}/krb5"},
+          modules=("cbc", "cts", "hmac", "authenc", "krb5enc", "ecb", "cmac", "rpcsec_gss_krb5"), prepare=kerberos.realm, env={"KRB5": "{scratch}/krb5"},
           config='security = ["sys", "krb5", "krb5i", "krb5p"]\nkeytab = "{scratch}/krb5/server.keytab"\n'
                  'domain = "forebay.test"\n',
           hooks={"only-kerberos": "sed -i 's/\"sys\", //' {scratch}/forebay.toml",

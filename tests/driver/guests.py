@@ -72,6 +72,9 @@ def command(group, server, cases, scratch, out):
         argv += ["--module", module]
     if not group.layout_driver:
         argv.append("--no-layout-driver")
+    if os.environ.get("FOREBAY_TEST_KERNEL"):      # another one than the machine's: the file and its modules
+        kernel, modules = os.environ["FOREBAY_TEST_KERNEL"].split(":")
+        argv += ["--kernel", kernel, "--modules", modules]
     if os.environ.get("FOREBAY_TEST_PCAP"):
         argv += ["--pcap", out + ".pcap"]
     return argv + ["--", job]

@@ -2,7 +2,7 @@
 import os, sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../kernel-client"))
-from rpc_counters import NFS4_CLNT_PROCS, parse_mountstats
+from rpc_counters import client_procedures, parse_mountstats
 
 OPENS = ("OPEN", "OPEN_NOATTR")
 FRAME_BYTES = 128 << 10
@@ -11,7 +11,8 @@ FRAME_BYTES = 128 << 10
 def asked():
     with open("/proc/net/rpc/nfs") as f:
         numbers = next(line for line in f if line.startswith("proc4 ")).split()[2:]
-    return dict(zip(NFS4_CLNT_PROCS, map(int, numbers)))
+    with open("/proc/self/mountstats") as f:
+        return dict(zip(client_procedures(f.read()), map(int, numbers)))
 
 
 def since(before):

@@ -174,6 +174,31 @@ def locked():
     meet("end")
 
 
+def times():
+    """As cp -p and tar set them: long past, after writing, before or after the close, or with nothing written at all."""
+    long_past = 10**9
+    ways = [(written, synced, closed) for written in (0, 1) for synced in (0, 1) for closed in (0, 1)]
+    names = ["written%d_synced%d_closed%d" % way for way in ways]
+    if ME == WRITER:
+        for name, (written, synced, closed) in zip(names, ways):
+            fd = hold(name, b"")
+            if written:
+                os.write(fd, b"x" * 5000)
+            if synced:
+                os.fsync(fd)
+            if closed:
+                os.close(fd)
+            os.utime(name if closed else fd, (long_past, long_past))
+            if not closed:
+                os.close(fd)
+    for who in (WRITER, OTHER):
+        if ME == who:
+            for name in names:
+                for look in range(2):
+                    assert os.stat(name).st_mtime == long_past, "%s, look %d" % (name, look)
+        meet("seen by %d" % who)
+
+
 def http():
     from web import Door
     if ME == WRITER:
@@ -188,4 +213,5 @@ def http():
     meet("end")
 
 
-{"alone": alone, "unwritten": unwritten, "appended": appended, "read": read, "locked": locked, "http": http}[WHAT]()
+{"alone": alone, "unwritten": unwritten, "appended": appended, "read": read, "locked": locked, "times": times,
+ "http": http}[WHAT]()

@@ -55,13 +55,20 @@ def parse_stats(d):
     # proc4 holds one counter per client procedure, all servers (DSs as well) together
     m = re.search(r"^proc4 \d+ (.*)$", rd("rpc_nfs"), re.M)
     if m:
-        names = NFS4_CLNT_PROCS
+        names = client_procedures(rd("mountstats"))
         n = [int(x) for x in m.group(1).split()]
         r["proc4"] = {names[i] if i < len(names) else "op%d" % i: v for i, v in enumerate(n) if v}
     return r
 
 
-# order of NFSPROC4_CLNT_* in include/linux/nfs4.h (6.1 .. 6.12)
+def client_procedures(mountstats):
+    """The names of proc4's counters, in this kernel's order: each mount's own counters stand in the same one, with their names."""
+    _, _, counters = mountstats.partition("fstype nfs4 ")[2].partition("per-op statistics")
+    names = re.findall(r"^\s*([A-Z_0-9]+): \d+ ", counters.partition("\ndevice ")[0], re.M)
+    return names or NFS4_CLNT_PROCS
+
+
+# order of NFSPROC4_CLNT_* in include/linux/nfs4.h (6.1 .. 6.12), for what was counted without a mount
 NFS4_CLNT_PROCS = """NULL READ WRITE COMMIT OPEN OPEN_CONFIRM OPEN_NOATTR OPEN_DOWNGRADE CLOSE SETATTR FSINFO RENEW
 SETCLIENTID SETCLIENTID_CONFIRM LOCK LOCKT LOCKU ACCESS GETATTR LOOKUP LOOKUP_ROOT REMOVE RENAME LINK SYMLINK CREATE
 PATHCONF STATFS READLINK READDIR SERVER_CAPS DELEGRETURN GETACL SETACL FS_LOCATIONS RELEASE_LOCKOWNER SECINFO

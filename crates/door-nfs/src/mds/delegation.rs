@@ -221,17 +221,17 @@ pub(super) fn instead_of_open(
     }
 }
 
-/// What OPEN understands (RFC 9754 §3). Linux asks with every open for the two extensions that stand here, so they are told
-/// only where delegations of both kinds are on; who asks for one without being told gets it as well.
+/// What OPEN understands (RFC 9754 §3). Linux asks with every open for the extensions that stand here, so delegations instead
+/// of opens are told only where delegations of both kinds are on. Delegated times are never told: a time from before the
+/// delegation is to be ignored, but Linux, given the times, keeps to itself what `tar` and `cp -p` set. Who asks for
+/// either without being told gets it as well.
 pub(super) fn open_arguments(head: &Head) -> OpenArguments4 {
     const WANTS: Bitmap4 = Bitmap4::of(&[
         OPEN4_SHARE_ACCESS_WANT_ANY_DELEG >> 8,
         OPEN4_SHARE_ACCESS_WANT_NO_DELEG >> 8,
         OPEN4_SHARE_ACCESS_WANT_CANCEL >> 8,
     ]);
-    const EXTENSIONS: Bitmap4 = WANTS
-        .with(OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS.trailing_zeros())
-        .with(OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION.trailing_zeros());
+    const EXTENSIONS: Bitmap4 = WANTS.with(OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION.trailing_zeros());
     let share_access_want = match (head.delegation_mode, head.write_delegations) {
         (DelegationMode::Off, _) => Bitmap4::EMPTY,
         (_, WriteDelegations::On) => EXTENSIONS,
