@@ -86,8 +86,7 @@ impl FileAccess {
         if let Heard::Seen(seen) = self.hear(&found, by, &mut Patience::default()).await? {
             return Ok(seen);
         }
-        let recall_time = self.recall_time();
-        drop(self.before_change(found.file, by, Change::Access(READING), patience, recall_time).await?);
+        drop(self.before_change(found.file, by, Change::Access(READING), patience).await?);
         self.fresh_attributes(found.file).await
     }
 
@@ -102,7 +101,7 @@ impl FileAccess {
     ) -> Result<Attributes, AccessError> {
         match self.hear(&found, by, patience).await? {
             Heard::Seen(seen) => return Ok(seen),
-            Heard::Nothing => self.call_back(found.file, by, Change::Access(READING), self.recall_time()),
+            Heard::Nothing => self.call_back(found.file, by, Change::Access(READING)),
             Heard::TooLittleTime => {}
         }
         self.freshen(found).await

@@ -260,7 +260,7 @@ pub(super) async fn before_change(
     change: Change,
 ) -> Result<Changing, access::AccessError> {
     let by = compound.client.map(holder);
-    head.access.before_change(file, by, change, WAIT, head.access.recall_time()).await
+    head.access.before_change(file, by, change, WAIT).await
 }
 
 /// As `before_change`, of an open, or of I/O without one.

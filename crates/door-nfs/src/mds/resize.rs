@@ -92,10 +92,7 @@ async fn truncate(
         grown.await.map_err(status::of_access)?;
     }
     let by = compound.client.map(holder);
-    head.access
-        .truncate(file, size, by, recall::WAIT, head.access.recall_time())
-        .await
-        .map_err(status::of_access)
+    head.access.truncate(file, size, by, recall::WAIT).await.map_err(status::of_access)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One conflict table: what a client of one door holds stands in the way of the other door's clients.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nfs4::{
     DelegReturn4Args, FfLayoutReturn4, LayoutIomode4, LayoutRecall4, NfsArgop4, NfsStat4,
@@ -188,6 +188,17 @@ fn an_upload_is_not_lost_to_a_client_that_gives_nothing_back() {
     writer.client.callbacks.answer_always(Callback::Silence);
     assert_eq!(server.put("/file", "replaced").status, 204);
     assert_eq!(server.read("/file"), b"replaced");
+}
+
+/// The lease is a minute.
+#[test]
+fn a_client_has_as_long_to_give_back_to_http_as_to_nfs() {
+    let (_instance, server) = Server::start_with("[nfs.delegations]\nrecall_s = 1");
+    let writer = Writer::of(&server);
+    writer.client.callbacks.answer_always(Callback::Silence);
+    let since = Instant::now();
+    assert_eq!(server.put("/file", "replaced").status, 204);
+    assert!(since.elapsed() < WAIT, "{:?}", since.elapsed());
 }
 
 #[test]
