@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use nfs4::{
-    DelegReturn4Args, FfLayoutReturn4, LayoutIomode4, LayoutRecall4, NfsArgop4, NfsStat4,
+    DelegReturn4Args, FfLayoutReturn4, FileAttributes, LayoutIomode4, LayoutRecall4, NfsArgop4, NfsStat4,
     OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
     OPEN4_SHARE_ACCESS_WRITE, OpenDelegation4, StableHow4,
 };
@@ -122,6 +122,31 @@ fn a_dav_lock_calls_a_delegation_to_write_home() {
     });
     let open = client.open(&root, "file", OPEN4_SHARE_ACCESS_WRITE);
     assert_eq!(status_of(open), NfsStat4::ShareDenied);
+}
+
+/// The walk comes to the directory of the one that tells last.
+#[test]
+fn what_one_directory_has_waited_for_does_not_make_the_sizes_of_the_next_wrong() {
+    let (_instance, server) = Server::start();
+    let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
+    let writers = ["a", "b"].map(|name| {
+        assert_eq!(server.status_of("MKCOL", &format!("/{name}")), 201);
+        server.put(&format!("/{name}/file"), "data");
+        let mut client = server.nfs(name);
+        let root = client.root().unwrap();
+        let dir = client.lookup(&root, name).unwrap();
+        let file = client.open(&dir, "file", wanted).unwrap();
+        assert!(matches!(file.opened.delegation, OpenDelegation4::Write(_)), "{:?}", file.opened);
+        client
+    });
+    writers[0].callbacks.answer_always(Callback::Silence);
+    let told = FileAttributes { size: Some(9_000), change: Some(u64::MAX), ..FileAttributes::default() };
+    writers[1].callbacks.keep_attributes(told);
+    let found = server.send(&server.ask("PROPFIND", "/").with("Depth", "infinity"));
+    let text = found.text();
+    let sizes: Vec<_> = text.split("getcontentlength>").skip(1).step_by(2).collect();
+    assert_eq!(sizes.len(), 2, "{text}");
+    assert!(sizes[0].starts_with("4<") && sizes[1].starts_with("9000<"), "{sizes:?}");
 }
 
 #[test]
