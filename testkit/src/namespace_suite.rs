@@ -263,6 +263,7 @@ macro_rules! namespace_suite {
             a_mode_for_a_strange_group_is_not_set_gid
             given_times_are_for_the_owner_and_now_for_writers
             a_truncation_needs_write_permission_or_an_open_file
+            a_mode_that_is_set_with_a_length_keeps_its_set_id_bits
             only_regular_files_have_a_size_to_set
             setting_nothing_changes_nothing
             committed_writes_show_size_and_times_together

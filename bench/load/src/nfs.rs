@@ -9,7 +9,7 @@ mod creators;
 pub mod crowd;
 mod wire;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -83,6 +83,9 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     if slots < load.creators {
         eprintln!("the server grants {slots} slots: {slots} creators and not {}", load.creators);
     }
+    if measured.retries > 0 {
+        eprintln!("{} times the server answered DELAY, and was asked again", measured.retries);
+    }
     for (what, count) in &measured.errors {
         eprintln!("{count} times {what}");
     }
@@ -91,6 +94,7 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     Ok(Report::new("b", load, load.creators.min(slots), measured.elapsed, measured.latencies, errors)
         .with("op", serde_json::to_value(arguments.op)?)
         .with("slots", slots)
+        .with("retries", measured.retries)
         .with("open_mean_us", rounded(measured.first_reply.as_secs_f64() * 1e6 / creates as f64))
         .with("generator_cpu_us", rounded(cpu_us / creates as f64)))
 }
@@ -128,6 +132,29 @@ fn nonce() -> Result<u64> {
     Ok(since_1970.as_nanos() as u64)
 }
 
+/// What comes before `due`, if anything is waited for then; `None`: nothing came.
+fn read_until(stream: &mut TcpStream, chunk: &mut [u8], due: Option<Instant>) -> Result<Option<usize>> {
+    if let Some(due) = due {
+        // Zero would mean for ever.
+        let left = due.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        stream.set_read_timeout(Some(left.min(REPLY_TIMEOUT)))?;
+    }
+    let read = stream.read(chunk);
+    if due.is_some() {
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
+    }
+    match read {
+        Ok(0) => bail!("the server has closed the connection"),
+        Ok(len) => Ok(Some(len)),
+        Err(error)
+            if due.is_some() && matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error).context("cannot read from the server"),
+    }
+}
+
 fn drive(stream: &mut TcpStream, client: &mut Client) -> Result<()> {
     let began = Instant::now();
     let mut records = RecordReader::new(REPLY_BYTES_MAX, FRAGMENTS_MAX);
@@ -135,16 +162,16 @@ fn drive(stream: &mut TcpStream, client: &mut Client) -> Result<()> {
     let mut buffer = BytesMut::new();
     client.start();
     while !client.is_done() {
+        client.wake(began.elapsed());
         let calls = client.calls();
         stream.write_all(&calls).context("cannot send to the server")?;
         // The server gets the core first: its replies come in fewer reads then, and each costs more than the rest of this.
         if client.under_way() > 1 {
             (0..YIELDS).for_each(|_| std::thread::yield_now());
         }
-        let len = stream.read(&mut chunk).context("cannot read from the server")?;
-        if len == 0 {
-            bail!("the server has closed the connection");
-        }
+        let Some(len) = read_until(stream, &mut chunk, client.next_due().map(|due| began + due))? else {
+            continue;
+        };
         buffer.extend_from_slice(&chunk[..len]);
         let now = began.elapsed();
         while let Some(record) = records.feed(&mut buffer)? {

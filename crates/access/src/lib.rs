@@ -56,7 +56,7 @@ pub struct AccessServices {
     pub quotas: Arc<dyn Quotas>,
     pub pools: Arc<dyn PoolManager>,
     pub clock: Arc<dyn Clock>,
-    /// How long a client has to give back what it was granted, where an open asks for that.
+    /// How long a client has to give back what it was granted, whoever asks for that.
     pub recall_time: Duration,
 }
 

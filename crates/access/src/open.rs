@@ -99,9 +99,8 @@ impl FileAccess {
         holder: Holder,
         share: Share,
     ) -> Result<(), AccessError> {
-        let time = self.services.recall_time;
-        let patience = time + REVOCATION;
-        self.before_change(found.file, Some(holder), Change::Access(share), patience, time).await.map(drop)
+        let patience = self.recall_time() + REVOCATION;
+        self.before_change(found.file, Some(holder), Change::Access(share), patience).await.map(drop)
     }
 
     fn enter(

@@ -55,8 +55,8 @@ impl FileAccess {
     /// until the change is made.
     ///
     /// `Denied`: a client of another door has locked it; to nobody every door is another. Layouts and delegations of
-    /// others are recalled where the change asks for that. Their holders have `recall_time` to give back, then their door
-    /// takes them; this call waits up to `patience` and then answers `Recalled`. Who asks again finds the recalls under
+    /// others are recalled where the change asks for that. Their holders have [`FileAccess::recall_time`] to give back,
+    /// whichever door asks, then their door takes them; this call waits up to `patience` and then answers `Recalled`. Who asks again finds the recalls under
     /// way, and meanwhile nobody else gets a new one. Between the answer and the change itself no layout is held back:
     /// what comes in between comes after it.
     pub async fn before_change(
@@ -65,10 +65,9 @@ impl FileAccess {
         by: Option<Holder>,
         change: Change,
         patience: Duration,
-        recall_time: Duration,
     ) -> Result<Changing, AccessError> {
         // Mostly nothing stands in the way.
-        match self.ask(file, by, change, recall_time) {
+        match self.ask(file, by, change) {
             Ok(Some(begun)) => return Ok(begun),
             Ok(None) => {}
             Err(AccessError::Denied) => {
@@ -84,7 +83,7 @@ impl FileAccess {
                 tokio::pin!(returned);
                 // Registered before looking, or a return in between would be missed.
                 returned.as_mut().enable();
-                if let Some(begun) = self.ask(file, by, change, recall_time)? {
+                if let Some(begun) = self.ask(file, by, change)? {
                     return Ok(begun);
                 }
                 returned.await;
@@ -94,8 +93,8 @@ impl FileAccess {
     }
 
     /// After a change: what others hold that should have come home before it is asked for, and not waited for.
-    pub fn call_back(&self, file: FileId, by: Option<Holder>, change: Change, recall_time: Duration) {
-        let deadline = self.services.clock.monotonic() + recall_time;
+    pub fn call_back(&self, file: FileId, by: Option<Holder>, change: Change) {
+        let deadline = self.recall_deadline();
         let recalls = {
             let mut table = self.table();
             if !table.has_delegations_of_others(by) {
@@ -108,7 +107,7 @@ impl FileAccess {
 
     /// Calls all layouts of a file back, for its pool is closed to clients. It is not waited for.
     pub fn call_back_layouts(&self, file: FileId) {
-        let deadline = self.services.clock.monotonic() + self.recall_time();
+        let deadline = self.recall_deadline();
         let recalls = self.table().recall_layouts(file, deadline);
         self.send(&recalls);
     }
@@ -119,9 +118,8 @@ impl FileAccess {
         file: FileId,
         by: Option<Holder>,
         change: Change,
-        recall_time: Duration,
     ) -> Result<Option<Changing>, AccessError> {
-        let deadline = self.services.clock.monotonic() + recall_time;
+        let deadline = self.recall_deadline();
         let verdict = {
             let mut table = self.table();
             if change.is_deniable() {
@@ -140,6 +138,11 @@ impl FileAccess {
                 Ok(None)
             }
         }
+    }
+
+    /// Of what is recalled now.
+    fn recall_deadline(&self) -> Duration {
+        self.services.clock.monotonic() + self.recall_time()
     }
 
     pub(crate) fn recaller(&self, door: Door) -> Option<Arc<dyn Recaller>> {

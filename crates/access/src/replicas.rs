@@ -100,14 +100,13 @@ impl FileAccess {
         size: u64,
         by: Option<Holder>,
         patience: Duration,
-        recall_time: Duration,
     ) -> Result<(u64, Changing), AccessError> {
         if i64::try_from(size).is_err() {
             return Err(AccessError::TooLarge);
         }
         // Layouts do not mind a file that grows.
         let change = if size <= file.size { Change::Truncate } else { Change::SetAttributes };
-        let changing = self.before_change(file.file, by, change, patience, recall_time).await?;
+        let changing = self.before_change(file.file, by, change, patience).await?;
         let mut locations = self.services.locations.locations(file.file).await?;
         if locations.is_empty() {
             if size == 0 {

@@ -24,6 +24,9 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// Who did not answer is not asked again for so long: a list of a thousand of its files would take minutes.
 const SILENCE: Duration = Duration::from_secs(10);
 
+/// Of one walk over many lists, besides the first: for tens of thousands of files whose holders answer as they should.
+const WALK: Duration = Duration::from_secs(60);
+
 const READING: Share = Share { access: Modes::READ, deny: Modes::NONE };
 
 /// What the holder of a delegation to write says of the file.
@@ -37,13 +40,32 @@ pub struct Told {
     pub modified: Option<Timestamp>,
 }
 
-/// How long one listing may still wait for clients to say what they have written, however many have files in it.
+/// How long one list may still wait for clients to say what they have written, however many have files in it.
 #[derive(Debug)]
-pub struct Patience(pub(crate) Duration);
+pub struct Patience {
+    pub(crate) left: Duration,
+    /// For the lists that follow.
+    pub(crate) in_reserve: Duration,
+}
 
 impl Default for Patience {
     fn default() -> Patience {
-        Patience(ANSWER)
+        Patience { left: ANSWER, in_reserve: Duration::ZERO }
+    }
+}
+
+impl Patience {
+    /// Of a walk that makes one list after the other.
+    pub fn of_walk() -> Patience {
+        Patience { left: ANSWER, in_reserve: WALK }
+    }
+
+    /// The next list may wait as long as the first, while the walk as a whole may: what the lists before it have waited,
+    /// for clients that are slow or for many that are not, does not make its sizes wrong.
+    pub fn begin_list(&mut self) {
+        let given = self.in_reserve.min(ANSWER.saturating_sub(self.left));
+        self.left += given;
+        self.in_reserve -= given;
     }
 }
 
@@ -86,13 +108,12 @@ impl FileAccess {
         if let Heard::Seen(seen) = self.hear(&found, by, &mut Patience::default()).await? {
             return Ok(seen);
         }
-        let recall_time = self.recall_time();
-        drop(self.before_change(found.file, by, Change::Access(READING), patience, recall_time).await?);
+        drop(self.before_change(found.file, by, Change::Access(READING), patience).await?);
         self.fresh_attributes(found.file).await
     }
 
     /// As [`FileAccess::seen_by`], of one file of many: a client that does not say is not waited for, and what is known
-    /// without it is answered. So is all that is left when the patience of the whole listing is at its end; then nobody is
+    /// without it is answered. So is all that is left when the patience of the whole list is at its end; then nobody is
     /// to blame, and nothing is recalled.
     pub async fn listed_for(
         self: &Arc<Self>,
@@ -102,7 +123,7 @@ impl FileAccess {
     ) -> Result<Attributes, AccessError> {
         match self.hear(&found, by, patience).await? {
             Heard::Seen(seen) => return Ok(seen),
-            Heard::Nothing => self.call_back(found.file, by, Change::Access(READING), self.recall_time()),
+            Heard::Nothing => self.call_back(found.file, by, Change::Access(READING)),
             Heard::TooLittleTime => {}
         }
         self.freshen(found).await
@@ -135,12 +156,12 @@ impl FileAccess {
             return Ok(Heard::Nothing);
         }
         let Some(recaller) = self.recaller(writer.door) else { return Ok(Heard::Nothing) };
-        let (given, began) = (patience.0, Instant::now());
+        let (given, began) = (patience.left, Instant::now());
         if given.is_zero() {
             return Ok(Heard::TooLittleTime);
         }
         let told = recaller.ask_writer(file, writer, given).await;
-        patience.0 = given.saturating_sub(began.elapsed());
+        patience.left = given.saturating_sub(began.elapsed());
         match told {
             Some(told) => self.apply(file, told).await.map(Heard::Seen),
             None if given < ANSWER => Ok(Heard::TooLittleTime),

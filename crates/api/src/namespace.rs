@@ -103,6 +103,9 @@ pub struct SetAttributes {
     pub mtime: Option<SetTime>,
     /// The caller holds the file open for writing, so `size` needs no write permission now.
     pub size_is_authorized: bool,
+    /// `size` leaves the set-id bits as they are: the request that it comes from has set them itself, in a call before. A
+    /// `mode` in the same call stands in any case.
+    pub keeps_set_id: bool,
     /// Bytes on disk after a truncate, where known.
     pub space_used: Option<u64>,
 }

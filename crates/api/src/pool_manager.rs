@@ -1,5 +1,6 @@
 //! The pool-manager seam: which pool serves a file. Decided in memory, over the last known state of the pools.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,11 @@ pub trait PoolManager: Send + Sync {
     /// it can reach the pool.
     fn is_closed(&self, _pool: PoolId) -> bool {
         false
+    }
+
+    /// Those of all that are closed now.
+    fn closed(&self) -> BTreeSet<PoolId> {
+        BTreeSet::new()
     }
 
     /// What clients tell of a pool decides whether they are sent there again.

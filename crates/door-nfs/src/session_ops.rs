@@ -333,9 +333,13 @@ impl Sessions {
         clients.iter().filter(|client| !table.is_confirmed(**client)).copied().collect()
     }
 
-    /// Whether the client is gone, and its record perhaps not.
-    pub fn is_departing(&self, client: ClientId4) -> bool {
-        self.departed.lock().iter().any(|departed| departed.client == client)
+    /// Those of the clients that nobody knows: neither known now, nor gone and with [`expire`](Self::expire) still to come.
+    pub fn strangers(&self, mut clients: Vec<ClientId4>) -> Vec<ClientId4> {
+        // Under both locks, or one that goes in between would be neither.
+        let table = self.lock();
+        let departing: BTreeSet<_> = self.departed.lock().iter().map(|departed| departed.client).collect();
+        clients.retain(|client| !departing.contains(client) && !table.is_confirmed(*client));
+        clients
     }
 
     /// Lets time pass: ends leases and the grace period. Returns the clients that are gone for good, so that their

@@ -72,8 +72,6 @@ pub struct FrontConfig {
     pub lock_timeout_max: Duration,
     /// How long a change waits for layouts of NFS clients to come back before the client is told to come again.
     pub recall_patience: Duration,
-    /// After which a client that does not give back a layout loses it. An upload that is complete waits that long.
-    pub recall_deadline: Duration,
 }
 
 /// Whether clients are sent to the pool that has the bytes.

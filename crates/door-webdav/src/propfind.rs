@@ -76,7 +76,7 @@ impl Front {
             front: Arc::clone(self),
             call: Arc::clone(call),
             asked: Arc::new(asked),
-            patience: Patience::default(),
+            patience: Patience::of_walk(),
             is_deep: depth == Depth::Infinity,
             top: place.path.clone(),
             open: Vec::new(),
@@ -130,6 +130,7 @@ impl Walk {
     }
 
     async fn list(&mut self, descent: Descent, dir: FileId, after: Cookie) -> Result<(), Refusal> {
+        self.patience.begin_list();
         let shown = descent.path(&self.call.path);
         let who = self.call.caller.identity.clone();
         let page = match self.front.list_to_enter(&who, dir, after, page_len(self.open.len())).await {

@@ -301,7 +301,7 @@ impl Front {
         let change = if is_new { PathChange::of_member(path) } else { PathChange::of_resource(path) };
         let principal = Principal::from(&pending.caller);
         // Bytes are not sent twice because a MOVE takes its time.
-        let patience = self.config.recall_deadline + REVOCATION;
+        let patience = self.services.access.recall_time() + REVOCATION;
         let tokens = &pending.terms.lock_tokens;
         let changing = self.begin_changes_of(&principal, tokens, vec![change], patience).await?;
         self.find_again(pending).await?;
@@ -353,7 +353,7 @@ impl Front {
 
     /// As `make_way`, and waits until what is not given back was taken away.
     async fn outwait(&self, file: FileId) -> Result<access::Changing, Refusal> {
-        let patience = self.config.recall_deadline + REVOCATION;
+        let patience = self.services.access.recall_time() + REVOCATION;
         Ok(self.before_change(file, Change::Replace, patience).await?)
     }
 
@@ -363,8 +363,7 @@ impl Front {
         change: Change,
         patience: Duration,
     ) -> Result<access::Changing, AccessError> {
-        let deadline = self.config.recall_deadline;
-        self.services.access.before_change(file, Some(REQUESTS), change, patience, deadline).await
+        self.services.access.before_change(file, Some(REQUESTS), change, patience).await
     }
 }
 

@@ -93,6 +93,10 @@ impl PoolManager for PoolMap {
         self.is_drained(id) || self.pool(id).is_none_or(|pool| pool.status().offline.is_some())
     }
 
+    fn closed(&self) -> BTreeSet<PoolId> {
+        self.pools.iter().map(|pool| pool.id()).filter(|pool| self.is_closed(*pool)).collect()
+    }
+
     fn report(&self, report: &ClientReport) {
         self.avoidance.lock().take(report, self.clock.monotonic());
     }

@@ -17,7 +17,7 @@ use crate::{Access, Attributes, Identity};
 
 pub use encoding::AclEncodingError;
 
-/// In the order in which they are asked, at most [`Acl::ACES_MAX`] as it is set. The default has none, and grants what an
+/// In the order in which they are asked, at most [`Acl::ACES_MAX`]. The default has none, and grants what an
 /// owner always has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acl(Arc<[Ace]>);
@@ -92,7 +92,7 @@ impl BitOr for AceFlags {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("access control list has more than {} entries", Acl::ACES_MAX)]
+#[error("access control list has more entries than can be kept")]
 pub struct AclTooLong;
 
 /// What an ACL says: of some accesses that they are allowed, of some that they are denied, of the rest nothing.
@@ -103,19 +103,29 @@ pub struct Verdict {
 }
 
 impl Acl {
-    /// Of one that is set. Each takes ten bytes at most, so what is stored of it stays at about 10 KiB.
-    pub const ACES_MAX: usize = 1024;
-    /// Of what a mode makes of such a one: an entry that is inherited is split, into one for what is made here later and one
-    /// for the file itself, and those of the mode come on top. Of the two only the first is inherited again, and the second
-    /// is split no more, so that none outgrows this however often it is derived.
-    const DERIVED_ACES_MAX: usize = 2 * Acl::ACES_MAX + 16;
+    /// Of any. Each takes ten bytes at most, so what is stored of it stays at about 20 KiB.
+    pub const ACES_MAX: usize = 2 * Acl::HANDED_ON_MAX + Acl::OF_MODE_MAX;
+    /// Of what is inherited again. A mode splits such an entry into one for what is made here later and one for the file
+    /// itself, which is not inherited and split no more, so that none outgrows the above however often it is derived.
+    pub const HANDED_ON_MAX: usize = 1024;
+    /// Of those that a mode puts on top, and that the next one takes away again.
+    const OF_MODE_MAX: usize = 16;
 
+    /// One that is set. Whatever a mode and inheritance make of it, as often as they like, can be kept; and all that they
+    /// make of what can be set can be set itself, so that what is told of one file can be given to another.
     pub fn new(aces: Vec<Ace>) -> Result<Acl, AclTooLong> {
-        if aces.len() > Acl::ACES_MAX { Err(AclTooLong) } else { Ok(Acl(aces.into())) }
+        let acl = Acl::derived(aces)?;
+        let handed_on = acl.aces().iter().filter(|ace| ace.flags.is_inheritable()).count();
+        let kept = acl.beside_mode(Access::OF_MODE).len();
+        if handed_on > Acl::HANDED_ON_MAX || kept > 2 * Acl::HANDED_ON_MAX {
+            Err(AclTooLong)
+        } else {
+            Ok(acl)
+        }
     }
 
     fn derived(aces: Vec<Ace>) -> Result<Acl, AclTooLong> {
-        if aces.len() > Acl::DERIVED_ACES_MAX { Err(AclTooLong) } else { Ok(Acl(aces.into())) }
+        if aces.len() > Acl::ACES_MAX { Err(AclTooLong) } else { Ok(Acl(aces.into())) }
     }
 
     pub fn aces(&self) -> &[Ace] {

@@ -109,6 +109,17 @@ pub async fn a_truncation_needs_write_permission_or_an_open_file(world: World) {
     assert_eq!((cut.size, cut.mode), (2, 0o777));
 }
 
+pub async fn a_mode_that_is_set_with_a_length_keeps_its_set_id_bits(world: World) {
+    let work = world.work().await;
+    let file = world.file(&alice(), work, "a").await;
+    world.chmod(file, 0o2755).await;
+    let program = SetAttributes { mode: Some(0o4755), ..size(5) };
+    assert_eq!(world.set(&alice(), file, program).await.unwrap().mode, 0o4755);
+    let kept = SetAttributes { keeps_set_id: true, ..size(4) };
+    assert_eq!(world.set(&alice(), file, kept).await.unwrap().mode, 0o4755);
+    assert_eq!(world.set(&alice(), file, size(3)).await.unwrap().mode, 0o755);
+}
+
 pub async fn only_regular_files_have_a_size_to_set(world: World) {
     let work = world.work().await;
     refused!(world.set(&root(), work, size(0)).await, NamespaceError::IsDirectory);

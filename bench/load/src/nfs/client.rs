@@ -3,6 +3,8 @@
 //! Replies and times go in, calls come out; no socket, no clock. Before and after the creators' work one call is under
 //! way, on slot 0; in between each creator has its slot. A slot is found again by the low bits of the xid.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -16,7 +18,7 @@ use nfs4::{
 use oncrpc::{MessageType, message_type};
 use xdr::Opaque;
 
-use super::creators::{Creators, Measured, Plan};
+use super::creators::{Creators, Measured, Next, Plan};
 use super::wire::{Calls, Reply};
 use crate::Directories;
 
@@ -84,6 +86,8 @@ pub struct Client {
     session: SessionId4,
     /// The sequence id of the next request, for each slot granted.
     slots: Vec<u32>,
+    /// Slots whose creator was told to come again, by when it does.
+    waiting: BinaryHeap<Reverse<(Duration, usize)>>,
     /// Where the walk is; from then on the directory of this run.
     directory: NfsFh4,
     measured: Option<Measured>,
@@ -100,6 +104,7 @@ impl Client {
             clientid: ClientId4::default(),
             session: SessionId4::default(),
             slots: Vec::new(),
+            waiting: BinaryHeap::new(),
             directory: NfsFh4::default(),
             measured: None,
         }
@@ -172,11 +177,31 @@ impl Client {
         }
         match &mut self.step {
             Step::Creating(creators) => {
-                let next = creators.reply(slot, &reply, now)?;
-                self.go_on(slot, next);
+                match creators.reply(slot, &reply, now)? {
+                    Next::Call(operations) => self.call(slot, operations),
+                    Next::WaitUntil(due) => self.waiting.push(Reverse((due, slot))),
+                    Next::Finish => self.go_on(slot, None),
+                }
                 Ok(())
             }
             _ => self.advance(&reply, now),
+        }
+    }
+
+    /// When the next who was told to come again does.
+    pub fn next_due(&self) -> Option<Duration> {
+        self.waiting.peek().map(|Reverse((due, _))| *due)
+    }
+
+    /// Lets those come again whose time it is.
+    pub fn wake(&mut self, now: Duration) {
+        while self.next_due().is_some_and(|due| due <= now)
+            && let Some(Reverse((_, slot))) = self.waiting.pop()
+        {
+            let Step::Creating(creators) = &self.step else { return };
+            if let Some(operations) = creators.again(slot) {
+                self.call(slot, operations);
+            }
         }
     }
 

@@ -12,8 +12,8 @@ use nfs4::attr::number;
 use nfs4::{
     ACCESS4_EXTEND, ACCESS4_MODIFY, ACCESS4_READ, Access4Args, Bitmap4, ClientId4, Close4Args, Component4,
     CreatVerfAttr, Create4Args, CreateHow4, CreateType4, Fattr4, FileAttributes, GetAttr4Args, NfsArgop4,
-    NfsFh4, NfsResop4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_DENY_NONE, Open4Args, OpenClaim4, OpenFlag4,
-    PutFh4Args, Remove4Args, Res, StateId4, StateOwner4, Verifier4,
+    NfsFh4, NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_DENY_NONE, Open4Args, OpenClaim4,
+    OpenFlag4, PutFh4Args, Remove4Args, Res, StateId4, StateOwner4, Verifier4,
 };
 use xdr::Opaque;
 
@@ -58,6 +58,8 @@ pub struct Measured {
     pub first_reply: Duration,
     /// What failed, how often. The creator goes on with the next name.
     pub errors: BTreeMap<String, u64>,
+    /// Calls that were made once more because the answer was DELAY.
+    pub retries: u64,
     /// Names in the directory of this run after the last create, if they were counted.
     pub names: Option<u64>,
 }
@@ -77,6 +79,12 @@ const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
     number::TIME_METADATA,
     number::TIME_MODIFY,
 ]);
+
+/// As Linux waits before it asks again: twice as long each time, 15 s at most. What takes longer than all of this, more than
+/// half a minute, has failed.
+const DELAY_MIN: Duration = Duration::from_millis(100);
+const DELAY_MAX: Duration = Duration::from_secs(15);
+const RETRIES_MAX: u32 = 9;
 
 /// Room for about a minute of creates without growing.
 const LATENCIES_EXPECTED: usize = 1 << 20;
@@ -100,8 +108,22 @@ struct Creator {
     directory: NfsFh4,
     number: u64,
     name: Bytes,
+    /// The file, once it is open.
+    file: NfsFh4,
+    stateid: StateId4,
     began: Duration,
     stage: Stage,
+    /// How often the call under way was made before.
+    retries: u32,
+}
+
+/// What a creator does after a reply.
+#[derive(Debug)]
+pub enum Next {
+    Call(Vec<NfsArgop4>),
+    /// Then it makes the same call [`again`](Creators::again).
+    WaitUntil(Duration),
+    Finish,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +142,11 @@ impl Creators {
             directory,
             number: 0,
             name: Bytes::new(),
+            file: NfsFh4::default(),
+            stateid: StateId4::ANONYMOUS,
             began: Duration::ZERO,
             stage: Stage::Finished,
+            retries: 0,
         };
         Creators {
             op: plan.op,
@@ -168,44 +193,64 @@ impl Creators {
         creator.number += 1;
         creator.name = format!("{index}-{}", creator.number).into();
         creator.began = now;
-        let name = Component4::from(creator.name.clone());
-        let directory = put_fh(creator.directory.clone());
-        if self.op == Op::Mkdir {
-            creator.stage = Stage::MakingDirectory;
-            let create = NfsArgop4::Create(Create4Args {
-                objtype: CreateType4::Dir,
-                objname: name,
-                createattrs: self.directory_attributes.clone(),
-            });
-            return Some(vec![directory, create, NfsArgop4::GetFh, get_attr()]);
-        }
-        creator.stage = Stage::Opening;
-        let open = self.open(index, name);
-        let access =
-            NfsArgop4::Access(Access4Args { access: ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND });
-        Some(vec![directory, open, NfsArgop4::GetFh, access, get_attr()])
+        creator.stage = if self.op == Op::Mkdir { Stage::MakingDirectory } else { Stage::Opening };
+        creator.retries = 0;
+        self.again(index)
     }
 
-    /// Takes the reply of a creator's call and says what it calls next, if anything.
-    pub fn reply(&mut self, index: usize, reply: &Reply, now: Duration) -> Result<Option<Vec<NfsArgop4>>> {
+    /// The call of the creator's stage, as it was or is to be made; `None` if it has finished.
+    pub fn again(&self, index: usize) -> Option<Vec<NfsArgop4>> {
+        let creator = &self.each[index];
+        let (directory, name) = (put_fh(&creator.directory), Component4::from(creator.name.clone()));
+        Some(match creator.stage {
+            Stage::Opening => {
+                let access = ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND;
+                let access = NfsArgop4::Access(Access4Args { access });
+                vec![directory, self.open(index, name), NfsArgop4::GetFh, access, get_attr()]
+            }
+            Stage::Closing => {
+                let close = NfsArgop4::Close(Close4Args { seqid: 0, open_stateid: creator.stateid });
+                vec![put_fh(&creator.file), get_attr(), close]
+            }
+            Stage::Removing => vec![directory, NfsArgop4::Remove(Remove4Args { target: name })],
+            Stage::MakingDirectory => {
+                let create = NfsArgop4::Create(Create4Args {
+                    objtype: CreateType4::Dir,
+                    objname: name,
+                    createattrs: self.directory_attributes.clone(),
+                });
+                vec![directory, create, NfsArgop4::GetFh, get_attr()]
+            }
+            Stage::Finished => return None,
+        })
+    }
+
+    /// Takes the reply of a creator's call and says what it does next.
+    pub fn reply(&mut self, index: usize, reply: &Reply, now: Duration) -> Result<Next> {
         self.measured.elapsed = now.saturating_sub(self.began);
+        let creator = &mut self.each[index];
+        if reply.status == NfsStat4::Delay && creator.retries < RETRIES_MAX {
+            let wait = DELAY_MAX.min(DELAY_MIN * 2_u32.pow(creator.retries));
+            creator.retries += 1;
+            self.measured.retries += 1;
+            return Ok(Next::WaitUntil(now + wait));
+        }
+        creator.retries = 0;
         if let Some(failure) = reply.failure() {
             *self.measured.errors.entry(failure).or_default() += 1;
-            return Ok(self.begin(index, now));
+            return Ok(Next::of(self.begin(index, now)));
         }
-        let creator = &mut self.each[index];
         match creator.stage {
             Stage::Opening => {
                 creator.stage = Stage::Closing;
                 self.measured.first_reply += now.saturating_sub(creator.began);
-                let (file, stateid) = opened(&reply.results).context("OPEN's reply lacks results")?;
-                let close = NfsArgop4::Close(Close4Args { seqid: 0, open_stateid: stateid });
-                Ok(Some(vec![put_fh(file), get_attr(), close]))
+                (creator.file, creator.stateid) =
+                    opened(&reply.results).context("OPEN's reply lacks results")?;
+                Ok(Next::of(self.again(index)))
             }
             Stage::Closing if self.op == Op::CreateRemove => {
                 creator.stage = Stage::Removing;
-                let target = Component4::from(creator.name.clone());
-                Ok(Some(vec![put_fh(creator.directory.clone()), NfsArgop4::Remove(Remove4Args { target })]))
+                Ok(Next::of(self.again(index)))
             }
             stage => {
                 let took = now.saturating_sub(creator.began);
@@ -213,7 +258,7 @@ impl Creators {
                     self.measured.first_reply += took;
                 }
                 self.measured.latencies.add(took);
-                Ok(self.begin(index, now))
+                Ok(Next::of(self.begin(index, now)))
             }
         }
     }
@@ -242,6 +287,12 @@ impl Creators {
     }
 }
 
+impl Next {
+    fn of(call: Option<Vec<NfsArgop4>>) -> Next {
+        call.map_or(Next::Finish, Next::Call)
+    }
+}
+
 fn opened(results: &[NfsResop4]) -> Option<(NfsFh4, StateId4)> {
     let (mut file, mut stateid) = (None, None);
     for result in results {
@@ -258,8 +309,8 @@ fn mode(mode: u32) -> Fattr4 {
     FileAttributes { mode: Some(mode), ..FileAttributes::default() }.encode_all()
 }
 
-fn put_fh(object: NfsFh4) -> NfsArgop4 {
-    NfsArgop4::PutFh(PutFh4Args { object })
+fn put_fh(object: &NfsFh4) -> NfsArgop4 {
+    NfsArgop4::PutFh(PutFh4Args { object: object.clone() })
 }
 
 fn get_attr() -> NfsArgop4 {

@@ -58,6 +58,8 @@ pub struct Report {
     latencies: Summary,
     /// Creates that failed, by what failed.
     errors: BTreeMap<String, u64>,
+    /// Calls that were made once more because the answer was DELAY.
+    retries: u64,
     /// Creates that were acknowledged and have no name afterwards.
     lost: u64,
     generator_cpu_us: f64,
@@ -103,11 +105,12 @@ async fn all(arguments: &Arguments) -> Result<Report> {
 
 fn summarise(clients: u32, setup_seconds: f64, cpu: Duration, found: Vec<Found>) -> Report {
     let mut latencies = Latencies::default();
-    let (mut slots, mut lost, mut elapsed) = (0, 0, Duration::ZERO);
+    let (mut slots, mut lost, mut retries, mut elapsed) = (0, 0, 0, Duration::ZERO);
     let mut errors = BTreeMap::new();
     for Found { slots: granted, measured } in found {
         slots += granted;
         lost += (measured.latencies.len() as u64).saturating_sub(measured.names.unwrap_or(0));
+        retries += measured.retries;
         elapsed = elapsed.max(measured.elapsed);
         measured.errors.into_iter().for_each(|(what, count)| *errors.entry(what).or_default() += count);
         latencies.append(measured.latencies);
@@ -122,6 +125,7 @@ fn summarise(clients: u32, setup_seconds: f64, cpu: Duration, found: Vec<Found>)
         rate: rounded(creates as f64 / elapsed.as_secs_f64().max(1e-9)),
         latencies: latencies.summary(),
         errors,
+        retries,
         lost,
         generator_cpu_us: rounded(cpu.as_secs_f64() * 1e6 / creates.max(1) as f64),
     }
@@ -155,11 +159,19 @@ async fn one(server: &str, mut client: Client, began: Instant, everybody: &Barri
             everybody.wait().await;
             client.begin(began.elapsed());
         }
+        client.wake(began.elapsed());
         stream.write_all(&client.calls()).await.context("cannot send to the server")?;
         buffer.reserve(READ_BYTES / 16);
-        let read = timeout(REPLY_TIMEOUT, stream.read_buf(&mut buffer)).await;
-        if read.context("no reply for a minute")?.context("cannot read from the server")? == 0 {
-            bail!("the server has closed the connection");
+        let due = client.next_due().map(|due| due.saturating_sub(began.elapsed()));
+        match timeout(due.unwrap_or(REPLY_TIMEOUT), stream.read_buf(&mut buffer)).await {
+            Ok(read) => {
+                if read.context("cannot read from the server")? == 0 {
+                    bail!("the server has closed the connection");
+                }
+            }
+            // Who waits comes again.
+            Err(_) if due.is_some() => continue,
+            Err(_) => bail!("no reply for a minute"),
         }
         let now = began.elapsed();
         while let Some(record) = records.feed(&mut buffer)? {
@@ -179,18 +191,19 @@ mod tests {
         (0..creates).for_each(|us| measured.latencies.add(Duration::from_micros(us)));
         measured.errors = errors.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect();
         measured.elapsed = Duration::from_secs(creates);
+        measured.retries = 5;
         Found { slots: 64, measured }
     }
 
     #[test]
     fn what_one_client_has_too_much_does_not_hide_what_another_lost() {
         let found = vec![
-            found(10, 12, &[("OPEN answers NFS4ERR_DELAY", 2)]),
-            found(20, 17, &[("OPEN answers NFS4ERR_DELAY", 1)]),
+            found(10, 12, &[("OPEN answers NFS4ERR_NOSPC", 2)]),
+            found(20, 17, &[("OPEN answers NFS4ERR_NOSPC", 1)]),
         ];
         let report = summarise(2, 0.5, Duration::ZERO, found);
         assert_eq!((report.creates, report.lost, report.slots), (30, 3, 128));
-        assert_eq!(report.errors.get("OPEN answers NFS4ERR_DELAY"), Some(&3));
+        assert_eq!((report.errors.get("OPEN answers NFS4ERR_NOSPC"), report.retries), (Some(&3), 10));
         assert_eq!((report.seconds, report.rate), (20.0, 1.5));
     }
 }

@@ -18,10 +18,10 @@ async fn an_open_and_a_change_go_through_where_only_lost_clients_deny_them() {
     denies(&access, A);
     drop(access.open(FILE, WEB, reading()).await.unwrap());
     denies(&access, A);
-    drop(access.before_change(FILE, Some(WEB), Change::Replace, LONG, LEASE).await.unwrap());
+    drop(access.before_change(FILE, Some(WEB), Change::Replace, LONG).await.unwrap());
     denies(&access, B);
     assert!(matches!(access.open(FILE, WEB, reading()).await.map(drop), Err(AccessError::Denied)));
-    let refused = access.before_change(FILE, Some(WEB), Change::Replace, LONG, LEASE).await;
+    let refused = access.before_change(FILE, Some(WEB), Change::Replace, LONG).await;
     assert!(matches!(refused.map(drop), Err(AccessError::Denied)), "B is there");
 }
 
@@ -30,7 +30,7 @@ async fn who_is_going_is_waited_for_and_who_does_not_wait_comes_again() {
     let (_fakes, access) = Fakes::access();
     let clients = FakeRecaller::register_with(&access, Door::Nfs, false, &[A], false);
     denies(&access, A);
-    let refused = access.before_change(FILE, Some(WEB), Change::Replace, SHORT, LEASE).await.map(drop);
+    let refused = access.before_change(FILE, Some(WEB), Change::Replace, SHORT).await.map(drop);
     assert!(matches!(refused, Err(AccessError::Recalled)), "{refused:?}");
     let opening = access.open(FILE, WEB, reading());
     tokio::pin!(opening);

@@ -11,7 +11,7 @@ async fn replace(
     by: Option<Holder>,
     patience: Duration,
 ) -> Result<(), AccessError> {
-    access.before_change(FILE, by, Change::Replace, patience, LEASE).await.map(drop)
+    access.before_change(FILE, by, Change::Replace, patience).await.map(drop)
 }
 
 #[tokio::test]
@@ -99,13 +99,13 @@ async fn what_another_door_has_locked_is_not_changed_and_nothing_is_recalled_for
     access.table().open(FILE, owner, deny_writing()).unwrap();
     for change in [Change::Truncate, Change::Replace, Change::Remove, Change::Rename] {
         for by in [Some(B), None] {
-            let refused = access.before_change(FILE, by, change, LONG, LEASE).await.map(drop);
+            let refused = access.before_change(FILE, by, change, LONG).await.map(drop);
             assert!(matches!(refused, Err(AccessError::Denied)), "{change:?} {by:?} {refused:?}");
         }
     }
     assert_eq!(access.table().judge_change(FILE, Some(B)), Err(file_state::FileStateError::ShareDenied));
     assert_eq!(clients.holders(), []);
-    drop(access.before_change(FILE, Some(B), Change::SetAttributes, LONG, LEASE).await.unwrap());
+    drop(access.before_change(FILE, Some(B), Change::SetAttributes, LONG).await.unwrap());
     replace(&access, Some(Holder::of(Door::Http, 2)), LONG).await.unwrap();
     access.table().close(FILE, owner);
     replace(&access, Some(B), LONG).await.unwrap();
@@ -143,7 +143,7 @@ async fn delegations_of_others_come_home_before_a_change_and_none_is_given_while
     let clients = FakeRecaller::register(&access, Door::Nfs, true);
     delegated(&access, A);
     delegated(&access, B);
-    let changing = access.before_change(FILE, Some(A), Change::SetAttributes, LONG, LEASE).await.unwrap();
+    let changing = access.before_change(FILE, Some(A), Change::SetAttributes, LONG).await.unwrap();
     assert_eq!(clients.holders(), [B]);
     assert!(access.table().delegate(FILE, B, DelegationKind::Read, Duration::ZERO).is_err());
     drop(changing);
@@ -167,11 +167,11 @@ async fn a_reader_of_another_door_waits_for_a_writers_delegation() {
 async fn a_delegation_that_came_between_is_asked_for_after_the_change() {
     let (_fakes, access) = Fakes::access();
     let clients = FakeRecaller::register(&access, Door::Nfs, false);
-    access.call_back(FILE, Some(B), writing(), LEASE);
+    access.call_back(FILE, Some(B), writing());
     delegated(&access, A);
-    access.call_back(FILE, Some(A), writing(), LEASE);
+    access.call_back(FILE, Some(A), writing());
     assert_eq!(clients.holders(), []);
-    access.call_back(FILE, Some(B), writing(), LEASE);
-    access.call_back(FILE, Some(B), writing(), LEASE);
+    access.call_back(FILE, Some(B), writing());
+    access.call_back(FILE, Some(B), writing());
     assert_eq!(clients.holders(), [A], "once");
 }

@@ -8,7 +8,7 @@ use super::fakes::{FakeRecaller, POOL};
 use super::*;
 
 async fn truncate(access: &Arc<FileAccess>, file: FileId, size: u64) -> Result<u64, AccessError> {
-    let truncated = access.truncate(&attributes(file, 10), size, Some(WEB), SHORT, LEASE).await;
+    let truncated = access.truncate(&attributes(file, 10), size, Some(WEB), SHORT).await;
     truncated.map(|(space_used, _)| space_used)
 }
 

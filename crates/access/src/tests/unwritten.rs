@@ -111,16 +111,43 @@ async fn a_list_has_one_patience_for_all_whom_it_asks() {
     let found = fakes::attributes(FILE, 10);
     let (mut patience, whole) = (Patience::default(), Patience::default());
     assert_eq!(access.listed_for(found, Some(B), &mut patience).await.unwrap().size, 50);
-    assert!(patience.0 < whole.0, "an answer takes its time");
+    assert!(patience.left < whole.left, "an answer takes its time");
     // Who has no time left to answer is neither asked nor recalled.
-    let mut patience = Patience(Duration::ZERO);
+    let mut patience = Patience { left: Duration::ZERO, ..whole };
     assert_eq!(access.listed_for(found, Some(B), &mut patience).await.unwrap().size, 10);
     assert_eq!(clients.asked.lock().len(), 1);
     // Nor is anybody blamed who had less than others.
     *clients.told.lock() = None;
-    let mut patience = Patience(whole.0 / 2);
+    let mut patience = Patience { left: whole.left / 2, ..whole };
     assert_eq!(access.listed_for(found, Some(B), &mut patience).await.unwrap().size, 10);
     assert!(clients.asked.lock().len() == 2 && clients.holders().is_empty());
     *clients.told.lock() = Some(TOLD);
     assert_eq!(seen(&access, Some(B)).await.unwrap().size, 50, "it is asked again");
+}
+
+#[tokio::test]
+async fn each_list_of_a_walk_has_its_patience_until_that_of_the_walk_is_at_its_end() {
+    let (_fakes, access, _clients) = scene(false, Some(TOLD));
+    let found = fakes::attributes(FILE, 10);
+    let mut patience = Patience::of_walk();
+    let mut lists = 0;
+    loop {
+        let size = access.listed_for(found, Some(B), &mut patience).await.unwrap().size;
+        if size != 50 {
+            break;
+        }
+        lists += 1;
+        // All of it was needed.
+        patience.left = Duration::ZERO;
+        patience.begin_list();
+    }
+    assert_eq!(lists, 31, "a minute, and the first");
+    // One that has waited for nobody takes nothing from the others.
+    let mut patience = Patience::of_walk();
+    let whole = patience.in_reserve;
+    patience.begin_list();
+    assert_eq!(patience.in_reserve, whole);
+    let mut alone = Patience { left: Duration::ZERO, ..Patience::default() };
+    alone.begin_list();
+    assert!(alone.left.is_zero());
 }

@@ -234,9 +234,11 @@ mod tests {
         for nobody in ["", "ann", "ann@example.org", "ANONYMOUS@", "OWNER", "01"] {
             assert_eq!(refused(ace(0, 0, 1, nobody)).await, NfsStat4::BadOwner, "{nobody:?}");
         }
-        let many = vec![ace(0, 0, 1, "EVERYONE@"); Acl::ACES_MAX + 1];
-        assert_eq!(parsed(&many).await, Err(NfsStat4::NoSpc));
-        assert!(parsed(&many[1..]).await.is_ok());
+        for (flag, max) in [(0, 2 * Acl::HANDED_ON_MAX), (1, Acl::HANDED_ON_MAX)] {
+            let many = vec![ace(0, flag, 1, "1000"); max + 1];
+            assert_eq!(parsed(&many).await, Err(NfsStat4::NoSpc));
+            assert!(parsed(&many[1..]).await.is_ok());
+        }
     }
 
     #[tokio::test]

@@ -176,7 +176,7 @@ async fn before_removal(
 /// After the change: what was delegated since nobody had anything of it, or of a file that had the name only since it was
 /// looked up, is asked for and not waited for.
 fn call_back(compound: &Compound<'_>, head: &Head, file: FileId, change: Change) {
-    head.access.call_back(file, compound.client.map(holder), change, head.access.recall_time());
+    head.access.call_back(file, compound.client.map(holder), change);
 }
 
 pub(super) async fn link(

@@ -99,9 +99,7 @@ impl Drain {
 
 /// Has the layouts at closed pools called back; returns at once.
 pub(crate) fn keep_clients_away(head: &Arc<Head>) {
-    let pools = head.pools.pools().into_iter().map(|pool| pool.id);
-    let closed: BTreeSet<_> = pools.filter(|pool| head.pools.is_closed(*pool)).collect();
-    let leaving = head.drain.lock().update(&closed, head.clock.monotonic());
+    let leaving = head.drain.lock().update(&head.pools.closed(), head.clock.monotonic());
     if leaving.is_empty() {
         return;
     }

@@ -128,7 +128,7 @@ async fn admit(compound: &Compound<'_>, head: &Head, request: OpenRequest) -> Re
 async fn finish(compound: &Compound<'_>, head: &Head, target: &Target) -> Result<(), NfsStat4> {
     let file = &target.attributes;
     if let Some(size) = target.size {
-        return resize::set_length(compound, head, file, size).await;
+        return resize::set_length(compound, head, file, size, target.is_new).await;
     }
     // If it was unlinked since it was found, the reaper may have looked before it was open.
     if file.nlink > 0 && head.attributes(file.file).await?.nlink == 0 {

@@ -260,7 +260,7 @@ pub(super) async fn before_change(
     change: Change,
 ) -> Result<Changing, access::AccessError> {
     let by = compound.client.map(holder);
-    head.access.before_change(file, by, change, WAIT, head.access.recall_time()).await
+    head.access.before_change(file, by, change, WAIT).await
 }
 
 /// As `before_change`, of an open, or of I/O without one.
@@ -312,11 +312,7 @@ pub(crate) async fn expire_clients(head: &Head) {
             head.access.returned();
         }
     }
-    let is_unknown = |client: &ClientId4| {
-        head.sessions.judge_reclaim(*client, false) == Err(NfsStat4::StaleClientId)
-            && !head.sessions.is_departing(*client)
-    };
-    let strays: Vec<_> = with_state.into_iter().filter(is_unknown).collect();
+    let strays = head.sessions.strangers(with_state);
     head.states.lock().note_strays(strays);
 }
 

@@ -23,6 +23,7 @@ pub(super) async fn with_others(
     (change, asked): (SetAttributes, Bitmap4),
     done: &mut Bitmap4,
 ) -> Result<(), NfsStat4> {
+    let keeps_set_id = change.keeps_set_id;
     let others = beside_size(change);
     if others != SetAttributes::default() {
         // Who has to come again after DELAY must still be allowed to: the others may take that from it.
@@ -32,7 +33,7 @@ pub(super) async fn with_others(
         *done = asked;
         done.remove(number::SIZE);
     }
-    set_length(compound, head, file, size).await?;
+    set_length(compound, head, file, size, keeps_set_id).await?;
     *done = asked;
     if others.mtime.is_some() {
         // The new length has moved it.
@@ -46,20 +47,22 @@ pub(super) async fn with_others(
 /// A new length sets the time of modification by itself.
 fn beside_size(change: SetAttributes) -> SetAttributes {
     let mtime = change.mtime.filter(|time| *time != SetTime::Now);
-    SetAttributes { size: None, mtime, ..change }
+    SetAttributes { size: None, keeps_set_id: false, mtime, ..change }
 }
 
-/// The caller is judged already.
+/// The caller is judged already. `keeps_set_id`: the request named the mode too.
 pub(super) async fn set_length(
     compound: &Compound<'_>,
     head: &Head,
     file: &Attributes,
     size: u64,
+    keeps_set_id: bool,
 ) -> Result<(), NfsStat4> {
     let (space_used, _changing) = truncate(compound, head, file, size).await?;
     let change = SetAttributes {
         size: Some(size),
         size_is_authorized: true,
+        keeps_set_id,
         space_used: Some(space_used),
         ..SetAttributes::default()
     };
@@ -89,10 +92,7 @@ async fn truncate(
         grown.await.map_err(status::of_access)?;
     }
     let by = compound.client.map(holder);
-    head.access
-        .truncate(file, size, by, recall::WAIT, head.access.recall_time())
-        .await
-        .map_err(status::of_access)
+    head.access.truncate(file, size, by, recall::WAIT).await.map_err(status::of_access)
 }
 
 #[cfg(test)]

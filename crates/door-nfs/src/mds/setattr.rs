@@ -14,6 +14,7 @@ use crate::context::Compound;
 use crate::status;
 
 const MODE_BITS: u32 = 0o7777;
+const SET_ID_BITS: u32 = 0o6000;
 /// What an ACL may let others change.
 const OF_ATTRIBUTES: Access = Access::WRITE_ATTRIBUTES.and(Access::WRITE_ACL).and(Access::WRITE_OWNER);
 
@@ -155,7 +156,10 @@ impl Requested {
 
     fn into_change(self, mode_before: u32) -> Result<SetAttributes, NfsStat4> {
         let masked = self.masked_mode.map(|(value, mask)| (mode_before & !mask) | (value & mask));
-        Ok(SetAttributes { mode: self.mode.or(masked), ..self.change })
+        // A new length takes away the set-id bits that were there, not those that are named with it.
+        let is_named = self.masked_mode.is_none_or(|(_, mask)| mask & SET_ID_BITS == SET_ID_BITS);
+        let mode = self.mode.or(masked);
+        Ok(SetAttributes { mode, keeps_set_id: mode.is_some() && is_named, ..self.change })
     }
 }
 

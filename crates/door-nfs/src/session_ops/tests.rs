@@ -95,9 +95,25 @@ async fn what_a_client_that_made_room_held_is_released_at_the_wish_of_the_next()
     let sessions = &server.face.sessions;
     server.clock.advance(LEASE + Duration::from_secs(1));
     server.connect().await.exchange_id("b", 1).await.unwrap();
-    assert!(sessions.is_departing(id) && sessions.has_departed(), "who wants it need not wait for a lease");
+    assert!(sessions.has_departed(), "who wants it need not wait for a lease");
     assert_eq!(sessions.dislodge(&[id]), BTreeSet::from([id]));
     assert_eq!(sessions.expire(&()).await, [id]);
+}
+
+#[tokio::test]
+async fn who_is_gone_is_a_stranger_once_it_was_handed_over() {
+    let server = Server::start().await;
+    let (_client, gone, _) = server.mount("a").await;
+    server.clock.advance(LEASE + Duration::from_secs(1));
+    let (_client, known, _) = server.mount("b").await;
+    let (sessions, never) = (&server.face.sessions, ClientId4(u64::MAX));
+    let strangers = || sessions.strangers(vec![gone, known, never]);
+    server.records.fails.store(true, Ordering::Relaxed);
+    assert_eq!(sessions.expire(&()).await, []);
+    assert_eq!(strangers(), [never]);
+    server.records.fails.store(false, Ordering::Relaxed);
+    assert_eq!(sessions.expire(&()).await, [gone]);
+    assert_eq!(strangers(), [gone, never]);
 }
 
 #[tokio::test]

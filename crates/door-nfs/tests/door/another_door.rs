@@ -42,7 +42,7 @@ impl Scene {
     }
 
     fn replace(&self, file: FileId, patience: Duration) -> Result<(), AccessError> {
-        let change = self.access.before_change(file, Some(WEB), Change::Replace, patience, LONG);
+        let change = self.access.before_change(file, Some(WEB), Change::Replace, patience);
         self.ground.runtime.block_on(change).map(drop)
     }
 
@@ -79,7 +79,7 @@ fn a_change_that_waits_goes_on_with_the_return() {
     let change = scene
         .ground
         .runtime
-        .spawn(async move { access.before_change(id, Some(WEB), Change::Replace, LONG, LONG).await });
+        .spawn(async move { access.before_change(id, Some(WEB), Change::Replace, LONG).await });
     scene.client.callbacks.wait_for_layout_recall(LONG).expect("a recall comes");
     // The last close returns it too.
     scene.client.close(&file).unwrap();
@@ -107,7 +107,7 @@ fn another_door_sees_what_a_client_has_not_written_yet() {
     assert_eq!((first.size, second.size), (9_000, 9_000));
     assert!(Some(first.change) > known.change && second.change > first.change);
     // Who is about to read waits for the bytes.
-    let way = scene.access.before_change(id, Some(WEB), Change::Access(READING), SHORT, LONG);
+    let way = scene.access.before_change(id, Some(WEB), Change::Access(READING), SHORT);
     assert!(matches!(scene.ground.runtime.block_on(way).map(drop), Err(AccessError::Recalled)));
     assert_eq!(scene.client.callbacks.wait_for_recall(LONG).unwrap().stateid, granted.stateid);
 }

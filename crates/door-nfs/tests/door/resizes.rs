@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use forebay_door_nfs::{Export, Squash};
-use nfs4::attr::{Principal4, number};
+use nfs4::attr::{ModeMasked4, Principal4, number};
 use nfs4::{
     Bitmap4, FileAttributes, LayoutIomode4, NfsAce4, NfsFh4, NfsResop4, NfsStat4, NfsTime4, SetAttr4Res,
     SetTime4, StableHow4, StateId4,
@@ -98,6 +98,35 @@ fn a_setattr_of_size_and_others_sets_all_of_them() {
     let found = scene.told();
     assert_eq!((found.size, found.mode, found.time_modify), (Some(2), Some(0o604), Some(TIME)));
     assert_eq!(scene.bytes(), b"by");
+}
+
+#[test]
+fn a_mode_that_comes_with_a_length_keeps_the_set_id_bits_that_it_names() {
+    let mut scene = Scene::set();
+    let given = FileAttributes {
+        owner: Some(Principal4::numeric(10)),
+        owner_group: Some(Principal4::numeric(10)),
+        ..FileAttributes::default()
+    };
+    assert_eq!(set(&mut scene.root, &scene.file.handle, &given).status, NfsStat4::Ok);
+    let mut owner = client(scene.door, "owner");
+    owner.options.credential = auth_sys(10, 10, &[]);
+
+    let length = |size| FileAttributes { size: Some(size), ..FileAttributes::default() };
+    let masked = |mask_bits| Some(ModeMasked4 { value_to_set: 0o6711, mask_bits });
+    for (asked, mode_after) in [
+        (FileAttributes { mode: Some(0o6755), ..length(4) }, 0o6755),
+        (FileAttributes { mode: Some(0o4755), ..length(9) }, 0o4755),
+        // Of those that were there before nothing is said.
+        (length(3), 0o755),
+        (FileAttributes { mode_set_masked: masked(0o7777), ..length(2) }, 0o6711),
+        (FileAttributes { mode_set_masked: masked(0o011), ..length(1) }, 0o711),
+    ] {
+        let told = set(&mut owner, &scene.file.handle, &asked);
+        assert_eq!(told, SetAttr4Res { status: NfsStat4::Ok, attrsset: asked.mask() }, "{asked:?}");
+        let found = scene.told();
+        assert_eq!((found.size, found.mode), (asked.size, Some(mode_after)), "{asked:?}");
+    }
 }
 
 #[test]

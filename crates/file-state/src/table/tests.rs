@@ -1,6 +1,7 @@
 //! One module per kind of state; each rule beside a reference model where the cases are too many to list.
 
 use proptest::prelude::*;
+use testkit::dice::Dice;
 
 use super::*;
 use crate::{ChangeVerdict, Granted, LayoutMode, Recall, Revoke};
@@ -24,23 +25,6 @@ fn share(access: u32, deny: u32) -> Share {
 
 fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
-}
-
-/// Numbers that are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        // xorshift64 (Marsaglia 2003).
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) % bound
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
 }
 
 /// There may be hundreds of thousands of each: what is rare has a place of its own.

@@ -159,7 +159,7 @@ const KEYS: &[Key] = &[
         "nfs.delegations.recall_s",
         "(nfs.lease_s)",
         "seconds",
-        "What an NFS client holds and does not give back for so long after it was recalled is revoked; after a change by HTTP has asked, nfs.lease_s counts.",
+        "What an NFS client holds and does not give back for so long after it was recalled is revoked, whether NFS or HTTP asked for it.",
     ),
     key("pools.count", "(as the data directory has, 1 if new)", "pools", "Number of pools in this process."),
     key("pools.port", "20491", "port", "Port of pool 0; pool N listens N ports above it."),

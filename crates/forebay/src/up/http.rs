@@ -267,7 +267,6 @@ fn front_config(
     is_tls: bool,
     data_faces: Vec<(types::PoolId, SocketAddr)>,
 ) -> FrontConfig {
-    let lease = Duration::from_secs(config.nfs.lease_s.into());
     let config = &config.http;
     let mut authorities = config.names.clone();
     // 0.0.0.0 is no name for anybody.
@@ -297,8 +296,6 @@ fn front_config(
         },
         lock_timeout_max: Duration::from_secs(config.lock_timeout_s.into()),
         recall_patience: Duration::from_millis(config.recall_patience_ms.into()),
-        // As for what NFS clients hold among themselves.
-        recall_deadline: lease,
     }
 }
 

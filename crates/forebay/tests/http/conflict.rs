@@ -1,9 +1,9 @@
 //! One conflict table: what a client of one door holds stands in the way of the other door's clients.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nfs4::{
-    DelegReturn4Args, FfLayoutReturn4, LayoutIomode4, LayoutRecall4, NfsArgop4, NfsStat4,
+    DelegReturn4Args, FfLayoutReturn4, FileAttributes, LayoutIomode4, LayoutRecall4, NfsArgop4, NfsStat4,
     OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
     OPEN4_SHARE_ACCESS_WRITE, OpenDelegation4, StableHow4,
 };
@@ -124,6 +124,31 @@ fn a_dav_lock_calls_a_delegation_to_write_home() {
     assert_eq!(status_of(open), NfsStat4::ShareDenied);
 }
 
+/// The walk comes to the directory of the one that tells last.
+#[test]
+fn what_one_directory_has_waited_for_does_not_make_the_sizes_of_the_next_wrong() {
+    let (_instance, server) = Server::start();
+    let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
+    let writers = ["a", "b"].map(|name| {
+        assert_eq!(server.status_of("MKCOL", &format!("/{name}")), 201);
+        server.put(&format!("/{name}/file"), "data");
+        let mut client = server.nfs(name);
+        let root = client.root().unwrap();
+        let dir = client.lookup(&root, name).unwrap();
+        let file = client.open(&dir, "file", wanted).unwrap();
+        assert!(matches!(file.opened.delegation, OpenDelegation4::Write(_)), "{:?}", file.opened);
+        client
+    });
+    writers[0].callbacks.answer_always(Callback::Silence);
+    let told = FileAttributes { size: Some(9_000), change: Some(u64::MAX), ..FileAttributes::default() };
+    writers[1].callbacks.keep_attributes(told);
+    let found = server.send(&server.ask("PROPFIND", "/").with("Depth", "infinity"));
+    let text = found.text();
+    let sizes: Vec<_> = text.split("getcontentlength>").skip(1).step_by(2).collect();
+    assert_eq!(sizes.len(), 2, "{text}");
+    assert!(sizes[0].starts_with("4<") && sizes[1].starts_with("9000<"), "{sizes:?}");
+}
+
 #[test]
 fn a_put_or_delete_recalls_the_layouts_of_the_file_and_goes_on_when_they_are_back() {
     let (_instance, server) = Server::start();
@@ -188,6 +213,17 @@ fn an_upload_is_not_lost_to_a_client_that_gives_nothing_back() {
     writer.client.callbacks.answer_always(Callback::Silence);
     assert_eq!(server.put("/file", "replaced").status, 204);
     assert_eq!(server.read("/file"), b"replaced");
+}
+
+/// The lease is a minute.
+#[test]
+fn a_client_has_as_long_to_give_back_to_http_as_to_nfs() {
+    let (_instance, server) = Server::start_with("[nfs.delegations]\nrecall_s = 1");
+    let writer = Writer::of(&server);
+    writer.client.callbacks.answer_always(Callback::Silence);
+    let since = Instant::now();
+    assert_eq!(server.put("/file", "replaced").status, 204);
+    assert!(since.elapsed() < WAIT, "{:?}", since.elapsed());
 }
 
 #[test]

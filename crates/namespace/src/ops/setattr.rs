@@ -34,8 +34,8 @@ pub fn set_attributes(
 }
 
 fn is_empty(set: &SetAttributes) -> bool {
-    let authorized = set.size_is_authorized;
-    *set == SetAttributes { size_is_authorized: authorized, ..SetAttributes::default() }
+    let SetAttributes { size_is_authorized, keeps_set_id, .. } = *set;
+    *set == SetAttributes { size_is_authorized, keeps_set_id, ..SetAttributes::default() }
 }
 
 pub fn check(
@@ -110,7 +110,8 @@ pub fn apply(who: &Identity, inode: &mut Inode, set: &SetAttributes, now: Timest
         attributes.size = size;
         attributes.mtime = now;
         inode.extras.has_checksums = false;
-        if !who.is_root() {
+        // A mode that comes with a length is the later of the two, as in Linux' `nfsd_setattr`.
+        if !who.is_root() && set.mode.is_none() && !set.keeps_set_id {
             attributes.mode = without_privileges(attributes.mode);
         }
     }

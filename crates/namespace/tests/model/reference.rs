@@ -303,7 +303,7 @@ impl Model {
         if let Some(size) = set.size {
             new.size = size;
             new.mtime = self.now;
-            if who.uid != 0 {
+            if who.uid != 0 && set.mode.is_none() && !set.keeps_set_id {
                 new.mode = drop_privileges(new.mode);
             }
         }

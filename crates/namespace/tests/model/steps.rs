@@ -57,17 +57,21 @@ fn set_attributes() -> impl Strategy<Value = SetAttributes> {
         time(),
         time(),
         any::<bool>(),
+        any::<bool>(),
     )
-        .prop_map(|(mode, uid, gid, size, atime, mtime, size_is_authorized)| SetAttributes {
-            acl: None,
-            mode,
-            uid,
-            gid,
-            size,
-            atime,
-            mtime,
-            size_is_authorized,
-            space_used: None,
+        .prop_map(|(mode, uid, gid, size, atime, mtime, size_is_authorized, keeps_set_id)| {
+            SetAttributes {
+                acl: None,
+                mode,
+                uid,
+                gid,
+                size,
+                atime,
+                mtime,
+                size_is_authorized,
+                keeps_set_id,
+                space_used: None,
+            }
         })
 }
 

@@ -9,6 +9,7 @@ use super::fixture::*;
 use super::*;
 use crate::{Principal, RequestFacts, SessionLimits};
 use nfs4::{ClientId4, NfsStat4, Sequence4Args, SessionId4};
+use testkit::dice::Dice;
 
 const STEPS: u64 = 40_000;
 const STEPS_PER_RUN: u64 = 400;
@@ -17,23 +18,6 @@ const SLOTS: u32 = 3;
 const KEPT_BYTES: usize = 512;
 const SESSIONS_PER_CLIENT: usize = 3;
 const BODIES: [&[u8]; 2] = [b"putrootfh", b"remove"];
-
-/// Numbers that are the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        // xorshift64 (Marsaglia 2003).
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 33) % bound
-    }
-
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-}
 
 #[derive(Debug)]
 struct Client {
@@ -285,7 +269,7 @@ fn run(dice: &mut Dice) {
 fn every_answer_is_the_models_no_request_runs_twice_and_nothing_outlives_its_client() {
     let steps =
         std::env::var("FOREBAY_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(STEPS);
-    let mut dice = Dice(0x2545_f491_4f6c_dd1d);
+    let mut dice = Dice::seeded(0x2545_f491_4f6c_dd1d);
     for _ in 0..steps / STEPS_PER_RUN {
         run(&mut dice);
     }

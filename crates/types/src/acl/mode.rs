@@ -44,7 +44,27 @@ impl Acl {
     /// than the group's bits (the mask of RFC 8881 §6.4.1.1), and all else stays, as does what is only inherited.
     pub fn with_mode(&self, mode: u32) -> Result<Acl, AclTooLong> {
         let [owner, group, other] = classes(mode);
-        let (mut rest, mut to_others) = (Vec::new(), group | other);
+        let mut rest = self.beside_mode(group);
+        let to_others = (rest.iter())
+            .filter(|ace| ace.is_effective() && !ace.who.is_special() && ace.kind == AceKind::Allow)
+            .fold(group | other, |all, ace| all | ace.mask.within(Access::OF_MODE));
+        add_allowance(&mut rest, AceWho::Group, group, other.without(group));
+        add_allowance(&mut rest, AceWho::Everyone, other, Access::NONE);
+        let mut aces = Vec::with_capacity(rest.len() + 2);
+        push_denial(&mut aces, AceWho::Owner, to_others.without(owner));
+        match rest.first_mut() {
+            Some(first) if is_plain(first, AceWho::Owner) => first.mask = first.mask | owner,
+            _ if owner != Access::NONE => aces.push(Ace::allow(AceWho::Owner, owner)),
+            _ => {}
+        }
+        aces.extend(rest);
+        Acl::derived(aces)
+    }
+
+    /// What chmod leaves of the entries, but for those that it puts there itself. Another one, with no more for the group,
+    /// leaves the same of that or less.
+    pub(super) fn beside_mode(&self, group: Access) -> Vec<Ace> {
+        let mut rest = Vec::new();
         for ace in self.aces() {
             if !ace.is_effective() {
                 rest.push(*ace);
@@ -63,21 +83,8 @@ impl Acl {
             if mask != Access::NONE {
                 rest.push(Ace { flags: AceFlags::NONE, mask, ..*ace });
             }
-            if !ace.who.is_special() && ace.kind == AceKind::Allow {
-                to_others = to_others | mask.within(Access::OF_MODE);
-            }
         }
-        add_allowance(&mut rest, AceWho::Group, group, other.without(group));
-        add_allowance(&mut rest, AceWho::Everyone, other, Access::NONE);
-        let mut aces = Vec::with_capacity(rest.len() + 2);
-        push_denial(&mut aces, AceWho::Owner, to_others.without(owner));
-        match rest.first_mut() {
-            Some(first) if is_plain(first, AceWho::Owner) => first.mask = first.mask | owner,
-            _ if owner != Access::NONE => aces.push(Ace::allow(AceWho::Owner, owner)),
-            _ => {}
-        }
-        aces.extend(rest);
-        Acl::derived(aces)
+        rest
     }
 
     /// The same for a file that is made with this mode: no entry grants more than the class that it is about, and one that

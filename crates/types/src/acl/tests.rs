@@ -201,27 +201,56 @@ fn chmod_and_bounds_take_the_removal_of_entries_with_the_writing() {
     assert!(denied(before.with_mode(0o750).unwrap()) && denied(before.bounded_by(0o750).unwrap()));
 }
 
+/// As a client reads it and gives it back.
+fn is_settable(acl: &Acl) -> bool {
+    Acl::new(acl.aces().to_vec()).as_ref() == Ok(acl)
+}
+
 #[test]
-fn the_largest_acl_that_can_be_set_has_room_for_whatever_modes_and_inheritance_make_of_it() {
+fn what_modes_and_inheritance_make_of_the_largest_acl_that_can_be_set_can_be_set_too() {
     let to_all = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
     let rights = R | W | X | Access::WRITE_OWNER;
     for (flags, who) in [(to_all, BOB), (to_all, EVERYONE), (to_all, GROUP), (AceFlags::FILE_INHERIT, BOB)] {
         for kind in [AceKind::Allow, AceKind::Deny] {
-            let set = acl(&vec![Ace { kind, flags, mask: rights, who }; Acl::ACES_MAX]);
+            let set = acl(&vec![Ace { kind, flags, mask: rights, who }; Acl::HANDED_ON_MAX]);
             let mut above = set;
             for _ in 0..3 {
                 for mode in [0o700, 0o070, 0o007, 0o752, 0o257] {
                     above = above.with_mode(mode).unwrap();
+                    assert!(is_settable(&above), "{who:?} {kind:?} {mode:o}");
                 }
+                assert!(above.aces().len() > 2 * Acl::HANDED_ON_MAX || flags != to_all);
                 assert!(Acl::decode(&above.encode()) == Ok(above.clone()));
                 let below = above.inherited(true).unwrap();
-                assert_eq!(below.aces().len(), Acl::ACES_MAX);
+                assert_eq!(below.aces().len(), Acl::HANDED_ON_MAX);
                 above = match below.is_effective() {
                     true => below.bounded_by(0o640).unwrap(),
                     false => Acl::of_mode_handing_on(0o257, &below).unwrap(),
                 };
+                assert!(is_settable(&above), "{who:?} {kind:?}");
             }
         }
+    }
+}
+
+#[test]
+fn an_acl_that_modes_or_inheritance_could_make_too_long_cannot_be_set() {
+    let plain = |count| vec![Ace::allow(BOB, R); count];
+    let handed_on = |count| vec![Ace::allow(BOB, R).inherited_by(AceFlags::FILE_INHERIT); count];
+    let merely = AceFlags::FILE_INHERIT | AceFlags::INHERIT_ONLY;
+    let handed_on_only = |count| vec![Ace::allow(BOB, R).inherited_by(merely); count];
+    let max = Acl::HANDED_ON_MAX;
+    for (fits, does_not) in [
+        (plain(2 * max), plain(2 * max + 1)),
+        (handed_on(max), handed_on(max + 1)),
+        (handed_on_only(max), handed_on_only(max + 1)),
+        ([handed_on_only(max), plain(max)].concat(), [handed_on(max), plain(1)].concat()),
+        // A mode takes these away.
+        (vec![Ace::allow(EVERYONE, R); Acl::ACES_MAX], vec![Ace::allow(EVERYONE, R); Acl::ACES_MAX + 1]),
+    ] {
+        let acl = Acl::new(fits).unwrap();
+        assert!(is_settable(&acl.with_mode(0o257).unwrap()));
+        assert_eq!(Acl::new(does_not), Err(AclTooLong));
     }
 }
 
@@ -246,9 +275,8 @@ fn what_is_stored_comes_back_and_what_is_newer_or_damaged_is_refused() {
     for len in (2..bytes.len()).filter(|len| *len != 11) {
         assert_eq!(Acl::decode(&bytes[..len]), Err(AclEncodingError::Damaged), "{len} bytes");
     }
-    let full = Acl::new(vec![Ace::allow(BOB, R); Acl::ACES_MAX]).unwrap();
-    assert_eq!(full.encode().len(), 1 + 10 * Acl::ACES_MAX);
-    assert_eq!(Acl::new(vec![Ace::allow(BOB, R); Acl::ACES_MAX + 1]), Err(AclTooLong));
+    let full = Acl::new(vec![Ace::allow(BOB, R); 2 * Acl::HANDED_ON_MAX]).unwrap();
+    assert_eq!(full.encode().len(), 1 + 20 * Acl::HANDED_ON_MAX);
 }
 
 fn who() -> impl Strategy<Value = AceWho> {
@@ -325,6 +353,20 @@ proptest! {
         if !who.is_root() {
             let has = granted(&who, &of, Some(&after)).within(Access::OF_MODE);
             prop_assert_eq!(has, Access::of_mode_bits(mode >> 6));
+        }
+    }
+
+    /// Else it would grow with each.
+    #[test]
+    fn a_further_chmod_leaves_no_more_of_an_acl_than_the_first(
+        acl in any_acl(), modes in proptest::collection::vec(0..0o1000_u32, 1..4),
+    ) {
+        let mut after = acl.clone();
+        for mode in modes {
+            let before = after.beside_mode(Access::OF_MODE).len();
+            after = after.with_mode(mode).unwrap();
+            let rest = after.beside_mode(Access::OF_MODE).len();
+            prop_assert!(rest <= before && after.aces().len() <= rest + 6, "{:?}", after);
         }
     }
 

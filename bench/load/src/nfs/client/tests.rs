@@ -27,6 +27,8 @@ struct Server {
     verifiers: BTreeSet<[u8; 8]>,
     /// OPEN of this name fails.
     refused: Option<String>,
+    /// So many OPENs and CLOSEs are answered DELAY.
+    delays: u32,
     sessions: u32,
     clients: u32,
     current: String,
@@ -59,6 +61,15 @@ impl Server {
 
     fn perform(&mut self, operation: NfsArgop4) -> NfsResop4 {
         let cinfo = ChangeInfo4::default();
+        let may_be_delayed = match operation {
+            NfsArgop4::Open(_) => Some(op::OPEN),
+            NfsArgop4::Close(_) => Some(op::CLOSE),
+            _ => None,
+        };
+        if let Some(operation) = may_be_delayed.filter(|_| self.delays > 0) {
+            self.delays -= 1;
+            return NfsResop4::error(operation, NfsStat4::Delay);
+        }
         match operation {
             NfsArgop4::ExchangeId(_) => {
                 self.clients += 1;
@@ -226,8 +237,12 @@ fn run(plan: Plan, server: &mut Server) -> (Result<(u32, Measured)>, usize) {
     let (mut now, mut at_once) = (Duration::ZERO, 0);
     client.start();
     while !client.is_done() {
+        client.wake(now);
         let mut sent = BytesMut::from(&client.calls()[..]);
-        assert!(!sent.is_empty(), "the client waits for nothing");
+        if sent.is_empty() {
+            now = client.next_due().expect("the client waits for nothing");
+            continue;
+        }
         let mut replies = Vec::new();
         while let Some(call) = records.feed(&mut sent).unwrap() {
             replies.push(server.answer(call));
@@ -348,6 +363,24 @@ fn a_create_that_fails_is_counted_and_the_next_name_is_taken() {
         measured.errors.into_iter().collect::<Vec<_>>(),
         [("OPEN answers NFS4ERR_NOSPC".to_owned(), 1)]
     );
+}
+
+#[test]
+fn who_is_told_to_come_again_does_so_after_a_while_with_the_same_call() {
+    let mut server = Server { delays: 5, ..Server::new(64) };
+    let measured = run(plan(1, Limit::Count(3)), &mut server).0.unwrap().1;
+    assert_eq!((measured.latencies.len(), measured.retries, files(&server)), (3, 5, 3));
+    assert!(measured.errors.is_empty() && server.opens.is_empty());
+    // 100, 200, 400, 800, 1,600 ms, and the calls; it counts as a part of what the create took.
+    assert_eq!(measured.latencies.summary().max_us, 3_107_000);
+}
+
+#[test]
+fn who_is_told_to_come_again_too_often_gives_up() {
+    let mut server = Server { delays: 10, ..Server::new(64) };
+    let measured = run(plan(1, Limit::Count(2)), &mut server).0.unwrap().1;
+    assert_eq!((measured.latencies.len(), measured.retries), (1, 9));
+    assert_eq!(measured.errors.get("OPEN answers NFS4ERR_DELAY"), Some(&1));
 }
 
 #[test]
