@@ -92,6 +92,10 @@ def small_disk(server):
 EXPORTS = r"""printf '%s\n' '[[nfs.export]]' 'path = "/"' 'clients = ["10.77.0.11"]' 'access = "rw"' \
     '[[nfs.export]]' 'path = "/a/b"' 'clients = ["10.77.0.12"]' >> {scratch}/forebay.toml"""
 
+# A directory that takes nothing but privacy below one that takes AUTH_SYS.
+PRIVATE = r"""printf '%s\n' '[[nfs.export]]' 'path = "/"' 'clients = ["*"]' 'access = "rw"' 'security = ["sys"]' \
+    '[[nfs.export]]' 'path = "/private"' 'clients = ["*"]' 'access = "rw"' 'security = ["krb5p"]' >> {scratch}/forebay.toml"""
+
 HTTP_PASSWORD = "a-password-of-the-tests"
 
 
@@ -174,10 +178,16 @@ GROUPS = [
           clients=2, about_s=90, mem="400M", forebay_only=True, alone=True, opts="vers=4.2,actimeo=0",
           prepare=certificate_and_login, env=HTTP_ENV,
           config=HTTP + '[nfs.delegations]\nmode = "always"\nwrite = "on"\nquiet_s = 0\n'),
-    Group("kerberos", "sec=krb5, krb5i and krb5p, at the head and at the pool", "kerberos", forebay_only=True, about_s=90,
-          modules=("cbc", "cts", "hmac", "authenc", "krb5enc", "ecb", "cmac", "rpcsec_gss_krb5"), prepare=kerberos.realm, env={"KRB5": "{scratch}/krb5"},
+    Group("sessions", "slots of a session that come and go", "sessions", forebay_only=True,
+          prepare=certificate_and_login, config=HTTP, env=HTTP_ENV),
+    Group("kerberos", "sec=krb5, krb5i and krb5p, at the head and at the pool", "kerberos", forebay_only=True, about_s=100,
+          modules=("cbc", "cts", "hmac", "authenc", "krb5enc", "ecb", "cmac", "rpcsec_gss_krb5"), prepare=kerberos.realm,
+          env={"KRB5": "{scratch}/krb5"},
           config='security = ["sys", "krb5", "krb5i", "krb5p"]\nkeytab = "{scratch}/krb5/server.keytab"\n'
-                 'domain = "forebay.test"\n',
+                 'domain = "forebay.test"\n[log]\nlevel = "info"\n',
           hooks={"only-kerberos": "sed -i 's/\"sys\", //' {scratch}/forebay.toml",
-                 "also-sys": "sed -i 's/\\[\"krb5\"/[\"sys\", \"krb5\"/' {scratch}/forebay.toml"}),
+                 "also-sys": "sed -i 's/\\[\"krb5\"/[\"sys\", \"krb5\"/' {scratch}/forebay.toml",
+                 "export-private": PRIVATE,
+                 "new-keytab": "echo $1 | base64 -d >{scratch}/krb5/new && mv {scratch}/krb5/new {scratch}/krb5/server.keytab",
+                 "keytabs-taken": "grep -c 'took the keys' /proc/$KC_SERVER_PID/fd/2 || true"}),
 ]
