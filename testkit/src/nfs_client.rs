@@ -31,7 +31,7 @@ use xdr::{Opaque, XdrError};
 pub use callback::{Answer, Callbacks};
 pub use connection::{Connection, REPLY_TIMEOUT};
 pub use files::OpenFile;
-pub use layouts::Layout;
+pub use layouts::{Layout, socket_address};
 pub use message::{Reply, auth_sys, call_record, compound_record, framed};
 pub use nfs4;
 pub use session::Session;

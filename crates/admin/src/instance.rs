@@ -85,6 +85,13 @@ pub struct PoolView {
     /// Over the last seconds.
     pub read_bytes_per_s: u64,
     pub written_bytes_per_s: u64,
+    /// To NFS clients, as most of them tell: it gets half as many new files.
+    pub slow: bool,
+    /// What a read takes NFS clients, as they tell; 0: none told lately.
+    pub client_read_us_per_operation: u64,
+    pub client_read_us_per_mib: u64,
+    pub client_write_us_per_operation: u64,
+    pub client_write_us_per_mib: u64,
 }
 
 #[derive(Clone, Debug, Default, Serialize)]

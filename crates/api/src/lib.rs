@@ -39,7 +39,9 @@ pub use namespace::{
 pub use observer::{Observer, Subject, Unobserved};
 pub use paths::Paths;
 pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts, WriteThrough};
-pub use pool_manager::{ClientReport, Grant, Outcome, PoolManager, Purpose, Selection};
+pub use pool_manager::{
+    ClientReport, Grant, Outcome, PoolManager, Purpose, Selection, TransferReport, Transfers,
+};
 pub use quotas::{Account, Counted, Limit, QUOTAS_MAX, Quota, Quotas, Scope, Standing};
 pub use ranges::{Advice, Content, ReplicaRanges, Stretch};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};

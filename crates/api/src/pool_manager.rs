@@ -29,6 +29,9 @@ pub trait PoolManager: Send + Sync {
 
     /// What clients tell of a pool decides whether they are sent there again.
     fn report(&self, report: &ClientReport);
+
+    /// How long their reads and writes took. Nothing need follow from it.
+    fn report_transfers(&self, _report: &TransferReport) {}
 }
 
 /// How a client fared with a file at a pool, as it tells in LAYOUTERROR and LAYOUTRETURN (RFC 8435 §9.1 `ff_ioerr4`).
@@ -51,6 +54,25 @@ pub enum Outcome {
     Unreachable(PoolId),
     /// The pool has answered with an error.
     Refused(PoolId),
+}
+
+/// What a client did at a pool since it told last (RFC 8435 §9.2 `ff_iostats4`). Claims: who tells may lie.
+#[derive(Clone, Copy, Debug)]
+pub struct TransferReport {
+    /// The door's number for the client, as in [`Selection`].
+    pub client: u64,
+    pub pool: PoolId,
+    pub reads: Transfers,
+    pub writes: Transfers,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Transfers {
+    /// That were answered.
+    pub operations: u64,
+    pub bytes: u64,
+    /// The sum of what each of them took, as the client saw it.
+    pub time: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]

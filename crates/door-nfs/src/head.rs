@@ -19,7 +19,7 @@ use tokio::sync::{Notify, watch};
 use types::{Clock, PoolId, Random};
 
 use crate::exports::{Export, ExportError, ExportTable};
-use crate::mds::{self, ClientRecaller, Counts, GrantCounts, Head, Homes, Offloads, Reports, Tally};
+use crate::mds::{self, ClientRecaller, Counts, GrantCounts, Head, Homes, Offloads, Reports};
 use crate::operations::Operations;
 use crate::owners::OwnerNames;
 use crate::security::{Security, SecurityStatus};
@@ -93,7 +93,7 @@ pub enum StartError {
 pub struct DoorStatus {
     pub grace_left: Duration,
     pub clients: Vec<ClientStatus>,
-    /// What clients reported of their I/O at each pool.
+    /// What clients reported of each pool.
     pub reports: Vec<(PoolId, PoolReports)>,
     /// Of head and pools, which share it.
     pub security: SecurityStatus,
@@ -115,12 +115,10 @@ pub struct CopyStatus {
     pub unheard: u64,
 }
 
-/// As clients tell it in LAYOUTRETURN, LAYOUTERROR and LAYOUTSTATS.
+/// As clients tell it in LAYOUTRETURN and LAYOUTERROR.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolReports {
     pub errors: u64,
-    pub read_bytes: u64,
-    pub write_bytes: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -255,10 +253,8 @@ impl HeadDoor {
                 is_courtesy: client.is_courtesy,
             }
         };
-        let reports = self.head.reports.snapshot().into_iter().map(|(pool, tally)| {
-            let Tally { errors, read_bytes, write_bytes, .. } = tally;
-            (pool, PoolReports { errors, read_bytes, write_bytes })
-        });
+        let reports = self.head.reports.snapshot().into_iter();
+        let reports = reports.map(|(pool, tally)| (pool, PoolReports { errors: tally.errors }));
         let (running, unheard) = self.head.offloads.counts();
         DoorStatus {
             grace_left,

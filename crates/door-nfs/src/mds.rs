@@ -20,6 +20,7 @@ mod exports;
 mod file_handle;
 mod homes;
 pub(crate) mod io;
+mod io_counters;
 mod io_report;
 mod layout;
 mod lock;
@@ -73,7 +74,7 @@ use exports::Gate;
 pub(crate) use homes::Homes;
 pub(crate) use lock_notice::tell_waiters;
 pub(crate) use recall::{ClientRecaller, expire_clients, expire_recalls, recall_slots, repeat_recalls};
-pub(crate) use reports::{Reports, Tally};
+pub(crate) use reports::Reports;
 
 /// Everything the handlers of the head need.
 pub(crate) struct Head {

@@ -1,18 +1,26 @@
 //! The pool manager of one process: which pool serves a file, from the pools' own state in memory.
 //!
 //! New files are spread by free space: a pool is chosen with a probability in proportion to what it has free above its
-//! reserve, so that pools fill evenly and a burst of creates does not go to one disk.
+//! reserve, so that pools fill evenly and a burst of creates does not go to one disk. One that clients find slow counts
+//! for half of its space: it gets fewer, and never none.
 
 mod avoidance;
+mod pace;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::{ClientReport, Grant, Pool, PoolManager, PoolStatus, Purpose, SelectError, Selection};
+use api::{
+    ClientReport, Grant, Pool, PoolManager, PoolStatus, Purpose, SelectError, Selection, TransferReport,
+};
 use parking_lot::Mutex;
 use types::{Clock, FileId, PoolId, Random};
 
 use avoidance::Avoidance;
+#[cfg(test)]
+pub use pace::Pace;
+use pace::Paces;
+pub use pace::PoolPace;
 
 pub struct PoolMap {
     pools: Vec<Arc<dyn Pool>>,
@@ -22,6 +30,8 @@ pub struct PoolMap {
     drained: Mutex<BTreeSet<PoolId>>,
     /// Leaf lock: nothing else is called under it.
     avoidance: Mutex<Avoidance>,
+    /// Leaf lock.
+    paces: Mutex<Paces>,
 }
 
 impl PoolMap {
@@ -31,7 +41,14 @@ impl PoolMap {
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> PoolMap {
-        PoolMap { pools, clock, random, drained: Mutex::new(drained), avoidance: Mutex::default() }
+        PoolMap {
+            pools,
+            clock,
+            random,
+            drained: Mutex::new(drained),
+            avoidance: Mutex::default(),
+            paces: Mutex::default(),
+        }
     }
 
     /// Drained pools get no new files and no clients; the head reads and writes what lies there.
@@ -41,6 +58,11 @@ impl PoolMap {
 
     pub fn is_drained(&self, pool: PoolId) -> bool {
         self.drained.lock().contains(&pool)
+    }
+
+    /// How fast clients find a pool.
+    pub fn pace(&self, pool: PoolId) -> PoolPace {
+        self.paces.lock().of_pool(pool, self.clock.monotonic())
     }
 
     fn is_avoided(&self, client: Option<u64>, pool: PoolId, file: Option<FileId>) -> bool {
@@ -68,17 +90,17 @@ impl PoolManager for PoolMap {
         let statuses: Vec<_> = statuses.map(|pool| pool.status()).collect();
         let welcome: Vec<_> =
             statuses.iter().filter(|pool| !self.is_avoided(want.client, pool.id, None)).cloned().collect();
+        let slow = self.paces.lock().slow(self.clock.monotonic()).clone();
         let draw = self.random.u64();
         // A client that cannot reach any pool still creates files: it writes them through the head.
-        choose(&welcome, draw).or_else(|| choose(&statuses, draw)).map(|pool| Grant { pool }).ok_or_else(
-            || {
-                if !statuses.is_empty() && statuses.iter().all(|pool| pool.offline.is_some()) {
-                    SelectError::Unavailable
-                } else {
-                    SelectError::NoSpace
-                }
-            },
-        )
+        let chosen = choose(&welcome, &slow, draw).or_else(|| choose(&statuses, &slow, draw));
+        chosen.map(|pool| Grant { pool }).ok_or_else(|| {
+            if !statuses.is_empty() && statuses.iter().all(|pool| pool.offline.is_some()) {
+                SelectError::Unavailable
+            } else {
+                SelectError::NoSpace
+            }
+        })
     }
 
     fn pool(&self, id: PoolId) -> Option<Arc<dyn Pool>> {
@@ -100,17 +122,27 @@ impl PoolManager for PoolMap {
     fn report(&self, report: &ClientReport) {
         self.avoidance.lock().take(report, self.clock.monotonic());
     }
+
+    fn report_transfers(&self, report: &TransferReport) {
+        if self.pool(report.pool).is_some() {
+            self.paces.lock().take(report, self.clock.monotonic());
+        }
+    }
 }
 
-/// Draws a pool with space, weighted by free bytes.
-fn choose(pools: &[PoolStatus], draw: u64) -> Option<PoolId> {
+/// Draws a pool with space, weighted by free bytes, of which those of a slow pool count half.
+fn choose(pools: &[PoolStatus], slow: &BTreeSet<PoolId>, draw: u64) -> Option<PoolId> {
     let open =
         || pools.iter().filter(|pool| pool.offline.is_none() && pool.free_bytes > 0 && pool.free_files > 0);
-    let total: u128 = open().map(|pool| u128::from(pool.free_bytes)).sum();
+    let weigh = |pool: &PoolStatus| {
+        let free = u128::from(pool.free_bytes);
+        if slow.contains(&pool.id) { free.div_ceil(2) } else { free }
+    };
+    let total: u128 = open().map(weigh).sum();
     // The draw scaled to 0..total.
     let mut point = (u128::from(draw) * total) >> 64;
     for pool in open() {
-        let weight = u128::from(pool.free_bytes);
+        let weight = weigh(pool);
         if point < weight {
             return Some(pool.id);
         }
@@ -140,22 +172,38 @@ mod tests {
         }
     }
 
-    #[test]
-    fn files_spread_in_proportion_to_free_space() {
-        let pools = [status(0, 1 << 30), status(1, 3 << 30)];
-        let mut counts = [0; 2];
+    /// How many of a thousand files each pool gets.
+    fn spread(pools: &[PoolStatus], slow: &BTreeSet<PoolId>) -> Vec<usize> {
+        let mut counts = vec![0; pools.len()];
         for step in 0..1000_u64 {
             let draw = step * (u64::MAX / 1000);
-            counts[choose(&pools, draw).unwrap().0 as usize] += 1;
+            counts[choose(pools, slow, draw).unwrap().0 as usize] += 1;
         }
+        counts
+    }
+
+    #[test]
+    fn files_spread_in_proportion_to_free_space() {
+        let counts = spread(&[status(0, 1 << 30), status(1, 3 << 30)], &BTreeSet::new());
         assert!((249..=251).contains(&counts[0]), "{counts:?}");
     }
 
     #[test]
+    fn a_slow_pool_gets_half_as_many_files_and_never_none() {
+        let pools = [status(0, 1 << 30), status(1, 1 << 30)];
+        let counts = spread(&pools, &BTreeSet::from([PoolId(0)]));
+        assert!((332..=334).contains(&counts[0]), "{counts:?}");
+        let all = BTreeSet::from([PoolId(0), PoolId(1)]);
+        assert!((499..=501).contains(&spread(&pools, &all)[0]), "nothing to choose between");
+        assert_eq!(choose(&[status(0, 1), status(1, 0)], &all, u64::MAX), Some(PoolId(0)), "the last byte");
+    }
+
+    #[test]
     fn a_full_or_offline_pool_gets_nothing() {
+        let none = BTreeSet::new();
         let full = status(0, 0);
         let offline = PoolStatus { offline: Some("gone".into()), ..status(1, 1 << 30) };
-        assert_eq!(choose(&[full.clone(), offline.clone()], 5), None);
-        assert_eq!(choose(&[full, offline, status(2, 1)], u64::MAX), Some(PoolId(2)));
+        assert_eq!(choose(&[full.clone(), offline.clone()], &none, 5), None);
+        assert_eq!(choose(&[full, offline, status(2, 1)], &none, u64::MAX), Some(PoolId(2)));
     }
 }

@@ -24,6 +24,9 @@ pub enum Question {
 pub struct PoolState {
     pub id: u32,
     pub is_drained: bool,
+    /// To most clients: it gets half as many new files.
+    #[serde(default)]
+    pub is_slow: bool,
     pub offline: Option<String>,
     /// Files there of which clients still have layouts, while it is drained or offline. `None`: it is not known, for
     /// nothing runs.
@@ -72,6 +75,7 @@ fn ask(place: &Place, question: Question) -> Result<Vec<PoolState>> {
     let state = |id: PoolId| PoolState {
         id: id.0,
         is_drained: drained.contains(&id),
+        is_slow: false,
         offline: None,
         layouts_left: None,
     };
@@ -104,7 +108,11 @@ impl PoolState {
             (true, Some(left)) => Some(format!("draining, files of which clients have layouts: {left}")),
         };
         let said: Vec<String> = drained.into_iter().chain(self.offline.clone()).collect();
-        let state = if said.is_empty() { "enabled".to_owned() } else { said.join("; ") };
+        let state = match said.is_empty() {
+            true if self.is_slow => "enabled; slow to clients".to_owned(),
+            true => "enabled".to_owned(),
+            false => said.join("; "),
+        };
         format!("pool-{:<4} {state}", self.id)
     }
 }
@@ -121,14 +129,18 @@ mod tests {
 
     #[test]
     fn of_a_pool_that_is_drained_and_offline_both_are_told() {
-        let state = |is_drained, offline: Option<&str>| {
+        let state = |is_drained: bool, offline: Option<&str>| {
             let offline = offline.map(str::to_owned);
-            PoolState { id: 3, is_drained, offline, layouts_left: is_drained.then_some(0) }.text()
+            let layouts_left = is_drained.then_some(0);
+            PoolState { id: 3, is_drained, is_slow: false, offline, layouts_left }
         };
-        assert_eq!(state(false, None), "pool-3    enabled");
-        assert_eq!(state(true, None), "pool-3    drained");
-        assert_eq!(state(false, Some("no disk")), "pool-3    no disk");
-        assert_eq!(state(true, Some("no disk")), "pool-3    drained; no disk");
+        let text = |is_drained, offline| state(is_drained, offline).text();
+        assert_eq!(text(false, None), "pool-3    enabled");
+        let slow = PoolState { is_slow: true, ..state(false, None) };
+        assert_eq!(slow.text(), "pool-3    enabled; slow to clients");
+        assert_eq!(text(true, None), "pool-3    drained");
+        assert_eq!(text(false, Some("no disk")), "pool-3    no disk");
+        assert_eq!(text(true, Some("no disk")), "pool-3    drained; no disk");
     }
 
     #[test]

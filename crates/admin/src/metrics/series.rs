@@ -74,6 +74,21 @@ pub const SERIES: &[Series] = &[
     gauge("forebay_pool_replicas", &["pool"], "Replicas in the pool."),
     counter("forebay_pool_read_bytes_total", &["pool"], "Bytes read from the pool."),
     counter("forebay_pool_written_bytes_total", &["pool"], "Bytes written to the pool."),
+    gauge(
+        "forebay_pool_slow",
+        &["pool"],
+        "1 if NFS clients find the pool slow to write to, so that it gets half as many new files.",
+    ),
+    gauge(
+        "forebay_pool_client_operation_seconds",
+        &["direction", "pool"],
+        "What a read or write at the pool takes an NFS client, as they tell; 0 if none told lately.",
+    ),
+    gauge(
+        "forebay_pool_client_mib_seconds",
+        &["direction", "pool"],
+        "What each MiB takes it; 0 if none told lately.",
+    ),
     gauge("forebay_clients", &["door"], "Clients that the door knows."),
     gauge("forebay_open_files", &["door"], "Files that clients have open."),
     gauge("forebay_locks", &["door"], "Locks that clients hold."),

@@ -64,6 +64,18 @@ fn pools(snapshot: &Snapshot) {
             |series: &'static str, value| counter!(series, "pool" => pool.name.clone()).absolute(value);
         count("forebay_pool_read_bytes_total", pool.read_bytes);
         count("forebay_pool_written_bytes_total", pool.written_bytes);
+        set("forebay_pool_slow", if pool.slow { 1.0 } else { 0.0 });
+        for (direction, operation_us, mib_us) in [
+            ("read", pool.client_read_us_per_operation, pool.client_read_us_per_mib),
+            ("write", pool.client_write_us_per_operation, pool.client_write_us_per_mib),
+        ] {
+            let set = |series: &'static str, us: u64| {
+                let name = pool.name.clone();
+                gauge!(series, "direction" => direction, "pool" => name).set(us as f64 / 1e6);
+            };
+            set("forebay_pool_client_operation_seconds", operation_us);
+            set("forebay_pool_client_mib_seconds", mib_us);
+        }
     }
 }
 

@@ -14,7 +14,15 @@ fn snapshot() -> Snapshot {
         files: 3,
         bytes: 1 << 40,
         pools: vec![
-            PoolView { name: "pool-0".to_owned(), free_bytes: 5, read_bytes: 11, ..PoolView::default() },
+            PoolView {
+                name: "pool-0".to_owned(),
+                free_bytes: 5,
+                read_bytes: 11,
+                slow: true,
+                client_write_us_per_operation: 2_500,
+                client_read_us_per_mib: 500,
+                ..PoolView::default()
+            },
             PoolView {
                 name: "pool-1".to_owned(),
                 offline: Some("disk".to_owned()),
@@ -85,6 +93,11 @@ fn the_text_has_values_types_and_help() {
         "forebay_pool_up{pool=\"pool-1\"} 0",
         "forebay_pool_drained{pool=\"pool-0\"} 0",
         "forebay_pool_drained{pool=\"pool-1\"} 1",
+        "forebay_pool_slow{pool=\"pool-0\"} 1",
+        "forebay_pool_slow{pool=\"pool-1\"} 0",
+        "forebay_pool_client_operation_seconds{direction=\"write\",pool=\"pool-0\"} 0.0025",
+        "forebay_pool_client_mib_seconds{direction=\"read\",pool=\"pool-0\"} 0.0005",
+        "forebay_pool_client_mib_seconds{direction=\"read\",pool=\"pool-1\"} 0",
         "forebay_open_files{door=\"nfs\"} 5",
         "forebay_open_files{door=\"http\"} 0",
         "forebay_operations_total{door=\"nfs\",operation=\"READ\"} 9",

@@ -1,11 +1,15 @@
 //! LAYOUTERROR, LAYOUTSTATS and what LAYOUTRETURN tells: how clients fare at the pools (RFC 8435 §9, RFC 7862 §15.6, §15.7).
 //!
-//! Errors go to the pool manager, which decides where the client is sent next; here is decided what an error says of a
-//! pool at all.
+//! Both go to the pool manager: errors, which decide where the client is sent next, and how long I/O took, which all
+//! clients together tell. Here is decided what an error says of a pool at all, and what of the counters is new.
 
-use api::{ClientReport, Outcome};
-use nfs4::{DeviceError4, FfLayoutReturn4, LayoutError4Args, LayoutStats4Args, NfsStat4};
+use api::{ClientReport, Outcome, TransferReport};
+use nfs4::{
+    DeviceError4, DeviceId4, FfLayoutReturn4, FfLayoutUpdate4, LayoutError4Args, LayoutStats4Args,
+    LayoutType4, NfsStat4,
+};
 
+use super::io_counters::Source;
 use super::{Head, device};
 use crate::context::Compound;
 
@@ -17,16 +21,28 @@ pub(super) fn error(compound: &Compound<'_>, head: &Head, args: &LayoutError4Arg
 }
 
 pub(super) fn stats(compound: &Compound<'_>, head: &Head, args: &LayoutStats4Args) -> Result<(), NfsStat4> {
+    if args.layoutupdate.layout_type != LayoutType4::FLEX_FILES {
+        return Err(NfsStat4::UnknownLayoutType);
+    }
     let stateid = compound.resolve(args.stateid)?;
-    head.states.lock().judge_layout_stateid(compound.client()?, compound.file()?, stateid)?;
-    head.reports.take_transfer(device::pool(args.deviceid), args.read, args.write);
+    let client = compound.client()?;
+    head.states.lock().judge_layout_stateid(client, compound.file()?, stateid)?;
+    // What cannot be decoded tells nothing, as in a layout return.
+    match nfs4::decode_body::<FfLayoutUpdate4>(&args.layoutupdate.body) {
+        Ok(update) => _ = take_update(compound, head, args.deviceid, &update),
+        Err(error) => {
+            tracing::debug!(client = client.0, %error, "layout statistics have a body that is none")
+        }
+    }
     Ok(())
 }
 
 /// What a LAYOUTRETURN tells, before anything is returned.
 pub(super) fn take(compound: &Compound<'_>, head: &Head, report: &FfLayoutReturn4) {
     for stats in &report.iostats_report {
-        head.reports.take_transfer(device::pool(stats.deviceid), stats.read, stats.write);
+        if let Some(source) = take_update(compound, head, stats.deviceid, &stats.layoutupdate) {
+            head.reports.forget_counters(source);
+        }
     }
     let mut was_fine = true;
     for failed in &report.ioerr_report {
@@ -35,6 +51,22 @@ pub(super) fn take(compound: &Compound<'_>, head: &Head, report: &FfLayoutReturn
     if was_fine {
         tell(compound, head, Outcome::Fine);
     }
+}
+
+/// Counters of a layout that the client has, at a pool that there is.
+fn take_update(
+    compound: &Compound<'_>,
+    head: &Head,
+    device: DeviceId4,
+    update: &FfLayoutUpdate4,
+) -> Option<Source> {
+    let (client, file, pool) = (compound.client?, compound.file().ok()?, device::pool(device));
+    head.pools.pool(pool)?;
+    head.states.lock().layout_granted(client, file)?;
+    let source = Source { client: client.0, file, pool };
+    let (reads, writes) = head.reports.take_counters(source, update, head.clock.monotonic())?;
+    head.pools.report_transfers(&TransferReport { client: client.0, pool, reads, writes });
+    Some(source)
 }
 
 /// Whether any of them was a pool's.

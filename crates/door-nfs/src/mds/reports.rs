@@ -1,11 +1,14 @@
-//! What clients tell of their I/O at the pools: errors and transfers (RFC 8435 §9), tallied by pool.
+//! What clients tell of their I/O at the pools (RFC 8435 §9): errors, tallied by pool, and counters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nfs4::IoInfo4;
+use api::Transfers;
+use nfs4::FfLayoutUpdate4;
 use parking_lot::Mutex;
 use types::PoolId;
+
+use super::io_counters::{IoCounters, Source};
 
 /// One line of log for a pool's errors in this time.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
@@ -15,10 +18,6 @@ const POOLS_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub errors: u64,
-    pub reads: u64,
-    pub read_bytes: u64,
-    pub writes: u64,
-    pub write_bytes: u64,
     warned: Option<Duration>,
 }
 
@@ -26,6 +25,8 @@ pub(crate) struct Tally {
 pub(crate) struct Reports {
     /// Leaf lock.
     tallies: Mutex<BTreeMap<PoolId, Tally>>,
+    /// Leaf lock.
+    counters: Mutex<IoCounters>,
 }
 
 impl Reports {
@@ -41,14 +42,18 @@ impl Reports {
         })
     }
 
-    pub fn take_transfer(&self, pool: PoolId, read: IoInfo4, write: IoInfo4) {
-        self.with(pool, |tally| {
-            tally.reads = tally.reads.saturating_add(read.count);
-            tally.read_bytes = tally.read_bytes.saturating_add(read.bytes);
-            tally.writes = tally.writes.saturating_add(write.count);
-            tally.write_bytes = tally.write_bytes.saturating_add(write.bytes);
-            false
-        });
+    /// Reads and writes since the source told last.
+    pub fn take_counters(
+        &self,
+        source: Source,
+        update: &FfLayoutUpdate4,
+        now: Duration,
+    ) -> Option<(Transfers, Transfers)> {
+        self.counters.lock().take(source, update, now)
+    }
+
+    pub fn forget_counters(&self, source: Source) {
+        self.counters.lock().forget(source);
     }
 
     pub fn snapshot(&self) -> Vec<(PoolId, Tally)> {
@@ -80,7 +85,7 @@ mod tests {
     fn invented_pools_do_not_grow_the_table() {
         let reports = Reports::default();
         for pool in 0..2 * POOLS_MAX as u32 {
-            reports.take_transfer(PoolId(pool), IoInfo4::default(), IoInfo4::default());
+            reports.take_error(PoolId(pool), Duration::ZERO);
         }
         assert_eq!(reports.snapshot().len(), POOLS_MAX);
     }

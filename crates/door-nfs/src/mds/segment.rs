@@ -15,6 +15,10 @@ use crate::ds;
 /// The only mirror is as good as any.
 const EFFICIENCY: u32 = 1;
 
+/// Between the reports of a file's I/O (LAYOUTSTATS). Linux takes 60 s by itself when it is told 0, other clients might
+/// tell nothing. What it did not tell yet it tells with the layout's return.
+const STATISTICS_S: u32 = 60;
+
 /// Tightly coupled data servers make nothing of user and group (RFC 8435 §2.1), and ours obey tickets only. They are as
 /// for loosely coupled ones all the same: who may write is the owner, who may only read is somebody else of the group
 /// (§2.2). Linux refuses a layout in which they are no decimal numbers.
@@ -50,7 +54,7 @@ pub(super) fn of_file(
         mirrors: vec![FfMirror4 { data_servers: vec![data_server] }],
         // LAYOUTCOMMIT is wanted, and I/O through the head is always a way out.
         flags: 0,
-        stats_collect_hint: 0,
+        stats_collect_hint: STATISTICS_S,
     };
     // The whole file, if it may be: anything less costs a LAYOUTGET for each range.
     Some(Layout4 { offset: 0, length, iomode, content: body.to_content() })

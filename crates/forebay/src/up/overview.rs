@@ -20,7 +20,7 @@ use namespace::SqlNamespace;
 use parking_lot::{Mutex, RwLock};
 use types::{Clock, FileId, Name, PoolId};
 
-use crate::pool_map::PoolMap;
+use crate::pool_map::{PoolMap, PoolPace};
 
 /// Rates are over the last so many samples, one a second.
 const WINDOW: usize = 10;
@@ -268,8 +268,10 @@ fn pool_view(
     status: PoolStatus,
     address: SocketAddr,
     drained: bool,
+    pace: PoolPace,
     (read_bytes_per_s, written_bytes_per_s): (u64, u64),
 ) -> PoolView {
+    let us = |seconds: f64| (seconds * 1e6).round() as u64;
     PoolView {
         name: status.id.to_string(),
         address: address.to_string(),
@@ -282,6 +284,11 @@ fn pool_view(
         written_bytes: status.written_bytes,
         read_bytes_per_s,
         written_bytes_per_s,
+        slow: pace.is_slow,
+        client_read_us_per_operation: us(pace.reads.operation_s),
+        client_read_us_per_mib: us(pace.reads.mib_s),
+        client_write_us_per_operation: us(pace.writes.operation_s),
+        client_write_us_per_mib: us(pace.writes.mib_s),
     }
 }
 
@@ -339,7 +346,7 @@ impl Instance for Overview {
         }];
         let pools = statuses.into_iter().zip(&self.pool_doors).map(|(status, (address, _))| {
             let (id, rates) = (status.id, self.rates.of(status.id));
-            pool_view(status, *address, self.pool_map.is_drained(id), rates)
+            pool_view(status, *address, self.pool_map.is_drained(id), self.pool_map.pace(id), rates)
         });
         let door = self.door.status();
         let nfs_view = self.nfs_view(&door);
@@ -425,11 +432,12 @@ impl Instance for Overview {
 
 #[cfg(test)]
 mod tests {
+    use crate::pool_map::Pace;
+
     use super::*;
 
-    #[test]
-    fn of_a_pool_that_is_drained_and_offline_both_are_shown() {
-        let status = |offline: Option<&str>| PoolStatus {
+    fn status(offline: Option<&str>) -> PoolStatus {
+        PoolStatus {
             id: PoolId(1),
             offline: offline.map(str::to_owned),
             total_bytes: 10,
@@ -442,11 +450,28 @@ mod tests {
             reads: 0,
             writes: 0,
             syncs: 0,
-        };
-        let address = SocketAddr::from(([127, 0, 0, 1], 2049));
+        }
+    }
+
+    fn address() -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], 2049))
+    }
+
+    #[test]
+    fn of_a_pool_that_is_drained_and_offline_both_are_shown() {
         for (offline, drained) in [(None, false), (None, true), (Some("disk"), false), (Some("disk"), true)] {
-            let view = pool_view(status(offline), address, drained, (0, 0));
+            let view = pool_view(status(offline), address(), drained, PoolPace::default(), (0, 0));
             assert_eq!((view.offline.as_deref(), view.drained), (offline, drained));
         }
+    }
+
+    #[test]
+    fn what_a_pool_takes_clients_is_shown_in_microseconds() {
+        let pace = |operation_s, mib_s| Pace { operation_s, mib_s };
+        let pace = PoolPace { reads: pace(0.001, 0.25), writes: pace(0.0000026, 0.0), is_slow: true };
+        let view = pool_view(status(None), address(), false, pace, (0, 0));
+        assert_eq!((view.client_read_us_per_operation, view.client_read_us_per_mib), (1_000, 250_000));
+        assert_eq!((view.client_write_us_per_operation, view.client_write_us_per_mib), (3, 0));
+        assert!(view.slow);
     }
 }

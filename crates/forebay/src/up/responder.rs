@@ -114,6 +114,7 @@ impl Responder {
         let states = self.pools.iter().map(|pool| PoolState {
             id: pool.id().0,
             is_drained: drained.contains(&pool.id()),
+            is_slow: self.pool_map.pace(pool.id()).is_slow,
             offline: pool.status().offline,
             layouts_left: left(pool.id()),
         });

@@ -29,6 +29,7 @@ mod rpc;
 mod server;
 mod session;
 mod state_memory;
+mod statistics;
 mod trunking;
 mod write_delegation;
 mod xattr;

@@ -44,7 +44,12 @@ fn row(out: &mut Html, pool: &PoolView) {
         "</span></th><td>");
     match &pool.offline {
         None if pool.drained => html!(out; "<span class=\"state\">Drained</span>"),
-        None => html!(out; "<span class=\"state good\">In order</span>"),
+        None => {
+            html!(out; "<span class=\"state good\">In order</span>");
+            if pool.slow {
+                html!(out; "<span class=\"under\">slow to clients</span>");
+            }
+        }
         Some(reason) => {
             let state = if pool.drained { "Offline, drained" } else { "Offline" };
             html!(out; "<span class=\"state bad\">" (state) "</span><span class=\"under\">" (reason) "</span>");
@@ -82,5 +87,23 @@ fn spoken(problems: usize) -> String {
     match problems {
         0 => "No problems".to_owned(),
         many => Count(many as u64, "problem", "problems").to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_that_is_slow_to_clients_is_shown_so_while_it_is_in_order() {
+        let text = |slow, drained| {
+            let mut out = Html::new();
+            row(&mut out, &PoolView { slow, drained, ..PoolView::default() });
+            out.into_string()
+        };
+        assert!(text(true, false).contains("In order</span><span class=\"under\">slow to clients</span>"));
+        assert!(
+            !text(false, false).contains("slow to clients") && !text(true, true).contains("slow to clients")
+        );
     }
 }
