@@ -36,7 +36,7 @@ pub struct Footprint {
     pub sessions: usize,
     /// Nobody has an open, a lock, a layout, a delegation or a stateid, and nobody waits for one.
     pub is_stateless: bool,
-    /// Clients whose opens are remembered for delegations.
+    /// Clients whose opens are remembered for delegations, and counters of I/O that clients have told.
     pub remembered: usize,
     /// Copies that run or of which nobody has heard.
     pub copies: usize,
@@ -97,7 +97,7 @@ impl Direct {
         let head = &self.door.head;
         let (clients, sessions) = head.sessions.known();
         let is_stateless = head.states.lock().is_empty() && head.access.table().is_empty();
-        let remembered = head.adaptive.lock().counts().clients;
+        let remembered = head.adaptive.lock().counts().clients + head.reports.counters();
         let (running, unheard) = head.offloads.counts();
         Footprint { clients, sessions, is_stateless, remembered, copies: running + unheard }
     }

@@ -47,11 +47,17 @@ pub fn layout(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known, number: u32
     }
 }
 
-/// `ff_layoutreturn4`: nothing, as it comes, or with an error.
+/// `ff_layoutreturn4`: nothing, as it comes, with an error, or with statistics.
 fn body(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
-    match d.below(3) {
+    match d.below(4) {
         0 => e.opaque_slice(&[]),
         1 => e.opaque_slice(d.bytes(48)),
+        2 => e.opaque_with(|e| {
+            0u32.encode(e);
+            1u32.encode(e);
+            head_of_statistics(e, d, known);
+            update(e, d);
+        }),
         _ => e.opaque_with(|e| {
             1u32.encode(e);
             errors(e, d, known);
@@ -90,11 +96,37 @@ pub fn errors(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
 }
 
 pub fn statistics(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
+    head_of_statistics(e, d, known);
+    FLEX_FILES.encode(e);
+    match d.below(2) {
+        0 => e.opaque_slice(d.bytes(48)),
+        _ => e.opaque_with(|e| update(e, d)),
+    }
+}
+
+/// What LAYOUTSTATS and `ff_iostats4` begin with.
+fn head_of_statistics(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
     d.number().encode(e);
     d.number().encode(e);
     known.stateid(d).encode(e);
     (0..4).for_each(|_| d.number().encode(e));
     device_id(e, d, known);
-    FLEX_FILES.encode(e);
-    e.opaque_slice(d.bytes(48));
+}
+
+/// `ff_layoutupdate4`: counters and times near the edges.
+fn update(e: &mut Encoder, d: &mut Decisions<'_>) {
+    e.opaque_slice(b"tcp");
+    e.opaque_slice(b"127.0.0.1.8.1");
+    e.opaque_slice(b"ticket");
+    for _ in 0..2 {
+        (0..5).for_each(|_| d.number().encode(e));
+        (0..2).for_each(|_| time(e, d));
+    }
+    time(e, d);
+    0u32.encode(e);
+}
+
+fn time(e: &mut Encoder, d: &mut Decisions<'_>) {
+    d.number().encode(e);
+    d.word().encode(e);
 }

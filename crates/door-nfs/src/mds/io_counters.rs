@@ -4,7 +4,7 @@
 //! with the layout that it gives back. So what was told before is kept and taken off. Who is forgotten at the bound is
 //! counted again from his beginning, which makes his average older and no larger.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::Transfers;
@@ -15,7 +15,7 @@ use types::{FileId, PoolId};
 const HALF_MAX: usize = 8192;
 
 /// Whose counters: one client's of one file at one pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Source {
     pub client: u64,
     pub file: FileId,
@@ -32,8 +32,8 @@ struct Told {
 /// When the younger half is full the older one is forgotten, so that room costs no search.
 #[derive(Debug, Default)]
 pub(crate) struct IoCounters {
-    younger: HashMap<Source, Told>,
-    older: HashMap<Source, Told>,
+    younger: BTreeMap<Source, Told>,
+    older: BTreeMap<Source, Told>,
 }
 
 impl IoCounters {
@@ -60,6 +60,18 @@ impl IoCounters {
     /// The layout goes, and its counters with it.
     pub fn forget(&mut self, source: Source) {
         self.remove(source);
+    }
+
+    pub fn forget_client(&mut self, client: u64) {
+        let at = |file, pool| Source { client, file: FileId(file), pool: PoolId(pool) };
+        for half in [&mut self.younger, &mut self.older] {
+            half.extract_if(at(0, 0)..=at(u64::MAX, u32::MAX), |_, _| true).for_each(drop);
+        }
+    }
+
+    #[cfg(any(test, feature = "direct"))]
+    pub fn len(&self) -> usize {
+        self.younger.len() + self.older.len()
     }
 
     fn remove(&mut self, source: Source) -> Option<Told> {
@@ -146,6 +158,21 @@ mod tests {
         assert_eq!(counters.take(SOURCE, &update(2, 900), s(170)), writes(2), "they went back");
         counters.forget(SOURCE);
         assert_eq!(counters.take(SOURCE, &update(2, 900), s(171)), writes(2));
+    }
+
+    #[test]
+    fn a_client_that_is_gone_leaves_no_counters() {
+        let mut counters = IoCounters::default();
+        for file in 0..HALF_MAX as u64 + 5 {
+            for client in [6, 7, 8] {
+                counters.take(Source { client, file: FileId(file), ..SOURCE }, &update(1, 1), s(1));
+            }
+            counters.forget_client(7);
+        }
+        counters.forget_client(6);
+        assert!(counters.younger.keys().chain(counters.older.keys()).all(|source| source.client == 8));
+        counters.forget_client(8);
+        assert_eq!(counters.len(), 0);
     }
 
     #[test]

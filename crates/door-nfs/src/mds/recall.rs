@@ -308,6 +308,7 @@ pub(crate) async fn expire_clients(head: &Head) {
         };
         head.adaptive.lock().forget_client(client);
         head.devices.lock().forget_client(client);
+        head.reports.forget_client(client);
         if is_freed {
             head.access.returned();
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use api::Transfers;
-use nfs4::FfLayoutUpdate4;
+use nfs4::{ClientId4, FfLayoutUpdate4};
 use parking_lot::Mutex;
 use types::PoolId;
 
@@ -54,6 +54,16 @@ impl Reports {
 
     pub fn forget_counters(&self, source: Source) {
         self.counters.lock().forget(source);
+    }
+
+    pub fn forget_client(&self, client: ClientId4) {
+        self.counters.lock().forget_client(client.0);
+    }
+
+    /// Whose counters are kept.
+    #[cfg(feature = "direct")]
+    pub fn counters(&self) -> usize {
+        self.counters.lock().len()
     }
 
     pub fn snapshot(&self) -> Vec<(PoolId, Tally)> {
