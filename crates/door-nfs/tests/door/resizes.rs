@@ -5,8 +5,8 @@ use std::sync::Arc;
 use forebay_door_nfs::{Export, Squash};
 use nfs4::attr::{ModeMasked4, Principal4, number};
 use nfs4::{
-    Bitmap4, FileAttributes, LayoutIomode4, NfsAce4, NfsFh4, NfsResop4, NfsStat4, NfsTime4, SetAttr4Res,
-    SetTime4, StableHow4, StateId4,
+    Bitmap4, CreateHow4, FileAttributes, LayoutIomode4, NfsAce4, NfsFh4, NfsResop4, NfsStat4, NfsTime4,
+    OPEN4_SHARE_ACCESS_BOTH, OpenFlag4, SetAttr4Res, SetTime4, StableHow4, StateId4,
 };
 use testkit::nfs_client::{NfsClient, OpenFile, auth_sys, ops};
 use xdr::Opaque;
@@ -127,6 +127,20 @@ fn a_mode_that_comes_with_a_length_keeps_the_set_id_bits_that_it_names() {
         let found = scene.told();
         assert_eq!((found.size, found.mode), (asked.size, Some(mode_after)), "{asked:?}");
     }
+}
+
+#[test]
+fn a_file_that_is_made_with_a_length_keeps_the_set_id_bits_that_it_is_made_with() {
+    let mut scene = Scene::set();
+    let dir = scene.root.root().unwrap();
+    scene.root.set_attributes(&dir, StateId4::ANONYMOUS, &mode(0o777)).unwrap();
+    let mut maker = client(scene.door, "maker");
+    maker.options.credential = auth_sys(10, 10, &[]);
+    let given = FileAttributes { size: Some(9), ..mode(0o4755) };
+    let how = OpenFlag4::Create(CreateHow4::Unchecked(given.encode_all()));
+    let made = maker.open_as(&dir, "program", "maker", OPEN4_SHARE_ACCESS_BOTH, how).unwrap();
+    let found = maker.attributes(&made.handle, &[number::SIZE, number::MODE]).unwrap();
+    assert_eq!((found.size, found.mode), (Some(9), Some(0o4755)));
 }
 
 #[test]
