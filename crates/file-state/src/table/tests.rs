@@ -553,5 +553,6 @@ mod layouts {
     }
 }
 
+mod bulk;
 mod delegations;
 mod together;
