@@ -161,7 +161,10 @@ GROUPS = [
           allowed_log=("a client could not use a pool",)),
     Group("drained_pool", "a pool that is taken out of use", "drained_pool", pools=2, forebay_only=True,
           hooks={"drain": "{forebay} pool drain pool-0 --data {data}", "enable": "{forebay} pool enable pool-0 --data {data}",
-                 "pools": "{forebay} pool list --data {data}"}),
+                 "pools": "{forebay} pool list --data {data}",
+                 "recalls": "curl -s http://127.0.0.1:8080/metrics |"
+                            " sed -n 's/^forebay_nfs_recalls_total{{kind=\"'$1'\",outcome=\"sent\"}} //p'"},
+          config="[http]\nenabled = true\n"),
     Group("full_disk", "a disk that fills up", "full_disk", about_s=60, prepare=small_disk,
           allowed_log=("a client could not use a pool",)),
     Group("http_and_nfs", "a kernel client and curl at the same files at once", "http_and_nfs", pools=2, forebay_only=True,

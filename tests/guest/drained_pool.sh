@@ -47,3 +47,23 @@ case_an_enabled_pool_is_used_again() {
 	read_back
 	moved "$before"
 }
+case_many_layouts_come_back_by_one_question_while_all_the_files_are_written() {
+	local all each
+	# About half of them lie on the pool: more than are asked for one by one.
+	py "$GUEST/many_open_files.py" 240 /run/enough >/run/many &
+	within 120 sh -c 'until grep -q open /run/many; do sleep 0.2; done'
+	all=$(kc-hook recalls all_layouts)
+	each=$(kc-hook recalls layout)
+	kc-hook drain
+	within 60 sh -c "until kc-hook pools | grep -q 'pool-0 *drained'; do sleep 0.2; done"
+	echo "drained after $SECONDS s, $(kc-hook recalls layout) recalls of one layout, $each of them before"
+	sleep 1
+	touch /run/enough
+	wait $! || die "the writer ended with $?"
+	cat /run/many
+	same "the writer" "$(sed -n 's/^\(done\) .*/\1/p' /run/many)" done
+	same "questions for all layouts" $(($(kc-hook recalls all_layouts) - all)) 1
+	# One that was granted as the pool was closed is asked for alone.
+	[ $(($(kc-hook recalls layout) - each)) -le 16 ]
+	kc-hook enable
+}

@@ -187,7 +187,7 @@ pub struct NfsView {
 /// What became of grants of one kind, since the start.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct GrantView {
-    /// `layout`, `delegation`.
+    /// `layout`, `delegation`; `all_layouts`, which has recalls only.
     pub kind: &'static str,
     pub granted: u64,
     pub recalls_sent: u64,

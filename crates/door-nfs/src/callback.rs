@@ -92,7 +92,23 @@ impl Sessions {
                 stateid: recall.stateid,
             }),
         });
-        self.call_about(client, recall.file, operation, patience).await.map(|result| result.status())
+        self.call_about(client, Some(recall.file), operation, patience).await.map(|result| result.status())
+    }
+
+    /// Recalls all layouts of a client. NFS4_OK: the client will return them; NOMATCHING_LAYOUT: it has none, which is what
+    /// Linux says also when it has just forgotten all that it had, and DELAY while it is about to.
+    pub async fn recall_all_layouts(
+        &self,
+        client: ClientId4,
+        patience: Duration,
+    ) -> Result<NfsStat4, CallbackError> {
+        let operation = NfsCbArgop4::LayoutRecall(CbLayoutRecall4Args {
+            layout_type: LayoutType4::FLEX_FILES,
+            iomode: LayoutIomode4::Any,
+            changed: false,
+            recall: LayoutRecall4::All,
+        });
+        self.call_about(client, None, operation, patience).await.map(|result| result.status())
     }
 
     /// Recalls a delegation. NFS4_OK: the client will return it; BAD_STATEID or BADHANDLE: it knows of none.
@@ -103,7 +119,7 @@ impl Sessions {
         patience: Duration,
     ) -> Result<NfsStat4, CallbackError> {
         let operation = NfsCbArgop4::Recall(CbRecall4Args { stateid, truncate: false, fh });
-        self.call_about(client, file, operation, patience).await.map(|result| result.status())
+        self.call_about(client, Some(file), operation, patience).await.map(|result| result.status())
     }
 
     /// Tells that a device is gone, which no layout names any more.
@@ -145,11 +161,12 @@ impl Sessions {
         self.call_behind(client, operation, &Vec::new, patience).await
     }
 
-    /// As `call_client`, about what the client was granted of a file: it is told which replies it should have seen first.
+    /// As `call_client`, about what the client was granted of a file, or of all: it is told which replies it should have seen
+    /// first.
     async fn call_about(
         &self,
         client: ClientId4,
-        file: FileId,
+        file: Option<FileId>,
         operation: NfsCbArgop4,
         patience: Duration,
     ) -> Result<NfsCbResop4, CallbackError> {

@@ -99,6 +99,8 @@ pub struct DoorStatus {
     pub security: SecurityStatus,
     pub layouts: GrantCounts,
     pub delegations: GrantCounts,
+    /// Recalls only.
+    pub all_layouts: GrantCounts,
     /// Locks that clients wait for.
     pub waiters: u64,
     /// Of calls and replies in memory.
@@ -263,6 +265,7 @@ impl HeadDoor {
             security: self.head.security.status(),
             layouts: self.head.counts.layouts(),
             delegations: self.head.counts.delegations(),
+            all_layouts: self.head.counts.all_layouts(),
             waiters: self.head.access.table().waiter_count() as u64,
             flight_bytes: self.flight.bytes(),
             copies: CopyStatus { running: running as u64, unheard: unheard as u64 },

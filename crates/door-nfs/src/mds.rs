@@ -2,10 +2,11 @@
 //!
 //! One handler per operation, grouped by concern. A handler takes the compound's context and the head and answers a
 //! body or a status; no handler encodes. Which pool has what is the matter of `layout`, `segment`, `device`, `drain`,
-//! `io_report`, `copy` and, for fencing, `recall`.
+//! `bulk_recall`, `io_report`, `copy` and, for fencing, `recall`.
 
 mod acl;
 mod attributes;
+mod bulk_recall;
 mod close;
 mod copy;
 mod counts;

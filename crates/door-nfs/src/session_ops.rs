@@ -298,7 +298,7 @@ impl Sessions {
     }
 
     /// Requests whose replies a recall of what they grant of the file may overtake.
-    pub fn granting_calls(&self, client: ClientId4, file: FileId) -> Vec<ReferringCallList4> {
+    pub fn granting_calls(&self, client: ClientId4, file: Option<FileId>) -> Vec<ReferringCallList4> {
         self.lock().granting_calls(client, file)
     }
 

@@ -125,6 +125,12 @@ impl<T: Copy> Grants<T> {
         })
     }
 
+    /// Ends a recall that is under way as if it had never been: its deadline. One that was found to be due goes on.
+    pub fn forget_recall(&mut self, holder: Holder) -> Option<Duration> {
+        let recall = &mut self.holders.get_mut(&holder)?.recall;
+        recall.take_if(|recall| recall.due.is_none()).map(|recall| recall.deadline)
+    }
+
     /// Whether the recall of what the holder has is due: from then on it is granted nothing more by that.
     pub fn is_due(&self, holder: Holder) -> bool {
         let recall = self.holders.get(&holder).and_then(|grant| grant.recall.as_ref());

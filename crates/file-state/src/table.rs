@@ -3,6 +3,7 @@
 //! Invariants: a file is in the table while somebody holds something of it or a change of it waits; a holder's counts
 //! are the sums over its files; a refused call has changed nothing.
 
+mod bulk;
 mod granted;
 mod in_the_way;
 mod unheard;
@@ -110,6 +111,8 @@ pub struct FileState {
     holders: BTreeMap<Holder, HolderRecord>,
     /// Recalls under way by their deadlines.
     recalls: BTreeSet<(Duration, FileId, Holder, GrantKind)>,
+    /// Of whom all layouts are asked for by one question, and which of them are wanted back.
+    at_once: BTreeMap<Holder, BTreeSet<FileId>>,
     /// Files with a change that waits, by when that ends.
     pending: BTreeSet<(Duration, FileId)>,
     /// Opens that deny writing, by the door they came through.
@@ -367,6 +370,7 @@ impl FileState {
         self.files.is_empty()
             && self.holders.is_empty()
             && self.recalls.is_empty()
+            && self.at_once.is_empty()
             && self.pending.is_empty()
             && self.denials.is_empty()
             && self.delegations == 0

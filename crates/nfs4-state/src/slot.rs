@@ -150,10 +150,14 @@ impl SlotTable {
         }
     }
 
-    /// Requests that have granted something of the file and whose replies may still be on their way: their slots were
-    /// not used since.
-    pub(crate) fn granting(&self, file: FileId) -> impl Iterator<Item = ReferringCall4> {
-        let granting = self.slots.iter().zip(0..).filter(move |(slot, _)| slot.granted.contains(&file));
+    /// Requests that have granted something of the file (of any, if none is named) and whose replies may still be on their
+    /// way: their slots were not used since.
+    pub(crate) fn granting(&self, file: Option<FileId>) -> impl Iterator<Item = ReferringCall4> {
+        let has_granted = move |granted: &[FileId]| match file {
+            Some(file) => granted.contains(&file),
+            None => !granted.is_empty(),
+        };
+        let granting = self.slots.iter().zip(0..).filter(move |(slot, _)| has_granted(&slot.granted));
         granting.map(|(slot, number)| ReferringCall4 { sequenceid: slot.sequence, slotid: number })
     }
 

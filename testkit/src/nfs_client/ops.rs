@@ -150,6 +150,16 @@ pub fn layout_return(stateid: StateId4, report: &FfLayoutReturn4) -> NfsArgop4 {
     })
 }
 
+/// LAYOUTRETURN of a file system, or of all.
+pub fn layout_return_many(layoutreturn: LayoutReturn4) -> NfsArgop4 {
+    NfsArgop4::LayoutReturn(LayoutReturn4Args {
+        reclaim: false,
+        layout_type: LayoutType4::FLEX_FILES,
+        iomode: LayoutIomode4::Any,
+        layoutreturn,
+    })
+}
+
 /// LAYOUTCOMMIT as Linux sends it: from the beginning, no time, nothing in the update.
 pub fn layout_commit(stateid: StateId4, last_write_offset: Option<u64>) -> NfsArgop4 {
     NfsArgop4::LayoutCommit(LayoutCommit4Args {

@@ -4,11 +4,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nfs4_state::stateid::Granted;
 
-/// Of layouts, and of delegations.
+/// Of layouts, of delegations, and of questions for all layouts of a client.
 #[derive(Default)]
 pub(crate) struct Counts {
     layouts: Counters,
     delegations: Counters,
+    all_layouts: Counters,
 }
 
 #[derive(Default)]
@@ -48,14 +49,12 @@ impl Counts {
             Granted::Layout(_) => &self.layouts,
             Granted::Delegation(_) => &self.delegations,
         };
-        let counter = match step {
-            Step::Granted => &counters.granted,
-            Step::Sent => &counters.sent,
-            Step::Answered => &counters.answered,
-            Step::Unanswered => &counters.unanswered,
-            Step::Revoked => &counters.revoked,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counters.count(step);
+    }
+
+    /// Of a question for all layouts of a client: each is a recall, of which nothing is granted or revoked.
+    pub(super) fn count_all_layouts(&self, step: Step) {
+        self.all_layouts.count(step);
     }
 
     pub fn layouts(&self) -> GrantCounts {
@@ -65,9 +64,24 @@ impl Counts {
     pub fn delegations(&self) -> GrantCounts {
         self.delegations.snapshot()
     }
+
+    pub fn all_layouts(&self) -> GrantCounts {
+        self.all_layouts.snapshot()
+    }
 }
 
 impl Counters {
+    fn count(&self, step: Step) {
+        let counter = match step {
+            Step::Granted => &self.granted,
+            Step::Sent => &self.sent,
+            Step::Answered => &self.answered,
+            Step::Unanswered => &self.unanswered,
+            Step::Revoked => &self.revoked,
+        };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
     fn snapshot(&self) -> GrantCounts {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         GrantCounts {

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use api::NamespaceError;
 use nfs4::ClientId4;
+use nfs4_state::stateid::holder;
 use tokio::time::Instant;
 use types::{FileId, PoolId};
 
-use super::{Head, device, recall};
+use super::{Head, bulk_recall, device, recall};
 
 /// Between two looks at all layouts.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -30,6 +31,10 @@ pub(crate) struct Drain {
     /// A layout was granted at a closed pool since the look began.
     is_disturbed: bool,
     looked: Option<Duration>,
+    /// Who is being asked for all its layouts: an answer is about one question.
+    asked_for_all: BTreeSet<ClientId4>,
+    /// Who did not understand that, while it has layouts.
+    asked_for_each: BTreeSet<ClientId4>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +91,21 @@ impl Drain {
         empty
     }
 
+    pub(super) fn may_ask_for_all(&self, client: ClientId4) -> bool {
+        !self.asked_for_all.contains(&client) && !self.asked_for_each.contains(&client)
+    }
+
+    pub(super) fn begin_asking_for_all(&mut self, client: ClientId4) {
+        self.asked_for_all.insert(client);
+    }
+
+    pub(super) fn end_asking_for_all(&mut self, client: ClientId4, ask_for_each: bool) {
+        self.asked_for_all.remove(&client);
+        if ask_for_each {
+            self.asked_for_each.insert(client);
+        }
+    }
+
     /// Files of which clients still have layouts at each closed pool; zero when it is empty.
     pub(crate) fn progress(&self) -> Vec<(PoolId, usize)> {
         let left = |stage: &Stage| match stage {
@@ -124,10 +144,10 @@ pub(super) fn judge_granted(head: &Head, pool: PoolId) {
 }
 
 /// Recalls all layouts of files at these pools; of how many files at each there were any.
-async fn look_through(head: &Head, pools: BTreeSet<PoolId>) -> BTreeMap<PoolId, usize> {
+async fn look_through(head: &Arc<Head>, pools: BTreeSet<PoolId>) -> BTreeMap<PoolId, usize> {
     let mut counts: BTreeMap<_, _> = pools.into_iter().map(|pool| (pool, 0)).collect();
     let files: BTreeSet<FileId> = head.access.table().layouts().map(|(file, ..)| file).collect();
-    let mut waiting = Waiting::default();
+    let mut to_recall = Vec::new();
     for file in files {
         let locations = match head.locations.locations(file).await {
             Ok(locations) => locations,
@@ -145,15 +165,31 @@ async fn look_through(head: &Head, pools: BTreeSet<PoolId>) -> BTreeMap<PoolId, 
         here.iter().for_each(|pool| *counts.entry(*pool).or_default() += 1);
         // Who was asked is told again by others, if it has to be.
         if head.access.table().has_layouts_to_recall(file) {
+            to_recall.push(file);
+        }
+    }
+    call_back(head, &to_recall).await;
+    counts
+}
+
+async fn call_back(head: &Arc<Head>, files: &[FileId]) {
+    {
+        let table = head.access.table();
+        let has_layouts = |client: &ClientId4| table.held(holder(*client)).layouts > 0;
+        head.drain.lock().asked_for_each.retain(has_layouts);
+    }
+    bulk_recall::call_back(head, files);
+    let mut waiting = Waiting::default();
+    for file in files {
+        if head.access.table().has_layouts_to_recall(*file) {
             waiting.offer(
-                file,
+                *file,
                 |file| recall::busy_holder(head, file),
                 |file| head.access.call_back_layouts(file),
             );
         }
     }
     call_back_as_there_is_room(head, waiting).await;
-    counts
 }
 
 /// The files of busy holders, as the others answer. When none has done so for some time they are not waited for.

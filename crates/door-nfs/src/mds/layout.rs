@@ -15,6 +15,7 @@ use xdr::to_bytes;
 use super::counts::Step;
 use super::{Head, drain, io_report, recall, segment, threshold};
 use crate::context::Compound;
+use crate::exports::Place;
 use crate::status;
 
 pub(super) async fn get(compound: &mut Compound<'_>, head: &Head, args: LayoutGet4Args) -> LayoutGet4Res {
@@ -241,6 +242,10 @@ pub(super) async fn give_back(
         }
     }
     if args.reclaim {
+        // There is no reclaim but of one file (RFC 8881 §18.44.3).
+        if !matches!(args.layoutreturn, LayoutReturn4::File(_)) {
+            return Err(NfsStat4::Inval);
+        }
         // Of a former start: there is nothing to return, only errors to tell (RFC 8881 §18.44.3).
         head.sessions.judge_reclaim(client, true)?;
         return Ok(LayoutReturn4ResOk { stateid: None });
@@ -253,7 +258,15 @@ pub(super) async fn give_back(
             let stateid = compound.resolve(returned.stateid)?;
             head.states.lock().layout_return(client, file, stateid, modes)?
         }
-        LayoutReturn4::FsId | LayoutReturn4::All => {
+        // All files lie in one file system; a pseudo directory lies in another, where there are no layouts.
+        LayoutReturn4::FsId => {
+            compound.file()?;
+            if compound.place != Place::Pseudo {
+                head.states.lock().layout_return_all(client, modes);
+            }
+            None
+        }
+        LayoutReturn4::All => {
             head.states.lock().layout_return_all(client, modes);
             None
         }

@@ -92,13 +92,13 @@ fn send(head: &Arc<Head>, recall: AddressedRecall) {
 }
 
 /// One of the calls that a client may have under way: one that answers none does not take the calls of others.
-struct Turn {
+pub(super) struct Turn {
     head: Weak<Head>,
     client: ClientId4,
 }
 
 impl Turn {
-    fn take(head: &Arc<Head>, client: ClientId4) -> Option<Turn> {
+    pub(super) fn take(head: &Arc<Head>, client: ClientId4) -> Option<Turn> {
         let mut asked = head.asked.lock();
         let count = asked.entry(client).or_default();
         if *count >= ASKED_MAX {
@@ -151,7 +151,7 @@ async fn ask_delegation(head: &Head, recall: &AddressedRecall) -> Result<NfsStat
     loop {
         let delegation = (recall.file, handle.clone(), recall.stateid);
         // Once the client has used the slot again it has had the reply.
-        let may_overtake = !head.sessions.granting_calls(recall.client, recall.file).is_empty();
+        let may_overtake = !head.sessions.granting_calls(recall.client, Some(recall.file)).is_empty();
         let answered =
             head.sessions.recall_delegation(recall.client, delegation, head.access.recall_time()).await?;
         let is_unknown = matches!(answered, NfsStat4::BadStateId | NfsStat4::BadHandle);

@@ -82,6 +82,9 @@ impl FileState {
         mode: LayoutMode,
         now: Duration,
     ) -> Result<(), FileStateError> {
+        if self.is_recalled_at_once(holder) {
+            return Err(FileStateError::RecallConflict);
+        }
         if let Some(known) = self.files.get(&file) {
             known.judge_layout(holder, mode, now)?;
         }
@@ -112,6 +115,7 @@ impl FileState {
             self.recalls.remove(&(deadline, file, holder, GrantKind::Layout));
         }
         self.unheard.remove(file, holder, GrantKind::Layout);
+        self.came_back(file, holder);
         self.record(holder, file).held.layouts -= 1;
         self.settle(file, holder);
         left
@@ -363,6 +367,8 @@ impl FileState {
                 let (granted, is_overdue) = match kind {
                     GrantKind::Layout => {
                         let (modes, is_overdue) = known.layouts.take_due(holder, retry_at)?;
+                        // The time of all that were asked for with it is over; a fence may be long in coming.
+                        self.at_once.remove(&holder);
                         (Granted::Layout(modes), is_overdue)
                     }
                     GrantKind::Delegation => {

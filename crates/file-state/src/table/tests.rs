@@ -537,5 +537,6 @@ mod layouts {
     }
 }
 
+mod bulk;
 mod delegations;
 mod together;

@@ -233,7 +233,11 @@ impl Overview {
             reply_cache_bytes: door.slots.reply_cache_bytes,
             copies_running: door.copies.running,
             copies_unheard: door.copies.unheard,
-            grants: vec![grant_view("layout", door.layouts), grant_view("delegation", door.delegations)],
+            grants: vec![
+                grant_view("layout", door.layouts),
+                grant_view("delegation", door.delegations),
+                grant_view("all_layouts", door.all_layouts),
+            ],
         }
     }
 

@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use nfs4::{
-    Bitmap4, DeviceId4, FfLayoutReturn4, LayoutIomode4, LayoutRecall4, LayoutType4, NOTIFY_DEVICEID4_DELETE,
-    NfsCbArgop4, NfsStat4, Notify4, NotifyDeviceIdDelete4, StableHow4,
+    Bitmap4, CbLayoutRecall4Args, DeviceId4, FfLayoutReturn4, LayoutIomode4, LayoutRecall4, LayoutReturn4,
+    LayoutType4, NOTIFY_DEVICEID4_DELETE, NfsCbArgop4, NfsStat4, Notify4, NotifyDeviceIdDelete4, StableHow4,
 };
-use testkit::nfs_client::{ClientError, Layout, NfsClient, OpenFile, ops};
+use testkit::nfs_client::{Answer, ClientError, Layout, NfsClient, OpenFile, ops};
 use xdr::to_bytes;
 
 use crate::server::{Instance, Server, Setup, status_of};
@@ -148,4 +148,134 @@ fn what_is_drained_stays_so_over_a_restart_and_is_changed_on_a_stopped_instance_
     assert!(!unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("no pool-2"));
     let _server = instance.up();
     assert_eq!(pool_command(&instance, &["list"]), "pool-0    enabled\npool-1    enabled\n");
+}
+
+/// More than are asked for one by one.
+const MANY: usize = 100;
+
+/// A client with layouts to write of many files at pool 0, and of one at pool 1.
+struct Crowd {
+    client: NfsClient,
+    here: Vec<(OpenFile, Layout)>,
+    elsewhere: OpenFile,
+}
+
+fn with_many_layouts(server: &Server) -> Crowd {
+    let mut client = server.client("holder");
+    let root = client.root().unwrap();
+    let (mut here, mut elsewhere) = (Vec::new(), None);
+    for number in 0.. {
+        let file = client.create(&root, &format!("file-{number}")).unwrap();
+        let layout = layout_of(&mut client, &file).unwrap();
+        match layout.device().0[..4] {
+            [0, 0, 0, 0] => here.push((file, layout)),
+            _ => elsewhere = Some(file),
+        }
+        if here.len() == MANY && elsewhere.is_some() {
+            break;
+        }
+    }
+    Crowd { client, here, elsewhere: elsewhere.expect("the loop ended") }
+}
+
+fn layout_recalls(client: &NfsClient) -> Vec<CbLayoutRecall4Args> {
+    let operations = client.callbacks.seen().into_iter().flat_map(|compound| compound.argarray);
+    operations
+        .filter_map(|operation| match operation {
+            NfsCbArgop4::LayoutRecall(recall) => Some(recall),
+            _ => None,
+        })
+        .collect()
+}
+
+fn wait_until_pool_0_is_drained(instance: &Instance) {
+    let deadline = Instant::now() + WAIT;
+    while !pool_command(instance, &["list"]).contains("pool-0    drained") {
+        assert!(Instant::now() < deadline, "the pool is never empty");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Writes by the ticket of a layout over a connection that was made while the device was known.
+fn write_by(data_server: &mut NfsClient, layout: &Layout) -> NfsStat4 {
+    let stateid = layout.data_server().stateid;
+    let written = data_server.write(layout.ticket(), stateid, 0, StableHow4::FileSync, b"bytes");
+    written.map_or_else(|error| status_of::<()>(Err(error)), |_| NfsStat4::Ok)
+}
+
+#[test]
+fn who_has_many_layouts_at_a_drained_pool_is_asked_once_for_all_and_returns_all_at_once() {
+    let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
+    let Crowd { mut client, here, elsewhere } = with_many_layouts(&server);
+    pool_command(&instance, &["drain", "pool-0"]);
+    let recall = client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    assert_eq!(
+        (recall.recall, recall.iomode, recall.changed),
+        (LayoutRecall4::All, LayoutIomode4::Any, false)
+    );
+    let refused = status_of(layout_of(&mut client, &elsewhere));
+    assert_eq!(refused, NfsStat4::RecallConflict, "until all have come back, at other pools as well");
+    client.call(&[ops::layout_return_many(LayoutReturn4::All)]).unwrap();
+    layout_of(&mut client, &elsewhere).unwrap();
+    wait_until_pool_0_is_drained(&instance);
+    assert_eq!(layout_recalls(&client).len(), 1);
+    let (file, _) = &here[0];
+    client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, b"through the head").unwrap();
+}
+
+#[test]
+fn who_has_forgotten_its_many_layouts_is_fenced_off_at_once() {
+    let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
+    let Crowd { mut client, here, elsewhere } = with_many_layouts(&server);
+    let (_, last) = &here[MANY - 1];
+    let mut data_server = client.data_server(last).unwrap();
+    assert_eq!(write_by(&mut data_server, last), NfsStat4::Ok);
+    // As Linux does: first its last calls are to end.
+    client.callbacks.answer_once(Answer::Status(NfsStat4::Delay));
+    client.callbacks.answer_once(Answer::Status(NfsStat4::NoMatchingLayout));
+    pool_command(&instance, &["drain", "pool-0"]);
+    wait_until_pool_0_is_drained(&instance);
+    let recalls = layout_recalls(&client);
+    assert!(
+        recalls.len() == 2 && recalls.iter().all(|recall| recall.recall == LayoutRecall4::All),
+        "{recalls:?}"
+    );
+    layout_of(&mut client, &elsewhere).unwrap();
+    assert_eq!(write_by(&mut data_server, last), NfsStat4::Stale);
+}
+
+#[test]
+fn who_never_answers_for_its_many_layouts_loses_them_in_time() {
+    let configuration = "[nfs.delegations]\nrecall_s = 2";
+    let (instance, server) = Server::start_with(Setup { pools: 2, configuration, ..Setup::default() });
+    let Crowd { mut client, here, elsewhere } = with_many_layouts(&server);
+    let (_, last) = &here[MANY - 1];
+    let mut data_server = client.data_server(last).unwrap();
+    client.callbacks.answer_once(Answer::Silence);
+    pool_command(&instance, &["drain", "pool-0"]);
+    wait_until_pool_0_is_drained(&instance);
+    assert_eq!(layout_recalls(&client).len(), 1);
+    layout_of(&mut client, &elsewhere).unwrap();
+    assert_eq!(write_by(&mut data_server, last), NfsStat4::Stale);
+}
+
+#[test]
+fn who_does_not_support_a_recall_of_all_layouts_is_asked_for_each() {
+    let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
+    let Crowd { mut client, here, .. } = with_many_layouts(&server);
+    client.callbacks.answer_once(Answer::Status(NfsStat4::NotSupp));
+    pool_command(&instance, &["drain", "pool-0"]);
+    let first = client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    assert_eq!(first.recall, LayoutRecall4::All);
+    for _ in 0..MANY {
+        let recall = client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes for each");
+        let LayoutRecall4::File(recalled) = recall.recall else { panic!("{recall:?}") };
+        assert!(here.iter().any(|(file, layout)| {
+            let next = nfs4::StateId4 { seqid: layout.stateid.seqid + 1, ..layout.stateid };
+            (&recalled.fh, recalled.stateid) == (&file.handle, next)
+        }));
+        client.layout_return(&recalled.fh, recalled.stateid, &FfLayoutReturn4::default()).unwrap();
+    }
+    wait_until_pool_0_is_drained(&instance);
+    assert_eq!(layout_recalls(&client).len(), 1 + MANY);
 }

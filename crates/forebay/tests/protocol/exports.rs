@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use nfs4::NfsStat4;
 use nfs4::attr::{Principal4, number};
+use nfs4::{FfLayoutReturn4, LayoutIomode4, LayoutReturn4, NfsStat4};
+use testkit::nfs_client::ops;
 
 use crate::server::{Instance, Server, Setup, status_of};
 
@@ -54,6 +55,33 @@ fn after_a_restart_with_another_configuration_everybody_is_somebody_else() {
     let made = client.attributes(&dir, &[number::OWNER, number::OWNER_GROUP]).unwrap();
     assert_eq!(made.owner, Some(Principal4::numeric(7)));
     assert_eq!(made.owner_group, Some(Principal4::numeric(8)));
+}
+
+#[test]
+fn a_return_of_the_layouts_of_the_pseudo_file_system_spares_those_of_the_exports() {
+    let (instance, server) = Server::start();
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    client.mkdir(&root, "open", 0o777).unwrap();
+    server.terminate();
+    let file = instance.path().join("forebay.toml");
+    let export = "[[nfs.export]]\npath = \"/open\"\nclients = [\"*\"]\naccess = \"rw\"\n";
+    let text = std::fs::read_to_string(&file).unwrap() + export;
+    std::fs::write(&file, text).unwrap();
+
+    let server = instance.up();
+    let mut client = server.client("host");
+    let pseudo = client.root().unwrap();
+    let open = client.lookup(&pseudo, "open").unwrap();
+    let file = client.create(&open, "file").unwrap();
+    let held = client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap().stateid;
+    let of_file_system = |handle| [ops::put_fh(handle), ops::layout_return_many(LayoutReturn4::FsId)];
+    client.call(&of_file_system(&pseudo)).unwrap();
+    client.layout_return(&file.handle, held, &FfLayoutReturn4::default()).unwrap();
+    let held = client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap().stateid;
+    client.call(&of_file_system(&open)).unwrap();
+    let again = client.layout_return(&file.handle, held, &FfLayoutReturn4::default());
+    assert_eq!(status_of(again), NfsStat4::BadStateId);
 }
 
 #[test]

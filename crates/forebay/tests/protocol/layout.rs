@@ -453,6 +453,30 @@ fn layouts_do_not_outlive_the_last_close() {
     assert_eq!(state_of(&mut client, layout.stateid), NfsStat4::BadStateId, "return_on_close was said");
 }
 
+#[test]
+fn the_layouts_of_a_file_system_or_all_are_returned_at_once_and_not_reclaimed_so() {
+    let (_instance, server) = Server::start();
+    let (mut client, root, file) = with_file(&server);
+    let other = client.create(&root, "other").unwrap();
+    for (handle, layoutreturn) in [(Some(&root), LayoutReturn4::FsId), (None, LayoutReturn4::All)] {
+        let layouts = [write_layout(&mut client, &file), write_layout(&mut client, &other)];
+        let args = ops::layout_return_many(layoutreturn.clone());
+        let NfsArgop4::LayoutReturn(plain) = args.clone() else { panic!("{args:?}") };
+        let reclaiming = NfsArgop4::LayoutReturn(LayoutReturn4Args { reclaim: true, ..plain });
+        let put_fh = handle.map(ops::put_fh);
+        let refused = client.call(&put_fh.iter().cloned().chain([reclaiming]).collect::<Vec<_>>());
+        assert_eq!(status_of(refused), NfsStat4::Inval, "{layoutreturn:?}");
+        assert!(layouts.each_ref().map(|layout| state_of(&mut client, layout.stateid)) == [NfsStat4::Ok; 2]);
+        let reply = client.call(&put_fh.into_iter().chain([args]).collect::<Vec<_>>()).unwrap();
+        assert_eq!(testkit::body!(reply, LayoutReturn).unwrap().stateid, None);
+        for layout in &layouts {
+            assert_eq!(state_of(&mut client, layout.stateid), NfsStat4::BadStateId, "{layoutreturn:?}");
+        }
+    }
+    let of_nothing = client.call(&[ops::layout_return_many(LayoutReturn4::FsId)]);
+    assert_eq!(status_of(of_nothing), NfsStat4::NoFileHandle, "of which file system?");
+}
+
 fn report(layout: &Layout, status: NfsStat4, opnum: u32) -> FfLayoutReturn4 {
     let errors = vec![DeviceError4 { deviceid: layout.device(), status, opnum }];
     let stateid = layout.data_server().stateid;

@@ -60,7 +60,7 @@ fn slots_beyond_the_table_are_refused() {
 #[test]
 fn a_grant_may_be_on_its_way_until_the_slot_is_used_again() {
     let mut table = SlotTable::new(2);
-    let granting = |table: &SlotTable, file| table.granting(FileId(file)).collect::<Vec<_>>();
+    let granting = |table: &SlotTable, file| table.granting(Some(FileId(file))).collect::<Vec<_>>();
     let _ = table.begin(&request(1, 1));
     table.note_grant(1, FileId(5));
     let call = ReferringCall4 { sequenceid: 1, slotid: 1 };

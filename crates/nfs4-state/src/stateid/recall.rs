@@ -109,6 +109,24 @@ impl ClientState {
         true
     }
 
+    // All layouts of a client at once: the callback carries no stateid, and no stateid changes by it.
+
+    /// Recalls those that the client has of these files, to be asked for by LAYOUTRECALL4_ALL. Of how many: none while
+    /// one of its layouts is being recalled, for then the server must not ask (RFC 8881 §12.5.5.2.1.5).
+    pub fn recall_at_once(&mut self, client: ClientId4, files: &[FileId], deadline: Duration) -> usize {
+        self.files.lock().recall_at_once(holder(client), files, deadline)
+    }
+
+    /// The client says that it has none: what it might still do at the pools is to be fenced off.
+    pub fn expire_at_once(&mut self, client: ClientId4) {
+        self.files.lock().expire_at_once(holder(client));
+    }
+
+    /// The client does not do that: it is to be asked for each of them.
+    pub fn forget_at_once(&mut self, client: ClientId4) {
+        self.files.lock().forget_at_once(holder(client));
+    }
+
     /// Recalls that could not be told yet, so many of each client at most and so many in all.
     pub fn unheard_recalls(&mut self, each: usize, max: usize) -> Vec<AddressedRecall> {
         let again = self.files.lock().unheard_recalls(Door::Nfs, each, max);

@@ -461,6 +461,32 @@ mod layouts {
     }
 
     #[test]
+    fn a_recall_of_all_layouts_is_over_with_a_return_of_all_and_changes_no_stateid() {
+        let mut states = states();
+        let opened = open(&mut states, B, BOTH);
+        let held = get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
+        assert_eq!(states.recall_at_once(B, &[FILE], s(10)), 1);
+        assert_eq!(get(&mut states, B, opened, LayoutMode::Read), Err(NfsStat4::RecallConflict));
+        assert_eq!(states.judge_layout_commit(B, FILE, held), Ok(()), "what was written is still told");
+        states.layout_return_all(B, LayoutModes::ALL);
+        assert_eq!(states.judge_layout_commit(B, FILE, held), Err(NfsStat4::BadStateId));
+        assert!(get(&mut states, B, opened, LayoutMode::Read).is_ok());
+    }
+
+    #[test]
+    fn who_is_asked_for_each_layout_after_all_has_the_next_seqid() {
+        let mut states = states();
+        let opened = open(&mut states, B, BOTH);
+        let held = get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
+        assert_eq!(states.recall_at_once(B, &[FILE], s(10)), 1);
+        assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Wait(vec![]), "it was asked for");
+        states.forget_at_once(B);
+        let granted = Granted::Layout(LayoutModes::only(LayoutMode::ReadWrite));
+        let recall = AddressedRecall { client: B, file: FILE, stateid: newer(held), granted };
+        assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Wait(vec![recall]));
+    }
+
+    #[test]
     fn a_client_does_not_wait_for_its_own_layout() {
         let mut states = states();
         let opened = open(&mut states, A, BOTH);

@@ -87,9 +87,9 @@ impl SessionTable {
         }
     }
 
-    /// Requests of the client that have granted something of the file and whose replies a recall may overtake (RFC 8881
-    /// §2.10.6.3, §20.9.3).
-    pub fn granting_calls(&self, client: ClientId4, file: FileId) -> Vec<ReferringCallList4> {
+    /// Requests of the client that have granted something of the file (of any, if none is named) and whose replies a recall
+    /// may overtake (RFC 8881 §2.10.6.3, §20.9.3).
+    pub fn granting_calls(&self, client: ClientId4, file: Option<FileId>) -> Vec<ReferringCallList4> {
         let sessions = self.clients.get(&client).into_iter().flat_map(|client| client.sessions.iter());
         let of_session = |id: &SessionId4| {
             let session = self.sessions.get(id)?;
@@ -150,8 +150,9 @@ mod tests {
         server.table.note_grant(stranger, 0, FileId(5));
         let call = ReferringCall4 { sequenceid: 1, slotid: 2 };
         let list = ReferringCallList4 { sessionid: session, referring_calls: vec![call] };
-        assert_eq!(server.table.granting_calls(client, FileId(5)), [list]);
-        assert_eq!(server.table.granting_calls(client, FileId(6)), []);
+        assert_eq!(server.table.granting_calls(client, Some(FileId(5))), std::slice::from_ref(&list));
+        assert_eq!(server.table.granting_calls(client, None), [list], "of any file");
+        assert_eq!(server.table.granting_calls(client, Some(FileId(6))), []);
     }
 
     #[test]

@@ -225,11 +225,25 @@ fn revoke(state: &mut FileState, model: &mut Model, now: Duration) {
     }
 }
 
+/// One question for all layouts, and what its holder says to it.
+fn recall_at_once(state: &mut FileState, dice: &mut Dice, now: Duration) {
+    let holder = dice.owner().holder;
+    let files: Vec<FileId> = (1..=FILES).map(FileId).collect();
+    match dice.below(4) {
+        0 => state.expire_at_once(holder),
+        1 => state.forget_at_once(holder),
+        _ => _ = state.recall_at_once(holder, &files, now + s(10)),
+    }
+    if state.is_recalled_at_once(holder) {
+        assert!(files.iter().any(|file| state.is_recalled(*file, holder, GrantKind::Layout)));
+    }
+}
+
 fn run(dice: &mut Dice) {
     let (mut state, mut model, mut now) = (FileState::default(), Model::default(), s(0));
     for _ in 0..STEPS_PER_RUN {
         let file = FileId(1 + dice.below(FILES));
-        match dice.below(24) {
+        match dice.below(25) {
             0..8 => open_or_close(&mut state, &mut model, dice, file),
             8..14 => lock_or_unlock(&mut state, &mut model, dice, file),
             14..20 => grant_or_return(&mut state, &mut model, dice, (file, now)),
@@ -237,7 +251,8 @@ fn run(dice: &mut Dice) {
                 let change = dice.of(&[Change::Truncate, Change::Remove, Change::SetAttributes]);
                 let _ = state.change(file, Some(dice.owner().holder), change, now + s(10));
             }
-            22 => {
+            22 => recall_at_once(&mut state, dice, now),
+            23 => {
                 now += s(dice.below(8));
                 revoke(&mut state, &mut model, now);
             }

@@ -1,0 +1,159 @@
+//! CB_LAYOUTRECALL of LAYOUTRECALL4_ALL: a client that has many layouts at a closed pool is asked once for all that it
+//! has, instead of for each (RFC 8881 §12.5.5.2.1.5, §20.3).
+//!
+//! What is wanted back has its deadline as if it were asked for alone, and is revoked and fenced off in time; layouts at
+//! other pools that the client loses by the way it gets again when it asks. Until what is wanted is back the client gets
+//! no layout. A client that answers with an error is asked for each layout from then on. Linux answers NOMATCHING_LAYOUT
+//! when it has forgotten its layouts, also while its last calls are still on their way to the pool: so it is fenced off.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use file_state::FileState;
+use nfs4::{ClientId4, NfsStat4};
+use nfs4_state::stateid::client_of;
+use types::FileId;
+
+use super::counts::Step;
+use super::recall::Turn;
+use super::{Head, courtesy};
+use crate::callback::CallbackError;
+
+/// Who has more layouts to give back than this is asked for all.
+const SINGLE_MAX: usize = 64;
+
+/// Asks those who have many layouts of the files for all; who else has one of them, and who cannot be asked so, is to be
+/// asked for each.
+pub(super) fn call_back(head: &Arc<Head>, files: &[FileId]) {
+    let holders = holders_of_many(&head.access.table(), files);
+    for (client, files) in holders {
+        if head.drain.lock().may_ask_for_all(client) {
+            ask(head, client, &files);
+        }
+    }
+}
+
+fn holders_of_many(table: &FileState, files: &[FileId]) -> BTreeMap<ClientId4, Vec<FileId>> {
+    let mut held: BTreeMap<ClientId4, Vec<FileId>> = BTreeMap::new();
+    for file in files {
+        for client in table.layout_holders_to_recall(*file).filter_map(client_of) {
+            held.entry(client).or_default().push(*file);
+        }
+    }
+    held.retain(|_, files| files.len() > SINGLE_MAX);
+    held
+}
+
+fn ask(head: &Arc<Head>, client: ClientId4, files: &[FileId]) {
+    // Who is silent for longer than a lease is not asked, and not waited for.
+    if !courtesy::depart(head, &[client]).is_empty() {
+        return;
+    }
+    let Some(turn) = Turn::take(head, client) else { return };
+    let patience = head.access.recall_time();
+    let wanted = head.states.lock().recall_at_once(client, files, head.clock.monotonic() + patience);
+    if wanted == 0 {
+        return;
+    }
+    head.drain.lock().begin_asking_for_all(client);
+    head.counts.count_all_layouts(Step::Sent);
+    tracing::info!(client = client.0, wanted, "recalling all layouts of a client, for those at closed pools");
+    let asking = {
+        let head = Arc::downgrade(head);
+        async move {
+            let Some(head) = head.upgrade() else { return };
+            let answered = head.sessions.recall_all_layouts(client, patience).await;
+            settle(&head, client, answered);
+            drop(turn);
+        }
+    };
+    head.spawn_call(asking);
+}
+
+/// What follows from the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// The client gives back, or its time passes.
+    Wait,
+    /// It says that it has nothing to give back: nobody waits for it.
+    HoldsNothing,
+    /// It is asked for each layout, and judged by what it answers to that.
+    AskForEach,
+}
+
+fn next(answered: Result<NfsStat4, CallbackError>) -> Next {
+    match answered {
+        // It has said DELAY, or nothing, until its time was over.
+        Ok(NfsStat4::Ok | NfsStat4::Delay) | Err(CallbackError::TimedOut) => Next::Wait,
+        Ok(NfsStat4::NoMatchingLayout) => Next::HoldsNothing,
+        _ => Next::AskForEach,
+    }
+}
+
+fn settle(head: &Head, client: ClientId4, answered: Result<NfsStat4, CallbackError>) {
+    match answered {
+        Ok(_) => head.counts.count_all_layouts(Step::Answered),
+        // Not sent after all, and so not unanswered.
+        Err(CallbackError::Busy) => {}
+        Err(_) => head.counts.count_all_layouts(Step::Unanswered),
+    }
+    let answer = answered.map_or_else(|error| error.to_string(), |status| status.name().to_owned());
+    let next = next(answered);
+    head.drain.lock().end_asking_for_all(client, next == Next::AskForEach);
+    tracing::debug!(client = client.0, answer, ?next, "asked a client for all its layouts");
+    match next {
+        Next::Wait => {}
+        Next::HoldsNothing => head.states.lock().expire_at_once(client),
+        Next::AskForEach => head.states.lock().forget_at_once(client),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use file_state::{Door, Holder, LayoutMode};
+
+    use super::*;
+
+    #[test]
+    fn who_has_many_layouts_of_the_files_is_asked_for_all_and_who_has_few_is_not() {
+        let mut table = FileState::default();
+        let files: Vec<FileId> = (1..=65).map(FileId).collect();
+        let mut grant = |file, number| {
+            let holder = Holder::of(Door::Nfs, number);
+            table.grant_layout(file, holder, LayoutMode::Read, Duration::ZERO).unwrap();
+        };
+        files.iter().for_each(|file| grant(*file, 1));
+        files[1..].iter().for_each(|file| grant(*file, 2));
+        // Many of its layouts are elsewhere.
+        (65..200).for_each(|file| grant(FileId(file), 3));
+        assert_eq!(holders_of_many(&table, &files), BTreeMap::from([(ClientId4(1), files.clone())]));
+        let _ = table.recall_layouts(files[0], Duration::from_secs(1));
+        assert!(holders_of_many(&table, &files).is_empty(), "it was asked for one of them");
+    }
+
+    #[test]
+    fn who_gives_back_has_its_time_and_who_has_nothing_is_not_waited_for() {
+        for answered in [Ok(NfsStat4::Ok), Ok(NfsStat4::Delay), Err(CallbackError::TimedOut)] {
+            assert_eq!(next(answered), Next::Wait, "{answered:?}");
+        }
+        assert_eq!(next(Ok(NfsStat4::NoMatchingLayout)), Next::HoldsNothing);
+    }
+
+    #[test]
+    fn who_answers_with_an_error_is_asked_for_each_layout() {
+        let failed = [
+            Ok(NfsStat4::NotSupp),
+            Ok(NfsStat4::Inval),
+            Ok(NfsStat4::UnknownLayoutType),
+            Ok(NfsStat4::OpNotInSession),
+            Err(CallbackError::NoPath),
+            Err(CallbackError::Busy),
+            Err(CallbackError::Refused(NfsStat4::BadSession)),
+        ];
+        for answered in failed {
+            assert_eq!(next(answered), Next::AskForEach, "{answered:?}");
+        }
+    }
+}

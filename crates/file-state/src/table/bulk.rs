@@ -1,0 +1,72 @@
+//! One question for all layouts of a holder instead of one for each file (RFC 8881 §12.5.5.2.1.5).
+//!
+//! Each layout that is wanted back has a recall of its own all the same, with its deadline: what becomes of it is judged,
+//! and taken, as if it had been asked for alone. Only what is beside it is another matter: until none of them is left, or
+//! their time is over, the holder is granted no layout of any file, for nothing tells one that was granted before the
+//! question from one after it.
+
+use super::*;
+
+impl FileState {
+    /// Recalls the layouts that the holder has of these files, to be asked for by one question for all that it has. Of how
+    /// many: none while a recall of any of its layouts is under way, for the two could not be told apart either.
+    pub fn recall_at_once(&mut self, holder: Holder, files: &[FileId], deadline: Duration) -> usize {
+        let is_asked = self
+            .layouts_of(holder)
+            .any(|(file, _)| self.files.get(&file).is_some_and(|known| known.layouts.is_recalled(holder)));
+        if is_asked {
+            return 0;
+        }
+        let recalled = files.iter().copied();
+        let recalled: BTreeSet<FileId> = recalled
+            .filter(|file| self.recall(*file, holder, GrantKind::Layout, deadline).is_some())
+            .collect();
+        let count = recalled.len();
+        if count > 0 {
+            self.at_once.insert(holder, recalled);
+        }
+        count
+    }
+
+    /// Whether some of what was asked for by one question has not come back, and still has time to.
+    pub fn is_recalled_at_once(&self, holder: Holder) -> bool {
+        self.at_once.contains_key(&holder)
+    }
+
+    /// The holder says that it has nothing: those recalls are due at once, and what it might still do is to be fenced off.
+    pub fn expire_at_once(&mut self, holder: Holder) {
+        for file in self.at_once.remove(&holder).unwrap_or_default() {
+            self.expire_recall(file, holder, GrantKind::Layout);
+        }
+    }
+
+    /// The holder does not understand the question: the recalls are as if they had never been, and whoever still wants
+    /// something back asks for it alone. What is being taken from the holder already is taken all the same.
+    pub fn forget_at_once(&mut self, holder: Holder) {
+        for file in self.at_once.remove(&holder).unwrap_or_default() {
+            let Some(known) = self.files.get_mut(&file) else { continue };
+            if let Some(deadline) = known.layouts.forget_recall(holder) {
+                self.recalls.remove(&(deadline, file, holder, GrantKind::Layout));
+                self.unheard.remove(file, holder, GrantKind::Layout);
+            }
+        }
+    }
+
+    /// Holders with a layout of the file that has not been recalled.
+    pub fn layout_holders_to_recall(&self, file: FileId) -> impl Iterator<Item = Holder> {
+        let known = self.files.get(&file).into_iter();
+        known.flat_map(|known| {
+            let holders = known.layouts.iter().map(|(holder, _)| holder);
+            holders.filter(|holder| !known.layouts.is_recalled(*holder))
+        })
+    }
+
+    pub(super) fn came_back(&mut self, file: FileId, holder: Holder) {
+        if let Some(files) = self.at_once.get_mut(&holder) {
+            files.remove(&file);
+            if files.is_empty() {
+                self.at_once.remove(&holder);
+            }
+        }
+    }
+}
