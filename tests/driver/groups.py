@@ -174,6 +174,8 @@ GROUPS = [
           clients=2, limit_s=300, mem="400M", forebay_only=True, alone=True, opts="vers=4.2,actimeo=0",
           prepare=certificate_and_login, env=HTTP_ENV,
           config=HTTP + '[nfs.delegations]\nmode = "always"\nwrite = "on"\nquiet_s = 0\n'),
+    Group("sessions", "slots of a session that come and go", "sessions", forebay_only=True, limit_s=180,
+          prepare=certificate_and_login, config=HTTP, env=HTTP_ENV),
     Group("kerberos", "sec=krb5, krb5i and krb5p, at the head and at the pool", "kerberos", forebay_only=True, limit_s=300,
           modules=("cbc", "cts", "hmac", "rpcsec_gss_krb5"), prepare=kerberos.realm, env={"KRB5": "{scratch}/krb5"},
           config='security = ["sys", "krb5", "krb5i", "krb5p"]\nkeytab = "{scratch}/krb5/server.keytab"\n'
