@@ -4,7 +4,7 @@
     sessions.py crowd CLIENTS SESSIONS FLAG     so many sessions of each client, until the file FLAG is gone
     sessions.py calls FILE                      a line for each CB_RECALL_SLOT, and one for its answer, into FILE
 """
-import os, socket, struct, subprocess, sys, threading, time
+import ctypes, os, socket, struct, subprocess, sys, threading, time
 
 PORT = int(os.environ["KC_PORT"])
 NFS, CALL, REPLY, LAST = 100003, 0, 1, 1 << 31
@@ -146,9 +146,22 @@ def recalled(call):
     return target if operation == CB_RECALL_SLOT else None
 
 
-def calls(file):
-    asked = {}
+# The kernel's client has a privileged port, and the crowd has not: the source's port, or the target's if the source is the server.
+FILTER = ((0x28, 0, 0, 34), (0x15, 0, 1, PORT), (0x28, 0, 0, 36), (0x35, 1, 0, 1024), (6, 0, 0, 1 << 18), (6, 0, 0, 0))
+SO_ATTACH_FILTER, SO_RCVBUFFORCE = 26, 33
+
+
+def kernels_packets():
+    """Those of the crowd would fill its buffer: each is charged with the 64 KiB that the card's driver had ready for it."""
     wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+    wire.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 64 << 20)
+    code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in FILTER))
+    wire.setsockopt(socket.SOL_SOCKET, SO_ATTACH_FILTER, struct.pack("HL", len(FILTER), ctypes.addressof(code)))
+    return wire
+
+
+def calls(file):
+    asked, wire = {}, kernels_packets()
     with open(file, "w", buffering=1) as out:
         print("watching", file=out)
         while True:
