@@ -11,6 +11,7 @@ use access::{Change, Changing, Granted, Modes, Recall, Recaller, Share, Told};
 use api::NamespaceError;
 use async_trait::async_trait;
 use file_state::Holder;
+use futures_util::{StreamExt, stream};
 use nfs4::{CbRecallSlot4Args, ClientId4, NfsCbArgop4, NfsStat4, SEQ4_STATUS_RECALLABLE_STATE_REVOKED};
 use nfs4_state::SlotRecall;
 use nfs4_state::stateid::{AddressedRecall, LayoutModes, Revoked, holder, iomode};
@@ -27,6 +28,7 @@ use crate::{callback, fh, status};
 pub(super) const WAIT: Duration = Duration::from_millis(100);
 /// A revocation that failed (the database is away) is tried again after this time.
 const RETRY: Duration = Duration::from_secs(2);
+const FENCED_AT_ONCE: usize = 64;
 /// A recall may overtake the reply that grants. CB_SEQUENCE names that call (`csa_referring_call_lists`), and Linux waits
 /// for its reply; a client that does not, and says it has no such delegation, is asked again for so long.
 const OVERTAKEN: Duration = Duration::from_secs(5);
@@ -321,34 +323,49 @@ pub(crate) async fn expire_clients(head: &Head) {
 pub(crate) async fn expire_recalls(head: &Head) {
     let now = head.clock.monotonic();
     let due = head.states.lock().expired_recalls(now, now + RETRY);
-    for revoked in due {
-        let Revoked { client, file, granted, .. } = revoked;
-        if revoked.is_at_pools
-            && let Err(error) = fence(head, file).await
-        {
-            tracing::warn!(%file, %error, "cannot fence off what a client held, will try again");
-            continue;
+    // A client may leave tens of thousands, and each fence waits for a commit, which they share.
+    let mut fenced =
+        stream::iter(due).map(|revoked| fence_off(head, revoked)).buffer_unordered(FENCED_AT_ONCE);
+    while let Some(revoked) = fenced.next().await {
+        if let Some(revoked) = revoked {
+            revoke(head, revoked).await;
         }
-        // A layout is fenced off and never reclaimed; what a cache says is believed again where it is.
-        if revoked.is_overdue
-            && matches!(granted, Granted::Delegation(_))
-            && let Err(error) = head.sessions.forbid_reclaim(client).await
-        {
-            tracing::warn!(client = client.0, %error, "cannot put down that a client may not reclaim, will try again");
-            continue;
-        }
-        let is_revoked = head.states.lock().revoke(&revoked);
-        if is_revoked {
-            head.counts.count(granted, Step::Revoked);
-        }
-        if is_revoked && revoked.is_overdue {
-            tracing::warn!(client = client.0, %file, "revoked {} that was not returned", what(granted));
-        }
-        tell_of_revoked(head, client);
-        head.access.returned();
     }
     // Who has freed the stateids of all that was revoked knows of it.
     head.sessions.allow_reclaim(|client| !head.states.lock().has_revoked(client)).await;
+}
+
+/// `None`: it is still at the pools.
+async fn fence_off(head: &Head, revoked: Revoked) -> Option<Revoked> {
+    let file = revoked.file;
+    if revoked.is_at_pools
+        && let Err(error) = fence(head, file).await
+    {
+        tracing::warn!(%file, %error, "cannot fence off what a client held, will try again");
+        return None;
+    }
+    Some(revoked)
+}
+
+async fn revoke(head: &Head, revoked: Revoked) {
+    let Revoked { client, file, granted, .. } = revoked;
+    // A layout is fenced off and never reclaimed; what a cache says is believed again where it is.
+    if revoked.is_overdue
+        && matches!(granted, Granted::Delegation(_))
+        && let Err(error) = head.sessions.forbid_reclaim(client).await
+    {
+        tracing::warn!(client = client.0, %error, "cannot put down that a client may not reclaim, will try again");
+        return;
+    }
+    let is_revoked = head.states.lock().revoke(&revoked);
+    if is_revoked {
+        head.counts.count(granted, Step::Revoked);
+    }
+    if is_revoked && revoked.is_overdue {
+        tracing::warn!(client = client.0, %file, "revoked {} that was not returned", what(granted));
+    }
+    tell_of_revoked(head, client);
+    head.access.returned();
 }
 
 fn what(granted: Granted) -> &'static str {
