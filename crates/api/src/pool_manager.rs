@@ -32,6 +32,9 @@ pub trait PoolManager: Send + Sync {
 
     /// How long their reads and writes took. Nothing need follow from it.
     fn report_transfers(&self, _report: &TransferReport) {}
+
+    /// The client is gone: what it told of its reads and writes counts no more, beside what it tells when it comes again.
+    fn forget_client(&self, _client: u64) {}
 }
 
 /// How a client fared with a file at a pool, as it tells in LAYOUTERROR and LAYOUTRETURN (RFC 8435 §9.1 `ff_ioerr4`).

@@ -112,7 +112,7 @@ pub struct FileState {
     /// Recalls under way by their deadlines.
     recalls: BTreeSet<(Duration, FileId, Holder, GrantKind)>,
     /// Of whom all layouts are asked for by one question, and which of them are wanted back.
-    at_once: BTreeMap<Holder, BTreeSet<FileId>>,
+    at_once: bulk::AtOnce,
     /// Files with a change that waits, by when that ends.
     pending: BTreeSet<(Duration, FileId)>,
     /// Opens that deny writing, by the door they came through.

@@ -128,6 +128,10 @@ impl PoolManager for PoolMap {
             self.paces.lock().take(report, self.clock.monotonic());
         }
     }
+
+    fn forget_client(&self, client: u64) {
+        self.paces.lock().forget_client(client);
+    }
 }
 
 /// Draws a pool with space, weighted by free bytes, of which those of a slow pool count half.

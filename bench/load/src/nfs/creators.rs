@@ -178,12 +178,13 @@ impl Creators {
         self.measured
     }
 
+    fn is_over(&self, now: Duration) -> bool {
+        matches!(self.limit, Limit::Time(length) if now.saturating_sub(self.began) >= length)
+    }
+
     /// The first call for the next name; `None` if the limit is reached.
     pub fn begin(&mut self, index: usize, now: Duration) -> Option<Vec<NfsArgop4>> {
-        let reached = match self.limit {
-            Limit::Count(count) => self.begun >= count,
-            Limit::Time(length) => now.saturating_sub(self.began) >= length,
-        };
+        let reached = self.is_over(now) || matches!(self.limit, Limit::Count(count) if self.begun >= count);
         let creator = &mut self.each[index];
         if reached {
             creator.stage = Stage::Finished;
@@ -228,8 +229,10 @@ impl Creators {
     /// Takes the reply of a creator's call and says what it does next.
     pub fn reply(&mut self, index: usize, reply: &Reply, now: Duration) -> Result<Next> {
         self.measured.elapsed = now.saturating_sub(self.began);
+        let is_over = self.is_over(now);
         let creator = &mut self.each[index];
-        if reply.status == NfsStat4::Delay && creator.retries < RETRIES_MAX {
+        // When the time is over nobody waits any more, or the rate would be that of whoever waits longest.
+        if reply.status == NfsStat4::Delay && creator.retries < RETRIES_MAX && !is_over {
             let wait = DELAY_MAX.min(DELAY_MIN * 2_u32.pow(creator.retries));
             creator.retries += 1;
             self.measured.retries += 1;

@@ -99,13 +99,18 @@ fn settle(head: &Head, client: ClientId4, answered: Result<NfsStat4, CallbackErr
     }
     let answer = answered.map_or_else(|error| error.to_string(), |status| status.name().to_owned());
     let next = next(answered);
-    head.drain.lock().end_asking_for_all(client, next == Next::AskForEach);
     tracing::debug!(client = client.0, answer, ?next, "asked a client for all its layouts");
     match next {
         Next::Wait => {}
         Next::HoldsNothing => head.states.lock().expire_at_once(client),
-        Next::AskForEach => head.states.lock().forget_at_once(client),
+        Next::AskForEach => {
+            head.states.lock().forget_at_once(client);
+            // Who waits for one of them asks for it now.
+            head.access.returned();
+        }
     }
+    // Not before: the answer would be taken for that to another question.
+    head.drain.lock().end_asking_for_all(client, next == Next::AskForEach);
 }
 
 #[cfg(test)]

@@ -119,7 +119,8 @@ impl Drain {
 
 /// Has the layouts at closed pools called back; returns at once.
 pub(crate) fn keep_clients_away(head: &Arc<Head>) {
-    let leaving = head.drain.lock().update(&head.pools.closed(), head.clock.monotonic());
+    let closed = head.pools.closed();
+    let leaving = head.drain.lock().update(&closed, head.clock.monotonic());
     if leaving.is_empty() {
         return;
     }
@@ -173,11 +174,9 @@ async fn look_through(head: &Arc<Head>, pools: BTreeSet<PoolId>) -> BTreeMap<Poo
 }
 
 async fn call_back(head: &Arc<Head>, files: &[FileId]) {
-    {
-        let table = head.access.table();
-        let has_layouts = |client: &ClientId4| table.held(holder(*client)).layouts > 0;
-        head.drain.lock().asked_for_each.retain(has_layouts);
-    }
+    let mut asked_for_each = head.drain.lock().asked_for_each.clone();
+    asked_for_each.retain(|client| head.access.table().held(holder(*client)).layouts == 0);
+    head.drain.lock().asked_for_each.retain(|client| !asked_for_each.contains(client));
     bulk_recall::call_back(head, files);
     let mut waiting = Waiting::default();
     for file in files {

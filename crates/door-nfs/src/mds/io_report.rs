@@ -37,13 +37,11 @@ pub(super) fn stats(compound: &Compound<'_>, head: &Head, args: &LayoutStats4Arg
     Ok(())
 }
 
-/// What a LAYOUTRETURN tells, before anything is returned.
-pub(super) fn take(compound: &Compound<'_>, head: &Head, report: &FfLayoutReturn4) {
-    for stats in &report.iostats_report {
-        if let Some(source) = take_update(compound, head, stats.deviceid, &stats.layoutupdate) {
-            head.reports.forget_counters(source);
-        }
-    }
+/// What a LAYOUTRETURN tells, before anything is returned. Of which counters: they end with the layout.
+pub(super) fn take(compound: &Compound<'_>, head: &Head, report: &FfLayoutReturn4) -> Vec<Source> {
+    let stats = report.iostats_report.iter();
+    let told = stats.filter_map(|stats| take_update(compound, head, stats.deviceid, &stats.layoutupdate));
+    let told = told.collect();
     let mut was_fine = true;
     for failed in &report.ioerr_report {
         was_fine &= !take_errors(compound, head, &failed.errors);
@@ -51,6 +49,7 @@ pub(super) fn take(compound: &Compound<'_>, head: &Head, report: &FfLayoutReturn
     if was_fine {
         tell(compound, head, Outcome::Fine);
     }
+    told
 }
 
 /// Counters of a layout that the client has, at a pool that there is.

@@ -232,10 +232,11 @@ pub(super) async fn give_back(
         LayoutIomode4::Rw => LayoutModes { read: false, read_write: true },
         LayoutIomode4::Any => LayoutModes { read: true, read_write: true },
     };
+    let mut told = Vec::new();
     if let LayoutReturn4::File(LayoutReturnFile4 { body, .. }) = &args.layoutreturn {
         // What cannot be decoded is no reason to keep the layout.
         match FfLayoutReturn4::from_body(body) {
-            Ok(report) => io_report::take(compound, head, &report),
+            Ok(report) => told = io_report::take(compound, head, &report),
             Err(error) => {
                 tracing::debug!(client = client.0, %error, "layout return has a body that is no report")
             }
@@ -274,6 +275,8 @@ pub(super) async fn give_back(
     head.access.returned();
     if stateid.is_some() {
         compound.current_stateid = stateid;
+    } else {
+        told.into_iter().for_each(|counters| head.reports.forget_counters(counters));
     }
     Ok(LayoutReturn4ResOk { stateid })
 }

@@ -28,6 +28,7 @@ use crate::{callback, fh, status};
 pub(super) const WAIT: Duration = Duration::from_millis(100);
 /// A revocation that failed (the database is away) is tried again after this time.
 const RETRY: Duration = Duration::from_secs(2);
+/// A client may leave tens of thousands of layouts, and each fence waits for a commit, which they share.
 const FENCED_AT_ONCE: usize = 64;
 /// A recall may overtake the reply that grants. CB_SEQUENCE names that call (`csa_referring_call_lists`), and Linux waits
 /// for its reply; a client that does not, and says it has no such delegation, is asked again for so long.
@@ -296,8 +297,11 @@ pub(crate) async fn expire_clients(head: &Head) {
         }
         let writable = head.states.lock().writable_layouts(client);
         let mut unfenced = Vec::new();
-        for file in writable {
-            if let Err(error) = fence(head, file).await {
+        let mut fenced = stream::iter(writable)
+            .map(|file| async move { (file, fence(head, file).await) })
+            .buffer_unordered(FENCED_AT_ONCE);
+        while let Some((file, fenced)) = fenced.next().await {
+            if let Err(error) = fenced {
                 tracing::warn!(client = client.0, %file, %error, "cannot fence off a lost client, will try again");
                 unfenced.push(file);
             }
@@ -311,6 +315,7 @@ pub(crate) async fn expire_clients(head: &Head) {
         head.adaptive.lock().forget_client(client);
         head.devices.lock().forget_client(client);
         head.reports.forget_client(client);
+        head.pools.forget_client(client.0);
         if is_freed {
             head.access.returned();
         }
@@ -323,7 +328,6 @@ pub(crate) async fn expire_clients(head: &Head) {
 pub(crate) async fn expire_recalls(head: &Head) {
     let now = head.clock.monotonic();
     let due = head.states.lock().expired_recalls(now, now + RETRY);
-    // A client may leave tens of thousands, and each fence waits for a commit, which they share.
     let mut fenced =
         stream::iter(due).map(|revoked| fence_off(head, revoked)).buffer_unordered(FENCED_AT_ONCE);
     while let Some(revoked) = fenced.next().await {

@@ -7,6 +7,9 @@
 
 use super::*;
 
+/// Whose layouts are asked for by one question, and of which files some have not come back yet.
+pub(super) type AtOnce = BTreeMap<Holder, BTreeSet<FileId>>;
+
 impl FileState {
     /// Recalls the layouts that the holder has of these files, to be asked for by one question for all that it has. Of how
     /// many: none while a recall of any of its layouts is under way, for the two could not be told apart either.
@@ -60,13 +63,14 @@ impl FileState {
             holders.filter(|holder| !known.layouts.is_recalled(*holder))
         })
     }
+}
 
-    pub(super) fn came_back(&mut self, file: FileId, holder: Holder) {
-        if let Some(files) = self.at_once.get_mut(&holder) {
-            files.remove(&file);
-            if files.is_empty() {
-                self.at_once.remove(&holder);
-            }
+/// The holder is not waited for any more as to this file: with the last one it may be granted layouts again.
+pub(super) fn came_back(at_once: &mut AtOnce, file: FileId, holder: Holder) {
+    if let Some(files) = at_once.get_mut(&holder) {
+        files.remove(&file);
+        if files.is_empty() {
+            at_once.remove(&holder);
         }
     }
 }

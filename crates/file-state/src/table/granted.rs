@@ -115,7 +115,7 @@ impl FileState {
             self.recalls.remove(&(deadline, file, holder, GrantKind::Layout));
         }
         self.unheard.remove(file, holder, GrantKind::Layout);
-        self.came_back(file, holder);
+        bulk::came_back(&mut self.at_once, file, holder);
         self.record(holder, file).held.layouts -= 1;
         self.settle(file, holder);
         left
@@ -314,6 +314,15 @@ impl FileState {
         })
     }
 
+    /// Whether its time is over, as [`FileState::expired_recalls`] has told: of what came back since, and was granted and
+    /// recalled anew, it is not.
+    pub fn is_due(&self, file: FileId, holder: Holder, kind: GrantKind) -> bool {
+        self.files.get(&file).is_some_and(|known| match kind {
+            GrantKind::Layout => known.layouts.is_due(holder),
+            GrantKind::Delegation => known.delegations.is_due(holder),
+        })
+    }
+
     /// The holder could not be told of a recall: who asks next tells it again, or [`FileState::unheard_recalls`] does.
     pub fn recall_unheard(&mut self, file: FileId, holder: Holder, kind: GrantKind) {
         let Some(known) = self.files.get_mut(&file) else { return };
@@ -367,8 +376,8 @@ impl FileState {
                 let (granted, is_overdue) = match kind {
                     GrantKind::Layout => {
                         let (modes, is_overdue) = known.layouts.take_due(holder, retry_at)?;
-                        // The time of all that were asked for with it is over; a fence may be long in coming.
-                        self.at_once.remove(&holder);
+                        // Those that were asked for with it have the same deadline; a fence may be long in coming.
+                        bulk::came_back(&mut self.at_once, file, holder);
                         (Granted::Layout(modes), is_overdue)
                     }
                     GrantKind::Delegation => {

@@ -308,7 +308,7 @@ const KEYS: &[Key] = &[
         "10000",
         "milliseconds",
         "How long DELETE and MOVE wait for NFS clients to give back what they hold; then they get 503. An \
-         upload waits until it is taken from them, after nfs.lease_s.",
+         upload waits until it is taken from them, after nfs.delegations.recall_s.",
     ),
     key("http.copies_max", "100", "copies", "Third-party copies under way; at it, COPY gets 429."),
     key("http.copy_streams_max", "8", "streams", "Connections of one third-party copy."),

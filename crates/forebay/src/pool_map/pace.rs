@@ -87,6 +87,10 @@ impl Paces {
         told.writes.add(kept, &writes);
     }
 
+    pub(super) fn forget_client(&mut self, client: u64) {
+        self.told.retain(|(_, of), _| *of != client);
+    }
+
     /// Pools that get fewer new files.
     pub(super) fn slow(&mut self, now: Duration) -> &BTreeSet<PoolId> {
         if self.judged.is_none_or(|judged| now.saturating_sub(judged) >= JUDGED) {

@@ -94,12 +94,12 @@ impl ClientState {
         of_clients.collect()
     }
 
-    /// It is fenced off and forgotten: `false` if it has come back meanwhile, and perhaps was granted anew. The stateid of
+    /// It is fenced off and forgotten: `false` if it has come back meanwhile, and perhaps was granted and even recalled anew. The stateid of
     /// a layout is a bad one from now on; that of a delegation says that it was revoked, unless its client has said that it
     /// has none and so would never free it.
     pub fn revoke(&mut self, revoked: &Revoked) -> bool {
         let Revoked { client, file, granted, is_overdue, .. } = *revoked;
-        if !self.files.lock().is_recalled(file, holder(client), granted.kind()) {
+        if !self.files.lock().is_due(file, holder(client), granted.kind()) {
             return false;
         }
         if granted.kind() == GrantKind::Delegation {

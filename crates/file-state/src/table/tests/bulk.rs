@@ -58,6 +58,17 @@ fn whose_time_is_over_gets_layouts_elsewhere_while_the_fence_is_waited_for() {
 }
 
 #[test]
+fn what_was_asked_for_alone_meanwhile_does_not_end_the_question() {
+    let mut state = asked();
+    let _ = state.change(ELSEWHERE, Some(B), Change::Truncate, s(20));
+    state.expire_recall(ELSEWHERE, A, GrantKind::Layout);
+    assert_eq!(state.expired_recalls(s(1), s(3)).len(), 1);
+    assert!(state.is_recalled_at_once(A));
+    state.expire_at_once(A);
+    assert_eq!(state.expired_recalls(s(2), s(4)).len(), 2, "what it was asked for at once");
+}
+
+#[test]
 fn a_question_ends_with_its_holder() {
     let mut state = asked();
     state.release_holder(A);

@@ -70,6 +70,15 @@ fn no_client_alone_makes_a_pool_slow() {
 }
 
 #[test]
+fn who_comes_again_under_another_number_has_one_vote() {
+    let mut scene = Scene::default();
+    scene.compare(1, 500, 1);
+    scene.paces.forget_client(1);
+    scene.compare(2, 500, 1);
+    assert_eq!(scene.slow(), []);
+}
+
+#[test]
 fn a_client_that_is_far_away_or_knows_one_pool_says_nothing() {
     let mut scene = Scene::default();
     for client in 1..=3 {

@@ -155,6 +155,10 @@ fn what_was_given_back_and_granted_anew_while_the_old_was_fenced_off_is_not_revo
     states.return_delegation(A, FILE, held).unwrap();
     let again = delegate(&mut states, A);
     assert!(!states.revoke(&due[0]));
+    // Nor if it is asked for anew already: that has its own time.
+    let verdict = states.files.lock().change(FILE, Some(holder(B)), Change::Remove, s(30));
+    assert!(matches!(verdict, ChangeVerdict::Wait { .. }));
+    assert!(!states.revoke(&due[0]));
     assert_eq!((states.test(A, again), states.has_revoked(A)), (NfsStat4::Ok, false));
 }
 
