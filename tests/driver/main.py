@@ -12,6 +12,7 @@ from .server import SERVERS
 LOOPBACK = [("command_line", commands, False), ("http_clients", http_clients, True),
             ("http_hostile", http_hostile, True), ("http_python", http_python, True),
             ("http_grid", http_grid, True)]
+ALONE = ("command_line", "http_hostile")      # of these: they assert how soon something ends
 
 
 def wanted(names, group, scenario):
@@ -46,9 +47,9 @@ def list_all():
             print("%s/%s" % (group.name, scenario))
 
 
-def run_loopback(names, scratch, report):
+def run_loopback(groups, names, scratch, report):
     """One after the other: they share the host's own network."""
-    for group, module, ends_well in LOOPBACK:
+    for group, module, ends_well in groups:
         began = time.monotonic()
         chosen = [s.__name__ for s in module.SCENARIOS if wanted(names, group, s.__name__)]
         for result in loopback.run(group, module.SCENARIOS, chosen, scratch, ends_well):
@@ -75,16 +76,20 @@ def run_guests(chosen, jobs, opt, scratch, report):
 
 
 def run_all(names, chosen, opt, scratch, report):
-    """Guests and what needs none run beside each other, if more than one thing may; what asserts how soon something comes, alone at last."""
-    with ThreadPoolExecutor(1) as beside:
-        if opt.server == "forebay":
-            without_guests = beside.submit(run_loopback, names, scratch, report)
-            if opt.jobs == 1:
-                without_guests.result()
-        run_guests([p for p in chosen if not p[0].alone], opt.jobs, opt, scratch, report)
-        if opt.server == "forebay":
-            without_guests.result()
+    """First what asserts how soon something comes, alone; then guests, and beside them, if more than one thing may run, what needs none."""
+    groups = LOOPBACK if opt.server == "forebay" else []
+    others = [g for g in groups if g[0] not in ALONE]
+    run_loopback([g for g in groups if g[0] in ALONE], names, scratch, report)
     run_guests([p for p in chosen if p[0].alone], 1, opt, scratch, report)
+    among = [p for p in chosen if not p[0].alone]
+    if opt.jobs == 1:
+        run_loopback(others, names, scratch, report)
+        run_guests(among, 1, opt, scratch, report)
+        return
+    with ThreadPoolExecutor(1) as beside:
+        without_guests = beside.submit(run_loopback, others, names, scratch, report)
+        run_guests(among, opt.jobs, opt, scratch, report)
+        without_guests.result()
 
 
 def main(argv, doc):

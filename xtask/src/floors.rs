@@ -21,7 +21,7 @@ pub enum Floor {
     Chore,
 }
 
-/// Every crate of the workspace, by its name without the `forebay-` prefix.
+/// Every crate of the workspace but the fuzz targets, by its name without the `forebay-` prefix.
 pub const FLOORS: &[(&str, Floor)] = &[
     ("types", Floor::Ground),
     ("xdr", Floor::Ground),
