@@ -12,6 +12,15 @@ fn with(configuration: &'static str) -> Setup {
     Setup { configuration, ..Setup::default() }
 }
 
+/// Anew, with this at the end of its configuration.
+fn restarted_with(instance: &Instance, server: Server, configuration: &str) -> Server {
+    server.terminate();
+    let file = instance.path().join("forebay.toml");
+    let text = std::fs::read_to_string(&file).unwrap() + configuration;
+    std::fs::write(&file, text).unwrap();
+    instance.up()
+}
+
 #[test]
 fn an_export_that_is_not_there_is_warned_of_and_is_one_as_soon_as_it_is_made() {
     let configuration = "[[nfs.export]]\npath = \"/\"\nclients = [\"*\"]\naccess = \"rw\"\n\
@@ -38,15 +47,10 @@ fn after_a_restart_with_another_configuration_everybody_is_somebody_else() {
     let mut client = server.client("host");
     let root = client.root().unwrap();
     client.mkdir(&root, "open", 0o777).unwrap();
-    server.terminate();
-    let file = instance.path().join("forebay.toml");
     let everybody_is_seven = "[[nfs.export]]\npath = \"/open\"\nclients = [\"127.0.0.0/8\"]\naccess = \"rw\"\n\
          squash = \"all\"\nanonymous_uid = 7\nanonymous_gid = 8\n\
          [[nfs.export]]\npath = \"/open\"\nclients = [\"*\"]\n";
-    let text = std::fs::read_to_string(&file).unwrap() + everybody_is_seven;
-    std::fs::write(&file, text).unwrap();
-
-    let server = instance.up();
+    let server = restarted_with(&instance, server, everybody_is_seven);
     let mut client = server.client("host");
     let root = client.root().unwrap();
     assert_eq!(status_of(client.mkdir(&root, "dir", 0o755)), NfsStat4::RoFs, "it leads to the export only");
@@ -63,13 +67,8 @@ fn a_return_of_the_layouts_of_the_pseudo_file_system_spares_those_of_the_exports
     let mut client = server.client("host");
     let root = client.root().unwrap();
     client.mkdir(&root, "open", 0o777).unwrap();
-    server.terminate();
-    let file = instance.path().join("forebay.toml");
     let export = "[[nfs.export]]\npath = \"/open\"\nclients = [\"*\"]\naccess = \"rw\"\n";
-    let text = std::fs::read_to_string(&file).unwrap() + export;
-    std::fs::write(&file, text).unwrap();
-
-    let server = instance.up();
+    let server = restarted_with(&instance, server, export);
     let mut client = server.client("host");
     let pseudo = client.root().unwrap();
     let open = client.lookup(&pseudo, "open").unwrap();

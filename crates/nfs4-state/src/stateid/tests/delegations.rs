@@ -13,11 +13,18 @@ fn delegate_as(states: &mut ClientState, client: ClientId4, kind: DelegationKind
     states.delegate(client, FILE, (kind, DelegationTerms::default()), s(0)).unwrap()
 }
 
-/// A recall for a removal, and the end of its time.
-fn recall_and_expire(states: &mut ClientState) -> Vec<Revoked> {
+/// A recall for a removal.
+fn recall(states: &mut ClientState) -> AddressedRecall {
     let verdict = states.files.lock().change(FILE, Some(holder(B)), Change::Remove, s(10));
     let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
-    assert_eq!(states.address_recalls(&recalls).len(), 1);
+    let mut sent = states.address_recalls(&recalls);
+    assert_eq!(sent.len(), 1);
+    sent.remove(0)
+}
+
+/// And the end of its time.
+fn recall_and_expire(states: &mut ClientState) -> Vec<Revoked> {
+    recall(states);
     states.expired_recalls(s(10), s(12))
 }
 
@@ -166,10 +173,8 @@ fn what_was_given_back_and_granted_anew_while_the_old_was_fenced_off_is_not_revo
 fn a_delegation_that_its_client_does_not_know_leaves_nothing_to_free() {
     let mut states = states();
     let held = delegate(&mut states, A);
-    let verdict = states.files.lock().change(FILE, Some(holder(B)), Change::Remove, s(10));
-    let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
-    let sent = states.address_recalls(&recalls);
-    states.expire_recall(&sent[0]);
+    let sent = recall(&mut states);
+    states.expire_recall(&sent);
     let due = states.expired_recalls(s(1), s(2));
     assert!(states.revoke(&due[0]));
     assert_eq!((states.test(A, held), states.has_revoked(A)), (NfsStat4::BadStateId, false));
@@ -195,10 +200,8 @@ fn a_delegation_that_is_being_revoked_gets_no_layout_that_its_fence_would_miss()
 fn a_delegation_that_its_client_does_not_know_leaves_nothing_to_free_though_its_fence_fails_once() {
     let mut states = states();
     let held = delegate(&mut states, A);
-    let verdict = states.files.lock().change(FILE, Some(holder(B)), Change::Remove, s(10));
-    let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
-    let sent = states.address_recalls(&recalls);
-    states.expire_recall(&sent[0]);
+    let sent = recall(&mut states);
+    states.expire_recall(&sent);
     assert_eq!(states.expired_recalls(s(1), s(3)).len(), 1, "and the pool cannot be told");
     let due = states.expired_recalls(s(3), s(5));
     assert!(states.revoke(&due[0]));
