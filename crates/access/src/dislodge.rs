@@ -14,19 +14,7 @@ impl FileAccess {
         if !self.asks_to_go(file, want) {
             return Ok(false);
         }
-        let gone = async {
-            loop {
-                let returned = self.returned.notified();
-                tokio::pin!(returned);
-                // Registered before looking, or an end in between would be missed.
-                returned.as_mut().enable();
-                if !self.asks_to_go(file, want) {
-                    return;
-                }
-                returned.await;
-            }
-        };
-        tokio::time::timeout(patience, gone).await.map(|()| true).map_err(|_| AccessError::Recalled)
+        self.once_returned(patience, || Ok((!self.asks_to_go(file, want)).then_some(true))).await
     }
 
     fn asks_to_go(&self, file: FileId, want: Want) -> bool {

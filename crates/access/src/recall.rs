@@ -77,19 +77,28 @@ impl FileAccess {
             }
             Err(error) => return Err(error),
         }
-        let settled = async {
+        self.once_returned(patience, || self.ask(file, by, change)).await
+    }
+
+    /// What `look` finds; it looks again whenever something has come back. `Recalled`: nothing within `patience`.
+    pub(crate) async fn once_returned<T>(
+        &self,
+        patience: Duration,
+        mut look: impl FnMut() -> Result<Option<T>, AccessError>,
+    ) -> Result<T, AccessError> {
+        let found = async {
             loop {
                 let returned = self.returned.notified();
                 tokio::pin!(returned);
                 // Registered before looking, or a return in between would be missed.
                 returned.as_mut().enable();
-                if let Some(begun) = self.ask(file, by, change)? {
-                    return Ok(begun);
+                if let Some(found) = look()? {
+                    return Ok(found);
                 }
                 returned.await;
             }
         };
-        tokio::time::timeout(patience, settled).await.unwrap_or(Err(AccessError::Recalled))
+        tokio::time::timeout(patience, found).await.unwrap_or(Err(AccessError::Recalled))
     }
 
     /// After a change: what others hold that should have come home before it is asked for, and not waited for.

@@ -168,7 +168,7 @@ fn in_place_of(stateid: StateId4, stands_for: Option<StateId4>) -> Result<StateI
     stands_for.map(newest).ok_or(NfsStat4::BadStateId)
 }
 
-fn judges_flavor(number: u32) -> bool {
+pub(crate) fn judges_flavor(number: u32) -> bool {
     matches!(
         number,
         op::PUTFH

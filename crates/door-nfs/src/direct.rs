@@ -77,13 +77,7 @@ impl Direct {
 
     /// What the housekeeping does once in a while.
     pub async fn keep_house(&self) {
-        let head = &self.door.head;
-        mds::expire_clients(head).await;
-        mds::recall_slots(head);
-        mds::repeat_recalls(head);
-        mds::expire_recalls(head).await;
-        mds::tell_waiters(head);
-        mds::keep_clients_away(head);
+        mds::keep_house(&self.door.head).await;
     }
 
     /// Ends what is under way; the head goes when this is dropped.

@@ -281,12 +281,7 @@ async fn housekeeping(head: Arc<Head>, mut stop: watch::Receiver<bool>) {
             head.exports.look_again(&*head.namespace).await;
             exports_due = head.clock.monotonic() + EXPORTS_PERIOD;
         }
-        mds::expire_clients(&head).await;
-        mds::recall_slots(&head);
-        mds::repeat_recalls(&head);
-        mds::expire_recalls(&head).await;
-        mds::tell_waiters(&head);
-        mds::keep_clients_away(&head);
+        mds::keep_house(&head).await;
         tokio::select! {
             () = tokio::time::sleep(HOUSEKEEPING_PERIOD) => {}
             () = head.departures.notified() => {}

@@ -73,9 +73,18 @@ pub(crate) use device::Devices;
 pub(crate) use drain::{Drain, keep_clients_away};
 use exports::Gate;
 pub(crate) use homes::Homes;
-pub(crate) use lock_notice::tell_waiters;
-pub(crate) use recall::{ClientRecaller, expire_clients, expire_recalls, recall_slots, repeat_recalls};
+pub(crate) use recall::{ClientRecaller, expire_clients};
 pub(crate) use reports::Reports;
+
+/// What is done once in a while, and when somebody has gone.
+pub(crate) async fn keep_house(head: &Arc<Head>) {
+    expire_clients(head).await;
+    recall::recall_slots(head);
+    recall::repeat_recalls(head);
+    recall::expire_recalls(head).await;
+    lock_notice::tell_waiters(head);
+    keep_clients_away(head);
+}
 
 /// Everything the handlers of the head need.
 pub(crate) struct Head {

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-/// Beyond it insertion into the middle would cost more than a tree does.
+/// Beyond it entries go into a tree, so that a step costs no more than its logarithm however many there are.
 const FEW: usize = 16;
 
 #[derive(Debug)]

@@ -112,10 +112,6 @@ impl<T: Copy> Grants<T> {
         self.holders.values().any(|grant| grant.recall.is_some())
     }
 
-    pub fn is_all_recalled(&self) -> bool {
-        self.holders.values().all(|grant| grant.recall.is_some())
-    }
-
     /// Whether a recall of the holder's is under way.
     pub fn recall_unheard(&mut self, holder: Holder) -> bool {
         let recall = self.holders.get_mut(&holder).and_then(|grant| grant.recall.as_mut());

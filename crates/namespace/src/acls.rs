@@ -30,7 +30,7 @@ impl SqlNamespace {
         let acls = found.value.iter().map(|acl| (file, acl.clone())).collect();
         self.shared.cache.learn(found.sequence, Learned { acls, ..Learned::default() });
         // A change that was published since is in the cache.
-        if let Some(acl) = self.shared.cache.acl(file).or(found.value) {
+        if let Some(acl) = self.shared.cache.peek_acl(file).or(found.value) {
             return Ok(Some(acl));
         }
         let now = self.inode(file).await?.attributes;

@@ -12,7 +12,7 @@ mod migrate;
 mod postgres;
 mod restore;
 mod sqlite;
-mod tables;
+pub(crate) mod tables;
 #[cfg(test)]
 mod tests;
 mod writer;

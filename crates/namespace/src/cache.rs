@@ -133,6 +133,11 @@ impl Cache {
         self.keep.inodes.peek(&file)
     }
 
+    /// As far as it is here.
+    pub fn peek_acl(&self, file: FileId) -> Option<Acl> {
+        self.keep.acls.peek(&file)
+    }
+
     pub fn dentry(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
         let key = (dir, name.clone());
         let found = self.keep.dentries.get(&key).or_else(|| self.dentry_of_whole(&key));

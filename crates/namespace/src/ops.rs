@@ -28,16 +28,12 @@ fn searchable(group: &mut Group<'_>, who: &Identity, dir: FileId) -> OpResult<In
 }
 
 fn require(group: &mut Group<'_>, who: &Identity, inode: &Inode, wanted: Access) -> OpResult<()> {
-    if granted(group, who, inode)?.contains(wanted) {
+    let acl = group.acl(&inode.attributes)?;
+    if permission::allows(who, &inode.attributes, acl.as_ref(), wanted) {
         Ok(())
     } else {
         Err(NamespaceError::AccessDenied.into())
     }
-}
-
-fn granted(group: &mut Group<'_>, who: &Identity, inode: &Inode) -> OpResult<Access> {
-    let acl = group.acl(&inode.attributes)?;
-    Ok(permission::granted(who, &inode.attributes, acl.as_ref()))
 }
 
 /// An entry may be added to `dir` (Linux: `may_create`), a directory or something else.

@@ -174,7 +174,7 @@ pub fn judge_removal(
 pub fn may_remove_entries(who: &Identity, dir: &Attributes, acl: Option<&Acl>) -> bool {
     let granted = granted(who, dir, acl);
     let verdict = acl.map_or_else(Verdict::default, |acl| acl.judge(who, dir));
-    let is_denied = !who.is_root() && verdict.denied.contains(Access::DELETE_CHILD);
+    let is_denied = verdict.denied.contains(Access::DELETE_CHILD);
     granted.contains(Access::DELETE_CHILD) || (granted.contains(Access::ADD_FILE) && !is_denied)
 }
 

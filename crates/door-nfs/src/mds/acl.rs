@@ -51,16 +51,8 @@ impl Head {
         Ok(removal.map_err(status::of_namespace)? == Removal::Allowed)
     }
 
-    async fn acl(&self, file: &Attributes) -> Result<Option<Acl>, NfsStat4> {
+    pub(super) async fn acl(&self, file: &Attributes) -> Result<Option<Acl>, NfsStat4> {
         self.access.judge().acl(file).await.map_err(status::of_namespace)
-    }
-
-    pub(super) async fn may_remove_entries(
-        &self,
-        who: &Identity,
-        dir: &Attributes,
-    ) -> Result<bool, NfsStat4> {
-        Ok(permission::may_remove_entries(who, dir, self.acl(dir).await?.as_ref()))
     }
 }
 

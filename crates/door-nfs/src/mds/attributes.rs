@@ -292,7 +292,8 @@ pub(super) async fn access(
 ) -> Result<Access4ResOk, NfsStat4> {
     const MEANINGFUL: u32 = ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND;
     let attributes = compound.shown(head.attributes(compound.file()?).await?);
-    let granted = head.granted(&compound.identity, &attributes).await?;
+    let acl = head.acl(&attributes).await?;
+    let granted = permission::granted(&compound.identity, &attributes, acl.as_ref());
     let mut access = 0;
     if granted.contains(Access::READ) {
         access |= ACCESS4_READ;
@@ -304,7 +305,7 @@ pub(super) async fn access(
         if granted.intersects(Access::ADD_FILE | Access::ADD_SUBDIRECTORY) {
             access |= ACCESS4_EXTEND;
         }
-        if head.may_remove_entries(&compound.identity, &attributes).await? {
+        if permission::may_remove_entries(&compound.identity, &attributes, acl.as_ref()) {
             access |= ACCESS4_DELETE;
         }
         if granted.contains(Access::EXECUTE) {

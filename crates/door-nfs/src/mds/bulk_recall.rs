@@ -91,11 +91,8 @@ fn next(answered: Result<NfsStat4, CallbackError>) -> Next {
 }
 
 fn settle(head: &Head, client: ClientId4, answered: Result<NfsStat4, CallbackError>) {
-    match answered {
-        Ok(_) => head.counts.count_all_layouts(Step::Answered),
-        // Not sent after all, and so not unanswered.
-        Err(CallbackError::Busy) => {}
-        Err(_) => head.counts.count_all_layouts(Step::Unanswered),
+    if let Some(step) = Step::of_answer(answered) {
+        head.counts.count_all_layouts(step);
     }
     let answer = answered.map_or_else(|error| error.to_string(), |status| status.name().to_owned());
     let next = next(answered);

@@ -2,7 +2,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use nfs4::NfsStat4;
 use nfs4_state::stateid::Granted;
+
+use crate::callback::CallbackError;
 
 /// Of layouts, of delegations, and of questions for all layouts of a client.
 #[derive(Default)]
@@ -41,6 +44,17 @@ pub(super) enum Step {
     Answered,
     Unanswered,
     Revoked,
+}
+
+impl Step {
+    /// Of a recall by what came of it. `None`: it was not sent after all, and so is not unanswered.
+    pub fn of_answer(answered: Result<NfsStat4, CallbackError>) -> Option<Step> {
+        match answered {
+            Ok(_) => Some(Step::Answered),
+            Err(CallbackError::Busy) => None,
+            Err(_) => Some(Step::Unanswered),
+        }
+    }
 }
 
 impl Counts {

@@ -33,7 +33,7 @@ const FENCED_AT_ONCE: usize = 64;
 /// A recall may overtake the reply that grants. CB_SEQUENCE names that call (`csa_referring_call_lists`), and Linux waits
 /// for its reply; a client that does not, and says it has no such delegation, is asked again for so long.
 const OVERTAKEN: Duration = Duration::from_secs(5);
-const OVERTAKEN_PAUSE: Duration = Duration::from_millis(20);
+pub(super) const OVERTAKEN_PAUSE: Duration = Duration::from_millis(20);
 /// Recalls that one client is asked at a time, as many as Linux has slots for; and those told again in one round.
 const ASKED_MAX: usize = 16;
 const REPEATED_MAX: usize = 256;
@@ -229,11 +229,8 @@ fn next(granted: Granted, answered: Result<NfsStat4, CallbackError>) -> Next {
 
 fn settle(head: &Head, recall: &AddressedRecall, answered: Result<NfsStat4, CallbackError>) {
     let AddressedRecall { client, file, granted, .. } = *recall;
-    match answered {
-        Ok(_) => head.counts.count(granted, Step::Answered),
-        // Not sent after all, and so not unanswered.
-        Err(CallbackError::Busy) => {}
-        Err(_) => head.counts.count(granted, Step::Unanswered),
+    if let Some(step) = Step::of_answer(answered) {
+        head.counts.count(granted, step);
     }
     let answer = answered.map_or_else(|error| error.to_string(), |status| status.name().to_owned());
     let mut states = head.states.lock();

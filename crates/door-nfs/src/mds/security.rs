@@ -9,18 +9,16 @@ use nfs4::{
 };
 
 use super::{Head, directory, exports, name};
-use crate::context::Compound;
+use crate::context::{Compound, judges_flavor};
 use crate::exports::Place;
 use crate::status;
 
 /// Before an operation that uses file handles runs.
 pub(super) fn before(compound: &Compound<'_>, operation: &NfsArgop4) -> Result<(), NfsStat4> {
     let number = operation.opnum();
-    match number {
-        // Judged by what they find, or they do nothing with the file.
-        op::PUTFH | op::PUTROOTFH | op::PUTPUBFH | op::RESTOREFH | op::SAVEFH => return Ok(()),
-        op::LOOKUP | op::LOOKUPP | op::SECINFO | op::SECINFO_NO_NAME => return Ok(()),
-        _ => {}
+    // Judged by what they find, or they do nothing with the file; OPEN by name is judged here too.
+    if number != op::OPEN && judges_flavor(number) {
+        return Ok(());
     }
     let uses = OpProperties::of(number).map(|known| (known.needs_current_fh, known.needs_saved_fh));
     let (uses_current, uses_saved) = uses.unwrap_or_default();

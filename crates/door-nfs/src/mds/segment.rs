@@ -4,9 +4,9 @@
 
 use api::{Ticket, TicketMode};
 use bytes::Bytes;
+use nfs4::attr::Principal4;
 use nfs4::{FfDataServer4, FfLayout4, FfMirror4, Layout4, LayoutIomode4, NfsFh4};
 use types::{Attributes, PoolId};
-use xdr::Opaque;
 
 use super::{Head, device};
 use crate::context::Compound;
@@ -23,10 +23,6 @@ const STATISTICS_S: u32 = 60;
 /// for loosely coupled ones all the same: who may write is the owner, who may only read is somebody else of the group
 /// (§2.2). Linux refuses a layout in which they are no decimal numbers.
 const NOBODY: u32 = 65_534;
-
-fn decimal(number: u32) -> Opaque {
-    Opaque(Bytes::from(number.to_string()))
-}
 
 /// `None`: the pool has no address that this client could use.
 pub(super) fn of_file(
@@ -46,8 +42,8 @@ pub(super) fn of_file(
         efficiency: EFFICIENCY,
         stateid: ds::layout_stateid(&handle),
         fh_vers: vec![NfsFh4::from(Bytes::copy_from_slice(&handle))],
-        user: decimal(if iomode == LayoutIomode4::Read { NOBODY } else { file.uid }),
-        group: decimal(file.gid),
+        user: Principal4::numeric(if iomode == LayoutIomode4::Read { NOBODY } else { file.uid }).0,
+        group: Principal4::numeric(file.gid).0,
     };
     let body = FfLayout4 {
         stripe_unit: 0,

@@ -14,11 +14,10 @@ use tokio::time::Instant;
 use types::{FileId, Timestamp};
 
 use super::Head;
+use super::recall::OVERTAKEN_PAUSE;
 use crate::fh;
 
 const ASKED: Bitmap4 = Bitmap4::of(&[number::CHANGE, number::SIZE]);
-/// The call may overtake the reply that grants the delegation: then the client does not know it yet.
-const OVERTAKEN_PAUSE: Duration = Duration::from_millis(20);
 
 /// `None`: it does not say.
 pub(super) async fn ask(head: &Head, file: FileId, client: ClientId4, patience: Duration) -> Option<Told> {
@@ -37,6 +36,7 @@ pub(super) async fn ask(head: &Head, file: FileId, client: ClientId4, patience: 
                 let told = FileAttributes::decode(&told).ok()?;
                 return judge(&terms, &told, head.clock.now());
             }
+            // The call may overtake the reply that grants the delegation: then the client does not know it yet.
             Ok(Err(NfsStat4::BadHandle)) if Instant::now() + OVERTAKEN_PAUSE < deadline => {
                 tokio::time::sleep(OVERTAKEN_PAUSE).await;
             }

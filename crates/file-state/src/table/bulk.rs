@@ -14,16 +14,11 @@ impl FileState {
     /// Recalls the layouts that the holder has of these files, to be asked for by one question for all that it has. Of how
     /// many: none while a recall of any of its layouts is under way, for the two could not be told apart either.
     pub fn recall_at_once(&mut self, holder: Holder, files: &[FileId], deadline: Duration) -> usize {
-        let is_asked = self
-            .layouts_of(holder)
-            .any(|(file, _)| self.files.get(&file).is_some_and(|known| known.layouts.is_recalled(holder)));
-        if is_asked {
+        if self.layouts_of(holder).any(|(file, _)| self.is_recalled(file, holder, GrantKind::Layout)) {
             return 0;
         }
-        let recalled = files.iter().copied();
-        let recalled: BTreeSet<FileId> = recalled
-            .filter(|file| self.recall(*file, holder, GrantKind::Layout, deadline).is_some())
-            .collect();
+        let is_recalled = |file: &FileId| self.recall(*file, holder, GrantKind::Layout, deadline).is_some();
+        let recalled: BTreeSet<FileId> = files.iter().copied().filter(is_recalled).collect();
         let count = recalled.len();
         if count > 0 {
             self.at_once.insert(holder, recalled);

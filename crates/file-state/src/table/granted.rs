@@ -256,7 +256,7 @@ impl FileState {
 
     /// Whether a layout of the file has not been recalled.
     pub fn has_layouts_to_recall(&self, file: FileId) -> bool {
-        self.files.get(&file).is_some_and(|known| !known.layouts.is_all_recalled())
+        self.layout_holders_to_recall(file).next().is_some()
     }
 
     pub fn layout_holders(&self, file: FileId) -> impl Iterator<Item = Holder> {

@@ -20,9 +20,9 @@ fn pool_command(instance: &Instance, command: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-fn wait_until_drained(instance: &Instance) {
-    let deadline = Instant::now() + WAIT;
-    while !pool_command(instance, &["list"]).contains("drained") {
+fn wait_until_drained(instance: &Instance, pool: &str) {
+    let (deadline, line) = (Instant::now() + WAIT, format!("{pool}    drained"));
+    while !pool_command(instance, &["list"]).contains(&line) {
         assert!(Instant::now() < deadline, "the pool is never empty");
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -70,7 +70,7 @@ fn a_drained_pool_gets_its_layouts_back_and_its_files_go_through_the_head() {
     assert_eq!((&recalled.fh, recalled.stateid.other), (&file.handle, layout.stateid.other));
     client.layout_return(&file.handle, recalled.stateid, &FfLayoutReturn4::default()).unwrap();
 
-    wait_until_drained(&instance);
+    wait_until_drained(&instance, "pool-0");
     assert_eq!(status_of(layout_of(&mut client, &file)), NfsStat4::LayoutUnavailable);
     assert_eq!(&client.read(&file.handle, file.stateid, 0, 10).unwrap().data[..], b"bytes");
     client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, b"other").unwrap();
@@ -83,7 +83,7 @@ fn who_keeps_a_layout_of_a_drained_pool_is_fenced_off() {
     let (mut client, file, layout) = with_layout(&server);
     let mut data_server = client.data_server(&layout).unwrap();
     pool_command(&instance, &["drain", "0"]);
-    wait_until_drained(&instance);
+    wait_until_drained(&instance, "pool-0");
     let stateid = layout.data_server().stateid;
     let written = data_server.write(layout.ticket(), stateid, 0, StableHow4::FileSync, b"no");
     assert_eq!(status_of(written), NfsStat4::Stale);
@@ -115,12 +115,9 @@ fn a_device_that_goes_is_told_to_who_asked_and_its_id_never_comes_again() {
     client.device_info(layout.device()).unwrap();
     pool_command(&instance, &["drain", "pool-0"]);
     client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
-    let returned = NfsStat4::OldStateId;
     let current = nfs4::StateId4 { seqid: layout.stateid.seqid + 1, ..layout.stateid };
-    assert_eq!(
-        status_of(client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default())),
-        returned
-    );
+    let old = client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default());
+    assert_eq!(status_of(old), NfsStat4::OldStateId);
     client.layout_return(&file.handle, current, &FfLayoutReturn4::default()).unwrap();
     assert_eq!(deleted_device(&client), layout.device());
     let gone = client.call(&[ops::get_device_info(layout.device(), 4096)]);
@@ -142,7 +139,7 @@ fn what_is_drained_stays_so_over_a_restart_and_is_changed_on_a_stopped_instance_
     assert_eq!(listed, "pool-0    enabled\npool-1    drained\n");
     let server = instance.up();
     // It looks first whether anybody has something there.
-    wait_until_drained(&instance);
+    wait_until_drained(&instance, "pool-1");
     assert_eq!(pool_command(&instance, &["list"]), "pool-0    enabled\npool-1    drained\n");
     server.kill();
     pool_command(&instance, &["enable", "1"]);
@@ -190,14 +187,6 @@ fn layout_recalls(client: &NfsClient) -> Vec<CbLayoutRecall4Args> {
         .collect()
 }
 
-fn wait_until_pool_0_is_drained(instance: &Instance) {
-    let deadline = Instant::now() + WAIT;
-    while !pool_command(instance, &["list"]).contains("pool-0    drained") {
-        assert!(Instant::now() < deadline, "the pool is never empty");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 /// Writes by the ticket of a layout over a connection that was made while the device was known.
 fn write_by(data_server: &mut NfsClient, layout: &Layout) -> NfsStat4 {
     let stateid = layout.data_server().stateid;
@@ -219,7 +208,7 @@ fn who_has_many_layouts_at_a_drained_pool_is_asked_once_for_all_and_returns_all_
     assert_eq!(refused, NfsStat4::RecallConflict, "until all have come back, at other pools as well");
     client.call(&[ops::layout_return_many(LayoutReturn4::All)]).unwrap();
     layout_of(&mut client, &elsewhere).unwrap();
-    wait_until_pool_0_is_drained(&instance);
+    wait_until_drained(&instance, "pool-0");
     assert_eq!(layout_recalls(&client).len(), 1);
     let (file, _) = &here[0];
     client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, b"through the head").unwrap();
@@ -236,7 +225,7 @@ fn who_has_forgotten_its_many_layouts_is_fenced_off_at_once() {
     client.callbacks.answer_once(Answer::Status(NfsStat4::Delay));
     client.callbacks.answer_once(Answer::Status(NfsStat4::NoMatchingLayout));
     pool_command(&instance, &["drain", "pool-0"]);
-    wait_until_pool_0_is_drained(&instance);
+    wait_until_drained(&instance, "pool-0");
     let recalls = layout_recalls(&client);
     assert!(
         recalls.len() == 2 && recalls.iter().all(|recall| recall.recall == LayoutRecall4::All),
@@ -255,7 +244,7 @@ fn who_never_answers_for_its_many_layouts_loses_them_in_time() {
     let mut data_server = client.data_server(last).unwrap();
     client.callbacks.answer_once(Answer::Silence);
     pool_command(&instance, &["drain", "pool-0"]);
-    wait_until_pool_0_is_drained(&instance);
+    wait_until_drained(&instance, "pool-0");
     assert_eq!(layout_recalls(&client).len(), 1);
     layout_of(&mut client, &elsewhere).unwrap();
     assert_eq!(write_by(&mut data_server, last), NfsStat4::Stale);
@@ -278,6 +267,6 @@ fn who_does_not_support_a_recall_of_all_layouts_is_asked_for_each() {
         }));
         client.layout_return(&recalled.fh, recalled.stateid, &FfLayoutReturn4::default()).unwrap();
     }
-    wait_until_pool_0_is_drained(&instance);
+    wait_until_drained(&instance, "pool-0");
     assert_eq!(layout_recalls(&client).len(), 1 + MANY);
 }

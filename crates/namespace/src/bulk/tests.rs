@@ -164,8 +164,7 @@ fn xattrs() -> [(XattrName, Bytes); 2] {
         .map(|(name, value)| (XattrName::new(name).unwrap(), value))
 }
 
-/// And the ACL.
-async fn require_xattrs(namespace: &SqlNamespace, file: FileId) {
+async fn require_xattrs_and_acl(namespace: &SqlNamespace, file: FileId) {
     assert_eq!(namespace.acl(&namespace.attributes(file).await.unwrap()).await.unwrap(), Some(acl()));
     let root = Identity::root();
     let listed = namespace.xattrs(&root, file, Cookie::START).await.unwrap();

@@ -5,7 +5,7 @@ use types::{Acl, FileId};
 
 use super::connection::{Link, Trouble};
 use super::rows::{corrupt, get, signed};
-use super::store::Change;
+use super::store::{Change, remove_all};
 use crate::store::{Batch, StoreResult};
 
 pub const ACL: &str = "SELECT acl FROM acls WHERE inode = $1";
@@ -35,9 +35,7 @@ pub fn change(batch: &Batch, changes: &mut Vec<Change>) {
             None => gone.push(signed(*file)),
         }
     }
-    if !gone.is_empty() {
-        changes.push(Change { sql: REMOVE, values: vec![Box::new(gone)] });
-    }
+    remove_all(changes, REMOVE, gone);
     if !files.is_empty() {
         changes.push(Change { sql: PUT, values: vec![Box::new(files), Box::new(acls)] });
     }

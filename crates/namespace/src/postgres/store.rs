@@ -314,7 +314,7 @@ fn change_inodes(batch: &Batch, changes: &mut Vec<Change>) {
     remove_all(changes, "DELETE FROM inodes WHERE id = ANY($1)", removed);
 }
 
-fn remove_all(changes: &mut Vec<Change>, sql: &'static str, files: Vec<i64>) {
+pub(super) fn remove_all(changes: &mut Vec<Change>, sql: &'static str, files: Vec<i64>) {
     if !files.is_empty() {
         changes.push(Change { sql, values: vec![Box::new(files)] });
     }

@@ -4,6 +4,7 @@ use types::{FileId, Timestamp};
 
 use super::lost_found::{add_name, lost_found, root_owner};
 use super::replicas::remove_location;
+use crate::bulk::tables::TABLES;
 use crate::check::{ATTACHED, Problem, counts};
 use crate::inode::{Instance, NO_PARENT, new_inode};
 use crate::session::{Session, insert_inodes};
@@ -57,7 +58,7 @@ pub fn mend(session: &mut dyn Session, problem: &Problem, now: Timestamp) -> Sto
             Ok(format!("link count is {counted}"))
         }
         Problem::DeltaOfNothing { dir } => {
-            let gone = removed(session, "dir_deltas", &format!("inode = {}", id(*dir)), 6)?;
+            let gone = removed(session, "dir_deltas", &format!("inode = {}", id(*dir)))?;
             Ok(format!("removed: {gone}"))
         }
         Problem::AccountOfNothing { dir, .. } => remove_accounts(session, *dir),
@@ -184,23 +185,19 @@ fn attach_or_remove(session: &mut dyn Session, table: &str, file: FileId) -> Sto
     if noted > 0 {
         return Ok("the file speaks of them".to_owned());
     }
-    let columns = match table {
-        "xattrs" => 4,
-        "acls" => 2,
-        _ => 3,
-    };
-    let gone = removed(session, table, &format!("inode = {}", id(file)), columns)?;
+    let gone = removed(session, table, &format!("inode = {}", id(file)))?;
     Ok(format!("removed: {gone}"))
 }
 
 fn remove_accounts(session: &mut dyn Session, dir: FileId) -> StoreResult<String> {
     let of_dir = format!("scope = 2 AND id = {}", id(dir));
-    let counts = removed(session, "usage", &of_dir, 5)?;
-    Ok(format!("removed: {counts}, {}", removed(session, "quotas", &of_dir, 8)?))
+    let counts = removed(session, "usage", &of_dir)?;
+    Ok(format!("removed: {counts}, {}", removed(session, "quotas", &of_dir)?))
 }
 
 /// Takes rows away and tells them.
-fn removed(session: &mut dyn Session, table: &str, of: &str, columns: usize) -> StoreResult<String> {
+fn removed(session: &mut dyn Session, table: &str, of: &str) -> StoreResult<String> {
+    let columns = TABLES.iter().find(|known| known.name == table).map_or(0, |known| known.width());
     let rows = session.rows(&format!("SELECT * FROM {table} WHERE {of}"), |row| {
         let shown = (0..columns).map(|at| match row.bytes(at) {
             bytes if bytes.is_empty() => row.number(at).to_string(),

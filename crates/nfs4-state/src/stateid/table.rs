@@ -82,7 +82,7 @@ pub(super) struct StateTable {
     layouts: BTreeMap<(ClientId4, FileId), StateKey>,
     /// Without those that were revoked.
     delegations: BTreeMap<(ClientId4, FileId), StateKey>,
-    /// Of delegations that have any.
+    /// Of delegations; nobody reads those of a revoked one.
     terms: BTreeMap<StateKey, DelegationTerms>,
     /// Revoked delegations that are still to be freed.
     revoked_counts: BTreeMap<ClientId4, usize>,

@@ -2,9 +2,6 @@
 
 use super::{Ace, AceFlags, Acl};
 
-/// Flags that say what becomes of an entry later.
-const INHERITANCE: AceFlags = AceFlags(AceFlags::ALL);
-
 impl Acl {
     /// Of what is made in a directory that has this one. `None`: nothing is inherited.
     pub fn inherited(&self, is_directory: bool) -> Option<Acl> {
@@ -23,9 +20,7 @@ fn inherited(ace: &Ace, is_directory: bool) -> Option<Ace> {
         (true, _, true) if stops => AceFlags::NONE,
         (true, _, true) => flags.without(AceFlags::INHERIT_ONLY),
         // For the files below, and not about the directory itself.
-        (true, true, false) if !stops => {
-            flags.without(INHERITANCE) | AceFlags::FILE_INHERIT | AceFlags::INHERIT_ONLY
-        }
+        (true, true, false) if !stops => AceFlags::FILE_INHERIT | AceFlags::INHERIT_ONLY,
         _ => return None,
     };
     Some(Ace { flags, ..*ace })

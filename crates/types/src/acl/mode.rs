@@ -70,19 +70,13 @@ impl Acl {
                 rest.push(*ace);
                 continue;
             }
-            if ace.flags.is_inheritable() {
-                // What is made here later inherits the entry as it was.
-                rest.push(Ace { flags: ace.flags | AceFlags::INHERIT_ONLY, ..*ace });
-            }
             let mask = match (ace.who.is_special(), ace.kind) {
                 (true, AceKind::Allow) => ace.mask.without(beyond(Access::NONE)),
                 (true, AceKind::Deny) => ace.mask.without(Access::OF_MODE),
                 (false, AceKind::Allow) => ace.mask.without(beyond(group)),
                 (false, AceKind::Deny) => ace.mask,
             };
-            if mask != Access::NONE {
-                rest.push(Ace { flags: AceFlags::NONE, mask, ..*ace });
-            }
+            push_split(&mut rest, ace, mask);
         }
         rest
     }
@@ -104,12 +98,7 @@ impl Acl {
                 aces.push(*ace);
                 continue;
             }
-            if ace.flags.is_inheritable() {
-                aces.push(Ace { flags: ace.flags | AceFlags::INHERIT_ONLY, ..*ace });
-            }
-            if mask != Access::NONE {
-                aces.push(Ace { flags: AceFlags::NONE, mask, ..*ace });
-            }
+            push_split(&mut aces, ace, mask);
         }
         let bounded = Acl::derived(aces)?;
         let found = bounded.judge_where(|ace| matches!(ace.who, AceWho::Owner | AceWho::Everyone));
@@ -138,6 +127,16 @@ fn beyond(bound: Access) -> Access {
 fn push_denial(aces: &mut Vec<Ace>, who: AceWho, mask: Access) {
     if mask != Access::NONE {
         aces.push(Ace::deny(who, mask));
+    }
+}
+
+/// The entry with this mask for the file alone; what is made here later inherits it as it was.
+fn push_split(aces: &mut Vec<Ace>, ace: &Ace, mask: Access) {
+    if ace.flags.is_inheritable() {
+        aces.push(Ace { flags: ace.flags | AceFlags::INHERIT_ONLY, ..*ace });
+    }
+    if mask != Access::NONE {
+        aces.push(Ace { flags: AceFlags::NONE, mask, ..*ace });
     }
 }
 

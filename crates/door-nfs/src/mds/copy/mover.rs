@@ -13,7 +13,6 @@ use super::super::{Head, io};
 use crate::{IO_BYTES_MAX, status};
 
 /// What copies files, also when the request that began it is answered.
-#[derive(Clone)]
 pub(crate) struct Mover {
     pub access: Arc<FileAccess>,
     pub namespace: Arc<dyn Namespace>,

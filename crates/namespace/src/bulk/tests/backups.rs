@@ -115,7 +115,7 @@ async fn what_is_restored_goes_on_above_all_that_may_have_been_since() {
         let old = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
         assert!(old.epoch.0 > 1000, "tickets that were taken back since are refused for good");
         assert_eq!(namespace.locations(old.file).await.unwrap(), [PoolId(1)]);
-        require_xattrs(&namespace, old.file).await;
+        require_xattrs_and_acl(&namespace, old.file).await;
         assert_eq!(
             namespace.checksums(old.file).await.unwrap(),
             [],

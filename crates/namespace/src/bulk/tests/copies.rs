@@ -44,7 +44,7 @@ async fn a_copy_of_a_copy_is_the_same_and_goes_on_above_it() {
         assert!(namespace.attributes(TOP).await.unwrap().change > change, "{place}");
         let found = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
         assert_eq!(namespace.properties(found.file).await.unwrap().len(), 1);
-        require_xattrs(&namespace, found.file).await;
+        require_xattrs_and_acl(&namespace, found.file).await;
         assert_eq!(namespace.locations(found.file).await.unwrap(), [PoolId(1)]);
         namespace.close().await;
         assert_eq!(namespace.check().unwrap(), []);
