@@ -89,7 +89,7 @@ class Engine:
 
 
 class Clustered:
-    """What runs on a PostgreSQL cluster of its own."""
+    """A level that runs on a PostgreSQL cluster of its own."""
 
     MODES = list(SYNC)
 
@@ -125,7 +125,7 @@ class EngineOnPostgres(Clustered):
         found = generate(["namespace", "--namespace", self.cluster.url(), "--sync", SYNC[self.mode], "--mode", self.mode,
                           "--consistency", self.consistency, "--directory", directories, "--creators", str(creators), "--seconds", str(seconds)], seconds)
         cpu = self.cluster.cpu_s() - cpu
-        # The head's share is said apart: the database may be on another machine. What a file system here allows bounds neither.
+        # The head's share is reported apart: the database may be on another machine. The file system here bounds neither.
         for name in "bound_rate", "bound_share":
             found.pop(name, None)
         head = found["cpu_us_per_create"]

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.dirname(guest.KERNEL_CLIENT))
 from rpc_counters import parse_stats
 
 JOB = os.path.join(levels.ROOT, "bench/mdtest")
-# What ../mdtest/build made.
+# The output of ../mdtest/build.
 MDTEST = os.environ.get("FOREBAY_MDTEST", "/var/tmp/forebay-mdtest")
 CLIENTS = [1, 2]
 # mdtest counts files, not seconds; so many for each second that is asked for, whatever the rate, so that the directories

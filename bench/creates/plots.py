@@ -25,7 +25,7 @@ class NothingToDraw(Exception):
 
 
 class Line:
-    """What is drawn in one colour and dash: [(creators, median rate, slowest, fastest)]."""
+    """A line of one colour and dash: [(creators, median rate, slowest, fastest)]."""
 
     def __init__(self, level, clients, mode, consistency, title):
         self.durability, self.dash, self.points = mode, "", []

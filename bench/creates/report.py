@@ -2,14 +2,14 @@
 import statistics
 
 SCHEMA = 1
-# What is asked: (level, mode, creators or any, measurement, at least or at most, bound).
+# Targets: (level, mode, creators or any, measurement, at least or at most, bound).
 TARGETS = [("b", "interval", 64, "rate", ">=", 20_000), ("a", "durable", None, "bound_share", ">=", 0.7),
            ("a", "durable", 64, "cpu_us_per_create", "<=", 25)]
 # Ratios of two rates of one run: (what, numerator, denominator, at least); each side is level, mode, directories, creators.
 RATIOS = [("shared / own directories", ("a", "durable", "shared", 32), ("a", "durable", "own", 32), 0.95),
           ("shared / own directories", ("p", "durable", "shared", 32), ("p", "durable", "own", 32), 0.95),
           ("PostgreSQL / pgbench", ("p", "durable", "shared", 32), ("pgbench", "durable", "shared", 32), 10)]
-# What tells one figure from another; the rest of a run are measurements.
+# Keys that tell one figure from another; the rest of a run are measurements.
 KEYS = ["level", "mode", "consistency", "clients", "directories", "creators"]
 # Above this share other programs decide what is measured.
 BUSY_MAX = 0.2

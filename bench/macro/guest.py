@@ -67,7 +67,7 @@ def phase(words, stats, count_syncs, counters):
 
 
 def grown(before, after):
-    """What the server's own counters say of the phase: {series: increase}, without the buckets of histograms."""
+    """Growth of the server's own counters over the phase: {series: increase}, without the buckets of histograms."""
     def series(path):
         with open(path) as f:
             words = (line.rsplit(None, 1) for line in f if line.strip() and not line.startswith("#"))

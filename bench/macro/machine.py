@@ -1,4 +1,4 @@
-"""What the machine is, how busy it is, and what its disk could do at best: the bounds of the run."""
+"""The machine, its load, and the best figures of its disk: the bounds of the run."""
 import contextlib, mmap, os, platform, re, shutil, statistics, sys, tempfile, time
 
 # Without a journal ext4 does not take inodes again that were freed in the last 60 to 360 s, and passes over each of them
@@ -50,7 +50,7 @@ def removed():
 
 
 def wait_for_freed():
-    """What an earlier run removed makes creating slower for a while: that passes first."""
+    """Files that an earlier run removed make creating slower for a while: waits until that has passed."""
     since = time.time() - os.stat(removed()).st_mtime if os.path.exists(removed()) else FREED_S
     if since < FREED_S:
         print("waiting %d s for the file system to forget the files of an earlier run" % (FREED_S - since), file=sys.stderr)

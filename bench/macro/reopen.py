@@ -1,4 +1,4 @@
-"""What bench/reopen compares, and what it prints."""
+"""The sides that bench/reopen compares, and its report."""
 import os, statistics, subprocess
 
 from .sides import ROOT, ForebaySide, GaneshaSide

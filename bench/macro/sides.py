@@ -67,7 +67,7 @@ SIDES = [
                 "answer; ext4's commit interval). " + GANESHA_DATA),
 ]
 
-# What may be compared: (ours, the peer's, whether both keep the same after a power cut).
+# Pairs that may be compared: (ours, the peer's, whether both keep the same after a power cut).
 PAIRS = [
     ("forebay", "ganesha-dirsync", "equal durability, strict"),
     ("forebay-nopnfs", "ganesha-dirsync", "equal durability, strict, without pNFS"),

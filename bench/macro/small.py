@@ -1,4 +1,4 @@
-"""What bench/small unpacks, clones and installs; and what it prints."""
+"""The tree, repository and wheel that bench/small unpacks, clones and installs; and its report."""
 import glob, os, statistics, subprocess, sys
 
 from .results import SCHEMA
@@ -7,7 +7,7 @@ from .sides import PAIRS, ROOT
 TREE_FILES, REPOSITORY_FILES, COMMITS = 5000, 3000, 3
 WHEEL = "numpy"
 PYTHON = "/usr/bin/python3"      # the guest's
-# What git may not take from whoever runs the bench.
+# Settings that git may not take from the user who runs the bench.
 GIT = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "bench", "GIT_AUTHOR_EMAIL": "bench@localhost",
        "GIT_COMMITTER_NAME": "bench", "GIT_COMMITTER_EMAIL": "bench@localhost", "GIT_AUTHOR_DATE": "1600000000 +0000",
        "GIT_COMMITTER_DATE": "1600000000 +0000"}

@@ -33,7 +33,7 @@ def run_again(side, scratch, opt, kit, **how):
 
 
 def missing_of(sides, scratch):
-    """What a side lacks to start, or None; and the binary of ours, if it takes part."""
+    """The first thing that a side lacks to start, or None; and the binary of ours, if it takes part."""
     probe = []
     for number, side in enumerate(sides):
         place = os.path.join(scratch, "probe-%d" % number)

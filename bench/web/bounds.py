@@ -1,4 +1,4 @@
-"""What this machine could do at best, without any HTTP: loopback with and without a copy in user space, and the disk."""
+"""The best figures of this machine, without any HTTP: loopback with and without a copy in user space, and the disk."""
 import os, socket, time
 
 from macro import machine

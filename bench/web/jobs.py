@@ -13,7 +13,7 @@ HOT_FILES = 3000
 
 
 class Kit:
-    """What all jobs use: the large file, and the names of the small ones."""
+    """Files that all jobs use: the large file, and the names of the small ones."""
 
     def __init__(self, large):
         self.large, self.uploads = large, 0

@@ -4,7 +4,7 @@ import statistics
 from . import jobs
 
 SCHEMA = 1
-# What is asked of us beside the peer: (job, what, at least or at most, bound).
+# Targets beside the peer: (job, what, at least or at most, bound).
 TARGETS = [("get", "rate", ">=", 0.95), ("get", "cpu", "<=", 1.2), ("get8", "rate", ">=", 0.95), ("get8", "cpu", "<=", 1.2),
            ("small64", "rate", ">=", 0.5), ("put", "rate", ">=", 1.0), ("put-disk", "rate", ">=", 1.0)]
 VECTOR_GAIN = 50

@@ -93,7 +93,7 @@ class Nginx(Server):
         return ["nginx", "-c", self.config, "-p", self.home, "-e", os.path.join(self.home, "error.log"), "-g", "daemon off;"]
 
     def make_durable(self, name):
-        """What Forebay's answer stands for: the file's bytes and its name."""
+        """Syncs the file's bytes and its name, as Forebay does before it answers."""
         for path in (os.path.join(self.data, name), self.data):
             fd = os.open(path, os.O_RDONLY)
             os.fsync(fd)

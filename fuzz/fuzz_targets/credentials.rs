@@ -1,5 +1,5 @@
-//! What strangers send as a credential, and what operators write into files about them: whatever can be read survives
-//! being written, and only what was signed counts.
+//! Credentials from strangers, and files that operators write about credentials: every value that can be read survives
+//! being written, and only signed values count.
 
 #![no_main]
 

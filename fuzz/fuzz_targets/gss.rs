@@ -1,4 +1,4 @@
-//! What strangers send to a service of Kerberos: a context's first token, tokens of its messages, keytabs, and
+//! Messages from strangers to a service of Kerberos: a context's first token, tokens of its messages, keytabs, and
 //! RPCSEC_GSS around them. The first byte of the input says which. Tokens are made well and then changed, or they would
 //! not get past the first check.
 

@@ -26,7 +26,7 @@ enum End {
     Chunked(ChunkedError),
 }
 
-/// What the next bytes of the connection are.
+/// The meaning of the next bytes of the connection.
 enum Expected {
     Head,
     Length(u64),

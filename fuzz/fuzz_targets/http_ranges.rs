@@ -56,7 +56,7 @@ fn look_into(line: &[u8], length: u64) {
         assert!(!ranges.is_empty() && ranges.len() <= LIMITS.ranges_max);
         assert!(wanted <= u128::from(length.saturating_mul(2).max(1 << 20)));
         assert!(ranges.iter().all(|range| range.end() <= length));
-        let body = ByteRanges::new(Boundary::new([7; 16]), &HeaderValue::from_static("a/b"), length, ranges);
+        let body = ByteRanges::new(Boundary::new([7; 16]), &HeaderValue::from_static("a/b"), length, &ranges);
         let (foretold, closing) = (body.content_length(), body.closing());
         let written: u128 =
             body.into_parts().map(|(head, range)| head.len() as u128 + u128::from(range.length())).sum();

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use bytes::Bytes;
-use forebay_fuzz::program::{Decisions, Known, operation, place, sequence};
+use forebay_fuzz::program::{Decisions, LearntValues, operation, place, sequence};
 use forebay_fuzz::world::{LEASE, World};
 use libfuzzer_sys::fuzz_target;
 use nfs4::{
@@ -22,11 +22,11 @@ const COMPOUNDS_MAX: usize = 24;
 const OPERATIONS_MAX: u8 = 8;
 /// Then the server is taken down and must leave nothing, and another is made.
 const INPUTS_PER_SERVER: u32 = 500;
-/// What a server without clients may hold, in its caches for the most part.
+/// Bytes that a server without clients may hold, in its caches for the most part.
 const CLEAN_BYTES_MAX: usize = 1 << 20;
-/// What answers calls to clients.
+/// The task that answers calls to clients.
 const TASKS_MAX: usize = 1;
-/// What may stay of a server that is gone: what is made once and kept.
+/// Bytes that may stay of a server that is gone: values that are made once and kept.
 const LEFT_BYTES_MAX: usize = 64 << 10;
 
 struct Bench {
@@ -79,7 +79,7 @@ struct Client {
     session: SessionId4,
     uid: u32,
     next: [u32; 4],
-    known: Known,
+    known: LearntValues,
 }
 
 async fn run(world: &World, input: &[u8]) {
@@ -147,7 +147,7 @@ async fn client(world: &World, name: &'static str, uid: u32) -> Client {
         state_protect: StateProtect4A::None,
         client_impl_id: None,
     };
-    let mut known = Known::default();
+    let mut known = LearntValues::default();
     let reply = alone(world, uid, NfsArgop4::ExchangeId(exchange)).await;
     known.learn(&reply);
     let [NfsResop4::ExchangeId(Res::Ok(exchanged))] = &reply.resarray[..] else {
@@ -210,7 +210,7 @@ async fn leave(world: &World, clients: &[Client; 2], how: u8) {
     // Leases, then recalls that nobody answers, then what was found twice.
     for _ in 0..4 {
         world.clock.pass(LEASE * 2);
-        // What calls to clients wait for is told by the runtime's clock.
+        // Calls to clients wait by the runtime's clock.
         tokio::time::sleep(LEASE / 2).await;
         world.server.keep_house().await;
     }

@@ -1,5 +1,5 @@
-//! What every target checks besides not crashing: that a message makes the decoder allocate no more than a small
-//! multiple of its own length, and that what was decoded survives being encoded.
+//! Checks that every target makes besides not crashing: a message makes the decoder allocate no more than a small
+//! multiple of its own length, and a decoded value survives being encoded.
 
 pub mod peer;
 pub mod program;

@@ -20,7 +20,7 @@ const RECORD_MAX: usize = 1 << 20;
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
-/// What clients say when they are called: with zero nothing.
+/// How clients answer the server's calls; with zero they do not answer.
 #[derive(Default)]
 pub struct Manner(AtomicU8);
 

@@ -10,7 +10,7 @@ use nfs4::{
 };
 use xdr::{Encoder, Opaque, Xdr};
 
-/// What half of all operations are.
+/// Half of all operations are among these.
 const FREQUENT: [u32; 32] = [
     op::OPEN,
     op::OPEN,
@@ -99,7 +99,7 @@ impl<'a> Decisions<'a> {
         self.number() as u32
     }
 
-    /// What the owner, the group and others may; never the sticky bit.
+    /// Permissions of the owner, the group and others; never the sticky bit.
     fn mode(&mut self) -> u32 {
         let byte = u32::from(self.byte());
         ((byte * 16) & 0o770) | (byte & 7)
@@ -113,9 +113,9 @@ impl<'a> Decisions<'a> {
     }
 }
 
-/// What a client has heard of.
+/// Values that a client has learnt from answers.
 #[derive(Default)]
-pub struct Known {
+pub struct LearntValues {
     handles: Vec<NfsFh4>,
     stateids: Vec<StateId4>,
     sessions: Vec<SessionId4>,
@@ -124,7 +124,7 @@ pub struct Known {
     devices: Vec<DeviceId4>,
 }
 
-impl Known {
+impl LearntValues {
     /// Takes in what a reply tells; the oldest is forgotten.
     pub fn learn(&mut self, reply: &Compound4Res) {
         for result in &reply.resarray {
@@ -223,7 +223,7 @@ pub fn sequence(e: &mut Encoder, decisions: &mut Decisions<'_>, session: Session
 }
 
 /// Where what follows is done: how many operations it takes to get there.
-pub fn place(e: &mut Encoder, decisions: &mut Decisions<'_>, known: &Known) -> u32 {
+pub fn place(e: &mut Encoder, decisions: &mut Decisions<'_>, known: &LearntValues) -> u32 {
     match decisions.byte() {
         0..=99 => op::PUTROOTFH.encode(e),
         100..=199 => {
@@ -245,7 +245,7 @@ pub fn place(e: &mut Encoder, decisions: &mut Decisions<'_>, known: &Known) -> u
 }
 
 /// One operation.
-pub fn operation(e: &mut Encoder, decisions: &mut Decisions<'_>, known: &Known) {
+pub fn operation(e: &mut Encoder, decisions: &mut Decisions<'_>, known: &LearntValues) {
     let d = decisions;
     let byte = d.byte();
     let number = if byte < 128 { u32::from(byte) % 78 } else { FREQUENT[usize::from(byte) % FREQUENT.len()] };
@@ -348,7 +348,7 @@ pub fn operation(e: &mut Encoder, decisions: &mut Decisions<'_>, known: &Known) 
 fn io(
     e: &mut Encoder,
     d: &mut Decisions<'_>,
-    known: &Known,
+    known: &LearntValues,
     more: impl FnOnce(&mut Encoder, &mut Decisions<'_>),
 ) {
     known.stateid(d).encode(e);
@@ -406,7 +406,7 @@ fn owner(e: &mut Encoder, d: &mut Decisions<'_>) {
     e.opaque_slice(&[b'o', d.below(3)]);
 }
 
-fn open(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
+fn open(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues) {
     0u32.encode(e);
     let share = d.byte();
     // Access with a wish for a delegation or against it, and denials.
@@ -442,7 +442,7 @@ fn open(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
     }
 }
 
-fn copy(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known, is_copy: bool) {
+fn copy(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues, is_copy: bool) {
     (0..2).for_each(|_| known.stateid(d).encode(e));
     (0..3).for_each(|_| d.number().encode(e));
     if is_copy {
@@ -451,7 +451,7 @@ fn copy(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known, is_copy: bool) {
     }
 }
 
-fn lock(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known, number: u32) {
+fn lock(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues, number: u32) {
     (1 + u32::from(d.below(4))).encode(e);
     if number == op::LOCKU {
         0u32.encode(e);

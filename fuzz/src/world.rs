@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use access::{AccessServices, FileAccess};
 use api::{
-    Advice, ClientReport, Content, Cookie, Grant, IoHandle, Locations, Namespace, OpenReplica, Pool,
-    PoolError, PoolManager, PoolStatus, ReadData, ReplicaFacts, ReplicaRanges, SelectError, Selection,
-    SetAttributes, Stability, Stretch, Ticket, TicketKey, Unobserved, Verifier,
+    Advice, ClientReport, Content, Cookie, Grant, HandleKey, IoHandle, KeyGeneration, Locations, Namespace,
+    OpenReplica, Pool, PoolError, PoolManager, PoolStatus, ReadData, ReplicaFacts, ReplicaRanges,
+    SelectError, Selection, SetAttributes, Stability, Stretch, Term, Ticket, TicketKeys, Unobserved,
+    Verifier,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -79,7 +80,7 @@ impl MapPool {
 }
 
 fn facts(file: FileId, size: u64) -> ReplicaFacts {
-    ReplicaFacts { file, size, space_used: size, modified: None }
+    ReplicaFacts { file, birth: api::Birth::UNKNOWN, size, space_used: size, modified: None }
 }
 
 /// Tickets are not looked at: nobody comes but by the head.
@@ -91,6 +92,11 @@ impl Pool for MapPool {
 
     async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
         Ok(Arc::new(MapReplica { pool: self.clone(), file: ticket.file }))
+    }
+
+    async fn make(&self, file: FileId, _: api::Birth) -> Result<(), PoolError> {
+        self.kept().entry(file).or_default();
+        Ok(())
     }
 
     async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
@@ -118,6 +124,7 @@ impl Pool for MapPool {
         PoolStatus {
             id: POOL,
             offline: None,
+            read_only: None,
             total_bytes: 1 << 40,
             free_bytes: 1 << 40,
             total_files: 1 << 20,
@@ -183,6 +190,11 @@ impl OpenReplica for MapReplica {
 impl ReplicaRanges for MapReplica {
     fn allocate(&self, range: ByteRange) -> IoHandle<()> {
         let len = self.len().max(range.end());
+        IoHandle::ready(self.pool.set_len(self.file, len).map(drop))
+    }
+
+    fn extend(&self, length: u64) -> IoHandle<()> {
+        let len = self.len().max(length);
         IoHandle::ready(self.pool.set_len(self.file, len).map(drop))
     }
 
@@ -291,7 +303,8 @@ impl World {
             clock: clock.clone(),
             random: Arc::new(NoChance),
             observer: Arc::new(Unobserved),
-            key: TicketKey::new(&[1; 32]),
+            handle_key: HandleKey::new(&[1; 32]),
+            ticket_keys: TicketKeys::new(&[1; 32], Term::UNCOUNTED, KeyGeneration::FIRST),
         };
         let door = HeadDoor::start(services, config()).await.expect("a head of an empty namespace starts");
         let (server, clients_end) = Direct::new(door).await.expect("loopback connects");

@@ -44,7 +44,7 @@ pub struct World {
     pub properties: Arc<dyn Properties>,
     pub xattrs: Arc<dyn Xattrs>,
     pub clock: Arc<HandClock>,
-    /// What must live as long, such as a scratch directory.
+    /// A value that must live as long, such as a scratch directory.
     pub keep: Box<dyn Any + Send>,
 }
 
@@ -241,6 +241,7 @@ macro_rules! namespace_suite {
         $crate::namespace_suite!(@tests $make, renaming: [
             a_rename_moves_the_file_and_tells_both_directories
             a_rename_replaces_a_file
+            two_names_of_a_directory_change_places
             a_directory_replaces_only_an_empty_directory
             a_directory_replaces_no_file_and_no_file_a_directory
             both_names_of_one_file_stay
@@ -266,13 +267,13 @@ macro_rules! namespace_suite {
             a_mode_that_is_set_with_a_length_keeps_its_set_id_bits
             only_regular_files_have_a_size_to_set
             setting_nothing_changes_nothing
-            committed_writes_show_size_and_times_together
-            an_unstable_commit_is_seen_at_once
-            an_unstable_commit_survives_a_change_of_attributes
-            a_truncation_after_an_unstable_commit_wins
-            a_commit_without_bytes_changes_nothing
-            a_commit_takes_set_uid_away
-            only_regular_files_are_committed
+            recorded_writes_show_size_and_times_together
+            an_unstable_write_is_seen_at_once
+            an_unstable_write_survives_a_change_of_attributes
+            a_truncation_after_an_unstable_write_wins
+            a_write_without_bytes_changes_nothing
+            a_write_takes_set_uid_away
+            only_writes_of_regular_files_are_recorded
             change_grows_with_every_mutation
             the_parent_of_a_directory_follows_its_moves
         ]);
@@ -300,7 +301,7 @@ macro_rules! namespace_suite {
             an_unnamed_file_gets_the_group_of_a_set_gid_directory
             an_unnamed_file_that_is_given_up_is_forgotten
             a_published_file_shows_name_size_times_and_checksums_together
-            what_is_published_without_a_time_is_of_now
+            a_file_published_without_a_time_gets_the_present_time
             a_file_is_published_once
             a_name_that_must_be_free_is_not_replaced
             exactly_one_state_is_replaced
@@ -309,7 +310,7 @@ macro_rules! namespace_suite {
             a_file_with_properties_of_its_own_keeps_them
             a_replaced_file_with_another_name_keeps_that
             a_replaced_symbolic_link_hands_nothing_on
-            what_is_no_file_is_not_replaced
+            an_upload_replaces_nothing_but_a_file
             publishing_needs_permission_on_directory_and_file
             a_directory_that_went_takes_no_published_file
             of_many_publishes_to_one_name_each_is_seen_whole
@@ -324,10 +325,10 @@ macro_rules! namespace_suite {
             every_kind_of_file_may_have_properties
             recorded_checksums_are_added_to_those_known
             checksums_of_an_older_state_are_not_recorded
-            whatever_changes_the_data_forgets_its_checksums
+            every_change_of_the_data_forgets_its_checksums
             checksums_are_forgotten_before_a_pool_is_written
             a_refused_truncation_forgets_nothing
-            what_leaves_the_data_alone_keeps_its_checksums
+            operations_that_leave_the_data_alone_keep_its_checksums
             a_published_file_has_the_checksums_it_was_published_with
         ]);
         $crate::namespace_suite!(@tests $make, acls: [
@@ -336,9 +337,9 @@ macro_rules! namespace_suite {
             only_owners_and_whom_the_acl_allows_it_change_acl_mode_times_and_owner
             directories_are_searched_listed_and_filled_as_their_acls_say
             names_are_taken_away_by_delete_child_of_the_directory_or_delete_of_the_file
-            what_is_made_in_a_directory_inherits_from_its_acl
+            an_object_made_in_a_directory_inherits_from_its_acl
             a_directory_that_only_hands_an_acl_on_has_the_mode_that_was_asked_for
-            whom_the_acl_of_a_directory_lets_change_its_mode_leaves_set_gid
+            a_chmod_that_an_acl_allows_keeps_set_gid_only_for_a_member_of_the_group
             an_upload_inherits_and_one_that_replaces_takes_the_acl_over
         ]);
         $crate::namespace_suite!(@tests $make, xattrs: [

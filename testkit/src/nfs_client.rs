@@ -94,7 +94,7 @@ impl ClientError {
     }
 }
 
-/// Who a client is and how it comes.
+/// Identity of a client, and how it connects.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// `co_ownerid`.

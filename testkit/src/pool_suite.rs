@@ -1,4 +1,4 @@
-//! What every implementation of `api::Pool` must do, as one suite: `pool_suite!(MyPool)`.
+//! Requirements on every implementation of `api::Pool`, as one suite: `pool_suite!(MyPool)`.
 //!
 //! Each test is a function over a `PoolUnderTest`; the macro makes `#[tokio::test]`s of them in the crate that has the
 //! implementation (which needs tokio as a dev-dependency).
@@ -32,7 +32,7 @@ pub trait PoolUnderTest {
 macro_rules! pool_suite {
     ($subject:ty) => {
         $crate::pool_suite!(@ $subject:
-            what_was_written_is_read_back
+            written_data_is_read_back
             the_end_of_file_is_told_exactly
             a_replica_that_was_never_written_reads_as_empty
             holes_read_as_zeros_and_take_no_space
@@ -47,7 +47,7 @@ macro_rules! pool_suite {
             a_descriptor_reads_what_was_written
             a_descriptor_stays_open_while_it_is_held
             a_fence_gives_no_more_descriptors
-            what_is_written_through_is_told_when_it_can_be_read_and_when_it_is_on_disk
+            a_write_through_reports_when_its_data_can_be_read_and_when_it_is_on_disk
             a_fence_stops_older_tickets_and_open_handles
             a_fence_survives_a_restart_with_and_without_a_replica
             a_fence_is_never_lowered
@@ -76,7 +76,14 @@ macro_rules! pool_suite {
 }
 
 fn ticket(pool: PoolId, file: u64, mode: TicketMode, epoch: u32) -> Ticket {
-    Ticket { file: FileId(file), pool, mode, epoch: Epoch(epoch) }
+    Ticket {
+        file: FileId(file),
+        birth: api::Birth::UNKNOWN,
+        pool,
+        mode,
+        epoch: Epoch(epoch),
+        presence: api::Presence::Unmade,
+    }
 }
 
 async fn open_at(pool: &Arc<dyn Pool>, file: u64, mode: TicketMode, epoch: u32) -> Arc<dyn OpenReplica> {
@@ -100,7 +107,7 @@ async fn read(replica: &Arc<dyn OpenReplica>, offset: u64, length: u32) -> (Vec<
     (read.data.to_vec(), read.end_of_file)
 }
 
-pub async fn what_was_written_is_read_back(subject: impl PoolUnderTest) {
+pub async fn written_data_is_read_back(subject: impl PoolUnderTest) {
     let pool = subject.pool();
     let (one, other) = (writer(&pool, 7).await, reader(&pool, 7).await);
     let large: Vec<u8> = (0..3_000_000_u32).map(|at| (at % 251) as u8).collect();
@@ -263,7 +270,7 @@ pub async fn an_open_replica_outlives_its_removal(subject: impl PoolUnderTest) {
     assert_eq!(pool.replicas(FileId(0), 10).await.expect("it can be listed"), []);
 }
 
-/// What `sendfile` would send from `offset`.
+/// Bytes that `sendfile` would send from `offset`.
 fn sent_by(descriptor: &OwnedFd, offset: u64) -> Vec<u8> {
     let file = File::from(descriptor.try_clone().expect("there are descriptors left"));
     let mut data = vec![0; 1 << 10];
@@ -309,7 +316,7 @@ pub async fn a_descriptor_stays_open_while_it_is_held<P: PoolUnderTest>(subject:
     assert_eq!(sent_by(&descriptor, 0), b"lent");
 }
 
-pub async fn what_is_written_through_is_told_when_it_can_be_read_and_when_it_is_on_disk(
+pub async fn a_write_through_reports_when_its_data_can_be_read_and_when_it_is_on_disk(
     subject: impl PoolUnderTest,
 ) {
     let pool = subject.pool();
@@ -368,7 +375,7 @@ pub async fn a_fence_survives_a_restart_with_and_without_a_replica(mut subject: 
         subject.restart();
         let pool = subject.pool();
         for file in [7, 8] {
-            // Who is going to write may hear of it when he does.
+            // A pool may refuse the old ticket at the open or at the write.
             let written = match pool.open(&ticket(pool.id(), file, TicketMode::ReadWrite, 2)).await {
                 Ok(old) => write(&old, 0, b"old").await,
                 Err(error) => Err(error),

@@ -18,8 +18,11 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
+mod pooler;
 #[cfg(test)]
 mod tests;
+
+pub use pooler::Pooler;
 
 /// Where Debian has a directory for each major version.
 const INSTALLED: &str = "/usr/lib/postgresql";
@@ -31,7 +34,7 @@ const SUPERUSER: &str = "forebay";
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 const START_ATTEMPTS: usize = 5;
-/// What is kept of the server's log, to be told when it does not start.
+/// Lines of the server's log that are kept, for the error if it does not start.
 const LOG_LINES: usize = 50;
 /// "required": a test that finds no PostgreSQL fails and is not skipped.
 const REQUIRED: &str = "FOREBAY_TEST_POSTGRES";
@@ -69,14 +72,14 @@ pub enum PostgresError {
 
 type Result<T> = std::result::Result<T, PostgresError>;
 
-/// What a cluster is made with.
+/// Options with which a cluster is made.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Whether commits reach the disk. Only what looks at power cuts or at speed needs it.
+    /// Whether commits reach the disk. Only tests of power cuts or of speed need it.
     pub fsync: bool,
     /// Further settings of the server, by name.
     pub settings: Vec<(String, String)>,
-    /// What lies in its data directory besides, or in the place of what is made there: keys, `pg_hba.conf`.
+    /// Files in its data directory that are added, or replace those that `initdb` made: keys, `pg_hba.conf`.
     pub files: Vec<(String, String)>,
 }
 
@@ -171,7 +174,7 @@ impl Cluster {
         Ok(self.url_of(&name))
     }
 
-    /// What `psql` prints for it, a row a line, its values with `|` between them.
+    /// The output of `psql` for the query, a row a line, its values with `|` between them.
     pub fn query(&self, url: &str, sql: &str) -> Result<String> {
         run(
             "psql",
@@ -210,6 +213,22 @@ impl Cluster {
             chown(&file, Some(account.uid), Some(account.gid))?;
         }
         Ok(fs::set_permissions(&file, Permissions::from_mode(0o600))?)
+    }
+
+    /// As an administrator saves a database; kept by its name.
+    pub fn dump(&self, url: &str, name: &str) -> Result<()> {
+        let file = self.directory.join(name);
+        self.run("pg_dump", |dump| {
+            dump.args(["--format=custom", "--dbname", url, "--file"]).arg(file);
+        })
+    }
+
+    /// As an administrator puts back what `dump` saved, over what is there.
+    pub fn restore(&self, url: &str, name: &str) -> Result<()> {
+        let file = self.directory.join(name);
+        self.run("pg_restore", |restore| {
+            restore.args(["--clean", "--if-exists", "--single-transaction", "--dbname", url]).arg(file);
+        })
     }
 
     /// Where the Unix socket is; by it no password is asked.
@@ -374,7 +393,10 @@ impl Cluster {
 
     /// One of PostgreSQL's programs, as its account and in a directory that it may enter.
     fn program(&self, name: &str) -> Command {
-        let program = self.programs.join(name);
+        self.as_account(&self.programs.join(name))
+    }
+
+    fn as_account(&self, program: &Path) -> Command {
         let mut command = match self.account {
             None => Command::new(program),
             Some(Account { uid, gid }) => {
@@ -385,7 +407,7 @@ impl Cluster {
             }
         };
         command.current_dir("/").env("LC_ALL", "C").stdin(Stdio::null());
-        // What somebody set for their own server is not meant for this one.
+        // Variables that a user set for another server do not apply to this one.
         for name in ["PGDATA", "PGHOST", "PGPORT", "PGUSER", "PGDATABASE", "PGOPTIONS", "PGSERVICE"] {
             command.env_remove(name);
         }

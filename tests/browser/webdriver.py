@@ -112,7 +112,7 @@ class Browser:
         return self.call("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
     def console(self):
-        """What was logged since the last call."""
+        """Entries that were logged since the last call."""
         return self.call("POST", "/se/log", {"type": "browser"})
 
     def cookies(self):

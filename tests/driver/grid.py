@@ -1,4 +1,4 @@
-"""What the grid scenarios share: curl and what it answered, COPY and its markers, sites with logins and macaroons."""
+"""Shared by the grid scenarios: curl and its answers, COPY and its markers, sites with logins and macaroons."""
 import json, os, re, shutil, signal, subprocess, threading, time, zlib
 
 from .loopback import Skipped, Up, check, same, within

@@ -136,7 +136,7 @@ def voms_proxy(place, ca, user, server, fqan, vo, host="voms.example"):
 
 
 def gfal_asks_for_macaroons_with_a_proxy_and_copies_by_third_party(place):
-    """What FTS does for sites without tokens: a proxy to the door, a macaroon of each site, then COPY."""
+    """As FTS does for sites without tokens: a proxy to the door, a macaroon of each site, then COPY."""
     need("gfal-copy")
     ca = Authority(place)
     proxy = ca.proxy(ca.user("Anna Doe"), "proxy")

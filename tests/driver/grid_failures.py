@@ -1,5 +1,5 @@
 """Third-party copy that fails: it says why in one line, and leaves nothing at either side."""
-import os, signal, time
+import os, signal, subprocess, time
 
 from .grid import MIB, Site, bearer, fails, succeeds, two
 from .issuer import Issuer
@@ -236,6 +236,30 @@ def metadata_services_are_not_reached(place):
     same("requests at the peer", peer.requests, [])
 
 
+def a_copy_from_an_own_address_is_refused(place):
+    """As the service runs, which sees nothing but processes in /proc."""
+    own, routed = "198.51.100.77", "2001:db8:77::/64"
+    confined, binary = place.path("confined"), place.binary
+    with open(confined, "w") as f:
+        f.write("#!/bin/sh\nexec unshare -m sh -c 'mount -t proc -o subset=pid proc /proc && exec \"$0\" \"$@\"' '%s' \"$@\"\n"
+                % os.path.abspath(binary))
+    os.chmod(confined, 0o755)
+    subprocess.run(["ip", "addr", "add", own + "/32", "dev", "lo"], check=True)
+    subprocess.run(["ip", "-6", "route", "add", "local", routed, "dev", "lo"], check=True)
+    place.binary = confined
+    try:
+        peer = Peer(place, b"inside", host=own)
+        site = Site(place, "one", 'listen = "0.0.0.0"\n[http]\ncopy_allows_plain = true\n')
+        for host in (own, "[::ffff:%s]" % own, "[64:ff9b::%s]" % own, "[2001:db8:77::5]"):
+            url = "http://%s:%d/honest" % (host, peer.port)
+            fails(url, site.pull("/copy", url), "address")
+        same("requests at the peer", peer.requests, [])
+    finally:
+        place.binary = binary
+        subprocess.run(["ip", "addr", "del", own + "/32", "dev", "lo"])
+        subprocess.run(["ip", "-6", "route", "del", "local", routed, "dev", "lo"])
+
+
 SCENARIOS = [a_pull_whose_checksum_differs_leaves_nothing, a_pull_of_a_body_that_breaks_off_leaves_nothing,
              a_pull_that_is_forbidden_tells_the_status, a_pull_of_a_file_that_is_not_there_tells_404,
              a_pull_from_what_is_not_http_fails, a_head_without_end_is_not_read_for_ever,
@@ -247,4 +271,4 @@ SCENARIOS = [a_pull_whose_checksum_differs_leaves_nothing, a_pull_of_a_body_that
              a_push_to_a_killed_destination_fails, an_expired_token_fails_the_copy_and_says_401,
              requests_that_make_no_sense_get_a_status, a_push_with_overwrite_f_leaves_what_is_there,
              more_copies_than_allowed_are_told_to_come_later,
-             metadata_services_are_not_reached]
+             metadata_services_are_not_reached, a_copy_from_an_own_address_is_refused]

@@ -39,7 +39,7 @@ def read(path, tail=None):
 
 
 class Run:
-    """What the checks after a group may look at."""
+    """Logs and files of a group, for the checks after it."""
 
     def __init__(self, group, server, out, report):
         self.group, self.server, self.out, self.json = group, server, out, report

@@ -155,7 +155,7 @@ def curl_waits_for_100_continue_before_it_sends(place):
     said = curl(up, "-v", "-H", "Expect: 100-continue", "-T", file, up.url + "/a")
     check("HTTP/1.1 100 Continue" in said and "HTTP/1.1 201 Created" in said, "curl -v: " + said[-2000:])
     holds(up, "/a", file)
-    # What is refused is refused before the body is sent.
+    # A request is refused before its body is sent.
     said = curl(up, "-v", "-H", "Expect: 100-continue", "--expect100-timeout", "30", "-T", file, up.url + "/none/a")
     check("100 Continue" not in said and "409" in said, "curl -v: " + said[-2000:])
 

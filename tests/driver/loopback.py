@@ -1,5 +1,5 @@
-"""What scenarios without guests share: the server on free ports of loopback as a user starts it, and their runner."""
-import contextlib, os, random, re, shutil, signal, socket, subprocess, time
+"""Shared by scenarios without guests: the server on free ports of loopback as a user starts it, and their runner."""
+import contextlib, itertools, os, random, re, shutil, signal, socket, subprocess, threading, time
 
 from .report import Result
 from .server import FAULT, Forebay
@@ -8,6 +8,33 @@ USER = 4321      # neither root nor the nobody that root is squashed to
 WAIT_S = 15
 # Below the range from which the kernel takes the ports of connections, so that none of these takes a server's.
 PORTS = range(10000, 32000)
+
+
+class FreePorts:
+    """Gives each port once in a run: a server that is about to start holds its ports only by having been given them."""
+
+    def __init__(self, ports):
+        self.lock, begin = threading.Lock(), random.randrange(len(ports))
+        self.ports = itertools.chain(ports[begin:], ports[:begin])
+
+    def take(self, count=1):
+        """The first of `count` ports in a row that nobody listens on."""
+        row = []
+        with self.lock:
+            for port in self.ports:
+                with contextlib.closing(socket.socket()) as probe:
+                    try:
+                        probe.bind(("127.0.0.1", port))
+                    except OSError:
+                        row = []
+                        continue
+                row = (row if row and row[-1] == port - 1 else []) + [port]
+                if len(row) == count:
+                    return row[0]
+        raise Failed("no %d ports in a row are left of %r" % (count, PORTS))
+
+
+FREE_PORTS = FreePorts(PORTS)
 
 
 class Failed(Exception):
@@ -52,11 +79,13 @@ class Up:
                 "--http-port", str(self.http)]
         if pools > 1:
             argv += ["--pools", str(pools)]
-        if config:
-            path = os.path.join(place.dir, "config.%d.toml" % number)
-            with open(path, "w") as f:
+        if "--config" in extra:
+            self.config = extra[extra.index("--config") + 1]
+        else:
+            self.config = os.path.join(place.dir, "config.%d.toml" % number)
+            with open(self.config, "w") as f:
                 f.write(config)
-            argv += ["--config", path]
+            argv += ["--config", self.config]
         if user:
             argv = ["setpriv", "--reuid", str(user), "--regid", str(user), "--clear-groups"] + argv
         with open(self.log, "w") as f:
@@ -126,7 +155,7 @@ class Up:
                 for f in files]
 
 
-class Place:
+class ScratchDirectory:
     """A scratch directory with the binary where any user can execute it."""
 
     def __init__(self, path, binary):
@@ -136,13 +165,8 @@ class Place:
         self.binary = binary
 
     def free_port(self, count=1):
-        """The first of `count` ports in a row that nobody listens on."""
-        while True:
-            first = random.choice(PORTS)
-            with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-                for port in range(first, first + count):
-                    stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-                return first
+        """The first of `count` ports in a row that nobody listens on and no server of this run was given."""
+        return FREE_PORTS.take(count)
 
     def path(self, name):
         return os.path.join(self.dir, name)
@@ -153,7 +177,7 @@ class Place:
                               timeout=30, cwd=self.dir)
 
     def end_well(self):
-        """Whatever was done to them: the servers stop when told, logged nothing unannounced, and left sound data."""
+        """After any scenario the servers stop when told, logged nothing unannounced, and left sound data."""
         running = [s for s in self.servers if s.process.poll() is None]
         for server in running:
             server.stop()
@@ -161,8 +185,8 @@ class Place:
         for server in self.servers:
             bad = [l for l in server.said().splitlines() if FAULT.search(l) and not any(a in l for a in self.allowed_log)]
             check(not bad, "the server logged:\n" + "\n".join(bad[:20]))
-        for data in {s.data for s in running}:
-            fsck = self.run("fsck", "--data", data)
+        for data, config in {s.data: s.config for s in running}.items():
+            fsck = self.run("fsck", "--data", data, "--config", config)
             check(fsck.returncode == 0, "fsck: " + fsck.stdout)
 
     def close(self):
@@ -184,7 +208,7 @@ def run(group, scenarios, chosen, scratch, ends_well=True):
         shutil.copy(Forebay(scratch).binary, binary)
         os.chmod(binary, 0o755)
     for scenario in chosen:
-        place = Place(os.path.join(scratch, group, scenario.__name__), binary)
+        place = ScratchDirectory(os.path.join(scratch, group, scenario.__name__), binary)
         t0, word, why = time.monotonic(), "ok", ""
         try:
             scenario(place)

@@ -5,7 +5,7 @@ import http.server, socket, ssl, threading, time, zlib
 class Peer:
     """Answers each path by the behaviour of that name; `data` is the file that all of them give or mean to give."""
 
-    def __init__(self, place, data=b"", context=None):
+    def __init__(self, place, data=b"", context=None, host="127.0.0.1"):
         self.data, self.requests, self.taken, self.documents, self.elsewhere = data, [], {}, {}, None
         self.lock, self.closing = threading.Lock(), threading.Event()
         peer = self
@@ -32,7 +32,7 @@ class Peer:
             def handle_error(self, *_):
                 pass        # who hangs up is told of by the scenario
 
-        self.server = Server(("127.0.0.1", 0), Handler)
+        self.server = Server((host, 0), Handler)
         if context:
             self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
         self.scheme, self.port = "https" if context else "http", self.server.server_address[1]

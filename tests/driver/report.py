@@ -1,4 +1,4 @@
-"""What is printed about scenarios: one line each, the evidence under a failure, and the closing line."""
+"""The printed report of scenarios: one line each, the evidence under a failure, and the closing line."""
 import threading
 
 

@@ -84,7 +84,7 @@ def same_file(what, one, other):
 
 
 def program(place, *argv, want=(0,), stdin="", env=()):
-    """What it printed. Its exit status must be one of `want`, or anything if that is None."""
+    """Runs a program and returns its output. Its exit status must be one of `want`, or anything if that is None."""
     if not shutil.which(argv[0]):
         raise Skipped("%s is not installed (see the packages in ./test)" % argv[0])
     try:

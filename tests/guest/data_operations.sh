@@ -124,7 +124,7 @@ case_cp_copies_within_the_server_and_keeps_holes() {
 	[ "$(used copy)" -le 4194304 ] || die "a copy of 1 MiB and holes occupies $(used copy) bytes"
 }
 
-case_what_was_done_is_there_after_a_server_restart() {
+case_reserved_punched_and_copied_files_survive_a_server_restart() {
 	mkdir done
 	random done/source 8
 	fallocate -l 4M done/reserved

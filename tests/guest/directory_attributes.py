@@ -1,7 +1,8 @@
 """directory_attributes.py change DIR | look DIR MODE -- one client changes the names in a directory, the other looks.
 
-Who looks asks the server each time and never sees mtime or ctime go back; and as soon as the last change is answered, its
-listing, which the client keeps under the directory's change attribute, is what is left (in a weak directory a while later).
+The client that looks asks the server each time and never sees mtime or ctime go back. As soon as the last change is answered,
+its listing, which the client keeps under the directory's change attribute, holds the names left (in a weak directory a while
+later).
 """
 import ctypes, os, sys, time
 

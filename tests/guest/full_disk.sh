@@ -6,8 +6,8 @@ fill() { # fill NAME: 4 MiB files until the first refusal; the sums of those tha
 		py - "$1$i" <<-'PY' 2>/run/err || { cat /run/err; break; }
 		import errno, os, sys
 		name = sys.argv[1]
-		fd = os.open(name, os.O_CREAT | os.O_WRONLY)
 		try:
+		    fd = os.open(name, os.O_CREAT | os.O_WRONLY)
 		    os.write(fd, os.urandom(16) * (4 << 16)); os.fsync(fd); os.close(fd)
 		except OSError as e:
 		    sys.exit("%s: %s" % (name, errno.errorcode[e.errno]))

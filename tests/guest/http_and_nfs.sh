@@ -13,7 +13,7 @@ layouts_returned() { awk '/LAYOUTRETURN:/ { n += $2 } END { print n + 0 }' /proc
 LOCK='<lockinfo xmlns="DAV:"><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>'
 token() { grep -o 'urn:uuid:[0-9a-f-]*' /run/answer | head -1; }
 
-case_what_the_guest_closed_http_gets() {
+case_http_gets_a_file_that_the_guest_closed() {
 	pyweb - <<-'PY'
 	import os
 	from web import Door
@@ -32,7 +32,7 @@ case_what_the_guest_closed_http_gets() {
 	same "by curl" "$(got f | sum)" "$(sum <f)"
 }
 
-case_what_the_guest_synced_http_gets_before_the_close() {
+case_http_gets_data_that_the_guest_synced_before_the_close() {
 	exec 5>f
 	echo one >&5; sync f
 	same first "$(got f)" one
@@ -55,7 +55,7 @@ case_a_checksum_by_http_is_that_of_what_the_guest_wrote_last() {
 	done
 }
 
-case_what_http_put_the_guest_opens() {
+case_the_guest_opens_a_file_that_http_put() {
 	pyweb - <<-'PY'
 	import os
 	from web import Door
@@ -207,7 +207,7 @@ case_of_a_hundred_puts_every_read_sees_one_whole_version() {
 	    seen.append(i); reads += 1
 	    if last:
 	        break
-	assert seen[-1] == 99, "the last one seen is %d" % seen[-1]
+	assert seen[-1] == 99, "the last one seen is %d; of the PUTs: %r" % (seen[-1], open("/run/puts").read())
 	print(reads, "reads saw", len(set(seen)), "versions")
 	PY
 	wait

@@ -1,5 +1,5 @@
 """many_open_files.py COUNT STOP -- keeps so many files open, writes each again and again, and syncs, until the file STOP is
-there; then reads all of them anew. What it prints: `open` when each has been written, `done ROUNDS` when all is as written."""
+there; then reads all of them anew. It prints `open` when each has been written, `done ROUNDS` when all is as written."""
 import os, sys
 
 COUNT, STOP = int(sys.argv[1]), sys.argv[2]

@@ -109,7 +109,7 @@ def interrupted():
     assert asked()["OFFLOAD_CANCEL"] > before, "the copy was never waited for"
     print("cancelled in attempt %d" % attempt)
     stays("copy")
-    # What the same client does next is as ever.
+    # The next operations of the same client succeed.
     os.unlink("copy")
     os.unlink("big")
 

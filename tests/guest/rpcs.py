@@ -1,4 +1,4 @@
-"""What this client has asked of all its servers, data servers included, by procedure."""
+"""Calls that this client has made to all its servers, data servers included, by procedure."""
 import os, sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "../kernel-client"))

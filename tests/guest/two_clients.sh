@@ -3,7 +3,7 @@
 meet() { kc-barrier "$CASE_NAME.$1" || die "the other client did not come to '$1'"; }
 CASE_NAME=$2
 
-case_what_one_closes_the_other_opens() {
+case_a_file_that_one_client_closes_the_other_opens() {
 	local i me other
 	for i in $(seq 10); do
 		# Even rounds client 0 writes, odd rounds client 1: close-to-open both ways, over the same file.

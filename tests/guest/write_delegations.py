@@ -128,7 +128,7 @@ def appended():
 
 
 def read():
-    """What a program has closed. What it has still open, Linux keeps over a recall (nfs_end_delegation_return), as without one."""
+    """The other reads files that were closed. Linux keeps data of open files over a recall (nfs_end_delegation_return)."""
     slowest = 0
     for i in range(10):
         data, name = b"round %2d " % i * 20000, "f%d" % i

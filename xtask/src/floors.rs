@@ -34,6 +34,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("file-state", Floor::Rules),
     ("api", Floor::Rules),
     ("access", Floor::Shell),
+    ("durable", Floor::Shell),
     ("http-server", Floor::Shell),
     ("http-client", Floor::Shell),
     ("io-engine", Floor::Service),
@@ -171,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_doors_share_knows_no_protocol() {
+    fn code_that_all_doors_share_knows_no_protocol() {
         for to in ["nfs4", "nfs4-state", "http-wire", "http-server"] {
             assert!(edge("access", to).is_err(), "access -> {to}");
         }

@@ -10,6 +10,7 @@ mod manifests;
 mod scan;
 mod sizes;
 mod tree;
+mod words;
 
 use std::fmt;
 use std::path::Path;
@@ -74,6 +75,9 @@ const RULES: &[Rule] = &[
     documents::changelog_has_an_unreleased_section,
     documents::promises_name_a_test,
     documents::lock_file_is_kept,
+    words::sentences_name_their_subject,
+    words::tests_name_their_subject,
+    words::types_say_of_what,
 ];
 
 pub fn run(root: &Path) -> Result<ExitCode> {

@@ -1,7 +1,7 @@
 //! Level (a): the namespace crate alone, called by as many tasks as there are creators. No network, no file data.
 //!
-//! What bounds a durable create is one sync of the log, which a group of creates shares, and CPU. Both are found in the
-//! same run: the median of a sync on the same disk before and after, and the process's CPU time per create.
+//! The bounds of a durable create are one sync of the log, which a group of creates shares, and CPU. Both are found in
+//! the same run: the median of a sync on the same disk before and after, and the process's CPU time per create.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -31,8 +31,8 @@ pub struct Arguments {
     load: Load,
     /// sqlite:DIRECTORY, made if missing. Each run creates in directories of its own there.
     #[arg(long)]
-    namespace: Place,
-    /// What an answered create survives: always a power cut; interval a crash of the process only.
+    namespace: NamespaceLocation,
+    /// Failures that an answered create survives: always a power cut; interval a crash of the process only.
     #[arg(long, value_enum, default_value_t = Durability::Always)]
     sync: Durability,
     /// The interval of --sync interval.
@@ -51,18 +51,18 @@ fn consistency(text: &str) -> Result<Consistency, String> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum NamespaceLocation {
     Sqlite(PathBuf),
     Postgres(String),
 }
 
-impl FromStr for Place {
+impl FromStr for NamespaceLocation {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Place, String> {
+    fn from_str(text: &str) -> Result<NamespaceLocation, String> {
         match text.split_once(':') {
-            Some(("sqlite", dir)) if !dir.is_empty() => Ok(Place::Sqlite(dir.into())),
-            Some(("postgres" | "postgresql", _)) => Ok(Place::Postgres(text.to_owned())),
+            Some(("sqlite", dir)) if !dir.is_empty() => Ok(NamespaceLocation::Sqlite(dir.into())),
+            Some(("postgres" | "postgresql", _)) => Ok(NamespaceLocation::Postgres(text.to_owned())),
             _ => Err("expected sqlite:DIRECTORY or postgres://...".to_owned()),
         }
     }
@@ -80,8 +80,8 @@ pub fn run(arguments: &Arguments) -> Result<Report> {
     // A server's own disk is not reached from here: where temporary files lie stands for it.
     let elsewhere = std::env::temp_dir();
     let dir = match &arguments.namespace {
-        Place::Sqlite(dir) => dir,
-        Place::Postgres(_) => &elsewhere,
+        NamespaceLocation::Sqlite(dir) => dir,
+        NamespaceLocation::Postgres(_) => &elsewhere,
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("start tokio")?;
     let before_us = sync_median_us(dir)?;
@@ -108,11 +108,11 @@ fn open(arguments: &Arguments) -> Result<Arc<SqlNamespace>> {
 }
 
 /// As `forebay up` has it, but for what was asked.
-pub fn open_at(place: &Place, sync: Sync, group_len_max: u32) -> Result<Arc<SqlNamespace>> {
+pub fn open_at(place: &NamespaceLocation, sync: Sync, group_len_max: u32) -> Result<Arc<SqlNamespace>> {
     let config = Config {
         database: match place {
-            Place::Sqlite(dir) => Database::Sqlite(dir.clone()),
-            Place::Postgres(url) => {
+            NamespaceLocation::Sqlite(dir) => Database::Sqlite(dir.clone()),
+            NamespaceLocation::Postgres(url) => {
                 Database::Postgres(Server { url: url.clone(), instance: [0; 16], may_be_new: true })
             }
         },
@@ -300,7 +300,7 @@ mod tests {
     fn arguments(dir: &Path, load: Load) -> Arguments {
         Arguments {
             load,
-            namespace: Place::Sqlite(dir.to_owned()),
+            namespace: NamespaceLocation::Sqlite(dir.to_owned()),
             sync: Durability::Interval,
             sync_interval_ms: 100,
             group_len_max: 4,
@@ -358,11 +358,11 @@ mod tests {
 
     #[test]
     fn a_place_is_a_directory_of_sqlite_or_a_url_of_postgresql() {
-        assert_eq!("sqlite:/srv/x".parse(), Ok(Place::Sqlite("/srv/x".into())));
+        assert_eq!("sqlite:/srv/x".parse(), Ok(NamespaceLocation::Sqlite("/srv/x".into())));
         let url = "postgres://host/db";
-        assert_eq!(url.parse(), Ok(Place::Postgres(url.to_owned())));
+        assert_eq!(url.parse(), Ok(NamespaceLocation::Postgres(url.to_owned())));
         for bad in ["", "sqlite:", "/srv/x"] {
-            assert!(bad.parse::<Place>().is_err(), "{bad}");
+            assert!(bad.parse::<NamespaceLocation>().is_err(), "{bad}");
         }
     }
 

@@ -31,7 +31,7 @@ enum Level {
     Table(table::Arguments),
 }
 
-/// What every level is asked.
+/// Arguments of every level.
 #[derive(Args, Clone, Debug)]
 pub struct Load {
     /// How many create at the same time.
@@ -46,7 +46,7 @@ pub struct Load {
     /// How many to create, in place of a time.
     #[arg(long)]
     count: Option<u64>,
-    /// What the server's durability is called in the output; nothing is set by it.
+    /// The name of the server's durability in the output; it sets nothing.
     #[arg(long, default_value = "")]
     mode: String,
 }

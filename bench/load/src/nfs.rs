@@ -34,7 +34,7 @@ pub struct Arguments {
     /// The directory to work in; a new one is made there for each run, and stays.
     #[arg(long, default_value = "/")]
     path: String,
-    /// What each creator does.
+    /// The operation of each creator.
     #[arg(long, value_enum, default_value_t = Op::Create)]
     op: Op,
     /// How OPEN creates: Linux says exclusive for O_CREAT|O_EXCL, unchecked for O_CREAT.
@@ -132,7 +132,7 @@ fn nonce() -> Result<u64> {
     Ok(since_1970.as_nanos() as u64)
 }
 
-/// What comes before `due`, if anything is waited for then; `None`: nothing came.
+/// Reads bytes that come before `due`, if a time is given; `None`: nothing came by then.
 fn read_until(stream: &mut TcpStream, chunk: &mut [u8], due: Option<Instant>) -> Result<Option<usize>> {
     if let Some(due) = due {
         // Zero would mean for ever.

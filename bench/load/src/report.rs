@@ -1,4 +1,4 @@
-//! What a run found: one JSON object, the same keys on every level.
+//! Results of a run: one JSON object, the same keys on every level.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ pub struct Report {
     #[serde(flatten)]
     pub latencies: Summary,
     pub errors: u64,
-    /// What only one level has to say.
+    /// Results that only one level has.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -108,7 +108,7 @@ pub fn cpu_time() -> Duration {
     Duration::new(used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs() as u32)
 }
 
-/// What such a share of the sorted values does not exceed; zero if there are none.
+/// The value that such a share of the sorted values does not exceed; zero without values.
 pub fn rank<T: Copy + Default>(sorted: &[T], share: f64) -> T {
     let at = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(at.saturating_sub(1)).copied().unwrap_or_default()

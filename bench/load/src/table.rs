@@ -14,7 +14,7 @@ use namespace::{SqlNamespace, Sync};
 use serde_json::{Map, Value, json};
 use types::{FileId, Identity, Name};
 
-use crate::engine::{Durability, Place, open_at};
+use crate::engine::{Durability, NamespaceLocation, open_at};
 use crate::report::{rank, rounded};
 
 /// As `bench/scale/listing` has them.
@@ -27,7 +27,7 @@ const LISTED: usize = 286;
 pub struct Arguments {
     /// sqlite:DIRECTORY or postgres://..., with the tree in it.
     #[arg(long)]
-    namespace: Place,
+    namespace: NamespaceLocation,
     /// Files of the tree, 500 in a directory.
     #[arg(long)]
     files: u64,

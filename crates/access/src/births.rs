@@ -1,5 +1,5 @@
 //! Files that are being made without a name. Until such a file is held in the conflict table, nothing tells it from one
-//! that was left behind; so who clears away what was left behind waits for those that are under way.
+//! that was left behind. A caller that removes files left behind therefore waits for those that are being made.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -61,8 +61,8 @@ impl Drop for Birth<'_> {
 }
 
 impl FileAccess {
-    /// For who has listed files without a name and is about to remove those that are not in use: once this is true, none
-    /// of them is just being made. False: some still are after `patience`, and nothing may be removed yet.
+    /// For a caller that has listed files without a name and is about to remove those not in use: once this is true,
+    /// none of them is just being made. False: some still are after `patience`, and nothing may be removed yet.
     pub async fn births_settled(&self, patience: Duration) -> bool {
         tokio::time::timeout(patience, self.births.settled()).await.is_ok()
     }

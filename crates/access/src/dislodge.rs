@@ -1,4 +1,4 @@
-//! Who was lost to its door, and keeps what it has only as long as nobody wants it, makes way for who does.
+//! A client lost to its door keeps its state only until another wants the file; here its door is asked to end it.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use types::FileId;
 use crate::{AccessError, FileAccess};
 
 impl FileAccess {
-    /// For who was refused what he wants of a file. `true`: who stood in the way and was lost is gone, and it is worth to
-    /// ask again. `false`: nobody who stands in the way was lost. `Recalled`: they are still going after `patience`.
+    /// For a caller that was refused `want` of a file. `true`: the lost holders that stood in the way are gone, and a
+    /// retry may succeed. `false`: no holder in the way was lost. `Recalled`: they are not all gone after `patience`.
     pub async fn dislodge(&self, file: FileId, want: Want, patience: Duration) -> Result<bool, AccessError> {
         if !self.asks_to_go(file, want) {
             return Ok(false);

@@ -26,7 +26,7 @@ pub enum AccessError {
 }
 
 impl AccessError {
-    /// What the conflict table said of a file.
+    /// Translates an error of the conflict table.
     pub fn of_table(file: FileId, error: FileStateError) -> AccessError {
         match error {
             FileStateError::ShareDenied | FileStateError::Locked(_) => AccessError::Denied,

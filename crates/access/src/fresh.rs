@@ -1,14 +1,15 @@
 //! Attributes of files that are being written at the pools.
 //!
 //! The namespace learns of such writes by LAYOUTCOMMIT only, and Linux sends none when it gives back a lock
-//! (`nfs_wb_all` syncs data only): who takes the lock next, or reads through another door, must see the bytes all the
-//! same. Told a size that is behind its own writes, Linux takes the file to be that short (`nfs_update_inode`) and
-//! appends in the wrong place. So while a layout to write is out, the pool is asked, and what it has is made visible,
-//! like an UNSTABLE write.
+//! (`nfs_wb_all` syncs data only). A client that takes the lock next, or reads through another door, must see the bytes
+//! all the same. Told a size that is behind its own writes, Linux takes the file to be that short (`nfs_update_inode`)
+//! and appends in the wrong place. So while a layout to write is out, the pool is asked, and the length it has is made
+//! visible, like an UNSTABLE write.
 
 use api::{ReplicaFacts, Stability, Written};
 use types::{Attributes, FileId};
 
+use crate::replicas::check_birth;
 use crate::{AccessError, FileAccess};
 
 impl FileAccess {
@@ -32,7 +33,8 @@ impl FileAccess {
 
     /// Of a file of which a layout to write is out.
     pub(crate) async fn ask_pools(&self, attributes: Attributes) -> Result<Attributes, AccessError> {
-        let facts = match self.replica_facts(attributes.file).await {
+        let _steady = self.steady(attributes.file).await;
+        let facts = match self.replica_facts(&attributes).await {
             Ok(Some(facts)) if facts.size > attributes.size || facts.modified > Some(attributes.ctime) => {
                 facts
             }
@@ -45,27 +47,28 @@ impl FileAccess {
             space_used: Some(facts.space_used),
             stability: Stability::Unstable,
         };
-        Ok(self.services.namespace.commit(attributes.file, &written).await?)
+        Ok(self.services.namespace.record_write(attributes.file, &written).await?)
     }
 
-    /// Whether somebody may be changing the bytes right now, at the pools or through the head: what is known of them may
-    /// be behind.
+    /// Whether a client may be changing the bytes right now, at the pools or through the head. If so, size and
+    /// checksums may be out of date.
     pub fn is_being_written(&self, file: FileId) -> bool {
         let table = self.table();
         table.is_written_at_pools(file) || table.is_open_for_writing(file)
     }
 
-    /// Called before bytes of a file are written where the namespace hears of it only afterwards: what is known of the
-    /// bytes as they are must not be told of others. Costs nothing where no checksum is known.
+    /// Called before bytes of a file are written where the namespace hears of it only afterwards: forgets the checksums
+    /// of the bytes before. Costs nothing where no checksum is known.
     pub async fn before_write(&self, file: FileId) -> Result<(), AccessError> {
         Ok(self.services.properties.forget_checksums(file).await?)
     }
 
-    /// What a pool that holds the file says of its replica; `None` if nothing was ever written.
-    pub async fn replica_facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, AccessError> {
-        for location in self.services.locations.locations(file).await? {
+    /// Asks a pool that holds the file for the facts of its replica; `None` if nothing was ever written.
+    pub async fn replica_facts(&self, file: &Attributes) -> Result<Option<ReplicaFacts>, AccessError> {
+        for location in self.services.locations.locations(file.file).await? {
             let Some(pool) = self.services.pools.pool(location) else { continue };
-            if let Some(facts) = pool.facts(file).await? {
+            if let Some(facts) = pool.facts(file.file).await? {
+                check_birth(file, location, &facts)?;
                 return Ok(Some(facts));
             }
         }

@@ -1,4 +1,4 @@
-//! Who may do what with a file, its access control list counted.
+//! Decides whether a user may access a file, by its mode and its access control list.
 
 use api::{Acls, NamespaceError};
 use types::{Access, Acl, Attributes, Identity, permission};
@@ -11,7 +11,7 @@ impl Judge<'_> {
         if file.has_acl { self.0.acl(file).await } else { Ok(None) }
     }
 
-    /// What `who` may do with the file ([`permission::granted`]).
+    /// The accesses to the file that `who` has ([`permission::granted`]).
     pub async fn granted(&self, who: &Identity, file: &Attributes) -> Result<Access, NamespaceError> {
         Ok(permission::granted(who, file, self.acl(file).await?.as_ref()))
     }

@@ -1,12 +1,12 @@
-//! What every door does the same way with a file: the walk to it, one conflict table, fresh attributes, recalls,
-//! replicas through the head.
+//! File operations common to all doors: the walk to a file, one conflict table, fresh attributes, recalls, replicas
+//! through the head.
 //!
 //! A thin shell: `file-state` decides, `api` has the seams, and [`FileAccess`] takes the lock, asks, drops the lock and
 //! does what was answered. It is made once, in the binary, and every door has it; there is no other way to the table.
-//! The lock over the table is a leaf: who holds it takes no other, calls nobody and awaits nothing. A door that keeps
-//! state of its own beside the table takes its own lock first.
+//! The lock over the table is a leaf: a thread that holds it takes no other lock, calls no service and awaits nothing.
+//! A door that keeps state of its own beside the table takes its own lock first.
 //!
-//! Absent: what clients of one door have among themselves; fencing, which follows from the layouts of a door.
+//! Absent: state that only clients of one door share; fencing, which follows from the layouts of a door.
 
 #![forbid(unsafe_code)]
 
@@ -15,6 +15,7 @@ mod dislodge;
 mod error;
 mod fresh;
 mod judge;
+mod lengths;
 mod open;
 mod recall;
 mod replicas;
@@ -38,16 +39,18 @@ use types::{Clock, FileId};
 pub use error::AccessError;
 pub use file_state::{Change, Granted, LockKind, Modes, Recall, Share, Want};
 pub use judge::Judge;
+pub use lengths::Steady;
 pub use open::OpenFile;
-pub use recall::{Changing, Recaller};
-pub use replicas::Located;
+pub use recall::{FileChangeGuard, Recaller};
+pub use replicas::{Located, Truncated};
 pub use unwritten::{Patience, Told};
-pub use walk::{Last, Place, WalkError, walk};
+pub use walk::{Last, PathTarget, WalkError, walk};
 
 use births::Births;
+use lengths::Lengths;
 use unwritten::Silent;
 
-/// What [`FileAccess`] uses.
+/// Services that [`FileAccess`] calls.
 pub struct AccessServices {
     pub namespace: Arc<dyn Namespace>,
     pub acls: Arc<dyn Acls>,
@@ -56,21 +59,22 @@ pub struct AccessServices {
     pub quotas: Arc<dyn Quotas>,
     pub pools: Arc<dyn PoolManager>,
     pub clock: Arc<dyn Clock>,
-    /// How long a client has to give back what it was granted, whoever asks for that.
+    /// How long a client has to return a layout or delegation, whichever door recalls it.
     pub recall_time: Duration,
 }
 
 pub struct FileAccess {
     services: AccessServices,
-    /// Who has which file open, locked, or to write at the pools. Leaf lock.
+    /// Opens, locks, layouts and delegations of all clients. Leaf lock.
     table: Arc<Mutex<FileState>>,
-    /// Something has come back: who waits for it looks again.
+    /// Notified when a holder has returned something: waiting calls look again.
     returned: Notify,
     /// The doors whose clients can be asked to give back. Leaf lock; grows at the start only.
     recallers: Mutex<Vec<(Door, Arc<dyn Recaller>)>>,
     /// The turn to give a first location to a file that has none. Held while the database writes it.
     placing: tokio::sync::Mutex<()>,
     births: Births,
+    lengths: Arc<Lengths>,
     silent: Silent,
     owners: AtomicU64,
 }
@@ -84,17 +88,18 @@ impl FileAccess {
             recallers: Mutex::default(),
             placing: tokio::sync::Mutex::default(),
             births: Births::default(),
+            lengths: Arc::default(),
             silent: Silent::default(),
             owners: AtomicU64::new(OWNERS_FROM),
         }
     }
 
-    /// Who may do what, for every door.
+    /// Judges permissions, for every door.
     pub fn judge(&self) -> Judge<'_> {
         Judge(&*self.services.acls)
     }
 
-    /// How long a client has to give back what was recalled.
+    /// How long a client has to return a recalled layout or delegation.
     pub fn recall_time(&self) -> Duration {
         self.services.recall_time
     }

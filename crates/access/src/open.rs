@@ -9,10 +9,10 @@ use types::{Attributes, FileId};
 
 use crate::{AccessError, Change, FileAccess};
 
-/// What a door takes to revoke what was not given back in time.
+/// Time for a door to revoke grants that were not returned by the deadline.
 const REVOCATION: Duration = Duration::from_secs(5);
 
-/// An open in the conflict table, closed when it is dropped. Not to be dropped by who holds the table.
+/// An open in the conflict table, closed when it is dropped. Not to be dropped while the table is locked.
 #[must_use]
 pub struct OpenFile {
     access: Arc<FileAccess>,
@@ -47,8 +47,9 @@ impl FileAccess {
         self.open_found(&self.attributes(file).await?, holder, share).await
     }
 
-    /// As [`FileAccess::open`], for who has just looked the file up. Who was lost to its door makes way. A delegation of
-    /// another client that is in the way is recalled and waited for: `Recalled` if it does not come home.
+    /// As [`FileAccess::open`], for a caller that has just looked the file up. Lost clients whose opens deny this one
+    /// are dislodged. A conflicting delegation of another client is recalled and waited for: `Recalled` if it is not
+    /// returned.
     pub async fn open_found(
         self: &Arc<Self>,
         found: &Attributes,
@@ -69,7 +70,7 @@ impl FileAccess {
             entered => entered?,
         };
         let held = self.fresh_attributes(found.file).await?;
-        // Unlinked since it was found: whoever frees its data may have looked before it was held.
+        // Unlinked since it was found: the task that frees its data may have looked before it was held.
         if found.nlink > 0 && held.nlink == 0 {
             return Err(NamespaceError::Stale(found.file).into());
         }

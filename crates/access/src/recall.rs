@@ -1,4 +1,4 @@
-//! Before a file is changed: who stands in the way is asked to give back, and waited for.
+//! Before a file is changed: recalls conflicting layouts and delegations, and waits for their return.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,35 +9,39 @@ use types::FileId;
 
 use crate::{AccessError, FileAccess, Told};
 
-/// Who changes a file meets those who deny writing to it.
+/// A change to a file conflicts with opens that deny writing to it.
 const WRITING: Want = Want::Share(Share::new(Modes::WRITE, Modes::NONE));
 
 /// Asks clients of a door for what they hold, in the door's own words.
 #[async_trait]
 pub trait Recaller: Send + Sync {
-    /// To give it back. The call returns at once. What has come back is told by [`FileAccess::returned`]; what has not by
-    /// its deadline the door takes away (`FileState::expired_recalls`). It is called without any lock, so the state may
-    /// have moved on.
+    /// To give it back. The call returns at once. The door reports returns by [`FileAccess::returned`], and revokes
+    /// grants that are not returned by their deadline (`FileState::expired_recalls`). It is called without any lock, so
+    /// the state may have moved on.
     fn recall(&self, recalls: &[Recall]);
 
-    /// What the holder of a delegation to write has made of the file. `None`: it does not say within `patience`, or has no
-    /// such delegation any more.
+    /// Asks the holder of a delegation to write for the file's size and times. `None`: the holder does not answer
+    /// within `patience`, or has no such delegation any more.
     async fn ask_writer(&self, file: FileId, writer: Holder, patience: Duration) -> Option<Told>;
 
-    /// Somebody cannot have what these hold. Those of them that were lost, and keep it only because nobody wanted it, are
-    /// ended. `true`: some are, or are about to be; [`FileAccess::returned`] says when.
+    /// A request conflicts with the state of these holders. The door ends those that were lost, and that keep their
+    /// state only until it is wanted. `true`: some are ended, or about to be; [`FileAccess::returned`] says when.
     fn dislodge(&self, holders: &[Holder]) -> bool;
+
+    /// Ends all access to the file that clients were granted before a restart and that nobody knows of now.
+    /// `false`: that cannot be done now.
+    async fn void_former(&self, file: FileId) -> bool;
 }
 
-/// A change that is being made. Until this is dropped nobody is delegated the file, or what its holder believes would be
-/// another file's state than the one that comes out of it. Not to be dropped by who holds the table.
+/// A change that is being made. Until this is dropped no client gets a delegation of the file: its holder would cache
+/// the state before the change. Not to be dropped while the table is locked.
 #[must_use = "the change is over when this is dropped"]
-pub struct Changing {
+pub struct FileChangeGuard {
     access: Arc<FileAccess>,
     file: FileId,
 }
 
-impl Drop for Changing {
+impl Drop for FileChangeGuard {
     fn drop(&mut self) {
         self.access.table().end_change(self.file);
     }
@@ -51,21 +55,22 @@ impl FileAccess {
         recallers.push((door, recaller));
     }
 
-    /// Called before a file is changed, by a client or by nobody who could hold anything of it. What is answered is kept
-    /// until the change is made.
+    /// Called before a file is changed, by a client or by the server itself (`by` is `None`). The caller keeps the
+    /// answer until the change is made.
     ///
-    /// `Denied`: a client of another door has locked it; to nobody every door is another. Layouts and delegations of
-    /// others are recalled where the change asks for that. Their holders have [`FileAccess::recall_time`] to give back,
-    /// whichever door asks, then their door takes them; this call waits up to `patience` and then answers `Recalled`. Who asks again finds the recalls under
-    /// way, and meanwhile nobody else gets a new one. Between the answer and the change itself no layout is held back:
-    /// what comes in between comes after it.
+    /// `Denied`: a client of another door has locked it; to the server itself every door is another. Layouts and
+    /// delegations of other clients are recalled if the change requires it. Their holders have
+    /// [`FileAccess::recall_time`] to return them, whichever door asks; then their door revokes them. This call waits
+    /// up to `patience` and then answers `Recalled`. A caller that asks again finds the recalls under way, and until
+    /// then no other client gets a new layout. Between the answer and the change layouts are granted again: their
+    /// writes count as after the change.
     pub async fn before_change(
         self: &Arc<Self>,
         file: FileId,
         by: Option<Holder>,
         change: Change,
         patience: Duration,
-    ) -> Result<Changing, AccessError> {
+    ) -> Result<FileChangeGuard, AccessError> {
         // Mostly nothing stands in the way.
         match self.ask(file, by, change) {
             Ok(Some(begun)) => return Ok(begun),
@@ -80,7 +85,7 @@ impl FileAccess {
         self.once_returned(patience, || self.ask(file, by, change)).await
     }
 
-    /// What `look` finds; it looks again whenever something has come back. `Recalled`: nothing within `patience`.
+    /// Calls `look` until it finds something: at once, and after each return. `Recalled`: nothing within `patience`.
     pub(crate) async fn once_returned<T>(
         &self,
         patience: Duration,
@@ -101,7 +106,19 @@ impl FileAccess {
         tokio::time::timeout(patience, found).await.unwrap_or(Err(AccessError::Recalled))
     }
 
-    /// After a change: what others hold that should have come home before it is asked for, and not waited for.
+    /// Called before a door denies writing of a file to others: grants from before a restart are not in the table and
+    /// cannot be recalled. `Recalled`: a retry may succeed.
+    pub async fn before_denial(&self, file: FileId) -> Result<(), AccessError> {
+        let recallers = self.recallers.lock().clone();
+        for (_, recaller) in recallers {
+            if !recaller.void_former(file).await {
+                return Err(AccessError::Recalled);
+            }
+        }
+        Ok(())
+    }
+
+    /// After a change: recalls grants of others that conflict with it, and does not wait for them.
     pub fn call_back(&self, file: FileId, by: Option<Holder>, change: Change) {
         let deadline = self.recall_deadline();
         let recalls = {
@@ -121,13 +138,13 @@ impl FileAccess {
         self.send(&recalls);
     }
 
-    /// The change, begun; or else what stands in its way has been asked for.
+    /// Begins the change. `None`: conflicting grants have been recalled instead.
     fn ask(
         self: &Arc<Self>,
         file: FileId,
         by: Option<Holder>,
         change: Change,
-    ) -> Result<Option<Changing>, AccessError> {
+    ) -> Result<Option<FileChangeGuard>, AccessError> {
         let deadline = self.recall_deadline();
         let verdict = {
             let mut table = self.table();
@@ -141,7 +158,7 @@ impl FileAccess {
             verdict
         };
         match verdict {
-            ChangeVerdict::Proceed => Ok(Some(Changing { access: Arc::clone(self), file })),
+            ChangeVerdict::Proceed => Ok(Some(FileChangeGuard { access: Arc::clone(self), file })),
             ChangeVerdict::Wait { recalls } => {
                 self.send(&recalls);
                 Ok(None)
@@ -159,7 +176,7 @@ impl FileAccess {
         recallers.iter().find(|(of, _)| *of == door).map(|(_, recaller)| Arc::clone(recaller))
     }
 
-    /// What each door has to be asked, of all that concerns some holders.
+    /// Groups items by the door of their holder.
     pub(crate) fn by_door<T: Copy>(
         &self,
         all: &[T],

@@ -1,16 +1,28 @@
 //! Replicas, as the head itself reaches them: where they are, opening them, setting their length.
 //!
 //! The size in the namespace is the truth: a replica may be longer (bytes written by a pNFS client that has not
-//! committed its layout yet) or shorter (a hole at the end that was never written).
+//! committed its layout yet). It is shorter only where bytes were lost: a start finishes a cut that a kill interrupted.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Grant, OpenReplica, PoolError, Purpose, SelectError, Selection, TicketMode};
+use api::{
+    Birth, Grant, NamespaceError, OpenReplica, PoolError, Purpose, ReplicaFacts, SelectError, Selection,
+    TicketMode,
+};
 use file_state::{Change, Holder};
 use types::{Attributes, FileId, PoolId};
 
-use crate::{AccessError, Changing, FileAccess};
+use crate::lengths::Alone;
+use crate::{AccessError, FileAccess, FileChangeGuard};
+
+/// The replicas of a file have a new length.
+#[must_use = "the namespace is to be told while this lives"]
+pub struct Truncated {
+    pub space_used: u64,
+    _changing: FileChangeGuard,
+    _alone: Alone,
+}
 
 /// An open replica and the pool that has it.
 pub struct Located {
@@ -19,42 +31,45 @@ pub struct Located {
 }
 
 impl FileAccess {
-    /// A pool for a new file. `client` as in [`Selection`].
-    pub fn choose(&self, client: Option<u64>) -> Result<PoolId, AccessError> {
-        let want = Selection { purpose: Purpose::Create, locations: &[], file: None, client };
+    /// A pool for a new file. `bytes` and `client` as in [`Selection`].
+    pub fn choose(&self, bytes: u64, client: Option<u64>) -> Result<PoolId, AccessError> {
+        require_possible(bytes)?;
+        let want = Selection { purpose: Purpose::Create, locations: &[], file: None, bytes, client };
         Ok(self.services.pools.select(&want)?.pool)
     }
 
-    /// Where the data of a file without any location shall live: one pool, whoever asks at the same time. Files get
-    /// theirs when they are created; this is for the few that could not.
+    /// Chooses the pool for a file without any location; concurrent callers get the same pool. Files get their location
+    /// when they are created; this is for the few that could not.
     pub async fn place(&self, file: FileId, client: Option<u64>) -> Result<PoolId, AccessError> {
         let _turn = self.placing.lock().await;
         let locations = self.services.locations.locations(file).await?;
         if let Some(placed) = locations.first() {
             return Ok(*placed);
         }
-        let pool = self.choose(client)?;
+        let pool = self.choose(0, client)?;
         self.services.locations.add_location(file, pool).await?;
         Ok(pool)
     }
 
-    /// The pool to read or write the file at. `None`: it has no replica anywhere, and so only zeros.
+    /// The pool to read or write the file at. `None`: it has no location, and is empty.
+    ///
+    /// `NoLocation`: it has bytes, and nobody knows where.
     pub async fn locate(
         &self,
-        file: FileId,
+        file: &Attributes,
         mode: TicketMode,
         client: Option<u64>,
     ) -> Result<Option<Grant>, AccessError> {
-        let locations = self.services.locations.locations(file).await?;
+        let locations = self.services.locations.locations(file.file).await?;
         if locations.is_empty() {
-            return Ok(None);
+            return require_nothing(file).map(|()| None);
         }
         let purpose = if mode == TicketMode::Read { Purpose::Read } else { Purpose::Write };
-        let want = Selection { purpose, locations: &locations, file: Some(file), client };
+        let want = Selection { purpose, locations: &locations, file: Some(file.file), bytes: 0, client };
         Ok(Some(self.services.pools.select(&want)?))
     }
 
-    /// `None`: the file has no replica anywhere, and so only zeros.
+    /// `None`: the file has no location, and is empty.
     pub async fn open_replica(
         &self,
         file: &Attributes,
@@ -63,21 +78,58 @@ impl FileAccess {
         Ok(self.open_located(file, mode).await?.map(|located| located.replica))
     }
 
+    /// Before a client is sent to a pool with a ticket, which makes no replica.
+    pub async fn make_replica(&self, file: &Attributes, pool: PoolId) -> Result<(), AccessError> {
+        if file.size > 0 {
+            // There is one, or it was lost.
+            return Ok(());
+        }
+        let at = self.services.pools.pool(pool).ok_or(PoolError::Offline(pool))?;
+        Ok(at.make(file.file, Birth::of(file.birth)).await?)
+    }
+
+    /// Of a file that is not empty, to read it.
+    pub async fn open_with_data(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, AccessError> {
+        let replica = self.open_replica(file, TicketMode::Read).await?;
+        replica.ok_or(AccessError::Select(SelectError::NoLocation))
+    }
+
     /// As [`FileAccess::open_replica`], with where it is.
     pub async fn open_located(
         &self,
         file: &Attributes,
         mode: TicketMode,
     ) -> Result<Option<Located>, AccessError> {
-        let Some(grant) = self.locate(file.file, mode, None).await? else { return Ok(None) };
+        let Some(grant) = self.locate(file, mode, None).await? else { return Ok(None) };
         let pool = self.services.pools.pool(grant.pool).ok_or(PoolError::Offline(grant.pool))?;
-        let replica = pool.open(&grant.ticket(file.file, mode, file.epoch)).await?;
-        Ok(Some(Located { pool: grant.pool, replica }))
+        match pool.open(&grant.ticket(file, mode)).await {
+            Ok(replica) => Ok(Some(Located { pool: grant.pool, replica })),
+            Err(error) => Err(self.unless_removed(file.file, error.into()).await),
+        }
     }
 
-    /// The replica to write at, placed if the file has none.
+    /// An operation that holds no open of a file may find that the last name went, and the replicas with it: the file
+    /// is stale then, and no data is lost.
+    async fn unless_removed(&self, file: FileId, error: AccessError) -> AccessError {
+        if !matches!(error, AccessError::Pool(PoolError::NoReplica(_) | PoolError::Io { .. })) {
+            return error;
+        }
+        match self.services.namespace.attributes(file).await {
+            Ok(now) if now.nlink == 0 && !self.table().is_in_use(file) => NamespaceError::Stale(file).into(),
+            Err(stale @ NamespaceError::Stale(_)) => stale.into(),
+            Ok(_) | Err(_) => error,
+        }
+    }
+
+    /// The replica to write at. An empty file without a location gets one.
     pub async fn open_for_writing(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, AccessError> {
         Ok(self.open_located_for_writing(file).await?.replica)
+    }
+
+    /// As [`FileAccess::open_for_writing`], for a write that leaves nothing of what the file has: a replica that was lost is
+    /// made anew.
+    pub async fn open_for_replacing(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, AccessError> {
+        self.open_for_writing(&nothing_yet(file)).await
     }
 
     /// As [`FileAccess::open_for_writing`], with where it is.
@@ -90,35 +142,81 @@ impl FileAccess {
         placed.ok_or(AccessError::Select(SelectError::NoLocation))
     }
 
-    /// Sets the length of the replicas, before the namespace says so: a crash in between leaves a size that nobody was
-    /// promised, and never old bytes behind a new end. Returns the space used. Layouts and delegations of others are
-    /// waited for up to `patience`, as [`FileAccess::before_change`] does; what is answered beside is kept until the
-    /// namespace says the new size too.
+    /// Sets the length of the replicas, durably, before the namespace says so: old bytes never show behind a new end,
+    /// and a length that is acknowledged is on disk. A start after a crash in between finishes a cut. Layouts and
+    /// delegations of others are waited for up to `patience`, as [`FileAccess::before_change`] does, and so are writes
+    /// that are under way. The caller keeps the answer until the namespace says the new size too.
     pub async fn truncate(
         self: &Arc<Self>,
         file: &Attributes,
         size: u64,
         by: Option<Holder>,
         patience: Duration,
-    ) -> Result<(u64, Changing), AccessError> {
-        if i64::try_from(size).is_err() {
-            return Err(AccessError::TooLarge);
-        }
+    ) -> Result<Truncated, AccessError> {
+        require_possible(size)?;
         // Layouts do not mind a file that grows.
         let change = if size <= file.size { Change::Truncate } else { Change::SetAttributes };
         let changing = self.before_change(file.file, by, change, patience).await?;
+        // Behind the recall: a layout's return may write.
+        let alone = tokio::time::timeout(patience, self.lengths.alone(file.file)).await;
+        let alone = alone.map_err(|_| AccessError::Recalled)?;
+        let space_used = match self.truncate_alone(file, size).await {
+            Ok(space_used) => space_used,
+            Err(error) => return Err(self.unless_removed(file.file, error).await),
+        };
+        Ok(Truncated { space_used, _changing: changing, _alone: alone })
+    }
+
+    /// Returns the space used.
+    async fn truncate_alone(&self, file: &Attributes, size: u64) -> Result<u64, AccessError> {
         let mut locations = self.services.locations.locations(file.file).await?;
         if locations.is_empty() {
             if size == 0 {
-                return Ok((0, changing));
+                return Ok(0);
             }
+            require_nothing(file)?;
             locations.push(self.place(file.file, None).await?);
         }
         let mut space_used = 0;
         for location in locations {
             let pool = self.services.pools.pool(location).ok_or(PoolError::Offline(location))?;
+            match pool.facts(file.file).await? {
+                Some(facts) => check_birth(file, location, &facts)?,
+                // It would be made anew, of zeros.
+                None if file.size > 0 && size > 0 => return Err(lost(location, "is gone").into()),
+                None if size > 0 => pool.make(file.file, Birth::of(file.birth)).await?,
+                None => {}
+            }
             space_used = pool.truncate(file.file, size).await?.space_used;
         }
-        Ok((space_used, changing))
+        Ok(space_used)
     }
+}
+
+/// Allows a file without a location only if it is empty. A file gets a location before its first byte and before a
+/// length beyond 0. One with a length has lost its data, or was imported without: reading it is an error, not zeros.
+fn require_nothing(file: &Attributes) -> Result<(), AccessError> {
+    if file.size == 0 { Ok(()) } else { Err(SelectError::NoLocation.into()) }
+}
+
+fn require_possible(size: u64) -> Result<(), AccessError> {
+    if i64::try_from(size).is_ok() { Ok(()) } else { Err(AccessError::TooLarge) }
+}
+
+/// The file as one whose replica may be made.
+fn nothing_yet(file: &Attributes) -> Attributes {
+    Attributes { size: 0, ..*file }
+}
+
+/// A replica found under the id of a file must be that file's.
+pub(crate) fn check_birth(file: &Attributes, pool: PoolId, found: &ReplicaFacts) -> Result<(), PoolError> {
+    match found.birth.agrees_with(Birth::of(file.birth)) {
+        true => Ok(()),
+        false => Err(lost(pool, "is that of another file, which was made at another time")),
+    }
+}
+
+fn lost(pool: PoolId, what_of_it: &str) -> PoolError {
+    let reason = format!("it has data, and its replica {what_of_it}");
+    PoolError::Io { pool, operation: "find the data of the file", reason }
 }

@@ -1,4 +1,4 @@
-//! What quotas leave for bytes that reach the pools past the namespace.
+//! Quotas for bytes that reach the pools without the namespace.
 
 use api::{NamespaceError, Quotas};
 use types::{Attributes, FileId, Identity};

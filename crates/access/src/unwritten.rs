@@ -1,11 +1,11 @@
-//! What a client has written and keeps to itself, under a delegation to write (RFC 8881 §10.4.3).
+//! Bytes that a client has written and not yet sent, under a delegation to write (RFC 8881 §10.4.3).
 //!
-//! Three know something of such a file: its holder what is in its memory, the pool what has been written there, the
-//! namespace what was committed. The holder is asked first. While it has bytes that nobody else has, the size is what it
-//! says: all that the pool has it has written itself. Without such bytes it has nothing to add, and the pool and the
-//! namespace know all (`fresh`). What others are told of a file that is being modified they are never told again by the
-//! same change attribute, so nobody takes what it has read for what the file is by then, nor for what is left of the file
-//! if the holder is lost.
+//! Three parties know such a file: its holder knows the bytes in its memory, the pool those written there, the
+//! namespace those committed. The holder is asked first. While the holder has unsent bytes, its size counts: it has
+//! itself written all bytes that the pool has. Without unsent bytes the holder has nothing to add, and the pool and the
+//! namespace know all (`fresh`). While a file is being modified, each answer to other clients has a new change
+//! attribute. So no client takes its cache for the file's later content, nor for the content that remains if the holder
+//! is lost.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::{AccessError, FileAccess};
 
 /// A client that is there answers in milliseconds, unless its machine is very busy; it is recalled then, which helps neither.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Who did not answer is not asked again for so long: a list of a thousand of its files would take minutes.
+/// A client that did not answer is not asked again for so long: a list of a thousand of its files would take minutes.
 const SILENCE: Duration = Duration::from_secs(10);
 
 /// Of one walk over many lists, besides the first: for tens of thousands of files whose holders answer as they should.
@@ -29,10 +29,10 @@ const WALK: Duration = Duration::from_secs(60);
 
 const READING: Share = Share { access: Modes::READ, deny: Modes::NONE };
 
-/// What the holder of a delegation to write says of the file.
+/// Size and times of a file, as reported by the holder of its delegation to write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
-    /// It has bytes that nobody else has.
+    /// The holder has bytes that it has not sent.
     pub is_modified: bool,
     pub size: u64,
     /// The file's times, where its holder keeps them.
@@ -60,8 +60,8 @@ impl Patience {
         Patience { left: ANSWER, in_reserve: WALK }
     }
 
-    /// The next list may wait as long as the first, while the walk as a whole may: what the lists before it have waited,
-    /// for clients that are slow or for many that are not, does not make its sizes wrong.
+    /// The next list may wait as long as the first, until the walk has used up its own patience: the waits of earlier
+    /// lists, for slow clients or for many quick ones, do not make the next list's sizes wrong.
     pub fn begin_list(&mut self) {
         let given = self.in_reserve.min(ANSWER.saturating_sub(self.left));
         self.left += given;
@@ -69,12 +69,12 @@ impl Patience {
     }
 }
 
-/// What became of the question to a holder.
+/// The outcome of asking a holder.
 enum Heard {
     Seen(Attributes),
-    /// It does not say: it has to give back.
+    /// The holder does not answer: its delegation has to be recalled.
     Nothing,
-    /// It had too little time for an answer, or none at all: nobody can blame it.
+    /// The holder had too little time for an answer, or none at all: it does not count as silent.
     TooLittleTime,
 }
 
@@ -112,9 +112,9 @@ impl FileAccess {
         self.fresh_attributes(found.file).await
     }
 
-    /// As [`FileAccess::seen_by`], of one file of many: a client that does not say is not waited for, and what is known
-    /// without it is answered. So is all that is left when the patience of the whole list is at its end; then nobody is
-    /// to blame, and nothing is recalled.
+    /// As [`FileAccess::seen_by`], of one file of many: a client that does not answer is recalled and not waited for,
+    /// and the attributes known without it are returned. Once the patience of the list is used up, the same holds for
+    /// the remaining files; then no client counts as silent, and nothing is recalled.
     pub async fn listed_for(
         self: &Arc<Self>,
         found: Attributes,
@@ -151,7 +151,7 @@ impl FileAccess {
             (None, true) => return self.ask_pools(*found).await.map(Heard::Seen),
             (None, false) => return Ok(Heard::Seen(*found)),
         };
-        // Who gives back is about to say all there is.
+        // A client that returns its delegation sends all its bytes first.
         if is_recalled || self.silent.contains(writer) {
             return Ok(Heard::Nothing);
         }
@@ -175,7 +175,7 @@ impl FileAccess {
     }
 
     async fn apply(&self, file: FileId, told: Told) -> Result<Attributes, AccessError> {
-        // After the answer: what was written before it is in here.
+        // Read after the answer: includes all writes before it.
         let known = self.fresh_attributes(file).await?;
         let times = |attributes: Attributes| Attributes {
             atime: told.accessed.unwrap_or(attributes.atime),
@@ -192,9 +192,9 @@ impl FileAccess {
             space_used: None,
             stability: Stability::Unstable,
         };
-        let shown = self.services.namespace.commit(file, &modified).await?;
-        // Of what the file is afterwards another change attribute is told, whatever happens to the holder.
-        self.services.namespace.commit(file, &modified).await?;
+        let shown = self.services.namespace.record_write(file, &modified).await?;
+        // Later answers have another change attribute, even if the holder is lost.
+        self.services.namespace.record_write(file, &modified).await?;
         Ok(times(Attributes { size: told.size, ..shown }))
     }
 }

@@ -9,9 +9,9 @@ const LINKS_MAX: usize = 40;
 /// Components, those of links included.
 const COMPONENTS_MAX: usize = 1_024;
 
-/// What a path leads to.
+/// The file or free name that a path leads to.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct PathTarget {
     /// Without symbolic links on the way.
     pub path: Vec<Name>,
     /// The directory that holds it; the root has none.
@@ -41,7 +41,7 @@ pub enum WalkError {
     Namespace(#[from] NamespaceError),
 }
 
-impl Place {
+impl PathTarget {
     pub fn name(&self) -> Option<&Name> {
         self.path.last()
     }
@@ -59,14 +59,14 @@ impl Place {
     }
 }
 
-/// Walks to what must be there up to its last component; a directory on the way that is missing is `NotFound`, whoever is
-/// about to make something.
+/// Walks a path of which all components but the last must exist; a missing directory on the way is `NotFound`, also
+/// for a caller that is about to create something.
 pub async fn walk(
     namespace: &dyn Namespace,
     caller: &Caller,
     path: &[Name],
     last: Last,
-) -> Result<Place, WalkError> {
+) -> Result<PathTarget, WalkError> {
     require(caller, path)?;
     let root = namespace.attributes(FileId::ROOT).await?;
     // The directories from the root down to where the walk is, and the names that led there.
@@ -107,7 +107,7 @@ pub async fn walk(
     require(caller, &trail.names)?;
     let parent = trail.dirs.len().checked_sub(2).map(|at| trail.dirs[at]);
     let here = trail.here();
-    Ok(Place { path: trail.names, parent, found: Some(here) })
+    Ok(PathTarget { path: trail.names, parent, found: Some(here) })
 }
 
 fn require(caller: &Caller, path: &[Name]) -> Result<(), WalkError> {
@@ -138,7 +138,7 @@ impl Trail {
     }
 
     /// Puts the target's components before what is still ahead. An absolute target starts at the namespace's root, as
-    /// it does for who has mounted it as its own root.
+    /// it does for a client that has mounted it as its own root.
     fn follow(&mut self, target: &[u8], ahead: &mut Vec<Step>) -> Result<(), WalkError> {
         if target.starts_with(b"/") {
             self.dirs.truncate(1);
@@ -156,7 +156,7 @@ impl Trail {
         Ok(())
     }
 
-    /// Behind a link that leads out of what the credential is for, not even what is missing is told.
+    /// If a link leads out of the credential's path, the answer does not even tell whether its target exists.
     fn failed(mut self, caller: &Caller, name: Name, error: NamespaceError) -> WalkError {
         self.names.push(name);
         match (require(caller, &self.names), error) {
@@ -166,11 +166,16 @@ impl Trail {
         }
     }
 
-    fn end(mut self, caller: &Caller, name: Name, found: Option<Attributes>) -> Result<Place, WalkError> {
+    fn end(
+        mut self,
+        caller: &Caller,
+        name: Name,
+        found: Option<Attributes>,
+    ) -> Result<PathTarget, WalkError> {
         let parent = Some(self.here());
         self.names.push(name);
         require(caller, &self.names)?;
-        Ok(Place { path: self.names, parent, found })
+        Ok(PathTarget { path: self.names, parent, found })
     }
 }
 
@@ -228,7 +233,7 @@ mod tests {
             self.namespace.create(&Identity::root(), dir, &name, &spec).await.unwrap().attributes.file
         }
 
-        async fn walk(&self, caller: &Caller, path: &str, last: Last) -> Result<Place, WalkError> {
+        async fn walk(&self, caller: &Caller, path: &str, last: Last) -> Result<PathTarget, WalkError> {
             walk(&self.namespace, caller, &names(path), last).await
         }
 
@@ -266,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_leads_nobody_out_of_what_the_credential_is_for() {
+    async fn a_link_leads_no_caller_out_of_the_path_of_its_credential() {
         let tree = tree().await;
         let activities = Activities::of(&[Activity::Download]);
         let grant = |path| PathGrant { activities, path: names(path), is_below_only: false };

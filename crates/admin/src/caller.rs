@@ -1,7 +1,8 @@
-//! Who asks.
+//! Authenticates the caller of a request.
 
-use api::{Caller, Credential, Origin, Role};
-use http_server::Request;
+use api::{Activity, Caller, Credential, Origin, Role};
+use http::StatusCode;
+use http_server::{Held, Request};
 use http_wire::credential::{self, Given};
 use http_wire::target::Query;
 
@@ -32,6 +33,10 @@ impl Admin {
         if caller.role == Role::Anonymous {
             return Err(Refusal::unauthorized("this needs a login or a token"));
         }
+        // The answers here are of the whole instance.
+        if !caller.may(Activity::List, &[]) {
+            return Err(Refusal::forbidden("the credential is bound to a path"));
+        }
         Ok(caller)
     }
 
@@ -43,8 +48,8 @@ impl Admin {
         Ok(caller)
     }
 
-    /// Asks from this host or from where the metrics are collected. What a proxy on this host brings comes from
-    /// elsewhere.
+    /// Whether the request comes from this host or from a network where metrics are collected. A request that a proxy
+    /// on this host forwards comes from elsewhere.
     pub(crate) fn is_trusted_address(&self, request: &Request) -> bool {
         let address = request.peer.address.ip().to_canonical();
         let is_direct = !OF_PROXIES.iter().any(|name| request.headers.contains_key(*name));
@@ -52,6 +57,16 @@ impl Admin {
             && (address.is_loopback()
                 || self.config.metrics_networks.iter().any(|network| network.contains(address)))
     }
+}
+
+/// The memory that a list of thousands takes while it is made, about.
+const LIST_BYTES: usize = 1 << 20;
+
+/// Memory for a list, to be held as long as it is made.
+pub(crate) async fn memory(request: &Request) -> Result<Held, Refusal> {
+    let busy =
+        || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server has no memory for this now; try again");
+    request.peer.memory.take(None, LIST_BYTES).await.ok_or_else(busy)
 }
 
 pub(crate) fn origin(request: &Request) -> Origin {

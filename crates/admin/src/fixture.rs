@@ -10,7 +10,7 @@ use api::{
 };
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
-use http_server::{Peer, Request, RequestBody, Response, ResponseBody};
+use http_server::{Memory, Peer, Request, RequestBody, Response, ResponseBody};
 use namespace::SqlNamespace;
 use parking_lot::Mutex;
 use types::{Clock, FileId, Identity, Name, SymlinkTarget, Timestamp};
@@ -134,6 +134,8 @@ impl Authenticator for FakeAuthenticator {
     fn mint(&self, _: &Caller, _: &MacaroonRequest) -> Result<Macaroon, AuthError> {
         Err(AuthError::Forbidden("not here".to_owned()))
     }
+
+    async fn end(&self, _: &str) {}
 }
 
 struct StillClock;
@@ -227,7 +229,7 @@ impl Fixture {
     }
 
     async fn send(&self, request: Request) -> Answer {
-        let Response { status, headers, body } = self.admin.serve(request).await;
+        let Response { status, headers, body, .. } = self.admin.serve(request).await;
         let (text, length) = match body {
             ResponseBody::Empty => (String::new(), Some(0)),
             ResponseBody::Full(bytes) => {
@@ -271,7 +273,12 @@ pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], from: 
         uri: path.parse().unwrap(),
         version: Version::HTTP_11,
         headers: headers.iter().map(pair).collect(),
-        peer: Arc::new(Peer { address: SocketAddr::new(address, 4_000), local, tls: None }),
+        peer: Arc::new(Peer {
+            address: SocketAddr::new(address, 4_000),
+            local,
+            tls: None,
+            memory: Memory::unbounded(),
+        }),
         body: RequestBody::of(body.to_owned()),
     }
 }

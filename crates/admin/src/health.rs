@@ -1,19 +1,20 @@
 //! `/health`: whether the instance is well, and what to do if not; `/health/live`: whether it is there at all.
 //!
-//! Anybody may ask, as load balancers do, and hears the kinds of problems. What and where they are is for this host, for
-//! where metrics are collected, and for users.
+//! Anybody may ask, as load balancers do, and gets the kinds of problems. Details are only for this host, for the
+//! networks where metrics are collected, and for users.
 
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use http_server::{Request, Response};
+use http_wire::content;
 use serde_json::{Value, json};
 
 use crate::instance::{Problem, Snapshot};
 use crate::refusal::Refusal;
 use crate::service::Admin;
 
-/// An instance that does not say in this time how it is, is not well.
+/// An instance that does not report its problems within this time is unhealthy.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Admin {
@@ -32,13 +33,13 @@ impl Admin {
         Ok(crate::json_api::answer(status, &body))
     }
 
-    /// Also that it does not say.
+    /// If the instance does not answer in time, that is the problem.
     pub(crate) async fn problems(&self) -> Vec<Problem> {
         tokio::time::timeout(PATIENCE, self.services.instance.problems()).await.unwrap_or_else(|_| {
             vec![Problem {
                 kind: "no-answer",
                 what: format!("the instance does not say in {} s how it is", PATIENCE.as_secs()),
-                advice: "look at the log and at the load of the disks; restart if it stays so".to_owned(),
+                advice: "look at the log, and at the load of processors and disks".to_owned(),
             }]
         })
     }
@@ -72,10 +73,10 @@ fn text(problems: &[Problem], is_shown: bool) -> String {
     text
 }
 
-/// Who says text and not JSON: `curl -H 'Accept: text/plain'`, a browser. `*/*` gets JSON.
+/// Whether a client names text and not JSON: `curl -H 'Accept: text/plain'`, a browser. `*/*` gets JSON.
 fn wants_text(headers: &HeaderMap) -> bool {
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or("");
-    accept.contains("text/") && !accept.contains("application/json")
+    let is_text = |name: &[u8]| name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case(b"text/"));
+    content::accepted(headers).any(is_text) && !content::accepts(headers, "application/json")
 }
 
 #[cfg(test)]
@@ -101,6 +102,18 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn media_types_have_no_case() {
+        let fixture = Fixture::new();
+        for (accept, expected) in [
+            ("Text/Plain", "healthy\n"),
+            ("TEXT/html;q=0.9, */*", "healthy\n"),
+            ("text/plain, Application/JSON", "{\"status\":\"healthy\"}\n"),
+        ] {
+            assert_eq!(fixture.ask("GET", "/health", &[("accept", accept)]).await.text, expected, "{accept}");
+        }
+    }
+
+    #[tokio::test]
     async fn strangers_hear_what_kind_of_problem_and_others_what_and_where() {
         let fixture = Fixture::new();
         fixture.instance.problems.lock().push(offline());
@@ -118,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_proxy_on_this_host_brings_comes_from_elsewhere() {
+    async fn a_request_by_a_proxy_on_this_host_counts_as_from_elsewhere() {
         let fixture = Fixture::new();
         fixture.instance.problems.lock().push(offline());
         let answer = fixture.ask_from("127.0.0.1", "/health", &[("x-forwarded-for", "203.0.113.1")]).await;

@@ -1,4 +1,4 @@
-//! What the administrator's interface knows of the instance. The binary implements it; this crate renders it.
+//! The instance as the administrator's interface sees it. The binary implements it; this crate renders it.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ pub trait Instance: Send + Sync {
     /// Cheap: from memory, and at most a second old.
     async fn snapshot(&self) -> Snapshot;
 
-    /// What is wrong now; empty when all is well.
+    /// Current problems; empty when all is well.
     async fn problems(&self) -> Vec<Problem>;
 
     /// A path of each file as of now, in the order asked; `None` where it has no name. Not from memory: asked for what is
@@ -87,7 +87,7 @@ pub struct PoolView {
     pub written_bytes_per_s: u64,
     /// To NFS clients, as most of them tell: it gets half as many new files.
     pub slow: bool,
-    /// What a read takes NFS clients, as they tell; 0: none told lately.
+    /// Time of reads as NFS clients report it; 0: no client reported lately.
     pub client_read_us_per_operation: u64,
     pub client_read_us_per_mib: u64,
     pub client_write_us_per_operation: u64,
@@ -173,18 +173,20 @@ pub struct NfsView {
     /// With a request running.
     pub slots_busy: u64,
     pub lock_waiters: u64,
+    /// Clients that have lost locks.
+    pub lost_locks: u64,
     /// Bytes of calls and replies in memory, of head and pools.
     pub flight_bytes: u64,
-    /// What the replies that are kept for retransmissions may take, at the head.
+    /// Memory that the replies kept for retransmissions may take, at the head.
     pub reply_cache_bytes: u64,
-    /// That go on after COPY was answered.
+    /// Copies that go on after COPY was answered.
     pub copies_running: u64,
-    /// Done, and their clients have not heard of it.
+    /// Finished copies whose clients have not been notified.
     pub copies_unheard: u64,
     pub grants: Vec<GrantView>,
 }
 
-/// What became of grants of one kind, since the start.
+/// Counts of grants of one kind and of their recalls, since the start.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct GrantView {
     /// `layout`, `delegation`; `all_layouts`, which has recalls only.
@@ -204,7 +206,7 @@ pub struct GssView {
     pub refused: u64,
 }
 
-/// What the namespace counted since the start, and what is there now.
+/// Counters of the namespace since the start, and its current queue.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NamespaceView {
     pub cache: Vec<CacheView>,
@@ -237,9 +239,9 @@ pub struct QuestionCount {
 pub struct Problem {
     /// `pool-offline`, `disk-nearly-full`, `namespace-read-only`, …: stable, for alerting rules.
     pub kind: &'static str,
-    /// What and where.
+    /// The problem and its place.
     pub what: String,
-    /// What to do.
+    /// Advice to the operator.
     pub advice: String,
 }
 

@@ -12,9 +12,9 @@ use http_server::{Request, Response};
 use http_wire::target::Query;
 use serde_json::{Value, json};
 
-use api::{Caller, Role};
+use api::{Activity, Caller, Role};
 
-use crate::caller::query;
+use crate::caller::{memory, query};
 use crate::health;
 use crate::instance::{Snapshot, find_paths};
 use crate::refusal::Refusal;
@@ -68,6 +68,7 @@ impl Admin {
                 Ok(ok(&json!({ "pools": snapshot.pools })))
             }
             Endpoint::Clients => {
+                let _held = memory(&request).await?;
                 let clients = self.seen_by_user(&request).await?.clients;
                 let shown = part(&clients, &query(&request)?)?;
                 Ok(ok(&json!({ "clients": shown, "total": clients.len() })))
@@ -88,7 +89,8 @@ impl Admin {
         let caller = self.caller(request).await?;
         let snapshot = self.snapshot().await?;
         let problems = self.problems().await;
-        let is_shown = caller.role != Role::Anonymous || self.is_trusted_address(request);
+        let is_user = caller.role != Role::Anonymous && caller.may(Activity::List, &[]);
+        let is_shown = is_user || self.is_trusted_address(request);
         let offline = snapshot.pools.iter().filter(|pool| pool.offline.is_some()).count();
         Ok(ok(&json!({
             "version": snapshot.version,
@@ -111,6 +113,7 @@ impl Admin {
 
     async fn opens(&self, request: &Request) -> Result<Response, Refusal> {
         let is_administrator = self.user(request).await?.role == Role::Admin;
+        let _held = memory(request).await?;
         let snapshot = self.seen_by_user(request).await?;
         let mut shown = part(&snapshot.open_files, &query(request)?)?.to_vec();
         if is_administrator {

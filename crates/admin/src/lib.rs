@@ -1,12 +1,12 @@
-//! What operators see: metrics, health, the JSON interface and the web page.
+//! Interfaces for operators: metrics, health, the JSON interface and the web page.
 //!
 //! A door: it meets services as traits of `api`, and the instance it speaks of as [`Instance`], which the binary
-//! implements. `router.rs` says who answers which path and puts the headers that protect browsers on every answer.
+//! implements. `router.rs` dispatches requests by path and puts the headers that protect browsers on every answer.
 //!
 //! `log` is the filter of the log whose levels the interface changes while the instance runs; `metrics` is the recorder
 //! that every crate's measurements end in.
 //!
-//! Absent: what is measured and what is wrong (the binary and the services know), connections and TLS (`http-server`).
+//! Absent: measurements and problems (the binary and the services know them), connections and TLS (`http-server`).
 
 #![forbid(unsafe_code)]
 
@@ -24,4 +24,4 @@ mod router;
 mod service;
 
 pub use instance::Instance;
-pub use service::{Admin, AdminConfig, AdminServices, owns};
+pub use service::{Admin, AdminConfig, AdminServices, RESERVED, owns};

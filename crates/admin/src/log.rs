@@ -36,12 +36,12 @@ const OWN_TARGET: &str = "forebay::log";
 /// Reads and changes the levels of the running log.
 #[derive(Clone)]
 pub struct LogControl {
-    shared: Arc<Shared>,
+    shared: Arc<LogState>,
 }
 
-struct Shared {
+struct LogState {
     clock: Arc<dyn Clock>,
-    /// What the configuration says; in force where nobody has said otherwise.
+    /// The level in the configuration; in force unless an administrator has set another.
     configured: Level,
     switches: Switches,
     /// As somebody has set them. Written with the switches. Leaf lock.
@@ -60,7 +60,7 @@ pub fn start(configured: Level, clock: Arc<dyn Clock>, has_colours: bool) -> Log
 
 impl LogControl {
     pub fn new(configured: Level, clock: Arc<dyn Clock>) -> LogControl {
-        let shared = Shared {
+        let shared = LogState {
             clock,
             configured,
             switches: Switches::default(),

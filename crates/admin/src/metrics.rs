@@ -1,7 +1,7 @@
 //! Metrics in the text format of Prometheus.
 //!
-//! What the instance counts anyway is read from its snapshot when somebody asks; what only its place in the code knows
-//! (how long an operation took) is recorded there through the `metrics` facade and ends in the same recorder. Every
+//! Values that the instance counts anyway are read from its snapshot on request. Values that only one place in the code
+//! knows (how long an operation took) are recorded there by the `metrics` facade and end in the same recorder. Every
 //! series stands in [`SERIES`] and, with its labels, in docs/metrics.md; a test compares the two.
 //!
 //! Labels come from the code and the configuration, never from what a client sends, so the series are bounded.

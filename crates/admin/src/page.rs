@@ -77,7 +77,7 @@ impl Page {
         let below = path.strip_prefix("/ui").unwrap_or(path);
         match below {
             "/login" if request.method == Method::POST => return self.log_in(visitor, request).await,
-            "/logout" if request.method == Method::POST => return self.log_out(&request),
+            "/logout" if request.method == Method::POST => return self.log_out(&request).await,
             "/logout" => return Err(Refusal::wrong_method("POST")),
             "/login" if !is_read(&request) => return Err(Refusal::wrong_method("GET, HEAD, POST")),
             _ if !is_read(&request) => return Err(Refusal::wrong_method(READ)),

@@ -49,10 +49,11 @@ impl Refusal {
         self.with_headers(Response::full(self.status, "application/json", body + "\n"))
     }
 
-    /// What the status asks for besides the body: a challenge, the methods, when to come again.
+    /// Adds the headers that the status needs: a challenge, the methods, when to retry.
     pub fn with_headers(&self, mut response: Response) -> Response {
         if self.status == StatusCode::UNAUTHORIZED {
-            for challenge in ["Bearer realm=\"forebay\"", "Basic realm=\"forebay\", charset=\"UTF-8\""] {
+            // Some clients take the first one only, and of those more know Basic (duplicity).
+            for challenge in ["Basic realm=\"forebay\", charset=\"UTF-8\"", "Bearer realm=\"forebay\""] {
                 response.headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(challenge));
             }
         }
@@ -120,6 +121,7 @@ impl From<BodyError> for Refusal {
             BodyError::Slow => StatusCode::REQUEST_TIMEOUT,
             BodyError::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::Gone | BodyError::Malformed(_) => StatusCode::BAD_REQUEST,
+            BodyError::Busy => StatusCode::SERVICE_UNAVAILABLE,
         };
         Refusal::new(status, error.to_string())
     }
@@ -133,7 +135,12 @@ impl From<TargetError> for Refusal {
 
 impl From<CredentialError> for Refusal {
     fn from(error: CredentialError) -> Refusal {
-        Refusal::bad_request(error.to_string())
+        match error {
+            CredentialError::UnknownScheme => Refusal::unauthorized(error.to_string()),
+            CredentialError::Repeated | CredentialError::Malformed | CredentialError::TooLong => {
+                Refusal::bad_request(error.to_string())
+            }
+        }
     }
 }
 
@@ -142,9 +149,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_nobody_is_asked_who_it_is() {
+    fn an_anonymous_client_is_challenged_with_basic_and_bearer() {
         let response = Refusal::unauthorized("say who you are").into_response();
-        assert_eq!(response.headers.get_all(header::WWW_AUTHENTICATE).iter().count(), 2);
+        let schemes = response.headers.get_all(header::WWW_AUTHENTICATE).iter();
+        let schemes: Vec<_> = schemes.map(|value| &value.to_str().unwrap()[..6]).collect();
+        assert_eq!(schemes, ["Basic ", "Bearer"]);
     }
 
     #[test]

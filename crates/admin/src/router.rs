@@ -1,4 +1,4 @@
-//! Who answers which path, and the headers that every answer has.
+//! Dispatches requests by path, and adds the headers that every answer has.
 
 use http::header::{HeaderName, HeaderValue};
 use http::{Method, StatusCode, header};
@@ -35,7 +35,7 @@ impl Admin {
         finish(answer.unwrap_or_else(Refusal::into_response), is_head)
     }
 
-    /// What is only read.
+    /// Answers the paths that are only read.
     async fn look(&self, request: &Request) -> Result<Response, Refusal> {
         let path = request.uri.path();
         if !matches!(path, "/metrics" | "/health" | "/health/live") {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_only_read_takes_nothing_else() {
+    async fn read_only_paths_take_get_and_head_only() {
         let fixture = Fixture::new();
         for path in ["/metrics", "/health", "/health/live"] {
             let answer = fixture.ask("POST", path, &[]).await;

@@ -25,7 +25,7 @@ pub struct AdminConfig {
     pub site: String,
     /// The web page is served; `/ui` is 404 otherwise.
     pub has_page: bool,
-    /// Who may read metrics and the reasons of health without a login, besides this host.
+    /// Networks from which metrics and the details of health are readable without a login, as from this host.
     pub metrics_networks: Vec<Network>,
     /// How long a login to the page lasts at most.
     pub session_validity_max: Duration,
@@ -53,10 +53,14 @@ impl Admin {
     }
 }
 
-/// Whether the path is answered here and not by the namespace's door.
+/// Names in the root directory that are answered here, with all below them.
+pub const RESERVED: &[&str] = &["api", "health", "metrics", "ui"];
+
+/// Whether the path is answered here and not by the namespace's door. One that means the same and is spelled differently
+/// is refused there.
 pub fn owns(path: &str) -> bool {
     let first = path.strip_prefix('/').and_then(|path| path.split('/').next());
-    matches!(first, Some("health" | "api" | "ui")) || path == "/metrics"
+    first.is_some_and(|first| RESERVED.contains(&first))
 }
 
 #[cfg(test)]
@@ -65,12 +69,20 @@ mod tests {
 
     #[test]
     fn only_whole_components_are_ours() {
-        for path in
-            ["/metrics", "/health", "/health/live", "/api", "/api/v1/status", "/ui", "/ui/", "/ui/files/a"]
-        {
+        for path in [
+            "/metrics",
+            "/metrics/",
+            "/health",
+            "/health/live",
+            "/api",
+            "/api/v1/status",
+            "/ui",
+            "/ui/",
+            "/ui/files/a",
+        ] {
             assert!(owns(path), "{path}");
         }
-        for path in ["/", "/metrics/", "/metricsx", "/healthy", "/apis", "/uid", "/a/ui", "//ui", "", "*"] {
+        for path in ["/", "/metricsx", "/healthy", "/apis", "/uid", "/a/ui", "//ui", "", "*"] {
             assert!(!owns(path), "{path}");
         }
     }

@@ -19,6 +19,10 @@ pub trait Authenticator: Send + Sync {
     /// longer. Its bearer is a `Role::User` at most. Refused to the anonymous, and to the bearer of a macaroon that is
     /// bound to addresses: what is given on would lose the bond.
     fn mint(&self, caller: &Caller, request: &MacaroonRequest) -> Result<Macaroon, AuthError>;
+
+    /// Ends the session that a macaroon is of ([`MacaroonRequest::is_session`]) before its time, whatever caveats were
+    /// appended to it. It stays ended over a restart. A macaroon that is of no session goes on.
+    async fn end(&self, session: &str);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -65,13 +69,19 @@ pub enum Role {
 }
 
 /// Some activities at and below a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PathGrant {
     pub activities: Activities,
     /// Whole components: `/foo/bar` holds `/foo/bar/qux` and not `/foo/bargain`.
     pub path: Vec<Name>,
     /// Only below `path`, not `path` itself (a WLCG scope with a trailing slash).
     pub is_below_only: bool,
+}
+
+impl PathGrant {
+    /// Allows nothing, and says that the credential is bound to addresses.
+    pub const BOND: PathGrant =
+        PathGrant { activities: Activities::NONE, path: Vec::new(), is_below_only: false };
 }
 
 /// As in dCache's macaroons. A WLCG scope stands for several: `storage.create` is Upload, Manage and UpdateMetadata
@@ -105,7 +115,7 @@ impl Activity {
     ];
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Activities(u8);
 
 impl Activities {
@@ -159,7 +169,13 @@ impl Caller {
         })
     }
 
-    /// Where `Manage` is allowed, and on the way to there: whoever may create `/a/b/c` may make `/a` and `/a/b` for it
+    /// Whether the credential is good from some addresses only. A capability that is given for it, and that could be used
+    /// from elsewhere, would lose that bond.
+    pub fn is_bound_to_addresses(&self) -> bool {
+        self.grants.as_deref().is_some_and(|grants| grants.iter().any(|grant| grant.activities.is_empty()))
+    }
+
+    /// Where `Manage` is allowed, and on the way to there: a caller that may create `/a/b/c` may make `/a` and `/a/b`
     /// (WLCG profile 1.3 §2.2.1). A grant for what is below a directory is one to make that directory.
     pub fn may_make_directory(&self, path: &[Name]) -> bool {
         let Some(grants) = &self.grants else { return true };
@@ -182,6 +198,8 @@ pub struct MacaroonRequest {
     pub ends: Vec<String>,
     /// Address ranges it may be used from, each as `a.b.c.d/n`; empty: from anywhere.
     pub addresses: Vec<String>,
+    /// It is a login of the page, which can be ended before its time.
+    pub is_session: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -195,7 +213,7 @@ pub enum AuthError {
     /// 401: another credential might do.
     #[error("{0}")]
     Refused(String),
-    /// 403: it is known who asks, and it may not.
+    /// 403: the caller is known, and may not do this.
     #[error("{0}")]
     Forbidden(String),
     /// The request for a macaroon makes no sense.
@@ -239,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_create_something_may_make_the_directories_that_it_needs() {
+    fn a_caller_that_may_create_a_path_may_make_the_directories_above_it() {
         for is_below_only in [false, true] {
             let caller = bearer(&[Activity::Upload, Activity::Manage], "/foo/bar", is_below_only);
             for path in ["/foo", "/foo/bar", "/foo/bar/qux"] {

@@ -1,4 +1,4 @@
-//! What a pool keeps of files beside their bytes, so that a namespace that is lost can be built anew.
+//! Descriptions of files that a pool keeps beside their bytes, so that a lost namespace can be rebuilt.
 
 use types::{Epoch, FileId, FileKind, Name, SymlinkTarget, Timestamp};
 

@@ -38,7 +38,7 @@ impl Consistency {
     }
 }
 
-/// What is set for a directory beside its attributes.
+/// Settings of a directory beside its attributes.
 #[async_trait]
 pub trait Directories: Send + Sync {
     /// `None`: as the instance.

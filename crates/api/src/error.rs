@@ -85,7 +85,7 @@ impl PoolError {
 
 #[derive(Debug, Clone, Error)]
 pub enum SelectError {
-    #[error("no pool has space")]
+    #[error("no pool has space for it")]
     NoSpace,
     #[error("no pool that holds the file is available")]
     Unavailable,

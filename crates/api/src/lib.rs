@@ -1,14 +1,16 @@
 //! The seams: what services and doors know of each other.
 //!
-//! Floor 2. Traits, the values they exchange, and tickets; no implementation. Services and doors never import each
+//! Floor 2. Traits, the values they exchange, tickets and their keys; no implementation. Services and doors never import each
 //! other: they meet as these traits in the binary. The traits are the only `async` on floors 0 to 2.
 
 pub mod acls;
 pub mod authenticator;
+pub mod birth;
 pub mod description;
 pub mod directories;
 pub mod error;
 pub mod io;
+pub mod keys;
 pub mod lineage;
 pub mod namespace;
 pub mod observer;
@@ -27,10 +29,12 @@ pub use authenticator::{
     Activities, Activity, AuthError, Authenticator, Caller, Credential, Macaroon, MacaroonRequest, Origin,
     PathGrant, Role,
 };
+pub use birth::Birth;
 pub use description::Description;
 pub use directories::{Consistency, Directories};
 pub use error::{NamespaceError, PoolError, SelectError};
 pub use io::{IoHandle, ReadData, Stability, Verifier};
+pub use keys::{HandleKey, KeyGeneration, PoolKey, Term, TicketKeys};
 pub use lineage::Lineage;
 pub use namespace::{
     Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Linked, Namespace, Page, Renamed, Replace,
@@ -45,7 +49,7 @@ pub use pool_manager::{
 pub use quotas::{Account, Counted, Limit, QUOTAS_MAX, Quota, Quotas, Scope, Standing};
 pub use ranges::{Advice, Content, ReplicaRanges, Stretch};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
-pub use ticket::{Demand, Ticket, TicketError, TicketKey, TicketMode};
+pub use ticket::{Conditions, Demand, OpenedTicket, Presence, SEALED_BYTES, Ticket, TicketError, TicketMode};
 pub use uploads::{
     PROPERTIES_BYTES_MAX, Properties, Property, PropertyChange, Publish, Published, Unnamed, Uploads,
 };

@@ -1,4 +1,4 @@
-//! The way up from a file, for who judges it by where it lies: a door with exports.
+//! The way up from a file, for a door with exports, which judges a file by its place.
 
 use async_trait::async_trait;
 use types::FileId;

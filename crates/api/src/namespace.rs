@@ -69,12 +69,12 @@ pub trait Namespace: Send + Sync {
     async fn read_link(&self, file: FileId) -> Result<SymlinkTarget, NamespaceError>;
 
     /// Data was written: makes size, times and change visible together.
-    async fn commit(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError>;
+    async fn record_write(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError>;
 
     async fn usage(&self) -> Result<Usage, NamespaceError>;
 }
 
-/// What an operation that gives a name may take it from. Judged in the transaction that gives it.
+/// Whether an operation that gives a name may take it from another file. Judged in the transaction that gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
     /// The name must be free.
@@ -89,12 +89,12 @@ pub enum Replace {
     },
 }
 
-/// What to change; `None` leaves as is.
+/// Attributes to change; `None` leaves an attribute as is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SetAttributes {
     pub mode: Option<u32>,
     /// Set after the mode, of which it changes the nine bits to what it amounts to; without it a new mode changes the
-    /// ACL that there is (RFC 8881 §6.4.1). For owners and whom the ACL allows it. A symbolic link gets none.
+    /// ACL that there is (RFC 8881 §6.4.1). For owners and users whom the ACL allows it. A symbolic link gets none.
     pub acl: Option<Acl>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
@@ -123,9 +123,9 @@ pub struct CreateSpec {
     pub kind: CreateKind,
     pub mode: CreateMode,
     pub permissions: u32,
-    /// What is to be taken from the permission bits where no ACL is inherited; one that is grants no more than the bits
-    /// then, and no less than it says (RFC 8275 §3). `None`: that was done, and an ACL that is inherited is brought to the
-    /// bits as by chmod (RFC 8881 §6.4.3).
+    /// Bits to take from `permissions` where no ACL is inherited; an inherited ACL grants no more than the bits then,
+    /// and no less than it says (RFC 8275 §3). `None`: the caller has applied the umask, and an inherited ACL is
+    /// brought to the bits as by chmod (RFC 8881 §6.4.3).
     pub umask: Option<u32>,
     /// Further attributes to set at creation (owner needs root; times; size 0 truncates an existing file only where
     /// the door says so by `set_attributes` afterwards: `create` never changes an existing file).
@@ -182,7 +182,8 @@ pub struct Renamed {
     pub target: ChangeInfo,
     /// The file that was moved, after it.
     pub moved: Attributes,
-    /// What was at the target before, after it lost that name. `None` also where both names were links to one file.
+    /// The file that was at the target before, after it lost that name. `None` also where both names were links to one
+    /// file.
     pub replaced: Option<Attributes>,
 }
 

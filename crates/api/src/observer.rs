@@ -1,4 +1,4 @@
-//! Who wants to know how long operations take: for latencies, and for the list of slow ones.
+//! The observer of how long operations take: for latencies, and for the list of slow ones.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub trait Observer: Send + Sync {
     );
 }
 
-/// What an operation was about, for people.
+/// The file and the client of an operation, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Subject {
     /// A path, or a file's number.

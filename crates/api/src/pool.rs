@@ -1,6 +1,6 @@
 //! The pool seam: replicas on a data server, and the data path.
 //!
-//! A pool obeys tickets, never doors. Whoever decodes a ticket has verified it (`TicketKey::open`); the pool checks
+//! A pool obeys tickets, never doors. The code that decodes a ticket verifies it (`PoolKey::open`); the pool checks
 //! what only it knows: the epoch, the space, the replica.
 
 use std::os::fd::OwnedFd;
@@ -10,22 +10,32 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use types::{Epoch, FileId, PoolId, Timestamp};
 
-use crate::{Description, IoHandle, PoolError, ReadData, ReplicaRanges, Stability, Ticket, Verifier};
+use crate::{Birth, Description, IoHandle, PoolError, ReadData, ReplicaRanges, Stability, Ticket, Verifier};
 
 #[async_trait]
 pub trait Pool: Send + Sync {
     fn id(&self) -> PoolId;
 
-    /// Opens the replica a ticket names. A write ticket makes the replica if there is none yet; with a read ticket a
-    /// replica that was never written reads as an empty file. What is wrong with a write ticket or its replica may be
-    /// told at the first use only.
+    /// Opens the replica that a ticket names. The ticket says what a missing replica means: an `Unmade` one is made by
+    /// the first write, and is an empty file until then. For a write ticket an error may be returned at the first use
+    /// only.
     async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError>;
+
+    /// Makes the replica, empty, if it does not exist: for a client that is sent here with a ticket, which makes none.
+    /// The replica need not be on disk before something is written. An error if there is one of another birth.
+    async fn make(&self, file: FileId, birth: Birth) -> Result<(), PoolError>;
 
     /// Sets the replica's length, durably, making it if need be. Shrinking frees, growing leaves a hole.
     async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError>;
 
     /// Removes a replica; that there is none is success.
     async fn remove(&self, file: FileId) -> Result<(), PoolError>;
+
+    /// Replicas that were removed stay so over a power cut when this returns. A pool that does not outlive one has nothing
+    /// to do.
+    async fn sync_removals(&self, _files: &[FileId]) -> Result<(), PoolError> {
+        Ok(())
+    }
 
     /// From now on tickets of an epoch below `epoch` are refused; survives a restart.
     async fn fence(&self, file: FileId, epoch: Epoch) -> Result<(), PoolError>;
@@ -67,7 +77,7 @@ pub trait OpenReplica: Send + Sync {
     }
 
     fn write_at(&self, offset: u64, data: Bytes, stability: Stability) -> IoHandle<Stability>;
-    /// Writes and syncs: for who has something to do when the bytes can be read, while they go to the disk.
+    /// Writes and syncs: for a caller that goes on when the bytes can be read, while they go to the disk.
     fn write_through(&self, offset: u64, data: Bytes) -> WriteThrough {
         let written = self.write_at(offset, data, Stability::FileSync);
         WriteThrough { written, synced: IoHandle::ready(Ok(self.verifier())) }
@@ -107,6 +117,8 @@ pub struct WriteThrough {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaFacts {
     pub file: FileId,
+    /// Of the file that it was made for.
+    pub birth: Birth,
     pub size: u64,
     /// Bytes on disk.
     pub space_used: u64,
@@ -120,6 +132,8 @@ pub struct PoolStatus {
     pub id: PoolId,
     /// `None`: in order. Else why the pool does not take I/O now.
     pub offline: Option<String>,
+    /// Why it takes no writes now, although it can be read.
+    pub read_only: Option<String>,
     pub total_bytes: u64,
     /// Free for new data: above the reserve.
     pub free_bytes: u64,
@@ -131,4 +145,16 @@ pub struct PoolStatus {
     pub reads: u64,
     pub writes: u64,
     pub syncs: u64,
+}
+
+impl PoolStatus {
+    /// Whether new files may be placed there, as far as the disk goes.
+    pub fn is_writable(&self) -> bool {
+        self.offline.is_none() && self.read_only.is_none()
+    }
+
+    /// Why the pool is offline or takes no writes, for people.
+    pub fn trouble(&self) -> Option<String> {
+        self.offline.clone().or_else(|| self.read_only.as_ref().map(|why| format!("takes no writes: {why}")))
+    }
 }

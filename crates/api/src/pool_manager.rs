@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use types::{FileId, PoolId};
+use types::{Attributes, FileId, PoolId};
 
-use crate::{Pool, PoolStatus, SelectError, Ticket};
+use crate::{Birth, Pool, PoolStatus, Presence, SelectError, Ticket, TicketMode};
 
 pub trait PoolManager: Send + Sync {
     /// Chooses among `Selection::locations`, or among all pools for a new file.
@@ -27,13 +27,13 @@ pub trait PoolManager: Send + Sync {
         BTreeSet::new()
     }
 
-    /// What clients tell of a pool decides whether they are sent there again.
+    /// The reports of clients decide whether they are sent to a pool again.
     fn report(&self, report: &ClientReport);
 
     /// How long their reads and writes took. Nothing need follow from it.
     fn report_transfers(&self, _report: &TransferReport) {}
 
-    /// The client is gone: what it told of its reads and writes counts no more, beside what it tells when it comes again.
+    /// The client is gone: its reports of reads and writes are not added to those that it sends when it comes again.
     fn forget_client(&self, _client: u64) {}
 }
 
@@ -44,8 +44,8 @@ pub struct ClientReport {
     pub client: u64,
     pub file: FileId,
     pub outcome: Outcome,
-    /// When the client was last sent to a pool for this file, by the monotonic clock. What is told twice of the same
-    /// attempt counts once.
+    /// When the client was last sent to a pool for this file, by the monotonic clock. Two reports of the same attempt
+    /// count once.
     pub sent: Duration,
 }
 
@@ -59,7 +59,7 @@ pub enum Outcome {
     Refused(PoolId),
 }
 
-/// What a client did at a pool since it told last (RFC 8435 §9.2 `ff_iostats4`). Claims: who tells may lie.
+/// Reads and writes of a client at a pool since its last report (RFC 8435 §9.2 `ff_iostats4`). The client may lie.
 #[derive(Clone, Copy, Debug)]
 pub struct TransferReport {
     /// The door's number for the client, as in [`Selection`].
@@ -74,7 +74,7 @@ pub struct Transfers {
     /// That were answered.
     pub operations: u64,
     pub bytes: u64,
-    /// The sum of what each of them took, as the client saw it.
+    /// The sum of their durations, as the client saw it.
     pub time: Duration,
 }
 
@@ -85,6 +85,8 @@ pub struct Selection<'a> {
     pub locations: &'a [PoolId],
     /// `None`: a new file.
     pub file: Option<FileId>,
+    /// That a new file is to have, as far as it is known: a pool with less room is not chosen.
+    pub bytes: u64,
     /// The door's number for the client. `None`: the head itself, which reaches every pool.
     pub client: Option<u64>,
 }
@@ -103,7 +105,10 @@ pub struct Grant {
 }
 
 impl Grant {
-    pub fn ticket(self, file: FileId, mode: crate::TicketMode, epoch: types::Epoch) -> Ticket {
-        Ticket { file, pool: self.pool, mode, epoch }
+    /// For the head itself, or to be sealed.
+    pub fn ticket(self, file: &Attributes, mode: TicketMode) -> Ticket {
+        let presence = Presence::of_size(file.size);
+        let birth = Birth::of(file.birth);
+        Ticket { file: file.file, birth, pool: self.pool, mode, epoch: file.epoch, presence }
     }
 }

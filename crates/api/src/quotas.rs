@@ -1,8 +1,8 @@
-//! Who uses how much, and how much they may.
+//! Usage of users, groups and directories, and its quotas.
 //!
 //! Everybody's files are counted by user, by group, and by every directory that they lie below. A quota is of such an
-//! account. The caller of a mutation is refused (`QuotaExceeded`) what would bring an account over its quota; root never
-//! is. Bytes reach the pools past the namespace, so whoever lets a client write asks for `room` first.
+//! account. The caller of a mutation is refused (`QuotaExceeded`) what would bring an account over its quota; root
+//! never is. Bytes reach the pools past the namespace, so a caller that lets a client write asks for `room` first.
 
 use async_trait::async_trait;
 use types::{FileId, Identity};
@@ -15,10 +15,10 @@ pub trait Quotas: Send + Sync {
     async fn counted(&self, account: Account) -> Result<Counted, NamespaceError>;
 
     /// All accounts with quotas, in order.
-    fn quotas(&self) -> Vec<Standing>;
+    async fn quotas(&self) -> Result<Vec<Standing>, NamespaceError>;
 
     /// `None`: it has no quota.
-    fn standing(&self, account: Account) -> Option<Standing>;
+    async fn standing(&self, account: Account) -> Result<Option<Standing>, NamespaceError>;
 
     /// `None` takes it away. Since when a limit is passed is found out, not told. `NotFound`, `NotDirectory`: of a tree,
     /// there is no such directory. `NoSpace`: there are [`QUOTAS_MAX`] already.
@@ -34,7 +34,7 @@ pub trait Quotas: Send + Sync {
 /// Accounts with quotas are kept in memory.
 pub const QUOTAS_MAX: usize = 100_000;
 
-/// Whose files are counted together.
+/// A user, group or directory whose files are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Account {
     pub scope: Scope,
@@ -64,7 +64,7 @@ pub enum Scope {
     Tree,
 }
 
-/// What an account has, or by how much that changes.
+/// Usage of an account, or a change of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
     /// Everything that is no directory, a file of several names once.
@@ -91,7 +91,7 @@ impl Counted {
         self.bytes = self.bytes.wrapping_sub(other.bytes);
     }
 
-    /// What a limit of files counts.
+    /// The entries that a limit of files counts.
     pub fn entries(&self) -> u64 {
         (self.files + self.directories).max(0).cast_unsigned()
     }
@@ -119,7 +119,7 @@ pub struct Limit {
 }
 
 impl Limit {
-    /// What binds now: `hard`, and `soft` once it was passed for the grace period.
+    /// The bound that is in force: `hard`, and `soft` once it was passed for the grace period.
     pub fn binding(&self, now_s: u64, grace_s: u64) -> Option<u64> {
         let is_over = self.over_since.is_some_and(|since| now_s >= since.saturating_add(grace_s));
         match (self.hard, self.soft.filter(|_| is_over)) {
@@ -141,7 +141,7 @@ pub struct Standing {
     pub account: Account,
     pub quota: Quota,
     pub used: Counted,
-    /// What may still come before it is refused; `None`: as much as there is.
+    /// Growth that is still allowed; `None`: no limit.
     pub bytes_left: Option<u64>,
     pub files_left: Option<u64>,
 }
@@ -162,13 +162,13 @@ mod tests {
     }
 
     #[test]
-    fn who_is_at_the_soft_limit_is_not_above_it() {
+    fn usage_at_the_soft_limit_is_not_over_it() {
         assert_eq!(LIMIT.noted(10, 1000).over_since, None);
         assert_eq!(LIMIT.noted(11, 1000).noted(10, 1001).over_since, None);
     }
 
     #[test]
-    fn what_has_no_limit_is_never_bound() {
+    fn usage_without_a_limit_is_never_bound() {
         assert_eq!(Limit::default().noted(u64::MAX, 9).binding(u64::MAX, 0), None);
     }
 }

@@ -1,6 +1,6 @@
-//! What a replica can do with ranges of its bytes beside reading and writing them: reserve, free, find, copy.
+//! Operations on ranges of a replica beside reading and writing them: reserve, free, find, copy.
 //!
-//! What changes bytes or blocks here is as stable as an UNSTABLE write: `OpenReplica::sync` covers it.
+//! A change of bytes or blocks here is as stable as an UNSTABLE write: `OpenReplica::sync` covers it.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -16,6 +16,9 @@ pub trait ReplicaRanges: Send + Sync {
     /// The range reads as zeros and its space is free; the length stays.
     fn deallocate(&self, range: ByteRange) -> IoHandle<()>;
 
+    /// The replica is at least that long; what is added is a hole.
+    fn extend(&self, length: u64) -> IoHandle<()>;
+
     /// Where the next `content` begins, from `offset` on. Behind the end all is a hole. `None`: no more data.
     fn seek(&self, offset: u64, content: Content) -> IoHandle<Option<u64>>;
 
@@ -28,7 +31,7 @@ pub trait ReplicaRanges: Send + Sync {
     /// their ends are not where blocks end. `Unsupported` where `Pool::clone_granularity` is `None`.
     fn share_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<bool>;
 
-    /// What is going to be read, or not again. Nothing has to come of it.
+    /// Announces that a range is going to be read, or not again. The pool may ignore it.
     fn advise(&self, range: ByteRange, advice: Advice) -> IoHandle<()>;
 }
 
@@ -47,7 +50,7 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// What is left of it behind the first `done` bytes.
+    /// The rest of it behind the first `done` bytes.
     pub fn behind(self, done: u64) -> Stretch {
         Stretch { from: self.from + done, to: self.to + done, length: self.length - done }
     }

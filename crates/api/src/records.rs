@@ -1,4 +1,4 @@
-//! What the namespace's database keeps besides names: locations of replicas, and NFS recovery records.
+//! Data that the namespace's database keeps besides names: locations of replicas, and NFS recovery records.
 
 use async_trait::async_trait;
 use types::{Attributes, Epoch, FileId, PoolId};
@@ -14,6 +14,11 @@ pub trait Locations: Send + Sync {
 
     /// Raises the fencing epoch of a file and returns the new one.
     async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError>;
+
+    /// Answered when every change that was answered before is on disk, also where changes are answered earlier
+    /// (`namespace.sync = "interval"`). Replicas that a change frees may go then, and not before: a power cut would bring
+    /// the names back.
+    async fn settle(&self) -> Result<(), NamespaceError>;
 
     /// Files without a name that still have a row, by id behind `after`.
     async fn orphans(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError>;

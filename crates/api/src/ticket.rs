@@ -1,24 +1,41 @@
 //! Tickets: signed capabilities that a front gives to a client and a pool verifies without asking anybody.
 //!
-//! The sealed form is deterministic for (file, pool, mode, epoch, demand): the Linux client matches mirrors of a file by
-//! their data-server file handle, so a new layout for the same replica must carry the same bytes.
+//! The sealed form is deterministic for a ticket, its conditions, a term and a generation of keys: the Linux client matches
+//! mirrors of a file by their data-server file handle, so a new layout for the same replica must carry the same bytes.
 //!
 //! ```text
-//! 0  version (2)   1  mode (1 read, 2 read-write)   2  demand   3  reserved (0)   4  pool (u32)
-//! 8  file (u64)    16 epoch (u32)                   20 HMAC-SHA-256 over bytes 0..20, first 16 bytes
+//! 0  version (5)   1  mode (1 read, 2 read-write)   2  demand   3  flags (1 present, 2 mirrored, 4 write-only)
+//! 4  pool (u32)    8  file (u64)   16 epoch (u32)   20 birth (u32)   24 term (u64)   32 key generation (u32)
+//! 36 HMAC-SHA-256 over bytes 0..36 with the pool's key, first 16 bytes
 //! ```
+//!
+//! A client may keep a sealed ticket for as long as it likes, also when the file is gone: such a ticket makes no replica.
 
-use hmac::{Hmac, Mac};
-use sha2::Sha256;
 use thiserror::Error;
 use types::{Epoch, FileId, PoolId};
+
+use crate::{Birth, KeyGeneration, PoolKey, Term, TicketKeys};
+
+/// Of a sealed ticket: fewer than the 128 of a file handle (RFC 8881 §3.1, `NFS4_FHSIZE`).
+pub const SEALED_BYTES: usize = BODY_BYTES + MAC_BYTES;
+
+const BODY_BYTES: usize = 36;
+pub(crate) const MAC_BYTES: usize = 16;
+const VERSION: u8 = 5;
+
+const PRESENT: u8 = 1;
+const MIRRORED: u8 = 2;
+const WRITE_ONLY: u8 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     pub file: FileId,
+    /// The replica of another file that has the same id is an error.
+    pub birth: Birth,
     pub pool: PoolId,
     pub mode: TicketMode,
     pub epoch: Epoch,
+    pub presence: Presence,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,110 +44,237 @@ pub enum TicketMode {
     ReadWrite,
 }
 
-/// How whoever brings a ticket must be protected on the wire: a set whose members the door gives and knows. Which it is
+/// The meaning of a missing replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Presence {
+    /// The file is empty, and the first write makes it. For the head itself.
+    Unmade,
+    /// It was made before the ticket was sealed, so the file is gone.
+    Made,
+    /// The file has data, which are lost.
+    Written,
+}
+
+impl Presence {
+    /// Of a file of that size, to the head itself.
+    pub fn of_size(size: u64) -> Presence {
+        if size > 0 { Presence::Written } else { Presence::Unmade }
+    }
+}
+
+/// The protection on the wire that a ticket's bearer needs: a set whose members the door gives and knows. Which it is
 /// follows from where the file was found, so that a client has the same bytes for a replica each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demand(pub u8);
+
+/// The conditions of a sealed ticket's use. The face at the pool checks them before it opens the replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conditions {
+    pub demand: Demand,
+    /// The file has other replicas, which may have been written without this one.
+    pub is_mirrored: bool,
+    /// The replica is being filled: it is written, and not read.
+    pub is_write_only: bool,
+}
+
+impl Conditions {
+    /// The file has one replica, and it is whole.
+    pub fn of_sole_replica(demand: Demand) -> Conditions {
+        Conditions { demand, is_mirrored: false, is_write_only: false }
+    }
+}
+
+/// A sealed ticket's contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenedTicket {
+    pub ticket: Ticket,
+    pub conditions: Conditions,
+    /// The term that it was sealed in.
+    pub term: Term,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TicketError {
     #[error("ticket has a wrong length or version")]
     Malformed,
+    /// It may be forged too: only its own pool can tell.
+    #[error("ticket is one of another pool")]
+    OtherPool,
+    #[error("ticket is sealed with a key that is not in use")]
+    UnknownGeneration,
     #[error("ticket is forged, or of another instance")]
     Forged,
 }
 
-const BODY_BYTES: usize = 20;
-const MAC_BYTES: usize = 16;
-const VERSION: u8 = 2;
-
-/// The secret that head and pools of an instance share.
-#[derive(Clone)]
-pub struct TicketKey(Hmac<Sha256>);
-
-impl TicketKey {
-    pub const SEALED_BYTES: usize = BODY_BYTES + MAC_BYTES;
-
-    pub fn new(secret: &[u8; 32]) -> TicketKey {
-        TicketKey(Hmac::new_from_slice(secret).expect("HMAC takes keys of any length"))
-    }
-
-    pub fn seal(&self, ticket: &Ticket, demand: Demand) -> [u8; Self::SEALED_BYTES] {
-        let mut sealed = [0; Self::SEALED_BYTES];
+impl TicketKeys {
+    /// The replica has been made ([`Pool::make`](crate::Pool::make)): the holder does not make it.
+    pub fn seal(&self, ticket: &Ticket, conditions: Conditions) -> [u8; SEALED_BYTES] {
+        let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+        let mut sealed = [0; SEALED_BYTES];
         sealed[0] = VERSION;
         sealed[1] = match ticket.mode {
             TicketMode::Read => 1,
             TicketMode::ReadWrite => 2,
         };
-        sealed[2] = demand.0;
+        sealed[2] = conditions.demand.0;
+        sealed[3] = flag(ticket.presence == Presence::Written, PRESENT)
+            | flag(conditions.is_mirrored, MIRRORED)
+            | flag(conditions.is_write_only, WRITE_ONLY);
         sealed[4..8].copy_from_slice(&ticket.pool.0.to_be_bytes());
         sealed[8..16].copy_from_slice(&ticket.file.0.to_be_bytes());
         sealed[16..20].copy_from_slice(&ticket.epoch.0.to_be_bytes());
-        let mac = self.authenticate::<MAC_BYTES>(&sealed[..BODY_BYTES]);
+        sealed[20..24].copy_from_slice(&ticket.birth.0.to_be_bytes());
+        sealed[24..32].copy_from_slice(&self.term().0.to_be_bytes());
+        sealed[32..36].copy_from_slice(&self.generation().0.to_be_bytes());
+        let mac = self.authenticate_handle(ticket.pool, &sealed[..BODY_BYTES]);
         sealed[BODY_BYTES..].copy_from_slice(&mac);
         sealed
     }
+}
 
-    pub fn open(&self, sealed: &[u8]) -> Result<(Ticket, Demand), TicketError> {
-        let sealed: &[u8; Self::SEALED_BYTES] = sealed.try_into().map_err(|_| TicketError::Malformed)?;
-        let mode = match (sealed[0], sealed[1], sealed[3]) {
-            (VERSION, 1, 0) => TicketMode::Read,
-            (VERSION, 2, 0) => TicketMode::ReadWrite,
+impl PoolKey {
+    pub fn open(&self, sealed: &[u8]) -> Result<OpenedTicket, TicketError> {
+        let (body, mac) = sealed.split_first_chunk::<BODY_BYTES>().ok_or(TicketError::Malformed)?;
+        let mac: &[u8; MAC_BYTES] = mac.try_into().map_err(|_| TicketError::Malformed)?;
+        if body[0] != VERSION {
+            return Err(TicketError::Malformed);
+        }
+        let number = |at: usize| u32::from_be_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
+        let long = |at: usize| u64::from(number(at)) << 32 | u64::from(number(at + 4));
+        let pool = PoolId(number(4));
+        if pool != self.pool() {
+            return Err(TicketError::OtherPool);
+        }
+        self.verify_handle(KeyGeneration(number(32)), body, mac)?;
+        let (mode, flags) = match (body[1], body[3]) {
+            (1, flags @ 0..=7) => (TicketMode::Read, flags),
+            (2, flags @ 0..=7) => (TicketMode::ReadWrite, flags),
             _ => return Err(TicketError::Malformed),
         };
-        let (body, mac) = sealed.split_at(BODY_BYTES);
-        self.0.clone().chain_update(body).verify_truncated_left(mac).map_err(|_| TicketError::Forged)?;
-        let number = |at: usize| u32::from_be_bytes([body[at], body[at + 1], body[at + 2], body[at + 3]]);
         let ticket = Ticket {
-            file: FileId(u64::from(number(8)) << 32 | u64::from(number(12))),
-            pool: PoolId(number(4)),
+            file: FileId(long(8)),
+            birth: Birth(number(20)),
+            pool,
             mode,
             epoch: Epoch(number(16)),
+            presence: if flags & PRESENT != 0 { Presence::Written } else { Presence::Made },
         };
-        Ok((ticket, Demand(body[2])))
-    }
-
-    /// The first `N` bytes of the HMAC over anything else the instance must recognise as its own (file handles).
-    pub fn authenticate<const N: usize>(&self, body: &[u8]) -> [u8; N] {
-        const { assert!(N <= 32) };
-        let mac = self.0.clone().chain_update(body).finalize().into_bytes();
-        let mut out = [0; N];
-        out.copy_from_slice(&mac[..N]);
-        out
+        let conditions = Conditions {
+            demand: Demand(body[2]),
+            is_mirrored: flags & MIRRORED != 0,
+            is_write_only: flags & WRITE_ONLY != 0,
+        };
+        Ok(OpenedTicket { ticket, conditions, term: Term(long(24)) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::HandleKey;
+
+    const SECRET: [u8; 32] = [7; 32];
+
+    fn keys() -> TicketKeys {
+        TicketKeys::new(&SECRET, Term(0x1122_3344_5566), KeyGeneration(2))
+    }
 
     fn ticket() -> Ticket {
         Ticket {
             file: FileId(0x0102_0304_0506_0708),
+            birth: Birth(1_700_000_000),
             pool: PoolId(3),
             mode: TicketMode::ReadWrite,
             epoch: Epoch(9),
+            presence: Presence::Written,
         }
+    }
+
+    fn demanding(demand: u8) -> Conditions {
+        Conditions::of_sole_replica(Demand(demand))
     }
 
     #[test]
     fn a_ticket_is_the_same_bytes_each_time_and_opens_again() {
-        let key = TicketKey::new(&[7; 32]);
-        let demand = Demand(5);
-        assert_eq!(key.seal(&ticket(), demand), key.seal(&ticket(), demand));
-        assert_eq!(key.open(&key.seal(&ticket(), demand)), Ok((ticket(), demand)));
+        let (keys, pool) = (keys(), keys().pool_key(PoolId(3)));
+        for (is_mirrored, is_write_only) in [(false, false), (true, false), (false, true), (true, true)] {
+            let conditions = Conditions { demand: Demand(5), is_mirrored, is_write_only };
+            let sealed = keys.seal(&ticket(), conditions);
+            assert_eq!(keys.clone().seal(&ticket(), conditions), sealed);
+            let opened = OpenedTicket { ticket: ticket(), conditions, term: keys.term() };
+            assert_eq!(pool.open(&sealed), Ok(opened));
+        }
+    }
+
+    // The layout is that of the table above.
+    #[test]
+    fn a_sealed_ticket_has_its_fields_where_the_table_says() {
+        let conditions = Conditions { demand: Demand(5), is_mirrored: true, is_write_only: false };
+        let sealed = keys().seal(&ticket(), conditions);
+        let body = [
+            &[5, 2, 5, 3][..],
+            &[0, 0, 0, 3, 1, 2, 3, 4, 5, 6, 7, 8],
+            &[0, 0, 0, 9, 0x65, 0x53, 0xf1, 0],
+            &[0, 0, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0, 0, 0, 2],
+        ];
+        assert_eq!(sealed[..BODY_BYTES], body.concat());
+    }
+
+    #[test]
+    fn a_sealed_ticket_makes_no_replica() {
+        let (keys, pool) = (keys(), keys().pool_key(PoolId(3)));
+        for (of_head, of_client) in [
+            (Presence::Unmade, Presence::Made),
+            (Presence::Made, Presence::Made),
+            (Presence::Written, Presence::Written),
+        ] {
+            let sealed = keys.seal(&Ticket { presence: of_head, ..ticket() }, demanding(0));
+            assert_eq!(pool.open(&sealed).unwrap().ticket.presence, of_client);
+        }
     }
 
     #[test]
     fn a_ticket_with_any_bit_flipped_is_refused() {
-        let key = TicketKey::new(&[7; 32]);
-        let sealed = key.seal(&ticket(), Demand(1));
+        let (keys, pool) = (keys(), keys().pool_key(PoolId(3)));
+        let sealed = keys.seal(&ticket(), demanding(1));
         for bit in 0..sealed.len() * 8 {
             let mut forged = sealed;
             forged[bit / 8] ^= 1 << (bit % 8);
-            assert!(key.open(&forged).is_err(), "bit {bit}");
+            assert!(pool.open(&forged).is_err(), "bit {bit}");
         }
-        assert_eq!(key.open(&sealed[1..]), Err(TicketError::Malformed));
-        assert_eq!(TicketKey::new(&[8; 32]).open(&sealed), Err(TicketError::Forged));
+        assert_eq!(pool.open(&sealed[1..]), Err(TicketError::Malformed));
+        assert_eq!(pool.open(&[&sealed[..], &[0]].concat()), Err(TicketError::Malformed));
+        let foreign = TicketKeys::new(&[8; 32], keys.term(), keys.generation());
+        assert_eq!(foreign.pool_key(PoolId(3)).open(&sealed), Err(TicketError::Forged));
+    }
+
+    #[test]
+    fn a_pool_opens_only_its_own_tickets() {
+        let own = keys().seal(&ticket(), demanding(1));
+        let other = keys().pool_key(PoolId(4));
+        assert_eq!(other.open(&own), Err(TicketError::OtherPool));
+        let mut renamed = own;
+        renamed[4..8].copy_from_slice(&4_u32.to_be_bytes());
+        assert_eq!(other.open(&renamed), Err(TicketError::Forged));
+    }
+
+    #[test]
+    fn a_ticket_under_the_key_of_file_handles_is_refused() {
+        let mut sealed = keys().seal(&ticket(), demanding(1));
+        let mac: [u8; MAC_BYTES] = HandleKey::new(&SECRET).authenticate(&sealed[..BODY_BYTES]);
+        sealed[BODY_BYTES..].copy_from_slice(&mac);
+        assert_eq!(keys().pool_key(PoolId(3)).open(&sealed), Err(TicketError::Forged));
+    }
+
+    #[test]
+    fn tickets_of_two_generations_open_and_those_of_others_do_not() {
+        let sealed = |generation| {
+            TicketKeys::new(&SECRET, Term::UNCOUNTED, KeyGeneration(generation)).seal(&ticket(), demanding(1))
+        };
+        let pool = keys().pool_key(PoolId(3));
+        assert!(pool.open(&sealed(1)).is_ok() && pool.open(&sealed(2)).is_ok());
+        for generation in [0, 3] {
+            assert_eq!(pool.open(&sealed(generation)), Err(TicketError::UnknownGeneration));
+        }
     }
 }

@@ -10,12 +10,12 @@ use crate::{NamespaceError, Replace};
 
 #[async_trait]
 pub trait Uploads: Send + Sync {
-    /// Makes a regular file without a name (`nlink == 0`) that is to become an entry of `dir`. Needs what `create` needs
-    /// of `dir`. Until it is published it is an orphan: whoever makes it holds it in the conflict table until `publish` is
-    /// answered, or it is taken away (`Locations::orphans`), as it is after a crash.
+    /// Makes a regular file without a name (`nlink == 0`) that is to become an entry of `dir`. Needs what `create`
+    /// needs of `dir`. Until it is published it is an orphan: its maker holds it in the conflict table until `publish`
+    /// is answered, or it is taken away (`Locations::orphans`), as it is after a crash.
     ///
-    /// Who takes orphans away looks at `nlink` once more after finding that nobody holds the file: unlike an unlinked
-    /// file, this one may have got a name since it was listed.
+    /// Orphans are taken away after another look at `nlink` and the change attribute when nobody holds the file: unlike an
+    /// unlinked file, this one may have got a name since it was listed, and lost it.
     async fn create_unnamed(
         &self,
         who: &Identity,
@@ -23,7 +23,8 @@ pub trait Uploads: Send + Sync {
         new: &Unnamed,
     ) -> Result<Attributes, NamespaceError>;
 
-    /// Gives an unnamed file its name, size, times and checksums in one transaction: who sees the name sees all of it.
+    /// Gives an unnamed file its name, size, times and checksums in one transaction: a reader that sees the name sees
+    /// all of it.
     ///
     /// A regular file (or symbolic link) in the way is replaced as by `rename`, if `how.replace` allows it: it loses this
     /// name and keeps others. Replacing also needs write permission on what is replaced. Of a regular file the new one
@@ -31,9 +32,9 @@ pub trait Uploads: Send + Sync {
     /// of its own; its change attribute is above that of the old one: to its users it is the same file with other
     /// contents. The birth time is its own.
     ///
-    /// Asked in this order. `Stale`: the unnamed file is gone, has a name, or had one. `Exists`: `how.replace` forbids
-    /// it, also where a directory is in the way. What `rename` asks of `dir`. `IsDirectory`, `NotRegular`: that is not
-    /// replaced. A publish that is refused changes nothing and may be tried again.
+    /// Checked in this order. `Stale`: the unnamed file is gone, has a name, or had one. `Exists`: `how.replace`
+    /// forbids it, also where a directory is in the way. The checks of `rename` on `dir`. `IsDirectory`, `NotRegular`:
+    /// that is not replaced. A refused publish changes nothing and may be tried again.
     async fn publish(
         &self,
         who: &Identity,
@@ -42,6 +43,16 @@ pub trait Uploads: Send + Sync {
         name: &Name,
         how: &Publish,
     ) -> Result<Published, NamespaceError>;
+
+    /// For what was made under another name of the same directory: the two names change places in one step. Needs of `dir` what
+    /// `rename` needs to take either away. `Exists`: `taken` is the name of another file by now.
+    async fn exchange(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &Name,
+        taken: (&Name, FileId),
+    ) -> Result<(), NamespaceError>;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,11 +77,11 @@ pub struct Publish {
 pub struct Published {
     pub attributes: Attributes,
     pub parent: ChangeInfo,
-    /// What had the name before, after it lost it.
+    /// The file that had the name before, after it lost it.
     pub replaced: Option<Attributes>,
 }
 
-/// What users attach to files, and the checksums that are known of their data. No permission is needed to read them.
+/// Properties that users attach to files, and the known checksums of their data. Reading them needs no permission.
 #[async_trait]
 pub trait Properties: Send + Sync {
     async fn properties(&self, file: FileId) -> Result<Vec<Property>, NamespaceError>;
@@ -88,12 +99,12 @@ pub trait Properties: Send + Sync {
     /// Of the data as it is now: whatever changes the data (a write, a truncate) forgets them in the same transaction.
     /// Empty if none are known. To be told together with other attributes only if `change` was the same before and after.
     ///
-    /// The namespace hears of writes by `Namespace::commit`, after a pool did them; see `forget_checksums`.
+    /// The namespace hears of writes by `Namespace::record_write`, after a pool did them; see `forget_checksums`.
     async fn checksums(&self, file: FileId) -> Result<Vec<Checksum>, NamespaceError>;
 
     /// Adds checksums that were computed from a regular file while its change attribute was `of_change`; if it has moved
     /// since, nothing is recorded and `false` is answered. Moves no attribute. Not to be called while somebody may write
-    /// the file at a pool: his bytes may be there and his `commit` not.
+    /// the file at a pool: his bytes may be there and his `record_write` not.
     async fn record_checksums(
         &self,
         file: FileId,
@@ -102,8 +113,8 @@ pub trait Properties: Send + Sync {
     ) -> Result<bool, NamespaceError>;
 
     /// To be called before somebody may write at a pool (a layout to write, a write through the head): if the process
-    /// dies before the `commit` that would tell of it, no checksum is left that is not of the data. Costs nothing where
-    /// none are known; else it moves change, and no time.
+    /// dies before the `record_write` that would tell of it, no checksum is left that is not of the data. Costs nothing
+    /// where none are known; else it moves change, and no time.
     async fn forget_checksums(&self, file: FileId) -> Result<(), NamespaceError>;
 }
 

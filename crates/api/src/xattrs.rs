@@ -10,8 +10,8 @@ use types::{ChangeInfo, FileId, Identity, XattrName};
 use crate::{Cookie, NamespaceError};
 
 /// By the rules that Linux has for `user.*` (`xattr_permission`): reading needs read permission, changing needs write
-/// permission, and in a sticky directory's own attributes only its owner changes any (`NotPermitted`). What is neither
-/// a regular file nor a directory has none (`NotFound`) and gets none (`NotPermitted`).
+/// permission, and in a sticky directory's own attributes only its owner changes any (`NotPermitted`). A file of any
+/// other kind than regular file and directory has none (`NotFound`) and gets none (`NotPermitted`).
 #[async_trait]
 pub trait Xattrs: Send + Sync {
     /// `NotFound`: the file has no such attribute.

@@ -15,6 +15,7 @@ use quick_cache::sync::Cache;
 use types::{Clock, Identity};
 
 use crate::config::{Anonymous, Config};
+use crate::ended::Ended;
 use crate::macaroons::Macaroons;
 use crate::mapping::{Fact, Mapped, Mapping};
 use crate::passwords::Passwords;
@@ -33,16 +34,17 @@ pub struct Authority {
     mapping: Arc<Watched<Mapping>>,
     tokens: Tokens,
     macaroons: Macaroons,
+    ended: Arc<Ended>,
     certificates: Option<Certificates>,
     anonymous: Anonymous,
     allow_secrets_in_clear: bool,
     clock: Arc<dyn Clock>,
     /// By what the token said; valid for the mapping that it was made with.
-    callers: Cache<usize, Known>,
+    callers: Cache<usize, CachedCaller>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct CachedCaller {
     /// Held so that its address, which is the key, is nobody else's.
     bearer: Arc<Bearer>,
     mapping: Arc<Mapping>,
@@ -51,7 +53,7 @@ struct Known {
 
 struct Certificates {
     verifier: Arc<x509::Verifier>,
-    /// In seconds of the monotonic clock. Whoever moves it on looks.
+    /// In seconds of the monotonic clock. The thread that advances it looks at the directories.
     next_look_s: AtomicU64,
 }
 
@@ -69,6 +71,7 @@ impl Authority {
             mapping: Watched::open(config.mapping_file.as_deref(), Mapping::parse, clock.clone())?,
             tokens: Tokens::new(&config.issuers, fetch, &clock, config.clock_skew)?,
             macaroons,
+            ended: Arc::new(Ended::open(config.ended_file)?),
             certificates,
             anonymous: config.anonymous,
             allow_secrets_in_clear: config.allow_secrets_in_clear,
@@ -93,12 +96,17 @@ impl Authority {
             return Ok(known.caller);
         }
         let caller = caller_of(&bearer, &mapping)?;
-        self.callers.insert(key, Known { bearer, mapping, caller: caller.clone() });
+        self.callers.insert(key, CachedCaller { bearer, mapping, caller: caller.clone() });
         Ok(caller)
     }
 
     async fn macaroon(&self, text: &str, from: &Origin) -> Result<Caller, AuthError> {
         let caller = self.macaroons.verify(text, from.address, self.now_s())?;
+        let has_ended =
+            |text| self.macaroons.session(text).is_some_and(|session| self.ended.has(&session.mark));
+        if !self.ended.is_empty() && has_ended(text) {
+            return Err(AuthError::Refused("the session was ended by its user".to_owned()));
+        }
         if let Some(password) = caller.password {
             let user = self.passwords.find(&caller.name).await;
             if user.is_none_or(|user| self.macaroons.stamp_of(&user.hash) != password) {
@@ -196,6 +204,12 @@ impl Authenticator for Authority {
 
     fn mint(&self, caller: &Caller, request: &MacaroonRequest) -> Result<Macaroon, AuthError> {
         self.macaroons.mint(caller, request, self.now_s())
+    }
+
+    async fn end(&self, session: &str) {
+        if let Some(ending) = self.macaroons.session(session) {
+            self.ended.add(ending, self.now_s()).await;
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the operator decides. The binary makes it from its own file; nothing here reads TOML.
+//! The operator's configuration. The binary makes it from its own file; nothing here reads TOML.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,12 +13,14 @@ pub struct Config {
     pub password_file: Option<PathBuf>,
     /// Identities of tokens and certificates, see [`crate::mapping`].
     pub mapping_file: Option<PathBuf>,
+    /// Where sessions are noted that their users have ended. `None`: a restart forgets them.
+    pub ended_file: Option<PathBuf>,
     pub issuers: Vec<Issuer>,
     /// `None`: certificates are refused.
     pub x509: Option<x509::VerifierConfig>,
     /// All macaroons of the instance hang on it: to be kept secret, and the same at every head.
     pub macaroon_secret: [u8; 32],
-    /// What macaroons carry as their location; for people, it is not checked.
+    /// The location in macaroons; it is for people and not checked.
     pub location: String,
     pub macaroon_validity_max: Duration,
     pub anonymous: Anonymous,
@@ -38,6 +40,7 @@ impl Config {
         Config {
             password_file: None,
             mapping_file: None,
+            ended_file: None,
             issuers: Vec::new(),
             x509: None,
             macaroon_secret,
@@ -50,7 +53,7 @@ impl Config {
     }
 }
 
-/// What a request without any credential is.
+/// Treatment of a request without any credential.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Anonymous {
     Refuse,
@@ -65,7 +68,7 @@ pub struct Issuer {
     pub profile: Profile,
     /// The scopes' paths begin here, and no token of this issuer reaches anything else.
     pub base_path: Vec<Name>,
-    /// Who we are to this issuer; a token must name one of them, or the wildcard of its profile.
+    /// Our names to this issuer; a token must name one of them, or the wildcard of its profile.
     pub audiences: Vec<String>,
     /// Of tokens with scopes whose subject the mapping file does not know. `None`: these are refused.
     pub identity: Option<Identity>,

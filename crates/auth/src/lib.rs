@@ -1,4 +1,4 @@
-//! Who asks: tokens, macaroons, certificates and passwords, mapped to identities and grants.
+//! Authentication: tokens, macaroons, certificates and passwords, mapped to identities and grants.
 //!
 //! Floor 3. The one implementation of `api::Authenticator` is [`Authority`]. Each kind of credential has a module that
 //! decides by itself, without the others; [`mapping`] says which identity somebody from outside has. Nothing here asks
@@ -7,6 +7,7 @@
 pub mod authority;
 pub mod cert;
 pub mod config;
+mod ended;
 pub mod macaroons;
 pub mod mapping;
 pub mod passwords;

@@ -1,9 +1,10 @@
 //! Macaroons: bearer tokens that anybody can make narrower and nobody wider.
 //!
-//! Compatible with libmacaroons, whose packets (format 1) gfal2, FTS and dCache pass around. Who the bearer acts for stands
-//! in the identifier, which only we can sign; caveats, ours and those that others append, only take away. A macaroon is
-//! never an administrator: a shared link must not be able to change the instance. There is no list of them, so one
-//! cannot be called back alone: they end, or the password that they come from is changed, or the secret is.
+//! Compatible with libmacaroons, whose packets (format 1) gfal2, FTS and dCache pass around. The identifier, which only
+//! we can sign, holds the caller that the bearer acts for. Caveats, ours and those that others append, only take away.
+//! A macaroon is never an administrator: a shared link must not be able to change the instance. Nothing lists
+//! macaroons: each is valid until its end, until its password or the secret is changed, or until its session is ended
+//! ([`crate::ended`]).
 
 pub mod caveat;
 pub mod identifier;
@@ -18,12 +19,13 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use types::Network;
 
+use crate::ended::Ending;
 use crate::paths;
 use caveat::Caveat;
 use identifier::Identifier;
 use wire::Parts;
 
-/// What libmacaroons derives keys with, padded with zeros to 32 bytes.
+/// The key with which libmacaroons derives keys, padded with zeros to 32 bytes.
 const KEY_GENERATOR: &[u8; 32] = b"macaroons-key-generator\0\0\0\0\0\0\0\0\0";
 const ADDRESSES_MAX: usize = 32;
 
@@ -48,7 +50,7 @@ impl Macaroons {
         if caller.role == Role::Anonymous {
             return Err(AuthError::Forbidden("a macaroon needs somebody who gives it".to_owned()));
         }
-        if is_bound(caller) {
+        if caller.is_bound_to_addresses() {
             let why =
                 "a macaroon that is bound to addresses cannot be exchanged for another; append caveats to it";
             return Err(AuthError::Forbidden(why.to_owned()));
@@ -74,7 +76,8 @@ impl Macaroons {
         if grants.is_empty() {
             return Err(AuthError::Forbidden("you may do none of what the macaroon would allow".to_owned()));
         }
-        let identifier = Identifier::of(caller).and_then(|identifier| identifier.encode());
+        let identifier =
+            Identifier::of(caller, request.is_session).and_then(|identifier| identifier.encode());
         let identifier = identifier.map_err(AuthError::Invalid)?;
         let parts = Parts {
             location: self.location.clone().into_bytes(),
@@ -87,10 +90,29 @@ impl Macaroons {
         Ok(Macaroon { token, expires_s })
     }
 
-    /// What stands for a password in macaroons, which their bearers can read: made from its hash and the secret.
+    /// Stands for a password in macaroons, which their bearers can read. It is made from the hash and the secret.
     pub fn stamp_of(&self, hash: &str) -> [u8; 16] {
+        self.stamp_of_bytes(hash.as_bytes())
+    }
+
+    /// The session that a macaroon of ours is of, whatever was appended to it. `None`: it is of none, or not ours.
+    pub fn session(&self, token: &str) -> Option<Ending> {
+        let parts = Parts::decode(token).ok()?;
+        chain(&self.key, &parts).verify_slice(&parts.signature).ok()?;
+        let Identifier { name, identity, grants, is_session, .. } =
+            Identifier::decode(&parts.identifier).ok()?;
+        // Ours is the first. A sooner one that was appended ends that macaroon, and not the session.
+        let Ok(Caveat::Before(end_s)) = Caveat::parse(parts.caveats.first()?) else { return None };
+        let mark = self.stamp_of_bytes(&[b"session\0", parts.identifier.as_slice()].concat());
+        // Sessions that are begun with a share link take the place of none that its owner begins with a password.
+        let is_limited = grants.is_some();
+        let owner = self.stamp_of_bytes(format!("{name}\0{}\0{is_limited}", identity.uid).as_bytes());
+        is_session.then_some(Ending { mark, owner, end_s })
+    }
+
+    fn stamp_of_bytes(&self, bytes: &[u8]) -> [u8; 16] {
         let mut stamp = [0; 16];
-        stamp.copy_from_slice(&hmac(&self.key, hash.as_bytes())[..16]);
+        stamp.copy_from_slice(&hmac(&self.key, bytes)[..16]);
         stamp
     }
 
@@ -138,7 +160,7 @@ impl Macaroons {
             return Err(AuthError::Forbidden("the macaroon's caveats leave nothing".to_owned()));
         }
         if is_bound {
-            grants.push(BOUND);
+            grants.push(PathGrant::BOND);
         }
         Ok(Caller {
             name: identifier.name.as_str().into(),
@@ -149,15 +171,6 @@ impl Macaroons {
             password: identifier.password,
         })
     }
-}
-
-/// A grant of nothing. It allows nothing, and says that this caller's credential has a bond that `Caller` has no place
-/// for and that a macaroon minted for it would lose.
-const BOUND: PathGrant =
-    PathGrant { activities: api::Activities::NONE, path: Vec::new(), is_below_only: false };
-
-fn is_bound(caller: &Caller) -> bool {
-    caller.grants.as_deref().is_some_and(|grants| grants.iter().any(|grant| grant.activities.is_empty()))
 }
 
 fn parse_addresses(addresses: &[String]) -> Result<Vec<Network>, AuthError> {
@@ -195,4 +208,4 @@ fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,8 +1,8 @@
 //! Passwords: checked at a cost, remembered for minutes, and guessed slowly.
 //!
 //! A check takes tens of milliseconds of CPU and megabytes on purpose, so few run at once and off the async threads. WebDAV
-//! clients send the password with every request: what was verified is remembered under an HMAC with a key that lives as
-//! long as the process, never as the password. A change of the user's line in the file ends that at once.
+//! clients send the password with every request: a verified one is remembered as an HMAC with a key that lives as long
+//! as the process, never as the password. A change of the user's line in the file ends that at once.
 
 pub mod file;
 pub mod hash;
@@ -123,7 +123,7 @@ impl Passwords {
             let wait_s = wait.as_secs() + 1;
             AuthError::Refused(format!("too many wrong passwords; try again in {wait_s} s"))
         })?;
-        let Some(_place) = Place::take(&self.waiting) else {
+        let Some(_place) = QueuePlace::take(&self.waiting) else {
             self.throttle.lock().give_back(from, name, false);
             return Err(busy());
         };
@@ -161,17 +161,17 @@ impl Passwords {
 }
 
 /// One of the places in front of the checks.
-struct Place<'a>(&'a AtomicUsize);
+struct QueuePlace<'a>(&'a AtomicUsize);
 
-impl Place<'_> {
-    fn take(waiting: &AtomicUsize) -> Option<Place<'_>> {
-        let place = Place(waiting);
+impl QueuePlace<'_> {
+    fn take(waiting: &AtomicUsize) -> Option<QueuePlace<'_>> {
+        let place = QueuePlace(waiting);
         // Dropped, and so given back, when it was one too many.
         (waiting.fetch_add(1, Ordering::Relaxed) < WAITING_MAX).then_some(place)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -80,7 +80,7 @@ pub fn everything() -> PathGrant {
     PathGrant { activities: Activities::ALL, path: Vec::new(), is_below_only: false }
 }
 
-/// What is left of `grants` at and below `path`.
+/// The parts of `grants` at and below `path`.
 pub fn within(grants: Vec<PathGrant>, path: &[Name]) -> Vec<PathGrant> {
     grants
         .into_iter()
@@ -98,7 +98,7 @@ pub fn within(grants: Vec<PathGrant>, path: &[Name]) -> Vec<PathGrant> {
         .collect()
 }
 
-/// What is left of `grants` if only `activities` are allowed.
+/// The parts of `grants` for `activities` only.
 pub fn only(grants: Vec<PathGrant>, activities: Activities) -> Vec<PathGrant> {
     grants
         .into_iter()

@@ -44,7 +44,7 @@ const VERDICT_AGE_MAX_S: u64 = 300;
 const WLCG_ANY_AUDIENCE: &str = "https://wlcg.cern.ch/jwt/v1/any";
 const SCITOKENS_ANY_AUDIENCE: &str = "ANY";
 
-/// What a token that holds says. `grants` are within the issuer's base path; `None`: it has no storage scope.
+/// Claims of a valid token. `grants` are within the issuer's base path; `None`: it has no storage scope.
 #[derive(Debug)]
 pub struct Bearer {
     pub issuer: Arc<Issuer>,
@@ -58,11 +58,11 @@ pub struct Tokens {
     sources: Vec<Arc<KeySource>>,
     clock: Arc<dyn Clock>,
     skew_s: u64,
-    verdicts: Cache<[u8; 32], Kept>,
+    verdicts: Cache<[u8; 32], CachedVerdict>,
 }
 
 #[derive(Clone)]
-struct Kept {
+struct CachedVerdict {
     bearer: Arc<Bearer>,
     until_s: u64,
 }
@@ -105,7 +105,7 @@ impl Tokens {
         self.verify(source, &token).await?;
         let bearer = Arc::new(bearer);
         let until_s = (now_s + VERDICT_AGE_MAX_S).min(bearer.expires_s.saturating_add(self.skew_s));
-        self.verdicts.insert(hash, Kept { bearer: bearer.clone(), until_s });
+        self.verdicts.insert(hash, CachedVerdict { bearer: bearer.clone(), until_s });
         Ok(bearer)
     }
 

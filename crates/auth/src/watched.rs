@@ -21,7 +21,7 @@ pub struct Watched<T> {
     path: Option<PathBuf>,
     parse: fn(&str) -> Result<T, String>,
     clock: Arc<dyn Clock>,
-    /// In seconds of the monotonic clock. Whoever moves it on looks.
+    /// In seconds of the monotonic clock. The thread that advances it looks at the file.
     next_look_s: AtomicU64,
     seen: RwLock<Seen<T>>,
 }
@@ -31,7 +31,7 @@ struct Seen<T> {
     value: Arc<T>,
 }
 
-/// What changes when a file is written or replaced. `None`: there is no file.
+/// Metadata that changes when a file is written or replaced. `None`: the file does not exist.
 type Stamp = Option<(u64, u64, i64, i64, u64)>;
 
 impl<T: Send + Sync + 'static> Watched<T> {
@@ -42,11 +42,11 @@ impl<T: Send + Sync + 'static> Watched<T> {
         parse: fn(&str) -> Result<T, String>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Watched<T>>, String> {
-        let (stamp, text) = match path {
+        let (stamp, bytes) = match path {
             Some(path) => read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?,
-            None => (None, String::new()),
+            None => (None, Vec::new()),
         };
-        let value = parse(&text).map_err(|error| located(path, &error))?;
+        let value = text(bytes).and_then(|text| parse(&text)).map_err(|error| located(path, &error))?;
         let next_look_s = AtomicU64::new(clock.monotonic().as_secs() + LOOK_INTERVAL_S);
         Ok(Arc::new(Watched {
             path: path.map(Path::to_path_buf),
@@ -83,8 +83,10 @@ impl<T: Send + Sync + 'static> Watched<T> {
         if stamp(path).is_ok_and(|stamp| stamp == self.seen.read().stamp) {
             return;
         }
-        let outcome = read(path)
-            .map(|(stamp, text)| (stamp, (self.parse)(&text).map_err(|error| located(Some(path), &error))));
+        let outcome = read(path).map(|(stamp, bytes)| {
+            let value = text(bytes).and_then(|text| (self.parse)(&text));
+            (stamp, value.map_err(|error| located(Some(path), &error)))
+        });
         match outcome {
             Ok((stamp, Ok(value))) => {
                 *self.seen.write() = Seen { stamp, value: Arc::new(value) };
@@ -121,20 +123,29 @@ fn stamp_of(found: &fs::Metadata) -> (u64, u64, i64, i64, u64) {
     (found.dev(), found.ino(), found.ctime(), found.ctime_nsec(), found.len())
 }
 
-fn read(path: &Path) -> io::Result<(Stamp, String)> {
+/// The content as text; if it is no UTF-8, the error begins with the number of the line.
+pub fn text(bytes: Vec<u8>) -> Result<String, String> {
+    String::from_utf8(bytes).map_err(|error| {
+        let before = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
+        format!("{line}: is not text in UTF-8; correct or remove the line")
+    })
+}
+
+fn read(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
     let mut file = match fs::File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, String::new())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, Vec::new())),
         Err(error) => return Err(error),
     };
     // The stamp is taken before the text: a write in between makes for one more reading, not for a missed one.
     let stamp = stamp_of(&file.metadata()?);
-    let mut text = String::new();
-    file.by_ref().take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
+    let mut bytes = Vec::new();
+    file.by_ref().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(io::Error::other(format!("is larger than {FILE_BYTES_MAX} bytes")));
     }
-    Ok((Some(stamp), text))
+    Ok((Some(stamp), bytes))
 }
 
 #[cfg(test)]
@@ -175,5 +186,23 @@ mod tests {
         fs::write(&path, "x").unwrap();
         let error = Watched::open(Some(&path), number, Arc::new(TestClock::at(0))).err().unwrap();
         assert_eq!(error, format!("{}:1: not a number", path.display()));
+    }
+
+    /// It was "stream did not contain valid UTF-8", once a second while the server ran.
+    #[tokio::test]
+    async fn a_file_that_is_no_text_is_refused_with_its_line_and_advice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"1\n2\n\xff\n").unwrap();
+        let clock = Arc::new(TestClock::at(1_000));
+        let error = Watched::open(Some(&path), number, clock.clone()).err().unwrap();
+        let told = format!("{}:3: is not text in UTF-8; correct or remove the line", path.display());
+        assert_eq!(error, told);
+        fs::write(&path, "1").unwrap();
+        let watched = Watched::open(Some(&path), number, clock.clone()).unwrap();
+        fs::write(&path, b"\xff").unwrap();
+        clock.advance(2);
+        assert_eq!(*watched.current().await, 1);
+        assert!(stamp(&path).unwrap() == watched.seen.read().stamp, "it is told of once");
     }
 }

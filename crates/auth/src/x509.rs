@@ -82,7 +82,7 @@ pub struct CertifiedUser {
 pub struct Verifier {
     config: VerifierConfig,
     /// Guards the pointer alone.
-    known: RwLock<Arc<Known>>,
+    known: RwLock<Arc<TrustSnapshot>>,
     /// Held while the directories are read, by threads that may block.
     reading: Mutex<()>,
     /// Guards the table alone.
@@ -90,7 +90,7 @@ pub struct Verifier {
 }
 
 /// One reading of the directories.
-struct Known {
+struct TrustSnapshot {
     generation: u64,
     listed: (Vec<Listed>, Vec<Listed>),
     trust: Trust,
@@ -101,7 +101,7 @@ impl Verifier {
     /// Reads the directories; blocks while it does. Directories that are not there mean that nobody is trusted.
     pub fn new(mut config: VerifierConfig) -> Verifier {
         config.hosts.iter_mut().for_each(|host| host.make_ascii_lowercase());
-        let known = Known::read(&config, list(&config), 0);
+        let known = TrustSnapshot::read(&config, list(&config), 0);
         Verifier {
             config,
             known: RwLock::new(Arc::new(known)),
@@ -110,8 +110,8 @@ impl Verifier {
         }
     }
 
-    /// Who stands behind a chain: DER, leaf first, the rest in any order. Costs up to some milliseconds of computing when
-    /// the chain is new, a look into a table else.
+    /// Finds the user of a chain: DER, leaf first, the rest in any order. A new chain takes up to some milliseconds of
+    /// computing, a known one a look into a table.
     pub fn judge(&self, chain: &[Bytes], now_s: u64) -> Result<CertifiedUser, X509Error> {
         if chain.is_empty() {
             return Err(X509Error::NoCertificate);
@@ -138,7 +138,7 @@ impl Verifier {
         if listed == before.listed {
             return false;
         }
-        let known = Known::read(&self.config, listed, before.generation + 1);
+        let known = TrustSnapshot::read(&self.config, listed, before.generation + 1);
         *self.known.write() = Arc::new(known);
         true
     }
@@ -148,8 +148,8 @@ fn list(config: &VerifierConfig) -> (Vec<Listed>, Vec<Listed>) {
     (directory::list(&config.ca_dir, 0), directory::list(&config.vomsdir, 1))
 }
 
-impl Known {
-    fn read(config: &VerifierConfig, listed: (Vec<Listed>, Vec<Listed>), generation: u64) -> Known {
+impl TrustSnapshot {
+    fn read(config: &VerifierConfig, listed: (Vec<Listed>, Vec<Listed>), generation: u64) -> TrustSnapshot {
         let trust = Trust::read(&listed.0, config.crl);
         let servers = voms::Servers::read(&listed.1);
         info!(
@@ -158,7 +158,7 @@ impl Known {
             generation,
             "read the certificate directories"
         );
-        Known { generation, listed, trust, servers }
+        TrustSnapshot { generation, listed, trust, servers }
     }
 
     fn judge(&self, chain: &[Bytes], hosts: &[String], now_s: u64) -> Result<CertifiedUser, X509Error> {

@@ -14,7 +14,7 @@ const ASKING_MAX: usize = 4;
 /// After it did not answer in time it is left alone for so long.
 pub(crate) const PAUSE: Duration = Duration::from_secs(10);
 
-/// The name service failed or cannot be reached: who is who is not known now.
+/// The name service failed or cannot be reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the name service does not answer")]
 pub struct NamesUnavailable;
@@ -24,7 +24,7 @@ pub(crate) struct Asking {
     clock: Arc<dyn Clock>,
     places: Arc<Semaphore>,
     patience: Duration,
-    /// What follows from no answer, for the log.
+    /// The consequence of a missing answer, for the log.
     meanwhile: &'static str,
     /// Leaf lock.
     service: Arc<Mutex<Service>>,
@@ -48,8 +48,8 @@ impl Asking {
         }
     }
 
-    /// Has the question asked by a thread that may wait, and waits for the answer with patience. Whoever gives up leaves
-    /// the thread to itself: what it finds out late it may keep for the next.
+    /// Runs the question in a thread that may wait, and waits for the answer up to `patience`. After a timeout the
+    /// thread goes on; the question may cache a late answer for the next caller.
     pub async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce() -> Result<T, NamesUnavailable> + Send + 'static,

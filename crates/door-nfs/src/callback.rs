@@ -1,8 +1,8 @@
 //! Calls to clients over their back channels (RFC 8881 §20): CB_SEQUENCE and one operation.
 //!
 //! A call waits for a slot, survives the loss of a connection if the client has another, and backs off while the client
-//! says DELAY. It ends with the client's answer or an error within the time it is given; what follows from silence
-//! (revocation) is the caller's matter.
+//! says DELAY. It ends with the client's answer or an error within the time it is given. If the client is silent, the
+//! caller decides what follows (revocation).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(crate) enum CallbackError {
     Refused(NfsStat4),
 }
 
-/// A layout of one file that is to come back.
+/// A layout of one file to recall.
 #[derive(Clone, Debug)]
 pub(crate) struct LayoutRecall {
     pub file: FileId,
@@ -58,7 +58,7 @@ pub(crate) struct LayoutRecall {
     pub iomode: LayoutIomode4,
 }
 
-/// What a client is asked.
+/// A call to a client.
 struct Call<'a> {
     operation: &'a NfsCbArgop4,
     /// Requests whose replies the client must have before it looks at this (`csa_referring_call_lists`).
@@ -92,14 +92,15 @@ impl Sessions {
                 stateid: recall.stateid,
             }),
         });
-        self.call_about(client, Some(recall.file), operation, patience).await.map(|result| result.status())
+        self.call_about(client, recall.file, operation, patience).await.map(|result| result.status())
     }
 
-    /// Recalls all layouts of a client. NFS4_OK: the client will return them; NOMATCHING_LAYOUT: it has none, which is what
-    /// Linux says also when it has just forgotten all that it had, and DELAY while it is about to.
+    /// Recalls all layouts of a client. NFS4_OK: the client will return them; NOMATCHING_LAYOUT: it has none. Linux
+    /// also answers NOMATCHING_LAYOUT when it has just forgotten all its layouts, and DELAY while it is about to.
     pub async fn recall_all_layouts(
         &self,
         client: ClientId4,
+        is_wanted: &(dyn Fn() -> bool + Sync),
         patience: Duration,
     ) -> Result<NfsStat4, CallbackError> {
         let operation = NfsCbArgop4::LayoutRecall(CbLayoutRecall4Args {
@@ -108,7 +109,8 @@ impl Sessions {
             changed: false,
             recall: LayoutRecall4::All,
         });
-        self.call_about(client, None, operation, patience).await.map(|result| result.status())
+        let behind = || self.granting_calls(client, None);
+        self.call_while(client, operation, (&behind, is_wanted), patience).await.map(|result| result.status())
     }
 
     /// Recalls a delegation. NFS4_OK: the client will return it; BAD_STATEID or BADHANDLE: it knows of none.
@@ -119,7 +121,7 @@ impl Sessions {
         patience: Duration,
     ) -> Result<NfsStat4, CallbackError> {
         let operation = NfsCbArgop4::Recall(CbRecall4Args { stateid, truncate: false, fh });
-        self.call_about(client, Some(file), operation, patience).await.map(|result| result.status())
+        self.call_about(client, file, operation, patience).await.map(|result| result.status())
     }
 
     /// Tells that a device is gone, which no layout names any more.
@@ -161,19 +163,18 @@ impl Sessions {
         self.call_behind(client, operation, &Vec::new, patience).await
     }
 
-    /// As `call_client`, about what the client was granted of a file, or of all: it is told which replies it should have seen
-    /// first.
+    /// As `call_client`, about a grant of a file: the call names the replies that the client should have seen first.
     async fn call_about(
         &self,
         client: ClientId4,
-        file: Option<FileId>,
+        file: FileId,
         operation: NfsCbArgop4,
         patience: Duration,
     ) -> Result<NfsCbResop4, CallbackError> {
-        self.call_behind(client, operation, &|| self.granting_calls(client, file), patience).await
+        self.call_behind(client, operation, &|| self.granting_calls(client, Some(file)), patience).await
     }
 
-    /// As `call_client`, of what follows from requests of the client whose replies it may not have yet: `behind` says which,
+    /// As `call_client`, for a call that must not overtake replies to earlier requests: `behind` lists these requests,
     /// anew for each attempt, since replies arrive meanwhile.
     pub async fn call_behind(
         &self,
@@ -182,7 +183,18 @@ impl Sessions {
         behind: &(dyn Fn() -> Vec<ReferringCallList4> + Sync),
         patience: Duration,
     ) -> Result<NfsCbResop4, CallbackError> {
-        let _place = Place::take(self, client)?;
+        self.call_while(client, operation, (behind, &|| true), patience).await
+    }
+
+    /// As `call_behind`; it is not asked again when it is not wanted any more.
+    async fn call_while(
+        &self,
+        client: ClientId4,
+        operation: NfsCbArgop4,
+        (behind, is_wanted): (&(dyn Fn() -> Vec<ReferringCallList4> + Sync), &(dyn Fn() -> bool + Sync)),
+        patience: Duration,
+    ) -> Result<NfsCbResop4, CallbackError> {
+        let _place = CallbackPermit::take(self, client)?;
         let deadline = Instant::now() + patience;
         let mut pause = DELAY_MIN;
         loop {
@@ -198,6 +210,9 @@ impl Sessions {
                 return last;
             }
             tokio::time::sleep(pause).await;
+            if !is_wanted() {
+                return last;
+            }
             pause = (pause * 2).min(DELAY_MAX);
         }
     }
@@ -269,14 +284,14 @@ impl Sessions {
 
 /// The right to call a client: one of so many of all, and of so many of its own. One that answers none does not take the calls
 /// of others.
-struct Place<'a> {
+struct CallbackPermit<'a> {
     sessions: &'a Sessions,
     client: ClientId4,
     _of_all: SemaphorePermit<'a>,
 }
 
-impl<'a> Place<'a> {
-    fn take(sessions: &'a Sessions, client: ClientId4) -> Result<Place<'a>, CallbackError> {
+impl<'a> CallbackPermit<'a> {
+    fn take(sessions: &'a Sessions, client: ClientId4) -> Result<CallbackPermit<'a>, CallbackError> {
         let of_all = sessions.callback_places.try_acquire().map_err(|_| CallbackError::Busy)?;
         let mut called = sessions.called.lock();
         let count = called.entry(client).or_default();
@@ -284,11 +299,11 @@ impl<'a> Place<'a> {
             return Err(CallbackError::Busy);
         }
         *count += 1;
-        Ok(Place { sessions, client, _of_all: of_all })
+        Ok(CallbackPermit { sessions, client, _of_all: of_all })
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for CallbackPermit<'_> {
     fn drop(&mut self) {
         let mut called = self.sessions.called.lock();
         let Some(count) = called.get_mut(&self.client) else { return };
@@ -342,7 +357,7 @@ async fn exchange(
     parse(reply).ok_or(CallError::Refused)
 }
 
-/// What a refused CB_SEQUENCE says about its number.
+/// The fate of a sequence number whose CB_SEQUENCE was refused.
 fn after_refusal(status: NfsStat4) -> CallbackOutcome {
     match status {
         // The client has executed that number before: it is used up.
@@ -375,7 +390,7 @@ fn parse(mut reply: Decoder) -> Option<CallbackReply> {
     }
 }
 
-/// What the client said that callbacks shall carry.
+/// The credential that the client chose for callbacks.
 fn credential(security: &CallbackSecParms4) -> Credential {
     match security {
         CallbackSecParms4::Sys(AuthSysParms { stamp, machinename, uid, gid, gids }) => {

@@ -1,5 +1,5 @@
 //! The compound engine, of head and pools alike: decodes operations one by one, runs them in order until one fails,
-//! and encodes the results. What an operation does is the face's matter (`mds`, `ds`), sessions are `session_ops`'.
+//! and encodes the results. The face (`mds`, `ds`) runs the operations, and `session_ops` those of sessions.
 //!
 //! A COMPOUND of a session begins with SEQUENCE, whose slot decides whether it runs at all: a retransmission of a
 //! finished request gets the kept reply, one of a running request is told to wait (RFC 8881 §2.10.6.2).
@@ -8,23 +8,27 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use api::XATTR_BYTES_MAX;
 use async_trait::async_trait;
 use bytes::Bytes;
+use nfs4::attr::number;
 use nfs4::{
     ClientId4, Compound4Res, CompoundArgs, NfsArgop4, NfsResop4, NfsStat4, OpProperties, Res, Sequence4Args,
     op,
 };
 use tracing::Instrument;
+use types::Acl;
 use xdr::{Decoder, Encoder, Mark, Xdr};
 
+use crate::IO_BYTES_MAX;
 use crate::context::{Compound, Principal};
 use crate::exports::{Claimed, View};
 use crate::operations::Operations;
 use crate::security::{Flavor, Security};
 use crate::session_ops::{SequenceFacts, SequenceOutcome, Sessions};
-use crate::transport::Connection;
+use crate::transport::{CallPlace, Connection};
 
-/// Without a session nobody has negotiated a reply size; what may run there is small.
+/// Without a session no reply size was negotiated; replies of operations that may run there are small.
 const SESSIONLESS_REPLY_BYTES_MAX: usize = 64 << 10;
 
 /// One operation table: the head's or the pools'.
@@ -32,9 +36,13 @@ const SESSIONLESS_REPLY_BYTES_MAX: usize = 64 << 10;
 pub(crate) trait Face: Send + Sync + 'static {
     fn sessions(&self) -> &Sessions;
     fn operations(&self) -> &Operations;
-    /// What a client with this address sees. `None`: it is nobody that is served.
+    /// The view of a client with this address. `None`: the address is not served.
     fn admit(&self, peer: IpAddr) -> Option<Arc<View>>;
-    /// Another number than before: `admit` may say something else now.
+    /// Whether a host is one of those that something is exported to.
+    fn is_served(&self, peer: IpAddr) -> bool {
+        self.admit(peer).is_some()
+    }
+    /// Changes whenever `admit` may answer differently.
     fn exports_version(&self) -> u64 {
         0
     }
@@ -54,7 +62,7 @@ pub(crate) trait Face: Send + Sync + 'static {
 #[derive(Debug)]
 pub(crate) struct GarbageArguments;
 
-/// Who asks, from the RPC header.
+/// The caller, from the RPC header.
 pub(crate) struct Caller {
     pub connection: Arc<Connection>,
     pub view: Arc<View>,
@@ -69,6 +77,7 @@ pub(crate) async fn run(
     face: &dyn Face,
     caller: Caller,
     body: Bytes,
+    place_in_flight: Option<&mut CallPlace>,
 ) -> Result<Vec<Bytes>, GarbageArguments> {
     let mut decoder = Decoder::new(body.clone());
     let header = CompoundArgs::decode_header(&mut decoder).map_err(|_| GarbageArguments)?;
@@ -79,7 +88,8 @@ pub(crate) async fn run(
         return Ok(refusal(&header, NfsStat4::Inval));
     }
     let op_count = header.op_count;
-    let run = Run { face, body, reply: Reply::begin(&header), decoder, left: op_count, header };
+    let reply = Reply::begin(&header);
+    let run = Run { face, body, reply, decoder, left: op_count, header, place_in_flight };
     let place = caller.view.start();
     let mut compound = Compound {
         connection: &caller.connection,
@@ -120,6 +130,8 @@ struct Run<'a> {
     reply: Reply,
     decoder: Decoder,
     left: u32,
+    /// The place that the reply will count against; `None`: it is not counted.
+    place_in_flight: Option<&'a mut CallPlace>,
 }
 
 impl Run<'_> {
@@ -193,8 +205,8 @@ impl Run<'_> {
         }
         compound.next = self.upcoming();
         compound.reply_room = room.bytes.saturating_sub(self.reply.len());
-        // What changes something must not run if its answer cannot be told (RFC 8881 §2.10.6.4): its answer is small,
-        // so a little room is enough to know beforehand.
+        // An operation that changes something must not run if its answer cannot be sent (RFC 8881 §2.10.6.4). Such
+        // answers are small, so a check for a little room is enough.
         if compound.reply_room < REPLY_ROOM_MIN {
             return NfsResop4::error(number, room.too_big);
         }
@@ -208,6 +220,9 @@ impl Run<'_> {
             | op::RECLAIM_COMPLETE
             | op::SET_SSV => Box::pin(self.session_operation(compound, operation)).await,
             _ => {
+                if !self.has_room_for(&operation, room, compound.connection).await {
+                    return NfsResop4::error(number, NfsStat4::Delay);
+                }
                 let start = Instant::now();
                 let result = self.face.execute(compound, operation).await;
                 self.face.operations().took(number, start.elapsed(), &|| compound.subject());
@@ -216,12 +231,27 @@ impl Run<'_> {
         }
     }
 
+    /// Waits for room in memory if the reply may become long with this operation. It is waited for all of the reply then.
+    async fn has_room_for(&mut self, operation: &NfsArgop4, room: Room, connection: &Connection) -> bool {
+        let Some(place) = &mut self.place_in_flight else { return true };
+        let mut bytes = (self.reply.len() + reply_bytes_wanted(operation)).min(room.bytes);
+        if !place.must_wait(bytes) {
+            return true;
+        }
+        let mut ahead = self.decoder.clone();
+        for _ in 0..self.left {
+            let Ok(operation) = self.header.next_op(&mut ahead) else { break };
+            bytes += reply_bytes_wanted(&operation);
+        }
+        place.wait(bytes.min(room.bytes), connection).await
+    }
+
     /// The number of the next operation, if there is one that has a number.
     fn upcoming(&self) -> Option<u32> {
         (self.left > 0).then(|| self.decoder.clone().u32().ok()).flatten()
     }
 
-    /// Rare, and larger than all else that a call keeps: who waits for it boxes it.
+    /// Rare, and its future is larger than all else that a call keeps: the caller boxes it.
     async fn session_operation(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
         let number = operation.opnum();
         if compound.session.is_none() {
@@ -243,7 +273,7 @@ impl Run<'_> {
         }
         self.left -= 1;
         Some(match self.header.next_op(&mut self.decoder) {
-            // What the minor version does not know has no meaning, however well it decodes.
+            // An operation that the minor version does not define is illegal, however well it decodes.
             Ok(operation) if !is_defined(operation.opnum(), minorversion) => {
                 Err(NfsResop4::Illegal(NfsStat4::OpIllegal))
             }
@@ -256,6 +286,23 @@ impl Run<'_> {
     }
 }
 
+/// The most that an operation is answered with.
+fn reply_bytes_wanted(operation: &NfsArgop4) -> usize {
+    match operation {
+        NfsArgop4::Read(args) => args.count.min(IO_BYTES_MAX) as usize,
+        NfsArgop4::ReadPlus(args) => args.count.min(IO_BYTES_MAX) as usize,
+        NfsArgop4::ReadDir(args) => args.maxcount as usize,
+        NfsArgop4::ListXattrs(args) => args.maxcount as usize,
+        NfsArgop4::GetXattr(_) => XATTR_BYTES_MAX,
+        NfsArgop4::GetAttr(args) if args.attr_request.contains(number::ACL) => ACL_REPLY_BYTES_MAX,
+        NfsArgop4::ReadLink | NfsArgop4::GetAttr(_) => 4 << 10,
+        _ => 1 << 10,
+    }
+}
+
+/// Of entries for numbers or short names.
+const ACL_REPLY_BYTES_MAX: usize = Acl::ACES_MAX * 40;
+
 /// The largest answer of an operation that changes something, but READ, READDIR and the like: OPEN with attributes.
 const REPLY_ROOM_MIN: usize = 256;
 
@@ -267,7 +314,7 @@ fn is_illegal(operation: &NfsArgop4) -> bool {
     matches!(operation, NfsArgop4::Illegal(_))
 }
 
-/// RFC 8881 §2.10.6.1.1: what may come without SEQUENCE, alone in its COMPOUND.
+/// RFC 8881 §2.10.6.1.1: operations that may come without SEQUENCE, alone in their COMPOUND.
 fn may_stand_alone(number: u32) -> bool {
     matches!(
         number,
@@ -295,8 +342,8 @@ fn refuse_early(properties: &OpProperties, compound: &Compound<'_>) -> Option<Nf
     None
 }
 
-/// What the session lets a reply grow to, and what an operation gets that would outgrow it: REP_TOO_BIG, or
-/// REP_TOO_BIG_TO_CACHE where the reply is to be kept.
+/// The size that the session allows for a reply, and the status of an operation that would exceed it: REP_TOO_BIG, or
+/// REP_TOO_BIG_TO_CACHE if the reply is to be cached.
 #[derive(Clone, Copy)]
 struct Room {
     bytes: usize,

@@ -1,4 +1,4 @@
-//! What a COMPOUND carries from operation to operation (RFC 8881 §16.2.3): file handles, stateids, who asks.
+//! State that a COMPOUND carries from operation to operation (RFC 8881 §16.2.3): file handles, stateids, the caller.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use api::{Subject, Ticket};
 use nfs4::{ClientId4, NfsStat4, ReferringCall4, ReferringCallList4, SessionId4, StateId4, op};
 use types::{Attributes, FileId, Identity};
 
-use crate::exports::{Claimed, Place, View};
+use crate::exports::{Claimed, View, ViewPlace};
 use crate::security::Flavor;
 use crate::transport::Connection;
 
 pub(crate) use nfs4_state::Principal;
 
-/// What a file handle names: a file at the head, a replica by its ticket at a pool.
+/// A decoded file handle: a file at the head, a replica by its ticket at a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handle {
     File(FileId),
@@ -21,15 +21,15 @@ pub(crate) enum Handle {
 
 pub(crate) struct Compound<'a> {
     pub connection: &'a Arc<Connection>,
-    /// Whom the current file handle's export takes the caller for.
+    /// The caller's identity in the export of the current file handle.
     pub identity: Identity,
     pub claimed: Claimed,
-    /// What this client sees.
+    /// The exports that this client sees.
     pub view: Arc<View>,
     /// Of the current file handle.
-    pub place: Place,
-    pub saved_place: Place,
-    /// Who owns client records, before squashing.
+    pub place: ViewPlace,
+    pub saved_place: ViewPlace,
+    /// Owner of the caller's client records, before squashing.
     pub principal: Principal,
     /// `None` is AUTH_NONE.
     pub flavor: Option<Flavor>,
@@ -45,14 +45,14 @@ pub(crate) struct Compound<'a> {
     pub saved: Option<Handle>,
     pub current_stateid: Option<StateId4>,
     pub saved_stateid: Option<StateId4>,
-    /// It has asked for MDSTHRESHOLD, and so knows which layouts are not worth to be asked for.
+    /// The client has asked for MDSTHRESHOLD, and so knows which layouts are not worth asking for.
     pub knows_threshold: bool,
     /// Bytes that the reply may still take, by the session's ca_maxresponsesize.
     pub reply_room: usize,
 }
 
 impl Compound<'_> {
-    /// What is being done and for whom, for the list of slow operations.
+    /// File and client of this request, for the list of slow operations.
     pub fn subject(&self) -> Subject {
         let what = match self.current {
             Some(Handle::File(file)) => file.to_string(),
@@ -95,14 +95,14 @@ impl Compound<'_> {
     }
 
     /// As `set_file`, of a file that lies at `place`.
-    pub fn enter(&mut self, file: FileId, place: Place) {
+    pub fn enter(&mut self, file: FileId, place: ViewPlace) {
         self.move_to(place);
         self.current = Some(Handle::File(file));
         self.current_stateid = None;
     }
 
-    /// The caller may be somebody else in another export.
-    pub fn move_to(&mut self, place: Place) {
+    /// The caller may have another identity in another export.
+    pub fn move_to(&mut self, place: ViewPlace) {
         if self.place != place {
             self.place = place;
             self.identity = self.view.identity(place, &self.claimed);
@@ -114,24 +114,25 @@ impl Compound<'_> {
     }
 
     /// Whether the caller's flavor is one of those that reach files there.
-    pub fn is_admitted(&self, place: Place) -> bool {
+    pub fn is_admitted(&self, place: ViewPlace) -> bool {
         self.view.rules(place).flavors.admit(self.flavor)
     }
 
-    /// Whether the operation that sets a file handle must itself refuse the caller's flavor (RFC 8881 §2.6.3.1.1). It must
-    /// not if nothing follows, or what follows judges for itself, asks which flavors there are, or sets another handle.
+    /// Whether the operation that sets a file handle must itself refuse the caller's flavor (RFC 8881 §2.6.3.1.1). It
+    /// must not if no operation follows, or the next one judges for itself, asks for the flavors, or sets another
+    /// handle.
     pub fn is_judged_here(&self) -> bool {
         self.next.is_some_and(|next| !judges_flavor(next))
     }
 
-    /// Who walks to the directory above: the way to an export is open, whatever the modes of what it leads through.
+    /// The identity to look up the parent directory with: the way to an export is open, whatever the modes on it.
     pub fn climber(&self) -> Identity {
-        if self.place == Place::Pseudo { Identity::root() } else { self.identity.clone() }
+        if self.place == ViewPlace::Pseudo { Identity::root() } else { self.identity.clone() }
     }
 
     /// Attributes of the current file as this client may know them.
     pub fn shown(&self, attributes: Attributes) -> Attributes {
-        if self.place == Place::Pseudo { as_pseudo(attributes) } else { attributes }
+        if self.place == ViewPlace::Pseudo { as_pseudo(attributes) } else { attributes }
     }
 
     /// Puts the current stateid in the place of its stand-in.
@@ -139,7 +140,7 @@ impl Compound<'_> {
         in_place_of(stateid, self.current_stateid)
     }
 
-    /// As `resolve`, of the saved file: what was current with it was saved with it (RFC 8881 §16.2.3.1.2).
+    /// As `resolve`, of the saved file: its stateid was saved with it (RFC 8881 §16.2.3.1.2).
     pub fn resolve_saved(&self, stateid: StateId4) -> Result<StateId4, NfsStat4> {
         in_place_of(stateid, self.saved_stateid)
     }
@@ -162,7 +163,7 @@ fn in_place_of(stateid: StateId4, stands_for: Option<StateId4>) -> Result<StateI
     if stateid != StateId4::CURRENT {
         return Ok(stateid);
     }
-    // The newest of it: another request may have moved its seqid since, and the client could not know.
+    // Seqid 0 means the newest: another request may have raised it since, and the client could not know.
     let newest =
         |stateid: StateId4| if stateid.is_special() { stateid } else { StateId4 { seqid: 0, ..stateid } };
     stands_for.map(newest).ok_or(NfsStat4::BadStateId)

@@ -1,6 +1,6 @@
-//! The head's dispatch without a socket, for fuzzing: a COMPOUND in, its reply out, and what is left behind.
+//! The head's dispatch without a socket, for fuzzing: a COMPOUND in, its reply out, and the state left behind.
 //!
-//! Calls to clients come out of a stream, and whoever reads it answers them or does not.
+//! Calls to clients come out of a stream; its reader may answer them.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -28,17 +28,17 @@ pub struct Direct {
     connection: Arc<Connection>,
 }
 
-/// What clients have at the head.
+/// State of clients at the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footprint {
     /// Confirmed or not.
     pub clients: usize,
     pub sessions: usize,
-    /// Nobody has an open, a lock, a layout, a delegation or a stateid, and nobody waits for one.
+    /// No client has an open, a lock, a layout, a delegation or a stateid, or waits for one.
     pub is_stateless: bool,
-    /// Clients whose opens are remembered for delegations, and counters of I/O that clients have told.
+    /// Clients whose opens are remembered for delegations, and I/O counters that clients have reported.
     pub remembered: usize,
-    /// Copies that run or of which nobody has heard.
+    /// Copies that run or whose end no client has heard of.
     pub copies: usize,
 }
 
@@ -64,7 +64,7 @@ impl Direct {
             principal: Principal::sys(uid),
             flavor: Some(Flavor::Sys),
         };
-        let segments = compound::run(&*self.door.head, caller, arguments).await.ok()?;
+        let segments = compound::run(&*self.door.head, caller, arguments, None).await.ok()?;
         Some(segments.concat().into())
     }
 
@@ -75,7 +75,7 @@ impl Direct {
         }
     }
 
-    /// What the housekeeping does once in a while.
+    /// Runs the housekeeping once.
     pub async fn keep_house(&self) {
         mds::keep_house(&self.door.head).await;
     }

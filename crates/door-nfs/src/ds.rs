@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use api::{OpenReplica, Pool, TicketKey, TicketMode};
+use api::{OpenReplica, OpenedTicket, Pool, PoolKey, TicketError, TicketMode};
 use async_trait::async_trait;
 use nfs4::{
     Commit4Args, Commit4ResOk, NfsArgop4, NfsResop4, NfsStat4, PutFh4Args, Read4Args, Read4ResOk, StateId4,
@@ -17,7 +17,7 @@ use xdr::Opaque;
 
 use crate::compound::Face;
 use crate::context::{Compound, Handle};
-use crate::exports::View;
+use crate::exports::{Hosts, View};
 use crate::mds::io::{stability, stable_how, verifier};
 use crate::operations::Operations;
 use crate::security::{Security, meets};
@@ -29,11 +29,13 @@ const READ_OVERHEAD_BYTES: usize = 24;
 
 pub(crate) struct DataServer {
     pub pool: Arc<dyn Pool>,
-    pub key: TicketKey,
+    pub key: PoolKey,
     pub sessions: Sessions,
     pub security: Arc<Security>,
     pub operations: Operations,
     pub view: Arc<View>,
+    /// Those that the head exports something to.
+    pub hosts: Vec<Hosts>,
 }
 
 /// The stateid that layouts carry for a replica: the same as long as the handle is the same, since the client keeps that
@@ -59,6 +61,10 @@ impl Face for DataServer {
         Some(Arc::clone(&self.view))
     }
 
+    fn is_served(&self, peer: IpAddr) -> bool {
+        self.hosts.iter().any(|hosts| hosts.contain(peer))
+    }
+
     fn security(&self) -> &Security {
         &self.security
     }
@@ -77,18 +83,23 @@ impl Face for DataServer {
 
 impl DataServer {
     fn put_file_handle(&self, compound: &mut Compound<'_>, args: &PutFh4Args) -> NfsStat4 {
-        match self.key.open(args.object.as_bytes()) {
-            // RFC 8881 §2.6.3.1.1.7: as at the head, by the flavors of the export that the layout was given in.
-            Ok((_, demand)) if compound.is_judged_here() && !meets(compound.flavor, demand) => {
-                NfsStat4::WrongSec
-            }
-            Ok((ticket, _)) if ticket.pool == self.pool.id() => {
-                compound.current = Some(Handle::Replica(ticket));
-                NfsStat4::Ok
-            }
-            Ok(_) => NfsStat4::Stale,
-            Err(_) => NfsStat4::BadHandle,
+        let OpenedTicket { ticket, conditions, .. } = match self.key.open(args.object.as_bytes()) {
+            Ok(opened) => opened,
+            Err(TicketError::OtherPool) => return NfsStat4::Stale,
+            Err(_) => return NfsStat4::BadHandle,
+        };
+        // RFC 8881 §2.6.3.1.1.7: as at the head, by the flavors of the export that the layout was given in.
+        if compound.is_judged_here() && !meets(compound.flavor, conditions.demand) {
+            return NfsStat4::WrongSec;
         }
+        // Honoured only by a pool that has a lease of the head, and none has one yet.
+        if conditions.is_mirrored || conditions.is_write_only {
+            return NfsStat4::Stale;
+        }
+        // A client may come here from another address than to the head.
+        compound.connection.vouch_for();
+        compound.current = Some(Handle::Replica(ticket));
+        NfsStat4::Ok
     }
 
     async fn open(&self, compound: &Compound<'_>) -> Result<Arc<dyn OpenReplica>, NfsStat4> {

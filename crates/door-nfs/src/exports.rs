@@ -1,10 +1,10 @@
 //! Exports: which directories which client hosts see, how, and as whom (exports(5), RFC 8881 §7).
 //!
-//! The configured paths are looked up in the namespace at the start, and again and again where nothing is found ([`table`]).
-//! Of the entries of one directory the narrowest that holds a client's address counts; all such directories together are
-//! the client's [`View`], made for a connection and again when more was found. A file
-//! belongs to the innermost export above it. Directories on the way to exports are *pseudo* directories: they show the
-//! names that lead on, and nothing else. Whoever has the whole namespace as one export is asked nothing further.
+//! The configured paths are looked up in the namespace at the start, and later again and again ([`table`]). Of the
+//! entries of one directory the narrowest that holds a client's address counts; all such directories together are the
+//! client's [`View`], made for a connection and again when more was found. A file belongs to the innermost export above
+//! it. Directories on the way to exports are *pseudo* directories: they show the names that lead on, and nothing else.
+//! A view of the whole namespace as one export needs no such search.
 
 mod resolve;
 mod table;
@@ -46,7 +46,7 @@ pub enum Hosts {
 }
 
 impl Hosts {
-    fn contain(&self, address: IpAddr) -> bool {
+    pub(crate) fn contain(&self, address: IpAddr) -> bool {
         match self {
             Hosts::Any => true,
             Hosts::Network(network) => network.contains(address),
@@ -75,13 +75,13 @@ impl Hosts {
 pub struct ExportRules {
     pub is_read_only: bool,
     pub squash: Squash,
-    /// The uid and gid of who is squashed.
+    /// The uid and gid of squashed callers.
     pub anonymous: (u32, u32),
     /// Callers of other flavors get WRONGSEC.
     pub flavors: Flavors,
 }
 
-/// Whom a caller may not be, whatever his host or ticket says.
+/// Identities that an export does not accept from any host or ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Squash {
     None,
@@ -90,7 +90,7 @@ pub enum Squash {
     All,
 }
 
-/// Of a pseudo directory: there is nothing to be done but to look.
+/// Of a pseudo directory: it can only be read.
 const PSEUDO: ExportRules = ExportRules {
     is_read_only: true,
     squash: Squash::All,
@@ -116,7 +116,7 @@ impl ExportRules {
     }
 }
 
-/// Who a caller is, before an export takes him for another.
+/// The identity that a caller claims, before an export squashes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Claimed {
     /// AUTH_NONE.
@@ -154,7 +154,7 @@ fn narrowest(entries: &[(Hosts, ExportRules)], peer: IpAddr) -> Option<ExportRul
 }
 
 impl Exports {
-    /// What a client sees; `None`: nothing at all.
+    /// The view of a client; `None`: it sees nothing at all.
     pub fn view(&self, peer: IpAddr) -> Option<Arc<View>> {
         let granted: Vec<_> =
             self.directories.iter().filter_map(|dir| Some((dir, dir.rules_for(peer)?))).collect();
@@ -174,14 +174,14 @@ impl Exports {
         if !view.roots.contains_key(&FileId::ROOT) {
             view.pseudo.entry(FileId::ROOT).or_default();
         }
-        // Whoever reaches one of the exports reaches the way to it (RFC 8881 §7.8).
+        // A flavor that one of the exports admits reaches the way to it (RFC 8881 §7.8).
         let all = view.rules.iter().chain(&missing).map(|rules| rules.flavors);
         view.pseudo_rules.flavors = all.fold(Flavors::NONE, Flavors::union);
         Some(Arc::new(view))
     }
 }
 
-/// What the hosts with one address see.
+/// The part of the namespace that one client address sees.
 #[derive(Debug)]
 pub(crate) struct View {
     rules: Vec<ExportRules>,
@@ -194,7 +194,7 @@ pub(crate) struct View {
 
 /// Where a file lies in a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum ViewPlace {
     Export(usize),
     Pseudo,
 }
@@ -212,7 +212,7 @@ impl View {
 
     fn lead_to(&mut self, exported: &Exported) {
         for (at, (dir, name)) in exported.way.iter().enumerate() {
-            // What lies in an export is seen as it is.
+            // A directory in an export is shown as it is.
             if self.roots.contains_key(dir) {
                 return;
             }
@@ -227,20 +227,20 @@ impl View {
     }
 
     /// Where a COMPOUND begins, before it has a file handle.
-    pub fn start(&self) -> Place {
-        if self.is_whole() { Place::Export(0) } else { Place::Pseudo }
+    pub fn start(&self) -> ViewPlace {
+        if self.is_whole() { ViewPlace::Export(0) } else { ViewPlace::Pseudo }
     }
 
     /// The place of an exported or pseudo directory; `None`: that depends on what it lies in.
-    pub fn of_directory(&self, dir: FileId) -> Option<Place> {
+    pub fn of_directory(&self, dir: FileId) -> Option<ViewPlace> {
         match self.roots.get(&dir) {
-            Some(export) => Some(Place::Export(*export)),
-            None => self.pseudo.contains_key(&dir).then_some(Place::Pseudo),
+            Some(export) => Some(ViewPlace::Export(*export)),
+            None => self.pseudo.contains_key(&dir).then_some(ViewPlace::Pseudo),
         }
     }
 
     /// The place of what was found in a directory at `from`.
-    pub fn step(&self, from: Place, file: FileId) -> Place {
+    pub fn step(&self, from: ViewPlace, file: FileId) -> ViewPlace {
         if self.is_whole() { from } else { self.of_directory(file).unwrap_or(from) }
     }
 
@@ -253,20 +253,20 @@ impl View {
         self.pseudo.get(&dir)?.get(name).copied()
     }
 
-    pub fn rules(&self, place: Place) -> &ExportRules {
+    pub fn rules(&self, place: ViewPlace) -> &ExportRules {
         match place {
-            Place::Export(export) => &self.rules[export],
-            Place::Pseudo => &self.pseudo_rules,
+            ViewPlace::Export(export) => &self.rules[export],
+            ViewPlace::Pseudo => &self.pseudo_rules,
         }
     }
 
-    pub fn identity(&self, place: Place, claimed: &Claimed) -> Identity {
+    pub fn identity(&self, place: ViewPlace, claimed: &Claimed) -> Identity {
         self.rules(place).identity(claimed)
     }
 
     /// For a file that lies nowhere any more: the strictest export, of those to write to if there is one. It may be one
     /// that asks for more than the caller has: in which export the file was opened is not known. `None`: there are none.
-    pub fn strictest(&self, is_written: bool, flavor: Option<Flavor>) -> Option<Place> {
+    pub fn strictest(&self, is_written: bool, flavor: Option<Flavor>) -> Option<ViewPlace> {
         let demanded = self.rules.iter().filter_map(|rules| rules.flavors.weakest()).max();
         let is_weak = demanded.is_some_and(|demanded| Flavor::of_call(flavor) < demanded);
         let strictness = |export: &usize| {
@@ -275,7 +275,7 @@ impl View {
                 if is_weak { rules.flavors.weakest() == demanded } else { rules.flavors.admit(flavor) };
             (is_fit, rules.is_read_only != is_written, rules.squash)
         };
-        (0..self.rules.len()).max_by_key(strictness).map(Place::Export)
+        (0..self.rules.len()).max_by_key(strictness).map(ViewPlace::Export)
     }
 }
 
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_only_a_directory_below_sees_the_way_to_it() {
+    fn a_client_with_only_a_lower_export_sees_the_way_to_it() {
         let open = rules(Squash::None);
         let directories = vec![exported(2, &[("10.0.0.0/8", open)]), exported(1, &[("192.0.2.1", open)])];
         let exports = Exports { directories, missing: Vec::new() };
@@ -357,16 +357,16 @@ mod tests {
         assert_eq!(names(1), [(&name("a"), FileId(2))]);
         assert_eq!(names(2), [(&name("b"), FileId(3))]);
         assert_eq!(names(3), []);
-        assert_eq!(view.of_directory(FileId(1)), Some(Place::Pseudo));
-        assert_eq!(view.of_directory(FileId(3)), Some(Place::Export(0)));
+        assert_eq!(view.of_directory(FileId(1)), Some(ViewPlace::Pseudo));
+        assert_eq!(view.of_directory(FileId(3)), Some(ViewPlace::Export(0)));
         assert_eq!(view.of_directory(FileId(9)), None);
-        assert_eq!(view.step(Place::Export(0), FileId(9)), Place::Export(0));
-        assert!(view.rules(Place::Pseudo).is_read_only);
+        assert_eq!(view.step(ViewPlace::Export(0), FileId(9)), ViewPlace::Export(0));
+        assert!(view.rules(ViewPlace::Pseudo).is_read_only);
         assert!(exports.view(address("198.51.100.1")).is_none());
     }
 
     #[test]
-    fn what_lies_nowhere_is_judged_by_the_strictest_export_and_what_is_written_by_one_to_write_to() {
+    fn a_file_of_unknown_export_gets_the_strictest_rules_and_a_write_those_of_writable_exports() {
         let read_only = |squash| ExportRules { is_read_only: true, ..rules(squash) };
         let view = |rules: &[ExportRules]| View { rules: rules.to_vec(), ..View::default() };
         let (open, root, all) = (rules(Squash::None), rules(Squash::Root), rules(Squash::All));
@@ -384,14 +384,14 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_nowhere_is_not_for_a_flavor_that_is_weaker_than_any_export_asks_for() {
+    fn a_file_of_unknown_export_refuses_a_flavor_weaker_than_some_export_requires() {
         let asking =
             |flavors: &[Flavor], squash| ExportRules { flavors: Flavors::new(flavors), ..rules(squash) };
         let secret = asking(&[Flavor::Krb5p], Squash::None);
         let both = asking(&[Flavor::Krb5p, Flavor::Sys], Squash::Root);
         let view = View { rules: vec![both, secret], ..View::default() };
         let of = |flavor| *view.rules(view.strictest(false, flavor).unwrap());
-        assert_eq!(of(None), secret, "who is refused then");
+        assert_eq!(of(None), secret, "it refuses the caller");
         assert_eq!(of(Some(Flavor::Sys)), secret);
         assert_eq!(of(Some(Flavor::Krb5p)), both, "the stricter of those that admit it");
     }
@@ -406,16 +406,19 @@ mod tests {
         ];
         let exports = Exports { directories, missing: vec![vec![(Hosts::Any, flavors(&[Flavor::Krb5]))]] };
         let view = exports.view(address("10.0.0.1")).unwrap();
-        let seen: Vec<_> = view.rules(Place::Pseudo).flavors.iter().collect();
+        let seen: Vec<_> = view.rules(ViewPlace::Pseudo).flavors.iter().collect();
         assert_eq!(seen, [Flavor::Krb5p, Flavor::Sys, Flavor::Krb5]);
     }
 
     #[test]
-    fn who_has_an_export_that_is_not_there_yet_sees_an_empty_root() {
+    fn a_client_whose_export_does_not_exist_yet_sees_an_empty_root() {
         let exports =
             Exports { directories: vec![], missing: vec![vec![(hosts("10.0.0.1"), rules(Squash::None))]] };
         let view = exports.view(address("10.0.0.1")).unwrap();
-        assert_eq!((view.start(), view.of_directory(FileId::ROOT)), (Place::Pseudo, Some(Place::Pseudo)));
+        assert_eq!(
+            (view.start(), view.of_directory(FileId::ROOT)),
+            (ViewPlace::Pseudo, Some(ViewPlace::Pseudo))
+        );
         assert_eq!(view.names(FileId::ROOT).count(), 0);
         assert!(exports.view(address("10.0.0.2")).is_none());
     }
@@ -427,7 +430,7 @@ mod tests {
         let exports = Exports { directories, missing: Vec::new() };
         let view = exports.view(address("10.0.0.1")).unwrap();
         assert!(view.pseudo.is_empty() && !view.is_whole());
-        let place = view.step(Place::Export(0), FileId(3));
+        let place = view.step(ViewPlace::Export(0), FileId(3));
         assert_eq!(view.rules(place), &inner);
         assert_eq!(view.rules(view.of_directory(FileId(1)).unwrap()), &outer);
         assert!(exports.view(address("192.0.2.1")).unwrap().is_whole());

@@ -7,7 +7,7 @@
 //! Persistent (FH4_PERSISTENT): ids are never reused and the key lives as long as the instance. Handles of data servers
 //! are sealed tickets (`api::ticket`), of another length.
 
-use api::TicketKey;
+use api::HandleKey;
 use bytes::Bytes;
 use nfs4::{NfsFh4, NfsStat4};
 use types::FileId;
@@ -17,7 +17,7 @@ const KIND_FILE: u8 = 1;
 const BODY_BYTES: usize = 12;
 const MAC_BYTES: usize = 12;
 
-pub(crate) fn encode(key: &TicketKey, file: FileId) -> NfsFh4 {
+pub(crate) fn encode(key: &HandleKey, file: FileId) -> NfsFh4 {
     let mut handle = [0; BODY_BYTES + MAC_BYTES];
     handle[0] = VERSION;
     handle[1] = KIND_FILE;
@@ -27,7 +27,7 @@ pub(crate) fn encode(key: &TicketKey, file: FileId) -> NfsFh4 {
     NfsFh4::from(Bytes::copy_from_slice(&handle))
 }
 
-pub(crate) fn decode(key: &TicketKey, handle: &NfsFh4) -> Result<FileId, NfsStat4> {
+pub(crate) fn decode(key: &HandleKey, handle: &NfsFh4) -> Result<FileId, NfsStat4> {
     let bytes: &[u8; BODY_BYTES + MAC_BYTES] =
         handle.as_bytes().try_into().map_err(|_| NfsStat4::BadHandle)?;
     if bytes[..4] != [VERSION, KIND_FILE, 0, 0] {
@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn a_handle_opens_again_and_any_other_bytes_do_not() {
-        let key = TicketKey::new(&[1; 32]);
+        let key = HandleKey::new(&[1; 32]);
         let handle = encode(&key, FileId(77));
         assert_eq!(decode(&key, &handle), Ok(FileId(77)));
         for at in 0..handle.as_bytes().len() {
@@ -56,7 +56,15 @@ mod tests {
             forged[at] ^= 1;
             assert_eq!(decode(&key, &NfsFh4::from(forged)), Err(NfsStat4::BadHandle));
         }
-        assert_eq!(decode(&TicketKey::new(&[2; 32]), &handle), Err(NfsStat4::BadHandle));
+        assert_eq!(decode(&HandleKey::new(&[2; 32]), &handle), Err(NfsStat4::BadHandle));
         assert_eq!(decode(&key, &NfsFh4::from(vec![0; 128])), Err(NfsStat4::BadHandle));
+    }
+
+    // Clients keep their handles while the server is upgraded.
+    #[test]
+    fn a_handle_has_the_bytes_that_earlier_versions_gave_it() {
+        let mac = [0x78, 0xae, 0xdd, 0x38, 0x6e, 0x34, 0xec, 0xb5, 0xaa, 0x6f, 0x42, 0x25];
+        let bytes = [&[1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 77][..], &mac].concat();
+        assert_eq!(encode(&HandleKey::new(&[1; 32]), FileId(77)), NfsFh4::from(bytes));
     }
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use access::FileAccess;
 use api::{
-    Lineage, Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryRecords, TicketKey, Xattrs,
+    HandleKey, Lineage, Locations, Namespace, NamespaceError, Observer, PoolManager, RecoveryRecords,
+    TicketKeys, Xattrs,
 };
 use file_state::Door;
 use nfs4::FsId4;
@@ -18,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use types::{Clock, PoolId, Random};
 
-use crate::exports::{Export, ExportError, ExportTable};
+use crate::exports::{Export, ExportError, ExportTable, Hosts};
 use crate::mds::{self, ClientRecaller, Counts, GrantCounts, Head, Homes, Offloads, Reports};
 use crate::operations::Operations;
 use crate::owners::OwnerNames;
@@ -32,7 +33,7 @@ const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);
 /// How long an exported directory that was made may go unseen.
 const EXPORTS_PERIOD: Duration = Duration::from_secs(1);
 
-/// What the door uses; it knows these by their traits only.
+/// Services that the door calls, known by their traits only.
 pub struct HeadServices {
     pub namespace: Arc<dyn Namespace>,
     pub lineage: Arc<dyn Lineage>,
@@ -44,7 +45,8 @@ pub struct HeadServices {
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub observer: Arc<dyn Observer>,
-    pub key: TicketKey,
+    pub handle_key: HandleKey,
+    pub ticket_keys: TicketKeys,
 }
 
 pub struct HeadConfig {
@@ -52,15 +54,15 @@ pub struct HeadConfig {
     pub lease: Duration,
     pub courtesy: Courtesy,
     pub grace: Duration,
-    /// Who sees what. Without any nobody sees anything.
+    /// Without any, no client sees anything.
     pub exports: Vec<Export>,
     pub security: Arc<Security>,
-    /// Names of users and groups for clients that want names; without them everybody is told numbers.
+    /// Names of users and groups for clients that want names; without them all clients get numbers.
     pub owners: Option<Arc<OwnerNames>>,
     pub clients_max: usize,
     /// Per listener.
     pub connections_max: usize,
-    /// Of calls and replies in memory, per listener.
+    /// Of calls on their way in, calls under way, and replies, in memory: of each.
     pub flight_bytes_max: u64,
     pub slots_max: u32,
     /// Clients are told to read and write smaller files through the head; 0: none.
@@ -77,6 +79,7 @@ pub struct HeadDoor {
     pub(crate) head: Arc<Head>,
     limits: TransportLimits,
     flight: Arc<Flight>,
+    hosts: Vec<Hosts>,
 }
 
 /// Why the door cannot be opened.
@@ -93,7 +96,7 @@ pub enum StartError {
 pub struct DoorStatus {
     pub grace_left: Duration,
     pub clients: Vec<ClientStatus>,
-    /// What clients reported of each pool.
+    /// Reports of clients about each pool.
     pub reports: Vec<(PoolId, PoolReports)>,
     /// Of head and pools, which share it.
     pub security: SecurityStatus,
@@ -103,6 +106,8 @@ pub struct DoorStatus {
     pub all_layouts: GrantCounts,
     /// Locks that clients wait for.
     pub waiters: u64,
+    /// Clients, there or gone, that have lost locks.
+    pub lost_locks: u64,
     /// Of calls and replies in memory.
     pub flight_bytes: u64,
     pub copies: CopyStatus,
@@ -140,15 +145,17 @@ pub struct ClientStatus {
     pub delegations: u64,
     /// Since its last SEQUENCE.
     pub idle: Duration,
-    /// Its lease has ended, and it stays until somebody needs what it has.
+    /// Its lease has ended, and it stays until another client needs its state.
     pub is_courtesy: bool,
 }
 
 impl HeadDoor {
     /// Finds the exported directories, loads the recovery records and opens the grace period.
     pub async fn start(services: HeadServices, config: HeadConfig) -> Result<Arc<HeadDoor>, StartError> {
+        let hosts = config.exports.iter().flat_map(|export| export.hosts.iter().copied()).collect();
         let exports = ExportTable::new(&*services.namespace, &config.exports).await?;
-        let known = services.records.load().await.map_err(StartError::Records)?;
+        let records = mds::load_records(&*services.records).await;
+        let (known, lost_records) = records.map_err(StartError::Records)?;
         let limits =
             TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() };
         let boot = services.random.u64();
@@ -178,7 +185,8 @@ impl HeadDoor {
             xattrs: services.xattrs,
             pools: services.pools,
             clock: services.clock,
-            key: services.key,
+            handle_key: services.handle_key,
+            ticket_keys: services.ticket_keys,
             fsid: fsid(&config.instance),
             owners: config.owners,
             layout_bytes_min: config.layout_bytes_min,
@@ -201,15 +209,17 @@ impl HeadDoor {
             calls: Mutex::default(),
             releasing: tokio::sync::Mutex::default(),
             departures: Notify::new(),
+            records: services.records,
+            lost_records: tokio::sync::Mutex::new(lost_records),
+            former_tickets: Mutex::default(),
             counts: Counts::default(),
             access: services.access,
         };
         let head = Arc::new(head);
-        let recaller = Arc::new(ClientRecaller(Arc::downgrade(&head)));
-        head.access.register(Door::Nfs, recaller);
+        head.access.register(Door::Nfs, Arc::new(ClientRecaller(Arc::downgrade(&head))));
         // A grace period without length is over before anybody asks.
         mds::expire_clients(&head).await;
-        Ok(Arc::new(HeadDoor { head, flight: Flight::new(config.flight_bytes_max), limits }))
+        Ok(Arc::new(HeadDoor { head, flight: Flight::new(config.flight_bytes_max), limits, hosts }))
     }
 
     /// Serves until told to stop, then finishes what is under way.
@@ -220,11 +230,21 @@ impl HeadDoor {
         let _ = housekeeping.await;
     }
 
+    /// Memory that the doors at the pools share with this one.
+    pub fn flight(&self) -> &Arc<Flight> {
+        &self.flight
+    }
+
+    /// Those that something is exported to.
+    pub fn hosts(&self) -> &[Hosts] {
+        &self.hosts
+    }
+
     pub fn in_grace(&self) -> bool {
         self.head.sessions.in_grace()
     }
 
-    /// Pools that are closed to clients, and of how many files there somebody still has a layout.
+    /// Pools that are closed to clients, each with the number of its files of which a client still has a layout.
     pub fn closed_pools(&self) -> Vec<(PoolId, usize)> {
         mds::keep_clients_away(&self.head);
         self.head.drain.lock().progress()
@@ -266,6 +286,7 @@ impl HeadDoor {
             layouts: self.head.counts.layouts(),
             delegations: self.head.counts.delegations(),
             all_layouts: self.head.counts.all_layouts(),
+            lost_locks: self.head.states.lock().lost_count().0 as u64,
             waiters: self.head.access.table().waiter_count() as u64,
             flight_bytes: self.flight.bytes(),
             copies: CopyStatus { running: running as u64, unheard: unheard as u64 },

@@ -37,6 +37,7 @@ pub use nfs4_state::{Courtesy, DelegationMode, DelegationRules, WriteDelegations
 pub use owners::{LocalNames, OwnerKind, OwnerNames};
 pub use pool_door::{PoolDoor, PoolDoorConfig};
 pub use security::{Flavor, Flavors, Kerberos, LocalUsers, Security, SecurityStatus};
+pub use transport::Flight;
 
 /// Largest READ and WRITE, at head and pools.
 pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;

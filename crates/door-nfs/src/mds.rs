@@ -26,6 +26,7 @@ mod io_report;
 mod layout;
 mod lock;
 mod lock_notice;
+mod lost_locks;
 mod open;
 mod owners;
 mod readdir;
@@ -47,7 +48,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::FileAccess;
-use api::{Locations, Namespace, PoolManager, TicketKey, Xattrs};
+use api::{HandleKey, Locations, Namespace, PoolManager, RecoveryRecords, TicketKeys, Xattrs};
 use async_trait::async_trait;
 use nfs4::{ClientId4, Copy4Res, FsId4, NfsArgop4, NfsResop4, NfsStat4};
 use nfs4_state::stateid::{ClientState, holder};
@@ -73,15 +74,18 @@ pub(crate) use device::Devices;
 pub(crate) use drain::{Drain, keep_clients_away};
 use exports::Gate;
 pub(crate) use homes::Homes;
+pub(crate) use lost_locks::{FormerTickets, LostRecords, load_records};
 pub(crate) use recall::{ClientRecaller, expire_clients};
 pub(crate) use reports::Reports;
 
-/// What is done once in a while, and when somebody has gone.
+/// Housekeeping: runs once in a while, and when a client has departed.
 pub(crate) async fn keep_house(head: &Arc<Head>) {
     expire_clients(head).await;
     recall::recall_slots(head);
     recall::repeat_recalls(head);
     recall::expire_recalls(head).await;
+    // Of what has just been revoked too.
+    lost_locks::keep_records(head).await;
     lock_notice::tell_waiters(head);
     keep_clients_away(head);
 }
@@ -96,9 +100,10 @@ pub(crate) struct Head {
     pub pools: Arc<dyn PoolManager>,
     pub access: Arc<FileAccess>,
     pub clock: Arc<dyn Clock>,
-    pub key: TicketKey,
+    pub handle_key: HandleKey,
+    pub ticket_keys: TicketKeys,
     pub fsid: FsId4,
-    /// Who has which name, where clients are told names.
+    /// Names of users and groups, if clients get names.
     pub owners: Option<Arc<OwnerNames>>,
     /// Changes with every start: part of device ids, so that none is ever reused for another address.
     pub generation: u32,
@@ -129,10 +134,15 @@ pub(crate) struct Head {
     pub copy_answer: Duration,
     /// Calls to clients and copies under way; ended with the head. Leaf lock.
     pub calls: Mutex<JoinSet<()>>,
-    /// Clients that are gone are released by one at a time.
+    /// Held while departed clients are released.
     pub releasing: AsyncMutex<()>,
-    /// Somebody waits for the state of a client that is gone.
+    /// A request waits for the state of a departed client.
     pub departures: Notify,
+    pub records: Arc<dyn RecoveryRecords>,
+    /// Held while records are written, and guards nothing else.
+    pub lost_records: AsyncMutex<LostRecords>,
+    /// Leaf lock.
+    pub former_tickets: Mutex<FormerTickets>,
     pub counts: Counts,
 }
 
@@ -154,7 +164,7 @@ impl Head {
         calls.spawn(call);
     }
 
-    /// A delegation of the file is being recalled: nobody is offered one for a while.
+    /// A delegation of the file is being recalled: none is offered for a while.
     pub fn note_recall(&self, file: FileId) {
         self.adaptive.lock().recalled(file, self.clock.monotonic());
     }

@@ -1,10 +1,10 @@
 //! Owners by name (RFC 8881 §5.9): `ann@example.org` in the place of 1000, where a domain is configured.
 //!
-//! The system's name service may be far away and slow. So it is asked aside (`asking`); what it said is kept for
-//! some minutes, also that it knows nobody. While it does not answer, ids are told in numbers, which every client
-//! understands, and names that nobody has asked for before have to wait (DELAY).
+//! The system's name service may be far away and slow. So other threads ask it (`asking`), and its answers are cached
+//! for some minutes, also that a name or id is unknown. While it does not answer, ids are sent as numbers, which every
+//! client understands, and a name that is not cached gets DELAY.
 
-mod kept;
+mod expiring_cache;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use xdr::Opaque;
 
 use crate::asking::{Asking, NamesUnavailable};
 
-use kept::Kept;
+use expiring_cache::ExpiringCache;
 
 /// Ids and names kept, of each.
 const KEPT_MAX: usize = 16_384;
@@ -43,8 +43,8 @@ pub trait LocalNames: Send + Sync {
     fn id_of(&self, kind: OwnerKind, name: &str) -> Result<Option<u32>, NamesUnavailable>;
 }
 
-type Ids = Kept<(OwnerKind, u32), Option<Arc<str>>>;
-type Names = Kept<(OwnerKind, String), Option<u32>>;
+type Ids = ExpiringCache<(OwnerKind, u32), Option<Arc<str>>>;
+type Names = ExpiringCache<(OwnerKind, String), Option<u32>>;
 
 /// Names of the configured domain.
 pub struct OwnerNames {
@@ -58,7 +58,7 @@ pub struct OwnerNames {
     asking: Asking,
 }
 
-/// What some ids are called; those that have no name are missing.
+/// The names of some ids; ids without a name are missing.
 #[derive(Debug, Default)]
 pub(crate) struct Named(BTreeMap<(OwnerKind, u32), Principal4>);
 
@@ -85,8 +85,8 @@ impl OwnerNames {
             domain: domain.to_owned(),
             system,
             clock,
-            by_id: Mutex::new(Kept::new(KEPT_MAX)),
-            by_name: Mutex::new(Kept::new(KEPT_MAX)),
+            by_id: Mutex::new(ExpiringCache::new(KEPT_MAX)),
+            by_name: Mutex::new(ExpiringCache::new(KEPT_MAX)),
             asking,
         }
     }
@@ -96,7 +96,7 @@ impl OwnerNames {
         self.clock.monotonic() + PATIENCE
     }
 
-    /// What these ids are called, as far as it is known or can be found out until then.
+    /// The names of these ids, as far as they are known or can be looked up by `until`.
     pub(crate) async fn name(self: &Arc<Self>, ids: BTreeSet<(OwnerKind, u32)>, until: Duration) -> Named {
         let (mut named, mut unknown) = (Named::default(), Vec::new());
         for key in ids {
@@ -107,7 +107,7 @@ impl OwnerNames {
         }
         for keys in unknown.chunks(ASKED_MAX) {
             let (names, keys) = (Arc::clone(self), keys.to_vec());
-            // What comes too late for this answer is there for the next.
+            // A name that comes too late for this answer is cached for the next.
             let finding = move || keys.into_iter().try_for_each(|key| names.find_name(key));
             if self.clock.monotonic() >= until || self.asking.ask(finding).await.is_err() {
                 break;
@@ -129,7 +129,7 @@ impl OwnerNames {
         named.0.insert(key, Principal4(Opaque::copy_from_slice(owner.as_bytes())));
     }
 
-    /// The id of a name of our domain. BADOWNER: nobody is called so; DELAY: that cannot be found out now.
+    /// The id of a name of our domain. BADOWNER: no user or group has the name; DELAY: it cannot be looked up now.
     async fn id(self: &Arc<Self>, kind: OwnerKind, given: &Principal4) -> Result<u32, NfsStat4> {
         let text = std::str::from_utf8(&given.0).map_err(|_| NfsStat4::BadOwner)?;
         let (name, domain) = text.rsplit_once('@').ok_or(NfsStat4::BadOwner)?;
@@ -176,8 +176,8 @@ impl OwnerNames {
     }
 }
 
-/// The ids that the names of one request stand for. Each is looked up once; DELAY when that takes too long in all: what
-/// was found is kept, and the client comes again.
+/// The ids of the names in one request. Each is looked up once. If that takes too long in all, the answer is DELAY;
+/// the ids found so far are cached for the client's retry.
 pub(crate) struct GivenIds<'a> {
     names: Option<&'a Arc<OwnerNames>>,
     until: Option<Duration>,

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Observer, Pool, TicketKey};
+use api::{Observer, Pool, PoolKey};
 use nfs4_state::{Courtesy, Role, SessionLimits};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use types::{Clock, Random};
 
 use crate::ds::DataServer;
-use crate::exports::{Export, Squash, View};
+use crate::exports::{Export, Hosts, Squash, View};
 use crate::head::major_id;
 use crate::operations::Operations;
 use crate::security::Security;
@@ -24,10 +24,11 @@ pub struct PoolDoorConfig {
     pub lease: Duration,
     pub clients_max: usize,
     pub connections_max: usize,
-    /// Of calls and replies in memory.
-    pub flight_bytes_max: u64,
+    pub flight: Arc<Flight>,
     pub slots_max: u32,
     pub security: Arc<Security>,
+    /// Those that the head exports something to: others share a few connections until they show a ticket.
+    pub hosts: Vec<Hosts>,
 }
 
 pub struct PoolDoor {
@@ -39,12 +40,13 @@ pub struct PoolDoor {
 impl PoolDoor {
     pub fn start(
         pool: Arc<dyn Pool>,
-        key: TicketKey,
+        key: PoolKey,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         observer: Arc<dyn Observer>,
         config: PoolDoorConfig,
     ) -> Arc<PoolDoor> {
+        assert_eq!(key.pool(), pool.id(), "a pool's door has that pool's key");
         let limits =
             TransportLimits { connections_max: config.connections_max, ..TransportLimits::default() };
         let sessions = Sessions::new(
@@ -73,11 +75,12 @@ impl PoolDoor {
                 sessions,
                 security: config.security,
                 operations: Operations::new("nfs-pool", observer),
-                // Who the caller is and where he comes from does not matter: the head gave a ticket only for what the
-                // client may do, and the ticket is the authority here.
+                // The caller's identity does not matter: the head gave a ticket only for what the client may do, and
+                // the ticket is the authority here.
+                hosts: config.hosts,
                 view: Arc::new(View::of_everything(Export::of_everything(Squash::All).rules)),
             }),
-            flight: Flight::new(config.flight_bytes_max),
+            flight: config.flight,
             limits,
         })
     }
@@ -87,11 +90,6 @@ impl PoolDoor {
         let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.server), stop.clone()));
         transport::serve(listener, self.server.clone(), self.limits, Arc::clone(&self.flight), stop).await;
         let _ = housekeeping.await;
-    }
-
-    /// Of calls and replies in memory.
-    pub fn flight_bytes(&self) -> u64 {
-        self.flight.bytes()
     }
 
     pub fn operations(&self) -> Vec<(&'static str, u64)> {

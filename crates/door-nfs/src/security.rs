@@ -27,7 +27,7 @@ pub(crate) use flavors::meets;
 pub use flavors::{Flavor, Flavors};
 use refusals::Refusals;
 
-/// Who a context is for is asked once, and holds for hours: worth some waiting, and less than clients wait.
+/// For the user of a context, looked up once for hours: worth some waiting, but less than clients wait.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The users of the local system. Asked in a thread of its own: the answer may come from far away.
@@ -57,7 +57,7 @@ impl ContextError {
     }
 }
 
-/// What the listeners of head and pools know of security: which flavors an export takes is the export's matter.
+/// Security state shared by the listeners of head and pools. Each export decides itself which flavors it takes.
 pub struct Security {
     kerberos: Option<Kerberos>,
 }
@@ -171,7 +171,7 @@ impl Kerberos {
     }
 
     /// A user of the service's own realm with a name of one part is the local user of that name; services, hosts and
-    /// strangers are nobody. Whoever is root in the realm is root here, until it is squashed.
+    /// strangers are nobody. Root of the realm is root here, unless the export squashes root.
     async fn identity(&self, context: &gss::Context) -> Result<Identity, NamesUnavailable> {
         let client = context.client();
         let [user] = client.components.as_slice() else { return Ok(Identity::nobody()) };
@@ -233,8 +233,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_cannot_be_looked_up_gets_no_context_instead_of_one_of_nobody() {
-        // Nobody comes back from the first question until this is dropped.
+    async fn a_failed_user_lookup_gives_no_context_instead_of_one_of_nobody() {
+        // The first lookup does not return until this is dropped.
         let (asked, kerberos) = fixture::kerberos_without_answers();
         for _ in 0..3 {
             let refused = kerberos.establish(&fixture::initiator().token()).await;
@@ -243,7 +243,7 @@ mod tests {
         let status = kerberos.status();
         assert_eq!((status.contexts, status.established, status.refused), (0, 0, 3));
         assert!(asked.count() <= 1, "it is left alone");
-        // Who is no user of the system has nothing to do with it.
+        // A principal that cannot be a local user needs no lookup.
         let mut machine = fixture::initiator();
         machine.client = gss::peer::principal("host/client.example.org");
         machine.authenticator_client = gss::peer::principal("host/client.example.org");

@@ -1,7 +1,8 @@
 //! The sessions of one server, head or pool: the sans-io table of `nfs4_state` with a clock, a lock and a database.
 //!
 //! Invariants: a record that a reply depends on is durable before the reply leaves; the state of a client that is gone
-//! is given to nobody before its record is removed; records of one owner are written in the order of what happened.
+//! is given to nobody before its record ceases to entitle to reclaims, and the record is removed when its tickets are void;
+//! records of one owner are written in the order of what happened.
 //! Lock order: the table before the head's states (`holds_state`); all others are leaves.
 
 mod operations;
@@ -18,8 +19,8 @@ use nfs4::{
 };
 use nfs4_state::{
     Action, CallbackOutcome, CallbackRefusal, CallbackTicket, ConnectionId, Courtesy, Departed, Holdings,
-    KnownClient, Lapsed, Peer, Principal, RequestFacts, Role, SequenceVerdict, ServerIdentity, SessionConfig,
-    SessionLimits, SessionTable, SlotFacts, SlotRecall,
+    Incarnation, KnownClient, Lapsed, Peer, Principal, RequestFacts, Role, SequenceVerdict, ServerIdentity,
+    SessionConfig, SessionLimits, SessionTable, SlotFacts, SlotRecall,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
@@ -51,13 +52,15 @@ pub(crate) struct SessionsConfig {
 }
 
 pub(crate) struct Sessions {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSessions>,
     records: Option<Arc<dyn RecoveryRecords>>,
     /// Held while a record is written, so that writes of one owner keep their order.
     recording: tokio::sync::Mutex<()>,
     /// Clients that are gone and whose state is not yet released. Leaf lock.
     departed: Mutex<Vec<Departed>>,
-    /// Records to remove before the grace period ends. Leaf lock.
+    /// Those that were handed over with state, and whose records are still to be removed. Leaf lock.
+    releasing: Mutex<BTreeMap<ClientId4, Departed>>,
+    /// Records to change before the grace period ends. Leaf lock.
     grace_ending: Mutex<Option<Vec<Action>>>,
     /// Clients whose records entitle them to nothing since something was taken from them. Leaf lock.
     robbed: Mutex<BTreeSet<ClientId4>>,
@@ -70,12 +73,12 @@ pub(crate) struct Sessions {
     pub(crate) callback_freed: Notify,
 }
 
-struct Shared {
+struct SharedSessions {
     table: Mutex<SessionTable>,
     clock: Arc<dyn Clock>,
 }
 
-/// What SEQUENCE must know of the COMPOUND around it: all of it, and how many operations it announces.
+/// The COMPOUND around a SEQUENCE: all its bytes, and the number of operations that it announces.
 pub(crate) struct SequenceFacts<'a> {
     pub body: &'a Bytes,
     pub op_count: u32,
@@ -97,7 +100,7 @@ pub(crate) enum SequenceOutcome {
 /// leaves word that the request was seen.
 pub(crate) struct SlotTicket {
     ticket: Option<nfs4_state::SlotTicket>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedSessions>,
 }
 
 /// One client for `status`.
@@ -109,7 +112,7 @@ pub(crate) struct ClientSummary {
     pub slots: u64,
     pub slots_busy: u64,
     pub idle: Duration,
-    /// Its lease has ended, and it stays until somebody needs what it has.
+    /// Its lease has ended, and it stays until another client needs its state.
     pub is_courtesy: bool,
 }
 
@@ -130,7 +133,7 @@ impl Drop for SlotTicket {
 }
 
 impl Sessions {
-    /// `records` is where clients are remembered over a restart, and who is there; pools have none.
+    /// `records` keeps clients over a restart, with those on record now; pools have none.
     pub fn new(
         config: SessionsConfig,
         records: Option<(Arc<dyn RecoveryRecords>, Vec<ClientRecord>)>,
@@ -157,10 +160,11 @@ impl Sessions {
         };
         let table = SessionTable::new(config, clock.monotonic(), known.collect());
         Sessions {
-            shared: Arc::new(Shared { table: Mutex::new(table), clock }),
+            shared: Arc::new(SharedSessions { table: Mutex::new(table), clock }),
             records,
             recording: tokio::sync::Mutex::new(()),
             departed: Mutex::default(),
+            releasing: Mutex::default(),
             grace_ending: Mutex::default(),
             robbed: Mutex::default(),
             connections: Mutex::default(),
@@ -231,6 +235,15 @@ impl Sessions {
         if is_reclaim { table.may_reclaim(self.now(), client) } else { table.may_obtain(client) }
     }
 
+    /// Whether a client of a former start may still have tickets, and has not come back in time to reclaim.
+    pub fn has_missed_reclaims(&self) -> bool {
+        self.lock().has_missed_reclaims()
+    }
+
+    pub fn incarnation(&self, client: ClientId4) -> Option<Incarnation> {
+        self.lock().incarnation(client)
+    }
+
     /// Whether the client could be asked to give something back.
     pub fn has_back_channel(&self, client: ClientId4) -> bool {
         self.lock().has_back_channel(client)
@@ -285,6 +298,11 @@ impl Sessions {
         self.lock().connection_closed(connection);
     }
 
+    /// Whether a session has the connection for its calls or for those to its client.
+    pub fn is_used(&self, connection: ConnectionId) -> bool {
+        self.lock().is_used(connection)
+    }
+
     /// A connection that serves as back channel, if it is still there.
     pub fn back_connection(&self, id: ConnectionId) -> Option<Arc<Connection>> {
         self.connections.lock().get(&id)?.upgrade()
@@ -320,8 +338,8 @@ impl Sessions {
         !self.departed.lock().is_empty()
     }
 
-    /// Somebody needs what these have. Those of them whose lease has ended are gone, and their state is released with the
-    /// next [`expire`](Self::expire); answered are these, and those that were gone before.
+    /// A request conflicts with the state of these clients. Those whose lease has ended depart, and their state is
+    /// released with the next [`expire`](Self::expire). Returns these, and those that had departed before.
     pub fn dislodge(&self, clients: &[ClientId4]) -> BTreeSet<ClientId4> {
         let mut table = self.lock();
         let departed = table.dislodge(self.now(), clients);
@@ -333,7 +351,8 @@ impl Sessions {
         clients.iter().filter(|client| !table.is_confirmed(**client)).copied().collect()
     }
 
-    /// Those of the clients that nobody knows: neither known now, nor gone and with [`expire`](Self::expire) still to come.
+    /// Those of the clients that are unknown: neither confirmed, nor departed with [`expire`](Self::expire) still to
+    /// come.
     pub fn strangers(&self, mut clients: Vec<ClientId4>) -> Vec<ClientId4> {
         // Under both locks, or one that goes in between would be neither.
         let table = self.lock();
@@ -343,7 +362,8 @@ impl Sessions {
     }
 
     /// Lets time pass: ends leases and the grace period. Returns the clients that are gone for good, so that their
-    /// state can be released: their records are removed. What the database refuses is tried again next time.
+    /// state can be released. Their records entitle to nothing any more; the records of clients that hold something are
+    /// removed when they are [`released`](Self::released). If the database fails, the next call tries again.
     pub async fn expire(&self, holdings: &(dyn Holdings + Sync)) -> Vec<ClientId4> {
         let batch = {
             let mut table = self.lock();
@@ -364,7 +384,7 @@ impl Sessions {
         let mut gone = Vec::with_capacity(batch.len());
         let mut rest = batch.into_iter();
         while let Some(departed) = rest.next() {
-            match self.record(departed.action.as_ref()).await {
+            match self.hand_over(&departed, holdings).await {
                 Ok(()) => gone.push(departed.client),
                 Err(error) => {
                     tracing::warn!(%error, "cannot remove the record of a client, will try again");
@@ -377,6 +397,31 @@ impl Sessions {
         }
         self.end_grace().await;
         gone
+    }
+
+    /// A head that is killed before the client is fenced off must know that it was there.
+    async fn hand_over(
+        &self,
+        departed: &Departed,
+        holdings: &(dyn Holdings + Sync),
+    ) -> Result<(), NamespaceError> {
+        match &departed.action {
+            Some(Action::RemoveRecord { owner }) if holdings.states(departed.client) > 0 => {
+                self.record(Some(&Action::VoidRecord { owner: owner.clone() })).await?;
+                self.releasing.lock().insert(departed.client, departed.clone());
+                Ok(())
+            }
+            action => self.record(action.as_ref()).await,
+        }
+    }
+
+    /// The client, which is gone, is fenced off, and its state released.
+    pub async fn released(&self, client: ClientId4) {
+        let Some(departed) = self.releasing.lock().remove(&client) else { return };
+        if let Err(error) = self.record(departed.action.as_ref()).await {
+            tracing::warn!(%error, "cannot remove the record of a client, will try again");
+            self.departed.lock().push(departed);
+        }
     }
 
     async fn end_grace(&self) {
@@ -443,6 +488,10 @@ impl Sessions {
         };
         match action {
             Action::PutRecord { owner, reclaim_complete } => put(owner, *reclaim_complete).await,
+            Action::VoidRecord { owner } => {
+                let standing = self.lock().standing(owner);
+                if standing == Some(true) { Ok(()) } else { put(owner, false).await }
+            }
             Action::RemoveRecord { owner } => {
                 let standing = self.lock().standing(owner);
                 match standing {

@@ -1,12 +1,15 @@
 //! TCP and ONC RPC under the doors: accepts connections, takes records off them, answers calls.
 //!
-//! Each call runs in a task of its own, so that a slow one holds up no other. Everything is bounded: connections,
-//! calls under way per connection and the bytes of all of them (then nothing more is read), record length, and how long a peer may take to
-//! finish a record or to read its replies.
+//! Each call runs in a task of its own, so that a slow one holds up no other. Everything is bounded: connections in all
+//! and of one address, calls under way per connection and the bytes of all of them (then nothing more is read), record
+//! length, how long a peer may take to finish a record or to read its replies, and how long a
+//! connection without a session may be silent.
 
 mod connection;
 mod flight;
 mod gss;
+mod places;
+mod room;
 mod rpc;
 
 use std::sync::Arc;
@@ -14,27 +17,34 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use oncrpc::RecordReader;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
 
 use crate::IO_BYTES_MAX;
 use crate::compound::Face;
+use crate::exports::View;
 
 pub(crate) use connection::{CallError, Connection};
-pub(crate) use flight::Flight;
+pub(crate) use flight::CallPlace;
+pub use flight::Flight;
+use places::{ConnectionPlace, Places};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TransportLimits {
-    /// Per listener; a connection beyond it is closed at once.
+    /// Per listener, and of one address no more than are free (see [`types::Shares`]); a connection beyond it is closed at once.
     pub connections_max: usize,
     /// Under way per connection; then its socket is not read.
     pub calls_max: usize,
     pub record_bytes_max: usize,
     /// A record that has begun, and a reply that is being written, must get on within this time.
     pub patience: Duration,
+    /// A connection that no session uses may be silent for so long; one of a host that nothing is exported to, for
+    /// [`UNSERVED_SILENCE`].
+    pub silence: Duration,
 }
 
 impl Default for TransportLimits {
@@ -44,13 +54,23 @@ impl Default for TransportLimits {
             calls_max: 128,
             record_bytes_max: IO_BYTES_MAX as usize + (128 << 10),
             patience: Duration::from_secs(60),
+            silence: Duration::from_secs(30),
         }
+    }
+}
+
+impl TransportLimits {
+    fn silence_of(&self, is_served: bool) -> Duration {
+        if is_served { self.silence } else { self.silence.min(UNSERVED_SILENCE) }
     }
 }
 
 /// Linux sends every request in one fragment; others may cut them.
 const FRAGMENTS_MAX: u32 = 1024;
 const READ_BYTES: usize = 64 << 10;
+const UNSERVED_SILENCE: Duration = Duration::from_secs(5);
+/// A connection that a session uses is looked at again after so many times the silence of others.
+const USED_SILENCES: u32 = 10;
 /// A client that vanished without a word is noticed after about two minutes.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
@@ -68,7 +88,7 @@ pub(crate) async fn serve(
     flight: Arc<Flight>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(limits.connections_max));
+    let places = Places::new(limits.connections_max);
     let mut connections = JoinSet::new();
     while !*stop.borrow() {
         let accepted = tokio::select! {
@@ -79,15 +99,15 @@ pub(crate) async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-                    tracing::warn!(%peer, max = limits.connections_max, "too many connections, closed one");
-                    continue;
+                let place = match places.admit(peer.ip(), face.is_served(peer.ip())) {
+                    Ok(place) => place,
+                    Err(full) => {
+                        tracing::warn!(peer = %peer.ip(), max = limits.connections_max, "{}, closed one", full.says());
+                        continue;
+                    }
                 };
                 let (face, flight, stop) = (Arc::clone(&face), Arc::clone(&flight), stop.clone());
-                connections.spawn(async move {
-                    converse(stream, face, (limits, flight), stop).await;
-                    drop(place);
-                });
+                connections.spawn(converse(stream, face, place, (limits, flight), stop));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -102,19 +122,18 @@ pub(crate) async fn serve(
 async fn converse(
     stream: TcpStream,
     face: Arc<dyn Face>,
+    admitted: ConnectionPlace,
     (limits, flight): (TransportLimits, Arc<Flight>),
     mut stop: watch::Receiver<bool>,
 ) {
     let Ok((connection, mut reader)) = open(stream, limits) else { return };
-    // The address does not change while the connection lives; what is exported to it seldom does.
+    // The address does not change while the connection lives; its exports seldom do.
     let mut exports_version = face.exports_version();
-    let mut view = face.admit(connection.peer().ip());
-    if view.is_none() {
-        tracing::debug!(peer = %connection.peer(), "nothing is exported to a client");
-    }
-    let calls = Arc::new(Semaphore::new(limits.calls_max));
+    let mut view = admit(&*face, &connection);
+    let (address, calls) = (connection.peer().ip(), Arc::new(Semaphore::new(limits.calls_max)));
     let mut records = RecordReader::new(limits.record_bytes_max, FRAGMENTS_MAX);
     let mut buffer = BytesMut::new();
+    let (mut began, mut reserved) = (None, None);
     'connection: while !*stop.borrow() {
         loop {
             let record = match records.feed(&mut buffer) {
@@ -129,25 +148,39 @@ async fn converse(
             let Some(call) = rpc::route(&connection, record) else { break 'connection };
             let Some(call) = call else { continue };
             // A call is answered or its connection is gone: the place is free again when the reply is written.
-            let place = flight.place(bytes, &calls, limits.calls_max, &connection).await;
-            let Some(mut place) = place else { break 'connection };
+            let place = flight.place(address, bytes, &calls, is_over(&reader, &connection, &stop)).await;
+            let Some(place) = place else { break 'connection };
+            (began, reserved) = (None, None);
             if face.exports_version() != exports_version {
                 exports_version = face.exports_version();
-                view = face.admit(connection.peer().ip());
+                view = admit(&*face, &connection);
             }
-            let (face, connection, view) = (Arc::clone(&face), Arc::clone(&connection), view.clone());
-            tokio::spawn(async move {
-                if let Some(reply) = rpc::answer(&*face, &connection, view, call).await {
-                    place.answered(reply.iter().map(Bytes::len).sum());
-                    connection.send(reply, place).await;
-                }
-            });
+            tokio::spawn(answer(Arc::clone(&face), Arc::clone(&connection), view.clone(), call, place));
+        }
+        // The connection's own time does not run while it waits for others.
+        if reserved.is_none() && records.expected() > READ_BYTES {
+            reserved =
+                flight.receive(address, records.expected(), is_over(&reader, &connection, &stop)).await;
+            if reserved.is_none() {
+                break;
+            }
+            began = None;
         }
         let is_between = records.is_between_records() && buffer.is_empty();
-        buffer.reserve(records.wanted().max(READ_BYTES));
+        if !admitted.is_served() && connection.is_vouched_for() {
+            admitted.serve();
+        }
+        let deadline = if is_between {
+            Instant::now() + limits.silence_of(view.is_some() && admitted.is_served())
+        } else {
+            *began.get_or_insert_with(|| Instant::now() + limits.patience)
+        };
+        let reading = read(&mut reader, &mut buffer, &records);
         tokio::select! {
-            read = receive(&mut reader, &mut buffer, is_between, limits.patience) => if !read { break },
+            is_read = reading => if !is_read { break },
             () = connection.closed() => break,
+            () = sleep_until(deadline), if !is_between => break,
+            () = unused(&*face, &connection, &calls, limits, deadline), if is_between => break,
             _ = stop.changed() => {}
         }
     }
@@ -155,6 +188,27 @@ async fn converse(
     let _ = tokio::time::timeout(DRAIN, calls.acquire_many(limits.calls_max as u32)).await;
     connection.close();
     face.sessions().disconnected(connection.id());
+}
+
+fn admit(face: &dyn Face, connection: &Connection) -> Option<Arc<View>> {
+    let view = face.admit(connection.peer().ip());
+    if view.is_none() {
+        tracing::debug!(peer = %connection.peer(), "nothing is exported to a client");
+    }
+    view
+}
+
+async fn answer(
+    face: Arc<dyn Face>,
+    connection: Arc<Connection>,
+    view: Option<Arc<View>>,
+    call: rpc::Call,
+    mut place: CallPlace,
+) {
+    if let Some(reply) = rpc::answer(&*face, &connection, view, call, &mut place).await {
+        place.answered(reply.iter().map(Bytes::len).sum());
+        connection.send(reply, place).await;
+    }
 }
 
 fn open(stream: TcpStream, limits: TransportLimits) -> std::io::Result<(Arc<Connection>, OwnedReadHalf)> {
@@ -169,16 +223,40 @@ fn open(stream: TcpStream, limits: TransportLimits) -> std::io::Result<(Arc<Conn
     Ok((Connection::new(peer, local, writer, limits.patience), reader))
 }
 
-/// Reads what there is. False: the connection is over, or the peer stopped in the middle of a record.
-async fn receive(
-    reader: &mut OwnedReadHalf,
-    buffer: &mut BytesMut,
-    is_between: bool,
-    patience: Duration,
-) -> bool {
-    let read = reader.read_buf(buffer);
-    let read = if is_between { Ok(read.await) } else { tokio::time::timeout(patience, read).await };
-    matches!(read, Ok(Ok(count)) if count > 0)
+/// Reads what there is. False: the connection is over.
+async fn read(reader: &mut OwnedReadHalf, buffer: &mut BytesMut, records: &RecordReader) -> bool {
+    buffer.reserve(records.wanted().max(READ_BYTES));
+    matches!(reader.read_buf(buffer).await, Ok(count) if count > 0)
+}
+
+/// Ready when the connection is closed at either end, or all are to stop; for the time in which it is not read.
+async fn is_over(reader: &OwnedReadHalf, connection: &Connection, stop: &watch::Receiver<bool>) {
+    let mut stop = stop.clone();
+    tokio::select! {
+        // Of what there is to wait for but data, the peer's end alone happens.
+        _ = reader.ready(Interest::PRIORITY) => {}
+        () = connection.closed() => {}
+        _ = stop.wait_for(|is_told| *is_told) => {}
+    }
+}
+
+/// Ready when a connection has been silent until `deadline` or beyond and no session uses it.
+async fn unused(
+    face: &dyn Face,
+    connection: &Connection,
+    calls: &Semaphore,
+    limits: TransportLimits,
+    mut deadline: Instant,
+) {
+    loop {
+        sleep_until(deadline).await;
+        let is_answering = calls.available_permits() < limits.calls_max;
+        if !is_answering && !face.sessions().is_used(connection.id()) {
+            tracing::debug!(peer = %connection.peer(), "cut a connection that is silent and has no session");
+            return;
+        }
+        deadline = Instant::now() + limits.silence * if is_answering { 1 } else { USED_SILENCES };
+    }
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
-//! One request, with who asks and what is asked for, as handlers use it.
+//! One request, with its caller and its target, as handlers use it.
 
+use std::fmt::Display;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use api::{Activity, Caller, Origin, Role};
-use http::header::{self, HeaderMap, HeaderValue};
+use http::header::{self, AsHeaderName, HeaderMap, HeaderValue};
 use http::{Method, StatusCode, Uri};
-use http_server::Peer;
+use http_server::{Held, Peer};
 use http_wire::dav::{self, Depth};
-use types::Name;
+use types::{Attributes, Name};
 
 use crate::get::asks_for_digest;
 use crate::locks::Path;
@@ -32,14 +34,49 @@ impl Call {
         self.headers.get(name).and_then(|value| value.to_str().ok())
     }
 
+    /// Of a header that says one thing. Said twice, another reader might take the other.
+    pub fn single(&self, name: impl AsHeaderName + Display) -> Result<Option<&HeaderValue>, Refusal> {
+        let twice = Refusal::bad_request(format!("{name} is given twice"));
+        let mut values = self.headers.get_all(name).iter();
+        let first = values.next();
+        if values.next().is_some() { Err(twice) } else { Ok(first) }
+    }
+
+    /// A body is taken as it comes: one that is compressed would be kept so, and be given out as what it is not.
+    pub fn refuse_encoded_body(&self) -> Result<(), Refusal> {
+        let is_identity = |value: &HeaderValue| {
+            value.as_bytes().split(|byte| *byte == b',').all(|coding| {
+                let coding = coding.trim_ascii();
+                coding.is_empty() || coding.eq_ignore_ascii_case(b"identity")
+            })
+        };
+        if self.headers.get_all(header::CONTENT_ENCODING).iter().all(is_identity) {
+            return Ok(());
+        }
+        let message = "a body is taken without Content-Encoding only";
+        Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
+            .with(header::ACCEPT_ENCODING, HeaderValue::from_static("identity")))
+    }
+
     pub fn depth(&self) -> Result<Option<Depth>, Refusal> {
-        let value = self.headers.get("depth");
+        let value = self.single("depth")?;
         let depth = value.map(|value| Depth::parse(value.as_bytes())).transpose();
         depth.map_err(|error| Refusal::bad_request(error.to_string()))
     }
 
+    /// A collection is moved and removed with all that is in it (RFC 4918 §9.6.1, §9.9.2). Of anything else `Depth` says
+    /// nothing (§10.2), and is not read.
+    pub fn demand_whole(&self, found: &Attributes) -> Result<(), Refusal> {
+        if !found.kind.is_directory() || self.depth()?.is_none_or(|depth| depth == Depth::Infinity) {
+            return Ok(());
+        }
+        let message =
+            format!("{} takes a directory with all that is in it: Depth must be infinity", self.method);
+        Err(Refusal::bad_request(message))
+    }
+
     pub fn may_overwrite(&self) -> Result<bool, Refusal> {
-        let value = self.headers.get("overwrite").map(HeaderValue::as_bytes);
+        let value = self.single("overwrite")?.map(HeaderValue::as_bytes);
         dav::overwrite(value).map_err(|error| Refusal::bad_request(error.to_string()))
     }
 
@@ -47,7 +84,7 @@ impl Call {
         if self.caller.may(activity, path) { Ok(()) } else { Err(self.denied()) }
     }
 
-    /// For GET and HEAD. HEAD tells metadata, which were asked for on the way to the file, and a checksum to who wants one.
+    /// For GET and HEAD. HEAD tells metadata, which were judged on the way to the file, and a checksum on demand.
     pub fn demand_reading(&self, path: &[Name]) -> Result<(), Refusal> {
         if self.method != Method::HEAD {
             return self.demand(Activity::Download, path);
@@ -56,7 +93,13 @@ impl Call {
         if is_allowed { Ok(()) } else { Err(self.denied()) }
     }
 
-    /// Who is nobody yet is asked to say who it is; who is known may just not.
+    /// Memory for an answer that is made in it, or 503. To be held as long as it is made.
+    pub async fn memory(&self, bytes: usize) -> Result<Held, Refusal> {
+        let held = self.peer.memory.take(payer(&self.caller), bytes).await;
+        held.ok_or_else(|| Refusal::busy("the server has no memory for this answer now; try again"))
+    }
+
+    /// An anonymous caller is asked to log in; a known one may not do this.
     pub fn denied(&self) -> Refusal {
         if self.caller.role == Role::Anonymous {
             unauthorized("this needs a login or a token")
@@ -74,36 +117,66 @@ impl Call {
     }
 }
 
+/// Callers that share a login, or a link, share its memory. The grants of a link tell it from the login of its owner,
+/// who would otherwise have no memory left because of strangers. `None`: anonymous callers, which have nothing in
+/// common.
+pub(crate) fn payer(caller: &Caller) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    (caller.identity.uid, &caller.grants).hash(&mut hasher);
+    (caller.role != Role::Anonymous).then(|| hasher.finish())
+}
+
 /// HTTP/2 has the host in `:authority`, and where a request line names one it counts (RFC 9112 §3.2.2): here it is always
-/// found in `Host`.
+/// found in `Host`. The connection has refused a user name in either, and two that differ over HTTP/2.
 pub(crate) fn with_host(mut headers: HeaderMap, uri: &Uri) -> HeaderMap {
-    let host = uri.authority().map(|authority| match authority.as_str().rsplit_once('@') {
-        Some((_, host)) => host,
-        None => authority.as_str(),
-    });
-    if let Some(Ok(host)) = host.map(HeaderValue::try_from) {
+    if let Some(Ok(host)) = uri.authority().map(|authority| HeaderValue::try_from(authority.as_str())) {
         headers.insert(header::HOST, host);
     }
     headers
 }
 
 pub(crate) fn unauthorized(message: impl Into<String>) -> Refusal {
-    let challenge = HeaderValue::from_static("Basic realm=\"forebay\", charset=\"UTF-8\"");
+    let basic = HeaderValue::from_static("Basic realm=\"forebay\", charset=\"UTF-8\"");
+    // Some clients take the first one only, and of those more know Basic (duplicity).
     Refusal::new(StatusCode::UNAUTHORIZED, message)
+        .with(header::WWW_AUTHENTICATE, basic)
         .with(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"forebay\""))
-        .with(header::WWW_AUTHENTICATE, challenge)
 }
 
 #[cfg(test)]
 mod tests {
+    use api::{Activities, PathGrant};
+    use types::Identity;
+
     use super::*;
 
     #[test]
+    fn holders_of_a_link_share_memory_with_each_other_and_not_with_its_owner_or_the_anonymous() {
+        let of = |uid| Identity::new(uid, 100, &[]);
+        let owner = Caller { role: Role::User, identity: of(1), ..Caller::anonymous() };
+        let link = |activity, name: &str| {
+            let path = vec![Name::new(name.as_bytes()).unwrap()];
+            let grant = PathGrant { activities: Activities::of(&[activity]), path, is_below_only: false };
+            Caller { grants: Some([grant].into()), ..owner.clone() }
+        };
+        assert_eq!(payer(&owner), payer(&owner));
+        assert_ne!(payer(&owner), payer(&Caller { identity: of(2), ..owner.clone() }));
+        let of_link = payer(&link(Activity::Download, "a"));
+        assert_eq!(of_link, payer(&link(Activity::Download, "a")));
+        for other in [owner.clone(), link(Activity::List, "a"), link(Activity::Download, "b")] {
+            assert_ne!(of_link, payer(&other));
+        }
+        let reader = Caller { grants: Some([PathGrant::BOND].into()), ..Caller::anonymous() };
+        assert_eq!((payer(&Caller::anonymous()), payer(&reader)), (None, None));
+    }
+
+    #[test]
     fn the_host_of_http2_is_found_where_that_of_http1_is() {
-        let uri = "https://user@a.example:8443/f".parse().unwrap();
+        let uri = "https://a.example:8443/f".parse().unwrap();
         let headers = with_host(HeaderMap::new(), &uri);
         assert_eq!(headers[header::HOST], "a.example:8443");
         let named = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("b.example"))]);
-        assert_eq!(with_host(named, &"/f".parse().unwrap())[header::HOST], "b.example");
+        assert_eq!(with_host(named.clone(), &"/f".parse().unwrap())[header::HOST], "b.example");
+        assert_eq!(with_host(named, &uri)[header::HOST], "a.example:8443", "the target decides in HTTP/1.1");
     }
 }

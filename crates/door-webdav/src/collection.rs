@@ -14,7 +14,7 @@ use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE};
 use crate::front::Front;
 use crate::locks::{Path, PathChange};
 use crate::refusal::Refusal;
-use crate::resolve::{Last, Place};
+use crate::resolve::{Last, PathTarget};
 
 /// Where no ACL of the directory above says more.
 const DIRECTORY_UMASK: u32 = 0o022;
@@ -26,7 +26,7 @@ pub(crate) const FAILURES_MAX: usize = 100;
 /// Directories below each other that a walk enters. Paths of requests are not as deep, but trees may be moved deeper.
 pub(crate) const DEPTH_MAX: usize = 1_024;
 
-/// What could not be done below a collection.
+/// Members of a collection for which a request failed, and why.
 pub(crate) type Failures = Vec<(Path, Refusal)>;
 
 /// The way down from where a walk began. Places of one walk share what they have in common of it.
@@ -74,7 +74,7 @@ struct Level {
     above: FileId,
     here: FileId,
     way: Descent,
-    /// What is listed up to here was looked at.
+    /// Entries up to here were looked at.
     after: Cookie,
 }
 
@@ -100,7 +100,7 @@ impl Front {
     }
 
     /// As `resolve`, for something about to be made: a missing directory on the way is a conflict.
-    pub(crate) async fn resolve_new(&self, call: &Call, path: &[Name]) -> Result<Place, Refusal> {
+    pub(crate) async fn resolve_new(&self, call: &Call, path: &[Name]) -> Result<PathTarget, Refusal> {
         self.resolve(call, path, Last::Followed).await.map_err(|refusal| {
             if refusal.status == StatusCode::NOT_FOUND {
                 return Refusal::conflict("the directory that would hold it does not exist");
@@ -126,8 +126,8 @@ impl Front {
         Ok(self.services.namespace.create(who, dir, name, &spec).await?.attributes)
     }
 
-    /// A page of a directory for who goes on to what is listed. By path that would need search permission: without it
-    /// a walk by file ids would come to what the mode bits of a directory above keep from the caller.
+    /// A page of a directory for a walk that enters the listed entries. By path that would need search permission:
+    /// without it a walk by file ids would reach files that the mode bits of a directory above keep from the caller.
     pub(crate) async fn list_to_enter(
         &self,
         who: &Identity,
@@ -151,6 +151,7 @@ impl Front {
                 return Err(Refusal::not_found());
             }
             place.entry()?;
+            call.demand_whole(&found)?;
             self.check_conditions(call, &place).await?;
             let _changing = self.begin_changes(call, vec![PathChange::of_tree(&place.path, true)]).await?;
             if let Some(place) = self.still_at(call, &call.path, Last::Itself, &place).await {
@@ -160,11 +161,11 @@ impl Front {
         Err(Refusal::busy(ELSEWHERE))
     }
 
-    async fn delete_found(&self, call: &Call, place: &Place) -> Result<Response, Refusal> {
+    async fn delete_found(&self, call: &Call, place: &PathTarget) -> Result<Response, Refusal> {
         let failures = self.remove_tree(call, place).await;
         match failures {
             failures if failures.is_empty() => {
-                // What is still there keeps its locks.
+                // Only if all is removed: members that are still there keep their locks.
                 self.forget_locks(&place.path);
                 Ok(Response::new(StatusCode::NO_CONTENT))
             }
@@ -174,13 +175,17 @@ impl Front {
     }
 
     /// Removes what is there and everything below; what stays is told with its reason.
-    pub(crate) async fn remove_tree(&self, call: &Call, place: &Place) -> Failures {
+    pub(crate) async fn remove_tree(&self, call: &Call, place: &PathTarget) -> Failures {
         let mut failures = Failures::new();
         let (Ok((dir, name)), Some(found)) = (place.entry(), place.found) else { return failures };
         if !found.kind.is_directory() {
             if let Err(refusal) = self.remove_entry(&call.caller.identity, dir, name, &found).await {
                 failures.push((place.path.clone(), refusal));
             }
+            return failures;
+        }
+        if let Err(refusal) = self.may_remove_directory(call, dir, &found).await {
+            failures.push((place.path.clone(), refusal));
             return failures;
         }
         // Depth first; a directory is left by the way it was entered, so only those are kept that lead to where it is.
@@ -209,11 +214,22 @@ impl Front {
         failures
     }
 
+    /// Before what is in it is removed: a name that stays keeps its contents.
+    async fn may_remove_directory(
+        &self,
+        call: &Call,
+        dir: FileId,
+        found: &Attributes,
+    ) -> Result<(), Refusal> {
+        let parent = self.services.namespace.attributes(dir).await?;
+        self.may_take(&call.caller.identity, &parent, found).await
+    }
+
     /// Of a page, up to a directory to be entered.
     async fn remove_files(
         &self,
         call: &Call,
-        place: &Place,
+        place: &PathTarget,
         level: &mut Level,
         page: &Page,
         failures: &mut Failures,
@@ -222,7 +238,8 @@ impl Front {
             level.after = entry.cookie;
             let found = &entry.attributes;
             let removed = if found.kind.is_directory() {
-                match level.way.down(&entry.name) {
+                let judged = self.may_remove_directory(call, level.here, found).await;
+                match judged.and_then(|()| level.way.down(&entry.name)) {
                     Ok(way) => {
                         let (above, here) = (level.here, found.file);
                         return Some(Level { above, here, way, after: Cookie::START });
@@ -240,7 +257,7 @@ impl Front {
     }
 
     /// A directory in which something is left says nothing of itself.
-    async fn remove_emptied(&self, call: &Call, place: &Place, level: &Level, failures: &mut Failures) {
+    async fn remove_emptied(&self, call: &Call, place: &PathTarget, level: &Level, failures: &mut Failures) {
         let path = level.way.path(&place.path);
         if failures.iter().any(|(failed, _)| failed.starts_with(&path)) {
             return;
@@ -293,8 +310,8 @@ pub(crate) async fn refuse_body(mut body: RequestBody) -> Result<(), Refusal> {
 }
 
 impl Front {
-    /// What the namespace will say of mode and ACL, before something is done that cannot be undone: a recall, or the
-    /// removal of what is to be overwritten.
+    /// The namespace's verdict on mode and ACL, before a step that cannot be undone: a recall, or the removal of a file
+    /// that is to be overwritten.
     pub(crate) async fn may_take(
         &self,
         who: &Identity,

@@ -1,11 +1,11 @@
-//! What must hold before anything is changed: conditional headers, `If`, and the locks of others.
+//! Conditions that must hold before anything is changed: conditional headers, `If`, and the locks of others.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::NamespaceError;
+use api::{Locations, NamespaceError};
 use http::StatusCode;
 use http_wire::conditional::{self, Current, Verdict};
 use http_wire::dav::{self, IfHeader, Precondition, ResourceState};
@@ -18,7 +18,7 @@ use crate::front::Front;
 use crate::get::etag;
 use crate::locks::{BeginError, Locks, PathChange, Principal, Reach};
 use crate::refusal::Refusal;
-use crate::resolve::{Last, Place};
+use crate::resolve::{Last, PathTarget};
 
 /// Places that are somewhere else each time when a change of them has begun.
 pub(crate) const ATTEMPTS_MAX: usize = 8;
@@ -28,13 +28,13 @@ const ASKED_MAX: usize = 100;
 const ASKED_AGAIN: Duration = Duration::from_millis(50);
 
 /// Changes under way; they end when it is dropped. While it lives no lock is given that would have forbidden them.
-pub(crate) struct Changing {
+pub(crate) struct PathChangeGuard {
     locks: Arc<Mutex<Locks>>,
     ended: Arc<Notify>,
     numbers: Range<u64>,
 }
 
-impl Drop for Changing {
+impl Drop for PathChangeGuard {
     fn drop(&mut self) {
         self.locks.lock().end(self.numbers.clone());
         self.ended.notify_waiters();
@@ -44,17 +44,22 @@ impl Drop for Changing {
 /// Changes that may be dropped while the namespace still has one of them to do: they end when it has.
 pub(crate) struct UntilSeen {
     front: Arc<Front>,
-    changing: Option<Changing>,
+    changing: Option<PathChangeGuard>,
 }
 
 impl UntilSeen {
-    pub fn new(front: &Arc<Front>, changing: Changing) -> UntilSeen {
+    pub fn new(front: &Arc<Front>, changing: PathChangeGuard) -> UntilSeen {
         UntilSeen { front: Arc::clone(front), changing: Some(changing) }
     }
 
     /// All that was asked for is answered.
-    pub fn end(mut self) {
-        self.changing = None;
+    pub fn end(self) {
+        drop(self.into_changing());
+    }
+
+    /// For a task that goes on to its end.
+    pub fn into_changing(mut self) -> Option<PathChangeGuard> {
+        self.changing.take()
     }
 }
 
@@ -63,24 +68,28 @@ impl Drop for UntilSeen {
         let Some(changing) = self.changing.take() else { return };
         let locations = Arc::clone(&self.front.services.locations);
         self.front.changing.follow_up(async move {
-            // Behind the answer all that was asked for before can be seen.
-            let mut seen = locations.forget(&[]).await;
-            for _ in 0..ASKED_MAX {
-                let Err(NamespaceError::Busy) = seen else { break };
-                tokio::time::sleep(ASKED_AGAIN).await;
-                seen = locations.forget(&[]).await;
-            }
-            if let Err(error) = seen {
-                tracing::debug!(%error, "changes were given up while the namespace takes no more");
-            }
+            all_seen(&*locations).await;
             drop(changing);
         });
     }
 }
 
+/// Behind this all that was asked of the namespace before can be seen.
+pub(crate) async fn all_seen(locations: &dyn Locations) {
+    let mut seen = locations.forget(&[]).await;
+    for _ in 0..ASKED_MAX {
+        let Err(NamespaceError::Busy) = seen else { break };
+        tokio::time::sleep(ASKED_AGAIN).await;
+        seen = locations.forget(&[]).await;
+    }
+    if let Err(error) = seen {
+        tracing::debug!(%error, "changes were given up while the namespace takes no more");
+    }
+}
+
 impl Front {
-    /// `If-Match`, `If-None-Match`, `If-Unmodified-Since` (RFC 9110 §13) and `If` (RFC 4918 §10.4).
-    pub(crate) async fn check_conditions(&self, call: &Call, place: &Place) -> Result<(), Refusal> {
+    /// Of a request that changes something: `If-Match`, `If-None-Match`, `If-Unmodified-Since` (RFC 9110 §13), and `If`.
+    pub(crate) async fn check_conditions(&self, call: &Call, place: &PathTarget) -> Result<(), Refusal> {
         let current_etag = place.found.as_ref().map(etag);
         let current = match (&current_etag, &place.found) {
             (Some(etag), Some(found)) => Some(Current { etag, modified: found.mtime }),
@@ -89,6 +98,11 @@ impl Front {
         if conditional::evaluate(&call.method, &call.headers, current) != Verdict::Proceed {
             return Err(Refusal::precondition("a condition of the request does not hold"));
         }
+        self.check_if(call, place).await
+    }
+
+    /// RFC 4918 §10.4, of any method.
+    pub(crate) async fn check_if(&self, call: &Call, place: &PathTarget) -> Result<(), Refusal> {
         let Some(header) = if_header(call)? else { return Ok(()) };
         let mut states = BTreeMap::new();
         for tag in header.resources() {
@@ -103,7 +117,7 @@ impl Front {
     }
 
     /// Of what a list names by its URL. It is the same resource by whatever links it is reached.
-    async fn tagged_state(&self, call: &Call, place: &Place, url: &str) -> ResourceState {
+    async fn tagged_state(&self, call: &Call, place: &PathTarget, url: &str) -> ResourceState {
         let Ok(path) = self.own_path(call, url.as_bytes()) else {
             // A resource elsewhere has no state here.
             return ResourceState::default();
@@ -115,13 +129,13 @@ impl Front {
             Ok(found) => self.state(&found),
             // Not even its directory is there; a lock further above may cover it.
             Err(refusal) if refusal.status == StatusCode::NOT_FOUND => {
-                self.state(&Place { path, parent: None, found: None })
+                self.state(&PathTarget { path, parent: None, found: None })
             }
             Err(_) => ResourceState::default(),
         }
     }
 
-    fn state(&self, place: &Place) -> ResourceState {
+    fn state(&self, place: &PathTarget) -> ResourceState {
         ResourceState {
             tokens: self.locks.lock().covering(&place.path).map(|lock| lock.token.clone()).collect(),
             etag: place.found.as_ref().map(|found| etag(found).to_string()),
@@ -160,7 +174,7 @@ impl Front {
         &self,
         call: &Call,
         changes: Vec<PathChange>,
-    ) -> Result<Changing, Refusal> {
+    ) -> Result<PathChangeGuard, Refusal> {
         let patience = self.config.recall_patience;
         self.begin_changes_of(&Principal::from(&call.caller), &submitted(call)?, changes, patience).await
     }
@@ -171,14 +185,18 @@ impl Front {
         tokens: &[String],
         changes: Vec<PathChange>,
         patience: Duration,
-    ) -> Result<Changing, Refusal> {
+    ) -> Result<PathChangeGuard, Refusal> {
         let begin = || match self.locks.lock().begin(changes.clone(), principal, tokens) {
             Err(BeginError::Moving) => None,
             begun => Some(begun),
         };
         let begun = self.as_changes_end(patience, begin).await.unwrap_or(Err(BeginError::Moving));
         let numbers = begun.map_err(not_begun)?;
-        Ok(Changing { locks: Arc::clone(&self.locks), ended: Arc::clone(&self.changes_ended), numbers })
+        Ok(PathChangeGuard {
+            locks: Arc::clone(&self.locks),
+            ended: Arc::clone(&self.changes_ended),
+            numbers,
+        })
     }
 
     /// Tries again whenever a change has ended.
@@ -202,16 +220,16 @@ impl Front {
         tokio::time::timeout(patience, done).await.ok()
     }
 
-    /// The place as it is now, if it is the same file (or free name) in the same directory: what was judged before the
-    /// change began may have been moved meanwhile, and a change by file id would follow it there. What the request demands
-    /// of its own path is asked again: it may have waited. `None`: all is to be asked again.
+    /// The place as it is now, if it is the same file (or free name) in the same directory: the file may have been
+    /// moved since it was judged, and a change by file id would follow it there. The conditions of the request on its
+    /// own path are checked again, since the request may have waited. `None`: everything is to be checked again.
     pub(crate) async fn still_at(
         &self,
         call: &Call,
         path: &[Name],
         last: Last,
-        before: &Place,
-    ) -> Option<Place> {
+        before: &PathTarget,
+    ) -> Option<PathTarget> {
         let file = |found: &Option<Attributes>| found.as_ref().map(|found| found.file);
         let now = self.resolve(call, path, last).await.ok()?;
         let is_same = now.path == before.path
@@ -226,17 +244,16 @@ impl Front {
         let gone = self.locks.lock().remove_tree(path);
         gone.iter().for_each(|lock| self.release_lock(lock));
     }
+
+    pub(crate) fn forget_members_locks(&self, path: &[Name]) {
+        let gone = self.locks.lock().remove_members(path);
+        gone.iter().for_each(|lock| self.release_lock(lock));
+    }
 }
 
 pub(crate) fn if_header(call: &Call) -> Result<Option<IfHeader>, Refusal> {
-    let mut values = call.headers.get_all("if").iter();
-    match (values.next(), values.next()) {
-        (None, _) => Ok(None),
-        (Some(value), None) => IfHeader::parse(value.as_bytes())
-            .map(Some)
-            .map_err(|error| Refusal::bad_request(error.to_string())),
-        _ => Err(Refusal::bad_request("If is given twice")),
-    }
+    let header = call.single("if")?.map(|value| IfHeader::parse(value.as_bytes())).transpose();
+    header.map_err(|error| Refusal::bad_request(error.to_string()))
 }
 
 /// The tokens of `If`: that somebody names them is enough, wherever they stand in it.

@@ -1,34 +1,37 @@
 //! The data face at a pool: moves the bytes that a ticket names, and knows no path and no caller.
 //!
-//! What it cannot do by itself goes back to the head (307): clients keep using a redirected address for requests that
-//! only the head answers, and beyond the ticket's life.
+//! A request that it cannot serve by itself goes back to the head (307): clients keep using a redirected address for
+//! requests that only the head answers, beyond the ticket's life, and when the file is no longer the version that the
+//! ticket names.
+//!
+//! Two things are asked of the front, which is in this process: whether the version still stands (`hold_version`), and
+//! names for uploads. A pool of another process has to ask them by wire.
 
 use std::sync::Arc;
 
-use api::{Pool, TicketKey};
+use access::OpenFile;
+use api::{Birth, Grant, OpenReplica, Pool, PoolError, PoolKey, Presence, Ticket, TicketError, TicketMode};
 use async_trait::async_trait;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Request, RequestBody, Response, Service};
-use http_wire::conditional::ETag;
-use http_wire::target::Target;
-use types::{Checksum, ChecksumKind, Clock};
+use http_wire::target::{self, Target};
+use types::{Attributes, Checksum, ChecksumKind, Clock, Epoch};
 
 use crate::call::with_host;
 use crate::front::Front;
-use crate::get::{Content, respond};
+use crate::get::{Content, etag, respond};
 use crate::put::answer;
 use crate::refusal::Refusal;
 use crate::sums::{Sums, mismatch};
 use crate::ticket::{PARAMETER, Purpose, UrlTicket, UrlTicketError};
-use crate::upload::{Kept, Pending};
+use crate::upload::{HeldUpload, Pending};
 use crate::writer::{Received, Writer};
 
 pub struct DataFace {
     pool: Arc<dyn Pool>,
-    key: TicketKey,
+    key: PoolKey,
     clock: Arc<dyn Clock>,
-    /// Who gives names to what was uploaded here.
     front: Arc<Front>,
     /// The head's port; its host is taken to be the one by which the client found this pool, unless it has an address.
     head: std::net::SocketAddr,
@@ -38,12 +41,13 @@ pub struct DataFace {
 impl DataFace {
     pub fn new(
         pool: Arc<dyn Pool>,
-        key: TicketKey,
+        key: PoolKey,
         clock: Arc<dyn Clock>,
         front: Arc<Front>,
         head: std::net::SocketAddr,
         is_tls: bool,
     ) -> DataFace {
+        assert_eq!(key.pool(), pool.id(), "a pool's face has that pool's key");
         DataFace { pool, key, clock, front, head, is_tls }
     }
 
@@ -52,53 +56,80 @@ impl DataFace {
         let target =
             Target::of_uri(&request.uri).map_err(|error| Refusal::new(error.status(), error.to_string()))?;
         let Some(sealed) = target.query.first(PARAMETER) else {
-            return Ok(self.back_to_head(&request));
+            return Ok(self.back_to_head(&request, &target));
         };
         let now_s = u64::try_from(self.clock.now().seconds).unwrap_or(0);
         let ticket = match UrlTicket::open(&self.key, sealed, now_s) {
-            Ok(ticket) if ticket.pool == self.pool.id() => ticket,
-            // The head judges anew.
-            Ok(_) | Err(UrlTicketError::Expired) => return Ok(self.back_to_head(&request)),
+            Ok(ticket) => ticket,
+            // The head judges anew. Whether a ticket of another pool is forged cannot be told here.
+            Err(UrlTicketError::Expired | UrlTicketError::Seal(TicketError::OtherPool)) => {
+                return Ok(self.back_to_head(&request, &target));
+            }
             Err(error) => return Err(Refusal::forbidden(error.to_string())),
         };
         match (request.method.as_str(), ticket.purpose) {
-            ("GET" | "HEAD", Purpose::Read) => {
-                self.send(&request.method, &request.headers, &target, &ticket).await
+            // `If` may name other paths, and locks.
+            ("GET" | "HEAD", Purpose::Read { change }) if !request.headers.contains_key("if") => {
+                match self.open_version(&ticket, change).await? {
+                    Some(version) => self.send(&request.method, &request.headers, &target, version),
+                    None => Ok(self.back_to_head(&request, &target)),
+                }
             }
-            ("PUT", Purpose::Upload) => self.receive(request.body, &ticket).await,
-            _ => Ok(self.back_to_head(&request)),
+            ("PUT", Purpose::Upload { epoch }) => self.receive(request.body, &ticket, epoch).await,
+            _ => Ok(self.back_to_head(&request, &target)),
         }
     }
 
-    async fn send(
+    /// `None`: the head is to judge anew which file the path leads to, and whether the caller may read it.
+    async fn open_version(&self, ticket: &UrlTicket, change: u64) -> Result<Option<Version>, Refusal> {
+        let Some((held, file)) = self.front.hold_version(ticket.file, change).await? else {
+            return Ok(None);
+        };
+        if !ticket.birth.agrees_with(Birth::of(file.birth)) {
+            return Ok(None);
+        }
+        let ticket = Grant { pool: ticket.pool }.ticket(&file, TicketMode::Read);
+        match self.pool.open(&ticket).await {
+            Ok(replica) => Ok(Some(Version { held, file, replica })),
+            Err(PoolError::NoReplica(_) | PoolError::Fenced | PoolError::Offline(_)) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn send(
         &self,
         method: &Method,
         headers: &HeaderMap,
         target: &Target,
-        ticket: &UrlTicket,
+        version: Version,
     ) -> Result<Response, Refusal> {
-        let replica = self.pool.open(&ticket.ticket()).await?;
+        let Version { held, file, replica } = version;
         let name = target.path.last().map_or(&b""[..], |name| name.as_bytes());
         let content = Content {
-            etag: ETag::of_change(ticket.file, ticket.change),
-            modified: ticket.mtime,
-            size: ticket.size,
+            etag: etag(&file),
+            modified: file.mtime,
+            size: file.size,
             content_type: crate::get::safe_type(name),
             random: &*self.front.services.random,
             digests: HeaderMap::new(),
             replica: Some(replica),
-            held: None,
+            held: Some(held),
         };
         respond(method, headers, content, self.clock.now())
     }
 
-    async fn receive(&self, mut body: RequestBody, ticket: &UrlTicket) -> Result<Response, Refusal> {
+    async fn receive(
+        &self,
+        mut body: RequestBody,
+        ticket: &UrlTicket,
+        epoch: Epoch,
+    ) -> Result<Response, Refusal> {
         // Taken out: a second PUT with the same ticket finds nothing to complete, unless this one is put off.
         let pending = self.front.redirected.lock().remove(&ticket.file);
         let pending = pending
             .ok_or_else(|| Refusal::new(StatusCode::GONE, "this upload is over; start again at the head"))?;
         let front = Arc::clone(&self.front);
-        let mut kept = Kept::new(pending, move |pending| {
+        let mut kept = HeldUpload::new(pending, move |pending| {
             let _other = front.redirected.lock().insert(pending.file.file, pending);
         });
         let received = if kept.writer.is_some() || kept.complete.is_some() {
@@ -106,9 +137,11 @@ impl DataFace {
             compare(body, &received).await?;
             received
         } else {
-            let replica = self.pool.open(&ticket.ticket()).await?;
+            let UrlTicket { file, birth, pool, .. } = *ticket;
+            let (mode, presence) = (TicketMode::ReadWrite, Presence::Made);
+            let replica = self.pool.open(&Ticket { file, birth, pool, mode, epoch, presence }).await?;
             let mut writer = Writer::new(replica, self.kinds_for(&kept));
-            // What breaks off here is not gone on with: it has no way to be told how far it came.
+            // An upload that breaks off here is not resumed: its client cannot learn how far it came.
             kept.end();
             while let Some(bytes) = body.next().await? {
                 writer.write(bytes).await?;
@@ -125,16 +158,30 @@ impl DataFace {
         if kinds.is_empty() { vec![ChecksumKind::Sha256] } else { kinds }
     }
 
-    fn back_to_head(&self, request: &Request) -> Response {
+    fn back_to_head(&self, request: &Request, target: &Target) -> Response {
         let host = host_for(&request.headers, self.head, request.peer.local);
         let scheme = if self.is_tls { "https" } else { "http" };
+        let mut url = format!("{scheme}://{host}{}", request.uri.path());
         // Without the ticket, or the two would send the client back and forth.
-        let url = format!("{scheme}://{host}{}", request.uri.path());
+        let others = target.query.iter().filter(|(name, _)| *name != PARAMETER);
+        for (number, (name, value)) in others.enumerate() {
+            url.push(if number == 0 { '?' } else { '&' });
+            target::put_query_text(&mut url, name);
+            url.push('=');
+            target::put_query_text(&mut url, value);
+        }
         match HeaderValue::try_from(url) {
             Ok(location) => Response::new(StatusCode::TEMPORARY_REDIRECT).with(header::LOCATION, location),
             Err(_) => Response::text(StatusCode::BAD_REQUEST, "path is not understood"),
         }
     }
+}
+
+/// A file to send, held at the version that was asked for.
+struct Version {
+    held: OpenFile,
+    file: Attributes,
+    replica: Arc<dyn OpenReplica>,
 }
 
 #[async_trait]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::OpenFile;
-use api::{Activity, OpenReplica, Replace, Stability, TicketMode};
+use api::{Activity, Birth, OpenReplica, Replace, Stability, TicketMode};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::HeaderValue;
@@ -23,7 +23,6 @@ use crate::ticket::{PARAMETER, UrlTicket};
 use crate::tpc::{CopyRefusal, CopyRequest, CopySource, CopyTarget, Direction, LocalError, is_third_party};
 use crate::upload::{Pending, Terms};
 use crate::writer::Received;
-use crate::zeros::Zeros;
 
 impl Front {
     /// `None`: it is a COPY inside this instance.
@@ -84,10 +83,10 @@ impl Front {
         call.demand(Activity::Download, &place.path)?;
         let found = place.existing()?;
         self.check_readable(call, &found).await?;
+        self.check_conditions(call, &place).await?;
         let (held, file) = self.hold_for_reading(found.file).await?;
         let checksums = self.services.properties.checksums(file.file).await?;
         let replica = self.services.access.open_replica(&file, TicketMode::Read).await?;
-        let replica = replica.unwrap_or_else(|| Arc::new(Zeros));
         Ok(PushSource { front: Arc::clone(self), file, replica, checksums, _held: held })
     }
 
@@ -96,13 +95,24 @@ impl Front {
         self.transfers.stop(patience).await;
     }
 
+    /// A ticket ends with the credential that it was given to.
+    pub(crate) fn ticket_expires_s(&self, call: &Call, validity_s: u64) -> u64 {
+        (self.now_s() + validity_s).min(call.caller.expires_s.unwrap_or(u64::MAX))
+    }
+
     /// Where the pool of a ticket serves the path to this client.
     pub(crate) fn pool_url(&self, call: &Call, path: &Path, ticket: &UrlTicket) -> Option<HeaderValue> {
         let (_, listener) = self.config.data_faces.iter().find(|(pool, _)| *pool == ticket.pool)?;
         let host = host_for(&call.headers, *listener, call.peer.local);
         let scheme = if self.config.is_tls { "https" } else { "http" };
         let path = target::encode_path(path, false);
-        let url = format!("{scheme}://{host}{path}?{PARAMETER}={}", ticket.seal(&self.services.key));
+        let mut url =
+            format!("{scheme}://{host}{path}?{PARAMETER}={}", ticket.seal(&self.services.ticket_keys));
+        if let Some(token) = &call.token_in_query {
+            // For the way back, if the pool cannot serve it.
+            url.push_str("&authz=");
+            target::put_query_text(&mut url, token);
+        }
         HeaderValue::try_from(url).ok()
     }
 }
@@ -133,10 +143,10 @@ impl CopyTarget for PullTarget {
         let PullTarget { front, pending, replica } = *self;
         let pool = front.services.pools.pool(pending.pool);
         let pool = pool.ok_or_else(|| LocalError("the pool is gone".to_owned()))?;
-        let file = pending.file.file;
+        let (file, birth) = (pending.file.file, Birth::of(pending.file.birth));
         let found = pool.facts(file).await.map_err(local)?;
         // An attempt that was given up may have left bytes behind the end.
-        if found.is_some_and(|facts| facts.size > size) {
+        if found.is_some_and(|facts| facts.size > size && facts.birth.agrees_with(birth)) {
             pool.truncate(file, size).await.map_err(local)?;
         }
         if size > 0 {
@@ -152,7 +162,8 @@ impl CopyTarget for PullTarget {
 struct PushSource {
     front: Arc<Front>,
     file: Attributes,
-    replica: Arc<dyn OpenReplica>,
+    /// `None`: the file is empty.
+    replica: Option<Arc<dyn OpenReplica>>,
     checksums: Vec<Checksum>,
     _held: OpenFile,
 }
@@ -169,8 +180,9 @@ impl CopySource for PushSource {
 
     async fn read_at(&self, offset: u64, length: u32) -> Result<Bytes, LocalError> {
         let left = self.file.size.saturating_sub(offset).min(length.into());
-        let data = self.replica.read_at(offset, left as u32).await.map_err(local)?.data;
-        if data.is_empty() && left > 0 {
+        let Some(replica) = self.replica.as_ref().filter(|_| left > 0) else { return Ok(Bytes::new()) };
+        let data = replica.read_at(offset, left as u32).await.map_err(local)?.data;
+        if data.is_empty() {
             // A hole at the end that was never written.
             return Ok(Bytes::from(vec![0; left as usize]));
         }

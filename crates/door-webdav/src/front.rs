@@ -6,20 +6,20 @@ use std::time::Duration;
 
 use access::{FileAccess, Judge, OpenFile};
 use api::{
-    Authenticator, Credential, Locations, Namespace, Origin, PoolManager, Properties, TicketKey, Uploads,
+    Authenticator, Credential, Locations, Namespace, Origin, PoolManager, Properties, TicketKeys, Uploads,
 };
 use async_trait::async_trait;
 use file_state::{Door, Holder, Owner, Share};
 use http::StatusCode;
 use http_server::{Request, RequestBody, Response, Service};
-use http_wire::credential::{self, Given};
+use http_wire::credential::{self, CredentialError, Given};
 use http_wire::target::Target;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::Instrument;
-use types::{Attributes, ChecksumKind, Clock, FileId, PoolId, Random};
+use types::{Attributes, ChecksumKind, Clock, FileId, Name, PoolId, Random};
 
-use crate::call::{Call, with_host};
+use crate::call::{Call, payer, with_host};
 use crate::locks::{Locks, Open};
 use crate::put::resume::Resumable;
 use crate::put::under_way::UnderWay;
@@ -29,7 +29,7 @@ use crate::tasks::Tasks;
 use crate::tpc::{TransferConfig, Transfers};
 use crate::upload::Pending;
 
-/// Who the requests of this door are in the conflict table; locks are opens of another holder, for they outlive requests.
+/// The holder of requests in the conflict table; locks are opens of another holder, for they outlive requests.
 pub(crate) const REQUESTS: Holder = Holder::of(Door::Http, 1);
 const LOCKS: Holder = Holder::of(Door::Http, 2);
 
@@ -46,7 +46,7 @@ pub struct FrontServices {
     pub authenticator: Arc<dyn Authenticator>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
-    pub key: TicketKey,
+    pub ticket_keys: TicketKeys,
     /// For third-party copies.
     pub client: http_client::Client,
 }
@@ -61,6 +61,8 @@ pub struct FrontConfig {
     pub is_tls: bool,
     /// `host:port` by which clients know this instance, for COPY and MOVE; what the Host header says always counts.
     pub authorities: Vec<String>,
+    /// Names in the root directory that are not files' here: other parts of the server answer them.
+    pub reserved: &'static [&'static str],
     /// Kept for every upload; others are computed when somebody asks.
     pub checksums: Vec<ChecksumKind>,
     /// Where a browser that asks for a directory is sent, with the path appended. `None`: it gets the plain index.
@@ -80,7 +82,7 @@ pub enum Redirect {
     Never,
     /// Where the pool is in another process.
     Auto,
-    /// Whoever can follow: every GET but those of clients known not to, a PUT that waits with its body.
+    /// Where the client can follow: every GET but those of clients known not to, a PUT that waits with its body.
     Always,
 }
 
@@ -103,7 +105,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// Who may do what with a file, by its ACL or its mode.
+    /// Judges access to files, by their ACL or mode.
     pub(crate) fn judge(&self) -> Judge<'_> {
         self.services.access.judge()
     }
@@ -113,7 +115,7 @@ impl Front {
             locks: Arc::new(Mutex::new(Locks::new(config.locks_max))),
             changes_ended: Arc::default(),
             redirected: Mutex::default(),
-            resumable: Mutex::default(),
+            resumable: Mutex::new(Resumable::new(config.uploads_max, config.uploads_per_caller_max)),
             redirects: UnderWay::new(config.uploads_max, config.uploads_per_caller_max),
             in_parts: UnderWay::new(config.uploads_max, config.uploads_per_caller_max),
             summing: Summing::default(),
@@ -129,7 +131,7 @@ impl Front {
         let now = self.services.clock.monotonic();
         let over = self.locks.lock().expire(now);
         over.into_iter().for_each(|lock| self.release_lock(&lock));
-        // What is given up closes its open in the conflict table, which is another lock.
+        // A dropped upload closes its open in the conflict table, which is another lock.
         let redirected: Vec<_> =
             self.redirected.lock().extract_if(|_, pending| pending.deadline <= now).collect();
         let in_parts = self.resumable.lock().expired(now);
@@ -164,8 +166,8 @@ impl Front {
         let Request { method, uri, headers, peer, body, .. } = request;
         let target = Target::of_uri(&uri).map_err(|error| Refusal::new(error.status(), error.to_string()))?;
         let origin = Origin { address: peer.address.ip(), is_encrypted: peer.tls.is_some() };
-        let given = credential::given(&method, &headers, &target.query)
-            .map_err(|error| Refusal::bad_request(error.to_string()))?;
+        self.refuse_reserved(&target.path)?;
+        let given = credential::given(&method, &headers, &target.query).map_err(not_given)?;
         let certificates = peer.tls.as_ref().map_or(&[][..], |tls| &tls.certificates);
         let credential = match &given {
             Given::Bearer(token) => Credential::Bearer(token),
@@ -191,7 +193,21 @@ impl Front {
         Ok((call, body))
     }
 
+    /// A name that is written so that it does not look like the server's own is that all the same: no file may be found by
+    /// the second spelling of a name that the first one gives to the server.
+    pub(crate) fn refuse_reserved(&self, path: &[Name]) -> Result<(), Refusal> {
+        let is_first = |name: &&str| path.first().is_some_and(|first| first.as_bytes() == name.as_bytes());
+        match self.config.reserved.iter().find(|name| is_first(name)) {
+            Some(name) => Err(Refusal::forbidden(format!("/{name} is the server's own"))),
+            None => Ok(()),
+        }
+    }
+
     async fn handle(self: &Arc<Self>, call: &Arc<Call>, body: RequestBody) -> Result<Response, Refusal> {
+        // Of a COPY from elsewhere the header would be of its own head.
+        if matches!(call.method.as_str(), "PUT" | "POST" | "PROPFIND" | "PROPPATCH" | "LOCK") {
+            call.refuse_encoded_body()?;
+        }
         match call.method.as_str() {
             "OPTIONS" => Ok(crate::service::options()),
             "GET" | "HEAD" => self.get(call).await,
@@ -209,7 +225,7 @@ impl Front {
         }
     }
 
-    /// What changes names or properties, as a task of its own. The body is read before: its client may be slow.
+    /// Runs a change of names or properties as a task of its own. The body is read before: its client may be slow.
     async fn change(self: &Arc<Self>, call: &Arc<Call>, body: RequestBody) -> Result<Response, Refusal> {
         let (front, call) = (Arc::clone(self), Arc::clone(call));
         match call.method.as_str() {
@@ -223,6 +239,15 @@ impl Front {
                 self.changing.run(async move { front.patch_properties(&call, patch).await }).await
             }
             _ => self.changing.run(async move { front.relocate(&call).await }).await,
+        }
+    }
+}
+
+fn not_given(error: CredentialError) -> Refusal {
+    match error {
+        CredentialError::UnknownScheme => crate::call::unauthorized(error.to_string()),
+        CredentialError::Repeated | CredentialError::Malformed | CredentialError::TooLong => {
+            Refusal::bad_request(error.to_string())
         }
     }
 }
@@ -242,10 +267,11 @@ impl Service for FrontService {
             Err(refusal) => return refusal.into_response(),
         };
         let span = tracing::debug_span!("request", door = "http", client = %call.peer.address, method = %call.method);
-        let response = match self.0.handle(&call, body).instrument(span).await {
+        let mut response = match self.0.handle(&call, body).instrument(span).await {
             Ok(response) => response,
             Err(refusal) => call.reconsider(refusal).into_response(),
         };
+        response.payer = payer(&call.caller);
         tracing::debug!(
             client = %call.peer.address,
             caller = %call.caller.name,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::{AccessError, OpenFile};
-use api::{Activity, Grant, NamespaceError, OpenReplica, TicketMode};
+use api::{Activity, Birth, Grant, NamespaceError, OpenReplica, TicketMode};
 use file_state::{Modes, Share};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
@@ -18,14 +18,14 @@ use types::{Access, Attributes, ByteRange, FileId, FileKind, Random, Timestamp};
 use crate::call::Call;
 use crate::front::{Front, REQUESTS, Redirect};
 use crate::refusal::Refusal;
-use crate::resolve::{Last, Place};
+use crate::resolve::{Last, PathTarget};
 use crate::ticket::{Purpose, UrlTicket};
 
-/// What a redirect is good for.
-pub(crate) const TICKET_S: u64 = 900;
+/// How long a redirect to read is good for, and so how long a user who was removed meanwhile may still read with it.
+const TICKET_S: u64 = 300;
 /// Replaced so often between being found and being held, a file makes its reader come again.
 const LOOKUPS_MAX: usize = 16;
-/// Whoever replaced the file may still be at it.
+/// The pause between two look-ups: the file may be replaced once more.
 const LOOKUP_AGAIN: Duration = Duration::from_millis(10);
 /// A map that grows is made anew each time.
 const HEADERS_ROOM: usize = 10;
@@ -40,7 +40,7 @@ pub(crate) struct Content<'a> {
     /// For a boundary between parts, if there are several.
     pub random: &'a dyn Random,
     pub digests: HeaderMap,
-    /// `None`: nothing was ever written, so it is all zeros.
+    /// `None`: the file is empty.
     pub replica: Option<Arc<dyn OpenReplica>>,
     /// Kept until the last byte is sent.
     pub held: Option<OpenFile>,
@@ -51,6 +51,7 @@ impl Front {
         for _ in 0..LOOKUPS_MAX {
             let place = self.resolve(call, &call.path, Last::Followed).await?;
             let found = place.existing()?;
+            self.check_if(call, &place).await?;
             match found.kind {
                 FileKind::Directory => return self.get_directory(call, &place, &found).await,
                 FileKind::Regular if call.is_directory_form => return Err(Refusal::not_found()),
@@ -81,7 +82,7 @@ impl Front {
     async fn send_file(
         self: &Arc<Self>,
         call: &Call,
-        place: &Place,
+        place: &PathTarget,
         held: OpenFile,
         file: Attributes,
     ) -> Result<Response, Refusal> {
@@ -117,33 +118,49 @@ impl Front {
         self.hold(file, Share::new(Modes::READ, Modes::NONE)).await
     }
 
-    /// 307 to the pool that has the file, with a ticket.
+    /// As `hold_for_reading`, for a ticket of this version. `None`: the file has been changed, in its permissions
+    /// perhaps, has lost its name, or may not be read now.
+    pub(crate) async fn hold_version(
+        &self,
+        file: FileId,
+        change: u64,
+    ) -> Result<Option<(OpenFile, Attributes)>, Refusal> {
+        let share = Share::new(Modes::READ, Modes::NONE);
+        match self.services.access.open(file, REQUESTS, share).await {
+            Ok(held) => Ok(Some(held).filter(|(_, now)| now.nlink > 0 && now.change == change)),
+            Err(
+                AccessError::Denied
+                | AccessError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)),
+            ) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// 307 to the pool that has the file, with a ticket. Not where the pool would send the client back: there what is
+    /// asked cannot be answered, or the file will be another version by then.
     async fn redirect_read(
         &self,
         call: &Call,
-        place: &Place,
+        place: &PathTarget,
         file: &Attributes,
     ) -> Result<Option<Response>, Refusal> {
         if self.config.redirect != Redirect::Always
             || call.method != Method::GET
             || !follows_redirects(&call.headers)
             || asks_for_digest(&call.headers)
+            || call.headers.contains_key("if")
+            || call.caller.is_bound_to_addresses()
+            || self.services.access.is_being_written(file.file)
         {
             return Ok(None);
         }
-        let located = self.services.access.locate(file.file, TicketMode::Read, None).await?;
+        let located = self.services.access.locate(file, TicketMode::Read, None).await?;
         let is_open = |grant: &Grant| file.size > 0 && !self.services.pools.is_closed(grant.pool);
         let Some(Grant { pool }) = located.filter(is_open) else { return Ok(None) };
-        let ticket = UrlTicket {
-            purpose: Purpose::Read,
-            file: file.file,
-            pool,
-            epoch: file.epoch,
-            size: file.size,
-            change: file.change,
-            mtime: file.mtime,
-            expires_s: self.now_s() + TICKET_S,
-        };
+        let purpose = Purpose::Read { change: file.change };
+        let expires_s = self.ticket_expires_s(call, TICKET_S);
+        let birth = Birth::of(file.birth);
+        let ticket = UrlTicket { purpose, file: file.file, birth, pool, expires_s };
         let Some(location) = self.pool_url(call, &place.path, &ticket) else { return Ok(None) };
         let response = Response::new(StatusCode::TEMPORARY_REDIRECT)
             .with(header::LOCATION, location)
@@ -178,10 +195,10 @@ impl Front {
     async fn get_directory(
         self: &Arc<Self>,
         call: &Call,
-        place: &Place,
+        place: &PathTarget,
         dir: &Attributes,
     ) -> Result<Response, Refusal> {
-        let wants_page = call.header(&header::ACCEPT).is_some_and(|accept| accept.contains("text/html"));
+        let wants_page = content::accepts(&call.headers, "text/html");
         if let Some(page) = self.config.page.as_ref().filter(|_| wants_page) {
             let mut url = format!("{page}{}", target::encode_path(&place.path, true));
             if let Some(token) = &call.token_in_query {
@@ -209,7 +226,7 @@ pub(crate) fn etag(file: &Attributes) -> ETag {
 }
 
 /// By the name; what a browser would run as a page of ours is sent as plain text or a download.
-fn content_type(place: &Place) -> &'static str {
+fn content_type(place: &PathTarget) -> &'static str {
     safe_type(place.name().map_or(&b""[..], |name| name.as_bytes()))
 }
 
@@ -291,7 +308,7 @@ fn whole(mut response: Response, content: Content<'_>, is_head: bool) -> Respons
     let length = content.size;
     if length > 0 {
         let Content { replica, held, .. } = content;
-        let pieces = std::iter::once(piece(replica.as_ref(), 0, length)).inspect(move |_| {
+        let pieces = piece(replica.as_ref(), 0, length).into_iter().inspect(move |_| {
             let _kept = &held;
         });
         response = response.with_body(ResponseBody::Pieces { length, pieces: Box::new(pieces) });
@@ -303,10 +320,9 @@ fn parts(mut response: Response, content: Content<'_>, ranges: Vec<ByteRange>) -
     response.status = StatusCode::PARTIAL_CONTENT;
     let Content { replica, held, size, content_type, random, .. } = content;
     if let [only] = ranges[..] {
-        let pieces =
-            std::iter::once(piece(replica.as_ref(), only.offset(), only.length())).inspect(move |_| {
-                let _kept = &held;
-            });
+        let pieces = piece(replica.as_ref(), only.offset(), only.length()).into_iter().inspect(move |_| {
+            let _kept = &held;
+        });
         return response
             .with(
                 header::CONTENT_RANGE,
@@ -314,11 +330,13 @@ fn parts(mut response: Response, content: Content<'_>, ranges: Vec<ByteRange>) -
             )
             .with_body(ResponseBody::Pieces { length: only.length(), pieces: Box::new(pieces) });
     }
-    let body = ByteRanges::new(boundary(random), &HeaderValue::from_static(content_type), size, ranges);
+    let body = ByteRanges::new(boundary(random), &HeaderValue::from_static(content_type), size, &ranges);
+    drop(ranges);
     let (length, content_type, closing) = (body.content_length(), body.content_type(), body.closing());
     let parts = body.into_parts().flat_map(move |(head, range)| {
         let _kept = &held;
-        [Piece::Bytes(head), piece(replica.as_ref(), range.offset(), range.length())]
+        let bytes = piece(replica.as_ref(), range.offset(), range.length());
+        std::iter::once(Piece::Bytes(head)).chain(bytes)
     });
     let pieces = parts.chain(std::iter::once(Piece::Bytes(closing)));
     response
@@ -326,9 +344,7 @@ fn parts(mut response: Response, content: Content<'_>, ranges: Vec<ByteRange>) -
         .with_body(ResponseBody::Pieces { length, pieces: Box::new(pieces) })
 }
 
-fn piece(replica: Option<&Arc<dyn OpenReplica>>, offset: u64, length: u64) -> Piece {
-    match replica {
-        Some(replica) => Piece::Replica { replica: Arc::clone(replica), offset, length },
-        None => Piece::Replica { replica: Arc::new(crate::zeros::Zeros), offset, length },
-    }
+/// Without a replica there are no bytes: who counts on some gets none that are wrong.
+fn piece(replica: Option<&Arc<dyn OpenReplica>>, offset: u64, length: u64) -> Option<Piece> {
+    replica.map(|replica| Piece::Replica { replica: Arc::clone(replica), offset, length })
 }

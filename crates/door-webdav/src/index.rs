@@ -8,15 +8,14 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
-use http_server::{Response, ResponseBody};
+use http_server::{Held, Response, ResponseBody};
 use http_wire::target;
 use types::{Attributes, FileId};
 
 use crate::call::Call;
-use crate::collection::PAGE;
 use crate::front::Front;
 use crate::refusal::Refusal;
-use crate::resolve::Place;
+use crate::resolve::PathTarget;
 
 struct Listing {
     front: Arc<Front>,
@@ -25,13 +24,19 @@ struct Listing {
     /// `None`: all is listed.
     after: Option<Cookie>,
     head: Option<String>,
+    _held: Held,
 }
+
+/// Entries that are listed at once: with long names each takes more than a kilobyte in links.
+const PAGE: usize = 128;
+/// The memory of a listing, about: a page of entries, and the text of one.
+const LISTING_BYTES: usize = 256 << 10;
 
 impl Front {
     pub(crate) async fn index(
         self: &Arc<Self>,
         call: &Call,
-        place: &Place,
+        place: &PathTarget,
         dir: &Attributes,
     ) -> Result<Response, Refusal> {
         let response = Response::new(StatusCode::OK)
@@ -56,6 +61,7 @@ impl Front {
             dir: dir.file,
             after: Some(Cookie::START),
             head: Some(head),
+            _held: call.memory(LISTING_BYTES).await?,
         };
         let pages = stream::unfold(listing, |mut listing| async move {
             let after = listing.after?;

@@ -27,12 +27,12 @@ mod relocate;
 mod resolve;
 mod service;
 mod sums;
+mod survey;
 mod tasks;
 mod ticket;
 mod tpc;
 mod upload;
 mod writer;
-mod zeros;
 
 pub use data::DataFace;
 pub use front::{Front, FrontConfig, FrontService, FrontServices, Redirect};

@@ -23,7 +23,7 @@ pub(crate) struct Resource<'a> {
     pub attributes: &'a Attributes,
 }
 
-/// What is known of one resource, as far as it was asked for and the caller may know it.
+/// Facts of one resource, as far as they were asked for and the caller may know them.
 pub(crate) struct Facts<'a> {
     /// The root has none.
     name: Option<&'a Name>,
@@ -147,7 +147,11 @@ impl Front {
         let quotas = self.services.access.quotas();
         let room = quotas.room(&caller.identity, dir.file).await?.unwrap_or(u64::MAX);
         let tree = quotas.tree(dir.file).await?;
-        let used = match tree.or_else(|| quotas.standing(Account::user(caller.identity.uid))) {
+        let bound = match tree {
+            Some(tree) => Some(tree),
+            None => quotas.standing(Account::user(caller.identity.uid)).await?,
+        };
+        let used = match bound {
             Some(standing) => standing.used.bytes(),
             None => self.services.namespace.usage().await?.bytes,
         };

@@ -1,6 +1,6 @@
 //! LOCK and UNLOCK (RFC 4918 §9.10, §9.11). A lock of a file is also an open that denies writing in the conflict table:
-//! an NFS client that would open it for writing is refused, and a file that one has open for writing is not locked. What
-//! one was delegated is called back.
+//! an NFS client that would open it for writing is refused, and a file that one has open for writing is not locked. Its
+//! delegations are called back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::conditions::{ATTEMPTS_MAX, submitted};
 use crate::front::Front;
 use crate::locks::{Lock, LockError, PathChange, Principal, Scope};
 use crate::refusal::Refusal;
-use crate::resolve::Place;
+use crate::resolve::PathTarget;
 use crate::upload::{NAME_IS_GIVEN_AWAY, Terms};
 use crate::writer::Received;
 
-/// What a lock is to other doors.
+/// The share that a lock has towards other doors.
 const DENY_WRITING: Share = Share::new(Modes::READ, Modes::WRITE);
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
@@ -66,11 +66,11 @@ impl Front {
     ) -> Result<Response, Refusal> {
         let body = body.collect(dav::BODY_BYTES_MAX as u64).await?;
         let request = LockRequest::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
-        let timeout = self.lock_timeout(call);
+        let timeout = self.lock_timeout(call)?;
         let place = self.resolve_new(call, &call.path).await?;
         self.check_conditions(call, &place).await?;
-        let LockRequest::New(info) = request else { return self.refresh_lock(call, &place, timeout) };
         call.demand(Activity::Upload, &place.path)?;
+        let LockRequest::New(info) = request else { return self.refresh_lock(call, &place, timeout) };
         let depth = call.depth()?.unwrap_or(Depth::Infinity);
         if depth == Depth::One {
             return Err(Refusal::bad_request("Depth of a LOCK is 0 or infinity"));
@@ -78,7 +78,9 @@ impl Front {
         self.judge_locking(call, &place, &[]).await?;
         let scope = if info.scope == LockScope::Exclusive { Scope::Exclusive } else { Scope::Shared };
         let mut lock = self.new_lock(call, &place, &info, scope, depth, timeout);
-        self.add_lock(&mut lock).await?;
+        if let Err(error) = self.add_lock(&mut lock).await {
+            return not_locked(&lock, error);
+        }
         let mut untold = Untold { front: self, token: Some(lock.token.clone()) };
         // Only now: a lock that is refused leaves no empty file.
         let is_new = self.hold_locked(call, &lock).await?;
@@ -89,12 +91,14 @@ impl Front {
     }
 
     /// Whether the caller may lock what is there, or make the file that is not.
-    async fn judge_locking(&self, call: &Call, place: &Place, own: &[String]) -> Result<(), Refusal> {
+    async fn judge_locking(&self, call: &Call, place: &PathTarget, own: &[String]) -> Result<(), Refusal> {
         if let Some(found) = &place.found {
+            // It keeps others from writing what the credential may not overwrite.
+            call.demand(Activity::Delete, &place.path)?;
             if self.judge().allows(&call.caller.identity, found, Access::WRITE).await? {
                 return Ok(());
             }
-            // A lock keeps others from writing, NFS clients too: not for who may not write itself.
+            // A lock keeps others from writing, NFS clients too, so it needs permission to write.
             return Err(Refusal::forbidden("who may not write it may not lock it"));
         }
         let tokens = [submitted(call)?, own.to_vec()].concat();
@@ -104,7 +108,7 @@ impl Front {
 
     /// Puts the lock into the table. Changes that were let through before it are waited for, so that none is done to
     /// what is locked after the client was told that it is.
-    async fn add_lock(&self, lock: &mut Lock) -> Result<(), Refusal> {
+    async fn add_lock(&self, lock: &mut Lock) -> Result<(), LockError> {
         let add = || {
             let now = self.services.clock.monotonic();
             let expired = self.locks.lock().expire(now);
@@ -113,20 +117,14 @@ impl Front {
             let added = self.locks.lock().add(lock.clone());
             (added != Err(LockError::Changing)).then_some(added)
         };
-        self.as_changes_end(self.config.recall_patience, add)
-            .await
-            .unwrap_or(Err(LockError::Changing))
-            .map_err(|error| match error {
-                LockError::Conflict => conflicting(&lock.root_href),
-                LockError::Limit => Refusal::busy("too many locks"),
-                LockError::Changing => Refusal::busy("it is being changed"),
-            })
+        self.as_changes_end(self.config.recall_patience, add).await.unwrap_or(Err(LockError::Changing))
     }
 
-    /// Denies writing to other doors, on a file that is made for it where the name is free: tells whether it was.
+    /// Denies writing to other doors, on a file that is made for it where the name is free. Returns whether it was
+    /// made.
     ///
-    /// What was found before the lock was in the table counts for nothing: it may have lost its name. From here on no
-    /// request changes it; an NFS client may until it is held, which is why the name is looked at again.
+    /// A file found before the lock was in the table does not count: it may have lost its name. From here on no request
+    /// changes the name; an NFS client may until the file is held, so the name is looked up again.
     async fn hold_locked(self: &Arc<Self>, call: &Call, lock: &Lock) -> Result<bool, Refusal> {
         for _ in 0..ATTEMPTS_MAX {
             let place = self.resolve_new(call, &call.path).await?;
@@ -156,12 +154,13 @@ impl Front {
         Err(Refusal::busy(NAME_IS_GIVEN_AWAY))
     }
 
-    /// As `deny_writing`, of a file that others may have: what they were delegated comes home first, for who has merely that
-    /// need not write, and a writer that was lost makes way.
+    /// As `deny_writing`, of a file that others may have: their delegations are recalled first, for a holder of one
+    /// need not be writing, and a writer that was lost is ended.
     async fn take_from_others(&self, token: &str, found: &Attributes) -> Result<(), Refusal> {
         if !found.kind.is_regular() {
             return Ok(());
         }
+        self.services.access.before_denial(found.file).await?;
         let _opening = self.make_way(found.file, Change::Access(DENY_WRITING)).await?;
         let Err(refusal) = self.deny_writing(token, found) else { return Ok(()) };
         let (want, patience) = (Want::Share(DENY_WRITING), self.config.recall_patience);
@@ -171,7 +170,7 @@ impl Front {
         self.deny_writing(token, found)
     }
 
-    fn refresh_lock(&self, call: &Call, place: &Place, timeout: Duration) -> Result<Response, Refusal> {
+    fn refresh_lock(&self, call: &Call, place: &PathTarget, timeout: Duration) -> Result<Response, Refusal> {
         let now = self.services.clock.monotonic();
         let (tokens, principal) = (submitted(call)?, Principal::from(&call.caller));
         let mut locks = self.locks.lock();
@@ -185,20 +184,20 @@ impl Front {
         Ok(answer(StatusCode::OK, &[lock]))
     }
 
-    fn lock_timeout(&self, call: &Call) -> Duration {
-        let wish = call.headers.get("timeout").and_then(|value| Timeout::parse(value.as_bytes()));
-        match wish {
+    fn lock_timeout(&self, call: &Call) -> Result<Duration, Refusal> {
+        let wish = call.single("timeout")?.and_then(|value| Timeout::parse(value.as_bytes()));
+        Ok(match wish {
             Some(Timeout::Seconds(seconds)) => {
                 Duration::from_secs(seconds.into()).min(self.config.lock_timeout_max)
             }
             Some(Timeout::Infinite) | None => self.config.lock_timeout_max,
-        }
+        })
     }
 
     fn new_lock(
         &self,
         call: &Call,
-        place: &Place,
+        place: &PathTarget,
         info: &LockInfo,
         scope: Scope,
         depth: Depth,
@@ -261,7 +260,7 @@ impl Front {
     async fn make_empty(
         self: &Arc<Self>,
         call: &Call,
-        place: &Place,
+        place: &PathTarget,
         lock: &Lock,
     ) -> Result<Attributes, Refusal> {
         let (dir, _) = place.entry()?;
@@ -274,11 +273,12 @@ impl Front {
     }
 
     pub(crate) async fn unlock(&self, call: &Call) -> Result<Response, Refusal> {
-        let value =
-            call.headers.get(LOCK_TOKEN).ok_or_else(|| Refusal::bad_request("Lock-Token is missing"))?;
+        let value = call.single(LOCK_TOKEN)?.ok_or_else(|| Refusal::bad_request("Lock-Token is missing"))?;
         let token =
             dav::lock_token(value.as_bytes()).map_err(|error| Refusal::bad_request(error.to_string()))?;
         let place = self.resolve(call, &call.path, crate::resolve::Last::Followed).await?;
+        call.demand(Activity::Upload, &place.path)?;
+        self.check_if(call, &place).await?;
         let mut locks = self.locks.lock();
         let Some(lock) = locks.find(token).filter(|_| locks.covers(token, &place.path)) else {
             let why = dav::error_body(&Precondition::LockTokenMatchesRequestUri);
@@ -306,9 +306,21 @@ pub(crate) fn active(lock: &Lock) -> ActiveLock<'_> {
     }
 }
 
-fn conflicting(root_href: &str) -> Refusal {
-    let why = dav::error_body(&Precondition::NoConflictingLock { hrefs: &[root_href] });
-    Refusal::new(StatusCode::LOCKED, "locked").with_xml(why)
+/// 423 with the root of the lock in the way (RFC 4918 §16, `no-conflicting-lock`); if that is a member of what was to be
+/// locked, 207 with the member (§9.10.3).
+fn not_locked(lock: &Lock, error: LockError) -> Result<Response, Refusal> {
+    let (path, root_href) = match error {
+        LockError::Conflict { path, root_href } => (path, root_href),
+        LockError::Limit => return Err(Refusal::busy("too many locks")),
+        LockError::Changing => return Err(Refusal::busy("it is being changed")),
+    };
+    let why = dav::error_body(&Precondition::NoConflictingLock { hrefs: &[&root_href] });
+    let locked = Refusal::new(StatusCode::LOCKED, "locked").with_xml(why);
+    if path.len() <= lock.path.len() {
+        return Err(locked);
+    }
+    let undone = Refusal::new(StatusCode::FAILED_DEPENDENCY, "a member is locked");
+    Ok(crate::propfind::failures(&vec![(path, locked), (lock.path.clone(), undone)]))
 }
 
 fn answer(status: StatusCode, locks: &[&Lock]) -> Response {

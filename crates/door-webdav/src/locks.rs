@@ -1,5 +1,5 @@
-//! WebDAV locks (RFC 4918 §6): a pure table by path. What they mean to other doors is a deny-write open that the door
-//! holds in the conflict table beside each lock of a file.
+//! WebDAV locks (RFC 4918 §6): a pure table by path. Towards other doors, the door holds a deny-write open in the
+//! conflict table beside each lock of a file.
 //!
 //! Locks live in memory, as opens of NFS clients without a reclaim would: a restart ends them, and a client that comes
 //! with such a token is told 412. Invariants: an exclusive lock covers no resource together with any other lock; a lock
@@ -24,11 +24,11 @@ pub(crate) enum Scope {
     Shared,
 }
 
-/// What is held open in the conflict table, and its owner's number there.
+/// A file that is held open in the conflict table, and its owner's number there.
 pub(crate) type Open = (FileId, u64);
 
-/// Who takes a lock. Issuers, password files and certificates may have one name for different people: the user id tells
-/// them apart. Groups do not count, for tokens of one subject may differ in them.
+/// The user who takes a lock. Issuers, password files and certificates may have one name for different people: the user
+/// id tells them apart. Groups do not count, for tokens of one subject may differ in them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Principal {
     name: Arc<str>,
@@ -60,13 +60,14 @@ pub(crate) struct Lock {
     pub opens: Vec<Open>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub(crate) enum LockError {
-    #[error("a lock is in the way")]
-    Conflict,
+    /// Of this path, which may be below the one to be locked.
+    #[error("{root_href} is locked")]
+    Conflict { path: Path, root_href: String },
     #[error("the bound of locks is reached")]
     Limit,
-    /// What the lock would cover is being changed by a request that was let through before.
+    /// A request that was let through before is changing a resource that the lock would cover.
     #[error("a change is under way")]
     Changing,
 }
@@ -103,7 +104,7 @@ pub(crate) struct PathChange {
     pub object: Object,
 }
 
-/// What is changed, should the path lead elsewhere before it is done.
+/// The object of a change, should the path lead elsewhere before the change is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
     /// The entry of the directory.
@@ -149,7 +150,7 @@ impl PathChange {
             || (self.reach == Reach::Tree && lock.path.starts_with(&self.path))
     }
 
-    /// Whether one moves what the other changes: that would be changed where nobody was asked, under whoever's locks.
+    /// Whether one moves the object of the other, which would then be changed at a path whose locks were not asked.
     fn collides(&self, other: &PathChange) -> bool {
         self.is_moved_by(other) || other.is_moved_by(self)
     }
@@ -237,8 +238,8 @@ impl Locks {
     pub fn add(&mut self, lock: Lock) -> Result<(), LockError> {
         let reach = if lock.is_deep { Reach::Tree } else { Reach::One };
         let is_in_the_way = |other: &&Lock| lock.scope == Scope::Exclusive || other.scope == Scope::Exclusive;
-        if self.touching(&lock.path, reach).any(|other| is_in_the_way(&other)) {
-            return Err(LockError::Conflict);
+        if let Some(other) = self.touching(&lock.path, reach).find(is_in_the_way) {
+            return Err(LockError::Conflict { path: other.path.clone(), root_href: other.root_href.clone() });
         }
         let held = self.held.get(&lock.principal).copied().unwrap_or(0);
         let held_max = (self.locks_max / SHARE_OF_ONE).max(HELD_BY_ONE_MIN);
@@ -305,9 +306,16 @@ impl Locks {
         Some(lock)
     }
 
-    /// What was removed or moved away takes its locks with it (RFC 4918 §7.5, §9.6).
+    /// A tree that was removed or moved away loses its locks (RFC 4918 §7.5, §9.6).
     pub fn remove_tree(&mut self, path: &[Name]) -> Vec<Lock> {
         let tokens: Vec<String> = self.below(path).map(|lock| lock.token.clone()).collect();
+        tokens.iter().filter_map(|token| self.remove(token)).collect()
+    }
+
+    /// A directory that is replaced keeps its own.
+    pub fn remove_members(&mut self, path: &[Name]) -> Vec<Lock> {
+        let members = self.below(path).filter(|lock| lock.path.len() > path.len());
+        let tokens: Vec<String> = members.map(|lock| lock.token.clone()).collect();
         tokens.iter().filter_map(|token| self.remove(token)).collect()
     }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::StatusCode;
 use http::header::{self, HeaderValue};
-use http_server::{RequestBody, Response, ResponseBody};
+use http_server::{Held, RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, Depth, LiveProperty, Multistatus, PropFind, QName};
 use http_wire::target;
 use types::{FileId, FileKind};
@@ -23,8 +23,10 @@ use crate::locks::Path;
 use crate::refusal::Refusal;
 use crate::resolve::Last;
 
-/// What is handed to the connection at once, but for what the last resource adds.
+/// Bytes that are handed to the connection at once, without those that the last resource adds.
 const CHUNK_BYTES: usize = 64 << 10;
+/// The memory of a walk, about: a chunk in a buffer that has doubled, and a page of entries.
+const WALK_BYTES: usize = 256 << 10;
 /// Directories that wait to be listed. With so many of them, they come one by one.
 const PENDING_MAX: usize = 4_096;
 
@@ -42,6 +44,7 @@ struct Walk {
     page: Option<Listed>,
     /// `None` when the end is written.
     out: Option<Multistatus>,
+    _held: Option<Held>,
 }
 
 /// A page of a directory, and how much of it is written.
@@ -66,7 +69,9 @@ impl Front {
         let place = self.resolve(call, &call.path, Last::Followed).await?;
         let found = place.existing()?;
         call.demand(Activity::ReadMetadata, &place.path)?;
+        self.check_if(call, &place).await?;
         let is_listed = found.kind.is_directory() && depth != Depth::Zero;
+        let held = if is_listed { Some(call.memory(WALK_BYTES).await?) } else { None };
         if is_listed {
             call.demand(Activity::List, &place.path)?;
             // A directory that may not be read is refused before the answer has begun.
@@ -82,6 +87,7 @@ impl Front {
             open: Vec::new(),
             page: None,
             out: Some(Multistatus::begin()),
+            _held: held,
         };
         let whole = Resource { shown: &call.path, path: &place.path, attributes: &found };
         walk.write(&whole).await?;
@@ -253,7 +259,7 @@ pub(crate) fn failures(failures: &Failures) -> Response {
     multistatus(ResponseBody::Full(out.end()))
 }
 
-/// What is asked beside the names needs the database: dead properties, checksums.
+/// Whether the answer needs more of the database than the entries: dead properties, checksums.
 pub(crate) fn needs_dead(asked: &PropFind) -> bool {
     match asked {
         PropFind::AllProp { .. } | PropFind::PropName => true,

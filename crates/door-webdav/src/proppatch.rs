@@ -105,7 +105,7 @@ fn executable_mode(call: &Call, file: &Attributes, value_xml: &[u8]) -> Result<u
         return Err(Refusal::forbidden("only the owner makes a file executable"));
     }
     let text = dav::value_text(value_xml).map_err(|error| Refusal::bad_request(error.to_string()))?;
-    // Who may read may then execute.
+    // Users who may read may then execute.
     let readers = (file.mode & 0o444) >> 2;
     match text.trim() {
         "T" => Ok(file.mode | readers),

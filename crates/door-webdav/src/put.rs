@@ -4,8 +4,9 @@ pub(crate) mod resume;
 pub(crate) mod under_way;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use api::{Activity, Published, Replace};
+use api::{Activity, Birth, Published, Replace};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use http_server::{RequestBody, Response};
@@ -16,34 +17,39 @@ use types::{Access, Timestamp};
 use crate::call::Call;
 use crate::conditions::{if_header, submitted};
 use crate::front::{Front, Redirect};
-use crate::get::{TICKET_S, etag};
+use crate::get::etag;
 use crate::locks::Reach;
 use crate::refusal::Refusal;
-use crate::resolve::Place;
+use crate::resolve::PathTarget;
 use crate::ticket::{Purpose, UrlTicket};
 use crate::upload::{Pending, Terms};
+
+/// How long a redirect to upload is good for: until the body begins, and while its name has to be waited for.
+const TICKET_S: u64 = 900;
 
 impl Front {
     pub(crate) async fn put(self: &Arc<Self>, call: &Call, body: RequestBody) -> Result<Response, Refusal> {
         let place = self.resolve_new(call, &call.path).await?;
         self.authorize_put(call, &place).await?;
-        if let Some(value) = call.headers.get(header::CONTENT_RANGE) {
+        if let Some(value) = call.single(header::CONTENT_RANGE)? {
             let part = range::ContentRange::parse(value.as_bytes())
                 .ok_or_else(|| Refusal::bad_request("Content-Range is not understood"))?;
             return self.put_part(call, &place, part, body).await;
         }
         let mut terms = self.terms(call, &place, &body)?;
         terms.promised = promised(&call.headers)?;
-        let is_redirected = self.config.redirect == Redirect::Always && body.is_awaited();
+        let is_redirected = self.config.redirect == Redirect::Always
+            && body.is_awaited()
+            && !call.caller.is_bound_to_addresses();
         let admitted = is_redirected.then(|| self.redirects.admit(&call.caller)).transpose()?;
         let mut pending = self.begin(call, &place, terms).await?;
         // With the body still to come: what takes time is under way when it is all there.
         self.call_back(&place).await?;
         if admitted.is_some()
-            && let Some(response) = self.redirect_upload(call, &pending)
+            && let Some(response) = self.redirect_upload(call, &mut pending).await
         {
             pending.admitted = admitted;
-            self.await_upload(pending);
+            self.redirected.lock().insert(pending.file.file, pending);
             return Ok(response);
         }
         let published = self.receive(pending, body).await?;
@@ -51,7 +57,7 @@ impl Front {
     }
 
     /// Everything that can be refused before a byte of the body is sent.
-    pub(crate) async fn authorize_put(&self, call: &Call, place: &Place) -> Result<(), Refusal> {
+    pub(crate) async fn authorize_put(&self, call: &Call, place: &PathTarget) -> Result<(), Refusal> {
         call.demand(Activity::Upload, &place.path)?;
         let (_, _) = place.entry()?;
         if let Some(found) = &place.found {
@@ -72,7 +78,12 @@ impl Front {
         self.check_locks(call, &place.path, Reach::One)
     }
 
-    pub(crate) fn terms(&self, call: &Call, place: &Place, body: &RequestBody) -> Result<Terms, Refusal> {
+    pub(crate) fn terms(
+        &self,
+        call: &Call,
+        place: &PathTarget,
+        body: &RequestBody,
+    ) -> Result<Terms, Refusal> {
         let replace = match &place.found {
             // The condition was checked; here it is kept true until the name is given.
             Some(found) if speaks_of_state(call)? => {
@@ -88,19 +99,19 @@ impl Front {
             promised: Vec::new(),
             size: body.length(),
             mtime: given_mtime(&call.headers),
-            lock_tokens: Vec::new(),
+            ..Terms::default()
         })
     }
 
     pub(crate) async fn begin(
         &self,
         call: &Call,
-        place: &Place,
+        place: &PathTarget,
         mut terms: Terms,
     ) -> Result<Pending, Refusal> {
         terms.lock_tokens = submitted(call)?;
         let (dir, _) = place.entry()?;
-        // Whoever does not say how much it is has a byte at least. What is replaced gives its place.
+        // A body of unknown length counts as one byte. The replaced file gives its space.
         let freed = place.found.as_ref().map_or(0, |found| found.size);
         let more = terms.size.unwrap_or(1);
         self.services.access.require_room(&call.caller.identity, dir, more, freed).await?;
@@ -122,28 +133,21 @@ impl Front {
     }
 
     /// 307 to the pool, for a client that waits with its body: so the body goes once, and to the right server.
-    fn redirect_upload(&self, call: &Call, pending: &Pending) -> Option<Response> {
-        let ticket = UrlTicket {
-            purpose: Purpose::Upload,
-            file: pending.file.file,
-            pool: pending.pool,
-            epoch: pending.file.epoch,
-            size: pending.terms.size.unwrap_or(0),
-            change: pending.file.change,
-            mtime: pending.file.mtime,
-            expires_s: self.now_s() + TICKET_S,
-        };
+    /// `None`: it goes through the head.
+    async fn redirect_upload(&self, call: &Call, pending: &mut Pending) -> Option<Response> {
+        self.services.access.make_replica(&pending.file, pending.pool).await.ok()?;
+        let expires_s = self.ticket_expires_s(call, TICKET_S);
+        let purpose = Purpose::Upload { epoch: pending.file.epoch };
+        let (file, birth) = (pending.file.file, Birth::of(pending.file.birth));
+        let ticket = UrlTicket { purpose, file, birth, pool: pending.pool, expires_s };
         let location = self.pool_url(call, &pending.path, &ticket)?;
+        let left = Duration::from_secs(expires_s.saturating_sub(self.now_s()));
+        pending.deadline = self.services.clock.monotonic() + left;
         Some(
             Response::new(StatusCode::TEMPORARY_REDIRECT)
                 .with(header::LOCATION, location)
                 .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
         )
-    }
-
-    fn await_upload(&self, mut pending: Pending) {
-        pending.deadline = self.services.clock.monotonic() + std::time::Duration::from_secs(TICKET_S);
-        self.redirected.lock().insert(pending.file.file, pending);
     }
 }
 
@@ -162,7 +166,7 @@ pub(crate) fn answer(published: &Published) -> Response {
     Response::new(status).with(header::ETAG, etag(&published.attributes).header_value())
 }
 
-/// What the client says of the bytes: `Digest`, `Repr-Digest`, `Content-MD5`.
+/// The checksums that the client promises: `Digest`, `Repr-Digest`, `Content-MD5`.
 pub(crate) fn promised(headers: &HeaderMap) -> Result<Vec<types::Checksum>, Refusal> {
     digest::announced(headers).map_err(|error| Refusal::bad_request(error.to_string()))
 }

@@ -180,6 +180,7 @@ impl From<BodyError> for Refusal {
             BodyError::Slow => StatusCode::REQUEST_TIMEOUT,
             BodyError::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             BodyError::Gone | BodyError::Malformed(_) => StatusCode::BAD_REQUEST,
+            BodyError::Busy => return Refusal::busy(error.to_string()),
         };
         Refusal::new(status, error.to_string())
     }

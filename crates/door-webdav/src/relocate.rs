@@ -1,8 +1,11 @@
 //! COPY and MOVE inside the instance (RFC 4918 §9.8, §9.9): the server does them, no byte passes the client.
 
+mod beside;
+
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use api::{Activity, Cookie, NamespaceError, Page, PropertyChange, Replace, TicketMode};
+use api::{Activity, Cookie, NamespaceError, Page, PropertyChange, Replace};
 use file_state::Change;
 use http::StatusCode;
 use http_server::Response;
@@ -16,7 +19,8 @@ use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE, UntilSeen};
 use crate::front::Front;
 use crate::locks::{Path, PathChange};
 use crate::refusal::Refusal;
-use crate::resolve::{Last, Place};
+use crate::resolve::{Last, PathTarget};
+use crate::survey::Fate;
 use crate::upload::Terms;
 
 /// One read of a copy.
@@ -25,24 +29,26 @@ const STEP_BYTES: u32 = 1 << 20;
 /// A directory that is being copied.
 struct Level {
     source: FileId,
-    /// What is listed up to here was copied.
+    /// Entries up to here were copied.
     after: Cookie,
     way: Descent,
     target: Attributes,
+    /// As in [`Terms`].
+    is_beside: bool,
 }
 
 /// Both ends of a COPY or MOVE, checked.
 struct Ends {
-    source: Place,
+    source: PathTarget,
     found: Attributes,
-    target: Place,
+    target: PathTarget,
     /// The path of the target as it was asked for.
     asked: Path,
     may_overwrite: bool,
 }
 
 impl Front {
-    pub(crate) async fn copy(self: &Arc<Self>, call: &Call) -> Result<Response, Refusal> {
+    pub(crate) async fn copy(self: &Arc<Self>, call: &Arc<Call>) -> Result<Response, Refusal> {
         if let Some(response) = self.copy_elsewhere(call).await? {
             return Ok(response);
         }
@@ -64,9 +70,7 @@ impl Front {
             if source.is_some() && self.is_target_still(call, &mut ends).await {
                 // Unlike a MOVE it ends where its client hangs up, for it may take hours.
                 let changing = UntilSeen::new(self, changing);
-                let copied = self.copy_between(call, &ends, depth == Depth::Infinity).await;
-                changing.end();
-                return copied;
+                return self.copy_between(call, &ends, depth == Depth::Infinity, changing).await;
             }
         }
         Err(Refusal::busy(ELSEWHERE))
@@ -74,35 +78,44 @@ impl Front {
 
     async fn copy_between(
         self: &Arc<Self>,
-        call: &Call,
+        call: &Arc<Call>,
         ends: &Ends,
         is_deep: bool,
+        changing: UntilSeen,
     ) -> Result<Response, Refusal> {
-        if ends.found.kind.is_directory() && is_deep && ends.target.path.starts_with(&ends.source.path) {
+        if let Err(refusal) = self.judge_source(call, ends, is_deep).await {
+            changing.end();
+            return Err(refusal);
+        }
+        let failures = match ends.target.found {
+            Some(old) if old.kind.is_directory() || ends.found.kind.is_directory() => {
+                self.copy_over(call, ends, &old, is_deep, changing).await?
+            }
+            _ => {
+                let failures = self.copy_tree(call, ends, is_deep).await;
+                changing.end();
+                failures?
+            }
+        };
+        if !failures.is_empty() {
+            return Ok(crate::propfind::failures(&failures));
+        }
+        Ok(Response::new(created_or_replaced(ends.target.found.is_some())))
+    }
+
+    /// Before anything is made for it.
+    async fn judge_source(&self, call: &Call, ends: &Ends, is_deep: bool) -> Result<(), Refusal> {
+        let is_directory = ends.found.kind.is_directory();
+        if is_directory && is_deep && ends.target.path.starts_with(&ends.source.path) {
             return Err(Refusal::conflict("a directory cannot be copied into itself"));
         }
-        // Before anything is removed for it.
-        let needed =
-            if ends.found.kind.is_directory() { Access::READ | Access::EXECUTE } else { Access::READ };
+        let needed = if is_directory { Access::READ | Access::EXECUTE } else { Access::READ };
         if ends.found.kind != FileKind::Symlink
             && !self.judge().allows(&call.caller.identity, &ends.found, needed).await?
         {
             return Err(Refusal::forbidden("the source may not be read"));
         }
-        let replaces_tree = ends.target.found.is_some_and(|found| found.kind.is_directory())
-            || (ends.target.found.is_some() && ends.found.kind.is_directory());
-        if replaces_tree {
-            self.judge_overwrite(call, ends).await?;
-            let failures = self.remove_tree(call, &ends.target).await;
-            if !failures.is_empty() {
-                return Ok(crate::propfind::failures(&failures));
-            }
-        }
-        let failures = self.copy_tree(call, ends, is_deep).await?;
-        if !failures.is_empty() {
-            return Ok(crate::propfind::failures(&failures));
-        }
-        Ok(Response::new(created_or_replaced(ends.target.found.is_some())))
+        Ok(())
     }
 
     pub(crate) async fn relocate(self: &Arc<Self>, call: &Call) -> Result<Response, Refusal> {
@@ -120,6 +133,7 @@ impl Front {
         call.demand(Activity::Manage, &ends.source.path)?;
         call.demand(Activity::Manage, &ends.target.path)?;
         ends.source.entry()?;
+        call.demand_whole(&ends.found)?;
         let changes =
             vec![PathChange::of_move(&ends.source.path), PathChange::of_tree(&ends.target.path, true)];
         let _changing = self.begin_changes(call, changes).await?;
@@ -148,7 +162,7 @@ impl Front {
                     return Ok(Some(Response::new(created_or_replaced(was_there))));
                 }
                 Err(NamespaceError::Exists) if !is_removed => return Ok(None),
-                // What was asked of the destination was asked of what is gone for it by now: it is not asked again.
+                // The destination was judged with the tree that is gone by now: it is not judged again.
                 Err(NamespaceError::Exists) => {
                     let target = self.resolve(call, &ends.target.path, Last::Itself).await?;
                     if target.path != ends.target.path {
@@ -197,10 +211,16 @@ impl Front {
         call: &Call,
         ends: &Ends,
         is_removed: &mut bool,
-    ) -> Result<Result<(Replace, Option<access::Changing>), Failures>, Refusal> {
+    ) -> Result<Result<(Replace, Option<access::FileChangeGuard>), Failures>, Refusal> {
         self.judge_overwrite(call, ends).await?;
         let Some(old) = ends.target.found else { return Ok(Ok((Replace::Never, None))) };
         if old.kind.is_directory() || ends.found.kind.is_directory() {
+            if !*is_removed {
+                let failures = self.judge_clearing(call, ends, &old).await?;
+                if !failures.is_empty() {
+                    return Ok(Err(failures));
+                }
+            }
             *is_removed = true;
             let failures = self.remove_tree(call, &ends.target).await;
             return Ok(if failures.is_empty() { Ok((Replace::Never, None)) } else { Err(failures) });
@@ -208,6 +228,16 @@ impl Front {
         let is_another = old.file != ends.found.file;
         let replacing = if is_another { Some(self.make_way(old.file, Change::Replace).await?) } else { None };
         Ok(Ok((Replace::File(old.file), replacing)))
+    }
+
+    /// Reasons against the removal of a tree for a move, or against the move after it.
+    async fn judge_clearing(&self, call: &Call, ends: &Ends, old: &Attributes) -> Result<Failures, Refusal> {
+        let failures = self.survey(call, &ends.target.path, old, Fate::Removed).await?.failures;
+        if failures.is_empty() {
+            let dirs = (ends.source.entry()?.0, ends.target.entry()?.0);
+            self.judge_room_of_move(call, &ends.found, dirs, old).await?;
+        }
+        Ok(failures)
     }
 
     /// Looks at the target again, now that its change has begun.
@@ -248,7 +278,7 @@ impl Front {
 
     /// The path in `Destination`, which must be of this instance, and whether it ends with a slash.
     fn destination(&self, call: &Call) -> Result<(Path, bool), Refusal> {
-        let value = call.headers.get("destination");
+        let value = call.single("destination")?;
         let value = value.ok_or_else(|| Refusal::bad_request("Destination is missing"))?;
         self.own_target(call, value.as_bytes()).map(|target| (target.path, target.trailing_slash))
     }
@@ -259,17 +289,20 @@ impl Front {
     }
 
     fn own_target(&self, call: &Call, url: &[u8]) -> Result<Target, Refusal> {
-        let reference =
-            Reference::parse(url).map_err(|error| Refusal::new(error.status(), error.to_string()))?;
-        match reference {
-            Reference::Here(target) => Ok(target),
+        let reference = Reference::parse(&without_userinfo(url))
+            .map_err(|error| Refusal::new(error.status(), error.to_string()))?;
+        let target = match reference {
+            Reference::Here(target) => target,
             Reference::Absolute(url) if self.is_own(call, &url) => {
-                url.target().map_err(|error| Refusal::new(error.status(), error.to_string()))
+                url.target().map_err(|error| Refusal::new(error.status(), error.to_string()))?
             }
             Reference::Absolute(url) => {
-                Err(Refusal::new(StatusCode::BAD_GATEWAY, format!("{} is another server", url.authority())))
+                let message = format!("{} is another server", url.authority());
+                return Err(Refusal::new(StatusCode::BAD_GATEWAY, message));
             }
-        }
+        };
+        self.refuse_reserved(&target.path)?;
+        Ok(target)
     }
 
     pub(crate) fn is_own(&self, call: &Call, url: &AbsoluteUrl) -> bool {
@@ -292,18 +325,27 @@ impl Front {
         // Without Delete nothing that appears meanwhile may be replaced.
         let may_replace = ends.may_overwrite && call.caller.may(Activity::Delete, &ends.target.path);
         let replace = if may_replace { Replace::Any } else { Replace::Never };
-        let mut failures = Failures::new();
         if !ends.found.kind.is_directory() {
-            self.copy_file(call, &ends.found, &ends.target, replace).await?;
-            return Ok(failures);
+            let terms = Terms { replace, ..Terms::default() };
+            self.copy_file(call, &ends.found, &ends.target, terms).await?;
+            return Ok(Failures::new());
         }
         let target = self.copy_directory(call, &ends.found, &ends.target).await?;
+        Ok(if is_deep { self.copy_members(call, ends, target, false).await } else { Failures::new() })
+    }
+
+    /// Into a directory that was made for it. `is_beside`: it gets the target's name later.
+    async fn copy_members(
+        self: &Arc<Self>,
+        call: &Call,
+        ends: &Ends,
+        target: Attributes,
+        is_beside: bool,
+    ) -> Failures {
+        let mut failures = Failures::new();
         let (source, way) = (ends.found.file, Descent::default());
         // As in `remove_tree`, only the directories that lead to where it is.
-        let mut open = vec![];
-        if is_deep {
-            open.push(Level { source, after: Cookie::START, way, target });
-        }
+        let mut open = vec![Level { source, after: Cookie::START, way, target, is_beside }];
         while let Some(mut level) = open.pop() {
             if failures.len() >= FAILURES_MAX {
                 break;
@@ -323,7 +365,7 @@ impl Front {
             }
             open.extend(entered);
         }
-        Ok(failures)
+        failures
     }
 
     /// Of a page, up to a directory that is to be entered.
@@ -338,13 +380,19 @@ impl Front {
         for entry in &page.entries {
             level.after = entry.cookie;
             let found = &entry.attributes;
-            let place = Place { path: extended(path, &entry.name), parent: Some(level.target), found: None };
+            let place =
+                PathTarget { path: extended(path, &entry.name), parent: Some(level.target), found: None };
             let copied = match (found.kind.is_directory(), level.way.down(&entry.name)) {
-                (false, _) => self.copy_file(call, found, &place, Replace::Never).await,
+                (false, _) => {
+                    let is_beside = level.is_beside;
+                    let terms = Terms { replace: Replace::Never, is_beside, ..Terms::default() };
+                    self.copy_file(call, found, &place, terms).await
+                }
                 (true, Err(refusal)) => Err(refusal),
                 (true, Ok(way)) => match self.copy_directory(call, found, &place).await {
                     Ok(target) => {
-                        return Some(Level { source: found.file, after: Cookie::START, way, target });
+                        let (source, is_beside) = (found.file, level.is_beside);
+                        return Some(Level { source, after: Cookie::START, way, target, is_beside });
                     }
                     Err(refusal) => Err(refusal),
                 },
@@ -360,7 +408,7 @@ impl Front {
         &self,
         call: &Call,
         source: &Attributes,
-        target: &Place,
+        target: &PathTarget,
     ) -> Result<Attributes, Refusal> {
         let (dir, name) = target.entry()?;
         let made = self.make_directory(&call.caller.identity, dir, name).await?;
@@ -399,18 +447,20 @@ impl Front {
         self: &Arc<Self>,
         call: &Call,
         source: &Attributes,
-        target: &Place,
-        replace: Replace,
+        target: &PathTarget,
+        terms: Terms,
     ) -> Result<(), Refusal> {
         if let types::FileKind::Symlink = source.kind {
             return self.copy_symlink(call, source, target).await;
         }
         self.check_readable(call, source).await?;
         let (_held, source) = self.hold_for_reading(source.file).await?;
-        let terms = Terms { replace, size: Some(source.size), ..Terms::default() };
-        let pending = self.begin(call, target, terms).await?;
+        // It was listed before what lies in front of it was copied.
+        self.check_readable(call, &source).await?;
+        let pending = self.begin(call, target, Terms { size: Some(source.size), ..terms }).await?;
         let mut writer = self.writer(&pending, &[]).await?;
-        if let Some(replica) = self.services.access.open_replica(&source, TicketMode::Read).await? {
+        if source.size > 0 {
+            let replica = self.services.access.open_with_data(&source).await?;
             while writer.offset() < source.size {
                 let length = u64::from(STEP_BYTES).min(source.size - writer.offset());
                 let read = replica.read_at(writer.offset(), length as u32).await?;
@@ -420,11 +470,6 @@ impl Front {
                     data = bytes::Bytes::from(vec![0; length as usize]);
                 }
                 writer.write(data).await?;
-            }
-        } else {
-            while writer.offset() < source.size {
-                let length = u64::from(STEP_BYTES).min(source.size - writer.offset());
-                writer.write(bytes::Bytes::from(vec![0; length as usize])).await?;
             }
         }
         let received = writer.finish().await?;
@@ -437,7 +482,12 @@ impl Front {
         Ok(())
     }
 
-    async fn copy_symlink(&self, call: &Call, source: &Attributes, target: &Place) -> Result<(), Refusal> {
+    async fn copy_symlink(
+        &self,
+        call: &Call,
+        source: &Attributes,
+        target: &PathTarget,
+    ) -> Result<(), Refusal> {
         let (dir, name) = target.entry()?;
         let link = self.services.namespace.read_link(source.file).await?;
         if let Some(old) = &target.found {
@@ -456,7 +506,23 @@ impl Front {
     }
 }
 
-/// What is overwritten is removed first, and the source with it where it lies below.
+/// git and lftp write their login into the URLs of a MOVE. The request itself tells the caller.
+fn without_userinfo(url: &[u8]) -> Cow<'_, [u8]> {
+    let url = url.trim_ascii();
+    let authority = url.windows(3).position(|three| three == b"://").map_or(0, |colon| colon + 3);
+    // A path may have such characters too.
+    if authority == 0 || url.iter().position(|byte| *byte == b'/') != Some(authority - 2) {
+        return Cow::Borrowed(url);
+    }
+    let (scheme, rest) = url.split_at(authority);
+    let end = rest.iter().position(|byte| b"/?#\\".contains(byte)).unwrap_or(rest.len());
+    match rest[..end].iter().rposition(|byte| *byte == b'@') {
+        Some(at) => Cow::Owned([scheme, &rest[at + 1..]].concat()),
+        None => Cow::Borrowed(url),
+    }
+}
+
+/// A destination is removed before it is overwritten; a source below it would be removed too.
 fn refuse_ancestor(source: &[Name], target: &[Name]) -> Result<(), Refusal> {
     if source.starts_with(target) {
         return Err(Refusal::conflict("the destination is a directory above the source"));
@@ -473,6 +539,16 @@ mod tests {
     use http_wire::target::parse_path;
 
     use super::*;
+
+    #[test]
+    fn userinfo_is_taken_out_of_a_url_and_nothing_out_of_a_path() {
+        let text = |url: &str| String::from_utf8(without_userinfo(url.as_bytes()).into_owned()).unwrap();
+        assert_eq!(text("http://ann:pw@host:80/a@b"), "http://host:80/a@b");
+        assert_eq!(text("https://a@b@host"), "https://host");
+        for as_it_is in ["http://host/a@b", "http://host?a@b", "/a://b@c/d", "/a@b", "a@b"] {
+            assert_eq!(text(as_it_is), as_it_is);
+        }
+    }
 
     #[test]
     fn a_directory_above_the_source_is_not_overwritten() {

@@ -1,7 +1,7 @@
 //! From a path to a file, for a request.
 
 use access::WalkError;
-pub(crate) use access::{Last, Place};
+pub(crate) use access::{Last, PathTarget};
 use types::Name;
 
 use crate::call::Call;
@@ -12,7 +12,12 @@ impl Front {
     /// Walks to what must be there up to its last component.
     ///
     /// A directory on the way that is missing is 404 here; who is about to make something says 409 for it.
-    pub(crate) async fn resolve(&self, call: &Call, path: &[Name], last: Last) -> Result<Place, Refusal> {
+    pub(crate) async fn resolve(
+        &self,
+        call: &Call,
+        path: &[Name],
+        last: Last,
+    ) -> Result<PathTarget, Refusal> {
         let found = access::walk(&*self.services.namespace, &call.caller, path, last).await;
         found.map_err(|error| match error {
             WalkError::Denied => call.denied(),

@@ -6,7 +6,7 @@ use api::{Activities, Activity, MacaroonRequest, Role};
 use http::header::{self, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{RequestBody, Response};
-use http_wire::target;
+use http_wire::{content, json, list, target};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use types::Name;
@@ -47,8 +47,8 @@ struct MacaroonUris {
 
 impl Front {
     pub(crate) async fn post(&self, call: &Call, mut body: RequestBody) -> Result<Response, Refusal> {
-        let content_type = call.header(&header::CONTENT_TYPE).unwrap_or("");
-        if content_type.split(';').next().map(str::trim) != Some(MACAROON_REQUEST) {
+        let content_type = call.headers.get(header::CONTENT_TYPE);
+        if !content_type.is_some_and(|value| content::is_type(value.as_bytes(), MACAROON_REQUEST)) {
             return Err(Refusal::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 format!("POST takes {MACAROON_REQUEST}; files are written with PUT"),
@@ -61,13 +61,7 @@ impl Front {
             return Err(Refusal::forbidden("macaroons are given over TLS only"));
         }
         let body = body.collect(MACAROON_REQUEST_BYTES_MAX).await?;
-        let asked: MacaroonBody = if body.is_empty() {
-            MacaroonBody::default()
-        } else {
-            serde_json::from_slice(&body)
-                .map_err(|error| Refusal::bad_request(format!("not a macaroon request: {error}")))?
-        };
-        let request = macaroon_request(&call.path, &asked)?;
+        let request = macaroon_request(&call.path, &macaroon_body(&body)?)?;
         let macaroon = self.services.authenticator.mint(&call.caller, &request)?;
         let scheme = if call.origin.is_encrypted { "https" } else { "http" };
         let host = call.header(&header::HOST).unwrap_or("localhost");
@@ -165,6 +159,13 @@ pub(crate) fn options() -> Response {
         .with(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))
 }
 
+fn macaroon_body(body: &[u8]) -> Result<MacaroonBody, Refusal> {
+    if body.is_empty() {
+        return Ok(MacaroonBody::default());
+    }
+    json::object(body).map_err(|error| Refusal::bad_request(format!("not a macaroon request: {error}")))
+}
+
 fn macaroon_request(path: &Path, asked: &MacaroonBody) -> Result<MacaroonRequest, Refusal> {
     let mut request = MacaroonRequest { path: Some(path.clone()), ..MacaroonRequest::default() };
     for caveat in &asked.caveats {
@@ -212,29 +213,51 @@ fn activities(list: &str) -> Result<Activities, Refusal> {
     Ok(Activities::of(&known))
 }
 
-/// `P1DT2H3M4S` in seconds; months and years have no fixed length and are not taken.
+/// Designators of ISO 8601 in their order, before and after `T`, with their seconds. A year and a month count as the shortest
+/// there are: a validity is never longer than was meant.
+const DATE_UNITS: &[(char, u64)] =
+    &[('Y', 365 * 86_400), ('M', 28 * 86_400), ('W', 7 * 86_400), ('D', 86_400)];
+const TIME_UNITS: &[(char, u64)] = &[('H', 3_600), ('M', 60), ('S', 1)];
+/// Digits behind these do not make a second.
+const FRACTION_DIGITS: u32 = 9;
+
+/// `P1DT2H3M4S` in seconds, rounded down. The last number may have a fraction.
 fn iso_duration_s(text: &str) -> Option<u64> {
     let rest = text.strip_prefix('P')?;
-    let (days, time) = rest.split_once('T').unwrap_or((rest, ""));
+    let (date, time) = match rest.split_once('T') {
+        Some((_, "")) => return None,
+        Some(both) => both,
+        None => (rest, ""),
+    };
     let mut seconds: u64 = 0;
-    for (part, units) in
-        [(days, &[('W', 604_800), ('D', 86_400)][..]), (time, &[('H', 3_600), ('M', 60), ('S', 1)])]
-    {
-        let mut number = String::new();
-        for letter in part.chars() {
-            if letter.is_ascii_digit() {
-                number.push(letter);
-                continue;
-            }
-            let (_, unit) = units.iter().find(|(name, _)| *name == letter)?;
-            seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(*unit)?)?;
-            number.clear();
-        }
-        if !number.is_empty() {
-            return None;
+    for (mut part, mut units, is_last) in [(date, DATE_UNITS, time.is_empty()), (time, TIME_UNITS, true)] {
+        while !part.is_empty() {
+            let (number, after) = part.split_at(part.find(|c: char| c.is_ascii_alphabetic())?);
+            let (designator, after) = (after.chars().next()?, &after[1..]);
+            let at = units.iter().position(|(name, _)| *name == designator)?;
+            let is_last = is_last && after.is_empty();
+            seconds = seconds.checked_add(scaled(number, units[at].1, is_last)?)?;
+            (part, units) = (after, &units[at + 1..]);
         }
     }
     (seconds > 0).then_some(seconds)
+}
+
+/// A number of so many seconds each, rounded down.
+fn scaled(number: &str, unit_s: u64, may_be_fraction: bool) -> Option<u64> {
+    let (whole, fraction) = match number.split_once(['.', ',']) {
+        Some((whole, fraction)) if may_be_fraction => (whole, Some(fraction)),
+        Some(_) => return None,
+        None => (number, None),
+    };
+    let seconds = list::decimal(whole.as_bytes())?.checked_mul(unit_s)?;
+    let Some(fraction) = fraction else { return Some(seconds) };
+    if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let kept = &fraction[..fraction.len().min(FRACTION_DIGITS as usize)];
+    let part = list::decimal(kept.as_bytes())? * unit_s / 10_u64.pow(kept.len() as u32);
+    seconds.checked_add(part)
 }
 
 #[cfg(test)]
@@ -242,11 +265,56 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_validity_is_a_duration_of_fixed_length() {
-        assert_eq!(iso_duration_s("PT30M"), Some(1_800));
-        assert_eq!(iso_duration_s("P1DT2H3M4S"), Some(93_784));
-        for bad in ["", "P", "PT", "30M", "P1M", "PT1", "PTM", "P99999999999999999999D"] {
+    fn a_validity_is_a_duration_that_is_never_longer_than_meant() {
+        for (text, seconds) in [
+            ("PT30M", 1_800),
+            ("P1DT2H3M4S", 93_784),
+            ("P1M", 28 * 86_400),
+            ("P1Y", 365 * 86_400),
+            ("P1Y2M3W4DT5H6M7S", (365 + 56 + 21 + 4) * 86_400 + 18_367),
+            ("PT1.5H", 5_400),
+            ("PT1,5H", 5_400),
+            ("P0.5D", 43_200),
+            ("P1DT0.999S", 86_400),
+            ("PT1.00000000000000000000000001H", 3_600),
+            ("PT0.9999999999999999999999999H", 3_599),
+        ] {
+            assert_eq!(iso_duration_s(text), Some(seconds), "{text}");
+        }
+        for bad in [
+            "",
+            "P",
+            "PT",
+            "30M",
+            "PT1",
+            "PTM",
+            "P99999999999999999999D",
+            "P1DT",
+            "P1H",
+            "PT1D",
+            "PT1M1H",
+            "PT1H1H",
+            "PT1.5H30M",
+            "P1.5DT1H",
+            "PT.5H",
+            "PT1.H",
+            "PT1.5.5H",
+            "PT1.+5H",
+            "PT+1H",
+            "PT-1H",
+            "PT1\u{e4}H",
+            "PT0.5S",
+        ] {
             assert_eq!(iso_duration_s(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_request_for_a_macaroon_is_an_object_or_nothing() {
+        assert!(macaroon_body(b"").is_ok() && macaroon_body(b" \r\n{}").is_ok());
+        for bad in [&b"[]"[..], b" []", b"[[\"activity:LIST\"], \"PT1H\"]", b"null", b"\"\"", b"{", b" "] {
+            let refusal = macaroon_body(bad).unwrap_err();
+            assert_eq!(refusal.status, StatusCode::BAD_REQUEST, "{}", bad.escape_ascii());
         }
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Activity, Caller, OpenReplica};
-use bytes::Bytes;
+use access::AccessError;
+use api::{Activity, Caller, OpenReplica, SelectError};
 use md5::{Digest as _, Md5};
 use sha2::Sha256;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -15,7 +15,7 @@ use crate::refusal::Refusal;
 
 /// Files that are read at once because somebody asks for a checksum that is not kept.
 const FILES_AT_ONCE: usize = 4;
-/// Who asks while so many are read waits for his turn, and is told to come again after this.
+/// A request that comes while so many are read waits for its turn, and is told to come again after this.
 const TURN: Duration = Duration::from_secs(10);
 /// A file is read and summed in such steps, well below a millisecond each: other requests of the thread come in between.
 const STEP_BYTES: u32 = 256 << 10;
@@ -92,10 +92,13 @@ impl Summing {
     }
 }
 
-/// A checksum tells of contents. Beside who may read it is told to who uploads, to see that what arrived is what was
-/// sent: the WLCG profile has it in the `stat` that each of these scopes allows. The mode bits have their own say.
+/// A checksum tells of contents. Readers get it, and uploaders, who compare it with the one of what they have
+/// sent: the WLCG profile has it in the `stat` that each of these scopes allows. A caller who may only add files (by a macaroon
+/// for UPLOAD alone, as it is given to strangers) learns nothing of those that are there. The mode bits have their own say.
 pub(crate) fn may_see_sums(caller: &Caller, path: &[Name]) -> bool {
-    [Activity::Download, Activity::Upload, Activity::Stage].iter().any(|activity| caller.may(*activity, path))
+    let may = |activities: &[Activity]| activities.iter().any(|activity| caller.may(*activity, path));
+    may(&[Activity::Download, Activity::Stage])
+        || (may(&[Activity::Upload]) && may(&[Activity::Delete, Activity::Manage, Activity::List]))
 }
 
 impl Front {
@@ -110,7 +113,7 @@ impl Front {
             return Ok(sum);
         }
         let _turn = self.summing.turn().await?;
-        // Who had the turn before may have asked for the same.
+        // The request that had the turn before may have asked for the same.
         if let Some(sum) = self.kept_checksum(file, kind).await? {
             return Ok(sum);
         }
@@ -137,7 +140,7 @@ impl Front {
     }
 }
 
-/// `None`: nothing was ever written, so it is all zeros.
+/// `None`: the file is empty.
 async fn sum_of(
     size: u64,
     kind: ChecksumKind,
@@ -147,10 +150,8 @@ async fn sum_of(
     let mut offset = 0;
     while offset < size {
         let length = u64::from(STEP_BYTES).min(size - offset) as u32;
-        let read = match replica {
-            Some(replica) => replica.read_at(offset, length).await?.data,
-            None => Bytes::new(),
-        };
+        let replica = replica.ok_or(AccessError::Select(SelectError::NoLocation))?;
+        let read = replica.read_at(offset, length).await?.data;
         if read.is_empty() {
             sums.update(&vec![0; length as usize]);
             offset += u64::from(length);
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_finds_all_turns_to_sum_taken_waits_and_is_told_to_come_again() {
+    async fn a_request_that_finds_all_turns_to_sum_taken_waits_and_is_told_to_come_again() {
         let summing = Summing::default();
         let mut turns = Vec::new();
         for _ in 0..FILES_AT_ONCE {

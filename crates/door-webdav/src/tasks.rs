@@ -1,5 +1,5 @@
-//! Requests that go on to their end when their clients hang up. What the namespace was asked for is done all the same:
-//! so what keeps locks away meanwhile must stay until then, and what follows from it must follow.
+//! Requests that go on to their end when their clients hang up. The namespace does a change all the same: so the guards
+//! that keep locks away must stay until then, and the later steps of the request must follow.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl Tasks {
         Tasks { places: Arc::new(Semaphore::new(tasks_max)), running: Mutex::default() }
     }
 
-    /// Begins at once and waits for the answer. Who stops waiting does not stop the work.
+    /// Begins at once and waits for the answer. A caller that stops waiting does not stop the work.
     pub async fn run<F>(&self, work: F) -> Result<Response, Refusal>
     where
         F: Future<Output = Result<Response, Refusal>> + Send + 'static,
@@ -56,7 +56,7 @@ impl Tasks {
 
     /// For what is left to do when a request is dropped: short, and one for each.
     pub fn follow_up(&self, work: impl Future<Output = ()> + Send + 'static) {
-        // Where there is none any more, nobody is left to be kept waiting.
+        // Without a runtime no caller is left to wait.
         if Handle::try_current().is_ok() {
             self.spawn(work);
         }

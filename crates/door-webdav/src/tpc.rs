@@ -44,7 +44,7 @@ pub trait CopyTarget: Send + Sync {
     async fn publish(self: Box<Self>, size: u64, checksums: Vec<Checksum>) -> Result<(), LocalError>;
 }
 
-/// What a push sends.
+/// The source of a push.
 #[async_trait]
 pub trait CopySource: Send + Sync {
     fn size(&self) -> u64;

@@ -1,9 +1,10 @@
 //! An upload has two halves: bytes into an unnamed replica (`writer`), which may happen at a pool, and the name, which
-//! the head gives when all of them are there. What ends before that leaves nothing: the unnamed file is an orphan.
+//! the head gives when all of them are there. An upload that ends before that leaves nothing: the unnamed file is an
+//! orphan.
 //!
-//! What NFS clients hold of the file that has the name is called back while the bytes come in, and is waited for until it
-//! is taken away from them: the bytes are not sent twice because somebody is slow. The price is that an upload that
-//! fails has cost them their layouts, and for up to a lease they get no others and go through the head.
+//! Grants of NFS clients on the file that has the name are recalled while the bytes come in, and the upload waits until
+//! they are back or revoked: the bytes are not sent twice because a client is slow. The price is that an upload that
+//! fails has cost the clients their layouts, and for up to a lease they get no others and go through the head.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -15,16 +16,16 @@ use file_state::{Change, Modes, Share};
 use http::StatusCode;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Name, PoolId, Timestamp};
 
-use crate::conditions::Changing;
+use crate::conditions::PathChangeGuard;
 use crate::front::{Front, REQUESTS};
 use crate::locks::{Path, PathChange, Principal};
 use crate::put::under_way::Admitted;
 use crate::refusal::Refusal;
-use crate::resolve::{Last, Place};
+use crate::resolve::{Last, PathTarget};
 use crate::sums::mismatch;
 use crate::writer::{Received, Writer};
 
-/// What was not given back by its deadline is taken away within this: a round of the NFS door, and fencing at the pools.
+/// A grant that is not back by its deadline is revoked within this: a round of the NFS door, and fencing at the pools.
 const REVOCATION: Duration = Duration::from_secs(10);
 
 /// A name that other requests, or NFS clients, give to one file after the other: of those who put it at once one is done
@@ -54,16 +55,16 @@ pub(crate) struct Pending {
 
 /// An upload in the hand of a request. When this is dropped, also with the request, it goes back to where it will be found
 /// again, unless it is over.
-pub(crate) struct Kept {
+pub(crate) struct HeldUpload {
     /// There until this is dropped.
     pending: Option<Pending>,
     is_over: bool,
     put_back: Box<dyn Fn(Pending) + Send + Sync>,
 }
 
-impl Kept {
-    pub fn new(pending: Pending, put_back: impl Fn(Pending) + Send + Sync + 'static) -> Kept {
-        Kept { pending: Some(pending), is_over: false, put_back: Box::new(put_back) }
+impl HeldUpload {
+    pub fn new(pending: Pending, put_back: impl Fn(Pending) + Send + Sync + 'static) -> HeldUpload {
+        HeldUpload { pending: Some(pending), is_over: false, put_back: Box::new(put_back) }
     }
 
     /// Brings what the writer has got onto the disk.
@@ -95,7 +96,7 @@ impl Kept {
     }
 }
 
-impl Deref for Kept {
+impl Deref for HeldUpload {
     type Target = Pending;
 
     fn deref(&self) -> &Pending {
@@ -103,17 +104,17 @@ impl Deref for Kept {
     }
 }
 
-impl DerefMut for Kept {
+impl DerefMut for HeldUpload {
     fn deref_mut(&mut self) -> &mut Pending {
         self.pending.as_mut().expect("taken only when this is dropped")
     }
 }
 
-impl Drop for Kept {
+impl Drop for HeldUpload {
     fn drop(&mut self) {
         let Some(pending) = self.pending.take() else { return };
-        // What was lost on the way cannot be sent again by who is told where to go on, and before the first byte there is
-        // nothing to go on with: such an upload starts anew.
+        // A client that is told where to go on cannot send lost bytes again, and before the first byte there is nothing
+        // to go on with: such an upload starts anew.
         let is_of_use =
             pending.writer.as_ref().is_none_or(|writer| !writer.is_broken() && writer.offset() > 0);
         if is_of_use && !self.is_over {
@@ -122,7 +123,7 @@ impl Drop for Kept {
     }
 }
 
-/// What the client has said of the upload in advance.
+/// The client's terms for the upload, given in advance.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub replace: Replace,
@@ -131,6 +132,8 @@ pub(crate) struct Terms {
     pub mtime: Option<Timestamp>,
     /// Of locks that the client submitted: asked again when the name is given, which may be hours later.
     pub lock_tokens: Vec<String>,
+    /// Its directory gets the name that leads to it later: until then the path leads to what that one replaces.
+    pub is_beside: bool,
 }
 
 impl Default for Terms {
@@ -141,6 +144,7 @@ impl Default for Terms {
             size: None,
             mtime: None,
             lock_tokens: Vec::new(),
+            is_beside: false,
         }
     }
 }
@@ -148,7 +152,7 @@ impl Default for Terms {
 const PERMISSIONS: u32 = 0o644;
 
 impl Front {
-    /// An unnamed file on a pool with space.
+    /// An unnamed file on a pool with space for all that was said to come.
     pub(crate) async fn begin_upload(
         &self,
         caller: &Caller,
@@ -157,7 +161,7 @@ impl Front {
         terms: Terms,
     ) -> Result<Pending, Refusal> {
         let name = path.last().cloned().ok_or_else(|| Refusal::forbidden("the root is a directory"))?;
-        let pool = self.services.access.choose(None)?;
+        let pool = self.services.access.choose(terms.size.unwrap_or(0), None)?;
         let new = Unnamed { permissions: PERMISSIONS, location: pool };
         let make = self.services.uploads.create_unnamed(&caller.identity, dir, &new);
         let share = Share::new(Modes::BOTH, Modes::NONE);
@@ -182,20 +186,20 @@ impl Front {
         self.config.checksums.iter().copied().chain(promised).chain(more.iter().copied()).collect()
     }
 
-    /// Compares, makes way, and gives the name.
+    /// Compares checksums, recalls grants on the old file, and gives the name.
     pub(crate) async fn publish(
         self: &Arc<Self>,
         pending: Pending,
         received: Received,
     ) -> Result<Published, Refusal> {
-        self.publish_kept(Kept::new(pending, drop), received).await
+        self.publish_kept(HeldUpload::new(pending, drop), received).await
     }
 
     /// As `publish`, for an upload that can be asked for again: what hinders it now and may not later leaves it as it
     /// is, and so does a client that hangs up before it is being given its name.
     pub(crate) async fn publish_kept(
         self: &Arc<Self>,
-        mut kept: Kept,
+        mut kept: HeldUpload,
         received: Received,
     ) -> Result<Published, Refusal> {
         for _ in 0..ATTEMPTS_MAX {
@@ -210,7 +214,7 @@ impl Front {
         Err(Refusal::busy(NAME_IS_GIVEN_AWAY))
     }
 
-    /// What is to be done, and nothing else: what has the name now is replaced, or nothing.
+    /// The publish to ask for: it may replace the file that has the name now, and no other.
     async fn make_ready(&self, pending: &Pending, received: &Received) -> Result<Publish, Refusal> {
         if let Some(size) = pending.terms.size.filter(|size| *size != received.size) {
             return Err(Refusal::bad_request(format!(
@@ -230,7 +234,7 @@ impl Front {
                 Replace::Any | Replace::Never => Replace::Never,
                 Replace::File(_) | Replace::Exactly { .. } => return Err(state_differs(&pending.terms)),
             },
-            // Nobody is made to give back what he holds for an upload that is refused anyway.
+            // No grant is recalled for an upload that is refused anyway.
             Some(before) if !names(pending.terms.replace, before.file) => {
                 return Err(state_differs(&pending.terms));
             }
@@ -251,9 +255,12 @@ impl Front {
         Ok(Publish { size, space_used, mtime, checksums, replace })
     }
 
-    /// What has the name now. The locks and the grant that are asked are of the path: it must still lead to the directory
-    /// that gets the entry.
+    /// The file that has the name now. The locks and the grant were judged by path, so the path must still lead to the
+    /// directory that gets the entry.
     async fn find_again(&self, pending: &Pending) -> Result<Option<Attributes>, Refusal> {
+        if pending.terms.is_beside {
+            return Ok(None);
+        }
         let walked =
             access::walk(&*self.services.namespace, &pending.caller, &pending.path, Last::Itself).await;
         let place = walked.map_err(|error| match error {
@@ -269,9 +276,9 @@ impl Front {
     /// `None`: something else has the name than when it was asked, and everything is to be asked again.
     async fn give_name(
         self: &Arc<Self>,
-        mut kept: Kept,
+        mut kept: HeldUpload,
         how: Publish,
-    ) -> Result<(Kept, Option<Published>), Refusal> {
+    ) -> Result<(HeldUpload, Option<Published>), Refusal> {
         let changing = self.begin_naming(&kept, how.replace == Replace::Never).await;
         let changing = changing.map_err(|refusal| kept.refused(refusal))?;
         let front = Arc::clone(self);
@@ -296,7 +303,7 @@ impl Front {
 
     /// Asks once more whether it may have its name: it may have been locked, or its directory moved, while layouts were
     /// waited for.
-    async fn begin_naming(&self, pending: &Pending, is_new: bool) -> Result<Changing, Refusal> {
+    async fn begin_naming(&self, pending: &Pending, is_new: bool) -> Result<PathChangeGuard, Refusal> {
         let path = &pending.path;
         let change = if is_new { PathChange::of_member(path) } else { PathChange::of_resource(path) };
         let principal = Principal::from(&pending.caller);
@@ -336,14 +343,18 @@ impl Front {
         }
     }
 
-    /// Calls back what NFS clients hold of a file that is about to be changed; none of it is given out again until what is
-    /// answered is dropped.
-    pub(crate) async fn make_way(&self, file: FileId, change: Change) -> Result<access::Changing, Refusal> {
+    /// Recalls the grants of NFS clients on a file that is about to be changed; none of them is granted anew until the
+    /// returned guard is dropped.
+    pub(crate) async fn make_way(
+        &self,
+        file: FileId,
+        change: Change,
+    ) -> Result<access::FileChangeGuard, Refusal> {
         Ok(self.before_change(file, change, self.config.recall_patience).await?)
     }
 
-    /// As `make_way`, without waiting, for who will `outwait` later. Refused where that would be.
-    pub(crate) async fn call_back(&self, place: &Place) -> Result<(), Refusal> {
+    /// As `make_way`, without waiting, for a caller that will `outwait` later. Refused where that would be.
+    pub(crate) async fn call_back(&self, place: &PathTarget) -> Result<(), Refusal> {
         let Some(found) = &place.found else { return Ok(()) };
         match self.before_change(found.file, Change::Replace, Duration::ZERO).await {
             Ok(_) | Err(AccessError::Recalled) => Ok(()),
@@ -351,8 +362,8 @@ impl Front {
         }
     }
 
-    /// As `make_way`, and waits until what is not given back was taken away.
-    async fn outwait(&self, file: FileId) -> Result<access::Changing, Refusal> {
+    /// As `make_way`, and waits until grants that are not given back are revoked.
+    async fn outwait(&self, file: FileId) -> Result<access::FileChangeGuard, Refusal> {
         let patience = self.services.access.recall_time() + REVOCATION;
         Ok(self.before_change(file, Change::Replace, patience).await?)
     }
@@ -362,7 +373,7 @@ impl Front {
         file: FileId,
         change: Change,
         patience: Duration,
-    ) -> Result<access::Changing, AccessError> {
+    ) -> Result<access::FileChangeGuard, AccessError> {
         self.services.access.before_change(file, Some(REQUESTS), change, patience).await
     }
 }

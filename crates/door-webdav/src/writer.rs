@@ -27,7 +27,7 @@ pub(crate) struct Writer {
     syncing: Option<IoHandle<Verifier>>,
 }
 
-/// What a writer has put onto the disk.
+/// The data that a writer has put onto the disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub size: u64,

@@ -1,4 +1,4 @@
-//! What is about to be done to a file, who must give back for it, and what follows if they do not.
+//! A change that is about to be made to a file, and the grants that must be given back or revoked for it.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use types::FileId;
 
 use crate::{DelegationKind, Holder, LayoutModes, Share};
 
-/// What is about to be done to a file.
+/// A change that is about to be made to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is opened so, or read or written without an open.
     Access(Share),
     /// To a smaller size: bytes vanish under the layouts of others.
     Truncate,
-    /// Its last name goes, or comes to stand for another file, through a door whose users do not keep files open: what
-    /// others still write at the pools is to come home first.
+    /// Its last name goes, or comes to stand for another file, through a door whose users do not keep files open: the
+    /// layouts of others are recalled first.
     Replace,
-    /// As POSIX has it: who has the file open keeps it.
+    /// As POSIX has it: a holder that has the file open keeps it.
     Remove,
     Rename,
     /// One more name.
@@ -25,12 +25,12 @@ pub enum Change {
 }
 
 impl Change {
-    /// Names, attributes and what others write do not matter to layouts.
+    /// Changes of names and attributes, and writes of others, do not matter to layouts.
     pub(crate) fn recalls_layouts(self) -> bool {
         matches!(self, Change::Truncate | Change::Replace)
     }
 
-    /// Whether who denies writing through another door has a say.
+    /// Whether an open at another door that denies writing stands in its way.
     pub fn is_deniable(self) -> bool {
         !matches!(self, Change::SetAttributes | Change::Access(_) | Change::Link)
     }
@@ -47,7 +47,7 @@ pub enum ChangeVerdict {
     },
 }
 
-/// What a holder has been given of a file.
+/// A grant of a holder on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granted {
     Layout(LayoutModes),

@@ -1,7 +1,7 @@
-//! Delegations of one file: whose cache may be believed without asking (RFC 8881 §10.4).
+//! Delegations of one file: the cache of their holder may be believed without asking (RFC 8881 §10.4).
 //!
-//! A read delegation goes with those of others, and with nobody who changes the file; one to write goes with nobody.
-//! What a holder does itself never stands against its own delegation.
+//! A read delegation goes with read delegations of others, and with no other holder that changes the file; a write
+//! delegation goes with no other holder. A holder's own changes never conflict with its own delegation.
 
 use crate::{Change, Modes};
 
@@ -12,7 +12,7 @@ pub enum DelegationKind {
 }
 
 impl DelegationKind {
-    /// What its holder may open by itself.
+    /// The accesses that its holder may open by itself.
     pub fn access(self) -> Modes {
         match self {
             DelegationKind::Read => Modes::READ,
@@ -20,7 +20,7 @@ impl DelegationKind {
         }
     }
 
-    /// Whether it must come home before somebody else does this.
+    /// Whether it must be returned before another holder makes this change.
     pub(crate) fn is_in_the_way_of(self, change: Change) -> bool {
         match (self, change) {
             (DelegationKind::Read, Change::Access(share)) => {

@@ -1,4 +1,4 @@
-//! A map by an order of its keys that mostly has one entry: whoever opens a file is mostly alone with it.
+//! A map by an order of its keys that mostly has one entry: most open files have one holder.
 //!
 //! A node of a `BTreeMap` has room for eleven entries from the first on. Up to a few, entries are kept in a vector of just
 //! their length.
@@ -44,7 +44,7 @@ impl<K: Ord + Copy, V> Few<K, V> {
         }
     }
 
-    /// What was there before.
+    /// Returns the value that was there before.
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self {
             Few::Sorted(entries) => match place(entries, &key) {

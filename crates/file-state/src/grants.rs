@@ -1,4 +1,4 @@
-//! What holders were granted of one file and can be asked to give back: layouts, delegations.
+//! Grants on one file that their holders can be asked to give back: layouts, delegations.
 //!
 //! A recall names a deadline; it ends when the holder has given back what it has, or by a revocation after the deadline.
 
@@ -88,7 +88,7 @@ impl<T: Copy> Grants<T> {
         Some(Ended { recall_deadline: grant.recall.map(|recall| recall.deadline) })
     }
 
-    /// What to ask for: `None` if the holder has nothing or was asked already; and whether it is asked once more.
+    /// The grant to ask for, and whether it is asked for once more. `None`: the holder has none, or was asked already.
     pub fn recall(&mut self, holder: Holder, deadline: Duration) -> Option<(T, bool)> {
         let grant = self.holders.get_mut(&holder)?;
         match &mut grant.recall {

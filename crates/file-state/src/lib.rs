@@ -1,10 +1,10 @@
-//! The one conflict table: who has which file open and how, who locked which bytes, who may do I/O at the pools.
+//! The one conflict table: the opens, byte-range locks, layouts and delegations of all files.
 //!
 //! All doors share one [`FileState`], so that an open, a lock or a change through one of them is judged against the
 //! state of all others. It knows no protocol, does no I/O and never waits: a call answers a verdict, and what must be
-//! done by somebody else (asking a client to give back a layout) is returned as a value. Time is handed in. Whoever
-//! owns it holds a lock around one call at a time and performs what was returned after it. What clients of one door have
-//! among themselves (tokens, stateids) is that door's matter.
+//! done by somebody else (asking a client to give back a layout) is returned as a value. Time is handed in. The owner
+//! of the table holds a lock around one call at a time and performs the returned actions after it. State between a door
+//! and its clients (tokens, stateids) is that door's matter.
 
 #![forbid(unsafe_code)]
 
@@ -26,7 +26,7 @@ pub use table::{FileState, Held, Limits, LockNotice, Want};
 
 use thiserror::Error;
 
-/// The doors, told apart so that their clients' numbers are. What a door speaks is nothing to this table.
+/// The doors, told apart so that their clients' numbers are. The protocol of a door does not matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Door {
     Nfs,
@@ -46,8 +46,8 @@ impl Holder {
     }
 }
 
-/// Who opens or locks on behalf of a holder: a process, an open file description. Opens and locks of one owner never
-/// stand in each other's way. The numbers of open owners and lock owners are apart.
+/// A process or an open file description, which opens or locks on behalf of a holder. Opens and locks of one owner
+/// never stand in each other's way. The numbers of open owners and lock owners are apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner {
     pub holder: Holder,

@@ -101,11 +101,12 @@ impl Waiter {
     }
 }
 
-/// What may be looked at in one go: clients choose how many wait and how many locks there are.
+/// Bounds of one look through waiters: clients choose how many wait and how many locks there are.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Budget {
     pub waiters: usize,
-    /// Owners and their locks. Who is looked at is looked at to the end: it is overrun by the locks of one file at most.
+    /// Owners and their locks. The look at a waiter is always finished, and exceeds this by the locks of one file at
+    /// most.
     pub locks: usize,
 }
 
@@ -159,7 +160,7 @@ impl Locks {
         in_the_way.min_by_key(|lock| lock.range.offset())
     }
 
-    /// Whoever has a lock that does not go with one like this.
+    /// The owners of locks that conflict with such a lock.
     pub fn conflicts(&self, range: ByteRange, kind: LockKind) -> impl Iterator<Item = Owner> {
         let in_the_way = self.owners.iter().filter(move |(_, intervals)| {
             overlapping(intervals, range).any(|interval| interval.kind.conflicts(kind))
@@ -271,8 +272,8 @@ impl Locks {
         !self.released.is_empty() || self.waiters.iter().any(|waiter| waiter.is_due)
     }
 
-    /// Those that could have their locks now, the first before those behind it, and were not told yet. They are told
-    /// hereby. Who is left when the budget is spent is looked at the next time, and before anybody anew.
+    /// Waiters that could have their locks now, in order of arrival, and were not notified yet; from now on they count
+    /// as notified. If the budget is spent, the next call looks at the other waiters first.
     pub fn let_through(&mut self, until: Duration, budget: &mut Budget) -> Vec<Owner> {
         let mut told = Vec::new();
         while !budget.is_spent() {

@@ -38,7 +38,8 @@ impl Modes {
     }
 }
 
-/// What an open does and what it denies to others. Denials are mandatory between opens and for I/O without an open.
+/// The accesses of an open, and those that it denies to others. Denials are mandatory between opens and for I/O without
+/// an open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Share {
     pub access: Modes,

@@ -29,13 +29,13 @@ use waiters::Waiting;
 pub use in_the_way::Want;
 pub use waiters::LockNotice;
 
-/// What clients can make grow. At a bound the call is refused with [`FileStateError::Limit`].
+/// Bounds of the state that clients can make grow. At a bound the call is refused with [`FileStateError::Limit`].
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub opens_per_holder: usize,
     pub locks_per_holder: usize,
     pub locks_per_file: usize,
-    /// Beyond it who waits for a lock is not remembered, and has to ask now and then.
+    /// Beyond it a waiter for a lock is not remembered, and has to ask now and then.
     pub waiters_per_file: usize,
     pub waiters_per_holder: usize,
     pub layouts_per_holder: usize,
@@ -146,8 +146,8 @@ impl FileState {
         Ok(share)
     }
 
-    /// As [`FileState::open`], of a file that has no name any more: only while somebody holds it. Who frees what is left
-    /// of such files asks [`FileState::is_in_use`] first, and from then on nobody can open it.
+    /// As [`FileState::open`], of a file that has no name any more: only while somebody holds it. A caller that frees
+    /// such a file asks [`FileState::is_in_use`] first, and from then on nobody can open it.
     pub fn open_unlinked(
         &mut self,
         file: FileId,
@@ -193,15 +193,15 @@ impl FileState {
         known.shares.of_holder(holder).fold(delegated, |access, (_, share)| access.union(share.access))
     }
 
-    /// Whether `by` may do I/O without an open: no delegation is in the way, and no open denies it. In this order, for who
-    /// may read past a denial may not read past what a delegation hides.
+    /// Whether `by` may do I/O without an open: no delegation is in the way, and no open denies it. In this order, for
+    /// a caller that may read past a denial must not read past writes that a delegation hides.
     pub fn check_io(&self, file: FileId, by: Holder, access: Modes) -> Result<(), FileStateError> {
         let Some(known) = self.files.get(&file) else { return Ok(()) };
         known.judge_delegations(Some(by), Change::Access(Share::new(access, Modes::NONE)))?;
         known.shares.judge_io(access)
     }
 
-    /// Also by the holder of a delegation, who need not say.
+    /// Also by the holder of a write delegation, who may open the file without a call.
     pub fn is_open_for_writing(&self, file: FileId) -> bool {
         self.files.get(&file).is_some_and(|known| {
             known.shares.has_writers()
@@ -340,7 +340,7 @@ impl FileState {
         })
     }
 
-    /// Every open, for who wants to see what is going on.
+    /// Every open, for reports to an operator.
     pub fn opens(&self) -> impl Iterator<Item = (FileId, Owner, Share)> {
         let files = self.files.iter();
         files.flat_map(|(file, known)| known.shares.all().map(|(owner, share)| (*file, owner, share)))
@@ -378,12 +378,12 @@ impl FileState {
             && self.waiting.is_empty()
     }
 
-    /// Who has anything.
+    /// The holders that have any state.
     pub fn holders(&self) -> impl Iterator<Item = Holder> {
         self.holders.keys().copied()
     }
 
-    /// Everything the holder has goes.
+    /// Removes everything that the holder has.
     pub fn release_holder(&mut self, holder: Holder) {
         for file in self.files_of(holder) {
             self.release(file, holder);

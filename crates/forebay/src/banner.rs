@@ -1,4 +1,4 @@
-//! What a person sees when `forebay up` is ready.
+//! Text that `forebay up` prints when it is ready.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -23,7 +23,7 @@ pub enum Command {
     Status(StatusArguments),
     /// Compare the namespace with itself and with the pools
     Fsck(FsckArguments),
-    /// What is set for directories
+    /// Set and show the consistency of directories
     Dir {
         #[command(subcommand)]
         command: DirCommand,
@@ -38,7 +38,7 @@ pub enum Command {
         #[command(subcommand)]
         command: QuotaCommand,
     },
-    /// What lies below a directory, without walking it
+    /// Count files and bytes below a directory, without walking it
     Du(DuArguments),
     /// Move, save, restore and migrate the database of names
     Namespace {
@@ -99,7 +99,7 @@ pub struct UpArguments {
 #[derive(Args)]
 pub struct StatusArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -108,7 +108,10 @@ pub struct StatusArguments {
 #[derive(Args)]
 pub struct FsckArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
+    /// Database of the namespace: sqlite, or postgres://user@host/database [default: as the configuration says]
+    #[arg(long, value_name = "URL")]
+    pub namespace: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -128,7 +131,7 @@ pub struct FsckArguments {
 
 /// How the commands that talk to a running process find it.
 #[derive(Args)]
-pub struct Place {
+pub struct InstanceArguments {
     /// Data directory of the instance [default: ./forebay-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
@@ -148,7 +151,7 @@ pub enum DirCommand {
 #[derive(Args)]
 pub struct SetConsistencyArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
     /// Directory, from the root of the namespace
     #[arg(value_name = "PATH")]
     pub path: String,
@@ -177,7 +180,7 @@ pub enum ConsistencyArgument {
 #[derive(Args)]
 pub struct ShowDirArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
     /// Directory, from the root of the namespace
     #[arg(value_name = "PATH")]
     pub path: String,
@@ -191,7 +194,7 @@ pub enum PoolCommand {
     /// All pools and whether they get files and clients
     List {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArguments,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -205,7 +208,7 @@ pub enum PoolCommand {
 #[derive(Args)]
 pub struct PoolArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
     /// pool-0, pool-1, …
     #[arg(value_name = "POOL")]
     pub pool: String,
@@ -216,16 +219,16 @@ pub enum QuotaCommand {
     /// Give an account limits, or other ones
     Set {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArguments,
         #[command(flatten)]
         whose: WhoseArguments,
         #[command(flatten)]
         limits: LimitArguments,
     },
-    /// What an account has and may have
+    /// Show the usage and limits of an account
     Show {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArguments,
         #[command(flatten)]
         whose: WhoseArguments,
         /// Print JSON
@@ -235,7 +238,7 @@ pub enum QuotaCommand {
     /// All accounts with a quota
     List {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArguments,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -243,7 +246,7 @@ pub enum QuotaCommand {
     /// Take all limits of an account away
     Remove {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArguments,
         #[command(flatten)]
         whose: WhoseArguments,
     },
@@ -281,7 +284,7 @@ pub struct LimitArguments {
 #[derive(Args)]
 pub struct DuArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
     /// Directory, from the root of the namespace
     #[arg(value_name = "PATH")]
     pub path: String,
@@ -312,7 +315,7 @@ pub enum NamespaceCommand {
     /// Tell the pools now what their files are called, for a rebuild
     Describe {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArguments,
     },
 }
 
@@ -335,7 +338,7 @@ pub struct CopyArguments {
 #[derive(Args)]
 pub struct BackupArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
     /// sqlite:DIR or postgres://user@host/database [default: that of the data directory]
     #[arg(long, value_name = "PLACE")]
     pub from: Option<String>,
@@ -347,9 +350,12 @@ pub struct BackupArguments {
 #[derive(Args)]
 pub struct RestoreArguments {
     /// File that `forebay namespace backup` made
-    #[arg(long, value_name = "FILE")]
-    pub from: PathBuf,
-    /// A data directory, sqlite:DIR or postgres://user@host/database; there must be no namespace in it
+    #[arg(long, value_name = "FILE", required_unless_present = "in_place")]
+    pub from: Option<PathBuf>,
+    /// Take the namespace that is there as if it had been saved and restored, though it lacks what came later
+    #[arg(long, conflicts_with_all = ["from", "start_over"])]
+    pub in_place: bool,
+    /// A data directory, sqlite:DIR or postgres://user@host/database; with --from there must be no namespace in it
     #[arg(long, value_name = "PLACE")]
     pub to: String,
     /// Remove what an earlier attempt has restored
@@ -360,7 +366,7 @@ pub struct RestoreArguments {
 #[derive(Args)]
 pub struct MigrateArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
     /// sqlite:DIR, file:FILE (a backup) or postgres://user@host/database [default: that of the data directory]
     #[arg(long, value_name = "PLACE")]
     pub at: Option<String>,
@@ -372,7 +378,7 @@ pub struct MigrateArguments {
 #[derive(Args)]
 pub struct RebuildArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
     /// Database of the namespace: sqlite, or postgres://user@host/database [default: as the configuration says]
     #[arg(long, value_name = "URL")]
     pub namespace: Option<String>,
@@ -389,14 +395,14 @@ pub enum UserCommand {
     /// List all users
     List {
         #[command(flatten)]
-        place: Place,
+        place: InstanceArguments,
     },
 }
 
 #[derive(Args)]
 pub struct AddUserArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
     #[arg(value_name = "NAME")]
     pub name: String,
     /// User id that the files belong to
@@ -419,7 +425,7 @@ pub struct AddUserArguments {
 #[derive(Args)]
 pub struct NamedUserArguments {
     #[command(flatten)]
-    pub place: Place,
+    pub place: InstanceArguments,
     #[arg(value_name = "NAME")]
     pub name: String,
     /// Read the password from the first line of standard input instead of making one

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use door_nfs::{Courtesy, Flavor, Flavors};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{Place, UpArguments};
+use crate::cli::{InstanceArguments, UpArguments};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -83,7 +83,7 @@ const DOMAIN_BYTES_MAX: usize = 253;
 /// The namespace's database is a file in the data directory.
 pub const SQLITE: &str = "sqlite";
 
-/// What a power cut may take; the words are the manual's.
+/// Which changes a power cut may lose; the names are the manual's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sync {
@@ -91,7 +91,7 @@ pub enum Sync {
     Interval,
 }
 
-/// Of directories for which nothing else is set.
+/// The consistency of directories that have no setting of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Consistency {
@@ -154,7 +154,7 @@ impl Default for Nfs {
             grace_s: 90,
             clients_max: 10_000,
             connections_max: 4_096,
-            flight_mib: 1_024,
+            flight_mib: 64,
             slots_max: 256,
             layout_min_kib: 64,
             copy_answer_ms: 100,
@@ -167,7 +167,7 @@ impl Default for Nfs {
     }
 }
 
-/// What clients may hold together whose lease is over: about a GiB.
+/// Maximum states of all clients with expired leases together: about a GiB.
 const COURTESY_STATES_MAX: u64 = 1 << 20;
 
 impl Nfs {
@@ -179,7 +179,7 @@ impl Nfs {
         }
     }
 
-    /// What clients may come with where an export does not say, in the order that they are told.
+    /// Security flavors of exports that name none, in the order in which SECINFO lists them.
     pub fn flavors(&self) -> Result<Flavors> {
         self.flavors_of("nfs.security", &self.security)
     }
@@ -247,12 +247,18 @@ impl Default for Log {
 
 impl Config {
     pub fn read(file: &Path) -> Result<Config> {
-        let text = std::fs::read_to_string(file)
-            .with_context(|| format!("cannot read configuration {}", file.display()))?;
-        let config: Config = toml::from_str(&text).map_err(|error| {
+        let bytes =
+            std::fs::read(file).with_context(|| format!("cannot read configuration {}", file.display()))?;
+        let wrong = |at: usize, what: &str| {
+            let line = bytes[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+            anyhow::anyhow!("{}:{line}: {what}", file.display())
+        };
+        let text = std::str::from_utf8(&bytes).map_err(|error| {
+            wrong(error.valid_up_to(), "is not text in UTF-8; correct or remove the line")
+        })?;
+        let config: Config = toml::from_str(text).map_err(|error| {
             let start = error.span().map_or(0, |span| span.start.min(text.len()));
-            let line = text[..start].matches('\n').count() + 1;
-            anyhow::anyhow!("{}:{line}: {}", file.display(), error.message().replace('\n', " "))
+            wrong(start, &error.message().replace('\n', " "))
         })?;
         config.validate().with_context(|| file.display().to_string())?;
         Ok(config)
@@ -344,7 +350,7 @@ impl Config {
     }
 }
 
-impl Place {
+impl InstanceArguments {
     /// The configuration of the instance meant; its `data` is where it lies.
     pub fn config(&self) -> Result<Config> {
         let mut config = match &self.config {
@@ -368,7 +374,7 @@ pub fn check(file: &Path) -> Result<ExitCode> {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Config> {
+    fn parse(text: impl AsRef<[u8]>) -> Result<Config> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("forebay.toml");
         std::fs::write(&file, text).unwrap();
@@ -379,6 +385,15 @@ mod tests {
     fn an_unknown_key_is_named_with_its_line() {
         let error = parse("[nfs]\nlease_s = 10\nleese_s = 10\n").unwrap_err();
         assert!(error.to_string().contains(":3: unknown field `leese_s`"), "{error}");
+    }
+
+    #[test]
+    fn a_configuration_that_is_no_text_is_refused_with_its_line_and_advice() {
+        let error = parse(b"[nfs]\n# \xff\n").unwrap_err().to_string();
+        assert!(
+            error.ends_with("forebay.toml:2: is not text in UTF-8; correct or remove the line"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -411,7 +426,7 @@ mod tests {
     fn a_domain_is_what_stands_behind_the_at_sign() {
         assert_eq!(parse("[nfs]\ndomain = \"example.org\"\n").unwrap().nfs.domain.unwrap(), "example.org");
         for domain in ["", "@example.org", "a b"] {
-            let error = format!("{:#}", parse(&format!("[nfs]\ndomain = {domain:?}\n")).unwrap_err());
+            let error = format!("{:#}", parse(format!("[nfs]\ndomain = {domain:?}\n")).unwrap_err());
             assert!(error.contains("is no domain"), "{error}");
         }
     }

@@ -18,8 +18,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-use crate::cli::Place;
+use crate::cli::InstanceArguments;
 use crate::data_dir::DataDir;
+use crate::marks::{self, Marks};
 use crate::system::{SystemClock, SystemRandom};
 
 const CONNECTIONS_MAX: usize = 16;
@@ -44,7 +45,7 @@ enum Answer {
     Error(String),
 }
 
-/// Who answers.
+/// Answers the requests of the control socket.
 #[async_trait::async_trait]
 pub trait Responder: Send + Sync + 'static {
     async fn respond(&self, request: Request) -> Result<serde_json::Value>;
@@ -109,9 +110,9 @@ async fn converse(stream: UnixStream, responder: Arc<dyn Responder>) -> Result<(
     Ok(())
 }
 
-/// Asks the process that runs at a place; where none does, `answer` is given the namespace.
+/// Asks the process that runs at a place; where none does, `answer` is given the namespace, as a head that starts has it.
 pub fn ask_or_open<T: DeserializeOwned>(
-    place: &Place,
+    place: &InstanceArguments,
     request: Request,
     answer: impl AsyncFnOnce(&Arc<SqlNamespace>) -> Result<T>,
 ) -> Result<T> {
@@ -121,8 +122,11 @@ pub fn ask_or_open<T: DeserializeOwned>(
     }
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let database = data.database(&config.namespace.database)?;
-    let namespace = Arc::new(crate::up::open_namespace(&config, database, Arc::new(SystemClock::new()))?);
+    let noted = marks::noted(&data)?;
+    let behind = marks::pools_behind(&noted);
+    let clock = Arc::new(SystemClock::new());
+    let namespace = Arc::new(crate::up::open_namespace(&data, &config, clock, noted)?);
+    namespace.keep_marks(Arc::new(Marks::new(&data, &behind)))?;
     runtime.block_on(async {
         let found = answer(&namespace).await;
         namespace.close().await;
@@ -130,7 +134,7 @@ pub fn ask_or_open<T: DeserializeOwned>(
     })
 }
 
-/// Asks the process that runs on `data`; `None` if there is none.
+/// Asks the process that runs on `data`; `None` if no process runs.
 pub fn ask<T: DeserializeOwned>(data: &Path, request: Request) -> Result<Option<T>> {
     let dir = match std::fs::File::open(data) {
         Ok(dir) => dir,

@@ -3,8 +3,9 @@
 //! ```text
 //! forebay-data/
 //!   instance.json   version, instance id, number of pools
-//!   secret          32 bytes, mode 0600: signs tickets and file handles
+//!   secret          32 bytes, mode 0600: signs file handles; keys of tickets are derived from it
 //!   macaroon-secret 32 bytes, mode 0600: signs macaroons; may be removed to end them all
+//!   ended-sessions  sessions of the page that were logged out before their end, mode 0600
 //!   users           who may log in by HTTP, mode 0600 (`forebay user`)
 //!   lock            held by the running process
 //!   control.sock    `forebay status`, `forebay fsck`
@@ -12,12 +13,13 @@
 //!   namespace.database  where the namespace is, if it is not here
 //!   drained-pools.json  pools that get no new files and no clients
 //!   fsck.log        every repair that was made
+//!   timeline.json   how far the namespace has come (`marks`)
 //!   pools/pool-N/   the pools
 //! ```
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -107,7 +109,7 @@ impl DataDir {
         Ok(DataDir { path, instance, secret, pools, recorded, _lock: lock })
     }
 
-    /// Made by the server only: what an administrator's command makes could belong to somebody else.
+    /// Made by the server only: a file made by an administrator's command could belong to another user.
     pub fn macaroon_secret(&self, random: &dyn Random) -> Result<[u8; 32]> {
         load_secret(&self.path.join("macaroon-secret"), random)
     }
@@ -228,9 +230,13 @@ impl DataDir {
     /// Of a directory that may be in use.
     pub fn noted_database_of(path: &Path) -> Result<Option<String>> {
         let note = path.join(DATABASE_NOTE);
-        match std::fs::read_to_string(&note) {
+        match fs::read_to_string(&note) {
             Ok(text) => Ok(Some(text.trim().to_owned())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) if error.kind() == ErrorKind::InvalidData => bail!(
+                "{} is damaged (write the URL of the namespace into it, without user and password)",
+                note.display()
+            ),
             Err(error) => Err(complaint(&note, "read", &error)),
         }
     }
@@ -260,17 +266,18 @@ impl DataDir {
 
 /// One line that says what, where, and what to do.
 pub fn complaint(path: &Path, operation: &str, error: &std::io::Error) -> anyhow::Error {
-    let advice = match error.kind() {
-        ErrorKind::PermissionDenied => "; choose a directory you may write with --data",
-        ErrorKind::ReadOnlyFilesystem => {
-            ": the file system is read-only; choose another directory with --data"
-        }
+    let (why, advice) = match error.kind() {
+        ErrorKind::PermissionDenied => (error.to_string(), "; choose a directory you may write with --data"),
+        ErrorKind::ReadOnlyFilesystem => (
+            "the file system is read-only".to_owned(),
+            "; make it writable or choose another directory with --data",
+        ),
         ErrorKind::StorageFull => {
-            ": the disk is full; free some space or choose another directory with --data"
+            ("the disk is full".to_owned(), "; free some space or choose another directory with --data")
         }
-        _ => "",
+        _ => (error.to_string(), ""),
     };
-    anyhow::anyhow!("cannot {operation} {}: {error}{advice}", path.display())
+    anyhow::anyhow!("cannot {operation} {}: {why}{advice}", path.display())
 }
 
 fn take_lock(path: &Path) -> Result<File> {
@@ -351,16 +358,7 @@ fn load_secret(file: &Path, random: &dyn Random) -> Result<[u8; 32]> {
 
 /// Complete or not at all, also over a power cut.
 fn write_durably(file: &Path, bytes: &[u8]) -> Result<()> {
-    let temporary = file.with_extension("new");
-    let written = (|| {
-        let mut out =
-            OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&temporary)?;
-        out.write_all(bytes)?;
-        out.sync_all()?;
-        fs::rename(&temporary, file)?;
-        File::open(file.parent().unwrap_or(Path::new(".")))?.sync_all()
-    })();
-    written.map_err(|error| complaint(file, "write", &error))
+    durable::replace(file, bytes).map_err(|error| complaint(file, "write", &error))
 }
 
 fn parse_hex(text: &str) -> Option<[u8; 16]> {
@@ -407,6 +405,8 @@ mod tests {
         assert!(refused(SQLITE).contains("is in postgres://host:5432/names"), "{}", refused(SQLITE));
         assert!(refused("postgres://other/names").contains("not in postgres://other:5432/names"));
         data.database("postgres://user:changed@host/names").unwrap();
+        std::fs::write(data.database_note(), b"\xff").unwrap();
+        assert!(refused(url).contains("namespace.database is damaged (write"), "{}", refused(url));
         let other = tempfile::tempdir().unwrap();
         let data = open(other.path(), None).unwrap();
         std::fs::create_dir(data.namespace()).unwrap();

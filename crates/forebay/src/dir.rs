@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use types::{FileId, Identity, Name};
 
-use crate::cli::{ConsistencyArgument, DirCommand, Place};
+use crate::cli::{ConsistencyArgument, DirCommand, InstanceArguments};
 use crate::control::{self, Request};
 
 /// Directories that are changed at the same time, so that they share a commit.
@@ -21,7 +21,7 @@ const PAGE_LEN: usize = 1000;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Question {
     path: String,
-    /// Only told, if nothing is to be set.
+    /// `None`: the setting is only reported.
     set: Option<ConsistencyArgument>,
     recursive: bool,
 }
@@ -29,9 +29,9 @@ pub struct Question {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     path: String,
-    /// What is set for the directory itself.
+    /// The setting of the directory itself.
     own: Option<String>,
-    /// What follows.
+    /// The effective consistency.
     consistency: String,
     /// Directories for which it was set.
     changed: u64,
@@ -67,7 +67,7 @@ impl Report {
     }
 }
 
-fn ask(place: &Place, question: Question) -> Result<Report> {
+fn ask(place: &InstanceArguments, question: Question) -> Result<Report> {
     let request = Request::Directory(question.clone());
     control::ask_or_open(place, request, async |namespace| answer(namespace, &question).await)
 }

@@ -12,15 +12,15 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use api::Pool;
 use namespace::{SqlNamespace, Stray};
-use pool::FoundReplica;
+use pool::{FoundReplica, LocalPool};
 use types::PoolId;
 
 use crate::cli::FsckArguments;
 use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
+use crate::lengths::Settled;
 use crate::report::FsckReport;
 use crate::system::{SystemClock, SystemRandom};
 use crate::up::Services;
@@ -29,7 +29,10 @@ use crate::up::Services;
 const PROBLEMS_MAX: usize = 1000;
 
 pub fn run(arguments: &FsckArguments) -> Result<ExitCode> {
-    let config = arguments.place.config()?;
+    let mut config = arguments.place.config()?;
+    if let Some(url) = &arguments.namespace {
+        config.namespace.database.clone_from(url);
+    }
     let report = if arguments.repair {
         repair::run(arguments, &config)?
     } else {
@@ -53,17 +56,31 @@ fn check_stopped(config: &Config) -> Result<FsckReport> {
 }
 
 async fn check_opened(data: &DataDir, config: &Config) -> Result<FsckReport> {
-    let services = open(data, config)?;
-    let report = check(&services.namespace, &services.pools).await;
+    let services = open(data, config).await?;
+    let report = check(&services.namespace, &services.local_pools).await;
     services.close().await;
-    report
+    let mut report = report?;
+    let Settled { finished, lost, .. } = services.settled;
+    if finished > 0 {
+        let remark = format!(
+            "{finished} files were cut to their replicas, as a start does after a kill or a power cut"
+        );
+        note(&mut report.remarks, remark);
+    }
+    if lost > 0 {
+        note(
+            &mut report.remarks,
+            format!("{lost} files lack their ends in a pool that was put back from a copy"),
+        );
+    }
+    Ok(report)
 }
 
-pub fn open(data: &DataDir, config: &Config) -> Result<Services> {
-    crate::up::open_services(data, config, Arc::new(SystemClock::new()))
+pub async fn open(data: &DataDir, config: &Config) -> Result<Services> {
+    crate::up::open_services(data, config, Arc::new(SystemClock::new())).await
 }
 
-/// What a pool has, for a repair or a rebuild.
+/// Describes a replica found in a pool, for a repair or a rebuild.
 pub fn stray(pool: PoolId, found: &FoundReplica) -> Stray {
     Stray {
         file: found.facts.file,
@@ -72,11 +89,12 @@ pub fn stray(pool: PoolId, found: &FoundReplica) -> Stray {
         space_used: found.facts.space_used,
         epoch: found.epoch,
         modified: Some(found.modified),
+        birth: found.facts.birth.time(),
     }
 }
 
 /// Compares; changes nothing. On a running instance a file that changes meanwhile is looked at twice.
-pub async fn check(namespace: &Arc<SqlNamespace>, pools: &[Arc<dyn Pool>]) -> Result<FsckReport> {
+pub async fn check(namespace: &Arc<SqlNamespace>, pools: &[Arc<LocalPool>]) -> Result<FsckReport> {
     let found = compare::compare(namespace, pools).await?;
     let mut report = FsckReport { files: found.files, replicas: found.replicas, ..FsckReport::default() };
     for problem in &found.of_namespace {
@@ -87,6 +105,9 @@ pub async fn check(namespace: &Arc<SqlNamespace>, pools: &[Arc<dyn Pool>]) -> Re
     }
     for problem in found.unreadable {
         note(&mut report.problems, problem);
+    }
+    for remark in found.remarks {
+        note(&mut report.remarks, remark);
     }
     Ok(report)
 }

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use ::namespace::bulk::Place;
+use ::namespace::bulk::NamespaceLocation;
 use ::namespace::import::{Format, Import, Made, Options, read};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
@@ -96,7 +96,7 @@ pub fn import(arguments: &ImportArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(made: &Made, place: &Place) {
+fn tell(made: &Made, place: &NamespaceLocation) {
     let Made { directories, files, names, bytes, untold } = made;
     println!("{files} files and {directories} directories are in {place}, {names} names, {bytes} bytes");
     if *untold > 0 {
@@ -106,14 +106,14 @@ fn tell(made: &Made, place: &Place) {
 
 /// Where the namespace is made, and for whom.
 struct Target {
-    place: Place,
+    place: NamespaceLocation,
     data: Option<DataDir>,
 }
 
 impl Target {
     fn open(to: &str, data: Option<&Path>) -> Result<Target> {
         match crate::namespace::places::parse(to) {
-            Some(place @ Place::Postgres(_)) => {
+            Some(place @ NamespaceLocation::Postgres(_)) => {
                 let data = data.map(empty_data_dir).transpose()?;
                 Ok(Target { place, data })
             }
@@ -123,7 +123,7 @@ impl Target {
             Some(place) => Ok(Target { place, data: None }),
             None => {
                 let data = empty_data_dir(Path::new(to))?;
-                Ok(Target { place: Place::Sqlite(data.namespace()), data: Some(data) })
+                Ok(Target { place: NamespaceLocation::Sqlite(data.namespace()), data: Some(data) })
             }
         }
     }
@@ -140,7 +140,7 @@ impl Target {
     /// Once the namespace is there.
     fn record(&self) -> Result<()> {
         match (&self.place, &self.data) {
-            (Place::Postgres(url), Some(data)) => data.note_database(url),
+            (NamespaceLocation::Postgres(url), Some(data)) => data.note_database(url),
             _ => Ok(()),
         }
     }
@@ -169,11 +169,11 @@ fn require_new(data: &DataDir) -> Result<()> {
 }
 
 /// As `--namespace` of `up` has it.
-fn place_of(data: &DataDir, namespace: Option<&str>) -> Result<Place> {
+fn place_of(data: &DataDir, namespace: Option<&str>) -> Result<NamespaceLocation> {
     match namespace {
-        None | Some(SQLITE) => Ok(Place::Sqlite(data.namespace())),
+        None | Some(SQLITE) => Ok(NamespaceLocation::Sqlite(data.namespace())),
         Some(url) => match crate::namespace::places::parse(url) {
-            Some(place @ Place::Postgres(_)) => Ok(place),
+            Some(place @ NamespaceLocation::Postgres(_)) => Ok(place),
             _ => bail!("{url} is not understood; it looks like postgres://user@host/database"),
         },
     }

@@ -12,6 +12,8 @@ mod data_dir;
 mod dir;
 mod fsck;
 mod import;
+mod lengths;
+mod marks;
 mod namespace;
 mod naming;
 mod pool_map;

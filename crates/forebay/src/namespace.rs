@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ::namespace::Problem;
-use ::namespace::bulk::{self, Begin, Order, Place};
+use ::namespace::bulk::{self, Begin, NamespaceLocation, Order};
 use anyhow::{Result, bail};
 
 use crate::cli::{BackupArguments, CopyArguments, MigrateArguments, NamespaceCommand, RestoreArguments};
@@ -16,6 +16,7 @@ use crate::config::SQLITE;
 use crate::data_dir::{DataDir, complaint};
 use crate::system::SystemClock;
 use progress::Teller;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// More are not told: the check is there for that.
 const PROBLEMS_TOLD: usize = 10;
@@ -38,7 +39,7 @@ fn begin(start_over: bool) -> Begin {
 }
 
 fn copy(arguments: &CopyArguments) -> Result<ExitCode> {
-    if let Some(place @ Place::File(_)) = places::parse(&arguments.from) {
+    if let Some(place @ NamespaceLocation::File(_)) = places::parse(&arguments.from) {
         // A copy goes on where the backup ends, with numbers that were given since.
         bail!(
             "{place} is a backup; use `forebay namespace restore --from FILE`, which goes on above what came after it"
@@ -55,7 +56,7 @@ fn copy(arguments: &CopyArguments) -> Result<ExitCode> {
     let known = [&opened, &from.data, &to.data].into_iter().flatten();
     let switched =
         arguments.switch.as_ref().and_then(|path| known.clone().find(|data| is_of(path, Some(*data))));
-    if let (Some(data), Place::Sqlite(dir)) = (switched, &to.place)
+    if let (Some(data), NamespaceLocation::Sqlite(dir)) = (switched, &to.place)
         && *dir != data.namespace()
     {
         bail!("{} has its namespace in {}: copy it there", data.path().display(), data.namespace().display());
@@ -97,10 +98,10 @@ fn is_of(path: &Path, data: Option<&DataDir>) -> bool {
     data.is_some_and(|data| path.canonicalize().is_ok_and(|path| path == data.path()))
 }
 
-/// What the data directory had is kept under another name. First the note, so that no head finds nothing at all.
-fn switch(data: &DataDir, to: &Place) -> Result<()> {
+/// Keeps the old database under another name. The note is written first, so that a head always finds a database.
+fn switch(data: &DataDir, to: &NamespaceLocation) -> Result<()> {
     match to {
-        Place::Postgres(url) => {
+        NamespaceLocation::Postgres(url) => {
             data.note_database(url)?;
             let (old, kept) = (data.namespace(), data.path().join("namespace.moved"));
             if old.exists() {
@@ -111,7 +112,7 @@ fn switch(data: &DataDir, to: &Place) -> Result<()> {
                 "start it with that URL as --namespace, or as namespace.database in its configuration file"
             );
         }
-        Place::Sqlite(_) | Place::File(_) => {
+        NamespaceLocation::Sqlite(_) | NamespaceLocation::File(_) => {
             data.note_database(SQLITE)?;
             println!(
                 "{} has its namespace in its own SQLite: start it without --namespace",
@@ -134,6 +135,7 @@ fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
             ),
         },
     };
+    discard_when_stopped(&arguments.to)?;
     let mut teller = Teller::new();
     let saved = bulk::backup(&from, &arguments.to, instance, &mut |progress| teller.tell(progress))?;
     drop(teller);
@@ -142,18 +144,67 @@ fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
     Ok(exit(&saved.problems))
 }
 
+/// Removes an unfinished file when the process is told to stop, or its terminal is closed.
+fn discard_when_stopped(to: &Path) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let _in_runtime = runtime.enter();
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let mut hangup = if outlives_terminal() { None } else { Some(signal(SignalKind::hangup())?) };
+    drop(_in_runtime);
+    let to = to.to_owned();
+    std::thread::Builder::new().name("backup-stop".to_owned()).spawn(move || {
+        runtime.block_on(async {
+            let closed = async {
+                match &mut hangup {
+                    Some(hangup) => hangup.recv().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+                _ = closed => {}
+            }
+        });
+        if let Err(error) = bulk::discard_unfinished_backup(&to) {
+            eprintln!("forebay: {error}");
+        }
+        std::process::exit(1);
+    })?;
+    Ok(())
+}
+
+/// Somebody said so before it was started (nohup): bit 0 of `SigIgn` is SIGHUP.
+fn outlives_terminal() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 != 0)
+}
+
 fn restore(arguments: &RestoreArguments) -> Result<ExitCode> {
     let to = places::open(&arguments.to)?;
     refuse_elsewhere(to.data.as_ref(), "--to")?;
+    let Some(from) = &arguments.from else {
+        let taken = bulk::retake(&to.place, &SystemClock::new())?;
+        println!("the namespace in {} is taken as it is; file ids go on above {}", to.place, taken.files);
+        println!("what it lacks is lost; `forebay fsck` compares it with the pools");
+        return Ok(ExitCode::SUCCESS);
+    };
     let instance = to.data.as_ref().map(|data| data.instance);
     let mut teller = Teller::new();
     let begin = begin(arguments.start_over);
-    let restored =
-        bulk::restore(&arguments.from, &to.place, instance, begin, &SystemClock::new(), &mut |progress| {
-            teller.tell(progress)
-        })?;
+    let restored = bulk::restore(from, &to.place, instance, begin, &SystemClock::new(), &mut |progress| {
+        teller.tell(progress)
+    })?;
     drop(teller);
-    println!("{} rows are in {}, as {} has them", restored.rows, to.place, arguments.from.display());
+    if !restored.is_verified {
+        eprintln!(
+            "warning: {} has no digest, as backups of older programs: whether it is what was saved is not known",
+            from.display()
+        );
+    }
+    println!("{} rows are in {}, as {} has them", restored.rows, to.place, from.display());
     println!("what happened after the backup is not in it; `forebay fsck` compares it with the pools");
     tell_problems(&restored.problems);
     Ok(exit(&restored.problems))

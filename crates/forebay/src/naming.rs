@@ -15,15 +15,15 @@ use namespace::{DescribedPage, SqlNamespace};
 use tokio::sync::{Mutex, watch};
 use types::{Clock, FileId};
 
-use crate::cli::Place;
+use crate::cli::InstanceArguments;
 use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
 use crate::fsck;
 use crate::system::SystemRandom;
 
-/// `forebay namespace describe`: now, through the running head or, where there is none, without one.
-pub fn describe(place: &Place) -> Result<ExitCode> {
+/// `forebay namespace describe`: now, through the running head, or directly if no head runs.
+pub fn describe(place: &InstanceArguments) -> Result<ExitCode> {
     let config = place.config()?;
     let files = match control::ask::<u64>(&config.data, Request::Describe)? {
         Some(files) => files,
@@ -37,7 +37,7 @@ fn describe_stopped(config: &Config) -> Result<u64> {
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
-        let services = fsck::open(&data, config)?;
+        let services = fsck::open(&data, config).await?;
         let (namespace, pools) = (Arc::clone(&services.namespace), services.pools.clone());
         let told = Naming::new(namespace, pools, Arc::clone(&services.clock)).tell_all().await;
         services.close().await;
@@ -59,7 +59,7 @@ pub struct Naming {
     pass: Mutex<()>,
 }
 
-/// What a pass came by.
+/// Result of a pass.
 #[derive(Clone, Copy, Debug)]
 pub struct Pass {
     pub files: u64,
@@ -130,7 +130,7 @@ impl Naming {
 
     async fn tell_page(&self, page: DescribedPage) -> Result<()> {
         for pool in &self.pools {
-            // Directories and what has no data are needed wherever their names are.
+            // Directories and files without data are needed in all pools.
             let concerns = |pools: &[types::PoolId]| pools.is_empty() || pools.contains(&pool.id());
             let of_pool: Vec<Description> = page
                 .files
@@ -164,6 +164,10 @@ mod tests {
         async fn open(&self, _: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
             Err(PoolError::Offline(PoolId(0)))
         }
+        async fn make(&self, _: FileId, _: api::Birth) -> Result<(), PoolError> {
+            Err(PoolError::Offline(PoolId(0)))
+        }
+
         async fn truncate(&self, _: FileId, _: u64) -> Result<ReplicaFacts, PoolError> {
             Err(PoolError::Offline(PoolId(0)))
         }
@@ -201,7 +205,8 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let database = ::namespace::Database::Sqlite(dir.path().to_owned());
         let config = Config::default();
-        let namespace = Arc::new(crate::up::open_namespace(&config, database, Arc::clone(&clock)).unwrap());
+        let namespace = crate::up::open_database(&config, database, Arc::clone(&clock), Vec::new());
+        let namespace = Arc::new(namespace.unwrap());
         let root = Identity::root();
         let new = Unnamed { permissions: 0o644, location: PoolId(0) };
         let mut files = Vec::new();

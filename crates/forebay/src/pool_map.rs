@@ -93,9 +93,10 @@ impl PoolManager for PoolMap {
         let slow = self.paces.lock().slow(self.clock.monotonic()).clone();
         let draw = self.random.u64();
         // A client that cannot reach any pool still creates files: it writes them through the head.
-        let chosen = choose(&welcome, &slow, draw).or_else(|| choose(&statuses, &slow, draw));
+        let draw = |pools: &[PoolStatus]| choose(pools, want.bytes, &slow, draw);
+        let chosen = draw(&welcome).or_else(|| draw(&statuses));
         chosen.map(|pool| Grant { pool }).ok_or_else(|| {
-            if !statuses.is_empty() && statuses.iter().all(|pool| pool.offline.is_some()) {
+            if !statuses.is_empty() && statuses.iter().all(|pool| !pool.is_writable()) {
                 SelectError::Unavailable
             } else {
                 SelectError::NoSpace
@@ -134,10 +135,10 @@ impl PoolManager for PoolMap {
     }
 }
 
-/// Draws a pool with space, weighted by free bytes, of which those of a slow pool count half.
-fn choose(pools: &[PoolStatus], slow: &BTreeSet<PoolId>, draw: u64) -> Option<PoolId> {
-    let open =
-        || pools.iter().filter(|pool| pool.offline.is_none() && pool.free_bytes > 0 && pool.free_files > 0);
+/// Draws a pool with space for `bytes`, and at least for one, weighted by free bytes, of which those of a slow pool count half.
+fn choose(pools: &[PoolStatus], bytes: u64, slow: &BTreeSet<PoolId>, draw: u64) -> Option<PoolId> {
+    let has_room = |pool: &PoolStatus| pool.free_bytes >= bytes.max(1) && pool.free_files > 0;
+    let open = || pools.iter().filter(|pool| pool.is_writable() && has_room(pool));
     let weigh = |pool: &PoolStatus| {
         let free = u128::from(pool.free_bytes);
         if slow.contains(&pool.id) { free.div_ceil(2) } else { free }
@@ -163,6 +164,7 @@ mod tests {
         PoolStatus {
             id: PoolId(id),
             offline: None,
+            read_only: None,
             total_bytes: 1 << 40,
             free_bytes,
             total_files: 1000,
@@ -181,7 +183,7 @@ mod tests {
         let mut counts = vec![0; pools.len()];
         for step in 0..1000_u64 {
             let draw = step * (u64::MAX / 1000);
-            counts[choose(pools, slow, draw).unwrap().0 as usize] += 1;
+            counts[choose(pools, 0, slow, draw).unwrap().0 as usize] += 1;
         }
         counts
     }
@@ -199,15 +201,30 @@ mod tests {
         assert!((332..=334).contains(&counts[0]), "{counts:?}");
         let all = BTreeSet::from([PoolId(0), PoolId(1)]);
         assert!((499..=501).contains(&spread(&pools, &all)[0]), "nothing to choose between");
-        assert_eq!(choose(&[status(0, 1), status(1, 0)], &all, u64::MAX), Some(PoolId(0)), "the last byte");
+        assert_eq!(
+            choose(&[status(0, 1), status(1, 0)], 0, &all, u64::MAX),
+            Some(PoolId(0)),
+            "the last byte"
+        );
     }
 
     #[test]
     fn a_full_or_offline_pool_gets_nothing() {
         let none = BTreeSet::new();
         let full = status(0, 0);
+        let read_only = PoolStatus { read_only: Some("remounted".into()), ..status(1, 1 << 30) };
+        assert_eq!(choose(std::slice::from_ref(&read_only), 0, &BTreeSet::new(), 0), None);
+        assert_eq!(read_only.trouble().as_deref(), Some("takes no writes: remounted"));
         let offline = PoolStatus { offline: Some("gone".into()), ..status(1, 1 << 30) };
-        assert_eq!(choose(&[full.clone(), offline.clone()], &none, 5), None);
-        assert_eq!(choose(&[full, offline, status(2, 1)], &none, u64::MAX), Some(PoolId(2)));
+        assert_eq!(choose(&[full.clone(), offline.clone()], 0, &none, 5), None);
+        assert_eq!(choose(&[full, offline, status(2, 1)], 0, &none, u64::MAX), Some(PoolId(2)));
+    }
+
+    #[test]
+    fn a_file_goes_where_all_of_it_has_room() {
+        let (pools, none) = ([status(0, 100), status(1, 10)], BTreeSet::new());
+        assert_eq!(choose(&pools, 11, &none, u64::MAX), Some(PoolId(0)));
+        assert_eq!(choose(&pools, 10, &none, u64::MAX), Some(PoolId(1)));
+        assert_eq!(choose(&pools, 101, &none, 0), None);
     }
 }

@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use types::PoolId;
 
-use crate::cli::{Place, PoolArguments, PoolCommand};
+use crate::cli::{InstanceArguments, PoolArguments, PoolCommand};
 use crate::control::{self, Request};
 use crate::data_dir::{DataDir, DrainedPools};
 use crate::system::SystemRandom;
@@ -64,7 +64,7 @@ fn number(name: &str) -> Result<u32> {
     digits.parse().ok().with_context(|| format!("{name:?} is no pool (they are called pool-0, pool-1, …)"))
 }
 
-fn ask(place: &Place, question: Question) -> Result<Vec<PoolState>> {
+fn ask(place: &InstanceArguments, question: Question) -> Result<Vec<PoolState>> {
     let data = place.config()?.data;
     if let Some(pools) = control::ask(&data, Request::Pool(question))? {
         return Ok(pools);
@@ -82,7 +82,7 @@ fn ask(place: &Place, question: Question) -> Result<Vec<PoolState>> {
     Ok(all.into_iter().map(state).collect())
 }
 
-/// What is drained after a question, kept over a restart before it is answered.
+/// Answers `question` with the drained pools. A change is stored before this returns.
 pub fn apply(kept: &DrainedPools, all: &BTreeSet<PoolId>, question: Question) -> Result<BTreeSet<PoolId>> {
     let before = kept.load()?;
     let mut drained = before.clone();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drained_is_kept_and_no_other_pool_can_be() {
+    fn drained_pools_are_stored_and_an_unknown_pool_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let kept = DataDir::open(dir.path(), Some(2), &SystemRandom).unwrap().drained_pools();
         let all = BTreeSet::from([PoolId(0), PoolId(1)]);

@@ -1,4 +1,4 @@
-//! `forebay quota` and `forebay du`: who has how much and may have how much, on a running instance or a stopped one.
+//! `forebay quota` and `forebay du`: usage and limits of accounts, on a running instance or a stopped one.
 
 mod report;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{FileId, Identity};
 
-use crate::cli::{DuArguments, LimitArguments, Place, QuotaCommand, WhoseArguments};
+use crate::cli::{DuArguments, InstanceArguments, LimitArguments, QuotaCommand, WhoseArguments};
 use crate::control::{self, Request};
 use crate::dir::find;
 use report::{AccountReport, UsageReport};
@@ -52,15 +52,15 @@ pub fn run(command: &QuotaCommand) -> Result<ExitCode> {
     match command {
         QuotaCommand::Set { place, whose, limits } => {
             let limits = limits_of(limits)?;
-            let account: AccountReport = ask(place, Question::Set(whose_of(whose)?, limits))?;
+            let account: AccountReport = ask(place, Question::Set(account_of(whose)?, limits))?;
             print!("{}", report::table(&[account]));
         }
         QuotaCommand::Remove { place, whose } => {
-            let account: AccountReport = ask(place, Question::Remove(whose_of(whose)?))?;
+            let account: AccountReport = ask(place, Question::Remove(account_of(whose)?))?;
             println!("{} has no quota", account.name());
         }
         QuotaCommand::Show { place, whose, json } => {
-            let account: AccountReport = ask(place, Question::Show(whose_of(whose)?))?;
+            let account: AccountReport = ask(place, Question::Show(account_of(whose)?))?;
             if *json {
                 println!("{}", serde_json::to_string_pretty(&account)?);
             } else {
@@ -90,7 +90,7 @@ pub fn run_du(arguments: &DuArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask<T: serde::de::DeserializeOwned>(place: &Place, question: Question) -> Result<T> {
+fn ask<T: serde::de::DeserializeOwned>(place: &InstanceArguments, question: Question) -> Result<T> {
     control::ask_or_open(place, Request::Quota(question.clone()), async |namespace| {
         Ok(serde_json::from_value(answer(namespace, question).await?)?)
     })
@@ -100,7 +100,7 @@ pub async fn answer(namespace: &SqlNamespace, question: Question) -> Result<Valu
     Ok(match question {
         Question::Set(whose, limits) => {
             let account = find_account(namespace, &whose).await?;
-            let quota = namespace.standing(account).map(|standing| standing.quota).unwrap_or_default();
+            let quota = namespace.standing(account).await?.map(|standing| standing.quota).unwrap_or_default();
             let quota = Quota {
                 bytes: changed(quota.bytes, limits.bytes_soft, limits.bytes_hard)?,
                 files: changed(quota.files, limits.files_soft, limits.files_hard)?,
@@ -151,7 +151,7 @@ async fn find_account(namespace: &SqlNamespace, whose: &Whose) -> Result<Account
 }
 
 async fn show(namespace: &SqlNamespace, account: Account) -> Result<AccountReport> {
-    let report = match namespace.standing(account) {
+    let report = match namespace.standing(account).await? {
         Some(standing) => AccountReport::of(&standing),
         None => AccountReport::without_quota(account, namespace.counted(account).await?),
     };
@@ -160,7 +160,7 @@ async fn show(namespace: &SqlNamespace, account: Account) -> Result<AccountRepor
 
 async fn list(namespace: &SqlNamespace) -> Result<Vec<AccountReport>> {
     let mut accounts = Vec::new();
-    for standing in namespace.quotas() {
+    for standing in namespace.quotas().await? {
         let path = path_of(namespace, standing.account).await?;
         accounts.push(AccountReport::of(&standing).with_path(path));
     }
@@ -220,7 +220,7 @@ async fn subdirectories(namespace: &SqlNamespace, dir: FileId) -> Result<Vec<(Fi
     Ok(found)
 }
 
-fn whose_of(arguments: &WhoseArguments) -> Result<Whose> {
+fn account_of(arguments: &WhoseArguments) -> Result<Whose> {
     match (&arguments.user, &arguments.group, &arguments.tree) {
         (Some(user), ..) => Ok(Whose::User(number_of("passwd", "user", user)?)),
         (_, Some(group), _) => Ok(Whose::Group(number_of("group", "group", group)?)),

@@ -1,18 +1,22 @@
 //! Frees what unlinked files held, once nobody has them open, through whatever door.
 //!
 //! An unlinked file keeps its row and its replicas while it is in use; the rows are the durable list of what is still
-//! to be removed. Replicas go first, then the row: a crash in between repeats a removal, which is harmless.
+//! to be removed. Replicas go first, and when that is on disk the row: a crash in between repeats a removal, which is harmless.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use access::FileAccess;
-use api::{FileLocations, Locations, NamespaceError, PoolManager};
+use api::{FileLocations, Locations, NamespaceError, PoolError, PoolManager};
 use door_nfs::HeadDoor;
 use tokio::sync::watch;
-use types::FileId;
+use types::{Attributes, FileId, PoolId};
 
 const PERIOD: Duration = Duration::from_millis(500);
+/// Where nothing can be removed it is tried again after each time twice as long, and this long at most.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 const BATCH: usize = 256;
 
 pub async fn run(
@@ -22,12 +26,11 @@ pub async fn run(
     door: Arc<HeadDoor>,
     mut stop: watch::Receiver<bool>,
 ) {
+    let mut troubles = Troubles::default();
     while !*stop.borrow() {
         // Until the grace period is over an unlinked file may still be reclaimed by who had it open.
-        if !door.in_grace()
-            && let Err(error) = sweep(&*locations, &*pools, &access, &stop).await
-        {
-            tracing::warn!(%error, "cannot remove unlinked files");
+        if !door.in_grace() {
+            troubles.sweep(&*locations, &*pools, &access, &stop, Instant::now()).await;
         }
         tokio::select! {
             () = tokio::time::sleep(PERIOD) => {}
@@ -36,11 +39,112 @@ pub async fn run(
     }
 }
 
+/// The namespace or a pool: it removes files, and may refuse to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Remover {
+    Namespace,
+    Pool(PoolId),
+}
+
+impl Display for Remover {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Remover::Namespace => f.write_str("namespace"),
+            Remover::Pool(pool) => pool.fmt(f),
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Trouble {
+    wait: Duration,
+    until: Instant,
+}
+
+/// Where removals fail: told of when that begins and when it ends.
+#[derive(Default)]
+struct Troubles(BTreeMap<Remover, Trouble>);
+
+#[derive(Debug, PartialEq, Eq)]
+enum Change {
+    Begins,
+    Ends,
+}
+
+impl Troubles {
+    async fn sweep(
+        &mut self,
+        locations: &dyn Locations,
+        pools: &dyn PoolManager,
+        access: &FileAccess,
+        stop: &watch::Receiver<bool>,
+        now: Instant,
+    ) {
+        if self.is_waiting(Remover::Namespace, now) {
+            return;
+        }
+        let mut pass = Pass::default();
+        pass.left.extend(
+            pools.pools().iter().map(|pool| pool.id).filter(|id| self.is_waiting(Remover::Pool(*id), now)),
+        );
+        match sweep(locations, pools, access, stop, &mut pass).await {
+            Ok(()) => self.note(Remover::Namespace, None, false, now),
+            Err(error) => self.note(Remover::Namespace, Some(&error), false, now),
+        };
+        for (pool, error) in &pass.failed {
+            self.note(Remover::Pool(*pool), Some(error), pass.freed.contains(pool), now);
+        }
+        for pool in pass.freed.iter().filter(|pool| !pass.failed.contains_key(pool)) {
+            self.note(Remover::Pool(*pool), None, true, now);
+        }
+    }
+
+    fn is_waiting(&self, place: Remover, now: Instant) -> bool {
+        self.0.get(&place).is_some_and(|trouble| trouble.until > now)
+    }
+
+    /// Records the outcome of an attempt. If other removals there succeed (`works`), a failure leaves the wait short.
+    fn note(
+        &mut self,
+        place: Remover,
+        error: Option<&dyn Display>,
+        works: bool,
+        now: Instant,
+    ) -> Option<Change> {
+        let before = self.0.get(&place).map(|trouble| trouble.wait);
+        let Some(error) = error else {
+            before?;
+            self.0.remove(&place);
+            tracing::info!(%place, "unlinked files are removed again");
+            return Some(Change::Ends);
+        };
+        let wait = before.filter(|_| !works).map_or(PERIOD, |wait| (2 * wait).min(WAIT_MAX));
+        self.0.insert(place, Trouble { wait, until: now + wait });
+        if before.is_some() {
+            return None;
+        }
+        tracing::warn!(%place, %error, "cannot remove unlinked files and tries again now and then");
+        Some(Change::Begins)
+    }
+}
+
+/// State and results of one sweep.
+#[derive(Default)]
+struct Pass {
+    /// Pools that nothing is removed from for now.
+    left: BTreeSet<PoolId>,
+    /// Pools from which something was removed.
+    freed: BTreeSet<PoolId>,
+    /// The first error of each pool.
+    failed: BTreeMap<PoolId, PoolError>,
+}
+
 async fn sweep(
     locations: &dyn Locations,
     pools: &dyn PoolManager,
     access: &FileAccess,
     stop: &watch::Receiver<bool>,
+    pass: &mut Pass,
 ) -> Result<(), NamespaceError> {
     let mut after = FileId(0);
     while !*stop.borrow() {
@@ -51,25 +155,30 @@ async fn sweep(
             return Ok(());
         }
         after = last.attributes.file;
-        let unused: Vec<_> =
-            orphans.iter().filter(|orphan| !access.is_in_use(orphan.attributes.file)).collect();
+        let is_due = |orphan: &&FileLocations| {
+            !access.is_in_use(orphan.attributes.file)
+                && !orphan.pools.iter().any(|pool| pass.left.contains(pool))
+        };
+        let unused: Vec<_> = orphans.iter().filter(is_due).collect();
         if unused.is_empty() {
             continue;
         }
-        // Who gave up waiting for an upload's name let the file go, and the name may come all the same: it was asked for
-        // before. Behind this answer it can be seen.
+        // A replica goes after the change that frees it is on disk: a power cut would bring back its name without it.
+        locations.settle().await?;
+        // A door that gave up waiting for an upload's name no longer uses the file, but the namespace may still give it
+        // the name: that request was queued earlier. After this answer the name is visible.
         locations.forget(&[]).await?;
         let mut gone = Vec::new();
         for orphan in unused {
-            // An upload may have got its name since the list was made.
             let file = orphan.attributes.file;
-            if matches!(access.attributes(file).await, Ok(attributes) if attributes.nlink == 0)
+            if matches!(access.attributes(file).await, Ok(now) if is_as_listed(&orphan.attributes, &now))
                 && !access.is_in_use(file)
-                && remove_replicas(orphan, pools).await
+                && remove_replicas(orphan, pools, pass).await
             {
-                gone.push(file);
+                gone.push(orphan);
             }
         }
+        let gone = settled(gone, pools, pass).await;
         if !gone.is_empty() {
             locations.forget(&gone).await?;
         }
@@ -77,13 +186,47 @@ async fn sweep(
     Ok(())
 }
 
+/// An upload may have got its name since the list was made. It may have lost it again: the name is then on disk, and the
+/// change that took it away need not be.
+fn is_as_listed(listed: &Attributes, now: &Attributes) -> bool {
+    now.nlink == 0 && now.change == listed.change
+}
+
+/// Those whose replicas stay removed over a power cut.
+async fn settled(gone: Vec<&FileLocations>, pools: &dyn PoolManager, pass: &mut Pass) -> Vec<FileId> {
+    let mut of_pools = BTreeMap::<PoolId, Vec<FileId>>::new();
+    for orphan in &gone {
+        for pool in &orphan.pools {
+            of_pools.entry(*pool).or_default().push(orphan.attributes.file);
+        }
+    }
+    let mut failed = BTreeSet::new();
+    for (id, files) in of_pools {
+        let synced = match pools.pool(id) {
+            Some(pool) => pool.sync_removals(&files).await,
+            None => Err(PoolError::Offline(id)),
+        };
+        match synced {
+            Ok(()) => _ = pass.freed.insert(id),
+            Err(error) => {
+                tracing::debug!(pool = %id, %error, "cannot bring removals to the disk");
+                pass.failed.entry(id).or_insert(error);
+                failed.insert(id);
+            }
+        }
+    }
+    let is_settled = |orphan: &&FileLocations| !orphan.pools.iter().any(|pool| failed.contains(pool));
+    gone.into_iter().filter(is_settled).map(|orphan| orphan.attributes.file).collect()
+}
+
 /// Whether none is left.
-async fn remove_replicas(orphan: &FileLocations, pools: &dyn PoolManager) -> bool {
+async fn remove_replicas(orphan: &FileLocations, pools: &dyn PoolManager, pass: &mut Pass) -> bool {
     let file = orphan.attributes.file;
     for id in &orphan.pools {
         let Some(pool) = pools.pool(*id) else { return false };
         if let Err(error) = pool.remove(file).await {
-            tracing::warn!(%file, pool = %id, %error, "cannot remove a replica");
+            tracing::debug!(%file, pool = %id, %error, "cannot remove a replica");
+            pass.failed.entry(*id).or_insert(error);
             return false;
         }
     }
@@ -92,16 +235,18 @@ async fn remove_replicas(orphan: &FileLocations, pools: &dyn PoolManager) -> boo
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
     use access::{AccessServices, Modes, Share};
     use api::{
-        ClientReport, Grant, OpenReplica, Pool, PoolError, PoolStatus, Publish, Published, Replace,
+        ClientReport, Grant, Namespace, OpenReplica, Pool, PoolStatus, Publish, Published, Replace,
         ReplicaFacts, SelectError, Selection, Ticket, Unnamed, Uploads,
     };
     use async_trait::async_trait;
     use file_state::{Door, Holder};
     use namespace::{Config, Database, SqlNamespace, Sync};
     use parking_lot::Mutex;
-    use types::{Epoch, Identity, Name, PoolId};
+    use types::{Epoch, Identity, Name};
 
     use super::*;
     use crate::system::SystemClock;
@@ -110,7 +255,12 @@ mod tests {
 
     /// Remembers what was removed from it.
     #[derive(Default)]
-    struct RemovingPool(Mutex<Vec<FileId>>);
+    struct RemovingPool {
+        removed: Mutex<Vec<FileId>>,
+        is_failing: AtomicBool,
+        is_read_only: AtomicBool,
+        refused: AtomicUsize,
+    }
 
     #[async_trait]
     impl Pool for RemovingPool {
@@ -120,12 +270,23 @@ mod tests {
         async fn open(&self, _: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
             Err(PoolError::Offline(POOL))
         }
+        async fn make(&self, _: FileId, _: api::Birth) -> Result<(), PoolError> {
+            Err(PoolError::Offline(POOL))
+        }
+
         async fn truncate(&self, _: FileId, _: u64) -> Result<ReplicaFacts, PoolError> {
             Err(PoolError::Offline(POOL))
         }
         async fn remove(&self, file: FileId) -> Result<(), PoolError> {
-            self.0.lock().push(file);
+            if self.is_read_only.load(Ordering::Relaxed) {
+                self.refused.fetch_add(1, Ordering::Relaxed);
+                return Err(PoolError::Busy(POOL));
+            }
+            self.removed.lock().push(file);
             Ok(())
+        }
+        async fn sync_removals(&self, _: &[FileId]) -> Result<(), PoolError> {
+            if self.is_failing.load(Ordering::Relaxed) { Err(PoolError::Busy(POOL)) } else { Ok(()) }
         }
         async fn fence(&self, _: FileId, _: Epoch) -> Result<(), PoolError> {
             Err(PoolError::Offline(POOL))
@@ -137,7 +298,21 @@ mod tests {
             Ok(Vec::new())
         }
         fn status(&self) -> PoolStatus {
-            panic!("nobody asks for it")
+            PoolStatus {
+                id: POOL,
+                offline: None,
+                read_only: None,
+                total_bytes: 0,
+                free_bytes: 0,
+                total_files: 0,
+                free_files: 0,
+                replicas: 0,
+                read_bytes: 0,
+                written_bytes: 0,
+                reads: 0,
+                writes: 0,
+                syncs: 0,
+            }
         }
     }
 
@@ -151,7 +326,7 @@ mod tests {
             (id == POOL).then(|| self.0.clone() as Arc<dyn Pool>)
         }
         fn pools(&self) -> Vec<PoolStatus> {
-            Vec::new()
+            vec![self.0.status()]
         }
         fn report(&self, _: &ClientReport) {}
     }
@@ -160,6 +335,10 @@ mod tests {
     struct Queued {
         namespace: Arc<SqlNamespace>,
         named: Mutex<Option<(FileId, Name)>>,
+        /// Whether the name is taken away again.
+        is_unlinked: bool,
+        /// Whether changes reach the disk.
+        is_on_disk: bool,
     }
 
     impl Queued {
@@ -177,6 +356,9 @@ mod tests {
 
     #[async_trait]
     impl Locations for Queued {
+        async fn settle(&self) -> Result<(), NamespaceError> {
+            if self.is_on_disk { self.namespace.settle().await } else { Err(NamespaceError::Busy) }
+        }
         async fn locations(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError> {
             self.namespace.locations(file).await
         }
@@ -196,6 +378,9 @@ mod tests {
             let named = self.named.lock().take();
             if let Some((file, name)) = named {
                 self.give_name(file, &name).await?;
+                if self.is_unlinked {
+                    self.namespace.unlink(&Identity::root(), FileId::ROOT, &name).await?;
+                }
             }
             self.namespace.forget(files).await
         }
@@ -212,8 +397,15 @@ mod tests {
         access.make_unnamed(Holder::of(Door::Http, 1), share, make).await.unwrap().0
     }
 
-    #[tokio::test]
-    async fn a_file_whose_name_is_on_its_way_when_it_is_let_go_keeps_its_replica() {
+    struct Scene {
+        _dir: tempfile::TempDir,
+        namespace: Arc<SqlNamespace>,
+        pool: Arc<RemovingPool>,
+        pools: Arc<dyn PoolManager>,
+        access: Arc<FileAccess>,
+    }
+
+    fn scene() -> Scene {
         let dir = tempfile::tempdir().unwrap();
         let namespace = Arc::new(
             SqlNamespace::open(Config {
@@ -239,17 +431,109 @@ mod tests {
             clock: Arc::new(SystemClock::new()),
             recall_time: Duration::from_secs(90),
         }));
+        Scene { _dir: dir, namespace, pool, pools, access }
+    }
+
+    #[tokio::test]
+    async fn a_file_whose_name_is_on_its_way_when_it_is_let_go_keeps_its_replica() {
+        let Scene { _dir, namespace, pool, pools, access } = scene();
         let named = make_unnamed(&namespace, &access).await.file();
         let left = make_unnamed(&namespace, &access).await.file();
         let held = make_unnamed(&namespace, &access).await;
         let queued = Queued {
             namespace: Arc::clone(&namespace),
             named: Mutex::new(Some((named, Name::new(b"named").unwrap()))),
+            is_unlinked: false,
+            is_on_disk: true,
         };
         let (_stop, stopped) = watch::channel(false);
-        sweep(&queued, &*pools, &access, &stopped).await.unwrap();
-        assert_eq!(*pool.0.lock(), [left], "neither what was named nor what is held");
+        sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        assert_eq!(*pool.removed.lock(), [left], "neither what was named nor what is held");
         assert_eq!(access.attributes(named).await.unwrap().nlink, 1);
         assert!(access.attributes(held.file()).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_replica_stays_until_the_change_that_frees_it_is_on_disk() {
+        let Scene { _dir, namespace, pool, pools, access } = scene();
+        let file = make_unnamed(&namespace, &access).await.file();
+        let queued = Queued { namespace, named: Mutex::new(None), is_unlinked: false, is_on_disk: false };
+        let (_stop, stopped) = watch::channel(false);
+        assert!(sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.is_err());
+        assert!(pool.removed.lock().is_empty());
+        let queued = Queued { is_on_disk: true, ..queued };
+        sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        assert_eq!(*pool.removed.lock(), [file]);
+    }
+
+    /// The list had it as an upload without a name. After a power cut in interval mode it had the name and no replica.
+    #[tokio::test]
+    async fn a_file_that_gets_its_name_and_loses_it_during_a_sweep_is_left_to_the_next_one() {
+        let Scene { _dir, namespace, pool, pools, access } = scene();
+        let file = make_unnamed(&namespace, &access).await.file();
+        let named = Mutex::new(Some((file, Name::new(b"named").unwrap())));
+        let queued = Queued { namespace, named, is_unlinked: true, is_on_disk: true };
+        let (_stop, stopped) = watch::channel(false);
+        sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        assert!(pool.removed.lock().is_empty(), "the change that frees it came after the sync");
+        sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        assert_eq!(*pool.removed.lock(), [file]);
+    }
+
+    #[tokio::test]
+    async fn a_row_stays_until_its_replica_stays_removed_over_a_power_cut() {
+        let Scene { _dir, namespace, pool, pools, access } = scene();
+        let file = make_unnamed(&namespace, &access).await.file();
+        let (_stop, stopped) = watch::channel(false);
+        pool.is_failing.store(true, Ordering::Relaxed);
+        sweep(&*namespace, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        assert_eq!(*pool.removed.lock(), [file]);
+        assert!(access.attributes(file).await.is_ok(), "it is removed again after a power cut");
+        pool.is_failing.store(false, Ordering::Relaxed);
+        sweep(&*namespace, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        assert!(access.attributes(file).await.is_err());
+    }
+
+    /// Thousands of warnings were logged of a pool that was read-only.
+    #[tokio::test]
+    async fn a_pool_that_removes_nothing_is_asked_now_and_then_and_told_of_once() {
+        let Scene { _dir, namespace, pool, pools, access } = scene();
+        let mut files = Vec::new();
+        for _ in 0..3 {
+            files.push(make_unnamed(&namespace, &access).await.file());
+        }
+        let (_stop, stopped) = watch::channel(false);
+        let mut troubles = Troubles::default();
+        pool.is_read_only.store(true, Ordering::Relaxed);
+        let mut now = Instant::now();
+        for _ in 0..600 {
+            troubles.sweep(&*namespace, &*pools, &access, &stopped, now).await;
+            now += PERIOD;
+        }
+        let refused = pool.refused.load(Ordering::Relaxed);
+        assert!((8 * 3..=20 * 3).contains(&refused), "{refused} times in five minutes");
+        pool.is_read_only.store(false, Ordering::Relaxed);
+        troubles.sweep(&*namespace, &*pools, &access, &stopped, now + WAIT_MAX).await;
+        assert_eq!(*pool.removed.lock(), files, "by itself");
+        assert!(troubles.0.is_empty());
+    }
+
+    #[test]
+    fn trouble_is_told_of_when_it_begins_and_when_it_ends() {
+        let (mut troubles, now, place) = (Troubles::default(), Instant::now(), Remover::Pool(POOL));
+        let error: Option<&dyn Display> = Some(&"read-only");
+        assert_eq!(troubles.note(place, None, true, now), None);
+        assert_eq!(troubles.note(place, error, false, now), Some(Change::Begins));
+        for _ in 0..9 {
+            assert_eq!(troubles.note(place, error, false, now), None);
+        }
+        assert!(
+            troubles.is_waiting(place, now + WAIT_MAX / 2) && !troubles.is_waiting(place, now + WAIT_MAX)
+        );
+        assert!(!troubles.is_waiting(Remover::Namespace, now));
+        // One replica that cannot be removed keeps no others waiting.
+        assert_eq!(troubles.note(place, error, true, now), None);
+        assert!(!troubles.is_waiting(place, now + PERIOD));
+        assert_eq!(troubles.note(place, None, true, now), Some(Change::Ends));
     }
 }

@@ -1,6 +1,6 @@
 //! `forebay namespace rebuild`: a new namespace in the place of one that is lost, from what the pools have.
 //!
-//! Replicas say which file they are; what files were called, the pools know as of the last time they were told (`naming`).
+//! Replicas have the numbers of their files. The names of files are in the pools as of the last description (`naming`).
 //! Everything is read from the pools' directories and nothing in them is changed.
 
 use std::collections::HashMap;
@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::namespace::{Database, Known, Load, SqlNamespace, Stray};
+use ::namespace::{Database, FileFacts, Load, SqlNamespace, Stray};
 use anyhow::{Context, Result, bail};
-use api::{Description, Namespace};
-use pool::{Found, Kept};
+use api::Description;
+use pool::{Found, KeptDescriptions};
 use types::{Epoch, FileId, PoolId};
 
 use crate::cli::RebuildArguments;
@@ -33,16 +33,17 @@ pub fn run(arguments: &RebuildArguments) -> Result<ExitCode> {
     let target = Target::choose(&data, &config)?;
     let found = Inventory::read(&data)?;
     if let Database::Postgres(server) = &target.database {
-        namespace::bulk::discard_unfinished(&server.url)?;
+        // Before it is opened, which is a start and would take up what was restored.
+        let files = namespace::bulk::discard_unfinished(&server.url)?;
+        if files > 1 {
+            bail!("there is a namespace of {files} files in {}; nothing was changed", target.name);
+        }
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let told = {
         let clock = Arc::new(SystemClock::new());
-        let namespace = crate::up::open_namespace(&config, target.database.clone(), clock)?;
-        let files = runtime.block_on(namespace.usage())?.files;
-        if files > 1 {
-            bail!("there is a namespace of {files} files in {}; nothing was changed", target.name);
-        }
+        // A new database lacks every mark that was noted, and would be refused for that.
+        let namespace = crate::up::open_database(&config, target.database.clone(), clock, Vec::new())?;
         runtime.block_on(namespace.close());
         build(&namespace, found, &data)
             .context("the namespace was not built; what there is of it goes at the next attempt")?
@@ -79,7 +80,7 @@ impl Target {
                 );
             }
             let new = unfinished(data);
-            // What an earlier attempt left, of which nothing was in use.
+            // An earlier attempt left this; nothing of it was in use.
             match std::fs::remove_dir_all(&new) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(complaint(&new, "remove", &error));
@@ -104,8 +105,7 @@ impl Target {
             return data.record_database(&config.namespace.database);
         }
         let (new, there) = (unfinished(data), data.namespace());
-        let moved = std::fs::rename(&new, &there).and_then(|()| std::fs::File::open(data.path())?.sync_all());
-        moved.map_err(|error| complaint(&there, "make", &error))
+        durable::rename(&new, &there).map_err(|error| complaint(&there, "make", &error))
     }
 }
 
@@ -113,12 +113,12 @@ fn unfinished(data: &DataDir) -> std::path::PathBuf {
     data.path().join("namespace.rebuilding")
 }
 
-/// What the pools have, by file.
+/// Replicas, fences and descriptions in the pools, by file.
 struct Inventory {
     /// In the order of their files.
     replicas: Vec<Stray>,
     fences: HashMap<FileId, Epoch>,
-    kept: Vec<Kept>,
+    kept: Vec<KeptDescriptions>,
     remarks: Vec<String>,
 }
 
@@ -150,7 +150,7 @@ impl Inventory {
             let known = self.fences.entry(file).or_default();
             *known = epoch.max(*known);
         }
-        match Kept::open(dir) {
+        match KeptDescriptions::open(dir) {
             Ok(Some(kept)) => self.kept.push(kept),
             Err(error) => {
                 self.remarks.push(format!("what {} was told of its files is lost: {error}", identity.pool))
@@ -165,14 +165,14 @@ impl Inventory {
 
 /// Descriptions of all pools, each file once and in order; of several the newest.
 struct Described<'a> {
-    pools: Vec<(&'a Kept, std::vec::IntoIter<Description>, FileId)>,
+    pools: Vec<(&'a KeptDescriptions, std::vec::IntoIter<Description>, FileId)>,
     heads: Vec<Option<Description>>,
     /// Of what could not be read.
     remarks: Vec<String>,
 }
 
 impl<'a> Described<'a> {
-    fn new(kept: &'a [Kept]) -> Described<'a> {
+    fn new(kept: &'a [KeptDescriptions]) -> Described<'a> {
         let mut described = Described {
             pools: kept.iter().map(|kept| (kept, Vec::new().into_iter(), FileId(0))).collect(),
             heads: vec![None; kept.len()],
@@ -184,7 +184,7 @@ impl<'a> Described<'a> {
         described
     }
 
-    /// What is damaged ends there.
+    /// If the descriptions of a pool are damaged, they end there.
     fn advance(&mut self, at: usize) {
         let (kept, page, after) = &mut self.pools[at];
         let next = match page.next() {
@@ -268,10 +268,10 @@ fn build(namespace: &SqlNamespace, found: Inventory, data: &DataDir) -> Result<T
         while batch.len() < BATCH {
             let next = [described.peek(), replicas.peek().map(|replica| replica.file)];
             let Some(file) = next.into_iter().flatten().min() else { break };
-            let mut known = Known {
+            let mut known = FileFacts {
                 described: described.take(file),
                 epoch: found.fences.get(&file).copied().unwrap_or_default(),
-                ..Known::default()
+                ..FileFacts::default()
             };
             while let Some(replica) = replicas.next_if(|replica| replica.file == file) {
                 known.replicas.push(replica);
@@ -290,7 +290,7 @@ fn build(namespace: &SqlNamespace, found: Inventory, data: &DataDir) -> Result<T
 }
 
 impl Told {
-    fn note(&mut self, known: &Known) {
+    fn note(&mut self, known: &FileFacts) {
         self.files += 1;
         match &known.described {
             None => self.nameless += 1,

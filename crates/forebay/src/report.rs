@@ -1,4 +1,4 @@
-//! What the running process tells over its control socket, and how it is printed.
+//! Reports that the running process sends over its control socket, and their text.
 
 use std::collections::BTreeMap;
 
@@ -13,6 +13,9 @@ pub struct StatusReport {
     /// Seconds left of the grace period after a start; 0: none.
     pub grace_s: u64,
     pub files: u64,
+    /// Which changes the namespace refuses now, if any, and why.
+    #[serde(default)]
+    pub refused: Option<String>,
     pub clients: Vec<ClientReport>,
     pub opens: u64,
     pub locks: u64,
@@ -27,7 +30,7 @@ pub struct StatusReport {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct ClientReport {
-    /// What the client calls itself (`co_ownerid`).
+    /// The client's name for itself (`co_ownerid`).
     pub name: String,
     pub address: String,
     /// A mounted client has a session; every mount of a host shares one client record.
@@ -56,7 +59,7 @@ pub struct PoolReport {
     pub replicas: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// What NFS clients reported of this pool (LAYOUTRETURN, LAYOUTERROR).
+    /// Errors that NFS clients reported of this pool (LAYOUTRETURN, LAYOUTERROR).
     pub client_errors: u64,
 }
 
@@ -64,9 +67,9 @@ pub struct PoolReport {
 pub struct FsckReport {
     pub files: u64,
     pub replicas: u64,
-    /// What contradicts itself; each a sentence.
+    /// Contradictions; each a sentence.
     pub problems: Vec<String>,
-    /// What is odd but loses nothing, such as space that the next clean-up frees.
+    /// Oddities that lose nothing, such as space that the next clean-up frees.
     pub remarks: Vec<String>,
 }
 
@@ -82,7 +85,8 @@ impl StatusReport {
         if self.grace_s > 0 {
             out += &format!("grace      {} s left: clients reclaim, new opens wait\n", self.grace_s);
         }
-        out += &format!("namespace  {} files\n", self.files);
+        let refused = self.refused.as_ref().map(|refused| format!(", {refused}")).unwrap_or_default();
+        out += &format!("namespace  {} files{refused}\n", self.files);
         let mounts = self.clients.iter().filter(|client| client.sessions > 0).count();
         out += &format!(
             "clients    {}, mounts {mounts}, opens {}, locks {}, layouts {}, delegations {}\n",

@@ -9,11 +9,11 @@ use std::time::Duration;
 use access::{AccessServices, FileAccess};
 use admin::log::LogControl;
 use anyhow::{Result, anyhow, bail};
-use api::{Pool, PoolManager, TicketKey};
+use api::{HandleKey, KeyGeneration, Pool, PoolManager, Term, TicketKeys};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, Security, StartError};
-use namespace::SqlNamespace;
+use namespace::{Noted, SqlNamespace};
 use pool::LocalPool;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
@@ -23,6 +23,8 @@ use crate::banner::Banner;
 use crate::cli::UpArguments;
 use crate::config::{Config, Level, Sync};
 use crate::data_dir::DataDir;
+use crate::lengths::{self, Settled};
+use crate::marks::{self, Marks};
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
 use crate::system::{SystemClock, SystemRandom};
@@ -30,12 +32,15 @@ use crate::{control, reaper};
 use overview::{Measures, Overview};
 
 pub mod http;
+mod origin;
 mod overview;
 mod responder;
 mod security;
 
 /// Replicas that a pool has open at most where nobody says, however many descriptors there are.
 const OPEN_FILES_MAX: usize = 32_768;
+/// Connections that the system has ready before they are accepted; its own bound (`net.core.somaxconn`) may be lower.
+const BACKLOG: u32 = 4096;
 /// Stopping takes at most this long, whatever clients and disks do.
 const STOP: Duration = Duration::from_secs(4);
 
@@ -51,7 +56,7 @@ pub fn run(arguments: &UpArguments) -> Result<ExitCode> {
     outcome.map(|()| ExitCode::SUCCESS)
 }
 
-/// What the HTTP door is made from.
+/// Services that the HTTP door and the administrator's interface are made from.
 pub struct Head<'a> {
     pub config: &'a Config,
     pub data: &'a DataDir,
@@ -70,12 +75,14 @@ pub struct Services {
     pub namespace: Arc<SqlNamespace>,
     pub local_pools: Vec<Arc<LocalPool>>,
     pub pools: Vec<Arc<dyn Pool>>,
+    pub settled: Settled,
 }
 
-pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> Result<Services> {
+pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> Result<Services> {
     let random: Arc<dyn Random> = Arc::new(SystemRandom);
-    let namespace = open_namespace(config, data.database(&config.namespace.database)?, Arc::clone(&clock))?;
-    data.record_database(&config.namespace.database)?;
+    let noted = marks::noted(data)?;
+    let behind = marks::pools_behind(&noted);
+    let namespace = open_namespace(data, config, Arc::clone(&clock), noted)?;
     let open_files_share = open_files_share(data.pools);
     let mut local_pools = Vec::new();
     for number in 0..data.pools {
@@ -97,16 +104,36 @@ pub fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> 
         })?);
     }
     data.record_pools()?;
+    let namespace = Arc::new(namespace);
+    // Before anybody sees a file, and while pools that are behind can still be told from the others.
+    let settled = lengths::settle(&namespace, &local_pools, &behind).await?;
+    // Before any file is made.
+    namespace.keep_marks(Arc::new(Marks::new(data, &settled.unsettled)))?;
     let pools = local_pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
-    Ok(Services { clock, random, namespace: Arc::new(namespace), local_pools, pools })
+    Ok(Services { clock, random, namespace, local_pools, pools, settled })
 }
 
+/// The namespace of a data directory, unless it is not the one of which something was `noted` there and in the pools. From
+/// here on it is another start, so that marks are to be kept (`SqlNamespace::keep_marks`).
 pub fn open_namespace(
+    data: &DataDir,
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    noted: Vec<Noted>,
+) -> Result<SqlNamespace> {
+    let database = data.database(&config.namespace.database)?;
+    let namespace = open_database(config, database, clock, noted)?;
+    data.record_database(&config.namespace.database)?;
+    Ok(namespace)
+}
+
+pub fn open_database(
     config: &Config,
     database: namespace::Database,
     clock: Arc<dyn Clock>,
+    noted: Vec<Noted>,
 ) -> Result<SqlNamespace> {
-    let namespace = SqlNamespace::open(namespace::Config {
+    let of_head = namespace::Config {
         database,
         clock,
         root_owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
@@ -119,7 +146,8 @@ pub fn open_namespace(
         cache_bytes: config.namespace.cache_mib << 20,
         queue_len_max: config.namespace.queue_len_max as usize,
         group_len_max: config.namespace.group_len_max as usize,
-    })?;
+    };
+    let namespace = SqlNamespace::open_after(of_head, noted)?;
     namespace.set_default_consistency(config.namespace.consistency.into());
     namespace.set_quota_grace(Duration::from_secs(u64::from(config.namespace.quota_grace_days) * 86_400));
     Ok(namespace)
@@ -129,8 +157,18 @@ impl Services {
     /// Everything that was answered is on disk already; this writes what may be lazy.
     pub async fn close(&self) {
         let pools = self.local_pools.clone();
+        // A replica may be shorter than its file: the next start compares them.
+        let is_in_doubt = self.namespace.has_lengths_in_doubt();
         // Closing a pool writes its index and joins its threads: a blocking matter.
-        let _ = tokio::task::spawn_blocking(move || pools.iter().for_each(|pool| pool.close())).await;
+        let close = move || {
+            for pool in &pools {
+                if is_in_doubt {
+                    pool.doubt_index();
+                }
+                pool.close();
+            }
+        };
+        let _ = tokio::task::spawn_blocking(close).await;
         self.namespace.close().await;
     }
 }
@@ -145,7 +183,7 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let pool_listeners = listen_for_pools(config, data.pools).await?;
     let http_ports = http::Ports::take(config, data.pools).await?;
 
-    let services = open_services(data, config, clock)?;
+    let services = open_services(data, config, clock).await?;
     let (security, keytab) = security::start(config, &services.clock, &services.random)?;
     let measures = Measures::new(Arc::clone(&services.clock));
     let map = manage_pools(data, &services)?;
@@ -157,8 +195,8 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
-    let pool_doors =
-        start_pool_doors(config, data, (&services, &security), &measures, pool_listeners, &mut tasks, &stop)?;
+    let parts = (&services, &security, &*door);
+    let pool_doors = start_pool_doors(config, data, parts, &measures, pool_listeners, &mut tasks, &stop)?;
     let head_address = head_listener.local_addr()?;
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
     tasks.spawn(reaper::run(
@@ -193,15 +231,23 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     };
     print_out(&banner.text());
 
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-    }
+    let outcome = tokio::select! {
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+        lost = lost(&services.namespace) => Err(lost),
+    };
     print_out("Forebay stops: finishing what is under way\n");
     // Nobody may come late: the receivers see the value, also those that subscribe after it.
     stop_sender.send_replace(true);
     drain(tasks, &services, control).await;
-    Ok(())
+    outcome
+}
+
+/// Once another head has the namespace. Clients of this one would go on to read what they have delegations of, which that
+/// one changes.
+async fn lost(namespace: &SqlNamespace) -> anyhow::Error {
+    namespace.taken_over().await;
+    anyhow!("another head has taken the namespace over: this one ends")
 }
 
 fn manage_pools(data: &DataDir, services: &Services) -> Result<Arc<PoolMap>> {
@@ -224,7 +270,7 @@ fn start_naming(
     naming
 }
 
-/// What the administrator's interface looks at.
+/// Collects the services that the administrator's interface reads.
 fn make_overview(
     head: &Head<'_>,
     door: &Arc<HeadDoor>,
@@ -320,7 +366,8 @@ async fn start_head_door(
         clock: Arc::clone(&services.clock),
         random: Arc::clone(&services.random),
         observer: measures.clone(),
-        key: TicketKey::new(&data.secret),
+        handle_key: HandleKey::new(&data.secret),
+        ticket_keys: ticket_keys(data),
     };
     let config = HeadConfig {
         instance: data.instance,
@@ -349,7 +396,7 @@ async fn start_head_door(
 fn start_pool_doors(
     config: &Config,
     data: &DataDir,
-    (services, security): (&Services, &Arc<Security>),
+    (services, security, head): (&Services, &Arc<Security>, &HeadDoor),
     measures: &Arc<Measures>,
     listeners: Vec<TcpListener>,
     tasks: &mut JoinSet<()>,
@@ -357,7 +404,7 @@ fn start_pool_doors(
 ) -> Result<PoolDoors> {
     let mut doors = PoolDoors::new();
     for (listener, pool) in listeners.into_iter().zip(&services.pools) {
-        let door = start_pool_door(config, data, services, security, measures, pool);
+        let door = start_pool_door(config, data, (services, security, head), measures, pool);
         doors.push((listener.local_addr()?, Arc::clone(&door)));
         tasks.spawn(door.serve(listener, stop.clone()));
     }
@@ -367,8 +414,7 @@ fn start_pool_doors(
 fn start_pool_door(
     config: &Config,
     data: &DataDir,
-    services: &Services,
-    security: &Arc<Security>,
+    (services, security, head): (&Services, &Arc<Security>, &HeadDoor),
     measures: &Arc<Measures>,
     pool: &Arc<dyn Pool>,
 ) -> Arc<PoolDoor> {
@@ -377,16 +423,29 @@ fn start_pool_door(
         lease: Duration::from_secs(config.nfs.lease_s.into()),
         clients_max: config.nfs.clients_max as usize,
         connections_max: config.nfs.connections_max as usize,
-        flight_bytes_max: u64::from(config.nfs.flight_mib) << 20,
+        flight: Arc::clone(head.flight()),
         slots_max: config.nfs.slots_max,
         security: Arc::clone(security),
+        hosts: head.hosts().to_vec(),
     };
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
-    PoolDoor::start(Arc::clone(pool), TicketKey::new(&data.secret), clock, random, measures.clone(), config)
+    let key = ticket_keys(data).pool_key(pool.id());
+    PoolDoor::start(Arc::clone(pool), key, clock, random, measures.clone(), config)
+}
+
+/// Head and pools of one process start together, and their keys stay.
+fn ticket_keys(data: &DataDir) -> TicketKeys {
+    TicketKeys::new(&data.secret, Term::UNCOUNTED, KeyGeneration::FIRST)
 }
 
 async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
-    TcpListener::bind(address).await.map_err(|error| match error.kind() {
+    let listening = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listening().map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             anyhow!("{address} is in use by another program (choose another port with {option})")
         }
@@ -400,7 +459,8 @@ async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
     })
 }
 
-/// What a pool may have open where nobody says. The other half of the descriptors is for connections and the database.
+/// Default number of files that a pool may have open. The other half of the descriptors is for connections and the
+/// database.
 fn open_files_share(pools: u32) -> usize {
     use rustix::process::{Resource, getrlimit};
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
@@ -435,5 +495,29 @@ fn level(level: Level) -> tracing::Level {
         Level::Info => tracing::Level::INFO,
         Level::Debug => tracing::Level::DEBUG,
         Level::Trace => tracing::Level::TRACE,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpStream;
+    use tokio::task::JoinSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn hundreds_that_connect_at_once_do_not_wait() {
+        let listener = listen("127.0.0.1:0".parse().unwrap(), "--nfs-port").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        // The kernel keeps those that nobody accepts yet; beyond what it keeps they wait.
+        let mut connecting: JoinSet<_> = (0..500).map(|_| TcpStream::connect(address)).collect();
+        let mut connected = Vec::new();
+        let all = async {
+            while let Some(stream) = connecting.join_next().await {
+                connected.push(stream.unwrap().unwrap());
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), all).await.unwrap();
+        assert_eq!(connected.len(), 500);
     }
 }

@@ -8,10 +8,10 @@ use api::Role;
 use auth::passwords::file;
 use types::Identity;
 
-use crate::cli::{AddUserArguments, NamedUserArguments, Place, UserCommand};
+use crate::cli::{AddUserArguments, InstanceArguments, NamedUserArguments, UserCommand};
 use crate::config::Config;
 
-/// Who can log in to a new instance.
+/// The login of a new instance.
 const FIRST_USER: &str = "admin";
 
 pub fn run(command: &UserCommand) -> Result<ExitCode> {
@@ -77,7 +77,7 @@ fn remove(arguments: &NamedUserArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn list(place: &Place) -> Result<ExitCode> {
+fn list(place: &InstanceArguments) -> Result<ExitCode> {
     let users = file::list(&existing(place)?).map_err(|error| anyhow!(error))?;
     for (name, user) in users.list() {
         let role = if user.role == Role::Admin { "admin" } else { "user" };
@@ -87,7 +87,7 @@ fn list(place: &Place) -> Result<ExitCode> {
 }
 
 /// In the place of an instance that is there: a new folder would be a mistyped name.
-fn existing(place: &Place) -> Result<PathBuf> {
+fn existing(place: &InstanceArguments) -> Result<PathBuf> {
     let config = place.config()?;
     let file = password_file(&config);
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));

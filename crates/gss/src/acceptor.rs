@@ -137,8 +137,8 @@ impl Acceptor {
         Ok(Acceptor { service: service.to_owned(), keys, replays })
     }
 
-    /// Takes the keys of a keytab that has changed, and those only: a key is good as long as it stands in the file. What
-    /// was seen stays seen. Without a usable key everything stays as it was.
+    /// Takes the keys of a keytab that has changed, and those only: a key is good as long as it stands in the file. The
+    /// replay cache is kept. Without a usable key everything stays as it was.
     pub fn replace_keys(&mut self, keytab: Keytab) -> Result<(), NoServiceKey> {
         self.keys = keys_of(keytab, &self.service)?;
         Ok(())
@@ -209,7 +209,7 @@ fn initial(token: &[u8]) -> Result<&[u8], AcceptError> {
     framed.rest().strip_prefix(&AP_REQ_ID).ok_or(AcceptError::NotInitial)
 }
 
-/// What `initial` reads, around any token.
+/// Frames a token of any kind as `initial` reads it.
 pub(crate) fn frame(id: [u8; 2], message: &[u8]) -> Vec<u8> {
     let oid = der::tagged(Tag::OBJECT_IDENTIFIER, &[&KRB5_OID]);
     der::tagged(Tag::application(0), &[&oid, &id, message])

@@ -41,7 +41,7 @@ pub enum TokenError {
     BadSignature,
 }
 
-/// What was in a Wrap token.
+/// Contents of a Wrap token.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unwrapped {
     pub data: BytesMut,
@@ -67,7 +67,7 @@ struct Directions<T> {
     theirs: T,
 }
 
-/// What a context is made of.
+/// Names and keys that a context is made of.
 pub(crate) struct Agreed {
     pub client: Principal,
     pub service: Principal,
@@ -103,7 +103,7 @@ impl Context {
         }
     }
 
-    /// Who initiated the context.
+    /// The principal that initiated the context.
     pub fn client(&self) -> &Principal {
         &self.client
     }
@@ -113,7 +113,7 @@ impl Context {
         &self.service
     }
 
-    /// When the client's ticket ends, with the clock skew. Who uses a context looks at it.
+    /// When the client's ticket ends, with the clock skew. The user of the context checks it.
     pub fn expires(&self) -> UnixSeconds {
         self.expires
     }
@@ -232,7 +232,7 @@ impl std::fmt::Debug for Context {
     }
 }
 
-/// What is signed or encrypted: the message, then the token's header (RFC 4121 §4.2.4).
+/// The input of signing and encryption: the message, then the token's header (RFC 4121 §4.2.4).
 fn followed_by<'a>(parts: &[&'a [u8]], header: &'a [u8; HEADER_LEN]) -> Vec<&'a [u8]> {
     parts.iter().copied().chain([&header[..]]).collect()
 }

@@ -74,7 +74,7 @@ impl Enctype {
     }
 }
 
-/// What a key is used for (RFC 4120 §7.5.1, RFC 4121 §2).
+/// Key usage numbers (RFC 4120 §7.5.1, RFC 4121 §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage(pub u32);
 
@@ -135,7 +135,7 @@ impl std::fmt::Debug for Key {
     }
 }
 
-/// What was decrypted or signed with another key, for another use, or was changed on the way.
+/// The data was encrypted or signed with another key or for another usage, or was changed on the way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("checksum does not match")]
 pub(crate) struct BadIntegrity;

@@ -274,7 +274,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(number in any::<i64>(), at in 0i64..250_000_000_000, len in 0usize..70_000) {
+        fn values_written_as_der_are_read_back(number in any::<i64>(), at in 0i64..250_000_000_000, len in 0usize..70_000) {
             let number_text = put_integer(number);
             prop_assert_eq!(integer(Reader::new(&number_text).value(Tag::INTEGER).unwrap()), Ok(number));
             let time_text = put_time(at);

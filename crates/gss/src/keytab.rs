@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_keytab_is_refused() {
+    fn bytes_that_are_no_keytab_are_refused() {
         assert_eq!(Keytab::parse(b"").unwrap_err(), KeytabError::Version);
         assert_eq!(Keytab::parse(&[5, 1]).unwrap_err(), KeytabError::Version);
         let whole = file(&[(1, record(18, &[1; 32], 3, None))]);

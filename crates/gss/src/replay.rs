@@ -1,7 +1,8 @@
 //! Which authenticators were seen within the clock skew (RFC 4120 §3.2.3).
 //!
-//! Bounded: at the bound the oldest goes. What replays an authenticator that went early gains nothing here: it learns
-//! neither the acceptor's new subkey nor, without one, the client's, and its recorded calls name another handle.
+//! The cache is bounded: at the bound the oldest authenticator goes. An attacker that replays one that went early gains
+//! nothing: it learns neither the acceptor's new subkey nor, without one, the client's, and its recorded calls name
+//! another handle.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -53,7 +53,7 @@ impl Outgoing {
     }
 }
 
-/// What the connection writes itself.
+/// Headers that the connection writes itself.
 const OWN_HEADERS: &[HeaderName] = &[
     header::HOST,
     header::CONTENT_LENGTH,
@@ -138,7 +138,10 @@ impl Client {
                 expects = false;
                 continue;
             }
-            let Some(next) = redirect(&request.method, &answer)? else { return Ok(answer) };
+            let Some(next) = redirect(&request.method, &answer)? else {
+                gate.map_or(Ok(()), |gate| refuse_unread(&answer, &gate))?;
+                return Ok(answer);
+            };
             if gate.as_ref().is_some_and(|gate| gate.is_begun()) {
                 return Err(ClientError::LateRedirect { from: request.url.to_string(), to: Box::new(next) });
             }
@@ -180,7 +183,7 @@ impl Client {
             Some(reason) => ClientError::Source(reason),
             None => ClientError::of_hyper(&url.authority(), &error),
         })?;
-        Ok(Incoming::new(answer, &request.method, url.clone(), peer, self.config.idle_timeout, driver))
+        Incoming::new(answer, &request.method, url.clone(), peer, self.config.idle_timeout, driver)
     }
 
     fn message(
@@ -293,6 +296,15 @@ fn redirect(method: &Method, answer: &Incoming) -> Result<Option<AbsoluteUrl>, C
         return refuse("it leads from https to http");
     }
     Ok(Some(next))
+}
+
+/// A server that says it has done what was asked before it has read the body has not: it is a login page, or it lies.
+fn refuse_unread(answer: &Incoming, gate: &Gate) -> Result<(), ClientError> {
+    if !answer.status.is_success() || gate.is_finished() || gate.length() == Some(0) {
+        return Ok(());
+    }
+    let (authority, status, sent_bytes) = (answer.url.authority(), answer.status, gate.sent_bytes());
+    Err(ClientError::Unread { authority, status, sent_bytes })
 }
 
 fn forget_secrets(headers: &mut HeaderMap) {

@@ -1,4 +1,4 @@
-//! What a client may reach, whom it trusts, and how long it waits.
+//! Addresses that a client may reach, authorities that it trusts, and how long it waits.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use types::Network;
 
-use crate::reach::{LOOPBACK, NEVER_STORAGE};
+use crate::reach::{self, LOOPBACK, NEVER_STORAGE};
 
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -19,7 +19,9 @@ pub struct ClientConfig {
     pub allow_plain: bool,
     /// Addresses that are refused, after the name was resolved.
     pub forbidden: Vec<Network>,
-    /// Exceptions from `forbidden`.
+    /// Whether all addresses of this host are refused, as the kernel has them when it is asked for a connection.
+    pub own_forbidden: bool,
+    /// Exceptions from both.
     pub allowed: Vec<Network>,
     /// For the name, for TCP and for TLS, each.
     pub connect_timeout: Duration,
@@ -48,6 +50,7 @@ impl Default for ClientConfig {
             client_certificate: None,
             allow_plain: false,
             forbidden: [&NEVER_STORAGE[..], &LOOPBACK[..]].concat(),
+            own_forbidden: true,
             allowed: Vec::new(),
             connect_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(60),
@@ -60,17 +63,23 @@ impl Default for ClientConfig {
 }
 
 impl ClientConfig {
-    /// For a trial on one host, and for tests: loopback, with and without TLS.
+    /// For a trial on one host, and for tests: this host, with and without TLS.
     #[must_use]
     pub fn reaching_loopback(mut self) -> ClientConfig {
         self.allowed.extend(LOOPBACK);
+        self.own_forbidden = false;
         self.allow_plain = true;
         self
     }
 
-    pub(crate) fn may_reach(&self, address: IpAddr) -> bool {
-        let is_in = |networks: &[Network]| networks.iter().any(|network| network.contains(address));
-        !is_in(&self.forbidden) || is_in(&self.allowed)
+    /// `own`: this host's, where they are forbidden.
+    pub(crate) fn may_reach(&self, address: IpAddr, own: &[Network]) -> bool {
+        let behind = reach::behind_nat64(address);
+        let is_in = |networks: &[Network]| {
+            let is_in = |address| networks.iter().any(|network| network.contains(address));
+            is_in(address) || behind.is_some_and(is_in)
+        };
+        !(is_in(&self.forbidden) || is_in(own)) || is_in(&self.allowed)
     }
 }
 
@@ -83,9 +92,16 @@ mod tests {
         let config = ClientConfig::default();
         let loopback: IpAddr = "127.0.0.1".parse().unwrap();
         let metadata: IpAddr = "169.254.169.254".parse().unwrap();
-        assert!(!config.may_reach(loopback) && !config.may_reach(metadata));
-        assert!(config.may_reach("192.0.2.1".parse().unwrap()));
+        assert!(!config.may_reach(loopback, &[]) && !config.may_reach(metadata, &[]));
+        assert!(config.may_reach("192.0.2.1".parse().unwrap(), &[]));
+        let own = ["192.0.2.1/32".parse().unwrap()];
+        for own_or_metadata in
+            ["192.0.2.1", "::ffff:192.0.2.1", "64:ff9b::192.0.2.1", "64:ff9b::169.254.169.254"]
+        {
+            assert!(!config.may_reach(own_or_metadata.parse().unwrap(), &own), "{own_or_metadata}");
+        }
+        assert!(config.may_reach("64:ff9b::192.0.2.2".parse().unwrap(), &own));
         let config = config.reaching_loopback();
-        assert!(config.may_reach(loopback) && !config.may_reach(metadata));
+        assert!(config.may_reach(loopback, &[]) && !config.may_reach(metadata, &[]));
     }
 }

@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 use crate::upload::Body;
-use crate::{AbsoluteUrl, ClientConfig, ClientError};
+use crate::{AbsoluteUrl, ClientConfig, ClientError, own};
 
 /// One connection for one request; dropping it ends it.
 pub(crate) struct Connection {
@@ -72,7 +72,9 @@ async fn resolve(config: &ClientConfig, url: &AbsoluteUrl) -> Result<Vec<SocketA
         .await?
         .map_err(|error| unresolved(error.to_string()))?;
     let addresses: Vec<SocketAddr> = found.take(ADDRESSES_MAX).collect();
-    if let Some(refused) = addresses.iter().find(|address| !config.may_reach(address.ip())) {
+    let own =
+        if config.own_forbidden { own::networks().map_err(ClientError::OwnAddresses)? } else { Vec::new() };
+    if let Some(refused) = addresses.iter().find(|address| !config.may_reach(address.ip(), &own)) {
         return Err(ClientError::AddressForbidden { host: url.host().to_owned(), address: refused.ip() });
     }
     if addresses.is_empty() {

@@ -17,6 +17,9 @@ pub enum ClientError {
     PlainForbidden(String),
     #[error("{host} is {address}, an address this server does not connect to")]
     AddressForbidden { host: String, address: IpAddr },
+    /// Without them any address could be one.
+    #[error("cannot tell which addresses are this host's own")]
+    OwnAddresses(#[source] std::io::Error),
     #[error("cannot resolve {host}: {reason}")]
     Resolve { host: String, reason: String },
     #[error("cannot connect to {authority}: {reason}")]
@@ -37,6 +40,9 @@ pub enum ClientError {
     LateRedirect { from: String, to: Box<AbsoluteUrl> },
     #[error("{url} answers {status}")]
     Status { url: String, status: StatusCode },
+    /// It says that it has what it has not read.
+    #[error("{authority} answers {status} after {sent_bytes} bytes, before it has read the body")]
+    Unread { authority: String, status: StatusCode, sent_bytes: u64 },
     #[error("answer of {authority} is longer than {bytes_max} bytes")]
     TooLong { authority: String, bytes_max: usize },
     /// Our own side could not give the bytes to send.
@@ -59,10 +65,12 @@ impl ClientError {
             ClientError::Url(_)
             | ClientError::PlainForbidden(_)
             | ClientError::AddressForbidden { .. }
+            | ClientError::OwnAddresses(_)
             | ClientError::Tls { .. }
             | ClientError::Protocol { .. }
             | ClientError::Redirect { .. }
             | ClientError::LateRedirect { .. }
+            | ClientError::Unread { .. }
             | ClientError::TooLong { .. }
             | ClientError::Source(_) => false,
         }
@@ -104,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_pass_is_told_from_what_will_not() {
+    fn transient_errors_are_retryable_and_lasting_ones_are_not() {
         let status = |code| ClientError::Status {
             url: "https://h/".into(),
             status: StatusCode::from_u16(code).unwrap(),

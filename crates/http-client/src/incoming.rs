@@ -7,6 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap};
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
+use http_wire::list;
 
 use crate::connect::Driver;
 use crate::{AbsoluteUrl, ClientError};
@@ -17,9 +18,9 @@ pub struct Incoming {
     pub headers: HeaderMap,
     /// `Content-Length`; also of an answer to HEAD, which has no body.
     pub length: Option<u64>,
-    /// Who answered.
+    /// The server that answered.
     pub peer: SocketAddr,
-    /// What was asked in the end, after redirects.
+    /// The URL of the last request, after redirects.
     pub url: AbsoluteUrl,
     /// The end of the body can be told from a broken connection: it has a length, or is chunked.
     pub is_delimited: bool,
@@ -36,17 +37,17 @@ impl Incoming {
         peer: SocketAddr,
         idle_timeout: Duration,
         driver: Driver,
-    ) -> Incoming {
+    ) -> Result<Incoming, ClientError> {
         let (head, body) = answer.into_parts();
-        let is_chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
+        let is_chunked = is_chunked(&head.headers).map_err(|reason| ClientError::Protocol {
+            authority: url.authority(),
+            reason: reason.to_owned(),
+        })?;
         // hyper has refused lengths that contradict each other.
-        let length = head
-            .headers
-            .get(header::CONTENT_LENGTH)
-            .filter(|_| !is_chunked)
-            .and_then(|value| value.to_str().ok()?.trim().parse().ok());
+        let length =
+            head.headers.get(header::CONTENT_LENGTH).and_then(|value| list::decimal(value.as_bytes()));
         let has_body = *method != Method::HEAD && !matches!(head.status.as_u16(), 204 | 304);
-        Incoming {
+        Ok(Incoming {
             status: head.status,
             headers: head.headers,
             length,
@@ -56,7 +57,7 @@ impl Incoming {
             body,
             idle_timeout,
             _driver: driver,
-        }
+        })
     }
 
     /// The next bytes, `None` at the end. A body that ends before its length is an error, never an end.
@@ -107,5 +108,19 @@ impl Incoming {
             }
         }
         String::from_utf8_lossy(&text).into_owned()
+    }
+}
+
+/// Demands one framing that every server and proxy on the way reads alike (RFC 9112 §6.3). hyper takes any other coding
+/// for a body that lasts until the connection closes: a broken connection would then be the end of the body.
+fn is_chunked(headers: &HeaderMap) -> Result<bool, &'static str> {
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    match (codings.next(), codings.next()) {
+        (None, _) => Ok(false),
+        (Some(_), _) if headers.contains_key(header::CONTENT_LENGTH) => {
+            Err("Content-Length and Transfer-Encoding stand together")
+        }
+        (Some(coding), None) if coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Ok(true),
+        _ => Err("Transfer-Encoding is not `chunked`"),
     }
 }

@@ -11,6 +11,7 @@ mod config;
 mod connect;
 mod error;
 mod incoming;
+mod own;
 mod reach;
 mod tls;
 mod upload;

@@ -30,6 +30,15 @@ pub const NEVER_STORAGE: [Network; 8] = [
     v4(100, 100, 100, 200, 32),
 ];
 
+/// The host that a translator makes of an address with the well-known prefix (RFC 6052 §2.1).
+pub fn behind_nat64(address: IpAddr) -> Option<IpAddr> {
+    const PREFIX: Network = Network::new(IpAddr::V6(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0)), 96);
+    match address {
+        IpAddr::V6(v6) if PREFIX.contains(address) => Some(Ipv4Addr::from_bits(v6.to_bits() as u32).into()),
+        _ => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,4 +1,4 @@
-//! Whom outgoing TLS trusts, and as whom it shows itself.
+//! Authorities that outgoing TLS trusts, and the certificate that it presents.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ pub struct Upload {
     pub stream: UploadStream,
 }
 
-/// What a request and its connection share of an upload.
+/// State of an upload that a request and its connection share.
 pub(crate) struct Gate {
     length: Option<u64>,
     /// Which attempt may send; an earlier one whose connection is just being dropped must not take the stream.
@@ -81,7 +81,7 @@ impl Gate {
         self.is_finished.load(Ordering::Acquire)
     }
 
-    /// What the connection has taken; the last of it may still be in its buffers.
+    /// Bytes that the connection has taken; the last of them may still be in its buffers.
     pub fn sent_bytes(&self) -> u64 {
         self.sent_bytes.load(Ordering::Relaxed)
     }

@@ -1,8 +1,9 @@
-//! What the client sends, follows, refuses and gives up on, against servers on loopback that do as a test says.
+//! Requests, redirects, refusals and timeouts of the client, against servers on loopback that do as a test says.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 use std::future::Future;
+use std::net::{IpAddr, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -144,6 +145,29 @@ async fn a_body_that_ends_early_is_an_error_and_never_an_end() {
     let (base, _) = serve(|_, stream| says(stream, "HTTP/1.1 200 OK\r\n\r\nhello")).await;
     let answer = client().get(&url(&base), HeaderMap::new()).await.unwrap();
     assert!(!answer.is_delimited, "nobody can tell this end from a broken connection");
+}
+
+#[tokio::test]
+async fn an_answer_is_framed_by_a_length_or_by_chunks_and_never_by_both_or_another_coding() {
+    for framing in [
+        "Content-Length: 5\r\nTransfer-Encoding: chunked",
+        "Transfer-Encoding: chunked\r\nContent-Length: 5",
+        "Transfer-Encoding: gzip",
+        "Transfer-Encoding: identity",
+        "Transfer-Encoding: identity\r\nContent-Length: 5",
+        "Transfer-Encoding: gzip, chunked",
+        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
+    ] {
+        for body in ["5\r\nhello\r\n0\r\n\r\n", "hello"] {
+            let text = format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n{body}");
+            let (base, _) = serve(move |_, stream| says(stream, text.clone())).await;
+            let error = client().get(&url(&base), HeaderMap::new()).await.err().expect(framing);
+            assert!(matches!(error, ClientError::Protocol { .. }), "{framing}: {error}");
+        }
+    }
+    let text = "HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n";
+    let (base, _) = serve(move |_, stream| says(stream, text)).await;
+    assert_eq!(client().fetch_small(&base, 5).await.unwrap(), "hello");
 }
 
 #[tokio::test]
@@ -330,8 +354,34 @@ async fn heads_without_end_and_documents_without_end_are_cut_off() {
     assert!(matches!(client().fetch_small(&base, 2).await, Err(ClientError::Status { .. })));
 }
 
+/// Of its interfaces, if it has any but loopback.
+fn own_address() -> Option<IpAddr> {
+    // Nothing is sent.
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.connect("198.51.100.1:9").ok()?;
+    Some(socket.local_addr().unwrap().ip())
+        .filter(|address| !address.is_loopback() && !address.is_unspecified())
+}
+
 #[tokio::test]
-async fn what_must_not_be_reached_is_not_reached_by_any_way() {
+async fn an_address_of_an_interface_of_this_host_is_not_reached() {
+    let Some(address) = own_address() else {
+        eprintln!("not tested: this host has loopback only");
+        return;
+    };
+    let listener = TcpListener::bind((address, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let strict = Client::new(ClientConfig { allow_plain: true, ..ClientConfig::default() }).unwrap();
+    for host in [address.to_string(), format!("[::ffff:{address}]")] {
+        let outcome = strict.get(&url(&format!("http://{host}:{port}/")), HeaderMap::new()).await;
+        assert!(matches!(outcome, Err(ClientError::AddressForbidden { .. })), "{host}");
+    }
+    let nobody_came = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+    assert!(nobody_came.is_err());
+}
+
+#[tokio::test]
+async fn a_forbidden_address_is_not_reached_by_any_way() {
     let (base, seen) = serve(|_, stream| says(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")).await;
     let strict = Client::new(ClientConfig { allow_plain: true, ..ClientConfig::default() }).unwrap();
     for text in

@@ -1,4 +1,4 @@
-//! Whom the client believes, and that it never gives encryption up.
+//! The client believes a server by its authority and name, and never gives encryption up.
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 

@@ -1,7 +1,7 @@
 //! Pieces of a response made into bytes, some ahead, or handed on as stretches of a file where the connection can send
 //! files itself.
 //!
-//! Whatever fails here has broken the promise of a length that was made in the head: only closing is left.
+//! An error here breaks the length that the head promised, so the connection can only be closed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,15 +10,16 @@ use api::{IoHandle, OpenReplica, PoolError, ReadData};
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 
+use crate::budget::{Account, Charge};
 use crate::message::{Piece, Pieces};
 
 /// Shorter parts of a file are cheaper to read into a buffer, many of them into one write.
 const FILE_BYTES_MIN: u64 = 64 << 10;
 const READ_BYTES_MAX: usize = 1 << 20;
-/// What is short, and in memory at once, is copied together in buffers of this size: ten thousand ranges then cost a
-/// system call each and hardly anything else.
+/// Short stretches that can be read without waiting are copied together into buffers of this size: ten thousand ranges
+/// then cost a system call each and hardly anything else.
 const GATHERED_BYTES_MAX: usize = 64 << 10;
-/// Of what is in memory anyway, this much is copied and more is handed on.
+/// Pieces in memory are copied up to this length; longer ones are handed on.
 const COPIED_BYTES_MAX: usize = 2 << 10;
 /// Reads that wait for a disk at once.
 const WAITING_MAX: usize = 16;
@@ -56,15 +57,25 @@ impl Stretch {
 }
 
 pub(crate) enum Part {
-    Bytes(Vec<Bytes>),
+    /// The charge is for as long as any of them is in memory.
+    Bytes(Vec<Bytes>, Charge),
     File(Stretch),
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
-    /// Gathered for one write.
+    /// Gathered for one write, where there is memory for so much.
     pub batch_bytes: usize,
     pub sends_files: bool,
+    /// The disk works on the next batch while one is written.
+    pub reads_ahead: bool,
+}
+
+/// Account and payer to which the memory of a response is charged.
+#[derive(Clone)]
+pub(crate) struct Purse {
+    pub account: Arc<Account>,
+    pub payer: Option<u64>,
 }
 
 pub(crate) struct Assembly {
@@ -75,11 +86,14 @@ pub(crate) struct Assembly {
     ahead: Option<Plan>,
     /// The end of the batch that is being planned, as long as it may grow.
     gathered: BytesMut,
+    /// No more than the batch was granted.
+    gathered_bytes_max: usize,
     shape: Shape,
+    purse: Purse,
 }
 
 enum Plan {
-    Batch(Vec<Pending>),
+    Batch(Vec<Pending>, Charge),
     File(Stretch),
 }
 
@@ -89,23 +103,50 @@ enum Pending {
 }
 
 impl Assembly {
-    pub fn new(pieces: Pieces, length: u64, shape: Shape) -> Assembly {
-        Assembly { pieces, left: length, rest: None, ahead: None, gathered: BytesMut::new(), shape }
+    pub fn new(pieces: Pieces, length: u64, shape: Shape, purse: Purse) -> Assembly {
+        Assembly {
+            pieces,
+            left: length,
+            rest: None,
+            ahead: None,
+            gathered: BytesMut::new(),
+            gathered_bytes_max: GATHERED_BYTES_MAX,
+            shape,
+            purse,
+        }
+    }
+
+    /// Not planned yet.
+    pub fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// As [`Assembly::next`], about so many bytes: only pieces of text are never cut.
+    pub async fn next_up_to(&mut self, bytes: usize) -> Result<Option<Part>, Broken> {
+        self.shape.batch_bytes = bytes;
+        self.next().await
     }
 
     /// `None`: the promise is kept.
     pub async fn next(&mut self) -> Result<Option<Part>, Broken> {
         let plan = match self.ahead.take() {
             Some(plan) => plan,
-            None => self.plan()?,
+            None => {
+                let charge = self.purse.account.take(self.purse.payer, self.wanted()).await;
+                self.plan(charge)?
+            }
         };
-        let batch = match plan {
+        let (batch, charge) = match plan {
             Plan::File(stretch) => return Ok(Some(Part::File(stretch))),
-            Plan::Batch(batch) if batch.is_empty() => return self.ended().map(|()| None),
-            Plan::Batch(batch) => batch,
+            Plan::Batch(batch, _) if batch.is_empty() => return self.ended().map(|()| None),
+            Plan::Batch(batch, charge) => (batch, charge),
         };
-        // The disk works on the next batch while this one is written.
-        self.ahead = Some(self.plan()?);
+        // Where memory is short nothing is read ahead.
+        if self.shape.reads_ahead
+            && let Some(charge) = self.purse.account.take_now(self.purse.payer, self.wanted())
+        {
+            self.ahead = Some(self.plan(charge)?);
+        }
         let mut parts = Vec::with_capacity(batch.len());
         for pending in batch {
             match pending {
@@ -113,10 +154,14 @@ impl Assembly {
                 Pending::Read { stretch, answer } => finish(stretch, answer, &mut parts).await?,
             }
         }
-        Ok(Some(Part::Bytes(parts)))
+        Ok(Some(Part::Bytes(parts, charge)))
     }
 
-    /// What of a file could not be sent as such; it comes next, by `read_at`.
+    fn wanted(&self) -> usize {
+        usize::try_from(self.left).unwrap_or(usize::MAX).clamp(1, self.shape.batch_bytes.max(1))
+    }
+
+    /// Takes back the part of a file that could not be sent as such; it comes next, by `read_at`.
     pub fn put_back(&mut self, mut stretch: Stretch) {
         stretch.is_read = true;
         self.left += stretch.length;
@@ -128,9 +173,11 @@ impl Assembly {
         if self.left == 0 { Ok(()) } else { Err(Broken::TooShort(self.left)) }
     }
 
-    fn plan(&mut self) -> Result<Plan, Broken> {
+    fn plan(&mut self, mut charge: Charge) -> Result<Plan, Broken> {
+        let batch_bytes = charge.bytes();
+        self.gathered_bytes_max = batch_bytes.min(GATHERED_BYTES_MAX);
         let (mut batch, mut bytes, mut waiting) = (Vec::new(), 0, 0);
-        while bytes < self.shape.batch_bytes && batch.len() < PARTS_MAX && waiting < WAITING_MAX {
+        while bytes < batch_bytes && batch.len() < PARTS_MAX && waiting < WAITING_MAX {
             let mut stretch = match self.rest.take() {
                 Some(stretch) => stretch,
                 None => match self.pieces.next() {
@@ -155,7 +202,7 @@ impl Assembly {
                 self.take(stretch.length)?;
                 return Ok(Plan::File(stretch));
             }
-            let length = stretch.length.min((self.shape.batch_bytes - bytes).min(READ_BYTES_MAX) as u64);
+            let length = stretch.length.min((batch_bytes - bytes).min(READ_BYTES_MAX) as u64);
             self.take(length)?;
             bytes += length as usize;
             if !self.gather(&stretch, length as usize, &mut batch) {
@@ -169,7 +216,8 @@ impl Assembly {
             self.rest = Some(stretch).filter(|stretch| stretch.length > 0);
         }
         self.seal(&mut batch);
-        Ok(Plan::Batch(batch))
+        charge.shrink(bytes);
+        Ok(Plan::Batch(batch, charge))
     }
 
     fn put(&mut self, piece: Bytes, batch: &mut Vec<Pending>) {
@@ -195,7 +243,8 @@ impl Assembly {
     fn make_room(&mut self, length: usize, batch: &mut Vec<Pending>) {
         if self.gathered.capacity() - self.gathered.len() < length {
             self.seal(batch);
-            let wanted = self.left.saturating_add(length as u64).min(GATHERED_BYTES_MAX as u64) as usize;
+            let most = self.gathered_bytes_max.max(length) as u64;
+            let wanted = self.left.saturating_add(length as u64).min(most) as usize;
             self.gathered = BytesMut::with_capacity(wanted);
         }
     }

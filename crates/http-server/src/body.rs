@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use thiserror::Error;
+use tokio::time::timeout;
 
+use crate::budget::{Account, charged};
 use crate::h1::Slot;
 use crate::h2::Frames;
 
@@ -18,6 +20,8 @@ pub enum BodyError {
     Malformed(&'static str),
     #[error("body is longer than {0} bytes")]
     TooLong(u64),
+    #[error("the server has no memory for this body now; try again")]
+    Busy,
 }
 
 /// Nothing of it is read, and no `100 Continue` is sent, before the first [`RequestBody::next`].
@@ -80,25 +84,41 @@ impl RequestBody {
         }
     }
 
-    /// All of a small body.
+    /// All of a small body, in the time that any body has to get on. It is charged to its connection.
     pub async fn collect(&mut self, bytes_max: u64) -> Result<Bytes, BodyError> {
         if self.length.is_some_and(|length| length > bytes_max) {
             return Err(BodyError::TooLong(bytes_max));
         }
-        let Some(first) = self.next().await? else { return Ok(Bytes::new()) };
-        let Some(second) = self.next().await? else { return within(first, bytes_max) };
-        let mut whole = BytesMut::from(&first[..]);
-        let mut part = second;
-        loop {
-            if (whole.len() + part.len()) as u64 > bytes_max {
+        let (account, patience) = match &self.source {
+            Source::Memory(_) => return within(self.next().await?.unwrap_or_default(), bytes_max),
+            Source::H1(slot) => (Arc::clone(&slot.account), slot.shared.limits.body_time),
+            Source::H2(frames) => (Arc::clone(&frames.account), frames.shared.limits.body_time),
+        };
+        timeout(patience, self.gather(bytes_max, &account)).await.unwrap_or(Err(BodyError::Slow))
+    }
+
+    /// Copies each part: what parts come in is larger than most of them.
+    async fn gather(&mut self, bytes_max: u64, account: &Arc<Account>) -> Result<Bytes, BodyError> {
+        let (mut whole, mut charge) = (Vec::new(), None);
+        let most = self.length.unwrap_or(u64::MAX).min(bytes_max);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        while let Some(part) = self.next().await? {
+            let len = whole.len() + part.len();
+            if len as u64 > bytes_max {
                 return Err(BodyError::TooLong(bytes_max));
             }
-            whole.extend_from_slice(&part);
-            match self.next().await? {
-                Some(next) => part = next,
-                None => return Ok(whole.freeze()),
+            if len > whole.capacity() {
+                let capacity = (2 * whole.capacity()).min(most).max(len);
+                // Where there is no room to double, the bytes at hand are enough.
+                let granted = [capacity, len].into_iter().find(|bytes| account.grow(&mut charge, *bytes));
+                whole.reserve_exact(granted.ok_or(BodyError::Busy)? - whole.len());
             }
+            whole.extend_from_slice(&part);
         }
+        Ok(match charge {
+            Some(charge) => charged(vec![whole.into()], charge).next().unwrap_or_default(),
+            None => Bytes::new(),
+        })
     }
 }
 

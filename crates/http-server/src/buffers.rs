@@ -6,7 +6,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Every body begins with this much, so that many slow uploads cost little memory; fast ones grow by fours.
+use crate::budget::{Account, Charge};
+
+/// Every body begins with this much, so that many slow uploads cost little memory; fast ones grow by fours, and are charged
+/// for it.
 pub(crate) const SIZES: [usize; 3] = [64 << 10, 256 << 10, 1 << 20];
 
 pub(crate) struct Buffers {
@@ -25,8 +28,10 @@ impl Buffers {
         Arc::new(Buffers { kept_bytes_max, free: Mutex::default() })
     }
 
-    /// An empty buffer with room for `SIZES[size]` bytes.
-    pub fn take(self: &Arc<Buffers>, size: usize) -> Buffer {
+    /// An empty buffer with room for `SIZES[size]` bytes, or for the least of them where there is no memory for so many.
+    pub fn take(self: &Arc<Buffers>, size: usize, account: &Arc<Account>) -> Buffer {
+        let charge = if size > 0 { account.take_whole(None, SIZES[size]) } else { None };
+        let size = if charge.is_some() { size } else { 0 };
         let bytes = {
             let mut free = self.free.lock();
             let bytes = free.by_size[size].pop();
@@ -34,7 +39,7 @@ impl Buffers {
             bytes
         };
         let bytes = bytes.unwrap_or_else(|| Vec::with_capacity(SIZES[size]));
-        Buffer { bytes, size, home: Arc::clone(self) }
+        Buffer { bytes, size, home: Arc::clone(self), charge }
     }
 }
 
@@ -42,9 +47,16 @@ pub(crate) struct Buffer {
     pub bytes: Vec<u8>,
     size: usize,
     home: Arc<Buffers>,
+    /// Of a buffer that is larger than the least.
+    charge: Option<Charge>,
 }
 
 impl Buffer {
+    /// Bytes charged for this buffer.
+    pub fn size_charged(&self) -> usize {
+        self.charge.as_ref().map_or(0, Charge::bytes)
+    }
+
     pub fn room(&self) -> usize {
         SIZES[self.size] - self.bytes.len()
     }
@@ -73,30 +85,48 @@ impl Drop for Buffer {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use super::*;
+    use crate::budget::Budget;
+
+    fn account(bytes_max: usize) -> Arc<Account> {
+        Budget::new(bytes_max, bytes_max).account(IpAddr::from([10, 0, 0, 1]))
+    }
 
     #[test]
     fn a_buffer_is_used_again_when_its_last_slice_is_gone() {
-        let buffers = Buffers::new(1 << 20);
-        let mut buffer = buffers.take(0);
+        let (buffers, account) = (Buffers::new(1 << 20), account(0));
+        let mut buffer = buffers.take(0, &account);
         buffer.bytes.extend_from_slice(b"secret");
         let place = buffer.bytes.as_ptr();
         let frozen = buffer.freeze();
         let slice = frozen.slice(1..3);
         drop(frozen);
-        assert_ne!(buffers.take(0).bytes.as_ptr(), place);
+        assert_ne!(buffers.take(0, &account).bytes.as_ptr(), place);
         drop(slice);
-        let again: Vec<_> = (0..2).map(|_| buffers.take(0)).collect();
+        let again: Vec<_> = (0..2).map(|_| buffers.take(0, &account)).collect();
         assert!(again.iter().any(|buffer| buffer.bytes.as_ptr() == place && buffer.bytes.is_empty()));
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
-        let buffers = Buffers::new(3 << 20);
-        drop((0..20).map(|_| buffers.take(2)).collect::<Vec<_>>());
-        drop(buffers.take(0));
+    fn free_body_buffers_are_bounded() {
+        let (buffers, account) = (Buffers::new(3 << 20), account(1 << 30));
+        drop((0..20).map(|_| buffers.take(2, &account)).collect::<Vec<_>>());
+        drop(buffers.take(0, &account));
         assert_eq!(buffers.free.lock().bytes, 3 << 20);
-        drop(buffers.take(2));
+        drop(buffers.take(2, &account));
         assert_eq!(buffers.free.lock().bytes, 3 << 20);
+    }
+
+    #[test]
+    fn where_there_is_no_memory_for_a_large_buffer_it_is_a_small_one() {
+        let (buffers, account) = (Buffers::new(0), account(4 << 20));
+        let taken: Vec<_> = (0..9).map(|_| buffers.take(2, &account)).collect();
+        let large = taken.iter().filter(|buffer| buffer.room() == SIZES[2]).count();
+        assert_eq!((large, taken.len()), (2, 9), "of one address, half of what is free");
+        assert!(taken[2..].iter().all(|buffer| buffer.room() == SIZES[0]));
+        drop(taken);
+        assert_eq!(buffers.take(2, &account).room(), SIZES[2]);
     }
 }

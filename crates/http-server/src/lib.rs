@@ -11,21 +11,24 @@
 mod admission;
 mod assembly;
 mod body;
+mod budget;
 mod buffers;
 mod clock;
 mod h1;
 mod h2;
 mod limits;
+mod listener_state;
+mod memory;
 mod message;
 mod segments;
 mod server;
-mod shared;
 mod stream;
 pub mod tls;
 mod wire;
 
 pub use body::{BodyError, RequestBody};
 pub use limits::Limits;
+pub use memory::{Held, Memory};
 pub use message::{Peer, Piece, Pieces, Request, Response, ResponseBody, Service, TlsPeer};
 pub use server::serve;
 pub use tls::{Tls, TlsFiles};

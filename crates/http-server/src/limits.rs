@@ -1,4 +1,4 @@
-//! What clients may make grow, and how long they may take.
+//! Bounds on the resources and the time that clients may take.
 
 use std::time::Duration;
 
@@ -6,10 +6,12 @@ use http_wire::head::HeadLimits;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Per listener; a connection beyond it is told 503, as far as that can be done without TLS, and closed.
+    /// Per listener, and of one address no more than are free; a connection beyond it is told 503, as far as that can be done
+    /// without TLS, and closed.
     pub connections_max: usize,
-    /// Of one address. A cluster behind one address needs many.
-    pub connections_per_address_max: usize,
+    /// Of them by HTTP/2, and of one address no more than are free; a client beyond it is offered HTTP/1.1 alone. One may
+    /// take about 300 KiB beyond what is charged for: [`Limits::streams_max`] streams, and 64 KiB of bodies in small frames.
+    pub h2_connections_max: usize,
     /// Under way in one HTTP/2 connection.
     pub streams_max: u32,
     /// HTTP/1.1 heads; the header list of HTTP/2 has the same size.
@@ -27,7 +29,7 @@ pub struct Limits {
     pub half_closed_time: Duration,
     /// After a last response, for the client to read it before the connection is torn down.
     pub linger_time: Duration,
-    /// What is under way at a stop may take so long to finish.
+    /// Requests under way at a stop may take so long to finish.
     pub stop_time: Duration,
     /// A body that the handler did not want is read to its end if no more than this is left, else the connection
     /// closes.
@@ -36,14 +38,19 @@ pub struct Limits {
     pub file_senders_max: usize,
     /// Free buffers for request bodies that are kept for the next.
     pub buffers_bytes_max: usize,
+    /// Of what is kept for clients in memory, of all connections together, and of one of them: responses on their way;
+    /// besides, half as much for requests, half as much for what HTTP/2 receives before it is read, half as much for answers
+    /// that are made in memory, and a quarter as much for streams. No address and no identity has more of any of these than is free.
+    pub memory_bytes_max: usize,
+    pub connection_bytes_max: usize,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 4096,
-            connections_per_address_max: 2048,
-            streams_max: 128,
+            h2_connections_max: 512,
+            streams_max: 100,
             head: HeadLimits::default(),
             head_time: Duration::from_secs(20),
             idle_time: Duration::from_secs(75),
@@ -56,6 +63,8 @@ impl Default for Limits {
             drained_bytes_max: 64 << 10,
             file_senders_max: 16,
             buffers_bytes_max: 32 << 20,
+            memory_bytes_max: 64 << 20,
+            connection_bytes_max: 4 << 20,
         }
     }
 }

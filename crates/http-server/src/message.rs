@@ -11,9 +11,14 @@ use futures_core::Stream;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version};
 
-use crate::RequestBody;
+use crate::budget::Charge;
+use crate::{Memory, RequestBody};
 
-/// What answers requests. One call per request; a call may run for as long as the copy it makes.
+/// A body as short is not worth a charge.
+const FREE_BYTES: usize = 4 << 10;
+const BUSY: &str = "the server has no memory for this answer now; try again";
+
+/// Answers requests. One call per request; a call may run for as long as the copy it makes.
 ///
 /// It is dropped in the middle when the client goes away, also while it waits: what must not stay half done needs a
 /// guard of its own.
@@ -33,20 +38,22 @@ pub struct Request {
 }
 
 impl Request {
-    /// Whom the client meant: from the target if it is absolute (as it always is in HTTP/2), else from `Host`.
+    /// The server that the client addressed: from an absolute target (in HTTP/2 it always is), else from `Host`.
     pub fn authority(&self) -> Option<Authority> {
         let host = || self.headers.get(http::header::HOST)?.to_str().ok()?.parse().ok();
         self.uri.authority().cloned().or_else(host)
     }
 }
 
-/// Who is at the other end of the connection.
+/// The other end of the connection.
 #[derive(Debug)]
 pub struct Peer {
     pub address: SocketAddr,
     /// The address the client connected to.
     pub local: SocketAddr,
     pub tls: Option<TlsPeer>,
+    /// For answers that are made in memory.
+    pub memory: Memory,
 }
 
 #[derive(Debug)]
@@ -61,6 +68,9 @@ pub struct Response {
     /// Without Content-Length, Transfer-Encoding, Connection and Date, which the connection writes.
     pub headers: HeaderMap,
     pub body: ResponseBody,
+    /// A number of the login or link that it is for: however many connections that has, it leaves memory to others. `None`
+    /// where those who ask have nothing in common.
+    pub payer: Option<u64>,
 }
 
 pub enum ResponseBody {
@@ -71,7 +81,7 @@ pub enum ResponseBody {
     Absent {
         length: Option<u64>,
     },
-    /// Pieces that make up `length` bytes. What does not keep the promise ends the connection.
+    /// Pieces that make up `length` bytes. Fewer or more bytes end the connection.
     Pieces {
         length: u64,
         pieces: Pieces,
@@ -95,7 +105,7 @@ pub enum Piece {
 
 impl Response {
     pub fn new(status: StatusCode) -> Response {
-        Response { status, headers: HeaderMap::new(), body: ResponseBody::Empty }
+        Response { status, headers: HeaderMap::new(), body: ResponseBody::Empty, payer: None }
     }
 
     /// A line for people; it ends with a newline.
@@ -111,6 +121,24 @@ impl Response {
         Response::new(status)
             .with(http::header::CONTENT_TYPE, HeaderValue::from_static(content_type))
             .with_body(ResponseBody::Full(body.into()))
+    }
+
+    /// The response, charged for what of it is in memory from the beginning, or that there is no memory for it.
+    pub(crate) fn charged(self, memory: &Memory) -> (Response, Option<Charge>) {
+        let ResponseBody::Full(bytes) = &self.body else { return (self, None) };
+        if bytes.len() <= FREE_BYTES {
+            return (self, None);
+        }
+        match memory.take_now(self.payer, bytes.len()) {
+            Some(charge) => (self, charge),
+            None => (Response::busy(BUSY), None),
+        }
+    }
+
+    /// 503 for want of memory.
+    pub(crate) fn busy(why: &str) -> Response {
+        Response::text(StatusCode::SERVICE_UNAVAILABLE, why)
+            .with(http::header::RETRY_AFTER, HeaderValue::from_static("1"))
     }
 
     #[must_use]

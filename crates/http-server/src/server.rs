@@ -10,13 +10,13 @@ use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
-use crate::admission::{Admission, Place};
+use crate::admission::{Admission, ConnectionPlace};
+use crate::listener_state::ListenerState;
 use crate::message::Peer;
-use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::tls::{self, Tls};
 use crate::wire::Wire;
-use crate::{Limits, Service, h1};
+use crate::{Limits, Memory, Service, h1};
 
 /// After an accept that failed (no descriptors left), so as not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -26,8 +26,10 @@ const CERTIFICATE_LOOK: Duration = Duration::from_secs(5);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 const KEEPALIVE_PROBES: u32 = 4;
+/// A handler waits so long for memory to make an answer in.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 
-const FULL: &str = "this server has all the connections that it may have";
+const FULL: &str = "this server has no place for another connection from your address";
 
 /// Serves until told to stop, then lets what is under way finish for a while.
 pub async fn serve(
@@ -37,8 +39,8 @@ pub async fn serve(
     limits: Limits,
     mut stop: watch::Receiver<bool>,
 ) {
-    let shared = Shared::new(service, limits);
-    let admission = Admission::new(limits.connections_max, limits.connections_per_address_max);
+    let shared = ListenerState::new(service, limits);
+    let admission = Admission::new(limits.connections_max);
     let mut tasks = JoinSet::new();
     let mut look = interval_at(Instant::now() + CERTIFICATE_LOOK, CERTIFICATE_LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -90,7 +92,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
-fn tell_of_panic(ended: Result<(), JoinError>) {
+pub(crate) fn tell_of_panic(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && error.is_panic()
     {
@@ -109,27 +111,32 @@ fn turn_away(stream: &TcpStream, address: IpAddr, is_tls: bool) {
 async fn connection(
     stream: TcpStream,
     address: SocketAddr,
-    _place: Place,
+    _place: ConnectionPlace,
     tls: Option<Arc<Tls>>,
-    shared: Arc<Shared>,
+    shared: Arc<ListenerState>,
     stop: watch::Receiver<bool>,
 ) {
     let Ok(local) = prepare(&stream, &shared.limits) else { return };
+    let account = shared.budget.account(address.ip());
+    let memory = Memory::of(shared.documents.account(address.ip()), MEMORY_PATIENCE);
     let Some(tls) = tls else {
-        let peer = Arc::new(Peer { address, local, tls: None });
-        return h1::serve(Box::new(Wire::new(Stream::Plain(stream))), peer, shared, stop).await;
+        let peer = Arc::new(Peer { address, local, tls: None, memory });
+        return h1::serve(Box::new(Wire::new(Stream::Plain(stream), account)), peer, shared, stop).await;
     };
+    // A client that finds no place is offered HTTP/1.1 alone, which costs less.
+    let h2_place = shared.h2_connections.admit(address.ip());
     let mut stopping = stop.clone();
     let accepted = tokio::select! {
-        accepted = tls::accept(stream, &tls, &shared.limits) => accepted,
+        accepted = tls::accept(stream, &tls, &shared.limits, &account, h2_place.is_some()) => accepted,
         () = stopped(&mut stopping) => return,
     };
     let Some((stream, tls, is_h2)) = accepted else { return };
-    let peer = Arc::new(Peer { address, local, tls: Some(tls) });
+    let peer = Arc::new(Peer { address, local, tls: Some(tls), memory });
     if is_h2 {
-        crate::h2::serve(stream, peer, shared, stop).await;
+        crate::h2::serve(stream, peer, account, shared, stop).await;
     } else {
-        h1::serve(Box::new(Wire::new(Stream::Tls(stream))), peer, shared, stop).await;
+        drop(h2_place);
+        h1::serve(Box::new(Wire::new(Stream::Tls(stream), account)), peer, shared, stop).await;
     }
 }
 

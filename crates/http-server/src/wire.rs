@@ -1,28 +1,32 @@
 //! A connection's stream with what was received and not used yet, and what is to be sent.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::budget::Account;
 use crate::segments::Segments;
 use crate::stream::Stream;
 
 /// Of what a client sends while it waits for an answer, this much is looked at; then only a failing write tells that it
 /// went away.
-const UNASKED_BYTES_MAX: usize = 64 << 10;
+const UNASKED_BYTES_MAX: usize = 16 << 10;
 
 pub(crate) struct Wire {
     pub stream: Stream,
     pub received: BytesMut,
     pub out: Segments,
+    /// Pays for the connection's memory.
+    pub account: Arc<Account>,
 }
 
 impl Wire {
-    pub fn new(stream: Stream) -> Wire {
-        Wire { stream, received: BytesMut::with_capacity(4 << 10), out: Segments::default() }
+    pub fn new(stream: Stream, account: Arc<Account>) -> Wire {
+        Wire { stream, received: BytesMut::with_capacity(4 << 10), out: Segments::default(), account }
     }
 
     /// Appends what comes to `received`; zero is the end. Loses nothing when dropped.
@@ -69,7 +73,7 @@ impl Wire {
         }
         loop {
             self.received.clear();
-            match timeout_at(deadline, self.receive(64 << 10)).await {
+            match timeout_at(deadline, self.receive(8 << 10)).await {
                 Ok(Ok(received)) if received > 0 => {}
                 _ => return,
             }

@@ -6,6 +6,7 @@
 //! Deliberately absent: the meaning of extensions and trailers. Both are discarded (RFC 9112 §7.1.1 and §7.1.2).
 
 use bytes::{Buf, Bytes, BytesMut};
+use http::HeaderName;
 use thiserror::Error;
 
 /// Sixteen digits of size and a generous extension.
@@ -24,11 +25,11 @@ pub enum ChunkedError {
     Extensions,
     #[error("a chunk is not followed by CR LF")]
     DataEnd,
-    #[error("a trailer is not ended by CR LF, or trailers are too long")]
+    #[error("a trailer is not `Name: value` ended by CR LF, or trailers are too long")]
     Trailers,
 }
 
-/// What the buffer began with.
+/// The beginning of the buffer, decoded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chunked {
     /// Never empty; a chunk may come in many of these.
@@ -103,8 +104,11 @@ impl ChunkedDecoder {
                         return Ok(Chunked::NeedMore);
                     };
                     self.trailers_bytes += line.len() + 2;
-                    if line.is_empty() {
-                        self.state = State::End;
+                    match &line[..] {
+                        [] => self.state = State::End,
+                        line if is_field(line) => {}
+                        // Another server may see the next request here.
+                        _ => return Err(ChunkedError::Trailers),
                     }
                 }
                 State::End => return Ok(Chunked::End),
@@ -156,12 +160,21 @@ impl ChunkedDecoder {
             return Err(ChunkedError::Size);
         }
         self.extensions_bytes += extensions.len();
-        let is_text = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
         if self.extensions_bytes > EXTENSIONS_BYTES_MAX || !extensions.iter().all(is_text) {
             return Err(ChunkedError::Extensions);
         }
         Ok(digits.iter().fold(0, |sum, digit| sum << 4 | u64::from(hex_digit(*digit))))
     }
+}
+
+/// A header line (RFC 9112 §5): a name that is a token, directly a colon, and a value without control characters.
+fn is_field(line: &[u8]) -> bool {
+    let Some(colon) = line.iter().position(|byte| *byte == b':') else { return false };
+    HeaderName::from_bytes(&line[..colon]).is_ok() && line[colon + 1..].iter().all(is_text)
+}
+
+fn is_text(byte: &u8) -> bool {
+    *byte == b'\t' || !byte.is_ascii_control()
 }
 
 fn hex_digit(byte: u8) -> u8 {
@@ -171,9 +184,9 @@ fn hex_digit(byte: u8) -> u8 {
     }
 }
 
-/// What stands between the data of two chunks.
+/// Ends the data of a chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
-/// What ends a body, after the end of its last chunk with data.
+/// Ends a body, behind the end of its last chunk with data.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 /// The line before a chunk's data, without an allocation.
@@ -296,6 +309,26 @@ mod tests {
     }
 
     #[test]
+    fn a_trailer_is_a_header_line() {
+        for bad in [
+            "GET /x HTTP/1.1",
+            "x",
+            ": b",
+            "a b: c",
+            "a : b",
+            " a: b",
+            "\ta: b",
+            "a: b\0",
+            "a: \x7f",
+            "\0: b",
+        ] {
+            let wire = format!("0\r\n{bad}\r\n\r\n");
+            assert_eq!(error_of(wire.as_bytes()), Some(ChunkedError::Trailers), "{bad:?}");
+        }
+        assert!(decode([&b"0\r\nX-Sum:\r\nb: c\td:e \xe4\r\n\r\n"[..]]).1);
+    }
+
+    #[test]
     fn a_body_that_is_cut_short_is_not_complete() {
         let wire = b"4\r\nWiki\r\n0\r\n\r\n";
         for len in 0..wire.len() {
@@ -313,7 +346,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_was_encoded_decodes_wherever_it_is_cut(
+        fn an_encoded_body_decodes_wherever_it_is_cut(
             chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..6),
             size in 1_usize..60,
         ) {

@@ -170,8 +170,12 @@ fn if_none_match(headers: &HeaderMap, current: Option<Current<'_>>) -> Outcome {
     outcome
 }
 
+/// `*` stands alone, on the only line of the field (RFC 9110 §13.1.1 and §13.1.2). Beside a tag it is an element that
+/// cannot be read: else it would let a change through that the tag forbids.
 fn any_value(headers: &HeaderMap, name: &HeaderName) -> bool {
-    headers.get_all(name).iter().any(|value| trim(value.as_bytes()) == b"*")
+    let mut values = headers.get_all(name).iter();
+    let (first, second) = (values.next(), values.next());
+    second.is_none() && first.is_some_and(|value| trim(value.as_bytes()) == b"*")
 }
 
 /// `None` also for two values and for what is no date: such a header is ignored (RFC 9110 §13.1.3 and §13.1.4).

@@ -2,8 +2,11 @@
 //!
 //! The table is short on purpose: what science and the web have. Anything else is `application/octet-stream`.
 
-use http::HeaderValue;
+use http::header::ACCEPT;
+use http::{HeaderMap, HeaderValue};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+use crate::list::{items, trim};
 
 pub const UNKNOWN: &str = "application/octet-stream";
 
@@ -94,6 +97,25 @@ pub fn media_type(name: &[u8]) -> &'static str {
     found.map_or(UNKNOWN, |at| TYPES[at].1)
 }
 
+/// Whether a header's value names this media type, whatever its parameters. Media types have no case (RFC 9110 §8.3.1).
+pub fn is_type(value: &[u8], media_type: &str) -> bool {
+    essence(value).eq_ignore_ascii_case(media_type.as_bytes())
+}
+
+/// The media types in `Accept`, without their parameters.
+pub fn accepted(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
+    headers.get_all(ACCEPT).iter().flat_map(|value| items(value.as_bytes())).map(essence)
+}
+
+/// Whether a client asks for this media type by its name.
+pub fn accepts(headers: &HeaderMap, media_type: &str) -> bool {
+    accepted(headers).any(|name| is_type(name, media_type))
+}
+
+fn essence(value: &[u8]) -> &[u8] {
+    trim(value.split(|byte| *byte == b';').next().unwrap_or_default())
+}
+
 /// Whether a browser that is shown this may run what is in it, on our origin and with the reader's login. A door
 /// sends such a type as a download or sandboxed, and always with `X-Content-Type-Options: nosniff`.
 pub fn is_active(media_type: &str) -> bool {
@@ -166,7 +188,22 @@ mod tests {
     }
 
     #[test]
-    fn what_a_browser_runs_is_known() {
+    fn a_media_type_is_known_in_any_case_and_by_its_whole_name() {
+        assert!(is_type(b" Application/JSON ;charset=x", "application/json"));
+        for other in
+            [&b""[..], b";", b"application/json2", b"xapplication/json", b"text/plain; a=application/json"]
+        {
+            assert!(!is_type(other, "application/json"), "{}", other.escape_ascii());
+        }
+        let headers =
+            ["image/png, TEXT/HTML;q=0.9", "a/b"].map(|value| (ACCEPT, HeaderValue::from_static(value)));
+        let headers = HeaderMap::from_iter(headers);
+        assert!(accepts(&headers, "text/html") && accepts(&headers, "A/b") && !accepts(&headers, "text/htm"));
+        assert_eq!(accepted(&headers).count(), 3);
+    }
+
+    #[test]
+    fn media_types_that_a_browser_runs_are_active() {
         for name in ["a.html", "a.svg", "a.xml", "a.xhtml", "a.js", "a.pdf"] {
             assert!(is_active(media_type(name.as_bytes())), "{name}");
         }

@@ -1,4 +1,4 @@
-//! What a request gives to say who asks: `Authorization` (RFC 7617, RFC 6750), `?authz=` as xrootd and dCache take it
+//! Credentials in a request: `Authorization` (RFC 7617, RFC 6750), `?authz=` as xrootd and dCache take it
 //! for programs that know only a URL, and the cookie of a web session.
 //!
 //! A cookie comes with a request whether its user wants it or not, so it counts for requests that change nothing, and
@@ -32,6 +32,9 @@ pub enum CredentialError {
     Repeated,
     #[error("Authorization is not understood")]
     Malformed,
+    /// The answer is 401: there are others.
+    #[error("the scheme of Authorization is not known here")]
+    UnknownScheme,
     #[error("token is longer than 16 KiB")]
     TooLong,
 }
@@ -68,13 +71,13 @@ pub fn session(headers: &HeaderMap) -> Option<&str> {
 
 fn authorization(value: &[u8]) -> Result<Given, CredentialError> {
     let value = std::str::from_utf8(value).map_err(|_| CredentialError::Malformed)?;
-    let (scheme, rest) = value.split_once(' ').ok_or(CredentialError::Malformed)?;
+    let (scheme, rest) = value.split_once(' ').unwrap_or((value, ""));
     let rest = rest.trim();
     if scheme.eq_ignore_ascii_case("bearer") {
         return bearer(rest);
     }
     if !scheme.eq_ignore_ascii_case("basic") {
-        return Err(CredentialError::Malformed);
+        return Err(CredentialError::UnknownScheme);
     }
     if rest.len() > TOKEN_BYTES_MAX {
         return Err(CredentialError::TooLong);
@@ -138,14 +141,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_an_error_and_not_nobody() {
-        for bad in ["Basic", "Basic !!", "Basic YW5u", "Negotiate abc", "Bearer ", "Bearer a b"] {
-            let headers = headers(&[("authorization", bad)]);
-            assert_eq!(
-                given(&Method::GET, &headers, &Query::default()),
-                Err(CredentialError::Malformed),
-                "{bad}"
-            );
+    fn a_credential_that_is_not_understood_is_an_error_and_not_nobody() {
+        let refused = |value| {
+            let headers = headers(&[("authorization", value)]);
+            given(&Method::GET, &headers, &Query::default()).unwrap_err()
+        };
+        for bad in ["Basic", "Basic !!", "Basic YW5u", "Bearer ", "Bearer", "Bearer a b"] {
+            assert_eq!(refused(bad), CredentialError::Malformed, "{bad}");
+        }
+        for unknown in ["Negotiate abc", "Negotiate", "Digest username=\"ann\"", "eyJhbGciOiJub25lIn0.e30."] {
+            assert_eq!(refused(unknown), CredentialError::UnknownScheme, "{unknown}");
         }
         let twice = headers(&[("authorization", "Bearer a"), ("authorization", "Bearer b")]);
         assert_eq!(given(&Method::GET, &twice, &Query::default()), Err(CredentialError::Repeated));

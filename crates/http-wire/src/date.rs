@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none() {
+    fn text_that_is_no_date_gives_none() {
         for text in
             [&b""[..], b"0", b"yesterday", b"Sun, 06 Nov 1994 08:49:37", b"Sun, 31 Feb 1994 08:49:37 GMT"]
         {

@@ -110,7 +110,7 @@ pub fn repr_digest_header(sums: &[Checksum]) -> Option<HeaderValue> {
     value_of(text)
 }
 
-/// What a client says that the whole file's checksums are, from every header that says so, at most one of a kind.
+/// Checksums of the whole file that a client announces, from every header that may hold them, at most one of a kind.
 /// Only for a body that is the whole file: of a part, `Content-MD5` and `Content-Digest` mean the part.
 pub fn announced(headers: &HeaderMap) -> Result<Vec<Checksum>, DigestError> {
     let mut found = Vec::new();

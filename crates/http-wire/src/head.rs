@@ -7,6 +7,7 @@
 
 mod error;
 mod framing;
+pub mod parsed;
 mod scan;
 
 use std::mem::MaybeUninit;
@@ -27,7 +28,7 @@ const HEADERS_READ: usize = 256;
 /// The longest method that is registered, UPDATEREDIRECTREF, has 17 characters.
 const METHOD_BYTES_MAX: usize = 32;
 
-/// What a head may be at most. All of it is checked while the bytes arrive, so nobody buffers more than this.
+/// Bounds of a head. All are checked while the bytes arrive, so nobody buffers more than this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
     /// Method, target and version with their line end; beyond it 414.
@@ -59,7 +60,7 @@ pub struct RequestHead {
     pub uri: Uri,
     pub version: Version,
     pub headers: HeaderMap,
-    /// Whom the client meant: from the absolute target, else from `Host`. `None` only in HTTP/1.0.
+    /// The server that the client addressed: from the absolute target, else from `Host`. `None` only in HTTP/1.0.
     pub authority: Option<Authority>,
     pub framing: BodyFraming,
     /// The client waits for `100 Continue`, or for an answer instead of it, before it sends the body.

@@ -17,6 +17,7 @@ pub mod date;
 pub mod dav;
 pub mod digest;
 pub mod head;
+pub mod json;
 pub mod list;
 pub mod multipart;
 mod query;

@@ -1,4 +1,4 @@
-//! What many header fields are made of: comma-separated lists, parameters, decimal numbers (RFC 9110 §5.6).
+//! Elements of many header fields: comma-separated lists, parameters, decimal numbers (RFC 9110 §5.6).
 
 use bytes::BytesMut;
 

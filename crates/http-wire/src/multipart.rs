@@ -1,7 +1,8 @@
 //! `multipart/byteranges` (RFC 9110 §14.6): the framing of many ranges in one answer.
 //!
 //! Invariants: the exact length of the body is known before anything of it is made; the heads of parts are made a
-//! few hundred at a time in one piece of memory, so 10,000 ranges cost some dozens of allocations.
+//! few hundred at a time in one piece of memory, so 10,000 ranges cost some dozens of allocations; the ranges themselves take about as many bytes as their text
+//! did.
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
@@ -11,9 +12,9 @@ use crate::list;
 use crate::range::ContentRange;
 
 const BOUNDARY_BYTES: usize = 32;
-const HEADS_AT_ONCE_BYTES: usize = 32 << 10;
+const HEADS_AT_ONCE_BYTES: usize = 16 << 10;
 
-/// What parts the parts. It must not occur in the file, so it is made by chance from 128 bits.
+/// Delimits the parts. It must not occur in the file, so it is made from 128 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Boundary([u8; BOUNDARY_BYTES]);
 
@@ -39,7 +40,55 @@ pub struct ByteRanges {
     /// From the delimiter's CR LF to the end of "Content-Range: ".
     prefix: Bytes,
     complete: u64,
-    ranges: Vec<ByteRange>,
+    ranges: Packed,
+    length: u64,
+}
+
+/// Ranges in a few bytes each: a slow client keeps a long list for as long as its answer takes.
+#[derive(Clone, Debug)]
+struct Packed {
+    /// Offset and length of each range, seven bits a byte, the least first; all but a number's last have the high bit.
+    bytes: Bytes,
+    count: usize,
+}
+
+impl Packed {
+    fn new(ranges: &[ByteRange]) -> Packed {
+        let mut bytes = Vec::new();
+        for range in ranges {
+            put(&mut bytes, range.offset());
+            put(&mut bytes, range.end() - range.offset());
+        }
+        bytes.shrink_to_fit();
+        Packed { bytes: bytes.into(), count: ranges.len() }
+    }
+
+    fn next(&mut self) -> Option<ByteRange> {
+        let offset = self.take()?;
+        let length = self.take()?;
+        self.count -= 1;
+        ByteRange::from_bounds(offset, offset.checked_add(length)?)
+    }
+
+    fn take(&mut self) -> Option<u64> {
+        let (mut number, mut shift) = (0_u64, 0);
+        loop {
+            let byte = self.bytes.split_to(self.bytes.len().min(1)).first().copied()?;
+            number |= u64::from(byte & 0x7f).checked_shl(shift)?;
+            if byte & 0x80 == 0 {
+                return Some(number);
+            }
+            shift += 7;
+        }
+    }
+}
+
+fn put(out: &mut Vec<u8>, mut number: u64) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
 }
 
 impl ByteRanges {
@@ -48,14 +97,15 @@ impl ByteRanges {
         boundary: Boundary,
         content_type: &HeaderValue,
         complete: u64,
-        ranges: Vec<ByteRange>,
+        ranges: &[ByteRange],
     ) -> ByteRanges {
         let mut prefix = BytesMut::from(&b"\r\n--"[..]);
         prefix.extend_from_slice(boundary.as_bytes());
         prefix.extend_from_slice(b"\r\nContent-Type: ");
         prefix.extend_from_slice(content_type.as_bytes());
         prefix.extend_from_slice(b"\r\nContent-Range: ");
-        ByteRanges { boundary, prefix: prefix.freeze(), complete, ranges }
+        let length = length_of(boundary, &prefix, complete, ranges);
+        ByteRanges { boundary, prefix: prefix.freeze(), complete, ranges: Packed::new(ranges), length }
     }
 
     /// For the answer's `Content-Type`.
@@ -67,39 +117,41 @@ impl ByteRanges {
 
     /// For the answer's `Content-Length`.
     pub fn content_length(&self) -> u64 {
-        let fixed =
-            self.prefix.len() as u64 + b"bytes -/\r\n\r\n".len() as u64 + list::decimal_len(self.complete);
-        let parts = self.ranges.iter().map(|range| {
-            fixed + list::decimal_len(range.offset()) + list::decimal_len(range.end() - 1) + range.length()
-        });
-        parts.fold(self.closing().len() as u64, u64::saturating_add)
-    }
-
-    pub fn ranges(&self) -> &[ByteRange] {
-        &self.ranges
+        self.length
     }
 
     /// Each part's delimiter and head, to be sent before that range of the file; after the last part comes
     /// [`ByteRanges::closing`].
     pub fn into_parts(self) -> Parts {
-        Parts { body: self, next: 0, ready: BytesMut::new() }
+        Parts { body: self, ready: BytesMut::new() }
     }
 
-    /// What ends the body.
+    /// The delimiter that ends the body.
     pub fn closing(&self) -> Bytes {
-        let mut out = BytesMut::with_capacity(BOUNDARY_BYTES + 8);
-        out.extend_from_slice(b"\r\n--");
-        out.extend_from_slice(self.boundary.as_bytes());
-        out.extend_from_slice(b"--\r\n");
-        out.freeze()
+        closing(self.boundary)
     }
+}
+
+fn closing(boundary: Boundary) -> Bytes {
+    let mut out = BytesMut::with_capacity(BOUNDARY_BYTES + 8);
+    out.extend_from_slice(b"\r\n--");
+    out.extend_from_slice(boundary.as_bytes());
+    out.extend_from_slice(b"--\r\n");
+    out.freeze()
+}
+
+fn length_of(boundary: Boundary, prefix: &[u8], complete: u64, ranges: &[ByteRange]) -> u64 {
+    let fixed = prefix.len() as u64 + b"bytes -/\r\n\r\n".len() as u64 + list::decimal_len(complete);
+    let parts = ranges.iter().map(|range| {
+        fixed + list::decimal_len(range.offset()) + list::decimal_len(range.end() - 1) + range.length()
+    });
+    parts.fold(closing(boundary).len() as u64, u64::saturating_add)
 }
 
 /// Heads and ranges in their order.
 #[derive(Debug)]
 pub struct Parts {
     body: ByteRanges,
-    next: usize,
     ready: BytesMut,
 }
 
@@ -107,8 +159,7 @@ impl Iterator for Parts {
     type Item = (Bytes, ByteRange);
 
     fn next(&mut self) -> Option<(Bytes, ByteRange)> {
-        let range = *self.body.ranges.get(self.next)?;
-        self.next += 1;
+        let range = self.body.ranges.next()?;
         // A head is the prefix and at most three numbers; what is left over of a piece is not worth keeping.
         if self.ready.capacity() < self.body.prefix.len() + 80 {
             self.ready = BytesMut::with_capacity(self.piece_bytes());
@@ -120,7 +171,7 @@ impl Iterator for Parts {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.body.ranges.len() - self.next;
+        let left = self.body.ranges.count;
         (left, Some(left))
     }
 }
@@ -128,7 +179,7 @@ impl Iterator for Parts {
 impl Parts {
     fn piece_bytes(&self) -> usize {
         let head_bytes_max = self.body.prefix.len() + 80;
-        let left = self.body.ranges.len() - self.next + 1;
+        let left = self.body.ranges.count + 1;
         head_bytes_max.saturating_mul(left).min(HEADS_AT_ONCE_BYTES).max(head_bytes_max)
     }
 }
@@ -142,8 +193,9 @@ mod tests {
     use super::*;
 
     fn body(complete: u64, bounds: &[(u64, u64)]) -> ByteRanges {
-        let ranges = bounds.iter().map(|(from, to)| ByteRange::from_bounds(*from, *to).unwrap()).collect();
-        ByteRanges::new(Boundary::new([0xa5; 16]), &HeaderValue::from_static("text/plain"), complete, ranges)
+        let ranges: Vec<_> =
+            bounds.iter().map(|(from, to)| ByteRange::from_bounds(*from, *to).unwrap()).collect();
+        ByteRanges::new(Boundary::new([0xa5; 16]), &HeaderValue::from_static("text/plain"), complete, &ranges)
     }
 
     fn written(body: &ByteRanges, file: &[u8]) -> Vec<u8> {
@@ -176,9 +228,21 @@ mod tests {
         let body = body(1 << 40, &bounds);
         let heads: Vec<Bytes> = body.clone().into_parts().map(|(head, _)| head).collect();
         let apart = heads.windows(2).filter(|pair| pair[0].as_ptr_range().end != pair[1].as_ptr()).count();
-        assert!(apart < 60, "{apart}");
+        assert!(apart < 120, "{apart}");
         let length = heads.iter().map(|head| head.len() as u64 + 100).sum::<u64>();
         assert_eq!(body.content_length(), length + body.closing().len() as u64);
+    }
+
+    #[test]
+    fn a_list_of_ranges_takes_no_more_than_its_text() {
+        let text = (0..16_384).map(|i| format!("{}-{},", i * 7, i * 7)).collect::<String>();
+        let ranges: Vec<_> =
+            (0..16_384_u64).map(|i| ByteRange::from_bounds(i * 7, i * 7 + 1).unwrap()).collect();
+        let mut packed = Packed::new(&ranges);
+        assert!(packed.bytes.len() < text.len() / 2, "{} of {}", packed.bytes.len(), text.len());
+        assert!(ranges.iter().all(|range| packed.next() == Some(*range)) && packed.next().is_none());
+        let largest = ByteRange::from_bounds(u64::MAX - 1, u64::MAX).unwrap();
+        assert_eq!(Packed::new(&[largest]).next(), Some(largest));
     }
 
     proptest! {

@@ -17,7 +17,7 @@ use crate::list;
 const FREE_BYTES: u64 = 1 << 20;
 const UNIT: &[u8] = b"bytes";
 
-/// What one request may ask for.
+/// Bounds on the ranges of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeLimits {
     pub ranges_max: usize,
@@ -31,7 +31,7 @@ impl Default for RangeLimits {
     }
 }
 
-/// What to answer to a GET. One range is a plain 206, several are `multipart/byteranges`.
+/// The form of the answer to a GET. One range is a plain 206, several are `multipart/byteranges`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// 200, as without `Range`.

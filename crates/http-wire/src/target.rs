@@ -134,7 +134,7 @@ const KEPT_IN_NAMES: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'=')
     .remove(b'@');
 
-/// Appends one name, for an href. What results may stand in XML, HTML and a header as it is.
+/// Appends one name, for an href. The result may stand in XML, HTML and a header as it is.
 pub fn put_name(out: &mut String, name: &[u8]) {
     out.extend(percent_encode(name, KEPT_IN_NAMES));
 }

@@ -2,8 +2,8 @@
 //! them.
 //!
 //! Strict where it matters for safety: no userinfo (it would put secrets into logs and confuse who is asked), no control
-//! bytes, bounded. Lenient where people and servers are sloppy: raw spaces and non-ASCII bytes are encoded. What is shown
-//! has no query, which may hold a capability.
+//! bytes, bounded. Lenient where people and servers are sloppy: raw spaces and non-ASCII bytes are encoded. The printed
+//! form has no query, which may hold a capability.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -141,7 +141,7 @@ impl AbsoluteUrl {
         })
     }
 
-    /// What a `Location` means that was answered for this URL (RFC 3986 §5).
+    /// Resolves a `Location` that was answered for this URL (RFC 3986 §5).
     pub fn join(&self, location: &str) -> Result<AbsoluteUrl, UrlError> {
         let location = location.trim();
         let scheme_end = location.find([':', '/', '?', '#']);
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_http_url_is_refused() {
+    fn text_that_is_no_http_url_is_refused() {
         assert_eq!(AbsoluteUrl::parse("root://h/x"), Err(UrlError::Scheme("root".into())));
         assert_eq!(AbsoluteUrl::parse("file:///etc/passwd"), Err(UrlError::Scheme("file".into())));
         for text in [

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded() {
+    fn free_buffers_are_bounded() {
         let buffers = Buffers::new(7 << 20);
         let many: Vec<_> = (0..20).map(|_| buffers.take(512 << 10)).collect();
         drop(many);

@@ -1,7 +1,9 @@
-//! The engine of one pool: two lanes of threads, and the way to read.
+//! The engine of one pool: two lanes of threads, and the lane of each kind of work.
 //!
 //! Data and syncs have threads of their own: a sync waits for a journal or a device for milliseconds, and the more of
 //! them wait together the fewer flushes the disk makes, while a read must not stand behind them.
+
+mod operations;
 
 use std::sync::Arc;
 
@@ -13,8 +15,48 @@ use crate::buffer::Buffers;
 use crate::queue::{Job, Queue, Refused};
 use crate::read::Reader;
 
+/// Work on files beside reads, writes and syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum Work {
+    Open,
+    Create,
+    Inspect,
+    Extend,
+    Seek,
+    Advise,
+    Copy,
+    Allocate,
+    Deallocate,
+    Share,
+    Truncate,
+    Remove,
+    SyncNames,
+    Fence,
+    List,
+    Describe,
+}
+
+impl Work {
+    fn lane(self) -> Lane {
+        match self {
+            Work::Open
+            | Work::Create
+            | Work::Inspect
+            | Work::Extend
+            | Work::Seek
+            | Work::Advise
+            | Work::Copy => Lane::Data,
+            // To find blocks may take long, and a share first writes the pages of its source to the disk.
+            Work::Allocate | Work::Deallocate | Work::Share => Lane::Sync,
+            Work::Truncate | Work::Remove | Work::SyncNames | Work::Fence | Work::List | Work::Describe => {
+                Lane::Sync
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
     /// Short: reads, writes into the page cache, looks at a file.
     Data,
     /// Long: syncs and writes that end with one, truncations, removals, listings.
@@ -41,7 +83,8 @@ pub struct Engine {
     pool: PoolId,
     data: Arc<Queue>,
     sync: Arc<Queue>,
-    reader: Reader,
+    /// Shared with reads that load their file first.
+    reader: Arc<Reader>,
 }
 
 impl Engine {
@@ -53,12 +96,25 @@ impl Engine {
             pool: config.pool,
             data: queue("data", config.data_threads),
             sync: queue("sync", config.sync_threads),
-            reader: Reader::new(Buffers::new(config.buffer_bytes_max)),
+            reader: Arc::new(Reader::new(Buffers::new(config.buffer_bytes_max))),
         }
     }
 
-    /// Runs `job` in a thread of the lane. A full queue is told at once as `Busy`, a stopped engine as `Offline`.
-    pub fn submit<T, F>(&self, lane: Lane, job: F) -> IoHandle<T>
+    /// Runs `job` in a thread. A full queue is told at once as `Busy`, a stopped engine as `Offline`.
+    pub fn run<T, F>(&self, work: Work, job: F) -> IoHandle<T>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> Result<T, PoolError> + Send + 'static,
+    {
+        self.submit(work.lane(), job)
+    }
+
+    /// Answers when a thread has come to all the syncs that are queued now.
+    pub fn wait_behind_syncs(&self) -> IoHandle<()> {
+        self.submit(Lane::Sync, || Ok(()))
+    }
+
+    fn submit<T, F>(&self, lane: Lane, job: F) -> IoHandle<T>
     where
         T: Send + 'static,
         F: FnOnce() -> Result<T, PoolError> + Send + 'static,
@@ -75,7 +131,7 @@ impl Engine {
     }
 
     /// For jobs that answer by themselves.
-    pub fn enqueue(&self, lane: Lane, job: Job) -> Result<(), PoolError> {
+    fn enqueue(&self, lane: Lane, job: Job) -> Result<(), PoolError> {
         let queue = match lane {
             Lane::Data => &self.data,
             Lane::Sync => &self.sync,
@@ -87,14 +143,10 @@ impl Engine {
     }
 
     /// A sender and the handle that waits for it.
-    pub fn answer<T>(&self) -> (oneshot::Sender<Result<T, PoolError>>, IoHandle<T>) {
+    fn answer<T>(&self) -> (oneshot::Sender<Result<T, PoolError>>, IoHandle<T>) {
         let (sender, receiver) = oneshot::channel();
         let reason = "a disk job ended without an answer".to_owned();
         (sender, IoHandle::waiting(receiver, PoolError::Io { pool: self.pool, operation: "finish", reason }))
-    }
-
-    pub fn reader(&self) -> &Reader {
-        &self.reader
     }
 
     /// Takes no more jobs, runs what is queued, and waits for the threads. Blocks.
@@ -155,6 +207,46 @@ mod tests {
         assert!(matches!(poll(&mut other), Poll::Ready(Ok(4))));
         let mut late = engine.submit(Lane::Data, || Ok(5));
         assert!(matches!(poll(&mut late), Poll::Ready(Err(PoolError::Offline(PoolId(4))))));
+    }
+
+    fn lane_that_runs(work: Work) -> String {
+        let engine = engine(4);
+        let name = move || Ok(std::thread::current().name().unwrap_or_default().to_owned());
+        let mut handle = engine.run(work, name);
+        engine.stop();
+        let Poll::Ready(Ok(name)) = poll(&mut handle) else { panic!("no answer") };
+        name
+    }
+
+    #[test]
+    fn short_work_runs_in_the_data_lane() {
+        use Work::{Advise, Copy, Create, Extend, Inspect, Open, Seek};
+        for work in [Open, Create, Inspect, Extend, Seek, Advise, Copy] {
+            assert_eq!(lane_that_runs(work), "pool-4-data", "{work:?}");
+        }
+    }
+
+    #[test]
+    fn long_work_runs_in_the_sync_lane() {
+        use Work::{Allocate, Deallocate, Describe, Fence, List, Remove, Share, SyncNames, Truncate};
+        for work in [Allocate, Deallocate, Share, Truncate, Remove, SyncNames, Fence, List, Describe] {
+            assert_eq!(lane_that_runs(work), "pool-4-sync", "{work:?}");
+        }
+    }
+
+    #[test]
+    fn a_wait_behind_syncs_ends_after_the_queued_ones_have_begun() {
+        let engine = engine(4);
+        let (open, gate) = mpsc::channel::<()>();
+        let mut first = engine.submit(Lane::Sync, move || {
+            let _ = gate.recv();
+            Ok(())
+        });
+        let mut behind = engine.wait_behind_syncs();
+        assert!(poll(&mut behind).is_pending());
+        drop(open);
+        engine.stop();
+        assert!(matches!((poll(&mut first), poll(&mut behind)), (Poll::Ready(Ok(())), Poll::Ready(Ok(())))));
     }
 
     #[test]

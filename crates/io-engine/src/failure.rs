@@ -1,4 +1,4 @@
-//! What the kernel's error numbers mean to the users of a pool.
+//! Translates the kernel's error numbers to errors of a pool.
 
 use api::PoolError;
 use rustix::io::Errno;
@@ -7,6 +7,8 @@ use types::PoolId;
 /// `operation` is a verb and its object: the message reads "pool-1 failed to write data: …".
 pub fn pool_error(pool: PoolId, operation: &'static str, errno: Errno) -> PoolError {
     match errno {
+        // Too many open files is a bound that was reached, not a disk that failed.
+        Errno::MFILE | Errno::NFILE => PoolError::Busy(pool),
         Errno::NOSPC | Errno::DQUOT => PoolError::NoSpace(pool),
         Errno::FBIG => PoolError::TooLarge,
         Errno::OPNOTSUPP | Errno::NOSYS => PoolError::Unsupported(pool),
@@ -17,6 +19,13 @@ pub fn pool_error(pool: PoolId, operation: &'static str, errno: Errno) -> PoolEr
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn too_many_open_files_are_busy() {
+        for errno in [Errno::MFILE, Errno::NFILE] {
+            assert!(matches!(pool_error(PoolId(1), "read data", errno), PoolError::Busy(PoolId(1))));
+        }
+    }
 
     #[test]
     fn a_full_disk_and_a_full_quota_are_no_space() {

@@ -1,21 +1,23 @@
 //! The disk threads: bounded queues, reads that are ready at once, syncs.
 //!
-//! A pool's way to its disk. Nothing here knows what a replica is; callers hand in open files and jobs, and get
-//! `api::IoHandle`s. No blocking call is made on the caller's thread but a read of resident pages.
+//! A pool's way to its disk. Nothing here knows what a replica is; callers hand in files (`file`) and jobs, and get
+//! `api::IoHandle`s. The engine chooses the thread of each step. No blocking call is made on the caller's thread but a
+//! read of resident pages.
 //!
-//! Deliberately absent for now: uncached and direct I/O. Their place is `mode`, which decides for every request.
+//! Deliberately absent for now: uncached and direct I/O. Every read and write goes through the page cache; a choice
+//! belongs in `Engine::read` and `Engine::write`, and needs thresholds that are calibrated per pool.
 
-pub mod buffer;
+mod buffer;
 mod engine;
-pub mod failure;
-pub mod mode;
+mod failure;
+mod file;
 mod queue;
 pub mod range;
-pub mod read;
-pub mod sync;
+mod read;
+mod sync;
 pub mod write;
 
-pub use buffer::Buffers;
-pub use engine::{Engine, EngineConfig, Lane, default_threads};
+pub use engine::{Engine, EngineConfig, Work, default_threads};
 pub use failure::pool_error;
-pub use sync::{Asked, SyncGate, Waiter};
+pub use file::{Readable, Syncable, Writable};
+pub use sync::SyncGate;

@@ -11,7 +11,7 @@ use types::ByteRange;
 use crate::read::size_of;
 use crate::write::{OFFSET_MAX, write_all};
 
-/// What one call copies at most, holes aside: a thread is not kept for longer than a large write would.
+/// Most bytes that one call copies, holes aside: it occupies a thread no longer than a large write.
 pub const COPY_BYTES_MAX: u64 = 8 << 20;
 /// For file systems between whose files the kernel does not copy.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -117,10 +117,27 @@ pub fn clone(source: BorrowedFd<'_>, target: BorrowedFd<'_>, stretch: Stretch) -
     Ok(true)
 }
 
-/// Makes bytes zero that are there; behind the end they are that already.
+/// Makes bytes zero, and the file at least that long.
 fn clear(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(), Errno> {
-    let end = offset.saturating_add(length).min(size_of(file)?);
-    ByteRange::from_bounds(offset, end).map_or(Ok(()), |range| deallocate(file, range))
+    let end = offset.saturating_add(length);
+    if let Some(range) = ByteRange::from_bounds(offset, end.min(size_of(file)?)) {
+        deallocate(file, range)?;
+    }
+    match extend(file, end) {
+        // A byte that comes meanwhile is one that is to be cleared.
+        Err(Errno::OPNOTSUPP) => write_all(file, &[0], end - 1),
+        extended => extended,
+    }
+}
+
+/// Makes the file at least that long, with a hole up to its last byte. Bytes that are there, or come meanwhile, stay. Not
+/// every file system can (OPNOTSUPP).
+pub fn extend(file: BorrowedFd<'_>, length: u64) -> Result<(), Errno> {
+    if length <= size_of(file)? {
+        return Ok(());
+    }
+    let Some(last) = ByteRange::from_bounds(length - 1, length) else { return Ok(()) };
+    allocate(file, last)
 }
 
 fn copy_by_hand(source: BorrowedFd<'_>, target: BorrowedFd<'_>, stretch: Stretch) -> Result<u64, Errno> {
@@ -178,7 +195,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allocated_has_blocks_and_what_is_deallocated_has_none() {
+    fn a_hole_that_is_copied_behind_the_end_of_the_target_makes_it_longer() {
+        let (source, target) = (file(&[], 2 * BLOCK), file(&[(0, &[7; 1000])], 1000));
+        copy_all(&source, &target, Stretch { from: 0, to: 6_000_000, length: 100_000 });
+        let about = target.metadata().unwrap();
+        assert_eq!(about.len(), 6_100_000);
+        assert!(about.blocks() * 512 < BLOCK, "what lies between is a hole");
+        let data = content(&target);
+        assert!(data[..1000].iter().all(|byte| *byte == 7) && data[1000..].iter().all(|byte| *byte == 0));
+        // Also where the source has ended.
+        copy_all(&source, &target, Stretch { from: 5 * BLOCK, to: 7_000_000, length: 10 });
+        assert_eq!(target.metadata().unwrap().len(), 7_000_010);
+        extend(target.as_fd(), 5).unwrap();
+        assert_eq!(target.metadata().unwrap().len(), 7_000_010);
+    }
+
+    #[test]
+    fn an_allocated_range_has_blocks_and_a_deallocated_range_has_none() {
         let file = file(&[], 0);
         let range = |offset, length| ByteRange::new(offset, length).unwrap();
         allocate(file.as_fd(), range(BLOCK, BLOCK)).unwrap();
@@ -230,7 +263,7 @@ mod tests {
         let sparse = file(&[], 0);
         copy_all(&source, &sparse, Stretch { from: 0, to: 0, length: 4 * BLOCK });
         let after = sparse.metadata().unwrap();
-        assert_eq!(after.len(), 3 * BLOCK, "a hole at the end is not written");
+        assert_eq!(after.len(), 4 * BLOCK, "a hole at the end makes it longer");
         assert!(after.blocks() * 512 < 2 * BLOCK);
     }
 
@@ -240,6 +273,7 @@ mod tests {
         let target = file(&[], 0);
         let whole = Stretch { from: 0, to: 0, length: (1 << 40) + COPY_BYTES_MAX + 5 };
         assert_eq!(copy(large.as_fd(), target.as_fd(), whole), Ok(1 << 40));
+        target.set_len(0).unwrap();
         let rest = Stretch { from: 1 << 40, to: 0, length: COPY_BYTES_MAX + 5 };
         assert!(copy(large.as_fd(), target.as_fd(), rest).unwrap() <= COPY_BYTES_MAX);
         let by_hand = copy_by_hand(large.as_fd(), target.as_fd(), rest).unwrap();
@@ -255,7 +289,7 @@ mod tests {
         assert_eq!(content(&target), b"1bc\0\x006");
     }
 
-    /// Where the file system of temporary files shares blocks; elsewhere it says so.
+    /// Clones if the file system of temporary files shares blocks; otherwise the clone is refused.
     #[test]
     fn a_clone_is_the_same_bytes_or_refused() {
         let source = file(&[(0, &[7; BLOCK as usize])], BLOCK);

@@ -16,7 +16,7 @@ use crate::buffer::{Buffer, Buffers};
 /// A read may always give less than was asked for; more than this it never does.
 pub const READ_BYTES_MAX: u32 = 4 << 20;
 
-/// What is common to the reads of one file system.
+/// State common to the reads of one file system.
 pub struct Reader {
     buffers: Arc<Buffers>,
     /// The file system cannot tell resident pages (`RWF_NOWAIT`): every read goes to a thread.
@@ -27,6 +27,13 @@ pub enum Started {
     Done(ReadData),
     /// A disk thread must fetch the rest.
     Rest(Unfinished),
+}
+
+impl Started {
+    /// Of a file without bytes.
+    pub fn empty() -> Started {
+        Started::Done(ReadData { data: Bytes::new(), end_of_file: true })
+    }
 }
 
 pub struct Unfinished {
@@ -86,6 +93,18 @@ impl Reader {
             into.truncate(start);
         }
         is_whole
+    }
+}
+
+#[cfg(test)]
+impl Reader {
+    /// As on a file system that cannot tell resident pages.
+    pub fn blind_for_test(&self) {
+        self.blind.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_blind_for_test(&self) -> bool {
+        self.blind.load(Ordering::Relaxed)
     }
 }
 

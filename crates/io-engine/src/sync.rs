@@ -21,13 +21,13 @@ struct State {
     waiting: Vec<Waiter>,
 }
 
-/// Who asked must see to it that `SyncGate::run` or `SyncGate::abandon` is called.
+/// A caller that gets `Lead` must see to it that `SyncGate::run` or `SyncGate::abandon` is called.
 #[must_use]
 pub enum Asked {
     Lead,
-    /// Somebody else runs already and will come to it.
+    /// A run is under way; its leader will answer this waiter too.
     Queued,
-    /// Too many wait; the waiter comes back to be told so.
+    /// Too many wait; the caller gets the waiter back to report that.
     Full(Waiter),
 }
 
@@ -44,8 +44,8 @@ impl SyncGate {
         if std::mem::replace(&mut state.running, true) { Asked::Queued } else { Asked::Lead }
     }
 
-    /// Syncs until nobody waits. The last are told by the caller, who first lets go of what it holds of the file: who
-    /// is told that a sync is done may want to close it.
+    /// Syncs until nobody waits. The caller answers the last waiters itself, after it has released the file: a waiter
+    /// may want to close the file once the sync is done.
     pub fn run(&self, mut sync: impl FnMut() -> Result<(), PoolError>) -> Answers {
         let mut reset = Reset(Some(self));
         let mut waiting = std::mem::take(&mut self.state.lock().waiting);
@@ -65,7 +65,7 @@ impl SyncGate {
         }
     }
 
-    /// Whoever leads could not get a thread to run in: everybody who waits is told `error`.
+    /// The leader got no thread to run in: answers all waiters with `error`.
     pub fn abandon(&self, error: &PoolError) {
         let waiting = {
             let mut state = self.state.lock();
@@ -78,7 +78,7 @@ impl SyncGate {
     }
 }
 
-/// Those who wait, and the outcome that they are to be told.
+/// Waiters, and the outcome to answer them with.
 #[must_use]
 pub struct Answers {
     waiting: Vec<Waiter>,
@@ -143,7 +143,7 @@ mod tests {
                 assert_eq!(
                     answers.load(Ordering::SeqCst),
                     1,
-                    "the first run answers only who came before it"
+                    "the first run answers only waiters that came before it"
                 );
             }
             Ok(())

@@ -1,11 +1,12 @@
-//! Who has how much, and who has a quota: the part that is kept in memory.
+//! Usage and quotas of accounts: the part that is kept in memory.
 //!
-//! The table `usage` holds each account as of some moment. What groups changed since is kept here, and with each group in
-//! one row of the journal, so that it is exact also after a crash and costs a create no row of its own. A change in a tree
-//! is noted at the directory in which it happened. From time to time a group puts all of it into `usage`, for a directory
-//! and for all above it, and ends the journal: until then the truth of a tree is its row and what is noted below it.
+//! The table `usage` holds each account as of some moment. Later changes are kept here, and those of each group in one
+//! row of the journal: they are exact also after a crash, and a create writes no row of its own for them. A change in a
+//! tree is noted at the directory in which it happened. From time to time a group writes all changes into `usage`, for
+//! each directory and for all above it, and ends the journal. Until then the usage of a tree is its row and the changes
+//! noted below it.
 //!
-//! Of accounts with quotas the truth itself is kept, for those are asked before each change.
+//! Of an account with a quota the current usage itself is kept, for it is asked before each change.
 
 pub mod journal;
 pub mod load;
@@ -60,7 +61,7 @@ pub struct Accounts {
 
 #[derive(Default)]
 struct Books {
-    /// What `usage` does not have yet; of trees, by the directory in which it happened.
+    /// Changes that `usage` does not have yet; of trees, by the directory in which they happened.
     noted: HashMap<Account, Counted>,
     limited: BTreeMap<Account, Limited>,
 }
@@ -72,7 +73,7 @@ pub struct Limited {
     pub used: Counted,
 }
 
-/// What a group did, once it is written.
+/// Changes of a group that is written.
 #[derive(Debug, Default)]
 pub struct Settled {
     /// To be added to what is noted, unless `is_flushed`: then nothing is left.
@@ -115,7 +116,7 @@ impl Accounts {
         self.quotas_len.store(books.limited.len(), Ordering::Release);
     }
 
-    /// What was found to be noted by earlier groups.
+    /// Adds the changes that earlier groups noted.
     pub fn load(&self, noted: HashMap<Account, Counted>) {
         self.books.lock().note(noted);
     }
@@ -179,7 +180,7 @@ impl Accounts {
         }
     }
 
-    /// Whether an account may have `more`. Who wants less of something is never refused that.
+    /// Whether an account may have `more`. An account is never refused less of something.
     pub fn judge(&self, limited: &Limited, more: &Counted, now_s: u64) -> Result<(), NamespaceError> {
         // The account does not matter to what is left.
         let standing = self.standing(Account::user(0), limited, now_s);
@@ -243,7 +244,7 @@ mod judging {
     }
 
     #[test]
-    fn what_adds_up_to_nothing_is_not_noted() {
+    fn changes_that_add_up_to_nothing_are_not_noted() {
         let accounts = Accounts::default();
         let change = |count| Settled {
             changes: HashMap::from([(Account::user(7), files(count, 0))]),

@@ -16,12 +16,13 @@ impl Acls for SqlNamespace {
 }
 
 impl SqlNamespace {
-    /// If it was changed since the attributes were read, what it is now; where it went, what the mode says now, since that of
-    /// the attributes is older. Who may do what is never judged by a mode whose ACL is missing.
+    /// The current ACL, also if it was changed since the attributes were read. If it was removed since, the ACL that
+    /// stands for the current mode. Access is never judged by a mode whose ACL is missing.
     pub(crate) async fn acl_of(&self, attributes: &Attributes) -> Result<Option<Acl>, NamespaceError> {
         if !attributes.has_acl {
             return Ok(None);
         }
+        self.shared.require_certain().await?;
         let file = attributes.file;
         if let Some(acl) = self.shared.cache.acl(file) {
             return Ok(Some(acl));

@@ -1,16 +1,18 @@
 //! Whole namespaces at once: written by an import, copied between engines, saved, restored, migrated.
 //!
-//! Rows move table by table in the order of their keys (`tables`), past the committer. What is being written lies beside
-//! the place of a namespace (another file name, another schema), with its indexes still to be made, and takes that place
-//! in one step at the end: no head ever opens half of one. Until then it can be gone on with, behind the last row that
-//! is durably there. All of this blocks, and none of it is to be called from a thread that drives futures.
+//! Rows move table by table in the order of their keys (`tables`), past the committer. An unfinished namespace lies
+//! beside its place (another file name, another schema), without indexes, and takes its place in one step at the end:
+//! no head ever opens half of one. Until then writing can be resumed behind the last row that is on disk. All of this
+//! blocks; do not call it from a thread that drives futures.
 
 mod backup;
 mod copy;
 mod file;
+mod in_place;
 mod migrate;
 mod postgres;
 mod restore;
+mod seal;
 mod sqlite;
 pub(crate) mod tables;
 #[cfg(test)]
@@ -23,8 +25,9 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-pub use backup::{Saved, backup};
+pub use backup::{Saved, backup, discard_unfinished_backup};
 pub use copy::{Copied, Order, Phase, Progress, copy};
+pub use in_place::{Retaken, retake};
 pub use migrate::{Plan, Step, migrate, plan};
 pub use postgres::discard_unfinished;
 pub use restore::restore;
@@ -37,7 +40,7 @@ use tables::{Table, Value};
 
 /// Where a namespace is, or is to be.
 #[derive(Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum NamespaceLocation {
     /// In this directory, under its lock.
     Sqlite(PathBuf),
     /// One file, as a backup is.
@@ -47,11 +50,11 @@ pub enum Place {
 }
 
 /// For people; without the password of a URL.
-impl fmt::Display for Place {
+impl fmt::Display for NamespaceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Sqlite(path) | Place::File(path) => path.display().fmt(f),
-            Place::Postgres(url) => match crate::postgres::database_name(url) {
+            NamespaceLocation::Sqlite(path) | NamespaceLocation::File(path) => path.display().fmt(f),
+            NamespaceLocation::Postgres(url) => match crate::postgres::database_name(url) {
                 Ok(name) => f.write_str(&name),
                 Err(_) => f.write_str("the given URL"),
             },
@@ -59,7 +62,7 @@ impl fmt::Display for Place {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for NamespaceLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -142,7 +145,7 @@ trait Sink: Send {
     fn tables(&mut self) -> &mut dyn Tables;
 }
 
-/// What to do about a namespace in the making that is already there.
+/// Whether to resume an unfinished namespace that is already there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
     /// Go on, if it was begun from the same.
@@ -150,7 +153,7 @@ pub enum Begin {
     Afresh,
 }
 
-/// What is kept beside the tables.
+/// Values that are kept beside the tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Marks {
     meta: BTreeMap<String, i64>,
@@ -185,13 +188,13 @@ impl Marks {
         self.meta.extend(Notes::KEYS.iter().map(|key| ((*key).to_owned(), notes.get(key))));
     }
 
-    /// Whose namespace it is, where that is noted.
+    /// The instance that owns the namespace, if one is noted.
     fn instance(&self) -> Option<[u8; 16]> {
         let half = |key| Some(u128::from(self.meta.get(key)?.cast_unsigned()));
         Some((half(INSTANCE_HIGH)? << 64 | half(INSTANCE_LOW)?).to_be_bytes())
     }
 
-    /// Notes whose it is, unless it is noted that it is another's.
+    /// Notes the instance as owner; an error if another instance is noted.
     fn claim(&mut self, instance: Option<[u8; 16]>, place: impl fmt::Display) -> BulkResult<()> {
         let Some(instance) = instance else { return Ok(()) };
         if self.instance().is_some_and(|noted| noted != instance) {
@@ -205,21 +208,21 @@ impl Marks {
     }
 }
 
-fn open_source(place: &Place) -> BulkResult<Box<dyn Source>> {
+fn open_source(place: &NamespaceLocation) -> BulkResult<Box<dyn Source>> {
     Ok(match place {
-        Place::Sqlite(dir) => Box::new(sqlite::SqliteSource::stopped(dir)?),
-        Place::File(file) => Box::new(sqlite::SqliteSource::file(file)?),
-        Place::Postgres(url) => Box::new(postgres::PostgresSource::stopped(url)?),
+        NamespaceLocation::Sqlite(dir) => Box::new(sqlite::SqliteSource::stopped(dir)?),
+        NamespaceLocation::File(file) => Box::new(sqlite::SqliteSource::file(file)?),
+        NamespaceLocation::Postgres(url) => Box::new(postgres::PostgresSource::stopped(url)?),
     })
 }
 
 /// `state`: of what it is made from.
-fn open_sink(place: &Place, state: &str, begin: Begin) -> BulkResult<Box<dyn Sink>> {
+fn open_sink(place: &NamespaceLocation, state: &str, begin: Begin) -> BulkResult<Box<dyn Sink>> {
     // A program that knows other tables begins anew.
     let state = &format!("schema={} {state}", crate::sqlite::schema::known_version());
     Ok(match place {
-        Place::Sqlite(dir) => Box::new(sqlite::SqliteSink::in_directory(dir, state, begin)?),
-        Place::File(file) => Box::new(sqlite::SqliteSink::in_file(file, state, begin)?),
-        Place::Postgres(url) => Box::new(postgres::PostgresSink::begin(url, state, begin)?),
+        NamespaceLocation::Sqlite(dir) => Box::new(sqlite::SqliteSink::in_directory(dir, state, begin)?),
+        NamespaceLocation::File(file) => Box::new(sqlite::SqliteSink::in_file(file, state, begin)?),
+        NamespaceLocation::Postgres(url) => Box::new(postgres::PostgresSink::begin(url, state, begin)?),
     })
 }

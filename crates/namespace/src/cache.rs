@@ -8,10 +8,10 @@
 //! Writes that were answered as unstable wait in the shards (`unsettled`), each as a full copy of the inode. Copies of one inode are
 //! reconciled by the highest `change` (see `inode`), never combined by readers.
 //!
-//! Of a directory that was made while this ran all names are known until one of them is let go: what it does not have need
-//! not be asked.
+//! Of a directory that was made while this ran the cache knows all names until it evicts one: a name that is not here
+//! is absent, and the database need not be asked.
 //!
-//! What is kept is bounded by bytes (`keep`). Nothing depends on whether something is kept, also not at 0 bytes.
+//! Entries are bounded by bytes (`keep`). Nothing depends on whether an entry is kept, also not at 0 bytes.
 
 mod keep;
 
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use types::{Acl, FileId, Name, PoolId, SymlinkTarget};
 
 use crate::consistency::{DirectoryChange, Pending};
-use crate::counts::{Counts, Event, Figures, Kept};
+use crate::counts::{CacheKind, Counts, Event, Figures};
 use crate::inode::{Inode, Instance};
 use crate::store::Wanted;
 use crate::unsettled::{Merged, Unsettled};
@@ -63,7 +63,7 @@ struct Shard {
     is_closed: bool,
 }
 
-/// What a group changed (`None`: removed or absent), and what it merely learned.
+/// Entries that a group changed (`None`: removed or absent), and those that it merely read.
 #[derive(Default)]
 pub struct Changes {
     pub inodes: Vec<(FileId, Option<Inode>)>,
@@ -102,24 +102,31 @@ impl Cache {
     }
 
     pub fn inode(&self, file: FileId) -> Option<Inode> {
-        self.count(Kept::Inode, self.visible(file))
+        self.count(CacheKind::Inode, self.visible(file))
     }
 
     fn visible(&self, file: FileId) -> Option<Inode> {
-        // The cache first: an entry leaves `unsettled` long after the cache was told of it.
-        let cached = self.keep.inodes.get(&file);
-        if let Some(shown) = self.pending.shown(file) {
-            return Some(shown);
-        }
+        // The cache first: an entry leaves `unsettled` long after it was published in the cache.
+        let cached = loop {
+            let forgotten = self.pending.last_forgotten();
+            let cached = self.keep.inodes.get(&file);
+            if let Some(shown) = self.pending.shown(file) {
+                return Some(shown);
+            }
+            // A directory that was forgotten meanwhile may have been folded after the look at the cache.
+            if !self.pending.is_forgotten(forgotten) {
+                break cached;
+            }
+        };
         if self.unsettled_len.load(Ordering::Acquire) == 0 {
             return cached;
         }
         newest(self.shard(&file).lock().unsettled.get(&file).map(|entry| entry.visible), cached)
     }
 
-    /// What the last group left, without waiting writes.
+    /// The inode as the last group left it, without waiting writes.
     pub fn stored_inode(&self, file: FileId) -> Option<Inode> {
-        self.count(Kept::Inode, self.keep.inodes.get(&file))
+        self.count(CacheKind::Inode, self.keep.inodes.get(&file))
     }
 
     /// `found` in a snapshot, or a newer copy of it.
@@ -141,7 +148,7 @@ impl Cache {
     pub fn dentry(&self, dir: FileId, name: &Name) -> Option<Option<FileId>> {
         let key = (dir, name.clone());
         let found = self.keep.dentries.get(&key).or_else(|| self.dentry_of_whole(&key));
-        self.count(if found == Some(None) { Kept::AbsentName } else { Kept::Name }, found)
+        self.count(if found == Some(None) { CacheKind::AbsentName } else { CacheKind::Name }, found)
     }
 
     /// Of a directory that is known whole.
@@ -155,18 +162,18 @@ impl Cache {
     }
 
     pub fn locations(&self, file: FileId) -> Option<Arc<[PoolId]>> {
-        self.count(Kept::Locations, self.keep.locations.get(&file))
+        self.count(CacheKind::Locations, self.keep.locations.get(&file))
     }
 
     pub fn target(&self, file: FileId) -> Option<SymlinkTarget> {
-        self.count(Kept::Target, self.keep.targets.get(&file))
+        self.count(CacheKind::Target, self.keep.targets.get(&file))
     }
 
     pub fn acl(&self, file: FileId) -> Option<Acl> {
-        self.count(Kept::Acl, self.keep.acls.get(&file))
+        self.count(CacheKind::Acl, self.keep.acls.get(&file))
     }
 
-    fn count<T>(&self, kept: Kept, found: Option<T>) -> Option<T> {
+    fn count<T>(&self, kept: CacheKind, found: Option<T>) -> Option<T> {
         self.counts.add(if found.is_some() { Event::Hit(kept) } else { Event::Miss(kept) });
         found
     }
@@ -187,7 +194,8 @@ impl Cache {
                 None => drop(self.keep.acls.remove(&file)),
             }
         }
-        // What lost its last name after the names: a name never leads to a file that is gone while another has it already.
+        // Inodes that lost their last name follow after the names: no name leads to a removed file while another file
+        // has it already.
         let is_nameless = |inode: &Option<Inode>| inode.as_ref().is_none_or(Inode::is_nameless);
         for (file, inode) in changes.inodes.iter().filter(|(_, inode)| !is_nameless(inode)) {
             self.publish_inode(sequence, *file, *inode, instance);
@@ -401,7 +409,7 @@ fn newest(first: Option<Inode>, second: Option<Inode>) -> Option<Inode> {
 mod tests {
     use super::*;
     use crate::inode::new_inode;
-    use api::{Stability, Written};
+    use api::{Consistency, Stability, Written};
     use types::{FileKind, Timestamp};
 
     const INSTANCE: Instance = Instance { start: 1 };
@@ -433,6 +441,47 @@ mod tests {
     fn named_in(dir: u64, names: impl IntoIterator<Item = (String, Option<FileId>)>) -> Changes {
         let of_name = |(text, child): (String, _)| ((FileId(dir), named(&text)), child);
         Changes { dentries: names.into_iter().map(of_name).collect(), ..Changes::default() }
+    }
+
+    /// Folds and forgets come as close to the reader's two looks as threads allow.
+    #[test]
+    fn a_directory_that_is_folded_and_forgotten_between_two_looks_is_not_shown_as_before() {
+        const CHANGES: u64 = 20_000;
+        let cache = Cache::new(100_000, 0);
+        let dir = |change: u64| {
+            let mut dir = new_inode(FileId(7), FileKind::Directory, Timestamp::EPOCH, INSTANCE);
+            dir.extras.consistency = Some(Consistency::Soft);
+            dir.attributes.change = change;
+            dir
+        };
+        let publish = |sequence: u64, before: u64, after: u64, is_delta: bool| {
+            let (before, after) = (dir(before), dir(after));
+            let change =
+                DirectoryChange { dir: FileId(7), before: Some(before), after: Some(after), is_delta };
+            let inodes = if is_delta { Vec::new() } else { vec![(FileId(7), Some(after))] };
+            let changes = Changes { inodes, directories: vec![change], ..Changes::default() };
+            cache.publish(sequence, changes, INSTANCE);
+        };
+        publish(1, 0, 0, false);
+        let acknowledged = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for change in 1..=CHANGES {
+                    publish(2 * change, change - 1, change, true);
+                    acknowledged.store(change as usize, Ordering::SeqCst);
+                    publish(2 * change + 1, change, change, false);
+                    cache.pending.forget_all();
+                }
+            });
+            loop {
+                let known = acknowledged.load(Ordering::SeqCst) as u64;
+                let shown = cache.inode(FileId(7)).unwrap().attributes.change;
+                assert!(shown >= known, "{shown} after {known}");
+                if known == CHANGES {
+                    break;
+                }
+            }
+        });
     }
 
     #[test]
@@ -500,7 +549,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_replaced_was_not_let_go_for_want_of_space() {
+    fn a_replaced_entry_is_not_counted_as_an_eviction() {
         let cache = Cache::new(1_000_000, 0);
         for change in 1..100 {
             let inodes = vec![(FileId(5), Some(inode(5, change)))];

@@ -66,6 +66,7 @@ pub enum Problem {
         file: FileId,
         home: FileId,
     },
+    /// A location of what is not there or is no regular file.
     LocationOfNothing {
         file: FileId,
         pool: PoolId,
@@ -97,7 +98,7 @@ pub enum Problem {
         table: &'static str,
         dir: FileId,
     },
-    /// What an account is said to have is not what it has.
+    /// The recorded usage of an account is not its real usage.
     Usage {
         account: Account,
         told: Counted,
@@ -142,7 +143,7 @@ impl fmt::Display for Problem {
                 write!(f, "{file} is counted in directory {home}, where it has no name")
             }
             Problem::LocationOfNothing { file, pool } => {
-                write!(f, "{pool} is noted for {file}, which is not there")
+                write!(f, "{pool} is noted for {file}, which is not there or is no regular file")
             }
             Problem::SymlinkWithoutTarget { file } => write!(f, "symbolic link {file} has no target"),
             Problem::RowsOfNothing { table, file } => {
@@ -235,7 +236,7 @@ impl Kind {
         Kind::Usage,
     ];
 
-    /// What is wrong, in the plural.
+    /// The problem, in the plural.
     pub fn title(self) -> &'static str {
         match self {
             Kind::Database => "damaged pages of the database",
@@ -247,7 +248,7 @@ impl Kind {
             Kind::Unnamed => "files noted as never published that have names",
             Kind::Symlinks => "symbolic links without a target",
             Kind::Nameless => "files that have lost their names",
-            Kind::Locations => "locations of files that are not there",
+            Kind::Locations => "locations of what is not there or is no regular file",
             Kind::Attachments => {
                 "properties, checksums, extended attributes and ACLs that do not fit their files"
             }

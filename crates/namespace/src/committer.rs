@@ -1,11 +1,11 @@
-//! The committer: takes whatever waits, applies it in one transaction, commits once, answers all. It has a thread.
+//! The committer, a thread: takes all waiting operations, applies them in one transaction, commits once, answers all.
 //!
-//! While one group is on its way to the disk the next gathers by itself; only for those who were just answered it waits a
-//! moment (`gather`). If a group cannot be written, each of its operations is told so, nothing of it is visible, and the
-//! next group tries afresh.
+//! While one group is on its way to the disk the next gathers by itself; the committer waits a moment only for callers
+//! that it has just answered (`gather`). If a group cannot be written, each of its operations fails, nothing of it is
+//! visible, and the next group tries afresh.
 //!
-//! Where a commit waits for no disk, to hand a change over and to be woken costs more than the change: whoever finds the
-//! committer idle then borrows it and commits by himself (`Shared::commit_here`).
+//! Where a commit waits for no disk, to hand a change over and to be woken costs more than the change. A caller that
+//! finds the committer idle then borrows it and commits itself (`CommitterState::commit_here`).
 
 mod gather;
 
@@ -23,25 +23,30 @@ use crate::accounts::{self, Accounts, Limited, Settled};
 use crate::cache::Cache;
 use crate::counts;
 use crate::group::{Group, OpError, OpResult};
-use crate::ids::Ids;
+use crate::ids::{self, Ids};
 use crate::inode::Instance;
+use crate::keeper::Keeper;
+use crate::postgres::presence::Presence;
 use crate::queue::{FairQueue, Order};
 use crate::session::Session;
 use crate::store::{Habits, Store, StoreError, StoreResult, Totals, Wanted};
+use crate::trouble::{Trouble, TroubleKind, Troubles};
 
 use gather::{Gather, Patience};
 
 /// Unstable writes reach the database after this long at most, and twice it while the disk is slow.
 const FLUSH_INTERVAL: Duration = Duration::from_millis(500);
+/// How often numbers are reserved that could not be: it is noted in all pools each time.
+const RESERVATION_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the committer shares with everybody who asks it.
-pub struct Shared {
+/// State that the committer shares with its callers.
+pub struct CommitterState {
     pub cache: Cache,
     pub accounts: Accounts,
     pub clock: Arc<dyn Clock>,
     pub instance: Instance,
     pub writes: FairQueue<Box<dyn Job>>,
-    /// Whoever holds it commits. `None`: it has not begun, or has ended.
+    /// The thread that holds the lock commits. `None`: the committer has not begun, or has ended.
     pub committer: Mutex<Option<Committer>>,
     pub habits: Habits,
     /// The committer's thread looks by itself, and soon, for what is to be written besides operations.
@@ -49,8 +54,11 @@ pub struct Shared {
     /// Every cookie ever given lies below.
     pub cookies_end: AtomicU64,
     pub totals: Mutex<Totals>,
-    /// Why the last group is not on disk, for health. Leaf lock.
-    pub failure: Mutex<Option<String>>,
+    /// For health. Leaf lock.
+    pub troubles: Mutex<Troubles>,
+    /// Where another head can take over.
+    pub presence: Option<Arc<Presence>>,
+    pub keeper: Arc<Keeper>,
 }
 
 /// An operation with the way back to its caller.
@@ -64,6 +72,7 @@ pub trait Job: Send {
 struct Operation<F, T> {
     wanted: Vec<Wanted>,
     operation: Option<F>,
+    claim: Claim,
     result: Option<Result<T, NamespaceError>>,
     answer: oneshot::Sender<Result<T, NamespaceError>>,
 }
@@ -78,7 +87,7 @@ where
     }
 
     fn apply(&mut self, group: &mut Group<'_>) -> StoreResult<()> {
-        let Some(operation) = self.operation.take() else { return Ok(()) };
+        let Some(operation) = self.operation.take().filter(|_| self.claim.take()) else { return Ok(()) };
         self.result = Some(match operation(group) {
             Ok(value) => Ok(value),
             Err(OpError::Refused(error)) => Err(error),
@@ -93,12 +102,33 @@ where
             (None, Some(result)) => result,
             (None, None) => Err(NamespaceError::Database("operation was not applied".to_owned())),
         };
-        // Whoever asked may be gone; what was done stays done.
+        // The caller may be gone; the change stays done.
         let _ = self.answer.send(result);
     }
 }
 
-impl Shared {
+/// Whether an operation is applied or its caller told to come again: the first side that takes the claim decides. A
+/// group that is under way keeps the operations that it took, as they may be in the database.
+#[derive(Clone, Default)]
+struct Claim {
+    is_taken: Arc<AtomicBool>,
+}
+
+impl Claim {
+    fn take(&self) -> bool {
+        !self.is_taken.swap(true, Ordering::AcqRel)
+    }
+}
+
+impl CommitterState {
+    /// That what is in memory is the truth.
+    pub async fn require_certain(&self) -> Result<(), NamespaceError> {
+        match &self.presence {
+            Some(presence) => presence.certain().await,
+            None => Ok(()),
+        }
+    }
+
     /// Hands an operation to the committer and waits until its group is on disk.
     #[cfg(test)]
     pub async fn submit<T, F>(&self, operation: F) -> Result<T, NamespaceError>
@@ -120,17 +150,34 @@ impl Shared {
         F: FnOnce(&mut Group<'_>) -> OpResult<T> + Send + 'static,
         T: Send + 'static,
     {
-        let (answer, answered) = oneshot::channel();
+        // A group that changes nothing asks no database, so that it would not be found out.
+        self.require_certain().await?;
+        let (answer, mut answered) = oneshot::channel();
         let wanted = if self.habits.prefetches { wanted.into_iter().collect() } else { Vec::new() };
-        let job = Operation { wanted, operation: Some(operation), result: None, answer };
+        let claim = Claim::default();
+        let job =
+            Operation { wanted, operation: Some(operation), claim: claim.clone(), result: None, answer };
         if let Err(job) = self.commit_here(order, Box::new(job)) {
             self.writes.push(order, job).map_err(|_| NamespaceError::Busy)?;
         }
-        answered.await.unwrap_or_else(|_| Err(NamespaceError::Database("committer stopped".to_owned())))
+        let hopeless = async {
+            match &self.presence {
+                Some(presence) => presence.hopeless().await,
+                None => std::future::pending().await,
+            }
+        };
+        let answer = tokio::select! {
+            answer = &mut answered => answer,
+            () = hopeless => match claim.take() {
+                true => return Err(NamespaceError::Busy),
+                false => answered.await,
+            },
+        };
+        answer.unwrap_or_else(|_| Err(NamespaceError::Database("committer stopped".to_owned())))
     }
 }
 
-impl Shared {
+impl CommitterState {
     /// Given back if it has to be handed over: commits wait for the disk, or there are others to share one with.
     fn commit_here(&self, order: Order, job: Box<dyn Job>) -> Result<(), Box<dyn Job>> {
         if self.habits.waits_for_disk || order == Order::Behind || !self.writes.is_idle() {
@@ -150,7 +197,7 @@ impl Shared {
         Ok(())
     }
 
-    /// A panic is a bug, and may have left anything half done: nothing more is taken, and whoever waits hears of it.
+    /// A panic is a bug, and may have left anything half done: nothing more is taken, and waiting callers get an error.
     fn guarded<T>(&self, held: &mut Option<Committer>, work: impl FnOnce(&mut Committer) -> T) -> Option<T> {
         let committer = held.as_mut()?;
         let done = catch_unwind(AssertUnwindSafe(|| work(committer))).ok();
@@ -162,14 +209,21 @@ impl Shared {
 
     fn give_up(&self, held: &mut Option<Committer>) {
         tracing::error!("namespace committer panicked; no more changes are taken");
+        let why = "its committer has panicked".to_owned();
+        self.troubles.lock().changes = Some(Trouble { kind: TroubleKind::NeedsRestart, why });
         *held = None;
         self.writes.abandon();
     }
 
-    /// Something waits for the next flush.
+    /// Something waits for the next flush; or it is looked then whether what failed works again.
     fn is_behind(&self) -> bool {
         let cache = &self.cache;
-        cache.has_unsettled() || !cache.pending.is_empty() || self.accounts.has_noted()
+        cache.has_unsettled() || !cache.pending.is_empty() || self.accounts.has_noted() || self.is_refusing()
+    }
+
+    /// Changes, or some of them, by no fault of theirs.
+    fn is_refusing(&self) -> bool {
+        self.troubles.lock().is_any() || !self.keeper.is_covering()
     }
 
     /// The committer's thread: until the queue is closed and empty; then marks a clean end.
@@ -208,7 +262,7 @@ impl Shared {
             }
             let done = committer.commit_group(self, taken.items, is_flush);
             if is_end && done.is_written() && committer.fold_all(self) {
-                committer.end_cleanly();
+                committer.end_cleanly(self);
             }
             done
         });
@@ -216,15 +270,15 @@ impl Shared {
             *held = None;
         }
         drop(held);
-        // Whoever is answered finds the committer idle.
+        // A caller that is answered finds the committer idle.
         self.writes.finish();
         done.into_iter().for_each(Done::answer);
     }
 
     fn flush_timeout(&self) -> Option<Duration> {
-        // First: who leaves something behind from here on says so.
+        // First: a caller that leaves something to be written from here on wakes the committer.
         self.is_looked_after.store(false, Ordering::SeqCst);
-        // What is due for folding goes with whatever waits, and does not wait for it.
+        // Due directories are folded with waiting operations, and at once without them.
         if self.cache.pending.has_due() {
             return Some(Duration::ZERO);
         }
@@ -244,6 +298,8 @@ pub struct Committer {
     sequence: u64,
     gather: Gather,
     is_failing: bool,
+    /// When numbers could not be reserved, and why.
+    unreserved: Option<(Instant, StoreError)>,
     /// Operations of the last group.
     last_len: usize,
 }
@@ -251,11 +307,12 @@ pub struct Committer {
 impl Committer {
     pub fn new(store: Box<dyn Store>, ids: Ids, group_len_max: usize, sequence: u64) -> Committer {
         let (group_len_max, gather) = (group_len_max.max(1), Gather::new());
-        Committer { store, ids, group_len_max, sequence, gather, is_failing: false, last_len: 0 }
+        let (is_failing, unreserved, last_len) = (false, None, 0);
+        Committer { store, ids, group_len_max, sequence, gather, is_failing, unreserved, last_len }
     }
 
     /// More than one change that waits for nothing: there are others to share a commit with, or the disk is to be waited for.
-    fn has_more_to_do(&self, shared: &Shared) -> bool {
+    fn has_more_to_do(&self, shared: &CommitterState) -> bool {
         self.last_len > 1
             || self.ids.lack(self.group_len_max as u64)
             || self.store.wants_upkeep()
@@ -285,7 +342,7 @@ impl Committer {
     }
 
     /// Whether all directories hold what their entries made of them.
-    fn fold_all(&mut self, shared: &Shared) -> bool {
+    fn fold_all(&mut self, shared: &CommitterState) -> bool {
         while shared.cache.pending.has_due() {
             if !self.commit_group(shared, Vec::new(), false).is_written() {
                 return false;
@@ -294,7 +351,7 @@ impl Committer {
         true
     }
 
-    fn commit_group(&mut self, shared: &Shared, mut jobs: Vec<Box<dyn Job>>, is_flush: bool) -> Done {
+    fn commit_group(&mut self, shared: &CommitterState, mut jobs: Vec<Box<dyn Job>>, is_flush: bool) -> Done {
         let pending = &shared.cache.pending;
         if is_flush {
             pending.forget();
@@ -307,42 +364,86 @@ impl Committer {
             accounts: accounts.is_full() || is_flush && (accounts.has_noted() || !unsettled.is_empty()),
             unsettled,
             folding: pending.take_due(),
+            // A probe finds out whether the database works again, so that no caller's operation fails for it.
+            is_probe: is_flush && self.is_failing && jobs.is_empty(),
         };
-        if jobs.is_empty() && waiting.is_empty() {
+        let is_looked_at = is_flush && (shared.is_refusing() || !self.store.has_room());
+        if jobs.is_empty() && waiting.is_empty() && !is_looked_at {
             return Done { jobs, result: Ok(()) };
         }
         // Operations that need no number may pass though none can be reserved.
-        let reserved = self.reserve_ids(shared);
+        self.reserve_ids(shared);
         let result = self.apply(shared, &mut jobs, &waiting);
-        self.tell(shared, reserved.as_ref().err().or(result.as_ref().err()));
+        self.tell(shared, &result);
         if !jobs.is_empty() {
             self.last_len = jobs.len();
         }
-        // Counted first: who is answered may be back before the last one is.
+        // Counted first: an answered caller may be back before the last one is answered.
         self.gather.expect(jobs.len() + shared.writes.len());
-        Done { jobs, result }
+        Done { jobs, result: result.map(drop) }
     }
 
     /// Once when it begins to fail, once when it works again: a full disk fails every group.
-    fn tell(&mut self, shared: &Shared, failure: Option<&StoreError>) {
-        match failure {
-            Some(error) if !self.is_failing => tracing::error!(%error, "namespace cannot write its database"),
-            None if self.is_failing => tracing::info!("namespace writes its database again"),
+    fn tell(&mut self, shared: &CommitterState, result: &StoreResult<Outcome>) {
+        match result {
+            Err(error) if !self.is_failing => tracing::error!(%error, "namespace cannot write its database"),
+            Ok(Outcome::Written) if self.is_failing => tracing::info!("namespace writes its database again"),
             _ => {}
         }
-        if failure.is_some() || self.is_failing {
-            *shared.failure.lock() = failure.map(ToString::to_string);
+        // A group with nothing to write says nothing of it.
+        self.is_failing = result.is_err() || self.is_failing && matches!(result, Ok(Outcome::Nothing));
+        let unreserved = self.unreserved.as_ref().map(|(_, error)| Trouble::from(error));
+        let growth = unreserved.or_else(|| {
+            let why = || "what its disk has left is for changes that need no more room".to_owned();
+            (!self.store.has_room()).then(|| Trouble { kind: TroubleKind::Full, why: why() })
+        });
+        let mut troubles = shared.troubles.lock();
+        troubles.growth = growth;
+        match result {
+            Err(error) => troubles.changes = Some(error.into()),
+            Ok(Outcome::Written) => troubles.changes = None,
+            Ok(Outcome::Nothing) => {}
         }
-        self.is_failing = failure.is_some();
     }
 
-    fn reserve_ids(&mut self, shared: &Shared) -> StoreResult<()> {
-        let reserved = self.ids.reserve(&mut *self.store, self.group_len_max as u64);
+    fn reserve_ids(&mut self, shared: &CommitterState) {
+        let is_too_soon = |(at, _): &(Instant, _)| at.elapsed() < RESERVATION_INTERVAL;
+        if self.unreserved.as_ref().is_some_and(is_too_soon) {
+            return;
+        }
+        let reserved = self.try_to_reserve_ids(shared);
+        match &reserved {
+            Err(error) if self.unreserved.is_none() => {
+                tracing::error!(%error, "namespace cannot reserve numbers: no more files can be made");
+            }
+            Ok(()) if self.unreserved.is_some() => tracing::info!("namespace reserves numbers again"),
+            _ => {}
+        }
+        self.unreserved = reserved.err().map(|error| (Instant::now(), error));
+    }
+
+    fn try_to_reserve_ids(&mut self, shared: &CommitterState) -> StoreResult<()> {
+        let (needed, groups) = (self.group_len_max as u64, self.sequence);
+        if let Err(error) = shared.keeper.cover(self.ids.files.end()) {
+            // They were reserved before anything was noted.
+            self.ids.files.skip();
+            return Err(ids::uncovered(&error));
+        }
+        let reserved = self.ids.reserve(&mut *self.store, needed, &|files_end| {
+            // The reservation is on disk, and every group before it.
+            shared.keeper.note_groups(groups);
+            shared.keeper.cover(files_end)
+        });
         shared.cookies_end.store(self.ids.cookies.end(), Ordering::Release);
         reserved
     }
 
-    fn apply(&mut self, shared: &Shared, jobs: &mut [Box<dyn Job>], waiting: &Waiting) -> StoreResult<()> {
+    fn apply(
+        &mut self,
+        shared: &CommitterState,
+        jobs: &mut [Box<dyn Job>],
+        waiting: &Waiting,
+    ) -> StoreResult<Outcome> {
         let applied = self.apply_in_group(shared, jobs, waiting);
         if applied.is_err() {
             shared.cache.pending.put_back(&waiting.folding);
@@ -352,10 +453,10 @@ impl Committer {
 
     fn apply_in_group(
         &mut self,
-        shared: &Shared,
+        shared: &CommitterState,
         jobs: &mut [Box<dyn Job>],
         waiting: &Waiting,
-    ) -> StoreResult<()> {
+    ) -> StoreResult<Outcome> {
         let Committer { store, ids, gather, .. } = self;
         store.begin()?;
         let wanted = || {
@@ -369,13 +470,18 @@ impl Committer {
         let totals = *shared.totals.lock();
         match write(&mut group, jobs, waiting, totals, sequence, gather) {
             Ok(totals) => {
+                let outcome = if totals.is_some() { Outcome::Written } else { Outcome::Nothing };
                 if let Some(totals) = totals {
                     self.sequence = sequence;
+                    let is_on_disk = !shared.habits.is_deferred || group.batch.is_durable;
+                    if shared.habits.is_synced_by_log || is_on_disk {
+                        shared.keeper.note_groups(sequence);
+                    }
                     *shared.totals.lock() = totals;
                     shared.accounts.settle(group.charges.settled());
                 }
                 shared.cache.publish(self.sequence, group.into_changes(), shared.instance);
-                Ok(())
+                Ok(outcome)
             }
             Err(error) => {
                 shared.cache.untake(group.taken());
@@ -385,8 +491,8 @@ impl Committer {
         }
     }
 
-    /// What earlier starts noted of accounts, and quotas. Before the first group.
-    pub fn load_accounts(&mut self, shared: &Shared, session: &mut dyn Session) -> StoreResult<()> {
+    /// Loads quotas and the usage that earlier starts noted. Before the first group.
+    pub fn load_accounts(&mut self, shared: &CommitterState, session: &mut dyn Session) -> StoreResult<()> {
         let loaded = accounts::load(session)?;
         let Committer { store, ids, .. } = self;
         shared.accounts.load(loaded.noted);
@@ -412,11 +518,19 @@ impl Committer {
         Ok(())
     }
 
-    fn end_cleanly(&mut self) {
-        if let Err(error) = self.store.end_cleanly() {
-            tracing::warn!(%error, "namespace cannot note its clean end");
+    fn end_cleanly(&mut self, shared: &CommitterState) {
+        match self.store.end_cleanly() {
+            Ok(()) => shared.keeper.end_cleanly(self.sequence),
+            Err(error) => tracing::warn!(%error, "namespace cannot note its clean end"),
         }
     }
+}
+
+/// Of a group that did not fail.
+#[derive(Clone, Copy, Debug)]
+enum Outcome {
+    Written,
+    Nothing,
 }
 
 /// A group that was committed, or failed as a whole.
@@ -437,19 +551,21 @@ impl Done {
     }
 }
 
-/// What a group carries besides operations.
+/// Work that a group carries besides operations.
 struct Waiting {
     /// Files with unstable writes.
     unsettled: Vec<FileId>,
     /// Directories with deltas.
     folding: Vec<FileId>,
-    /// What accounts are to be told.
+    /// It writes all noted changes of accounts into `usage`.
     accounts: bool,
+    /// It is written, and durably, though it says nothing.
+    is_probe: bool,
 }
 
 impl Waiting {
     fn is_empty(&self) -> bool {
-        self.unsettled.is_empty() && self.folding.is_empty() && !self.accounts
+        self.unsettled.is_empty() && self.folding.is_empty() && !self.accounts && !self.is_probe
     }
 }
 
@@ -474,6 +590,9 @@ fn write(
             Ok(_) | Err(OpError::Refused(_)) => {}
             Err(OpError::Failed(error)) => return Err(error),
         }
+    }
+    if waiting.is_probe {
+        group.be_durable();
     }
     group.charges.is_flush |= waiting.accounts;
     if !group.is_written() && !group.charges.is_flush {

@@ -1,4 +1,4 @@
-//! What happened how often, for operators. Counting is one relaxed addition to a cache line that few others add to.
+//! Counters of events, for operators. Counting is one relaxed addition to a cache line that few other threads add to.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -11,9 +11,9 @@ const STRIPES: usize = 16;
 const GROUP_OPERATIONS: &str = "forebay_namespace_group_operations";
 const COMMIT_SECONDS: &str = "forebay_namespace_commit_seconds";
 
-/// What the cache keeps.
+/// Kinds of entries in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum CacheKind {
     Inode,
     Name,
     /// That a directory has no such name.
@@ -25,7 +25,7 @@ pub enum Kept {
     WholeDirectory,
 }
 
-/// What a database is asked.
+/// Kinds of queries to the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Question {
     Inode,
@@ -50,23 +50,23 @@ pub enum Question {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    Hit(Kept),
-    Miss(Kept),
-    Evicted(Kept),
+    Hit(CacheKind),
+    Miss(CacheKind),
+    Evicted(CacheKind),
     /// A cold read.
     Read(Question),
     /// While a group was applied.
     Asked(Question),
 }
 
-const KEPT: [(Kept, &str); 7] = [
-    (Kept::Inode, "inode"),
-    (Kept::Name, "name"),
-    (Kept::AbsentName, "absent_name"),
-    (Kept::Locations, "locations"),
-    (Kept::Target, "target"),
-    (Kept::Acl, "acl"),
-    (Kept::WholeDirectory, "whole_directory"),
+const CACHE_KINDS: [(CacheKind, &str); 7] = [
+    (CacheKind::Inode, "inode"),
+    (CacheKind::Name, "name"),
+    (CacheKind::AbsentName, "absent_name"),
+    (CacheKind::Locations, "locations"),
+    (CacheKind::Target, "target"),
+    (CacheKind::Acl, "acl"),
+    (CacheKind::WholeDirectory, "whole_directory"),
 ];
 
 const QUESTIONS: [(Question, &str); 15] = [
@@ -87,15 +87,15 @@ const QUESTIONS: [(Question, &str); 15] = [
     (Question::Acl, "acl"),
 ];
 
-const EVENTS: usize = 3 * KEPT.len() + 2 * QUESTIONS.len();
+const EVENTS: usize = 3 * CACHE_KINDS.len() + 2 * QUESTIONS.len();
 
 impl Event {
     fn place(self) -> usize {
-        let questions = 3 * KEPT.len();
+        let questions = 3 * CACHE_KINDS.len();
         match self {
             Event::Hit(kept) => kept as usize,
-            Event::Miss(kept) => KEPT.len() + kept as usize,
-            Event::Evicted(kept) => 2 * KEPT.len() + kept as usize,
+            Event::Miss(kept) => CACHE_KINDS.len() + kept as usize,
+            Event::Evicted(kept) => 2 * CACHE_KINDS.len() + kept as usize,
             Event::Read(question) => questions + question as usize,
             Event::Asked(question) => questions + QUESTIONS.len() + question as usize,
         }
@@ -128,8 +128,8 @@ impl Counts {
         self.stripes.iter().map(|stripe| stripe.0[event.place()].load(Ordering::Relaxed)).sum()
     }
 
-    pub fn kept(&self) -> impl Iterator<Item = (Kept, CacheFigures)> {
-        KEPT.iter().map(|(kept, name)| {
+    pub fn kept(&self) -> impl Iterator<Item = (CacheKind, CacheFigures)> {
+        CACHE_KINDS.iter().map(|(kept, name)| {
             let figures = CacheFigures {
                 kind: name,
                 hits: self.sum(Event::Hit(*kept)),
@@ -167,7 +167,7 @@ pub fn record_group(operations: usize, commit: std::time::Duration) {
     histogram!(COMMIT_SECONDS).record(commit.as_secs_f64());
 }
 
-/// What the namespace counted since it was opened, and what is there now.
+/// Counters since the namespace was opened, and current gauges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     pub cache: Vec<CacheFigures>,
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_event_has_its_own_place_and_its_own_name() {
-        for (at, (kept, _)) in KEPT.iter().enumerate() {
+        for (at, (kept, _)) in CACHE_KINDS.iter().enumerate() {
             assert_eq!(*kept as usize, at);
         }
         for (at, (question, _)) in QUESTIONS.iter().enumerate() {
@@ -212,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn what_many_threads_count_is_summed() {
+    fn counts_of_many_threads_are_summed() {
         let counts = Counts::new();
         std::thread::scope(|scope| {
             for _ in 0..STRIPES + 3 {
-                scope.spawn(|| (0..100).for_each(|_| counts.add(Event::Hit(Kept::Name))));
+                scope.spawn(|| (0..100).for_each(|_| counts.add(Event::Hit(CacheKind::Name))));
             }
         });
         counts.add(Event::Read(Question::List));

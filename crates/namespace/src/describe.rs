@@ -1,4 +1,4 @@
-//! What pools are told of files, so that a namespace that is lost can be built anew from them.
+//! Descriptions of files for the pools, from which a lost namespace can be built anew.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub struct Describer {
 pub struct DescribedPage {
     pub after: FileId,
     pub through: FileId,
-    /// Each with the pools on which it lies. What has no name is left out.
+    /// Each with the pools on which it lies. Files without a name are left out.
     pub files: Vec<(Description, Vec<PoolId>)>,
     /// The first that may get its name yet.
     pub first_unnamed: Option<FileId>,

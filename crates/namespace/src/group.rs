@@ -68,7 +68,7 @@ pub struct Group<'a> {
 struct Working {
     /// `None`: removed.
     inode: Option<Inode>,
-    /// What the database has.
+    /// The inode in the database.
     stored: Option<Inode>,
     /// There may be rows of checksums, also such as this group wrote.
     is_summed: bool,
@@ -122,7 +122,7 @@ impl<'a> Group<'a> {
         self.clock.now()
     }
 
-    /// What the cache does not know.
+    /// Asks the store for something that the cache does not know.
     fn ask(&mut self, question: Question) -> &mut dyn Store {
         self.cache.counts.add(Event::Asked(question));
         &mut *self.store
@@ -322,6 +322,17 @@ impl<'a> Group<'a> {
         self.is_written = true;
     }
 
+    /// It is written also if it changes nothing, and is on disk when it is answered, where that can be.
+    pub fn be_durable(&mut self) {
+        self.is_written = true;
+        self.batch.is_durable = true;
+    }
+
+    /// Of what asks for more room than there was.
+    pub fn require_room(&self) -> OpResult<()> {
+        if self.store.has_room() { Ok(()) } else { Err(NamespaceError::NoSpace.into()) }
+    }
+
     pub fn is_written(&self) -> bool {
         self.is_written || self.inodes.values().any(|working| working.is_dirty)
     }
@@ -446,7 +457,7 @@ mod tests {
         assert_eq!(namespace.check().unwrap(), []);
     }
 
-    /// What goes and comes under one name in one group is one row in the end.
+    /// All changes of one name in one group are written as one row.
     #[tokio::test]
     async fn a_name_that_changes_hands_within_a_group_is_written_as_it_ends() {
         let scratch = tempfile::tempdir().unwrap();
@@ -544,7 +555,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_attached_in_the_same_group_is_seen_and_taken_over() {
+    async fn properties_and_xattrs_set_in_the_same_group_are_taken_over_by_publish() {
         let scratch = tempfile::tempdir().unwrap();
         let namespace = open(&scratch);
         let (root, colour) = (Identity::root(), "{DAV:}colour".to_owned());

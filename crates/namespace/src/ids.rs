@@ -1,9 +1,11 @@
 //! Numbers that are never given twice: file ids and listing cookies, reserved in blocks.
 //!
 //! A block is durable before its first number is used, in either sync mode: a pool keeps data by file id, and a number
-//! used twice would show one file's bytes in another. What a crash leaves of a block is skipped.
+//! used twice would show one file's bytes in another. After a crash the rest of a block is skipped.
 
-use crate::store::{NumberEnds, Store, StoreResult};
+use std::io;
+
+use crate::store::{NumberEnds, Store, StoreError, StoreResult};
 
 const BLOCK_LEN: u64 = 1024;
 /// The root is 1; cookies 0 to 2 mean something in NFS (RFC 8881 §18.23.3).
@@ -26,6 +28,11 @@ impl Block {
         Some(id)
     }
 
+    /// None of those at hand is given.
+    pub fn skip(&mut self) {
+        self.next = self.end;
+    }
+
     /// Every number ever given lies below.
     pub fn end(&self) -> u64 {
         self.end
@@ -33,6 +40,15 @@ impl Block {
 
     fn lacks(&self, needed: u64) -> bool {
         self.end - self.next < needed
+    }
+}
+
+/// Why no number is given of which it could not be noted that it is.
+pub fn uncovered(error: &io::Error) -> StoreError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::NoSpace(error.to_string()),
+        io::ErrorKind::ReadOnlyFilesystem => StoreError::ReadOnly(error.to_string()),
+        _ => StoreError::Failed(error.to_string()),
     }
 }
 
@@ -48,14 +64,22 @@ impl Ids {
         self.files.lacks(needed) || self.cookies.lacks(needed)
     }
 
-    /// Makes sure that `needed` numbers of each kind are at hand.
-    pub fn reserve(&mut self, store: &mut dyn Store, needed: u64) -> StoreResult<()> {
+    /// Makes sure that `needed` numbers of each kind are at hand. `cover` notes beside the database up to where file ids are
+    /// given.
+    pub fn reserve(
+        &mut self,
+        store: &mut dyn Store,
+        needed: u64,
+        cover: &dyn Fn(u64) -> io::Result<()>,
+    ) -> StoreResult<()> {
         if !self.lack(needed) {
             return Ok(());
         }
+        // Of both by as much: from how far file ids have gone it follows how far cookies may have (`timeline::above`).
         let grown = |block: &Block| block.end + BLOCK_LEN.max(needed);
         let ends = NumberEnds { files: grown(&self.files), cookies: grown(&self.cookies) };
         store.reserve(ends)?;
+        cover(ends.files).map_err(|error| uncovered(&error))?;
         (self.files.end, self.cookies.end) = (ends.files, ends.cookies);
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! A tree that is there already becomes a namespace: out of a listing, or entry by entry as somebody walks it.
 //!
-//! Only into a place where there is none yet, by the bulk writer, so that nothing is half there: what does not end with
-//! `finish` is removed by the next attempt. `tree` makes rows out of entries; a listing is read by the module of its form.
+//! Only into an empty place, by the bulk writer, so that no namespace is half there: the next attempt removes one
+//! without `finish`. `tree` makes rows out of entries; a listing is read by the module of its form.
 
 mod entry;
 mod find;
@@ -23,7 +23,7 @@ pub use entry::{Entry, Facts, Listing, ListingError, SameFile, What};
 pub use find::PRINTF;
 pub use tree::{Made, Placed, TreeError};
 
-use crate::bulk::{Bulk, BulkError, End, Place};
+use crate::bulk::{Bulk, BulkError, End, NamespaceLocation};
 use crate::check::Problem;
 use rows::BulkRows;
 use tree::Tree;
@@ -47,7 +47,7 @@ pub fn read(format: Format, file: File) -> Box<dyn Listing> {
     }
 }
 
-/// What is asked of a namespace that is made.
+/// Options of an import.
 pub struct Options {
     /// Where in it the top of the tree is; made if it is not the root.
     pub under: Vec<u8>,
@@ -88,7 +88,7 @@ pub struct Import {
 
 impl Import {
     /// Takes the place's lock. Blocks, as everything here.
-    pub fn begin(place: &Place, options: &Options) -> Result<Import, ImportError> {
+    pub fn begin(place: &NamespaceLocation, options: &Options) -> Result<Import, ImportError> {
         let rows = BulkRows::new(Bulk::begin(place)?);
         let tree = Tree::new(rows, options.now, &options.under, options.first_file)?;
         Ok(Import { tree, instance: options.instance })
@@ -114,7 +114,7 @@ impl Import {
         let nowhere = &mut |file| Ok(Placed { file, pool: None });
         let mut count = 0_u64;
         loop {
-            let told = |place: entry::Place, reason: String| ImportError::Listing {
+            let told = |place: entry::ListingPosition, reason: String| ImportError::Listing {
                 place: place.to_string(),
                 reason,
             };

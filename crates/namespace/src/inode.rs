@@ -23,10 +23,10 @@ pub struct Inode {
     pub extras: Extras,
 }
 
-/// What there is of a file beside its attributes, so that a file with nothing costs no look into another table.
+/// Facts of a file beside its attributes. A file without rows in another table costs no look into that table.
 ///
-/// `has_checksums` is the one fact that may be set without a new `change`. Whoever misses that sees no checksums a
-/// moment longer; it is never cleared without one, so no old copy brings checksums back.
+/// `has_checksums` is the one fact that may be set without a new `change`. A reader with an older copy sees no
+/// checksums a moment longer. The fact is never cleared without a new `change`, so no old copy brings checksums back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
     pub has_checksums: bool,
@@ -64,7 +64,7 @@ impl Extras {
         }
     }
 
-    fn bits(self) -> u32 {
+    pub fn bits(self) -> u32 {
         let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
         let consistency = match self.consistency {
             None => 0,
@@ -157,7 +157,7 @@ pub fn new_inode(id: FileId, kind: FileKind, now: Timestamp, instance: Instance)
 /// shown afterwards must lie above them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangeFloor {
-    /// Regular files: unstable commits are lost by any crash.
+    /// Regular files: unstable writes are lost by any crash.
     pub regular: u64,
     /// Everything: with deferred durability a power cut may lose whole groups.
     pub any: u64,

@@ -1,17 +1,18 @@
 //! Names, attributes, locations, usage and quotas in SQLite or PostgreSQL, with a group committer and an authoritative cache.
 //!
-//! One at a time writes (`committer`: its thread, or a caller who finds it idle). It takes whatever waits, applies it (`ops`)
-//! to working copies over one state of the database (`group`), hands an engine all that changed (`store`) and answers all.
-//! Everybody else reads: warm from `cache` without SQL or a thread hop, cold by one question to an engine (`reads`). Writes
-//! of data that need not be on disk yet wait in memory (`unsettled`), directories may follow their entries (`consistency`),
-//! counts are kept beside (`accounts`).
+//! One thread at a time writes (`committer`: its own, or that of a caller that finds it idle). It takes all waiting
+//! operations, applies them (`ops`) to working copies over one state of the database (`group`), hands all changes to an
+//! engine (`store`) and answers all. All other threads read: warm from `cache` without SQL or a thread hop, cold by one
+//! question to an engine (`reads`). Writes of data that need not be on disk yet wait in memory (`unsettled`),
+//! directories may follow their entries (`consistency`), counts are kept beside (`accounts`).
 //!
 //! Beside a running head stand the tools for a namespace that nobody has open: `bulk` (copies, backups), `import`, `check`,
 //! `repair`.
 //!
-//! Invariants: while it is open only the committer changes anything; the cache is told of a group after its COMMIT and before
-//! its answers; the change attribute of an inode never repeats a value, also not over a crash (`inode`); ids are never
-//! given twice (`ids`). Absent: protocols, file data, and opinions on who may open a file.
+//! Invariants: while it is open only the committer changes anything; a group is published in the cache after its COMMIT
+//! and before its answers; the change attribute of an inode never repeats a value, also not over a crash (`inode`); ids
+//! are never given twice (`ids`), also not by a database that was set back (`timeline`). Absent: protocols, file data,
+//! and opinions on who may open a file.
 
 mod accounts;
 mod acls;
@@ -26,6 +27,7 @@ mod group;
 mod ids;
 pub mod import;
 mod inode;
+mod keeper;
 mod lineage;
 mod migration;
 mod open;
@@ -43,6 +45,8 @@ mod session;
 mod sqlite;
 mod starts;
 mod store;
+mod timeline;
+mod trouble;
 mod unsettled;
 mod uploads;
 mod written;
@@ -51,7 +55,10 @@ mod xattrs;
 pub use check::{Kind as ProblemKind, Problem};
 pub use counts::{CacheFigures, Figures, QuestionFigures};
 pub use describe::{DescribedPage, Describer};
+pub use keeper::{Reach, Witness};
 pub use open::{Config, Database, OpenError, Server, Sync};
 pub use postgres::database_name;
-pub use repair::{Known, Load, RepairError, RepairLog, Repairs, Stray};
+pub use repair::{FileFacts, Load, RepairError, RepairLog, Repairs, Stray};
 pub use service::SqlNamespace;
+pub use timeline::{Mark, Noted, Unfit};
+pub use trouble::{Trouble, TroubleKind};

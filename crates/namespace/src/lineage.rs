@@ -17,7 +17,7 @@ impl Lineage for SqlNamespace {
         Ok((parent != NO_PARENT).then_some(parent))
     }
 
-    /// What was answered was committed before, and a session that begins now sees it.
+    /// An answered change is committed, and a session that begins now sees it.
     async fn homes(&self, file: FileId, limit: usize) -> Result<Vec<FileId>, NamespaceError> {
         let reads = Arc::clone(&self.reads);
         let asked = tokio::task::spawn_blocking(move || {

@@ -14,14 +14,19 @@ use types::Clock;
 
 use crate::accounts::Accounts;
 use crate::cache::Cache;
-use crate::committer::{Committer, Shared};
+use crate::committer::{Committer, CommitterState};
 use crate::ids::Ids;
 use crate::inode::Instance;
+use crate::keeper::{Keeper, Witness};
+use crate::postgres::presence::Presence;
 use crate::queue::FairQueue;
 use crate::reads::Reads;
 use crate::service::SqlNamespace;
 use crate::session::Purpose;
+use crate::sqlite::wal_sync::Log;
 use crate::store::{NumberEnds, Store, Totals};
+use crate::timeline::{Noted, Unfit};
+use crate::trouble::Trouble;
 use crate::{postgres, sqlite};
 
 pub struct Config {
@@ -50,7 +55,7 @@ pub enum Database {
 pub struct Server {
     /// Or a connection string as libpq has it.
     pub url: String,
-    /// Whose namespace it is: a database of another instance is refused, for its files are in other pools.
+    /// The owner of the namespace. A database of another instance is refused, for its files are in other pools.
     pub instance: [u8; 16],
     /// There may be no namespace in it yet.
     pub may_be_new: bool,
@@ -63,12 +68,12 @@ impl fmt::Debug for Server {
     }
 }
 
-/// What an answered change survives.
+/// Failures that an answered change survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sync {
     /// A power cut.
     Always,
-    /// A crash of the process; a power cut may take what this long before it was answered.
+    /// A crash of the process; a power cut may undo changes answered within this time before it.
     Interval(Duration),
 }
 
@@ -106,6 +111,11 @@ pub enum OpenError {
         "namespace in {0} is not whole: its rebuild was not finished; run `forebay namespace rebuild` again"
     )]
     Unfinished(String),
+    #[error(
+        "namespace in {database} {unfit}; bring the newer database back, or take this one as it is with `forebay namespace \
+         restore --in-place --to PLACE` and lose what came after it"
+    )]
+    Unfit { database: String, unfit: Unfit },
     #[error("namespace in {0} belongs to another data directory; choose another database")]
     OtherInstance(String),
     #[error("{0} has no namespace although it had one: is it the right database? Restore it from a backup")]
@@ -142,15 +152,26 @@ pub struct Opened {
     pub store: Box<dyn Store>,
     pub reads: Arc<dyn Reads>,
     pub background: Box<dyn Background>,
+    /// The log to sync where groups are answered before they are on disk.
+    pub log: Option<Arc<Log>>,
+    /// By which it is known whether another head has taken over, where that can be.
+    pub presence: Option<Arc<Presence>>,
     pub state: State,
 }
 
-/// What an engine runs beside the committer.
+/// Marks of a database from before it is opened, and the keeper of later ones.
+#[derive(Clone, Default)]
+pub struct Past {
+    pub noted: Vec<Noted>,
+    pub keeper: Arc<Keeper>,
+}
+
+/// Threads and locks of an engine beside the committer.
 pub trait Background: Send {
-    /// Ends it, after the committer has ended. Idempotent; blocks. What keeps others away is held until this is dropped.
+    /// Ends it, after the committer has ended. Idempotent; blocks. The lock against other heads is held until the drop.
     fn stop(&mut self);
-    /// Why the database does not answer now, where that can be.
-    fn away(&self) -> Option<String> {
+    /// Why the database takes no changes, where that is known apart from any change.
+    fn trouble(&self) -> Option<Trouble> {
         None
     }
 }
@@ -167,20 +188,36 @@ pub struct State {
 impl SqlNamespace {
     /// Blocks on the database; call it before serving.
     pub fn open(config: Config) -> Result<SqlNamespace, OpenError> {
+        SqlNamespace::open_after(config, Vec::new())
+    }
+
+    /// Refuses a database that is not the one of which something was noted before.
+    pub fn open_after(config: Config, noted: Vec<Noted>) -> Result<SqlNamespace, OpenError> {
+        let past = Past { noted, keeper: Arc::default() };
         let opened = match &config.database {
-            Database::Sqlite(dir) => sqlite::open(dir, &config)?,
-            Database::Postgres(server) => postgres::open(server, &config)?,
+            Database::Sqlite(dir) => sqlite::open(dir, &config, &past)?,
+            Database::Postgres(server) => postgres::open(server, &config, &past)?,
         };
-        start(config, opened)
+        start(config, opened, past.keeper)
+    }
+
+    /// Has noted from now on how far it comes. To be called before any file is made.
+    pub fn keep_marks(&self, witness: Arc<dyn Witness>) -> io::Result<()> {
+        self.shared.keeper.keep(witness, self.log.clone())?;
+        if !self.shared.keeper.is_covering() {
+            // It is tried again, and told.
+            self.shared.writes.nudge();
+        }
+        Ok(())
     }
 }
 
-fn start(config: Config, opened: Opened) -> Result<SqlNamespace, OpenError> {
+fn start(config: Config, opened: Opened, keeper: Arc<Keeper>) -> Result<SqlNamespace, OpenError> {
     let state = opened.state;
     let ids = Ids::new(state.ends);
     let cookies_end = AtomicU64::new(ids.cookies.end());
     let habits = opened.store.habits();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(CommitterState {
         cache: Cache::new(config.cache_bytes, state.sequence),
         accounts: Accounts::default(),
         clock: Arc::clone(&config.clock),
@@ -191,7 +228,9 @@ fn start(config: Config, opened: Opened) -> Result<SqlNamespace, OpenError> {
         is_looked_after: AtomicBool::new(false),
         cookies_end,
         totals: Mutex::new(state.totals),
-        failure: Mutex::default(),
+        troubles: Mutex::default(),
+        presence: opened.presence,
+        keeper,
     });
     let mut committer = Committer::new(opened.store, ids, config.group_len_max, state.sequence);
     let (tell, told) = mpsc::channel();
@@ -214,6 +253,8 @@ fn start(config: Config, opened: Opened) -> Result<SqlNamespace, OpenError> {
         reads: opened.reads,
         committer: Mutex::new(Some(thread)),
         background: Arc::new(Mutex::new(opened.background)),
+        log: opened.log,
+        lengths_in_doubt: AtomicBool::new(false),
     };
     Ok(namespace)
 }

@@ -1,7 +1,6 @@
 //! The mutations, one file each. All run inside a group: check everything, then change.
 
 pub mod acls;
-pub mod commit;
 pub mod create;
 pub mod link;
 pub mod properties;
@@ -11,6 +10,7 @@ pub mod records;
 pub mod rename;
 pub mod setattr;
 pub mod unlink;
+pub mod writes;
 pub mod xattrs;
 
 use api::{NamespaceError, Replace};
@@ -84,8 +84,8 @@ fn next_home(group: &mut Group<'_>, inode: &Inode, (dir, name): (FileId, &Name))
     Ok(group.other_parent(inode.id(), (dir, name))?.unwrap_or(NO_PARENT))
 }
 
-/// Takes one name from an inode, which counts at `home` then. A file whose last name went stays as an orphan, for its data is still on pools; what
-/// has no data goes at once.
+/// Takes one name from an inode, which counts at `home` then. A file that loses its last name stays as an orphan, for
+/// its data is still on pools; an inode without data is removed at once.
 fn drop_link(group: &mut Group<'_>, mut inode: Inode, home: FileId, now: types::Timestamp) -> Inode {
     inode.parent = home;
     inode.attributes.nlink = if inode.is_directory() { 0 } else { inode.attributes.nlink.saturating_sub(1) };

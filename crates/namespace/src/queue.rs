@@ -1,7 +1,7 @@
 //! Bounded queues between callers and the threads that own database connections: in order for readers (`Queue`), fair
 //! for the committer (`FairQueue`).
 //!
-//! Handing in never waits: a full or closed queue refuses at once. Taking waits, and takes whatever is there.
+//! Handing in never waits: a full or closed queue refuses at once. Taking waits, and takes all that is there.
 
 mod fair;
 mod turns;

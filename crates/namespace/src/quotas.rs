@@ -23,6 +23,12 @@ impl SqlNamespace {
         u64::try_from(self.shared.clock.now().seconds).unwrap_or(0)
     }
 
+    /// As this head remembers it, which may not be the truth (`require_certain`).
+    pub(crate) fn standing_here(&self, account: Account) -> Option<Standing> {
+        let limited = self.shared.accounts.limited(account)?;
+        Some(self.shared.accounts.standing(account, &limited, self.now_s()))
+    }
+
     /// Of the trees that have a quota, those that a directory is or lies in.
     async fn standings_above(&self, dir: FileId) -> Result<Vec<Standing>, NamespaceError> {
         let mut found = Vec::new();
@@ -31,10 +37,10 @@ impl SqlNamespace {
             if at == NO_PARENT || !self.shared.accounts.has_tree_quotas() {
                 break;
             }
-            found.extend(self.standing(Account::tree(at)));
+            found.extend(self.standing_here(Account::tree(at)));
             at = match self.inode(at).await {
                 Ok(inode) => inode.parent,
-                // It went meanwhile; who has the file open still may write it.
+                // It was removed meanwhile; a client that has the file open may still write it.
                 Err(NamespaceError::Stale(_)) => NO_PARENT,
                 Err(error) => return Err(error),
             };
@@ -53,19 +59,20 @@ impl Quotas for SqlNamespace {
         self.shared.submit_for(Order::BY_INSTANCE, [], move |group| Ok(group.usage_of(account)?)).await
     }
 
-    fn quotas(&self) -> Vec<Standing> {
+    async fn quotas(&self) -> Result<Vec<Standing>, NamespaceError> {
+        self.shared.require_certain().await?;
         let (accounts, now_s) = (&self.shared.accounts, self.now_s());
         let all = accounts.all_limited().into_iter();
-        all.map(|(account, limited)| accounts.standing(account, &limited, now_s)).collect()
+        Ok(all.map(|(account, limited)| accounts.standing(account, &limited, now_s)).collect())
     }
 
-    fn standing(&self, account: Account) -> Option<Standing> {
-        let limited = self.shared.accounts.limited(account)?;
-        Some(self.shared.accounts.standing(account, &limited, self.now_s()))
+    async fn standing(&self, account: Account) -> Result<Option<Standing>, NamespaceError> {
+        self.shared.require_certain().await?;
+        Ok(self.standing_here(account))
     }
 
     async fn set_quota(&self, account: Account, quota: Option<Quota>) -> Result<(), NamespaceError> {
-        let is_more = quota.is_some() && self.standing(account).is_none();
+        let is_more = quota.is_some() && self.standing_here(account).is_none();
         if is_more && self.shared.accounts.quotas_len() >= QUOTAS_MAX {
             return Err(NamespaceError::NoSpace);
         }
@@ -86,10 +93,10 @@ impl Quotas for SqlNamespace {
             false => (attributes.uid, attributes.gid),
         };
         let owners = [Account::user(uid), Account::group(gid)].into_iter();
-        let owners = owners.filter_map(|account| self.standing(account));
+        let owners = owners.filter_map(|account| self.standing_here(account));
         let trees = self.standings_above(home(&inode)).await?;
         let left = owners.chain(trees).filter_map(|standing| standing.bytes_left).min();
-        // What was written and is not in the database is not counted yet.
+        // Unstable writes that are not in the database are not counted yet.
         let stored =
             self.shared.cache.stored_inode(file).map_or(attributes.size, |stored| stored.attributes.size);
         Ok(left.map(|left| left.saturating_sub(attributes.size.saturating_sub(stored))))

@@ -9,7 +9,7 @@ use crate::inode::Inode;
 use crate::session::{Purpose, Session};
 use crate::store::XattrEntry;
 
-/// What was found, with the number of the last group that it shows.
+/// An answer with the number of the last group that it shows.
 #[derive(Clone, Copy, Debug)]
 pub struct AsOf<T> {
     pub value: T,
@@ -75,9 +75,9 @@ pub trait Reads: AclReads + XattrReads {
     async fn paths(&self, files: &[FileId]) -> Answer<Vec<Option<Vec<Name>>>>;
     async fn clients(&self) -> Answer<Vec<ClientRecord>>;
 
-    /// For whoever looks at everything or mends it; also when this is closed. Blocks.
+    /// For checks and repairs of the whole namespace; also when this is closed. Blocks.
     fn session(&self, purpose: Purpose) -> Result<Box<dyn Session>, NamespaceError>;
 
-    /// What was asked before is answered.
+    /// Reads queued before are answered.
     fn close(&self);
 }

@@ -1,8 +1,8 @@
 //! Repairs of a namespace that nobody serves, behind `forebay fsck --repair`.
 //!
-//! Each kind of problem is mended in one transaction: what the rules find is mended and looked for again until they find
-//! nothing. What is taken away is written into a log first. Files and directories that cannot be reached get a name in
-//! `/lost+found`. Whatever is changed, clients forget what they cached: the next start raises all change attributes.
+//! Each kind of problem is mended in one transaction: problems that its rules find are mended until they find none.
+//! Removed rows are in a log on disk before the commit. Files and directories that cannot be reached get a name in
+//! `/lost+found`. After any change clients drop their caches: the next start raises all change attributes.
 
 mod load;
 mod lost_found;
@@ -23,13 +23,13 @@ use crate::service::SqlNamespace;
 use crate::session::{Purpose, Session};
 use crate::store::{StoreError, StoreResult};
 
-pub use load::{Known, Load, UNFINISHED};
+pub use load::{FileFacts, Load, UNFINISHED};
 pub use replicas::Stray;
 
-/// What a repair leaves behind: what was, and what was made of it.
+/// Log of a repair: each problem, and how it was mended.
 pub trait RepairLog {
     fn note(&mut self, was: &str, made: &str) -> io::Result<()>;
-    /// What was noted is on disk. Asked before the repair is.
+    /// Syncs all notes to disk. Called before the repair is committed.
     fn secure(&mut self) -> io::Result<()>;
 }
 
@@ -50,7 +50,7 @@ pub struct Repairs {
     clock: Arc<dyn Clock>,
 }
 
-/// What follows from other repairs, counted anew after them.
+/// Kinds that follow from other repairs, counted anew after them.
 const CONSEQUENCES: [Kind; 4] = [Kind::Homes, Kind::LinkCounts, Kind::Totals, Kind::Usage];
 
 impl SqlNamespace {
@@ -63,7 +63,7 @@ impl SqlNamespace {
 }
 
 impl Repairs {
-    /// Problems of a kind, as many as are told at once.
+    /// Problems of a kind, as many as are reported at once.
     pub fn find(&mut self, kind: Kind) -> Result<Vec<Problem>, RepairError> {
         Ok(find(&mut *self.session, kind)?)
     }
@@ -139,13 +139,13 @@ fn distrust_caches(session: &mut dyn Session) -> StoreResult<()> {
     set_meta(session, "deferred", 1)
 }
 
-pub fn set_meta(session: &mut dyn Session, key: &'static str, value: i64) -> StoreResult<()> {
+pub fn set_meta(session: &mut dyn Session, key: &str, value: i64) -> StoreResult<()> {
     session.run(&format!(
         "INSERT INTO meta VALUES ('{key}', {value}) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
     ))?;
     Ok(())
 }
 
-pub fn meta(session: &mut dyn Session, key: &'static str) -> StoreResult<Option<i64>> {
+pub fn meta(session: &mut dyn Session, key: &str) -> StoreResult<Option<i64>> {
     session.number(&format!("SELECT value FROM meta WHERE key = '{key}'"))
 }

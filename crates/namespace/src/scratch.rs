@@ -10,6 +10,7 @@ use types::Name;
 use crate::open::{Config, Database, Sync};
 use crate::queue::Order;
 use crate::service::SqlNamespace;
+use crate::timeline::Noted;
 
 pub fn config(dir: &TempDir) -> Config {
     Config {
@@ -107,8 +108,17 @@ impl Engine {
     }
 
     pub fn open_with(&self, clock: Arc<dyn types::Clock>) -> Arc<SqlNamespace> {
+        self.open_after(clock, Vec::new())
+    }
+
+    pub fn open_after(&self, clock: Arc<dyn types::Clock>, noted: Vec<Noted>) -> Arc<SqlNamespace> {
         let config = Config { database: self.database.clone(), clock, ..config(&self._dir) };
-        Arc::new(SqlNamespace::open(config).unwrap())
+        Arc::new(SqlNamespace::open_after(config, noted).unwrap())
+    }
+
+    pub fn open_noted(&self, noted: Vec<Noted>) -> Arc<SqlNamespace> {
+        let config = Config { database: self.database.clone(), ..config(&self._dir) };
+        Arc::new(SqlNamespace::open_after(config, noted).unwrap())
     }
 
     /// As a crash would leave it now. Of SQLite only.

@@ -1,7 +1,7 @@
 //! The seams of `api`, answered: warm reads from the cache, cold ones by a reader, mutations by the committer.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use api::{
@@ -15,7 +15,7 @@ use types::{Access, Attributes, Epoch, FileId, FileKind, Identity, Name, PoolId,
 
 use crate::cache::Learned;
 use crate::check::Problem;
-use crate::committer::Shared;
+use crate::committer::CommitterState;
 use crate::counts::{Event, Figures, Question};
 use crate::inode::{Inode, NO_PARENT};
 use crate::open::Background;
@@ -23,7 +23,9 @@ use crate::ops;
 use crate::queue::{Caller, Order};
 use crate::reads::{Answer, Reads};
 use crate::session::Purpose;
+use crate::sqlite::wal_sync::Log;
 use crate::store::Wanted;
+use crate::trouble::Trouble;
 use crate::unsettled::Merged;
 use crate::written::Delta;
 
@@ -36,20 +38,54 @@ const MERGE_ATTEMPTS: usize = 3;
 
 /// A namespace in an SQL database. Dropping it ends it cleanly, too, but blocks.
 pub struct SqlNamespace {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<CommitterState>,
     pub(crate) reads: Arc<dyn Reads>,
     pub(crate) committer: Mutex<Option<JoinHandle<()>>>,
     pub(crate) background: Arc<Mutex<Box<dyn Background>>>,
+    pub(crate) log: Option<Arc<Log>>,
+    /// A length was refused that replicas may have already.
+    pub(crate) lengths_in_doubt: AtomicBool,
 }
 
 impl SqlNamespace {
-    /// Why changes are not taken now, if the last ones were not.
-    pub fn read_only(&self) -> Option<String> {
-        let failure = self.shared.failure.lock().clone();
-        failure.or_else(|| self.background.lock().away())
+    /// Why no change is taken now.
+    pub fn trouble(&self) -> Option<Trouble> {
+        // First what is known of the database itself: a change that it refused says less.
+        let of_database = self.background.lock().trouble();
+        of_database.or_else(|| self.shared.troubles.lock().changes.clone())
     }
 
-    /// What was counted so far, and how much is in memory and waits now.
+    /// Why a change is refused now that needs more room; others are taken.
+    pub fn growth_trouble(&self) -> Option<Trouble> {
+        self.shared.troubles.lock().growth.clone()
+    }
+
+    /// Whether the database has refused a length since the start. Replicas are cut before their files, so one may be shorter.
+    pub fn has_lengths_in_doubt(&self) -> bool {
+        self.lengths_in_doubt.load(Ordering::Acquire)
+    }
+
+    /// `trouble`, in words.
+    pub fn read_only(&self) -> Option<String> {
+        self.trouble().map(|trouble| trouble.why)
+    }
+
+    /// As of the last change, also while a database does not answer; `usage` waits for it.
+    pub fn totals(&self) -> Usage {
+        let totals = *self.shared.totals.lock();
+        Usage { files: totals.files.max(0).cast_unsigned(), bytes: totals.bytes.max(0).cast_unsigned() }
+    }
+
+    /// Waits until another head has the namespace; for ever if none can. A head that goes on to answer clients keeps
+    /// their leases alive, under which they read from their caches.
+    pub async fn taken_over(&self) {
+        match &self.shared.presence {
+            Some(presence) => presence.taken_over().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Counters so far, and how much is in memory and waits now.
     pub fn figures(&self) -> Figures {
         Figures { queued: self.shared.writes.len() as u64, ..self.shared.cache.figures() }
     }
@@ -59,8 +95,13 @@ impl SqlNamespace {
         self.shared.writes.close();
         self.reads.close();
         let (committer, background) = (self.committer.lock().take(), Arc::clone(&self.background));
-        // Only a panic of ours could fail it, and that was told where it happened.
-        let _ = tokio::task::spawn_blocking(move || join(committer, &background)).await;
+        let (keeper, log) = (Arc::clone(&self.shared.keeper), self.log.clone());
+        // Only a panic of ours could fail it, and the panic hook has reported that.
+        let _ = tokio::task::spawn_blocking(move || {
+            join(committer, &background);
+            keeper.stop(log.as_deref());
+        })
+        .await;
     }
 
     /// Reads everything, for a namespace that nobody changes meanwhile; also when it is closed. Blocks.
@@ -69,8 +110,8 @@ impl SqlNamespace {
         crate::check::check(&mut *session).map_err(|error| (&error).into())
     }
 
-    /// What a reader found, once all that it shows is published: a warm read never shows less than a cold one did
-    /// before.
+    /// The answer of a reader, once all groups that it shows are published: a warm read never shows less than a cold
+    /// read before it.
     pub(crate) async fn cold<T>(
         &self,
         question: Question,
@@ -86,6 +127,7 @@ impl SqlNamespace {
     }
 
     pub(crate) async fn inode(&self, file: FileId) -> Result<Inode, NamespaceError> {
+        self.shared.require_certain().await?;
         if let Some(inode) = self.shared.cache.inode(file) {
             return Ok(inode);
         }
@@ -118,6 +160,7 @@ impl SqlNamespace {
     }
 
     async fn entry(&self, dir: FileId, name: &Name) -> Result<(Inode, Option<Inode>), NamespaceError> {
+        self.shared.require_certain().await?;
         if let Some(warm) = self.warm_entry(dir, name) {
             return Ok(warm);
         }
@@ -144,7 +187,7 @@ impl SqlNamespace {
         // One more than asked tells whether anything follows.
         let found = self.cold(Question::List, self.reads.list(dir, after.0, limit + 1)).await?;
         let mut listed = found.value;
-        // Who lists will look up and ask attributes.
+        // A client that lists will look up names and ask for attributes.
         let learned = Learned {
             inodes: listed.iter().map(|entry| entry.inode).collect(),
             dentries: listed
@@ -165,13 +208,13 @@ impl SqlNamespace {
     }
 
     /// Without waiting for the disk. `None`: it has to go through the committer.
-    async fn commit_unstable(
+    async fn record_unstable_write(
         &self,
         file: FileId,
         delta: &Delta,
     ) -> Result<Option<Attributes>, NamespaceError> {
-        ops::commit::require_regular(&self.inode(file).await?)?;
-        let Shared { cache, instance, .. } = &*self.shared;
+        ops::writes::require_regular(&self.inode(file).await?)?;
+        let CommitterState { cache, instance, .. } = &*self.shared;
         let mut base = None;
         for _ in 0..MERGE_ATTEMPTS {
             match cache.merge(file, delta, base, *instance) {
@@ -196,7 +239,7 @@ impl SqlNamespace {
         turn(who, self.shared.cache.peek_inode(file).map_or(file, |inode| place_of(&inode)))
     }
 
-    /// Of a change that nobody in particular asks for: it is put down to whom the file belongs to.
+    /// Of a change that nobody in particular asks for: it is put down to the owner of the file.
     pub(crate) fn turn_of(&self, file: FileId) -> Order {
         match self.shared.cache.peek_inode(file) {
             Some(inode) => Order::Turn { caller: Caller::User(inode.attributes.uid), dir: place_of(&inode) },
@@ -240,12 +283,13 @@ impl Drop for SqlNamespace {
         self.shared.writes.close();
         self.reads.close();
         join(self.committer.lock().take(), &self.background);
+        self.shared.keeper.stop(self.log.as_deref());
     }
 }
 
 fn join(committer: Option<JoinHandle<()>>, background: &Mutex<Box<dyn Background>>) {
     if let Some(committer) = committer {
-        // If it panicked it has said so.
+        // If it panicked, the panic hook has reported it.
         let _ = committer.join();
     }
     background.lock().stop();
@@ -288,11 +332,17 @@ impl Namespace for SqlNamespace {
         set: &SetAttributes,
     ) -> Result<Attributes, NamespaceError> {
         let (who, set) = (who.clone(), set.clone());
-        self.shared
+        let is_cut = set.size.is_some() && set.size_is_authorized;
+        let changed = self
+            .shared
             .submit_for(self.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
                 ops::setattr::set_attributes(group, &who, file, &set)
             })
-            .await
+            .await;
+        if is_cut && changed.as_ref().is_err_and(is_of_database) {
+            self.lengths_in_doubt.store(true, Ordering::Release);
+        }
+        changed
     }
 
     async fn create(
@@ -302,8 +352,9 @@ impl Namespace for SqlNamespace {
         name: &Name,
         spec: &CreateSpec,
     ) -> Result<Created, NamespaceError> {
+        self.shared.require_certain().await?;
         if let Some((dir, Some(found))) = self.warm_entry(dir, name) {
-            // What is known to be there needs no committer.
+            // A name known to be there needs no committer.
             self.require_search(who, &dir).await?;
             return ops::create::answer_existing(&dir, &found, spec);
         }
@@ -397,30 +448,30 @@ impl Namespace for SqlNamespace {
         Ok(target)
     }
 
-    async fn commit(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError> {
+    async fn record_write(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError> {
         let delta = Delta::new(written, self.shared.clock.now());
         if written.stability == Stability::Unstable
-            && let Some(attributes) = self.commit_unstable(file, &delta).await?
+            && let Some(attributes) = self.record_unstable_write(file, &delta).await?
         {
             return Ok(attributes);
         }
         self.shared
             .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
-                ops::commit::commit(group, file, &delta)
+                ops::writes::record_write(group, file, &delta)
             })
             .await
     }
 
     async fn usage(&self) -> Result<Usage, NamespaceError> {
-        let totals = *self.shared.totals.lock();
-        Ok(Usage { files: totals.files.max(0).cast_unsigned(), bytes: totals.bytes.max(0).cast_unsigned() })
+        self.shared.require_certain().await?;
+        Ok(self.totals())
     }
 }
 
 #[async_trait]
 impl Locations for SqlNamespace {
     async fn locations(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError> {
-        ops::commit::require_regular(&self.inode(file).await?)?;
+        ops::writes::require_regular(&self.inode(file).await?)?;
         if let Some(pools) = self.shared.cache.locations(file) {
             return Ok(pools.to_vec());
         }
@@ -442,12 +493,31 @@ impl Locations for SqlNamespace {
         self.shared.submit_for(self.turn_of(file), [], move |group| group.drop_location(file, pool)).await
     }
 
+    /// It is noted beside the database at once: one that lacks it would give the epoch again, to a ticket that a pool must not
+    /// take for an older one.
     async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError> {
-        self.shared
+        let raised = self
+            .shared
             .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::records::raise_epoch(group, file)
             })
-            .await
+            .await?;
+        let (keeper, log) = (Arc::clone(&self.shared.keeper), self.log.clone());
+        let noted = tokio::task::spawn_blocking(move || keeper.catch_up(log.as_deref())).await;
+        let noted = noted.map_err(|_| NamespaceError::Busy)?;
+        let failed = |error| NamespaceError::Database(format!("cannot note the epoch of a file: {error}"));
+        noted.map(|()| raised).map_err(failed)
+    }
+
+    async fn settle(&self) -> Result<(), NamespaceError> {
+        if !self.shared.habits.is_deferred {
+            return Ok(());
+        }
+        self.shared.submit_for(Order::Behind, [], ops::records::settle).await?;
+        let Some(log) = self.log.clone() else { return Ok(()) };
+        let synced = tokio::task::spawn_blocking(move || log.sync()).await;
+        let synced = synced.map_err(|_| NamespaceError::Busy)?;
+        synced.map_err(|error| NamespaceError::Database(format!("cannot sync the log: {error}")))
     }
 
     async fn orphans(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
@@ -463,6 +533,12 @@ impl Locations for SqlNamespace {
     async fn files(&self, after: FileId, limit: usize) -> Result<Vec<FileLocations>, NamespaceError> {
         self.files_of(after, limit, false).await
     }
+}
+
+/// Whether it was the database that refused, and not the file or its caller.
+fn is_of_database(error: &NamespaceError) -> bool {
+    use NamespaceError::{Busy, Database, NoSpace, ReadOnly};
+    matches!(error, Busy | Database(_) | NoSpace | ReadOnly(_))
 }
 
 #[async_trait]

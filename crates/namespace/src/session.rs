@@ -10,7 +10,7 @@ use crate::store::{StoreError, StoreResult};
 
 pub use insert::{insert_inodes, insert_locations, insert_names, insert_targets};
 
-/// What a session is for.
+/// Purpose of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Changes nothing, and what it sees between `begin` and `end` is of one state.
@@ -30,13 +30,13 @@ pub trait Session: Send {
     fn end(&mut self);
     /// How a number of 32 bits without sign is written.
     fn narrow(&self, value: u32) -> i64;
-    /// What only this engine can say of its own files; each a sentence.
+    /// Problems that only this engine finds in its own files; each a sentence.
     fn complaints(&mut self) -> StoreResult<Vec<String>> {
         Ok(Vec::new())
     }
 }
 
-/// The columns of a row. What is not there, or is of another type, reads as nothing.
+/// The columns of a row. A value that is missing or of another type reads as nothing.
 pub trait Fields {
     fn number(&self, at: usize) -> i64;
     fn bytes(&self, at: usize) -> Vec<u8>;

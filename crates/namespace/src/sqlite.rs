@@ -6,11 +6,13 @@ pub mod check;
 pub mod open;
 mod paths;
 mod reader;
+mod reserve;
 pub mod rows;
 pub mod schema;
 mod store;
+mod wal_frames;
 mod wal_length;
-mod wal_sync;
+pub mod wal_sync;
 mod xattrs;
 
 pub use open::open;

@@ -1,4 +1,4 @@
-//! What is noted of each start, and what follows from how the one before ended.
+//! Notes about each start, and the consequences of how the one before ended.
 
 use types::{Clock, FileId, FileKind};
 
@@ -24,6 +24,11 @@ impl Notes {
                 *slot = value;
             }
         }
+    }
+
+    /// At least so often, as somebody else knows.
+    pub fn have_started(&mut self, starts: u64) {
+        self.set("starts", self.get("starts").max(starts.cast_signed()));
     }
 
     /// `None`: there have been as many starts as can be counted.

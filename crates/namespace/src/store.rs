@@ -13,10 +13,15 @@ use types::{Acl, Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, Ti
 use crate::inode::Inode;
 
 pub trait Store: Questions {
-    /// Before the first question of a group. What is asked from here to `commit` or `abandon` is of one state.
+    /// Before the first question of a group. All answers from here to `commit` or `abandon` are of one state.
     fn begin(&mut self) -> StoreResult<()>;
 
     fn habits(&self) -> Habits;
+
+    /// Whether changes that need more room are taken.
+    fn has_room(&self) -> bool {
+        true
+    }
 
     /// Between groups there is something to do that may take a while.
     fn wants_upkeep(&self) -> bool {
@@ -26,7 +31,7 @@ pub trait Store: Questions {
     /// Does it, if there is. Not within a group.
     fn upkeep(&mut self) {}
 
-    /// What will be asked, as far as it is known and not in the cache, for an engine far away, which asks for all at once.
+    /// Rows that will be asked for and are not in the cache, for a remote engine, which reads all of them at once.
     fn prefetch(&mut self, _wanted: &dyn Fn() -> Vec<Wanted>) -> StoreResult<()> {
         Ok(())
     }
@@ -47,7 +52,7 @@ pub trait Store: Questions {
     fn execute(&mut self, sql: &str) -> StoreResult<()>;
 }
 
-/// What a group asks, between `begin` and its end.
+/// Queries of a group, between `begin` and its end.
 pub trait Questions: Send {
     fn inode(&mut self, file: FileId) -> StoreResult<Option<Inode>>;
     fn child(&mut self, dir: FileId, name: &Name) -> StoreResult<Option<FileId>>;
@@ -66,11 +71,11 @@ pub trait Questions: Send {
     fn usage(&mut self, account: Account) -> StoreResult<Counted>;
 }
 
-/// What an operation begins with.
+/// Row that an operation begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     Inode(FileId),
-    /// What has the name, too.
+    /// And the inode that has the name.
     Name(FileId, Name),
 }
 
@@ -81,11 +86,15 @@ pub struct Habits {
     pub prefetches: bool,
     /// With each group; not only now and then.
     pub waits_for_disk: bool,
+    /// A group may be answered before it is on disk.
+    pub is_deferred: bool,
+    /// Then it is there once the log is synced.
+    pub is_synced_by_log: bool,
 }
 
 pub type StoreResult<T> = Result<T, StoreError>;
 
-/// Why a database did not do what it was told. All of them fail a whole group.
+/// Why a database failed a request. Each of them fails a whole group.
 #[derive(Clone, Debug, Error)]
 pub enum StoreError {
     #[error("no space left for the database: {0}")]
@@ -96,6 +105,9 @@ pub enum StoreError {
     Busy(String),
     #[error("{0}")]
     Failed(String),
+    /// Nothing is written any more.
+    #[error("{0}")]
+    NeedsRestart(String),
 }
 
 impl From<&StoreError> for NamespaceError {
@@ -104,7 +116,9 @@ impl From<&StoreError> for NamespaceError {
             StoreError::NoSpace(_) => NamespaceError::NoSpace,
             StoreError::ReadOnly(reason) => NamespaceError::ReadOnly(reason.clone()),
             StoreError::Busy(_) => NamespaceError::Busy,
-            StoreError::Failed(reason) => NamespaceError::Database(reason.clone()),
+            StoreError::Failed(reason) | StoreError::NeedsRestart(reason) => {
+                NamespaceError::Database(reason.clone())
+            }
         }
     }
 }
@@ -123,11 +137,13 @@ pub struct Totals {
     pub bytes: i64,
 }
 
-/// What a group changed, each row once and in the order of its table.
+/// Changes of a group, each row once and in the order of its table.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// The number of the group, one more than that of the last.
     pub sequence: u64,
+    /// PostgreSQL answers it when it is on disk, and all before it, also where groups are answered earlier.
+    pub is_durable: bool,
     /// As they are with it.
     pub totals: Totals,
     pub inodes: BTreeMap<FileId, InodeChange>,
@@ -155,7 +171,7 @@ pub struct Batch {
     pub quotas: BTreeMap<Account, Option<Quota>>,
 }
 
-/// What became of a directory's entries in one group.
+/// Changes of a directory's entries in one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirDelta {
     /// By how much the link count changed.
@@ -187,7 +203,7 @@ pub enum NameChange {
     Remove,
 }
 
-/// What a listing, or a bound, needs to know of an extended attribute.
+/// An extended attribute as a listing, or a bound, needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XattrEntry {
     pub cookie: u64,

@@ -11,7 +11,7 @@ use crate::written::Delta;
 #[derive(Clone, Copy)]
 pub struct Unsettled {
     pub visible: Inode,
-    /// What the database has, which the totals count.
+    /// The inode in the database, which the totals count.
     pub stored: Inode,
     state: State,
 }

@@ -27,6 +27,22 @@ impl Uploads for SqlNamespace {
             .await
     }
 
+    async fn exchange(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &Name,
+        (taken, file): (&Name, FileId),
+    ) -> Result<(), NamespaceError> {
+        let (who, name, taken) = (who.clone(), name.clone(), taken.clone());
+        let wanted = [Wanted::Inode(dir), Wanted::Name(dir, name.clone()), Wanted::Name(dir, taken.clone())];
+        self.shared
+            .submit_for(turn(&who, dir), wanted, move |group| {
+                ops::rename::exchange(group, &who, dir, &name, (&taken, file))
+            })
+            .await
+    }
+
     async fn publish(
         &self,
         who: &Identity,

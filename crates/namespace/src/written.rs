@@ -1,7 +1,8 @@
-//! What a write of data does to an inode; merged when several wait to be written.
+//! Effect of a data write on an inode; merged when several wait to be written.
 
 use api::Written;
 use types::Timestamp;
+use types::permission::without_privileges;
 
 use crate::inode::{Inode, Instance};
 
@@ -65,14 +66,6 @@ impl Delta {
     }
 }
 
-/// A writer that is not root takes set-uid away, and set-gid where the group may execute (without that bit it once
-/// meant mandatory locking). Who wrote is not known when data is committed; files with these bits that root writes
-/// in place are rare, programs that stay set-uid after others wrote them are holes.
-pub fn without_privileges(mode: u32) -> u32 {
-    let mode = mode & !0o4000;
-    if mode & 0o010 != 0 { mode & !0o2000 } else { mode }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_without_bytes_changes_nothing() {
+    fn a_write_without_bytes_changes_nothing() {
         let instance = Instance { start: 1 };
         let mut inode = new_inode(FileId(2), FileKind::Regular, at(1), instance);
         let before = inode;

@@ -57,7 +57,7 @@ async fn create(namespace: &SqlNamespace, text: &str, number: u64) {
     let regular = spec(CreateKind::Regular, 0o644);
     let made = namespace.create(&root(), FileId::ROOT, &name(text), &regular).await.unwrap();
     let file = made.attributes.file;
-    let shown = namespace.commit(file, &written(number + 1, Stability::Unstable)).await.unwrap();
+    let shown = namespace.record_write(file, &written(number + 1, Stability::Unstable)).await.unwrap();
     println!("made {text} {} {}", file.0, shown.change);
 }
 
@@ -90,7 +90,7 @@ fn child_creates_until_it_is_killed() {
 }
 
 #[test]
-fn what_was_acknowledged_before_a_kill_is_there() {
+fn acknowledged_changes_survive_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut ids = HashSet::new();
     let mut told = Told::default();
@@ -109,7 +109,7 @@ fn what_was_acknowledged_before_a_kill_is_there() {
             count += usize::from(note(&line, &mut told));
         }
         child.kill().unwrap();
-        // What it said before it died counts, too; the last line may be torn.
+        // Lines that it printed before the kill count, too; the last one may be torn.
         let rest: Vec<String> = lines.map_while(Result::ok).collect();
         for line in rest.iter().take(rest.len().saturating_sub(1)) {
             note(line, &mut told);
@@ -146,7 +146,7 @@ fn verify(dir: &Path, told: &Told) {
     assert_eq!(namespace.check().unwrap(), []);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {
-        // Of a name that was published again and again the last that was told; a later one may be there.
+        // Of a name that was published repeatedly, the last acknowledged file; a later one may be there.
         let last: HashMap<&str, (u64, u64)> =
             told.made.iter().map(|(text, id, change)| (text.as_str(), (*id, *change))).collect();
         for (text, (id, change)) in last {

@@ -78,7 +78,7 @@ fn child_makes_directories_until_it_is_killed() {
     });
 }
 
-/// The last that was told of a directory: its change attribute and a time.
+/// The last acknowledged change attribute and time of each directory.
 type Told = [(u64, i64); MODES.len()];
 
 fn note(line: &str, told: &mut Told) -> bool {
@@ -92,7 +92,7 @@ fn note(line: &str, told: &mut Told) -> bool {
 }
 
 #[test]
-fn what_directories_were_before_a_kill_they_are_after_it() {
+fn directory_attributes_never_go_backwards_over_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let mut told = Told::default();
     for round in 1..=ROUNDS {
@@ -110,7 +110,7 @@ fn what_directories_were_before_a_kill_they_are_after_it() {
             count += i64::from(note(&line, &mut told));
         }
         child.kill().unwrap();
-        // What it said before it died counts, too; the last line may be torn.
+        // Lines that it printed before the kill count, too; the last one may be torn.
         let rest: Vec<String> = lines.map_while(Result::ok).collect();
         for line in rest.iter().take(rest.len().saturating_sub(1)) {
             note(line, &mut told);

@@ -114,11 +114,11 @@ impl Run {
                 let found = self.namespace.set_attributes(who, self.ids[file], set).await;
                 self.compare(found, expected);
             }
-            Step::Commit { file, size, is_stable } => {
+            Step::RecordWrite { file, size, is_stable } => {
                 let file = self.file(*file);
-                let expected = self.model.commit(file, *size);
+                let expected = self.model.record_write(file, *size);
                 let stability = if *is_stable { Stability::FileSync } else { Stability::Unstable };
-                let found = self.namespace.commit(self.ids[file], &written(*size, stability)).await;
+                let found = self.namespace.record_write(self.ids[file], &written(*size, stability)).await;
                 self.compare(found, expected);
             }
             Step::CreateUnnamed { .. } | Step::Publish { .. } => self.upload(who, step).await,

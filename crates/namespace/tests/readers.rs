@@ -69,8 +69,16 @@ impl Stage {
                         SetAttributes { mode: Some(0o600 + (round % 8) as u32), ..SetAttributes::default() };
                     self.namespace.set_attributes(&root(), watched.file, &set).await.unwrap()
                 }
-                1 => self.namespace.commit(watched.file, &written(round, Stability::Unstable)).await.unwrap(),
-                _ => self.namespace.commit(watched.file, &written(round, Stability::FileSync)).await.unwrap(),
+                1 => self
+                    .namespace
+                    .record_write(watched.file, &written(round, Stability::Unstable))
+                    .await
+                    .unwrap(),
+                _ => self
+                    .namespace
+                    .record_write(watched.file, &written(round, Stability::FileSync))
+                    .await
+                    .unwrap(),
             };
             assert!(watched.acknowledged.fetch_max(shown.change, Ordering::SeqCst) < shown.change);
             watched.begun.fetch_add(1, Ordering::SeqCst);
@@ -160,7 +168,7 @@ impl Stage {
         for round in 0..ROUNDS {
             let version = watched.begun.fetch_add(1, Ordering::SeqCst) + 1;
             let stability = if round % 3 == 0 { Stability::FileSync } else { Stability::Unstable };
-            let shown = namespace.commit(watched.file, &written(1, stability)).await.unwrap();
+            let shown = namespace.record_write(watched.file, &written(1, stability)).await.unwrap();
             watched.ended.fetch_add(1, Ordering::SeqCst);
             if round % 4 != 3 {
                 assert!(

@@ -229,9 +229,9 @@ async fn reads(namespace: &SqlNamespace) {
     }
     lap.end();
     let file = namespace.lookup(&root(), FileId::ROOT, &name("single1")).await.unwrap().file;
-    let lap = Lap::begin("commit, unstable", 300_000);
+    let lap = Lap::begin("record_write, unstable", 300_000);
     for size in 0..300_000 {
-        namespace.commit(file, &written(size, Stability::Unstable)).await.unwrap();
+        namespace.record_write(file, &written(size, Stability::Unstable)).await.unwrap();
     }
     lap.end();
 }

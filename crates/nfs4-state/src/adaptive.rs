@@ -1,10 +1,10 @@
 //! Which files are worth a read delegation, learnt from how each client uses them.
 //!
-//! A delegation pays where a client opens the same file again and again, and costs a recall where somebody else
-//! changes the file; a scan that opens each file once is to get none. So each client has two queues of bounded length:
-//! what it opened once is in *eviction*, what it opened again within the window is in *active*, and files in active
-//! are offered to it. A file that rests for the idle period falls back to eviction, and so does the least recently used
-//! one of a full active queue; the least recently used one of a full eviction queue is forgotten. (This is the rule of the
+//! A delegation pays where a client opens the same file again and again, and costs a recall where somebody else changes
+//! the file; a scan that opens each file once is to get none. So each client has two queues of bounded length: a file
+//! opened once is in *eviction*, a file opened again within the window is in *active*, and files in active are offered
+//! to it. A file that rests for the idle period falls back to eviction, and so does the least recently used one of a
+//! full active queue; the least recently used one of a full eviction queue is forgotten. (This is the rule of the
 //! dCache project's adaptive delegations.) A file whose delegations were recalled is offered to nobody for a while.
 //!
 //! Nothing here keeps files correct: an offer that should not have been made costs a recall, one that was missed costs
@@ -81,7 +81,7 @@ impl Default for DelegationRules {
     }
 }
 
-/// What is remembered, as of the last access: what has become idle since still counts as active.
+/// Remembered clients and files, as of the last access: those idle since then still count as active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AdaptiveCounts {
     pub clients: usize,

@@ -213,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_lost_a_call_that_arrives_on_a_slot_in_use_is_executed_once(
+        fn a_call_that_arrives_on_a_slot_in_use_is_executed_once_despite_lost_messages(
             fates in proptest::collection::vec(
                 prop_oneof![3 => Just(Fate::Answered), 1 => Just(Fate::CallLost), 1 => Just(Fate::ReplyLost)], 1..60),
         ) {

@@ -10,8 +10,8 @@ const MESSAGE_BYTES_MIN: u32 = 128;
 /// CB_SEQUENCE and the operation it is for.
 const CALLBACK_OPERATIONS_MIN: u32 = 2;
 
-/// What we grant of the fore channel: never more than asked, never more than ours. `slots` is what the reply cache has
-/// room for.
+/// The fore channel that we grant: never more than asked, never more than our bounds. The reply cache has room for
+/// `slots`.
 pub(crate) fn fore(asked: &ChannelAttrs4, limits: &SessionLimits, slots: u32) -> ChannelAttrs4 {
     ChannelAttrs4 {
         headerpadsize: 0,
@@ -91,8 +91,9 @@ mod tests {
     };
 
     #[test]
-    fn what_linux_asks_is_granted_whole() {
-        assert_eq!(fore(&LINUX, &SessionLimits::default(), 64), LINUX);
+    fn linux_is_granted_what_it_asks_for_with_shorter_kept_replies() {
+        let granted = ChannelAttrs4 { maxresponsesize_cached: 2_048, ..LINUX };
+        assert_eq!(fore(&LINUX, &SessionLimits::default(), 64), granted);
         assert_eq!(check_fore(&LINUX), Ok(()));
     }
 
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_callbacks_carry_does_not_hold_the_request_that_said_it() {
+    fn callback_security_does_not_hold_the_request_that_carried_it() {
         let request = Bytes::from(vec![7; 1 << 20]);
         let machinename = Opaque(request.slice(100..104));
         let offered = [CallbackSecParms4::Sys(AuthSysParms { machinename, ..AuthSysParms::default() })];

@@ -8,6 +8,15 @@ use nfs4::{ClientId4, CreateSession4ResOk, NfsStat4, SessionId4, Verifier4};
 
 use crate::Principal;
 
+/// A client owner between two of its restarts: whatever client ids it has had, its memory is the same.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Incarnation {
+    /// `co_ownerid`.
+    pub owner: Bytes,
+    /// `co_verifier`.
+    pub verifier: [u8; 8],
+}
+
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ClientId4,
@@ -22,7 +31,7 @@ pub(crate) struct Client {
     pub(crate) sessions_made: u32,
     /// The client has said RECLAIM_COMPLETE to this instance.
     pub(crate) reclaim_complete: bool,
-    /// Something was taken from it that it may not have heard of: after a restart it would reclaim that too.
+    /// State was revoked that the client may not know of: after a restart it would reclaim that too.
     pub(crate) is_robbed: bool,
     /// SEQ4_STATUS_* that stay until they are cleared.
     pub(crate) status_flags: u32,
@@ -44,7 +53,7 @@ pub(crate) struct CreateSlot {
     pub(crate) reply: Option<Result<CreateSession4ResOk, NfsStat4>>,
 }
 
-/// What a CREATE_SESSION is to its slot.
+/// The verdict of its slot on a CREATE_SESSION.
 #[derive(Debug)]
 pub(crate) enum CreateTurn {
     New,

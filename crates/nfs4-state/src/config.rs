@@ -1,4 +1,4 @@
-//! What a server tells about itself, the bounds it keeps, and the small facts its shell hands in.
+//! The identity of a server, the bounds it keeps, and the small facts its shell hands in.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Role {
     }
 }
 
-/// Who the server is to its clients (RFC 8881 §2.10.4).
+/// The identity of the server to its clients (RFC 8881 §2.10.4).
 #[derive(Clone, Debug)]
 pub struct ServerIdentity {
     /// `so_major_id`. Must differ between the head and every pool: clients merge connections of equal owners.
@@ -38,11 +38,11 @@ pub struct ServerIdentity {
     pub implementation: Bytes,
 }
 
-/// What clients can make grow, and how far.
+/// Bounds of the state that clients can make grow.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionLimits {
-    /// Clients, confirmed or not. At the bound the oldest unconfirmed goes, or who was silent for longest after the end of
-    /// its lease; without one EXCHANGE_ID gets DELAY.
+    /// Clients, confirmed or not. At the bound the oldest unconfirmed client goes, or the one that is silent for
+    /// longest after the end of its lease; without one EXCHANGE_ID gets DELAY.
     pub clients_max: usize,
     /// Sessions of one client; above it CREATE_SESSION gets NOSPC.
     pub sessions_per_client_max: usize,
@@ -80,8 +80,8 @@ impl Default for SessionLimits {
             operations_max: 64,
             request_bytes_max: IO_BYTES_MAX + COMPOUND_OVERHEAD_BYTES,
             response_bytes_max: IO_BYTES_MAX + COMPOUND_OVERHEAD_BYTES,
-            cached_response_bytes_max: 8 << 10,
-            reply_cache_bytes_max: 1 << 30,
+            cached_response_bytes_max: 2 << 10,
+            reply_cache_bytes_max: 256 << 20,
             callback_slots_max: 16,
             connections_per_session_max: 32,
         }
@@ -95,7 +95,7 @@ pub struct SessionConfig {
     pub limits: SessionLimits,
     /// How long a client may be silent before others may have what it has.
     pub lease: Duration,
-    /// What it may keep beyond that.
+    /// How far a client may keep its state beyond that.
     pub courtesy: Courtesy,
     /// How long after a start clients may reclaim; at least a lease.
     pub grace: Duration,
@@ -114,14 +114,14 @@ pub struct Peer {
     pub address: SocketAddr,
 }
 
-/// Who sent a request, as the RPC layer knows it and before squashing: what RFC 8881 §2.4.3 calls the principal.
+/// The sender of a request (RFC 8881 §2.4.3), as the RPC layer knows it and before squashing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Principal {
     pub flavor: u32,
     /// Of AUTH_SYS, as the client's host sent it.
     pub uid: u32,
-    /// Of RPCSEC_GSS: what stands for the name, of which no other has it. The service (krb5, krb5i, krb5p) is no part of
-    /// who somebody is.
+    /// Of RPCSEC_GSS: stands for the name, and no other name has it. The service (krb5, krb5i, krb5p) is no part of the
+    /// identity.
     pub gss_name: Option<[u8; 16]>,
 }
 
@@ -136,7 +136,7 @@ impl Principal {
         Principal { flavor: nfs4::RPCSEC_GSS, uid: u32::MAX, gss_name: Some(name) }
     }
 
-    /// The same for the same, and hardly ever for two.
+    /// Equal for equal principals, and hardly ever for different ones.
     fn digest(&self) -> u64 {
         let seed = u64::from(self.flavor) << 32 | u64::from(self.uid);
         self.gss_name.map_or(seed, |name| {
@@ -150,7 +150,7 @@ impl Principal {
 /// Bytes of a request that its digest covers: enough to tell requests apart, few enough to cost nothing.
 const DIGEST_BYTES: usize = 256;
 
-/// What SEQUENCE must know of the COMPOUND around it.
+/// The facts that SEQUENCE must know of the COMPOUND around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestFacts {
     pub bytes: usize,

@@ -2,12 +2,13 @@
 //!
 //! A record says that a client may hold state. It is written when the client says RECLAIM_COMPLETE (before that it may
 //! obtain nothing but what it reclaims, RFC 8881 §18.51.3) and removed when its state is gone. Only clients with a
-//! record may reclaim, so that one whose lock went to somebody else before a second restart cannot take it back
-//! (the edge conditions of RFC 8881 §8.4.2.1). Records of clients that did not come back are removed before the grace
-//! period ends, which is why it ends in two steps: [`Grace::due`] says what to remove, [`Grace::ended`] opens the door.
+//! record may reclaim, so that one whose lock went to somebody else before a second restart cannot take it back (the
+//! edge conditions of RFC 8881 §8.4.2.1). Records of clients that did not come back cease to entitle before the grace
+//! period ends, which is why it ends in two steps: [`Grace::due`] names these clients, [`Grace::ended`] ends the
+//! period. Such a record stays until its client is back: nobody fences the client off at the pools in between.
 //!
-//! Who is reclaiming when the time is over may go on: as long as reclaims come one after the other the end waits, for as
-//! much again at most (RFC 8881 §8.4.2 leaves the length to the server; Linux' own does so).
+//! A client that is reclaiming when the time is over may go on: as long as reclaims come one after the other the end
+//! waits, at most for the length of the period again (RFC 8881 §8.4.2 leaves the length to the server; Linux does so).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,7 +24,7 @@ pub struct KnownClient {
     pub may_reclaim: bool,
 }
 
-/// What may lie between two reclaims of a client, or of one and the next, that are about it.
+/// The longest pause between two reclaims, of one client or of different ones, that puts the end off.
 const PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug)]
@@ -34,12 +35,14 @@ pub(crate) struct Grace {
     heard: Option<Duration>,
     /// Owners that may reclaim, and whether they have said RECLAIM_COMPLETE since.
     known: BTreeMap<Bytes, bool>,
+    /// Somebody who was known has not reclaimed.
+    has_missed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Until(Duration),
-    /// The records to be removed have been told; the shell is removing them.
+    /// The records to be changed have been told; the shell is changing them.
     Ending,
     Over,
 }
@@ -47,17 +50,22 @@ enum State {
 impl Grace {
     /// Without anybody who could reclaim there is no grace period.
     pub(crate) fn new(now: Duration, length: Duration, known: Vec<KnownClient>) -> Grace {
+        let has_missed = known.iter().any(|client| !client.may_reclaim);
         let known: BTreeMap<Bytes, bool> = known
             .into_iter()
             .filter(|client| client.may_reclaim)
             .map(|client| (client.owner, false))
             .collect();
         let state = if known.is_empty() { State::Over } else { State::Until(now.saturating_add(length)) };
-        Grace { state, length, heard: None, known }
+        Grace { state, length, heard: None, known, has_missed }
     }
 
     pub(crate) fn is_on(&self) -> bool {
         self.state != State::Over
+    }
+
+    pub(crate) fn has_missed(&self) -> bool {
+        self.has_missed
     }
 
     pub(crate) fn remaining(&self, now: Duration) -> Option<Duration> {
@@ -88,23 +96,20 @@ impl Grace {
         }
     }
 
-    /// Once, when the time is over or everybody has come back: the owners whose records are to be removed.
+    /// Once, when the time is over or everybody has come back: the owners that may reclaim no more.
     pub(crate) fn due(&mut self, now: Duration) -> Option<Vec<Bytes>> {
         let State::Until(end) = self.state else { return None };
         if now < self.postponed(end) && self.known.values().any(|complete| !complete) {
             return None;
         }
         self.state = State::Ending;
-        Some(
-            std::mem::take(&mut self.known)
-                .into_iter()
-                .filter(|(_, complete)| !complete)
-                .map(|(owner, _)| owner)
-                .collect(),
-        )
+        let known = std::mem::take(&mut self.known).into_iter();
+        let missed: Vec<Bytes> = known.filter(|(_, complete)| !complete).map(|(owner, _)| owner).collect();
+        self.has_missed |= !missed.is_empty();
+        Some(missed)
     }
 
-    /// The records are gone.
+    /// The records of the owners in [`due`](Self::due) no longer entitle them.
     pub(crate) fn ended(&mut self) {
         assert!(self.state == State::Ending, "the grace period ends after its records were told");
         self.state = State::Over;
@@ -139,17 +144,20 @@ mod tests {
         grace.reclaimed(&known("b").owner);
         grace.reclaimed(&known("stranger").owner);
         assert_eq!(grace.due(s(6)), Some(vec![]));
-        assert!(grace.is_on(), "until the records are gone");
+        assert!(!grace.has_missed());
+        assert!(grace.is_on(), "until the records are changed");
         grace.ended();
         assert!(!grace.is_on());
     }
 
     #[test]
-    fn who_has_not_come_back_loses_its_record_before_grace_ends() {
+    fn a_client_that_is_not_back_may_not_reclaim_before_grace_ends() {
         let mut grace = Grace::new(s(5), s(90), vec![known("a"), known("b")]);
         grace.reclaimed(&known("a").owner);
         assert_eq!((grace.due(s(94)), grace.remaining(s(94))), (None, Some(s(1))));
+        assert!(!grace.has_missed());
         assert_eq!(grace.due(s(95)), Some(vec![known("b").owner]));
+        assert!(grace.has_missed());
         assert!(!grace.may_reclaim(&known("b").owner, s(96)));
         assert_eq!(grace.due(s(96)), None, "told once");
     }
@@ -158,11 +166,11 @@ mod tests {
     fn a_stranger_may_not_reclaim() {
         let mut grace = Grace::new(s(0), s(90), vec![known("a")]);
         assert!(!grace.may_reclaim(&known("stranger").owner, s(89)));
-        assert_eq!(grace.remaining(s(89)), Some(s(1)), "who may not does not put the end off");
+        assert_eq!(grace.remaining(s(89)), Some(s(1)), "a stranger does not put the end off");
     }
 
     #[test]
-    fn the_end_waits_for_who_is_reclaiming_and_not_for_ever() {
+    fn the_end_waits_for_reclaiming_clients_and_not_for_ever() {
         let a = known("a").owner;
         let mut grace = Grace::new(s(0), s(10), vec![known("a"), known("b")]);
         for now in 9..20 {

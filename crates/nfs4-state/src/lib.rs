@@ -19,6 +19,7 @@ mod table;
 
 pub use adaptive::{Adaptive, DelegationMode, DelegationRules, WriteDelegations};
 pub use back_channel::CallbackOutcome;
+pub use client::Incarnation;
 pub use config::{
     ConnectionId, Peer, Principal, RequestFacts, Role, ServerIdentity, SessionConfig, SessionLimits,
 };

@@ -69,12 +69,12 @@ impl Session {
         self.connections.len()
     }
 
-    /// What the session may keep of replies at most.
+    /// The most bytes that the session may keep of replies.
     pub(crate) fn reply_cache_bytes(&self) -> u64 {
         u64::from(self.slots.len()) * self.slot_bytes()
     }
 
-    /// What one slot may keep.
+    /// The most bytes that one slot may keep.
     pub(crate) fn slot_bytes(&self) -> u64 {
         u64::from(self.fore.maxresponsesize_cached)
     }

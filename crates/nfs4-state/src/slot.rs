@@ -15,7 +15,7 @@ use types::FileId;
 /// Files that one request is known to have granted something of; Linux opens one.
 const GRANTED_MAX: usize = 16;
 
-/// What a slot says to a request.
+/// The verdict of a slot on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SlotVerdict {
     Execute,
@@ -26,7 +26,7 @@ pub(crate) enum SlotVerdict {
     Refuse(NfsStat4),
 }
 
-/// What a request brings to its slot.
+/// The facts of a request that its slot judges.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlotRequest {
     pub slot: u32,
@@ -118,7 +118,7 @@ impl SlotTable {
                 return SlotVerdict::Refuse(NfsStat4::SeqMisordered);
             }
         }
-        // Who goes on with a slot has the reply of the request before.
+        // A client that reuses a slot has the reply of the request before.
         let has_heard = matches!(slot.state, SlotState::Done(_)) && slot.step == step;
         let (sequence, digest) = (request.sequence, request.digest);
         *slot = Slot { sequence, digest, state: SlotState::Running, granted: Vec::new(), step };

@@ -4,14 +4,15 @@
 //! stateid or a status. Invariants: an open stateid stands for one (open-owner, file), a lock stateid for one (lock
 //! owner, open), a layout or delegation stateid for one (client, file); each has its counterpart in [`FileState`]; seqids
 //! grow by one. State of a client goes when the client goes, so nothing here expires by itself; a revoked layout is gone
-//! at once, and its stateid a bad one, while a revoked delegation leaves a stateid that says so until it is freed. What
-//! clients of NFS have of a file is changed here only, so between two looks at the table only other doors move.
+//! at once, and its stateid a bad one, while a revoked delegation leaves a stateid that says so until it is freed. The
+//! state that NFS clients have of a file is changed here only: between two looks at the table only other doors change it.
 
 mod delegation;
 mod departed;
 mod io;
 mod layout;
 mod lock;
+mod lost;
 mod open;
 mod owners;
 mod recall;
@@ -33,6 +34,7 @@ pub use recall::{AddressedRecall, Revoked};
 pub use waiters::LockNotice;
 
 use departed::Departures;
+use lost::LostLocks;
 use owners::Owners;
 use table::StateTable;
 
@@ -42,11 +44,13 @@ const LOCK_STATES_MAX: usize = 1 << 16;
 /// Opens, locks, layouts and delegations of all clients of the head, with their stateids.
 #[derive(Debug)]
 pub struct ClientState {
-    /// The table that all doors share. Leaf lock: taken for one question at a time, by who has this state already.
+    /// The table that all doors share. Leaf lock: taken for one question at a time, by a caller that has this state
+    /// already.
     files: Arc<Mutex<FileState>>,
     states: StateTable,
     owners: Owners,
     departed: Departures,
+    lost: LostLocks,
     lock_states_max: usize,
 }
 
@@ -75,6 +79,7 @@ impl ClientState {
             states: StateTable::new(boot),
             owners: Owners::default(),
             departed: Departures::default(),
+            lost: LostLocks::default(),
             lock_states_max,
         }
     }
@@ -100,7 +105,7 @@ impl ClientState {
         self.files.lock().is_waited_for(holder(client))
     }
 
-    /// Nobody has a stateid, nobody is remembered, and nobody waits to be released.
+    /// Nobody has a stateid, nobody is remembered but for locks that were lost, and nobody waits to be released.
     pub fn is_empty(&self) -> bool {
         self.states.is_empty() && self.owners.is_empty() && self.departed.is_empty()
     }

@@ -1,9 +1,9 @@
 //! All clients and sessions of one server, and the entry points of the session operations.
 //!
 //! Split by concern: `exchange` makes and ends client records, `establish` makes and ends sessions, `sequence` runs
-//! requests, `slots` offers more of them and fewer, `lease` lets time pass, `courtesy` looks after who was silent for too
-//! long, `callback` numbers the calls to clients. Maps are ordered so that the same steps
-//! give the same trace.
+//! requests, `slots` offers more of them and fewer, `lease` lets time pass, `courtesy` looks after clients that were
+//! silent for too long, `share` leaves room to others than the greediest host, `callback` numbers the calls to clients.
+//! Maps are ordered so that the same steps give the same trace.
 
 mod callback;
 mod courtesy;
@@ -11,6 +11,7 @@ mod establish;
 mod exchange;
 mod lease;
 mod sequence;
+mod share;
 mod slots;
 
 use std::collections::BTreeMap;
@@ -27,19 +28,29 @@ pub use exchange::Exchanged;
 pub use sequence::{SequenceVerdict, SlotTicket};
 pub use slots::{SlotFacts, SlotRecall};
 
-use crate::client::Client;
+use crate::client::{Client, Incarnation};
 use crate::grace::Grace;
 use crate::session::Session;
 use crate::{ConnectionId, KnownClient, SessionConfig};
 
-/// What the shell makes durable, in this order, before it answers or releases anything.
+/// A change of records that the shell makes durable, in this order, before it answers or releases anything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    PutRecord { owner: Bytes, reclaim_complete: bool },
-    RemoveRecord { owner: Bytes },
+    PutRecord {
+        owner: Bytes,
+        reclaim_complete: bool,
+    },
+    /// It entitles to nothing from now on, unless its client has come back meanwhile.
+    VoidRecord {
+        owner: Bytes,
+    },
+    RemoveRecord {
+        owner: Bytes,
+    },
 }
 
-/// A client that is gone. The shell does `action` first and then releases the client's opens, locks and layouts.
+/// A client that is gone. The shell does `action` and releases the client's opens, locks and layouts: before that it sees to
+/// it that the client's record entitles to nothing, and if it has anything at the pools, the record is removed after that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the client's state must be released"]
 pub struct Departed {
@@ -72,7 +83,7 @@ pub struct ClientFacts {
     /// `co_ownerid`: Linux puts its host name there.
     pub owner: Bytes,
     pub address: SocketAddr,
-    /// What the client says that it is.
+    /// The implementation that the client says it is.
     pub implementation: Option<Bytes>,
     pub confirmed: bool,
     pub reclaim_complete: bool,
@@ -117,12 +128,23 @@ impl SessionTable {
         self.clients.get(&client).is_some_and(|client| client.confirmed)
     }
 
-    /// What the record of an owner must say now: whether its confirmed client has said RECLAIM_COMPLETE, and was not
-    /// robbed; `None` if there is no such client. A removal that was decided earlier must ask again before it is done, since
-    /// the client may have come back meanwhile.
+    /// `None`: nobody knows it.
+    pub fn incarnation(&self, client: ClientId4) -> Option<Incarnation> {
+        let client = self.clients.get(&client)?;
+        Some(Incarnation { owner: client.owner.clone(), verifier: client.verifier.0 })
+    }
+
+    /// The content that the record of an owner must have now: whether its confirmed client has said RECLAIM_COMPLETE,
+    /// and has lost no state unknown to it; `None` if there is no such client. A removal that was decided earlier must
+    /// ask again before it is done, since the client may have come back meanwhile.
     pub fn standing(&self, owner: &Bytes) -> Option<bool> {
         let client = self.clients.get(self.confirmed.get(owner)?)?;
         Some(client.reclaim_complete && !client.is_robbed)
+    }
+
+    /// Whether a session has this connection in either of its channels.
+    pub fn is_used(&self, connection: ConnectionId) -> bool {
+        self.sessions.values().any(|session| session.is_associated(connection))
     }
 
     /// The transport has closed a connection.

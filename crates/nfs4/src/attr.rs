@@ -33,7 +33,7 @@ impl Fattr4 {
 /// Why a `fattr4` from a peer is not understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum AttrError {
-    /// An attribute that this server does not know: ATTRNOTSUPP. What follows it cannot be read either.
+    /// An attribute that this server does not know: ATTRNOTSUPP. The attributes behind it cannot be read either.
     #[error("attribute {0} is not supported")]
     NotSupported(u32),
     /// Values that do not match the mask, or bytes left over: BADXDR.
@@ -88,7 +88,7 @@ pub struct ModeUmask4 {
     pub umask: u32,
 }
 
-/// What the change attribute promises (RFC 7862 §12.2.3).
+/// How the change attribute changes (RFC 7862 §12.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Xdr)]
 #[repr(u32)]
 pub enum ChangeAttrType4 {

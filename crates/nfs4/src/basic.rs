@@ -168,7 +168,7 @@ pub struct NetAddr4 {
     pub addr: String,
 }
 
-/// Who owns opens or locks: an open owner or a lock owner of a client.
+/// The owner of opens or locks: an open owner or a lock owner of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Xdr)]
 pub struct StateOwner4 {
     /// Ignored in 4.1 (RFC 8881 §8.8): the session tells the client.
@@ -185,7 +185,7 @@ pub struct ClientOwner4 {
     pub ownerid: Opaque,
 }
 
-/// Who the server is; connections with equal `major_id` may be trunked by the client.
+/// Identity of the server; the client may trunk connections with equal `major_id`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Xdr)]
 pub struct ServerOwner4 {
     pub minor_id: u64,

@@ -207,8 +207,8 @@ impl CompoundArgs {
         Ok(Self { tag: Opaque(tag), minorversion: u32::decode(d)?, op_count: u32::decode(d)? })
     }
 
-    /// Reads the next operation. What the minor version does not have is `Illegal`, unread: its arguments, should
-    /// a peer send them, are not judged.
+    /// Reads the next operation. If the minor version does not have it, the result is `Illegal`, and its arguments are
+    /// not read.
     pub fn next_op(&self, d: &mut Decoder) -> Result<NfsArgop4, MalformedOp> {
         let opnum = u32::decode(d).map_err(|error| MalformedOp { opnum: op::ILLEGAL, error })?;
         match OpProperties::of(opnum) {

@@ -7,7 +7,7 @@ use xdr::{Decoder, Encoder, Xdr, XdrError};
 
 use crate::NfsStat4;
 
-/// What every operation's result can do.
+/// Behaviour common to every operation's result.
 pub trait OpResult {
     fn status(&self) -> NfsStat4;
 

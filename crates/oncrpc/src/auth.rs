@@ -1,4 +1,4 @@
-//! Who calls: credentials and verifiers (RFC 5531 §8.2, §10, appendix A).
+//! Identity of a caller: credentials and verifiers (RFC 5531 §8.2, §10, appendix A).
 
 use xdr::{Decoder, Encoder, Opaque, Xdr, XdrError, from_bytes};
 

@@ -5,7 +5,7 @@ use xdr::{Decoder, Encoder, Xdr, XdrError};
 
 use crate::{AuthFlavor, AuthStat, Credential, MessageType, OpaqueAuth, RPC_VERSION, ReplyHeader};
 
-/// What precedes the arguments of a call.
+/// Precedes the arguments of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallHeader {
     pub xid: u32,

@@ -1,6 +1,6 @@
 //! RPCSEC_GSS (RFC 2203): the credential, the handshake, the bodies that are protected, the window of sequence numbers.
 //!
-//! What makes and checks the tokens inside is the caller's: here they are bytes.
+//! The caller makes and checks the tokens inside; here they are bytes.
 
 use xdr::{Bytes, Decoder, Encoder, Opaque, Xdr, XdrError};
 
@@ -15,7 +15,7 @@ const TOKEN_MAX: usize = 64 << 10;
 /// Bytes around the longest body: a token's header, confounder, trailer and checksum.
 const TOKEN_OVERHEAD_MAX: usize = 256;
 
-/// What a call does with its context (RFC 2203 §5.2.2).
+/// How a call uses its context (RFC 2203 §5.2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Xdr)]
 #[repr(u32)]
 pub enum GssProcedure {
@@ -136,7 +136,7 @@ pub struct SequenceWindow {
     seen: [u64; (SequenceWindow::LEN / 64) as usize],
 }
 
-/// What to do with a call by its sequence number.
+/// How to treat a call, by its sequence number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SequenceFate {
     Run,

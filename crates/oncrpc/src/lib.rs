@@ -31,7 +31,7 @@ use xdr::{Bytes, Decoder, Xdr, XdrError};
 /// The only version of the protocol (RFC 5531 §9).
 pub const RPC_VERSION: u32 = 2;
 
-/// What a record holds.
+/// The kind of message in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Xdr)]
 #[repr(u32)]
 pub enum MessageType {

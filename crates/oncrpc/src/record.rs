@@ -79,6 +79,16 @@ impl RecordReader {
         self.wanted
     }
 
+    /// Length of the record that has begun once it is complete, as far as is known: a record in several fragments may
+    /// become as long as records may be. Zero between records.
+    pub fn expected(&self) -> usize {
+        match self.current {
+            Some(Fragment { len, last: true }) if self.fragments == 0 => len,
+            None if self.fragments == 0 => 0,
+            _ => self.bytes_max,
+        }
+    }
+
     /// Whether the stream may end here, if the buffer is empty too.
     pub fn is_between_records(&self) -> bool {
         self.current.is_none() && self.fragments == 0
@@ -114,7 +124,7 @@ impl RecordReader {
     }
 }
 
-/// What precedes a record of `len` bytes that is sent as one fragment.
+/// The header of a record of `len` bytes that is sent as one fragment.
 pub fn record_header(len: usize) -> [u8; HEADER_LEN] {
     let len = u32::try_from(len).expect("records are bounded far below what the header can say");
     assert!(len < LAST_FRAGMENT, "records are bounded far below what the header can say");

@@ -4,7 +4,7 @@ use xdr::{Decoder, Encoder, Xdr, XdrError};
 
 use crate::{AuthStat, MessageType, OpaqueAuth, RPC_VERSION};
 
-/// What precedes the results of a call, or stands in their place.
+/// Precedes the results of a call, or stands in their place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplyHeader {
     pub xid: u32,

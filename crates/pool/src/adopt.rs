@@ -1,14 +1,15 @@
 //! A pool out of files that are there already: they get a second name in it and a label, and are not copied.
 //!
-//! For who makes a namespace of a tree on the same file system. A file is labelled before it is linked, so what a crash
-//! leaves is a replica under its label, or a label without a replica, which means nothing. Whoever begins again finds the
-//! replicas that are there under the ids that they have.
+//! For making a namespace of a tree on the same file system. A file is labelled before it is linked, so a crash leaves
+//! a replica under its label, or a label without a replica, which means nothing. A second adoption finds the replicas
+//! of the first under their ids.
 
 use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use api::Birth;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, Stat, fstat, linkat, open, statat, syncfs, unlinkat};
 use rustix::io::Errno;
 use thiserror::Error;
@@ -17,7 +18,7 @@ use types::{Epoch, FileId};
 use crate::error::OpenError;
 use crate::identity::Identity;
 use crate::label::{self, LabelError};
-use crate::layout::Place;
+use crate::layout::ReplicaPlace;
 use crate::local::{claim, identify};
 use crate::scan::{Found, scan};
 use crate::store::Store;
@@ -95,14 +96,14 @@ impl Adoption {
         if let Some(known) = self.known(&opened, &stat)? {
             return Ok(known);
         }
-        let label = self.store.label(file, Epoch::default());
+        let label = self.store.label(file, Birth::UNKNOWN, Epoch::default(), stat.st_size.cast_unsigned());
         label::write(&opened, &label).map_err(|errno| AdoptError::io("label it", errno))?;
         self.link(path, file)?;
         if self.is_replica(file, &stat)? {
             return Ok(file);
         }
         // The path led elsewhere meanwhile, and what is there does not belong into the pool.
-        let removed = unlinkat(self.store.root(), Place::of(file).path(), AtFlags::empty());
+        let removed = unlinkat(self.store.root(), ReplicaPlace::of(file).path(), AtFlags::empty());
         removed.map_err(|errno| AdoptError::io("take it out of the pool again", errno))?;
         Err(AdoptError::Changed)
     }
@@ -146,7 +147,7 @@ impl Adoption {
     }
 
     fn is_replica(&self, file: FileId, stat: &Stat) -> Result<bool, AdoptError> {
-        match statat(self.store.root(), Place::of(file).path(), AtFlags::SYMLINK_NOFOLLOW) {
+        match statat(self.store.root(), ReplicaPlace::of(file).path(), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(there) => Ok((there.st_dev, there.st_ino) == (stat.st_dev, stat.st_ino)),
             Err(Errno::NOENT) => Ok(false),
             Err(errno) => Err(AdoptError::io("look into the pool", errno)),
@@ -154,7 +155,7 @@ impl Adoption {
     }
 
     fn link(&self, path: &Path, file: FileId) -> Result<(), AdoptError> {
-        let (root, place) = (self.store.root(), Place::of(file));
+        let (root, place) = (self.store.root(), ReplicaPlace::of(file));
         let link = || linkat(CWD, path, root, place.path(), AtFlags::empty());
         let made = match link() {
             Err(Errno::NOENT) => {
@@ -175,7 +176,7 @@ fn open_seen(path: &Path, seen: (u64, u64)) -> Result<(OwnedFd, Stat), AdoptErro
 }
 
 fn open_regular(path: &Path) -> Result<(OwnedFd, Stat), AdoptError> {
-    // As the pool will open it. Not to wait for who writes to a FIFO that was put there.
+    // As the pool will open it. NONBLOCK: no wait for a writer of a FIFO that was put there.
     let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = match open(path, flags | OFlags::NOATIME, Mode::empty()) {
         Err(Errno::PERM) => open(path, flags, Mode::empty()),
@@ -263,13 +264,17 @@ mod tests {
     }
 
     #[test]
-    fn who_begins_again_finds_what_was_taken_under_its_id() {
+    fn a_second_adoption_finds_the_replicas_of_the_first_under_their_ids() {
         let scratch = Scratch::new();
         let (first, second) = (scratch.file("a", "1"), scratch.file("b", "2"));
         let adoption = scratch.begin();
         adoption.take(&first, seen(&first), FileId(9)).unwrap();
         // Killed between label and link.
-        label::write(File::open(&second).unwrap(), &adoption.store.label(FileId(10), Epoch(0))).unwrap();
+        label::write(
+            File::open(&second).unwrap(),
+            &adoption.store.label(FileId(10), Birth::UNKNOWN, Epoch(0), 0),
+        )
+        .unwrap();
         drop(adoption);
         let again = scratch.begin();
         assert_eq!(again.highest(), FileId(9));
@@ -300,7 +305,7 @@ mod tests {
         let (path, theirs) = (scratch.file("d/a", "1"), scratch.file("outside/a", "2"));
         let adoption = scratch.begin();
         let (before, other) = (seen(&path), seen(&theirs));
-        // What lies outside is known to the pool as well, so that its label does not help.
+        // The pool has the file outside as well, so its label does not give the exchange away.
         adoption.take(&theirs, other, FileId(5)).unwrap();
         fs::rename(&dir, scratch.dir.path().join("away")).unwrap();
         std::os::unix::fs::symlink(&outside, &dir).unwrap();
@@ -311,11 +316,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_replica_is_refused() {
+    fn a_file_that_cannot_be_a_replica_is_refused() {
         let scratch = Scratch::new();
         let adoption = scratch.begin();
         let taken = scratch.file("taken", "");
-        let theirs = label::Label { file: FileId(1), instance: [2; 16], epoch: Epoch(0) };
+        let theirs = label::Label {
+            file: FileId(1),
+            instance: [2; 16],
+            epoch: Epoch(0),
+            length: Some(0),
+            birth: Birth::UNKNOWN,
+        };
         label::write(File::open(&taken).unwrap(), &theirs).unwrap();
         assert_eq!(adoption.take(&taken, seen(&taken), FileId(9)), Err(AdoptError::Taken));
         let link = scratch.dir.path().join("link");

@@ -1,4 +1,4 @@
-//! What a pool has done since it was opened. Read for status only, so the order between counters does not matter.
+//! Counters of a pool's work since it was opened. Read for status only, so the order between counters does not matter.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

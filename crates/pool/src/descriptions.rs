@@ -5,19 +5,18 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use api::Description;
 use parking_lot::Mutex;
-use rusqlite::{Connection, OpenFlags, Row, params};
+use rusqlite::{Connection, Row, params};
 use types::{Device, Epoch, FileId, FileKind, Name, SymlinkTarget, Timestamp};
 
+use crate::database;
 use crate::error::OpenError;
 use crate::index;
 
 const FILE_NAME: &str = "descriptions.db";
 const VERSION: i64 = 1;
-const BUSY_WAIT: Duration = Duration::from_secs(5);
 const COLUMNS: &str =
     "file, kind, mode, uid, gid, size, mtime_s, mtime_ns, change, epoch, major, minor, names, target";
 const SCHEMA: &str = "
@@ -53,9 +52,9 @@ impl Descriptions {
         Descriptions { path: dir.join(FILE_NAME), database: Mutex::new(None) }
     }
 
-    /// Durable when it returns. What has not changed is not written. What is not told of any more is forgotten, but for
-    /// files that still `has_replica`, and the directories beside them: a namespace that is empty or wrong must not take
-    /// away what it could be built anew from.
+    /// Durable when it returns. Unchanged descriptions are not written. Descriptions in the range that are not in
+    /// `files` are deleted, except those of files that still `has_replica`, and of the directories beside them: an
+    /// empty or wrong namespace must not delete the data that it could be rebuilt from.
     pub fn replace(
         &self,
         after: FileId,
@@ -86,23 +85,15 @@ impl Descriptions {
             tracing::debug!(%file, %error, "description stays");
         }
     }
+
+    /// Closes the database, which another process may open then.
+    pub fn let_go(&self) {
+        *self.database.lock() = None;
+    }
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let database = Connection::open(path)?;
-    database.busy_timeout(BUSY_WAIT)?;
-    database.pragma_update(None, "journal_mode", "WAL")?;
-    database.pragma_update(None, "synchronous", "NORMAL")?;
-    match version(&database)? {
-        VERSION => {}
-        0 => database.execute_batch(&format!("BEGIN; {SCHEMA} COMMIT;"))?,
-        _ => return Err(rusqlite::Error::InvalidQuery),
-    }
-    Ok(database)
-}
-
-fn version(database: &Connection) -> rusqlite::Result<i64> {
-    database.query_row("PRAGMA user_version", [], |row| row.get(0))
+    database::connect(path, VERSION, SCHEMA)
 }
 
 fn delete(database: &Connection, file: FileId) -> rusqlite::Result<usize> {
@@ -129,7 +120,7 @@ fn replace(
     if new.is_empty() && kept.is_empty() {
         return Ok(());
     }
-    index::durably(database, |database| {
+    database::durably(database, |database| {
         let transaction = database.unchecked_transaction()?;
         for gone in kept.keys() {
             delete(&transaction, *gone)?;
@@ -249,38 +240,39 @@ fn decode_names(mut bytes: &[u8]) -> Option<Vec<(FileId, Name)>> {
     Some(names)
 }
 
-/// What a pool keeps, for whoever builds a namespace anew; the pool is not open.
-pub struct Kept {
+/// Descriptions that a closed pool keeps, for rebuilding a namespace.
+pub struct KeptDescriptions {
     path: PathBuf,
     database: Connection,
 }
 
-impl Kept {
-    /// `None`: the pool was never told anything.
-    pub fn open(dir: &Path) -> Result<Option<Kept>, OpenError> {
+impl KeptDescriptions {
+    /// `None`: the pool never got a description.
+    pub fn open(dir: &Path) -> Result<Option<KeptDescriptions>, OpenError> {
         let path = dir.join(FILE_NAME);
         if !path.exists() {
             return Ok(None);
         }
-        let opened = connect(&path);
-        let database = opened.map_err(|source| OpenError::Index { path: path.clone(), source })?;
-        Ok(Some(Kept { path, database }))
+        let opened = database::look(&path).and_then(|database| match database::found_version(&database)? {
+            VERSION => Ok(database),
+            _ => Err(rusqlite::Error::InvalidQuery),
+        });
+        let database = opened.map_err(|error| OpenError::Index { path: path.clone(), error })?;
+        Ok(Some(KeptDescriptions { path, database }))
     }
 
     /// In the order of file ids.
     pub fn page(&self, after: FileId, limit: usize) -> Result<Vec<Description>, OpenError> {
         read(&self.database, after, FileId(i64::MAX.cast_unsigned()), limit)
-            .map_err(|source| OpenError::Index { path: self.path.clone(), source })
+            .map_err(|error| OpenError::Index { path: self.path.clone(), error })
     }
 }
 
 /// Fences of files that have no replica, from the index of a pool that is not open. Nothing, if that is damaged.
 pub fn fences(dir: &Path) -> Vec<(FileId, Epoch)> {
     let path = dir.join(index::FILE_NAME);
-    let Ok(database) = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE) else {
-        return Vec::new();
-    };
-    index::read_fences(&database).map(|fences| fences.into_iter().collect()).unwrap_or_default()
+    let fences = database::look(&path).and_then(|database| index::read_fences(&database));
+    fences.map(|fences| fences.into_iter().collect()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -304,13 +296,13 @@ mod tests {
     }
 
     fn kept(dir: &tempfile::TempDir) -> Vec<Description> {
-        Kept::open(dir.path()).unwrap().unwrap().page(FileId(0), 100).unwrap()
+        KeptDescriptions::open(dir.path()).unwrap().unwrap().page(FileId(0), 100).unwrap()
     }
 
     #[test]
-    fn what_was_told_is_kept_in_place_of_what_was_there() {
+    fn new_descriptions_replace_the_old_ones_of_their_range() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(Kept::open(dir.path()).unwrap().is_none());
+        assert!(KeptDescriptions::open(dir.path()).unwrap().is_none());
         let descriptions = Descriptions::new(dir.path());
         let last = FileId(i64::MAX.cast_unsigned());
         let device = FileKind::BlockDevice(Device { major: 8, minor: u32::MAX });

@@ -1,6 +1,6 @@
-//! Why a pool does not open. These lines are read by whoever started the program: they say what to do.
+//! Why a pool does not open. The operator who starts the program reads these lines: they say what to do.
 
-use std::io;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -28,14 +28,38 @@ pub enum OpenError {
     NoAttributes { dir: PathBuf },
     #[error("{} cannot be understood: {reason}", path.display())]
     Damaged { path: PathBuf, reason: String },
-    #[error("cannot {operation} {}: {source}", path.display())]
-    Io { operation: &'static str, path: PathBuf, source: io::Error },
-    #[error("pool index {} fails: {source}", path.display())]
-    Index { path: PathBuf, source: rusqlite::Error },
+    #[error("cannot {operation} {}: {error}{}", path.display(), advice(error))]
+    Io { operation: &'static str, path: PathBuf, error: io::Error },
+    #[error("pool index {} fails: {error}", path.display())]
+    Index { path: PathBuf, error: rusqlite::Error },
 }
 
 impl OpenError {
-    pub fn io(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> OpenError {
-        OpenError::Io { operation, path: path.to_owned(), source: source.into() }
+    pub fn io(operation: &'static str, path: &Path, error: impl Into<io::Error>) -> OpenError {
+        OpenError::Io { operation, path: path.to_owned(), error: error.into() }
+    }
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::ReadOnlyFilesystem => "; make its file system writable",
+        ErrorKind::PermissionDenied => "; let the user that runs the server write there",
+        ErrorKind::StorageFull => "; free some space",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was said twice, and without advice.
+    #[test]
+    fn an_error_of_the_disk_is_told_once_and_with_advice() {
+        let error = OpenError::io("make", Path::new("pool/lock"), rustix::io::Errno::ROFS);
+        let told =
+            "cannot make pool/lock: Read-only file system (os error 30); make its file system writable";
+        assert_eq!(error.to_string(), told);
+        assert!(std::error::Error::source(&error).is_none(), "a report of the sources would repeat it");
     }
 }

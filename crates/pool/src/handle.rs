@@ -2,53 +2,33 @@
 
 mod ranges;
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use crate::parts::PoolParts;
+use crate::replica::{Claim, KnownLength, Replica};
 use api::{
     IoHandle, OpenReplica, PoolError, ReadData, ReplicaRanges, Stability, TicketMode, Verifier, WriteThrough,
 };
 use bytes::{Bytes, BytesMut};
-use io_engine::Lane;
-use io_engine::read::{Started, Unfinished};
-use types::Epoch;
-
-use crate::replica::Replica;
-use crate::shared::Shared;
+use io_engine::{Readable, SyncGate, Syncable, Work, Writable};
 
 #[derive(Clone)]
 pub struct Handle {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<PoolParts>,
     pub replica: Arc<Replica>,
-    pub epoch: Epoch,
+    pub claim: Claim,
     pub mode: TicketMode,
 }
 
 impl OpenReplica for Handle {
     fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
-        if !self.replica.is_loaded() {
-            let (this, shared) = (self.clone(), Arc::clone(&self.shared));
-            return shared.engine.submit(Lane::Data, move || {
-                this.replica.load(&this.shared)?;
-                match this.start_read(offset, length)? {
-                    Started::Done(read) => Ok(this.count_read(read)),
-                    Started::Rest(rest) => this.finish_read(rest),
-                }
-            });
-        }
-        match self.start_read(offset, length) {
-            Err(error) => IoHandle::ready(Err(error)),
-            Ok(Started::Done(read)) => IoHandle::ready(Ok(self.count_read(read))),
-            Ok(Started::Rest(rest)) => {
-                let this = self.clone();
-                self.shared.engine.submit(Lane::Data, move || this.finish_read(rest))
-            }
-        }
+        self.shared.engine.read(self, offset, length)
     }
 
     fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
         let Some(file) = self.check().ok().and_then(|()| self.replica.open_file()) else { return false };
-        if !self.shared.engine.reader().append_resident(file, offset, length as usize, into) {
+        if !self.shared.engine.read_resident(file, offset, length as usize, into) {
             return false;
         }
         self.shared.counters.reads.add(1);
@@ -63,45 +43,23 @@ impl OpenReplica for Handle {
         if data.is_empty() {
             return IoHandle::ready(Ok(stability));
         }
-        if stability == Stability::Unstable {
-            self.shared.counters.writes.add(1);
-            let this = self.clone();
-            return self.shared.engine.submit(Lane::Data, move || {
-                let written = this.replica.write(&this.shared, this.epoch, offset, &data);
-                // Before the answer: the bytes may be a slice of much more, and the caller may want the file closed.
-                drop((data, this));
-                written.map(|()| Stability::Unstable)
-            });
+        self.shared.counters.writes.add(1);
+        if stability != Stability::Unstable {
+            self.shared.counters.syncs.add(1);
         }
-        // On Linux fdatasync(2) covers size and extents, and a replica has no other attributes to speak of.
-        let (answer, handle) = self.shared.engine.answer();
-        let tell = move |synced: Result<Verifier, PoolError>| {
-            let _ = answer.send(synced.map(|_| Stability::FileSync));
-        };
-        match self.enqueue_through(offset, data, |_| {}, tell) {
-            Ok(()) => handle,
-            Err(error) => IoHandle::ready(Err(error)),
-        }
+        self.shared.engine.write(self.clone(), offset, data, stability)
     }
 
     fn write_through(&self, offset: u64, data: Bytes) -> WriteThrough {
-        let (of_written, written) = self.shared.engine.answer();
-        let (of_synced, synced) = self.shared.engine.answer();
-        let tell_written = move |result: Result<(), PoolError>| {
-            let _ = of_written.send(result.map(|()| Stability::Unstable));
-        };
-        let tell_synced = move |result: Result<Verifier, PoolError>| {
-            let _ = of_synced.send(result);
-        };
-        let begun =
-            self.check_write().and_then(|()| self.enqueue_through(offset, data, tell_written, tell_synced));
-        match begun {
-            Ok(()) => WriteThrough { written, synced },
-            Err(error) => WriteThrough {
+        if let Err(error) = self.check_write() {
+            return WriteThrough {
                 written: IoHandle::ready(Err(error.clone())),
                 synced: IoHandle::ready(Err(error)),
-            },
+            };
         }
+        self.shared.counters.writes.add(1);
+        self.shared.counters.syncs.add(1);
+        self.shared.engine.write_through(self.clone(), offset, data)
     }
 
     fn sync(&self) -> IoHandle<Verifier> {
@@ -109,7 +67,7 @@ impl OpenReplica for Handle {
         if !self.replica.is_loaded() {
             // Nothing was written, but a broken replica says so.
             let this = self.clone();
-            return self.shared.engine.submit(Lane::Data, move || {
+            return self.shared.engine.run(Work::Open, move || {
                 this.replica.load(&this.shared)?;
                 this.check_sync().map(|()| verifier)
             });
@@ -122,12 +80,7 @@ impl OpenReplica for Handle {
             // Nothing was written since the pool was opened; what an earlier process wrote, the verifier tells of.
             return IoHandle::ready(Ok(verifier));
         }
-        let (answer, handle) = self.shared.engine.answer();
-        let tell = move |synced: Result<(), PoolError>| {
-            let _ = answer.send(synced.map(|()| verifier));
-        };
-        self.shared.settle(&self.replica, Box::new(tell));
-        handle
+        self.shared.engine.sync(self)
     }
 
     fn verifier(&self) -> Verifier {
@@ -137,6 +90,8 @@ impl OpenReplica for Handle {
     fn descriptor(&self) -> Option<Arc<OwnedFd>> {
         self.check().ok()?;
         let file = self.replica.lend_file()?;
+        // The caller that sends from it cannot tell lost bytes from a hole.
+        self.replica.check_whole(&self.shared).ok()?;
         self.shared.counters.reads.add(1);
         Some(file)
     }
@@ -154,7 +109,7 @@ impl Handle {
     /// A removed replica that is open goes on until it is let go, as POSIX has it; one without a file is just gone.
     fn check(&self) -> Result<(), PoolError> {
         self.shared.check_open()?;
-        self.replica.check_epoch(self.epoch)?;
+        self.replica.check_claim(&self.shared, self.claim)?;
         if self.replica.is_removed() && self.replica.open_file().is_none() {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
@@ -168,61 +123,70 @@ impl Handle {
         }
     }
 
+    /// Of a replica that was looked for.
     fn check_sync(&self) -> Result<(), PoolError> {
-        self.check().and_then(|()| self.replica.check_unbroken(&self.shared))
+        self.check()?;
+        self.replica.check_unbroken(&self.shared)?;
+        self.replica.check_present(&self.shared, self.claim)
+    }
+}
+
+impl Readable for Handle {
+    type KnownBefore = KnownLength;
+
+    fn is_loaded(&self) -> bool {
+        self.replica.is_loaded()
     }
 
-    /// In one thread, for every hand-over costs as much as a small write. A sync is what it waits for, so it goes with
-    /// those.
-    fn enqueue_through(
-        &self,
-        offset: u64,
-        data: Bytes,
-        tell_written: impl FnOnce(Result<(), PoolError>) + Send + 'static,
-        tell_synced: impl FnOnce(Result<Verifier, PoolError>) + Send + 'static,
-    ) -> Result<(), PoolError> {
-        self.shared.counters.writes.add(1);
-        self.shared.counters.syncs.add(1);
-        let this = self.clone();
-        let job = move || {
-            let Handle { shared, replica, epoch, .. } = this;
-            let written = replica.write(&shared, epoch, offset, &data);
-            // As above.
-            drop(data);
-            tell_written(written.clone());
-            let verifier = shared.verifier;
-            match written {
-                Ok(()) => {
-                    shared
-                        .settle_here(replica, Box::new(move |synced| tell_synced(synced.map(|()| verifier))));
-                }
-                Err(error) => {
-                    drop(replica);
-                    tell_synced(Err(error));
-                }
-            }
-        };
-        self.shared.engine.enqueue(Lane::Sync, Box::new(job))
+    fn load(&self) -> Result<(), PoolError> {
+        self.replica.load(&self.shared)
     }
 
-    fn count_read(&self, read: ReadData) -> ReadData {
-        self.shared.counters.read_bytes.add(read.data.len() as u64);
-        read
+    fn known(&self) -> KnownLength {
+        self.replica.known()
     }
 
-    fn finish_read(&self, rest: Unfinished) -> Result<ReadData, PoolError> {
-        let file = self.replica.open_file().expect("a read was started on it, and it is never closed");
-        let read = rest.finish(file).map_err(|errno| self.shared.failure("read data", errno))?;
-        Ok(self.count_read(read))
-    }
-
-    fn start_read(&self, offset: u64, length: u32) -> Result<Started, PoolError> {
+    fn open(&self) -> Result<Option<BorrowedFd<'_>>, PoolError> {
         self.check()?;
         self.shared.counters.reads.add(1);
-        let Some(file) = self.replica.open_file() else {
-            return Ok(Started::Done(ReadData { data: Bytes::new(), end_of_file: true }));
-        };
-        let started = self.shared.engine.reader().start(file, offset, length);
-        started.map_err(|errno| self.shared.failure("read data", errno))
+        let file = self.replica.open_file();
+        if file.is_none() {
+            self.replica.check_present(&self.shared, self.claim)?;
+        }
+        Ok(file)
+    }
+
+    fn opened(&self) -> BorrowedFd<'_> {
+        self.replica.open_file().expect("a read was started on it, and it is never closed")
+    }
+
+    /// `known` from before the read: a file that ends sooner has lost something.
+    fn judge(&self, read: ReadData, offset: u64, known: KnownLength) -> Result<ReadData, PoolError> {
+        let bytes = read.data.len() as u64;
+        if read.end_of_file {
+            self.replica.check_end(&self.shared, known, offset.saturating_add(bytes))?;
+        }
+        self.shared.counters.read_bytes.add(bytes);
+        Ok(read)
+    }
+}
+
+impl Syncable for Handle {
+    fn gate(&self) -> &SyncGate {
+        self.replica.gate()
+    }
+
+    fn sync(&self) -> Result<(), PoolError> {
+        self.replica.settle(&self.shared)
+    }
+
+    fn verifier(&self) -> Verifier {
+        self.shared.verifier
+    }
+}
+
+impl Writable for Handle {
+    fn write(&self, offset: u64, data: &[u8]) -> Result<(), PoolError> {
+        self.replica.write(&self.shared, self.claim, offset, data)
     }
 }

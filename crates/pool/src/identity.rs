@@ -1,7 +1,7 @@
 //! `pool.json`: which pool of which instance a directory is.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,8 @@ use crate::label;
 
 pub const FILE_NAME: &str = "pool.json";
 pub const NEW_FILE_NAME: &str = "pool.json.new";
-pub const VERSION: u64 = 1;
+/// 2: labels say how long a replica is known to be. 3: and when its file was made.
+pub const VERSION: u64 = 3;
 const FILE_BYTES_MAX: u64 = 64 << 10;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +41,11 @@ const FORMAT: &str = "forebay-pool";
 impl Identity {
     /// `None`: the directory has no identity yet.
     pub fn read(dir: &Path) -> Result<Option<Identity>, OpenError> {
+        Ok(Identity::read_versioned(dir)?.map(|(identity, _)| identity))
+    }
+
+    /// With the version of the pool.
+    pub fn read_versioned(dir: &Path) -> Result<Option<(Identity, u64)>, OpenError> {
         let path = dir.join(FILE_NAME);
         let failed = |error| OpenError::io("read", &path, error);
         let file = match File::open(&path) {
@@ -61,7 +67,7 @@ impl Identity {
         }
         let instance = label::parse_instance(&document.instance)
             .ok_or_else(|| damaged("`instance` is not 32 hexadecimal digits".to_owned()))?;
-        Ok(Some(Identity { pool: PoolId(document.pool), instance }))
+        Ok(Some((Identity { pool: PoolId(document.pool), instance }, version)))
     }
 
     /// Durable when it returns; a crash leaves the whole file or none.
@@ -76,14 +82,8 @@ impl Identity {
         let mut text =
             serde_json::to_vec_pretty(&document).expect("a document of strings and numbers is always JSON");
         text.push(b'\n');
-        let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(&text)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            File::open(dir)?.sync_all()
-        };
-        write().map_err(|error| OpenError::io("write", &path, error))
+        let written = fs::write(&new, &text).and_then(|()| durable::rename(&new, &path));
+        written.map_err(|error| OpenError::io("write", &path, error))
     }
 }
 
@@ -103,9 +103,9 @@ mod tests {
     #[test]
     fn a_newer_version_is_refused_before_anything_else_is_read() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join(FILE_NAME), r#"{"version": 2, "pool": ["new"]}"#).unwrap();
+        fs::write(dir.path().join(FILE_NAME), r#"{"version": 4, "pool": ["new"]}"#).unwrap();
         let error = Identity::read(dir.path()).unwrap_err();
-        assert!(matches!(error, OpenError::NewerVersion { found: 2, known: 1, .. }), "{error}");
+        assert!(matches!(error, OpenError::NewerVersion { found: 4, known: 3, .. }), "{error}");
     }
 
     #[test]

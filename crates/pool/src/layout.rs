@@ -11,16 +11,16 @@ pub const FAN_OUT: usize = 64;
 const RUN_BITS: u32 = 6;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ReplicaPlace {
     file: FileId,
     outer: u8,
     inner: u8,
 }
 
-impl Place {
-    pub fn of(file: FileId) -> Place {
+impl ReplicaPlace {
+    pub fn of(file: FileId) -> ReplicaPlace {
         let mixed = mix(file.0 >> RUN_BITS);
-        Place { file, outer: (mixed >> 58) as u8, inner: (mixed >> 52 & 0x3f) as u8 }
+        ReplicaPlace { file, outer: (mixed >> 58) as u8, inner: (mixed >> 52 & 0x3f) as u8 }
     }
 
     pub fn outer_directory(self) -> String {
@@ -67,17 +67,17 @@ mod tests {
     /// These paths are on disks: a change needs a new version of the pool.
     #[test]
     fn the_paths_are_as_they_always_were() {
-        assert_eq!(Place::of(FileId(1)).path(), "data/38/22/0000000000000001");
-        assert_eq!(Place::of(FileId(64)).path(), "data/24/10/0000000000000040");
-        assert_eq!(Place::of(FileId(u64::MAX)).path(), "data/35/29/ffffffffffffffff");
+        assert_eq!(ReplicaPlace::of(FileId(1)).path(), "data/38/22/0000000000000001");
+        assert_eq!(ReplicaPlace::of(FileId(64)).path(), "data/24/10/0000000000000040");
+        assert_eq!(ReplicaPlace::of(FileId(u64::MAX)).path(), "data/35/29/ffffffffffffffff");
     }
 
     #[test]
     fn consecutive_ids_share_directories_and_runs_spread_evenly() {
-        assert_eq!(Place::of(FileId(128)).directory(), Place::of(FileId(191)).directory());
+        assert_eq!(ReplicaPlace::of(FileId(128)).directory(), ReplicaPlace::of(FileId(191)).directory());
         let mut replicas: HashMap<String, usize> = HashMap::new();
         for file in 0..4096 * 64 * 10 {
-            *replicas.entry(Place::of(FileId(file)).directory()).or_default() += 1;
+            *replicas.entry(ReplicaPlace::of(FileId(file)).directory()).or_default() += 1;
         }
         assert!(replicas.len() > 4090, "{} directories", replicas.len());
         assert!(replicas.values().all(|count| *count < 64 * 40), "one directory is crowded");
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn every_directory_of_the_layout_is_recognised_and_no_other() {
         for file in 0..10_000_u64 {
-            let directory = Place::of(FileId(file << 6)).directory();
+            let directory = ReplicaPlace::of(FileId(file << 6)).directory();
             assert!(directory.split('/').skip(1).all(is_level));
         }
         for wrong in ["", "0", "40", "ff", "0A", "+1", "000"] {

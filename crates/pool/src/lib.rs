@@ -3,7 +3,9 @@
 //! ```text
 //! <dir>/pool.json            identity: version, instance, pool
 //! <dir>/lock                 held while a process has the pool
+//! <dir>/timeline.json        how far the namespace has come; written and read by the head alone
 //! <dir>/index.db             which replicas there are; rebuilt from the files when it is missing or not clean
+//! <dir>/index.clean          there while the pool is closed and its index is as the files
 //! <dir>/descriptions.db      what files were called and whose they were when the pool was last told; nowhere else but
 //!                            in the namespace, and read only when that is lost
 //! <dir>/data/ab/cd/<file>    the replicas; file id, instance and fencing epoch in `user.forebay.id`
@@ -14,25 +16,28 @@
 
 mod adopt;
 mod counters;
+mod database;
 mod descriptions;
 mod error;
 mod handle;
 mod identity;
 mod index;
+mod journal;
 mod label;
 mod layout;
 mod local;
+mod parts;
 mod removed;
 mod replica;
 mod scan;
-mod shared;
 mod space;
 mod store;
 mod table;
+mod writability;
 
 pub use adopt::{AdoptError, Adoption};
-pub use descriptions::{Kept, fences};
+pub use descriptions::{KeptDescriptions, fences};
 pub use error::OpenError;
 pub use identity::Identity;
 pub use local::{Config, LocalPool};
-pub use scan::{Found, FoundReplica, Problem, ProblemKind, Scan, look, scan};
+pub use scan::{Found, FoundReplica, Problem, ProblemKind, Scan, accept_length, expect_length, look, scan};

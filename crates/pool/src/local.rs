@@ -1,6 +1,7 @@
 //! A pool on a local file system: opening and closing it, and the `Pool` seam.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -10,10 +11,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use api::{
-    Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket, TicketMode, Verifier,
+    Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, Presence, ReplicaFacts, Ticket, TicketMode,
+    Verifier,
 };
 use async_trait::async_trait;
-use io_engine::{Engine, EngineConfig, Lane};
+use io_engine::{Engine, EngineConfig, Work};
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{FlockOperation, XattrFlags, flock, fsetxattr};
 use rustix::io::Errno;
@@ -26,13 +28,15 @@ use crate::error::OpenError;
 use crate::handle::Handle;
 use crate::identity::{self, Identity};
 use crate::index::Index;
+use crate::journal;
+use crate::parts::{PoolParts, Settling};
 use crate::removed::Removed;
-use crate::replica::Replica;
+use crate::replica::{Claim, Replica};
 use crate::scan::{Found, scan};
-use crate::shared::Shared;
 use crate::space::Space;
-use crate::store::Store;
+use crate::store::{Extent, Store};
 use crate::table::Table;
+use crate::writability::{self, Writability};
 
 pub struct Config {
     pub id: PoolId,
@@ -61,14 +65,18 @@ const ROOM_TRIES_MAX: usize = 16;
 const UPKEEP_PERIOD: Duration = Duration::from_secs(1);
 /// Problems of a scan that are logged one by one.
 const PROBLEMS_TOLD_MAX: usize = 10;
+/// With less the index may find no room to be opened.
+const INDEX_ROOM_BYTES: u64 = 1 << 20;
 /// The index keeps ids in SQLite's signed integers.
 const FILE_ID_MAX: FileId = FileId(i64::MAX.cast_unsigned());
 
 pub struct LocalPool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolParts>,
     table: Arc<Table>,
     upkeep: Arc<Upkeep>,
     upkeep_thread: Mutex<Option<JoinHandle<()>>>,
+    dir: PathBuf,
+    is_rebuilt: bool,
     /// Held until the pool is dropped; `None` after `close`.
     lock: Mutex<Option<OwnedFd>>,
 }
@@ -81,8 +89,15 @@ impl LocalPool {
         identify(dir, &Identity { pool: config.id, instance: config.instance })?;
         let store = Store::new(config.id, config.instance, root)
             .map_err(|errno| OpenError::io("prepare", dir, errno))?;
+        if journal::is_missing(store.root()) {
+            tracing::warn!(
+                pool = %config.id, dir = %dir.display(),
+                "file system is ext4 without a journal: acknowledged data may be lost when the power is cut"
+            );
+        }
         let (index, clean) = Index::open(dir)?;
-        if !clean {
+        if !clean && let Err(error) = rebuild(dir, &index) {
+            index.leave_disk(error)?;
             rebuild(dir, &index)?;
         }
         let space = Space::new(config.reserve_bytes, config.reserve_files);
@@ -101,12 +116,17 @@ impl LocalPool {
         let removed = Removed::new(REMOVED_LEN_MAX);
         let closed = AtomicBool::new(false);
         let descriptions = Descriptions::new(dir);
-        let shared = Arc::new(Shared {
+        let writability = Writability::default();
+        if let Err(errno) = store.try_to_write() {
+            writability.note(config.id, errno);
+        }
+        let shared = Arc::new(PoolParts {
             store,
             engine,
             index,
             descriptions,
             space,
+            writability,
             counters,
             removed,
             verifier,
@@ -119,8 +139,50 @@ impl LocalPool {
             table: Arc::new(Table::new(within_process_limit(config.id, config.open_files_max))),
             upkeep,
             upkeep_thread: Mutex::new(Some(thread)),
+            dir: config.dir,
+            is_rebuilt: !clean,
             lock: Mutex::new(Some(lock)),
         }))
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Whether the pool was not closed in order before it was opened, so that its index was made from the files.
+    pub fn is_rebuilt(&self) -> bool {
+        self.is_rebuilt
+    }
+
+    /// As [`Pool::replicas`], as the index has them: nothing may be written meanwhile. Blocks.
+    pub fn indexed(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
+        let failed = |reason| PoolError::Io { pool: self.shared.id(), operation: "list replicas", reason };
+        self.shared.index.list(after, limit).map_err(failed)
+    }
+
+    /// Makes a replica one of another file, which has no replica. Nobody has either open. A crash in between leaves one
+    /// of the two names, or both. Blocks.
+    pub fn renumber(&self, from: FileId, to: FileId) -> Result<(), PoolError> {
+        let PoolParts { store, index, .. } = &*self.shared;
+        let renumbered = store.renumber(from, to);
+        renumbered.map_err(|errno| self.shared.write_failure("renumber a replica", errno))?;
+        index.note(to);
+        index.note(from);
+        Ok(())
+    }
+
+    /// The pool counts as one that was not closed in order ([`LocalPool::is_rebuilt`] at the next start).
+    pub fn doubt_index(&self) {
+        self.shared.index.doubt();
+    }
+
+    /// As the store does: a replica that lies in another file's place goes into its own. Nobody has either open. Blocks.
+    pub fn put_in_place(&self, place: FileId) -> Result<bool, PoolError> {
+        let PoolParts { store, index, .. } = &*self.shared;
+        let mut moved = Vec::new();
+        let put = store.put_in_place(place, &mut moved);
+        moved.into_iter().for_each(|file| index.note(file));
+        put.map_err(|errno| self.shared.write_failure("put a replica into its place", errno))
     }
 
     /// Takes no more work, finishes what is queued, writes the index and lets the directory go. Blocks; a second call
@@ -134,6 +196,13 @@ impl LocalPool {
             Ok(()) => tracing::debug!(%pool, "pool closed"),
             Err(reason) => tracing::warn!(%pool, reason, "pool index is not clean and will be rebuilt"),
         }
+        self.let_go();
+    }
+
+    /// A replica that is still open does not keep another process from opening the pool.
+    fn let_go(&self) {
+        self.shared.index.let_go();
+        self.shared.descriptions.let_go();
         *self.lock.lock() = None;
     }
 
@@ -161,8 +230,8 @@ impl LocalPool {
             let to_settle = match self.table.take(file) {
                 Ok(taken) => {
                     for replica in taken.to_settle {
-                        // A failure marks the replica and is told to whoever syncs it next.
-                        self.shared.settle(&replica, Box::new(|_| {}));
+                        // A failure marks the replica, and the next sync of it returns the error.
+                        self.shared.engine.settle(&self.settling(replica));
                     }
                     return Ok(taken.replica);
                 }
@@ -170,7 +239,7 @@ impl LocalPool {
             };
             if to_settle.is_empty() {
                 // All are in use: behind the work that is queued now, some may not be.
-                self.shared.engine.submit(Lane::Sync, || Ok(())).await?;
+                self.shared.engine.wait_behind_syncs().await?;
             } else {
                 self.settle_all(to_settle).await;
             }
@@ -178,16 +247,21 @@ impl LocalPool {
         Err(PoolError::Busy(self.shared.id()))
     }
 
-    /// Writers who never sync fill the table with files that must not be closed; whoever comes next waits for some.
+    /// To make the file of a replica that has no bytes to keep, in place of one that somebody else than the head has removed.
+    async fn replica_to_fill(&self, file: FileId) -> Result<Arc<Replica>, PoolError> {
+        let replica = self.replica(file).await?;
+        if !replica.is_orphaned(&self.shared)? {
+            return Ok(replica);
+        }
+        self.table.drop_replica(&replica);
+        self.replica(file).await
+    }
+
+    /// Writers that never sync fill the table with files that must not be closed; the next caller waits for some.
     async fn settle_all(&self, replicas: Vec<Arc<Replica>>) {
         let mut settled = Vec::with_capacity(replicas.len());
         for replica in replicas {
-            let (answer, handle) = self.shared.engine.answer();
-            let tell = move |synced| {
-                let _ = answer.send(synced);
-            };
-            self.shared.settle(&replica, Box::new(tell));
-            settled.push(handle);
+            settled.push(self.shared.engine.sync(&self.settling(replica)));
         }
         for handle in settled {
             // As above: nobody here is to be told of a failure.
@@ -195,22 +269,28 @@ impl LocalPool {
         }
     }
 
-    /// Runs `work` on the replica in a thread of `lane`.
+    fn settling(&self, replica: Arc<Replica>) -> Settling {
+        Settling { shared: Arc::clone(&self.shared), replica }
+    }
+
+    /// Runs `job` on the replica in a thread of the engine.
     async fn with<T: Send + Unpin + 'static>(
         &self,
         file: FileId,
-        lane: Lane,
-        work: impl FnOnce(&Replica, &Shared) -> Result<T, PoolError> + Send + 'static,
+        work: Work,
+        job: impl FnOnce(&Replica, &PoolParts) -> Result<T, PoolError> + Send + 'static,
     ) -> Result<T, PoolError> {
         let replica = self.replica(file).await?;
         let shared = Arc::clone(&self.shared);
-        self.shared.engine.submit(lane, move || work(&replica, &shared)).await
+        self.shared.engine.run(work, move || job(&replica, &shared)).await
     }
 }
 
 impl Drop for LocalPool {
     fn drop(&mut self) {
-        self.stop();
+        if self.stop() {
+            self.let_go();
+        }
     }
 }
 
@@ -224,46 +304,76 @@ impl Pool for LocalPool {
         if ticket.pool != self.shared.id() {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
-        let replica = self.replica(ticket.file).await?;
-        // Whoever is going to write needs a thread for that, which finds out, too.
+        let replica = match (ticket.mode, ticket.presence) {
+            (TicketMode::ReadWrite, Presence::Unmade) => self.replica_to_fill(ticket.file).await?,
+            _ => self.replica(ticket.file).await?,
+        };
+        // A write runs on a thread of the engine anyway, and looks at the replica there.
         let is_to_load = !replica.is_loaded() && !replica.load_resident(&self.shared)?;
         if is_to_load && ticket.mode == TicketMode::Read {
             let (shared, loading) = (Arc::clone(&self.shared), Arc::clone(&replica));
-            self.shared.engine.submit(Lane::Data, move || loading.load(&shared)).await?;
+            self.shared.engine.run(Work::Open, move || loading.load(&shared)).await?;
         }
         if replica.is_removed() || self.shared.removed.contains(ticket.file) {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
-        replica.check_epoch(ticket.epoch)?;
+        let claim = Claim { epoch: ticket.epoch, birth: ticket.birth, presence: ticket.presence };
+        replica.check_claim(&self.shared, claim)?;
+        if ticket.mode == TicketMode::Read {
+            // Before the caller says that it has the file.
+            replica.check_present(&self.shared, claim)?;
+            replica.check_whole(&self.shared)?;
+        }
         let shared = Arc::clone(&self.shared);
-        Ok(Arc::new(Handle { shared, replica, epoch: ticket.epoch, mode: ticket.mode }))
+        Ok(Arc::new(Handle { shared, replica, claim, mode: ticket.mode }))
+    }
+
+    async fn make(&self, file: FileId, birth: Birth) -> Result<(), PoolError> {
+        let replica = self.replica_to_fill(file).await?;
+        if replica.open_file().is_some() && replica.birth() == birth && !replica.is_removed() {
+            return Ok(());
+        }
+        self.with(file, Work::Create, move |replica, shared| replica.make(shared, birth)).await
     }
 
     async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
-        self.with(file, Lane::Sync, move |replica, shared| replica.truncate(shared, size)).await
+        if size == 0 {
+            self.replica_to_fill(file).await?;
+        }
+        self.with(file, Work::Truncate, move |replica, shared| replica.truncate(shared, size)).await
     }
 
     async fn remove(&self, file: FileId) -> Result<(), PoolError> {
         let table = Arc::clone(&self.table);
-        self.with(file, Lane::Sync, move |replica, shared| {
+        self.with(file, Work::Remove, move |replica, shared| {
             replica.remove(shared)?;
-            table.drop_replica(file);
+            table.drop_replica(replica);
             Ok(())
         })
         .await
     }
 
+    async fn sync_removals(&self, files: &[FileId]) -> Result<(), PoolError> {
+        self.shared.check_open()?;
+        let (shared, files) = (Arc::clone(&self.shared), files.to_vec());
+        let sync = move || {
+            let synced = shared.store.sync_names(&files);
+            synced.map_err(|errno| shared.write_failure("sync directories", errno))
+        };
+        self.shared.engine.run(Work::SyncNames, sync).await
+    }
+
     async fn fence(&self, file: FileId, epoch: Epoch) -> Result<(), PoolError> {
-        self.with(file, Lane::Sync, move |replica, shared| replica.fence(shared, epoch)).await
+        self.with(file, Work::Fence, move |replica, shared| replica.fence(shared, epoch)).await
     }
 
     async fn facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
         let replica = self.replica(file).await?;
         if replica.open_file().is_some() {
-            // What the kernel knows of an open file is in memory: not worth a thread.
+            // The kernel has the attributes of an open file in memory: not worth a thread.
             return replica.facts(&self.shared);
         }
-        self.with(file, Lane::Data, |replica, shared| {
+        self.with(file, Work::Inspect, |replica, shared| {
             replica.load(shared)?;
             replica.facts(shared)
         })
@@ -275,10 +385,13 @@ impl Pool for LocalPool {
         let shared = Arc::clone(&self.shared);
         let list = move || {
             let failed = |reason| PoolError::Io { pool: shared.id(), operation: "list replicas", reason };
-            shared.index.flush(&shared.store).map_err(failed)?;
-            shared.index.list(after, limit).map_err(failed)
+            // Where that fails, what is not written down is known all the same.
+            if let Err(reason) = shared.index.flush(&shared.store) {
+                tracing::debug!(pool = %shared.id(), reason, "replicas are listed without writing the index");
+            }
+            list_files(&shared, after, limit).map_err(failed)
         };
-        self.shared.engine.submit(Lane::Sync, list).await
+        self.shared.engine.run(Work::List, list).await
     }
 
     async fn describe(
@@ -291,11 +404,11 @@ impl Pool for LocalPool {
         let shared = Arc::clone(&self.shared);
         let write = move || {
             let failed = |reason| PoolError::Io { pool: shared.id(), operation: "describe files", reason };
-            // What cannot be looked at is taken for one.
+            // A place that cannot be looked at counts as a replica.
             let has_replica = |file| !matches!(shared.store.look(file), Ok(None));
             shared.descriptions.replace(after, through, &files, has_replica).map_err(failed)
         };
-        self.shared.engine.submit(Lane::Sync, write).await
+        self.shared.engine.run(Work::Describe, write).await
     }
 
     fn clone_granularity(&self) -> Option<u32> {
@@ -305,9 +418,12 @@ impl Pool for LocalPool {
     fn status(&self) -> PoolStatus {
         let (free, counters) = (self.shared.space.free(), &self.shared.counters);
         let closed = self.shared.closed.load(Ordering::Acquire).then(|| "it is closed".to_owned());
+        // A full pool is known by its space, and refuses as one.
+        let index_refusal = self.shared.index.refusal().filter(|_| free.free_bytes >= INDEX_ROOM_BYTES);
         PoolStatus {
             id: self.shared.id(),
             offline: closed.or_else(|| self.shared.space.refusal()),
+            read_only: self.shared.writability.refusal().or(index_refusal),
             total_bytes: free.total_bytes,
             free_bytes: free.free_bytes,
             total_files: free.total_files,
@@ -318,6 +434,29 @@ impl Pool for LocalPool {
             reads: counters.reads.value(),
             writes: counters.writes.value(),
             syncs: counters.syncs.value(),
+        }
+    }
+}
+
+/// Replicas that the index lists, with the facts of their files. Files that are gone or replaced by something else are
+/// left out; of a file that cannot be looked at the facts are those of the index. Empty: there are no more.
+fn list_files(shared: &PoolParts, mut after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, String> {
+    loop {
+        let listed = shared.index.list(after, limit)?;
+        let Some(last) = listed.last() else { return Ok(listed) };
+        after = last.file;
+        let mut there = Vec::with_capacity(listed.len());
+        for facts in listed {
+            match shared.store.look_inside(facts.file) {
+                Ok(Some((Extent { size, space_used, .. }, birth))) => {
+                    there.push(ReplicaFacts { birth, size, space_used, ..facts });
+                }
+                Ok(None) => {}
+                Err(_) => there.push(facts),
+            }
+        }
+        if !there.is_empty() {
+            return Ok(there);
         }
     }
 }
@@ -342,7 +481,12 @@ pub fn claim(dir: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
         return Err(OpenError::NotAPool { dir: dir.to_owned() });
     }
     let path = dir.join("lock");
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let made = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let lock = match made {
+        // Of a pool that was there before, which can still be read.
+        Err(error) if error.kind() == ErrorKind::ReadOnlyFilesystem && path.exists() => File::open(&path),
+        made => made,
+    };
     let lock = OwnedFd::from(lock.map_err(|error| OpenError::io("make", &path, error))?);
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
@@ -351,6 +495,7 @@ pub fn claim(dir: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
     }
     match fsetxattr(lock.as_fd(), "user.forebay.test", b"1", XattrFlags::empty()) {
         Ok(()) => Ok((root.into(), lock)),
+        Err(errno) if writability::is_of_the_disk(errno) => Ok((root.into(), lock)),
         Err(Errno::OPNOTSUPP) => Err(OpenError::NoAttributes { dir: dir.to_owned() }),
         Err(errno) => Err(OpenError::io("label", &path, errno)),
     }
@@ -370,7 +515,7 @@ fn holds_nothing(dir: &Path) -> Result<bool, OpenError> {
 
 /// Under the lock: two first starts must not write two identities.
 pub fn identify(dir: &Path, expected: &Identity) -> Result<(), OpenError> {
-    let Some(found) = Identity::read(dir)? else {
+    let Some((found, version)) = Identity::read_versioned(dir)? else {
         return expected.write(dir);
     };
     if found.instance != expected.instance {
@@ -379,6 +524,11 @@ pub fn identify(dir: &Path, expected: &Identity) -> Result<(), OpenError> {
     if found.pool != expected.pool {
         let (found, expected) = (found.pool, expected.pool);
         return Err(OpenError::OtherPool { dir: dir.to_owned(), found, expected });
+    }
+    if version < identity::VERSION {
+        // An older binary would take the labels that this one writes for damaged.
+        tracing::info!(dir = %dir.display(), from = version, to = identity::VERSION, "pool is brought to a new version");
+        return expected.write(dir);
     }
     Ok(())
 }
@@ -418,13 +568,13 @@ struct Upkeep {
 }
 
 impl Upkeep {
-    fn start(self: &Arc<Upkeep>, shared: Arc<Shared>) -> std::io::Result<JoinHandle<()>> {
+    fn start(self: &Arc<Upkeep>, shared: Arc<PoolParts>) -> std::io::Result<JoinHandle<()>> {
         let upkeep = Arc::clone(self);
         let name = format!("{}-upkeep", shared.id());
         std::thread::Builder::new().name(name).spawn(move || upkeep.run(&shared))
     }
 
-    fn run(&self, shared: &Shared) {
+    fn run(&self, shared: &PoolParts) {
         let mut failing = false;
         loop {
             let mut stopping = self.stopping.lock();
@@ -437,6 +587,7 @@ impl Upkeep {
             }
             drop(stopping);
             shared.space.refresh(shared.store.root());
+            shared.writability.look(shared.id(), &shared.store);
             let flushed = shared.index.flush(&shared.store);
             // Once for each time that it starts, not for each second that it lasts.
             if let (Err(reason), false) = (&flushed, failing) {
@@ -453,156 +604,7 @@ impl Upkeep {
 }
 
 #[cfg(test)]
-mod tests {
-    use api::{Stability, TicketMode};
-    use bytes::Bytes;
+mod failing_disks;
 
-    use super::*;
-
-    struct Fixed;
-
-    impl Random for Fixed {
-        fn fill(&self, bytes: &mut [u8]) {
-            bytes.fill(7);
-        }
-    }
-
-    fn pool(dir: &tempfile::TempDir) -> Arc<LocalPool> {
-        let config = Config {
-            id: PoolId(1),
-            dir: dir.path().to_owned(),
-            instance: [1; 16],
-            reserve_bytes: 0,
-            reserve_files: 0,
-            open_files_max: 16,
-            queue_len_max: 64,
-            threads: 1,
-            random: Arc::new(Fixed),
-        };
-        LocalPool::open(config).unwrap()
-    }
-
-    async fn replica(pool: &LocalPool, file: u64) -> Arc<dyn OpenReplica> {
-        let (file, epoch) = (FileId(file), Epoch(0));
-        let ticket = Ticket { file, pool: PoolId(1), mode: TicketMode::ReadWrite, epoch };
-        pool.open(&ticket).await.unwrap()
-    }
-
-    async fn write(replica: &Arc<dyn OpenReplica>, stability: Stability) -> Result<Stability, PoolError> {
-        replica.write_at(0, Bytes::from("data"), stability).await
-    }
-
-    fn fail_syncs(pool: &LocalPool, fail: bool) {
-        pool.shared.store.fail_syncs.store(fail, Ordering::SeqCst);
-    }
-
-    #[tokio::test]
-    async fn a_failed_write_back_is_told_to_every_later_sync_also_after_a_restart() {
-        let dir = tempfile::tempdir().unwrap();
-        let broken = |result: Result<(), PoolError>| assert!(matches!(result, Err(PoolError::Io { .. })));
-        let running = pool(&dir);
-        let lost = replica(&running, 1).await;
-        write(&lost, Stability::Unstable).await.unwrap();
-        fail_syncs(&running, true);
-        broken(lost.sync().await.map(drop));
-        fail_syncs(&running, false);
-        for _ in 0..2 {
-            broken(lost.sync().await.map(drop));
-            broken(replica(&running, 1).await.sync().await.map(drop));
-            broken(write(&lost, Stability::Unstable).await.map(drop));
-            broken(running.truncate(FileId(1), 0).await.map(drop));
-        }
-        running.close();
-        let running = pool(&dir);
-        let lost = replica(&running, 1).await;
-        broken(lost.sync().await.map(drop));
-        broken(write(&lost, Stability::FileSync).await.map(drop));
-        assert_eq!(lost.read_at(0, 9).await.unwrap().data, "data");
-        let other = replica(&running, 2).await;
-        write(&other, Stability::FileSync).await.unwrap();
-        running.remove(FileId(1)).await.unwrap();
-    }
-
-    /// As `open` leaves it to a writer when the disk would have to be asked.
-    fn unloaded(pool: &LocalPool, file: u64, epoch: u32) -> Handle {
-        let (replica, shared) = (Arc::new(Replica::new(FileId(file))), Arc::clone(&pool.shared));
-        Handle { shared, replica, epoch: Epoch(epoch), mode: TicketMode::ReadWrite }
-    }
-
-    #[tokio::test]
-    async fn a_writer_whose_replica_was_not_looked_at_yet_finds_it_as_it_is() {
-        let dir = tempfile::tempdir().unwrap();
-        let running = pool(&dir);
-        for file in 1..4 {
-            write(&replica(&running, file).await, Stability::FileSync).await.unwrap();
-        }
-        running.fence(FileId(2), Epoch(3)).await.unwrap();
-        fail_syncs(&running, true);
-        let lost = replica(&running, 3).await;
-        write(&lost, Stability::FileSync).await.unwrap_err();
-        drop(lost);
-        fail_syncs(&running, false);
-        running.close();
-        drop(running);
-        let running = pool(&dir);
-        assert_eq!(unloaded(&running, 1, 0).read_at(1, 9).await.unwrap().data, "ata");
-        assert!(unloaded(&running, 1, 0).sync().await.is_ok());
-        let more = || Bytes::from("more");
-        unloaded(&running, 1, 0).write_through(4, more()).synced.await.unwrap();
-        assert_eq!(unloaded(&running, 1, 0).read_at(0, 9).await.unwrap().data, "datamore");
-        let fenced = |result: Result<(), PoolError>| assert!(matches!(result, Err(PoolError::Fenced)));
-        fenced(unloaded(&running, 2, 2).read_at(0, 1).await.map(drop));
-        fenced(unloaded(&running, 2, 2).sync().await.map(drop));
-        fenced(unloaded(&running, 2, 2).write_through(0, more()).written.await.map(drop));
-        fenced(unloaded(&running, 2, 2).write_at(0, more(), Stability::Unstable).await.map(drop));
-        assert!(matches!(unloaded(&running, 3, 0).sync().await, Err(PoolError::Io { .. })));
-        assert!(matches!(
-            unloaded(&running, 3, 0).write_through(0, more()).synced.await,
-            Err(PoolError::Io { .. })
-        ));
-        assert!(unloaded(&running, 9, 0).read_at(0, 9).await.unwrap().data.is_empty());
-        running.remove(FileId(1)).await.unwrap();
-        let gone = unloaded(&running, 1, 0).write_through(0, more()).written.await;
-        assert!(matches!(gone, Err(PoolError::NoReplica(_))));
-    }
-
-    #[tokio::test]
-    async fn a_write_that_was_to_be_stable_fails_with_its_sync() {
-        let dir = tempfile::tempdir().unwrap();
-        let running = pool(&dir);
-        fail_syncs(&running, true);
-        let lost = replica(&running, 1).await;
-        assert!(matches!(write(&lost, Stability::DataSync).await, Err(PoolError::Io { .. })));
-        assert!(matches!(running.truncate(FileId(2), 10).await, Err(PoolError::Io { .. })));
-    }
-
-    #[tokio::test]
-    async fn a_broken_replica_is_remembered_though_far_more_are_in_use() {
-        let dir = tempfile::tempdir().unwrap();
-        let running = pool(&dir);
-        let lost = replica(&running, 1).await;
-        write(&lost, Stability::Unstable).await.unwrap();
-        fail_syncs(&running, true);
-        assert!(lost.sync().await.is_err());
-        fail_syncs(&running, false);
-        drop(lost);
-        for file in 2..200 {
-            write(&replica(&running, file).await, Stability::FileSync).await.unwrap();
-        }
-        assert!(replica(&running, 1).await.sync().await.is_err());
-    }
-
-    #[tokio::test]
-    async fn a_fence_that_cannot_be_written_down_holds_and_is_asked_for_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let running = pool(&dir);
-        let fenced = replica(&running, 1).await;
-        write(&fenced, Stability::FileSync).await.unwrap();
-        fail_syncs(&running, true);
-        assert!(running.fence(FileId(1), Epoch(2)).await.is_err());
-        assert!(matches!(write(&fenced, Stability::Unstable).await, Err(PoolError::Fenced)));
-        assert!(running.fence(FileId(1), Epoch(2)).await.is_err());
-        fail_syncs(&running, false);
-        running.fence(FileId(1), Epoch(2)).await.unwrap();
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
-//! The replicas removed lately: a late write with an old ticket must not bring one back.
+//! The replicas removed lately: a late write of the head's own must not bring one back.
 //!
-//! File ids are never reused, so a removed replica is gone for ever. The set is bounded, the oldest is forgotten; a
-//! write that comes later still makes a replica that the namespace does not know, and the check reports it.
+//! File ids are never reused, so a removed replica is gone for ever. The set is bounded, the oldest is forgotten. Clients'
+//! tickets make no replica, so that it matters only to a request of the head that is under way while the file goes.
 
 use std::collections::{HashSet, VecDeque};
 

@@ -1,6 +1,6 @@
 //! Reads a pool's replicas from its files alone: for rebuilding the index, and for checks without a running pool.
 //!
-//! Nothing is changed. What is not as it should be is reported beside the replicas that are.
+//! A scan changes nothing. It reports problems beside the intact replicas.
 
 use std::fs::{self, DirEntry, File, ReadDir};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -12,8 +12,8 @@ use types::{Epoch, FileId, Timestamp};
 
 use crate::error::OpenError;
 use crate::identity::{self, Identity};
-use crate::label::{self, LabelError};
-use crate::layout::{self, DATA, Place};
+use crate::label::{self, Label, LabelError};
+use crate::layout::{self, DATA, ReplicaPlace};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -28,6 +28,8 @@ pub struct FoundReplica {
     pub modified: Timestamp,
     /// The lowest epoch whose tickets are honoured.
     pub epoch: Epoch,
+    /// The length that it is known to have had on disk. `None`: its label is of a version that noted none.
+    pub length: Option<u64>,
     /// Written data was lost on its way to the disk and the writer was told so.
     pub broken: bool,
 }
@@ -41,6 +43,9 @@ pub struct Problem {
 
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProblemKind {
+    /// Of a replica that was looked for.
+    #[error("there is none")]
+    Gone,
     #[error("does not belong into a pool")]
     Stray,
     #[error("left over from a start that did not finish")]
@@ -54,8 +59,8 @@ pub enum ProblemKind {
     NoLabel,
     #[error("label cannot be understood")]
     MalformedLabel,
-    #[error("label says that it is file {0}")]
-    OtherFile(FileId),
+    #[error("label says that it is file {of}")]
+    OtherFile { file: FileId, of: FileId },
     #[error("label is of another instance")]
     OtherInstance,
     #[error("cannot be read: {0}")]
@@ -63,7 +68,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// What a server that is killed may leave behind: nobody has to look after it.
+    /// Whether a killed server may leave this behind: an operator need not look after it.
     pub fn is_left_by_a_kill(&self) -> bool {
         matches!(self, ProblemKind::Unfinished | ProblemKind::Leftover)
     }
@@ -78,10 +83,40 @@ pub fn scan(dir: &Path) -> Result<Scan, OpenError> {
     Ok(Scan { identity, leftover, directories: vec![(dir.join(DATA), Level::Outer)], reading: None })
 }
 
-/// One replica of the pool in `dir`, as its file says. `None`: there is none in order.
-pub fn look(dir: &Path, file: FileId) -> Result<Option<FoundReplica>, OpenError> {
+/// One replica of the pool in `dir`, as its file says, or what is wrong with it.
+pub fn look(dir: &Path, file: FileId) -> Result<Result<FoundReplica, ProblemKind>, OpenError> {
     let scan = scan(dir)?;
-    Ok(scan.read_replica(&dir.join(Place::of(file).path()), file).ok())
+    Ok(scan.read_replica(&dir.join(ReplicaPlace::of(file).path()), file))
+}
+
+/// Takes what there is of a replica for all that there was, where the rest is given up. The pool is not open.
+pub fn accept_length(dir: &Path, file: FileId) -> Result<(), OpenError> {
+    relabel(dir, file, |known, there| (known > Some(there)).then_some(there))
+}
+
+/// Notes in a replica's label that its file had so many bytes, so that what is missing of them is known to be lost. Nobody
+/// has the replica open. Without a label nothing is noted.
+pub fn expect_length(dir: &Path, file: FileId, length: u64) -> Result<(), OpenError> {
+    relabel(dir, file, |known, _| (known < Some(length)).then_some(length))
+}
+
+/// `choose`: from the length that the label knows of and the one that is there, another for the label.
+fn relabel(
+    dir: &Path,
+    file: FileId,
+    choose: impl FnOnce(Option<u64>, u64) -> Option<u64>,
+) -> Result<(), OpenError> {
+    let path = dir.join(ReplicaPlace::of(file).path());
+    let relabel = || -> std::io::Result<()> {
+        let open = File::options().read(true).write(true).custom_flags(no_follow()).open(&path)?;
+        let Ok(Some(label)) = label::read(&open) else { return Ok(()) };
+        if let Some(length) = choose(label.length, open.metadata()?.len()) {
+            label::write(&open, &Label { length: Some(length), ..label })?;
+            open.sync_all()?;
+        }
+        Ok(())
+    };
+    relabel().map_err(|error| OpenError::io("note the length of", &path, error))
 }
 
 pub struct Scan {
@@ -92,7 +127,7 @@ pub struct Scan {
     reading: Option<(ReadDir, Level)>,
 }
 
-/// What the entries of a directory are.
+/// The kind of a directory's entries.
 #[derive(Clone, Copy)]
 enum Level {
     Outer,
@@ -112,7 +147,7 @@ impl Scan {
         let below = match level {
             Level::Outer => Level::Inner,
             Level::Inner => Level::Replicas,
-            Level::Replicas => return Some(self.examine_file(path, name)),
+            Level::Replicas => return self.examine_file(path, name),
         };
         if layout::is_level(name) && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
             self.directories.push((path, below));
@@ -121,21 +156,24 @@ impl Scan {
         Some(problem(path, ProblemKind::Stray))
     }
 
-    fn examine_file(&self, path: PathBuf, name: &str) -> Found {
-        match label::parse_file(name) {
-            None => problem(path, ProblemKind::Stray),
-            Some(file) if !path.ends_with(Place::of(file).path()) => {
-                problem(path, ProblemKind::Misplaced(file))
-            }
-            Some(file) => match self.read_replica(&path, file) {
-                Ok(replica) => Found::Replica(replica),
-                Err(kind) => problem(path, kind),
-            },
+    /// `None`: it was removed meanwhile.
+    fn examine_file(&self, path: PathBuf, name: &str) -> Option<Found> {
+        let Some(file) = label::parse_file(name) else { return Some(problem(path, ProblemKind::Stray)) };
+        if !path.ends_with(ReplicaPlace::of(file).path()) {
+            return Some(problem(path, ProblemKind::Misplaced(file)));
+        }
+        match self.read_replica(&path, file) {
+            Ok(replica) => Some(Found::Replica(replica)),
+            Err(ProblemKind::Gone) => None,
+            Err(kind) => Some(problem(path, kind)),
         }
     }
 
     fn read_replica(&self, path: &Path, file: FileId) -> Result<FoundReplica, ProblemKind> {
-        let unreadable = |error: std::io::Error| ProblemKind::Unreadable(error.to_string());
+        let unreadable = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::NotFound => ProblemKind::Gone,
+            _ => ProblemKind::Unreadable(error.to_string()),
+        };
         if !fs::symlink_metadata(path).map_err(unreadable)?.is_file() {
             return Err(ProblemKind::Stray);
         }
@@ -152,17 +190,22 @@ impl Scan {
             None => return Err(ProblemKind::NoLabel),
         };
         if label.file != file {
-            return Err(ProblemKind::OtherFile(label.file));
+            return Err(ProblemKind::OtherFile { file, of: label.file });
         }
         if label.instance != self.identity.instance {
             return Err(ProblemKind::OtherInstance);
         }
         let broken = label::is_broken(&open).map_err(of_label)?;
-        let facts =
-            ReplicaFacts { file, size: metadata.len(), space_used: metadata.blocks() * 512, modified: None };
+        let facts = ReplicaFacts {
+            file,
+            birth: label.birth,
+            size: metadata.len(),
+            space_used: metadata.blocks() * 512,
+            modified: None,
+        };
         let nanoseconds = u32::try_from(metadata.mtime_nsec()).unwrap_or(0);
         let modified = Timestamp::new(metadata.mtime(), nanoseconds).unwrap_or(Timestamp::EPOCH);
-        Ok(FoundReplica { facts, modified, epoch: label.epoch, broken })
+        Ok(FoundReplica { facts, modified, epoch: label.epoch, length: label.length, broken })
     }
 }
 
@@ -214,7 +257,6 @@ mod tests {
     use types::PoolId;
 
     use super::*;
-    use crate::label::Label;
     use crate::store::Store;
 
     const INSTANCE: [u8; 16] = [1; 16];
@@ -228,7 +270,9 @@ mod tests {
 
     fn replica(store: &Store, file: u64, labelled: u64, instance: [u8; 16]) -> std::os::fd::OwnedFd {
         let (open, _) = store.create(FileId(file)).unwrap();
-        label::write(&open, &Label { file: FileId(labelled), instance, epoch: Epoch(7) }).unwrap();
+        let (length, birth) = (Some(0), api::Birth(3));
+        label::write(&open, &Label { file: FileId(labelled), instance, epoch: Epoch(7), length, birth })
+            .unwrap();
         open
     }
 
@@ -260,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_server_leaves_behind_is_no_fault_of_the_pool() {
+    fn leftovers_of_a_killed_server_are_no_fault_of_the_pool() {
         let (dir, store) = pool();
         store.create(FileId(1)).unwrap();
         fs::write(dir.path().join(identity::NEW_FILE_NAME), "{").unwrap();
@@ -279,10 +323,10 @@ mod tests {
         rustix::fs::ftruncate(store.open(FileId(1)).unwrap().unwrap(), 5).unwrap();
         assert_eq!(kinds(&dir), [ProblemKind::NoLabel]);
         replica(&store, 1, 2, INSTANCE);
-        assert_eq!(kinds(&dir), [ProblemKind::OtherFile(FileId(2))]);
+        assert_eq!(kinds(&dir), [ProblemKind::OtherFile { file: FileId(1), of: FileId(2) }]);
         replica(&store, 1, 1, [2; 16]);
         assert_eq!(kinds(&dir), [ProblemKind::OtherInstance]);
-        let (right, wrong) = (dir.path().join(Place::of(FileId(1)).path()), FileId(1 << 20));
+        let (right, wrong) = (dir.path().join(ReplicaPlace::of(FileId(1)).path()), FileId(1 << 20));
         fs::rename(&right, right.with_file_name(wrong.to_string())).unwrap();
         assert_eq!(kinds(&dir), [ProblemKind::Misplaced(wrong)]);
         fs::remove_file(right.with_file_name(wrong.to_string())).unwrap();

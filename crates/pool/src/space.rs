@@ -7,7 +7,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use rustix::fs::{StatVfsMountFlags, fstatvfs};
+use rustix::fs::fstatvfs;
 
 pub struct Space {
     reserve_bytes: u64,
@@ -16,7 +16,7 @@ pub struct Space {
     free_bytes: AtomicU64,
     total_files: AtomicU64,
     free_files: AtomicU64,
-    /// Why the file system takes no writes, as of the last look.
+    /// Why nothing can be read or written, as of the last look.
     refusal: Mutex<Option<String>>,
 }
 
@@ -46,14 +46,13 @@ impl Space {
         let refusal = match fstatvfs(root) {
             Ok(stat) => {
                 self.total_bytes.store(stat.f_blocks.saturating_mul(stat.f_frsize), Relaxed);
-                // What root alone may use is the file system's own reserve, also when we are root.
+                // Space for root alone is the file system's own reserve, also when we are root.
                 self.free_bytes.store(stat.f_bavail.saturating_mul(stat.f_frsize), Relaxed);
                 // Btrfs makes inodes as it goes and says 0.
                 let endless = stat.f_files == 0;
                 self.total_files.store(if endless { u64::MAX } else { stat.f_files }, Relaxed);
                 self.free_files.store(if endless { u64::MAX } else { stat.f_favail }, Relaxed);
-                let read_only = stat.f_flag.contains(StatVfsMountFlags::RDONLY);
-                read_only.then(|| "its file system is read-only".to_owned())
+                None
             }
             Err(errno) => Some(format!("its file system does not answer: {errno}")),
         };
@@ -111,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_let_in_is_subtracted_until_the_reserve() {
+    fn admitted_bytes_are_subtracted_down_to_the_reserve() {
         let free = AtomicU64::new(100);
         assert!(take(&free, 60, 30));
         assert!(!take(&free, 11, 30));

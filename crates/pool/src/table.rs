@@ -82,10 +82,11 @@ impl Table {
         Ok(Taken { replica, to_settle })
     }
 
-    /// Forgets a replica that is gone; whoever holds it keeps it.
-    pub fn drop_replica(&self, file: FileId) {
-        let mut shard = self.shard(file).lock();
-        if let Some(slot) = shard.by_file.get(&file).copied() {
+    /// Forgets a replica that is gone; its holders keep it.
+    pub fn drop_replica(&self, replica: &Replica) {
+        let mut shard = self.shard(replica.file()).lock();
+        let slot = shard.by_file.get(&replica.file()).copied();
+        if let Some(slot) = slot.filter(|slot| std::ptr::eq(&*shard.slots[*slot].replica, replica)) {
             shard.remove(slot);
         }
     }
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_a_replica_shares_it_with_all_others() {
+    fn all_callers_share_a_replica_that_is_held() {
         let table = Table::new(2);
         let held = table.take(FileId(1)).ok().unwrap().replica;
         for file in 2..100 {
@@ -241,7 +242,7 @@ mod tests {
         let table = Table::new(8);
         let old = table.take(FileId(1)).ok().unwrap().replica;
         table.take(FileId(2)).ok().unwrap();
-        table.drop_replica(FileId(1));
+        table.drop_replica(&old);
         assert!(!Arc::ptr_eq(&old, &table.take(FileId(1)).ok().unwrap().replica));
         assert!(table.take(FileId(2)).is_ok());
     }

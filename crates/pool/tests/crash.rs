@@ -67,7 +67,7 @@ fn run_and_kill(dir: &std::path::Path, lines: usize) -> Vec<(String, u64)> {
 }
 
 #[tokio::test]
-async fn what_was_acknowledged_before_a_kill_is_there_after_it() {
+async fn acknowledged_writes_fences_and_removals_survive_a_kill() {
     let dir = tempfile::tempdir().unwrap();
     let (mut written, mut removed) = (HashMap::new(), Vec::new());
     for round in 0..ROUNDS {
@@ -88,9 +88,11 @@ async fn what_was_acknowledged_before_a_kill_is_there_after_it() {
         for (file, epoch) in &written {
             let ticket = |epoch| Ticket {
                 file: FileId(*file),
+                birth: api::Birth::UNKNOWN,
                 pool: pools::ID,
                 mode: TicketMode::Read,
                 epoch: Epoch(epoch),
+                presence: api::Presence::Written,
             };
             let replica = pool.open(&ticket(2)).await.unwrap();
             let read = replica.read_at(0, u32::MAX).await.unwrap();

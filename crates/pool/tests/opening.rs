@@ -7,7 +7,7 @@ mod pools;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use api::{Pool, PoolError, Stability};
+use api::{Content, Pool, PoolError, Stability};
 use bytes::Bytes;
 use forebay_pool::{Found, LocalPool, OpenError, ProblemKind, scan};
 use pools::{config, content, open, writer};
@@ -65,7 +65,7 @@ fn the_wrong_pool_instance_or_version_is_refused_with_a_line_that_helps() {
     other.id = PoolId(9);
     assert!(refusal(other).to_string().contains("is pool-3, not pool-9"));
     let identity = dir.path().join("pool.json");
-    let newer = fs::read_to_string(&identity).unwrap().replace("\"version\": 1", "\"version\": 2");
+    let newer = fs::read_to_string(&identity).unwrap().replace("\"version\": 3", "\"version\": 4");
     fs::write(&identity, newer).unwrap();
     assert!(refusal(config(dir.path())).to_string().contains("start a newer program"));
 }
@@ -120,7 +120,7 @@ fn open_again(dir: &Path, round: usize) {
 }
 
 #[tokio::test]
-async fn what_is_wrong_below_data_is_told_and_left_alone() {
+async fn problems_below_data_are_reported_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     let pool = open(dir.path());
     fill(&pool, 1..4).await;
@@ -149,9 +149,11 @@ async fn what_is_wrong_below_data_is_told_and_left_alone() {
     let pool = open(dir.path());
     let ticket = api::Ticket {
         file: FileId(2),
+        birth: api::Birth::UNKNOWN,
         pool: pools::ID,
         mode: api::TicketMode::ReadWrite,
         epoch: types::Epoch(0),
+        presence: api::Presence::Unmade,
     };
     let opened = pool.open(&ticket).await.map(|_| ());
     assert!(matches!(opened, Err(PoolError::Io { .. })), "{opened:?}");
@@ -189,15 +191,44 @@ async fn the_reserve_refuses_new_data_before_it_is_touched() {
     assert_eq!(pool.status().free_bytes, 0);
     let replica = writer(&pool, 8).await;
     let write = |at, data: &'static str| replica.write_at(at, Bytes::from(data), Stability::FileSync);
-    assert!(matches!(write(6, "abc").await, Err(PoolError::NoSpace(_))));
+    assert!(matches!(write(4095, "abc").await, Err(PoolError::NoSpace(_))), "a block behind its last");
     assert!(matches!(write(1 << 20, "a").await, Err(PoolError::NoSpace(_))));
-    write(0, "in place").await.unwrap();
-    assert_eq!(content(&pool, 8).await, b"in place");
+    // Nor does a block that may be shared count as there.
+    if pool.clone_granularity().is_none() {
+        write(0, "in place").await.unwrap();
+        assert_eq!(content(&pool, 8).await, b"in place");
+    }
+    let ranges = replica.ranges().unwrap();
+    ranges.extend(1).await.unwrap();
+    assert!(
+        matches!(ranges.extend(1 << 20).await, Err(PoolError::NoSpace(_))),
+        "its last byte takes a block"
+    );
     let new = writer(&pool, 9).await.write_at(0, Bytes::from("x"), Stability::Unstable).await;
     assert!(matches!(new, Err(PoolError::NoSpace(_))));
     assert_eq!(pool.facts(FileId(9)).await.unwrap(), None);
     pool.truncate(FileId(8), 0).await.unwrap();
     pool.remove(FileId(8)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_write_into_a_hole_leaves_the_reserve_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(dir.path());
+    fill(&pool, 8..9).await;
+    pool.truncate(FileId(8), 1 << 20).await.unwrap();
+    pool.close();
+    let mut full = config(dir.path());
+    full.reserve_bytes = u64::MAX;
+    let pool = LocalPool::open(full).unwrap();
+    let replica = writer(&pool, 8).await;
+    let write = |at| replica.write_at(at, Bytes::from("hole"), Stability::Unstable);
+    assert!(matches!(write(1 << 19).await, Err(PoolError::NoSpace(_))));
+    assert_eq!(
+        replica.ranges().unwrap().seek(4096, Content::Data).await.unwrap(),
+        None,
+        "nothing was written"
+    );
 }
 
 #[tokio::test]

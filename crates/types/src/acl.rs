@@ -36,10 +36,10 @@ pub enum AceKind {
     Deny,
 }
 
-/// Whom an entry is about.
+/// The users that an entry is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AceWho {
-    /// OWNER@: whoever owns the file then.
+    /// OWNER@: the owner of the file at the time of the check.
     Owner,
     /// GROUP@: members of the file's group, its owner too if it is one.
     Group,
@@ -49,7 +49,7 @@ pub enum AceWho {
     NamedGroup(u32),
 }
 
-/// What becomes of an entry when something is made in the directory (RFC 8881 §6.2.1.4), in the bits of the protocol.
+/// How an entry is inherited when something is made in the directory (RFC 8881 §6.2.1.4), in the bits of the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AceFlags(u32);
 
@@ -95,7 +95,7 @@ impl BitOr for AceFlags {
 #[error("access control list has more entries than can be kept")]
 pub struct AclTooLong;
 
-/// What an ACL says: of some accesses that they are allowed, of some that they are denied, of the rest nothing.
+/// The verdict of an ACL: it allows some accesses, denies some, and says nothing of the rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     pub allowed: Access,
@@ -111,8 +111,8 @@ impl Acl {
     /// Of those that a mode puts on top, and that the next one takes away again.
     const OF_MODE_MAX: usize = 16;
 
-    /// One that is set. Whatever a mode and inheritance make of it, as often as they like, can be kept; and all that they
-    /// make of what can be set can be set itself, so that what is told of one file can be given to another.
+    /// One that is set. However often a mode and inheritance are applied to it, the result can be kept, and can be set
+    /// itself, so that a client can read the ACL of one file and give it to another.
     pub fn new(aces: Vec<Ace>) -> Result<Acl, AclTooLong> {
         let acl = Acl::derived(aces)?;
         let handed_on = acl.aces().iter().filter(|ace| ace.flags.is_inheritable()).count();

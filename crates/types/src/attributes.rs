@@ -1,4 +1,4 @@
-//! What is known of a file besides its bytes.
+//! Attributes of a file.
 
 use crate::{Epoch, FileId, Timestamp};
 
@@ -51,7 +51,7 @@ pub struct Attributes {
     pub change: u64,
     /// Fencing epoch: tickets for this file carry it.
     pub epoch: Epoch,
-    /// There is an ACL, which decides who may do what; the mode tells what it amounts to.
+    /// There is an ACL, which decides on access; the mode shows the bits that it amounts to.
     pub has_acl: bool,
 }
 

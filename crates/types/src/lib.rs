@@ -1,7 +1,7 @@
 //! The words every crate uses: ids, names, attributes, ranges, time, identity.
 //!
-//! Floor 0. Plain values without behaviour beyond their own invariants; no I/O, no clock, no randomness. What a
-//! value may hold is checked where it is made (parse, don't validate), so that nobody checks twice.
+//! Floor 0. Plain values without behaviour beyond their own invariants; no I/O, no clock, no randomness. A value is
+//! checked where it is made (parse, don't validate), and not again.
 
 pub mod acl;
 pub mod attributes;
@@ -13,6 +13,7 @@ pub mod name;
 pub mod network;
 pub mod permission;
 pub mod range;
+pub mod shares;
 pub mod time;
 pub mod xattr;
 
@@ -26,5 +27,6 @@ pub use name::{Name, NameError, SymlinkTarget};
 pub use network::Network;
 pub use permission::Access;
 pub use range::ByteRange;
+pub use shares::Shares;
 pub use time::Timestamp;
 pub use xattr::{XattrName, XattrNameError};

@@ -58,7 +58,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// What a symbolic link says: 1 to 4095 bytes without NUL (PATH_MAX counts the NUL).
+/// The text of a symbolic link: 1 to 4095 bytes without NUL (PATH_MAX counts the NUL).
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct SymlinkTarget(Arc<[u8]>);
 

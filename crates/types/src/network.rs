@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused_with_words() {
+    fn an_invalid_network_is_refused() {
         for text in ["", "10.0.0.0/33", "10.0.0/8", "10.0.0.0/", "::/129", "10.0.0.0/-1", "host"] {
             assert!(text.parse::<Network>().is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Who may do what: mode bits and ACLs as pure functions over (identity, attributes, ACL, wanted access).
+//! Permissions: mode bits and ACLs as pure functions over (identity, attributes, ACL, wanted access).
 
 use std::ops::BitOr;
 
@@ -13,7 +13,7 @@ impl Access {
     pub const NONE: Access = Access(0);
     /// Of a directory: to list it.
     pub const READ: Access = Access(0x1);
-    /// What `w` stands for: to write anywhere (WRITE_DATA) and behind the end (APPEND_DATA). Of a directory: to add
+    /// The accesses of `w`: to write anywhere (WRITE_DATA) and behind the end (APPEND_DATA). Of a directory: to add
     /// files and directories.
     pub const WRITE: Access = Access(0x2 | 0x4);
     /// Of a directory: to search it.
@@ -32,9 +32,9 @@ impl Access {
     /// To take the file, or give it to a group that one is a member of.
     pub const WRITE_OWNER: Access = Access(0x8_0000);
     pub const SYNCHRONIZE: Access = Access(0x10_0000);
-    /// What the nine bits of a mode speak of.
+    /// The accesses that the nine bits of a mode cover.
     pub const OF_MODE: Access = Access::READ.and(Access::WRITE).and(Access::EXECUTE);
-    /// All that the protocol knows: besides these what is for named attributes and for retention.
+    /// All accesses of the protocol: besides these, those for named attributes and for retention.
     const ALL: u32 = 0x1f_07ff;
 
     /// `None`: there are bits that nobody defined.
@@ -90,7 +90,7 @@ impl BitOr for Access {
     }
 }
 
-/// What `who` may do with a file: as its ACL says if it has one, else as the mode does.
+/// The accesses to a file that `who` is granted: by its ACL if it has one, else by its mode.
 ///
 /// Root may do anything, but execute only what anybody may execute. Owners may read and write the ACL and the attributes
 /// of what is theirs, or nobody could mend an ACL that denies it (RFC 8881 §6.3.1). Of `DELETE` and `DELETE_CHILD` see
@@ -140,9 +140,9 @@ pub enum Removal {
     Sticky,
 }
 
-/// Whether `who` may take `entry` out of `dir` (RFC 8881 §6.2.1.3.2): whoever may search it, and is allowed DELETE of the
-/// one or DELETE_CHILD of the other. Where neither is allowed nor denied, adding files to it is what counts, and the
-/// sticky bit.
+/// Whether `who` may take `entry` out of `dir` (RFC 8881 §6.2.1.3.2): needs to search it, and to be allowed DELETE of
+/// the one or DELETE_CHILD of the other. Where neither is allowed nor denied, adding files to it is what counts, and
+/// the sticky bit.
 pub fn judge_removal(
     who: &Identity,
     (dir, dir_acl): (&Attributes, Option<&Acl>),
@@ -170,7 +170,7 @@ pub fn judge_removal(
     }
 }
 
-/// What of ACCESS' DELETE a directory's own ACL decides: whether its entries may be removed as far as they say nothing.
+/// The part of ACCESS' DELETE that a directory decides: whether entries may be removed whose own ACLs say nothing.
 pub fn may_remove_entries(who: &Identity, dir: &Attributes, acl: Option<&Acl>) -> bool {
     let granted = granted(who, dir, acl);
     let verdict = acl.map_or_else(Verdict::default, |acl| acl.judge(who, dir));
@@ -187,6 +187,14 @@ pub fn is_owner(who: &Identity, attributes: &Attributes) -> bool {
 /// rename the entry.
 pub fn sticky_forbids(who: &Identity, dir: &Attributes, entry: &Attributes) -> bool {
     dir.mode & 0o1000 != 0 && !is_owner(who, dir) && !is_owner(who, entry)
+}
+
+/// A writer that is not root takes set-uid away, and set-gid where the group may execute (without that bit it once
+/// meant mandatory locking). The writer is not known when a write is recorded; files with these bits that root writes
+/// in place are rare, programs that stay set-uid after others wrote them are holes.
+pub fn without_privileges(mode: u32) -> u32 {
+    let mode = mode & !0o4000;
+    if mode & 0o010 != 0 { mode & !0o2000 } else { mode }
 }
 
 #[cfg(test)]

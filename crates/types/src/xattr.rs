@@ -20,7 +20,7 @@ pub enum XattrNameError {
 }
 
 impl XattrName {
-    /// What Linux puts before it, in programs and in its own bounds.
+    /// Linux puts it before the name, in programs and in its own bounds.
     pub const PREFIX: &str = "user.";
     /// XATTR_NAME_MAX of Linux counts the prefix. A longer name, set by another client, would make every listing of the
     /// file fail at Linux ones (`decode_listxattrs`).

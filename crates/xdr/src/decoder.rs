@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_padding_holds_does_not_matter() {
+    fn the_content_of_padding_is_ignored() {
         let mut d = Decoder::new(Bytes::from_static(b"\0\0\0\x01aXYZ"));
         assert_eq!(d.opaque(8).unwrap(), "a");
         assert_eq!(d.finish(), Ok(()));

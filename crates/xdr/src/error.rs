@@ -1,4 +1,4 @@
-//! What can be wrong with bytes that should be XDR.
+//! Errors of decoding bytes as XDR.
 
 use thiserror::Error;
 

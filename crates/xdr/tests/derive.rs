@@ -1,4 +1,4 @@
-//! What the derive makes of each shape of type, byte by byte.
+//! The encoding that the derive gives each shape of type, byte by byte.
 
 // The other crates depend on this one under this name, and the derived code says it.
 extern crate forebay_xdr as xdr;
@@ -193,7 +193,7 @@ fn any_outcome() -> impl Strategy<Value = Outcome<Option<Granted>>> {
 
 proptest! {
     #[test]
-    fn what_was_encoded_decodes_to_itself(value in any_outcome()) {
+    fn an_encoded_value_decodes_to_itself(value in any_outcome()) {
         prop_assert_eq!(from_bytes(to_bytes(&value)), Ok(value));
     }
 

@@ -3,11 +3,11 @@
 use nfs4::op;
 use xdr::{Encoder, Xdr};
 
-use super::{Decisions, Known, mask};
+use super::{Decisions, LearntValues, mask};
 
 const FLEX_FILES: u32 = 4;
 
-pub fn layout(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known, number: u32) {
+pub fn layout(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues, number: u32) {
     let flag = u32::from(d.below(8) == 7);
     match number {
         op::LAYOUTGET => {
@@ -48,7 +48,7 @@ pub fn layout(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known, number: u32
 }
 
 /// `ff_layoutreturn4`: nothing, as it comes, with an error, or with statistics.
-fn body(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
+fn body(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues) {
     match d.below(4) {
         0 => e.opaque_slice(&[]),
         1 => e.opaque_slice(d.bytes(48)),
@@ -66,7 +66,7 @@ fn body(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
     }
 }
 
-fn device_id(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
+fn device_id(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues) {
     let at = usize::from(d.byte());
     match known.devices.get(at % (known.devices.len() + 1)) {
         Some(id) => id.encode(e),
@@ -74,14 +74,14 @@ fn device_id(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
     }
 }
 
-pub fn device(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
+pub fn device(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues) {
     device_id(e, d, known);
     FLEX_FILES.encode(e);
     d.word().encode(e);
     mask(e, d);
 }
 
-pub fn errors(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
+pub fn errors(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues) {
     d.number().encode(e);
     d.number().encode(e);
     known.stateid(d).encode(e);
@@ -95,7 +95,7 @@ pub fn errors(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
     }
 }
 
-pub fn statistics(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
+pub fn statistics(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues) {
     head_of_statistics(e, d, known);
     FLEX_FILES.encode(e);
     match d.below(2) {
@@ -104,8 +104,8 @@ pub fn statistics(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
     }
 }
 
-/// What LAYOUTSTATS and `ff_iostats4` begin with.
-fn head_of_statistics(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
+/// The beginning of LAYOUTSTATS and `ff_iostats4`.
+fn head_of_statistics(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues) {
     d.number().encode(e);
     d.number().encode(e);
     known.stateid(d).encode(e);

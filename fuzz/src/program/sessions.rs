@@ -3,7 +3,7 @@
 use nfs4::{ClientId4, ClientOwner4, Verifier4};
 use xdr::{Encoder, Opaque, Xdr};
 
-use super::{Decisions, Known};
+use super::{Decisions, LearntValues};
 
 /// The owners that the target begins with, and another.
 const OWNERS: [&str; 3] = ["one", "two", "three"];
@@ -24,7 +24,7 @@ pub fn exchange(e: &mut Encoder, d: &mut Decisions<'_>) {
     0u32.encode(e);
 }
 
-pub fn create(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
+pub fn create(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues) {
     let (id, sequence) = client(d, known);
     id.encode(e);
     (sequence.wrapping_add(u32::from(d.below(4))).wrapping_sub(1)).encode(e);
@@ -50,7 +50,7 @@ pub fn security(e: &mut Encoder, d: &mut Decisions<'_>) {
     }
 }
 
-pub fn session(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
+pub fn session(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues) {
     let at = usize::from(d.byte());
     match known.sessions.get(at % (known.sessions.len() + 1)) {
         Some(id) => id.encode(e),
@@ -58,7 +58,7 @@ pub fn session(e: &mut Encoder, d: &mut Decisions<'_>, known: &Known) {
     }
 }
 
-pub fn client(d: &mut Decisions<'_>, known: &Known) -> (ClientId4, u32) {
+pub fn client(d: &mut Decisions<'_>, known: &LearntValues) -> (ClientId4, u32) {
     let at = usize::from(d.byte());
     let found = known.clients.get(at % (known.clients.len() + 1));
     found.copied().unwrap_or((ClientId4(at as u64), 1))

@@ -66,11 +66,11 @@ pub async fn an_acl_is_kept_with_the_mode_that_it_amounts_to(world: World) {
     world.set_acl(&alice(), file, &other).await;
     assert_eq!(world.acl_of(file).await, (Some(acl(&other)), 0));
     assert!(world.may(&bob(), file, R | W).await && !world.may(&alice(), file, R).await);
-    // What says no more than a mode is not kept beside it.
+    // An ACL that says no more than a mode is not kept beside it.
     world.set_acl(&alice(), file, Acl::of_mode(0o640).aces()).await;
     assert_eq!(world.acl_of(file).await, (None, 0o640));
     assert!(!world.may(&bob(), file, R).await);
-    // None at all lets nobody do anything; the owner may still mend it.
+    // An empty ACL lets nobody do anything; the owner may still mend it.
     world.set_acl(&alice(), file, &[]).await;
     assert_eq!(world.acl_of(file).await, (Some(acl(&[])), 0));
     world.set_acl(&alice(), file, &aces).await;
@@ -171,7 +171,7 @@ pub async fn names_are_taken_away_by_delete_child_of_the_directory_or_delete_of_
     refused!(unlink("e").await, NamespaceError::NotPermitted);
 }
 
-pub async fn what_is_made_in_a_directory_inherits_from_its_acl(world: World) {
+pub async fn an_object_made_in_a_directory_inherits_from_its_acl(world: World) {
     let work = world.work().await;
     let dir = world.dir(&alice(), work, "d").await;
     let aces = [Ace::allow(BOB, R | W | X).inherited_by(to_all()), Ace::allow(OWNER, R | W | X)];
@@ -233,7 +233,7 @@ pub async fn a_directory_that_only_hands_an_acl_on_has_the_mode_that_was_asked_f
     assert_eq!(world.acl_of(file.file).await.0, Some(acl(&inherited)));
 }
 
-pub async fn whom_the_acl_of_a_directory_lets_change_its_mode_leaves_set_gid(world: World) {
+pub async fn a_chmod_that_an_acl_allows_keeps_set_gid_only_for_a_member_of_the_group(world: World) {
     let work = world.work().await;
     let dir = world.dir(&alice(), work, "d").await;
     let lent = Ace::allow(EVERYONE, Access::WRITE_ACL);

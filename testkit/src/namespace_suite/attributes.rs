@@ -1,4 +1,4 @@
-//! Changes of attributes and commits of written data.
+//! Changes of attributes and records of written data.
 
 use api::{CreateKind, NamespaceError, SetAttributes, SetTime, Stability, Written};
 use types::{FileId, SymlinkTarget};
@@ -137,36 +137,36 @@ pub async fn setting_nothing_changes_nothing(world: World) {
     assert_eq!(world.attributes(file).await, before);
 }
 
-pub async fn committed_writes_show_size_and_times_together(world: World) {
+pub async fn recorded_writes_show_size_and_times_together(world: World) {
     let work = world.work().await;
     let file = world.file(&alice(), work, "a").await;
     let before = world.attributes(file).await;
     world.clock.advance(5);
     let long = Written { space_used: Some(512), ..written(100, Stability::FileSync) };
-    let after = world.names.commit(file, &long).await.unwrap();
+    let after = world.names.record_write(file, &long).await.unwrap();
     assert_eq!(
         (after.size, after.space_used, after.mtime, after.ctime),
         (100, 512, at(1_000_005), at(1_000_005))
     );
     assert!(after.change > before.change);
     assert_eq!(world.lookup(work, "a").await.unwrap(), after);
-    let again = world.names.commit(file, &written(50, Stability::DataSync)).await.unwrap();
+    let again = world.names.record_write(file, &written(50, Stability::DataSync)).await.unwrap();
     assert_eq!(again.size, 100);
     world.clock.advance(5);
     let timed = Written { mtime: Some(at(1_000_007)), ..written(10, Stability::FileSync) };
-    assert_eq!(world.names.commit(file, &timed).await.unwrap().mtime, at(1_000_007));
+    assert_eq!(world.names.record_write(file, &timed).await.unwrap().mtime, at(1_000_007));
     // Written before the last change of attributes: what that set stands.
     let late = Written { mtime: Some(at(1_000_008)), ..written(200, Stability::FileSync) };
-    let after = world.names.commit(file, &late).await.unwrap();
+    let after = world.names.record_write(file, &late).await.unwrap();
     assert_eq!((after.size, after.mtime, after.ctime), (200, at(1_000_007), at(1_000_010)));
 }
 
-pub async fn an_unstable_commit_is_seen_at_once(world: World) {
+pub async fn an_unstable_write_is_seen_at_once(world: World) {
     let work = world.work().await;
     let file = world.file(&alice(), work, "a").await;
     let mut change = world.attributes(file).await.change;
     for step in 1..20 {
-        let after = world.names.commit(file, &written(step * 10, Stability::Unstable)).await.unwrap();
+        let after = world.names.record_write(file, &written(step * 10, Stability::Unstable)).await.unwrap();
         assert_eq!(after.size, step * 10);
         assert!(after.change > change);
         change = after.change;
@@ -175,56 +175,56 @@ pub async fn an_unstable_commit_is_seen_at_once(world: World) {
     }
 }
 
-pub async fn an_unstable_commit_survives_a_change_of_attributes(world: World) {
+pub async fn an_unstable_write_survives_a_change_of_attributes(world: World) {
     let work = world.work().await;
     let file = world.file(&alice(), work, "a").await;
-    world.names.commit(file, &written(10, Stability::Unstable)).await.unwrap();
+    world.names.record_write(file, &written(10, Stability::Unstable)).await.unwrap();
     let after = world.set(&alice(), file, mode(0o600)).await.unwrap();
     assert_eq!((after.size, after.mode), (10, 0o600));
-    let after = world.names.commit(file, &written(20, Stability::Unstable)).await.unwrap();
+    let after = world.names.record_write(file, &written(20, Stability::Unstable)).await.unwrap();
     assert_eq!((after.size, after.mode), (20, 0o600));
     world.names.link(&alice(), file, work, &name("b")).await.unwrap();
     let found = world.lookup(work, "b").await.unwrap();
     assert_eq!((found.size, found.mode, found.nlink), (20, 0o600, 2));
 }
 
-pub async fn a_truncation_after_an_unstable_commit_wins(world: World) {
+pub async fn a_truncation_after_an_unstable_write_wins(world: World) {
     let work = world.work().await;
     let file = world.file(&alice(), work, "a").await;
-    world.names.commit(file, &written(10, Stability::Unstable)).await.unwrap();
+    world.names.record_write(file, &written(10, Stability::Unstable)).await.unwrap();
     assert_eq!(world.set(&alice(), file, size(3)).await.unwrap().size, 3);
     assert_eq!(world.attributes(file).await.size, 3);
-    assert_eq!(world.names.commit(file, &written(5, Stability::Unstable)).await.unwrap().size, 5);
+    assert_eq!(world.names.record_write(file, &written(5, Stability::Unstable)).await.unwrap().size, 5);
 }
 
-pub async fn a_commit_without_bytes_changes_nothing(world: World) {
+pub async fn a_write_without_bytes_changes_nothing(world: World) {
     let work = world.work().await;
     let file = world.file(&alice(), work, "a").await;
     let before = world.attributes(file).await;
     world.clock.advance(5);
     for stability in [Stability::Unstable, Stability::FileSync] {
         let nothing = Written { size_at_least: None, mtime: None, space_used: None, stability };
-        assert_eq!(world.names.commit(file, &nothing).await.unwrap(), before);
+        assert_eq!(world.names.record_write(file, &nothing).await.unwrap(), before);
     }
 }
 
-pub async fn a_commit_takes_set_uid_away(world: World) {
+pub async fn a_write_takes_set_uid_away(world: World) {
     let work = world.work().await;
     let file = world.file(&alice(), work, "a").await;
     for stability in [Stability::Unstable, Stability::FileSync] {
         world.chmod(file, 0o6755).await;
-        assert_eq!(world.names.commit(file, &written(1, stability)).await.unwrap().mode, 0o755);
+        assert_eq!(world.names.record_write(file, &written(1, stability)).await.unwrap().mode, 0o755);
     }
 }
 
-pub async fn only_regular_files_are_committed(world: World) {
+pub async fn only_writes_of_regular_files_are_recorded(world: World) {
     let work = world.work().await;
     let fifo = world.make(&root(), work, "p", CreateKind::Fifo, 0o666).await.attributes.file;
     for stability in [Stability::Unstable, Stability::FileSync] {
         let bytes = written(1, stability);
-        refused!(world.names.commit(work, &bytes).await, NamespaceError::IsDirectory);
-        refused!(world.names.commit(fifo, &bytes).await, NamespaceError::NotRegular);
-        refused!(world.names.commit(FileId(u64::MAX / 4), &bytes).await, NamespaceError::Stale(_));
+        refused!(world.names.record_write(work, &bytes).await, NamespaceError::IsDirectory);
+        refused!(world.names.record_write(fifo, &bytes).await, NamespaceError::NotRegular);
+        refused!(world.names.record_write(FileId(u64::MAX / 4), &bytes).await, NamespaceError::Stale(_));
     }
 }
 

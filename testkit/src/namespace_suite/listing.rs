@@ -106,7 +106,7 @@ pub async fn an_empty_directory_lists_nothing(world: World) {
 pub async fn a_listing_shows_unstable_sizes(world: World) {
     let work = world.work().await;
     let file = world.file(&alice(), work, "a").await;
-    let after = world.names.commit(file, &written(77, Stability::Unstable)).await.unwrap();
+    let after = world.names.record_write(file, &written(77, Stability::Unstable)).await.unwrap();
     let page = world.names.list(&root(), work, Cookie::START, 10).await.unwrap();
     assert_eq!(page.entries[0].attributes, after);
 }

@@ -128,7 +128,7 @@ pub async fn properties_beyond_their_bounds_are_refused_as_a_whole(world: World)
         assert_eq!(world.known(file).await, [property("kept", b"1")]);
         assert_eq!(world.attributes(file).await, before);
     }
-    // What is left counts, not what was there in between.
+    // The bound applies to the result of the changes, not to the states in between.
     world.patch(&alice(), file, &[sized("n", rest + 1), sized("n", rest)]).await.unwrap();
     refused!(world.patch(&alice(), file, &[set("m", b"")]).await, NamespaceError::NoSpace);
     world.patch(&alice(), file, &[remove("n"), remove("kept"), sized(&too_long[1..], 1)]).await.unwrap();
@@ -144,7 +144,7 @@ pub async fn properties_follow_the_file_not_the_name(world: World) {
     world.names.link(&alice(), file, work, &name("c")).await.unwrap();
     world.unlink(&alice(), work, "b").await.unwrap();
     assert_eq!(world.known(file).await, [property("a", b"1")]);
-    world.names.commit(file, &written(5, Stability::FileSync)).await.unwrap();
+    world.names.record_write(file, &written(5, Stability::FileSync)).await.unwrap();
     world.unlink(&alice(), work, "c").await.unwrap();
     assert_eq!(world.known(file).await, [property("a", b"1")], "somebody may have it open");
     world.locations.forget(&[file]).await.unwrap();
@@ -185,9 +185,9 @@ pub async fn recorded_checksums_are_added_to_those_known(world: World) {
 pub async fn checksums_of_an_older_state_are_not_recorded(world: World) {
     let work = world.work().await;
     let file = world.file(&alice(), work, "a").await;
-    let change = world.names.commit(file, &written(5, Stability::FileSync)).await.unwrap().change;
+    let change = world.names.record_write(file, &written(5, Stability::FileSync)).await.unwrap().change;
     for stability in [Stability::Unstable, Stability::FileSync] {
-        world.names.commit(file, &written(5, stability)).await.unwrap();
+        world.names.record_write(file, &written(5, stability)).await.unwrap();
         assert!(!world.properties.record_checksums(file, change, &[sum(1)]).await.unwrap());
         assert!(world.sums(file).await.is_empty());
     }
@@ -196,19 +196,19 @@ pub async fn checksums_of_an_older_state_are_not_recorded(world: World) {
     assert_eq!(world.sums(file).await, [sum(1)]);
 }
 
-pub async fn whatever_changes_the_data_forgets_its_checksums(world: World) {
+pub async fn every_change_of_the_data_forgets_its_checksums(world: World) {
     let work = world.work().await;
     for stability in [Stability::Unstable, Stability::DataSync, Stability::FileSync] {
         // Also within the size that it has.
         let file = world.summed(work, "a").await;
-        world.names.commit(file, &written(3, stability)).await.unwrap();
+        world.names.record_write(file, &written(3, stability)).await.unwrap();
         assert!(world.sums(file).await.is_empty(), "{stability:?}");
     }
     for to in [0, 10, 100] {
         let file = world.summed(work, "a").await;
         world.set(&alice(), file, size(to)).await.unwrap();
         assert!(world.sums(file).await.is_empty());
-        // What is known of the new data does not bring back what was known of the old.
+        // A checksum of the new data does not bring back those of the old data.
         let change = world.attributes(file).await.change;
         let md5 = Checksum::new(ChecksumKind::Md5, &[7; 16]).unwrap();
         assert!(world.properties.record_checksums(file, change, &[md5]).await.unwrap());
@@ -243,7 +243,7 @@ pub async fn a_refused_truncation_forgets_nothing(world: World) {
     assert_eq!(world.sums(file).await, [sum(1)]);
 }
 
-pub async fn what_leaves_the_data_alone_keeps_its_checksums(world: World) {
+pub async fn operations_that_leave_the_data_alone_keep_its_checksums(world: World) {
     let work = world.work().await;
     let file = world.summed(work, "a").await;
     let none = SetAttributes::default();
@@ -255,7 +255,7 @@ pub async fn what_leaves_the_data_alone_keeps_its_checksums(world: World) {
     world.locations.raise_epoch(file).await.unwrap();
     let idle =
         Written { size_at_least: None, mtime: None, space_used: Some(9), stability: Stability::Unstable };
-    world.names.commit(file, &idle).await.unwrap();
+    world.names.record_write(file, &idle).await.unwrap();
     world.unlink(&alice(), work, "b").await.unwrap();
     assert_eq!(world.sums(file).await, [sum(1)]);
 }

@@ -82,7 +82,7 @@ pub async fn usage_counts_files_and_bytes(world: World) {
     let work = world.work().await;
     let file = world.file(&alice(), work, "a").await;
     world.dir(&alice(), work, "d").await;
-    world.names.commit(file, &written(1000, Stability::FileSync)).await.unwrap();
+    world.names.record_write(file, &written(1000, Stability::FileSync)).await.unwrap();
     let usage = world.names.usage().await.unwrap();
     assert_eq!((usage.files - before.files, usage.bytes - before.bytes), (3, 1000));
     let cut = SetAttributes { size: Some(10), ..SetAttributes::default() };

@@ -62,7 +62,7 @@ pub async fn a_file_whose_last_name_went_is_an_orphan_until_forgotten(world: Wor
     let orphans = world.locations.orphans(FileId(0), 10).await.unwrap();
     assert_eq!(orphans, [api::FileLocations { attributes: gone, pools: vec![PoolId(3)] }]);
     // Somebody may have it open still.
-    world.names.commit(file, &super::written(10, api::Stability::FileSync)).await.unwrap();
+    world.names.record_write(file, &super::written(10, api::Stability::FileSync)).await.unwrap();
     world.locations.forget(&[file]).await.unwrap();
     refused!(world.names.attributes(file).await, NamespaceError::Stale(_));
     refused!(world.locations.locations(file).await, NamespaceError::Stale(_));

@@ -40,6 +40,29 @@ pub async fn a_rename_replaces_a_file(world: World) {
     assert_eq!(orphans.iter().map(|orphan| orphan.attributes.file).collect::<Vec<_>>(), [other]);
 }
 
+pub async fn two_names_of_a_directory_change_places(world: World) {
+    let work = world.work().await;
+    let (tree, file) = (world.dir(&alice(), work, "tree").await, world.file(&alice(), work, "file").await);
+    let inside = world.file(&alice(), tree, "inside").await;
+    let (one, other) = (name("file"), name("tree"));
+    let (owner, stranger) = (alice(), bob());
+    let exchange = |who, taken| world.uploads.exchange(who, work, &one, (&other, taken));
+    refused!(exchange(&owner, file).await, NamespaceError::Exists);
+    world.chmod(work, 0o1777).await;
+    refused!(exchange(&stranger, tree).await, NamespaceError::NotPermitted);
+    let before = world.attributes(work).await;
+    exchange(&owner, tree).await.unwrap();
+    let after = world.attributes(work).await;
+    assert_eq!(after.nlink, before.nlink);
+    assert!(after.change > before.change);
+    assert_eq!(world.lookup(work, "file").await.unwrap().file, tree);
+    let moved = world.lookup(work, "tree").await.unwrap();
+    assert_eq!((moved.file, moved.nlink), (file, 1));
+    assert_eq!(world.lookup(tree, "inside").await.unwrap().file, inside);
+    world.unlink(&alice(), work, "tree").await.unwrap();
+    refused!(exchange(&owner, file).await, NamespaceError::NotFound);
+}
+
 pub async fn a_directory_replaces_only_an_empty_directory(world: World) {
     let work = world.work().await;
     let dir = world.dir(&alice(), work, "a").await;
@@ -187,7 +210,7 @@ pub async fn a_rename_onto_a_name_that_must_be_free_replaces_nothing(world: Worl
     assert_eq!(world.lookup(work, "other").await.unwrap().file, other);
     world.rename_over(&alice(), (work, "file"), (work, "free"), Replace::Never).await.unwrap();
     assert_eq!(world.lookup(work, "free").await.unwrap().file, file);
-    // What is missing comes first, as with Linux' `RENAME_NOREPLACE`.
+    // A missing source is reported before an existing target, as with Linux' `RENAME_NOREPLACE`.
     let renamed = world.rename_over(&alice(), (work, "file"), (work, "other"), Replace::Never).await;
     refused!(renamed, NamespaceError::NotFound);
 }
@@ -206,7 +229,7 @@ pub async fn a_rename_replaces_the_very_file_it_was_told(world: World) {
     refused!(rename(stale).await, NamespaceError::Exists);
     assert_eq!(world.lookup(work, "other").await.unwrap().file, appeared);
     // Its state does not matter.
-    world.names.commit(appeared, &written(5, api::Stability::FileSync)).await.unwrap();
+    world.names.record_write(appeared, &written(5, api::Stability::FileSync)).await.unwrap();
     let renamed = rename(Replace::File(appeared)).await.unwrap();
     assert_eq!((renamed.moved.file, renamed.replaced.unwrap().file), (file, appeared));
 }

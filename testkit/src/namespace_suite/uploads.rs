@@ -87,7 +87,7 @@ pub async fn an_unnamed_file_that_is_given_up_is_forgotten(world: World) {
     let before = world.names.usage().await.unwrap();
     let file = world.unnamed(&alice(), work).await.file;
     assert_eq!(world.names.usage().await.unwrap().files, before.files + 1);
-    world.names.commit(file, &written(70, Stability::Unstable)).await.unwrap();
+    world.names.record_write(file, &written(70, Stability::Unstable)).await.unwrap();
     refused!(world.names.link(&alice(), file, work, &name("b")).await, NamespaceError::NotFound);
     world.locations.forget(&[file]).await.unwrap();
     refused!(world.names.attributes(file).await, NamespaceError::Stale(_));
@@ -100,7 +100,7 @@ pub async fn a_published_file_shows_name_size_times_and_checksums_together(world
     let work = world.work().await;
     refused!(world.lookup(work, "a").await, NamespaceError::NotFound);
     let unnamed = world.unnamed(&alice(), work).await;
-    world.names.commit(unnamed.file, &written(7, Stability::Unstable)).await.unwrap();
+    world.names.record_write(unnamed.file, &written(7, Stability::Unstable)).await.unwrap();
     let before = world.attributes(work).await;
     world.clock.advance(9);
     let how = Publish { mtime: Some(at(-77)), ..complete(1000, Replace::Never) };
@@ -122,7 +122,7 @@ pub async fn a_published_file_shows_name_size_times_and_checksums_together(world
     assert_eq!(page.entries.iter().map(|entry| entry.attributes).collect::<Vec<_>>(), [shown]);
 }
 
-pub async fn what_is_published_without_a_time_is_of_now(world: World) {
+pub async fn a_file_published_without_a_time_gets_the_present_time(world: World) {
     let work = world.work().await;
     let file = world.unnamed(&alice(), work).await.file;
     world.clock.advance(9);
@@ -175,7 +175,7 @@ pub async fn exactly_one_state_is_replaced(world: World) {
     refused!(publish("a", exactly(file, change)).await, NamespaceError::Exists);
     refused!(publish("a", exactly(old, change - 1)).await, NamespaceError::Exists);
     // A write that is not on disk yet counts.
-    let shown = world.names.commit(old, &written(9, Stability::Unstable)).await.unwrap();
+    let shown = world.names.record_write(old, &written(9, Stability::Unstable)).await.unwrap();
     refused!(publish("a", exactly(old, change)).await, NamespaceError::Exists);
     let published = publish("a", exactly(old, shown.change)).await.unwrap();
     assert_eq!(published.replaced.unwrap().file, old);
@@ -191,7 +191,7 @@ pub async fn one_file_in_whatever_state_is_replaced(world: World) {
     };
     refused!(publish("b", old).await, NamespaceError::Exists);
     refused!(publish("a", file).await, NamespaceError::Exists);
-    world.names.commit(old, &written(9, Stability::Unstable)).await.unwrap();
+    world.names.record_write(old, &written(9, Stability::Unstable)).await.unwrap();
     assert_eq!(publish("a", old).await.unwrap().replaced.unwrap().file, old);
 }
 
@@ -204,7 +204,7 @@ pub async fn a_replaced_file_hands_on_owner_mode_and_properties(world: World) {
     for _ in 0..5 {
         world.properties.set_properties(&alice(), old, &set).await.unwrap();
     }
-    let before = world.names.commit(old, &written(9, Stability::Unstable)).await.unwrap();
+    let before = world.names.record_write(old, &written(9, Stability::Unstable)).await.unwrap();
     world.chmod(old, 0o6676).await;
     world.clock.advance(5);
     let published = world.publish(&bob(), (work, "a"), &complete(5, Replace::Any)).await.unwrap();
@@ -258,7 +258,7 @@ pub async fn a_replaced_symbolic_link_hands_nothing_on(world: World) {
     refused!(world.names.attributes(link.file).await, NamespaceError::Stale(_));
 }
 
-pub async fn what_is_no_file_is_not_replaced(world: World) {
+pub async fn an_upload_replaces_nothing_but_a_file(world: World) {
     let work = world.work().await;
     let dir = world.dir(&alice(), work, "d").await;
     world.make(&alice(), work, "p", CreateKind::Fifo, 0o666).await;

@@ -225,7 +225,7 @@ pub async fn extended_attributes_beyond_their_bounds_are_refused(world: World) {
     assert_eq!(world.attributes(file).await, before);
     set("d", rest).await.unwrap();
     refused!(set("e", 0).await, NamespaceError::NoSpace);
-    // What is replaced gives its place.
+    // A replaced value frees its space.
     set("d", rest).await.unwrap();
     set("a", XATTR_BYTES_MAX - 1).await.unwrap();
     set("e", 0).await.unwrap();
@@ -257,7 +257,7 @@ pub async fn extended_attributes_are_listed_behind_a_cookie_whatever_else_change
     assert_eq!(names, ["e", "d", "c", "b", "a"], "in the order in which they were made");
     let all = world.xattrs.xattrs(&alice(), file, Cookie::START).await.unwrap();
     let second = all[1].cookie;
-    // What was seen goes, also the one that gave the cookie; another value is no other attribute; one comes.
+    // Listed attributes are removed, also the one that gave the cookie; one gets another value; a new one is added.
     for text in ["e", "d"] {
         world.remove_xattr(&alice(), file, text).await.unwrap();
     }
@@ -283,7 +283,7 @@ pub async fn extended_attributes_follow_the_file_not_the_name(world: World) {
     world.rename(&alice(), (work, "a"), (work, "b")).await.unwrap();
     world.names.link(&alice(), file, work, &name("c")).await.unwrap();
     world.unlink(&alice(), work, "b").await.unwrap();
-    world.names.commit(file, &written(5, Stability::Unstable)).await.unwrap();
+    world.names.record_write(file, &written(5, Stability::Unstable)).await.unwrap();
     world.unlink(&alice(), work, "c").await.unwrap();
     assert_eq!(world.xattrs_of(file).await, pairs([("a", "1")]), "somebody may have it open");
     world.locations.forget(&[file]).await.unwrap();
@@ -292,7 +292,7 @@ pub async fn extended_attributes_follow_the_file_not_the_name(world: World) {
     world.put_xattr(dir, "a", "1").await;
     world.unlink(&alice(), work, "d").await.unwrap();
     refused!(world.value(dir, "a").await, NamespaceError::Stale(_));
-    // What comes under the same name is another file.
+    // A new file under the same name is another file.
     let file = world.file(&alice(), work, "c").await;
     assert_eq!(world.xattrs_of(file).await, []);
 }

@@ -34,7 +34,7 @@ struct State {
     otherwise: Answer,
     seen: Vec<CbCompound4Args>,
     awaited: usize,
-    /// What CB_GETATTR is answered where it is answered OK.
+    /// The answer to CB_GETATTR if its status is OK.
     attributes: FileAttributes,
 }
 
@@ -63,7 +63,7 @@ impl Callbacks {
         self.lock().otherwise = answer;
     }
 
-    /// What the client says of the file that it has a delegation to write of, as far as it is asked.
+    /// Sets the attributes that the client reports, as far as it is asked, for a file that it has delegated to write.
     pub fn keep_attributes(&self, attributes: FileAttributes) {
         self.lock().attributes = attributes;
     }

@@ -59,7 +59,7 @@ impl NfsClient {
         Layout::of(&self.call(&[ops::put_fh(file), ops::layout_get(stateid, iomode)])?)
     }
 
-    /// What LAYOUTRETURN says: the stateid while something is still held.
+    /// The answer to LAYOUTRETURN: the stateid while something is still held.
     pub fn layout_return(
         &mut self,
         file: &NfsFh4,
@@ -71,7 +71,7 @@ impl NfsClient {
         Ok(body.stateid)
     }
 
-    /// What LAYOUTCOMMIT says: the new size if it has changed.
+    /// The answer to LAYOUTCOMMIT: the new size if it has changed.
     pub fn layout_commit(
         &mut self,
         file: &NfsFh4,

@@ -83,7 +83,7 @@ impl Reply {
         }
     }
 
-    /// What the operation at `index` answered; SEQUENCE counts.
+    /// Status of the operation at `index`; SEQUENCE counts.
     pub fn status_at(&self, index: usize) -> Option<NfsStat4> {
         self.results.get(index).map(NfsResop4::status)
     }
@@ -91,7 +91,7 @@ impl Reply {
 
 /// The body of the last result of the named operation, if the reply holds one: `body!(reply, GetFh)`.
 ///
-/// For results that are `Res<Body>`; what failed gives `None`.
+/// For results that are `Res<Body>`; a failed operation gives `None`.
 #[macro_export]
 macro_rules! body {
     ($reply:expr, $variant:ident) => {

@@ -12,7 +12,7 @@ use nfs4::{
 use nfs4::{ClientId4, DeviceId4, FfLayoutReturn4, Verify4Args};
 use xdr::Opaque;
 
-/// What the Linux client allots for a layout (`PNFS_LAYOUT_MAXSIZE`).
+/// Bytes that the Linux client allots for a layout (`PNFS_LAYOUT_MAXSIZE`).
 pub const LAYOUT_BYTES_MAX: u32 = 4096;
 
 pub fn put_fh(handle: &NfsFh4) -> NfsArgop4 {
@@ -182,7 +182,7 @@ pub fn get_device_info(device_id: DeviceId4, maxcount: u32) -> NfsArgop4 {
     })
 }
 
-/// What a client asks of a file after most operations.
+/// Attributes that a client requests after most operations.
 pub const COMMON: &[u32] = &[
     number::TYPE,
     number::CHANGE,

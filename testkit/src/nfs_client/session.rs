@@ -38,7 +38,7 @@ impl Session {
         Some(self.sequence(slotid as u32, cachethis))
     }
 
-    /// What the next new request on a slot would carry; nothing is reserved.
+    /// Arguments of the next new request on a slot; the slot is not reserved.
     pub fn sequence(&self, slotid: u32, cachethis: bool) -> Sequence4Args {
         let highest = self.slots.iter().rposition(|slot| slot.is_busy).unwrap_or(0) as u32;
         Sequence4Args {

@@ -17,7 +17,7 @@ fn databases_of_the_shared_server_are_apart() {
 }
 
 #[test]
-fn what_was_committed_is_there_after_a_stop_and_after_a_kill() {
+fn committed_rows_are_there_after_a_stop_and_after_a_kill() {
     let Some(mut cluster) = cluster() else { return };
     let url = cluster.create_database().unwrap();
     cluster.query(&url, "CREATE TABLE kept (id bigint); INSERT INTO kept VALUES (1)").unwrap();

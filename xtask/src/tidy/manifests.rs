@@ -1,4 +1,4 @@
-//! What the manifests say: which crate imports which, and whether each says what it is.
+//! Rules for manifests: which crate may import which, and that each crate has a description.
 
 use super::Finding;
 use super::tree::{File, Tree, crate_of};
@@ -6,7 +6,7 @@ use crate::floors::{self, Floor};
 
 const DECISION: &str = "docs/decisions/0002-dependencies.md";
 
-/// What a crate's manifest declares.
+/// The declarations of a crate's manifest.
 struct Manifest<'a> {
     file: &'a File,
     name: &'a str,

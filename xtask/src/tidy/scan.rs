@@ -4,9 +4,13 @@
 //! or a word in the blanked text is one of the program's own. Line numbers are those of the file, since blanking keeps
 //! every newline.
 
+use std::ops::Range;
+
 pub struct Scan {
     /// The source with every comment and literal turned into spaces.
     pub code: String,
+    /// Places of `//`, `///` and `//!` comments, each without its newline.
+    pub line_comments: Vec<Range<usize>>,
     /// Names of `#[cfg(test)] mod name;` whose body is another file.
     pub test_modules: Vec<String>,
     /// By line, from 0.
@@ -29,11 +33,16 @@ const TEST_ATTRIBUTES: &[&str] = &["#[cfg(test)]", "#[cfg(all(test", "#[test]", 
 
 impl Scan {
     pub fn new(text: &str) -> Scan {
-        let code = blank(text);
+        let (code, line_comments) = blank(text);
         let line_starts: Vec<usize> =
             std::iter::once(0).chain(code.match_indices('\n').map(|(at, _)| at + 1)).collect();
-        let mut scan =
-            Scan { test: vec![false; line_starts.len()], code, test_modules: Vec::new(), line_starts };
+        let mut scan = Scan {
+            test: vec![false; line_starts.len()],
+            code,
+            line_comments,
+            test_modules: Vec::new(),
+            line_starts,
+        };
         scan.mark_test_items();
         scan
     }
@@ -154,15 +163,20 @@ fn closing(bytes: &[u8], open: usize, up: u8, down: u8) -> usize {
     bytes.len()
 }
 
-/// Comments and literals become spaces; everything else, and every newline, stays where it is.
-fn blank(text: &str) -> String {
+/// Comments and literals become spaces; everything else, and every newline, stays where it is. Also the places of line
+/// comments.
+fn blank(text: &str) -> (String, Vec<Range<usize>>) {
     let bytes = text.as_bytes();
     let mut out = bytes.to_vec();
+    let mut line_comments = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
         let end = literal_end(bytes, at);
         match end {
             Some(end) => {
+                if bytes[at..].starts_with(b"//") {
+                    line_comments.push(at..end);
+                }
                 for byte in &mut out[at..end] {
                     if *byte != b'\n' {
                         *byte = b' ';
@@ -174,7 +188,7 @@ fn blank(text: &str) -> String {
         }
     }
     // Whole literals were replaced, so no character was cut in two.
-    String::from_utf8(out).unwrap_or_default()
+    (String::from_utf8(out).unwrap_or_default(), line_comments)
 }
 
 /// The end of the comment or literal that begins at `at`, if one does.

@@ -48,7 +48,7 @@ const BACK_CHANNEL: ChannelAttrs4 = ChannelAttrs4 {
     rdma_ird: None,
 };
 
-/// What the call under way is for.
+/// The purpose of the call under way.
 enum Step {
     ExchangeId,
     CreateSession,
@@ -124,7 +124,7 @@ impl Client {
         self.call_alone(NfsArgop4::ExchangeId(exchange_id));
     }
 
-    /// What is ready to be sent.
+    /// Calls that are ready to be sent.
     pub fn calls(&mut self) -> Bytes {
         self.calls.take()
     }

@@ -22,7 +22,7 @@ use super::{How, Op};
 use crate::Directories;
 use crate::report::Latencies;
 
-/// What is to be done.
+/// The work of one client.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub creators: u32,
@@ -47,7 +47,7 @@ pub enum Limit {
     Time(Duration),
 }
 
-/// What the creators found.
+/// Measurements of the creators.
 #[derive(Debug, Default)]
 pub struct Measured {
     /// From the first call to the last reply.
@@ -56,7 +56,7 @@ pub struct Measured {
     pub latencies: Latencies,
     /// Sum of the times of the first of these calls.
     pub first_reply: Duration,
-    /// What failed, how often. The creator goes on with the next name.
+    /// Counts by operation and error. After an error the creator goes on with the next name.
     pub errors: BTreeMap<String, u64>,
     /// Calls that were made once more because the answer was DELAY.
     pub retries: u64,
@@ -64,7 +64,7 @@ pub struct Measured {
     pub names: Option<u64>,
 }
 
-/// What the Linux client asks of a file after most operations.
+/// Attributes that the Linux client requests after most operations.
 const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
     number::TYPE,
     number::CHANGE,
@@ -80,8 +80,8 @@ const ATTRIBUTES: Bitmap4 = Bitmap4::of(&[
     number::TIME_MODIFY,
 ]);
 
-/// As Linux waits before it asks again: twice as long each time, 15 s at most. What takes longer than all of this, more than
-/// half a minute, has failed.
+/// As Linux waits before it asks again: twice as long each time, 15 s at most. An operation that takes longer than all
+/// of this, more than half a minute, has failed.
 const DELAY_MIN: Duration = Duration::from_millis(100);
 const DELAY_MAX: Duration = Duration::from_secs(15);
 const RETRIES_MAX: u32 = 9;
@@ -117,7 +117,7 @@ struct Creator {
     retries: u32,
 }
 
-/// What a creator does after a reply.
+/// The next step of a creator after a reply.
 #[derive(Debug)]
 pub enum Next {
     Call(Vec<NfsArgop4>),

@@ -65,7 +65,7 @@ pub struct Report {
     generator_cpu_us: f64,
 }
 
-/// What one client found.
+/// Measurements of one client.
 struct Found {
     slots: u32,
     measured: Measured,
@@ -91,7 +91,7 @@ async fn all(arguments: &Arguments) -> Result<Report> {
     }
     tokio::select! {
         _ = everybody.wait() => {}
-        // Who fails does not come to the barrier.
+        // A client that fails does not come to the barrier.
         Some(ended) = clients.join_next() => { ended??; bail!("a client ended before it began") }
     }
     let setup_seconds = rounded(began.elapsed().as_secs_f64());
@@ -169,7 +169,7 @@ async fn one(server: &str, mut client: Client, began: Instant, everybody: &Barri
                     bail!("the server has closed the connection");
                 }
             }
-            // Who waits comes again.
+            // A delayed call is due again.
             Err(_) if due.is_some() => continue,
             Err(_) => bail!("no reply for a minute"),
         }
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_client_has_too_much_does_not_hide_what_another_lost() {
+    fn surplus_names_of_one_client_do_not_hide_lost_names_of_another() {
         let found = vec![
             found(10, 12, &[("OPEN answers NFS4ERR_NOSPC", 2)]),
             found(20, 17, &[("OPEN answers NFS4ERR_NOSPC", 1)]),

@@ -78,7 +78,7 @@ impl Reply {
         Ok(Reply { xid: header.xid, status, results: resarray })
     }
 
-    /// What failed and how, in the words of the error list; `None` if nothing did.
+    /// The operation that failed and its status, in the words of the error list; `None` if none failed.
     pub fn failure(&self) -> Option<String> {
         if self.status == NfsStat4::Ok {
             return None;

@@ -1,4 +1,4 @@
-//! Clients that were lost make way for who needs what they have, and nobody else does.
+//! Lost clients lose their state to a request that conflicts with it; other clients keep theirs.
 
 use super::fakes::FakeRecaller;
 use super::*;
@@ -26,7 +26,7 @@ async fn an_open_and_a_change_go_through_where_only_lost_clients_deny_them() {
 }
 
 #[tokio::test]
-async fn who_is_going_is_waited_for_and_who_does_not_wait_comes_again() {
+async fn a_request_waits_for_a_departing_client_or_may_be_retried() {
     let (_fakes, access) = Fakes::access();
     let clients = FakeRecaller::register_with(&access, Door::Nfs, false, &[A], false);
     denies(&access, A);

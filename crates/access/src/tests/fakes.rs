@@ -45,7 +45,7 @@ pub fn at(seconds: i64) -> Timestamp {
 pub struct Fakes {
     pub files: Mutex<BTreeMap<FileId, Attributes>>,
     pub locations: Mutex<BTreeMap<FileId, Vec<PoolId>>>,
-    pub commits: Mutex<Vec<Written>>,
+    pub recorded_writes: Mutex<Vec<Written>>,
     /// The file loses its name after so many looks at it.
     pub looks_until_unlinked: Mutex<Option<u32>>,
     pub pool: Arc<FakePool>,
@@ -58,7 +58,7 @@ impl Fakes {
         let fakes = Arc::new(Fakes {
             files: Mutex::new(BTreeMap::from([(FILE, attributes(FILE, 10))])),
             locations: Mutex::new(BTreeMap::from([(FILE, vec![POOL])])),
-            commits: Mutex::default(),
+            recorded_writes: Mutex::default(),
             looks_until_unlinked: Mutex::default(),
             pool: Arc::default(),
             has_pool: Mutex::new(true),
@@ -112,8 +112,8 @@ impl Namespace for Fakes {
         Ok(*known)
     }
 
-    async fn commit(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError> {
-        self.commits.lock().push(*written);
+    async fn record_write(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError> {
+        self.recorded_writes.lock().push(*written);
         let mut files = self.files.lock();
         let known = files.get_mut(&file).ok_or(NamespaceError::Stale(file))?;
         known.size = known.size.max(written.size_at_least.unwrap_or(0));
@@ -176,11 +176,11 @@ impl Quotas for Fakes {
     async fn counted(&self, _account: Account) -> Result<Counted, NamespaceError> {
         Err(NOT_ASKED)
     }
-    fn quotas(&self) -> Vec<Standing> {
-        Vec::new()
+    async fn quotas(&self) -> Result<Vec<Standing>, NamespaceError> {
+        Ok(Vec::new())
     }
-    fn standing(&self, _account: Account) -> Option<Standing> {
-        None
+    async fn standing(&self, _account: Account) -> Result<Option<Standing>, NamespaceError> {
+        Ok(None)
     }
     async fn set_quota(&self, _account: Account, _quota: Option<Quota>) -> Result<(), NamespaceError> {
         Err(NOT_ASKED)
@@ -224,6 +224,10 @@ impl Properties for Fakes {
 
 #[async_trait]
 impl Locations for Fakes {
+    async fn settle(&self) -> Result<(), NamespaceError> {
+        Ok(())
+    }
+
     async fn locations(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError> {
         Ok(self.locations.lock().get(&file).cloned().unwrap_or_default())
     }
@@ -270,6 +274,7 @@ pub struct FakePool {
     pub asked: AtomicU64,
     pub opened: Mutex<Vec<Ticket>>,
     pub truncated: Mutex<Vec<u64>>,
+    pub made: Mutex<Vec<FileId>>,
 }
 
 impl FakePool {
@@ -288,10 +293,16 @@ impl Pool for FakePool {
         self.opened.lock().push(*ticket);
         Ok(Arc::new(FakeReplica))
     }
+    async fn make(&self, file: FileId, _: api::Birth) -> Result<(), PoolError> {
+        self.judge()?;
+        self.made.lock().push(file);
+        Ok(())
+    }
+
     async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
         self.judge()?;
         self.truncated.lock().push(size);
-        Ok(ReplicaFacts { file, size, space_used: size * 2, modified: None })
+        Ok(ReplicaFacts { file, birth: api::Birth::UNKNOWN, size, space_used: size * 2, modified: None })
     }
     async fn remove(&self, _: FileId) -> Result<(), PoolError> {
         self.judge()
@@ -334,10 +345,10 @@ pub struct FakeRecaller {
     access: Weak<FileAccess>,
     gives_back: bool,
     pub recalled: Mutex<Vec<Recall>>,
-    /// Who was asked what he has written, and what each answers.
+    /// Holders that were asked for their unsent writes, and the answer of each.
     pub asked: Mutex<Vec<Holder>>,
     pub told: Mutex<Option<Told>>,
-    /// Those that make way for who needs it, and whether they are gone at once.
+    /// Holders that can be dislodged, and whether they are gone at once.
     pub lost: Mutex<Vec<Holder>>,
     pub goes_at_once: bool,
 }
@@ -368,7 +379,7 @@ impl FakeRecaller {
         recaller
     }
 
-    /// What the lost client had is released.
+    /// Releases the state of a lost client.
     pub fn release(&self, holder: Holder) {
         let access = self.access.upgrade().unwrap();
         access.table().release_holder(holder);
@@ -405,6 +416,10 @@ impl Recaller for FakeRecaller {
                 }
             }
         }
+    }
+
+    async fn void_former(&self, _: FileId) -> bool {
+        true
     }
 
     fn dislodge(&self, holders: &[Holder]) -> bool {

@@ -7,7 +7,13 @@ use super::fakes::at;
 use super::*;
 
 fn facts(size: u64, modified_s: i64) -> ReplicaFacts {
-    ReplicaFacts { file: FILE, size, space_used: 4_096, modified: Some(at(modified_s)) }
+    ReplicaFacts {
+        file: FILE,
+        birth: api::Birth::UNKNOWN,
+        size,
+        space_used: 4_096,
+        modified: Some(at(modified_s)),
+    }
 }
 
 #[tokio::test]
@@ -26,7 +32,7 @@ async fn a_pool_is_asked_only_while_a_layout_to_write_is_out() {
         space_used: Some(4_096),
         stability: Stability::Unstable,
     };
-    assert_eq!(*fakes.commits.lock(), [written]);
+    assert_eq!(*fakes.recorded_writes.lock(), [written]);
 }
 
 #[tokio::test]
@@ -36,21 +42,21 @@ async fn bytes_that_were_overwritten_count_though_the_size_is_the_same() {
     // The attributes changed at 100 s.
     *fakes.pool.facts.lock() = Some(facts(10, 101));
     access.fresh_attributes(FILE).await.unwrap();
-    assert_eq!(fakes.commits.lock().len(), 1);
+    assert_eq!(fakes.recorded_writes.lock().len(), 1);
     *fakes.pool.facts.lock() = Some(facts(10, 100));
     access.fresh_attributes(FILE).await.unwrap();
-    assert_eq!(fakes.commits.lock().len(), 1, "nothing was written since");
+    assert_eq!(fakes.recorded_writes.lock().len(), 1, "nothing was written since");
 }
 
 #[tokio::test]
-async fn a_pool_that_does_not_answer_leaves_what_is_known() {
+async fn a_pool_that_does_not_answer_leaves_the_known_attributes() {
     let (fakes, access) = Fakes::access();
     granted(&access, A, ReadWrite);
     *fakes.pool.is_offline.lock() = true;
     assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
-    assert!(matches!(access.replica_facts(FILE).await, Err(AccessError::Pool(_))));
+    assert!(matches!(access.replica_facts(&attributes(FILE, 10)).await, Err(AccessError::Pool(_))));
     *fakes.pool.is_offline.lock() = false;
-    assert_eq!(access.replica_facts(FILE).await.unwrap(), None, "never written");
+    assert_eq!(access.replica_facts(&attributes(FILE, 10)).await.unwrap(), None, "never written");
 }
 
 #[tokio::test]

@@ -70,7 +70,7 @@ async fn a_file_that_is_being_made_is_waited_for_until_it_is_held() {
 }
 
 #[tokio::test]
-async fn who_clears_away_does_not_wait_for_files_that_are_begun_later() {
+async fn removing_unnamed_files_does_not_wait_for_files_begun_later() {
     let (_fakes, access) = Fakes::access();
     let first = access.births.begin();
     let settled = access.births_settled(LONG);

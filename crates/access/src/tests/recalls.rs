@@ -29,7 +29,7 @@ async fn layouts_of_all_others_are_recalled_and_the_change_goes_on_when_they_are
 }
 
 #[tokio::test]
-async fn who_is_not_answered_is_told_to_try_again_and_the_recall_is_sent_once() {
+async fn a_change_whose_recall_is_unanswered_may_be_retried_and_the_recall_is_sent_once() {
     let (_fakes, access) = Fakes::access();
     let clients = FakeRecaller::register(&access, Door::Nfs, false);
     granted(&access, A, ReadWrite);
@@ -46,7 +46,7 @@ async fn who_is_not_answered_is_told_to_try_again_and_the_recall_is_sent_once() 
 }
 
 #[tokio::test]
-async fn a_return_wakes_who_waits_for_it() {
+async fn a_return_wakes_the_call_that_waits_for_it() {
     let (_fakes, access) = Fakes::access();
     FakeRecaller::register(&access, Door::Nfs, false);
     granted(&access, A, ReadWrite);
@@ -80,7 +80,7 @@ async fn the_holder_has_the_time_to_give_back_that_was_said() {
 }
 
 #[tokio::test]
-async fn a_door_is_asked_for_what_its_own_clients_hold() {
+async fn a_door_is_asked_for_grants_of_its_own_clients() {
     let (_fakes, access) = Fakes::access();
     let nfs = FakeRecaller::register(&access, Door::Nfs, true);
     let http = FakeRecaller::register(&access, Door::Http, true);
@@ -91,7 +91,7 @@ async fn a_door_is_asked_for_what_its_own_clients_hold() {
 }
 
 #[tokio::test]
-async fn what_another_door_has_locked_is_not_changed_and_nothing_is_recalled_for_it() {
+async fn a_file_locked_by_another_door_is_not_changed_and_nothing_is_recalled_for_it() {
     let (_fakes, access) = Fakes::access();
     let clients = FakeRecaller::register(&access, Door::Nfs, true);
     granted(&access, A, Read);

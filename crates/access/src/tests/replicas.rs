@@ -1,6 +1,6 @@
 //! Replicas through the head.
 
-use api::{Ticket, TicketMode};
+use api::{NamespaceError, Presence, ReplicaFacts, Ticket, TicketMode};
 use file_state::LayoutMode::ReadWrite;
 use types::Epoch;
 
@@ -9,7 +9,7 @@ use super::*;
 
 async fn truncate(access: &Arc<FileAccess>, file: FileId, size: u64) -> Result<u64, AccessError> {
     let truncated = access.truncate(&attributes(file, 10), size, Some(WEB), SHORT).await;
-    truncated.map(|(space_used, _)| space_used)
+    truncated.map(|truncated| truncated.space_used)
 }
 
 #[tokio::test]
@@ -21,10 +21,38 @@ async fn a_file_is_not_made_smaller_under_a_layout_of_somebody_else() {
         assert!(matches!(truncate(&access, FILE, size).await, Err(AccessError::Recalled)));
     }
     assert!(fakes.pool.truncated.lock().is_empty());
+    let is_lost = |error| matches!(error, AccessError::Pool(api::PoolError::Io { .. }));
+    assert!(
+        truncate(&access, FILE, 11).await.is_err_and(is_lost),
+        "a replica of zeros for the one that is gone"
+    );
+    *fakes.pool.facts.lock() = Some(ReplicaFacts {
+        file: FILE,
+        birth: api::Birth::UNKNOWN,
+        size: 10,
+        space_used: 10,
+        modified: None,
+    });
     assert_eq!(truncate(&access, FILE, 11).await.unwrap(), 22, "what grows takes no bytes away");
     given_back(&access, A);
     assert_eq!(truncate(&access, FILE, 5).await.unwrap(), 10);
     assert_eq!(*fakes.pool.truncated.lock(), [11, 5]);
+}
+
+/// A SETATTR of the size without an open, and the reaper between its look at the locations and at the pool.
+#[tokio::test]
+async fn a_cut_of_a_file_that_is_removed_meanwhile_finds_it_stale_and_not_lost() {
+    let (fakes, access) = Fakes::access();
+    let is_stale = |error| matches!(error, AccessError::Namespace(NamespaceError::Stale(FILE)));
+    let is_lost = |error| matches!(error, AccessError::Pool(api::PoolError::Io { .. }));
+    *fakes.looks_until_unlinked.lock() = Some(0);
+    assert!(truncate(&access, FILE, 5).await.is_err_and(is_stale));
+    granted(&access, A, LayoutMode::Read);
+    assert!(truncate(&access, FILE, 11).await.is_err_and(is_lost), "the replica of a file in use stays");
+    given_back(&access, A);
+    fakes.files.lock().remove(&FILE);
+    assert!(truncate(&access, FILE, 5).await.is_err_and(is_stale));
+    assert!(fakes.pool.truncated.lock().is_empty());
 }
 
 #[tokio::test]
@@ -32,15 +60,34 @@ async fn a_file_without_a_location_gets_one_when_it_needs_bytes() {
     let (fakes, access) = Fakes::access();
     let file = FileId(8);
     assert_eq!(truncate(&access, file, 0).await.unwrap(), 0);
-    assert!(access.locate(file, TicketMode::Read, None).await.unwrap().is_none());
-    assert!(access.open_replica(&attributes(file, 10), TicketMode::Read).await.unwrap().is_none());
+    assert!(access.locate(&attributes(file, 0), TicketMode::Read, None).await.unwrap().is_none());
+    assert!(access.open_replica(&attributes(file, 0), TicketMode::Read).await.unwrap().is_none());
     assert!(fakes.locations.lock().get(&file).is_none());
-    truncate(&access, file, 1).await.unwrap();
+    drop(access.truncate(&attributes(file, 0), 1, Some(WEB), SHORT).await.unwrap());
     assert_eq!(fakes.locations.lock()[&file], [POOL]);
 }
 
 #[tokio::test]
-async fn whoever_places_a_file_at_the_same_time_places_it_once() {
+async fn a_file_with_bytes_and_no_location_is_an_error_until_it_is_made_empty_or_replaced() {
+    let (fakes, access) = Fakes::access();
+    let lost = attributes(FileId(8), 10);
+    let is_lost = |error| matches!(error, AccessError::Select(api::SelectError::NoLocation));
+    for mode in [TicketMode::Read, TicketMode::ReadWrite] {
+        assert!(access.open_replica(&lost, mode).await.err().is_some_and(is_lost));
+        assert!(access.locate(&lost, mode, Some(1)).await.is_err_and(is_lost));
+    }
+    assert!(access.open_for_writing(&lost).await.err().is_some_and(is_lost));
+    for size in [5, 10, 11] {
+        assert!(truncate(&access, lost.file, size).await.is_err_and(is_lost));
+    }
+    assert!(fakes.locations.lock().get(&lost.file).is_none(), "it is not taken for one of zeros");
+    assert_eq!(truncate(&access, lost.file, 0).await.unwrap(), 0);
+    access.open_for_replacing(&lost).await.unwrap();
+    assert_eq!(fakes.locations.lock()[&lost.file], [POOL]);
+}
+
+#[tokio::test]
+async fn concurrent_placements_of_a_file_place_it_once() {
     let (fakes, access) = Fakes::access();
     let file = FileId(8);
     let (first, second) = tokio::join!(access.place(file, None), access.place(file, Some(1)));
@@ -49,19 +96,53 @@ async fn whoever_places_a_file_at_the_same_time_places_it_once() {
 }
 
 #[tokio::test]
-async fn a_replica_is_opened_by_a_ticket_of_the_files_epoch() {
+async fn a_ticket_tells_the_epoch_of_the_file_and_whether_it_has_data() {
     let (fakes, access) = Fakes::access();
     let file = attributes(FILE, 10);
     assert!(access.open_replica(&file, TicketMode::Read).await.unwrap().is_some());
     access.open_for_writing(&file).await.unwrap();
     access.open_for_writing(&attributes(FileId(8), 0)).await.unwrap();
-    let ticket = |file, mode| Ticket { file, pool: POOL, mode, epoch: Epoch(4) };
+    let ticket = |file, mode| Ticket {
+        file,
+        birth: api::Birth(100),
+        pool: POOL,
+        mode,
+        epoch: Epoch(4),
+        presence: if file == FILE { Presence::Written } else { Presence::Unmade },
+    };
     let expected = [
         ticket(FILE, TicketMode::Read),
         ticket(FILE, TicketMode::ReadWrite),
         ticket(FileId(8), TicketMode::ReadWrite),
     ];
     assert_eq!(*fakes.pool.opened.lock(), expected);
+}
+
+#[tokio::test]
+async fn a_replica_is_made_before_a_client_is_sent_to_it_and_not_of_a_file_that_has_data() {
+    let (fakes, access) = Fakes::access();
+    access.make_replica(&attributes(FILE, 10), POOL).await.unwrap();
+    assert_eq!(*fakes.pool.made.lock(), []);
+    access.make_replica(&attributes(FILE, 0), POOL).await.unwrap();
+    assert_eq!(*fakes.pool.made.lock(), [FILE]);
+}
+
+#[tokio::test]
+async fn a_replica_of_another_file_is_neither_believed_nor_cut() {
+    let (fakes, access) = Fakes::access();
+    let facts = ReplicaFacts { file: FILE, birth: api::Birth(99), size: 30, space_used: 10, modified: None };
+    *fakes.pool.facts.lock() = Some(facts);
+    let file = attributes(FILE, 10);
+    let is_lost = |error| matches!(error, AccessError::Pool(api::PoolError::Io { .. }));
+    for size in [0, 5, 20] {
+        assert!(truncate(&access, FILE, size).await.is_err_and(is_lost));
+    }
+    assert!(access.replica_facts(&file).await.is_err_and(is_lost));
+    granted(&access, A, ReadWrite);
+    assert_eq!(access.freshen(file).await.unwrap().size, 10);
+    assert!(fakes.pool.truncated.lock().is_empty());
+    *fakes.pool.facts.lock() = Some(ReplicaFacts { birth: api::Birth(100), ..facts });
+    assert_eq!(access.freshen(file).await.unwrap().size, 30);
 }
 
 #[tokio::test]

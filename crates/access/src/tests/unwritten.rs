@@ -1,4 +1,4 @@
-//! What the holder of a delegation to write says of the file, and what others are told.
+//! Reports of a holder of a delegation to write, and the attributes that other clients see.
 
 use file_state::DelegationKind;
 use file_state::LayoutMode::ReadWrite;
@@ -33,7 +33,7 @@ async fn others_see_what_the_writer_says_and_the_writer_is_not_asked_by_himself(
 }
 
 #[tokio::test]
-async fn what_is_being_modified_is_never_shown_twice_by_one_change_attribute() {
+async fn a_file_being_modified_is_never_shown_twice_with_one_change_attribute() {
     let (_fakes, access, clients) = scene(true, Some(TOLD));
     let before = access.attributes(FILE).await.unwrap();
     let first = seen(&access, Some(B)).await.unwrap();
@@ -51,10 +51,15 @@ async fn of_a_file_that_is_not_modified_the_pool_and_the_namespace_know_all() {
     let (fakes, access, _) = scene(false, Some(Told { is_modified: false, size: 10, ..TOLD }));
     let known = access.attributes(FILE).await.unwrap();
     assert_eq!(seen(&access, Some(B)).await.unwrap(), known);
-    assert!(fakes.commits.lock().is_empty());
+    assert!(fakes.recorded_writes.lock().is_empty());
     granted(&access, A, ReadWrite);
-    *fakes.pool.facts.lock() =
-        Some(api::ReplicaFacts { file: FILE, size: 30, space_used: 4_096, modified: Some(at(200)) });
+    *fakes.pool.facts.lock() = Some(api::ReplicaFacts {
+        file: FILE,
+        birth: api::Birth::UNKNOWN,
+        size: 30,
+        space_used: 4_096,
+        modified: Some(at(200)),
+    });
     assert_eq!(seen(&access, Some(B)).await.unwrap().size, 30, "written at the pool since it answered");
 }
 
@@ -92,7 +97,7 @@ async fn a_writer_that_does_not_say_gives_back_or_the_caller_comes_again() {
 }
 
 #[tokio::test]
-async fn in_a_list_nobody_is_waited_for_and_who_is_silent_is_asked_once() {
+async fn a_list_waits_for_no_recall_and_asks_a_silent_writer_once() {
     let (_fakes, access, clients) = scene(false, None);
     let other = FileId(9);
     access.table().delegate(other, A, DelegationKind::Write, Duration::ZERO).unwrap();
@@ -106,17 +111,17 @@ async fn in_a_list_nobody_is_waited_for_and_who_is_silent_is_asked_once() {
 }
 
 #[tokio::test]
-async fn a_list_has_one_patience_for_all_whom_it_asks() {
+async fn a_list_has_one_patience_for_all_writers_that_it_asks() {
     let (_fakes, access, clients) = scene(false, Some(TOLD));
     let found = fakes::attributes(FILE, 10);
     let (mut patience, whole) = (Patience::default(), Patience::default());
     assert_eq!(access.listed_for(found, Some(B), &mut patience).await.unwrap().size, 50);
     assert!(patience.left < whole.left, "an answer takes its time");
-    // Who has no time left to answer is neither asked nor recalled.
+    // If no time is left for an answer, the holder is neither asked nor recalled.
     let mut patience = Patience { left: Duration::ZERO, ..whole };
     assert_eq!(access.listed_for(found, Some(B), &mut patience).await.unwrap().size, 10);
     assert_eq!(clients.asked.lock().len(), 1);
-    // Nor is anybody blamed who had less than others.
+    // A holder that had less time than others does not count as silent.
     *clients.told.lock() = None;
     let mut patience = Patience { left: whole.left / 2, ..whole };
     assert_eq!(access.listed_for(found, Some(B), &mut patience).await.unwrap().size, 10);

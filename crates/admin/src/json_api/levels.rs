@@ -20,7 +20,7 @@ impl Admin {
     pub(super) async fn set_log_levels(&self, mut request: Request) -> Result<Response, Refusal> {
         let caller = self.administrator(&request).await?;
         let body = request.body.collect(BODY_BYTES_MAX).await?;
-        let levels: LogLevels = serde_json::from_slice(&body)
+        let levels: LogLevels = http_wire::json::object(&body)
             .map_err(|error| Refusal::bad_request(format!("these are no log levels: {error}")))?;
         self.services.instance.set_log_levels(&levels).map_err(Refusal::bad_request)?;
         tracing::info!(caller = %caller.name, client = %request.peer.address, ?levels, "log levels were set");

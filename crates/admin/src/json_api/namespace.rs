@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use types::{Attributes, FileKind, Name, Timestamp};
 
 use super::{PREFIX, limit, number, ok, reconsider};
-use crate::caller::query;
+use crate::caller::{memory, query};
 use crate::refusal::Refusal;
 use crate::service::Admin;
 
@@ -24,6 +24,7 @@ impl Admin {
             below => parse_path(below)?,
         };
         let caller = self.caller(request).await?;
+        let _held = memory(request).await?;
         let shown = self.show(&caller, &path, &query(request)?).await;
         shown.map(|body| ok(&body)).map_err(|refusal| reconsider(refusal, &caller))
     }

@@ -1,4 +1,4 @@
-//! What each caller gets to see, and that the description says so.
+//! The answers for each kind of caller, and that the description agrees with them.
 
 use std::collections::BTreeSet;
 
@@ -127,7 +127,8 @@ async fn a_wrong_token_is_refused_also_where_none_is_needed() {
     let fixture = Fixture::new();
     let answer = fixture.get("/api/v1/status", "Bearer wrong").await;
     assert_eq!(answer.error(), (401, "nobody knows this token".to_owned()));
-    assert_eq!(fixture.get("/api/v1/status", "Nonsense").await.error().0, 400);
+    assert_eq!(fixture.get("/api/v1/status", "Nonsense").await.error().0, 401);
+    assert_eq!(fixture.get("/api/v1/status", "Basic !").await.error().0, 400);
 }
 
 #[tokio::test]
@@ -195,6 +196,37 @@ async fn a_credential_for_a_part_of_the_namespace_shows_that_part() {
 }
 
 #[tokio::test]
+async fn a_credential_bound_to_a_path_reads_nothing_of_the_whole_instance() {
+    let fixture = Fixture::new();
+    let description: Value = serde_json::from_str(DESCRIPTION).unwrap();
+    let below = ["pools", "clients", "opens", "operations", "slow-operations", "log-levels"];
+    for path in below.map(|name| format!("{PREFIX}{name}")).into_iter().chain(["/metrics".to_owned()]) {
+        assert_eq!(fixture.get(&path, GUEST).await.error().0, 403, "{path}");
+        let described = &description["paths"][&path]["get"]["responses"]["403"];
+        assert!(described.is_object(), "{path}: 403 is not described");
+    }
+    *fixture.instance.problems.lock() =
+        vec![Problem { kind: "pool-offline", what: "/srv/disk".to_owned(), advice: "mount it".to_owned() }];
+    let status = fixture.get("/api/v1/status", GUEST).await;
+    assert_eq!(status.json()["problems"], json!([{ "kind": "pool-offline" }]));
+    for view in ["pools", "clients", "operations", "live/pools", "live/clients", "live/operations"] {
+        let answer = fixture.get(&format!("/ui/{view}"), GUEST).await;
+        assert_eq!(answer.status, StatusCode::FORBIDDEN, "{view}");
+    }
+}
+
+#[test]
+fn the_description_says_which_log_levels_are_taken() {
+    let description: Value = serde_json::from_str(DESCRIPTION).unwrap();
+    let levels = &description["components"]["schemas"]["LogLevels"]["properties"];
+    let (doors, clients) = (&levels["doors"], &levels["clients"]);
+    assert!(doors["properties"].as_object().unwrap().keys().eq(["http", "nfs"]));
+    assert_eq!(doors["additionalProperties"], false);
+    assert_eq!(clients["propertyNames"], json!({ "anyOf": [{ "format": "ipv4" }, { "format": "ipv6" }] }));
+    assert_eq!(clients["maxProperties"], crate::log::CLIENTS_MAX);
+}
+
+#[tokio::test]
 async fn a_directory_is_listed_page_by_page() {
     let fixture = Fixture::new();
     for number in 0..5 {
@@ -224,7 +256,15 @@ async fn administrators_set_log_levels_and_others_do_not() {
     let answer = fixture.put(path, &[("authorization", ADMIN)], body).await;
     assert_eq!((answer.status, answer.json()["level"].as_str()), (StatusCode::OK, Some("debug")));
     assert_eq!(fixture.get(path, ADMIN).await.json()["clients"]["192.0.2.1"], "trace");
-    for bad in ["", "{", r#"{"levle":"debug"}"#, r#"{"level":"loud"}"#, r#"{"clients":{"host":"debug"}}"#] {
+    for bad in [
+        "",
+        "[]",
+        " []",
+        "{",
+        r#"{"levle":"debug"}"#,
+        r#"{"level":"loud"}"#,
+        r#"{"clients":{"host":"debug"}}"#,
+    ] {
         assert_eq!(fixture.put(path, &[("authorization", ADMIN)], bad).await.error().0, 400, "{bad}");
     }
     let long = " ".repeat(17 << 10);
@@ -241,7 +281,7 @@ async fn a_page_of_another_site_cannot_set_levels_with_somebodys_cookie() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_and_wrong_methods_are_told_so() {
+async fn unknown_paths_are_404_and_wrong_methods_are_405() {
     let fixture = Fixture::new();
     for path in
         ["/api", "/api/", "/api/v1", "/api/v2/status", "/api/v1/", "/api/v1/statusx", "/api/v1/status/x"]

@@ -15,10 +15,10 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::levels::{DOORS, Door, Plan, Verbosity, slot, verbosity};
 use super::subject::Subject;
-use super::{OWN_TARGET, Shared};
+use super::{LogState, OWN_TARGET};
 
 pub struct LogFilter {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<LogState>,
 }
 
 /// The plan in force, in a form that every thread reads without waiting. While it changes an event may be judged by
@@ -116,7 +116,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for LogFilter {
         let metadata = event.metadata();
         let level = verbosity(*metadata.level());
         let switches = &self.shared.switches;
-        // Without levels by field, whoever comes here has passed already.
+        // Without levels by field, every event that comes here has passed already.
         if switches.by_field_max() != 0
             && !switches.passes(metadata)
             && level > switches.of_subject(&subject(event, &context))

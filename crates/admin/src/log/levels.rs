@@ -51,7 +51,7 @@ pub(super) fn slot(door: Option<Door>) -> usize {
     door.map_or(0, |door| door as usize)
 }
 
-/// What is in force.
+/// The levels in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Plan {
     /// By the crate that logs.
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_named() {
+    fn unknown_levels_and_doors_are_named_in_the_error() {
         for (json, word) in [
             (r#"{"level":"loud"}"#, "loud"),
             (r#"{"doors":{"ftp":"info"}}"#, "ftp"),

@@ -54,7 +54,7 @@ impl Limiter {
         }
     }
 
-    /// What is to be told of windows that are over.
+    /// Lines left out in windows that are over, each reported once.
     pub fn ended(&self, now: Duration) -> Vec<LeftOut> {
         let mut callsites = self.callsites.lock();
         let mut told = Vec::new();

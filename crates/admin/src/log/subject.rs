@@ -23,7 +23,7 @@ impl Subject {
         *self == Subject::default()
     }
 
-    /// What is missing here comes from the spans around.
+    /// Takes missing parts from the enclosing spans.
     pub fn or(self, outer: Subject) -> Subject {
         Subject { door: self.door.or(outer.door), client: self.client.or(outer.client) }
     }
@@ -72,7 +72,7 @@ impl Visit for Subject {
     fn record_bool(&mut self, _: &Field, _: bool) {}
 }
 
-/// A short text without a heap; what is longer is no address.
+/// A short text without a heap; longer text is no address.
 struct Text {
     bytes: [u8; TEXT_BYTES_MAX],
     length: usize,
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_an_address_is_none() {
+    fn text_that_is_too_long_for_an_address_is_refused() {
         let mut text = Text::default();
         assert!(text.write_str(&"a".repeat(TEXT_BYTES_MAX)).is_ok());
         assert!(text.write_str("a").is_err());

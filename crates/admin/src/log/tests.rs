@@ -85,7 +85,7 @@ fn the_global_level_changes_at_run_time() {
 }
 
 #[test]
-fn what_is_not_understood_changes_nothing() {
+fn levels_that_are_not_understood_change_nothing() {
     with_log(|control, _, _| {
         let before = levels(r#"{"level":"warn","doors":{"nfs":"debug"}}"#);
         control.set(&before).unwrap();
@@ -217,7 +217,7 @@ fn another_callsite_and_quieter_lines_are_not_limited() {
 }
 
 #[test]
-fn what_was_left_out_before_a_new_window_is_still_told() {
+fn lines_left_out_before_a_new_window_are_still_reported() {
     with_log(|control, clock, written| {
         let complain = |times: u32| (0..times).for_each(|_| warn!("again"));
         complain(12);

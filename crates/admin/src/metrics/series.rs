@@ -29,7 +29,7 @@ const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'
     Series { name, kind: Kind::Histogram, labels, help }
 }
 
-/// Whatever is added here needs its row in docs/metrics.md.
+/// Each series needs its row in docs/metrics.md.
 pub const SERIES: &[Series] = &[
     gauge("forebay_build_info", &["version", "site"], "Always 1; what runs is in the labels."),
     gauge("forebay_uptime_seconds", &[], "Time since the start."),
@@ -103,6 +103,11 @@ pub const SERIES: &[Series] = &[
     gauge("forebay_nfs_slots", &[], "Slots of these sessions."),
     gauge("forebay_nfs_slots_busy", &[], "Slots with a request running."),
     gauge("forebay_nfs_lock_waiters", &[], "Locks that NFS clients wait for and are to be told of."),
+    gauge(
+        "forebay_nfs_clients_with_lost_locks",
+        &[],
+        "Clients that get no layouts of files on which they have lost locks.",
+    ),
     gauge("forebay_nfs_flight_bytes", &[], "Bytes of NFS calls and replies in memory, of head and pools."),
     counter("forebay_nfs_granted_total", &["kind"], "Layouts and delegations that were granted."),
     counter("forebay_nfs_recalls_total", &["kind", "outcome"], "Recalls, and what came of them."),

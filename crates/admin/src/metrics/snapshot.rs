@@ -1,4 +1,4 @@
-//! What the instance knows of itself, as series.
+//! The snapshot of the instance as series.
 
 use std::collections::BTreeMap;
 
@@ -82,7 +82,8 @@ fn pools(snapshot: &Snapshot) {
 fn nfs(snapshot: &Snapshot) {
     let courtesy = snapshot.clients.iter().filter(|client| client.courtesy).count();
     gauge!("forebay_nfs_courtesy_clients").set(courtesy as f64);
-    let NfsView { sessions, slots, slots_busy, lock_waiters, flight_bytes, grants, .. } = &snapshot.nfs;
+    let NfsView { sessions, slots, slots_busy, lock_waiters, lost_locks, flight_bytes, grants, .. } =
+        &snapshot.nfs;
     gauge!("forebay_nfs_copies", "state" => "running").set(snapshot.nfs.copies_running as f64);
     gauge!("forebay_nfs_copies", "state" => "unheard").set(snapshot.nfs.copies_unheard as f64);
     gauge!("forebay_nfs_reply_cache_max_bytes").set(snapshot.nfs.reply_cache_bytes as f64);
@@ -90,6 +91,7 @@ fn nfs(snapshot: &Snapshot) {
     gauge!("forebay_nfs_slots").set(*slots as f64);
     gauge!("forebay_nfs_slots_busy").set(*slots_busy as f64);
     gauge!("forebay_nfs_lock_waiters").set(*lock_waiters as f64);
+    gauge!("forebay_nfs_clients_with_lost_locks").set(*lost_locks as f64);
     gauge!("forebay_nfs_flight_bytes").set(*flight_bytes as f64);
     for grant in grants {
         let kind = grant.kind;

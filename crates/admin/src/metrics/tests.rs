@@ -1,4 +1,4 @@
-//! What Prometheus reads, and that documents and dashboard speak of the same series.
+//! The text for Prometheus, and that documents and dashboard name the same series.
 
 use super::*;
 use crate::instance::{
@@ -57,6 +57,7 @@ fn snapshot() -> Snapshot {
             slots: 256,
             slots_busy: 3,
             lock_waiters: 1,
+            lost_locks: 3,
             flight_bytes: 4_096,
             copies_running: 2,
             copies_unheard: 1,
@@ -112,6 +113,7 @@ fn the_text_has_values_types_and_help() {
         "forebay_nfs_courtesy_clients 1",
         "forebay_nfs_slots_busy 3",
         "forebay_nfs_lock_waiters 1",
+        "forebay_nfs_clients_with_lost_locks 3",
         "forebay_nfs_flight_bytes 4096",
         "forebay_nfs_granted_total{kind=\"delegation\"} 9",
         "forebay_nfs_recalls_total{kind=\"delegation\",outcome=\"unanswered\"} 1",

@@ -1,12 +1,12 @@
-//! Files and folders: what one sees, and what one may do with it.
+//! Files and folders: the view of each, and the actions on it.
 //!
-//! What may be done is shown by mode bits and credential; the WebDAV door decides when it is done.
+//! The page offers actions by mode bits and credential; the WebDAV door decides when they are executed.
 
 mod entries;
 mod folder;
 mod single;
 
-use access::{Last, Place};
+use access::{Last, PathTarget};
 use api::Activity;
 use http_server::{Request, Response};
 use http_wire::target::{Query, encode_path, parse_path};
@@ -16,12 +16,13 @@ use super::Page;
 use super::html::{Html, Shown, html};
 use super::shell::icon;
 use super::visitor::Visitor;
+use crate::caller::memory;
 use crate::refusal::Refusal;
 
 /// Where a view of the page begins in its address.
 const FILES: &str = "/ui/files";
 
-/// What the view is of.
+/// The file or folder of a view.
 struct Seen {
     /// Without symbolic links.
     path: Vec<Name>,
@@ -34,11 +35,12 @@ impl Page {
     pub(super) async fn files(&self, visitor: &Visitor, request: &Request) -> Result<Response, Refusal> {
         let path = parse_path(request.uri.path().strip_prefix(FILES).unwrap_or("/"))?;
         let query = request.uri.query().map(Query::parse).transpose()?.unwrap_or_default();
-        let Place { path, parent, found } =
+        let PathTarget { path, parent, found } =
             access::walk(&*self.namespace, &visitor.caller, &path, Last::Followed).await?;
         let attributes = found.ok_or_else(Refusal::not_found)?;
         let place = Seen { path, attributes, parent };
         if attributes.kind.is_directory() {
+            let _held = memory(request).await?;
             self.folder(visitor, &place, &query).await
         } else {
             self.single(visitor, &place)
@@ -70,7 +72,7 @@ fn breadcrumbs(visitor: &Visitor, path: &[Name]) -> Html {
     out
 }
 
-/// What the script does with an entry, as it finds it at the entry's element.
+/// Actions that the script offers for an entry; it finds them at the entry's element.
 #[derive(Clone, Copy, Default)]
 struct Rights {
     share: bool,

@@ -1,6 +1,6 @@
 //! HTML that cannot be forgotten to be escaped: only literals of the source go out as they are.
 //!
-//! Invariant: what comes from elsewhere (a name, a user, an error) passes `put`, which escapes for text and for quoted
+//! Invariant: text from elsewhere (a name, a user, an error) passes `put`, which escapes for text and for quoted
 //! attributes alike; an attribute is always written with double quotes.
 
 use std::fmt::{self, Display, Write};
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_from_elsewhere_is_text_and_nothing_else() {
+    fn inserted_values_are_escaped_as_text() {
         let mut out = Html::new();
         html!(out; "<a title=\"" ("\"><script>alert('&')") "\">");
         assert_eq!(out.into_string(), "<a title=\"&quot;&gt;&lt;script&gt;alert(&#39;&amp;&#39;)\">");

@@ -1,8 +1,8 @@
 //! Pools, clients and operations, as they are now.
 //!
-//! The page and the piece that the script fetches every two seconds are made by the same functions. Where a pool's space
-//! is and whether it works is for everybody who is logged in; who the clients are, what they have open and which files
-//! were slow is for administrators, because names of files are what their permissions protect.
+//! The page and the piece that the script fetches every two seconds are made by the same functions. Space and state of
+//! pools are for every user who is logged in. Clients, their open files and slow files are for administrators, because
+//! permissions protect the names of files.
 
 mod clients;
 mod operations;
@@ -11,7 +11,7 @@ mod pools;
 use std::cmp::Ordering;
 use std::time::Duration;
 
-use api::Role;
+use api::{Activity, Role};
 use http::StatusCode;
 use http_server::Response;
 
@@ -23,9 +23,9 @@ use super::{Page, see_other};
 use crate::instance::find_paths;
 use crate::refusal::Refusal;
 
-/// The instance answers from memory; who waits longer is told so.
+/// The instance answers from memory; a client that waits longer gets an error.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Rows of one table; what is beyond is counted.
+/// Rows of one table; further ones are only counted.
 const ROWS_MAX: usize = 500;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,6 +69,10 @@ impl Page {
             }
             return Ok(see_other(&visitor.login_url()));
         }
+        // As in the JSON interface, the answers here are of the whole instance.
+        if !visitor.caller.may(Activity::List, &[]) {
+            return Err(Refusal::forbidden("the credential is bound to a path"));
+        }
         let is_administrator = visitor.is_administrator;
         let snapshot = self.within(self.instance.snapshot()).await?;
         let mut snapshot = if is_administrator { snapshot } else { snapshot.without_names() };
@@ -109,7 +113,7 @@ struct Table<'a> {
     caption: &'static str,
     /// Title, and whether it is a number.
     columns: &'a [(&'static str, bool)],
-    /// What is said where there are no rows.
+    /// Text for a table without rows.
     empty: &'static str,
 }
 

@@ -57,7 +57,8 @@ impl Page {
             Err(error) => return refuse(Refusal::from(error.clone()).status, &sentence(&error.to_string())),
         };
         let validity = self.session_validity_max.min(SESSION_VALIDITY_MAX);
-        let wanted = MacaroonRequest { validity: Some(validity), ..MacaroonRequest::default() };
+        let wanted =
+            MacaroonRequest { validity: Some(validity), is_session: true, ..MacaroonRequest::default() };
         let session = match self.authenticator.mint(&caller, &wanted) {
             Ok(session) => session,
             Err(error) => return refuse(Refusal::from(error.clone()).status, &sentence(&error.to_string())),
@@ -72,10 +73,11 @@ impl Page {
         Ok(see_other(to).with(header::SET_COOKIE, cookie))
     }
 
-    pub(super) fn log_out(&self, request: &Request) -> Result<Response, Refusal> {
+    pub(super) async fn log_out(&self, request: &Request) -> Result<Response, Refusal> {
         check_own_page(request)?;
         if let Some(token) = credential::session(&request.headers) {
             self.administrators.forget(token);
+            self.authenticator.end(token).await;
         }
         let cookie = cookie("", 0, request.peer.tls.is_some())?;
         Ok(see_other(HOME).with(header::SET_COOKIE, cookie))
@@ -154,8 +156,8 @@ fn return_path(to: Option<&str>) -> &str {
     to.filter(|to| is_ours(to)).unwrap_or(HOME)
 }
 
-/// A form of another site must not log anybody in or out. Browsers say where a request comes from; who says nothing is
-/// no browser, and has no cookie that somebody else could abuse.
+/// A form of another site must not log anybody in or out. Browsers say where a request comes from; a client that
+/// does not is no browser, and has no cookie that another site could abuse.
 fn check_own_page(request: &Request) -> Result<(), Refusal> {
     let word = |headers: &HeaderMap, name: &str| headers.get(name).map(|value| value.as_bytes().to_vec());
     let is_ours = match (word(&request.headers, "sec-fetch-site"), word(&request.headers, "origin")) {

@@ -1,4 +1,4 @@
-//! What surrounds every view: head, navigation, and the headers that keep a browser from doing more than it should.
+//! The frame of every view: head, navigation, and the headers that keep a browser from doing more than it should.
 
 use http::{HeaderValue, StatusCode, header};
 use http_server::Response;
@@ -165,7 +165,7 @@ fn current_mark(is_current: bool) -> Html {
     out
 }
 
-/// An icon of the sprite; what it means is said by the words beside it.
+/// An icon of the sprite; the words beside it give its meaning.
 pub(super) fn icon(name: &'static str) -> Html {
     let mut out = Html::new();
     html!(out; "<svg class=\"i i-" (name) "\" viewBox=\"0 0 16 16\" aria-hidden=\"true\"><use href=\"#i-"

@@ -59,6 +59,10 @@ impl Authenticator for Issuer {
         sessions.push((token.clone(), caller.name.to_string(), request.validity));
         Ok(Macaroon { token, expires_s: 1_000 })
     }
+
+    async fn end(&self, session: &str) {
+        self.sessions.lock().retain(|(token, ..)| token != session);
+    }
 }
 
 struct Still;
@@ -117,7 +121,7 @@ impl Browser {
 
     async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Seen {
         let request = request(method, path, headers, "127.0.0.1", body);
-        let Response { status, headers, body } = self.page.handle(request).await;
+        let Response { status, headers, body, .. } = self.page.handle(request).await;
         let text = match body {
             ResponseBody::Full(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
             _ => String::new(),
@@ -313,7 +317,7 @@ async fn a_file_has_facts_and_a_look_into_it_but_only_for_its_readers() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_shown_is_explained_in_words() {
+async fn a_view_that_cannot_be_shown_is_explained_in_words() {
     let browser = Browser::new();
     browser.fixture.make(FileId::ROOT, b"private", CreateKind::Directory, 0o700).await;
     let seen = browser.see("/ui/files/private/").await;
@@ -370,7 +374,7 @@ async fn every_page_allows_nothing_inline_and_nothing_from_elsewhere() {
         assert!(policy.contains("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
         assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
         assert_eq!(seen.headers[header::CACHE_CONTROL], "no-store");
-        // What the policy would refuse is not there.
+        // The page has nothing that the policy would refuse.
         assert!(
             !seen.text.contains(" style=")
                 && !seen.text.contains("<style")

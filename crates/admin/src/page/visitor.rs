@@ -1,8 +1,8 @@
-//! Who looks at the page.
+//! The visitor of the page.
 //!
-//! A session is a macaroon in a cookie: nothing is kept here, and it outlives a restart. But a macaroon is never an
-//! administrator, so that a shared link is none; that this session was opened by one is remembered here, and forgotten
-//! at a restart, after which an administrator logs in again.
+//! A session is a macaroon in a cookie: nothing is kept here, and it outlives a restart. But a macaroon never makes an
+//! administrator, so that a shared link makes none. This module remembers which sessions an administrator opened. It
+//! forgets that at a restart, after which an administrator logs in again.
 
 use std::collections::HashMap;
 
@@ -54,7 +54,7 @@ impl Visitor {
         self.caller.role != Role::Anonymous && self.link_token.is_none()
     }
 
-    /// What is appended to links into the namespace.
+    /// The query that is appended to links into the namespace.
     pub fn link_suffix(&self) -> String {
         let mut suffix = String::new();
         if let Some(token) = &self.link_token {

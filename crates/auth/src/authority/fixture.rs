@@ -135,7 +135,7 @@ impl TestKey {
         }
     }
 
-    /// What an attacker would use as an HMAC key in a confusion of algorithms.
+    /// The bytes that an attacker would use as an HMAC key in an algorithm confusion.
     pub fn public_bytes(&self) -> Vec<u8> {
         match &self.pair {
             Pair::Rsa(pair) => pair.public_key().as_ref().to_vec(),

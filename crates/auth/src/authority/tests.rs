@@ -1,6 +1,7 @@
 //! The whole of it: from a credential to a caller.
 
 use std::fs;
+use std::io::Read;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use types::Name;
 use super::fixture::{ISSUER, NOW_S, TestClock, TestFetch, TestKey, with, without, wlcg};
 use super::*;
 use crate::config::{Issuer, KeyBounds, Profile};
+use crate::macaroons::instant;
+use crate::macaroons::tests::append;
 use crate::passwords::file::{self, NewUser};
 
 const MAPPING: &str = "\
@@ -217,7 +220,7 @@ async fn a_user_logs_in_with_the_password_that_was_made_up() {
 }
 
 #[tokio::test]
-async fn what_was_made_from_a_password_ends_when_it_is_changed_or_its_user_removed() {
+async fn macaroons_made_by_password_end_when_it_is_changed_or_its_user_removed() {
     let trial = trial();
     let passwords = trial.folder.path().join("passwords");
     let (bert, carl) = (
@@ -243,6 +246,121 @@ async fn what_was_made_from_a_password_ends_when_it_is_changed_or_its_user_remov
     file::remove(&passwords, "carl").unwrap();
     trial.clock.advance(2);
     assert!(matches!(taken(&of_carl).await, Err(AuthError::Refused(_))));
+}
+
+fn session() -> MacaroonRequest {
+    MacaroonRequest { is_session: true, ..Default::default() }
+}
+
+#[tokio::test]
+async fn a_session_ends_with_its_logout_also_after_a_restart_and_others_go_on() {
+    let trial = trial();
+    let ended_file = trial.folder.path().join("ended-sessions");
+    let open = || trial_with(|config| config.ended_file = Some(ended_file.clone()));
+    let server = open();
+    let caller = server.by_claims(&wlcg("storage.read:/data")).await.unwrap();
+    let mint = || server.authority.mint(&caller, &session()).unwrap().token;
+    let (session, other) = (mint(), mint());
+    server.authority.end("not one of ours").await;
+    server.authority.end(&session).await;
+    for server in [&server, &open()] {
+        assert!(matches!(server.ask(Credential::Bearer(&session)).await, Err(AuthError::Refused(_))));
+        assert!(server.ask(Credential::Bearer(&other)).await.is_ok());
+    }
+}
+
+#[tokio::test]
+async fn a_session_ends_with_all_that_was_made_of_it_by_appending_caveats() {
+    let trial = trial();
+    let caller = trial.by_claims(&wlcg("storage.read:/data")).await.unwrap();
+    let session = trial.authority.mint(&caller, &session()).unwrap().token;
+    let in_it = trial.ask(Credential::Bearer(&session)).await.unwrap();
+    let link = trial.authority.mint(&in_it, &MacaroonRequest::default()).unwrap().token;
+    let (narrow, beside) = (append(&session, "activity:DOWNLOAD"), append(&session, "path:/vo/data"));
+    let taken = async |token: &str| trial.ask(Credential::Bearer(token)).await.is_ok();
+    assert!(taken(&narrow).await && taken(&beside).await);
+    trial.authority.end(&narrow).await;
+    assert!(!taken(&session).await && !taken(&narrow).await && !taken(&beside).await);
+    assert!(taken(&link).await, "it was given, not appended to");
+}
+
+/// Anybody makes as many different tokens of a share link as he likes.
+#[tokio::test]
+async fn a_logout_with_a_macaroon_that_is_no_session_leaves_no_trace() {
+    let trial = trial();
+    let ended_file = trial.folder.path().join("ended-sessions");
+    let server = trial_with(|config| config.ended_file = Some(ended_file.clone()));
+    let caller = server.by_claims(&wlcg("storage.read:/data")).await.unwrap();
+    let link = server.authority.mint(&caller, &MacaroonRequest::default()).unwrap();
+    for sooner_s in 0..100 {
+        let narrow =
+            append(&link.token, &format!("before:{}", instant::show(link.expires_s - 60 - sooner_s)));
+        server.authority.end(&narrow).await;
+        assert!(server.ask(Credential::Bearer(&narrow)).await.is_ok());
+    }
+    server.authority.end(&link.token).await;
+    assert!(server.ask(Credential::Bearer(&link.token)).await.is_ok());
+    assert!(!ended_file.exists());
+}
+
+#[tokio::test]
+async fn an_ended_session_is_remembered_until_it_would_have_expired_and_no_longer() {
+    let trial = trial();
+    let ended_file = trial.folder.path().join("ended-sessions");
+    let server = trial_with(|config| config.ended_file = Some(ended_file.clone()));
+    let caller = server.by_claims(&wlcg("storage.read:/data")).await.unwrap();
+    let session = server.authority.mint(&caller, &session()).unwrap();
+    let end_s = session.expires_s;
+    server.authority.end(&append(&session.token, &format!("before:{}", instant::show(end_s - 60)))).await;
+    let text = fs::read_to_string(ended_file).unwrap();
+    assert!(
+        text.ends_with(&format!(" {end_s}\n")),
+        "the whole session has ended, not what was made of it: {text}"
+    );
+}
+
+/// Password checks, syncs of logs and reads of files need these threads too.
+#[test]
+fn logouts_that_wait_for_the_disk_take_one_thread_and_are_written_together() {
+    const LOGOUTS: usize = 50;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(2).build().unwrap();
+    runtime.block_on(async {
+        let trial = trial();
+        let ended_file = trial.folder.path().join("ended-sessions");
+        let server = Arc::new(trial_with(|config| config.ended_file = Some(ended_file.clone())));
+        let caller = server.by_claims(&wlcg("storage.read:/data")).await.unwrap();
+        // A disk that stands still: a pipe without a reader is not opened.
+        let pipe = trial.folder.path().join("ended-sessions.new");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let mut logouts = tokio::task::JoinSet::new();
+        for _ in 0..LOGOUTS {
+            let session = server.authority.mint(&caller, &session()).unwrap().token;
+            let server = server.clone();
+            logouts.spawn(async move {
+                server.authority.end(&session).await;
+                assert!(server.ask(Credential::Bearer(&session)).await.is_err());
+            });
+        }
+        tokio::task::yield_now().await;
+        let other = tokio::task::spawn_blocking(|| ());
+        let is_run = tokio::time::timeout(Duration::from_secs(5), other).await.is_ok();
+        // The pipe does not end between two writes.
+        let kept_open = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
+        let mut reader = fs::File::open(&pipe).unwrap();
+        let written = std::thread::spawn(move || {
+            let mut text = String::new();
+            reader.read_to_string(&mut text).unwrap();
+            text
+        });
+        while let Some(ended) = logouts.join_next().await {
+            ended.unwrap();
+        }
+        drop(kept_open);
+        assert!(is_run, "another call that blocks is served meanwhile");
+        let lines = written.join().unwrap().lines().count();
+        assert!(lines <= 2 * LOGOUTS, "each was written with all others that waited: {lines} lines");
+    });
 }
 
 #[test]

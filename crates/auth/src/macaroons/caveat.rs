@@ -95,7 +95,7 @@ impl Caveat {
         text.into_bytes()
     }
 
-    /// What is left of grants.
+    /// Narrows the grants.
     pub fn narrow(&self, grants: Vec<PathGrant>) -> Vec<PathGrant> {
         match self {
             Caveat::Activities(activities) => paths::only(grants, *activities),

@@ -1,4 +1,4 @@
-//! Who a macaroon's bearer acts for, as JSON with a version inside the signed identifier.
+//! The caller that a macaroon's bearer acts for, as JSON with a version inside the signed identifier.
 //!
 //! Everybody who holds the macaroon can read it. It says what the caller may, since that may be less than what the mode
 //! bits let the same identity do (a macaroon from a token has the token's scopes, whatever is cut off its end).
@@ -21,6 +21,8 @@ pub struct Identifier {
     pub grants: Option<Vec<PathGrant>>,
     /// As of the caller: what it stands for is not told.
     pub password: Option<[u8; 16]>,
+    /// Signed, so that nobody makes sessions of other macaroons.
+    pub is_session: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -37,6 +39,8 @@ struct Written {
     grants: Option<Vec<WrittenGrant>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     password: Option<String>,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    session: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -49,7 +53,7 @@ struct WrittenGrant {
 }
 
 impl Identifier {
-    pub fn of(caller: &Caller) -> Result<Identifier, String> {
+    pub fn of(caller: &Caller, is_session: bool) -> Result<Identifier, String> {
         if caller.name.chars().any(char::is_control) {
             return Err("the caller's name has control characters".to_owned());
         }
@@ -58,6 +62,7 @@ impl Identifier {
             identity: caller.identity.clone(),
             grants: caller.grants.as_deref().map(<[PathGrant]>::to_vec),
             password: caller.password,
+            is_session,
         })
     }
 
@@ -73,6 +78,7 @@ impl Identifier {
             groups: self.identity.groups.to_vec(),
             grants: self.grants.as_ref().map(|grants| grants.iter().map(write_grant).collect()),
             password: self.password.map(|password| URL_SAFE_NO_PAD.encode(password)),
+            session: self.is_session,
         };
         let json = serde_json::to_vec(&written).map_err(|error| error.to_string())?;
         if json.len() > IDENTIFIER_BYTES_MAX {
@@ -95,6 +101,7 @@ impl Identifier {
             identity: Identity::new(written.uid, written.gid, &written.groups),
             grants: grants.transpose()?,
             password: password.transpose()?,
+            is_session: written.session,
         })
     }
 }
@@ -138,6 +145,7 @@ mod tests {
                 is_below_only: true,
             }]),
             password: Some([3; 16]),
+            is_session: true,
         };
         let json = identifier.encode().unwrap();
         assert_eq!(Identifier::decode(&json), Ok(identifier.clone()));

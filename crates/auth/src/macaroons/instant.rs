@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_moment_is_refused() {
+    fn text_that_is_no_time_is_refused() {
         for bad in [
             "",
             "2026-11-21",

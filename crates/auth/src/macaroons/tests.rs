@@ -106,8 +106,8 @@ fn path(text: &str) -> Vec<Name> {
     paths::parse(text.as_bytes()).unwrap()
 }
 
-/// What any holder can do with a macaroon.
-fn append(token: &str, caveat: &str) -> String {
+/// Appends a caveat, as any holder of a macaroon can.
+pub(crate) fn append(token: &str, caveat: &str) -> String {
     let mut parts = Parts::decode(token).unwrap();
     parts.signature = hmac(&parts.signature, caveat.as_bytes());
     parts.caveats.push(caveat.as_bytes().to_vec());
@@ -247,7 +247,7 @@ fn caveats_about_people_and_addresses_hold_or_refuse() {
 }
 
 #[test]
-fn who_has_grants_gives_no_more_than_these() {
+fn a_caller_with_grants_gives_no_more_than_these() {
     let grant = PathGrant {
         activities: Activities::of(&[Activity::Download, Activity::List]),
         path: path("/vo/data"),
@@ -374,7 +374,7 @@ proptest! {
         places in proptest::collection::vec(any_path(), 1..20),
     ) {
         let request = MacaroonRequest { activities, path: place, ..Default::default() };
-        // Who may do none of it gets no macaroon.
+        // A caller that may do none of it gets no macaroon.
         let Ok(first) = macaroons().mint(&giver, &request, NOW_S) else { return Ok(()) };
         let first = verify(&first.token).unwrap();
         let second = verify(&mint(&first, &MacaroonRequest::default())).unwrap();
@@ -386,7 +386,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_no_macaroon_is_refused_and_not_more(token in "[A-Za-z0-9_=+/-]{0,200}") {
+    fn text_that_is_no_macaroon_is_refused(token in "[A-Za-z0-9_=+/-]{0,200}") {
         prop_assert!(verify(&token).is_err());
     }
 }

@@ -15,6 +15,7 @@ use types::Identity;
 
 use super::hash::{self, Cost};
 use crate::mapping;
+use crate::watched;
 
 pub const NAME_BYTES_MAX: usize = 64;
 /// No letters that look like others.
@@ -186,8 +187,8 @@ fn generate_password() -> Result<String, String> {
 }
 
 fn read(path: &Path) -> Result<String, String> {
-    match fs::read_to_string(path) {
-        Ok(text) => Ok(text),
+    match fs::read(path) {
+        Ok(bytes) => watched::text(bytes).map_err(|error| format!("{}:{error}", path.display())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         Err(error) => Err(format!("cannot read {}: {error}", path.display())),
     }
@@ -216,7 +217,7 @@ fn replace(path: &Path, folder: &Path, folder_file: &File, text: &str) -> io::Re
     let mut new_name = name.to_os_string();
     new_name.push(".new");
     let new = folder.join(new_name);
-    // What is there was left by somebody who died; the lock says that nobody writes it now.
+    // A killed process left such a file. We hold the lock, so no other process writes it now.
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -349,5 +350,16 @@ mod tests {
         for bad in ["", "a:b", "a\nb", "#a", "a b"] {
             assert!(add_at(Path::new("unused"), &new(bad), Cost::TEST).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_is_left_and_told_with_its_line_and_advice() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("users");
+        fs::write(&path, b"# ours\n\xff\n").unwrap();
+        let told = format!("{}:2: is not text in UTF-8; correct or remove the line", path.display());
+        assert_eq!(add_at(&path, &new("ann"), Cost::TEST).unwrap_err(), told);
+        assert_eq!(list(&path).unwrap_err(), told);
+        assert_eq!(fs::read(&path).unwrap(), b"# ours\n\xff\n");
     }
 }

@@ -3,7 +3,7 @@
 use scrypt::Params;
 use scrypt::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
 
-/// What one check costs; written into each hash, so it can be raised for new ones.
+/// The cost of one check; written into each hash, so it can be raised for new ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     pub log_n: u8,

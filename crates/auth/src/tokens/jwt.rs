@@ -16,7 +16,7 @@ const SUBJECT_BYTES_MAX: usize = 1024;
 pub struct Token<'a> {
     pub header: Header,
     pub claims: Claims,
-    /// What the signature is over.
+    /// The text that is signed.
     pub signed: &'a str,
     pub signature: Vec<u8>,
 }
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_token_is_refused() {
+    fn text_that_is_no_token_is_refused() {
         let many = format!(r#"{{"iss":"i","wlcg.groups":[{}"/g"]}}"#, r#""/g","#.repeat(GROUPS_MAX));
         let claims = [
             r#"{"iss":1}"#,

@@ -16,7 +16,7 @@ const KEYS_MAX: usize = 64;
 const TRIES_MAX: usize = 4;
 const RSA_MODULUS_BYTES: std::ops::RangeInclusive<usize> = 256..=1024;
 
-/// What a token may be signed by. Never `none`, and nothing symmetric: the key would be public.
+/// Algorithms of signatures on tokens. Never `none`, and none that is symmetric: the key would be public.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
     Rs256,

@@ -24,7 +24,7 @@ pub struct KeySource {
     issuer: Arc<Issuer>,
     fetch: Arc<dyn Fetch>,
     clock: Arc<dyn Clock>,
-    known: RwLock<Known>,
+    known: RwLock<FetchedKeys>,
     /// Held across the fetch, so that there is one at a time; guards nothing else.
     turn: Arc<tokio::sync::Mutex<()>>,
     /// Owns the fetch, which goes on when the request that asked for it goes away: else a client that hangs up at the
@@ -33,7 +33,7 @@ pub struct KeySource {
 }
 
 #[derive(Default)]
-struct Known {
+struct FetchedKeys {
     keys: Option<Arc<KeySet>>,
     /// In the monotonic clock, as all ages here.
     fetched: Duration,
@@ -195,7 +195,7 @@ fn oauth_metadata_url(issuer: &str) -> String {
     format!("{origin}/.well-known/oauth-authorization-server{path}")
 }
 
-/// What comes by TLS, or does not leave this machine.
+/// Whether the URL is fetched by TLS or on this machine.
 fn is_trustworthy(url: &str) -> bool {
     if url.strip_prefix("https://").is_some_and(|rest| !rest.is_empty()) {
         return true;

@@ -2,7 +2,7 @@
 //! certificates, names as they are compared.
 //!
 //! It borrows, never recurses by itself and accepts only what DER writes: low tag numbers, definite and shortest
-//! lengths. What it refuses is refused with one word, for the caller knows what it was reading.
+//! lengths. Errors are one word, for the caller knows what it was reading.
 
 use thiserror::Error;
 

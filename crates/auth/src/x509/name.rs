@@ -49,7 +49,7 @@ pub struct Name {
 #[derive(Clone, Debug)]
 struct Rdn {
     attributes: Vec<Attribute>,
-    /// What is compared and hashed.
+    /// The form that is compared and hashed.
     canonical: Vec<u8>,
 }
 

@@ -23,7 +23,7 @@ pub enum Purpose {
     AttributeIssuer,
 }
 
-/// What a path may cost.
+/// Limit on the signatures that are verified for a path.
 #[derive(Debug)]
 pub struct Budget {
     signatures: u32,
@@ -106,7 +106,7 @@ pub fn check_signature(
     })
 }
 
-/// What holds for the user's own certificates, proxies and end entity alike.
+/// Checks the user's own certificates, proxies and end entity alike.
 pub fn check_holder(certificate: &Certificate, purpose: Purpose, now_s: i64) -> Result<(), X509Error> {
     let subject = || certificate.subject.oneline();
     check_validity(certificate, now_s)?;
@@ -228,7 +228,7 @@ impl Climb<'_> {
         Ok(())
     }
 
-    /// What can be said only when the path stands: it depends on what lies above and below.
+    /// Checks that need the whole path: they depend on the certificates above and below.
     fn check_whole(&self, end_entity: &Arc<Certificate>) -> Result<(), X509Error> {
         let path: Vec<&Arc<Certificate>> = [end_entity].into_iter().chain(&self.authorities).collect();
         for (index, authority) in path.iter().enumerate().skip(1) {

@@ -1,7 +1,8 @@
-//! What is signed, by which algorithm, under which key; and the algorithms that still count.
+//! Signed structures with their algorithms and keys, and the algorithms that are accepted.
 //!
-//! Certificates, revocation lists and attribute certificates have one shape: content, algorithm, signature. What is not
-//! in the table here does not verify: no MD5, no SHA-1, no RSA below 2048 bits, no curve but those of NIST.
+//! Certificates, revocation lists and attribute certificates have one shape: content, algorithm, signature. An
+//! algorithm that is not in the table here does not verify: no MD5, no SHA-1, no RSA below 2048 bits, no curve but
+//! those of NIST.
 
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{self as aws, UnparsedPublicKey, VerificationAlgorithm};

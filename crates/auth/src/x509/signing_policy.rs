@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_an_error_with_its_line() {
+    fn a_line_that_is_not_understood_is_an_error_with_its_number() {
         let mut policies = Policies::new();
         let error = read("access_id_CA X509 '/CN=CA'\nneg_rights globus CA:sign\n", &mut policies);
         assert_eq!(error.err().as_deref().map(|text| &text[..7]), Some("line 2:"));

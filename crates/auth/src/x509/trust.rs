@@ -1,4 +1,4 @@
-//! Whom the administrator trusts: the directory of authorities as grids lay it out.
+//! Authorities that the administrator trusts: their directory, as grids lay it out.
 //!
 //! `*.pem` and `<hash>.<n>` are certificates; the self-signed ones are trusted, the others help to build paths.
 //! `*.r<n>` and `*.crl` are revocation lists, `*.signing_policy` say which names an authority may certify.
@@ -19,7 +19,7 @@ const CERTIFICATE_FILE_BYTES_MAX: u64 = 16 * CERTIFICATE_BYTES_MAX as u64;
 const REVOCATION_FILE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 const POLICY_FILE_BYTES_MAX: u64 = 256 * 1024;
 
-/// What to do about authorities without a current revocation list.
+/// Treatment of authorities without a current revocation list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Crl {
     /// Refuse what they have certified.

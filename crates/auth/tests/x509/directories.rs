@@ -1,4 +1,4 @@
-//! What the administrator puts into the directories: revocation lists, signing policies, and their change.
+//! Files in the administrator's directories: revocation lists, signing policies, and their change.
 
 use forebay_auth::x509::{Crl, X509Error};
 
@@ -124,7 +124,7 @@ fn files_that_are_no_certificates_are_left_out() {
 }
 
 #[test]
-fn what_changes_in_the_directories_counts_from_the_next_reading_on() {
+fn changes_in_the_directories_count_from_the_next_reading_on() {
     let site = Site::new();
     let alice = site.root.user(ALICE);
     let verifier = site.verifier(Crl::IfPresent);

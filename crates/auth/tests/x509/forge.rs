@@ -372,7 +372,7 @@ impl RevocationDraft {
     }
 }
 
-/// What a VOMS server says about a holder.
+/// Attributes that a VOMS server certifies for a holder.
 pub struct AttributeDraft<'a> {
     pub holder_issuer: String,
     pub holder_serial: u64,

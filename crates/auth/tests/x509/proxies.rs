@@ -177,7 +177,7 @@ fn an_expired_proxy_is_refused_though_its_user_is_not() {
     let alice = site.root.user(ALICE);
     let proxy = alice.proxy_draft("1").change(|draft| draft.until_s = NOW_S - 301).signed_by(&alice);
     assert!(matches!(site.judge(&[&proxy, &alice]), Err(X509Error::Expired { .. })));
-    assert!(site.judge(&[&alice, &proxy]).is_ok(), "what stands beside the path does not matter");
+    assert!(site.judge(&[&alice, &proxy]).is_ok(), "certificates beside the path do not matter");
 }
 
 #[test]

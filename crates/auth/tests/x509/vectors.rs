@@ -1,5 +1,5 @@
-//! What other programs have made, with the keys thrown away: proxies by the VOMS clients (`voms-proxy-fake` 2.1), users
-//! with each kind of key and a name with every attribute by OpenSSL 3.0.
+//! Certificates by other programs, with the keys thrown away: proxies by the VOMS clients (`voms-proxy-fake` 2.1),
+//! users with each kind of key and a name with every attribute by OpenSSL 3.0.
 
 use std::path::Path;
 

@@ -131,7 +131,7 @@ fn a_server_speaks_for_the_organisations_it_is_trusted_for() {
     };
     let unknown = VomsError::UnknownServer { vo: "cms".to_owned(), host: "voms.example.org".to_owned() };
     assert_eq!(grid.refusal(&grid.draft().change(cms)), unknown);
-    // What a client sends never becomes a path.
+    // Text that a client sends never becomes a path.
     let up = |draft: &mut AttributeDraft<'_>| {
         draft.authority = "../vomsdir/atlas://voms.example.org:1".to_owned();
         draft.fqans = vec!["/../vomsdir/atlas".to_owned()];

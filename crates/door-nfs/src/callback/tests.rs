@@ -101,6 +101,21 @@ async fn a_client_that_says_delay_is_asked_again() {
 }
 
 #[tokio::test]
+async fn a_client_that_has_given_a_layout_back_is_not_asked_for_it_again() {
+    let server = Server::start().await;
+    let (mut client, id, _) = server.mount("a").await;
+    let is_wanted = std::sync::atomic::AtomicBool::new(true);
+    let is_wanted = || is_wanted.swap(false, std::sync::atomic::Ordering::Relaxed);
+    let sessions = &server.face.sessions;
+    let seen = async {
+        answer(&mut client, NfsStat4::Delay).await;
+        answer(&mut client, NfsStat4::Delay).await;
+    };
+    let (answered, ()) = tokio::join!(sessions.recall_all_layouts(id, &is_wanted, PATIENCE), seen);
+    assert_eq!(answered, Ok(NfsStat4::Delay), "though it would have been asked as long as it has patience");
+}
+
+#[tokio::test]
 async fn silence_ends_with_the_patience_and_the_next_call_finds_its_number() {
     let server = Server::start().await;
     let (mut client, id, _) = server.mount("a").await;
@@ -148,7 +163,7 @@ async fn one_client_that_answers_nothing_does_not_take_the_calls_of_others() {
     let (answered, _) = tokio::join!(call(&server, other, PATIENCE), answer(&mut client, NfsStat4::Ok));
     assert_eq!(answered, Ok(NfsStat4::Ok));
     calls.shutdown().await;
-    assert!(sessions.called.lock().is_empty(), "whoever is not waited for takes no place");
+    assert!(sessions.called.lock().is_empty(), "a call that is not waited for takes no place");
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use types::{FileId, FileKind, Identity, Name};
 
 use super::{Export, ExportRules, Exported, Exports, Hosts};
 
-/// What is wrong with the configuration.
+/// An error in the configuration of exports.
 #[derive(Debug, Error)]
 pub enum ExportError {
     #[error("export {0} does not exist")]
@@ -49,8 +49,8 @@ impl Configured {
 }
 
 impl Exports {
-    /// What is found now, and what is not there, by path. A directory of `before` that is still there is kept, wherever
-    /// it was moved.
+    /// Looks up the configured paths, and returns an error for each that is not found. A directory of `before` that
+    /// still exists is kept, wherever it was moved.
     pub(super) async fn look_up(
         namespace: &dyn Namespace,
         configured: &[Configured],
@@ -84,7 +84,7 @@ impl Exported {
     }
 }
 
-/// A namespace that does not answer takes nothing away.
+/// If the namespace does not answer, the directory counts as existing.
 async fn is_there(namespace: &dyn Namespace, dir: FileId) -> bool {
     match namespace.attributes(dir).await {
         Ok(attributes) => attributes.nlink > 0,
@@ -93,7 +93,7 @@ async fn is_there(namespace: &dyn Namespace, dir: FileId) -> bool {
     }
 }
 
-/// Symbolic links are not followed: what they lead to could be changed by users.
+/// Symbolic links are not followed: users could change their targets.
 async fn find(
     namespace: &dyn Namespace,
     path: &[Name],

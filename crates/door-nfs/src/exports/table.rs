@@ -1,4 +1,4 @@
-//! The exports in force: what was found of the configuration, and looked for again while the server runs.
+//! The exports in force: the configured directories that exist; missing ones are looked up again while the server runs.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(crate) struct ExportTable {
 }
 
 impl ExportTable {
-    /// A path that is not there is told in the log, and its clients find no such name until it is.
+    /// A missing path is logged, and its clients find no such name until it exists.
     pub async fn new(namespace: &dyn Namespace, exports: &[Export]) -> Result<ExportTable, ExportError> {
         let configured = Configured::gather(exports)?;
         let (found, errors) = Exports::look_up(namespace, &configured, &Exports::default()).await;
@@ -29,17 +29,17 @@ impl ExportTable {
         Ok(ExportTable { configured, found: RwLock::new(Arc::new(found)), version: AtomicU64::new(0) })
     }
 
-    /// What a client sees; `None`: nothing at all.
+    /// The view of a client; `None`: it sees nothing at all.
     pub fn view(&self, peer: IpAddr) -> Option<Arc<View>> {
         self.found().view(peer)
     }
 
-    /// Another number as soon as clients may see something else.
+    /// Changes as soon as clients may see something else.
     pub fn version(&self) -> u64 {
         self.version.load(Ordering::Acquire)
     }
 
-    /// Finds what came since, and what was removed or made anew.
+    /// Looks for directories that were created, removed or made anew since.
     pub async fn look_again(&self, namespace: &dyn Namespace) {
         let before = self.found();
         let (found, _) = Exports::look_up(namespace, &self.configured, &before).await;

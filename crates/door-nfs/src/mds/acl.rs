@@ -27,7 +27,7 @@ const EVERYONE: &[u8] = b"EVERYONE@";
 const IDLE_FLAGS: u32 = ACE4_SUCCESSFUL_ACCESS_ACE_FLAG | ACE4_FAILED_ACCESS_ACE_FLAG | ACE4_INHERITED_ACE;
 
 impl Head {
-    /// What the caller may do with a file, by its ACL or its mode.
+    /// The accesses to a file that the caller has, by its ACL or its mode.
     pub(super) async fn granted(&self, who: &Identity, file: &Attributes) -> Result<Access, NfsStat4> {
         self.access.judge().granted(who, file).await.map_err(status::of_namespace)
     }
@@ -56,8 +56,8 @@ impl Head {
     }
 }
 
-/// Adds the ACL, if it is asked for. ACCESS: the ACL does not let the caller read it. Whom nobody has found a name for
-/// by `until` is told by number.
+/// Adds the ACL, if it is asked for. ACCESS: the ACL does not let the caller read it. A user or group whose name is not
+/// found by `until` is shown by number.
 pub(super) async fn add(
     out: &mut FileAttributes,
     compound: &Compound<'_>,
@@ -87,13 +87,13 @@ pub(super) async fn as_given(
     out.acl = Some(match of_wire(&given, head.owners.as_ref()).await {
         Ok(same) if same == acl => given,
         Err(NfsStat4::Delay) => return Err(NfsStat4::Delay),
-        // What cannot be set is no file's.
+        // An ACL that cannot be set is no file's ACL.
         Ok(_) | Err(_) => to_wire(&acl, &Named::default()),
     });
     Ok(())
 }
 
-/// That of a file without one says what its mode says (RFC 8881 §6.4.2).
+/// A file without an ACL shows its mode as one (RFC 8881 §6.4.2).
 async fn readable(compound: &Compound<'_>, head: &Head, file: &Attributes) -> Result<Acl, NfsStat4> {
     let found = head.acl(file).await?;
     if !permission::allows(&compound.identity, file, found.as_ref(), Access::READ_ACL) {
@@ -126,7 +126,7 @@ fn ace_to_wire(ace: &Ace, named: &Named) -> NfsAce4 {
 }
 
 /// ATTRNOTSUPP: entries that audit or ring an alarm, which are not kept (RFC 8881 §6.2.1.2). INVAL: types, flags and
-/// accesses that are not defined. BADOWNER: nobody of whom we know; DELAY: that cannot be found out now. NOSPC: more
+/// accesses that are not defined. BADOWNER: an unknown user or group; DELAY: it cannot be looked up now. NOSPC: more
 /// entries than a file may have.
 pub(super) async fn of_wire(given: &[NfsAce4], names: Option<&Arc<OwnerNames>>) -> Result<Acl, NfsStat4> {
     if given.len() > Acl::ACES_MAX {
@@ -152,12 +152,12 @@ async fn ace_of_wire(given: &NfsAce4, ids: &mut GivenIds<'_>) -> Result<Ace, Nfs
         kind,
         flags: AceFlags::from_bits(flags).ok_or(NfsStat4::Inval)?,
         mask: Access::from_bits(given.access_mask).ok_or(NfsStat4::Inval)?,
-        who: who_of_wire(&given.who, is_group, ids).await?,
+        who: subject_of_wire(&given.who, is_group, ids).await?,
     })
 }
 
 /// The flag for groups is ignored with the special ones (RFC 8881 §6.2.1.5).
-async fn who_of_wire(who: &Opaque, is_group: bool, ids: &mut GivenIds<'_>) -> Result<AceWho, NfsStat4> {
+async fn subject_of_wire(who: &Opaque, is_group: bool, ids: &mut GivenIds<'_>) -> Result<AceWho, NfsStat4> {
     match &who[..] {
         OWNER => return Ok(AceWho::Owner),
         GROUP => return Ok(AceWho::Group),
@@ -172,7 +172,7 @@ async fn who_of_wire(who: &Opaque, is_group: bool, ids: &mut GivenIds<'_>) -> Re
     })
 }
 
-/// INVAL: only directories have what is inherited. ATTRNOTSUPP: a symbolic link has none.
+/// INVAL: only directories have entries to inherit. ATTRNOTSUPP: a symbolic link has no ACL.
 pub(super) fn judge_place(acl: &Acl, kind: FileKind) -> Result<(), NfsStat4> {
     match kind {
         FileKind::Directory => Ok(()),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_cannot_be_kept_is_refused_with_the_status_of_the_rfc() {
+    async fn an_acl_that_cannot_be_kept_is_refused_with_the_status_of_the_rfc() {
         let refused = async |ace| parsed(&[ace]).await.unwrap_err();
         for audit in [2, 3] {
             assert_eq!(refused(ace(audit, 0, 1, "EVERYONE@")).await, NfsStat4::AttrNotSupp);
@@ -250,7 +250,7 @@ mod tests {
         let whom: Vec<_> = to_wire(&acl, &named).into_iter().map(|ace| ace.who).collect();
         let expected = ["ann@example.org", "staff@example.org", "5", "GROUP@"];
         assert_eq!(whom, expected.map(|text| Opaque::from_static(text.as_bytes())));
-        // A group is no user, and who cannot be looked up now is not unknown.
+        // A group is no user, and a name that cannot be looked up now is not unknown.
         let refused = async |ace| of_wire(&[ace], Some(&names)).await.unwrap_err();
         assert_eq!(refused(ace(0, 0x40, 1, "ann@example.org")).await, NfsStat4::BadOwner);
         assert_eq!(refused(ace(0, 0, 1, "ann@elsewhere.org")).await, NfsStat4::BadOwner);
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_directories_have_what_is_inherited() {
+    async fn only_directories_have_entries_to_inherit() {
         let inherited = parsed(&[ace(0, 0x1, 1, "EVERYONE@")]).await.unwrap();
         assert_eq!(judge_place(&inherited, FileKind::Directory), Ok(()));
         assert_eq!(judge_place(&inherited, FileKind::Regular), Err(NfsStat4::Inval));

@@ -12,7 +12,7 @@ use types::{Access, Attributes, FileKind, Name, Timestamp, permission};
 use super::totals::{self, TOTALS};
 use super::{Head, acl, copy, delegation, owners, threshold};
 use crate::context::Compound;
-use crate::exports::Place;
+use crate::exports::ViewPlace;
 use crate::owners::{Named, OwnerKind};
 use crate::{IO_BYTES_MAX, fh};
 
@@ -100,7 +100,7 @@ const READABLE_4_2: Bitmap4 = Bitmap4::of(&[
     number::OPEN_ARGUMENTS,
 ]);
 
-/// What a client moves by writing, also where nobody else has seen it yet.
+/// Attributes that a client changes by writing, even before it sends the writes.
 pub(super) const WRITTEN: Bitmap4 = Bitmap4::of(&[
     number::CHANGE,
     number::SIZE,
@@ -148,7 +148,7 @@ pub(super) async fn get(
     Ok(GetAttr4ResOk { obj_attributes: found.encode(&args.attr_request) })
 }
 
-/// Nobody is asked for what he cannot have changed, neither clients nor pools.
+/// Asks clients and pools only for attributes that they may have changed.
 async fn seen(compound: &Compound<'_>, head: &Head, asked: &Bitmap4) -> Result<Attributes, NfsStat4> {
     let file = compound.file()?;
     let attributes = if asked.intersect(&WRITTEN).is_empty() {
@@ -159,7 +159,7 @@ async fn seen(compound: &Compound<'_>, head: &Head, asked: &Bitmap4) -> Result<A
     Ok(compound.shown(attributes))
 }
 
-/// To whom attributes are told.
+/// The receiver of attributes.
 pub(super) struct Told<'a> {
     pub minorversion: u32,
     /// Of a pseudo directory, which lies in a file system of its own (RFC 8881 §7.3).
@@ -169,8 +169,8 @@ pub(super) struct Told<'a> {
 
 impl<'a> Told<'a> {
     /// Of a file that lies at `place`.
-    pub fn new(compound: &Compound<'_>, place: Place, owners: &'a Named) -> Told<'a> {
-        Told { minorversion: compound.minorversion, is_pseudo: place == Place::Pseudo, owners }
+    pub fn new(compound: &Compound<'_>, place: ViewPlace, owners: &'a Named) -> Told<'a> {
+        Told { minorversion: compound.minorversion, is_pseudo: place == ViewPlace::Pseudo, owners }
     }
 }
 
@@ -201,7 +201,7 @@ pub(super) fn of_file(head: &Head, told: &Told<'_>, file: &Attributes, wanted: &
         out.owner_group = Some(told.owners.principal(OwnerKind::Group, file.gid));
     }
     if wanted.contains(number::FILEHANDLE) {
-        out.filehandle = Some(fh::encode(&head.key, file.file));
+        out.filehandle = Some(fh::encode(&head.handle_key, file.file));
     }
     if wanted.contains(number::MDSTHRESHOLD) {
         out.mdsthreshold = Some(threshold::hints(head, file));
@@ -216,7 +216,7 @@ pub(super) fn of_file(head: &Head, told: &Told<'_>, file: &Attributes, wanted: &
     out
 }
 
-/// What is the same for every file.
+/// Adds the attributes that are the same for every file.
 fn add_file_system(out: &mut FileAttributes, head: &Head, minorversion: u32) {
     out.supported_attrs = Some(supported(minorversion));
     out.fh_expire_type = Some(FH4_PERSISTENT);

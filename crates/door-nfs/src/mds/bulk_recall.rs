@@ -1,10 +1,11 @@
 //! CB_LAYOUTRECALL of LAYOUTRECALL4_ALL: a client that has many layouts at a closed pool is asked once for all that it
 //! has, instead of for each (RFC 8881 §12.5.5.2.1.5, §20.3).
 //!
-//! What is wanted back has its deadline as if it were asked for alone, and is revoked and fenced off in time; layouts at
-//! other pools that the client loses by the way it gets again when it asks. Until what is wanted is back the client gets
-//! no layout. A client that answers with an error is asked for each layout from then on. Linux answers NOMATCHING_LAYOUT
-//! when it has forgotten its layouts, also while its last calls are still on their way to the pool: so it is fenced off.
+//! The wanted layouts have their deadlines as if they were recalled one by one, and are revoked and fenced off in time.
+//! The client also loses layouts at other pools, which it gets again when it asks. Until the wanted layouts are
+//! returned, and the client has answered or returned all, it gets no layout. A client that answers with an error is
+//! asked for each layout from then on. Linux answers NOMATCHING_LAYOUT when it has forgotten its layouts, also while
+//! its last calls are still on their way to the pool: so it is fenced off.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,11 +20,11 @@ use super::recall::Turn;
 use super::{Head, courtesy};
 use crate::callback::CallbackError;
 
-/// Who has more layouts to give back than this is asked for all.
+/// A client with more layouts to return than this is asked for all.
 const SINGLE_MAX: usize = 64;
 
-/// Asks those who have many layouts of the files for all; who else has one of them, and who cannot be asked so, is to be
-/// asked for each.
+/// Asks clients that have many layouts of the files for all. Other holders, and clients that cannot be asked for all,
+/// are to be asked for each layout.
 pub(super) fn call_back(head: &Arc<Head>, files: &[FileId]) {
     let holders = holders_of_many(&head.access.table(), files);
     for (client, files) in holders {
@@ -45,24 +46,28 @@ fn holders_of_many(table: &FileState, files: &[FileId]) -> BTreeMap<ClientId4, V
 }
 
 fn ask(head: &Arc<Head>, client: ClientId4, files: &[FileId]) {
-    // Who is silent for longer than a lease is not asked, and not waited for.
+    // A client that is silent for longer than a lease is not asked, and not waited for.
     if !courtesy::depart(head, &[client]).is_empty() {
         return;
     }
     let Some(turn) = Turn::take(head, client) else { return };
     let patience = head.access.recall_time();
-    let wanted = head.states.lock().recall_at_once(client, files, head.clock.monotonic() + patience);
+    let deadline = head.clock.monotonic() + patience;
+    head.drain.lock().begin_asking_for_all(client, deadline);
+    let wanted = head.states.lock().recall_at_once(client, files, deadline);
     if wanted == 0 {
+        head.drain.lock().end_asking_for_all(client, false);
         return;
     }
-    head.drain.lock().begin_asking_for_all(client);
     head.counts.count_all_layouts(Step::Sent);
     tracing::info!(client = client.0, wanted, "recalling all layouts of a client, for those at closed pools");
     let asking = {
         let head = Arc::downgrade(head);
         async move {
             let Some(head) = head.upgrade() else { return };
-            let answered = head.sessions.recall_all_layouts(client, patience).await;
+            // Once it has returned all it is granted new ones, which are not asked for.
+            let is_wanted = || head.drain.lock().is_asked_for_all(client, head.clock.monotonic());
+            let answered = head.sessions.recall_all_layouts(client, &is_wanted, patience).await;
             settle(&head, client, answered);
             drop(turn);
         }
@@ -70,12 +75,12 @@ fn ask(head: &Arc<Head>, client: ClientId4, files: &[FileId]) {
     head.spawn_call(asking);
 }
 
-/// What follows from the answer.
+/// The consequence of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// The client gives back, or its time passes.
     Wait,
-    /// It says that it has nothing to give back: nobody waits for it.
+    /// The client says that it has no layout: it is not waited for.
     HoldsNothing,
     /// It is asked for each layout, and judged by what it answers to that.
     AskForEach,
@@ -102,7 +107,7 @@ fn settle(head: &Head, client: ClientId4, answered: Result<NfsStat4, CallbackErr
         Next::HoldsNothing => head.states.lock().expire_at_once(client),
         Next::AskForEach => {
             head.states.lock().forget_at_once(client);
-            // Who waits for one of them asks for it now.
+            // Requests that wait for one of these layouts now recall it.
             head.access.returned();
         }
     }
@@ -119,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_many_layouts_of_the_files_is_asked_for_all_and_who_has_few_is_not() {
+    fn a_client_with_many_layouts_of_the_files_is_asked_for_all_and_one_with_few_is_not() {
         let mut table = FileState::default();
         let files: Vec<FileId> = (1..=65).map(FileId).collect();
         let mut grant = |file, number| {
@@ -136,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_back_has_its_time_and_who_has_nothing_is_not_waited_for() {
+    fn a_client_that_returns_layouts_has_its_time_and_one_without_is_not_waited_for() {
         for answered in [Ok(NfsStat4::Ok), Ok(NfsStat4::Delay), Err(CallbackError::TimedOut)] {
             assert_eq!(next(answered), Next::Wait, "{answered:?}");
         }
@@ -144,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn who_answers_with_an_error_is_asked_for_each_layout() {
+    fn a_client_that_answers_with_an_error_is_asked_for_each_layout() {
         let failed = [
             Ok(NfsStat4::NotSupp),
             Ok(NfsStat4::Inval),

@@ -30,7 +30,7 @@ pub(super) fn close(
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.open_stateid)?;
     head.states.lock().close(client, file, stateid)?;
-    // Layouts went with it: somebody may wait for that.
+    // Layouts went with it: requests may wait for that.
     head.access.returned();
     lock_notice::tell_waiters(head);
     // RFC 8881 §18.2.4: no state is left; a stateid that is always refused says so.

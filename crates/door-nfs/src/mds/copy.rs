@@ -12,7 +12,7 @@ mod offload;
 
 use std::time::Duration;
 
-use access::Changing;
+use access::FileChangeGuard;
 use api::Stretch;
 use nfs4::{
     Clone4Args, Copy4Args, Copy4ResOk, CopyRequirements4, NfsStat4, StableHow4, StateId4, WriteResponse4,
@@ -30,7 +30,7 @@ pub(super) use offload::{cancel, progress};
 /// After this long a COPY that is not carried on answers with what is done.
 const COPY_TIME_MAX: Duration = Duration::from_millis(500);
 
-/// What both operations name.
+/// Arguments that both operations have.
 struct Request {
     source_stateid: StateId4,
     target_stateid: StateId4,
@@ -46,7 +46,7 @@ struct Judged {
     target: Attributes,
     stretch: Stretch,
     /// Keeps delegations of the target away until the bytes are there.
-    changing: Option<Changing>,
+    changing: Option<FileChangeGuard>,
 }
 
 impl Judged {
@@ -111,7 +111,7 @@ pub(super) async fn clone(compound: &Compound<'_>, head: &Head, args: &Clone4Arg
         return Ok(());
     }
     let ends = Mover::of(head).open(&judged.source, &judged.target).await?;
-    let Ends { source: Some(source), target } = &ends else { return Err(NfsStat4::XDev) };
+    let Ends { source, target } = &ends;
     let granularity = head.pools.pool(target.pool).and_then(|pool| pool.clone_granularity());
     let (Some(granularity), true) = (granularity, source.pool == target.pool) else {
         return Err(NfsStat4::XDev);
@@ -126,13 +126,14 @@ pub(super) async fn clone(compound: &Compound<'_>, head: &Head, args: &Clone4Arg
     // Without a file there are no blocks to share.
     let file = source.replica.descriptor().ok_or(NfsStat4::XDev)?;
     head.access.before_write(judged.target.file).await.map_err(status::of_access)?;
+    let _steady = head.access.steady(judged.target.file).await;
     if !ranges.share_from(file, judged.stretch).await.map_err(status::of_pool)? {
         return Err(NfsStat4::Inval);
     }
     data::settle(head, &judged.target, &*target.replica, judged.target_end()).await
 }
 
-/// What clients of any pool must align clones to; 0: no pool can clone.
+/// The alignment of clones that suits every pool; 0: no pool can clone.
 pub(super) fn granularity_max(head: &Head) -> u32 {
     let of_pool = |id| head.pools.pool(id).and_then(|pool| pool.clone_granularity());
     head.pools.pools().iter().filter_map(|status| of_pool(status.id)).max().unwrap_or(0)
@@ -142,7 +143,7 @@ async fn judge(compound: &Compound<'_>, head: &Head, request: &Request) -> Resul
     let source_stateid = compound.resolve_saved(request.source_stateid)?;
     let target_stateid = compound.resolve(request.target_stateid)?;
     let (source, target) = (compound.saved_file()?, compound.file()?);
-    // Each file is judged for whom its own export takes the caller.
+    // Each file is judged for the caller's identity in its own export.
     let reader = compound.view.identity(compound.saved_place, &compound.claimed);
     let (source, _) =
         data::authorize(compound, head, &reader, (source, source_stateid), Access::READ).await?;

@@ -1,4 +1,4 @@
-//! What became of grants and recalls since the start, for the metrics.
+//! Counts of grants and of the outcomes of recalls since the start, for the metrics.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,7 +33,7 @@ pub struct GrantCounts {
     pub answered: u64,
     /// The client could not be reached, or did not answer in time.
     pub unanswered: u64,
-    /// Taken since it did not come back in time.
+    /// Revoked since it was not returned in time.
     pub revoked: u64,
 }
 
@@ -47,7 +47,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Of a recall by what came of it. `None`: it was not sent after all, and so is not unanswered.
+    /// The step for the outcome of a recall. `None`: it was not sent after all, and so is not unanswered.
     pub fn of_answer(answered: Result<NfsStat4, CallbackError>) -> Option<Step> {
         match answered {
             Ok(_) => Some(Step::Answered),

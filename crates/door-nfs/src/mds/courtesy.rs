@@ -1,7 +1,7 @@
-//! Clients whose lease has ended, and which keep what they have until somebody needs it: as Linux has it since 5.19.
+//! Clients whose lease has ended, and which keep their state until another client needs it: as Linux has it since 5.19.
 //!
-//! Who needs it ends them. What they had is released by the housekeeping, record first, fenced off at the pools, and who
-//! needs it waits for that shortly, then gets DELAY.
+//! A conflicting request ends such a client. The housekeeping voids its record, fences it off at the pools and
+//! releases its state. The request waits for that shortly, then gets DELAY.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use types::FileId;
 use super::{Head, recall};
 use crate::status;
 
-/// What clients hold, to judge whether it is worth to keep them.
+/// State that clients hold, to judge whether a client is worth keeping.
 pub(super) struct Held<'a>(pub &'a Mutex<ClientState>);
 
 impl Holdings for Held<'_> {
@@ -29,7 +29,7 @@ impl Holdings for Held<'_> {
     }
 }
 
-/// After a refusal: `true` if clients that were lost stood in the way and are gone, so that it is worth to ask again.
+/// After a refusal: `true` if lost clients stood in the way and are gone, so that a retry may succeed.
 pub(super) async fn dislodge(head: &Head, file: FileId, want: Want) -> Result<bool, NfsStat4> {
     head.access.dislodge(file, want, recall::WAIT).await.map_err(status::of_access)
 }
@@ -37,7 +37,7 @@ pub(super) async fn dislodge(head: &Head, file: FileId, want: Want) -> Result<bo
 /// Those of the clients that are gone, or go now.
 pub(super) fn depart(head: &Head, clients: &[ClientId4]) -> BTreeSet<ClientId4> {
     let going = head.sessions.dislodge(clients);
-    // Of what cannot be released yet the housekeeping takes care in its own time.
+    // State that cannot be released yet is left to the periodic housekeeping.
     if head.sessions.has_departed() {
         head.departures.notify_one();
     }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use access::Changing;
+use access::FileChangeGuard;
 use api::{Advice, Content, OpenReplica, Stability, TicketMode, Written};
 use nfs4::{
     Allocate4Args, Bitmap4, DataContent4, Deallocate4Args, IO_ADVISE4_DONTNEED, IO_ADVISE4_WILLNEED,
@@ -25,14 +25,14 @@ const SEGMENTS_MAX: usize = 64;
 /// Operation number, status, eof and count; then kind, offset, length and padding of each segment.
 const READ_PLUS_OVERHEAD_BYTES: usize = 16 + SEGMENTS_MAX * 20;
 
-/// As READ and WRITE are judged, but what is no regular file is WRONG_TYPE (RFC 7862 §15.1.3, §15.2.3 and others).
+/// As for READ and WRITE, but a file that is not regular is WRONG_TYPE (RFC 7862 §15.1.3, §15.2.3 and others).
 pub(super) async fn authorize(
     compound: &Compound<'_>,
     head: &Head,
     who: &Identity,
     (file, stateid): (FileId, StateId4),
     access: Access,
-) -> Result<(Attributes, Option<Changing>), NfsStat4> {
+) -> Result<(Attributes, Option<FileChangeGuard>), NfsStat4> {
     io::authorize_file(compound, head, who, (file, stateid), access).await.map_err(wrong_type)
 }
 
@@ -48,25 +48,21 @@ async fn authorize_current(
     head: &Head,
     stateid: StateId4,
     access: Access,
-) -> Result<(Attributes, Option<Changing>), NfsStat4> {
+) -> Result<(Attributes, Option<FileChangeGuard>), NfsStat4> {
     io::authorize(compound, head, stateid, access).await.map_err(wrong_type)
 }
 
-async fn open(head: &Head, file: &Attributes) -> Result<Option<Arc<dyn OpenReplica>>, NfsStat4> {
-    head.access.open_replica(file, TicketMode::Read).await.map_err(status::of_access)
+/// Of a file that is not empty.
+async fn open(head: &Head, file: &Attributes) -> Result<Arc<dyn OpenReplica>, NfsStat4> {
+    head.access.open_with_data(file).await.map_err(status::of_access)
 }
 
 /// Where `content` next begins; the size where it does not. A pool that cannot tell has data only.
-async fn find(
-    replica: Option<&dyn OpenReplica>,
-    offset: u64,
-    content: Content,
-    size: u64,
-) -> Result<u64, NfsStat4> {
-    let found = match (replica.map(OpenReplica::ranges), content) {
-        (Some(Some(ranges)), _) => ranges.seek(offset, content).await.map_err(status::of_pool)?,
-        (None, Content::Hole) | (Some(None), Content::Data) => Some(offset),
-        (None, Content::Data) | (Some(None), Content::Hole) => None,
+async fn find(replica: &dyn OpenReplica, offset: u64, content: Content, size: u64) -> Result<u64, NfsStat4> {
+    let found = match (replica.ranges(), content) {
+        (Some(ranges), _) => ranges.seek(offset, content).await.map_err(status::of_pool)?,
+        (None, Content::Data) => Some(offset),
+        (None, Content::Hole) => None,
     };
     Ok(found.unwrap_or(size).min(size))
 }
@@ -85,7 +81,7 @@ pub(super) async fn seek(
         DataContent4::Data => Content::Data,
         DataContent4::Hole => Content::Hole,
     };
-    let offset = find(replica.as_deref(), args.offset, content, file.size).await?;
+    let offset = find(&*replica, args.offset, content, file.size).await?;
     // Every file has a hole at its end (RFC 7862 §15.11.3).
     Ok(Seek4ResOk { eof: offset == file.size, offset })
 }
@@ -101,20 +97,20 @@ pub(super) async fn read_plus(
     let end = args.offset.saturating_add(count).min(file.size);
     let mut at = args.offset;
     let mut contents = Vec::new();
-    let replica = if at < end { open(head, &file).await? } else { None };
+    if at >= end {
+        return Ok(ReadPlus4ResOk { eof: at >= file.size, contents });
+    }
+    let replica = open(head, &file).await?;
     while at < end && contents.len() < SEGMENTS_MAX {
-        let data_at = find(replica.as_deref(), at, Content::Data, end).await?;
+        let data_at = find(&*replica, at, Content::Data, end).await?;
         if data_at > at {
             contents.push(ReadPlusContent::Hole { offset: at, length: data_at - at });
             at = data_at;
             continue;
         }
-        let hole_at = find(replica.as_deref(), at, Content::Hole, end).await?.max(at + 1);
-        let data = match &replica {
-            // At most IO_BYTES_MAX, so it fits.
-            Some(replica) => replica.read_at(at, (hole_at - at) as u32).await.map_err(status::of_pool)?.data,
-            None => bytes::Bytes::new(),
-        };
+        let hole_at = find(&*replica, at, Content::Hole, end).await?.max(at + 1);
+        // At most IO_BYTES_MAX, so it fits.
+        let data = replica.read_at(at, (hole_at - at) as u32).await.map_err(status::of_pool)?.data;
         if data.is_empty() {
             // The replica has become shorter since it was asked.
             contents.push(ReadPlusContent::Hole { offset: at, length: end - at });
@@ -145,6 +141,7 @@ pub(super) async fn allocate(
     let replica = head.access.open_for_writing(&file).await.map_err(status::of_access)?;
     let ranges = replica.ranges().ok_or(NfsStat4::NotSupp)?;
     head.access.before_write(file.file).await.map_err(status::of_access)?;
+    let _steady = head.access.steady(file.file).await;
     ranges.allocate(range).await.map_err(status::of_pool)?;
     settle(head, &file, &*replica, range.end()).await
 }
@@ -161,6 +158,7 @@ pub(super) async fn deallocate(
     let Some(replica) = opened else { return Ok(()) };
     let ranges = replica.ranges().ok_or(NfsStat4::NotSupp)?;
     head.access.before_write(file.file).await.map_err(status::of_access)?;
+    let _steady = head.access.steady(file.file).await;
     ranges.deallocate(range).await.map_err(status::of_pool)?;
     // Written, but not longer for it.
     settle(head, &file, &*replica, 0).await
@@ -174,7 +172,8 @@ fn range(offset: u64, length: u64) -> Result<Option<ByteRange>, NfsStat4> {
     Ok(offset.checked_add(length).and_then(|end| ByteRange::from_bounds(offset, end)))
 }
 
-/// Brings a change to the disk and makes it visible, in this order: the bytes are there before the size says so.
+/// Brings a change to the disk and makes it visible, in this order: the bytes are there before the size says so. The
+/// caller keeps the length steady from before the change.
 pub(super) async fn settle(
     head: &Head,
     file: &Attributes,
@@ -182,14 +181,14 @@ pub(super) async fn settle(
     size_at_least: u64,
 ) -> Result<(), NfsStat4> {
     replica.sync().await.map_err(status::of_pool)?;
-    let facts = head.access.replica_facts(file.file).await.map_err(status::of_access)?;
+    let facts = head.access.replica_facts(file).await.map_err(status::of_access)?;
     let written = Written {
         size_at_least: Some(size_at_least),
         mtime: None,
         space_used: facts.map(|facts| facts.space_used),
         stability: Stability::FileSync,
     };
-    head.namespace.commit(file.file, &written).await.map(drop).map_err(status::of_namespace)
+    head.namespace.record_write(file.file, &written).await.map(drop).map_err(status::of_namespace)
 }
 
 /// Hints that say something of a range are passed on. Those that set how a file is read ahead (SEQUENTIAL, RANDOM and
@@ -200,7 +199,7 @@ pub(super) async fn advise(
     args: &IoAdvise4Args,
 ) -> Result<IoAdvise4ResOk, NfsStat4> {
     let (file, _) = match authorize_current(compound, head, args.stateid, Access::READ).await {
-        // There is no OPENMODE here (RFC 7862 §15.5): whoever may write may advise, too.
+        // IO_ADVISE has no OPENMODE (RFC 7862 §15.5): a stateid to write suffices, too.
         Err(NfsStat4::OpenMode) => authorize_current(compound, head, args.stateid, Access::WRITE).await?,
         judged => judged?,
     };
@@ -210,7 +209,7 @@ pub(super) async fn advise(
     let Some(range) = ByteRange::from_bounds(args.offset, end) else {
         return Ok(IoAdvise4ResOk { hints: Bitmap4::EMPTY });
     };
-    let replica = open(head, &file).await?;
+    let replica = head.access.open_replica(&file, TicketMode::Read).await.map_err(status::of_access)?;
     let mut taken = Bitmap4::EMPTY;
     let Some(ranges) = replica.as_deref().and_then(OpenReplica::ranges) else {
         return Ok(IoAdvise4ResOk { hints: taken });

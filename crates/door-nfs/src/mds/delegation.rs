@@ -1,7 +1,7 @@
-//! Delegations: whom OPEN offers one (RFC 8881 §10.4, RFC 9754), and DELEGRETURN.
+//! Delegations: granting by OPEN (RFC 8881 §10.4, RFC 9754), and DELEGRETURN.
 //!
-//! A client that says what it wants is believed; for the others the adaptive rule decides. Nobody is offered one who could
-//! not be asked for it, nor a file that was just recalled from somebody.
+//! A client that says what it wants is believed; for the others the adaptive rule decides. A client that cannot be
+//! called gets no delegation, and none is granted of a file that was just recalled.
 
 use nfs4::{
     ACE4_ACCESS_ALLOWED_ACE_TYPE, Bitmap4, ClientId4, DelegReturn4Args, NfsAce4, NfsSpaceLimit4, NfsStat4,
@@ -17,8 +17,8 @@ use nfs4_state::{DelegationMode, WriteDelegations};
 use types::{Access, Attributes, FileId, permission};
 use xdr::Opaque;
 
-use super::Head;
 use super::counts::Step;
+use super::{Head, lost_locks};
 use crate::context::Compound;
 
 const NO_ROOM: OpenNoneDelegation4 = OpenNoneDelegation4::Resource { server_will_signal_avail: false };
@@ -26,7 +26,7 @@ const NO_ROOM: OpenNoneDelegation4 = OpenNoneDelegation4::Resource { server_will
 /// a program has closed is lost with the server and the client at once only.
 const NOTHING_LEFT_BEHIND: NfsSpaceLimit4 = NfsSpaceLimit4::Size(0);
 
-/// What an OPEN says of delegations.
+/// The wish of an OPEN for a delegation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     /// It leaves it to the server: one that suits the open.
@@ -36,11 +36,11 @@ enum Wish {
     Reclaimed(DelegationKind),
     /// None is possible, and this is why.
     None(u32),
-    /// It opens what it has a delegation of: another would be a surprise to it.
+    /// It opens a file of which it has a delegation: another would be a surprise to it.
     Held,
 }
 
-/// What goes with the answer to an OPEN of `file` that has succeeded.
+/// The delegation in the answer to an OPEN of `file` that has succeeded.
 pub(super) async fn offer(
     compound: &Compound<'_>,
     head: &Head,
@@ -70,7 +70,7 @@ pub(super) async fn offer(
     };
     match granted {
         Ok(delegation) => delegation,
-        // Who asked for one is told why not; others would not understand it.
+        // A client that asked for one gets the reason; others would not understand it.
         Err(reason) if matches!(wish, Wish::Wanted(_)) => OpenDelegation4::NoneExt(reason),
         Err(_) => OpenDelegation4::None,
     }
@@ -95,7 +95,7 @@ fn wish(args: &Open4Args) -> Wish {
         OPEN4_SHARE_ACCESS_WANT_ANY_DELEG => Wish::Wanted(suitable),
         OPEN4_SHARE_ACCESS_WANT_READ_DELEG if !is_writing => Wish::Wanted(Read),
         OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG if is_writing => Wish::Wanted(Write),
-        // One to read does not go with a writer, and who opens to read was not asked whether it may write.
+        // A delegation to read does not fit a writer, and an open to read was not checked for writing.
         OPEN4_SHARE_ACCESS_WANT_READ_DELEG | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG => {
             Wish::None(WND4_WRITE_DELEG_NOT_SUPP_FTYPE)
         }
@@ -124,7 +124,7 @@ async fn may_read_and_write(compound: &Compound<'_>, head: &Head, file: &Attribu
 fn is_worth_it(head: &Head, client: ClientId4, file: FileId, wish: Wish) -> bool {
     let now = head.clock.monotonic();
     let mut adaptive = head.adaptive.lock();
-    // Counted whatever the wish: what a client uses is learnt from all its opens.
+    // Counted whatever the wish: all opens show which files a client uses.
     let is_offered = adaptive.accessed(client, file, now);
     match wish {
         Wish::Reclaimed(_) => true,
@@ -142,14 +142,19 @@ async fn grant(
 ) -> Result<OpenDelegation4, OpenNoneDelegation4> {
     let file = found.file;
     let has_times = keeps_times(compound, args, kind);
-    // The open may have moved what was found. A delegation to read needs no more than what is not newer than the client's.
+    // The open may have changed the attributes. For a delegation to read, those found before it suffice: they are not
+    // newer than the client's.
     let before = if has_times || kind == DelegationKind::Write {
         head.fresh_attributes(file).await.map_err(|_| NO_ROOM)?
     } else {
         *found
     };
+    // A client with a ticket from before the restart could write bytes that a reader has cached.
+    if !matches!(wish, Wish::Reclaimed(_)) {
+        lost_locks::fence_former(head, file).await.map_err(|_| NO_ROOM)?;
+    }
     let terms = DelegationTerms {
-        // What the client goes by since before the restart nobody knows.
+        // The change attribute that the client has kept since before the restart is unknown.
         change: (!matches!(wish, Wish::Reclaimed(_))).then_some(before.change),
         times: has_times.then_some(DelegatedTimes { accessed: before.atime, modified: before.mtime }),
     };
@@ -170,8 +175,8 @@ async fn grant(
     Ok(on_wire(kind, stateid, has_times))
 }
 
-/// Whether the client is to keep the file's times. Who reads by default is not asked to: nobody here counts the times of
-/// access, and each return would move the change attribute by which others keep what they have read.
+/// Whether the client is to keep the file's times. A reader that has not asked for a delegation is not to: the server
+/// does not track access times, and each return would move the change attribute that validates the caches of others.
 fn keeps_times(compound: &Compound<'_>, args: &Open4Args, kind: DelegationKind) -> bool {
     match args.claim {
         OpenClaim4::Previous(before) => {
@@ -221,10 +226,10 @@ pub(super) fn instead_of_open(
     }
 }
 
-/// What OPEN understands (RFC 9754 §3). Linux asks with every open for the extensions that stand here, so delegations instead
-/// of opens are told only where delegations of both kinds are on. Delegated times are never told: a time from before the
-/// delegation is to be ignored, but Linux, given the times, keeps to itself what `tar` and `cp -p` set. Who asks for
-/// either without being told gets it as well.
+/// Arguments that OPEN supports (RFC 9754 §3). Linux asks with every open for the extensions listed here, so
+/// delegations instead of opens are listed only where delegations of both kinds are on. Delegated times are never
+/// listed: a time from before the delegation is to be ignored, but Linux, given the times, keeps to itself the times
+/// that `tar` and `cp -p` set. A client that asks for either all the same gets it.
 pub(super) fn open_arguments(head: &Head) -> OpenArguments4 {
     const WANTS: Bitmap4 = Bitmap4::of(&[
         OPEN4_SHARE_ACCESS_WANT_ANY_DELEG >> 8,
@@ -251,8 +256,8 @@ fn why(reason: u32) -> OpenDelegation4 {
     OpenDelegation4::NoneExt(OpenNoneDelegation4::Why(reason))
 }
 
-/// Who may open the file by the delegation without asking ACCESS (RFC 8881 §18.16.3): nobody, since users' rights are
-/// judged by more than one entry could say. Linux asks in any case.
+/// The users that may open the file by the delegation without ACCESS (RFC 8881 §18.16.3): none, since one entry cannot
+/// express all users' rights. Linux calls ACCESS in any case.
 fn nobody() -> NfsAce4 {
     NfsAce4 {
         ace_type: ACE4_ACCESS_ALLOWED_ACE_TYPE,
@@ -270,7 +275,7 @@ pub(super) fn give_back(
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.deleg_stateid)?;
     head.states.lock().return_delegation(client, file, stateid)?;
-    // Somebody may wait for it.
+    // Requests may wait for it.
     head.access.returned();
     Ok(())
 }

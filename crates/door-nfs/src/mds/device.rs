@@ -1,10 +1,10 @@
 //! Devices: how a client finds the data server of a pool (RFC 8435 §4), and GETDEVICEINFO.
 //!
-//! A device id names (pool, address, generation). Clients cache devices for the life of the mount, so an id is never used
-//! for another address; and since Linux shuns a device it could not reach for 120 s, a head that was restarted hands out
-//! fresh ones. An address that changes makes another device, so there is no CHANGE to notify of. When a pool has been
-//! closed to clients and is empty, its device goes: who asked for that is told (CB_NOTIFY_DEVICEID, RFC 8881 §20.12), and
-//! when the pool is opened again its device has a new id.
+//! A device id names (pool, address, generation). Clients cache devices for the life of the mount, so an id is never
+//! used for another address; and since Linux shuns a device it could not reach for 120 s, a head that was restarted
+//! hands out fresh ones. An address that changes makes another device, so there is no CHANGE to notify of. When a pool
+//! has been closed to clients and is empty, its device goes: clients that asked for it are notified
+//! (CB_NOTIFY_DEVICEID, RFC 8881 §20.12), and when the pool is opened again its device has a new id.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -44,7 +44,8 @@ pub(super) fn id(head: &Head, pool: PoolId, address: SocketAddr) -> DeviceId4 {
     let mut bytes = [0; 16];
     bytes[..4].copy_from_slice(&pool.0.to_be_bytes());
     bytes[4..8].copy_from_slice(&generation.to_be_bytes());
-    bytes[8..].copy_from_slice(&head.key.authenticate::<8>(universal_address(address).addr.as_bytes()));
+    bytes[8..]
+        .copy_from_slice(&head.handle_key.authenticate::<8>(universal_address(address).addr.as_bytes()));
     DeviceId4(bytes)
 }
 
@@ -88,7 +89,7 @@ pub(super) fn info(compound: &Compound<'_>, head: &Head, args: &GetDeviceInfo4Ar
     GetDeviceInfo4Res::Ok(result)
 }
 
-/// Which devices clients know and want to be told of, and how often each pool's has gone.
+/// Devices that clients know and want to be notified of, and how often each pool's device has gone.
 #[derive(Default)]
 pub(crate) struct Devices {
     known: BTreeSet<(ClientId4, DeviceId4)>,
@@ -96,8 +97,8 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    /// `false`: it will not be told, and does not rely on it then. NOENT: the device has gone since it was looked at, and
-    /// nobody would be told of it any more. `generation` is the head's.
+    /// `false`: the client will not be notified, and does not rely on it. NOENT: the device has gone since it was
+    /// looked at, and its clients have been notified already. `generation` is the head's.
     fn note(&mut self, client: ClientId4, device: DeviceId4, generation: u32) -> Result<bool, NfsStat4> {
         let current = generation.wrapping_add(self.forgotten(pool(device)));
         if device.0[4..8] != current.to_be_bytes() {
@@ -116,7 +117,7 @@ impl Devices {
         self.forgotten.get(&pool).copied().unwrap_or(0)
     }
 
-    /// From now on the pool's device is another. Who knows the old one.
+    /// Gives the pool another device. Returns the clients that know the old one.
     fn forget(&mut self, gone: PoolId) -> Vec<(ClientId4, DeviceId4)> {
         let count = self.forgotten.entry(gone).or_default();
         *count = count.wrapping_add(1);
@@ -128,7 +129,7 @@ impl Devices {
     }
 }
 
-/// The pool's device goes: nobody has a layout at it any more.
+/// Forgets the pool's device, at which no client has a layout any more.
 pub(super) fn forget(head: &Head, pool: PoolId) {
     let known = head.devices.lock().forget(pool);
     for (client, device) in known {

@@ -1,6 +1,6 @@
 //! LOOKUP, LOOKUPP, READLINK, CREATE, REMOVE, RENAME, LINK.
 
-use access::{Change, Changing};
+use access::{Change, FileChangeGuard};
 use api::{CreateKind, CreateMode, CreateSpec, Replace};
 use bytes::Bytes;
 use file_state::Door;
@@ -15,7 +15,7 @@ use super::{Head, exports, name, recall, setattr};
 use crate::context::Compound;
 use crate::status;
 
-/// For what nobody gave a mode: what `mkdir` and `mknod` would make under a common umask.
+/// For an object without a given mode: the mode that `mkdir` and `mknod` would set under a common umask.
 const PERMISSIONS_DEFAULT: u32 = 0o755;
 
 pub(super) async fn lookup(
@@ -145,17 +145,17 @@ pub(super) async fn rename(
     Ok(Rename4ResOk { source_cinfo: change_info(renamed.source), target_cinfo: change_info(renamed.target) })
 }
 
-/// Before a name goes or comes to stand for another file: a file that is locked at another door keeps its names, and what
-/// clients were delegated comes home. What else there is to say of the name, the operation says.
+/// Before a name is removed or comes to stand for another file: a file that is locked at another door keeps its names,
+/// and delegations of other clients are recalled. All other checks of the name are the operation's.
 async fn before_removal(
     compound: &Compound<'_>,
     head: &Head,
     dir: FileId,
     name: &Name,
     change: Change,
-) -> Result<Option<Changing>, NfsStat4> {
+) -> Result<Option<FileChangeGuard>, NfsStat4> {
     let by = compound.client.map(holder);
-    // Mostly nobody has anything of any file, and no name needs to be looked up for it.
+    // Mostly no other client denies access or has a delegation, and the name need not be looked up.
     let is_free = {
         let table = head.access.table();
         !table.has_denials_of_others(Door::Nfs) && !table.has_delegations_of_others(by)
@@ -166,15 +166,15 @@ async fn before_removal(
     let who = &compound.identity;
     let Ok(found) = head.namespace.lookup(who, dir, name).await else { return Ok(None) };
     let above = head.attributes(dir).await?;
-    // Nobody gives anything back for what is refused anyway.
+    // Nothing is recalled for a change that is refused anyway.
     if !head.may_remove(who, &above, &found).await? {
         return Ok(None);
     }
     recall::before_change(compound, head, found.file, change).await.map(Some).map_err(status::of_removal)
 }
 
-/// After the change: what was delegated since nobody had anything of it, or of a file that had the name only since it was
-/// looked up, is asked for and not waited for.
+/// After the change: recalls delegations granted since the check before it, or of a file that got the name only since
+/// the lookup, and does not wait for them.
 fn call_back(compound: &Compound<'_>, head: &Head, file: FileId, change: Change) {
     head.access.call_back(file, compound.client.map(holder), change);
 }
@@ -193,7 +193,7 @@ pub(super) async fn link(
         return Err(NfsStat4::NotDir);
     }
     let (dir, name) = (above.file, name(&args.newname)?);
-    // Nobody gives anything back for what is refused anyway.
+    // Nothing is recalled for a change that is refused anyway.
     let needed = Access::ADD_FILE | Access::EXECUTE;
     let _linking = if head.allows(&compound.identity, &above, needed).await? {
         let linking = recall::before_change(compound, head, file, Change::Link).await;

@@ -31,21 +31,21 @@ pub(crate) struct Drain {
     /// A layout was granted at a closed pool since the look began.
     is_disturbed: bool,
     looked: Option<Duration>,
-    /// Who is being asked for all its layouts: an answer is about one question.
-    asked_for_all: BTreeSet<ClientId4>,
-    /// Who did not understand that, while it has layouts.
+    /// Clients being asked for all their layouts, until when: an answer is about one question.
+    asked_for_all: BTreeMap<ClientId4, Duration>,
+    /// Clients that could not be asked so, as long as they have layouts.
     asked_for_each: BTreeSet<ClientId4>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// Files there of which somebody had a layout at the last look.
+    /// Files there of which a client had a layout at the last look.
     Leaving(usize),
     Empty,
 }
 
 impl Drain {
-    /// Takes note of which pools are closed now. Those to look for layouts of, or none if it is not the time.
+    /// Notes the pools that are closed now. Returns those to look for layouts of; none if it is not time yet.
     fn update(&mut self, closed: &BTreeSet<PoolId>, now: Duration) -> BTreeSet<PoolId> {
         self.pools.retain(|pool, _| closed.contains(pool));
         for pool in closed {
@@ -73,7 +73,7 @@ impl Drain {
         }
     }
 
-    /// What a look has found. Which pools are empty from now on.
+    /// Takes the result of a look. Returns the pools that have become empty.
     fn found(&mut self, counts: &BTreeMap<PoolId, usize>, now: Duration) -> Vec<PoolId> {
         self.is_looking = false;
         if self.is_disturbed {
@@ -92,11 +92,23 @@ impl Drain {
     }
 
     pub(super) fn may_ask_for_all(&self, client: ClientId4) -> bool {
-        !self.asked_for_all.contains(&client) && !self.asked_for_each.contains(&client)
+        !self.asked_for_all.contains_key(&client) && !self.asked_for_each.contains(&client)
     }
 
-    pub(super) fn begin_asking_for_all(&mut self, client: ClientId4) {
-        self.asked_for_all.insert(client);
+    pub(super) fn begin_asking_for_all(&mut self, client: ClientId4, deadline: Duration) {
+        self.asked_for_all.insert(client, deadline);
+    }
+
+    /// Whether the client has neither answered nor returned all, and still has time to. It might take a layout that it is
+    /// granted now for one of those that it is asked for.
+    pub(super) fn is_asked_for_all(&self, client: ClientId4, now: Duration) -> bool {
+        self.asked_for_all.get(&client).is_some_and(|deadline| now < *deadline)
+    }
+
+    pub(super) fn has_returned_all(&mut self, client: ClientId4) {
+        if let Some(deadline) = self.asked_for_all.get_mut(&client) {
+            *deadline = Duration::ZERO;
+        }
     }
 
     pub(super) fn end_asking_for_all(&mut self, client: ClientId4, ask_for_each: bool) {
@@ -164,7 +176,7 @@ async fn look_through(head: &Arc<Head>, pools: BTreeSet<PoolId>) -> BTreeMap<Poo
             continue;
         }
         here.iter().for_each(|pool| *counts.entry(*pool).or_default() += 1);
-        // Who was asked is told again by others, if it has to be.
+        // Recalls that were sent already are repeated elsewhere (`recall::repeat_recalls`), if need be.
         if head.access.table().has_layouts_to_recall(file) {
             to_recall.push(file);
         }
@@ -294,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_granted_during_a_look_is_looked_for() {
+    fn a_layout_granted_during_a_look_is_looked_for() {
         let mut drain = Drain::default();
         assert_eq!(drain.update(&closed(), at(10)), closed());
         drain.disturb(POOL);

@@ -1,9 +1,9 @@
-//! Exports at work: what a client's view lets it do with the current file handle, and pseudo directories.
+//! Exports at work: operations that a client's view permits on the current file handle, and pseudo directories.
 //!
-//! A handle is good for whoever holds it, so PUTFH judges where the file lies: by the directories above it, up to the
-//! first that is an export of this client. (A handle that names its export would need no climbing; but then one file has
-//! several handles, and Linux an inode with a cache of its own for each.) Read-only exports refuse what changes anything, whoever asks. A client with
-//! the whole namespace as its one export passes without a question.
+//! Any client can present a handle, so PUTFH judges where the file lies: by the directories above it, up to the first
+//! that is an export of this client. (A handle that names its export would need no climbing; but then one file has
+//! several handles, and Linux an inode with a cache of its own for each.) Read-only exports refuse all changes, from
+//! any caller. For a client with the whole namespace as its one export nothing is looked up.
 
 use api::{Cookie, DirEntry, NamespaceError};
 use file_state::Modes;
@@ -18,10 +18,10 @@ use types::{Attributes, FileId, FileKind};
 use super::readdir::{self, COOKIE_VERIFIER, Lister, Room};
 use super::{Head, name, security};
 use crate::context::{Compound, as_pseudo};
-use crate::exports::Place;
+use crate::exports::ViewPlace;
 use crate::status;
 
-/// Directories above a file that are looked at; what lies deeper cannot be reached by its handle.
+/// Directories above a file that are looked at; a file that lies deeper cannot be reached by its handle.
 const DEPTH_MAX: usize = 4096;
 /// Cookies 0 to 2 are reserved (RFC 8881 §18.23.3).
 const COOKIE_FIRST: u64 = 3;
@@ -34,7 +34,7 @@ pub(super) enum Gate {
 
 pub(super) async fn judge(compound: &mut Compound<'_>, head: &Head, operation: NfsArgop4) -> Gate {
     let number = operation.opnum();
-    if compound.place == Place::Pseudo
+    if compound.place == ViewPlace::Pseudo
         && let Ok(dir) = compound.file()
         && let Some(result) = in_pseudo(compound, head, dir, &operation).await
     {
@@ -56,7 +56,7 @@ pub(super) async fn judge(compound: &mut Compound<'_>, head: &Head, operation: N
             operation => Gate::Open(operation),
         };
     }
-    // As between mounts: whoever may have a name in one export need not have it in another.
+    // As between mounts: permission for a name in one export does not extend to another.
     if matches!(number, op::RENAME | op::LINK) && compound.saved_place != compound.place {
         return refuse(NfsStat4::XDev);
     }
@@ -94,7 +94,7 @@ pub(super) async fn place_of(
     compound: &Compound<'_>,
     head: &Head,
     file: &Attributes,
-) -> Result<Place, NfsStat4> {
+) -> Result<ViewPlace, NfsStat4> {
     let view = &compound.view;
     if view.is_whole() {
         return Ok(compound.place);
@@ -122,13 +122,17 @@ pub(super) async fn place_of(
     Err(NfsStat4::Stale)
 }
 
-/// The place of what lies in a directory.
-async fn climb(compound: &Compound<'_>, head: &Head, dir: Option<FileId>) -> Result<Option<Place>, NfsStat4> {
+/// The place of a file in a directory, found by going up.
+async fn climb(
+    compound: &Compound<'_>,
+    head: &Head,
+    dir: Option<FileId>,
+) -> Result<Option<ViewPlace>, NfsStat4> {
     let mut at = dir;
     for _ in 0..DEPTH_MAX {
         let Some(dir) = at else { return Ok(None) };
         match compound.view.of_directory(dir) {
-            Some(Place::Pseudo) => return Ok(None),
+            Some(ViewPlace::Pseudo) => return Ok(None),
             Some(place) => return Ok(Some(place)),
             None => at = head.homes.one(dir).await.map_err(status::of_namespace)?,
         }
@@ -136,15 +140,15 @@ async fn climb(compound: &Compound<'_>, head: &Head, dir: Option<FileId>) -> Res
     Ok(None)
 }
 
-/// A file without a name lies nowhere: it is good for who has it open, and for who may still reclaim that. In which
-/// export it was opened is not known; only who writes it can do so in one to write to.
-fn place_of_unlinked(compound: &Compound<'_>, head: &Head, file: FileId) -> Result<Place, NfsStat4> {
+/// A file without a name lies nowhere: only a client that has it open, or may still reclaim that, reaches it. The
+/// export in which it was opened is unknown; if the client writes it, the export is a writable one.
+fn place_of_unlinked(compound: &Compound<'_>, head: &Head, file: FileId) -> Result<ViewPlace, NfsStat4> {
     let client = compound.client()?;
     let (access, layout) = {
         let table = head.access.table();
         (table.access_of(file, holder(client)), table.layout_of(file, holder(client)))
     };
-    // What it wrote before a restart it may not have reclaimed yet.
+    // The client may not have reclaimed yet its open to write from before a restart.
     let may_reclaim = head.sessions.in_grace() && head.sessions.judge_reclaim(client, true).is_ok();
     let is_written = access.contains(Modes::WRITE) || layout.read_write || may_reclaim;
     if is_written || access != Modes::NONE || !layout.is_empty() || head.sessions.in_grace() {
@@ -153,8 +157,8 @@ fn place_of_unlinked(compound: &Compound<'_>, head: &Head, file: FileId) -> Resu
     Err(NfsStat4::Stale)
 }
 
-/// What a pseudo directory answers otherwise than a real one; the rest is as anywhere, or is refused as in a read-only
-/// export.
+/// Runs operations that a pseudo directory answers differently from a real one; others run as anywhere, or are refused
+/// as in a read-only export.
 async fn in_pseudo(
     compound: &mut Compound<'_>,
     head: &Head,
@@ -171,7 +175,7 @@ async fn in_pseudo(
         },
         NfsArgop4::SecInfo(args) => match child(compound, head, dir, &args.name).await {
             Ok(child) => {
-                let place = compound.view.step(Place::Pseudo, child);
+                let place = compound.view.step(ViewPlace::Pseudo, child);
                 NfsResop4::SecInfo(Res::Ok(security::consume(compound, place)))
             }
             Err(status) => NfsResop4::SecInfo(Res::Err(status)),
@@ -222,8 +226,8 @@ async fn list(
             Err(NfsStat4::Stale) => continue,
             Err(status) => return Err(status),
         };
-        let place = compound.view.step(Place::Pseudo, child);
-        let attributes = if place == Place::Pseudo { as_pseudo(attributes) } else { attributes };
+        let place = compound.view.step(ViewPlace::Pseudo, child);
+        let attributes = if place == ViewPlace::Pseudo { as_pseudo(attributes) } else { attributes };
         let entry = DirEntry { name: name.clone(), cookie: Cookie(cookie), attributes };
         let owners = lister.owners(&[attributes]).await;
         let encoded = lister.encode(&entry, &attributes, &owners).await?;

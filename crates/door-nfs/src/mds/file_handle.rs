@@ -13,7 +13,7 @@ pub(super) fn put_root(compound: &mut Compound<'_>) -> NfsStat4 {
 }
 
 pub(super) async fn put(compound: &mut Compound<'_>, head: &Head, args: &PutFh4Args) -> NfsStat4 {
-    let file = match fh::decode(&head.key, &args.object) {
+    let file = match fh::decode(&head.handle_key, &args.object) {
         Ok(file) => file,
         Err(status) => return status,
     };
@@ -31,7 +31,7 @@ pub(super) async fn put(compound: &mut Compound<'_>, head: &Head, args: &PutFh4A
 }
 
 pub(super) fn get(compound: &Compound<'_>, head: &Head) -> Result<GetFh4ResOk, NfsStat4> {
-    Ok(GetFh4ResOk { object: fh::encode(&head.key, compound.file()?) })
+    Ok(GetFh4ResOk { object: fh::encode(&head.handle_key, compound.file()?) })
 }
 
 pub(super) fn save(compound: &mut Compound<'_>) -> NfsStat4 {

@@ -1,7 +1,7 @@
 //! Directories above a file, for judging in which export it lies.
 //!
-//! One directory above is mostly in the namespace's own cache. All directories of a file of several names are not: what
-//! was asked is kept for a moment, and only one asks at a time, so that no client makes the database busy with it.
+//! One directory above is mostly in the namespace's own cache. All directories of a file of several names are not: the
+//! answers are kept for a moment, and only one request asks at a time, so that no client keeps the database busy.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ const HOMES_MAX: usize = 256;
 pub(crate) struct Homes {
     lineage: Arc<dyn Lineage>,
     /// Files of several names, with when they were asked for. Leaf lock.
-    known: Mutex<HashMap<FileId, Known>>,
+    known: Mutex<HashMap<FileId, KnownHomes>>,
     /// The turn to ask the database. Held while it answers, and guards nothing else.
     asking: tokio::sync::Mutex<()>,
 }
 
-struct Known {
+struct KnownHomes {
     since: Duration,
     homes: Arc<[FileId]>,
 }
@@ -53,13 +53,13 @@ impl Homes {
         if known.len() >= KEPT_MAX {
             known.clear();
         }
-        known.insert(file, Known { since: now, homes: Arc::clone(&homes) });
+        known.insert(file, KnownHomes { since: now, homes: Arc::clone(&homes) });
         Ok(homes)
     }
 
     fn known(&self, file: FileId, now: Duration) -> Option<Arc<[FileId]>> {
         let known = self.known.lock();
-        let Known { since, homes } = known.get(&file)?;
+        let KnownHomes { since, homes } = known.get(&file)?;
         (now.saturating_sub(*since) < KEPT).then(|| Arc::clone(homes))
     }
 }

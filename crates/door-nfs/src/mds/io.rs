@@ -1,9 +1,9 @@
 //! READ, WRITE and COMMIT through the head, for clients without pNFS and for those that cannot reach a pool.
 //!
-//! The size in the namespace is the truth; a replica may be longer or shorter (see `access`).
+//! The size in the namespace is the truth; a replica may be longer (see `access`).
 
-use access::Changing;
-use api::{OpenReplica, ReadData, Stability, TicketMode, WriteThrough, Written};
+use access::FileChangeGuard;
+use api::{OpenReplica, ReadData, Stability, WriteThrough, Written};
 use bytes::{Bytes, BytesMut};
 use nfs4::{
     Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StableHow4, StateId4, Verifier4, Write4Args,
@@ -32,10 +32,8 @@ pub(super) async fn read(
     let data = if length == 0 {
         Bytes::new()
     } else {
-        let read = match head.access.open_replica(&file, TicketMode::Read).await.map_err(status::of_access)? {
-            Some(replica) => replica.read_at(args.offset, length as u32).await.map_err(status::of_pool)?,
-            None => ReadData { data: Bytes::new(), end_of_file: true },
-        };
+        let replica = head.access.open_with_data(&file).await.map_err(status::of_access)?;
+        let read = replica.read_at(args.offset, length as u32).await.map_err(status::of_pool)?;
         fill(read, length as usize)
     };
     Ok(Read4ResOk { eof: args.offset.saturating_add(data.len() as u64) >= file.size, data: Opaque(data) })
@@ -68,15 +66,22 @@ pub(super) async fn write(
         let grown = head.access.require_room(&compound.identity, file.file, end - file.size, 0);
         grown.await.map_err(status::of_access)?;
     }
-    let replica = head.access.open_for_writing(&file).await.map_err(status::of_access)?;
+    let replaces_all = args.offset == 0 && end >= file.size;
+    let replica = match replaces_all {
+        // Also what a client sends again after a power cut, of whose first bytes only the size has reached the disk.
+        true => head.access.open_for_replacing(&file).await,
+        false => head.access.open_for_writing(&file).await,
+    };
+    let replica = replica.map_err(status::of_access)?;
     let wanted = stability(args.stable);
     if count == 0 {
         return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
     }
     head.access.before_write(file.file).await.map_err(status::of_access)?;
+    let _steady = head.access.steady(file.file).await;
     // The bytes are there before the size says so.
     let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability: wanted };
-    let noted = head.namespace.commit(file.file, &written);
+    let noted = head.namespace.record_write(file.file, &written);
     if wanted == Stability::Unstable {
         replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_pool)?;
         noted.await.map_err(status::of_namespace)?;
@@ -103,14 +108,15 @@ pub(super) async fn commit(
     regular(&file)?;
     let replica = head.access.open_for_writing(&file).await.map_err(status::of_access)?;
     let synced = replica.sync().await.map_err(status::of_pool)?;
-    let facts = head.access.replica_facts(file.file).await.map_err(status::of_access)?;
+    let _steady = head.access.steady(file.file).await;
+    let facts = head.access.replica_facts(&file).await.map_err(status::of_access)?;
     let written = Written {
         size_at_least: None,
         mtime: None,
         space_used: facts.map(|facts| facts.space_used),
         stability: Stability::FileSync,
     };
-    head.namespace.commit(file.file, &written).await.map_err(status::of_namespace)?;
+    head.namespace.record_write(file.file, &written).await.map_err(status::of_namespace)?;
     Ok(Commit4ResOk { writeverf: Verifier4(synced.0) })
 }
 
@@ -120,20 +126,20 @@ pub(super) async fn authorize(
     head: &Head,
     stateid: StateId4,
     access: Access,
-) -> Result<(Attributes, Option<Changing>), NfsStat4> {
+) -> Result<(Attributes, Option<FileChangeGuard>), NfsStat4> {
     let (file, stateid) = (compound.file()?, compound.resolve(stateid)?);
     authorize_file(compound, head, &compound.identity, (file, stateid), access).await
 }
 
-/// The same of any file, for whom its export takes the caller. CURRENT must have been resolved. What keeps delegations
-/// away from bytes that are written without an open is to be kept until they are.
+/// As [`authorize`], of any file, for the caller's identity in its export. CURRENT must have been resolved. The caller
+/// holds the [`FileChangeGuard`] until its bytes are written: it keeps delegations away from writes without an open.
 pub(super) async fn authorize_file(
     compound: &Compound<'_>,
     head: &Head,
     who: &Identity,
     (file, stateid): (FileId, StateId4),
     access: Access,
-) -> Result<(Attributes, Option<Changing>), NfsStat4> {
+) -> Result<(Attributes, Option<FileChangeGuard>), NfsStat4> {
     let found = head.attributes(file).await?;
     regular(&found)?;
     if stateid.is_special() && !head.allows(who, &found, access).await? {

@@ -1,8 +1,8 @@
-//! What a client's counters of its I/O say since it told them last (RFC 8435 §9.2).
+//! The increase of a client's I/O counters since its last report (RFC 8435 §9.2).
 //!
-//! Linux counts from the first I/O under a layout on, and tells the sums each time: in every LAYOUTSTATS, and once more
-//! with the layout that it gives back. So what was told before is kept and taken off. Who is forgotten at the bound is
-//! counted again from his beginning, which makes his average older and no larger.
+//! Linux counts from the first I/O under a layout on, and reports the sums each time: in every LAYOUTSTATS, and once
+//! more with the layout that it returns. So the last sums are kept and subtracted. A source forgotten at the bound is
+//! counted again from its beginning, which makes its average older and no larger.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use types::{FileId, PoolId};
 /// Of each of the two halves that are kept.
 const HALF_MAX: usize = 8192;
 
-/// Whose counters: one client's of one file at one pool.
+/// The source of counters: one client's I/O of one file at one pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Source {
     pub client: u64,
@@ -37,7 +37,7 @@ pub(crate) struct IoCounters {
 }
 
 impl IoCounters {
-    /// Reads and writes since the source told last. `None`: its times are none.
+    /// Reads and writes since the source's last report. `None`: its times are invalid.
     pub fn take(
         &mut self,
         source: Source,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_tells_nothing() {
+    fn counters_with_an_invalid_time_are_ignored() {
         let mut counters = IoCounters::default();
         assert_eq!(counters.take(SOURCE, &update(5, -1), s(100)), None);
         let mut torn = update(5, 10);
@@ -195,6 +195,10 @@ mod tests {
             counters.take(SOURCE, &update(5, 1000), s(1));
             assert!(counters.younger.len() <= HALF_MAX && counters.older.len() <= HALF_MAX);
         }
-        assert_eq!(counters.take(SOURCE, &update(6, 1000), s(2)), writes(1), "who tells often is known");
+        assert_eq!(
+            counters.take(SOURCE, &update(6, 1000), s(2)),
+            writes(1),
+            "a source that reports often is known"
+        );
     }
 }

@@ -1,7 +1,8 @@
-//! LAYOUTERROR, LAYOUTSTATS and what LAYOUTRETURN tells: how clients fare at the pools (RFC 8435 §9, RFC 7862 §15.6, §15.7).
+//! LAYOUTERROR, LAYOUTSTATS and the report in LAYOUTRETURN: clients' I/O at the pools (RFC 8435 §9, RFC 7862 §15.6,
+//! §15.7).
 //!
-//! Both go to the pool manager: errors, which decide where the client is sent next, and how long I/O took, which all
-//! clients together tell. Here is decided what an error says of a pool at all, and what of the counters is new.
+//! The pool manager gets both: errors, which decide where the client is sent next, and the duration of I/O, over all
+//! clients. This module decides which errors count against a pool, and which part of the counters is new.
 
 use api::{ClientReport, Outcome, TransferReport};
 use nfs4::{
@@ -27,7 +28,7 @@ pub(super) fn stats(compound: &Compound<'_>, head: &Head, args: &LayoutStats4Arg
     let stateid = compound.resolve(args.stateid)?;
     let client = compound.client()?;
     head.states.lock().judge_layout_stateid(client, compound.file()?, stateid)?;
-    // What cannot be decoded tells nothing, as in a layout return.
+    // A body that cannot be decoded is ignored, as in a layout return.
     match nfs4::decode_body::<FfLayoutUpdate4>(&args.layoutupdate.body) {
         Ok(update) => _ = take_update(compound, head, args.deviceid, &update),
         Err(error) => {
@@ -37,7 +38,8 @@ pub(super) fn stats(compound: &Compound<'_>, head: &Head, args: &LayoutStats4Arg
     Ok(())
 }
 
-/// What a LAYOUTRETURN tells, before anything is returned. Of which counters: they end with the layout.
+/// Takes the report in a LAYOUTRETURN, before any layout is returned. Answers the sources of its counters: they end
+/// with the layout.
 pub(super) fn take(compound: &Compound<'_>, head: &Head, report: &FfLayoutReturn4) -> Vec<Source> {
     let stats = report.iostats_report.iter();
     let told = stats.filter_map(|stats| take_update(compound, head, stats.deviceid, &stats.layoutupdate));
@@ -91,7 +93,7 @@ fn take_errors(compound: &Compound<'_>, head: &Head, errors: &[DeviceError4]) ->
 
 fn tell(compound: &Compound<'_>, head: &Head, outcome: Outcome) {
     let (Some(client), Ok(file)) = (compound.client, compound.file()) else { return };
-    // Of a layout that is gone nothing follows for the next one.
+    // A report about a layout that is gone says nothing about the next one.
     let Some(sent) = head.states.lock().layout_granted(client, file) else { return };
     head.pools.report(&ClientReport { client: client.0, file, outcome, sent });
 }
@@ -115,7 +117,7 @@ fn judge(error: &DeviceError4) -> Option<Outcome> {
         | NfsStat4::SeqMisordered
         | NfsStat4::StaleClientId
         | NfsStat4::ConnNotBoundToSession => None,
-        // What Linux says when the connection fails, whatever the reason.
+        // Linux reports this when the connection fails, whatever the reason.
         NfsStat4::NxIo => Some(Outcome::Unreachable(pool)),
         _ => Some(Outcome::Refused(pool)),
     }

@@ -4,9 +4,9 @@
 use access::AccessError;
 use api::{Stability, TicketMode, Written};
 use nfs4::{
-    FfLayoutReturn4, LayoutCommit4Args, LayoutCommit4ResOk, LayoutGet4Args, LayoutGet4Res, LayoutGet4ResOk,
-    LayoutIomode4, LayoutReturn4, LayoutReturn4Args, LayoutReturn4ResOk, LayoutReturnFile4, LayoutType4,
-    NfsStat4, StateId4,
+    ClientId4, FfLayoutReturn4, LayoutCommit4Args, LayoutCommit4ResOk, LayoutGet4Args, LayoutGet4Res,
+    LayoutGet4ResOk, LayoutIomode4, LayoutReturn4, LayoutReturn4Args, LayoutReturn4ResOk, LayoutReturnFile4,
+    LayoutType4, NfsStat4, StateId4,
 };
 use nfs4_state::stateid::{Granted, LayoutMode, LayoutModes, LayoutRequest, Modes};
 use types::{Access, Attributes, FileKind, PoolId, Timestamp};
@@ -15,7 +15,7 @@ use xdr::to_bytes;
 use super::counts::Step;
 use super::{Head, drain, io_report, recall, segment, threshold};
 use crate::context::Compound;
-use crate::exports::Place;
+use crate::exports::ViewPlace;
 use crate::status;
 
 pub(super) async fn get(compound: &mut Compound<'_>, head: &Head, args: LayoutGet4Args) -> LayoutGet4Res {
@@ -65,17 +65,24 @@ async fn try_get(
     if to_bytes(&body).len() > args.maxcount as usize {
         return Err(NfsStat4::TooSmall);
     }
+    // So that no ticket that somebody keeps makes the replica of a file that is gone.
+    let made = head.access.make_replica(&file, pool).await;
+    made.map_err(|_| NfsStat4::LayoutUnavailable)?;
     if mode == LayoutMode::ReadWrite {
         head.access.before_write(file.file).await.map_err(status::of_access)?;
     }
+    let now = head.clock.monotonic();
+    if head.drain.lock().is_asked_for_all(client, now) {
+        return Err(NfsStat4::RecallConflict);
+    }
     head.sessions.note_grant(compound, file.file);
-    let stateid = head.states.lock().layout_get(&request, head.clock.monotonic())?;
+    let stateid = head.states.lock().layout_get(&request, now)?;
     head.counts.count(Granted::Layout(LayoutModes::only(mode)), Step::Granted);
     drain::judge_granted(head, pool);
     Ok(LayoutGet4ResOk { stateid, ..body })
 }
 
-/// As far as quotas allow the file to grow: at the pools nobody asks for them. Behind that the client writes through the
+/// As far as quotas allow the file to grow: pools do not check quotas. Behind that the client writes through the
 /// head, which judges each byte.
 async fn writable_length(
     compound: &Compound<'_>,
@@ -89,7 +96,7 @@ async fn writable_length(
     if head.access.writable_end(&compound.identity, file).await.map_err(status::of_access)?.is_none() {
         return Ok(u64::MAX);
     }
-    // What is at the pools already is told first, or it would be granted again.
+    // Bytes already at the pools are counted first, or their room would be granted again.
     let file = head.access.freshen(*file).await.map_err(status::of_access)?;
     let end = head.access.writable_end(&compound.identity, &file).await.map_err(status::of_access)?;
     match end {
@@ -134,16 +141,16 @@ async fn choose_pool(
         AccessError::Namespace(error) => status::of_namespace(error),
         _ => NfsStat4::LayoutUnavailable,
     };
-    let located = head.access.locate(file.file, mode, client).await.map_err(refusal)?;
+    let located = head.access.locate(file, mode, client).await.map_err(refusal)?;
     if let Some(grant) = located {
         return Ok(grant.pool);
     }
-    // Nothing was ever written: zeros need no pool.
+    // There is nothing to read.
     if mode == TicketMode::Read {
         return Err(NfsStat4::LayoutUnavailable);
     }
     head.access.place(file.file, client).await.map_err(|_| NfsStat4::LayoutUnavailable)?;
-    let placed = head.access.locate(file.file, mode, client).await.map_err(refusal)?;
+    let placed = head.access.locate(file, mode, client).await.map_err(refusal)?;
     placed.map(|grant| grant.pool).ok_or(NfsStat4::LayoutUnavailable)
 }
 
@@ -178,18 +185,19 @@ pub(super) async fn commit(
         Some(time) => Some(Timestamp::new(time.seconds, time.nseconds).ok_or(NfsStat4::Inval)?),
         None => None,
     };
-    let facts = head.access.replica_facts(file.file).await.map_err(status::of_access)?;
+    let _steady = head.access.steady(file.file).await;
+    let facts = head.access.replica_facts(&file).await.map_err(status::of_access)?;
     let written = Written {
-        // What the pool has, not what the client says: no size without the bytes, and no size that is behind other
-        // writes of the same client, or it would take the file to be that short.
+        // The pool's size, not the client's: no size without the bytes, and no size that is behind other writes of
+        // the same client, or the client would take the file to be that short.
         size_at_least: facts.map(|facts| facts.size),
-        // Linux tells none: the bytes may have been written before the times were set by SETATTR.
+        // Linux sends none: the bytes may have been written before the times were set by SETATTR.
         mtime: told.or(facts.and_then(|facts| facts.modified)),
         space_used: facts.map(|facts| facts.space_used),
         stability: Stability::FileSync,
     };
     tracing::trace!(client = client.0, file = %file.file, size = written.size_at_least, "layout committed");
-    let after = head.namespace.commit(file.file, &written).await.map_err(status::of_namespace)?;
+    let after = head.namespace.record_write(file.file, &written).await.map_err(status::of_namespace)?;
     Ok(LayoutCommit4ResOk { newsize: (after.size != file.size).then_some(after.size) })
 }
 
@@ -234,7 +242,7 @@ pub(super) async fn give_back(
     };
     let mut told = Vec::new();
     if let LayoutReturn4::File(LayoutReturnFile4 { body, .. }) = &args.layoutreturn {
-        // What cannot be decoded is no reason to keep the layout.
+        // A report that cannot be decoded is no reason to keep the layout.
         match FfLayoutReturn4::from_body(body) {
             Ok(report) => told = io_report::take(compound, head, &report),
             Err(error) => {
@@ -262,13 +270,13 @@ pub(super) async fn give_back(
         // All files lie in one file system; a pseudo directory lies in another, where there are no layouts.
         LayoutReturn4::FsId => {
             compound.file()?;
-            if compound.place != Place::Pseudo {
-                head.states.lock().layout_return_all(client, modes);
+            if compound.place != ViewPlace::Pseudo {
+                return_all(head, client, modes);
             }
             None
         }
         LayoutReturn4::All => {
-            head.states.lock().layout_return_all(client, modes);
+            return_all(head, client, modes);
             None
         }
     };
@@ -279,4 +287,11 @@ pub(super) async fn give_back(
         told.into_iter().for_each(|counters| head.reports.forget_counters(counters));
     }
     Ok(LayoutReturn4ResOk { stateid })
+}
+
+fn return_all(head: &Head, client: ClientId4, modes: LayoutModes) {
+    head.states.lock().layout_return_all(client, modes);
+    if modes == LayoutModes::ALL {
+        head.drain.lock().has_returned_all(client);
+    }
 }

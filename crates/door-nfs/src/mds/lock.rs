@@ -8,10 +8,11 @@ use nfs4::{
 use nfs4_state::stateid::{LockOutcome, LockRequest, Locker, Modes};
 use types::{ByteRange, FileId, FileKind};
 
-use super::{Head, courtesy, lock_notice, recall};
+use super::{Head, courtesy, lock_notice, lost_locks, recall};
 use crate::context::Compound;
 
 pub(super) async fn lock(compound: &mut Compound<'_>, head: &Head, args: Lock4Args) -> Lock4Res {
+    let is_reclaim = args.reclaim;
     match try_lock(compound, head, args).await {
         Ok(LockOutcome::Granted(lock_stateid)) => {
             compound.current_stateid = Some(lock_stateid);
@@ -20,7 +21,12 @@ pub(super) async fn lock(compound: &mut Compound<'_>, head: &Head, args: Lock4Ar
             Lock4Res::Ok(Lock4ResOk { lock_stateid })
         }
         Ok(LockOutcome::Denied(denied)) => Lock4Res::Denied(denied),
-        Err(status) => Lock4Res::Err(status),
+        Err(status) => {
+            if is_reclaim {
+                lost_locks::note_refused(compound, head, status).await;
+            }
+            Lock4Res::Err(status)
+        }
     }
 }
 
@@ -28,6 +34,9 @@ async fn try_lock(compound: &Compound<'_>, head: &Head, args: Lock4Args) -> Resu
     let (client, file) = (compound.client()?, compound.file()?);
     let range = range(args.offset, args.length)?;
     head.sessions.judge_reclaim(client, args.reclaim)?;
+    if !args.reclaim {
+        lost_locks::fence_former(head, file).await?;
+    }
     let locker = match args.locker {
         Locker4::New(new) => {
             Locker::New { open: compound.resolve(new.open_stateid)?, owner: new.lock_owner.owner.0 }
@@ -75,7 +84,7 @@ async fn try_test(compound: &Compound<'_>, head: &Head, args: &LockT4Args) -> Re
         _ => return Err(NfsStat4::WrongType.into()),
     }
     head.sessions.judge_reclaim(client, false)?;
-    // Who has the file to write locks it without a word (RFC 8881 §10.4.2).
+    // The holder of a delegation to write locks without asking the server (RFC 8881 §10.4.2).
     drop(recall::make_way(compound, head, file, Modes::READ, Modes::NONE).await?);
     let test = || head.states.lock().test_lock(client, file, &args.owner.owner.0, args.locktype, range);
     let mut denied = test();

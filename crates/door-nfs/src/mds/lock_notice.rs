@@ -1,7 +1,7 @@
-//! CB_NOTIFY_LOCK: who was refused a lock and waits for it hears when it might be had (RFC 8881 §20.11).
+//! CB_NOTIFY_LOCK: notifies a client that waits for a lock when the lock may be available (RFC 8881 §20.11).
 //!
-//! A client that was promised this by OPEN asks again only every 30 s by itself (Linux: NFS4_LOCK_MAXTIMEOUT). So nobody is
-//! forgotten for lack of an answer: who cannot be told, or does not come, makes room for the next.
+//! A client that was promised this by OPEN asks again only every 30 s by itself (Linux: NFS4_LOCK_MAXTIMEOUT). So no
+//! waiter is forgotten: if a client cannot be told, or does not ask again, the next waiter is told.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use nfs4_state::stateid::LockNotice;
 use super::Head;
 use crate::fh;
 
-/// So long who was told may take to come, and its connection to carry the message.
+/// Time for a notified client to ask again, and for its connection to carry the message.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What OPEN promises: only who can be called.
+/// The promise in the answer to OPEN: only a client that can be called gets it.
 pub(super) fn promise(is_reachable: bool) -> u32 {
     if is_reachable { OPEN4_RESULT_MAY_NOTIFY_LOCK } else { 0 }
 }
 
-/// Tells those whom what was released lets through. To be called after a release, and now and then for those who did not
-/// come.
+/// Notifies waiters whose locks have become free. To be called after a release, and now and then in case a notified
+/// client does not ask again.
 pub(crate) fn tell_waiters(head: &Head) {
     let notices = head.states.lock().lock_notices(head.clock.monotonic(), PATIENCE);
     notices.into_iter().for_each(|notice| tell(head, notice));
@@ -29,7 +29,7 @@ pub(crate) fn tell_waiters(head: &Head) {
 fn tell(head: &Head, notice: LockNotice) {
     let (sessions, states) = (head.sessions.clone(), head.states.clone());
     let operation = NfsCbArgop4::NotifyLock(CbNotifyLock4Args {
-        fh: fh::encode(&head.key, notice.file),
+        fh: fh::encode(&head.handle_key, notice.file),
         lock_owner: notice.owner.clone(),
     });
     head.spawn_call(async move {
@@ -37,7 +37,7 @@ fn tell(head: &Head, notice: LockNotice) {
         let answered = sessions.call_client(client, operation, PATIENCE).await;
         match answered.map(|result| result.status()) {
             Ok(NfsStat4::Ok) => {}
-            // It has no such process or file any more, or cannot be reached: the next are told soon.
+            // The client has no such process or file any more, or cannot be reached: the next are told soon.
             Ok(status) => {
                 tracing::debug!(client = client.0, %file, status = status.name(), "client does not wait for a lock");
                 states.lock().lock_notice_unheard(&notice);

@@ -2,17 +2,19 @@
 
 use access::{Share, Want};
 use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
+use aws_lc_rs::digest;
 use nfs4::attr::number;
 use nfs4::{
     Bitmap4, ChangeInfo4, ClientId4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
     OPEN4_RESULT_NO_OPEN_STATEID, OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH,
-    OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk, OpenClaim4, OpenFlag4, StateId4,
+    OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk, OpenClaim4, OpenFlag4, StateId4, Verifier4,
 };
+use nfs4_state::Incarnation;
 use nfs4_state::stateid::{Modes, OpenRequest};
 use types::{Access, Attributes, FileId, FileKind, Name, PoolId, permission};
 
 use super::setattr::{self, Requested};
-use super::{Head, courtesy, delegation, directory, lock_notice, name, recall, resize};
+use super::{Head, courtesy, delegation, directory, lock_notice, lost_locks, name, recall, resize};
 use crate::context::Compound;
 use crate::status;
 
@@ -21,7 +23,7 @@ const PERMISSIONS_DEFAULT: u32 = 0o644;
 /// The share bits, delegation wants and their signals: all that RFC 8881 and 9754 define.
 const SHARE_ACCESS_KNOWN: u32 = 0x33_ff03;
 
-/// What an OPEN found or made.
+/// The file that an OPEN found or made.
 struct Target {
     attributes: Attributes,
     cinfo: ChangeInfo4,
@@ -47,6 +49,15 @@ pub(super) async fn open(
     head: &Head,
     args: Open4Args,
 ) -> Result<Open4ResOk, NfsStat4> {
+    let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
+    let opened = try_open(compound, head, args).await;
+    if let (true, Err(status)) = (is_reclaim, &opened) {
+        lost_locks::note_refused(compound, head, *status).await;
+    }
+    opened
+}
+
+async fn try_open(compound: &mut Compound<'_>, head: &Head, args: Open4Args) -> Result<Open4ResOk, NfsStat4> {
     let client = compound.client()?;
     let access = args.share_access & OPEN4_SHARE_ACCESS_BOTH;
     if access == 0 || args.share_access & !SHARE_ACCESS_KNOWN != 0 || args.share_deny > OPEN4_SHARE_DENY_BOTH
@@ -55,11 +66,18 @@ pub(super) async fn open(
     }
     let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
     head.sessions.judge_reclaim(client, is_reclaim)?;
+    lost_locks::introduce(head, client, is_reclaim).await;
+    if is_reclaim {
+        lost_locks::note_reclaim(compound, head).await;
+    }
 
     let target = find(compound, head, &args).await?;
     let file = target.attributes.file;
     judge_kind(target.attributes.kind)?;
     judge_permission(compound, head, &target, access).await?;
+    if args.share_deny != 0 && !is_reclaim {
+        lost_locks::fence_former(head, file).await?;
+    }
 
     let request = OpenRequest {
         client,
@@ -79,6 +97,9 @@ pub(super) async fn open(
     if let Err(status) = finish(compound, head, &target).await {
         undo(head, client, file, stateid);
         return Err(status);
+    }
+    if target.is_new {
+        head.states.lock().created(client, file);
     }
     compound.set_file(file);
     compound.current_stateid = Some(stateid);
@@ -107,7 +128,7 @@ pub(super) async fn open(
     Ok(opened)
 }
 
-/// Enters the open into the conflict table. What others were delegated comes home first, or the answer is DELAY.
+/// Enters the open into the conflict table. If conflicting delegations are not returned in time, the answer is DELAY.
 async fn admit(compound: &Compound<'_>, head: &Head, request: OpenRequest) -> Result<StateId4, NfsStat4> {
     let modes = |bits| Modes::from_bits(bits).ok_or(NfsStat4::Inval);
     let (access, deny) = (modes(request.access)?, modes(request.deny)?);
@@ -120,11 +141,11 @@ async fn admit(compound: &Compound<'_>, head: &Head, request: OpenRequest) -> Re
     let changing = recall::make_way(compound, head, request.file, access, deny).await?;
     let opened = head.states.lock().open(request);
     drop(changing);
-    // Somebody was faster.
+    // Another client was faster.
     opened.map_err(|status| if status == NfsStat4::RecallConflict { NfsStat4::Delay } else { status })
 }
 
-/// What can be done only with the file held open.
+/// Steps that need the file held open.
 async fn finish(compound: &Compound<'_>, head: &Head, target: &Target) -> Result<(), NfsStat4> {
     let file = &target.attributes;
     if let Some(size) = target.size {
@@ -140,7 +161,7 @@ async fn finish(compound: &Compound<'_>, head: &Head, target: &Target) -> Result
 /// Takes a first open back. An upgrade stays: the owner had the file open before, and closes all of it at once.
 fn undo(head: &Head, client: ClientId4, file: FileId, stateid: StateId4) -> bool {
     // If another request has used the stateid meanwhile, it is that one's.
-    stateid.seqid == 1 && head.states.lock().close(client, file, stateid).is_ok()
+    stateid.seqid == 1 && head.states.lock().take_back_open(client, file, stateid).is_ok()
 }
 
 async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<Target, NfsStat4> {
@@ -156,7 +177,7 @@ async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<
             current(compound, head, Permission::Reclaimed).await
         }
         (OpenClaim4::Fh | OpenClaim4::Previous(_), OpenFlag4::Create(_)) => Err(NfsStat4::Inval),
-        // What the client opened by itself, while it had a delegation, it opens here before it gives that back.
+        // The client enters opens that it made locally under a delegation, before it returns the delegation.
         (OpenClaim4::DelegCurFh(stateid), OpenFlag4::NoCreate) => {
             let target = current(compound, head, Permission::ByModeOrOwner).await?;
             by_delegation(compound, head, *stateid, args, target)
@@ -230,8 +251,8 @@ async fn create(
     let (mode, given) = match how {
         CreateHow4::Unchecked(given) => (CreateMode::Unchecked, given),
         CreateHow4::Guarded(given) => (CreateMode::Guarded, given),
-        CreateHow4::Exclusive(verifier) => (CreateMode::Exclusive { verifier: verifier.0 }, &nothing),
-        CreateHow4::Exclusive41(with) => (CreateMode::Exclusive { verifier: with.verf.0 }, &with.attrs),
+        CreateHow4::Exclusive(verifier) => (exclusive(compound, head, verifier), &nothing),
+        CreateHow4::Exclusive41(with) => (exclusive(compound, head, &with.verf), &with.attrs),
     };
     let requested = setattr::parse_for_creation(compound, head, given).await?;
     requested.judge_kind(FileKind::Regular)?;
@@ -273,9 +294,26 @@ async fn create(
     })
 }
 
+/// The mode of an exclusive creation. The verifier that is kept stands for the client as well: Linux makes its own of the time since
+/// boot and the thread id, which are the same on two nodes that were booted together from one image. A client that repeats the
+/// call over a restart of the head has the same owner and boot verifier as before (RFC 8881 §18.16.3, §18.35.3).
+fn exclusive(compound: &Compound<'_>, head: &Head, given: &Verifier4) -> CreateMode {
+    let mut digest = digest::Context::new(&digest::SHA256);
+    if let Some(Incarnation { owner, verifier }) =
+        compound.client.and_then(|client| head.sessions.incarnation(client))
+    {
+        digest.update(&verifier);
+        digest.update(&owner);
+    }
+    digest.update(&given.0);
+    let mut verifier = [0; 8];
+    verifier.copy_from_slice(&digest.finish().as_ref()[..8]);
+    CreateMode::Exclusive { verifier }
+}
+
 fn choose_pool(compound: &Compound<'_>, head: &Head) -> Result<PoolId, NfsStat4> {
     let client = compound.client.map(|client| client.0);
-    head.access.choose(client).map_err(status::of_access)
+    head.access.choose(0, client).map_err(status::of_access)
 }
 
 /// Of an existing file only truncation to nothing is asked by UNCHECKED (RFC 8881 §18.16.3); a new one may get a length.
@@ -315,7 +353,7 @@ async fn judge_permission(
         return Ok(());
     }
     let granted = head.granted(&compound.identity, file).await?;
-    // Who may execute a file may read it: the client has to, to run it.
+    // Permission to execute a file includes reading it: the client reads the file to run it.
     let may_read = granted.contains(Access::READ) || granted.contains(Access::EXECUTE);
     let may_write = granted.contains(Access::WRITE);
     let wants_write =

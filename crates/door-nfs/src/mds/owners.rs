@@ -1,4 +1,4 @@
-//! Whom a client is told about by name: where a domain is configured, clients that come by RPCSEC_GSS.
+//! Owners by name or by number: if a domain is configured, clients that use RPCSEC_GSS get names.
 //!
 //! As Linux has it on both sides (`nfs4_disable_idmapping`): with AUTH_SYS ids are numbers for the client's kernel
 //! already, and names could only get lost; with Kerberos host and server need not agree on numbers.
@@ -17,7 +17,7 @@ use crate::context::Compound;
 use crate::owners::{Named, OwnerKind, OwnerNames, id_of};
 use crate::security::Flavor;
 
-/// The names of whom these files belong to, if they are wanted. What is not known by `until` is told in numbers.
+/// The names of these files' owners and groups, if they are wanted. One not known by `until` is shown by number.
 pub(super) async fn named(
     compound: &Compound<'_>,
     head: &Head,
@@ -30,7 +30,7 @@ pub(super) async fn named(
     name(compound, head, users.chain(groups), until).await
 }
 
-/// As [`named`], of whom an ACL names.
+/// As [`named`], of the users and groups in an ACL.
 pub(super) async fn of_acl(compound: &Compound<'_>, head: &Head, acl: &Acl, until: Duration) -> Named {
     let named = acl.aces().iter().filter_map(|ace| match ace.who {
         AceWho::User(uid) => Some((OwnerKind::User, uid)),
@@ -54,7 +54,7 @@ async fn name(
     }
 }
 
-/// Until when names are looked up for what begins now.
+/// Until when names are looked up for a request that begins now.
 pub(super) fn deadline(head: &Head) -> Duration {
     head.owners.as_ref().map_or(Duration::ZERO, |names| names.deadline())
 }
@@ -106,7 +106,7 @@ async fn is_same(
 ) -> Result<bool, NfsStat4> {
     match id_of(names, kind, given).await {
         Ok(given) => Ok(given == id),
-        // Whom nobody knows no file belongs to.
+        // An unknown name owns no file.
         Err(NfsStat4::BadOwner) => Ok(false),
         Err(status) => Err(status),
     }

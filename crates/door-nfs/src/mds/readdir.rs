@@ -25,7 +25,7 @@ pub(super) const COOKIE_VERIFIER: Verifier4 = Verifier4([0; 8]);
 const RESERVED_COOKIES: std::ops::RangeInclusive<u64> = 1..=2;
 /// Entries asked of the namespace at once.
 const PAGE_ENTRIES_MAX: usize = 512;
-/// What is told of an export to whoever may not look into it.
+/// Attributes of an export shown to a caller whose flavor it does not admit.
 const OF_A_CROSSING: Bitmap4 = Bitmap4::of(&[number::RDATTR_ERROR, number::MOUNTED_ON_FILEID]);
 /// A guess of an entry's size, to ask for about as many as will fit.
 const ENTRY_BYTES_GUESS: usize = 160;
@@ -87,7 +87,7 @@ pub(super) struct Lister<'a> {
     compound: &'a Compound<'a>,
     head: &'a Head,
     wanted: Bitmap4,
-    /// Whose name is not known by then is told by number.
+    /// An owner whose name is not known by then is shown by number.
     named_until: Duration,
 }
 
@@ -97,7 +97,7 @@ impl<'a> Lister<'a> {
         Lister { compound, head, wanted, named_until: owners::deadline(head) }
     }
 
-    /// Whether what clients have written makes a difference to what is told.
+    /// Whether unsent writes of clients affect the wanted attributes.
     fn asks_writers(&self) -> bool {
         !self.wanted.intersect(&WRITTEN).is_empty()
     }
@@ -119,7 +119,7 @@ impl<'a> Lister<'a> {
         let mut wanted = self.wanted;
         match acl::add(&mut found, self.compound, self.head, attributes, (&wanted, self.named_until)).await {
             Ok(()) => {}
-            // Of this entry nothing else is told (RFC 8881 §18.23.3).
+            // No other attribute of this entry is sent (RFC 8881 §18.23.3).
             Err(status) if wanted.contains(number::RDATTR_ERROR) => {
                 found = FileAttributes { rdattr_error: Some(status), ..FileAttributes::default() };
             }
@@ -137,7 +137,7 @@ impl<'a> Lister<'a> {
     }
 }
 
-/// What is left of `maxcount` and of the reply; `dircount` is a hint that names and cookies alone should obey.
+/// Room left of `maxcount` and of the reply; `dircount` is a hint that names and cookies alone should obey.
 pub(super) struct Room {
     bytes: usize,
     names: usize,

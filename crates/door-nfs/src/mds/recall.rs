@@ -1,13 +1,14 @@
 //! Recall, revocation and fencing: how layouts and delegations come back, with their holder's help or without it.
 //!
-//! Who changes a file under somebody's layout or delegation waits shortly, then gets DELAY and asks again; the holder has
-//! its time to give back, then what it holds is revoked. What ends without its holder's word and was used at the pools is
-//! fenced off first: the file's epoch is raised, durably, and the pools refuse older tickets.
+//! A request that changes a file under another client's layout or delegation waits shortly, then gets DELAY and is
+//! repeated. The holder has its time to return the layout or delegation; then it is revoked. If it ends without its
+//! holder's word and was used at the pools, it is fenced off first: the file's epoch is raised, durably, and the pools
+//! refuse older tickets.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use access::{Change, Changing, Granted, Modes, Recall, Recaller, Share, Told};
+use access::{Change, FileChangeGuard, Granted, Modes, Recall, Recaller, Share, Told};
 use api::NamespaceError;
 use async_trait::async_trait;
 use file_state::Holder;
@@ -19,7 +20,7 @@ use tokio::time::Instant;
 use types::FileId;
 
 use super::counts::Step;
-use super::{Head, courtesy, unwritten};
+use super::{Head, courtesy, lost_locks, unwritten};
 use crate::callback::CallbackError;
 use crate::context::Compound;
 use crate::{callback, fh, status};
@@ -40,14 +41,14 @@ const REPEATED_MAX: usize = 256;
 /// A client that sleeps is asked for slots for so long: there may be thousands of them.
 const SLOTS_PATIENCE: Duration = Duration::from_secs(5);
 
-/// Carries out recalls of what clients of this door hold.
+/// Carries out recalls of grants that clients of this door hold.
 pub(crate) struct ClientRecaller(pub Weak<Head>);
 
 #[async_trait]
 impl Recaller for ClientRecaller {
     async fn ask_writer(&self, file: FileId, writer: Holder, patience: Duration) -> Option<Told> {
         let (head, client) = (self.0.upgrade()?, ClientId4(writer.number));
-        // Who is silent for longer than a lease is not asked, and not waited for.
+        // A client that is silent for longer than a lease is not asked, and not waited for.
         if courtesy::depart(&head, &[client]).contains(&client) {
             return None;
         }
@@ -58,10 +59,15 @@ impl Recaller for ClientRecaller {
         let Some(head) = self.0.upgrade() else { return };
         let addressed = head.states.lock().address_recalls(recalls);
         let clients: Vec<ClientId4> = addressed.iter().map(|recall| recall.client).collect();
-        // Who is silent for longer than a lease is not asked, and not waited for.
+        // A client that is silent for longer than a lease is not asked, and not waited for.
         let going = courtesy::depart(&head, &clients);
         let asked = addressed.into_iter().filter(|recall| !going.contains(&recall.client));
         asked.for_each(|recall| send(&head, recall));
+    }
+
+    async fn void_former(&self, file: FileId) -> bool {
+        let Some(head) = self.0.upgrade() else { return true };
+        lost_locks::fence_former(&head, file).await.is_ok()
     }
 
     fn dislodge(&self, holders: &[Holder]) -> bool {
@@ -69,7 +75,7 @@ impl Recaller for ClientRecaller {
     }
 }
 
-/// Asks a client to give back. What it does then arrives as LAYOUTRETURN or DELEGRETURN, or does not.
+/// Asks a client to return a layout or delegation. The LAYOUTRETURN or DELEGRETURN arrives later, or never.
 fn send(head: &Arc<Head>, recall: AddressedRecall) {
     if let Granted::Delegation(_) = recall.granted {
         head.note_recall(recall.file);
@@ -129,7 +135,7 @@ pub(super) fn is_busy(head: &Head, client: ClientId4) -> bool {
     head.asked.lock().get(&client).is_some_and(|count| *count >= ASKED_MAX)
 }
 
-/// Somebody who has a layout of the file and is busy.
+/// A client that has a layout of the file and is busy.
 pub(super) fn busy_holder(head: &Head, file: FileId) -> Option<ClientId4> {
     let clients = head.states.lock().layout_clients(file);
     clients.into_iter().find(|client| is_busy(head, *client))
@@ -140,7 +146,7 @@ async fn ask_layout(
     recall: &AddressedRecall,
     modes: LayoutModes,
 ) -> Result<NfsStat4, CallbackError> {
-    let handle = fh::encode(&head.key, recall.file);
+    let handle = fh::encode(&head.handle_key, recall.file);
     let file = recall.file;
     let asked = callback::LayoutRecall { file, handle, stateid: recall.stateid, iomode: iomode(modes) };
     let answered = head.sessions.recall_layout(recall.client, asked, head.lease).await?;
@@ -149,7 +155,7 @@ async fn ask_layout(
 }
 
 async fn ask_delegation(head: &Head, recall: &AddressedRecall) -> Result<NfsStat4, CallbackError> {
-    let handle = fh::encode(&head.key, recall.file);
+    let handle = fh::encode(&head.handle_key, recall.file);
     let overtaken_until = Instant::now() + OVERTAKEN;
     loop {
         let delegation = (recall.file, handle.clone(), recall.stateid);
@@ -175,7 +181,8 @@ pub(crate) fn repeat_recalls(head: &Arc<Head>) {
     again.into_iter().for_each(|recall| send(head, recall));
 }
 
-/// Asks sleeping clients for slots where memory is short (RFC 8881 §20.8). Who does not hear it is told by the next reply.
+/// Asks sleeping clients for slots where memory is short (RFC 8881 §20.8). A client that is not reached is told by its
+/// next reply.
 pub(crate) fn recall_slots(head: &Head) {
     for SlotRecall { client, target_highest } in head.sessions.take_slot_recalls() {
         let sessions = Arc::clone(&head.sessions);
@@ -199,16 +206,16 @@ pub(super) fn tell_of_revoked(head: &Head, client: ClientId4) {
     }
 }
 
-/// What follows from the answer to a recall.
+/// The consequence of the answer to a recall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// The client gives back, or its time passes.
     Wait,
-    /// It is told again soon, or by who asks next, until its time has passed.
+    /// The recall is sent again soon, or by the next request, until its time has passed.
     TellAgain,
-    /// It has nothing to give back: nobody waits for it.
+    /// The client has nothing to return: it is not waited for.
     HoldsNothing,
-    /// It can be fenced off, and is.
+    /// The layout can be fenced off, and is.
     Revoke,
 }
 
@@ -219,9 +226,9 @@ fn next(granted: Granted, answered: Result<NfsStat4, CallbackError>) -> Next {
         // RFC 8881 §20.2.3, §20.3.3.
         Ok(NfsStat4::BadHandle | NfsStat4::BadStateId) => Next::HoldsNothing,
         Ok(NfsStat4::NoMatchingLayout) if is_layout => Next::HoldsNothing,
-        // It said that it would, but not now; or was never asked.
+        // The client will return it, but not now; or it was never asked.
         Ok(NfsStat4::Delay) | Err(CallbackError::Busy) => Next::TellAgain,
-        // A cache cannot be fenced off: its holder has all its time to come back and be told, and hears of it if it does not.
+        // A cache cannot be fenced off: its holder has all its time to come back and get the recall.
         _ if !is_layout => Next::TellAgain,
         _ => Next::Revoke,
     }
@@ -251,14 +258,14 @@ fn settle(head: &Head, recall: &AddressedRecall, answered: Result<NfsStat4, Call
     }
 }
 
-/// Before a file is changed: what others hold of it that stands in the way comes home first, or the answer is DELAY. What
-/// is answered is kept until the change is made.
+/// Before a file is changed: conflicting grants of others must be returned first, or the answer is DELAY. The caller
+/// keeps the [`FileChangeGuard`] until the change is made.
 pub(super) async fn before_change(
     compound: &Compound<'_>,
     head: &Head,
     file: FileId,
     change: Change,
-) -> Result<Changing, access::AccessError> {
+) -> Result<FileChangeGuard, access::AccessError> {
     let by = compound.client.map(holder);
     head.access.before_change(file, by, change, WAIT).await
 }
@@ -270,13 +277,13 @@ pub(super) async fn make_way(
     file: FileId,
     access: Modes,
     deny: Modes,
-) -> Result<Changing, NfsStat4> {
+) -> Result<FileChangeGuard, NfsStat4> {
     let change = Change::Access(Share::new(access, deny));
     before_change(compound, head, file, change).await.map_err(status::of_access)
 }
 
-/// Releases what clients held whose lease is over, or that have come back as new ones. What could not be fenced off
-/// stays for the next round.
+/// Releases the state of clients whose lease is over, or that have come back as new ones. Layouts that could not be
+/// fenced off stay for the next round.
 pub(crate) async fn expire_clients(head: &Head) {
     // A client that another is about to release would be taken for one without a record.
     let _alone = head.releasing.lock().await;
@@ -309,6 +316,9 @@ pub(crate) async fn expire_clients(head: &Head) {
             states.release(client, &unfenced);
             unfenced.is_empty() || states.count(client) < before
         };
+        if unfenced.is_empty() {
+            head.sessions.released(client).await;
+        }
         head.adaptive.lock().forget_client(client);
         head.devices.lock().forget_client(client);
         head.reports.forget_client(client);
@@ -321,7 +331,7 @@ pub(crate) async fn expire_clients(head: &Head) {
     head.states.lock().note_strays(strays);
 }
 
-/// Revokes what was not given back in time.
+/// Revokes layouts and delegations that were not returned in time.
 pub(crate) async fn expire_recalls(head: &Head) {
     let now = head.clock.monotonic();
     let due = head.states.lock().expired_recalls(now, now + RETRY);
@@ -332,11 +342,11 @@ pub(crate) async fn expire_recalls(head: &Head) {
             revoke(head, revoked).await;
         }
     }
-    // Who has freed the stateids of all that was revoked knows of it.
+    // A client that has freed all its revoked stateids knows of the loss.
     head.sessions.allow_reclaim(|client| !head.states.lock().has_revoked(client)).await;
 }
 
-/// `None`: it is still at the pools.
+/// `None`: the pools still accept its tickets.
 async fn fence_off(head: &Head, revoked: Revoked) -> Option<Revoked> {
     let file = revoked.file;
     if revoked.is_at_pools
@@ -350,7 +360,7 @@ async fn fence_off(head: &Head, revoked: Revoked) -> Option<Revoked> {
 
 async fn revoke(head: &Head, revoked: Revoked) {
     let Revoked { client, file, granted, .. } = revoked;
-    // A layout is fenced off and never reclaimed; what a cache says is believed again where it is.
+    // A layout is fenced off and never reclaimed; the holder of a delegation that is reclaimed is believed again.
     if revoked.is_overdue
         && matches!(granted, Granted::Delegation(_))
         && let Err(error) = head.sessions.forbid_reclaim(client).await
@@ -377,7 +387,7 @@ fn what(granted: Granted) -> &'static str {
 }
 
 /// From here on no pool takes tickets that were given out for the file before.
-async fn fence(head: &Head, file: FileId) -> Result<(), NamespaceError> {
+pub(super) async fn fence(head: &Head, file: FileId) -> Result<(), NamespaceError> {
     let epoch = match head.locations.raise_epoch(file).await {
         Ok(epoch) => epoch,
         // The file is gone, and its replicas with it.
@@ -403,7 +413,7 @@ mod tests {
     const DELEGATION: Granted = Granted::Delegation(DelegationKind::Read);
 
     #[test]
-    fn only_who_says_that_it_has_nothing_of_the_file_is_believed_to() {
+    fn only_a_client_that_denies_having_the_grant_counts_as_holding_nothing() {
         for granted in [LAYOUT, DELEGATION] {
             assert_eq!(next(granted, Ok(NfsStat4::Ok)), Next::Wait);
             for unknown in [NfsStat4::BadHandle, NfsStat4::BadStateId] {
@@ -415,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_delay_to_the_end_has_its_time_all_the_same() {
+    fn a_client_that_says_delay_to_the_end_still_has_its_time() {
         for granted in [LAYOUT, DELEGATION] {
             assert_eq!(next(granted, Ok(NfsStat4::Delay)), Next::TellAgain);
             assert_eq!(next(granted, Err(CallbackError::Busy)), Next::TellAgain);

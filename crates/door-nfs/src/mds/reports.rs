@@ -1,4 +1,4 @@
-//! What clients tell of their I/O at the pools (RFC 8435 §9): errors, tallied by pool, and counters.
+//! Reports of clients about their I/O at the pools (RFC 8435 §9): errors, tallied by pool, and counters.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Reports {
         })
     }
 
-    /// Reads and writes since the source told last.
+    /// Reads and writes since the source's last report.
     pub fn take_counters(
         &self,
         source: Source,
@@ -60,7 +60,7 @@ impl Reports {
         self.counters.lock().forget_client(client.0);
     }
 
-    /// Whose counters are kept.
+    /// The number of sources whose counters are kept.
     #[cfg(feature = "direct")]
     pub fn counters(&self) -> usize {
         self.counters.lock().len()

@@ -1,10 +1,10 @@
 //! A new length for a file: first at its replicas, then in the namespace, as `FileAccess::truncate` has it.
 //!
-//! Bytes that were cut off do not come back. So all that may be refused is asked before: whatever else a SETATTR sets is
-//! set first, in a call of its own, and what comes after the cut is the length alone, of which the door has judged that
-//! the caller may set it.
+//! Bytes that were cut off do not come back. So all checks that may refuse come first: other attributes of a SETATTR
+//! are set before, in a call of their own, and after the cut only the length is set, for which the door has checked the
+//! caller's permission.
 
-use access::{Change, Changing};
+use access::{Change, Truncated};
 use api::{SetAttributes, SetTime};
 use nfs4::attr::number;
 use nfs4::{Bitmap4, NfsStat4};
@@ -26,7 +26,7 @@ pub(super) async fn with_others(
     let keeps_set_id = change.keeps_set_id;
     let others = beside_size(change);
     if others != SetAttributes::default() {
-        // Who has to come again after DELAY must still be allowed to: the others may take that from it.
+        // Recalled before the others are set: they may take the permission that a retry after DELAY needs.
         let kind = if size <= file.size { Change::Truncate } else { Change::SetAttributes };
         let _way = recall::before_change(compound, head, file.file, kind).await.map_err(status::of_access)?;
         set(compound, head, file, &others).await?;
@@ -50,7 +50,7 @@ fn beside_size(change: SetAttributes) -> SetAttributes {
     SetAttributes { size: None, keeps_set_id: false, mtime, ..change }
 }
 
-/// The caller is judged already. `keeps_set_id`: the request named the mode too.
+/// The caller's permission is checked already. `keeps_set_id`: the request named the mode too.
 pub(super) async fn set_length(
     compound: &Compound<'_>,
     head: &Head,
@@ -58,12 +58,12 @@ pub(super) async fn set_length(
     size: u64,
     keeps_set_id: bool,
 ) -> Result<(), NfsStat4> {
-    let (space_used, _changing) = truncate(compound, head, file, size).await?;
+    let truncated = truncate(compound, head, file, size).await?;
     let change = SetAttributes {
         size: Some(size),
         size_is_authorized: true,
         keeps_set_id,
-        space_used: Some(space_used),
+        space_used: Some(truncated.space_used),
         ..SetAttributes::default()
     };
     set(compound, head, file, &change).await
@@ -79,15 +79,15 @@ async fn set(
     set.map(drop).map_err(status::of_namespace)
 }
 
-/// Sets the length of the replicas and returns the space used, and what keeps others off until the namespace knows.
+/// Sets the length of the replicas. The [`Truncated`] keeps other writers off until the namespace has the size.
 async fn truncate(
     compound: &Compound<'_>,
     head: &Head,
     file: &Attributes,
     size: u64,
-) -> Result<(u64, Changing), NfsStat4> {
+) -> Result<Truncated, NfsStat4> {
     if size > file.size {
-        // Before the replica grows: what it has counts as written.
+        // Before the replica grows: bytes that it has count as used.
         let grown = head.access.require_room(&compound.identity, file.file, size - file.size, 0);
         grown.await.map_err(status::of_access)?;
     }

@@ -1,7 +1,8 @@
 //! SECINFO and SECINFO_NO_NAME, and where a flavor that an export does not take is refused (RFC 8881 §2.6.3.1.1).
 //!
-//! The operation that sets the file handle says WRONGSEC, or LOOKUP, LOOKUPP and OPEN by name for themselves: what they
-//! find may lie in another export than where they look. The SECINFOs consume the current file handle (§18.29.3).
+//! The operation that sets the file handle answers WRONGSEC, or LOOKUP, LOOKUPP and OPEN by name for themselves: the
+//! file they find may lie in another export than its directory. The SECINFOs consume the current file handle
+//! (§18.29.3).
 
 use nfs4::{
     NfsArgop4, NfsResop4, NfsStat4, OpProperties, SecInfo4Args, SecInfo4ResOk, SecInfoNoName4Args,
@@ -10,7 +11,7 @@ use nfs4::{
 
 use super::{Head, directory, exports, name};
 use crate::context::{Compound, judges_flavor};
-use crate::exports::Place;
+use crate::exports::ViewPlace;
 use crate::status;
 
 /// Before an operation that uses file handles runs.
@@ -22,7 +23,8 @@ pub(super) fn before(compound: &Compound<'_>, operation: &NfsArgop4) -> Result<(
     }
     let uses = OpProperties::of(number).map(|known| (known.needs_current_fh, known.needs_saved_fh));
     let (uses_current, uses_saved) = uses.unwrap_or_default();
-    // OPEN by name: what is no directory lies where its directory does. And what follows a handle that PUTFH let pass.
+    // OPEN by name: a file that is no directory lies where its directory does. Also judges the operation after a handle
+    // that PUTFH let pass.
     if uses_current && !compound.is_admitted(compound.place) {
         return Err(NfsStat4::WrongSec);
     }
@@ -35,14 +37,14 @@ pub(super) fn before(compound: &Compound<'_>, operation: &NfsArgop4) -> Result<(
 }
 
 /// After an operation: whether the handle that it set is one for this caller. `from`: where the one before lay.
-pub(super) fn after(compound: &Compound<'_>, from: Place, result: NfsResop4) -> NfsResop4 {
+pub(super) fn after(compound: &Compound<'_>, from: ViewPlace, result: NfsResop4) -> NfsResop4 {
     let (number, is_done) = (result.opnum(), result.status() == NfsStat4::Ok);
     let is_right = match number {
         op::PUTFH | op::PUTROOTFH | op::PUTPUBFH | op::RESTOREFH if is_done => {
             !compound.is_judged_here() || compound.is_admitted(compound.place)
         }
         op::LOOKUP | op::LOOKUPP if is_done => compound.is_admitted(compound.place),
-        // Which names there are is not for everybody either.
+        // A caller that is not admitted may not learn which names exist either.
         op::LOOKUP => compound.is_admitted(from),
         _ => true,
     };
@@ -81,7 +83,7 @@ pub(super) async fn no_name(
     Ok(consume(compound, place))
 }
 
-pub(super) fn consume(compound: &mut Compound<'_>, place: Place) -> SecInfo4ResOk {
+pub(super) fn consume(compound: &mut Compound<'_>, place: ViewPlace) -> SecInfo4ResOk {
     compound.current = None;
     compound.current_stateid = None;
     SecInfo4ResOk { flavors: compound.view.rules(place).flavors.infos() }

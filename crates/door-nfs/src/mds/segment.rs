@@ -2,7 +2,7 @@
 //!
 //! Several replicas will be several mirrors: Linux reads from the most efficient and writes to all.
 
-use api::{Ticket, TicketMode};
+use api::{Conditions, Grant, TicketMode};
 use bytes::Bytes;
 use nfs4::attr::Principal4;
 use nfs4::{FfDataServer4, FfLayout4, FfMirror4, Layout4, LayoutIomode4, NfsFh4};
@@ -15,13 +15,13 @@ use crate::ds;
 /// The only mirror is as good as any.
 const EFFICIENCY: u32 = 1;
 
-/// Between the reports of a file's I/O (LAYOUTSTATS). Linux takes 60 s by itself when it is told 0, other clients might
-/// tell nothing. What it did not tell yet it tells with the layout's return.
+/// Time between the reports of a file's I/O (LAYOUTSTATS). For 0 Linux takes 60 s, and other clients might report
+/// nothing. The last report comes with the layout's return.
 const STATISTICS_S: u32 = 60;
 
-/// Tightly coupled data servers make nothing of user and group (RFC 8435 §2.1), and ours obey tickets only. They are as
-/// for loosely coupled ones all the same: who may write is the owner, who may only read is somebody else of the group
-/// (§2.2). Linux refuses a layout in which they are no decimal numbers.
+/// Tightly coupled data servers ignore user and group (RFC 8435 §2.1), and ours obey tickets only. They are set as for
+/// loosely coupled ones all the same: the owner for a client that may write, another user of the group for one that may
+/// only read (§2.2). Linux refuses a layout in which they are no decimal numbers.
 const NOBODY: u32 = 65_534;
 
 /// `None`: the pool has no address that this client could use.
@@ -34,9 +34,10 @@ pub(super) fn of_file(
 ) -> Option<Layout4> {
     let address = device::address(head, compound.connection, pool)?;
     let mode = if iomode == LayoutIomode4::Read { TicketMode::Read } else { TicketMode::ReadWrite };
-    // The pool knows no exports: what this one asks of callers goes along.
+    // The pool knows no exports: the ticket carries the flavors that this one admits.
     let demand = compound.view.rules(compound.place).flavors.demand();
-    let handle = head.key.seal(&Ticket { file: file.file, pool, mode, epoch: file.epoch }, demand);
+    let conditions = Conditions::of_sole_replica(demand);
+    let handle = head.ticket_keys.seal(&Grant { pool }.ticket(file, mode), conditions);
     let data_server = FfDataServer4 {
         deviceid: device::id(head, pool, address),
         efficiency: EFFICIENCY,

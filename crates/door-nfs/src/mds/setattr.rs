@@ -1,6 +1,6 @@
 //! SETATTR, and the reading of settable attributes for OPEN and CREATE too.
 
-use access::{Change, Changing};
+use access::{Change, FileChangeGuard};
 use api::{SetAttributes, SetTime};
 use nfs4::attr::{Principal4, number};
 use nfs4::{
@@ -14,11 +14,10 @@ use crate::context::Compound;
 use crate::status;
 
 const MODE_BITS: u32 = 0o7777;
-const SET_ID_BITS: u32 = 0o6000;
-/// What an ACL may let others change.
+/// Accesses that let a user who is not the owner change attributes.
 const OF_ATTRIBUTES: Access = Access::WRITE_ATTRIBUTES.and(Access::WRITE_ACL).and(Access::WRITE_OWNER);
 
-/// What was set is told of a SETATTR that fails half way too (RFC 8881 §18.30.3).
+/// A SETATTR that fails half way also answers with the attributes that it has set (RFC 8881 §18.30.3).
 pub(super) async fn set(compound: &mut Compound<'_>, head: &Head, args: &SetAttr4Args) -> SetAttr4Res {
     let mut attrsset = Bitmap4::EMPTY;
     let outcome = try_set(compound, head, args, &mut attrsset).await;
@@ -44,7 +43,7 @@ async fn try_set(
         }
     }
     let before = head.attributes(file).await?;
-    let change = requested.into_change(before.mode)?;
+    let change = requested.into_change(before.mode, compound.identity.is_root())?;
     if let Some(acl) = &change.acl {
         acl::judge_place(acl, before.kind)?;
     }
@@ -59,12 +58,12 @@ async fn try_set(
     Ok(())
 }
 
-/// Before attributes of a file are set, or extended ones: delegations of others come home.
+/// Before attributes of a file are set, or extended ones: recalls delegations of others.
 pub(super) async fn before_setting(
     compound: &Compound<'_>,
     head: &Head,
     file: FileId,
-) -> Result<Option<Changing>, NfsStat4> {
+) -> Result<Option<FileChangeGuard>, NfsStat4> {
     before_setting_of(compound, head, &head.attributes(file).await?).await
 }
 
@@ -72,9 +71,9 @@ async fn before_setting_of(
     compound: &Compound<'_>,
     head: &Head,
     file: &Attributes,
-) -> Result<Option<Changing>, NfsStat4> {
+) -> Result<Option<FileChangeGuard>, NfsStat4> {
     let who = &compound.identity;
-    // Nobody gives anything back for a change that is refused anyway.
+    // Nothing is recalled for a change that is refused anyway.
     if !permission::is_owner(who, file) {
         let granted = head.granted(who, file).await?;
         if !granted.intersects(OF_ATTRIBUTES) && !granted.contains(Access::WRITE) {
@@ -124,7 +123,7 @@ impl Requested {
         match (self.mode, self.masked_mode) {
             (Some(mode), _) => (mode, self.umask),
             (None, Some((value, mask))) => ((default & !mask) | (value & mask), None),
-            // Nobody runs a file that was not made to be run.
+            // A file that is not executable by default stays so.
             (None, None) => (if default & 0o111 == 0 { 0o666 } else { 0o777 }, Some(!default)),
         }
     }
@@ -143,7 +142,7 @@ impl Requested {
         self.change.size
     }
 
-    /// Finds out who owner and group are, and whom an ACL names.
+    /// Looks up the ids of owner and group, and of those that an ACL names.
     async fn owned(mut self, head: &Head) -> Result<Requested, NfsStat4> {
         let ids = owners::ids(head, self.owner.as_ref(), self.owner_group.as_ref()).await?;
         (self.change.uid, self.change.gid) = ids;
@@ -153,16 +152,17 @@ impl Requested {
         Ok(self)
     }
 
-    fn into_change(self, mode_before: u32) -> Result<SetAttributes, NfsStat4> {
-        let masked = self.masked_mode.map(|(value, mask)| (mode_before & !mask) | (value & mask));
+    fn into_change(self, mode_before: u32, is_root: bool) -> Result<SetAttributes, NfsStat4> {
         // A new length takes away the set-id bits that were there, not those that are named with it.
-        let is_named = self.masked_mode.is_none_or(|(_, mask)| mask & SET_ID_BITS == SET_ID_BITS);
+        let takes_set_id = self.change.size.is_some() && !is_root;
+        let kept = if takes_set_id { permission::without_privileges(mode_before) } else { mode_before };
+        let masked = self.masked_mode.map(|(value, mask)| (kept & !mask) | (value & mask));
         let mode = self.mode.or(masked);
-        Ok(SetAttributes { mode, keeps_set_id: mode.is_some() && is_named, ..self.change })
+        Ok(SetAttributes { mode, keeps_set_id: mode.is_some(), ..self.change })
     }
 }
 
-/// What a creation has set of what was asked: of a mode with a umask the mode, in the end (RFC 8275 §3).
+/// The attributes that a creation reports as set: for a mode with a umask, the mode (RFC 8275 §3).
 pub(super) fn set_at_creation(asked: Bitmap4) -> Bitmap4 {
     let mut set = asked;
     if set.contains(number::MODE_UMASK) {
@@ -251,7 +251,25 @@ mod tests {
     fn a_masked_mode_changes_only_its_bits() {
         let masked = ModeMasked4 { value_to_set: 0o7, mask_bits: 0o77 };
         let attributes = FileAttributes { mode_set_masked: Some(masked), ..FileAttributes::default() };
-        assert_eq!(parsed(1, attributes).unwrap().into_change(0o4755).unwrap().mode, Some(0o4707));
+        assert_eq!(parsed(1, attributes).unwrap().into_change(0o4755, false).unwrap().mode, Some(0o4707));
+    }
+
+    #[test]
+    fn a_masked_mode_with_a_length_keeps_the_set_id_bit_that_it_names_and_no_other() {
+        let mode = |mode_before, (value_to_set, mask_bits), is_root| {
+            let masked = ModeMasked4 { value_to_set, mask_bits };
+            let attributes = FileAttributes { mode_set_masked: Some(masked), ..FileAttributes::default() };
+            let with_length = FileAttributes { size: Some(3), ..attributes };
+            let change = parsed(1, with_length).unwrap().into_change(mode_before, is_root).unwrap();
+            assert!(change.keeps_set_id);
+            change.mode.unwrap()
+        };
+        assert_eq!(mode(0o6755, (0o4000, 0o4000), false), 0o4755);
+        assert_eq!(mode(0o6755, (0o2000, 0o2000), false), 0o2755);
+        assert_eq!(mode(0o0755, (0o4000, 0o4000), false), 0o4755);
+        assert_eq!(mode(0o6755, (0, 0o4000), false), 0o755);
+        assert_eq!(mode(0o6755, (0o011, 0o011), false), 0o755);
+        assert_eq!(mode(0o6755, (0o4000, 0o4000), true), 0o6755, "nothing is taken from root");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! TEST_STATEID, FREE_STATEID, and whether a stateid allows an I/O.
 
-use access::{Changing, Share, Want};
+use access::{FileChangeGuard, Share, Want};
 use nfs4::{FreeStateId4Args, NfsStat4, StateId4, TestStateId4Args, TestStateId4ResOk};
 use nfs4_state::stateid::Modes;
 use types::{Access, FileId};
@@ -11,15 +11,15 @@ use crate::context::Compound;
 /// Stateids judged in one TEST_STATEID.
 const TESTED_MAX: usize = 1024;
 
-/// `access` is READ or WRITE; CURRENT must have been resolved. Without an open, others' delegations come home first; what
-/// is answered then keeps new ones away until it is dropped, after the bytes are written.
+/// `access` is READ or WRITE; CURRENT must have been resolved. Without an open, others' delegations are recalled first;
+/// the answered [`FileChangeGuard`] keeps new ones away until it is dropped, after the bytes are written.
 pub(super) async fn check_io(
     compound: &Compound<'_>,
     head: &Head,
     stateid: StateId4,
     file: FileId,
     access: Access,
-) -> Result<Option<Changing>, NfsStat4> {
+) -> Result<Option<FileChangeGuard>, NfsStat4> {
     // Without an open the I/O might meet a denial that is still to be reclaimed (RFC 8881 §8.4.2.1).
     if stateid == StateId4::ANONYMOUS && head.sessions.in_grace() {
         return Err(NfsStat4::Grace);

@@ -1,4 +1,4 @@
-//! Attributes of the whole file system: how much there is, and how much of it is left to whom.
+//! Attributes of the whole file system: its total space, and the space left to a user.
 //!
 //! Within a tree that has a quota it is as if the quota were the file system, so that `df` of a directory tells of it.
 
@@ -74,7 +74,7 @@ async fn add_user(
     free: u64,
 ) -> Result<(), NfsStat4> {
     let account = Account::user(who.uid);
-    let (used, limit) = match quotas.standing(account) {
+    let (used, limit) = match quotas.standing(account).await.map_err(status::of_namespace)? {
         Some(standing) => (standing.used, standing.quota.bytes),
         None => (quotas.counted(account).await.map_err(status::of_namespace)?, api::Limit::default()),
     };

@@ -1,4 +1,4 @@
-//! CB_GETATTR: what the holder of a delegation to write has made of a file (RFC 8881 §10.4.3, §20.1; RFC 9754 §5).
+//! CB_GETATTR: attributes from the holder of a delegation to write (RFC 8881 §10.4.3, §20.1; RFC 9754 §5).
 //!
 //! The holder answers the change attribute that it was told with the delegation, and another one while it has bytes that
 //! it has not written. Linux always counts one up from the first (`nfs4_callback_getattr`), so what it says is compared
@@ -19,10 +19,10 @@ use crate::fh;
 
 const ASKED: Bitmap4 = Bitmap4::of(&[number::CHANGE, number::SIZE]);
 
-/// `None`: it does not say.
+/// `None`: the client does not answer.
 pub(super) async fn ask(head: &Head, file: FileId, client: ClientId4, patience: Duration) -> Option<Told> {
     let deadline = Instant::now() + patience;
-    let handle = fh::encode(&head.key, file);
+    let handle = fh::encode(&head.handle_key, file);
     loop {
         let terms = head.states.lock().delegation_terms(client, file)?;
         let wanted = match terms.times {
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_out_what_was_asked_says_nothing() {
+    fn an_answer_without_a_requested_attribute_is_ignored() {
         let terms = DelegationTerms::default();
         let without_size = FileAttributes { size: None, ..told(7) };
         assert_eq!(judge(&terms, &without_size, at(20)), None);

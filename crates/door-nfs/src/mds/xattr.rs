@@ -69,7 +69,7 @@ pub(super) async fn list(
     let listed = listed.map_err(status::of_xattr)?;
     let (asked, room) = (args.maxcount as usize, compound.reply_room.saturating_sub(HEADER_LEN));
     page(&listed, args.cookie, asked.min(room)).ok_or({
-        // What the client asked for would have done.
+        // If the reply's room is the smaller limit, `maxcount` is not to blame.
         if room < asked { NfsStat4::RepTooBig } else { NfsStat4::TooSmall }
     })
 }
@@ -126,8 +126,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked for at a time: every name once and in order, no page above what was asked, and no page that
-        /// could have held one more.
+        /// For pages of any size: every name once and in order, no page larger than asked for, and no page that could
+        /// have held one more.
         #[test]
         fn pages_have_every_name_once_and_fill_what_was_asked(
             names in prop::collection::vec(prop::collection::vec(1_u8.., 1..=XattrName::BYTES_MAX), 0..40),

@@ -1,4 +1,4 @@
-//! Who is who, with a name service that answers, does not know, fails, or never comes back.
+//! Owner names, with a name service that answers, does not know the owner, fails, or never returns.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -7,7 +7,7 @@ use super::*;
 use crate::asking::PAUSE;
 use crate::asking::tests::Hands;
 
-/// `ann` is 1000, the group `staff` 50; the id 7 makes it fail, and 8 wait until somebody speaks.
+/// `ann` is 1000, the group `staff` 50; the id 7 makes it fail, and 8 wait until the test speaks.
 struct System {
     asked: AtomicU64,
     spoken: Mutex<mpsc::Receiver<()>>,
@@ -51,7 +51,7 @@ impl LocalNames for System {
     }
 }
 
-/// For who asks for names: as `System` has them, in the domain `example.org`.
+/// For tests of other modules: names as `System` has them, in the domain `example.org`.
 pub(crate) fn names_for_tests() -> Arc<OwnerNames> {
     scene(PATIENCE).names
 }
@@ -85,7 +85,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn who_has_a_name_is_told_by_name_and_everybody_else_by_number() {
+async fn an_owner_with_a_name_is_shown_by_name_and_any_other_by_number() {
     let scene = scene(PATIENCE);
     assert_eq!(scene.told(OwnerKind::User, 1000).await, "ann@example.org");
     assert_eq!(scene.told(OwnerKind::Group, 50).await, "staff@example.org");
@@ -108,7 +108,7 @@ async fn an_owner_is_given_by_number_or_by_a_name_of_the_domain() {
 }
 
 #[tokio::test]
-async fn the_name_service_is_asked_once_in_a_while_also_for_whom_it_does_not_know() {
+async fn the_name_service_is_asked_once_in_a_while_also_for_unknown_owners() {
     let scene = scene(PATIENCE);
     for _ in 0..5 {
         assert_eq!(scene.told(OwnerKind::User, 1000).await, "ann@example.org");
@@ -138,7 +138,7 @@ async fn a_name_service_that_fails_is_left_alone_for_a_while() {
 }
 
 #[tokio::test]
-async fn nobody_waits_for_a_name_service_that_does_not_come_back_and_what_it_says_later_is_kept() {
+async fn a_request_does_not_wait_for_a_hung_name_service_and_a_late_answer_is_kept() {
     let scene = scene(Duration::ZERO);
     assert_eq!(scene.told(OwnerKind::User, 8).await, "8");
     scene.speak.send(()).unwrap();

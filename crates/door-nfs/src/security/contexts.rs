@@ -32,10 +32,10 @@ pub(crate) struct Established {
     window: Mutex<SequenceWindow>,
 }
 
-/// What a handle leads to.
+/// The result of looking up a handle.
 pub(crate) enum Found {
     Context(Arc<Established>),
-    /// Its ticket ended.
+    /// The context's ticket has expired.
     Expired,
     Unknown,
 }

@@ -42,7 +42,7 @@ impl LocalUsers for Ann {
     }
 }
 
-/// A name service that answers nobody as long as `_speak` is there.
+/// A name service that answers no question as long as `_speak` is there.
 pub(crate) struct Asked {
     count: Arc<AtomicU64>,
     _speak: mpsc::Sender<()>,
@@ -81,7 +81,7 @@ fn acceptor() -> Acceptor {
     Acceptor::new(peer::keytab(&peer::key(18, 1)), "nfs").unwrap()
 }
 
-/// Nobody is waited for.
+/// Lookups get no time to answer.
 pub(crate) fn kerberos_without_answers() -> (Asked, Kerberos) {
     let ((speak, spoken), count) = (mpsc::channel(), Arc::new(AtomicU64::new(0)));
     let users = Arc::new(Away { count: Arc::clone(&count), spoken: Mutex::new(spoken) });

@@ -107,7 +107,7 @@ impl Flavors {
         self.iter().any(|listed| listed == Flavor::of_call(flavor))
     }
 
-    /// What a caller must have at least.
+    /// The weakest flavor that is admitted.
     pub(crate) fn weakest(&self) -> Option<Flavor> {
         self.iter().min()
     }
@@ -117,7 +117,7 @@ impl Flavors {
         self.iter().map(Flavor::info).collect()
     }
 
-    /// For tickets: what is asked of whoever brings one to a pool.
+    /// For tickets: the flavors that a client may come with to use one at a pool.
     pub(crate) fn demand(&self) -> Demand {
         Demand(self.iter().fold(0, |bits, flavor| bits | flavor.bit()))
     }

@@ -1,4 +1,4 @@
-//! How often the log tells of refused tickets: whoever sends rubbish must not fill it.
+//! Limits the log lines about refused tickets: a peer that sends rubbish must not fill the log.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub(super) struct Refusals {
 }
 
 impl Refusals {
-    /// Of one more refusal: whether to tell, and then how many were not told before.
+    /// Counts a refusal. `Some`: it is to be logged, with the number of those not logged before.
     pub fn note(&mut self, at: Duration) -> Option<u64> {
         if at.saturating_sub(self.began) >= WINDOW {
             (self.began, self.told) = (at, 0);

@@ -11,12 +11,13 @@ use oncrpc::{
     AuthSys, CallHeader, Credential, MessageType, OpaqueAuth, ReplyHeader, message_type, record_header,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use types::Timestamp;
+use types::{FileId, Timestamp};
 
 use super::*;
 use crate::compound::Face;
+use crate::context::Handle;
 use crate::exports::{Export, Squash, View};
 use crate::operations::Operations;
 use crate::security::Security;
@@ -111,9 +112,16 @@ impl Face for TestFace {
         &self.security
     }
 
-    async fn execute(&self, _: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+    async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
         match operation {
-            NfsArgop4::PutRootFh => NfsResop4::PutRootFh(NfsStat4::Ok),
+            NfsArgop4::PutRootFh => {
+                compound.current = Some(Handle::File(FileId(1)));
+                NfsResop4::PutRootFh(NfsStat4::Ok)
+            }
+            NfsArgop4::Read(args) => {
+                let data = Opaque(vec![0; args.count as usize].into());
+                NfsResop4::Read(Res::Ok(Read4ResOk { eof: false, data }))
+            }
             NfsArgop4::PutPubFh => {
                 self.gate.acquire().await.expect("it is never closed").forget();
                 NfsResop4::PutPubFh(NfsStat4::Ok)
@@ -127,6 +135,7 @@ pub(crate) struct Server {
     pub face: Arc<TestFace>,
     pub clock: Arc<TestClock>,
     pub records: Arc<TestRecords>,
+    pub flight: Arc<Flight>,
     address: std::net::SocketAddr,
     stop: watch::Sender<bool>,
     serving: tokio::task::JoinHandle<()>,
@@ -157,8 +166,11 @@ impl Server {
 
     /// With so many bytes of calls and replies in memory.
     pub async fn in_flight(bytes_max: u64) -> Server {
-        let limits = (TransportLimits::default(), bytes_max);
-        Server::set(SessionLimits::default(), Security::sys(), limits, &[]).await
+        Server::in_flight_with(TransportLimits::default(), bytes_max).await
+    }
+
+    pub async fn in_flight_with(limits: TransportLimits, bytes_max: u64) -> Server {
+        Server::set(SessionLimits::default(), Security::sys(), (limits, bytes_max), &[]).await
     }
 
     async fn set(
@@ -193,11 +205,10 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let serving = {
-            let flight = Flight::new(flight_bytes_max);
-            tokio::spawn(transport::serve(listener, face.clone(), limits, flight, stopped))
-        };
-        Server { face, clock, records, address, stop, serving }
+        let flight = Flight::new(flight_bytes_max);
+        let serving =
+            tokio::spawn(transport::serve(listener, face.clone(), limits, Arc::clone(&flight), stopped));
+        Server { flight, face, clock, records, address, stop, serving }
     }
 
     pub async fn stop(self) {
@@ -206,13 +217,23 @@ impl Server {
     }
 
     pub async fn connect(&self) -> Client {
-        let stream = TcpStream::connect(self.address).await.unwrap();
+        self.connect_from([127, 0, 0, 1]).await
+    }
+
+    pub async fn connect_from(&self, address: [u8; 4]) -> Client {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((address, 0).into()).unwrap();
+        let stream = socket.connect(self.address).await.unwrap();
         Client { stream, buffer: BytesMut::new(), xid: 0, uid: 0 }
     }
 
     /// A client with a session whose back channel is this connection.
     pub async fn mount(&self, owner: &str) -> (Client, ClientId4, SessionId4) {
-        let mut client = self.connect().await;
+        self.mount_from([127, 0, 0, 1], owner).await
+    }
+
+    pub async fn mount_from(&self, address: [u8; 4], owner: &str) -> (Client, ClientId4, SessionId4) {
+        let mut client = self.connect_from(address).await;
         let id = client.exchange_id(owner, 1).await.unwrap();
         let session = client.create_session(id, 1).await.unwrap();
         (client, id, session)
@@ -230,6 +251,15 @@ impl Client {
     /// Sends bytes as they are.
     pub async fn send_raw(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).await.unwrap();
+    }
+
+    pub async fn try_send_raw(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.stream.write_all(bytes).await
+    }
+
+    /// Sends nothing more.
+    pub async fn hang_up(&mut self) {
+        self.stream.shutdown().await.unwrap();
     }
 
     /// The server has hung up.

@@ -135,8 +135,8 @@ impl Sessions {
         self.departed.lock().push(departed);
     }
 
-    /// As `note_departed`, of clients that made room: before others can see that they are gone, for who needs what they have
-    /// looks for them in the list.
+    /// As `note_departed`, of clients that were evicted to make room. Called before others can see that they are gone:
+    /// a request that conflicts with their state looks for them in the list.
     fn note_evicted(&self, table: &mut SessionTable) {
         let evicted = table.take_evicted();
         if !evicted.is_empty() {

@@ -87,21 +87,51 @@ async fn a_silent_client_is_handed_over_once_its_record_is_removed() {
     assert_eq!(client.run(session, 2, NfsArgop4::PutRootFh).await, NfsStat4::BadSession);
 }
 
+/// Each client has so much.
+struct Holds(u64);
+
+impl Holdings for Holds {
+    fn states(&self, _: ClientId4) -> u64 {
+        self.0
+    }
+
+    fn is_waited_for(&self, _: ClientId4) -> bool {
+        false
+    }
+}
+
 #[tokio::test]
-async fn what_a_client_that_made_room_held_is_released_at_the_wish_of_the_next() {
+async fn that_a_client_is_not_fenced_off_yet_is_on_record() {
+    let server = Server::start().await;
+    let (mut client, id, session) = server.mount("a").await;
+    client.run(session, 1, RECLAIM_COMPLETE).await;
+    let (sessions, records) = (&server.face.sessions, &server.records);
+    server.clock.advance(LEASE + Duration::from_secs(1));
+    assert_eq!(sessions.expire(&Holds(1)).await, [id]);
+    assert_eq!(records.of("a"), Some(false), "what it had at the pools is there");
+    records.fails.store(true, Ordering::Relaxed);
+    sessions.released(id).await;
+    records.fails.store(false, Ordering::Relaxed);
+    assert_eq!(records.of("a"), Some(false));
+    assert_eq!(sessions.expire(&Holds(0)).await, [id], "it is handed over once more");
+    assert_eq!(records.of("a"), None);
+}
+
+#[tokio::test]
+async fn the_state_of_a_displaced_client_is_released_when_the_next_needs_it() {
     let limits = SessionLimits { clients_max: 1, ..SessionLimits::default() };
     let server = Server::bounded(limits).await;
     let (_client, id, _) = server.mount("a").await;
     let sessions = &server.face.sessions;
     server.clock.advance(LEASE + Duration::from_secs(1));
     server.connect().await.exchange_id("b", 1).await.unwrap();
-    assert!(sessions.has_departed(), "who wants it need not wait for a lease");
+    assert!(sessions.has_departed(), "the next client need not wait for a lease");
     assert_eq!(sessions.dislodge(&[id]), BTreeSet::from([id]));
     assert_eq!(sessions.expire(&()).await, [id]);
 }
 
 #[tokio::test]
-async fn who_is_gone_is_a_stranger_once_it_was_handed_over() {
+async fn a_departed_client_is_a_stranger_once_it_was_handed_over() {
     let server = Server::start().await;
     let (_client, gone, _) = server.mount("a").await;
     server.clock.advance(LEASE + Duration::from_secs(1));
@@ -117,7 +147,7 @@ async fn who_is_gone_is_a_stranger_once_it_was_handed_over() {
 }
 
 #[tokio::test]
-async fn who_was_robbed_may_not_reclaim_until_it_has_heard_of_it() {
+async fn a_client_whose_state_was_revoked_may_not_reclaim_until_it_knows() {
     let server = Server::start().await;
     let (mut client, id, session) = server.mount("a").await;
     client.run(session, 1, RECLAIM_COMPLETE).await;
@@ -189,7 +219,7 @@ async fn a_restarted_client_is_handed_over_at_once() {
 }
 
 #[tokio::test]
-async fn grace_ends_when_the_records_of_the_missing_are_removed() {
+async fn grace_ends_when_the_records_of_the_missing_entitle_to_nothing() {
     let server = Server::restarted(&["a", "gone"]).await;
     let (mut client, id, session) = server.mount("a").await;
     let sessions = &server.face.sessions;
@@ -199,11 +229,12 @@ async fn grace_ends_when_the_records_of_the_missing_are_removed() {
     server.clock.advance(LEASE);
     server.records.fails.store(true, Ordering::Relaxed);
     sessions.expire(&()).await;
-    assert!(sessions.in_grace(), "the record of the missing is still there");
+    assert!(sessions.in_grace(), "the missing could reclaim yet");
     server.records.fails.store(false, Ordering::Relaxed);
     sessions.expire(&()).await;
     assert!(!sessions.in_grace());
-    assert_eq!((server.records.of("a"), server.records.of("gone")), (Some(true), None));
+    assert_eq!((server.records.of("a"), server.records.of("gone")), (Some(true), Some(false)));
+    assert!(sessions.has_missed_reclaims());
     assert_eq!(sessions.judge_reclaim(id, false), Ok(()));
 }
 

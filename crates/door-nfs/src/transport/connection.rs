@@ -1,13 +1,13 @@
 //! One TCP connection: replies out in order of completion, and calls to the client over it (the back channel).
 //!
-//! Who has something to send queues it; if nobody is writing it becomes the writer and empties the queue, its own
-//! and what others add meanwhile. So a reply costs no wake-up of another task, and many replies go out in one call.
+//! A task queues the record it sends. If no task is writing, it becomes the writer and empties the queue, including
+//! records that others add meanwhile. So a reply costs no wake-up of another task, and many replies go out in one call.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::IoSlice;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -19,10 +19,12 @@ use tokio::net::tcp::OwnedWriteHalf;
 use tokio::sync::{Notify, oneshot};
 use xdr::{Decoder, Encoder, Xdr};
 
-use super::flight::Place;
+use super::flight::CallPlace;
 
 /// Calls to the client under way on one connection.
 const CALLS_MAX: usize = 64;
+/// So often within its patience a connection that takes nothing is looked at.
+const LOOKS: u32 = 3;
 /// Segments handed to the kernel at once.
 const SLICES_MAX: usize = 64;
 
@@ -37,6 +39,7 @@ pub(crate) struct Connection {
     waiting: Mutex<HashMap<u32, oneshot::Sender<Bytes>>>,
     next_xid: AtomicU32,
     closing: Notify,
+    is_vouched_for: AtomicBool,
 }
 
 struct Outgoing {
@@ -49,7 +52,7 @@ struct Outgoing {
 struct Message {
     segments: Vec<Bytes>,
     /// Released when the message has gone to the socket.
-    _place: Option<Place>,
+    place: Option<CallPlace>,
 }
 
 /// Why a call to a client had no answer.
@@ -81,7 +84,17 @@ impl Connection {
             waiting: Mutex::default(),
             next_xid: AtomicU32::new(1),
             closing: Notify::new(),
+            is_vouched_for: AtomicBool::new(false),
         })
+    }
+
+    /// Its client has shown something that only those are given that something is exported to.
+    pub fn vouch_for(&self) {
+        self.is_vouched_for.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_vouched_for(&self) -> bool {
+        self.is_vouched_for.load(Ordering::Relaxed)
     }
 
     pub fn id(&self) -> ConnectionId {
@@ -97,8 +110,8 @@ impl Connection {
     }
 
     /// Sends a record made of these segments; `place` is freed when it has gone out.
-    pub async fn send(&self, segments: Vec<Bytes>, place: Place) {
-        self.enqueue(Message { segments, _place: Some(place) }).await;
+    pub async fn send(&self, segments: Vec<Bytes>, place: CallPlace) {
+        self.enqueue(Message { segments, place: Some(place) }).await;
     }
 
     /// Calls the client's program and waits for the results, at most until `deadline` has passed.
@@ -127,7 +140,7 @@ impl Connection {
         let exchanged = tokio::time::timeout(deadline, async {
             // In a task of its own: a writer that is dropped at the deadline would leave half a record behind.
             let (connection, message) =
-                (Arc::clone(self), Message { segments: with_record_mark(encoder), _place: None });
+                (Arc::clone(self), Message { segments: with_record_mark(encoder), place: None });
             tokio::spawn(async move { connection.enqueue(message).await });
             tokio::select! {
                 answer = answer => answer.map_err(|_| CallError::Closed),
@@ -143,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// Hands a reply from the client to whoever waits for it; nobody does if it came too late.
+    /// Hands a reply from the client to the call that waits for it; a reply that came too late is dropped.
     pub fn deliver(&self, xid: u32, record: Bytes) {
         if let Some(waiting) = self.waiting.lock().remove(&xid) {
             let _ = waiting.send(record);
@@ -212,7 +225,9 @@ impl Connection {
             };
             let mut segments: VecDeque<Bytes> =
                 batch.iter().flat_map(|message| message.segments.iter().cloned()).collect();
-            if !write_all(&mut writer, &mut segments, self.patience).await {
+            let is_in_the_way =
+                || batch.iter().filter_map(|message| message.place.as_ref()).any(CallPlace::is_in_the_way);
+            if !write_all(&mut writer, &mut segments, self.patience, &is_in_the_way).await {
                 tracing::debug!(peer = %self.peer, "peer does not take its replies, cut the connection");
                 self.close();
                 return;
@@ -221,14 +236,17 @@ impl Connection {
     }
 }
 
-async fn write_all(writer: &mut OwnedWriteHalf, segments: &mut VecDeque<Bytes>, patience: Duration) -> bool {
+async fn write_all(
+    writer: &mut OwnedWriteHalf,
+    segments: &mut VecDeque<Bytes>,
+    patience: Duration,
+    is_in_the_way: &(dyn Fn() -> bool + Sync),
+) -> bool {
     while !segments.is_empty() {
         let slices: Vec<_> = segments.iter().take(SLICES_MAX).map(|segment| IoSlice::new(segment)).collect();
-        let written = tokio::time::timeout(patience, writer.write_vectored(&slices)).await;
-        let Ok(Ok(mut written)) = written else { return false };
-        if written == 0 {
+        let Some(mut written) = write_some(writer, &slices, patience, is_in_the_way).await else {
             return false;
-        }
+        };
         while let Some(front) = segments.front_mut() {
             if written < front.len() {
                 front.advance(written);
@@ -241,9 +259,60 @@ async fn write_all(writer: &mut OwnedWriteHalf, segments: &mut VecDeque<Bytes>, 
     true
 }
 
+/// `None`: the peer takes nothing. It has less patience where its replies are in the way of others.
+async fn write_some(
+    writer: &mut OwnedWriteHalf,
+    slices: &[IoSlice<'_>],
+    patience: Duration,
+    is_in_the_way: &(dyn Fn() -> bool + Sync),
+) -> Option<usize> {
+    let writing = writer.write_vectored(slices);
+    tokio::pin!(writing);
+    for _ in 0..LOOKS {
+        if let Ok(written) = tokio::time::timeout(patience / LOOKS, &mut writing).await {
+            return written.ok().filter(|written| *written > 0);
+        }
+        if is_in_the_way() {
+            return None;
+        }
+    }
+    None
+}
+
 /// One record in one fragment.
 pub(super) fn with_record_mark(encoder: Encoder) -> Vec<Bytes> {
     let mut segments = vec![Bytes::copy_from_slice(&record_header(encoder.len()))];
     segments.extend(encoder.into_segments());
     segments
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::time::Instant;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// How long a peer that takes nothing is borne with.
+    async fn borne(is_in_the_way: bool) -> Duration {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (_reader, mut writer) = listener.accept().await.unwrap().0.into_split();
+        let data = vec![0; 1 << 20];
+        loop {
+            let begun = Instant::now();
+            let slices = [IoSlice::new(&data)];
+            if write_some(&mut writer, &slices, PATIENCE, &|| is_in_the_way).await.is_none() {
+                return begun.elapsed();
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_peer_that_takes_nothing_is_cut_sooner_if_it_is_in_the_way_of_others() {
+        let (alone, in_the_way) = (borne(false).await, borne(true).await);
+        assert!(alone >= PATIENCE && in_the_way < PATIENCE / 2, "{alone:?} and {in_the_way:?}");
+    }
 }

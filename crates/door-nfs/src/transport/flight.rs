@@ -1,90 +1,116 @@
-//! Bytes of calls and replies that a server has in memory, of all its connections together.
+//! Memory of calls and replies, of all connections of this process together: records on their way in, calls under way and
+//! replies each have a room of their own, so that nobody waits in one for what only he could free.
 //!
-//! A call counts by its own length until it is answered, then by its reply's until that has gone to the socket. Beyond the
-//! bound a connection has one call under way at a time: who takes replies slowly fills the memory no further, and keeps
-//! nobody else out. The bound is overrun by the replies of calls that were let in before, and by one call a connection.
+//! A call counts from when it is complete until it is answered, with a short reply; that counts by its length until it has
+//! gone to the socket. A call whose reply may be longer waits for room for all of it before it reads anything for it.
 
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Connection;
+use super::room::{Held, Room};
 
-pub(crate) struct Flight {
-    bytes: AtomicU64,
-    bytes_max: u64,
-    /// Something has gone: who waits looks again.
-    gone: Notify,
+/// A call counts with a reply of this length; one that may be longer is waited for.
+const SHORT_BYTES: usize = 16 << 10;
+/// A reply takes so much beside its own bytes.
+const OVERHEAD_BYTES: usize = 1 << 10;
+
+pub struct Flight {
+    incoming: Arc<Room>,
+    calls: Arc<Room>,
+    replies: Arc<Room>,
 }
 
 /// The place of a call among those under way on its connection, and its bytes; given back when it is dropped.
-pub(crate) struct Place {
-    /// Dropped first: who is told that bytes have gone finds the place free.
+pub(crate) struct CallPlace {
+    /// Dropped first: a wait that is granted by what is given back finds the place free.
     _permit: OwnedSemaphorePermit,
-    charge: Charge,
-}
-
-struct Charge {
     flight: Arc<Flight>,
-    bytes: u64,
+    address: IpAddr,
+    /// The call, then its reply. `None`: the reply counts in `reply`.
+    call: Option<Held>,
+    /// A reply that may be long, or room for it.
+    reply: Option<Held>,
 }
 
 impl Flight {
+    /// So much of each: of records on their way in, of calls under way, and of replies.
     pub fn new(bytes_max: u64) -> Arc<Flight> {
-        Arc::new(Flight { bytes: AtomicU64::new(0), bytes_max, gone: Notify::new() })
+        let [incoming, calls, replies] = std::array::from_fn(|_| Room::new(bytes_max));
+        Arc::new(Flight { incoming, calls, replies })
     }
 
+    /// Of calls under way and replies.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.calls.bytes() + self.replies.bytes()
     }
 
-    /// Waits for a place for a call of so many bytes. `None`: the connection has closed meanwhile.
-    pub async fn place(
+    #[cfg(test)]
+    pub fn incoming_bytes(&self) -> u64 {
+        self.incoming.bytes()
+    }
+
+    /// Waits for room for a long record that has begun.
+    pub(super) async fn receive(
+        &self,
+        address: IpAddr,
+        bytes: usize,
+        given_up: impl Future<Output = ()>,
+    ) -> Option<Held> {
+        self.incoming.take(address, bytes as u64, given_up).await
+    }
+
+    /// Waits for a place for a call of so many bytes.
+    pub(super) async fn place(
         self: &Arc<Self>,
+        address: IpAddr,
         bytes: usize,
         calls: &Arc<Semaphore>,
-        calls_max: usize,
-        connection: &Connection,
-    ) -> Option<Place> {
+        given_up: impl Future<Output = ()>,
+    ) -> Option<CallPlace> {
+        tokio::pin!(given_up);
         let permit = tokio::select! {
-            place = Arc::clone(calls).acquire_owned() => place.expect("the semaphore is never closed"),
-            () = connection.closed() => return None,
+            // Nearly always there is one.
+            biased;
+            permit = Arc::clone(calls).acquire_owned() => permit.expect("the semaphore is never closed"),
+            () = &mut given_up => return None,
         };
-        loop {
-            let gone = self.gone.notified();
-            tokio::pin!(gone);
-            // Registered before looking, or what goes in between would be missed.
-            gone.as_mut().enable();
-            let is_alone = calls.available_permits() + 1 >= calls_max;
-            if is_alone || self.bytes() < self.bytes_max {
-                break;
-            }
-            tokio::select! {
-                () = gone => {}
-                () = connection.closed() => return None,
-            }
-        }
-        let bytes = bytes as u64;
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Some(Place { _permit: permit, charge: Charge { flight: Arc::clone(self), bytes } })
+        let call = Some(self.calls.take(address, (bytes + SHORT_BYTES) as u64, given_up).await?);
+        Some(CallPlace { _permit: permit, flight: Arc::clone(self), address, call, reply: None })
     }
 }
 
-impl Place {
-    /// The call is answered: from here on its reply counts.
+impl CallPlace {
+    /// Whether a reply of up to so many bytes is to be waited for. A call waits once, for all of its reply: one that has
+    /// some and waits for more could wait for itself.
+    pub fn must_wait(&self, bytes: usize) -> bool {
+        bytes > SHORT_BYTES && self.reply.is_none()
+    }
+
+    /// Waits for room for a reply of up to so many bytes, before what it is made of is read. `false`: the connection has
+    /// closed meanwhile, or there was no room for long.
+    pub async fn wait(&mut self, bytes: usize, connection: &Connection) -> bool {
+        let room = &self.flight.replies;
+        self.reply = room.take(self.address, (bytes + OVERHEAD_BYTES) as u64, connection.closed()).await;
+        self.reply.is_some()
+    }
+
+    /// The call is answered: from here on its reply counts, by its length.
     pub fn answered(&mut self, bytes: usize) {
-        let Charge { flight, bytes: charged } = &mut self.charge;
-        let bytes = bytes as u64;
-        flight.bytes.fetch_add(bytes, Ordering::Relaxed);
-        flight.bytes.fetch_sub(std::mem::replace(charged, bytes), Ordering::Relaxed);
-        flight.gone.notify_waiters();
+        let bytes = (bytes + OVERHEAD_BYTES) as u64;
+        match &mut self.reply {
+            Some(reply) => {
+                reply.resize(bytes);
+                self.call = None;
+            }
+            None => self.call.as_mut().expect("it is answered once").resize(bytes),
+        }
     }
-}
 
-impl Drop for Charge {
-    fn drop(&mut self) {
-        self.flight.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        self.flight.gone.notify_waiters();
+    /// Whether a host that has nothing waits for what the reply takes.
+    pub fn is_in_the_way(&self) -> bool {
+        self.call.iter().chain(&self.reply).any(Held::is_in_the_way)
     }
 }

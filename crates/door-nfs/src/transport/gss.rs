@@ -14,9 +14,9 @@ use super::connection::Connection;
 use super::rpc::encode;
 use crate::security::{Established, Found, Kerberos};
 
-/// What became of a call.
+/// The outcome of checking a call.
 pub(super) enum Admission {
-    /// It is what it seems: its arguments in the clear, and how to answer.
+    /// The call is genuine: its arguments in the clear, and how to protect the reply.
     Call(Bytes, Protection),
     /// The answer is known.
     Answer(Vec<Bytes>),

@@ -1,4 +1,4 @@
-//! The RPC layer of the doors: which record is a call, whose it is, and what is answered to what is no NFS.
+//! The RPC layer of the doors: tells calls from replies, identifies the caller, and answers calls that are not NFS.
 
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use oncrpc::{
 use types::Identity;
 use xdr::{Decoder, Encoder, Xdr};
 
+use super::CallPlace;
 use super::connection::{Connection, with_record_mark};
 use super::gss::{self, Admission, Protection};
 use crate::compound::{self, Caller, Face};
@@ -29,7 +30,7 @@ pub(super) enum Call {
     Refused(ReplyHeader),
 }
 
-/// `None`: the stream makes no sense any more. `Some(None)`: it was a reply, delivered to who waits for it.
+/// `None`: the stream makes no sense any more. `Some(None)`: it was a reply, delivered to the call that waits for it.
 pub(super) fn route(connection: &Arc<Connection>, record: Bytes) -> Option<Option<Call>> {
     let (xid, kind) = message_type(&record).ok()?;
     if kind == MessageType::Reply {
@@ -44,13 +45,14 @@ pub(super) fn route(connection: &Arc<Connection>, record: Bytes) -> Option<Optio
     }
 }
 
-/// The reply's record, as segments; none for a call that is to be dropped. Who sees nothing is refused here, before he
-/// could have a client id: Linux says "access denied by server" to whoever mounts.
+/// The reply's record, as segments; none for a call that is to be dropped. A caller that sees no export is refused
+/// here, before it could get a client id: the Linux mount then fails with "access denied by server".
 pub(super) async fn answer(
     face: &dyn Face,
     connection: &Arc<Connection>,
     view: Option<Arc<View>>,
     call: Call,
+    place: &mut CallPlace,
 ) -> Option<Vec<Bytes>> {
     let (header, record, body) = match call {
         Call::Request { header, record, body } => (header, record, body),
@@ -58,7 +60,7 @@ pub(super) async fn answer(
     };
     let Credential::RpcsecGss(credential) = &header.credential else {
         let who = Who::by_word(&header.credential);
-        let (reply, results) = run(face, connection, view.zip(who), &header, body).await;
+        let (reply, results) = run(face, connection, view.zip(who), &header, (body, place)).await;
         return Some(encode(&reply, results));
     };
     let Some(kerberos) = face.security().kerberos() else {
@@ -68,7 +70,7 @@ pub(super) async fn answer(
     match gss::admit(kerberos, connection, &header, credential, &signed, body).await {
         Admission::Call(arguments, protection) => {
             let who = view.map(|view| (view, Who::by_context(&protection)));
-            let (reply, results) = run(face, connection, who, &header, arguments).await;
+            let (reply, results) = run(face, connection, who, &header, (arguments, place)).await;
             Some(protection.reply(kerberos, reply, results))
         }
         Admission::Answer(reply) => Some(reply),
@@ -83,7 +85,7 @@ async fn run(
     connection: &Arc<Connection>,
     who: Option<(Arc<View>, Who)>,
     header: &CallHeader,
-    body: Bytes,
+    (body, place): (Bytes, &mut CallPlace),
 ) -> (ReplyHeader, Vec<Bytes>) {
     let xid = header.xid;
     if header.program != NFS4_PROGRAM {
@@ -99,7 +101,7 @@ async fn run(
                 return (ReplyHeader::auth_error(xid, AuthStat::TooWeak), Vec::new());
             };
             let caller = Caller { connection: Arc::clone(connection), view, claimed, principal, flavor };
-            match compound::run(face, caller, body).await {
+            match compound::run(face, caller, body, Some(place)).await {
                 Ok(segments) => (ReplyHeader::success(xid), segments),
                 Err(compound::GarbageArguments) => (ReplyHeader::garbage_args(xid), Vec::new()),
             }
@@ -108,7 +110,7 @@ async fn run(
     }
 }
 
-/// Who the caller is, before any export takes him for another.
+/// The caller, before any export squashes it.
 struct Who {
     claimed: Claimed,
     principal: Principal,
@@ -154,13 +156,19 @@ mod tests {
     use super::*;
 
     fn size_of_future<F: Future>(
-        _: impl FnOnce(&'static dyn Face, &'static Arc<Connection>, Option<Arc<View>>, Call) -> F,
+        _: impl FnOnce(
+            &'static dyn Face,
+            &'static Arc<Connection>,
+            Option<Arc<View>>,
+            Call,
+            &'static mut CallPlace,
+        ) -> F,
     ) -> usize {
         size_of::<F>()
     }
 
-    /// A session of 64 slots may have as many under way, and there are many sessions. What an operation itself needs is
-    /// boxed apart.
+    /// A session of 64 slots may have as many under way, and there are many sessions. The state of an operation itself
+    /// is boxed apart.
     #[test]
     fn a_call_under_way_takes_less_than_five_kib() {
         let size = size_of_future(answer);

@@ -1,10 +1,10 @@
-//! The transport from outside: what a peer may send, and what it gets.
+//! The transport from outside: calls of a peer, and the answers to them.
 
-use nfs4::{Compound4Res, NfsArgop4, NfsResop4, NfsStat4};
+use nfs4::{Compound4Res, NfsArgop4, NfsResop4, NfsStat4, Read4Args, StateId4};
 use oncrpc::{
     AcceptedStatus, AuthStat, Credential, GssCredential, GssProcedure, GssService, RejectedReply, ReplyBody,
 };
-use xdr::{Opaque, Xdr};
+use xdr::{Encoder, Opaque, Xdr};
 
 use super::*;
 use crate::session_ops::fixture::{Client, Server, sequence_op};
@@ -23,7 +23,7 @@ async fn results(client: &mut Client) -> Vec<NfsStat4> {
 }
 
 #[tokio::test]
-async fn what_is_no_nfs_is_answered_by_the_rules_of_rpc() {
+async fn a_call_that_is_not_nfs_is_answered_by_the_rules_of_rpc() {
     let server = Server::start().await;
     let mut client = server.connect().await;
     client.send_call(|header| header.procedure = 0, |_| {}).await;
@@ -73,6 +73,41 @@ async fn a_record_that_does_not_get_on_cuts_its_connection() {
 }
 
 #[tokio::test]
+async fn a_record_that_comes_byte_by_byte_cuts_its_connection() {
+    let limits = TransportLimits { patience: Duration::from_millis(50), ..TransportLimits::default() };
+    let server = Server::with(limits, &[]).await;
+    let mut client = server.connect().await;
+    client.send_raw(&[0x80, 0x10, 0, 0]).await;
+    // Each byte comes well within the patience; all of them together do not.
+    let mut drip = tokio::time::interval(Duration::from_millis(5));
+    loop {
+        tokio::select! {
+            is_cut = client.is_cut() => return assert!(is_cut),
+            _ = drip.tick() => {}
+        }
+        if client.try_send_raw(&[0]).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_silent_connection_is_cut_unless_a_session_uses_it() {
+    let limits = TransportLimits { silence: Duration::from_millis(20), ..TransportLimits::default() };
+    let server = Server::with(limits, &[]).await;
+    let (mut used, _, session) = server.mount("a").await;
+    for sequence in 1..4 {
+        let mut silent = server.connect().await;
+        let mut after_a_call = server.connect().await;
+        after_a_call.send_call(|header| header.procedure = 0, |_| {}).await;
+        accepted(&mut after_a_call).await;
+        assert!(silent.is_cut().await && after_a_call.is_cut().await);
+        used.send_compound(vec![sequence_op(session, 0, sequence, true), NfsArgop4::PutRootFh]).await;
+        assert_eq!(results(&mut used).await, [NfsStat4::Ok, NfsStat4::Ok]);
+    }
+}
+
+#[tokio::test]
 async fn a_connection_over_the_bound_is_closed_at_once() {
     let server =
         Server::with(TransportLimits { connections_max: 1, ..TransportLimits::default() }, &[]).await;
@@ -115,10 +150,33 @@ async fn calls_beyond_the_bound_of_a_connection_are_not_read_until_one_is_done()
 }
 
 #[tokio::test]
-async fn beyond_the_bytes_in_flight_a_connection_has_one_call_at_a_time_and_others_get_on() {
+async fn a_record_that_waits_for_others_has_its_time_when_its_turn_comes() {
+    const PATIENCE: Duration = Duration::from_millis(50);
+    let limits = TransportLimits { calls_max: 1, patience: PATIENCE, ..TransportLimits::default() };
+    let server = Server::in_flight_with(limits, 1 << 20).await;
+    let (mut slow, _, session) = server.mount("slow").await;
+    let mut waiting = server.connect().await;
+    let long = |e: &mut Encoder| e.put_raw_segments(vec![Bytes::from(vec![0; 900 << 10])]);
+    // It keeps the room of the second for as long as the first takes.
+    slow.send_compound(vec![sequence_op(session, 0, 1, true), NfsArgop4::PutPubFh]).await;
+    slow.send_call(|header| header.procedure = 0, long).await;
+    // By then it has been read.
+    for _ in 0..10 {
+        waiting.send_call(|header| header.procedure = 0, |_| {}).await;
+        accepted(&mut waiting).await;
+    }
+    waiting.send_call(|header| header.procedure = 0, long).await;
+    let is_cut = tokio::time::timeout(PATIENCE * 4, waiting.is_cut()).await;
+    assert!(is_cut.is_err(), "its own time has not begun");
+    server.face.gate.add_permits(1);
+    assert_eq!(accepted(&mut waiting).await, AcceptedStatus::Success);
+}
+
+#[tokio::test]
+async fn beyond_the_bytes_in_flight_a_host_has_one_call_at_a_time_and_others_get_on() {
     let server = Server::in_flight(1).await;
     let (mut slow, _, of_slow) = server.mount("slow").await;
-    let (mut other, _, of_other) = server.mount("other").await;
+    let (mut other, _, of_other) = server.mount_from([127, 0, 0, 2], "other").await;
     slow.send_compound(vec![sequence_op(of_slow, 0, 1, true), NfsArgop4::PutPubFh]).await;
     slow.send_compound(vec![sequence_op(of_slow, 1, 1, true), NfsArgop4::PutRootFh]).await;
     for sequence in 1..4 {
@@ -129,6 +187,53 @@ async fn beyond_the_bytes_in_flight_a_connection_has_one_call_at_a_time_and_othe
     let (first, _) = slow.reply().await;
     let (second, _) = slow.reply().await;
     assert!(first.xid < second.xid, "the quick call was not begun before the slow one was done");
+}
+
+fn read_op(count: u32) -> NfsArgop4 {
+    NfsArgop4::Read(Read4Args { stateid: StateId4::ANONYMOUS, offset: 0, count })
+}
+
+#[tokio::test]
+async fn a_call_of_many_short_reads_waits_as_one_of_a_long_read_does() {
+    let server = Server::in_flight(64 << 10).await;
+    let (mut slow, _, of_slow) = server.mount("slow").await;
+    let (mut other, _, of_other) = server.mount_from([127, 0, 0, 2], "other").await;
+    let (mut quick, _, of_quick) = server.mount_from([127, 0, 0, 3], "quick").await;
+    let call = |session, sequence, operations: &[NfsArgop4]| {
+        let first = vec![sequence_op(session, 0, sequence, false), NfsArgop4::PutRootFh];
+        first.into_iter().chain(operations.iter().cloned()).collect()
+    };
+    // Until the gate is open it has more than a half of the room for replies.
+    slow.send_compound(call(of_slow, 1, &[read_op(17 << 10), read_op(16 << 10), NfsArgop4::PutPubFh])).await;
+    while server.flight.bytes() < 33 << 10 {
+        tokio::task::yield_now().await;
+    }
+    other.send_compound(call(of_other, 1, &vec![read_op(10 << 10); 5])).await;
+    for sequence in 1..10 {
+        quick.send_compound(call(of_quick, sequence, &[])).await;
+        assert_eq!(results(&mut quick).await, [NfsStat4::Ok; 2]);
+    }
+    let mut reply = Box::pin(results(&mut other));
+    assert!(tokio::time::timeout(Duration::ZERO, reply.as_mut()).await.is_err(), "there is no room for it");
+    server.face.gate.add_permits(1);
+    assert_eq!(reply.await, [NfsStat4::Ok; 7]);
+    assert_eq!(results(&mut slow).await, [NfsStat4::Ok; 5]);
+}
+
+#[tokio::test]
+async fn a_peer_that_hangs_up_while_its_record_waits_for_room_is_noticed() {
+    let server = Server::in_flight(1).await;
+    let (mut first, mut second) = (server.connect().await, server.connect().await);
+    // Of 96 KiB; one at a time has room.
+    let begun = [&[0x80, 1, 0x80, 0][..], &[7; 100]].concat();
+    first.send_raw(&begun).await;
+    while server.flight.incoming_bytes() == 0 {
+        tokio::task::yield_now().await;
+    }
+    second.send_raw(&begun).await;
+    second.hang_up().await;
+    assert!(second.is_cut().await);
+    assert!(server.flight.incoming_bytes() > 0, "the first still has its room");
 }
 
 #[tokio::test]

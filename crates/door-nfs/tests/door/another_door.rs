@@ -87,7 +87,7 @@ fn a_change_that_waits_goes_on_with_the_return() {
 }
 
 #[test]
-fn another_door_sees_what_a_client_has_not_written_yet() {
+fn another_door_sees_the_size_that_a_client_has_not_written_yet() {
     let mut scene = Scene::set();
     let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
     let how = testkit::nfs_client::ops::unchecked(0o644);
@@ -106,14 +106,14 @@ fn another_door_sees_what_a_client_has_not_written_yet() {
     let (first, second) = (look(), look());
     assert_eq!((first.size, second.size), (9_000, 9_000));
     assert!(Some(first.change) > known.change && second.change > first.change);
-    // Who is about to read waits for the bytes.
+    // A request that is about to read waits for the bytes.
     let way = scene.access.before_change(id, Some(WEB), Change::Access(READING), SHORT);
     assert!(matches!(scene.ground.runtime.block_on(way).map(drop), Err(AccessError::Recalled)));
     assert_eq!(scene.client.callbacks.wait_for_recall(LONG).unwrap().stateid, granted.stateid);
 }
 
 #[test]
-fn a_writer_is_asked_only_by_who_wants_what_it_may_have_written() {
+fn a_writer_is_asked_only_for_attributes_that_its_writes_may_have_changed() {
     let mut scene = Scene::set();
     let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
     let how = testkit::nfs_client::ops::unchecked(0o644);

@@ -1,4 +1,4 @@
-//! Exports as clients meet them: what is not theirs is not there, whatever handles they hold.
+//! Exports as clients meet them: files outside of them do not exist, whatever handles the clients hold.
 
 use std::net::SocketAddr;
 
@@ -155,7 +155,7 @@ fn a_handle_from_elsewhere_opens_nothing_outside_of_the_exports() {
     assert_eq!(reaches(&mut below, &other), NfsStat4::Stale);
     assert_eq!(reaches(&mut below, &file), NfsStat4::Ok);
     assert_eq!(reaches(&mut below, &dir), NfsStat4::Ok);
-    // What is moved out is out at once, and so is what lies below it.
+    // A directory moved out of the export is unreachable at once, and so is all below it.
     let inner = scene.all.mkdir(&dir, "inner", 0o755).unwrap();
     assert_eq!(reaches(&mut below, &inner), NfsStat4::Ok);
     scene.all.rename((&b, "dir"), (&other, "dir")).unwrap();
@@ -178,7 +178,7 @@ fn a_file_of_several_names_is_reached_where_any_of_them_is() {
 }
 
 #[test]
-fn a_file_that_lost_its_last_name_stays_for_who_has_it_open() {
+fn a_file_that_lost_its_last_name_stays_for_a_client_that_has_it_open() {
     let mut scene = Scene::set();
     let b = scene.b.clone();
     let door = scene.door(vec![export(&["a", "b"], Hosts::Any, rules(false, Squash::None))]);
@@ -273,7 +273,7 @@ fn opening_to_create_what_is_there_only_reads_in_a_read_only_export() {
 }
 
 #[test]
-fn who_the_caller_is_follows_from_the_export_of_the_file_handle() {
+fn the_callers_identity_follows_from_the_export_of_the_file_handle() {
     let scene = Scene::set();
     let (root, b) = (scene.root.clone(), scene.b.clone());
     let exports = vec![

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use access::{AccessServices, FileAccess};
 use api::{
-    ClientReport, CreateKind, CreateMode, CreateSpec, Grant, Namespace, Pool, PoolManager, PoolStatus,
-    SelectError, Selection, SetAttributes, TicketKey,
+    CreateKind, CreateMode, CreateSpec, HandleKey, KeyGeneration, Namespace, PoolManager, SetAttributes,
+    Term, TicketKeys,
 };
 use forebay_door_nfs::{Export, HeadConfig, HeadDoor, HeadServices};
 use namespace::SqlNamespace;
@@ -18,6 +18,8 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use types::{Clock, FileId, Identity, Name, PoolId, Random, Timestamp};
+
+use crate::memory_pool::MemoryPool;
 
 pub const POOL: PoolId = PoolId(0);
 pub const LONG: Duration = Duration::from_secs(60);
@@ -40,25 +42,6 @@ impl Random for NoChance {
     fn fill(&self, bytes: &mut [u8]) {
         bytes.fill(7);
     }
-}
-
-/// A pool that layouts name and nobody reaches.
-struct OnePool;
-
-impl PoolManager for OnePool {
-    fn select(&self, _: &Selection<'_>) -> Result<Grant, SelectError> {
-        Ok(Grant { pool: POOL })
-    }
-
-    fn pool(&self, _: PoolId) -> Option<Arc<dyn Pool>> {
-        None
-    }
-
-    fn pools(&self) -> Vec<PoolStatus> {
-        Vec::new()
-    }
-
-    fn report(&self, _: &ClientReport) {}
 }
 
 pub struct Ground {
@@ -115,7 +98,7 @@ impl Ground {
     }
 
     pub fn door_and_table(&self, exports: Vec<Export>) -> (SocketAddr, Arc<FileAccess>) {
-        self.door_over(Arc::new(OnePool), exports)
+        self.door_over(Arc::new(MemoryPool::default()), exports)
     }
 
     /// As `door_and_table`, with pools of the test's own.
@@ -146,7 +129,8 @@ impl Ground {
             clock: Arc::clone(&self.clock),
             random: Arc::new(NoChance),
             observer: Arc::new(api::Unobserved),
-            key: TicketKey::new(&[1; 32]),
+            handle_key: HandleKey::new(&[1; 32]),
+            ticket_keys: TicketKeys::new(&[1; 32], Term::UNCOUNTED, KeyGeneration::FIRST),
         };
         let config = HeadConfig {
             instance: [2; 16],

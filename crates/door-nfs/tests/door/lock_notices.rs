@@ -1,4 +1,4 @@
-//! CB_NOTIFY_LOCK as clients meet it (RFC 8881 §20.11): who sleeps for a lock is woken when it is released.
+//! CB_NOTIFY_LOCK as clients meet it (RFC 8881 §20.11): a client that waits for a lock is notified of its release.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -87,7 +87,7 @@ impl Scene {
 use NfsLockType4::{Write, WriteW};
 
 #[test]
-fn who_waits_for_a_lock_is_told_when_it_is_released() {
+fn a_client_that_waits_for_a_lock_is_notified_when_it_is_released() {
     let mut scene = Scene::set();
     let mut waiter = Host::new(scene.door, "waiter");
     assert_ne!(waiter.file.opened.rflags & OPEN4_RESULT_MAY_NOTIFY_LOCK, 0, "it may rely on it");
@@ -113,7 +113,7 @@ fn the_end_of_an_open_and_of_a_client_tell_too() {
 
     let mut last = Host::new(scene.door, "last");
     assert_eq!(last.lock("cid", WriteW), None);
-    // Another boot of the same host: what it had is gone.
+    // Another boot of the same host: its former state is gone.
     let options = ClientOptions::named("waiter").verifier(*b"boot 002");
     Host::of(NfsClient::connect(scene.door, options).unwrap());
     last.notice();
@@ -129,7 +129,7 @@ fn a_client_that_cannot_be_called_is_promised_nothing() {
 }
 
 #[test]
-fn the_first_who_waits_is_told_first_and_who_only_tries_is_not_told() {
+fn the_first_waiter_is_notified_first_and_a_client_that_only_tries_is_not() {
     let mut scene = Scene::set();
     let [mut first, mut second, mut trier] =
         ["first", "second", "trier"].map(|name| Host::new(scene.door, name));
@@ -146,7 +146,7 @@ fn the_first_who_waits_is_told_first_and_who_only_tries_is_not_told() {
 }
 
 #[test]
-fn who_is_not_there_any_more_makes_room_for_the_next() {
+fn a_waiter_that_does_not_answer_loses_its_turn_to_the_next() {
     let mut scene = Scene::set();
     let [mut gone, mut silent, mut next] = ["gone", "silent", "next"].map(|name| Host::new(scene.door, name));
     assert_eq!(gone.lock("bob", WriteW), None);

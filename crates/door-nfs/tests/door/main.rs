@@ -5,6 +5,7 @@
 mod another_door;
 mod exports;
 mod ground;
+mod lengths;
 mod lock_notices;
 mod memory_pool;
 mod offloads;

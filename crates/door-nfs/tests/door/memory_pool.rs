@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{
     ClientReport, Grant, IoHandle, OpenReplica, Pool, PoolError, PoolManager, PoolStatus, ReadData,
@@ -61,7 +62,7 @@ impl MemoryPool {
         self.0.gate.lock().waiting.len()
     }
 
-    /// As when it lost what was not synced.
+    /// As when the pool has lost writes that were not synced.
     pub fn restart(&self) {
         *self.0.verifier.lock() += 1;
     }
@@ -75,7 +76,7 @@ impl MemoryPool {
             let Waiting { file, offset, data, done } = gate.waiting.remove(0);
             self.pass(&mut gate, file, offset, &data);
             drop(gate);
-            // Who waited may be gone.
+            // The waiting caller may be gone.
             let _ = done.send(Ok(Stability::Unstable));
         }
     }
@@ -94,7 +95,7 @@ impl MemoryPool {
 
     fn facts_of(&self, file: FileId) -> Option<ReplicaFacts> {
         let size = self.0.replicas.lock().get(&file)?.len() as u64;
-        Some(ReplicaFacts { file, size, space_used: size, modified: None })
+        Some(ReplicaFacts { file, birth: api::Birth::UNKNOWN, size, space_used: size, modified: None })
     }
 }
 
@@ -143,9 +144,16 @@ impl Pool for MemoryPool {
         Ok(Arc::new(MemoryReplica { pool: self.clone(), file: ticket.file }))
     }
 
+    async fn make(&self, file: FileId, _: api::Birth) -> Result<(), PoolError> {
+        self.0.replicas.lock().entry(file).or_default();
+        Ok(())
+    }
+
     async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
         self.0.replicas.lock().entry(file).or_default().resize(size as usize, 0);
-        Ok(self.facts_of(file).expect("it was made"))
+        let facts = self.facts_of(file).expect("it was made");
+        answer_takes_some_time().await;
+        Ok(facts)
     }
 
     async fn remove(&self, file: FileId) -> Result<(), PoolError> {
@@ -158,7 +166,9 @@ impl Pool for MemoryPool {
     }
 
     async fn facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
-        Ok(self.facts_of(file))
+        let facts = self.facts_of(file);
+        answer_takes_some_time().await;
+        Ok(facts)
     }
 
     async fn replicas(&self, _: FileId, _: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
@@ -168,6 +178,11 @@ impl Pool for MemoryPool {
     fn status(&self) -> PoolStatus {
         unreachable!("nobody asks for the status of pools here")
     }
+}
+
+/// So that something else may be done between a step at the pool and what follows from it.
+async fn answer_takes_some_time() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
 }
 
 impl PoolManager for MemoryPool {

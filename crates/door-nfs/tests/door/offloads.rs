@@ -17,7 +17,7 @@ use testkit::nfs_client::{Answer, ClientOptions, NfsClient, OpenFile, ops};
 use crate::ground::{Ground, LONG, client, status_of};
 use crate::memory_pool::MemoryPool;
 
-/// What one turn reads and writes.
+/// Bytes that are read and written at a time.
 const PIECE: u64 = 1 << 20;
 const PIECES: u64 = 4;
 const SIZE: u64 = PIECES * PIECE;
@@ -154,7 +154,7 @@ fn layouts_that_a_copy_keeps_over_the_last_close_go_with_the_copy() {
 }
 
 #[test]
-fn who_cannot_be_called_or_would_wait_is_answered_with_what_there_is() {
+fn a_synchronous_copy_or_one_without_a_back_channel_answers_with_the_bytes_done() {
     let mut deaf = Scene::with(ClientOptions { has_back_channel: false, ..ClientOptions::named("deaf") });
     let copied = deaf.client.copy((&deaf.source, 0), (&deaf.target, 0), SIZE).unwrap();
     assert_eq!((copied.requirements.synchronous, copied.response.callback_id), (true, None));
@@ -184,12 +184,12 @@ fn a_copy_of_one_piece_is_answered_at_once() {
 }
 
 #[test]
-fn a_cancelled_copy_writes_nothing_more_and_is_told_of_by_nobody() {
+fn a_cancelled_copy_writes_nothing_more_and_sends_no_callback() {
     let mut scene = Scene::set();
     let stateid = scene.begin();
     let (handle, other) = (scene.target.handle.clone(), scene.source.handle.clone());
     assert_eq!(status_of(scene.client.offload_cancel(&other, stateid)), NfsStat4::BadStateId);
-    // A piece that is under way ends first; who asks again may find that nothing is left to cancel.
+    // A piece that is under way ends first; a retry may find that nothing is left to cancel.
     assert_eq!(status_of(scene.client.offload_cancel(&handle, stateid)), NfsStat4::Delay);
     scene.pool.let_pass(1);
     let again = status_of(scene.client.offload_cancel(&handle, stateid));
@@ -232,7 +232,7 @@ fn a_client_is_told_until_it_has_heard() {
 fn a_client_whose_back_channel_was_lost_is_told_over_the_next() {
     let mut scene = Scene::set();
     let stateid = scene.begin();
-    // What the session was made on ends, and the next is for calls of the client only.
+    // The session's connection ends, and the next one is for calls of the client only.
     scene.client.connection = Arc::new(scene.client.second_connection().unwrap());
     scene.client.call(&[]).unwrap();
     scene.pool.let_all_pass();
@@ -254,7 +254,7 @@ fn a_copy_ends_with_its_client() {
     let mut scene = Scene::set();
     let stateid = scene.begin();
     let mut other = client(scene.door, "other");
-    // The same host after a reboot: what it had goes, when the piece under way is done.
+    // The same host after a reboot: its former state goes, when the piece under way is done.
     let options = ClientOptions::named("host").verifier(*b"boot 002");
     let mut again = NfsClient::connect(scene.door, options).unwrap();
     assert_eq!(status_of(again.offload_status(&scene.target.handle, stateid)), NfsStat4::BadStateId);
@@ -265,7 +265,7 @@ fn a_copy_ends_with_its_client() {
     assert!(scene.client.callbacks.seen().is_empty());
 }
 
-/// What is said of the first bytes must be true of all: COMMIT has another verifier, and the client copies anew.
+/// The verifier must hold for the first bytes too: COMMIT answers another one, and the client copies anew.
 #[test]
 fn a_copy_over_a_restart_of_its_pool_is_told_with_the_verifier_of_before() {
     let mut scene = Scene::set();

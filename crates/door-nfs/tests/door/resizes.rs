@@ -1,4 +1,4 @@
-//! SETATTR of the size together with others: what is refused cuts nothing off, and what fails half way says so.
+//! SETATTR of the size together with others: a refused one cuts nothing off, and one that fails half way reports it.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn a_setattr_of_size_and_others_that_is_refused_cuts_nothing_off() {
         assert_eq!(told, SetAttr4Res { status: NfsStat4::Perm, attrsset: Bitmap4::EMPTY }, "{refused:?}");
         assert_eq!((scene.told().size, &scene.bytes()[..]), (Some(5), &b"bytes"[..]), "{refused:?}");
     }
-    // What it may it can do, with the present time too.
+    // A SETATTR that the writer is allowed succeeds, with the present time too.
     let may = FileAttributes { size: Some(2), time_modify_set: Some(SetTime4::ServerTime), ..nothing };
     assert_eq!(set(&mut writer, &scene.file.handle, &may).status, NfsStat4::Ok);
     assert_eq!(scene.bytes(), b"by");
@@ -121,6 +121,8 @@ fn a_mode_that_comes_with_a_length_keeps_the_set_id_bits_that_it_names() {
         (length(3), 0o755),
         (FileAttributes { mode_set_masked: masked(0o7777), ..length(2) }, 0o6711),
         (FileAttributes { mode_set_masked: masked(0o011), ..length(1) }, 0o711),
+        (FileAttributes { mode_set_masked: masked(0o4000), ..length(2) }, 0o4711),
+        (FileAttributes { mode_set_masked: masked(0o2000), ..length(3) }, 0o2711),
     ] {
         let told = set(&mut owner, &scene.file.handle, &asked);
         assert_eq!(told, SetAttr4Res { status: NfsStat4::Ok, attrsset: asked.mask() }, "{asked:?}");
@@ -144,7 +146,7 @@ fn a_file_that_is_made_with_a_length_keeps_the_set_id_bits_that_it_is_made_with(
 }
 
 #[test]
-fn a_setattr_that_fails_half_way_tells_what_it_has_set() {
+fn a_setattr_that_fails_half_way_answers_with_the_attributes_set() {
     let mut scene = Scene::set();
     let too_long = FileAttributes { size: Some(1 << 63), ..mode(0o600) };
     let told = set(&mut scene.root, &scene.file.handle, &too_long);

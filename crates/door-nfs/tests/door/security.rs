@@ -1,15 +1,17 @@
-//! Security flavors by export: what a client that comes by AUTH_SYS meets where Kerberos is asked for.
+//! Security flavors by export: a client that uses AUTH_SYS where an export requires Kerberos.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::{
-    CreateKind, Demand, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket, TicketKey, TicketMode,
+    Conditions, CreateKind, Demand, KeyGeneration, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts,
+    Term, Ticket, TicketKeys, TicketMode,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_door_nfs::{
-    Export, ExportRules, Flavor, Flavors, Hosts, PoolDoor, PoolDoorConfig, Security, Squash,
+    Export, ExportRules, Flavor, Flavors, Flight, Hosts, PoolDoor, PoolDoorConfig, Security, Squash,
 };
 use nfs4::attr::number;
 use nfs4::{
@@ -17,7 +19,7 @@ use nfs4::{
     SecInfo4Args, SecInfoNoName4Args, SecInfoStyle4, StateId4,
 };
 use testkit::body;
-use testkit::nfs_client::{NfsClient, Reply, ops};
+use testkit::nfs_client::{ClientOptions, NfsClient, Reply, ops};
 use tokio::net::TcpListener;
 use types::{Epoch, FileId, PoolId};
 
@@ -166,7 +168,7 @@ fn secinfo_says_what_the_export_takes_to_which_the_name_leads() {
     assert_eq!(scene.status(&consumed), NfsStat4::NoFileHandle);
 }
 
-/// A pool to which nobody gets through.
+/// A pool that no connection reaches.
 struct NoPool;
 
 #[async_trait]
@@ -176,6 +178,10 @@ impl Pool for NoPool {
     }
 
     async fn open(&self, _: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
+        Err(PoolError::Fenced)
+    }
+
+    async fn make(&self, _: FileId, _: api::Birth) -> Result<(), PoolError> {
         Err(PoolError::Fenced)
     }
 
@@ -203,6 +209,7 @@ impl Pool for NoPool {
         PoolStatus {
             id: POOL,
             offline: None,
+            read_only: None,
             total_bytes: 0,
             free_bytes: 0,
             total_files: 0,
@@ -217,39 +224,88 @@ impl Pool for NoPool {
     }
 }
 
-#[test]
-fn a_ticket_of_an_export_with_kerberos_is_good_for_nothing_at_the_pool_by_auth_sys() {
-    let ground = Ground::new();
-    let key = || TicketKey::new(&[1; 32]);
+fn keys() -> TicketKeys {
+    TicketKeys::new(&[1; 32], Term::UNCOUNTED, KeyGeneration::FIRST)
+}
+
+/// A door of such a pool.
+fn closed_pool(ground: &Ground, connections_max: usize, hosts: Vec<Hosts>) -> SocketAddr {
     let config = PoolDoorConfig {
         instance: [2; 16],
         lease: crate::ground::LONG,
         clients_max: 10,
-        connections_max: 10,
-        flight_bytes_max: 1 << 20,
+        connections_max,
+        flight: Flight::new(1 << 20),
         slots_max: 16,
         security: Security::sys(),
+        hosts,
     };
     let (clock, random) = ground.chances();
-    let door = PoolDoor::start(Arc::new(NoPool), key(), clock, random, Arc::new(api::Unobserved), config);
+    let (key, observer) = (keys().pool_key(POOL), Arc::new(api::Unobserved));
+    let door = PoolDoor::start(Arc::new(NoPool), key, clock, random, observer, config);
     let stopped = ground.stopped();
-    let address = ground.runtime.block_on(async {
+    ground.runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(door.serve(listener, stopped));
         address
-    });
-    let mut host = client(address, "host");
-    let ticket = Ticket { file: FileId(7), pool: POOL, mode: TicketMode::ReadWrite, epoch: Epoch(0) };
-    let mut reads = |demand| {
-        let handle = NfsFh4::from(Bytes::copy_from_slice(&key().seal(&ticket, demand)));
-        status_of(host.call(&[ops::put_fh(&handle), ops::read(StateId4::ANONYMOUS, 0, 10)]))
+    })
+}
+
+/// The status of a READ with a ticket to such a pool.
+fn read_by_ticket(host: &mut NfsClient, presence: api::Presence, demand: Demand) -> NfsStat4 {
+    read_with_conditions(host, presence, Conditions::of_sole_replica(demand))
+}
+
+fn read_with_conditions(host: &mut NfsClient, presence: api::Presence, conditions: Conditions) -> NfsStat4 {
+    let ticket = Ticket {
+        file: FileId(7),
+        birth: api::Birth::UNKNOWN,
+        pool: POOL,
+        mode: TicketMode::ReadWrite,
+        epoch: Epoch(0),
+        presence,
     };
+    let handle = NfsFh4::from(Bytes::copy_from_slice(&keys().seal(&ticket, conditions)));
+    status_of(host.call(&[ops::put_fh(&handle), ops::read(StateId4::ANONYMOUS, 0, 10)]))
+}
+
+#[test]
+fn a_ticket_of_an_export_with_kerberos_is_good_for_nothing_at_the_pool_by_auth_sys() {
+    let ground = Ground::new();
+    let mut host = client(closed_pool(&ground, 10, vec![Hosts::Any]), "host");
+    let mut reads = |demand| read_by_ticket(&mut host, api::Presence::Unmade, demand);
     let (sys, krb5, krb5p) = (1, 2, 8);
     for demand in [Demand(krb5p), Demand(krb5 | krb5p), Demand(0)] {
         assert_eq!(reads(demand), NfsStat4::WrongSec, "{demand:?}");
     }
     assert_eq!(reads(Demand(sys | krb5p)), NfsStat4::Stale, "it came as far as the replica");
+}
+
+#[test]
+fn a_pool_without_a_lease_honours_no_ticket_of_a_mirror_or_of_a_replica_that_is_being_filled() {
+    let ground = Ground::new();
+    let address = closed_pool(&ground, 16, vec![Hosts::Network("192.0.2.0/24".parse().unwrap())]);
+    let mut host = client(address, "host");
+    let sole = Conditions::of_sole_replica(Demand(1));
+    for conditions in [Conditions { is_mirrored: true, ..sole }, Conditions { is_write_only: true, ..sole }] {
+        assert_eq!(read_with_conditions(&mut host, api::Presence::Made, conditions), NfsStat4::Stale);
+    }
+    assert!(NfsClient::connect(address, ClientOptions::named("another")).is_err(), "no ticket was shown");
+}
+
+#[test]
+fn a_host_without_an_export_shares_a_few_places_at_a_pool_until_it_shows_a_ticket() {
+    let ground = Ground::new();
+    // A 16th is one.
+    let address = closed_pool(&ground, 16, vec![Hosts::Network("192.0.2.0/24".parse().unwrap())]);
+    let mut host = client(address, "host");
+    assert!(NfsClient::connect(address, ClientOptions::named("another")).is_err(), "the place is taken");
+    // By the second the first is known.
+    for _ in 0..2 {
+        assert_eq!(read_by_ticket(&mut host, api::Presence::Made, Demand(1)), NfsStat4::Stale);
+    }
+    client(address, "another");
 }
 
 #[test]

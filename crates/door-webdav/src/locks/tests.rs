@@ -33,22 +33,27 @@ fn table(locks: &[Lock]) -> Locks {
     table
 }
 
+/// With the lock of this path.
+fn conflict_with(at: &str) -> Result<(), LockError> {
+    Err(LockError::Conflict { path: path(at), root_href: at.to_owned() })
+}
+
 #[test]
 fn an_exclusive_lock_stands_alone_and_shared_ones_stand_together() {
     let mut locks = table(&[lock("s1", "/a", Scope::Shared, false)]);
     assert_eq!(locks.add(lock("s2", "/a", Scope::Shared, false)), Ok(()));
-    assert_eq!(locks.add(lock("x", "/a", Scope::Exclusive, false)), Err(LockError::Conflict));
+    assert_eq!(locks.add(lock("x", "/a", Scope::Exclusive, false)), conflict_with("/a"));
     assert_eq!(locks.add(lock("y", "/b", Scope::Exclusive, false)), Ok(()));
-    assert_eq!(locks.add(lock("z", "/b", Scope::Shared, false)), Err(LockError::Conflict));
+    assert_eq!(locks.add(lock("z", "/b", Scope::Shared, false)), conflict_with("/b"));
 }
 
 #[test]
 fn a_deep_lock_covers_what_is_below_and_meets_what_is_locked_there() {
     let mut locks = table(&[lock("deep", "/a", Scope::Exclusive, true)]);
     assert!(locks.covers("deep", &path("/a/b/c")) && !locks.covers("deep", &path("/ab")));
-    assert_eq!(locks.add(lock("x", "/a/b", Scope::Exclusive, false)), Err(LockError::Conflict));
+    assert_eq!(locks.add(lock("x", "/a/b", Scope::Exclusive, false)), conflict_with("/a"));
     let mut locks = table(&[lock("x", "/a/b", Scope::Shared, false)]);
-    assert_eq!(locks.add(lock("deep", "/a", Scope::Exclusive, true)), Err(LockError::Conflict));
+    assert_eq!(locks.add(lock("deep", "/a", Scope::Exclusive, true)), conflict_with("/a/b"));
     assert_eq!(locks.add(lock("flat", "/a", Scope::Exclusive, false)), Ok(()));
 }
 
@@ -182,7 +187,7 @@ fn of_several_changes_all_begin_or_none() {
 }
 
 #[test]
-fn what_is_moved_is_not_changed_and_what_is_changed_is_not_moved() {
+fn a_moved_path_is_not_changed_and_a_changed_path_is_not_moved() {
     let beside = |one: PathChange, other: PathChange| {
         let mut locks = table(&[]);
         locks.begin(vec![one], &named("ann"), &[]).unwrap();

@@ -22,6 +22,8 @@ pub(super) enum Failure {
     Checksum { theirs: Checksum, ours: Checksum },
     #[error("checksum verification is required, but the other server tells no checksum{0}")]
     NoChecksum(String),
+    #[error("cannot verify the copy: the other server tells neither its size nor a checksum{0}")]
+    Unverified(String),
     /// The other server does not keep to what it said of ranges and versions.
     #[error("{0}")]
     Answer(String),

@@ -86,7 +86,7 @@ impl Progress {
     }
 }
 
-/// A mapped address is IPv4 to whoever counts IPv6 transfers.
+/// A mapped address counts as IPv4 in statistics of IPv6 transfers.
 fn shown(peer: SocketAddr) -> SocketAddr {
     SocketAddr::new(peer.ip().to_canonical(), peer.port())
 }

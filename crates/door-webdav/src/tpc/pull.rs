@@ -31,7 +31,7 @@ struct Gathered {
     size: u64,
     version: Version,
     checksums: Vec<Checksum>,
-    /// What the other side said along with the bytes.
+    /// The checksums that the other side sent along with the bytes.
     announced: Vec<Checksum>,
     /// The end of the body was told from a broken connection.
     is_delimited: bool,
@@ -62,7 +62,7 @@ async fn plan(remote: &Remote) -> Result<Option<(Version, Vec<ByteRange>)>, Fail
     if streams < 2 || !remote.request.may_ask_before {
         return Ok(None);
     }
-    // What is wrong is wrong for the GET as well, which says it better and is tried again.
+    // An error comes with the GET as well, which reports it better and is tried again.
     let Ok(answer) = remote.head(&[]).await else { return Ok(None) };
     let has_ranges = answer.headers.get(header::ACCEPT_RANGES).is_some_and(|units| {
         units
@@ -158,7 +158,7 @@ impl Whole<'_> {
         }
     }
 
-    /// What came before, if anything, was of a connection that broke and cannot be gone on with.
+    /// Bytes received before, if any, are of a connection that broke, and cannot be used.
     fn restart(&mut self, answer: &Incoming) -> Result<(), Failure> {
         if answer.headers.get(header::CONTENT_ENCODING).is_some_and(|coding| coding != "identity") {
             return Err(Failure::Answer("other server sends a coded form of the file".to_owned()));
@@ -306,7 +306,7 @@ impl<'a> Sink<'a> {
         Sink { remote, target, stripe, start, position: start, end, sums }
     }
 
-    /// What came before an error is kept, so that the rest can be asked for.
+    /// Bytes received before an error are kept, so that the rest can be asked for.
     async fn pour(&mut self, answer: &mut Incoming) -> Result<(), Failure> {
         let mut gathered = BytesMut::new();
         let ended = loop {

@@ -18,7 +18,7 @@ use super::failure::Failure;
 use super::remote::{Remote, Retries, Version, announced, rejected};
 use crate::sums::Sums;
 
-/// What was at the other side before, and whether it may be different now.
+/// The file at the other side before the push, and whether it may be different now.
 #[derive(Default)]
 pub(super) struct Trace {
     before: Mutex<Before>,
@@ -61,7 +61,7 @@ pub(super) async fn send(
     compare(remote, source.size(), &ours).await
 }
 
-/// What is there now decides whether we may go on, and later whether cleaning up is ours to do.
+/// The file at the other side now decides whether we may go on, and later whether cleaning up is ours to do.
 async fn look(remote: &Remote, trace: &Trace) -> Result<(), Failure> {
     let before = match remote.head(&[]).await {
         Ok(answer) if answer.status.is_success() => Before::Present(Version::of(&answer)),
@@ -173,7 +173,8 @@ fn body(
     Box::pin(summed)
 }
 
-/// The size must agree wherever it can be asked; the checksum where there is one, or always if it is required.
+/// Size or checksum must agree, both if the server tells both; the checksum always if it is required. A server that
+/// tells neither may have anything.
 async fn compare(remote: &Remote, size: u64, ours: &[Checksum]) -> Result<(), Failure> {
     let kinds: Vec<ChecksumKind> = match remote.request.require_checksum {
         Some(false) => Vec::new(),
@@ -186,11 +187,7 @@ async fn compare(remote: &Remote, size: u64, ours: &[Checksum]) -> Result<(), Fa
             return Err(Failure::Answer("other server took the file, and does not have it".to_owned()));
         }
         Err(failure) if is_required => return Err(Failure::NoChecksum(format!(" ({failure})"))),
-        // It has taken as many bytes as were announced; to look at them we may not be allowed.
-        Err(failure) => {
-            debug!(%failure, "cannot look at what was sent");
-            return Ok(());
-        }
+        Err(failure) => return Err(Failure::Unverified(format!(" ({failure})"))),
     };
     if let Some(got) = answer.length.filter(|got| *got != size) {
         return Err(Failure::Size { expected: size, got });
@@ -199,6 +196,7 @@ async fn compare(remote: &Remote, size: u64, ours: &[Checksum]) -> Result<(), Fa
         Verdict::Agree => Ok(()),
         Verdict::Differ { theirs, ours } => Err(Failure::Checksum { theirs, ours }),
         Verdict::Unknown if is_required => Err(Failure::NoChecksum(String::new())),
+        Verdict::Unknown if answer.length.is_none() => Err(Failure::Unverified(String::new())),
         Verdict::Unknown => Ok(()),
     }
 }
@@ -213,7 +211,7 @@ impl Trace {
     }
 }
 
-/// Takes half a file away again. What was there before and is there still, unchanged, is not ours to delete.
+/// Deletes half a file. A file that was there before and is still there, unchanged, is not ours to delete.
 pub(super) async fn clean_up(remote: &Remote, trace: &Trace) {
     if !trace.is_touched() {
         return;

@@ -86,7 +86,7 @@ impl Remote {
     }
 }
 
-/// What the other server says of a whole file; what it says of kinds that nobody knows, or garbles, counts as nothing.
+/// The other server's checksums of a whole file; those of unknown kinds, or garbled, are ignored.
 pub(super) fn announced(answer: &Incoming) -> Vec<Checksum> {
     digest::announced(&answer.headers).unwrap_or_else(|error| {
         debug!(%error, remote = %answer.url, "ignore checksums that are not understood");
@@ -128,7 +128,7 @@ impl Version {
         strong.or(self.modified.as_ref())
     }
 
-    /// What both say is the same.
+    /// Whether the fields that both have are equal.
     pub fn agrees(&self, other: &Version) -> bool {
         fn agree<T: PartialEq>(a: Option<&T>, b: Option<&T>) -> bool {
             a.zip(b).is_none_or(|(a, b)| a == b)

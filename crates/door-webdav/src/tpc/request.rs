@@ -1,4 +1,4 @@
-//! What a COPY asks for, read from its headers.
+//! The transfer that a COPY asks for, read from its headers.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http::{StatusCode, header};
@@ -63,7 +63,7 @@ const TRANSFER_PREFIX: &str = "transferheader";
 /// The ids that packet marking has room for.
 const FLOW_IDS: std::ops::RangeInclusive<u32> = 65..=65_535;
 
-/// What the transfer says itself, or what would change what is copied: not the client's to set.
+/// Headers that the transfer sets itself, or that would change the copied bytes: not the client's to set.
 const OWN_HEADERS: &[HeaderName] = &[
     header::HOST,
     header::CONTENT_LENGTH,
@@ -88,7 +88,7 @@ pub fn is_third_party(headers: &HeaderMap, is_own: impl Fn(&AbsoluteUrl) -> bool
         return true;
     }
     let Some(destination) = headers.get(DESTINATION) else {
-        // Neither: the refusal is the same whoever says it.
+        // Neither: both kinds of copy refuse it alike.
         return false;
     };
     let text = String::from_utf8_lossy(destination.as_bytes());

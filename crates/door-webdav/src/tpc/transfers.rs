@@ -68,10 +68,10 @@ impl Default for TransferConfig {
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Transfers {
-    shared: Arc<Shared>,
+    shared: Arc<TransferContext>,
 }
 
-struct Shared {
+struct TransferContext {
     client: Client,
     config: TransferConfig,
     slots: Arc<Semaphore>,
@@ -82,7 +82,7 @@ struct Shared {
 
 /// The right to run one transfer.
 pub struct Slot {
-    shared: Arc<Shared>,
+    shared: Arc<TransferContext>,
     permit: OwnedSemaphorePermit,
 }
 
@@ -91,7 +91,13 @@ impl Transfers {
         let slots = Arc::new(Semaphore::new(config.transfers_max));
         let tasks = Mutex::new(JoinSet::new());
         Transfers {
-            shared: Arc::new(Shared { client, config, slots, tasks, stop: watch::Sender::new(false) }),
+            shared: Arc::new(TransferContext {
+                client,
+                config,
+                slots,
+                tasks,
+                stop: watch::Sender::new(false),
+            }),
         }
     }
 
@@ -189,7 +195,7 @@ impl Slot {
     }
 }
 
-impl Shared {
+impl TransferContext {
     /// Ended by its own end, by the client going away, by the server stopping, or because nothing moves.
     async fn until_ended<T>(
         &self,

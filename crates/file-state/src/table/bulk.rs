@@ -7,12 +7,12 @@
 
 use super::*;
 
-/// Whose layouts are asked for by one question, and of which files some have not come back yet.
+/// Holders that one question asked for their layouts, and the files whose layouts have not all come back yet.
 pub(super) type AtOnce = BTreeMap<Holder, BTreeSet<FileId>>;
 
 impl FileState {
-    /// Recalls the layouts that the holder has of these files, to be asked for by one question for all that it has. Of how
-    /// many: none while a recall of any of its layouts is under way, for the two could not be told apart either.
+    /// Recalls the layouts that the holder has of these files, to be asked for by one question for all that it has.
+    /// Returns how many: 0 while a recall of any of its layouts is under way, for the two could not be told apart.
     pub fn recall_at_once(&mut self, holder: Holder, files: &[FileId], deadline: Duration) -> usize {
         if self.layouts_of(holder).any(|(file, _)| self.is_recalled(file, holder, GrantKind::Layout)) {
             return 0;
@@ -26,20 +26,20 @@ impl FileState {
         count
     }
 
-    /// Whether some of what was asked for by one question has not come back, and still has time to.
+    /// Whether some layouts that one question asked for have not come back, and still have time to.
     pub fn is_recalled_at_once(&self, holder: Holder) -> bool {
         self.at_once.contains_key(&holder)
     }
 
-    /// The holder says that it has nothing: those recalls are due at once, and what it might still do is to be fenced off.
+    /// The holder says that it has no layouts: those recalls are due at once, and the holder is to be fenced off.
     pub fn expire_at_once(&mut self, holder: Holder) {
         for file in self.at_once.remove(&holder).unwrap_or_default() {
             self.expire_recall(file, holder, GrantKind::Layout);
         }
     }
 
-    /// The holder does not understand the question: the recalls are as if they had never been, and whoever still wants
-    /// something back asks for it alone. What is being taken from the holder already is taken all the same.
+    /// The holder does not understand the question: its recalls are forgotten, and a change that still wants a layout
+    /// back recalls it alone. A layout whose revocation has begun is revoked all the same.
     pub fn forget_at_once(&mut self, holder: Holder) {
         for file in self.at_once.remove(&holder).unwrap_or_default() {
             let Some(known) = self.files.get_mut(&file) else { continue };

@@ -38,7 +38,7 @@ impl File {
             return Err(FileStateError::RecallConflict);
         }
         let is_writing = kind == DelegationKind::Write;
-        // With somebody who writes nobody's cache is believed; who has it to write is alone with it.
+        // While a holder writes, no other cache is believed; the holder of a write delegation is alone with the file.
         let stands_against = |share: Share| {
             is_writing || share.access.contains(Modes::WRITE) || share.deny.contains(Modes::READ)
         };
@@ -61,12 +61,12 @@ impl File {
         }
     }
 
-    /// Whom a change has to wait for, and for what.
+    /// The holders that a change has to wait for, and the kinds of their grants.
     fn in_the_way(&self, by: Option<Holder>, change: Change) -> Vec<(Holder, GrantKind)> {
         let layouts =
             self.layouts.of_others(by).filter(|_| change.recalls_layouts()).map(|(holder, _)| holder);
         let delegations = self.delegations.of_others(by).filter(|(_, kind)| kind.is_in_the_way_of(change));
-        // Delegations first: who gives one back gives the layouts back that it covers.
+        // Delegations first: a holder that gives one back gives the layouts back that it covers.
         let delegations = delegations.map(|(holder, _)| (holder, GrantKind::Delegation));
         delegations.chain(layouts.map(|holder| (holder, GrantKind::Layout))).collect()
     }
@@ -171,7 +171,7 @@ impl FileState {
         Ok(())
     }
 
-    /// What it was. A recall ends with it.
+    /// Returns the kind that it had. Its recall ends.
     pub fn return_delegation(&mut self, file: FileId, holder: Holder) -> Option<DelegationKind> {
         let kind = self.delegation_of(file, holder)?;
         let delegations = &mut self.files.get_mut(&file)?.delegations;
@@ -189,23 +189,33 @@ impl FileState {
         self.files.get(&file)?.delegations.of(holder)
     }
 
-    /// Who else may be changing the file without a word: the holder of a delegation to write.
+    /// Whether the holder has locks on the file, denies something to others, or may do so without a word, by a delegation to
+    /// write.
+    pub fn may_have_locked(&self, file: FileId, holder: Holder) -> bool {
+        self.files.get(&file).is_some_and(|known| {
+            known.locks.has_locks_of(holder)
+                || known.delegations.of(holder) == Some(DelegationKind::Write)
+                || known.shares.of_holder(holder).any(|(_, share)| share.deny != Modes::NONE)
+        })
+    }
+
+    /// The other holder that may be changing the file without a call: that of a write delegation.
     pub fn writer_beside(&self, file: FileId, by: Option<Holder>) -> Option<Holder> {
         let mut others = self.files.get(&file)?.delegations.of_others(by);
         others.find(|(_, kind)| *kind == DelegationKind::Write).map(|(holder, _)| holder)
     }
 
-    /// Whether anybody but `by` has a delegation of any file. It spares who changes a name to find out for which file it
-    /// stands.
+    /// Whether anybody but `by` has a delegation of any file. If not, a caller that changes a name need not find out
+    /// for which file it stands.
     pub fn has_delegations_of_others(&self, by: Option<Holder>) -> bool {
         self.delegations > by.map_or(0, |holder| self.held(holder).delegations)
     }
 
     // Changes.
 
-    /// Judges a change of a file by a holder (or by nobody who could hold anything). Who has to wait asks again; what
-    /// was recalled meanwhile is not recalled again, and nobody else is granted anew what was waited for until
-    /// `deadline`. Who may proceed says so by [`FileState::begin_change`] in the same hold of the table.
+    /// Judges a change of a file by a holder (or by a caller that cannot hold anything). On `Wait` the caller asks
+    /// again: grants that are being recalled are not recalled again, and no other holder is granted them anew until
+    /// `deadline`. On `Proceed` the caller calls [`FileState::begin_change`] in the same hold of the table.
     pub fn change(
         &mut self,
         file: FileId,
@@ -215,7 +225,7 @@ impl FileState {
     ) -> ChangeVerdict {
         let Some(known) = self.files.get_mut(&file) else { return ChangeVerdict::Proceed };
         let is_free = known.in_the_way(by, change).is_empty();
-        // What another change waits for stays its own.
+        // If the file is free, the wait of another change stays.
         let before = known.pending.take_if(|pending| !is_free || pending.by == by);
         if let Some(before) = &before {
             self.pending.remove(&(before.until, file));
@@ -305,8 +315,8 @@ impl FileState {
         Some(Recall { file, holder, granted, is_repeated })
     }
 
-    /// Whether a recall of what the holder has of the file is under way. Who carries recalls out asks again, for between
-    /// the verdict and the message it may have come back.
+    /// Whether a recall of the holder's grant on the file is under way. A caller that sends recalls asks again, for
+    /// between the verdict and the message the grant may have come back.
     pub fn is_recalled(&self, file: FileId, holder: Holder, kind: GrantKind) -> bool {
         self.files.get(&file).is_some_and(|known| match kind {
             GrantKind::Layout => known.layouts.is_recalled(holder),
@@ -323,7 +333,7 @@ impl FileState {
         })
     }
 
-    /// The holder could not be told of a recall: who asks next tells it again, or [`FileState::unheard_recalls`] does.
+    /// A recall did not reach the holder: the next change sends it again, or [`FileState::unheard_recalls`] does.
     pub fn recall_unheard(&mut self, file: FileId, holder: Holder, kind: GrantKind) {
         let Some(known) = self.files.get_mut(&file) else { return };
         let is_under_way = match kind {
@@ -335,8 +345,8 @@ impl FileState {
         }
     }
 
-    /// Recalls of clients of a door that are to be told again, so many of each client at most and so many in all. Who is
-    /// left comes first the next time.
+    /// Recalls of clients of a door that are to be sent again, at most `each` of a client and `max` in all. The others
+    /// come first the next time.
     pub fn unheard_recalls(&mut self, door: Door, each: usize, max: usize) -> Vec<Recall> {
         let again = self.unheard.next(door, each, max);
         // Their first deadlines stand.

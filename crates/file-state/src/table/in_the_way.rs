@@ -1,4 +1,4 @@
-//! Who stands in the way of what somebody wants: for who could ask those to go.
+//! Holders that stand in the way of a request, for a caller that can ask them to go.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::{Holder, LockKind, Share};
 
 use types::{ByteRange, FileId};
 
-/// What was refused.
+/// A request that was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
     /// An open, or I/O without one.
@@ -16,7 +16,7 @@ pub enum Want {
 }
 
 impl FileState {
-    /// Holders whose opens, or whose locks, do not go with it. Who wants it may be among them, if it has such.
+    /// Holders whose opens or locks conflict with the request. The caller may be among them, if it has such.
     pub fn in_the_way_of(&self, file: FileId, want: Want) -> BTreeSet<Holder> {
         let Some(known) = self.files.get(&file) else { return BTreeSet::new() };
         match want {
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_locks_where_others_wait_is_waited_for() {
+    fn a_holder_with_locks_in_a_file_with_waiters_is_waited_for() {
         let mut state = opened(&[(Modes::BOTH, Modes::NONE); 3]);
         state.lock(FILE, owner(1), range(0, 10), LockKind::Write).unwrap();
         assert!(!state.is_waited_for(owner(1).holder));

@@ -126,7 +126,7 @@ mod opens {
     }
 
     #[test]
-    fn what_has_no_name_can_be_opened_only_while_it_is_held() {
+    fn an_unlinked_file_can_be_opened_only_while_it_is_held() {
         let mut state = FileState::default();
         assert_eq!(state.open_unlinked(FILE, owner(B, 1), share(1, 0)), Err(FileStateError::Gone));
         assert!(state.is_empty());

@@ -42,7 +42,7 @@ impl Unheard {
         }
     }
 
-    /// Whose turn it is among the holders of a door: so many of each at most, and so many in all. They stay.
+    /// The recalls whose turn it is for a door: at most `each` of a holder and `max` in all. They stay.
     pub fn next(&mut self, door: Door, each: usize, max: usize) -> Vec<(FileId, Holder, GrantKind)> {
         let behind = (self.turn.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         let round = self.holders.range(behind).chain(&self.holders).take(self.holders.len());

@@ -1,10 +1,10 @@
-//! Who waits for byte ranges, over all files: whom a release lets through, and what is told when.
+//! Waiters for byte ranges, over all files: those that a release lets through, and when they are notified.
 //!
-//! A waiter is told once and then has a time to come. If it is refused again it keeps its place in the queue; if it does
-//! not come it is forgotten and the next are told, so nobody who went away without a word keeps others waiting.
+//! A waiter is notified once and then has a time to come. If it is refused again it keeps its place in the queue; if it
+//! does not come it is forgotten and the next are notified, so a client that went away keeps no others waiting.
 //!
-//! Everybody waits while the table is locked, so what one look through waiters may cost has a bound. Who is left is
-//! looked at the next time: files in turn, and of a file all that are due before any anew.
+//! All callers wait while the table is locked, so the cost of one look through waiters has a bound. The others are
+//! looked at the next time: files in turn, and of a file all waiters that are due before any a second time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -44,7 +44,7 @@ pub(super) struct Waiting {
 }
 
 impl FileState {
-    /// Remembers who was refused a lock just now. `false`: nothing new to remember, or no place for it.
+    /// Remembers an owner that was refused a lock just now. `false`: nothing new to remember, or no place for it.
     pub fn wait(&mut self, file: FileId, owner: Owner, range: ByteRange, kind: LockKind) -> bool {
         let of_holder = self.waiting.counts.get(&owner.holder).copied().unwrap_or(0);
         let Some(known) = self.files.get_mut(&file) else { return false };
@@ -63,8 +63,8 @@ impl FileState {
         true
     }
 
-    /// Whom what was released since lets through, in the order in which they were refused. They have `patience` to come.
-    /// Not all at once if there are very many: it is to be asked now and then.
+    /// The waiters that releases since the last call let through, in the order in which they were refused. They have
+    /// `patience` to come. If there are very many, later calls return the rest: it is to be called periodically.
     pub fn lock_notices(&mut self, now: Duration, patience: Duration) -> Vec<LockNotice> {
         self.lock_notices_within(Budget { waiters: LOOKS, locks: LOCKS_LOOKED_AT }, now, patience)
     }
@@ -116,7 +116,7 @@ impl FileState {
         std::mem::take(&mut self.waiting.forgotten)
     }
 
-    /// What the owner waited for it has.
+    /// Forgets the owner's waits that this lock fulfils.
     pub(super) fn got_lock(&mut self, file: FileId, owner: Owner, range: ByteRange, kind: LockKind) {
         self.forget_waiters(file, |waiter| {
             waiter.owner == owner
@@ -125,7 +125,7 @@ impl FileState {
         });
     }
 
-    /// Who has closed the file waits for nothing in it.
+    /// Forgets the waits of a holder that has closed the file.
     pub(super) fn forget_waiters_without_open(&mut self, file: FileId, holder: Holder) {
         let Some(known) = self.files.get(&file) else { return };
         if known.locks.waiters().is_empty() || known.shares.of_holder(holder).next().is_some() {
@@ -180,7 +180,7 @@ impl Waiting {
         &self.files
     }
 
-    /// Who waits, of all files.
+    /// The number of waiters of all files.
     pub fn count(&self) -> usize {
         self.counts.values().sum()
     }
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_that_is_released_tells_who_waits_for_that_part() {
+    fn a_partial_release_notifies_the_waiter_for_that_part() {
         let mut state = table(Limits::default());
         assert!(ask(&mut state, 1, range(0, 100), Write));
         ask(&mut state, 2, range(0, 100), Write);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_again_keeps_its_place_and_is_there_once() {
+    fn a_waiter_refused_again_keeps_its_place_and_is_queued_once() {
         let mut state = table(Limits::default());
         ask(&mut state, 1, range(0, 100), Write);
         ask(&mut state, 2, range(0, 100), Write);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_and_does_not_come_is_forgotten_for_the_next() {
+    fn a_notified_waiter_that_does_not_come_is_forgotten_for_the_next() {
         let mut state = table(Limits::default());
         ask(&mut state, 1, range(0, 100), Write);
         ask(&mut state, 2, range(0, 100), Write);
@@ -315,11 +315,11 @@ mod tests {
         assert_eq!(told(&mut state, s(12)), [3]);
         assert_eq!(state.take_forgotten_waiters(), [owner(2)]);
         state.lock_notice_unheard(LockNotice { file: FILE, owner: owner(3) });
-        assert_eq!(told(&mut state, s(12)), [4], "nobody waits for who cannot be reached");
+        assert_eq!(told(&mut state, s(12)), [4], "an unreachable waiter keeps nobody waiting");
     }
 
     #[test]
-    fn who_closes_goes_from_the_queue_and_what_it_had_is_released() {
+    fn a_close_removes_waiters_and_the_end_of_a_holder_releases_its_locks() {
         let mut state = table(Limits::default());
         ask(&mut state, 1, range(0, 100), Write);
         ask(&mut state, 2, range(0, 100), Write);
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn at_a_bound_who_waits_is_not_remembered_and_the_lock_is_refused_all_the_same() {
+    fn at_a_bound_a_waiter_is_not_remembered_and_its_lock_is_still_refused() {
         let mut state = table(Limits { waiters_per_file: 2, waiters_per_holder: 1, ..Limits::default() });
         ask(&mut state, 1, range(0, 100), Write);
         assert!(state.wait(FILE, owner(2), range(0, 1), Write));
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_looked_at_who_waits_for_something_else() {
+    fn waiters_for_other_ranges_are_not_looked_at() {
         let mut state = table(Limits::default());
         crowd(&mut state, 1000);
         state.unlock(FILE, owner(1), range(500, 502)).unwrap();
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_told_and_is_refused_again_makes_way_for_those_behind_it() {
+    fn a_notified_waiter_that_is_refused_again_lets_those_behind_it_through() {
         let mut state = table(Limits::default());
         ask(&mut state, 1, range(0, 100), Write);
         ask(&mut state, 2, range(0, 100), Write);

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_sets_is_as_the_rule_has_it() {
+    fn delegation_settings_default_to_the_rules_of_the_door() {
         let config = Config::default();
         assert_eq!(config.nfs.delegations.rules(), DelegationRules::default());
         assert_eq!(config.nfs.delegations.recall_time(config.nfs.lease_s), Duration::from_secs(90));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_for_delegations_is_refused_in_one_line() {
+    fn invalid_delegation_settings_are_refused_in_one_line() {
         let section = |line: &str| format!("[nfs.delegations]\n{line}\n");
         for (line, said) in [
             ("mode = \"on\"", ":2: unknown variant `on`, expected one of `off`, `adaptive`, `always`"),

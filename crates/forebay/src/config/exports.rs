@@ -24,7 +24,7 @@ pub struct Export {
     pub security: Option<Vec<String>>,
 }
 
-/// As in exports(5), what is not said to be writable is not.
+/// As in exports(5), an export is read-only unless it is declared writable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
@@ -101,7 +101,7 @@ fn parse(text: &str) -> Result<Client> {
         return Ok(Client::Hosts(Hosts::Any));
     }
     let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-    // What has no letter beside digits and dots is an address that somebody got wrong; so is what has a colon.
+    // Text without a letter, or with a colon, is an address and no host name: a mistyped one is reported as an address.
     if text.bytes().all(is_of_name) && text.bytes().any(|byte| byte.is_ascii_alphabetic()) {
         return Ok(Client::Name(text.to_owned()));
     }
@@ -112,7 +112,7 @@ fn parse(text: &str) -> Result<Client> {
     Ok(Client::Hosts(Hosts::Network(network)))
 }
 
-/// What can be said without the namespace and without asking for names.
+/// Checks that need neither the namespace nor name resolution.
 pub fn validate(nfs: &Nfs) -> Result<()> {
     let mut seen: Vec<(Vec<Name>, Client)> = Vec::new();
     for export in &nfs.export {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_export_is_told_in_a_line() {
+    fn invalid_export_is_reported_in_one_line() {
         let one =
             |path: &str, clients: &str| format!("[[export]]\npath = \"{path}\"\nclients = [{clients}]\n");
         for (path, clients, says) in [

@@ -57,13 +57,13 @@ const KEYS: &[Key] = &[
         "nfs.connections_max",
         "4096",
         "connections",
-        "Bound per listening port; at it, new connections are closed.",
+        "Bound per listening port, of which one address has no more than are free; at it, new connections are closed.",
     ),
     key(
         "nfs.flight_mib",
-        "1024",
+        "64",
         "MiB",
-        "Calls and replies in memory per listening port; beyond, each connection has one call at a time.",
+        "Calls on their way in, calls under way, and replies in memory: so much of each, at all ports together; one address has no more than is free.",
     ),
     key(
         "nfs.slots_max",
@@ -288,7 +288,12 @@ const KEYS: &[Key] = &[
         "list",
         "Kept of every upload. Others (md5, sha-256) are computed when somebody asks.",
     ),
-    key("http.connections_max", "4096", "connections", "Bound per port; at it, clients get 503."),
+    key(
+        "http.connections_max",
+        "4096",
+        "connections",
+        "Bound per port, of which one address has no more than are free; at it, clients get 503.",
+    ),
     key(
         "http.locks_max",
         "100000",

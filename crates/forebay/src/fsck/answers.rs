@@ -1,4 +1,4 @@
-//! What a person says to a repair, or what a script said for all of them.
+//! Answers to the questions of a repair, by a person or by a script for all questions.
 
 use std::io::{BufRead, IsTerminal, Write};
 
@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 /// Problems of a kind that are shown before the question.
 const EXAMPLES: usize = 3;
 
-/// What a repair may cost.
+/// Data that a repair may lose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Price {
     /// Nothing that the log could not give back.
@@ -19,7 +19,7 @@ pub enum Price {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mood {
     Asking,
-    /// Yes to whatever loses nothing.
+    /// Yes to all repairs that lose nothing.
     All,
     /// No to everything.
     Quit,

@@ -1,23 +1,27 @@
-//! What the namespace says of files' data, against what the pools have.
+//! Compares the locations of files in the namespace with the replicas in the pools.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use api::{FileLocations, Locations, Namespace, Pool, PoolError, ReplicaFacts};
+use api::{Birth, FileLocations, Locations, Namespace, NamespaceError, Pool, ReplicaFacts};
 use namespace::{Problem, SqlNamespace};
-use types::{FileId, PoolId};
+use pool::{Found, FoundReplica, LocalPool, ProblemKind};
+use types::{FileId, FileKind, PoolId};
 
 const PAGE: usize = 1024;
+/// Of each kind and pool.
+const REMARKS_MAX: usize = 1000;
 
 pub struct Findings {
     pub files: u64,
     pub replicas: u64,
     pub of_namespace: Vec<Problem>,
     pub of_pools: Vec<PoolProblem>,
-    /// Replicas that a pool lists and cannot look at, told for people: nobody can say what would mend them.
+    /// Entries of pools that are no intact replicas, described for people: no repair of them is known.
     pub unreadable: Vec<String>,
+    pub remarks: Vec<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +46,17 @@ pub enum PoolProblem {
         written: u64,
         elsewhere: bool,
     },
+    /// The replica there is of a file that had the id at another time.
+    OtherBirth {
+        file: FileId,
+        pool: PoolId,
+    },
+    /// The replica in the file's place belongs to another file, by its label.
+    OtherFile {
+        file: FileId,
+        pool: PoolId,
+        of: FileId,
+    },
     NoPlace {
         file: FileId,
         size: u64,
@@ -53,7 +68,7 @@ pub enum PoolProblem {
     },
 }
 
-/// Whose replica it is that the namespace does not place there.
+/// Owner of a replica that the namespace does not place there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
     Nobody,
@@ -61,6 +76,10 @@ pub enum Owner {
     Unplaced,
     /// A file that lies on other pools.
     Elsewhere,
+    /// A file of a kind that has no data in pools.
+    NoRegularFile(FileKind),
+    /// A file that had the id at another time.
+    OtherBirth,
 }
 
 impl fmt::Display for PoolProblem {
@@ -76,8 +95,27 @@ impl fmt::Display for PoolProblem {
             PoolProblem::Short { file, pool, size, written, .. } => {
                 write!(f, "file {file} has {size} bytes, its replica on {pool} only {written}")
             }
+            PoolProblem::OtherBirth { file, pool } => {
+                write!(
+                    f,
+                    "the replica of {file} on {pool} is that of another file, which was made at another time"
+                )
+            }
+            PoolProblem::OtherFile { file, pool, of } => {
+                write!(f, "in the place of {file} on {pool} lies the replica of {of}")
+            }
             PoolProblem::NoPlace { file, size } => {
                 write!(f, "file {file} has {size} bytes and lies on no pool")
+            }
+            PoolProblem::Unknown { facts, pool, of: Owner::NoRegularFile(kind) } => {
+                write!(f, "{pool} has a replica of {}, which is a {}", facts.file, name_of(*kind))
+            }
+            PoolProblem::Unknown { facts, pool, of: Owner::OtherBirth } => {
+                write!(
+                    f,
+                    "{pool} has a replica of {}, which is that of another file, made at another time",
+                    facts.file
+                )
             }
             PoolProblem::Unknown { facts, pool, .. } => {
                 write!(f, "{pool} has a replica of {}, which the namespace does not place there", facts.file)
@@ -86,19 +124,31 @@ impl fmt::Display for PoolProblem {
     }
 }
 
+fn name_of(kind: FileKind) -> &'static str {
+    match kind {
+        FileKind::Regular => "regular file",
+        FileKind::Directory => "directory",
+        FileKind::Symlink => "symbolic link",
+        FileKind::BlockDevice(_) | FileKind::CharacterDevice(_) => "device",
+        FileKind::Fifo => "FIFO",
+        FileKind::Socket => "socket",
+    }
+}
+
 type Replicas = HashMap<PoolId, HashMap<FileId, ReplicaFacts>>;
 
-pub async fn compare(namespace: &Arc<SqlNamespace>, pools: &[Arc<dyn Pool>]) -> Result<Findings> {
+pub async fn compare(namespace: &Arc<SqlNamespace>, pools: &[Arc<LocalPool>]) -> Result<Findings> {
     let checked = Arc::clone(namespace);
     let problems = tokio::task::spawn_blocking(move || checked.check()).await?;
-    let replicas = collect_replicas(pools).await?;
     let mut found = Findings {
         files: 0,
-        replicas: replicas.values().map(|of_pool| of_pool.len() as u64).sum(),
+        replicas: 0,
         of_namespace: problems.context("cannot check the namespace")?,
         of_pools: Vec::new(),
         unreadable: Vec::new(),
+        remarks: Vec::new(),
     };
+    let replicas = collect_replicas(pools, &mut found).await?;
     let mut known = HashSet::new();
     let mut after = FileId(0);
     loop {
@@ -117,13 +167,21 @@ pub async fn compare(namespace: &Arc<SqlNamespace>, pools: &[Arc<dyn Pool>]) -> 
             }
         }
     }
-    for (pool, of_pool) in &replicas {
+    for pool in pools {
+        let of_pool = replicas.get(&pool.id()).into_iter().flat_map(HashMap::values);
         let mut strays: Vec<_> =
-            of_pool.values().filter(|facts| !known.contains(&(facts.file, *pool))).copied().collect();
+            of_pool.filter(|facts| !known.contains(&(facts.file, pool.id()))).copied().collect();
         strays.sort_unstable_by_key(|facts| facts.file);
         for facts in strays {
-            if let Some(of) = owner(namespace, facts.file, *pool).await? {
-                found.of_pools.push(PoolProblem::Unknown { facts, pool: *pool, of });
+            match owner(namespace, pool, &facts).await {
+                Ok(None) => {}
+                Ok(Some(of)) => {
+                    found.of_pools.push(PoolProblem::Unknown { facts, pool: pool.id(), of });
+                }
+                Err(error) => {
+                    let of = format!("{} has a replica of {}", pool.id(), facts.file);
+                    found.unreadable.push(format!("{of}; looked at again: {error}"));
+                }
             }
         }
     }
@@ -132,11 +190,17 @@ pub async fn compare(namespace: &Arc<SqlNamespace>, pools: &[Arc<dyn Pool>]) -> 
 
 fn look_at_file(entry: &FileLocations, replicas: &Replicas) -> Vec<PoolProblem> {
     let (file, size) = (entry.attributes.file, entry.attributes.size);
+    let birth = Birth::of(entry.attributes.birth);
     let facts = |pool: &PoolId| replicas.get(pool).and_then(|of_pool| of_pool.get(&file));
-    let is_whole = |pool: &PoolId| facts(pool).is_some_and(|facts| facts.size >= size);
+    let is_whole =
+        |pool: &PoolId| facts(pool).is_some_and(|facts| facts.size >= size && facts.birth.agrees_with(birth));
     let elsewhere = entry.pools.iter().any(is_whole);
     let mut problems = Vec::new();
     for pool in entry.pools.iter().copied() {
+        if facts(&pool).is_some_and(|facts| !facts.birth.agrees_with(birth)) {
+            problems.push(PoolProblem::OtherBirth { file, pool });
+            continue;
+        }
         match (replicas.contains_key(&pool), facts(&pool).map(|facts| facts.size)) {
             (false, _) => problems.push(PoolProblem::NoSuchPool { file, pool, size, elsewhere }),
             (_, None) if size > 0 => problems.push(PoolProblem::Missing { file, pool, size, elsewhere }),
@@ -155,44 +219,111 @@ fn look_at_file(entry: &FileLocations, replicas: &Replicas) -> Vec<PoolProblem> 
 /// A second look, for files that were written or removed between the two listings.
 async fn is_settled(
     namespace: &Arc<SqlNamespace>,
-    pools: &[Arc<dyn Pool>],
+    pools: &[Arc<LocalPool>],
     problem: &PoolProblem,
-) -> Result<bool, PoolError> {
+) -> Result<bool> {
     let (PoolProblem::Missing { file, pool, .. } | PoolProblem::Short { file, pool, .. }) = *problem else {
         return Ok(false);
     };
-    let Ok(attributes) = namespace.attributes(file).await else { return Ok(true) };
+    let attributes = match namespace.attributes(file).await {
+        Err(NamespaceError::Stale(_)) => return Ok(true),
+        found => found?,
+    };
     let Some(pool) = pools.iter().find(|candidate| candidate.id() == pool) else { return Ok(false) };
-    let size = pool.facts(file).await?.map_or(0, |facts| facts.size);
+    let size = match look(pool, file).await? {
+        Ok(found) => found.facts.size,
+        Err(ProblemKind::Gone | ProblemKind::Unfinished | ProblemKind::OtherFile { .. }) => 0,
+        Err(kind) => return Err(kind.into()),
+    };
     Ok(size >= attributes.size || attributes.nlink == 0)
 }
 
-/// `None`: the namespace has come to place it there.
-async fn owner(namespace: &SqlNamespace, file: FileId, pool: PoolId) -> Result<Option<Owner>> {
-    if namespace.attributes(file).await.is_err() {
-        return Ok(Some(Owner::Nobody));
+/// `None`: the namespace has come to place it there, or it is gone.
+async fn owner(
+    namespace: &SqlNamespace,
+    pool: &Arc<LocalPool>,
+    facts: &ReplicaFacts,
+) -> Result<Option<Owner>> {
+    let file = facts.file;
+    let attributes = match namespace.attributes(file).await {
+        // A file is forgotten after its replica is removed.
+        Err(NamespaceError::Stale(_)) if look(pool, file).await? == Err(ProblemKind::Gone) => {
+            return Ok(None);
+        }
+        Err(NamespaceError::Stale(_)) => return Ok(Some(Owner::Nobody)),
+        found => found?,
+    };
+    if !attributes.kind.is_regular() {
+        return Ok(Some(Owner::NoRegularFile(attributes.kind)));
     }
     let pools = namespace.locations(file).await?;
     Ok(match pools.len() {
-        _ if pools.contains(&pool) => None,
+        _ if pools.contains(&pool.id()) => None,
+        _ if !facts.birth.agrees_with(Birth::of(attributes.birth)) => Some(Owner::OtherBirth),
         0 => Some(Owner::Unplaced),
         _ => Some(Owner::Elsewhere),
     })
 }
 
-async fn collect_replicas(pools: &[Arc<dyn Pool>]) -> Result<Replicas> {
+/// Looks at the file itself: a file that the pool has open may have lost its name.
+async fn look(pool: &Arc<LocalPool>, file: FileId) -> Result<Result<FoundReplica, ProblemKind>> {
+    let pool = Arc::clone(pool);
+    Ok(tokio::task::spawn_blocking(move || pool::look(pool.dir(), file)).await??)
+}
+
+/// As the files themselves are: an index may lack some.
+async fn collect_replicas(pools: &[Arc<LocalPool>], found: &mut Findings) -> Result<Replicas> {
     let mut all = HashMap::new();
     for pool in pools {
-        let mut of_pool = HashMap::new();
-        let mut after = FileId(0);
-        loop {
-            let page =
-                pool.replicas(after, PAGE).await.with_context(|| format!("cannot list {}", pool.id()))?;
-            let Some(last) = page.last() else { break };
-            after = last.file;
-            of_pool.extend(page.into_iter().map(|facts| (facts.file, facts)));
-        }
-        all.insert(pool.id(), of_pool);
+        let read = Arc::clone(pool);
+        let read = tokio::task::spawn_blocking(move || read_pool(&read)).await?;
+        let OfPool { replicas, others, unreadable, remarks } =
+            read.with_context(|| format!("cannot read {}", pool.id()))?;
+        found.replicas += (replicas.len() + others.len()) as u64;
+        found.of_pools.extend(others);
+        found.unreadable.extend(unreadable);
+        found.remarks.extend(remarks);
+        all.insert(pool.id(), replicas);
     }
     Ok(all)
+}
+
+#[derive(Default)]
+struct OfPool {
+    replicas: HashMap<FileId, ReplicaFacts>,
+    /// In the places of other files.
+    others: Vec<PoolProblem>,
+    unreadable: Vec<String>,
+    remarks: Vec<String>,
+}
+
+fn read_pool(pool: &LocalPool) -> Result<OfPool> {
+    let (id, mut read) = (pool.id(), OfPool::default());
+    for found in pool::scan(pool.dir())? {
+        match found {
+            Found::Replica(FoundReplica { facts, broken, .. }) => {
+                read.replicas.insert(facts.file, facts);
+                if broken && read.remarks.len() < REMARKS_MAX {
+                    let file = facts.file;
+                    let remark = "lost data that was written to it, as its writer was told, and takes no more until it is removed";
+                    read.remarks.push(format!("{id}: the replica of {file} {remark}"));
+                }
+            }
+            Found::Problem(pool::Problem { kind: ProblemKind::OtherFile { file, of }, .. }) => {
+                read.others.push(PoolProblem::OtherFile { file, pool: id, of });
+            }
+            Found::Problem(problem) if problem.kind.is_left_by_a_kill() => {}
+            Found::Problem(problem) if problem.kind == ProblemKind::Stray => {
+                if read.remarks.len() < REMARKS_MAX {
+                    read.remarks.push(format!("{id}: {problem}"));
+                }
+            }
+            Found::Problem(problem) => {
+                if read.unreadable.len() < REMARKS_MAX {
+                    read.unreadable.push(format!("{id}: {problem}"));
+                }
+            }
+        }
+    }
+    Ok(read)
 }

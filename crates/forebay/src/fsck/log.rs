@@ -34,8 +34,8 @@ impl Log {
         let path = data.join(NAME);
         let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let file = file.map_err(|error| complaint(&path, "open", &error))?;
-        // The name too: what is told in it must be found.
-        File::open(data)?.sync_all()?;
+        // The name is synced too, so that the log is found after a crash.
+        durable::sync_directory_of(&path)?;
         Ok(Log { path, file: BufWriter::new(file), clock: SystemClock::new() })
     }
 }

@@ -3,6 +3,8 @@
 //! Only on a stopped instance: repairs go past the memory of a head, and what could be done through a running one is of
 //! files that nobody can read anyhow.
 
+mod others;
+
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, Write};
 use std::sync::Arc;
@@ -26,38 +28,43 @@ use crate::up::Services;
 const TOLD_MAX: usize = 10_000;
 
 pub fn run(arguments: &FsckArguments, config: &Config) -> Result<FsckReport> {
-    let answers = of_person(arguments.yes)?;
+    let mut answers = of_person(arguments.yes)?;
     if control::ask::<serde_json::Value>(&config.data, Request::Status)?.is_some() {
         bail!("{} is being served: stop that forebay, then repair", config.data.display());
     }
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let handle = runtime.handle().clone();
-    let services = runtime.block_on(async { super::open(&data, config) })?;
-    let found = runtime.block_on(async {
-        let found = compare(&services.namespace, &services.pools).await;
-        services.namespace.close().await;
-        found
-    })?;
-    let mut work = Work {
-        arguments,
-        data: &data,
-        services: &services,
-        handle,
-        answers,
-        log: Log::open(data.path())?,
-        made: 0,
-    };
-    let done = work.repair(&found.of_pools);
-    let (made, log) = (work.made, work.log.path.clone());
-    drop(work);
-    runtime.block_on(services.close());
-    drop(services);
-    done?;
+    let mut log = Log::open(data.path())?;
+    let mut made = 0;
+    loop {
+        let services = runtime.block_on(super::open(&data, config))?;
+        let found = runtime.block_on(async {
+            let found = compare(&services.namespace, &services.local_pools).await;
+            services.namespace.close().await;
+            found
+        })?;
+        let handle = runtime.handle().clone();
+        let (answers, log) = (&mut answers, &mut log);
+        let mut work = Work { arguments, data: &data, services: &services, handle, answers, log, made: 0 };
+        let done = work.repair(&found.of_pools);
+        made += work.made;
+        runtime.block_on(services.close());
+        drop(services);
+        if done? == Done::All {
+            break;
+        }
+    }
     if made > 0 {
-        eprintln!("{made} repairs, written down in {}", log.display());
+        eprintln!("{made} repairs, written down in {}", log.path.display());
     }
     runtime.block_on(super::check_opened(&data, config))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Done {
+    /// Replicas lie elsewhere now, and all is to be compared anew.
+    Moved,
+    All,
 }
 
 struct Work<'a, R, W> {
@@ -65,26 +72,29 @@ struct Work<'a, R, W> {
     data: &'a DataDir,
     services: &'a Services,
     handle: tokio::runtime::Handle,
-    answers: Answers<R, W>,
-    log: Log,
+    answers: &'a mut Answers<R, W>,
+    log: &'a mut Log,
     made: u64,
 }
 
 impl<R: BufRead, W: Write> Work<'_, R, W> {
-    fn repair(&mut self, of_pools: &[PoolProblem]) -> Result<()> {
+    fn repair(&mut self, of_pools: &[PoolProblem]) -> Result<Done> {
         let namespace = Arc::clone(&self.services.namespace);
         let mut repairs = namespace.repairs().context("cannot repair the namespace")?;
-        for kind in ProblemKind::ALL {
-            self.repair_kind(&mut repairs, kind)?;
+        let done = self.put_right(&mut repairs, of_pools)?;
+        if done == Done::All {
+            for kind in ProblemKind::ALL {
+                self.repair_kind(&mut repairs, kind)?;
+            }
+            self.place(&mut repairs, of_pools)?;
+            self.take_in(&mut repairs, of_pools)?;
+            self.forget(&mut repairs, of_pools)?;
+            self.shorten(&mut repairs, of_pools)?;
         }
-        self.place(&mut repairs, of_pools)?;
-        self.take_in(&mut repairs, of_pools)?;
-        self.forget(&mut repairs, of_pools)?;
-        self.shorten(&mut repairs, of_pools)?;
         if self.made > 0 {
-            self.made += repairs.settle(&mut self.log)?;
+            self.made += repairs.settle(self.log)?;
         }
-        Ok(())
+        Ok(done)
     }
 
     fn repair_kind(&mut self, repairs: &mut Repairs, kind: ProblemKind) -> Result<()> {
@@ -93,7 +103,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
             return Ok(());
         }
         if self.ask(kind.title(), &problems, "repair them", Price::Nothing, false)? {
-            self.made += repairs.mend(kind, &mut self.log)?;
+            self.made += repairs.mend(kind, self.log)?;
         }
         Ok(())
     }
@@ -115,7 +125,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
 
     /// Replicas of files that lie nowhere.
     fn place(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
-        let (told, strays) = self.strays(of_pools, Owner::Unplaced)?;
+        let (told, strays) = self.strays(of_pools, |of| of == Owner::Unplaced)?;
         if !told.is_empty()
             && self.ask(
                 "replicas of files that are said to lie nowhere",
@@ -125,26 +135,44 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
                 false,
             )?
         {
-            self.made += repairs.place(&strays, &mut self.log)?;
+            self.made += repairs.place(&strays, self.log)?;
         }
         Ok(())
     }
 
     /// Replicas of no file become files, or go.
     fn take_in(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
-        let (told, strays) = self.strays(of_pools, Owner::Nobody)?;
-        if told.is_empty() {
-            return Ok(());
+        let (told, strays) = self.strays(of_pools, |of| of == Owner::Nobody)?;
+        if self.may_take_in("replicas of no file", &told, &strays, "put them into /lost+found")? {
+            self.made += repairs.adopt(&strays, self.log)?;
         }
-        let title = "replicas of no file";
-        if self.arguments.delete_unknown_replicas {
-            if self.ask(title, &told, "delete them for ever", Price::Data, true)? {
-                self.delete(&strays)?;
-            }
-        } else if self.ask(title, &told, "put them into /lost+found", Price::Nothing, false)? {
-            self.made += repairs.adopt(&strays, &mut self.log)?;
+        let (told, strays) = self.strays(of_pools, |of| matches!(of, Owner::NoRegularFile(_)))?;
+        let title = "replicas of what is no regular file";
+        if self.may_take_in(title, &told, &strays, "put them into /lost+found under new numbers")? {
+            let places = told.into_iter().zip(strays.iter().map(|stray| (stray.pool, stray.file)));
+            self.set_aside(repairs, places.collect())?;
         }
         Ok(())
+    }
+
+    /// `false`: nobody wants them as files, or they were deleted.
+    fn may_take_in(
+        &mut self,
+        title: &str,
+        told: &[String],
+        strays: &[Stray],
+        question: &str,
+    ) -> Result<bool> {
+        if told.is_empty() {
+            return Ok(false);
+        }
+        if !self.arguments.delete_unknown_replicas {
+            return self.ask(title, told, question, Price::Nothing, false);
+        }
+        if self.ask(title, told, "delete them for ever", Price::Data, true)? {
+            self.delete(strays)?;
+        }
+        Ok(false)
     }
 
     fn delete(&mut self, strays: &[Stray]) -> Result<()> {
@@ -169,14 +197,14 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         self.rescue(repairs, of_pools)?;
         let title = "missing or short replicas that nobody needs";
         if !spare.told.is_empty() && self.ask(title, &spare.told, "forget them", Price::Nothing, false)? {
-            self.made += repairs.drop_locations(&spare.locations, &mut self.log)?;
+            self.made += repairs.drop_locations(&spare.locations, self.log)?;
         }
         let agreed = self.arguments.give_up_lost_data;
         let title = "files whose data no pool has";
         if !lost.told.is_empty() && self.ask(title, &lost.told, "make them empty", Price::Data, agreed)? {
-            self.made += repairs.drop_locations(&lost.locations, &mut self.log)?;
+            self.made += repairs.drop_locations(&lost.locations, self.log)?;
             let empty: Vec<(FileId, u64)> = lost.files.iter().map(|file| (*file, 0)).collect();
-            self.made += repairs.shorten(&empty, &mut self.log)?;
+            self.made += repairs.shorten(&empty, self.log)?;
         }
         Ok(())
     }
@@ -184,7 +212,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
     /// Files whose whole data lies where the namespace does not place it: it is noted, and the bad location forgotten.
     fn rescue(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
         let whole = whole_elsewhere(of_pools);
-        let (_, strays) = self.strays(of_pools, Owner::Elsewhere)?;
+        let (_, strays) = self.strays(of_pools, |of| of == Owner::Elsewhere)?;
         let (mut told, mut bad, mut good) = (Vec::new(), Vec::new(), Vec::new());
         for problem in of_pools {
             let Some((file, pool, false)) = bad_location(problem) else { continue };
@@ -199,8 +227,8 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         good.dedup();
         let title = "files whose data lies on another pool than is said";
         if !told.is_empty() && self.ask(title, &told, "note where it lies", Price::Nothing, false)? {
-            self.made += repairs.place(&good, &mut self.log)?;
-            self.made += repairs.drop_locations(&bad, &mut self.log)?;
+            self.made += repairs.place(&good, self.log)?;
+            self.made += repairs.drop_locations(&bad, self.log)?;
         }
         Ok(())
     }
@@ -211,17 +239,32 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         let agreed = self.arguments.give_up_lost_data;
         let title = "files that are longer than their replicas";
         if !told.is_empty() && self.ask(title, &told, "cut them to what there is", Price::Data, agreed)? {
-            self.made += repairs.shorten(&sizes, &mut self.log)?;
+            self.accept_lengths(of_pools)?;
+            self.made += repairs.shorten(&sizes, self.log)?;
+        }
+        Ok(())
+    }
+
+    /// Their pools would go on missing what is given up.
+    fn accept_lengths(&self, of_pools: &[PoolProblem]) -> Result<()> {
+        for problem in of_pools {
+            if let PoolProblem::Short { file, pool, elsewhere: false, .. } = *problem {
+                pool::accept_length(&self.data.pool(pool.0), file)?;
+            }
         }
         Ok(())
     }
 
     /// Replicas that the namespace does not place, as their files say.
-    fn strays(&self, of_pools: &[PoolProblem], wanted: Owner) -> Result<(Vec<String>, Vec<Stray>)> {
+    fn strays(
+        &self,
+        of_pools: &[PoolProblem],
+        is_wanted: impl Fn(Owner) -> bool,
+    ) -> Result<(Vec<String>, Vec<Stray>)> {
         let (mut told, mut strays) = (Vec::new(), Vec::new());
         for problem in of_pools {
             let PoolProblem::Unknown { facts, pool, of } = *problem else { continue };
-            if of != wanted {
+            if !is_wanted(of) {
                 continue;
             }
             let found = match pool::look(&self.data.pool(pool.0), facts.file) {
@@ -231,7 +274,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
                     continue;
                 }
             };
-            let Some(found) = found else { continue };
+            let Ok(found) = found else { continue };
             told.push(problem.to_string());
             strays.push(super::stray(pool, &found));
         }
@@ -239,7 +282,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
     }
 }
 
-/// What is said to be somewhere and is not.
+/// Files and locations whose data is not where the namespace says.
 #[derive(Default)]
 struct Gone {
     told: Vec<String>,
@@ -306,7 +349,7 @@ fn cut(of_pools: &[PoolProblem]) -> (Vec<String>, Vec<(FileId, u64)>) {
     (told, sizes)
 }
 
-/// What can be forgotten, and what is lost with it.
+/// Bad locations that can be dropped without loss, and those whose data is lost.
 fn gone(of_pools: &[PoolProblem]) -> (Gone, Gone) {
     let (mut spare, mut lost) = (Gone::default(), Gone::default());
     let whole = whole_elsewhere(of_pools);
@@ -334,7 +377,11 @@ fn gone(of_pools: &[PoolProblem]) -> (Gone, Gone) {
                     lost.push(problem, file, None);
                 }
             }
-            PoolProblem::Short { .. } | PoolProblem::Unknown { .. } => {}
+            // Those of other files stay only if nobody wants them put right.
+            PoolProblem::OtherBirth { .. }
+            | PoolProblem::OtherFile { .. }
+            | PoolProblem::Short { .. }
+            | PoolProblem::Unknown { .. } => {}
         }
     }
     (spare, lost)
@@ -357,12 +404,13 @@ mod tests {
     }
 
     fn stray(pool: u32, size: u64) -> PoolProblem {
-        let facts = ReplicaFacts { file: FILE, size, space_used: 4096, modified: None };
+        let facts =
+            ReplicaFacts { file: FILE, birth: api::Birth::UNKNOWN, size, space_used: 4096, modified: None };
         PoolProblem::Unknown { facts, pool: PoolId(pool), of: Owner::Elsewhere }
     }
 
     #[test]
-    fn what_an_unknown_replica_has_whole_is_not_given_up() {
+    fn a_file_is_not_given_up_if_an_unknown_replica_has_it_whole() {
         let problems = [short(0, 7, false), missing(1), stray(2, 99), stray(3, 100)];
         assert_eq!(whole_elsewhere(&problems), HashMap::from([(FILE, PoolId(3))]));
         assert_eq!(cut(&problems).1, []);

@@ -84,7 +84,7 @@ fn make(
     except: &[(u64, u64)],
     total: u64,
 ) -> Result<()> {
-    // What an earlier attempt has linked keeps its number.
+    // Files that an earlier attempt has linked keep their numbers.
     let options = target.options(&arguments.under, adoption.highest().0 + 1);
     let mut import = Import::begin(&target.place, &options)?;
     let made = link_all(&mut import, adoption, tree, except, total)?;

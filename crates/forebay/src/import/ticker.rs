@@ -24,7 +24,7 @@ impl Ticker {
         }
     }
 
-    /// At once: what comes now may take its time.
+    /// Prints `text` at once: the next step may take long.
     pub fn say(&mut self, text: &str) {
         self.line.tell(text, Instant::now());
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ::namespace::bulk::Place;
+use ::namespace::bulk::NamespaceLocation;
 use anyhow::{Context, Result, bail};
 
 use crate::config::{Config, SQLITE};
@@ -11,19 +11,21 @@ use crate::system::SystemRandom;
 
 /// One end of a copy.
 pub struct End {
-    pub place: Place,
+    pub place: NamespaceLocation,
     /// Held with its lock, where it is a data directory.
     pub data: Option<DataDir>,
 }
 
 /// Anything but a data directory.
-pub fn parse(text: &str) -> Option<Place> {
+pub fn parse(text: &str) -> Option<NamespaceLocation> {
     let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
     let path_behind = |scheme| text.strip_prefix(scheme).map(PathBuf::from);
     if is_url {
-        return Some(Place::Postgres(text.to_owned()));
+        return Some(NamespaceLocation::Postgres(text.to_owned()));
     }
-    path_behind("sqlite:").map(Place::Sqlite).or_else(|| path_behind("file:").map(Place::File))
+    path_behind("sqlite:")
+        .map(NamespaceLocation::Sqlite)
+        .or_else(|| path_behind("file:").map(NamespaceLocation::File))
 }
 
 /// A data directory is for the namespace in its own SQLite.
@@ -32,7 +34,7 @@ pub fn open(text: &str) -> Result<End> {
         return Ok(End { place, data: None });
     }
     let data = open_data(Path::new(text))?;
-    Ok(End { place: Place::Sqlite(data.namespace()), data: Some(data) })
+    Ok(End { place: NamespaceLocation::Sqlite(data.namespace()), data: Some(data) })
 }
 
 /// Of no running head.
@@ -48,10 +50,10 @@ pub fn open_data(path: &Path) -> Result<DataDir> {
 }
 
 /// Where the namespace of a data directory is that may be in use; and whose it is.
-pub fn of_data(config: &Config) -> Result<(Place, [u8; 16])> {
+pub fn of_data(config: &Config) -> Result<(NamespaceLocation, [u8; 16])> {
     let instance = DataDir::instance_of(&config.data)?;
     if config.namespace.database != SQLITE {
-        return Ok((Place::Postgres(config.namespace.database.clone()), instance));
+        return Ok((NamespaceLocation::Postgres(config.namespace.database.clone()), instance));
     }
     if let Some(noted) = DataDir::noted_database_of(&config.data)? {
         bail!(
@@ -59,5 +61,5 @@ pub fn of_data(config: &Config) -> Result<(Place, [u8; 16])> {
             config.data.display()
         );
     }
-    Ok((Place::Sqlite(DataDir::namespace_of(&config.data)), instance))
+    Ok((NamespaceLocation::Sqlite(DataDir::namespace_of(&config.data)), instance))
 }

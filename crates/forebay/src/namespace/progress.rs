@@ -45,13 +45,14 @@ fn line(progress: Progress, done: u64, taken: Duration) -> String {
         Phase::Copying => format!("copying {table}: {} of {total} rows", progress.done),
         Phase::Verifying => format!("comparing {table}: {} of {total} rows", progress.done),
         Phase::Saving => format!("saving: {} of {} MiB", progress.done >> 20, total >> 20),
+        Phase::Reading => format!("reading the backup: {} of {} MiB", progress.done >> 20, total >> 20),
     };
     let percent = progress.done.saturating_mul(100).checked_div(total).unwrap_or(100).min(100);
     let mut text = format!("{what}, {percent} %");
     if taken >= RATE_AFTER && done > 0 {
         let rate = done as f64 / taken.as_secs_f64();
         let left = Duration::from_secs_f64(total.saturating_sub(progress.done) as f64 / rate);
-        let unit = if phase == Phase::Saving {
+        let unit = if matches!(phase, Phase::Saving | Phase::Reading) {
             format!("{} MiB/s", rate as u64 >> 20)
         } else {
             format!("{}/s", rate as u64)

@@ -24,12 +24,12 @@ const TROUBLES_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Avoidance {
-    troubles: BTreeMap<Place, Trouble>,
+    troubles: BTreeMap<PoolRoute, Trouble>,
 }
 
 /// A client's way to a pool, or to one file there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct PoolRoute {
     client: u64,
     file: Option<FileId>,
     pool: PoolId,
@@ -40,8 +40,8 @@ struct Trouble {
     /// When the attempt began that failed last.
     attempt: Duration,
     told: Duration,
-    /// When the failure was told that counted last. What began before that is the same failure: one of the pool, whose
-    /// files all fail at once.
+    /// When the last counted failure was reported. An attempt that began before that is part of the same failure: if a
+    /// pool fails, all of its files fail at once.
     counted: Duration,
     in_a_row: u32,
     in_all: u32,
@@ -56,25 +56,25 @@ impl Avoidance {
             Outcome::Fine => self.succeeded(client, file, sent),
             Outcome::Unreachable(pool) => {
                 let is_slow = now.saturating_sub(sent) >= QUICK;
-                self.failed(Place { client, file: None, pool }, sent, now, is_slow);
+                self.failed(PoolRoute { client, file: None, pool }, sent, now, is_slow);
             }
-            Outcome::Refused(pool) => self.failed(Place { client, file, pool }, sent, now, false),
+            Outcome::Refused(pool) => self.failed(PoolRoute { client, file, pool }, sent, now, false),
         }
     }
 
     /// `file`: the one to be reached; a new one has none.
     pub(super) fn is_avoided(&self, client: u64, pool: PoolId, file: Option<FileId>, now: Duration) -> bool {
         let is_avoided = |file| {
-            let place = Place { client, file, pool };
+            let place = PoolRoute { client, file, pool };
             self.troubles.get(&place).is_some_and(|trouble| now < trouble.avoided_until)
         };
         is_avoided(None) || (file.is_some() && is_avoided(file))
     }
 
-    /// What was given back without an error may never have been used, so it ends a row and no more; and only if it was
-    /// given after what ended there.
+    /// If a client returns a layout without an error, it may never have used it. So the return ends only the row, and
+    /// only if the layout was granted after the last counted failure.
     fn succeeded(&mut self, client: u64, file: Option<FileId>, attempt: Duration) {
-        let at = |pool| Place { client, file, pool: PoolId(pool) };
+        let at = |pool| PoolRoute { client, file, pool: PoolId(pool) };
         for (_, trouble) in self.troubles.range_mut(at(0)..=at(u32::MAX)) {
             if trouble.attempt != attempt && attempt >= trouble.counted {
                 trouble.in_a_row = 0;
@@ -82,7 +82,7 @@ impl Avoidance {
         }
     }
 
-    fn failed(&mut self, place: Place, attempt: Duration, now: Duration, is_slow: bool) {
+    fn failed(&mut self, place: PoolRoute, attempt: Duration, now: Duration, is_slow: bool) {
         let known = self.troubles.get(&place).copied().filter(|trouble| now < trouble.told + AVOID);
         let mut trouble = match known {
             // LAYOUTERROR and LAYOUTRETURN tell of the same, and so do many reads under one layout.
@@ -101,7 +101,7 @@ impl Avoidance {
         self.troubles.insert(place, trouble);
     }
 
-    fn make_room(&mut self, place: Place) {
+    fn make_room(&mut self, place: PoolRoute) {
         if self.troubles.len() < TROUBLES_MAX || self.troubles.contains_key(&place) {
             return;
         }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_of_attempts_that_failed_together_does_not_end_the_row() {
+    fn layouts_of_attempts_that_failed_together_do_not_end_the_row_when_returned() {
         let mut scene = Scene::default();
         for _ in 0..IN_A_ROW_MAX {
             let began = scene.now;
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_twice_of_one_attempt_counts_once() {
+    fn one_attempt_reported_twice_counts_once() {
         let mut scene = Scene::default();
         for _ in 0..10 {
             scene.repeat(ms(5), 1, REFUSED);

@@ -12,9 +12,9 @@ use std::time::Duration;
 use api::{TransferReport, Transfers};
 use types::PoolId;
 
-/// What was told counts half after it.
+/// After this time a report counts half.
 const HALF_LIFE: Duration = Duration::from_secs(300);
-/// Who said nothing of a pool for so long has no opinion of it.
+/// A client that has reported nothing of a pool for this long has no vote on it.
 const RECENT: Duration = Duration::from_secs(900);
 /// Fewer writes say nothing of a pool.
 const OPERATIONS_MIN: f64 = 32.0;
@@ -34,14 +34,14 @@ const OPERATION_BYTES_MAX: u64 = 1 << 30;
 const OPERATIONS_MAX: u64 = 1 << 32;
 const MIB: f64 = (1 << 20) as f64;
 
-/// What an operation takes, and a MiB, in seconds.
+/// Time per operation and per MiB, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Pace {
     pub operation_s: f64,
     pub mib_s: f64,
 }
 
-/// Of the clients that told of the pool lately, the one in the middle. 0: none did.
+/// Medians over the clients that reported on the pool lately. 0: none did.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PoolPace {
     pub reads: Pace,
@@ -56,7 +56,7 @@ pub(super) struct Paces {
     slow: BTreeSet<PoolId>,
 }
 
-/// What a client told of a pool.
+/// Reports of one client on one pool.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     at: Duration,
@@ -64,7 +64,7 @@ struct Told {
     writes: Sums,
 }
 
-/// Of what was told, the older the less.
+/// Sums over the reports; older reports weigh less.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     operations: f64,
@@ -118,7 +118,7 @@ impl Paces {
                 opinions.entry(*client).or_default().extend(pace);
             }
         }
-        // Of each pool: who could compare, and to whom it is slow.
+        // Per pool: clients that could compare, and clients to which it is slow.
         let mut votes: BTreeMap<PoolId, (usize, usize)> = BTreeMap::new();
         for paces in opinions.into_values().filter(|paces| paces.len() > 1) {
             let all: Vec<Pace> = paces.iter().map(|(_, pace)| *pace).collect();
@@ -153,7 +153,7 @@ impl Told {
 }
 
 impl Sums {
-    /// What is not plausible is left out.
+    /// Implausible `news` are left out.
     fn add(&mut self, kept: f64, news: &Transfers) {
         let Sums { operations, bytes, seconds } = self;
         for sum in [&mut *operations, &mut *bytes, &mut *seconds] {

@@ -1,4 +1,4 @@
-//! Accounts as they are told to people and to programs.
+//! Reports of accounts for people and for programs.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub struct AccountReport {
 struct LimitReport {
     soft: Option<u64>,
     hard: Option<u64>,
-    /// What may still come.
+    /// Bytes or files that the account may still add.
     left: Option<u64>,
     /// Seconds since 1970; since when it is above `soft`.
     over_since: Option<u64>,

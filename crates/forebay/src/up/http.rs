@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use admin::{Admin, AdminConfig, AdminServices};
 use anyhow::{Context, Result, anyhow};
-use api::{Observer, Subject, TicketKey};
+use api::{Observer, Subject};
 use async_trait::async_trait;
 use auth::Authority;
 use door_webdav::{DataFace, Front, FrontConfig, FrontService, FrontServices};
-use http::{HeaderValue, StatusCode};
 use http_server::tls::ClientCertificates;
 use http_server::{Limits, Request, Response, Service, Tls, TlsFiles};
 use tokio::net::TcpListener;
@@ -19,8 +18,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use types::{ChecksumKind, Identity, Network};
 
+use super::origin::Origins;
 use super::overview::Overview;
-use super::{Head, STOP, Services, listen};
+use super::{Head, STOP, Services, listen, ticket_keys};
 use crate::config::Config;
 use crate::config::http::{Anonymous, Http, Issuer, Profile, Redirect};
 use crate::data_dir::DataDir;
@@ -41,7 +41,7 @@ pub struct Ports {
     tls: Option<Arc<Tls>>,
 }
 
-/// What the banner says of it.
+/// Facts about the HTTP door that the banner shows.
 pub struct Shown {
     pub address: SocketAddr,
     pub is_tls: bool,
@@ -124,7 +124,7 @@ pub fn start(
             authenticator: authority,
             clock: Arc::clone(&services.clock),
             random: Arc::clone(&services.random),
-            key: TicketKey::new(&data.secret),
+            ticket_keys: ticket_keys(data),
             client,
         },
         front_config(config, address, tls.is_some(), data_faces),
@@ -137,7 +137,7 @@ pub fn start(
     for (pool, listener) in services.pools.iter().zip(pools) {
         let face = DataFace::new(
             Arc::clone(pool),
-            TicketKey::new(&data.secret),
+            ticket_keys(data).pool_key(pool.id()),
             Arc::clone(&services.clock),
             Arc::clone(&front),
             address,
@@ -145,8 +145,8 @@ pub fn start(
         );
         tasks.spawn(http_server::serve(listener, tls.clone(), Arc::new(face), limits, stop.clone()));
     }
-    let names = Names { is_checked: tls.is_none(), more: config.http.names.clone() };
-    let router = Arc::new(Router { front: FrontService(front), admin, overview, names });
+    let origins = Origins::new(tls.is_some(), &config.http.names);
+    let router = Arc::new(Router { front: FrontService(front), admin, overview, origins });
     tasks.spawn(tick(Arc::clone(&router), stop.clone()));
     tasks.spawn(http_server::serve(listener, tls.clone(), router, limits, stop.clone()));
     Ok(Shown {
@@ -175,21 +175,18 @@ fn make_admin(head: &Head<'_>, overview: &Arc<Overview>, authority: &Arc<Authori
     Ok(Admin::new(services, config))
 }
 
-/// Who answers which path: a few names at the root are the instance's own, all else is the namespace.
+/// Dispatches requests by path: a few names at the root are the instance's own, all else is the namespace.
 struct Router {
     front: FrontService,
     admin: Arc<Admin>,
     overview: Arc<Overview>,
-    names: Names,
+    origins: Origins,
 }
 
 impl Router {
     async fn answer(&self, request: Request) -> Response {
-        if !self.names.is_known(&request) {
-            return Response::text(
-                StatusCode::MISDIRECTED_REQUEST,
-                "this instance serves its own host only, by its names (more of them: http.names)",
-            );
+        if let Some(refusal) = self.origins.refuse(&request) {
+            return refusal;
         }
         let path = request.uri.path();
         if admin::owns(path) {
@@ -217,29 +214,6 @@ impl Service for Router {
         let subject = || Subject { what: uri.path().to_owned(), client: client.to_string() };
         self.overview.measures.took("http", operation, start.elapsed(), &subject);
         response
-    }
-}
-
-/// In the clear, on loopback, a request is from this host: but a page of another site can have the browser here send it,
-/// if its name is made to stand for our address (DNS rebinding). Its Host is not one of ours then.
-struct Names {
-    is_checked: bool,
-    more: Vec<String>,
-}
-
-impl Names {
-    fn is_known(&self, request: &Request) -> bool {
-        let agent = request.headers.get(http::header::USER_AGENT).map_or(&b""[..], HeaderValue::as_bytes);
-        // Every browser says so, and what is no browser runs nobody's pages.
-        if !self.is_checked || !agent.starts_with(b"Mozilla/") {
-            return true;
-        }
-        let Some(authority) = request.authority() else { return true };
-        let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-        let is_own = |name: &String| name == authority.as_str() || name == host;
-        host.eq_ignore_ascii_case("localhost")
-            || host.parse::<IpAddr>().is_ok()
-            || self.more.iter().any(is_own)
     }
 }
 
@@ -283,6 +257,7 @@ fn front_config(
         data_faces,
         is_tls,
         authorities,
+        reserved: admin::RESERVED,
         checksums: config.checksums.iter().filter_map(|name| ChecksumKind::by_name(name)).collect(),
         page: config.page.then(|| "/ui/files".to_owned()),
         locks_max: config.locks_max as usize,
@@ -321,6 +296,7 @@ fn authority(
         config.http.anonymous.unwrap_or(if is_loopback { Anonymous::Read } else { Anonymous::Refuse });
     let mut settings = auth::Config::new(data.macaroon_secret(&SystemRandom)?);
     settings.password_file = Some(password_file.to_owned());
+    settings.ended_file = Some(config.data.join("ended-sessions"));
     settings.mapping_file.clone_from(&config.auth.mapping);
     settings.issuers = config.auth.issuers.iter().map(issuer).collect::<Result<_>>()?;
     settings.location.clone_from(&config.http.site);

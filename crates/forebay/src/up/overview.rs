@@ -1,4 +1,4 @@
-//! What the administrator's interface is told of the instance: gathered from the doors, the pools and the namespace.
+//! The instance as the administrator's interface sees it, gathered from the doors, the pools and the namespace.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -12,11 +12,11 @@ use admin::instance::{
     OperationCount, PoolView, Problem, QuestionCount, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
-use api::{Namespace, Observer, Paths, Pool, PoolStatus, Subject};
+use api::{Observer, Paths, Pool, PoolStatus, Subject};
 use async_trait::async_trait;
 use door_nfs::{ClientStatus, DoorStatus, GrantCounts, HeadDoor, PoolDoor};
 use file_state::{Door, Modes, Share};
-use namespace::SqlNamespace;
+use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
 use types::{Clock, FileId, Name, PoolId};
 
@@ -24,7 +24,7 @@ use crate::pool_map::{PoolMap, PoolPace};
 
 /// Rates are over the last so many samples, one a second.
 const WINDOW: usize = 10;
-/// What takes longer is kept for the list of slow operations.
+/// Operations that take longer are kept for the list of slow operations.
 const SLOW: Duration = Duration::from_millis(100);
 const SLOW_KEPT: usize = 50;
 const SLOW_AGE_S: u64 = 600;
@@ -223,13 +223,13 @@ impl Overview {
 
     fn nfs_view(&self, door: &DoorStatus) -> NfsView {
         let sum = |of: fn(&ClientStatus) -> u64| door.clients.iter().map(of).sum();
-        let at_pools: u64 = self.pool_doors.iter().map(|(_, door)| door.flight_bytes()).sum();
         NfsView {
             sessions: sum(|client| client.sessions),
             slots: sum(|client| client.slots),
             slots_busy: sum(|client| client.slots_busy),
             lock_waiters: door.waiters,
-            flight_bytes: door.flight_bytes + at_pools,
+            lost_locks: door.lost_locks,
+            flight_bytes: door.flight_bytes,
             reply_cache_bytes: door.slots.reply_cache_bytes,
             copies_running: door.copies.running,
             copies_unheard: door.copies.unheard,
@@ -280,7 +280,7 @@ fn pool_view(
         name: status.id.to_string(),
         address: address.to_string(),
         drained,
-        offline: status.offline,
+        offline: status.trouble(),
         total_bytes: status.total_bytes,
         free_bytes: status.free_bytes,
         replicas: status.replicas,
@@ -336,10 +336,51 @@ fn namespace_view(figures: namespace::Figures) -> NamespaceView {
     NamespaceView { cache: cache.collect(), questions: questions.collect(), queued: figures.queued }
 }
 
+fn refusing_changes(trouble: Trouble) -> Problem {
+    Problem {
+        kind: "namespace-read-only",
+        what: format!("the namespace takes no changes: {}", trouble.why),
+        advice: advice(trouble.kind).to_owned(),
+    }
+}
+
+fn refusing_growth(trouble: Trouble) -> Problem {
+    Problem {
+        kind: "namespace-full",
+        what: format!(
+            "the namespace takes no new files and names; others of its changes go on: {}",
+            trouble.why
+        ),
+        advice: advice(trouble.kind).to_owned(),
+    }
+}
+
+/// Most of it ends without a restart, which would only interrupt clients.
+fn advice(kind: TroubleKind) -> &'static str {
+    match kind {
+        TroubleKind::Full => "free space on the disk that holds the namespace; it goes on by itself",
+        TroubleKind::ReadOnly => {
+            "make what holds the namespace writable: its disk, or the rights of the database's user; it goes on by itself"
+        }
+        TroubleKind::Failed => {
+            "look at the log, and at the disk or the PostgreSQL server that holds the namespace; it goes on by itself"
+        }
+        TroubleKind::Away => "look at PostgreSQL and the network to it; it goes on by itself",
+        TroubleKind::TooManyConnections => {
+            "raise max_connections of PostgreSQL, or the limit of its user or database; it goes on by itself"
+        }
+        TroubleKind::TakenOver => {
+            "another head serves this namespace: stop this one, or stop that one and restart this one"
+        }
+        TroubleKind::SetBack => "bring the newer database back, then restart",
+        TroubleKind::NeedsRestart => "look at the log, then restart",
+    }
+}
+
 #[async_trait]
 impl Instance for Overview {
     async fn snapshot(&self) -> Snapshot {
-        let usage = self.namespace.usage().await.unwrap_or_default();
+        let usage = self.namespace.totals();
         let statuses: Vec<PoolStatus> = self.pools.iter().map(|pool| pool.status()).collect();
         // One mode so far; the others come with the engine's choice between them.
         let io_modes = vec![IoModeView {
@@ -381,26 +422,21 @@ impl Instance for Overview {
 
     async fn problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
-        if let Err(error) = self.namespace.usage().await {
-            problems.push(Problem {
-                kind: "namespace-failed",
-                what: format!("the namespace does not answer: {error}"),
-                advice: "look at the disk that holds the data directory, and at the log".to_owned(),
-            });
-        }
-        if let Some(why) = self.namespace.read_only() {
-            problems.push(Problem {
-                kind: "namespace-read-only",
-                what: format!("the namespace takes no changes: {why}"),
-                advice: "make space on its disk or mend it, then restart".to_owned(),
-            });
-        }
+        problems.extend(self.namespace.trouble().map(refusing_changes));
+        problems.extend(self.namespace.growth_trouble().map(refusing_growth));
         for status in self.pools.iter().map(|pool| pool.status()) {
             if let Some(why) = &status.offline {
                 problems.push(Problem {
                     kind: "pool-offline",
                     what: format!("{} takes no I/O: {why}", status.id),
                     advice: "look at its disk; files with their only replica there cannot be read".to_owned(),
+                });
+            } else if let Some(why) = &status.read_only {
+                problems.push(Problem {
+                    kind: "pool-read-only",
+                    what: format!("{} takes no new files: {why}", status.id),
+                    advice: "look at its disk; what is there can be read, and it is tried again each second"
+                        .to_owned(),
                 });
             } else if (status.free_bytes as f64) < status.total_bytes as f64 * FREE_SHARE_MIN {
                 problems.push(Problem {
@@ -444,6 +480,7 @@ mod tests {
         PoolStatus {
             id: PoolId(1),
             offline: offline.map(str::to_owned),
+            read_only: None,
             total_bytes: 10,
             free_bytes: 5,
             total_files: 10,
@@ -461,6 +498,27 @@ mod tests {
         SocketAddr::from(([127, 0, 0, 1], 2049))
     }
 
+    /// Each said to make space and to restart, also where PostgreSQL was away.
+    #[test]
+    fn a_restart_is_advised_where_nothing_else_helps_and_nowhere_else() {
+        let kinds = [
+            (TroubleKind::Full, "free space", false),
+            (TroubleKind::ReadOnly, "writable", false),
+            (TroubleKind::Failed, "disk", false),
+            (TroubleKind::Away, "PostgreSQL", false),
+            (TroubleKind::TooManyConnections, "max_connections", false),
+            (TroubleKind::TakenOver, "another head", true),
+            (TroubleKind::SetBack, "newer database", true),
+            (TroubleKind::NeedsRestart, "log", true),
+        ];
+        for (kind, word, needs_restart) in kinds {
+            let problem = refusing_changes(Trouble { kind, why: "the cause".to_owned() });
+            assert!(problem.what.contains("the cause") && problem.advice.contains(word), "{problem:?}");
+            assert_eq!(problem.advice.contains("restart"), needs_restart, "{problem:?}");
+            assert_eq!(problem.advice.contains("by itself"), !needs_restart, "{problem:?}");
+        }
+    }
+
     #[test]
     fn of_a_pool_that_is_drained_and_offline_both_are_shown() {
         for (offline, drained) in [(None, false), (None, true), (Some("disk"), false), (Some("disk"), true)] {
@@ -470,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_pool_takes_clients_is_shown_in_microseconds() {
+    fn the_pace_of_a_pool_is_shown_in_microseconds() {
         let pace = |operation_s, mib_s| Pace { operation_s, mib_s };
         let pace = PoolPace { reads: pace(0.001, 0.25), writes: pace(0.0000026, 0.0), is_slow: true };
         let view = pool_view(status(None), address(), false, pace, (0, 0));

@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use api::{Namespace, Pool};
+use api::Pool;
 use door_nfs::{HeadDoor, PoolDoor};
 use namespace::SqlNamespace;
 use parking_lot::Mutex;
+use pool::LocalPool;
 use tokio::sync::watch;
 use types::Clock;
 
@@ -33,12 +34,12 @@ pub struct Responder {
     clock: Arc<dyn Clock>,
     started: Duration,
     namespace: Arc<SqlNamespace>,
-    pools: Vec<Arc<dyn Pool>>,
+    pools: Vec<Arc<LocalPool>>,
     door: Arc<HeadDoor>,
     pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
     naming: Arc<Naming>,
     pool_map: Arc<PoolMap>,
-    /// What is kept of it. Held while it is written, so that two changes do not lose one.
+    /// Which pools are drained, on disk. The lock is held during a write, so that two changes do not lose one.
     drained: tokio::sync::Mutex<DrainedPools>,
     /// Total operations at each of the last seconds. Leaf lock.
     samples: Mutex<VecDeque<(Duration, u64)>>,
@@ -57,7 +58,7 @@ impl Responder {
             clock: Arc::clone(&services.clock),
             started: services.clock.monotonic(),
             namespace: Arc::clone(&services.namespace),
-            pools: services.pools.clone(),
+            pools: services.local_pools.clone(),
             door,
             pool_doors,
             naming,
@@ -115,22 +116,30 @@ impl Responder {
             id: pool.id().0,
             is_drained: drained.contains(&pool.id()),
             is_slow: self.pool_map.pace(pool.id()).is_slow,
-            offline: pool.status().offline,
+            offline: pool.status().trouble(),
             layouts_left: left(pool.id()),
         });
         Ok(states.collect())
     }
 
-    async fn status(&self) -> Result<StatusReport> {
+    fn refused(&self) -> Option<String> {
+        let all = self.namespace.trouble().map(|trouble| format!("takes no changes: {}", trouble.why));
+        all.or_else(|| {
+            let growth = self.namespace.growth_trouble()?;
+            Some(format!("takes no new files and names: {}", growth.why))
+        })
+    }
+
+    fn status(&self) -> StatusReport {
         let door = self.door.status();
-        let usage = self.namespace.usage().await?;
+        let usage = self.namespace.totals();
         let pools = self.pools.iter().zip(&self.pool_doors).map(|(pool, (address, _))| {
             let status = pool.status();
             PoolReport {
                 id: status.id.0,
                 address: address.to_string(),
                 is_drained: self.pool_map.is_drained(status.id),
-                offline: status.offline,
+                offline: status.trouble(),
                 total_bytes: status.total_bytes,
                 free_bytes: status.free_bytes,
                 free_files: status.free_files,
@@ -144,13 +153,14 @@ impl Responder {
                     .map_or(0, |(_, reports)| reports.errors),
             }
         });
-        Ok(StatusReport {
+        StatusReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             data: self.data.display().to_string(),
             uptime_s: (self.clock.monotonic() - self.started).as_secs(),
             grace_s: door.grace_left.as_secs(),
             files: usage.files,
+            refused: self.refused(),
             opens: door.clients.iter().map(|client| client.opens).sum(),
             locks: door.clients.iter().map(|client| client.locks).sum(),
             layouts: door.clients.iter().map(|client| client.layouts).sum(),
@@ -173,7 +183,7 @@ impl Responder {
             pools: pools.collect(),
             operations_per_s: self.operations_per_s(),
             operations: self.operations(),
-        })
+        }
     }
 }
 
@@ -181,7 +191,7 @@ impl Responder {
 impl crate::control::Responder for Responder {
     async fn respond(&self, request: Request) -> Result<serde_json::Value> {
         Ok(match request {
-            Request::Status => serde_json::to_value(self.status().await?)?,
+            Request::Status => serde_json::to_value(self.status())?,
             Request::Describe => serde_json::to_value(self.naming.tell_all().await?.files)?,
             Request::Directory(question) => {
                 serde_json::to_value(dir::answer(&self.namespace, &question).await?)?

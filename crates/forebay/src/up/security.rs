@@ -36,7 +36,7 @@ pub fn start(
     Ok((Security::with_kerberos(kerberos), Some(watched)))
 }
 
-/// Who is who, where a domain is configured.
+/// Translates owner names, if a domain is configured.
 pub fn owners(config: &Config, clock: &Arc<dyn Clock>) -> Option<Arc<OwnerNames>> {
     let domain = config.nfs.domain.as_ref()?;
     Some(OwnerNames::new(domain, Arc::new(SystemNames), Arc::clone(clock)))
@@ -95,7 +95,7 @@ fn replace(security: &Security, keytab: Keytab) -> Result<()> {
     }
 }
 
-/// What changes when a file is written or replaced. `None`: it cannot be looked at.
+/// Metadata that changes when a file is written or replaced. `None`: the file cannot be examined.
 type Stamp = Option<(u64, u64, u64, i64, i64)>;
 
 pub struct Watched {
@@ -104,13 +104,13 @@ pub struct Watched {
 }
 
 impl Watched {
-    /// With what the file says now. A change that comes while it is read, or before anybody watches, is told later.
+    /// Reads the file. If it changes meanwhile, or before `change` is first called, `change` returns that.
     fn begin<T>(file: &Path, read: impl FnOnce(&Path) -> Result<T>) -> Result<(T, Watched)> {
         let watched = Watched { seen: stamp(file), file: file.to_owned() };
         Ok((read(file)?, watched))
     }
 
-    /// What the file says now, if it is another than before: each change is told once, good or bad.
+    /// Reads the keytab if the file has changed since the last call. Each change is returned once, good or bad.
     fn change(&mut self) -> Option<Result<Keytab>> {
         let stamp = stamp(&self.file);
         if stamp == self.seen {

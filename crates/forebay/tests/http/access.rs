@@ -1,6 +1,9 @@
-//! Who may do what: nobody in particular, by password, by macaroon, by the session of a page.
+//! Permissions of requests: anonymous, by password, by macaroon, by the session of a page.
+
+use std::time::Duration;
 
 use nfs4::{FileAttributes, NfsFh4, StateId4};
+use testkit::nfs_client::ops;
 
 use crate::server::{Server, basic, until};
 use crate::wire::{Answer, Ask};
@@ -20,12 +23,11 @@ fn with_files() -> (crate::server::Instance, Server) {
     (instance, server)
 }
 
-/// Both ways of logging in are offered.
+/// Both ways of logging in are offered, first that which every client knows.
 fn assert_challenged(answer: &Answer) {
     assert_eq!(answer.status, 401, "{answer:?}");
     let schemes = answer.all("www-authenticate");
-    assert!(schemes.iter().any(|scheme| scheme.starts_with("Basic realm=")), "{schemes:?}");
-    assert!(schemes.iter().any(|scheme| scheme.starts_with("Bearer")), "{schemes:?}");
+    assert!(schemes[0].starts_with("Basic realm=") && schemes[1].starts_with("Bearer"), "{schemes:?}");
 }
 
 #[test]
@@ -76,10 +78,15 @@ fn a_wrong_credential_is_401_and_never_taken_for_none() {
     }
     let malformed = server.send(&Ask::new("GET", "/open").with("Authorization", "Basic !"));
     assert_eq!(malformed.status, 400);
+    for unknown in ["Negotiate YII", "Negotiate", "Digest username=\"ann\""] {
+        for path in ["/open", "/api/v1/pools"] {
+            assert_challenged(&server.send(&Ask::new("GET", path).with("Authorization", unknown)));
+        }
+    }
     assert_challenged(&server.send(&Ask::new("GET", "/open?authz=unknown")));
 }
 
-fn macaroon(server: &Server, target: &str, body: &str) -> String {
+pub fn macaroon(server: &Server, target: &str, body: &str) -> String {
     let ask = server.ask("POST", target).with("Content-Type", "application/macaroon-request").body(body);
     let answer = server.send(&ask);
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -130,8 +137,9 @@ fn head_needs_no_more_than_to_see_metadata_and_a_checksum_needs_more() {
     assert_eq!((told.status, told.header("content-length")), (200, Some("4")));
     assert_eq!(ask("READ_METADATA", Ask::new("GET", "/dir/file")).status, 403);
     assert_eq!(ask("READ_METADATA", head().with("Want-Digest", "adler32")).status, 403);
-    // Who uploads may see that what arrived is what was sent.
-    for caveat in ["UPLOAD", "DOWNLOAD"] {
+    assert_eq!(ask("UPLOAD", head().with("Want-Digest", "adler32")).status, 403, "it only adds files");
+    // A client that uploads for others, as FTS does, may compare checksums of its uploads.
+    for caveat in ["UPLOAD,DELETE", "UPLOAD,LIST", "DOWNLOAD"] {
         let summed = ask(caveat, head().with("Want-Digest", "adler32"));
         assert_eq!(summed.told("digest"), "adler32=0400019b", "{caveat}");
     }
@@ -172,6 +180,69 @@ fn a_macaroon_to_upload_makes_files_and_replaces_none() {
     assert_eq!(server.read("/dir/file"), b"data");
 }
 
+/// It would keep the owner from writing what the credential may not write itself.
+#[test]
+fn a_macaroon_to_upload_locks_no_file_that_is_there() {
+    let (_instance, server) = with_files();
+    let lock = |activities: &str, target: &str| {
+        let token = macaroon(&server, "/dir", &format!(r#"{{"caveats":["activity:{activities}"]}}"#));
+        let ask = Ask::new("LOCK", target).with("Authorization", format!("Bearer {token}"));
+        let body = r#"<D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockinfo>"#;
+        server.send(&ask.body(body)).status
+    };
+    assert_eq!(lock("UPLOAD", "/dir/file"), 403);
+    assert_eq!(lock("UPLOAD", "/dir/new"), 201);
+    assert_eq!(lock("UPLOAD,DELETE", "/dir/file"), 200);
+}
+
+#[test]
+fn a_macaroon_to_read_neither_renews_nor_ends_a_lock() {
+    let (_instance, server) = with_files();
+    let lock = crate::dav::lock(&server, "/dir/file");
+    let ask = |activities: &str, method: &str| {
+        let token = macaroon(&server, "/dir", &format!(r#"{{"caveats":["activity:{activities}"]}}"#));
+        let ask = Ask::new(method, "/dir/file").with("Authorization", format!("Bearer {token}"));
+        let name = if method == "LOCK" { "If" } else { "Lock-Token" };
+        let value = if method == "LOCK" { format!("({lock})") } else { lock.clone() };
+        server.send(&ask.with(name, value)).status
+    };
+    assert_eq!((ask("DOWNLOAD,LIST", "LOCK"), ask("DOWNLOAD,LIST", "UNLOCK")), (403, 403));
+    assert_eq!((ask("UPLOAD", "LOCK"), ask("UPLOAD", "UNLOCK")), (200, 204));
+}
+
+/// The name is free when the lock is asked for, and not when it is given.
+#[test]
+fn a_macaroon_to_upload_locks_no_file_that_comes_while_it_waits() {
+    let (_instance, server) = with_files();
+    let mut client = server.nfs("writer");
+    let root = client.root().unwrap();
+    let dir = client.lookup(&root, "dir").unwrap();
+    let wanted = nfs4::OPEN4_SHARE_ACCESS_BOTH | nfs4::OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
+    let file = client.open(&dir, "file", wanted).unwrap();
+    let nfs4::OpenDelegation4::Write(granted) = file.opened.delegation.clone() else {
+        panic!("{:?}", file.opened)
+    };
+    let token = macaroon(&server, "/dir", r#"{"caveats":["activity:UPLOAD"]}"#);
+    let lock = Ask::new("LOCK", "/dir/new").with("Authorization", format!("Bearer {token}"));
+    let lock = lock.body(crate::dav::LOCK);
+    std::thread::scope(|scope| {
+        let moved =
+            scope.spawn(|| server.send(&crate::dav::relocate(&server, "MOVE", "/dir/file", "/dir/new")));
+        client.callbacks.wait_for_recall(Duration::from_secs(20)).expect("a recall comes");
+        let mut locker = server.connect();
+        locker.begin(&lock);
+        locker.write(crate::dav::LOCK.as_bytes());
+        // Others go on meanwhile.
+        assert_eq!(server.status_of("PROPFIND", "/"), 207);
+        let deleg_stateid = granted.stateid;
+        let give_back = nfs4::NfsArgop4::DelegReturn(nfs4::DelegReturn4Args { deleg_stateid });
+        client.call(&[ops::put_fh(&file.handle), give_back]).unwrap();
+        assert_eq!(moved.join().unwrap().status, 201);
+        assert_eq!(locker.answer(false).status, 403);
+    });
+    assert_eq!(server.put("/dir/new", "data").status, 204, "nothing is locked");
+}
+
 #[test]
 fn a_macaroon_ends_when_it_says() {
     let (_instance, server) = with_files();
@@ -194,6 +265,28 @@ fn macaroons_end_with_the_password_that_they_come_from() {
     assert_eq!(session(&server), 200);
     instance.forebay(&["user", "set-password", "admin"]);
     until("the session is over", || session(&server) == 401);
+}
+
+#[test]
+fn a_session_ends_at_the_server_when_its_user_logs_out() {
+    let (instance, server) = with_files();
+    let link = macaroon(&server, "/", "{}");
+    let answer = server.send(&Ask::new("POST", "/ui/login").body(format!("token={link}")));
+    let cookie = answer.all("set-cookie")[0].split(';').next().unwrap().to_owned();
+    let status =
+        |server: &Server| server.send(&Ask::new("GET", "/secret").with("Cookie", cookie.as_str())).status;
+    assert_eq!(status(&server), 200);
+    let log_out = |origin: &str| {
+        let ask = Ask::new("POST", "/ui/logout").with("Cookie", cookie.as_str());
+        server.send(&ask.with("Sec-Fetch-Site", origin)).status
+    };
+    assert_eq!((log_out("cross-site"), status(&server)), (403, 200));
+    assert_eq!((log_out("same-origin"), status(&server)), (303, 401));
+    let cookie_of_link = Ask::new("POST", "/ui/logout").with("Cookie", format!("forebay-session={link}"));
+    let by_link = Ask::new("GET", "/secret").with("Authorization", format!("Bearer {link}"));
+    assert_eq!((server.send(&cookie_of_link).status, server.send(&by_link).status), (303, 200));
+    server.kill();
+    assert_eq!(status(&instance.up()), 401, "after a restart");
 }
 
 #[test]

@@ -50,7 +50,7 @@ fn lookup(client: &mut NfsClient, path: &[&str]) -> NfsFh4 {
 }
 
 #[test]
-fn who_is_denied_by_an_acl_neither_reads_nor_writes_by_http() {
+fn a_user_denied_by_an_acl_neither_reads_nor_writes_by_http() {
     let (_instance, server, mut client, [bob, eve]) = with_users();
     let ask = |user: &str, method: &str, target: &str| {
         server.send(&Ask::new(method, target).with("Authorization", user).body("new")).status
@@ -61,7 +61,7 @@ fn who_is_denied_by_an_acl_neither_reads_nor_writes_by_http() {
     assert_eq!(ask(&bob, "PUT", "/dir/file"), 403);
     assert_eq!(ask(&eve, "GET", "/dir/file"), 200);
     assert_eq!(ask(&eve, "PUT", "/dir/file"), 204);
-    // What Eve wrote is a new file under the name: it keeps what kept Bob away.
+    // Eve's PUT made a new file under the name: it keeps the entry that denies Bob.
     assert_eq!(ask(&bob, "GET", "/dir/file"), 403);
     let file = lookup(&mut client, &["dir", "file"]);
     set(&mut client, &file, &[allow(READ, "1001")]);

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, UNIX_EPOCH};
 
-use crate::server::Instance;
+use nfs4::{DataContent4, LayoutIomode4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, StableHow4};
+
+use crate::server::{Instance, status_of};
 
 /// An instance that has no data directory yet, and a tree beside it.
 fn tree() -> (Instance, PathBuf) {
@@ -114,18 +116,20 @@ fn an_adoption_that_was_broken_off_is_begun_again() {
     instance.forebay(&["fsck"]);
 }
 
+/// Its names, without its data.
+fn import(instance: &Instance, tree: &Path) -> Output {
+    let listing = tree.with_file_name("listing");
+    let find =
+        Command::new("find").arg(tree).args(["-printf", ::namespace::import::PRINTF]).output().unwrap();
+    fs::write(&listing, &find.stdout).unwrap();
+    let arguments = ["namespace", "import", "--format", "find", "--listing"];
+    forebay(&arguments, &[&listing, Path::new("--to"), &instance.data()])
+}
+
 #[test]
 fn a_listing_by_find_is_imported_into_an_empty_place_and_no_other() {
     let (instance, tree) = tree();
-    let listing = tree.with_file_name("listing");
-    let find =
-        Command::new("find").arg(&tree).args(["-printf", ::namespace::import::PRINTF]).output().unwrap();
-    fs::write(&listing, &find.stdout).unwrap();
-    let data = instance.data();
-    let import = || {
-        let arguments = ["namespace", "import", "--format", "find", "--listing"];
-        forebay(&arguments, &[&listing, Path::new("--to"), &data])
-    };
+    let import = || import(&instance, &tree);
     let told = succeeded(import());
     assert!(told.starts_with("5 files and 3 directories are in"), "{told}");
     let error = refused(import());
@@ -136,4 +140,45 @@ fn a_listing_by_find_is_imported_into_an_empty_place_and_no_other() {
     let about = server.call("PROPFIND", "/papers/plan");
     assert_eq!(about.status, 207);
     assert!(String::from_utf8_lossy(&about.body).contains("getcontentlength>8<"), "{about:?}");
+}
+
+#[test]
+fn a_file_that_lies_nowhere_is_an_error_to_its_readers_until_it_is_empty_or_written_anew() {
+    let (instance, tree) = tree();
+    succeeded(import(&instance, &tree));
+    let server = instance.up();
+    assert_eq!(server.status_of("GET", "/papers/plan"), 500);
+    let digest = server.send(&server.ask("HEAD", "/papers/plan").with("Want-Digest", "sha-256"));
+    assert_eq!(digest.header("digest"), None, "{digest:?}");
+    let copy = server.send(&server.ask("COPY", "/papers/plan").with("Destination", server.url("/copy")));
+    assert_eq!(copy.status, 500, "{copy:?}");
+
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let papers = client.lookup(&root, "papers").unwrap();
+    let plan = client.open(&papers, "plan", OPEN4_SHARE_ACCESS_BOTH).unwrap();
+    let other = client.create(&papers, "other").unwrap();
+    let is_error = |status| assert_eq!(status, NfsStat4::Io);
+    is_error(status_of(client.read(&plan.handle, plan.stateid, 0, 8)));
+    is_error(status_of(client.read_plus(&plan, 0, 8)));
+    is_error(status_of(client.seek(&plan, 0, DataContent4::Hole)));
+    is_error(status_of(client.copy((&plan, 0), (&other, 0), 8)));
+    is_error(status_of(client.write(&plan.handle, plan.stateid, 1, StableHow4::FileSync, b"part")));
+    for size in [7, 9] {
+        is_error(status_of(client.set_size(&plan.handle, plan.stateid, size)));
+    }
+    let layout = client.layout_get(&plan.handle, plan.stateid, LayoutIomode4::Rw);
+    assert_eq!(status_of(layout), NfsStat4::LayoutUnavailable);
+    assert_eq!(server.status_of("GET", "/papers/plan"), 500, "nothing has made it one of zeros");
+
+    client.write(&plan.handle, plan.stateid, 0, StableHow4::FileSync, b"new plan").unwrap();
+    assert_eq!(server.read("/papers/plan"), b"new plan");
+    let draft =
+        client.lookup(&papers, "old").and_then(|old| client.open(&old, "draft", OPEN4_SHARE_ACCESS_BOTH));
+    let draft = draft.unwrap();
+    client.set_size(&draft.handle, draft.stateid, 0).unwrap();
+    client.set_size(&draft.handle, draft.stateid, 3).unwrap();
+    assert_eq!(server.read("/papers/old/draft"), [0; 3]);
+    assert_eq!(server.put("/run%20me", "anew").status, 204);
+    assert_eq!(server.read("/run%20me"), b"anew");
 }

@@ -91,7 +91,7 @@ fn an_administrator_sees_who_has_which_path_open() {
 }
 
 #[test]
-fn what_an_nfs_client_has_open_for_writing_is_not_locked() {
+fn a_file_that_an_nfs_client_has_open_for_writing_is_not_locked() {
     let (_instance, server) = Server::start();
     let mut client = server.nfs("host");
     let root = client.root().unwrap();
@@ -124,9 +124,9 @@ fn a_dav_lock_calls_a_delegation_to_write_home() {
     assert_eq!(status_of(open), NfsStat4::ShareDenied);
 }
 
-/// The walk comes to the directory of the one that tells last.
+/// The walk reaches the directory of the silent client before that of the client that answers.
 #[test]
-fn what_one_directory_has_waited_for_does_not_make_the_sizes_of_the_next_wrong() {
+fn waiting_for_one_directory_does_not_make_the_sizes_in_the_next_one_wrong() {
     let (_instance, server) = Server::start();
     let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
     let writers = ["a", "b"].map(|name| {
@@ -227,7 +227,7 @@ fn a_client_has_as_long_to_give_back_to_http_as_to_nfs() {
 }
 
 #[test]
-fn what_is_written_at_the_pool_under_a_layout_is_read_by_http_with_its_length() {
+fn data_written_at_the_pool_under_a_layout_is_read_by_http_with_its_length() {
     let (_instance, server) = Server::start();
     let mut writer = Writer::of(&server);
     let head = server.call("HEAD", "/file");
@@ -246,7 +246,7 @@ fn what_is_written_at_the_pool_under_a_layout_is_read_by_http_with_its_length() 
 }
 
 #[test]
-fn who_has_a_file_open_reads_its_old_bytes_after_http_has_replaced_or_deleted_it() {
+fn an_open_file_keeps_its_old_bytes_after_http_has_replaced_or_deleted_it() {
     let (_instance, server) = Server::start();
     server.put("/file", "old contents");
     let mut client = server.nfs("host");
@@ -265,7 +265,7 @@ fn who_has_a_file_open_reads_its_old_bytes_after_http_has_replaced_or_deleted_it
 }
 
 #[test]
-fn what_nfs_has_written_and_closed_is_what_http_reads_and_the_other_way_round() {
+fn http_reads_data_that_nfs_has_written_and_closed_and_nfs_reads_data_that_http_has_put() {
     let (_instance, server) = Server::start();
     let mut client = server.nfs("host");
     let root = client.root().unwrap();

@@ -1,13 +1,13 @@
-//! What lies between asking and doing: a name that gets another file, a lock that comes while something is changed, and
-//! one resource under several paths.
+//! Changes between a request and its execution: a name that gets another file, a lock that is taken during a change,
+//! and one resource under several paths.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nfs4::{
-    CreateType4, NfsArgop4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WRITE,
-    OPEN4_SHARE_DENY_WRITE,
+    CreateType4, LayoutIomode4, NfsArgop4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_READ,
+    OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_WRITE, StableHow4,
 };
-use testkit::nfs_client::{NfsClient, ops};
+use testkit::nfs_client::{NfsClient, ops, when_ready};
 
 use crate::conflict::Writer;
 use crate::dav::{LOCK, PATCH, lock, relocate};
@@ -38,6 +38,31 @@ fn move_while_the_name_is_taken(server: &Server, take: impl FnOnce(&mut NfsClien
         });
         moved.join().unwrap()
     })
+}
+
+#[test]
+fn a_lock_voids_tickets_from_before_a_restart() {
+    let (instance, server) = Server::start();
+    let mut client = server.nfs("host");
+    let root = client.root().unwrap();
+    let file = client.create(&root, "file").unwrap();
+    let layout = client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+    let mut pool = client.data_server(&layout).unwrap();
+    pool.write(layout.ticket(), layout.data_server().stateid, 0, StableHow4::FileSync, b"mine").unwrap();
+    server.kill();
+    let server = instance.up();
+    // The pool is there under another device id.
+    let mut other = server.nfs("other");
+    let way = when_ready(|| other.create(&root, "way")).unwrap();
+    let now = other.layout_get(&way.handle, way.stateid, LayoutIomode4::Rw).unwrap();
+    let mut pool = other.data_server(&now).unwrap();
+    let mut write = || {
+        let stateid = layout.data_server().stateid;
+        status_of(pool.write(layout.ticket(), stateid, 0, StableHow4::FileSync, b"late"))
+    };
+    assert_eq!(write(), NfsStat4::Ok);
+    lock(&server, "/file");
+    assert_eq!(write(), NfsStat4::Stale);
 }
 
 #[test]
@@ -159,7 +184,7 @@ fn a_change_whose_client_hangs_up_keeps_locks_away_until_it_is_done() {
 }
 
 #[test]
-fn what_is_asked_of_a_path_is_not_done_to_what_was_moved_from_there() {
+fn a_request_for_a_path_is_not_applied_to_a_directory_that_was_moved_from_there() {
     let (_instance, server) = Server::start();
     assert_eq!(server.status_of("MKCOL", "/dir"), 201);
     server.put("/dir/one", "data");

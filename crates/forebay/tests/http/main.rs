@@ -23,3 +23,5 @@ mod rebuild;
 mod redirect;
 mod repair;
 mod restart;
+mod set_back;
+mod takeover;

@@ -54,7 +54,7 @@ fn of_two_puts_at_once_a_reader_sees_the_one_or_the_other_whole() {
 
 /// The reaper took replicas of files that had got their name since it listed those without one.
 #[test]
-fn what_was_answered_as_created_is_there_however_many_uploads_run_beside_it() {
+fn a_file_answered_as_created_exists_however_many_uploads_run_beside_it() {
     const UPLOADERS: usize = 4;
     const UPLOADS: usize = 150;
     let (_instance, server) = Server::start();
@@ -87,7 +87,7 @@ fn a_put_that_breaks_off_leaves_the_old_file_or_no_name() {
         writer.write(&[7; 3_000_000]);
         until("the bytes are in the pool", || instance.bytes_in_pool() >= 1_000_000);
         drop(writer);
-        // What was written is an orphan, and is removed.
+        // The written data is an orphan, and is removed.
         until("the orphan is gone", || instance.bytes_in_pool() < 1_000);
     }
     assert_eq!(server.read("/file"), b"old contents");
@@ -106,7 +106,7 @@ fn a_body_shorter_than_its_content_length_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn what_follows_the_content_length_is_not_of_the_file() {
+fn bytes_after_the_content_length_are_not_part_of_the_file() {
     let (_instance, server) = Server::start();
     let mut writer = server.connect();
     writer.begin(&server.ask("PUT", "/file").with("Content-Length", 3));
@@ -174,6 +174,27 @@ fn a_put_that_waits_is_refused_before_it_sends_its_body() {
     assert_eq!(writer.next_answer(false).status, 100);
     writer.write(NEW);
     assert_eq!(writer.answer(false).status, 204);
+}
+
+/// `u64::MAX >> 1` bytes are as many as a file can have, and more than a disk has.
+#[test]
+fn an_upload_that_has_no_room_is_refused_before_its_first_byte() {
+    let (instance, server) = Server::start();
+    let lengths =
+        [(u64::MAX >> 1, 507, "no pool has space for it"), (1 << 63, 413, "larger than files can be")];
+    for (length, status, why) in lengths {
+        let mut writer = server.connect();
+        writer
+            .begin(&server.ask("PUT", "/file").with("Expect", "100-continue").with("Content-Length", length));
+        let part = server.ask("PUT", "/file").with("Content-Range", format!("bytes 0-0/{length}")).body("x");
+        for refused in [writer.next_answer(false), server.send(&part)] {
+            assert_eq!(refused.status, status, "{refused:?}");
+            assert!(refused.text().contains(why), "{refused:?}");
+        }
+        let asked = server.ask("PUT", "/file").with("Content-Range", format!("bytes */{length}")).body("");
+        assert_eq!(server.send(&asked).header("range"), None, "nothing was begun");
+    }
+    assert_eq!(instance.bytes_in_pool(), 0);
 }
 
 #[test]
@@ -288,21 +309,110 @@ fn an_upload_in_parts_goes_on_where_it_ended() {
     assert_eq!((over.status, over.header("range")), (308, None), "nothing is under way any more");
 }
 
-/// What lies there may be left of a client that gave up: its beginning is not mixed with another end.
+/// An upload in parts of one client: the id that it was told, and what it asks with it.
+struct Parts<'a> {
+    server: &'a Server,
+    id: Option<String>,
+}
+
+impl Parts<'_> {
+    fn of(server: &Server) -> Parts<'_> {
+        Parts { server, id: None }
+    }
+
+    /// Without a body.
+    fn head(&self, range: &str) -> crate::wire::Ask {
+        let ask = self.server.ask("PUT", "/file").with("Content-Range", range);
+        match &self.id {
+            Some(id) => ask.with("Upload-Id", id),
+            None => ask,
+        }
+    }
+
+    fn send(&mut self, range: &str, body: &[u8]) -> u16 {
+        let answer = self.server.send(&self.head(range).body(body));
+        if let Some(id) = answer.header("upload-id") {
+            self.id = Some(id.to_owned());
+        }
+        answer.status
+    }
+}
+
+/// The part there may be from a client that gave up: its beginning is not joined with the end of another upload.
 #[test]
-fn who_begins_at_the_beginning_begins_anew() {
+fn a_part_that_starts_at_the_beginning_starts_a_new_upload() {
     let (_instance, server) = Server::start();
-    let part = |range: &str, body: &[u8]| {
-        server.send(&server.ask("PUT", "/file").with("Content-Range", range).body(body)).status
-    };
-    assert_eq!(part("bytes 0-5/12", b"oldold"), 202);
-    assert_eq!(part("bytes 0-3/12", &NEW[..4]), 202);
-    assert_eq!(part("bytes 4-11/12", &NEW[4..]), 201);
+    let mut part = Parts::of(&server);
+    assert_eq!(part.send("bytes 0-5/12", b"oldold"), 202);
+    assert_eq!(part.send("bytes 0-3/12", &NEW[..4]), 202);
+    assert_eq!(part.send("bytes 4-11/12", &NEW[4..]), 201);
     assert_eq!(server.read("/file"), NEW);
 }
 
+/// Two uploads with the same login and path: the file was half of each.
 #[test]
-fn who_asks_with_another_length_ends_no_upload_in_parts() {
+fn parts_of_a_superseded_upload_are_refused() {
+    let (_instance, server) = Server::start();
+    let (mut first, mut second) = (Parts::of(&server), Parts::of(&server));
+    let range = ["bytes 0-499/1000", "bytes 500-999/1000", "bytes */1000"];
+    assert_eq!(first.send(range[0], &[b'x'; 500]), 202);
+    assert_eq!(second.send(range[0], &[b'y'; 500]), 202);
+    assert_ne!(first.id, second.id);
+    let mut nameless = Parts::of(&server);
+    assert_eq!(nameless.send(range[1], &[b'x'; 500]), 409, "whose it is cannot be told");
+    assert_eq!(nameless.send(range[2], b""), 409, "nor whose is asked about");
+    assert_eq!((first.send(range[1], &[b'x'; 500]), first.send(range[2], b"")), (409, 409));
+    assert_eq!(server.status_of("GET", "/file"), 404);
+    assert_eq!(second.send(range[2], b""), 308);
+    assert_eq!(second.send(range[1], &[b'y'; 500]), 201);
+    assert!(server.read("/file") == [b'y'; 1_000]);
+    // Nor is it mixed with an upload that begins when the other one is complete.
+    let mut third = Parts::of(&server);
+    assert_eq!(third.send(range[0], &[b'z'; 500]), 202);
+    assert_eq!(nameless.send(range[1], &[b'x'; 500]), 409);
+    assert_eq!(first.send(range[1], &[b'x'; 500]), 409);
+    assert_eq!(third.send(range[1], &[b'z'; 500]), 204);
+    assert!(server.read("/file") == [b'z'; 1_000]);
+}
+
+/// "The next byte is number 0", it was told, and began a second upload of the name.
+#[test]
+fn an_upload_whose_part_is_being_received_is_told_to_come_again() {
+    let (instance, server) = Server::start();
+    let (mut part, whole) = (Parts::of(&server), vec![7; 4_000_000]);
+    assert_eq!(part.send("bytes 0-9/4000000", &whole[..10]), 202);
+    let mut hanging = server.connect();
+    hanging.begin(&part.head("bytes 10-3999999/4000000").with("Content-Length", 3_999_990));
+    hanging.write(&whole[10..3_000_000]);
+    until("the bytes are in the pool", || instance.bytes_in_pool() >= 1_000_000);
+    for (range, body) in [("bytes */4000000", &whole[..0]), ("bytes 10-19/4000000", &whole[10..20])] {
+        let answer = server.send(&part.head(range).body(body));
+        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("1")), "{range}");
+    }
+    hanging.write(&whole[3_000_000..]);
+    assert_eq!(hanging.answer(false).status, 201);
+    assert!(server.read("/file") == whole);
+}
+
+/// The part that hangs ends after another upload has begun: it neither takes its place nor is told that it goes on.
+#[test]
+fn a_part_whose_upload_is_superseded_while_it_is_received_is_refused() {
+    let (instance, server) = Server::start();
+    let (first, whole) = (Parts::of(&server), vec![7; 4_000_000]);
+    let mut hanging = server.connect();
+    hanging.begin(&first.head("bytes 0-3999999/8000000").with("Content-Length", 4_000_000));
+    hanging.write(&whole[..3_000_000]);
+    until("the bytes are in the pool", || instance.bytes_in_pool() >= 1_000_000);
+    let mut second = Parts::of(&server);
+    assert_eq!(second.send("bytes 0-3/8000000", b"anew"), 202);
+    hanging.write(&whole[3_000_000..]);
+    assert_eq!(hanging.answer(false).status, 409);
+    let asked = server.send(&second.head("bytes */8000000").body(""));
+    assert_eq!((asked.status, asked.header("range")), (308, Some("bytes=0-3")));
+}
+
+#[test]
+fn a_request_with_another_length_ends_no_upload_in_parts() {
     let (_instance, server) = Server::start();
     let part = |range: &str, body: &[u8]| {
         let answer = server.send(&server.ask("PUT", "/file").with("Content-Range", range).body(body));
@@ -455,7 +565,28 @@ fn one_caller_cannot_have_all_uploads_that_may_be_under_way() {
 }
 
 #[test]
-fn who_replaces_the_file_of_somebody_else_does_not_say_when_it_was_modified() {
+fn a_user_who_begins_uploads_anew_keeps_no_other_from_that() {
+    let (_instance, server, [anna, bert]) = with_users("uploads_max = 2\nuploads_per_caller_max = 2");
+    let part = |user: &str, target: &str, range: &str, id: &str| {
+        let ask = Ask::new("PUT", target).with("Authorization", user).with("Content-Range", range);
+        server.send(&if id.is_empty() { ask.body("abcd") } else { ask.with("Upload-Id", id).body("abcd") })
+    };
+    let begin_anew = |user: &str, target: &str| {
+        assert_eq!(part(user, target, "bytes 0-3/8", "").status, 202);
+        let begun = part(user, target, "bytes 0-3/8", "");
+        assert_eq!(begun.status, 202, "{target}: {begun:?}");
+        let id = begun.told("upload-id");
+        assert_eq!(part(user, target, "bytes 4-7/8", "").status, 409, "of which of them?");
+        assert_eq!(part(user, target, "bytes 4-7/8", &id).status, 201);
+    };
+    for target in ["/free/a", "/free/b", "/free/c"] {
+        begin_anew(&anna, target);
+    }
+    begin_anew(&bert, "/free/d");
+}
+
+#[test]
+fn a_put_over_the_file_of_another_user_does_not_set_its_modification_time() {
     let (_instance, server, [anna, bert]) = with_users("");
     let put = |user: &str| {
         let ask = Ask::new("PUT", "/free/file").with("Authorization", user).with("X-OC-Mtime", 1_000_000_000);

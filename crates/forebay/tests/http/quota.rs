@@ -35,15 +35,17 @@ fn a_put_beyond_the_quota_is_507_and_leaves_what_was_there() {
     assert_eq!(put("/dir/f", 600), 201);
     instance.forebay(&["quota", "set", "--user", UID, "--bytes-hard", "1000"]);
     assert_eq!(put("/dir/g", 401), 507);
+    let part = asked(&alice, "PUT", "/dir/g").with("Content-Range", "bytes 0-0/401").body("x");
+    assert_eq!(server.send(&part).status, 507, "the whole counts");
     assert_eq!(put("/dir/g", 400), 201);
-    // What is replaced gives its place.
+    // A replaced file gives up its space.
     assert_eq!(put("/dir/f", 600), 204);
     let refused = server.send(&asked(&alice, "PUT", "/dir/f").body([8; 601]));
     assert_eq!(refused.status, 507);
     assert!(refused.text().contains("quota-not-exceeded"), "{refused:?}");
     assert_eq!(server.read("/dir/f"), vec![7; 600]);
 
-    // Without a length it is judged when all has come.
+    // Without a length, a PUT is checked against the quota when its whole body has arrived.
     let mut chunked = server.connect();
     let ask = asked(&alice, "PUT", "/dir/g").with("Transfer-Encoding", "chunked");
     chunked.begin(&ask);
@@ -55,6 +57,33 @@ fn a_put_beyond_the_quota_is_507_and_leaves_what_was_there() {
     assert_eq!(server.read("/dir/g"), vec![7; 400]);
     // The administrator is root here, and is not bounded; whose file it is, stays.
     assert_eq!(server.put("/dir/g", [1; 900]).status, 204);
+}
+
+#[test]
+fn a_tree_that_would_be_replaced_by_more_than_a_quota_has_room_for_stays() {
+    let (instance, server, alice) = with_user();
+    let send = |ask: Ask| server.send(&ask).status;
+    for dir in ["/dir/source", "/dir/old", "/dir/bounded", "/dir/bounded/old"] {
+        assert_eq!(send(asked(&alice, "MKCOL", dir)), 201);
+    }
+    for (target, length) in [("/dir/source/f", 600), ("/dir/old/f", 100), ("/dir/bounded/old/f", 100)] {
+        assert_eq!(send(asked(&alice, "PUT", target).body(vec![7; length])), 201);
+    }
+    let copy = || send(asked(&alice, "COPY", "/dir/source").with("Destination", server.url("/dir/old")));
+    instance.forebay(&["quota", "set", "--user", UID, "--bytes-hard", "1399"]);
+    assert_eq!(copy(), 507);
+    assert_eq!(server.read("/dir/old/f"), [7; 100]);
+    instance.forebay(&["quota", "set", "--user", UID, "--bytes-hard", "1400"]);
+    assert_eq!(copy(), 204);
+
+    let to = server.url("/dir/bounded/old");
+    let move_over = || send(asked(&alice, "MOVE", "/dir/source").with("Destination", &to));
+    instance.forebay(&["quota", "set", "--tree", "/dir/bounded", "--bytes-hard", "599"]);
+    assert_eq!(move_over(), 507);
+    assert_eq!(server.read("/dir/bounded/old/f"), [7; 100]);
+    instance.forebay(&["quota", "set", "--tree", "/dir/bounded", "--bytes-hard", "600"]);
+    assert_eq!(move_over(), 204);
+    assert_eq!(server.read("/dir/bounded/old/f"), [7; 600]);
 }
 
 #[test]

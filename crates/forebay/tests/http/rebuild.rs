@@ -57,7 +57,7 @@ fn a_lost_namespace_is_built_anew_from_the_pools() {
     let root = client.root().unwrap();
     assert_eq!(status_of(client.lookup(&root, "lost+found")), nfs4::NfsStat4::Ok);
     let found = client.lookup(&root, "lost+found").unwrap();
-    // What was written again is another file than the one that was described.
+    // A file that was written again is another file than the described one.
     let mut contents: Vec<Vec<u8>> = client
         .list(&found, 65_536)
         .unwrap()
@@ -90,7 +90,7 @@ fn without_a_word_about_names_the_files_are_in_lost_and_found() {
 }
 
 #[test]
-fn what_a_pool_was_told_and_cannot_be_read_is_a_remark() {
+fn unreadable_descriptions_of_a_pool_are_a_remark() {
     let (instance, server) = Server::start();
     assert_eq!(server.put("/file", "contents").status, 201);
     instance.forebay(&["namespace", "describe"]);

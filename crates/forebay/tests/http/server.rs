@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -38,6 +38,15 @@ impl Instance {
         let configuration = format!("{nfs}[http]\npool_port = 0\n{http}\n");
         std::fs::write(dir.path().join("forebay.toml"), configuration).expect("write the configuration");
         Instance { dir, password: OnceCell::new() }
+    }
+
+    /// The same on another machine: a copy of everything, as it is.
+    pub fn twin(&self) -> Instance {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let mut copying = Command::new("cp");
+        copying.arg("-a").arg(self.dir.path().join(".")).arg(dir.path());
+        assert!(copying.status().expect("run cp").success());
+        Instance { dir, password: self.password.clone() }
     }
 
     pub fn data(&self) -> PathBuf {
@@ -105,7 +114,8 @@ impl Instance {
         std::thread::spawn(move || {
             BufReader::new(stdout).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        let mut server = Server { child, head: None, web: None, credential: String::new(), log };
+        let mut server =
+            Server { child, head: None, web: None, credential: String::new(), log, expected_errors: &[] };
         server.read_banner(&lines, &self.password);
         let password = self.password.get().expect("the first start shows a password");
         server.credential = basic(ADMIN, password);
@@ -125,6 +135,7 @@ pub struct Server {
     /// `Authorization` of the first login, who is root here.
     pub credential: String,
     log: PathBuf,
+    expected_errors: &'static [&'static str],
 }
 
 impl Server {
@@ -209,6 +220,33 @@ impl Server {
         NfsClient::connect(head, ClientOptions::named(name)).expect("connect to the head")
     }
 
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("signal the server");
+    }
+
+    /// SIGTERM, and waits until everything is closed.
+    pub fn stop(mut self) {
+        self.signal(rustix::process::Signal::TERM);
+        let ended = self.child.wait().expect("wait for the server");
+        assert!(ended.success(), "{ended}");
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("look for the server")
+    }
+
+    /// The log may tell of errors that have one of these in them.
+    pub fn expect_errors(&mut self, texts: &'static [&'static str]) {
+        self.expected_errors = texts;
+    }
+
+    /// As `kill`, of a server that had reason to complain.
+    pub fn kill_complaining(mut self) {
+        self.log = PathBuf::new();
+    }
+
     /// SIGKILL: as a crash of the process.
     pub fn kill(mut self) {
         self.child.kill().expect("kill the server");
@@ -225,7 +263,10 @@ impl Drop for Server {
         if std::thread::panicking() {
             eprintln!("log of the server:\n{log}");
         } else {
-            assert!(!log.contains("panicked") && !log.contains(" ERROR "), "the server complains:\n{log}");
+            let is_expected = |line: &str| self.expected_errors.iter().any(|text| line.contains(text));
+            let is_complaint = |line: &str| line.contains("panicked") || line.contains(" ERROR ");
+            let complains = log.lines().any(|line| is_complaint(line) && !is_expected(line));
+            assert!(!complains, "the server complains:\n{log}");
         }
     }
 }

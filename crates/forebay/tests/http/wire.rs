@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -36,7 +36,7 @@ impl Answer {
     }
 }
 
-/// A request in the making; what is not said is not sent, but for Host.
+/// A request under construction. Only headers that were set are sent, and Host.
 #[derive(Clone, Debug)]
 pub struct Ask {
     method: String,
@@ -92,11 +92,16 @@ pub struct Connection {
 
 impl Connection {
     pub fn open(server: SocketAddr) -> Connection {
-        let stream = TcpStream::connect(server).expect("connect to the server");
+        Connection::try_open(server).expect("connect to the server")
+    }
+
+    /// Of a server that may have ended.
+    pub fn try_open(server: SocketAddr) -> std::io::Result<Connection> {
+        let stream = TcpStream::connect(server)?;
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Connection { stream, server, ahead: Vec::new(), longest_chunk: 0 }
+        Ok(Connection { stream, server, ahead: Vec::new(), longest_chunk: 0 })
     }
 
     /// Head and body in one go; the final answer.
@@ -123,6 +128,11 @@ impl Connection {
     /// The server may have answered and closed before it has read all of it.
     pub fn write(&mut self, bytes: &[u8]) {
         let _ = self.stream.write_all(bytes);
+    }
+
+    /// Until something of the answer is there.
+    pub fn wait_for_its_begin(&mut self) {
+        assert!(self.more(), "the connection ends before an answer");
     }
 
     /// No more bytes will come.

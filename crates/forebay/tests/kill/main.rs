@@ -1,9 +1,9 @@
-//! The server killed with `kill -9` twenty times while clients change names and data: what was answered is there, what
-//! was under way is there as a whole or not at all, no name stands twice, and `forebay fsck` finds nothing.
+//! The server killed with `kill -9` twenty times while clients change names and data: answered changes are there,
+//! changes under way are there as a whole or not at all, no name stands twice, and `forebay fsck` finds nothing.
 //!
 //! Each worker has names of its own, in directories that all share, and asks for one change at a time; so it knows what
-//! must be there but for the one change whose answer did not come. What is asked for follows from a seed, which a
-//! failure prints (`FOREBAY_KILL_SEED` gives another).
+//! must be there but for the one change whose answer did not come. A seed decides which changes a worker asks for. A
+//! failure prints the seed (`FOREBAY_KILL_SEED` gives another).
 
 #![allow(clippy::unwrap_used, reason = "everything here is a test or a step of one")]
 
@@ -112,13 +112,13 @@ fn work_until_killed(workers: Vec<Worker>, server: Server, random: &mut Random, 
     started.into_iter().map(|worker| worker.join().expect("a worker ends with the server")).collect()
 }
 
-/// Of a running server; what it has in memory of its accounts is in the database, and what has no name is gone, a moment
-/// later only.
+/// On a running server, the accounts in memory reach the database, and files without a name are removed, a moment later
+/// only.
 fn assert_comes_clean(instance: &Instance) {
     until("fsck finds nothing", || fsck(instance).inspect_err(|found| println!("{found}")).is_ok());
 }
 
-/// What it found.
+/// Runs `forebay fsck`; its output is the error.
 fn fsck(instance: &Instance) -> Result<(), String> {
     let mut fsck = Command::new(env!("CARGO_BIN_EXE_forebay"));
     fsck.arg("fsck").arg("--data").arg(instance.data());

@@ -1,4 +1,4 @@
-//! What a worker believes of its own names, and what a change makes of that. No I/O.
+//! A worker's model of its own names, and the effect of each change on it. No I/O.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -248,16 +248,7 @@ impl Tree {
         }
     }
 
-    /// Whether all is as it was but that the bytes behind the new end are gone already: a replica is cut before the
-    /// size is, and until the client asks again they read as zeros.
-    pub fn is_cut_short_by(&self, change: &Change, seen: &BTreeMap<String, Node>) -> bool {
-        let Change::Resize { path, size } = change else { return false };
-        let mut cut = self.clone();
-        cut.with_content(path, |content| content.iter_mut().skip(*size).for_each(|byte| *byte = 0));
-        cut.settle(seen).is_ok()
-    }
-
-    /// What the answer to a creation tells.
+    /// Records the id and handle from the answer to a creation.
     pub fn learn(&mut self, path: &str, id: u64, handle: NfsFh4) {
         let node = self.known(path);
         (node.id, node.handle) = (Some(id), Some(handle));

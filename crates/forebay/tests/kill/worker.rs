@@ -21,7 +21,7 @@ use crate::wire::Connection;
 pub const SHARED: [&str; 3] = ["hot", "warm", "cold"];
 const NAMES_MAX: usize = 40;
 const BYTES_MAX: u64 = 20_000;
-/// What a reply tells of a directory: neither may be less afterwards.
+/// Attributes of a directory in a reply: neither may be less in a later reply.
 const FLOOR: [u32; 2] = [number::CHANGE, number::TIME_MODIFY];
 
 /// How a worker reaches the server of one round.
@@ -44,9 +44,9 @@ struct Gone;
 pub struct Worker {
     pub number: usize,
     shared: BTreeMap<String, NfsFh4>,
-    /// All that was answered.
+    /// The names after all answered changes.
     tree: Tree,
-    /// What was asked for and not answered.
+    /// The change that was requested and not answered.
     pending: Option<Change>,
     /// The highest change and mtime that were told of the shared directories.
     floors: BTreeMap<String, (u64, NfsTime4)>,
@@ -82,8 +82,8 @@ impl Worker {
 
     /// After a restart: the tree is as answered, or that and the whole of what was under way.
     ///
-    /// Of data two things are left of a request that was not done: bytes behind the file's end, where a write was under
-    /// way, and zeros before it, where a cut was. The client asks again, as one does whose request was not answered.
+    /// Of data one thing is left of a request that was not done: bytes behind the file's end, where a write was under way. The
+    /// client asks again, as one does whose request was not answered. A cut that had begun is finished by the start.
     pub fn settle(&mut self, seen: &Observed, client: &mut Client) {
         let there = seen.of_worker(self.number);
         let Some(change) = self.pending.take() else { panic!("worker {} was not interrupted", self.number) };
@@ -91,12 +91,11 @@ impl Worker {
         after.apply(&change);
         match (self.tree.settle(&there), after.settle(&there)) {
             (_, Ok(())) => self.tree = after,
-            // A cut may have been begun where nobody sees it: what it took were zeros.
-            (Ok(()), _) if !matches!(change, Change::Append { .. } | Change::Resize { .. }) => {}
-            (Err(without), Err(with)) if !self.tree.is_cut_short_by(&change, &there) => {
+            (Ok(()), _) if !matches!(change, Change::Append { .. }) => {}
+            (Ok(()), _) => self.ask_again(client, change),
+            (Err(without), Err(with)) => {
                 panic!("worker {}: {change:?} is neither undone ({without}) nor done ({with})", self.number)
             }
-            _ => self.ask_again(client, change),
         }
         for (directory, floor) in &self.floors {
             let now = seen.shared(directory);
@@ -146,13 +145,18 @@ impl Worker {
                 uid: random.below(5) as u32,
                 mtime: random.below(1 << 30) as i64,
             },
-            82..86 => Change::Resize { path: file, size: random.below(BYTES_MAX) as usize },
+            82..92 => Change::Resize { path: file, size: self.new_size(random) },
             _ => Change::Remove { path: self.removable(random, &any) },
         }
     }
 
     fn bytes(&self, random: &mut Random) -> Content {
         Content((0..1 + random.below(BYTES_MAX)).map(|_| random.next() as u8).collect())
+    }
+
+    /// Of a cut to nothing, as `O_TRUNC` asks for it, or to any other size.
+    fn new_size(&self, random: &mut Random) -> usize {
+        if random.below(3) == 0 { 0 } else { random.below(BYTES_MAX) as usize }
     }
 
     fn file_or_new(&mut self, random: &mut Random, files: &[String]) -> String {
@@ -297,7 +301,7 @@ impl Worker {
     }
 }
 
-/// Whatever ends the connection is the end of the server; a refusal is a failed test, since nobody else has these names.
+/// If the connection ends, the server is gone. A refusal is a failed test, since no other worker has these names.
 fn answer<T>(outcome: Result<T, ClientError>) -> Result<T, Gone> {
     match outcome {
         Ok(told) => Ok(told),
@@ -314,7 +318,7 @@ fn made(reply: &Reply) -> (u64, NfsFh4) {
     (attributes(&head).unwrap().fileid.unwrap(), handle(reply).unwrap())
 }
 
-/// What was done before is answered; whether this is changes no name.
+/// Ignores the outcome: all earlier changes are answered, and a CLOSE changes no name.
 fn close(client: &mut Client, file: &NfsFh4, stateid: StateId4) {
     let _ = client.nfs.call(&[ops::put_fh(file), ops::close(stateid)]);
 }

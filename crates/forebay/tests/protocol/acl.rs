@@ -47,7 +47,7 @@ fn acl_and_mode(client: &mut NfsClient, file: &NfsFh4) -> (Vec<NfsAce4>, u32) {
     (found.acl.unwrap(), found.mode.unwrap())
 }
 
-/// What of all is granted.
+/// The access bits that the server grants.
 fn access(client: &mut NfsClient, file: &NfsFh4) -> u32 {
     let reply = client.call(&[ops::put_fh(file), ops::access(0x3f)]).unwrap();
     body!(reply, Access).unwrap().access
@@ -87,7 +87,7 @@ fn acls_are_announced_and_a_file_without_one_tells_what_its_mode_says() {
 }
 
 #[test]
-fn what_a_new_mode_makes_of_the_largest_acl_that_is_inherited_can_be_set_again() {
+fn the_acl_that_a_new_mode_makes_of_the_largest_inheritable_acl_can_be_set_again() {
     let (_instance, server) = Server::start();
     let (mut ann, dir, _) = setup(&server);
     let largest = vec![ace(ALLOW, TO_ALL, READ | WRITE | 0x80, "1001"); 1_024];
@@ -178,7 +178,7 @@ fn opens_and_reads_are_judged_by_the_acl_and_follow_it_when_it_changes() {
 }
 
 #[test]
-fn who_may_read_and_write_an_acl_is_what_the_acl_says() {
+fn an_acl_decides_which_users_read_and_write_it() {
     let (_instance, server) = Server::start();
     let (mut ann, dir, file) = setup(&server);
     let mut bob = user(&server, 1001);

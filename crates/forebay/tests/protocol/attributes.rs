@@ -69,7 +69,7 @@ fn every_required_attribute_is_there_for_files_and_directories() {
 }
 
 #[test]
-fn what_is_announced_as_supported_is_told() {
+fn attributes_announced_as_supported_are_returned() {
     let (_instance, server) = Server::start();
     let (mut client, root, file) = setup(&server);
     for handle in [&root, &file] {
@@ -92,7 +92,7 @@ fn the_file_system_announces_flex_files_and_nothing_else() {
 }
 
 #[test]
-fn what_an_exclusive_creation_can_set_is_settable_and_supported() {
+fn attributes_that_an_exclusive_creation_can_set_are_writable_and_supported() {
     let (_instance, server) = Server::start();
     let (mut client, root, _) = setup(&server);
     let attributes =

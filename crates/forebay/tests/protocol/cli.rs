@@ -164,7 +164,7 @@ fn sigterm_stops_within_five_seconds_also_with_clients_connected() {
     assert!(status.success(), "{status}");
     assert!(took < Duration::from_secs(5), "{took:?}");
     drop((client, idle));
-    // What stopped in order is there, UNSTABLE or not.
+    // After an orderly stop all data is there, UNSTABLE or not.
     let server = instance.up();
     let mut client = server.client("host");
     assert_eq!(client.size(&file.handle).unwrap(), 100_000);

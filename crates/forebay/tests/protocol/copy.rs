@@ -73,7 +73,7 @@ fn content(client: &mut NfsClient, file: &OpenFile) -> Vec<u8> {
 /// For callbacks, on however busy a machine.
 const LONG: Duration = Duration::from_secs(60);
 
-/// What a COPY came to, at once or in the end.
+/// The result of a COPY, from its reply or from CB_OFFLOAD.
 fn outcome(two: &Two, copied: Copy4ResOk) -> WriteResponse4 {
     let Some(stateid) = copied.response.callback_id else { return copied.response };
     let told = two.client.callbacks.wait_for_offload(LONG).expect("the end is told");
@@ -163,7 +163,7 @@ fn a_committed_copy_survives_a_crash() {
     assert!(content(&mut client, &again) == bytes(0, 1 << 20));
 }
 
-/// What is answered after the first piece is told in the end, with all that was asked for.
+/// If a COPY is answered after its first piece, CB_OFFLOAD reports the end with the whole count.
 #[test]
 fn a_copy_that_goes_on_ends_with_one_callback_and_its_verifier_is_that_of_commit() {
     for on_one_pool in [true, false] {
@@ -243,6 +243,21 @@ fn a_source_without_a_byte_on_disk_is_zeros() {
         let expected = [vec![9; 50], vec![0; 100], vec![9; 50]].concat();
         assert_eq!(content(&mut two.client, &two.target), expected);
     });
+}
+
+#[test]
+fn a_hole_that_is_copied_behind_the_end_leaves_a_replica_as_long_as_the_file() {
+    for on_one_pool in [true, false] {
+        let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
+        let mut two = two_files(&server, on_one_pool, 0);
+        two.client.set_size(&two.source.handle, two.source.stateid, 1 << 20).unwrap();
+        write(&mut two.client, &two.target, 0, &[9; 1000]);
+        copy_all(&mut two, 4096, 6_000_000, 100_000);
+        two.client.commit(&two.target.handle).unwrap();
+        assert_eq!(two.client.size(&two.target.handle).unwrap(), 6_100_000);
+        let fsck = instance.run(&["fsck"]);
+        assert!(fsck.status.success(), "{}", String::from_utf8_lossy(&fsck.stdout));
+    }
 }
 
 /// RFC 7862 §15.2.3.
@@ -335,7 +350,7 @@ fn both_stateids_are_judged() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_neither_source_nor_target() {
+fn only_regular_files_are_sources_and_targets_of_copy_and_clone() {
     let (_instance, server) = Server::start();
     let mut two = two_files(&server, true, 1000);
     let can_clone = can_clone(&mut two);

@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 use nfs4::{
     LayoutIomode4, Lock4Args, Lock4Res, LockT4Args, LockT4Res, LockU4Args, Locker4, NfsArgop4, NfsFh4,
     NfsLockType4, NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
-    OPEN4_SHARE_ACCESS_WANT_READ_DELEG, OPEN4_SHARE_ACCESS_WRITE, OPEN4_SHARE_DENY_WRITE, Open4Args,
-    OpenClaim4, OpenDelegation4, OpenDelegationType4, OpenFlag4, OpenToLockOwner4, StableHow4, StateId4,
+    OPEN4_SHARE_ACCESS_WANT_READ_DELEG, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OPEN4_SHARE_ACCESS_WRITE,
+    OPEN4_SHARE_DENY_WRITE, Open4Args, OpenClaim4, OpenDelegation4, OpenDelegationType4, OpenFlag4,
+    OpenToLockOwner4, StableHow4, StateId4,
 };
 use testkit::nfs_client::{ClientOptions, Layout, NfsClient, OpenFile, ops, when_ready};
 
 use crate::server::{Instance, Server, Setup, status_of};
 
 const WAIT: Duration = Duration::from_secs(40);
-/// A recall takes far longer than a test: what goes at once does not go by one.
+/// A recall takes far longer than a test, so state that goes at once does not go by a recall.
 const SHORT_LEASE: Setup = Setup {
     lease_s: 2,
     grace_s: 60,
@@ -41,12 +42,12 @@ fn lock(client: &mut NfsClient, file: &OpenFile, reclaim: bool) -> Lock4Res {
     }
 }
 
-/// As a client does that is told DELAY while the other makes way.
+/// Retries on DELAY, as a client does while the server expires the silent client.
 fn lock_when_ready(client: &mut NfsClient, file: &OpenFile) -> Lock4Res {
     let since = Instant::now();
     loop {
         match lock(client, file, false) {
-            Lock4Res::Err(NfsStat4::Delay) => assert!(since.elapsed() < WAIT, "it never makes way"),
+            Lock4Res::Err(NfsStat4::Delay) => assert!(since.elapsed() < WAIT, "the lock is never released"),
             outcome => return outcome,
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -106,7 +107,7 @@ impl Scene {
         Scene { silent, root, file, lock: locked.lock_stateid, layout }
     }
 
-    /// With the ticket of the layout, whoever brings it.
+    /// Writes with the ticket of the layout, by any client.
     fn write_at_the_pool(&self, by: &mut NfsClient) -> NfsStat4 {
         let mut pool = by.data_server(&self.layout).unwrap();
         let stateid = self.layout.data_server().stateid;
@@ -142,7 +143,7 @@ fn a_client_that_comes_back_after_its_lease_goes_on_with_all_it_had() {
 }
 
 #[test]
-fn who_needs_the_lock_of_a_silent_client_gets_it_and_the_client_is_gone_with_all_it_had() {
+fn a_client_that_needs_the_lock_of_a_silent_client_gets_it_and_the_silent_one_is_expired() {
     let (instance, server) = Server::start_with(SHORT_LEASE);
     let mut scene = Scene::set(&instance, &server);
     let mut other = server.client("other");
@@ -150,6 +151,86 @@ fn who_needs_the_lock_of_a_silent_client_gets_it_and_the_client_is_gone_with_all
     assert!(matches!(lock_when_ready(&mut other, &opened), Lock4Res::Ok(_)));
     assert!(scene.is_gone());
     assert_eq!(scene.write_at_the_pool(&mut other), NfsStat4::Stale, "it was fenced off before");
+}
+
+#[test]
+fn a_client_that_lost_its_lock_gets_no_layout_and_no_delegation_until_it_has_closed_the_file() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let scene = Scene::set(&instance, &server);
+    let mut other = server.client("other");
+    let opened = when_ready(|| other.create(&scene.root, "file")).unwrap();
+    assert!(matches!(lock_when_ready(&mut other, &opened), Lock4Res::Ok(_)));
+    other.layout_get(&opened.handle, opened.stateid, LayoutIomode4::Rw).unwrap();
+    other.close(&opened).unwrap();
+
+    let mut back = server.client("silent");
+    let write = back.write(&scene.file.handle, scene.lock, 0, StableHow4::FileSync, b"mine");
+    assert_eq!(status_of(write), NfsStat4::BadStateId);
+    let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
+    let file = when_ready(|| back.open(&scene.root, "file", wanted)).unwrap();
+    assert!(matches!(file.opened.delegation, OpenDelegation4::NoneExt(_)), "{:?}", file.opened.delegation);
+    for mode in [LayoutIomode4::Read, LayoutIomode4::Rw] {
+        let layout = back.layout_get(&file.handle, file.stateid, mode);
+        assert_eq!(status_of(layout), NfsStat4::LayoutUnavailable);
+    }
+    back.close(&file).unwrap();
+    let file = when_ready(|| back.open(&scene.root, "file", wanted)).unwrap();
+    assert!(matches!(file.opened.delegation, OpenDelegation4::Write(_)), "{:?}", file.opened.delegation);
+    back.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+}
+
+#[test]
+fn a_client_that_has_lost_a_lock_gets_no_layout_after_a_restart_until_it_has_closed_the_file() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let scene = Scene::set(&instance, &server);
+    let mut other = server.client("other");
+    let opened = when_ready(|| other.create(&scene.root, "file")).unwrap();
+    assert!(matches!(lock_when_ready(&mut other, &opened), Lock4Res::Ok(_)));
+    let mut back = server.client("silent");
+    when_ready(|| back.open(&scene.root, "file", OPEN4_SHARE_ACCESS_BOTH)).unwrap();
+    let untouched = back.create(&scene.root, "untouched").unwrap();
+    server.kill();
+
+    let server = instance.up();
+    let mut other = server.client_by(ClientOptions::named("other").reclaiming());
+    let mut back = server.client_by(ClientOptions::named("silent").reclaiming());
+    let others = reclaim(&mut other, &scene.file).unwrap();
+    let file = reclaim(&mut back, &scene.file).unwrap();
+    other.reclaim_complete().unwrap();
+    back.reclaim_complete().unwrap();
+    when_ready(|| other.layout_get(&others.handle, others.stateid, LayoutIomode4::Rw)).unwrap();
+    let layout = back.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw);
+    assert_eq!(status_of(layout), NfsStat4::LayoutUnavailable);
+    back.close(&file).unwrap();
+    for name in ["file", "untouched"] {
+        let file = when_ready(|| back.open(&scene.root, name, OPEN4_SHARE_ACCESS_BOTH)).unwrap();
+        assert!(name == "file" || file.handle == untouched.handle);
+        back.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
+    }
+}
+
+#[test]
+fn a_client_that_lost_a_delegation_to_write_gets_no_layout_until_it_has_closed_the_file() {
+    let (instance, server) = Server::start_with(SHORT_LEASE);
+    let mut silent = server.client("silent");
+    let root = silent.root().unwrap();
+    let made = silent.create(&root, "file").unwrap();
+    silent.close(&made).unwrap();
+    let wanted = OPEN4_SHARE_ACCESS_BOTH | OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG;
+    let opened = silent.open(&root, "file", wanted).unwrap();
+    assert!(matches!(opened.opened.delegation, OpenDelegation4::Write(_)));
+    wait_for_the_end_of_the_lease(&instance);
+    let mut other = server.client("other");
+    let opened = when_ready(|| other.open(&root, "file", OPEN4_SHARE_ACCESS_WRITE)).unwrap();
+    other.close(&opened).unwrap();
+
+    let mut back = server.client("silent");
+    let file = when_ready(|| back.open(&root, "file", OPEN4_SHARE_ACCESS_BOTH)).unwrap();
+    let layout = back.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw);
+    assert_eq!(status_of(layout), NfsStat4::LayoutUnavailable);
+    back.close(&file).unwrap();
+    let file = when_ready(|| back.open(&root, "file", OPEN4_SHARE_ACCESS_BOTH)).unwrap();
+    back.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
 }
 
 #[test]
@@ -177,7 +258,7 @@ fn an_open_that_a_silent_client_stands_in_the_way_of_goes_through() {
 }
 
 #[test]
-fn what_a_silent_client_denies_it_denies_to_nobody() {
+fn share_denials_of_a_silent_client_stop_no_other_client() {
     let (instance, server) = Server::start_with(SHORT_LEASE);
     let mut silent = server.client("silent");
     let root = silent.root().unwrap();

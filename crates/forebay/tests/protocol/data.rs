@@ -115,7 +115,7 @@ fn read_plus_tells_data_and_holes() {
     assert_eq!(read(0, 0), (vec![], false));
 }
 
-/// RFC 8881 §2.10.6.4: what does not fit into the reply is asked for again.
+/// RFC 8881 §2.10.6.4: the client asks again for data that does not fit into the reply.
 #[test]
 fn read_plus_answers_within_the_session_and_in_a_bounded_number_of_segments() {
     let (_instance, server) = Server::start();
@@ -185,7 +185,7 @@ fn allocate_refuses_what_cannot_be() {
     assert_eq!(allocate(i64::MAX as u64, 1), NfsStat4::FBig);
     assert_eq!(allocate(u64::MAX, 5), NfsStat4::FBig);
     assert_eq!(allocate(0, 1 << 60), NfsStat4::NoSpc);
-    assert_eq!(client.size(&file.handle).unwrap(), 0, "what was refused leaves the file as it was");
+    assert_eq!(client.size(&file.handle).unwrap(), 0, "a refused operation leaves the file as it was");
     let set = instance.run(&["quota", "set", "--user", "1234", "--bytes-hard", "100000"]);
     assert!(set.status.success());
     let status = status_of(client.allocate(&file.handle, file.stateid, 0, 100_001));
@@ -240,7 +240,7 @@ fn deallocate_refuses_what_cannot_be_and_takes_a_file_without_bytes() {
     assert_eq!(client.size(&file.handle).unwrap(), 0);
 }
 
-/// A client can tell the server what it will do; what is not taken is not said to be.
+/// A client can announce its I/O. The reply has only the hints that the server takes.
 #[test]
 fn io_advise_answers_the_hints_that_are_taken() {
     let (_instance, server) = Server::start();
@@ -328,9 +328,9 @@ fn only_regular_files_have_data() {
     }
 }
 
-/// What is not there says so, and a client of NFSv4.1 is told that there is no such operation.
+/// An operation that is not implemented is NOTSUPP. Operations of NFSv4.2 are OP_ILLEGAL for a client of NFSv4.1.
 #[test]
-fn what_is_not_served_is_not_supported_and_in_4_1_illegal() {
+fn operations_that_are_not_served_are_notsupp_and_those_of_4_2_are_illegal_in_4_1() {
     let (_instance, server) = Server::start();
     let (mut client, _, file) = with_sparse_file(&server);
     let stateid = file.stateid;
@@ -362,7 +362,7 @@ fn what_is_not_served_is_not_supported_and_in_4_1_illegal() {
 }
 
 #[test]
-fn what_was_allocated_is_there_to_be_written() {
+fn a_write_uses_the_space_that_was_allocated_for_it() {
     let (_instance, server) = Server::start();
     let (mut client, _, file) = with_file(&server);
     client.allocate(&file.handle, file.stateid, 0, 4 * BLOCK).unwrap();

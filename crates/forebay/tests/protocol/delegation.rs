@@ -1,4 +1,4 @@
-//! Delegations: who is offered one, what brings it home, and what happens when it does not come (RFC 8881 §10.2, §10.4).
+//! Delegations: grants, recalls, and recalls that the client does not answer (RFC 8881 §10.2, §10.4).
 
 use std::time::{Duration, Instant};
 
@@ -58,7 +58,7 @@ impl Scene {
         other.close(&made).unwrap();
         let mut reader = server.client("reader");
         let file = reader.open(&root, "file", READ_WANTED).unwrap();
-        let delegation = delegation(&file).expect("who asks for a delegation gets one");
+        let delegation = delegation(&file).expect("a requested delegation is granted");
         Scene { reader, other, root, file, delegation }
     }
 
@@ -125,7 +125,7 @@ fn a_writer_waits_for_the_readers_delegation_and_proceeds_when_it_is_back() {
     let mut scene = Scene::set(&server);
     assert_eq!(scene.open_for_writing(), NfsStat4::Delay, "it is not back yet");
     scene.recalled();
-    // What was opened by the delegation is opened at the server before it goes (RFC 8881 §10.4.4).
+    // Before the client returns the delegation, it claims its local opens at the server (RFC 8881 §10.4.4).
     let handle = scene.file.handle.clone();
     let claimed = scene.by_delegation(OpenClaim4::DelegCurFh(scene.delegation), &handle).unwrap();
     assert_eq!(claimed.opened.delegation, OpenDelegation4::None, "Linux calls another one a broken server");
@@ -389,7 +389,7 @@ fn a_delegation_is_reclaimed_after_a_restart_and_recalled_again() {
     let claim = OpenClaim4::Previous(OpenDelegationType4::Read);
     let open = ops::open_claiming("owner", OPEN4_SHARE_ACCESS_READ, OpenFlag4::NoCreate, claim);
     let file = reader.open_by(&handle, open).unwrap();
-    let held = delegation(&file).expect("what it had before");
+    let held = delegation(&file).expect("the delegation that it had before");
     reader.reclaim_complete().unwrap();
     let mut other = server.client("other");
     let root = when_ready(|| other.root()).unwrap();
@@ -422,14 +422,18 @@ fn a_reader_that_has_not_heard_of_a_revocation_reclaims_nothing_after_a_restart(
     let claim = OpenClaim4::Previous(OpenDelegationType4::Read);
     let open = ops::open_claiming("owner", OPEN4_SHARE_ACCESS_READ, OpenFlag4::NoCreate, claim);
     let reclaimed = reader.open_by(&scene.file.handle, open);
-    assert_eq!(status_of(reclaimed), NfsStat4::NoGrace, "what it has in its cache was changed by another");
+    assert_eq!(
+        status_of(reclaimed),
+        NfsStat4::NoGrace,
+        "another client changed the data that this one has in its cache"
+    );
 }
 
 #[test]
 fn a_reader_whose_connection_is_lost_is_asked_when_it_is_back_and_not_revoked() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
-    // A connection without the back channel: what carried it ends.
+    // A connection without the back channel; the one that carried it ends.
     scene.reader.connection = std::sync::Arc::new(scene.reader.second_connection().unwrap());
     let since = Instant::now();
     while status_flags(&mut scene.reader) & SEQ4_STATUS_CB_PATH_DOWN == 0 {
@@ -453,7 +457,7 @@ fn a_reader_whose_connection_is_lost_is_asked_when_it_is_back_and_not_revoked() 
 }
 
 #[test]
-fn who_may_not_write_recalls_nothing() {
+fn a_client_that_may_not_write_recalls_nothing() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
     let stranger = ClientOptions::named("stranger").credential(auth_sys(1000, 1000, &[]));

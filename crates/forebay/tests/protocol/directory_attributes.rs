@@ -1,4 +1,4 @@
-//! What a second client sees of a directory while others change its names: change, mtime and ctime never go backwards,
+//! A second client looks at a directory while others change its names: change, mtime and ctime never go backwards,
 //! a listing that is kept under a change attribute is the directory's as long as that attribute stands, and a time that
 //! was set by hand stays until the next change. In every consistency mode, over a hundred thousand looks in all.
 
@@ -139,7 +139,7 @@ impl Look {
         Some((look, told.numlinks.unwrap()))
     }
 
-    /// What is higher in either.
+    /// Takes the higher value of each attribute.
     fn raise(&mut self, other: Look) {
         self.change = self.change.max(other.change);
         self.mtime = self.mtime.max(other.mtime);
@@ -152,7 +152,7 @@ impl Look {
     }
 }
 
-/// A directory, and the highest that anybody has been told of it: who asks after that must be told no less.
+/// A directory, and its highest attributes that any client was told: a later reply must have no lower ones.
 struct Watched {
     name: &'static str,
     handle: NfsFh4,
@@ -290,8 +290,8 @@ fn rename(
     (told.source_cinfo, told.target_cinfo)
 }
 
-/// Whoever keeps a listing under the change attribute that was read before it, as clients do, and finds that attribute
-/// again, may use the listing: it must be the directory's.
+/// Clients keep a listing under the change attribute that they read before it. If a client finds that attribute again,
+/// it may use the listing: it must be the directory's.
 fn listings_are_good(mode: Mode) {
     let scene = Scene::new(mode);
     let (round, at_work) = (Barrier::new(CREATORS + 1), AtomicUsize::new(CREATORS));

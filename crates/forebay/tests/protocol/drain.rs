@@ -77,7 +77,7 @@ fn a_drained_pool_gets_its_layouts_back_and_its_files_go_through_the_head() {
 }
 
 #[test]
-fn who_keeps_a_layout_of_a_drained_pool_is_fenced_off() {
+fn a_client_that_keeps_a_layout_of_a_drained_pool_is_fenced_off() {
     let configuration = "[nfs.delegations]\nrecall_s = 2";
     let (instance, server) = Server::start_with(Setup { configuration, ..Setup::default() });
     let (mut client, file, layout) = with_layout(&server);
@@ -131,7 +131,7 @@ fn a_device_that_goes_is_told_to_who_asked_and_its_id_never_comes_again() {
 }
 
 #[test]
-fn what_is_drained_stays_so_over_a_restart_and_is_changed_on_a_stopped_instance_too() {
+fn a_pool_stays_drained_over_a_restart_and_can_be_enabled_on_a_stopped_instance() {
     let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
     pool_command(&instance, &["drain", "pool-1"]);
     server.kill();
@@ -195,7 +195,7 @@ fn write_by(data_server: &mut NfsClient, layout: &Layout) -> NfsStat4 {
 }
 
 #[test]
-fn who_has_many_layouts_at_a_drained_pool_is_asked_once_for_all_and_returns_all_at_once() {
+fn a_client_with_many_layouts_at_a_drained_pool_gets_one_recall_and_returns_all_at_once() {
     let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
     let Crowd { mut client, here, elsewhere } = with_many_layouts(&server);
     pool_command(&instance, &["drain", "pool-0"]);
@@ -215,7 +215,7 @@ fn who_has_many_layouts_at_a_drained_pool_is_asked_once_for_all_and_returns_all_
 }
 
 #[test]
-fn who_has_forgotten_its_many_layouts_is_fenced_off_at_once() {
+fn a_client_that_has_forgotten_its_many_layouts_is_fenced_off_at_once() {
     let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
     let Crowd { mut client, here, elsewhere } = with_many_layouts(&server);
     let (_, last) = &here[MANY - 1];
@@ -236,7 +236,7 @@ fn who_has_forgotten_its_many_layouts_is_fenced_off_at_once() {
 }
 
 #[test]
-fn who_never_answers_for_its_many_layouts_loses_them_in_time() {
+fn a_client_that_never_answers_a_recall_of_its_many_layouts_loses_them_in_time() {
     let configuration = "[nfs.delegations]\nrecall_s = 2";
     let (instance, server) = Server::start_with(Setup { pools: 2, configuration, ..Setup::default() });
     let Crowd { mut client, here, elsewhere } = with_many_layouts(&server);
@@ -251,7 +251,23 @@ fn who_never_answers_for_its_many_layouts_loses_them_in_time() {
 }
 
 #[test]
-fn who_does_not_support_a_recall_of_all_layouts_is_asked_for_each() {
+fn a_client_that_has_not_answered_for_all_layouts_gets_no_new_one_though_each_is_back() {
+    let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
+    let Crowd { mut client, here, elsewhere } = with_many_layouts(&server);
+    client.callbacks.answer_once(Answer::Silence);
+    pool_command(&instance, &["drain", "pool-0"]);
+    client.callbacks.wait_for_layout_recall(WAIT).expect("a recall comes");
+    for (file, layout) in &here {
+        client.layout_return(&file.handle, layout.stateid, &FfLayoutReturn4::default()).unwrap();
+    }
+    wait_until_drained(&instance, "pool-0");
+    assert_eq!(status_of(layout_of(&mut client, &elsewhere)), NfsStat4::RecallConflict);
+    client.call(&[ops::layout_return_many(LayoutReturn4::All)]).unwrap();
+    layout_of(&mut client, &elsewhere).unwrap();
+}
+
+#[test]
+fn a_client_that_does_not_support_a_recall_of_all_layouts_gets_a_recall_for_each() {
     let (instance, server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
     let Crowd { mut client, here, .. } = with_many_layouts(&server);
     client.callbacks.answer_once(Answer::Status(NfsStat4::NotSupp));

@@ -84,7 +84,7 @@ fn a_return_of_the_layouts_of_the_pseudo_file_system_spares_those_of_the_exports
 }
 
 #[test]
-fn what_is_not_said_to_be_writable_is_read_only() {
+fn an_export_is_read_only_unless_it_is_configured_as_writable() {
     let (_instance, server) = Server::start_with(with(
         "[[nfs.export]]\npath = \"/\"\nclients = [\"localhost\"]\nsquash = \"none\"\n",
     ));

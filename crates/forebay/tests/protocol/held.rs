@@ -1,4 +1,4 @@
-//! What is held open: against its own mode, against truncation by others, against removal and a restart.
+//! Open files: despite their own mode, truncation by others, removal and a restart.
 
 use nfs4::{
     LayoutIomode4, NfsArgop4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
@@ -45,7 +45,7 @@ fn the_owner_opens_by_handle_no_more_than_its_mode_allows() {
     let mut user = server.client_by(ClientOptions::named("user").credential(auth_sys(1000, 1000, &[])));
     let made = user.open_as(&dir, "file", "owner", OPEN4_SHARE_ACCESS_BOTH, ops::unchecked(0o444)).unwrap();
     let written = user.write(&made.handle, made.stateid, 0, StableHow4::FileSync, b"data");
-    assert_eq!(status_of(written), NfsStat4::Ok, "who makes a file writes it, whatever its mode");
+    assert_eq!(status_of(written), NfsStat4::Ok, "the creator of a file may write it, whatever its mode");
     user.close(&made).unwrap();
     let mut by_handle = |access| {
         let open = open_op(access, OPEN4_SHARE_DENY_NONE, OpenFlag4::NoCreate, OpenClaim4::Fh);

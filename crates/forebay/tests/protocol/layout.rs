@@ -31,7 +31,7 @@ fn write_layout(client: &mut NfsClient, file: &OpenFile) -> Layout {
     client.layout_get(&file.handle, seqid_zero(file.stateid), LayoutIomode4::Rw).unwrap()
 }
 
-/// What TEST_STATEID says.
+/// The status that TEST_STATEID returns.
 fn state_of(client: &mut NfsClient, stateid: StateId4) -> NfsStat4 {
     let test = NfsArgop4::TestStateId(TestStateId4Args { stateids: vec![stateid] });
     let reply = client.call(&[test]).unwrap();
@@ -74,7 +74,7 @@ fn a_small_file_is_read_and_written_through_the_head_unless_the_client_insists()
         assert_eq!(reply.status, NfsStat4::LayoutUnavailable);
     }
     assert_eq!(write_layout(&mut client, &file).segment.iomode, LayoutIomode4::Rw);
-    // Who does not ask for the attribute could not know.
+    // A client that does not ask for the attribute cannot know the threshold, and gets a layout.
     let open = ops::open("owner", OPEN4_SHARE_ACCESS_BOTH, ops::unchecked(0o644), "file");
     let layout_get = ops::layout_get(StateId4::CURRENT, LayoutIomode4::Rw);
     client.call(&[ops::put_fh(&root), open, layout_get]).unwrap();
@@ -329,7 +329,7 @@ fn a_data_server_does_nothing_but_io() {
 
 /// Linux sends no LAYOUTCOMMIT when it gives back a lock, and takes a size that is behind its own for the truth.
 #[test]
-fn what_is_written_under_a_layout_is_seen_before_it_is_committed() {
+fn data_written_under_a_layout_is_seen_before_its_layoutcommit() {
     let (_instance, server) = Server::start();
     let (mut client, root, file) = with_file(&server);
     let mut other = server.client("other");
@@ -405,7 +405,7 @@ fn layoutcommit_needs_a_layout_or_the_right_to_write() {
         let outcome = bob.layout_commit(&reading.handle, stateid, Some(9));
         assert_ne!(status_of(outcome), NfsStat4::Ok, "{stateid:?}");
     }
-    // Linux forgets what it wanted to commit on BADLAYOUT: who may write commits also after a restart.
+    // Linux drops its commit on BADLAYOUT, so a client that may write commits also after a restart.
     ann.layout_commit(&file.handle, unknown, Some(3)).unwrap();
 }
 
@@ -627,7 +627,7 @@ fn an_open_for_reading_gets_no_layout_for_writing() {
 }
 
 #[test]
-fn what_the_open_refuses_leaves_no_layout() {
+fn a_refused_open_leaves_no_layout() {
     let (_instance, server) = Server::start();
     let mut client = server.client("host");
     let root = client.root().unwrap();
@@ -686,7 +686,7 @@ fn files_spread_over_the_pools() {
 }
 
 #[test]
-fn what_goes_through_the_head_and_what_goes_to_the_pool_is_one_file() {
+fn io_through_the_head_and_io_at_the_pool_are_of_one_file() {
     let (_instance, server) = Server::start();
     let (mut client, _, file) = with_file(&server);
     client.write(&file.handle, file.stateid, 0, StableHow4::FileSync, b"head head head").unwrap();

@@ -1,4 +1,4 @@
-//! Many clients at once, with and without a crash in between: what was acknowledged is there, and all agrees.
+//! Many clients at once, with and without a crash in between: acknowledged data is there, and fsck finds nothing.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -87,7 +87,7 @@ fn many_clients_in_one_directory_leave_it_as_they_say() {
 }
 
 #[test]
-fn what_was_acknowledged_before_a_kill_under_load_is_there() {
+fn data_acknowledged_before_a_kill_under_load_is_there() {
     let (instance, mut server) = Server::start_with(Setup { pools: 2, ..Setup::default() });
     let root = server.client("host").root().unwrap();
     let mut acknowledged: Vec<String> = Vec::new();

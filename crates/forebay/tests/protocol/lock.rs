@@ -204,7 +204,7 @@ fn a_lock_owner_that_has_a_stateid_is_recognized_by_a_further_open_to_lock() {
 }
 
 #[test]
-fn what_is_closed_or_freed_holds_no_locks() {
+fn a_stateid_with_locks_cannot_be_freed_and_a_closed_file_holds_no_locks() {
     let (_instance, server) = Server::start();
     let (mut client, root, file) = setup(&server);
     let stateid = granted(&mut client, &file, first_lock(&file, "ann", Write, 0, 10));

@@ -99,6 +99,26 @@ fn an_exclusive_creation_is_recognized_when_it_comes_again() {
     assert_eq!(status_of(foreign), NfsStat4::Exist);
 }
 
+/// Two nodes that were booted from one image at the same time: Linux counts ticks since boot and thread ids.
+#[test]
+fn of_two_clients_with_the_same_verifier_one_makes_the_file() {
+    let (instance, server) = Server::start();
+    let (mut client, root) = setup(&server);
+    let how = || exclusive(7, &with_mode(0o620));
+    let made = client.open_as(&root, "file", "owner", BOTH, how()).unwrap();
+    let mut other = server.client("other");
+    assert_eq!(status_of(other.open_as(&root, "file", "owner", BOTH, how())), NfsStat4::Exist);
+    server.kill();
+    let server = instance.up();
+    let options = ClientOptions::named("host");
+    let mut rebooted = server.client_by(options.clone().verifier(*b"boot 002"));
+    let again = when_ready(|| rebooted.open_as(&root, "file", "owner", BOTH, how()));
+    assert_eq!(status_of(again), NfsStat4::Exist, "another boot of the client");
+    let mut client = server.client_by(options);
+    let again = when_ready(|| client.open_as(&root, "file", "owner", BOTH, how()));
+    assert_eq!(again.unwrap().handle, made.handle, "the client that has made it, over a restart");
+}
+
 #[test]
 fn the_exclusive_creation_of_4_0_works_too() {
     let (_instance, server) = Server::start();
@@ -126,7 +146,7 @@ fn an_exclusive_creation_survives_a_restart_of_the_server() {
 }
 
 #[test]
-fn who_creates_a_file_may_write_it_whatever_its_mode() {
+fn the_creator_of_a_file_may_write_it_whatever_its_mode() {
     let (_instance, server) = Server::start();
     let mut client = server.client("host");
     let dir = directory_of(&mut client, "home", 1000);
@@ -155,7 +175,7 @@ fn the_mode_decides_who_opens() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_not_opened() {
+fn an_object_that_is_no_regular_file_is_not_opened() {
     let (_instance, server) = Server::start();
     let (mut client, root) = setup(&server);
     client.create_object(&root, CreateType4::Dir, "dir", 0o755).unwrap();
@@ -327,7 +347,7 @@ fn without_grace_nothing_is_reclaimed() {
 }
 
 #[test]
-fn who_wants_a_delegation_is_told_that_there_is_none() {
+fn an_open_that_wants_a_delegation_and_gets_none_is_answered_with_none_ext() {
     let (_instance, server) = Server::start();
     let (mut client, root) = setup(&server);
     let access = BOTH | OPEN4_SHARE_ACCESS_WANT_READ_DELEG;

@@ -1,4 +1,4 @@
-//! Layout recall: what makes a layout come back, and what happens when it does not (RFC 8881 §12.5.5, §20.3).
+//! Layout recall: its causes, and layouts that the client does not return (RFC 8881 §12.5.5, §20.3).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -109,7 +109,7 @@ fn a_recall_comes_on_the_session_of_the_holder_with_its_own_sequence() {
     assert_eq!(sequence.sessionid, scene.holder.session.id);
     assert_eq!((sequence.sequenceid, sequence.slotid), (1, 0));
     assert_eq!(seen[0].minorversion, scene.holder.options.minorversion);
-    assert!(scene.other.callbacks.seen().is_empty(), "who truncates is not asked");
+    assert!(scene.other.callbacks.seen().is_empty(), "the client that truncates gets no recall");
 }
 
 /// RFC 8881 §20.9.3: Linux waits for the reply to the call that is named, and takes the recall for what it is.
@@ -172,7 +172,7 @@ fn a_recall_finds_the_connection_that_was_bound_last() {
 fn a_client_whose_back_channel_is_gone_is_told_so() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
-    // Fore channel only: what carried the callbacks ends.
+    // Fore channel only; the connection that carried the callbacks ends.
     scene.holder.connection = Arc::new(scene.holder.second_connection().unwrap());
     let deadline = Instant::now() + WAIT;
     loop {
@@ -275,7 +275,7 @@ fn while_a_layout_is_recalled_no_new_one_is_given_to_others() {
 }
 
 #[test]
-fn who_truncates_under_its_own_layout_alone_waits_for_nobody() {
+fn a_client_that_truncates_under_its_own_layout_alone_gets_no_recall() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
     scene.holder.set_size(&scene.file.handle, scene.file.stateid, 50).unwrap();

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -97,20 +98,23 @@ impl Instance {
     }
 }
 
-/// The first of so many neighbouring ports that nobody uses. One: the kernel chooses.
+/// Below the range from which the kernel takes the ports of connections, so that none of these takes a server's.
+const ROWS: std::ops::Range<u32> = 10_000..32_000;
+/// Ports that this process has given to its servers, whether they listen yet or not.
+static GIVEN: AtomicU32 = AtomicU32::new(0);
+
+/// The first of so many neighbouring ports that nobody listens on and no other test was given. One: the kernel chooses.
 fn free_ports(count: u32) -> u16 {
     if count == 1 {
         return 0;
     }
+    let last = ROWS.end - ROWS.start - count;
     for _ in 0..100 {
-        let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
-        let port = first.local_addr().expect("a bound port").port();
-        let is_free = |n: u32| {
-            u16::try_from(u32::from(port) + n)
-                .is_ok_and(|port| TcpListener::bind(("127.0.0.1", port)).is_ok())
-        };
-        if (1..count).all(is_free) {
-            return port;
+        let given = GIVEN.fetch_add(count, Ordering::Relaxed);
+        let first = ROWS.start + std::process::id().wrapping_mul(64).wrapping_add(given) % last;
+        let first = u16::try_from(first).expect("the range has ports only");
+        if (first..).take(count as usize).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+            return first;
         }
     }
     panic!("no {count} neighbouring ports are free");

@@ -20,7 +20,7 @@ use testkit::nfs_client::{
 
 use crate::server::{Server, Setup, status_of};
 
-/// What Linux takes in EXCHANGE_ID's reply (`nfs4_check_cl_exchange_flags`).
+/// Flags that Linux accepts in EXCHANGE_ID's reply (`nfs4_check_cl_exchange_flags`).
 const EXCHANGE_FLAGS_KNOWN: u32 = 0x8007_0103;
 
 fn connection(server: std::net::SocketAddr) -> Connection {

@@ -1,4 +1,4 @@
-//! What an open costs the server: memory for the state of 100,000 opens that clients hold, of the assembled server.
+//! Memory that the assembled server takes for the state of 100,000 opens that clients hold.
 
 use nfs4::{
     ChannelAttrs4, LayoutIomode4, NfsArgop4, NfsFh4, OPEN4_SHARE_ACCESS_BOTH, OpenClaim4, OpenFlag4, StateId4,
@@ -12,7 +12,7 @@ const BYTES_PER_OPEN_MAX: u64 = 1_024;
 /// Of COMPOUNDs, so that a round trip is not paid for each. The reply to so many LAYOUTGETs can still be kept.
 const BATCH: usize = 8;
 
-/// What is held of each file.
+/// State that the client holds of each file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Held {
     /// Each by an owner of its own, as by so many processes: the dearest.

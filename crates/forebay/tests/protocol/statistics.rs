@@ -1,4 +1,4 @@
-//! What clients tell of how long their I/O took (RFC 7862 §15.7, RFC 8435 §9.2), and what comes of it.
+//! Reports of clients on how long their I/O took (RFC 7862 §15.7, RFC 8435 §9.2), and their effects.
 
 use std::time::{Duration, Instant};
 

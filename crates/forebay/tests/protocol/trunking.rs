@@ -135,7 +135,7 @@ fn requests_of_one_session_come_over_all_its_connections_at_once() {
     assert_eq!(trunk.client.list(&root, 8192).unwrap().len(), 30);
 }
 
-/// The reply was lost with its connection: whoever has it asks over another one.
+/// The reply was lost with its connection: the client asks over another one.
 #[test]
 fn a_request_whose_connection_was_lost_is_repeated_over_another_and_runs_once() {
     let (_instance, server) = Server::start();
@@ -263,7 +263,7 @@ fn a_session_that_uses_its_last_slot_is_offered_more_and_may_use_them() {
     assert_eq!(sequence(&client, 90, 1), Err(NfsStat4::BadSlot));
 }
 
-/// A lease later it is asked for what it has not used, and what it heard of is gone.
+/// A lease later the server asks for unused slots back. When the client has seen the lower target, they are gone.
 #[test]
 fn a_session_that_was_busy_and_is_idle_gives_slots_back() {
     let (_instance, server) = Server::start_with(Setup { lease_s: 1, ..Setup::default() });

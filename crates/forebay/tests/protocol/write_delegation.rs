@@ -1,4 +1,4 @@
-//! Delegations to write: who gets one, what its holder may do by it, and what others see meanwhile (RFC 8881 §10.4).
+//! Delegations to write: grants, the rights of the holder, and the view of other clients meanwhile (RFC 8881 §10.4).
 
 use std::time::{Duration, Instant};
 
@@ -69,14 +69,14 @@ impl Scene {
         writer.write(&made.handle, made.stateid, 0, StableHow4::FileSync, &[7; 1_000]).unwrap();
         writer.close(&made).unwrap();
         let file = writer.open(&root, "file", access).unwrap();
-        let delegation = to_write(&file).expect("who asks for one gets it");
+        let delegation = to_write(&file).expect("a requested delegation is granted");
         let change = writer.change(&file.handle).unwrap();
         let scene = Scene { writer, other, root, file, delegation, change };
         scene.says(change, 1_000);
         scene
     }
 
-    /// What the writer answers to CB_GETATTR.
+    /// Sets the writer's answer to CB_GETATTR.
     fn says(&self, change: u64, size: u64) {
         let attributes =
             FileAttributes { change: Some(change), size: Some(size), ..FileAttributes::default() };
@@ -173,7 +173,7 @@ fn nobody_who_did_not_ask_gets_a_delegation_to_write_unless_the_site_says_so() {
 }
 
 #[test]
-fn who_is_refused_a_delegation_to_write_is_told_why() {
+fn a_refused_write_delegation_comes_with_its_reason() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
     scene.return_it();
@@ -195,7 +195,7 @@ fn who_is_refused_a_delegation_to_write_is_told_why() {
 }
 
 #[test]
-fn who_may_only_write_gets_no_delegation_that_would_read() {
+fn a_client_that_may_not_read_gets_no_write_delegation() {
     let (_instance, server) = Server::start();
     let mut root = server.client("root");
     let dir = directory_of(&mut root, "of-user", 1000);
@@ -220,7 +220,7 @@ fn others_see_what_the_writer_has_not_written_yet() {
     let (size, first) = scene.seen().unwrap();
     assert!(size == 5_000 && first > scene.change);
     let (size, second) = scene.seen().unwrap();
-    assert!(size == 5_000 && second > first, "what changes is never shown twice by one change attribute");
+    assert!(size == 5_000 && second > first, "two contents are never shown under one change attribute");
 
     let handle = scene.file.handle.clone();
     let same = ops::verify(&FileAttributes { size: Some(5_000), ..FileAttributes::default() });
@@ -409,7 +409,7 @@ fn a_delegation_to_write_is_reclaimed_after_a_restart_and_what_its_client_had_co
     let claim = OpenClaim4::Previous(OpenDelegationType4::Write);
     let open = ops::open_claiming("owner", OPEN4_SHARE_ACCESS_BOTH, OpenFlag4::NoCreate, claim);
     let file = writer.open_by(&handle, open).unwrap();
-    let delegation = to_write(&file).expect("what it had before");
+    let delegation = to_write(&file).expect("the delegation that it had before");
     writer.reclaim_complete().unwrap();
     let mut other = server.client("other");
     let root = when_ready(|| other.root()).unwrap();
@@ -464,7 +464,7 @@ fn times_that_were_delegated_are_set_by_the_delegation_within_their_bounds() {
     let (before, after) = (original.time_modify.unwrap(), clamped.time_modify.unwrap());
     assert!(after.seconds >= before.seconds && after != before && after.seconds < far.seconds);
     assert_eq!(clamped.time_access, clamped.time_modify, "both are now");
-    // What it keeps, others see.
+    // Other clients see the times that the writer keeps.
     let told = FileAttributes { change: Some(scene.change), size: Some(1_000), ..both };
     scene.writer.callbacks.keep_attributes(told);
     let seen = scene.other.attributes(&handle, &times).unwrap();
@@ -564,7 +564,7 @@ fn an_open_that_was_there_before_stays_beside_the_delegation() {
 }
 
 #[test]
-fn what_open_understands_is_told_from_4_2_on() {
+fn the_open_arguments_attribute_is_returned_from_4_2_on() {
     for (configuration, is_named) in [
         ("", false),
         ("[nfs.delegations]\nwrite = \"on\"", true),

@@ -61,7 +61,7 @@ fn an_extended_attribute_is_set_as_asked_read_listed_and_removed() {
     }
 }
 
-/// What a client has cached of the file it knows to be good by this alone.
+/// By these alone a client knows that its cache of the file is valid.
 #[test]
 fn each_change_of_an_extended_attribute_tells_the_change_before_and_after_it() {
     let (_instance, server) = Server::start();
@@ -204,7 +204,7 @@ fn access_tells_who_may_read_list_and_write_extended_attributes_and_they_may() {
 }
 
 #[test]
-fn what_is_neither_a_file_nor_a_directory_has_no_extended_attributes() {
+fn links_and_special_files_have_no_extended_attributes() {
     let (_instance, server) = Server::start();
     let (mut client, root, _) = setup(&server);
     let link = CreateType4::Lnk(nfs4::LinkText4::from(bytes::Bytes::from_static(b"file")));

@@ -139,8 +139,8 @@ fn a_clock_that_is_five_minutes_off_is_refused() {
 }
 
 #[test]
-fn who_has_a_ticket_but_not_its_session_key_is_refused() {
-    // The ticket says one session key, the authenticator is under another.
+fn a_client_with_a_ticket_but_without_its_session_key_is_refused() {
+    // The ticket holds one session key, the authenticator is encrypted with another.
     let initiator = Initiator::new(18);
     let mut thief = initiator.clone();
     thief.session_key = key(18, 77);

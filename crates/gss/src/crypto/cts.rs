@@ -43,7 +43,7 @@ impl BlockCipher {
 
     /// Decrypts at least one block in place.
     pub fn decrypt(&self, text: &mut [u8]) {
-        assert!(text.len() >= BLOCK_LEN, "whoever decrypts has looked at the length");
+        assert!(text.len() >= BLOCK_LEN, "the caller has checked the length");
         if text.len() == BLOCK_LEN {
             return self.decrypt_blocks(text);
         }

@@ -217,7 +217,7 @@ fn checksums_are_those_of_the_rfcs() {
 }
 
 #[test]
-fn what_was_changed_on_the_way_does_not_open() {
+fn a_changed_ciphertext_does_not_open() {
     for enctype in 17..=20 {
         let len = Enctype::from_number(enctype).unwrap().key_len();
         let base = Key::new(enctype, &[9; 32][..len]).unwrap();

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::BytesMut;
 use http::{StatusCode, Version};
 use http_wire::head::{BodyFraming, HeadError, HeadReader, RequestHead};
 use tokio::sync::watch;
@@ -12,17 +13,21 @@ use super::Slot;
 use super::head::Asked;
 use super::incoming::{Incoming, Leftover};
 use super::respond::{SendError, respond};
+use crate::budget::{Account, Charge};
+use crate::listener_state::ListenerState;
 use crate::message::{Peer, Request, Response, ResponseBody};
 use crate::server::stopped;
-use crate::shared::Shared;
 use crate::wire::Wire;
 use crate::{RequestBody, Service};
 
 const RECEIVE_BYTES: usize = 4 << 10;
+/// A head in a larger buffer is charged to its client until its response is sent: that has a list of ranges as long.
+const HEAD_FREE_BYTES: usize = 16 << 10;
+const BUSY: &str = "the server has no memory for a request of this size now; try again";
 /// The first byte of a TLS record with a handshake, on a port without TLS.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// What the one who stops the server has to know of a connection, and the other way round.
+/// Flags between a connection and the task that stops it.
 #[derive(Default)]
 struct Phase {
     /// Between requests: can be dropped.
@@ -31,13 +36,15 @@ struct Phase {
 }
 
 struct Connection<'a> {
-    shared: &'a Arc<Shared>,
+    shared: &'a Arc<ListenerState>,
     peer: Arc<Peer>,
     phase: &'a Phase,
+    /// Of heads and bodies.
+    account: Arc<Account>,
 }
 
 enum Next {
-    Head(Box<RequestHead>),
+    Head(Box<RequestHead>, Option<Charge>),
     Refused(StatusCode, String),
     End,
 }
@@ -46,11 +53,12 @@ enum Next {
 pub(crate) async fn serve(
     wire: Box<Wire>,
     peer: Arc<Peer>,
-    shared: Arc<Shared>,
+    shared: Arc<ListenerState>,
     mut stop: watch::Receiver<bool>,
 ) {
     let phase = Phase::default();
-    let mut requests = std::pin::pin!(Connection { shared: &shared, peer, phase: &phase }.run(wire));
+    let account = shared.requests.account(peer.address.ip());
+    let mut requests = std::pin::pin!(Connection { shared: &shared, peer, phase: &phase, account }.run(wire));
     tokio::select! {
         biased;
         () = &mut requests => return,
@@ -67,10 +75,13 @@ impl Connection<'_> {
         let mut is_first = true;
         loop {
             match self.next_head(&mut wire, &mut heads, is_first).await {
-                Next::Head(head) => match self.exchange(wire, *head).await {
-                    Some(again) => wire = again,
-                    None => return,
-                },
+                Next::Head(head, charge) => {
+                    match self.exchange(wire, *head).await {
+                        Some(again) => wire = again,
+                        None => return,
+                    }
+                    drop(charge);
+                }
                 Next::Refused(status, why) => return self.refuse(wire, status, why).await,
                 Next::End => return wire.close(self.shared.limits.write_time).await,
             }
@@ -88,6 +99,10 @@ impl Connection<'_> {
     async fn next_head(&self, wire: &mut Wire, heads: &mut HeadReader, is_first: bool) -> Next {
         let limits = &self.shared.limits;
         if wire.received.is_empty() {
+            if wire.received.capacity() > HEAD_FREE_BYTES {
+                // Of a body in chunks.
+                wire.received = BytesMut::with_capacity(RECEIVE_BYTES);
+            }
             let patience = if is_first { limits.head_time } else { limits.idle_time };
             self.phase.is_idle.store(true, Ordering::Relaxed);
             let received = timeout(patience, wire.receive(RECEIVE_BYTES)).await;
@@ -96,10 +111,19 @@ impl Connection<'_> {
                 return Next::End;
             }
         }
-        let mut deadline = None;
+        let (mut deadline, mut charge) = (None, None);
         loop {
+            if !self.charge(wire.received.capacity(), &mut charge) {
+                return Next::Refused(StatusCode::SERVICE_UNAVAILABLE, BUSY.to_owned());
+            }
             match heads.feed(&mut wire.received) {
-                Ok(Some(head)) => return Next::Head(Box::new(head)),
+                Ok(Some(head)) => {
+                    if charge.is_some() {
+                        // Else what comes next would keep the memory of a large head.
+                        wire.received = BytesMut::from(&wire.received[..]);
+                    }
+                    return Next::Head(Box::new(head), charge);
+                }
                 Ok(None) => {}
                 Err(error) => return self.refusal(wire, error),
             }
@@ -118,6 +142,11 @@ impl Connection<'_> {
         }
     }
 
+    /// Whether there may be a head in a buffer of so many bytes.
+    fn charge(&self, bytes: usize, charge: &mut Option<Charge>) -> bool {
+        bytes <= HEAD_FREE_BYTES || self.account.grow(charge, bytes)
+    }
+
     fn refusal(&self, wire: &Wire, error: HeadError) -> Next {
         if wire.received.first() == Some(&TLS_HANDSHAKE) {
             return Next::End;
@@ -128,8 +157,14 @@ impl Connection<'_> {
     /// For what never becomes a request. Framing is lost, so the connection goes too.
     async fn refuse(&self, mut wire: Box<Wire>, status: StatusCode, why: String) {
         tracing::debug!(peer = %self.peer.address, %status, why, "request refused");
-        let asked = Asked { is_head: false, version: Version::HTTP_11, keep_alive: false };
-        if respond(&mut wire, Response::text(status, why), &asked, self.shared).await.is_ok() {
+        let asked = Asked {
+            is_head: false,
+            version: Version::HTTP_11,
+            keep_alive: false,
+            is_encrypted: self.peer.tls.is_some(),
+        };
+        let response = Response::text(status, why);
+        if respond(&mut wire, response, &asked, self.shared, &self.peer.memory).await.is_ok() {
             wire.linger(self.shared.limits.linger_time).await;
         }
     }
@@ -143,8 +178,9 @@ impl Connection<'_> {
             BodyFraming::Length(length) => Some(length),
             BodyFraming::Chunked => None,
         };
-        let incoming = Incoming::new(wire, head.framing, head.expects_continue);
-        let slot = Slot::new(incoming, Arc::clone(self.shared));
+        let account = &self.account;
+        let incoming = Incoming::new(wire, head.framing, head.expects_continue, Arc::clone(account));
+        let slot = Slot::new(incoming, Arc::clone(self.shared), Arc::clone(account));
         let request = Request {
             method: head.method,
             uri: head.uri,
@@ -163,8 +199,11 @@ impl Connection<'_> {
                 && leftover != Leftover::Close
                 && !self.is_stopping()
                 && (version == Version::HTTP_11 || !matches!(response.body, ResponseBody::Stream(_))),
+            is_encrypted: self.peer.tls.is_some(),
         };
-        if let Err(error) = respond(&mut incoming.wire, response, &asked, self.shared).await {
+        if let Err(error) =
+            respond(&mut incoming.wire, response, &asked, self.shared, &self.peer.memory).await
+        {
             match error {
                 SendError::Gone(error) => {
                     tracing::debug!(peer = %self.peer.address, %error, "client does not take its response");

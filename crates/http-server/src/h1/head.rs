@@ -5,13 +5,15 @@ use http::{StatusCode, Version};
 
 use crate::message::ResponseBody;
 use crate::segments::Segments;
+use crate::tls::STRICT;
 
-/// What the request has to say about its response.
+/// Properties of the request that shape its response.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub is_head: bool,
     pub version: Version,
     pub keep_alive: bool,
+    pub is_encrypted: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +70,10 @@ pub(crate) fn write(
             out.copy(b": ");
             out.copy(value.as_bytes());
         }
+    }
+    if asked.is_encrypted {
+        out.copy(b"\r\nStrict-Transport-Security: ");
+        out.copy(STRICT.as_bytes());
     }
     match framing {
         Framing::Length(length) => {
@@ -128,7 +134,8 @@ mod tests {
 
     use super::*;
 
-    const ASKED: Asked = Asked { is_head: false, version: Version::HTTP_11, keep_alive: true };
+    const ASKED: Asked =
+        Asked { is_head: false, version: Version::HTTP_11, keep_alive: true, is_encrypted: false };
 
     fn text(out: &Segments) -> String {
         let mut room = Segments::room();

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,13 +13,16 @@ use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout};
 
 use crate::BodyError;
+use crate::budget::Account;
 use crate::buffers::{Buffer, SIZES};
-use crate::shared::Shared;
+use crate::listener_state::ListenerState;
 use crate::wire::Wire;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// A client that fills a buffer within this gets a larger one next, and one that does not the smallest.
 const FAST: Duration = Duration::from_millis(50);
+/// Received at once of a body in chunks as long as it is slow.
+const SLOW_BYTES: usize = 16 << 10;
 /// Chunk data of this length are handed on as they lie in the buffer; shorter ones are copied together.
 const UNCOPIED_BYTES_MIN: usize = 32 << 10;
 
@@ -26,15 +30,16 @@ const UNCOPIED_BYTES_MIN: usize = 32 << 10;
 pub(crate) struct Incoming {
     pub wire: Box<Wire>,
     rest: Rest,
-    /// What of `100 Continue` is still to be written before the body can be expected.
+    /// Bytes of `100 Continue` still to be written before the body can be expected.
     owed: &'static [u8],
     filling: Option<Buffer>,
     /// Chunk data that did not fit into `filling`.
     overflow: Option<Bytes>,
     /// When `filling` was begun.
     begun: Instant,
-    /// Index of the next buffer's size.
+    /// Index of the next buffer's size, if there is memory for it.
     size: usize,
+    account: Arc<Account>,
     /// Told by the next call: what had come before it was handed on first.
     ending: Option<BodyError>,
 }
@@ -47,7 +52,7 @@ enum Rest {
     Broken,
 }
 
-/// What the connection has to do about a body that its handler left.
+/// How the connection treats a body that its handler did not read to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leftover {
     Nothing,
@@ -57,7 +62,12 @@ pub(crate) enum Leftover {
 }
 
 impl Incoming {
-    pub fn new(wire: Box<Wire>, framing: BodyFraming, expects_continue: bool) -> Incoming {
+    pub fn new(
+        wire: Box<Wire>,
+        framing: BodyFraming,
+        expects_continue: bool,
+        account: Arc<Account>,
+    ) -> Incoming {
         let rest = match framing {
             BodyFraming::None | BodyFraming::Length(0) => Rest::Nothing,
             BodyFraming::Length(length) => Rest::Length(length),
@@ -72,6 +82,7 @@ impl Incoming {
             begun: Instant::now(),
             overflow: None,
             size: 0,
+            account,
             ending: None,
         }
     }
@@ -92,7 +103,7 @@ impl Incoming {
         }
     }
 
-    pub async fn next(&mut self, shared: &Shared) -> Result<Option<Bytes>, BodyError> {
+    pub async fn next(&mut self, shared: &ListenerState) -> Result<Option<Bytes>, BodyError> {
         let error = match self.ending.take() {
             Some(error) => error,
             None => match self.next_part(shared).await {
@@ -102,7 +113,7 @@ impl Incoming {
         };
         self.rest = Rest::Broken;
         self.overflow = None;
-        // What came of a body that breaks off is of use to who resumes it.
+        // A client that resumes a broken upload goes on behind these bytes.
         match self.filling.take().filter(|buffer| !buffer.bytes.is_empty()) {
             Some(buffer) => {
                 self.ending = Some(error);
@@ -112,7 +123,7 @@ impl Incoming {
         }
     }
 
-    async fn next_part(&mut self, shared: &Shared) -> Result<Option<Bytes>, BodyError> {
+    async fn next_part(&mut self, shared: &ListenerState) -> Result<Option<Bytes>, BodyError> {
         self.say_continue(shared).await?;
         match self.rest {
             Rest::Broken => Err(BodyError::Gone),
@@ -121,7 +132,7 @@ impl Incoming {
         }
     }
 
-    async fn say_continue(&mut self, shared: &Shared) -> Result<(), BodyError> {
+    async fn say_continue(&mut self, shared: &ListenerState) -> Result<(), BodyError> {
         if self.owed.is_empty() || matches!(self.rest, Rest::Broken) {
             return Ok(());
         }
@@ -135,7 +146,7 @@ impl Incoming {
         self.wire.send(shared.limits.write_time).await.map_err(|_| BodyError::Gone)
     }
 
-    async fn next_of_length(&mut self, shared: &Shared) -> Result<Bytes, BodyError> {
+    async fn next_of_length(&mut self, shared: &ListenerState) -> Result<Bytes, BodyError> {
         let Rest::Length(left) = self.rest else { unreachable!("only called for a body with a length") };
         let received = self.wire.received.len();
         if self.filling.is_none() && received > 0 {
@@ -165,12 +176,12 @@ impl Incoming {
         Ok(bytes)
     }
 
-    fn begin(&mut self, shared: &Shared) -> Buffer {
+    fn begin(&mut self, shared: &ListenerState) -> Buffer {
         self.begun = Instant::now();
-        shared.buffers.take(self.size)
+        shared.buffers.take(self.size, &self.account)
     }
 
-    /// What is being filled, as far as it is.
+    /// The buffer that is being filled, as far as it is full.
     fn hand_on(&mut self) -> Option<Bytes> {
         let buffer = self.filling.take()?;
         if buffer.room() == 0 {
@@ -184,7 +195,7 @@ impl Incoming {
     }
 
     /// Also hands out the last of a chunked body.
-    async fn next_of_chunks(&mut self, shared: &Shared) -> Result<Option<Bytes>, BodyError> {
+    async fn next_of_chunks(&mut self, shared: &ListenerState) -> Result<Option<Bytes>, BodyError> {
         loop {
             if let Some(data) = self.overflow.take() {
                 if self.filling.is_none() && data.len() >= UNCOPIED_BYTES_MIN {
@@ -201,7 +212,8 @@ impl Incoming {
                 Ok(Chunked::Data(data)) => self.overflow = Some(data),
                 Ok(Chunked::End) => self.rest = Rest::Nothing,
                 Ok(Chunked::NeedMore) => {
-                    let receiving = self.wire.receive(SIZES[self.size]);
+                    let room = self.filling.as_ref().map_or(SLOW_BYTES, Buffer::size_charged).max(SLOW_BYTES);
+                    let receiving = self.wire.receive(room);
                     match timeout(shared.limits.body_time, receiving).await {
                         Ok(Ok(received)) if received > 0 => {}
                         Ok(_) => return Err(BodyError::Gone),
@@ -214,7 +226,7 @@ impl Incoming {
     }
 
     /// Copies into the buffer that is being filled; gives it back when it is full.
-    fn gather(&mut self, mut data: Bytes, shared: &Shared) -> Option<Bytes> {
+    fn gather(&mut self, mut data: Bytes, shared: &ListenerState) -> Option<Bytes> {
         if self.filling.is_none() {
             self.filling = Some(self.begin(shared));
         }
@@ -227,7 +239,7 @@ impl Incoming {
     }
 
     /// Throws away what is left, if it comes in time.
-    pub async fn drain(&mut self, shared: &Shared) -> bool {
+    pub async fn drain(&mut self, shared: &ListenerState) -> bool {
         while let Rest::Length(_) = self.rest {
             if self.next(shared).await.is_err() {
                 return false;

@@ -3,6 +3,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use bytes::Bytes;
@@ -13,9 +14,10 @@ use tokio::time::sleep;
 
 use super::head::{self, Asked, Framing};
 use super::sendfile::{self, Sent};
-use crate::assembly::{Assembly, Broken, Part, Shape, Stretch, zeros};
+use crate::Memory;
+use crate::assembly::{Assembly, Broken, Part, Purse, Shape, Stretch, zeros};
+use crate::listener_state::ListenerState;
 use crate::message::{Pieces, Response, ResponseBody};
-use crate::shared::Shared;
 use crate::wire::Wire;
 
 /// Gathered for one write where large parts of files are sent as such.
@@ -43,8 +45,10 @@ pub(crate) async fn respond(
     wire: &mut Wire,
     response: Response,
     asked: &Asked,
-    shared: &Shared,
+    shared: &ListenerState,
+    memory: &Memory,
 ) -> Result<(), SendError> {
+    let (response, _charge) = response.charged(memory);
     let framing = Framing::of(response.status, &response.body, asked);
     head::write(&mut wire.out, response.status, &response.headers, framing, asked, &shared.clock.now());
     if asked.is_head || head::has_no_body(response.status) {
@@ -53,7 +57,9 @@ pub(crate) async fn respond(
     match response.body {
         ResponseBody::Empty | ResponseBody::Absent { .. } => {}
         ResponseBody::Full(bytes) => wire.out.push(bytes),
-        ResponseBody::Pieces { length, pieces } => return send_pieces(wire, pieces, length, shared).await,
+        ResponseBody::Pieces { length, pieces } => {
+            return send_pieces(wire, pieces, length, response.payer, shared).await;
+        }
         ResponseBody::Stream(items) => {
             return send_stream(wire, items, framing == Framing::Chunked, shared).await;
         }
@@ -61,13 +67,21 @@ pub(crate) async fn respond(
     Ok(wire.send(shared.limits.write_time).await?)
 }
 
-async fn send_pieces(wire: &mut Wire, pieces: Pieces, length: u64, shared: &Shared) -> Result<(), SendError> {
+async fn send_pieces(
+    wire: &mut Wire,
+    pieces: Pieces,
+    length: u64,
+    payer: Option<u64>,
+    shared: &ListenerState,
+) -> Result<(), SendError> {
     let sends_files = wire.stream.plain().is_some();
     let batch_bytes = if sends_files { BATCH_BYTES } else { TLS_BATCH_BYTES };
-    let mut assembly = Assembly::new(pieces, length, Shape { batch_bytes, sends_files });
+    let shape = Shape { batch_bytes, sends_files, reads_ahead: true };
+    let purse = Purse { account: Arc::clone(&wire.account), payer };
+    let mut assembly = Assembly::new(pieces, length, shape, purse);
     while let Some(part) = assembly.next().await? {
         match part {
-            Part::Bytes(parts) => {
+            Part::Bytes(parts, _charge) => {
                 parts.into_iter().for_each(|bytes| wire.out.push(bytes));
                 wire.send(shared.limits.write_time).await?;
             }
@@ -82,7 +96,7 @@ async fn send_file(
     wire: &mut Wire,
     mut stretch: Stretch,
     assembly: &mut Assembly,
-    shared: &Shared,
+    shared: &ListenerState,
 ) -> Result<(), SendError> {
     wire.send(shared.limits.write_time).await?;
     let Some(stream) = wire.stream.plain() else {
@@ -106,7 +120,7 @@ async fn send_stream(
     wire: &mut Wire,
     mut items: Pin<Box<dyn Items<Item = io::Result<Bytes>> + Send>>,
     is_chunked: bool,
-    shared: &Shared,
+    shared: &ListenerState,
 ) -> Result<(), SendError> {
     loop {
         let at_once = poll_fn(|context| match items.as_mut().poll_next(context) {
@@ -148,7 +162,7 @@ async fn send_stream(
 async fn next_or_gone(
     wire: &mut Wire,
     items: &mut Pin<Box<dyn Items<Item = io::Result<Bytes>> + Send>>,
-    shared: &Shared,
+    shared: &ListenerState,
 ) -> Result<Option<io::Result<Bytes>>, SendError> {
     let gone = async {
         sleep(shared.limits.half_closed_time).await;

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::respond::SendError;
 use crate::assembly::Stretch;
-use crate::shared::Shared;
+use crate::listener_state::ListenerState;
 
 /// One call on a worker. Others wait for it, some tens of microseconds.
 const CALL_BYTES_MAX: u64 = 1 << 20;
@@ -46,7 +46,7 @@ struct Turn {
 pub(crate) async fn send(
     stream: &TcpStream,
     stretch: &mut Stretch,
-    shared: &Shared,
+    shared: &ListenerState,
 ) -> Result<Sent, SendError> {
     let mut resident = Resident::default();
     while stretch.length > 0 {
@@ -76,7 +76,7 @@ pub(crate) async fn send(
     Ok(Sent::All)
 }
 
-/// What is known of the pages of a file that is being sent.
+/// How far the pages of a file that is being sent are known to be in memory.
 #[derive(Default)]
 struct Resident {
     /// Up to here every probe of this call or an earlier one was in memory.
@@ -84,11 +84,11 @@ struct Resident {
 }
 
 impl Resident {
-    /// Every probe is one byte read if that can be done without waiting. What an earlier call was about to send when the
-    /// socket was full is probed at its beginning only: what is dropped while a slow client is waited for begins there.
+    /// Every probe reads one byte if that can be done without waiting. If an earlier call probed the range, and then
+    /// found the socket full, only its beginning is probed: if pages are dropped meanwhile, the first of them is there.
     fn covers(&mut self, file: &OwnedFd, offset: u64, count: u64) -> bool {
         let mut byte = [0];
-        // Nothing there is nothing to wait for.
+        // Behind the end of the file, the read succeeds without waiting.
         let mut probe =
             |at| preadv2(file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT).is_ok();
         let end = offset + count;
@@ -137,7 +137,7 @@ async fn send_in_thread(
     stream: &TcpStream,
     file: Arc<OwnedFd>,
     stretch: &Stretch,
-    shared: &Shared,
+    shared: &ListenerState,
 ) -> Result<Turn, SendError> {
     let _permit = shared.file_senders.acquire().await.map_err(io::Error::other)?;
     let socket = stream.as_fd().try_clone_to_owned()?;

@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 
 use super::incoming::Incoming;
 use crate::BodyError;
-use crate::shared::Shared;
+use crate::budget::Account;
+use crate::listener_state::ListenerState;
 
 pub(crate) struct Slot {
     /// Held for a move.
@@ -19,13 +20,15 @@ pub(crate) struct Slot {
     /// The body has ended, so that what comes next on the connection is the client's end, or its next request.
     ended: Notify,
     has_ended: AtomicBool,
-    shared: Arc<Shared>,
+    pub shared: Arc<ListenerState>,
+    /// For what is collected of the body.
+    pub account: Arc<Account>,
 }
 
 enum State {
     Here(Box<Incoming>),
     Lent,
-    /// The call is answered. Whoever still has the connection closes it.
+    /// The call is answered. A lease that still has the connection closes it.
     Closed,
 }
 
@@ -36,13 +39,14 @@ pub(crate) struct Lease<'a> {
 }
 
 impl Slot {
-    pub fn new(incoming: Incoming, shared: Arc<Shared>) -> Arc<Slot> {
+    pub fn new(incoming: Incoming, shared: Arc<ListenerState>, account: Arc<Account>) -> Arc<Slot> {
         let has_ended = incoming.has_ended();
         let slot = Slot {
             state: Mutex::new(State::Here(Box::new(incoming))),
             ended: Notify::new(),
             has_ended: AtomicBool::new(false),
             shared,
+            account,
         };
         if has_ended {
             slot.end();

@@ -1,4 +1,4 @@
-//! What goes on in a connection of many streams, so that it can be ended when nothing does.
+//! Activity of a connection of many streams, so that an idle connection can be ended.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,46 +1,47 @@
 //! The body of a request on a stream.
 
 use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use hyper::body::{Body, Incoming};
+use h2::RecvStream;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use crate::BodyError;
+use crate::budget::Account;
 use crate::buffers::{Buffer, SIZES};
-use crate::shared::Shared;
+use crate::listener_state::ListenerState;
 
 /// Frames have 16 KiB as a rule; handlers are better served with more at a time.
 const GATHERED: usize = 1;
 
 pub(crate) struct Frames {
     /// Gone when this is dropped, never before.
-    incoming: Option<Incoming>,
+    incoming: Option<RecvStream>,
     leftover: Leftover,
-    shared: Arc<Shared>,
+    pub shared: Arc<ListenerState>,
+    pub account: Arc<Account>,
     filling: Option<Buffer>,
     overflow: Option<Bytes>,
     failed: bool,
 }
 
-/// What the handler did not read of a body, once it has let go of it. Dropping it resets the stream, and some clients
-/// (curl 7.88) then lose the answer that was on its way.
+/// The unread part of a body, once its handler has dropped the body. Dropping this part resets the stream, and some
+/// clients (curl 7.88) then lose the answer that was on its way.
 #[derive(Clone, Default)]
-pub(crate) struct Leftover(Arc<Mutex<Option<Incoming>>>);
+pub(crate) struct Leftover(Arc<Mutex<Option<RecvStream>>>);
 
 impl Leftover {
-    pub fn take(&self) -> Option<Incoming> {
+    pub fn take(&self) -> Option<RecvStream> {
         self.0.lock().take()
     }
 }
 
 /// Reads and forgets up to `bytes_max`, for as long as `patience`.
-pub(crate) async fn drain(mut unread: Incoming, bytes_max: u64, patience: Duration) {
+pub(crate) async fn drain(mut unread: RecvStream, bytes_max: u64, patience: Duration) {
     let mut left = bytes_max;
     let draining = async {
         while let Some(Ok(data)) = poll_fn(|context| poll_data(&mut unread, context)).await {
@@ -50,7 +51,7 @@ pub(crate) async fn drain(mut unread: Incoming, bytes_max: u64, patience: Durati
             }
         }
     };
-    // Whatever does not come: the answer is out.
+    // The answer is out, so a timeout does not matter.
     let _ = timeout(patience, draining).await;
 }
 
@@ -67,8 +68,21 @@ impl Drop for Frames {
 }
 
 impl Frames {
-    pub fn new(incoming: Incoming, leftover: Leftover, shared: Arc<Shared>) -> Frames {
-        Frames { incoming: Some(incoming), leftover, shared, filling: None, overflow: None, failed: false }
+    pub fn new(
+        incoming: RecvStream,
+        leftover: Leftover,
+        shared: Arc<ListenerState>,
+        account: Arc<Account>,
+    ) -> Frames {
+        Frames {
+            incoming: Some(incoming),
+            leftover,
+            shared,
+            account,
+            filling: None,
+            overflow: None,
+            failed: false,
+        }
     }
 
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
@@ -80,7 +94,7 @@ impl Frames {
         part
     }
 
-    /// Whatever is there at once, up to a buffer; waits only while there is nothing.
+    /// Data that has arrived, up to a buffer; waits only while there is none.
     async fn gather(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
             let frame = match self.overflow.take() {
@@ -114,8 +128,8 @@ impl Frames {
     }
 
     fn copy(&mut self, mut data: Bytes) -> Option<Bytes> {
-        let shared = &self.shared;
-        let buffer = self.filling.get_or_insert_with(|| shared.buffers.take(GATHERED));
+        let (shared, account) = (&self.shared, &self.account);
+        let buffer = self.filling.get_or_insert_with(|| shared.buffers.take(GATHERED, account));
         let part = data.len().min(buffer.room());
         buffer.bytes.extend_from_slice(&data[..part]);
         data.advance(part);
@@ -125,19 +139,19 @@ impl Frames {
 }
 
 /// Trailers are nobody's business here.
-fn poll_data(
-    incoming: &mut Incoming,
-    context: &mut Context<'_>,
-) -> Poll<Option<Result<Bytes, hyper::Error>>> {
+fn poll_data(incoming: &mut RecvStream, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, h2::Error>>> {
     loop {
-        match Pin::new(&mut *incoming).poll_frame(context) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(None) => return Poll::Ready(None),
-            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                Ok(data) if !data.is_empty() => return Poll::Ready(Some(Ok(data))),
-                _ => {}
-            },
+        match incoming.poll_data(context) {
+            Poll::Ready(Some(Ok(data))) => {
+                // The client may send as much again.
+                if let Err(error) = incoming.flow_control().release_capacity(data.len()) {
+                    return Poll::Ready(Some(Err(error)));
+                }
+                if !data.is_empty() {
+                    return Poll::Ready(Some(Ok(data)));
+                }
+            }
+            other => return other,
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The handshake, and an answer to those who forgot the `s` in `https`.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::StatusCode;
 use tokio::net::TcpStream;
@@ -8,6 +10,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::Tls;
+use crate::budget::Account;
 use crate::message::TlsPeer;
 use crate::stream::Stream;
 use crate::wire::Wire;
@@ -20,6 +23,8 @@ pub(crate) async fn accept(
     stream: TcpStream,
     tls: &Tls,
     limits: &Limits,
+    account: &Arc<Account>,
+    offers_h2: bool,
 ) -> Option<(Box<TlsStream<TcpStream>>, TlsPeer, bool)> {
     let mut first = [0];
     let peeked = timeout(limits.handshake_time, stream.peek(&mut first)).await;
@@ -27,14 +32,14 @@ pub(crate) async fn accept(
         return None;
     }
     if first[0].is_ascii_uppercase() {
-        let mut wire = Box::new(Wire::new(Stream::Plain(stream)));
+        let mut wire = Box::new(Wire::new(Stream::Plain(stream), Arc::clone(account)));
         wire.out.copy(h1::bare_answer(StatusCode::BAD_REQUEST, NO_TLS).as_bytes());
         if wire.send(limits.write_time).await.is_ok() {
             wire.linger(limits.linger_time).await;
         }
         return None;
     }
-    let handshake = TlsAcceptor::from(tls.config()).accept(stream);
+    let handshake = TlsAcceptor::from(tls.config(offers_h2)).accept(stream);
     let stream = match timeout(limits.handshake_time, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {

@@ -33,8 +33,8 @@ pub enum ClientCertificates {
 
 #[derive(Debug, Error)]
 pub enum TlsError {
-    #[error("cannot read {path}: {source}")]
-    Read { path: PathBuf, source: io::Error },
+    #[error("cannot read {path}: {error}")]
+    Read { path: PathBuf, error: io::Error },
     #[error("{path} holds no certificate: a PEM block `BEGIN CERTIFICATE` is expected")]
     NoCertificate { path: PathBuf },
     #[error("{path} holds no private key: a PEM block `BEGIN PRIVATE KEY` without a pass phrase is expected")]
@@ -52,7 +52,10 @@ pub enum TlsError {
 /// The TLS side of a listener. One may serve several.
 pub struct Tls {
     files: TlsFiles,
+    /// Offers HTTP/2 and HTTP/1.1.
     config: Arc<ServerConfig>,
+    /// Offers HTTP/1.1 alone.
+    config_h1: Arc<ServerConfig>,
     certificate: Arc<Current>,
     /// The files as they were when they were last looked at, also if they were no good. Held while loading.
     seen: Mutex<Option<Seen>>,
@@ -81,11 +84,14 @@ impl Tls {
             }
         };
         let mut config = builder.with_cert_resolver(Arc::clone(&certificate) as Arc<dyn ResolvesServerCert>);
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Arc::new(Tls { files, config: Arc::new(config), certificate, seen: Mutex::new(seen) }))
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let config_h1 = Arc::new(config.clone());
+        config.alpn_protocols.insert(0, b"h2".to_vec());
+        let config = Arc::new(config);
+        Ok(Arc::new(Tls { files, config, config_h1, certificate, seen: Mutex::new(seen) }))
     }
 
-    /// Takes the files as they are now. What is no good changes nothing.
+    /// Loads the files as they are now. If they cannot be used, the old certificate stays.
     pub fn reload(&self) -> Result<(), TlsError> {
         let mut last = self.seen.lock();
         *last = seen(&self.files);
@@ -110,8 +116,8 @@ impl Tls {
         self.certificate.0.read().cert.clone()
     }
 
-    pub(super) fn config(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.config)
+    pub(super) fn config(&self, offers_h2: bool) -> Arc<ServerConfig> {
+        Arc::clone(if offers_h2 { &self.config } else { &self.config_h1 })
     }
 }
 
@@ -165,6 +171,6 @@ fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)
         .and_then(|file| file.take(CERTIFICATE_FILE_BYTES_MAX).read_to_end(&mut bytes))
-        .map_err(|source| TlsError::Read { path: path.into(), source })?;
+        .map_err(|error| TlsError::Read { path: path.into(), error })?;
     Ok(bytes)
 }

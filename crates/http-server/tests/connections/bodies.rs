@@ -162,9 +162,9 @@ async fn a_body_that_does_not_come_is_slow() {
     }
 }
 
-/// Who resumes an upload goes on where it broke off.
+/// A client that resumes an upload goes on where it broke off.
 #[tokio::test]
-async fn what_came_of_a_body_that_breaks_off_is_handed_on_before_the_error() {
+async fn bytes_of_a_body_that_breaks_off_are_handed_on_before_the_error() {
     let limits = Limits { body_time: Duration::from_millis(50), ..Limits::default() };
     let server = Server::with(
         service(|mut request: Request| async move {
@@ -287,4 +287,27 @@ fn uploads_arrive_whole_however_they_are_cut() {
         })
     });
     checked.unwrap();
+}
+
+/// The buffer grows ahead of the bytes, and a lack of room for that refuses no body. The first 16 KiB come as a part of
+/// their own.
+#[tokio::test]
+async fn a_body_that_fits_into_its_connections_memory_is_collected_in_whatever_parts_it_comes() {
+    const BYTES: usize = 3 << 20;
+    let server = Server::start(reading()).await;
+    for is_chunked in [false, true] {
+        let mut client = server.client().await;
+        let (first, rest) = ("x".repeat(16 << 10), "x".repeat(BYTES - (16 << 10)));
+        let (length, first, rest) = if is_chunked {
+            let chunk = |text: &str| format!("{:x}\r\n{text}\r\n", text.len());
+            ("Transfer-Encoding: chunked".to_owned(), chunk(&first), chunk(&rest) + "0\r\n\r\n")
+        } else {
+            (format!("Content-Length: {BYTES}"), first, rest)
+        };
+        client.send(format!("PUT / HTTP/1.1\r\nHost: a\r\n{length}\r\n\r\n{first}")).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        client.send(rest).await;
+        let (head, body) = client.response().await;
+        assert_eq!((status(&head), body.len()), (200, BYTES));
+    }
 }

@@ -1,16 +1,17 @@
-//! What clients may not: be slow, be many, go away unnoticed. And how a server stops.
+//! Clients that are slow, are too many, or go away; and how a server stops.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_http_server::{Limits, Request, Response, ResponseBody, Service};
-use futures_util::stream;
+use forebay_http_server::{BodyError, Limits, Request, Response, ResponseBody, Service};
+use futures_util::StreamExt;
+use futures_util::stream::{self, FuturesUnordered};
 use http::StatusCode;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
 
-use super::support::{PATIENCE, Server, service, status};
+use super::support::{PATIENCE, Server, header, service, status};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
@@ -75,12 +76,13 @@ async fn idle_connections_and_silent_ones_are_closed() {
 
 #[tokio::test]
 async fn one_connection_too_many_is_told_so() {
-    let limits = Limits { connections_max: 2, ..Limits::default() };
+    // Of four an address may have two: as many as are left.
+    let limits = Limits { connections_max: 4, ..Limits::default() };
     let server = Server::with(ok(), limits, None).await;
     let (mut one, mut two) = (server.client().await, server.client().await);
     for client in [&mut one, &mut two] {
         client.send(GET).await;
-        client.response().await;
+        assert_eq!(status(&client.response().await.0), 200);
     }
     let mut three = server.client().await;
     assert_eq!(status(&three.head().await), 503);
@@ -99,12 +101,139 @@ async fn one_connection_too_many_is_told_so() {
 
 #[tokio::test]
 async fn one_address_does_not_get_all_connections() {
-    let limits = Limits { connections_per_address_max: 1, ..Limits::default() };
+    let limits = Limits { connections_max: 2, ..Limits::default() };
     let server = Server::with(ok(), limits, None).await;
     let mut one = server.client().await;
     one.send(GET).await;
     one.response().await;
     assert_eq!(status(&server.client().await.head().await), 503);
+}
+
+/// Collects what it is sent; documents that it makes are in memory while their client reads them.
+fn collecting() -> Arc<dyn Service> {
+    service(|mut request: Request| async move {
+        match request.body.collect(256 << 10).await {
+            Ok(body) => Response::text(StatusCode::OK, body.len().to_string()),
+            Err(BodyError::Busy) => Response::text(StatusCode::SERVICE_UNAVAILABLE, "busy"),
+            Err(error) => Response::text(StatusCode::BAD_REQUEST, error.to_string()),
+        }
+    })
+}
+
+#[tokio::test]
+async fn bodies_that_are_collected_are_charged_and_beyond_the_memory_they_get_503() {
+    // Half of it is for requests, and one address has half of that: two of these bodies.
+    let limits = Limits { memory_bytes_max: 2 << 20, ..Limits::default() };
+    let server = Server::with(collecting(), limits, None).await;
+    let whole = |bytes: usize| {
+        format!("LOCK / HTTP/1.1\r\nHost: a\r\nContent-Length: {bytes}\r\n\r\n{}", " ".repeat(bytes))
+    };
+    let mut halves: FuturesUnordered<_> = (0..8)
+        .map(|_| async {
+            let text = whole(200 << 10);
+            let mut client = server.client().await;
+            client.send(&text[..text.len() - 1]).await;
+            // Those that there is memory for wait for the last byte.
+            let answered = timeout(PATIENCE, client.stream.readable()).await;
+            answered.unwrap().unwrap();
+            status(&client.head().await)
+        })
+        .collect();
+    for _ in 0..4 {
+        assert_eq!(halves.next().await.unwrap(), 503);
+    }
+    let mut small = server.client().await;
+    small.send(whole(16 << 10)).await;
+    assert_eq!(small.response().await.1, "16384\n", "who has nothing gets on");
+    drop(halves);
+    let taken = async {
+        loop {
+            let mut client = server.client().await;
+            client.send(whole(200 << 10)).await;
+            if status(&client.head().await) == 200 {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, taken).await.expect("the memory is not free again");
+}
+
+#[tokio::test]
+async fn a_body_that_is_collected_has_one_deadline_however_it_drips() {
+    let limits = Limits { body_time: Duration::from_millis(300), ..Limits::default() };
+    let server = Server::with(collecting(), limits, None).await;
+    let mut client = server.client().await;
+    client.send("LOCK / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n").await;
+    let dripping = async {
+        while client.stream.write_all(b"1\r\nx\r\n").await.is_ok() {
+            if client.stream.try_read(&mut [0; 16]).is_ok_and(|read| read > 0) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(PATIENCE, dripping).await.expect("it may drip on");
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_read_is_charged_and_beyond_the_memory_it_is_503() {
+    let document = service(|_| async { Response::full(StatusCode::OK, "text/plain", vec![b'x'; 200 << 10]) });
+    let limits = Limits { memory_bytes_max: 1 << 20, ..Limits::default() };
+    let server = Server::with(document, limits, None).await;
+    // In all more than the system takes.
+    let mut unread = server.client().await;
+    rustix::net::sockopt::set_socket_recv_buffer_size(&unread.stream, 4 << 10).unwrap();
+    unread.send(GET.repeat(60)).await;
+    let refused = async {
+        loop {
+            let mut other = server.client().await;
+            other.send(GET).await;
+            let (head, _) = other.response().await;
+            if status(&head) == 503 {
+                return header(&head, "retry-after").map(str::to_owned);
+            }
+        }
+    };
+    assert_eq!(timeout(PATIENCE, refused).await.unwrap().as_deref(), Some("1"));
+    drop(unread);
+    let served = async {
+        loop {
+            let mut other = server.client().await;
+            other.send(GET).await;
+            if status(&other.response().await.0) == 200 {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, served).await.expect("the memory is not free again");
+}
+
+#[tokio::test]
+async fn an_answer_waits_for_the_memory_that_another_holds() {
+    let (holding, mut held) = mpsc::unbounded_channel();
+    let go = Arc::new(Notify::new());
+    let waiting = Arc::clone(&go);
+    let service = service(move |request: Request| {
+        let (holding, go) = (holding.clone(), Arc::clone(&waiting));
+        async move {
+            let Some(_memory) = request.peer.memory.take(None, 200 << 10).await else {
+                return Response::text(StatusCode::SERVICE_UNAVAILABLE, "busy");
+            };
+            holding.send(()).unwrap();
+            if request.uri.path() == "/hold" {
+                go.notified().await;
+            }
+            Response::text(StatusCode::OK, "ok")
+        }
+    });
+    let server = Server::with(service, Limits { memory_bytes_max: 1 << 20, ..Limits::default() }, None).await;
+    let (mut one, mut two) = (server.client().await, server.client().await);
+    one.send("GET /hold HTTP/1.1\r\nHost: a\r\n\r\n").await;
+    timeout(PATIENCE, held.recv()).await.unwrap().unwrap();
+    two.send(GET).await;
+    go.notify_one();
+    assert_eq!(status(&one.response().await.0), 200);
+    assert_eq!(status(&two.response().await.0), 200);
 }
 
 #[tokio::test]
@@ -125,7 +254,7 @@ async fn a_client_that_goes_away_takes_its_request_along() {
         GET,
         "COPY / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi",
         "COPY / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
-        // What was pipelined behind it does not hide the end.
+        // A request pipelined behind the first does not hide the end of the connection.
         "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
     ] {
         let mut client = server.client().await;

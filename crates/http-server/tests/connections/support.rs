@@ -154,6 +154,8 @@ pub struct Replica {
     /// The first reads of it say that the pool is busy.
     pub busy: AtomicU64,
     pub fails_behind: Option<u64>,
+    /// Calls of `read_at` and `read_resident`.
+    pub reads: AtomicU64,
 }
 
 impl Replica {
@@ -172,6 +174,7 @@ impl Replica {
 
 impl OpenReplica for Replica {
     fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         if self.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
             return IoHandle::ready(Err(PoolError::Busy(PoolId(1))));
         }
@@ -185,6 +188,7 @@ impl OpenReplica for Replica {
     }
 
     fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         let found = self.data.get(offset as usize..offset as usize + length as usize);
         let Some(found) = found.filter(|_| self.is_resident && !offset.is_multiple_of(3)) else {
             return false;

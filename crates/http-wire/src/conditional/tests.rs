@@ -83,6 +83,24 @@ fn tags_on_several_lines_are_one_list() {
 }
 
 #[test]
+fn an_asterisk_beside_a_tag_is_not_any_file() {
+    for lines in [["\"x\"", "*"], ["*", "\"x\""], ["*", "*"]] {
+        let on_lines = |name: &HeaderName| lines.map(|value| (name.clone(), value));
+        let joined = lines.join(", ");
+        let in_one = |name: &HeaderName| [(name.clone(), joined.as_str())];
+        for matches in [&on_lines(&IF_MATCH)[..], &in_one(&IF_MATCH)] {
+            assert_eq!(verdict(&Method::PUT, matches), Verdict::PreconditionFailed, "{matches:?}");
+        }
+        for none_match in [&on_lines(&IF_NONE_MATCH)[..], &in_one(&IF_NONE_MATCH)] {
+            assert_eq!(verdict(&Method::PUT, none_match), Verdict::PreconditionFailed, "{none_match:?}");
+            assert_eq!(verdict(&Method::GET, none_match), Verdict::Proceed, "{none_match:?}");
+        }
+    }
+    let lines = [(IF_MATCH, "*"), (IF_MATCH, "\"a,b\"")];
+    assert_eq!(verdict(&Method::PUT, &lines), Verdict::Proceed, "the tag is the file's");
+}
+
+#[test]
 fn times_are_compared_in_whole_seconds() {
     for (value, since, unmodified) in [
         (BEFORE, Verdict::Proceed, Verdict::PreconditionFailed),

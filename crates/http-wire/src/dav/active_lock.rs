@@ -13,7 +13,7 @@ pub struct ActiveLock<'a> {
     pub depth: Depth,
     /// As `LockInfo` has it.
     pub owner_xml: Option<&'a [u8]>,
-    /// What is left of its life.
+    /// The time until it expires.
     pub timeout: Timeout,
     pub token: &'a str,
     /// Where it was taken, percent-encoded.

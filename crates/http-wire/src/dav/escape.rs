@@ -1,4 +1,4 @@
-//! Text and attribute values into XML. Whatever goes in, what comes out is well-formed.
+//! Text and attribute values into XML. The output is well-formed for any input.
 
 use bytes::{BufMut, BytesMut};
 
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_xml_cannot_say_becomes_a_replacement_character() {
+    fn a_character_that_xml_cannot_hold_becomes_a_replacement_character() {
         assert_eq!(escaped(text, "a\u{1}b\u{0}c\u{ffff}d\u{10000}"), "a\u{fffd}b\u{fffd}c\u{fffd}d\u{10000}");
     }
 }

@@ -3,7 +3,7 @@
 use super::DavHeaderError;
 use super::header::{is_absolute_uri, is_uri_text};
 
-/// What one header may hold. A client locks a handful of things; a thousand conditions are an attack.
+/// Bounds of one header. A client locks a handful of things; a thousand conditions are an attack.
 const LISTS_MAX: usize = 128;
 const CONDITIONS_MAX: usize = 512;
 const HEADER_BYTES_MAX: usize = 32 << 10;
@@ -36,7 +36,7 @@ pub enum State {
     ETag(String),
 }
 
-/// What a resource is like, for conditions to be compared with.
+/// State of a resource, to compare conditions with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResourceState {
     /// Of all locks that cover the resource, those on collections above it included.
@@ -59,7 +59,7 @@ impl IfHeader {
         &self.lists
     }
 
-    /// What the lists speak of, each once, so that the states can be looked up before `holds`.
+    /// Resources that the lists name, each once, so that their states can be looked up before `holds`.
     pub fn resources(&self) -> Vec<Option<&str>> {
         let mut resources: Vec<_> = self.lists.iter().map(|list| list.resource.as_deref()).collect();
         resources.sort_unstable();
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `entity-tag "]"`, behind the bracket. What stands between the quotes is compared, not judged.
+    /// `entity-tag "]"`, behind the bracket. The text between the quotes is compared, not validated.
     fn etag(&mut self) -> Result<State, DavHeaderError> {
         let bad = DavHeaderError::If("an entity tag is not quoted");
         self.blanks();

@@ -1,4 +1,4 @@
-//! What LOCK asks for (RFC 4918 §9.10, §14.11).
+//! The body of LOCK (RFC 4918 §9.10, §14.11).
 
 use bytes::Bytes;
 

@@ -62,7 +62,7 @@ impl Multistatus {
         self.out.len()
     }
 
-    /// What was written since the last time.
+    /// Bytes written since the last call.
     pub fn take(&mut self) -> Bytes {
         self.out.split().freeze()
     }

@@ -45,7 +45,7 @@ impl fmt::Display for QName {
     }
 }
 
-/// Namespaces in XML 1.0, §3: a name without a colon. What is echoed into an answer has passed this.
+/// Namespaces in XML 1.0, §3: a name without a colon. Names that are echoed into an answer have passed this test.
 pub fn is_ncname(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(is_name_start) && chars.all(is_name_char)
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_stand_in_a_tag_is_no_local_name() {
+    fn text_that_cannot_stand_in_a_tag_is_no_local_name() {
         for local in ["", "1a", "-a", "a b", "a:b", "a>", "a\u{d7}", "\u{0}", "a/"] {
             assert_eq!(QName::new("DAV:", local), None, "{local:?}");
         }

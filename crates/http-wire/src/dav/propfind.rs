@@ -1,4 +1,4 @@
-//! What PROPFIND asks for (RFC 4918 §9.1, §14.20).
+//! The body of PROPFIND (RFC 4918 §9.1, §14.20).
 
 use std::collections::BTreeSet;
 
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_passed_over_with_all_that_is_in_it() {
+    fn an_unknown_element_is_skipped_with_its_content() {
         let inside = "<foobar><prop><a/></prop></foobar><propname xmlns='urn:x'/><allprop>x</allprop>";
         assert_eq!(asked(inside), Ok(PropFind::AllProp { include: vec![] }));
         assert!(matches!(asked("<foobar/>"), Err(XmlError::Unexpected(_))));

@@ -1,4 +1,4 @@
-//! What PROPPATCH changes, in order (RFC 4918 §9.2, §14.19).
+//! The changes of a PROPPATCH, in order (RFC 4918 §9.2, §14.19).
 
 use bytes::Bytes;
 

@@ -1,8 +1,8 @@
 //! Request bodies, read element by element with namespaces resolved.
 //!
 //! A body from the network is refused where it is not well-formed, where it declares a document type (entities that
-//! expand, files that are fetched: RFC 4918 §20.6), and where it would make the reader hold more than it should. What
-//! is not understood is skipped by the callers (RFC 4918 §17), but it is read to the end before anything is believed.
+//! expand, files that are fetched: RFC 4918 §20.6), and where it would make the reader hold more than it should.
+//! Callers skip unknown elements (RFC 4918 §17), but they read the body to its end before they act on any of it.
 
 mod capture;
 mod scope;

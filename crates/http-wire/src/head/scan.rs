@@ -22,7 +22,7 @@ pub(super) struct Scan {
     range_bytes: usize,
 }
 
-/// What a line is counted as.
+/// The bound against which a line is counted.
 #[derive(Clone, Copy)]
 enum Class {
     Request,

@@ -231,7 +231,7 @@ fn a_connection_stays_unless_told_otherwise() {
     assert!(head(b"GET / HTTP/1.0\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
 }
 
-/// What a reader makes of bytes that arrive in pieces: each head in short, and the error that ended it.
+/// Reads bytes that arrive in pieces: each head in short, and the error that ended it or the bytes left over.
 fn outcome(pieces: &[&[u8]], limits: HeadLimits) -> (Vec<String>, Option<HeadError>, Vec<u8>) {
     let (mut reader, mut buffer, mut heads) = (HeadReader::new(limits), BytesMut::new(), Vec::new());
     for piece in pieces {

@@ -1,4 +1,4 @@
-//! What one group changed of accounts, as a row of the journal holds it.
+//! Changes of accounts by one group, as a row of the journal holds them.
 //!
 //! A byte that says in which form, then for each account its scope, its id and three counts, as numbers of as many bytes
 //! as they need, seven bits each.

@@ -1,4 +1,4 @@
-//! What the database says of accounts when it is opened.
+//! Reads accounts from the database when it is opened.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::session::Session;
 use crate::store::{StoreError, StoreResult};
 
 pub struct Loaded {
-    /// What is not in `usage`.
+    /// Changes that are not in `usage`.
     pub noted: HashMap<Account, Counted>,
     pub quotas: Vec<(Account, Quota)>,
 }

@@ -1,4 +1,4 @@
-//! What is counted against a recount, and quotas at their limits.
+//! Usage as counted against a recount, and quotas at their limits.
 
 mod limits;
 
@@ -39,7 +39,7 @@ enum Step {
     Link { file: usize, dir: usize, name: usize },
     Rename { from: (usize, usize), to: (usize, usize) },
     Set { file: usize, size: Option<u64>, uid: Option<u32>, gid: Option<u32> },
-    Commit { file: usize, size: u64 },
+    RecordWrite { file: usize, size: u64 },
     Unnamed { dir: usize },
     Publish { file: usize, dir: usize, name: usize, size: u64 },
     Forget { file: usize },
@@ -58,7 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => ((dir(), name()), (dir(), name())).prop_map(|(from, to)| Step::Rename { from, to }),
         3 => (file(), prop::option::of(size()), prop::option::of(10_u32..13), prop::option::of(100_u32..103))
             .prop_map(|(file, size, uid, gid)| Step::Set { file, size, uid, gid }),
-        2 => (file(), size()).prop_map(|(file, size)| Step::Commit { file, size }),
+        2 => (file(), size()).prop_map(|(file, size)| Step::RecordWrite { file, size }),
         2 => dir().prop_map(|dir| Step::Unnamed { dir }),
         3 => (file(), dir(), name(), size())
             .prop_map(|(file, dir, name, size)| Step::Publish { file, dir, name, size }),
@@ -111,14 +111,14 @@ fn apply(group: &mut Group<'_>, made: &mut Made, step: &Step) -> OpResult<()> {
             let set = SetAttributes { size, uid, gid, ..SetAttributes::default() };
             ops::setattr::set_attributes(group, &root, made.file(file), &set)?;
         }
-        Step::Commit { file, size } => {
+        Step::RecordWrite { file, size } => {
             let written = Written {
                 size_at_least: Some(size),
                 mtime: None,
                 space_used: None,
                 stability: Stability::FileSync,
             };
-            ops::commit::commit(group, made.file(file), &Delta::new(&written, group.now()))?;
+            ops::writes::record_write(group, made.file(file), &Delta::new(&written, group.now()))?;
         }
         Step::Unnamed { dir } => {
             let new = Unnamed { permissions: 0o600, location: PoolId(0) };
@@ -163,7 +163,7 @@ fn recount(namespace: &SqlNamespace) -> BTreeMap<Account, Counted> {
 async fn compare(namespace: &SqlNamespace) -> Result<(), TestCaseError> {
     for (account, there) in recount(namespace) {
         prop_assert_eq!(namespace.counted(account).await.unwrap(), there, "{:?}", account);
-        if let Some(standing) = namespace.standing(account) {
+        if let Some(standing) = namespace.standing_here(account) {
             prop_assert_eq!(standing.used, there, "{:?} has a quota", account);
         }
     }
@@ -182,7 +182,7 @@ fn run(engine: &Engine, groups: &[(Vec<Step>, u8, usize)]) -> Result<(), TestCas
                 .shared
                 .submit(move |group| {
                     for step in &steps {
-                        // What is refused leaves no trace.
+                        // A refused step leaves no trace.
                         if let Err(crate::group::OpError::Failed(error)) = apply(group, &mut made, step) {
                             return Err(error.into());
                         }
@@ -226,7 +226,7 @@ fn run(engine: &Engine, groups: &[(Vec<Step>, u8, usize)]) -> Result<(), TestCas
 }
 
 #[test]
-fn what_is_counted_is_what_is_there() {
+fn counted_usage_equals_a_recount() {
     let groups = prop::collection::vec((prop::collection::vec(step(), 1..7), 0_u8..9, 0_usize..6), 1..14);
     for (at, _) in Engine::all().iter().enumerate() {
         let cases = if at == 0 { 24 } else { 4 };

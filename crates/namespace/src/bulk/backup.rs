@@ -1,6 +1,6 @@
 //! A namespace saved into one SQLite file, also while a head runs: as it was at one moment.
 //!
-//! Writes that clients were told are unstable are in memory and not in it, as after a crash.
+//! Writes that were answered as unstable are in memory and not in the backup, as after a crash.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -11,7 +11,11 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::copy::{Tell, carry};
 use super::postgres::PostgresSource;
-use super::{Begin, BulkError, BulkResult, Marks, Phase, Place, Progress, Source, file, open_sink};
+use super::seal::{Contents, seal, verify};
+use super::sqlite::read_marks;
+use super::{
+    Begin, BulkError, BulkResult, Marks, NamespaceLocation, Phase, Progress, Source, file, open_sink,
+};
 use crate::check::Problem;
 use crate::open::OpenError;
 use crate::session::{Purpose, Session};
@@ -31,22 +35,47 @@ pub struct Saved {
 }
 
 /// `instance`: of the data directory that it belongs to, if there is one.
-pub fn backup(from: &Place, to: &Path, instance: Option<[u8; 16]>, tell: &mut Tell<'_>) -> BulkResult<Saved> {
+pub fn backup(
+    from: &NamespaceLocation,
+    to: &Path,
+    instance: Option<[u8; 16]>,
+    tell: &mut Tell<'_>,
+) -> BulkResult<Saved> {
     file::require_absent(to)?;
-    let problems = match from {
-        Place::Sqlite(dir) => of_sqlite(&dir.join(DATABASE), to, instance, tell)?,
-        Place::File(path) => of_sqlite(path, to, instance, tell)?,
-        Place::Postgres(url) => {
+    let problems = write(from, to, instance, tell).inspect_err(|_| {
+        // The error is returned. If a part of the backup stays, the next attempt removes it.
+        let _ = discard_unfinished_backup(to);
+    })?;
+    let facts = to.metadata().map_err(|error| BulkError::failed(to.display(), error))?;
+    Ok(Saved { bytes: facts.len(), problems })
+}
+
+/// Removes an unfinished backup.
+pub fn discard_unfinished_backup(to: &Path) -> BulkResult<()> {
+    file::remove(&file::beside(to, ".part"))
+}
+
+fn write(
+    from: &NamespaceLocation,
+    to: &Path,
+    instance: Option<[u8; 16]>,
+    tell: &mut Tell<'_>,
+) -> BulkResult<Vec<Problem>> {
+    Ok(match from {
+        NamespaceLocation::Sqlite(dir) => of_sqlite(&dir.join(DATABASE), to, instance, tell)?,
+        NamespaceLocation::File(path) => {
+            verify(path, tell)?;
+            of_sqlite(path, to, instance, tell)?
+        }
+        NamespaceLocation::Postgres(url) => {
             let mut source = PostgresSource::running(url)?;
             let mut marks = source.marks().clone();
             marks.claim(instance, from)?;
-            let place = Place::File(to.to_owned());
+            let place = NamespaceLocation::File(to.to_owned());
             let mut sink = open_sink(&place, &marks.state(), Begin::Afresh)?;
             carry((&mut source, from), (&mut *sink, &place), &marks, tell)?.problems
         }
-    };
-    let facts = to.metadata().map_err(|error| BulkError::failed(to.display(), error))?;
-    Ok(Saved { bytes: facts.len(), problems })
+    })
 }
 
 fn of_sqlite(
@@ -76,10 +105,11 @@ fn of_sqlite(
     file::remove(&part)?;
     file::create_private(&part)?;
     vacuum_into(connection, &part, total, tell)?;
-    sign(&part, instance)?;
+    let contents = sign(&part, instance)?;
     tell(Progress { phase: Phase::Checking, table: "", done: 0, total: 0 });
     let checked = session(&part, Purpose::Look).and_then(|mut session| check(&mut *session, version));
     let problems = checked.map_err(|error| BulkError::failed(part.display(), error))?;
+    seal(&part, &contents)?;
     file::appear(&part, to)?;
     Ok(problems)
 }
@@ -92,7 +122,7 @@ fn vacuum_into(connection: Connection, part: &Path, total: u64, tell: &mut Tell<
         let (ended, end) = channel();
         let save = move || {
             let saved = connection.execute("VACUUM INTO ?1", [path]).map(|_| ());
-            // Whoever waits is still there.
+            // The receiver lives until this is sent.
             let _ = ended.send(saved);
         };
         thread::Builder::new()
@@ -114,22 +144,23 @@ fn vacuum_into(connection: Connection, part: &Path, total: u64, tell: &mut Tell<
     })
 }
 
-/// Notes in the file whose it is.
-fn sign(part: &Path, instance: Option<[u8; 16]>) -> BulkResult<()> {
+/// Notes the owner in the file; returns the contents.
+fn sign(part: &Path, instance: Option<[u8; 16]>) -> BulkResult<Contents> {
     let mut marks = Marks::default();
     marks.claim(instance, part.display())?;
-    let write = || -> rusqlite::Result<()> {
+    let write = || -> rusqlite::Result<Contents> {
         let mut connection = Connection::open(part)?;
         let transaction = connection.transaction()?;
         for (key, value) in &marks.meta {
             set_meta(&transaction, key, *value)?;
         }
-        transaction.commit()
+        transaction.commit()?;
+        Contents::note(&connection, &read_marks(&connection)?)
     };
     write().map_err(|error| BulkError::failed(part.display(), error))
 }
 
-/// What an older program wrote is looked at page by page only.
+/// A namespace of an older program is checked page by page only.
 fn check(session: &mut dyn Session, version: u32) -> StoreResult<Vec<Problem>> {
     if version == known_version() {
         return crate::check::check(session);

@@ -6,7 +6,9 @@ use std::thread;
 
 use super::tables::{TABLES, Table, Value};
 use super::writer::BATCH_ROWS;
-use super::{Begin, BulkError, BulkResult, Marks, Place, Sink, Source, Tables, open_sink, open_source};
+use super::{
+    Begin, BulkError, BulkResult, Marks, NamespaceLocation, Sink, Source, Tables, open_sink, open_source,
+};
 use crate::check::Problem;
 
 /// Batches that were read and are not written yet.
@@ -26,6 +28,8 @@ pub enum Phase {
     Copying,
     /// The whole database at once; bytes.
     Saving,
+    /// A backup, before anything of it is believed; bytes.
+    Reading,
     Indexing,
     /// Rows.
     Verifying,
@@ -43,18 +47,25 @@ pub struct Progress {
 
 pub type Tell<'a> = dyn FnMut(Progress) + 'a;
 
-/// What was copied and is now in place.
+/// A finished copy.
 #[derive(Debug)]
 pub struct Copied {
     pub rows: u64,
-    /// Of them, what an earlier attempt had copied.
+    /// Of them, the rows that an earlier attempt had copied.
     pub resumed: u64,
     /// Of the copy; so the source has them too.
     pub problems: Vec<Problem>,
+    /// It is the saved namespace unchanged; a backup of an older program has no digest to tell.
+    pub is_verified: bool,
 }
 
-/// Of a namespace that no head has open, into a place where there is none.
-pub fn copy(from: &Place, to: &Place, order: &Order, tell: &mut Tell<'_>) -> BulkResult<Copied> {
+/// Copies a namespace that no head has open into an empty place.
+pub fn copy(
+    from: &NamespaceLocation,
+    to: &NamespaceLocation,
+    order: &Order,
+    tell: &mut Tell<'_>,
+) -> BulkResult<Copied> {
     let mut source = open_source(from)?;
     let mut marks = source.marks().clone();
     marks.claim(order.instance, from)?;
@@ -63,8 +74,8 @@ pub fn copy(from: &Place, to: &Place, order: &Order, tell: &mut Tell<'_>) -> Bul
 }
 
 pub(super) fn carry(
-    (source, from): (&mut dyn Source, &Place),
-    (sink, to): (&mut dyn Sink, &Place),
+    (source, from): (&mut dyn Source, &NamespaceLocation),
+    (sink, to): (&mut dyn Sink, &NamespaceLocation),
     marks: &Marks,
     tell: &mut Tell<'_>,
 ) -> BulkResult<Copied> {
@@ -80,7 +91,7 @@ pub(super) fn carry(
     let rows = compare((source.tables(), from), (sink.tables(), to), total, tell)?;
     sink.publish(marks)?;
     tell(at(Phase::Checking));
-    Ok(Copied { rows, resumed, problems: sink.check()? })
+    Ok(Copied { rows, resumed, problems: sink.check()?, is_verified: true })
 }
 
 /// How many rows were there already.
@@ -169,8 +180,8 @@ fn digest(side: &mut dyn Tables, table: &'static Table, each: &mut dyn FnMut(u64
 
 /// Both sides at once; the number of rows if they are the same.
 fn compare(
-    (source, from): (&mut dyn Tables, &Place),
-    (sink, to): (&mut dyn Tables, &Place),
+    (source, from): (&mut dyn Tables, &NamespaceLocation),
+    (sink, to): (&mut dyn Tables, &NamespaceLocation),
     total: u64,
     tell: &mut Tell<'_>,
 ) -> BulkResult<u64> {

@@ -1,13 +1,13 @@
 //! Files that appear whole: written under another name, synced, renamed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use super::{BulkError, BulkResult};
 
-/// What SQLite keeps beside a database. Left over from another one, it would be taken for a part of the new one.
+/// Files of SQLite beside a database. SQLite would take those of a lost database for parts of a new one.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 pub fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -27,6 +27,17 @@ pub fn require_absent(path: &Path) -> BulkResult<()> {
     Ok(())
 }
 
+/// An error if a part of the database lies beside its file: it is open elsewhere, or was not closed properly.
+pub fn require_alone(path: &Path) -> BulkResult<()> {
+    for one in ["-wal", "-journal"].map(|suffix| beside(path, suffix)) {
+        if one.metadata().is_ok_and(|facts| facts.len() > 0) {
+            let reason = format!("{} holds a part of it; take another copy of the backup", one.display());
+            return Err(BulkError::failed(path.display(), reason));
+        }
+    }
+    Ok(())
+}
+
 /// With what SQLite keeps beside it.
 pub fn remove(path: &Path) -> BulkResult<()> {
     // The database last: without it the others mean nothing, without them it would be half of itself.
@@ -41,7 +52,7 @@ pub fn remove(path: &Path) -> BulkResult<()> {
     Ok(())
 }
 
-/// For whoever may see all names alone.
+/// Readable by its owner alone, since it holds all names.
 pub fn create_private(path: &Path) -> BulkResult<()> {
     let made = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
     made.map(|_| ()).map_err(|error| BulkError::failed(path.display(), error))
@@ -50,11 +61,16 @@ pub fn create_private(path: &Path) -> BulkResult<()> {
 /// Durably; what has the new name is not replaced.
 pub fn appear(from: &Path, to: &Path) -> BulkResult<()> {
     require_absent(to)?;
-    let renamed = (|| {
-        File::open(from)?.sync_all()?;
-        fs::rename(from, to)?;
-        let dir = to.parent().filter(|dir| !dir.as_os_str().is_empty());
-        File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
-    })();
-    renamed.map_err(|error: io::Error| BulkError::failed(to.display(), error))
+    durable::rename(from, to).map_err(|error| BulkError::failed(to.display(), error))
+}
+
+/// Durably, in one step; with the mode and, where that is allowed, the owner of what is replaced.
+pub fn replace(from: &Path, to: &Path) -> BulkResult<()> {
+    let replaced = to.metadata().and_then(|facts| {
+        // Before the mode, which it may take bits from.
+        let _ = chown(from, Some(facts.uid()), Some(facts.gid()));
+        fs::set_permissions(from, facts.permissions())?;
+        durable::rename(from, to)
+    });
+    replaced.map_err(|error| BulkError::failed(to.display(), error))
 }

@@ -1,10 +1,13 @@
-//! What a newer program will do to a namespace, said before it is done.
+//! Migrates a namespace to a newer program, and tells the steps before they are done.
 
 use std::path::Path;
 
+use rusqlite::Connection;
+
 use super::postgres::Seat;
-use super::sqlite::{lock_stopped, open_unchanged};
-use super::{BulkError, BulkResult, Place, postgres, sqlite};
+use super::seal::{Contents, seal, verify};
+use super::sqlite::{lock_stopped, open_unchanged, read_marks};
+use super::{BulkError, BulkResult, NamespaceLocation, file, postgres, sqlite};
 use crate::migration::Migration;
 use crate::open::OpenError;
 use crate::postgres::schema::{MIGRATIONS as POSTGRES, SCHEMA};
@@ -40,29 +43,71 @@ impl Plan {
 }
 
 /// Changes nothing, and needs no lock.
-pub fn plan(place: &Place) -> BulkResult<Plan> {
+pub fn plan(place: &NamespaceLocation) -> BulkResult<Plan> {
     match place {
-        Place::Sqlite(dir) => plan_sqlite(&dir.join(DATABASE)),
-        Place::File(path) => plan_sqlite(path),
-        Place::Postgres(url) => plan_postgres(&Seat::take(url)?),
+        NamespaceLocation::Sqlite(dir) => plan_sqlite(&dir.join(DATABASE)),
+        NamespaceLocation::File(path) => plan_sqlite(path),
+        NamespaceLocation::Postgres(url) => plan_postgres(&Seat::take(url)?),
     }
 }
 
-/// What was done. No head may have the namespace open.
-pub fn migrate(place: &Place) -> BulkResult<Plan> {
+/// Migrates; returns the steps that were done. No head may have the namespace open.
+pub fn migrate(place: &NamespaceLocation) -> BulkResult<Plan> {
     match place {
-        Place::Sqlite(dir) => {
+        NamespaceLocation::Sqlite(dir) => {
             let _lock = lock_stopped(dir)?;
             migrate_sqlite(&dir.join(DATABASE))
         }
-        Place::File(path) => migrate_sqlite(path),
-        Place::Postgres(url) => {
+        NamespaceLocation::File(path) => {
+            let is_sealed = verify(path, &mut |_| {})?.is_some();
+            let plan = plan_sqlite(path)?;
+            if !plan.steps.is_empty() {
+                migrate_file(path, is_sealed)?;
+            }
+            Ok(plan)
+        }
+        NamespaceLocation::Postgres(url) => {
             let seat = Seat::take(url)?;
             seat.lock()?.ok_or_else(|| OpenError::DatabaseInUse(seat.place()))?;
             let plan = plan_postgres(&seat)?;
             seat.migrate()?;
             Ok(plan)
         }
+    }
+}
+
+/// Migrates a copy beside the file, then puts it in place: after an interruption the file is the old or the new one.
+fn migrate_file(path: &Path, is_sealed: bool) -> BulkResult<()> {
+    // A link stays one.
+    let path = &path.canonicalize().map_err(|error| BulkError::failed(path.display(), error))?;
+    file::require_alone(path)?;
+    let copy = file::beside(path, ".migrating");
+    // Of an attempt that was interrupted.
+    file::remove(&copy)?;
+    let migrated = migrate_copy(path, &copy, is_sealed).and_then(|()| file::replace(&copy, path));
+    migrated.inspect_err(|_| {
+        // The error is returned. If the copy stays, the next attempt removes it.
+        let _ = file::remove(&copy);
+    })
+}
+
+fn migrate_copy(path: &Path, copy: &Path, is_sealed: bool) -> BulkResult<()> {
+    file::create_private(copy)?;
+    let name = copy.to_str().ok_or_else(|| BulkError::failed(copy.display(), "its name is not UTF-8"))?;
+    open_unchanged(path)?
+        .execute("VACUUM INTO ?1", [name])
+        .map_err(|error| BulkError::failed(copy.display(), error))?;
+    migrate_sqlite(copy)?;
+    let finish = || -> rusqlite::Result<Option<Contents>> {
+        let connection = Connection::open(copy)?;
+        // One file is all there is of a backup.
+        connection.pragma_update(None, "journal_mode", "DELETE")?;
+        is_sealed.then(|| Contents::note(&connection, &read_marks(&connection)?)).transpose()
+    };
+    match finish().map_err(|error| BulkError::failed(copy.display(), error))? {
+        Some(contents) => seal(copy, &contents),
+        // An older program wrote it, and nobody knows whether its bytes are those that were saved.
+        None => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! PostgreSQL on either side.
 //!
-//! What is being written lies in a schema of its own, which gets the name of the real one at the end. Each batch is one
-//! COPY, which is a transaction; none waits for the disk but the last, which carries all before it.
+//! A namespace that is being written lies in a schema of its own, which gets the name of the real one at the end. Each
+//! batch is one COPY, which is a transaction. Only the last one waits for the disk, which then has all before it.
 
 use std::future::Future;
 use std::pin::pin;
@@ -16,10 +16,10 @@ use super::{Begin, BulkError, BulkResult, Marks, Sink, Source, Tables};
 use crate::check::Problem;
 use crate::open::OpenError;
 use crate::postgres::connection::{Link, Target};
-use crate::postgres::open::SERVER_VERSION_MIN;
+use crate::postgres::open::{SERVER_VERSION_MIN, Schema};
 use crate::postgres::schema::{KNOWN_VERSION, MIGRATIONS, SCHEMA};
 use crate::postgres::store::LOCK;
-use crate::postgres::trouble::describe;
+use crate::postgres::trouble::{Trouble, describe};
 use crate::session::Purpose;
 
 const LOADING: &str = "forebay_loading";
@@ -43,7 +43,12 @@ impl Seat {
             .build()
             .map_err(|error| OpenError::NoThread(error.to_string()))?;
         let target = Target::new(&parsed, runtime.handle().clone(), false);
-        let link = runtime.block_on(target.connect()).map_err(|trouble| OpenError::Database {
+        let link = runtime.block_on(async {
+            let link = target.connect().await?;
+            target.require_own(&link).await?;
+            Ok::<_, Trouble>(link)
+        });
+        let link = link.map_err(|trouble| OpenError::Database {
             database: target.name().to_owned(),
             reason: trouble.reason(),
         })?;
@@ -59,6 +64,10 @@ impl Seat {
             return Err(OpenError::PostgresTooOld { database: seat.place(), found }.into());
         }
         Ok(seat)
+    }
+
+    pub fn target(&self) -> &Target {
+        &self.target
     }
 
     /// For people.
@@ -116,7 +125,8 @@ impl Seat {
 
     /// Of a namespace whose lock is held.
     pub fn migrate(&self) -> BulkResult<()> {
-        let migrated = self.runtime.block_on(crate::postgres::open::migrate(&self.link));
+        let migrated =
+            self.runtime.block_on(async { Schema::find(&self.link).await?.migrate(&self.link).await });
         migrated.map_err(|refused| crate::postgres::open::explain(&self.target, refused).into())
     }
 
@@ -205,7 +215,7 @@ impl PostgresSource {
         PostgresSource::begin(seat)
     }
 
-    /// Whoever writes it meanwhile.
+    /// Of a namespace that a head may be writing.
     pub fn running(url: &str) -> BulkResult<PostgresSource> {
         PostgresSource::begin(Seat::take(url)?)
     }
@@ -230,7 +240,7 @@ pub fn require_not_newer(found: i32, place: String) -> BulkResult<i32> {
     }
 }
 
-fn require_known(found: i32, place: String) -> BulkResult<()> {
+pub fn require_known(found: i32, place: String) -> BulkResult<()> {
     let (found, known) =
         (require_not_newer(found, place.clone())?.cast_unsigned(), KNOWN_VERSION.cast_unsigned());
     if found < known {
@@ -250,17 +260,25 @@ impl Source for PostgresSource {
 }
 
 /// Takes away what a rebuild that was not finished left, and nothing else. The schema stays: it may be somebody else's.
-pub fn discard_unfinished(url: &str) -> BulkResult<()> {
+/// The files of a namespace that is finished, of which nothing is changed.
+pub fn discard_unfinished(url: &str) -> BulkResult<u64> {
     let seat = Seat::take(url)?;
     seat.lock()?.ok_or_else(|| OpenError::DatabaseInUse(seat.place()))?;
-    if seat.version()? != crate::repair::UNFINISHED {
-        return Ok(());
+    match seat.version()? {
+        0 => return Ok(0),
+        crate::repair::UNFINISHED => {}
+        found => {
+            require_not_newer(found, seat.place())?;
+            let files: i64 = seat.one("SELECT files FROM progress WHERE id = 1")?;
+            return Ok(files.cast_unsigned());
+        }
     }
     seat.batch(&format!(
         "DO $$ DECLARE found record; BEGIN \
          FOR found IN SELECT tablename FROM pg_tables WHERE schemaname = '{SCHEMA}' LOOP \
          EXECUTE format('DROP TABLE {SCHEMA}.%I CASCADE', found.tablename); END LOOP; END $$"
-    ))
+    ))?;
+    Ok(0)
 }
 
 pub struct PostgresSink {
@@ -368,8 +386,9 @@ impl Sink for PostgresSink {
                 "INSERT INTO meta VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
             seat.change(note, &[key, value])?;
         }
-        let totals = "UPDATE progress SET groups = $1, files = $2, bytes = $3 WHERE id = 1";
-        seat.change(totals, &[&marks.groups, &marks.files, &marks.bytes])?;
+        // The epoch is above that of every head that may still be there.
+        let totals = "UPDATE progress SET groups = $1, files = $2, bytes = $3, epoch = $4 WHERE id = 1";
+        seat.change(totals, &[&marks.groups, &marks.files, &marks.bytes, &marks.number("starts")])?;
         // An empty schema of the name may have been made for us.
         seat.batch(&format!(
             "DROP TABLE loading; SET LOCAL client_min_messages = warning; DROP SCHEMA IF EXISTS {SCHEMA}; \

@@ -1,9 +1,9 @@
 //! A saved namespace put back in place, so that nothing after it is taken for something before it.
 //!
-//! What happened between the backup and the loss is not known: how often a head started, which numbers it gave, which
-//! values of the change attribute clients saw, which tickets were taken back. So each of these goes on far above what
-//! the backup says, and goes on further the later it is: what is restored a second time begins above the first.
-//! Checksums are left out: whoever wrote to a file in place since then did so without this namespace.
+//! Events between the backup and the loss are not known: how often a head started, which numbers it gave, which values
+//! of the change attribute clients saw, which tickets were taken back. So each of these goes on far above its value in
+//! the backup, and further the later it is: a second restore of the same backup begins above the first. Checksums are
+//! left out: a file may have been written in place since then.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -11,11 +11,13 @@ use std::path::Path;
 use types::Clock;
 
 use super::copy::{Tell, carry};
+use super::seal::{Contents, verify};
 use super::sqlite::SqliteSource;
-use super::tables::{CHECKSUMS, CLIENTS, INODES, LOCATIONS, Table, Value};
-use super::{Begin, BulkError, BulkResult, Copied, Marks, Place, Source, Tables, open_sink};
+use super::tables::{CHECKSUMS, CLIENTS, INODES, LOCATIONS, TABLES, Table, Value};
+use super::{Begin, BulkError, BulkResult, Copied, Marks, NamespaceLocation, Source, Tables, open_sink};
 use crate::ids::FIRST;
 use crate::inode::Extras;
+use crate::timeline::RESTORED;
 
 /// More starts than a head can have had.
 const STARTS: i64 = 1 << 20;
@@ -31,35 +33,53 @@ const NUMBERS_IN_SECOND: i64 = 1 << 15;
 /// Far above what a thousand restores reach.
 const NUMBERS_MAX: i64 = 1 << 62;
 /// Fences of one file.
-const EPOCHS: i64 = 1 << 16;
+pub(super) const EPOCHS: i64 = 1 << 16;
 
 /// Into a place where there is no namespace. `instance`: of the data directory there, if there is one.
 pub fn restore(
     file: &Path,
-    to: &Place,
+    to: &NamespaceLocation,
     instance: Option<[u8; 16]>,
     begin: Begin,
     clock: &dyn Clock,
     tell: &mut Tell<'_>,
 ) -> BulkResult<Copied> {
-    let saved = SqliteSource::file(file)?;
+    let contents = verify(file, tell)?;
+    let mut saved = SqliteSource::file(file)?;
+    if let Some(contents) = &contents {
+        require_rows(&mut saved, contents, file)?;
+    }
     let unnamed = saved.unnamed()?;
     let mut marks = saved.marks().clone();
-    let from = Place::File(file.to_owned());
+    let from = NamespaceLocation::File(file.to_owned());
     marks.claim(instance, to)?;
     // Without the time, so that it can be gone on with later.
     let state = format!("restored without checksums {}", marks.state());
     raise(&mut marks, clock.now().seconds).map_err(|reason| BulkError::failed(&from, reason))?;
     let mut source = Restored { saved, unnamed };
     let mut sink = open_sink(to, &state, begin)?;
-    carry((&mut source, &from), (&mut *sink, to), &marks, tell)
+    let copied = carry((&mut source, &from), (&mut *sink, to), &marks, tell)?;
+    Ok(Copied { is_verified: contents.is_some(), ..copied })
+}
+
+/// As many as the backup says.
+fn require_rows(saved: &mut SqliteSource, contents: &Contents, file: &Path) -> BulkResult<()> {
+    for table in TABLES {
+        let (found, noted) = (saved.tables().count(table)?, contents.rows.get(table.name).copied());
+        if noted != Some(found) {
+            let noted = noted.map_or_else(|| "none".to_owned(), |noted| noted.to_string());
+            let what = format!("{} has {found} rows, {noted} were saved", table.name);
+            return Err(BulkError::Damaged { place: file.display().to_string(), what });
+        }
+    }
+    Ok(())
 }
 
 /// As after the loss of power of a head that did not wait for its disk, many starts later. `now`: seconds since 1970.
 ///
 /// The minute counts on top, and not alone as a lower bound: the backup may be of a namespace that was restored, whose
 /// starts are ahead of the clock.
-fn raise(marks: &mut Marks, now: i64) -> Result<(), &'static str> {
+pub(super) fn raise(marks: &mut Marks, now: i64) -> Result<(), &'static str> {
     let mut notes = marks.notes();
     let now = now.max(0);
     let minutes = now / 60;
@@ -71,6 +91,8 @@ fn raise(marks: &mut Marks, now: i64) -> Result<(), &'static str> {
     notes.set("clean_end", 0);
     notes.set("deferred", 1);
     marks.set_notes(&notes);
+    // The first start goes on above what the pools and the data directory know, too.
+    marks.meta.insert(RESTORED.to_owned(), 1);
     let jump = now.checked_mul(NUMBERS_IN_SECOND).and_then(|by_time| by_time.checked_add(NUMBERS));
     for key in ["next_file", "next_cookie"] {
         let end = marks.meta.entry(key.to_owned()).or_insert(FIRST.cast_signed());
@@ -80,7 +102,7 @@ fn raise(marks: &mut Marks, now: i64) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// What is read of a backup when it is restored.
+/// A backup that is being restored.
 struct Restored {
     saved: SqliteSource,
     /// Uploads that had no name yet. Some may have got one since; the reaper of nameless files must not find their data.

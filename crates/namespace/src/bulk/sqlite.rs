@@ -1,7 +1,7 @@
 //! SQLite on either side.
 //!
-//! What is being written has a rollback journal and no WAL: rows in the order of their keys are new pages at the end of
-//! the file, which a journal need not save, so each is written once, and a power cut leaves whole batches.
+//! An unfinished database has a rollback journal and no WAL: rows in the order of their keys are new pages at the end
+//! of the file, which a journal need not save. So each page is written once, and a power cut leaves whole batches.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params_from_iter};
 
+use super::seal::{Contents, seal};
 use super::tables::{Table, Value};
 use super::{Begin, BulkError, BulkResult, Marks, Sink, Source, Tables, file};
 use crate::check::Problem;
@@ -82,7 +83,7 @@ impl Tables for Rows {
     }
 }
 
-fn read_marks(connection: &Connection) -> rusqlite::Result<Marks> {
+pub fn read_marks(connection: &Connection) -> rusqlite::Result<Marks> {
     let mut marks =
         connection.query_row("SELECT groups, files, bytes FROM progress WHERE id = 1", [], |row| {
             Ok(Marks { groups: row.get(0)?, files: row.get(1)?, bytes: row.get(2)?, ..Marks::default() })
@@ -156,7 +157,7 @@ pub fn require_not_newer(found: Option<u32>, path: &Path) -> BulkResult<u32> {
     }
 }
 
-fn require_known(found: Option<u32>, path: &Path) -> BulkResult<()> {
+pub fn require_known(found: Option<u32>, path: &Path) -> BulkResult<()> {
     let (found, known) = (require_not_newer(found, path)?, known_version());
     if found < known {
         return Err(BulkError::OldVersion { place: path.display().to_string(), found, known });
@@ -187,9 +188,11 @@ impl Source for SqliteSource {
 
 pub struct SqliteSink {
     rows: Rows,
-    /// What it becomes.
+    /// The path of the finished database.
     end: PathBuf,
     waiting: usize,
+    /// It is a backup, with an end that says what it has.
+    is_sealed: bool,
     is_published: bool,
     /// Held until the end: one process at a time.
     _lock: Option<File>,
@@ -204,7 +207,8 @@ impl SqliteSink {
     }
 
     pub fn in_file(path: &Path, state: &str, begin: Begin) -> BulkResult<SqliteSink> {
-        SqliteSink::begin(file::beside(path, ".part"), path.to_owned(), state, begin, None)
+        let sink = SqliteSink::begin(file::beside(path, ".part"), path.to_owned(), state, begin, None)?;
+        Ok(SqliteSink { is_sealed: true, ..sink })
     }
 
     fn begin(
@@ -236,7 +240,7 @@ impl SqliteSink {
             }
         }
         let rows = Rows { connection, path };
-        Ok(SqliteSink { rows, end, waiting: 0, is_published: false, _lock: lock })
+        Ok(SqliteSink { rows, end, waiting: 0, is_sealed: false, is_published: false, _lock: lock })
     }
 
     fn batch(&self, sql: &str) -> BulkResult<()> {
@@ -348,8 +352,13 @@ impl Sink for SqliteSink {
         write_marks(&mut self.rows.connection, marks).map_err(|error| self.rows.failed(error))?;
         // The head makes it a WAL database; until then one file is all there is.
         self.batch("PRAGMA journal_mode = DELETE")?;
+        let contents = self.is_sealed.then(|| Contents::note(&self.rows.connection, marks)).transpose();
+        let contents = contents.map_err(|error| self.rows.failed(error))?;
         let gone = Connection::open_in_memory().map_err(|error| self.rows.failed(error))?;
         drop(std::mem::replace(&mut self.rows.connection, gone));
+        if let Some(contents) = &contents {
+            seal(&self.rows.path, contents)?;
+        }
         file::appear(&self.rows.path, &self.end)?;
         self.is_published = true;
         Ok(())

@@ -99,24 +99,24 @@ fn open_postgres(url: &str) -> Arc<SqlNamespace> {
     Arc::new(SqlNamespace::open(Config { database: Database::Postgres(server), ..config(&dir) }).unwrap())
 }
 
-fn open_at(place: &Place) -> Arc<SqlNamespace> {
+fn open_at(place: &NamespaceLocation) -> Arc<SqlNamespace> {
     let dir = tempfile::tempdir().unwrap();
     match place {
-        Place::Sqlite(path) => {
+        NamespaceLocation::Sqlite(path) => {
             let config = Config { database: Database::Sqlite(path.clone()), ..config(&dir) };
             Arc::new(SqlNamespace::open(config).unwrap())
         }
-        Place::Postgres(url) => open_postgres(url),
-        Place::File(_) => panic!("a file is not opened"),
+        NamespaceLocation::Postgres(url) => open_postgres(url),
+        NamespaceLocation::File(_) => panic!("a file is not opened"),
     }
 }
 
 /// Empty places of every kind; the directory keeps SQLite's.
-fn places() -> (TempDir, Vec<Place>) {
+fn places() -> (TempDir, Vec<NamespaceLocation>) {
     let dir = tempfile::tempdir().unwrap();
-    let mut places = vec![Place::Sqlite(dir.path().join("namespace"))];
+    let mut places = vec![NamespaceLocation::Sqlite(dir.path().join("namespace"))];
     if let Some(cluster) = Cluster::shared() {
-        places.push(Place::Postgres(cluster.create_database().unwrap()));
+        places.push(NamespaceLocation::Postgres(cluster.create_database().unwrap()));
     }
     (dir, places)
 }
@@ -180,7 +180,7 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
-async fn filled(place: &Place) -> (FileId, u64) {
+async fn filled(place: &NamespaceLocation) -> (FileId, u64) {
     let namespace = open_at(place);
     let known = fill(&namespace).await;
     namespace.close().await;
@@ -191,12 +191,12 @@ fn order(begin: Begin) -> Order {
     Order { begin, instance: Some(INSTANCE) }
 }
 
-fn copy_quietly(from: &Place, to: &Place, begin: Begin) -> BulkResult<Copied> {
+fn copy_quietly(from: &NamespaceLocation, to: &NamespaceLocation, begin: Begin) -> BulkResult<Copied> {
     copy(from, to, &order(begin), &mut |_| {})
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_written_by_hand_is_a_namespace() {
+async fn rows_from_the_bulk_writer_make_a_namespace() {
     let (_scratch, places) = places();
     for place in places {
         let to = place.clone();

@@ -1,4 +1,4 @@
-//! The way in for who makes a namespace out of something else.
+//! The way in for code that makes a namespace out of something else.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use api::{Account, Counted};
 use types::{FileId, Name, PoolId, SymlinkTarget};
 
 use super::tables::{DENTRIES, INODES, LOCATIONS, SYMLINKS, TABLES, Table, USAGE, Value};
-use super::{Begin, BulkResult, Marks, Place, Sink, open_sink};
+use super::{Begin, BulkResult, Marks, NamespaceLocation, Sink, open_sink};
 use crate::accounts::scope_number;
 use crate::check::Problem;
 use crate::inode::{Inode, encode_kind};
@@ -16,13 +16,13 @@ use crate::store::{NumberEnds, Totals};
 /// Rows that are handed to the database at once.
 pub const BATCH_ROWS: usize = 4096;
 
-/// A new namespace. Rows are fastest in the order of their keys. What is not finished is removed by the next attempt.
+/// A new namespace. Rows are fastest in the order of their keys. The next attempt removes an unfinished one.
 pub struct Bulk {
     sink: Box<dyn Sink>,
     waiting: BTreeMap<&'static str, (&'static Table, Vec<Value>)>,
 }
 
-/// What a namespace needs beside its rows.
+/// Values that a namespace needs beside its rows.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     /// Above every file id and every cookie that was written.
@@ -35,7 +35,7 @@ pub struct End {
 impl Bulk {
     /// Takes the place's lock. Errs unless there is nothing in it. The rows are of the first start, `inode::Instance
     /// { start: 1 }`.
-    pub fn begin(place: &Place) -> BulkResult<Bulk> {
+    pub fn begin(place: &NamespaceLocation) -> BulkResult<Bulk> {
         let sink = open_sink(place, "", Begin::Afresh)?;
         Ok(Bulk { sink, waiting: BTreeMap::new() })
     }
@@ -64,7 +64,7 @@ impl Bulk {
         self.add(&USAGE, [Value::Number(scope), number(account.id), files, directories, bytes])
     }
 
-    /// What has the name, of the rows that were handed to the database; quick after `execute`.
+    /// The file with the name, among the rows that were handed to the database; quick after `execute`.
     pub fn child(&mut self, dir: FileId, name: &Name) -> BulkResult<Option<FileId>> {
         let key = |name: Vec<u8>| [number(dir.0), Value::Bytes(name)];
         let page = self.sink.tables().page(&DENTRIES, Some(&key(before(name))), 1)?;
@@ -121,7 +121,7 @@ fn first_marks(end: &End) -> BulkResult<Marks> {
     Ok(marks)
 }
 
-/// What no name comes between it and this: its last byte one less, which is none of NUL, and then as high as can be.
+/// The key with no other name between it and `name`: the last byte one less (no name has NUL), filled up with 0xff.
 fn before(name: &Name) -> Vec<u8> {
     let mut before = name.as_bytes().to_vec();
     if let Some(last) = before.last_mut() {

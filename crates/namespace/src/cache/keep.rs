@@ -1,4 +1,4 @@
-//! What the cache keeps, a store for each kind, each within its share of the bytes.
+//! Entries of the cache: a store for each kind, each within its share of the bytes.
 //!
 //! An entry weighs what it takes: its slot, the slot's part in the index and in the slots of keys that were let go and
 //! are remembered for a while, and its text or list on the heap. The test `an_entry_weighs_what_it_takes` measures it.
@@ -10,7 +10,7 @@ use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
 use types::{Ace, Acl, FileId, Name, PoolId, SymlinkTarget};
 
-use crate::counts::{Counts, Event, Figures, Kept};
+use crate::counts::{CacheKind, Counts, Event, Figures};
 use crate::inode::Inode;
 
 pub type DentryKey = (FileId, Name);
@@ -46,20 +46,20 @@ impl Keep {
     pub fn new(bytes: u64, counts: &Arc<Counts>) -> Keep {
         let count = |kept| CountEvicted { kept, counts: Arc::clone(counts) };
         let part = |parts| bytes / PARTS * parts;
-        let whole = store(part(WHOLE), slot::<FileId, ()>(), count(Kept::WholeDirectory));
+        let whole = store(part(WHOLE), slot::<FileId, ()>(), count(CacheKind::WholeDirectory));
         let whole = Arc::new(whole);
-        let no_more_whole = NoMoreWhole { whole: Arc::clone(&whole), count: count(Kept::Name) };
+        let no_more_whole = NoMoreWhole { whole: Arc::clone(&whole), count: count(CacheKind::Name) };
         Keep {
-            inodes: store(part(INODES), slot::<FileId, Inode>(), count(Kept::Inode)),
+            inodes: store(part(INODES), slot::<FileId, Inode>(), count(CacheKind::Inode)),
             dentries: store(part(NAMES), 150, no_more_whole),
-            locations: store(part(LOCATIONS), 120, count(Kept::Locations)),
-            targets: store(part(TARGETS), 150, count(Kept::Target)),
-            acls: store(part(ACLS), 200, count(Kept::Acl)),
+            locations: store(part(LOCATIONS), 120, count(CacheKind::Locations)),
+            targets: store(part(TARGETS), 150, count(CacheKind::Target)),
+            acls: store(part(ACLS), 200, count(CacheKind::Acl)),
             whole,
         }
     }
 
-    /// A directory that was just made has no names but those that are told from now on.
+    /// A directory that was just made has no names but those that are published from now on.
     pub fn begin_whole(&self, dir: FileId) {
         self.whole.insert(dir, ());
     }
@@ -85,14 +85,14 @@ impl Keep {
     pub fn figures(&self, counts: &Counts) -> Figures {
         let cache = counts.kept().map(|(kept, mut figures)| {
             let (entries, bytes, bytes_max) = match kept {
-                Kept::Inode => sizes(&self.inodes),
-                Kept::Name => sizes(&self.dentries),
-                Kept::Locations => sizes(&self.locations),
-                Kept::Target => sizes(&self.targets),
-                Kept::Acl => sizes(&self.acls),
-                Kept::WholeDirectory => sizes(&self.whole),
+                CacheKind::Inode => sizes(&self.inodes),
+                CacheKind::Name => sizes(&self.dentries),
+                CacheKind::Locations => sizes(&self.locations),
+                CacheKind::Target => sizes(&self.targets),
+                CacheKind::Acl => sizes(&self.acls),
+                CacheKind::WholeDirectory => sizes(&self.whole),
                 // Counted with the other names.
-                Kept::AbsentName => (0, 0, 0),
+                CacheKind::AbsentName => (0, 0, 0),
             };
             (figures.entries, figures.bytes, figures.bytes_max) = (entries, bytes, bytes_max);
             figures
@@ -172,11 +172,11 @@ impl Weighter<FileId, SymlinkTarget> for Weigh {
 
 #[derive(Clone)]
 pub struct CountEvicted {
-    kept: Kept,
+    kept: CacheKind,
     counts: Arc<Counts>,
 }
 
-/// Not of `on_evict`, which is told of what is replaced, too.
+/// Counts in `before_evict`, since `on_evict` is called for replaced entries, too.
 impl<K, V> Lifecycle<K, V> for CountEvicted {
     type RequestState = ();
 
@@ -185,7 +185,7 @@ impl<K, V> Lifecycle<K, V> for CountEvicted {
     }
 }
 
-/// Told before the name is gone, or not taken: whoever does not find it finds the directory not whole.
+/// Called before the name is evicted, or not taken: a reader that misses it finds the directory not whole.
 #[derive(Clone)]
 pub struct NoMoreWhole {
     whole: Arc<Store<FileId, ()>>,

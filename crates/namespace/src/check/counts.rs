@@ -1,4 +1,4 @@
-//! What is counted or followed, rather than asked.
+//! Rules that are checked by counting rows or following parents, not by one query.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -129,7 +129,7 @@ fn bring_up(within: &mut HashMap<FileId, Counted>, parents: &HashMap<FileId, Fil
     }
 }
 
-/// What the journal adds to `usage`.
+/// Changes that the journal adds to `usage`.
 fn pending(
     session: &mut dyn Session,
     parents: &HashMap<FileId, FileId>,

@@ -1,4 +1,4 @@
-//! What must hold, as questions whose every row is a problem.
+//! Rules as queries: each row of a result is a problem.
 
 use super::{Kind, PROBLEMS_MAX, Problem, counts};
 use crate::inode::Extras;
@@ -29,7 +29,7 @@ fn rule_of_files(sql: &str, problem: impl Fn(&dyn Fields) -> Problem + 'static) 
     Rule { sql: format!("{sql} ORDER BY 1 LIMIT {PROBLEMS_MAX}"), problem: Box::new(problem) }
 }
 
-/// Problems of a kind, as many as are told at once.
+/// Problems of a kind, as many as are reported at once.
 pub fn find(session: &mut dyn Session, kind: Kind) -> StoreResult<Vec<Problem>> {
     let rules = match kind {
         Kind::Database => {
@@ -109,7 +109,7 @@ fn symlinks() -> Vec<Rule> {
     )]
 }
 
-/// What was unlinked has no name either, but says so.
+/// An unlinked file has no name either, but its link count is zero.
 fn nameless() -> Vec<Rule> {
     vec![rule(
         "SELECT i.id, i.nlink FROM inodes i LEFT JOIN dentries d ON d.inode = i.id \
@@ -120,7 +120,8 @@ fn nameless() -> Vec<Rule> {
 
 fn locations() -> Vec<Rule> {
     vec![rule(
-        "SELECT l.inode, l.pool FROM locations l LEFT JOIN inodes i ON i.id = l.inode WHERE i.id IS NULL",
+        "SELECT l.inode, l.pool FROM locations l LEFT JOIN inodes i ON i.id = l.inode \
+         WHERE i.id IS NULL OR i.kind != 0",
         |row| Problem::LocationOfNothing { file: row.id(0), pool: row.pool(1) },
     )]
 }

@@ -6,7 +6,7 @@ use types::Identity;
 use super::*;
 use crate::scratch::{Engine, name, regular};
 
-/// What `sql` does to a namespace with a directory `d` holding a file `f`, on every engine.
+/// Problems after `sql` in a namespace with a directory `d` that holds a file `f`, on every engine.
 async fn after(sql: &'static str) -> (Vec<Problem>, FileId, FileId) {
     let mut found = Vec::new();
     for engine in Engine::all() {
@@ -63,7 +63,7 @@ async fn pending_changes_count_in_link_counts_and_those_of_nothing_are_found() {
 async fn a_cycle_and_a_wrong_parent_are_found() {
     let (problems, dir, _) = after("UPDATE inodes SET parent = id WHERE kind = 1 AND id > 1").await;
     let wrong = Problem::WrongParent { dir, parent: dir, named_in: FileId::ROOT };
-    // What is below it is in no tree then.
+    // Entries below it are then in no tree.
     assert_eq!(problems[..2], [wrong, Problem::Unreachable { dir }]);
 }
 
@@ -121,6 +121,13 @@ async fn wrong_totals_and_strange_locations_are_found() {
     assert!(problems.contains(&location), "{problems:?}");
     let is_right = |problem: &Problem| matches!(problem, Problem::Totals { counted_bytes, .. } if *counted_bytes == u64::MAX >> 1);
     assert!(problems.iter().any(is_right), "{problems:?}");
+}
+
+#[tokio::test]
+async fn a_location_of_what_is_no_regular_file_is_found() {
+    let sql = "INSERT INTO locations SELECT id, 1 FROM inodes WHERE kind = 0 OR id > 1";
+    let (problems, dir, _) = after(sql).await;
+    assert_eq!(problems, [Problem::LocationOfNothing { file: dir, pool: PoolId(1) }]);
 }
 
 #[tokio::test]

@@ -1,9 +1,9 @@
 //! How long to wait for more before the next group.
 //!
-//! Whoever was just answered tends to ask for the next thing at once. A group that sets out without them leaves them to
-//! the one after it, and callers in a closed loop then take turns in two halves, each of which pays for a commit. So
-//! after a commit it is waited until as many are there as were answered or came meanwhile: a part of what a commit waits
-//! for the disk at most, never for one caller alone, and after a wait that did not pay not at all for a while.
+//! A caller that was just answered tends to send its next operation at once. If a group starts without these callers,
+//! callers in a closed loop take turns in two halves, each of which pays for a commit. So after a commit the committer
+//! waits until as many operations are queued as were answered or arrived meanwhile: at most for a part of the time that
+//! a commit waits for the disk, never for one caller alone, and not at all for a while after a wait that did not pay.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use std::time::Duration;
 const SHARE: u32 = 2;
 /// Nor than this: a database that was away for minutes makes no caller wait for others.
 const WAIT_MAX: Duration = Duration::from_millis(5);
-/// Where commits wait less, no wait is short enough: to sleep and to be woken costs as much. Only the core is offered to
-/// those who are about to ask, as long as that brings some.
+/// Where commits wait less, no wait is short enough: to sleep and to be woken costs as much. The committer then only
+/// yields its core to callers that are about to ask, as long as some do.
 const COMMIT_MIN: Duration = Duration::from_micros(100);
 /// Groups without a wait after one that did not pay: so many, and twice as many each time, up to the other.
 const PAUSE_MIN: u32 = 2;
@@ -66,7 +66,7 @@ impl Gather {
 
     /// `waiting` are there.
     pub fn wait(&mut self, waiting: usize, group_len_max: usize) -> Option<Patience> {
-        // Expected once: who comes after idle time waits for nobody.
+        // Expected once: a caller that comes after idle time waits for nobody.
         let len = std::mem::take(&mut self.expected).min(group_len_max);
         if len <= 1 || waiting >= len {
             return None;
@@ -83,7 +83,7 @@ impl Gather {
 
     /// So many were there in the end, after so long.
     pub fn waited(&mut self, wait: Wait, len: usize, time: Duration) {
-        // Those who came are spared a commit; the others lost the time.
+        // Callers that came are spared a commit; the others lost the time.
         let of = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let (came, were) = (of(len.saturating_sub(wait.waiting)), of(wait.waiting));
         if came > 0 && self.commit.saturating_mul(came) >= time.saturating_mul(were) {
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_after_idle_time_waits_for_nobody() {
+    fn a_caller_after_idle_time_waits_for_nobody() {
         let mut gather = gather();
         gather.expect(32);
         let wait = slept(gather.wait(0, 512));

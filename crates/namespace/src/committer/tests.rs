@@ -5,8 +5,11 @@ use crate::open::{Config, Sync};
 use crate::scratch::{config, name, occupy, open, regular};
 use crate::service::SqlNamespace;
 use crate::sqlite::rows::CHECKPOINT_BYTES;
-use api::{Locations, Namespace, SetAttributes, Stability, Written};
-use types::Identity;
+use api::{
+    CreateKind, CreateSpec, Locations, Namespace, Properties, Property, PropertyChange, Replace,
+    SetAttributes, SetXattr, Stability, Written, Xattrs,
+};
+use types::{Access, Ace, AceWho, Acl, Identity};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_queue_is_busy_and_recovers() {
@@ -43,7 +46,7 @@ async fn a_full_queue_is_busy_and_recovers() {
     assert!(namespace.shared.submit(|_| Ok(())).await.is_ok());
 }
 
-/// What is asked for is queued at its first poll.
+/// An operation is queued at its first poll.
 async fn begun(asked: impl Future) {
     tokio::pin!(asked);
     tokio::select! {
@@ -131,7 +134,7 @@ async fn a_group_that_fails_leaves_no_trace_and_the_next_one_works() {
     let kept = namespace.create(&root, FileId::ROOT, &name("kept"), &regular()).await.unwrap().attributes;
     let written =
         Written { size_at_least: Some(9), mtime: None, space_used: None, stability: Stability::Unstable };
-    let shown = namespace.commit(kept.file, &written).await.unwrap();
+    let shown = namespace.record_write(kept.file, &written).await.unwrap();
     let before = namespace.attributes(FileId::ROOT).await.unwrap();
     // All of it in one operation, so that it is one group.
     let failed: Result<(), _> = namespace
@@ -178,10 +181,121 @@ async fn a_full_disk_is_told_and_over_when_there_is_space() {
     let text = name(&format!("{made:0>200}"));
     let lookup = namespace.lookup(&Identity::root(), FileId::ROOT, &text).await;
     assert!(matches!(lookup, Err(NamespaceError::NotFound)));
+    let refusing = namespace.growth_trouble().unwrap();
+    assert_eq!(refusing.kind, TroubleKind::Full, "{}", refusing.why);
     limit(100_000).await.unwrap();
+    well_again(&namespace).await;
     namespace.create(&Identity::root(), FileId::ROOT, &text, &regular()).await.unwrap();
     namespace.close().await;
     assert_eq!(namespace.check().unwrap(), []);
+}
+
+/// By itself: nobody asks for anything.
+async fn well_again(namespace: &SqlNamespace) {
+    while namespace.trouble().is_some() || namespace.growth_trouble().is_some() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// `/health` told of it until somebody changed something.
+#[tokio::test]
+async fn a_disk_that_works_again_is_known_to_without_anybody_changing_anything() {
+    for sync in [INTERVAL, Sync::Always] {
+        let dir = tempfile::tempdir().unwrap();
+        let namespace = open_with(&dir, sync);
+        let beside = rusqlite::Connection::open(dir.path().join("namespace.db")).unwrap();
+        let refuses =
+            "CREATE TRIGGER refuses BEFORE UPDATE ON progress BEGIN SELECT RAISE(ABORT, 'refused'); END";
+        beside.execute_batch(refuses).unwrap();
+        let refused = namespace.create(&Identity::root(), FileId::ROOT, &name("a"), &regular()).await;
+        assert!(matches!(refused, Err(NamespaceError::Database(_))));
+        assert_eq!(namespace.trouble().unwrap().kind, TroubleKind::Failed);
+        namespace.shared.submit(|_| Ok(())).await.unwrap();
+        assert!(namespace.trouble().is_some(), "what writes nothing does not say that it can be written");
+        beside.execute_batch("DROP TRIGGER refuses").unwrap();
+        drop(beside);
+        well_again(&namespace).await;
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
+    }
+}
+
+/// A create that finds no room fails alone: a removal of the same group passes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_its_reserve_a_namespace_takes_what_needs_no_room_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = Identity::root();
+    let top = FileId::ROOT;
+    let namespace = open(&dir);
+    let mut files = Vec::new();
+    for text in ["a", "b", "c", "d"] {
+        files.push(namespace.create(&root, top, &name(text), &regular()).await.unwrap().attributes.file);
+    }
+    let xattr = types::XattrName::new(b"colour").unwrap();
+    namespace.set_xattr(&root, files[0], &xattr, &"red".into(), SetXattr::Create).await.unwrap();
+    namespace.close().await;
+    drop(namespace);
+    // A directory holds no room.
+    let reserve = dir.path().join("reserve");
+    std::fs::remove_file(&reserve).unwrap();
+    std::fs::create_dir(&reserve).unwrap();
+
+    let namespace = open(&dir);
+    assert_eq!(namespace.growth_trouble().unwrap().kind, TroubleKind::Full, "from the start");
+    let refused =
+        |done: Result<(), NamespaceError>| assert!(matches!(done, Err(NamespaceError::NoSpace)), "{done:?}");
+    let folder = CreateSpec { kind: CreateKind::Directory, ..regular() };
+    refused(namespace.create(&root, top, &name("new"), &regular()).await.map(drop));
+    refused(namespace.create(&root, top, &name("new"), &folder).await.map(drop));
+    refused(namespace.link(&root, files[0], top, &name("new")).await.map(drop));
+    let to_new = namespace.rename(&root, (top, &name("a")), (top, &name("new")), Replace::Any).await;
+    refused(to_new.map(drop));
+    refused(namespace.set_xattr(&root, files[0], &xattr, &"blue".into(), SetXattr::Either).await.map(drop));
+    let property = Property { name: "{DAV:}colour".to_owned(), value: "red".into() };
+    let set = [PropertyChange::Set(property)];
+    refused(namespace.set_properties(&root, files[0], &set).await.map(drop));
+    let acl = Acl::new(vec![Ace::deny(AceWho::User(5), Access::READ)]).ok();
+    let given = SetAttributes { acl, ..SetAttributes::default() };
+    refused(namespace.set_attributes(&root, files[0], &given).await.map(drop));
+    assert_eq!(namespace.trouble(), None);
+
+    let (release, occupied) = occupy(&namespace);
+    release.wait_begun();
+    let create = async { namespace.create(&root, top, &name("new"), &regular()).await.map(drop) };
+    let remove = async { namespace.unlink(&root, top, &name("b")).await.map(drop) };
+    let both = async { tokio::join!(create, remove) };
+    tokio::pin!(both);
+    tokio::select! {
+        biased;
+        _ = &mut both => panic!("the committer is busy"),
+        () = std::future::ready(()) => {}
+    }
+    release.release();
+    let (created, removed) = both.await;
+    refused(created);
+    removed.unwrap();
+    occupied.await.unwrap().unwrap();
+    namespace.rename(&root, (top, &name("c")), (top, &name("d")), Replace::Any).await.unwrap();
+    namespace.remove_xattr(&root, files[0], &xattr).await.unwrap();
+    let cut = SetAttributes { size: Some(0), mode: Some(0o600), ..SetAttributes::default() };
+    namespace.set_attributes(&root, files[0], &cut).await.unwrap();
+
+    std::fs::remove_dir(&reserve).unwrap();
+    well_again(&namespace).await;
+    namespace.create(&root, top, &name("new"), &regular()).await.unwrap();
+    namespace.close().await;
+    assert_eq!(namespace.check().unwrap(), []);
+}
+
+/// A commit for which the index had no room failed when it was on disk already.
+#[tokio::test]
+async fn the_index_of_the_log_has_room_from_the_start() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    let index = dir.path().join("namespace.db-shm").metadata().unwrap();
+    assert!(index.len() >= 2 * 32_768 && index.blocks() * 512 >= index.len(), "{index:?}");
+    namespace.close().await;
 }
 
 #[tokio::test]
@@ -192,12 +306,12 @@ async fn a_closed_namespace_takes_nothing_and_has_written_everything() {
     let file = file.attributes.file;
     let written =
         Written { size_at_least: Some(77), mtime: None, space_used: None, stability: Stability::Unstable };
-    let shown = namespace.commit(file, &written).await.unwrap();
+    let shown = namespace.record_write(file, &written).await.unwrap();
     namespace.close().await;
     namespace.close().await;
     let refused = namespace.create(&Identity::root(), FileId::ROOT, &name("b"), &regular()).await;
     assert!(matches!(refused, Err(NamespaceError::Busy)));
-    assert!(matches!(namespace.commit(file, &written).await, Err(NamespaceError::Busy)));
+    assert!(matches!(namespace.record_write(file, &written).await, Err(NamespaceError::Busy)));
     drop(namespace);
     // A clean end raises no floor: clients keep what they cached.
     assert_eq!(open(&dir).attributes(file).await.unwrap(), shown);
@@ -216,7 +330,7 @@ async fn an_unstable_write_reaches_the_database_by_itself() {
             space_used: None,
             stability: Stability::Unstable,
         };
-        namespace.commit(file, &written).await.unwrap();
+        namespace.record_write(file, &written).await.unwrap();
         let in_database =
             || async { namespace.reads.inode(file).await.unwrap().value.unwrap().attributes.size };
         while in_database().await != size {
@@ -232,7 +346,7 @@ fn open_with(dir: &tempfile::TempDir, sync: Sync) -> SqlNamespace {
 const INTERVAL: Sync = Sync::Interval(Duration::from_secs(60));
 
 #[tokio::test]
-async fn who_meets_nobody_commits_by_himself_where_that_does_not_wait_for_the_disk() {
+async fn a_caller_that_finds_the_committer_idle_commits_itself_if_no_sync_is_needed() {
     let here = std::thread::current().id();
     for (sync, is_here) in [(INTERVAL, true), (Sync::Always, false)] {
         let dir = tempfile::tempdir().unwrap();
@@ -272,7 +386,7 @@ async fn nobody_commits_by_himself_past_what_waits_or_is_under_way() {
 }
 
 #[tokio::test]
-async fn who_commits_in_a_group_of_several_hands_over_until_there_is_one_alone() {
+async fn a_caller_hands_over_to_the_committer_thread_until_a_group_holds_one_operation() {
     let dir = tempfile::tempdir().unwrap();
     let namespace = open(&dir);
     let here = std::thread::current().id();

@@ -92,7 +92,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever times a directory was given before, and whatever the clock does.
+        /// For any earlier times of a directory, and any clock.
         #[test]
         fn row_and_deltas_are_the_truth(
             mtime in 0_i64..100, ctime in 0_i64..100, steps in prop::collection::vec((0_i64..100, -1_i64..2), 1..20)

@@ -13,7 +13,7 @@ const RECENT: u32 = u32::BITS;
 /// Busy ones among them from which on a directory is hot, and down to which it stays so.
 const HOT_GROUPS: u32 = 24;
 const WARM_GROUPS: u32 = 8;
-/// Directories known; what comes on top is not hot.
+/// Directories known; any further one is not hot.
 const TRACKED_MAX: usize = 4096;
 
 /// The recent groups as one directory has seen them.
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_hot_stays_so_through_a_lull() {
+    fn a_hot_directory_stays_hot_through_a_lull() {
         let lull = (0..RECENT / 2).fold(busy(RECENT), |history, _| history.after(0, 1));
         assert!(lull.is_hot());
         let end = (0..RECENT).fold(lull, |history, _| history.after(0, 1));

@@ -1,7 +1,7 @@
 //! Directories with deltas, in memory: what they are, what readers are shown, and which are folded next.
 //!
-//! Only the committer changes anything here. Readers take what they are shown in place of whatever they find elsewhere.
-//! An entry outlives its fold for a while, for readers whose snapshot is older; whoever is later still finds by
+//! Only the committer changes anything here. Readers take an inode that is shown here in place of any other copy. An
+//! entry outlives its fold for a while, for readers whose snapshot is older; a reader that comes later still finds by
 //! `is_forgotten` that it has to look again.
 
 use std::collections::{HashMap, VecDeque};
@@ -34,13 +34,13 @@ struct Pinned {
     /// Rows in the database, of groups that are published.
     deltas: u32,
     is_queued: bool,
-    /// Removed, and here only for who looks for it in an older snapshot.
+    /// Removed, and here only for readers with an older snapshot.
     is_gone: bool,
     /// While there are no deltas: the group that folded them, and when.
     folded: Option<(u64, Instant)>,
 }
 
-/// What a group did to a directory.
+/// Change of a directory by a group.
 pub struct DirectoryChange {
     pub dir: FileId,
     pub before: Option<Inode>,
@@ -90,7 +90,7 @@ impl Pending {
         self.pinned(dir).filter(|pinned| !pinned.is_gone).map(|pinned| pinned.shown)
     }
 
-    /// Also of one that is gone, for who found it in a snapshot.
+    /// Also of a removed one, for a reader that found it in a snapshot.
     pub fn last_shown(&self, dir: FileId) -> Option<Inode> {
         self.pinned(dir).map(|pinned| pinned.shown)
     }
@@ -99,10 +99,15 @@ impl Pending {
         !self.is_empty() && self.shard(dir).read().contains_key(&dir)
     }
 
+    /// The last fold of the directories that were forgotten.
+    pub fn last_forgotten(&self) -> u64 {
+        self.forgotten.load(Ordering::Acquire)
+    }
+
     /// A snapshot that ends with group `sequence` may show a directory as it was before what everybody has seen since, and
     /// nobody here knows any more.
     pub fn is_forgotten(&self, sequence: u64) -> bool {
-        self.forgotten.load(Ordering::Acquire) > sequence
+        self.last_forgotten() > sequence
     }
 }
 
@@ -138,7 +143,7 @@ impl Pending {
         PENDING_MAX.saturating_sub(self.len.load(Ordering::Acquire))
     }
 
-    /// What to write of a directory of which nothing but entries changed, so many times; `None`: its row.
+    /// The delta to write of a directory of which only entries changed, so many times; `None`: write its row.
     pub fn delta(
         &self,
         before: &Inode,
@@ -276,7 +281,7 @@ impl Pending {
         for shard in &self.shards {
             shard.write().retain(|_, pinned| match pinned.folded {
                 Some((sequence, at)) if at < end => {
-                    // Before it goes: who misses it looks here.
+                    // Before the entry is removed: a reader that misses the entry looks at `forgotten`.
                     self.forgotten.fetch_max(sequence, Ordering::AcqRel);
                     self.len.fetch_sub(1, Ordering::AcqRel);
                     false
@@ -371,7 +376,7 @@ mod tests {
         while pending.has_due() {
             let due = pending.take_due();
             assert!(due.len() <= FOLDED_MAX);
-            // Who comes meanwhile waits for the next flush.
+            // A directory that changes meanwhile waits for the next flush.
             touch(&pending, 2, &directory(20_000 + folded.len() as u64, Consistency::Soft));
             folded.extend(due);
         }
@@ -390,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_folded_after_all_is_the_first_of_the_next_flush() {
+    fn directories_that_are_put_back_come_first_in_the_next_flush() {
         let pending = Pending::default();
         for id in 0..3 {
             touch(&pending, 1, &directory(id, Consistency::Soft));

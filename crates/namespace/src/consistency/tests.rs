@@ -1,4 +1,4 @@
-//! What must not happen to a directory's attributes, in every mode and on both engines, while folds run all the time and the
+//! Invariants of a directory's attributes, in every mode and on both engines, while folds run all the time and the
 //! cache keeps nothing.
 
 use std::collections::HashMap;
@@ -79,7 +79,7 @@ async fn directory(namespace: &SqlNamespace, text: &str, mode: Consistency) -> F
     dir
 }
 
-/// What is forgotten as soon as it is folded makes readers give up now and then.
+/// Readers give up now and then, since a directory is forgotten as soon as it is folded.
 fn unless_busy<T>(answer: Result<T, NamespaceError>) -> Option<T> {
     match answer {
         Err(NamespaceError::Busy) => None,
@@ -322,7 +322,7 @@ async fn a_time_that_was_set_outlives_folds_creates_and_crashes() {
 }
 
 #[tokio::test]
-async fn what_waited_when_the_process_was_killed_is_there_after_the_next_start() {
+async fn pending_directory_changes_survive_a_kill_of_the_process() {
     for engine in Engine::all() {
         let namespace = engine.open();
         let mut known = Vec::new();
@@ -411,7 +411,7 @@ async fn a_weak_directory_shows_old_attributes_and_then_the_new_ones_but_its_ent
                 let root = Identity::root();
                 let one = create::create(group, &root, dir, &name("one"), &folder())?.parent;
                 let two = create::create(group, &root, dir, &name("two"), &regular())?.parent;
-                // What is no change tells no more.
+                // A change of nothing shows no newer attributes.
                 let nothing = setattr::set_attributes(group, &root, dir, &SetAttributes::default())?;
                 let truth = group.directory(dir)?;
                 assert_eq!(nothing, group.shown(&truth).attributes);
@@ -422,7 +422,7 @@ async fn a_weak_directory_shows_old_attributes_and_then_the_new_ones_but_its_ent
         let shown = ChangeInfo { atomic: false, before: before.change, after: before.change };
         assert_eq!(infos, [shown; 2]);
         assert!(truth.change > before.change);
-        // Whatever readers are shown, it is one or the other; both entries are there meanwhile.
+        // Readers see the old attributes or the new ones; both entries are there meanwhile.
         while namespace.attributes(dir).await.unwrap() != truth {
             let now = namespace.attributes(dir).await.unwrap();
             assert!(now == before || now == truth);
@@ -430,7 +430,7 @@ async fn a_weak_directory_shows_old_attributes_and_then_the_new_ones_but_its_ent
             assert_eq!(page.entries.len(), 2);
             tokio::task::yield_now().await;
         }
-        // Of what somebody says of the directory itself nothing waits, and with it goes what waited.
+        // A change of the directory itself is written at once, with all pending changes.
         made(&namespace, dir, "three", &folder()).await;
         let set = SetAttributes { mode: Some(0o711), ..SetAttributes::default() };
         let shown = namespace.set_attributes(&root, dir, &set).await.unwrap();

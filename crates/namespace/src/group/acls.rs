@@ -10,7 +10,7 @@ use crate::counts::Question;
 use crate::inode::Inode;
 use crate::store::Batch;
 
-/// As it was before the group. What is made in one directory asks for its ACL again and again.
+/// As it was before the group. Each create in a directory asks for its ACL.
 pub(super) struct AskedAcl {
     acl: Acl,
     /// The database had it and the cache had not.

@@ -1,4 +1,4 @@
-//! What hangs on an inode in tables of its own: checksums and properties.
+//! Rows of an inode in tables of their own: checksums and properties.
 //!
 //! The inode says whether there is any (`Extras`), so files without pay nothing. Rows of checksums that the inode
 //! stopped speaking of are removed when it is written (`Group::flush`); rows of properties are always what it says.

@@ -77,7 +77,7 @@ impl Group<'_> {
         }
     }
 
-    /// What became of them, once the group is committed.
+    /// Changes of directories, once the group is committed.
     pub(super) fn directory_changes(&self) -> Vec<DirectoryChange> {
         let pending = &self.cache.pending;
         if pending.is_empty() && self.batch.dir_deltas.is_empty() {

@@ -1,7 +1,7 @@
-//! What a group changes of accounts, and whether quotas allow it.
+//! Changes of accounts by a group, and whether quotas allow them.
 //!
-//! Each change of an inode is counted as it is put into the group, so that the next operation sees it. Nothing is asked of
-//! the database for that; only where some tree has a quota is the way up followed, once for each directory.
+//! Each change of an inode is counted as it is put into the group, so that the next operation sees it. This asks the
+//! database nothing; only if some tree has a quota, the group follows the way up, once for each directory.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Charges {
     /// Of trees, by the directory in which it happened.
     changes: HashMap<Account, Counted>,
     tracks_trees: bool,
-    /// What happened in directories and is not in `charged` yet.
+    /// Changes in directories that are not in `charged` yet.
     uncharged: Vec<(FileId, Counted)>,
     /// Of trees with quotas, wherever below them it happened.
     charged: HashMap<FileId, Counted>,
@@ -103,7 +103,7 @@ impl Charges {
         running.copied().unwrap_or_default()
     }
 
-    /// A directory goes, empty. What is noted at it stays true of those above it.
+    /// Removes an empty directory. Changes noted at it are moved to its parent.
     fn close(&mut self, dir: FileId, parent: FileId, noted: Counted) {
         let account = Account::tree(dir);
         let mut rest = self.changes.remove(&account).unwrap_or_default();
@@ -166,11 +166,11 @@ impl Group<'_> {
         self.accounts.judge(&limited, more, self.now_s())
     }
 
-    /// What lies below a directory comes to lie below `to` with it; the directory itself is counted when it is put. The
-    /// last thing that may be refused.
+    /// Moves the usage of all entries below a directory to `to`; the directory itself is counted when it is put. No
+    /// later step may be refused.
     pub fn move_tree(&mut self, who: &Identity, dir: &Inode, to: FileId) -> OpResult<()> {
         let from = dir.parent;
-        // What is noted below it, and not in this row, follows it by itself.
+        // Changes noted below it, and not in this row, follow it by themselves.
         let row = self.ask(Question::Usage).usage(Account::tree(dir.id()))?;
         if self.charges.tracks_trees {
             self.charge()?;
@@ -224,7 +224,7 @@ impl Group<'_> {
         Ok(counted)
     }
 
-    /// What `usage` does not have.
+    /// Changes that `usage` does not have.
     fn all_changes(&self) -> HashMap<Account, Counted> {
         let mut all = self.accounts.all_noted();
         for (account, change) in &self.charges.changes {

@@ -1,4 +1,4 @@
-//! What is known of one file of a tree that is taken in, wherever it was read.
+//! One file of a tree that is imported, from any listing.
 
 use std::fmt;
 use std::io;
@@ -36,7 +36,7 @@ pub struct Facts {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    /// What is not known is as the modification; `ctime` is when the file is taken in.
+    /// A time that is not known becomes that of the modification; `ctime` becomes that of the import.
     pub mtime: Option<Timestamp>,
     pub atime: Option<Timestamp>,
     pub ctime: Option<Timestamp>,
@@ -55,7 +55,7 @@ pub trait Listing {
     /// `None`: that was all.
     fn next(&mut self) -> Result<Option<Entry>, ListingError>;
     /// Of what `next` read last.
-    fn place(&self) -> Place;
+    fn place(&self) -> ListingPosition;
 }
 
 #[derive(Debug, Error)]
@@ -74,13 +74,13 @@ impl ListingError {
 
 /// Where something stands in a listing, for people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct ListingPosition {
     pub unit: &'static str,
     /// From 1.
     pub number: u64,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ListingPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.unit, self.number)
     }

@@ -6,7 +6,9 @@ use std::io::{BufRead, Read};
 
 use types::{FileKind, SymlinkTarget};
 
-use super::entry::{Entry, Facts, Listing, ListingError, Place, SameFile, What, fraction, instant, number};
+use super::entry::{
+    Entry, Facts, Listing, ListingError, ListingPosition, SameFile, What, fraction, instant, number,
+};
 
 /// Type, mode, owner, group, links, device and inode, size, blocks, times (modification, access, change, birth), path,
 /// target.
@@ -53,8 +55,8 @@ impl<R: BufRead> Listing for Find<R> {
         parse(&record, &target).map(Some)
     }
 
-    fn place(&self) -> Place {
-        Place { unit: "entry", number: self.record }
+    fn place(&self) -> ListingPosition {
+        ListingPosition { unit: "entry", number: self.record }
     }
 }
 
@@ -114,7 +116,7 @@ fn same_file(word: &[u8]) -> Result<SameFile, ListingError> {
     parse().ok_or_else(|| wrong("device and inode", word))
 }
 
-/// What find says of a birth that the file system does not know: nothing, or in some versions this.
+/// Output of find for a birth that the file system does not know: nothing, or in some versions the second.
 const NO_TIME: [&[u8]; 2] = [b"", b"-1.-000000010"];
 
 fn time(word: &[u8]) -> Result<Option<types::Timestamp>, ListingError> {
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_find_says_is_understood() {
+    fn a_listing_by_find_is_parsed() {
         let listing = b"d 755 0 0 3 65024:10 4096 8 5.2872968090 5.0 5.0 5.0 \0\0\
             f 4644 10 20 2 65024:11 3 8 -2.2500000000 6.5 7.0  a b/c\nd\0\0\
             l 777 0 0 1 65024:12 1 0 5.0 5.0 5.0 -1.-000000010 l\0../x y\0\

@@ -8,7 +8,9 @@ use std::io::{BufRead, Read};
 
 use types::{Device, FileKind, SymlinkTarget};
 
-use super::entry::{Entry, Facts, Listing, ListingError, Place, SameFile, What, instant, number, shown};
+use super::entry::{
+    Entry, Facts, Listing, ListingError, ListingPosition, SameFile, What, instant, number, shown,
+};
 use super::vis;
 use crate::paths::DEPTH_MAX;
 
@@ -22,7 +24,7 @@ pub struct Mtree<R> {
     defaults: Keywords,
 }
 
-/// What is said of a file, as it stands there.
+/// Keywords of a file, unparsed.
 #[derive(Clone, Default)]
 struct Keywords {
     kind: Option<Vec<u8>>,
@@ -87,7 +89,7 @@ impl<R: BufRead> Mtree<R> {
         }
         path.extend_from_slice(&name);
         if is_directory {
-            // One of them may be the top. What is too deep by one the tree refuses.
+            // One of them may be the top. The tree refuses a path that is too deep by one.
             if self.entered.len() > DEPTH_MAX {
                 return Err(ListingError::malformed(format!(
                     "more than {DEPTH_MAX} directories lie in one another"
@@ -145,8 +147,8 @@ impl<R: BufRead> Listing for Mtree<R> {
         }
     }
 
-    fn place(&self) -> Place {
-        Place { unit: "line", number: self.line }
+    fn place(&self) -> ListingPosition {
+        ListingPosition { unit: "line", number: self.line }
     }
 }
 

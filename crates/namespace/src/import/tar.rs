@@ -1,7 +1,7 @@
 //! The members of a tar archive, by their headers alone: ustar, with the extensions of pax and of GNU.
 //!
-//! Data are skipped, by seeking where the archive is a file. What a member says of itself is bounded; a header that an
-//! extension foretold must follow it.
+//! Data are skipped, by seeking where the archive is a file. The extensions of a member are bounded; its header must
+//! follow them.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,7 +9,9 @@ use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 
 use types::{Device, FileKind, SymlinkTarget, Timestamp};
 
-use super::entry::{Entry, Facts, Listing, ListingError, Place, What, fraction, instant, number, shown};
+use super::entry::{
+    Entry, Facts, Listing, ListingError, ListingPosition, What, fraction, instant, number, shown,
+};
 
 const BLOCK: usize = 512;
 /// Of a long name or of a member's pax records: names of 4 KiB, and room for attributes that are passed over.
@@ -25,7 +27,7 @@ pub struct Tar<R> {
 type Records = HashMap<String, Vec<u8>>;
 type Block = [u8; BLOCK];
 
-/// What goes on without reading.
+/// Input that can be skipped without reading.
 pub trait Skip {
     fn skip(&mut self, bytes: u64) -> io::Result<()>;
 }
@@ -180,8 +182,8 @@ impl<R: BufRead + Skip> Listing for Tar<R> {
         }
     }
 
-    fn place(&self) -> Place {
-        Place { unit: "member", number: self.member }
+    fn place(&self) -> ListingPosition {
+        ListingPosition { unit: "member", number: self.member }
     }
 }
 

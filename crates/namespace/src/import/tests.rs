@@ -30,7 +30,7 @@ fn file_of(bytes: &[u8]) -> File {
     file
 }
 
-fn import(place: &Place, format: Format, listing: &[u8]) -> Result<Made, ImportError> {
+fn import(place: &NamespaceLocation, format: Format, listing: &[u8]) -> Result<Made, ImportError> {
     let mut import = Import::begin(place, &options())?;
     import.add_all(&mut *read(format, file_of(listing)), &mut |_| {})?;
     import.finish()
@@ -114,7 +114,7 @@ fn expected() -> Seen {
 #[test]
 fn a_listing_becomes_a_sound_namespace_in_sqlite() {
     let dir = tempfile::tempdir().unwrap();
-    let made = import(&Place::Sqlite(dir.path().to_owned()), Format::Find, FIND).unwrap();
+    let made = import(&NamespaceLocation::Sqlite(dir.path().to_owned()), Format::Find, FIND).unwrap();
     assert_eq!(made, Made { directories: 2, files: 4, names: 6, bytes: 70_005, untold: 0 });
     assert_eq!(look(Database::Sqlite(dir.path().to_owned())), expected());
 }
@@ -123,7 +123,7 @@ fn a_listing_becomes_a_sound_namespace_in_sqlite() {
 fn a_listing_becomes_a_sound_namespace_in_postgresql() {
     let Some(cluster) = unless_missing(Cluster::start()) else { return };
     let url = cluster.create_database().unwrap();
-    import(&Place::Postgres(url.clone()), Format::Find, FIND).unwrap();
+    import(&NamespaceLocation::Postgres(url.clone()), Format::Find, FIND).unwrap();
     let server = Server { url, instance: [7; 16], may_be_new: false };
     assert_eq!(look(Database::Postgres(server)), expected());
 }
@@ -135,7 +135,7 @@ fn an_mtree_of_the_same_tree_becomes_the_same() {
         . type=dir mode=0750 uid=1\n sub type=dir mode=0755 uid=4000000000\n\
         with\\040two\\040names mode=4711 size=70000 nlink=2 inode=3\n plain mode=0644 size=5\n..\n\
         also mode=4711 size=70000 nlink=2 inode=3\n to type=link mode=0777 link=sub/plain\n pipe type=fifo mode=0600\n";
-    import(&Place::Sqlite(dir.path().to_owned()), Format::Mtree, listing).unwrap();
+    import(&NamespaceLocation::Sqlite(dir.path().to_owned()), Format::Mtree, listing).unwrap();
     assert_eq!(look(Database::Sqlite(dir.path().to_owned())), expected());
 }
 
@@ -143,7 +143,7 @@ fn an_mtree_of_the_same_tree_becomes_the_same() {
 fn hard_links_of_a_tar_archive_are_further_names() {
     let dir = tempfile::tempdir().unwrap();
     let archive = tar::archive_of(&[("./a", b'0', ""), ("./d/b", b'1', "./a"), ("c", b'1', "d/b")]);
-    import(&Place::Sqlite(dir.path().to_owned()), Format::Tar, &archive).unwrap();
+    import(&NamespaceLocation::Sqlite(dir.path().to_owned()), Format::Tar, &archive).unwrap();
     let seen = look(Database::Sqlite(dir.path().to_owned()));
     for path in ["/a", "/d/b", "/c"] {
         assert_eq!(seen[path].3, 3, "{seen:?}");
@@ -153,7 +153,7 @@ fn hard_links_of_a_tar_archive_are_further_names() {
 #[test]
 fn a_bad_listing_leaves_nothing_and_the_place_may_be_used_again() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::Sqlite(dir.path().to_owned());
+    let place = NamespaceLocation::Sqlite(dir.path().to_owned());
     let bad = [FIND, b"f 6x4 0"].concat();
     let error = import(&place, Format::Find, &bad).unwrap_err().to_string();
     assert!(error.starts_with("entry 7 of the listing: it does not end with NUL"), "{error}");
@@ -167,7 +167,7 @@ fn a_bad_listing_leaves_nothing_and_the_place_may_be_used_again() {
 #[test]
 fn a_name_that_is_there_twice_is_told_in_full() {
     let dir = tempfile::tempdir().unwrap();
-    let place = Place::Sqlite(dir.path().to_owned());
+    let place = NamespaceLocation::Sqlite(dir.path().to_owned());
     let line = |path: &str| format!("f 644 0 0 1 1:4 5 8 5.0 5.0 5.0  {path}\0\0");
     let near = line("a/b/twice") + &line("a/b/twice");
     let many: String = (0..300_000).map(|number| line(&format!("a/b/{number}"))).collect();

@@ -1,8 +1,8 @@
-//! From entries in any order to rows: ids, directories that were not told, link counts, sums.
+//! From entries in any order to rows: ids, directories without an entry, link counts, sums.
 //!
 //! In memory are the directories (some 250 bytes each and their names) and the files of several names; all else is given
-//! away at once. A directory that was made for what lies in it waits until it is told itself, or for the end; then links
-//! are counted. Whether a name is there twice the database says.
+//! away at once. A directory that was made for an entry below it waits for its own entry, or for the end; then links
+//! are counted. The database finds names that are there twice.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -69,7 +69,7 @@ pub struct Placed {
 /// Asked for each regular file once, with the id that it would get. An error ends everything.
 pub type Placer<'a> = &'a mut dyn FnMut(FileId) -> Result<Placed, String>;
 
-/// What was made.
+/// Counts of imported entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Made {
     pub directories: u64,
@@ -94,7 +94,7 @@ pub struct Tree<R> {
     /// Names of files that may come later.
     links: Vec<Link>,
     owners: BTreeMap<Account, Counted>,
-    /// What entries are below of.
+    /// The directory that the paths of entries start from.
     top: u32,
     made: Made,
 }
@@ -179,7 +179,7 @@ impl<R: Rows> Tree<R> {
         }
     }
 
-    /// What is known of a directory that was made for what lies in it.
+    /// Gives a directory that was made for an entry below it the facts of its own entry.
     fn tell(&mut self, dir: u32, entry: &Entry) -> Result<(), TreeError> {
         if self.directories[dir as usize].is_told {
             return Err(refuse(&entry.path, "is there twice"));
@@ -221,7 +221,7 @@ impl<R: Rows> Tree<R> {
         Ok(at)
     }
 
-    /// What lies deeper has no path, and is in no sum of a tree.
+    /// A deeper entry would have no path, and no tree would count it.
     fn require_shallow(&self, dir: u32, path: &[u8]) -> Result<(), TreeError> {
         if self.directories[dir as usize].depth as usize >= DEPTH_MAX {
             // Its beginning is enough to find it.
@@ -351,7 +351,7 @@ impl<R: Rows> Tree<R> {
         }
     }
 
-    /// What could not be known before.
+    /// Writes all that depends on later entries: directories without an entry, links, link counts, sums.
     pub fn finish(mut self) -> Result<Finished<R>, TreeError> {
         let now = Some(self.now);
         let untold = Facts { mode: 0o755, uid: 0, gid: 0, mtime: now, atime: now, ctime: now, birth: now };
@@ -370,7 +370,7 @@ impl<R: Rows> Tree<R> {
         Ok(Finished { rows: self.rows, ends: self.ends, totals, made: self.made })
     }
 
-    /// Names that were told by the path of the file they lead to.
+    /// Adds names whose entries give the path of the file that they lead to.
     fn add_links(&mut self) -> Result<(), TreeError> {
         let links = std::mem::take(&mut self.links);
         if links.is_empty() {
@@ -480,7 +480,7 @@ fn parts(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.split(|byte| *byte == b'/').filter(|part| !matches!(*part, b"" | b"."))
 }
 
-/// What is above the last name, and it; `None`: the top.
+/// The path above the last name, and the name; `None`: the top.
 fn split(path: &[u8]) -> Result<Option<(&[u8], Name)>, TreeError> {
     let mut end = path.len();
     loop {

@@ -29,8 +29,8 @@ pub fn follow(
     Ok(())
 }
 
-/// What `chmod` drops: a program runs as its owner only if he says so, and as its group only if he is in it. An ACL may have
-/// made one of what was none.
+/// Drops the set-id bits that `chmod` would drop: a program runs as its owner only if the owner sets that, and as its
+/// group only if the owner is in it. An ACL may make a program of a file that was none.
 fn drop_privileges(who: &Identity, attributes: &mut Attributes) {
     if attributes.kind.is_directory() {
         return;
@@ -67,13 +67,13 @@ pub fn begin_inherited(
     begin(inode, acl.map_err(|_| NamespaceError::NoSpace)?)
 }
 
-/// What something of this kind inherits in a directory with this ACL.
+/// The ACL that an inode of this kind inherits in a directory with the ACL `above`.
 pub fn inherited(above: Option<&Acl>, kind: FileKind) -> Option<Acl> {
     above.filter(|_| kind != FileKind::Symlink)?.inherited(kind.is_directory())
 }
 
-/// Whether what is inherited stands for the umask (RFC 8275 §3): not if it is all for what will be made below, and says
-/// nothing of the directory itself.
+/// Whether the inherited ACL replaces the umask (RFC 8275 §3): not if all its entries are for files made below and none
+/// is for the directory itself.
 pub fn replaces_umask(inherited: Option<&Acl>) -> bool {
     inherited.is_some_and(Acl::is_effective)
 }

@@ -9,7 +9,7 @@ use crate::group::{Group, OpResult};
 use crate::inode::{Inode, LINKS_MAX, new_inode};
 
 const GROUP_EXECUTE: u32 = 0o010;
-/// What mkdir takes from its mode (Linux: `vfs_mkdir`); set-gid comes from the parent.
+/// Mode bits that mkdir takes (Linux: `vfs_mkdir`); set-gid comes from the parent.
 const DIRECTORY_BITS: u32 = 0o1777;
 const ALL_BITS: u32 = 0o7777;
 
@@ -29,6 +29,7 @@ pub fn create(
     if is_directory && parent.attributes.nlink >= LINKS_MAX {
         return Err(NamespaceError::TooManyLinks.into());
     }
+    group.require_room()?;
     let now = group.now();
     let (id, cookie) = (group.new_file_id()?, group.new_cookie()?);
     let (mut inode, acl) = prepared(group, who, &parent, id, spec, now)?;
@@ -109,7 +110,7 @@ pub fn prepared(
         inode.verifier = Some(verifier);
     }
     let mut set = spec.set.clone();
-    // Whoever creates a file may say how long it is.
+    // The creator of a file may set its length.
     set.size_is_authorized = true;
     setattr::check(who, &inode.attributes, None, &set)?;
     setattr::apply(who, &mut inode, &set, now, group.instance);

@@ -30,6 +30,7 @@ pub fn link(
     if inode.attributes.nlink >= LINKS_MAX {
         return Err(NamespaceError::TooManyLinks.into());
     }
+    group.require_room()?;
     let now = group.now();
     let cookie = group.new_cookie()?;
 

@@ -1,4 +1,4 @@
-//! What users attach to files, and checksums that were computed after the fact.
+//! Properties that users attach to files, and checksums that were computed later.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use bytes::Bytes;
 use types::permission::is_owner;
 use types::{Access, Attributes, Checksum, FileId, Identity};
 
-use super::commit::require_regular;
 use super::require;
+use super::writes::require_regular;
 use crate::group::{Group, OpResult};
 
 pub fn set_properties(
@@ -28,6 +28,9 @@ pub fn set_properties(
     let known = group.properties(&inode)?;
     let wanted = applied(&known, changes);
     check_bounds(&wanted)?;
+    if changes.iter().any(|change| matches!(change, PropertyChange::Set(_))) {
+        group.require_room()?;
+    }
 
     for name in known.keys().filter(|name| !wanted.contains_key(*name)) {
         group.remove_property(file, name);

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, NO_PARENT};
-use crate::written::without_privileges;
+use types::permission::without_privileges;
 
-/// What is asked for where nobody gave a mode, and the umask takes away again unless an ACL is inherited.
+/// Mode bits requested if none are given. The umask clears them again unless an ACL is inherited.
 const READ_WRITE: u32 = 0o666;
 
 pub fn create_unnamed(
@@ -21,6 +21,7 @@ pub fn create_unnamed(
 ) -> OpResult<Attributes> {
     let parent = searchable(group, who, dir)?;
     may_add(group, who, &parent, false)?;
+    group.require_room()?;
     let now = group.now();
     let id = group.new_file_id()?;
     let spec = CreateSpec {
@@ -56,6 +57,9 @@ pub fn publish(
     let parent = searchable(group, who, dir)?;
     let replaced = existing(group, dir, name)?;
     check(group, who, &parent, replaced.as_ref(), how.replace)?;
+    if replaced.is_none() {
+        group.require_room()?;
+    }
     let cookie = group.new_cookie()?;
     require_quota(group, who, (&inode, dir), replaced.as_ref(), how)?;
     let home = replaced.map(|replaced| next_home(group, &replaced, (dir, name))).transpose()?;
@@ -83,7 +87,7 @@ pub fn publish(
     Ok(Published { attributes: inode.attributes, parent, replaced })
 }
 
-/// First what the caller asked for, then what the directory allows, then what lies there.
+/// Checks the caller's condition first, then the permissions in the directory, then the file that is replaced.
 fn check(
     group: &mut Group<'_>,
     who: &Identity,
@@ -102,7 +106,7 @@ fn check(
     }
 }
 
-/// Of whoever it belongs to then. What is replaced gives its place, though it is taken away a moment later.
+/// Of the later owner of the file. The replaced file frees its place, though it is removed a moment later.
 fn require_quota(
     group: &mut Group<'_>,
     who: &Identity,
@@ -125,16 +129,16 @@ fn complete(group: &mut Group<'_>, inode: &mut Inode, how: &Publish) {
     inode.attributes.size = how.size;
     inode.attributes.space_used = how.space_used;
     inode.extras.is_unnamed = false;
-    // What was recorded on the way was of other data.
+    // Checksums recorded before this were of other data.
     inode.extras.has_checksums = false;
     group.add_checksums(inode, &how.checksums);
 }
 
-/// To its users it is the file that was there, with other contents. A symbolic link hands nothing on: its mode says
-/// that anybody may do anything.
+/// To its users it is the replaced file with other contents. A symbolic link hands nothing on: its mode allows anybody
+/// anything.
 fn take_over(group: &mut Group<'_>, inode: &mut Inode, replaced: &Inode) -> OpResult<()> {
     let (new, old) = (&mut inode.attributes, &replaced.attributes);
-    // Whoever caches by the change attribute must see it grow.
+    // Clients that cache by the change attribute must see it grow.
     new.change = new.change.max(old.change);
     if !old.kind.is_regular() {
         return Ok(());

@@ -3,7 +3,7 @@
 use api::{ClientRecord, NamespaceError};
 use types::{Epoch, FileId, PoolId};
 
-use super::commit::require_regular;
+use super::writes::require_regular;
 use crate::group::{Group, OpError, OpResult};
 
 /// RFC 8881 §2.4: NFS4_OPAQUE_LIMIT.
@@ -23,6 +23,8 @@ pub fn raise_epoch(group: &mut Group<'_>, file: FileId) -> OpResult<Epoch> {
     // Of copies of an inode the highest change wins, so this has to move it, too.
     inode.attributes.change = group.instance.next_change(inode.attributes.change);
     group.put(inode);
+    // A pool that learns the epoch keeps it.
+    group.batch.is_durable = true;
     Ok(inode.attributes.epoch)
 }
 
@@ -34,6 +36,12 @@ pub fn forget(group: &mut Group<'_>, files: &[FileId]) -> OpResult<()> {
             Err(error) => return Err(error),
         }
     }
+    Ok(())
+}
+
+/// Changes nothing: the group is written all the same, and where it can say so on disk when it is answered.
+pub fn settle(group: &mut Group<'_>) -> OpResult<()> {
+    group.be_durable();
     Ok(())
 }
 

@@ -30,6 +30,9 @@ pub fn rename(
         return drop_source(group, who, from, (&source, &target), moved);
     }
     check(group, who, (&source, &target), &moved, replaced.as_ref())?;
+    if replaced.is_none() {
+        group.require_room()?;
+    }
     let cookie = group.new_cookie()?;
     let home = replaced.map(|replaced| next_home(group, &replaced, to)).transpose()?;
     move_account(group, who, (&moved, from.0, to.0), replaced.as_ref())?;
@@ -58,6 +61,32 @@ pub fn rename(
         moved: moved.attributes,
         replaced: replaced.map(|replaced| replaced.attributes),
     })
+}
+
+/// As Linux' `RENAME_EXCHANGE`: a caller that may take both names away may give each the other's file.
+pub fn exchange(
+    group: &mut Group<'_>,
+    who: &Identity,
+    dir: FileId,
+    name: &Name,
+    (taken, file): (&Name, FileId),
+) -> OpResult<()> {
+    let parent = searchable(group, who, dir)?;
+    let one = existing(group, dir, name)?.ok_or(NamespaceError::NotFound)?;
+    let other = existing(group, dir, taken)?.ok_or(NamespaceError::NotFound)?;
+    judge_replacement(Replace::File(file), Some(&other))?;
+    for entry in [&one, &other] {
+        may_take(group, who, &parent, entry)?;
+        may_add(group, who, &parent, entry.is_directory())?;
+    }
+    let now = group.now();
+    for (name, mut entry) in [(taken, one), (name, other)] {
+        group.replace_name(dir, name, entry.id());
+        entry.touch(now, group.instance);
+        group.put(entry);
+    }
+    touch_directory(group, dir, 0, 0, now)?;
+    Ok(())
 }
 
 fn check(
@@ -173,7 +202,7 @@ fn touch_directory(
     group.directory(dir)
 }
 
-/// What is to be replaced is what is moved, by another name: only the source's goes.
+/// Both names lead to one file: only the source name is removed.
 fn drop_source(
     group: &mut Group<'_>,
     who: &Identity,

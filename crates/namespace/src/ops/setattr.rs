@@ -7,7 +7,7 @@ use types::{Access, Acl, Attributes, FileId, FileKind, Identity, Timestamp};
 use super::acls;
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, Instance};
-use crate::written::without_privileges;
+use types::permission::without_privileges;
 
 pub const SET_GID: u32 = 0o2000;
 pub const SET_UID: u32 = 0o4000;
@@ -23,6 +23,9 @@ pub fn set_attributes(
     check(who, &inode.attributes, acl.as_ref(), set)?;
     if is_empty(set) {
         return Ok(group.shown(&inode).attributes);
+    }
+    if set.acl.as_ref().is_some_and(|acl| !acl.is_trivial()) {
+        group.require_room()?;
     }
     let now = group.now();
     let before = inode;
@@ -57,7 +60,7 @@ pub fn check(
         }
     }
     let owns = who.uid == attributes.uid;
-    // Whom the ACL allows it may take the file, but nobody gives one away.
+    // A user with WRITE_OWNER may take the file, but nobody gives one away.
     let may_take = allows(Access::WRITE_OWNER);
     let may_chown = set.uid.is_none_or(|uid| (owns && uid == attributes.uid) || (may_take && uid == who.uid));
     let may_chgrp = set
@@ -80,7 +83,7 @@ pub fn check(
     Ok(())
 }
 
-/// After `check`. What sets nothing changes nothing.
+/// After `check`. An empty set changes nothing.
 pub fn apply(who: &Identity, inode: &mut Inode, set: &SetAttributes, now: Timestamp, instance: Instance) {
     if is_empty(set) {
         return;
@@ -93,7 +96,7 @@ pub fn apply(who: &Identity, inode: &mut Inode, set: &SetAttributes, now: Timest
     attributes.gid = set.gid.unwrap_or(attributes.gid);
     let in_group = who.is_root() || who.is_member_of(attributes.gid);
     if let Some(mode) = set.mode {
-        // A program runs as its owner only if he says so, whoever else may change the ACL. Set-gid of a directory makes none.
+        // Only the owner lets a program run as its owner, though others may change the ACL. No directory is a program.
         attributes.mode = mode & if owns || is_directory { 0o7777 } else { 0o1777 };
         if !in_group {
             attributes.mode &= !SET_GID;

@@ -29,6 +29,7 @@ pub fn set(
         SetXattr::Either | SetXattr::Create | SetXattr::Replace => {}
     }
     check_bounds(&known, name, value)?;
+    group.require_room()?;
     let cookie = match found {
         Some(entry) => entry.cookie,
         None => group.new_cookie()?,
@@ -63,8 +64,8 @@ pub fn has_any(inode: &Inode) -> bool {
     inode.attributes.kind.is_regular() || inode.is_directory()
 }
 
-/// Of a device or a socket the mode says who may use it, of a symbolic link it says nothing: neither is to let anybody
-/// store data there.
+/// The mode of a device or a socket governs its use, that of a symbolic link nothing: neither is to let anybody store
+/// data there.
 fn may_write(group: &mut Group<'_>, who: &Identity, inode: &Inode) -> OpResult<()> {
     let attributes = &inode.attributes;
     if !has_any(inode) || (inode.is_directory() && sticky_forbids(who, attributes, attributes)) {

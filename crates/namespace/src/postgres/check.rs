@@ -1,4 +1,4 @@
-//! PostgreSQL for whoever checks or repairs. Its pages are its own business (`pg_amcheck`, data checksums).
+//! PostgreSQL for checks and repairs. Its pages are its own business (`pg_amcheck`, data checksums).
 
 use std::future::Future;
 use std::sync::Arc;

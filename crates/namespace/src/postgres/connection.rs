@@ -11,24 +11,28 @@ use postgres_types::ToSql;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, Error, Row, Statement};
 
 use super::presence::Presence;
 use super::schema::SCHEMA;
+use super::settings;
 use super::tls::Connector;
 pub use super::trouble::Trouble;
-use super::trouble::slow;
+use super::trouble::{POOLED, slow};
 use super::url::{Trust, Url};
 use super::whole::{WHOLES_MAX, compose};
 use crate::store::StoreError;
 
 /// Of one attempt at one server: name resolution, all addresses, TLS, login.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of an answer. Who waits for a lock, a standby or a disk for longer begins anew on another connection.
+/// Of an answer. If the server waits longer for a lock, a standby or a disk, the head retries on another connection.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const PORT: u16 = 5432;
-const STRICT: &str = "SELECT set_config('synchronous_commit', 'on', false) FROM pg_settings \
-    WHERE name = 'synchronous_commit' AND setting IN ('off', 'local')";
+/// Set in the session in any case, so that a server that reloads another value does not change it.
+const STRICT: &str = "SELECT set_config('synchronous_commit', \
+    CASE WHEN setting IN ('off', 'local') THEN 'on' ELSE setting END, false) \
+    FROM pg_settings WHERE name = 'synchronous_commit'";
 /// A peer that does not acknowledge for so long is gone.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
@@ -37,11 +41,11 @@ const SILENCE_MAX: Duration = Duration::from_secs(10);
 const PLANS: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=off -c enable_hashjoin=off \
     -c enable_mergejoin=off -c jit=off";
 
-/// Whatever was set for this user: a group waits for who has its rows and then looks again, and the lock of a head that
-/// has nothing to do is not given to another. How long an answer may take is ours to say; a lock that is not to be had is
-/// told of before.
+/// Overrides settings of the user: a group waits for the session that holds its rows and then reads them again, and the
+/// server does not end the session of an idle head, which holds the lock. The head itself bounds the time of an answer;
+/// the server reports a lock that it cannot get before that.
 const MANNERS: &str = "-c default_transaction_isolation=read\\ committed -c idle_session_timeout=0 \
-    -c statement_timeout=0 -c lock_timeout=20s";
+    -c idle_in_transaction_session_timeout=0 -c statement_timeout=0 -c lock_timeout=20s";
 
 /// The server must soon notice that we are gone, too: our session holds the lock.
 const KEEPALIVES: &str = "-c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3 \
@@ -78,7 +82,7 @@ impl Target {
         }
     }
 
-    pub fn presence(&self) -> &Presence {
+    pub fn presence(&self) -> &Arc<Presence> {
         &self.presence
     }
 
@@ -98,25 +102,45 @@ impl Target {
     pub async fn connect(&self) -> Result<Link, Trouble> {
         let target = self.clone();
         // Sockets belong to the runtime that drives them, not to the one that asks.
-        match self.handle.spawn(async move { target.connect_to_any().await }).await {
-            Ok(connected) => Ok(Link {
+        let link = match self.handle.spawn(async move { target.connect_to_any().await }).await {
+            Ok(connected) => Link {
                 client: connected?,
                 statements: Mutex::default(),
                 wholes: Mutex::default(),
                 uses: AtomicU64::new(0),
-            }),
-            Err(_) => Err(Trouble::Passing("stopping".to_owned())),
-        }
+            },
+            Err(_) => return Err(Trouble::Passing("stopping".to_owned())),
+        };
+        in_time(settings::require(&link.client)).await?;
+        Ok(link)
     }
 
-    /// To write with. What was answered is to be on disk, and where a standby has to have it, there: a setting of the
-    /// user's or the database's that says less does not count, one that says more does.
+    /// To write with. An answered change is to be on disk, and if a standby has to have it, there. A weaker setting of
+    /// the user or the database is overridden, a stronger one stays.
     pub async fn connect_to_write(&self) -> Result<Link, Trouble> {
         let link = self.connect().await?;
         if !self.is_deferred {
             timeout(ANSWER_TIMEOUT, link.client.query_opt(STRICT, &[])).await.map_err(|_| slow())??;
         }
         Ok(link)
+    }
+
+    /// Checks by a second connection that the first has a session to itself. If the server has no connection left, the
+    /// check is left out.
+    pub async fn require_own(&self, link: &Link) -> Result<(), Trouble> {
+        let other = match self.connect().await {
+            Err(trouble) if trouble.is_of(&SqlState::TOO_MANY_CONNECTIONS) => return Ok(()),
+            other => other?,
+        };
+        if settings::are_apart(link, &other).await? {
+            return Ok(());
+        }
+        Err(Trouble::Lasting(StoreError::Failed(POOLED.to_owned())))
+    }
+
+    /// It is the only one that is named.
+    pub fn is_alone(&self) -> bool {
+        self.servers.len() == 1
     }
 
     /// Each has its own time: one that is silent does not take that of the next.
@@ -158,7 +182,7 @@ impl Target {
     }
 }
 
-/// Names one server of several, and what all are told alike.
+/// Configuration of one server of several, with the options that all get.
 fn server(url: &Config, at: usize, options: &str) -> Config {
     let mut server = Config::new();
     match &url.get_hosts()[at] {

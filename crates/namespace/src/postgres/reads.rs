@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::{ClientRecord, NamespaceError, Property};
 use async_trait::async_trait;
@@ -39,29 +39,27 @@ pub struct PostgresReads {
 }
 
 impl PostgresReads {
-    pub fn new(target: Target, floor: ChangeFloor, questions_max: usize) -> PostgresReads {
+    /// At least one connection has to be had, beside that which writes.
+    pub fn new(target: Target, first: Link, floor: ChangeFloor, questions_max: usize) -> PostgresReads {
+        let mut links: [Mutex<Option<Arc<Link>>>; CONNECTIONS] = Default::default();
+        links[0] = Mutex::new(Some(Arc::new(first)));
         PostgresReads {
             target,
-            links: Default::default(),
+            links,
             next: AtomicUsize::new(0),
             places: Semaphore::new(questions_max),
             floor,
         }
     }
 
-    /// At least one has to be had, beside that which writes.
-    pub async fn begin(&self) -> Result<(), Trouble> {
-        self.link(0).await.map(|_| ())
-    }
-
-    /// Until these are gone. A database that goes away is told of though nobody asks anything, and one that comes back.
+    /// Until these are gone. Notices that the database goes away or comes back, also while nobody reads.
     pub async fn watch(reads: Weak<PostgresReads>) {
         let mut interval = WATCH_INTERVAL;
         loop {
             tokio::time::sleep(interval).await;
             let Some(reads) = reads.upgrade() else { return };
-            // What comes of it is noted where it is asked.
-            let asked = reads.attempt(GROUPS, &[]).await;
+            // `attempt` notes the outcome.
+            let asked = reads.attempt(GROUPS, &[], ANSWER_TIMEOUT).await;
             interval = if asked.is_ok() { WATCH_INTERVAL } else { PROBE_INTERVAL };
         }
     }
@@ -84,7 +82,7 @@ impl PostgresReads {
         free.find(|link| !link.client.is_closed())
     }
 
-    /// It is silent: who comes next has another.
+    /// It is silent: the next read gets another.
     fn forget(&self, silent: Option<&Arc<Link>>) {
         let Some(silent) = silent else { return };
         // Where another holds the place he is about to do the same, or connects anew.
@@ -101,14 +99,14 @@ impl PostgresReads {
     ) -> Answer<Vec<Row>> {
         let _place = self.places.try_acquire().map_err(|_| NamespaceError::Busy)?;
         let presence = self.target.presence();
-        let mut attempts = Attempts::default();
+        let (mut attempts, began) = (Attempts::default(), Instant::now());
         loop {
             // Others may be answered meanwhile, so that the database does not count as away.
-            let has_waited = attempts.lasted() > PATIENCE;
-            if has_waited || presence.is_stopping() || presence.given_up(Side::Reads).is_some() {
+            let left = PATIENCE.saturating_sub(began.elapsed());
+            if left.is_zero() || presence.is_stopping() || presence.given_up(Side::Reads).is_some() {
                 return Err(NamespaceError::Busy);
             }
-            match self.attempt(sql, parameters).await {
+            match self.attempt(sql, parameters, left).await {
                 Ok(rows) => return Ok(rows),
                 Err(Trouble::Lasting(error)) => return Err((&error).into()),
                 Err(Trouble::Moved) => return Err(NamespaceError::Busy),
@@ -121,10 +119,11 @@ impl PostgresReads {
         &self,
         sql: &'static str,
         parameters: &[&(dyn postgres_types::ToSql + Sync)],
+        patience: Duration,
     ) -> Result<AsOf<Vec<Row>>, Trouble> {
-        let presence = self.target.presence();
+        let (presence, began) = (self.target.presence(), Instant::now());
         let at = self.next.fetch_add(1, Ordering::Relaxed) % CONNECTIONS;
-        // What was acknowledged before it was asked is to be in the answer.
+        // Groups acknowledged before the query are to be in the answer.
         let acknowledged = presence.acknowledged();
         let mut used = None;
         let asking = async {
@@ -134,7 +133,7 @@ impl PostgresReads {
             let sequence = sequence.and_then(|row| get::<i64>(row, 0)).map_err(Trouble::Lasting)?;
             Ok(AsOf { value: rows, sequence: sequence.cast_unsigned() })
         };
-        let asked = timeout(ANSWER_TIMEOUT, asking).await.unwrap_or_else(|_| {
+        let asked = timeout(patience.min(ANSWER_TIMEOUT), asking).await.unwrap_or_else(|_| {
             self.forget(used.as_ref());
             Err(slow())
         });
@@ -143,7 +142,9 @@ impl PostgresReads {
             Err(trouble) => Err(trouble),
         };
         match &checked {
-            Err(Trouble::Passing(reason) | Trouble::Torn(reason)) => presence.note_away(Side::Reads, reason),
+            Err(Trouble::Passing(reason) | Trouble::Torn(reason)) => {
+                presence.note_away_at(Side::Reads, reason, began);
+            }
             Err(Trouble::Lasting(_) | Trouble::Moved) => {}
             Ok(_) => presence.note_there(Side::Reads),
         }

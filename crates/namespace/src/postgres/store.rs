@@ -38,7 +38,7 @@ pub struct PostgresStore {
     found: Found,
 }
 
-/// What was asked for in advance.
+/// Answers that were prefetched.
 #[derive(Default)]
 struct Found {
     inodes: HashMap<FileId, Option<Inode>>,
@@ -56,7 +56,7 @@ impl PostgresStore {
         PostgresStore { target, writer, floor, epoch, found: Found::default() }
     }
 
-    /// The one that writes, unless there is nothing to be had from it: who waits for it in the background may hold it.
+    /// Calls the writer, unless its patience is over: the background task that waits for the server may then hold it.
     fn with_writer<T>(&self, work: impl AsyncFnOnce(&mut Writer) -> StoreResult<T>) -> StoreResult<T> {
         if let Some(reason) = self.target.presence().given_up(Side::Writes) {
             return Err(StoreError::Busy(reason));
@@ -163,13 +163,18 @@ impl Store for PostgresStore {
     fn begin(&mut self) -> StoreResult<()> {
         self.found = Found::default();
         match self.target.presence().ended() {
-            Some(ended) => Err(StoreError::Failed(ended)),
+            Some(ended) => Err(StoreError::NeedsRestart(ended)),
             None => Ok(()),
         }
     }
 
     fn habits(&self) -> Habits {
-        Habits { prefetches: true, waits_for_disk: true }
+        Habits {
+            prefetches: true,
+            waits_for_disk: true,
+            is_deferred: self.target.is_deferred(),
+            is_synced_by_log: false,
+        }
     }
 
     fn prefetch(&mut self, wanted: &dyn Fn() -> Vec<Wanted>) -> StoreResult<()> {

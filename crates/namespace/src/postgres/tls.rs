@@ -1,7 +1,7 @@
-//! TLS to the server: whom it is taken for, and what binds the login to the channel (RFC 5929 §4.1), so that nobody in
-//! between can pass it on.
+//! TLS to the server: its authentication, and the binding of the login to the channel (RFC 5929 §4.1), so that nobody
+//! in between can pass the login on.
 //!
-//! As with libpq a connection that was merely asked to be encrypted looks at no certificate; files are read for each
+//! As with libpq a connection that was merely asked to be encrypted checks no certificate. Files are read for each
 //! connection, so that they may be replaced.
 
 use std::fmt;
@@ -67,7 +67,7 @@ impl Connector {
                 builder.with_client_auth_cert(chain, key).map_err(setup)?
             }
         };
-        // What direct TLS of newer servers asks for.
+        // Newer servers require it for direct TLS.
         config.alpn_protocols = vec![b"postgresql".to_vec()];
         Ok(Connector { config: Arc::new(config), host: String::new() })
     }
@@ -137,10 +137,10 @@ fn explain(error: &io::Error, host: &str) -> String {
     }
 }
 
-/// What a handshake has to show.
+/// Checks of a handshake.
 struct Verifier {
     check: Check,
-    /// Who may sign: authorities, while they are valid.
+    /// Authorities that may sign, while they are valid.
     roots: RootCertStore,
     /// The same as they are: a server whose certificate is its own authority's is known by it.
     given: Vec<CertificateDer<'static>>,

@@ -1,4 +1,4 @@
-//! What errors of a connection mean, and what to do about them.
+//! Meaning of a connection's errors, and how to handle them.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio_postgres::error::SqlState;
 
 use crate::store::StoreError;
 
-/// What to do about an error.
+/// How to handle an error.
 #[derive(Debug)]
 pub enum Trouble {
     /// A transaction did not begin, and what was sent behind its BEGIN may have been done by itself.
@@ -29,10 +29,14 @@ impl Trouble {
         }
     }
 
-    /// As `describe` puts it.
     pub fn is_of(&self, code: &SqlState) -> bool {
-        self.reason().contains(&format!("({})", code.code()))
+        is_of(&self.reason(), code)
     }
+}
+
+/// As `describe` puts it.
+pub fn is_of(reason: &str, code: &SqlState) -> bool {
+    reason.contains(&format!("({})", code.code()))
 }
 
 pub fn slow() -> Trouble {
@@ -91,6 +95,17 @@ fn is_passing(code: &SqlState) -> bool {
 pub fn describe(error: &Error) -> String {
     let cause = std::error::Error::source(error);
     match (error.as_db_error(), cause) {
+        (Some(told), _) if *told.code() == SqlState::TOO_MANY_CONNECTIONS => {
+            format!("{} (53300): {TOO_FEW}", told.message())
+        }
+        // PostgreSQL itself takes all that is asked for at login.
+        (Some(told), _) if told.message().starts_with("unsupported startup parameter") => {
+            format!("{} ({}): {POOLER}", told.message(), told.code().code())
+        }
+        // A statement that was prepared in one session and asked for in another.
+        (Some(told), _) if [STATEMENT_MISSING, STATEMENT_KNOWN].contains(&told.code().code()) => {
+            format!("{} ({}): {POOLED}", told.message(), told.code().code())
+        }
         (Some(told), _) => format!("{} ({})", told.message(), told.code().code()),
         (None, Some(cause)) if is_standby(cause) => STANDBY.to_owned(),
         (None, Some(cause)) if is_of_system(cause) => {
@@ -101,6 +116,14 @@ pub fn describe(error: &Error) -> String {
     }
 }
 
+const TOO_FEW: &str =
+    "forebay uses five connections; raise max_connections, or the CONNECTION LIMIT of user or database";
+const POOLER: &str = "a pooler such as pgbouncer answers there; name the PostgreSQL server itself";
+/// Message about a pooler that gives a session to other connections between two transactions.
+pub const POOLED: &str = "a pooler such as pgbouncer shares one session among several connections; name the PostgreSQL server \
+    itself, or let the pooler keep a session for each connection (pool_mode = session)";
+const STATEMENT_MISSING: &str = "26000";
+const STATEMENT_KNOWN: &str = "42P05";
 const STANDBY: &str = "it takes no writes: it is a standby, or read-only for this user; name the primary, or all servers \
     (postgres://user@a,b/database)";
 
@@ -109,7 +132,7 @@ fn is_of_system(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref::<io::Error>().is_some_and(|error| error.raw_os_error().is_some())
 }
 
-/// What the driver makes of a session that is to write and may not.
+/// The driver's own error for a session that is to write and may not.
 fn is_standby(cause: &(dyn std::error::Error + 'static)) -> bool {
     cause.downcast_ref::<io::Error>().is_some_and(|error| {
         error.kind() == io::ErrorKind::PermissionDenied && error.raw_os_error().is_none()

@@ -1,5 +1,5 @@
-//! A connection string as libpq has it. What it says about TLS to the server is taken out here, of which the driver
-//! knows a part only.
+//! A connection string as libpq has it. Its parameters about TLS to the server are taken out here, as the driver knows
+//! only some of them.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -8,14 +8,14 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 
-/// What a connection string says.
+/// A parsed connection string.
 #[derive(Clone, Debug)]
 pub struct Url {
     pub config: Config,
     pub trust: Trust,
 }
 
-/// Whom TLS to the server takes for the server, and as whom we show ourselves.
+/// How TLS authenticates the server, and the head to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
     pub check: Check,
@@ -23,20 +23,20 @@ pub struct Trust {
     pub own: Option<Own>,
 }
 
-/// What of the server's certificate is looked at.
+/// Checks of the server's certificate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Check {
     #[default]
     Nothing,
-    /// Who signed it.
+    /// The authority that signed it.
     Authority,
-    /// That, and whether it is for the host that was asked for.
+    /// The authority, and the name of the requested host.
     Name,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Roots {
-    /// What the operating system trusts.
+    /// Authorities that the operating system trusts.
     System,
     File(PathBuf),
 }
@@ -67,14 +67,14 @@ impl Parameters {
         }
     }
 
-    /// What the driver is to do, and how far it is looked whom it talks to.
+    /// The mode for the driver, and how far the server's certificate is checked.
     fn mode(&self) -> Result<(SslMode, Check), String> {
         let is_system = self.roots.as_deref() == Some("system");
         let found = match self.mode.as_deref() {
             None if is_system => (SslMode::Require, Check::Name),
             None | Some("prefer") => (SslMode::Prefer, Check::Nothing),
             Some("disable") => (SslMode::Disable, Check::Nothing),
-            // With authorities at hand it looks at them, as everywhere.
+            // If authorities are given, they are checked, as in libpq.
             Some("require") if self.roots.is_some() => (SslMode::Require, Check::Authority),
             Some("require") => (SslMode::Require, Check::Nothing),
             Some("verify-ca") => (SslMode::Require, Check::Authority),
@@ -140,7 +140,7 @@ impl FromStr for Url {
     }
 }
 
-/// What the driver would take for something else than is meant.
+/// Refuses parameters that the driver would misread.
 fn refuse_misread(config: &Config) -> Result<(), String> {
     let is_socket = |host: &Host| matches!(host, Host::Unix(_));
     // It would go there, and in plain text, as to a socket.
@@ -155,7 +155,7 @@ fn refuse_misread(config: &Config) -> Result<(), String> {
     Ok(())
 }
 
-/// What is left for the driver.
+/// Takes out the parameters that are read here; returns the rest for the driver.
 fn split_url(text: &str, ours: &mut Parameters) -> Result<String, String> {
     // A password may hold a question mark.
     let host = text.find('@').map_or(0, |at| at + 1);
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_check_less_than_it_seems_to_is_refused() {
+    fn parameters_that_check_less_than_they_seem_to_are_refused() {
         for (parameters, reason) in [
             ("sslmode=verify-full", "sslrootcert=FILE"),
             ("sslmode=verify-ca", "sslrootcert=FILE"),

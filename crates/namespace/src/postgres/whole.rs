@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Combinations of parts that are kept prepared.
 pub const WHOLES_MAX: usize = 64;
 
-/// What stands between the fence and the question how many rows passed it.
+/// Text between the fence and the question how many rows passed it.
 const QUESTION: &str = " SELECT 1 /";
 
 /// Whether no part waits for another.

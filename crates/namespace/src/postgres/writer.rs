@@ -1,6 +1,6 @@
 //! The connection that writes: that of the only head, to a database that holds what was acknowledged.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::future::{join_all, join3};
@@ -11,13 +11,18 @@ use tokio_postgres::Error;
 use tokio_postgres::error::Severity;
 
 use super::connection::{ANSWER_TIMEOUT, Link, Target, in_time};
-use super::kept::{Group, Kept};
 use super::presence::{Attempts, Presence, Side};
 use super::rows::get;
 use super::store::Change;
+use super::tenure::Moment;
 use super::trouble::{Trouble, describe, slow};
+use super::unsynced::{Group, UnsyncedGroups};
 use super::whole::is_unordered;
+use crate::keeper::Keeper;
+use crate::open::State;
 use crate::store::{Batch, NumberEnds, StoreError, StoreResult};
+use crate::timeline::{self, Timeline};
+use crate::trouble::TroubleKind;
 
 /// A group that was sent and of which no answer came may be in the database or not. So long it is asked for.
 const OUTCOME_PATIENCE: Duration = Duration::from_secs(300);
@@ -25,6 +30,7 @@ const OUTCOME_PATIENCE: Duration = Duration::from_secs(300);
 pub const LOCK: i64 = 0x4642_6e73;
 /// How often the background looks whether the connection is there.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const PROGRESS: &str = "SELECT groups, epoch FROM progress WHERE id = 1";
 
 const BEGIN: &str = "BEGIN";
 pub const BEGIN_DURABLY: &str = "BEGIN; SET LOCAL synchronous_commit = on";
@@ -43,15 +49,28 @@ pub struct Writer {
     /// The last group that was acknowledged.
     sequence: u64,
     ends: NumberEnds,
-    kept: Kept,
+    /// As this head wrote it last.
+    timeline: Timeline,
+    keeper: Arc<Keeper>,
+    kept: UnsyncedGroups,
     /// Why nothing is written any more.
     ended: Option<StoreError>,
 }
 
 impl Writer {
-    pub fn new(target: Target, link: Link, epoch: i64, sequence: u64, ends: NumberEnds) -> Writer {
+    /// `link` holds the lock; its last answer is to what was asked at `asked`.
+    pub fn new(
+        target: Target,
+        (link, asked): (Link, Moment),
+        epoch: i64,
+        state: &State,
+        (timeline, keeper): (Timeline, Arc<Keeper>),
+    ) -> Writer {
+        let State { sequence, ends, .. } = *state;
         target.presence().acknowledge(sequence);
-        Writer { target, link: Some(link), epoch, sequence, ends, kept: Kept::default(), ended: None }
+        target.presence().tenure.renew(asked);
+        let (link, kept) = (Some(link), UnsyncedGroups::default());
+        Writer { target, link, epoch, sequence, ends, timeline, keeper, kept, ended: None }
     }
 
     /// Until it is gone: connects again though nobody writes, so that it is known soon whether the database is as it was,
@@ -60,11 +79,11 @@ impl Writer {
         loop {
             let is_suspected = timeout(LOOK_INTERVAL, target.presence().suspected()).await.is_ok();
             let Some(writer) = writer.upgrade() else { return };
-            // Who holds it connects by himself.
+            // The task that holds it connects itself.
             let Ok(mut writer) = writer.try_lock() else { continue };
             tokio::select! {
                 () = writer.look(is_suspected) => {}
-                // Who closes the namespace does not wait for a server that is silent.
+                // Closing the namespace does not wait for a silent server.
                 () = target.presence().stopped() => return,
             }
         }
@@ -75,7 +94,7 @@ impl Writer {
             return;
         }
         let looked = match self.ready().await {
-            Ok(()) if is_suspected => self.compare().await,
+            Ok(()) if is_suspected || self.presence().tenure.is_old(Moment::now()) => self.compare().await,
             looked => looked,
         };
         match looked {
@@ -91,23 +110,29 @@ impl Writer {
 
     /// By the connection that is there.
     async fn compare(&mut self) -> Result<(), Trouble> {
-        let Some(link) = &self.link else { return Ok(()) };
-        let asked = timeout(ANSWER_TIMEOUT, link.query(GROUPS, &[])).await;
-        let rows = asked.map_err(|_| slow())??;
-        let groups: i64 = get(rows.first().ok_or_else(no_progress)?, 0).map_err(Trouble::Lasting)?;
-        // How it stands is then found out anew.
-        if groups.cast_unsigned() == self.sequence { Ok(()) } else { Err(Trouble::Moved) }
+        let (Some(link), asked) = (&self.link, Moment::now()) else { return Ok(()) };
+        let answered = timeout(ANSWER_TIMEOUT, link.query(PROGRESS, &[])).await;
+        let rows = answered.map_err(|_| slow())??;
+        let row = rows.first().ok_or_else(no_progress)?;
+        let groups: i64 = get(row, 0).map_err(Trouble::Lasting)?;
+        let epoch: i64 = get(row, 1).map_err(Trouble::Lasting)?;
+        if groups.cast_unsigned() != self.sequence || epoch != self.epoch {
+            // How it stands is then found out anew.
+            return Err(Trouble::Moved);
+        }
+        self.presence().tenure.renew(asked);
+        Ok(())
     }
 
-    fn presence(&self) -> &Presence {
+    fn presence(&self) -> &Arc<Presence> {
         self.target.presence()
     }
 
     /// The database has gone another way: what is known here is not what it holds.
-    fn end(&mut self, reason: String) -> StoreError {
-        let error = StoreError::Failed(reason);
-        tracing::error!(%error, "namespace is not written any more; restart to go on from what the database has");
-        self.presence().end(error.to_string());
+    fn end(&mut self, kind: TroubleKind, why: String) -> StoreError {
+        let error = StoreError::NeedsRestart(why.clone());
+        tracing::error!(%error, "namespace is not written any more until a restart");
+        self.presence().end(crate::trouble::Trouble { kind, why });
         self.link = None;
         self.ended = Some(error.clone());
         error
@@ -115,30 +140,49 @@ impl Writer {
 
     fn lost(&mut self, groups: u64) -> StoreError {
         let sequence = self.sequence;
-        self.end(format!(
+        let why = format!(
             "database holds {groups} groups of changes, {sequence} were acknowledged: it is another one, or it was set \
              back, or a standby was promoted that had not received everything"
-        ))
+        );
+        self.end(TroubleKind::SetBack, why)
+    }
+
+    fn strange(&mut self) -> StoreError {
+        self.end(
+            TroubleKind::SetBack,
+            "database lacks what this head noted in it last: it is another one, or it was set back, or a standby was \
+             promoted that had not received everything"
+                .to_owned(),
+        )
     }
 
     /// Connected, and the only head; with the number of the last group that the database has.
     async fn establish(&mut self) -> Result<(Link, u64), Trouble> {
         let link = self.target.connect_to_write().await?;
+        self.target.require_own(&link).await?;
         let row = link
             .query(
                 // FOR UPDATE waits for what an earlier session of ours still has under way.
-                "SELECT groups, epoch, pg_try_advisory_lock($1::bigint) FROM progress WHERE id = 1 FOR UPDATE",
-                &[&LOCK],
+                "SELECT groups, epoch, pg_try_advisory_lock($1::bigint), (SELECT value FROM meta WHERE key = $2::text) \
+                 FROM progress WHERE id = 1 FOR UPDATE",
+                &[&LOCK, &self.timeline.last_key()],
             )
             .await?;
         let row = row.first().ok_or_else(no_progress)?;
         let groups: i64 = get(row, 0).map_err(Trouble::Lasting)?;
         let epoch: i64 = get(row, 1).map_err(Trouble::Lasting)?;
         if epoch > self.epoch {
-            return Err(Trouble::Lasting(self.end("another head has taken the namespace over".to_owned())));
+            let why = "another head has taken the namespace over".to_owned();
+            let ended = self.end(TroubleKind::TakenOver, why);
+            self.presence().hand_over();
+            return Err(Trouble::Lasting(ended));
         }
         if epoch < self.epoch {
             return Err(Trouble::Lasting(self.lost(groups.cast_unsigned())));
+        }
+        let drawn: Option<i64> = get(row, 3).map_err(Trouble::Lasting)?;
+        if drawn != Some(self.timeline.last().1) {
+            return Err(Trouble::Lasting(self.strange()));
         }
         if !get::<bool>(row, 2).map_err(Trouble::Lasting)? {
             // Most likely our own session, whose end the server has not noticed.
@@ -159,16 +203,19 @@ impl Writer {
         if self.is_connected() {
             return Ok(());
         }
+        let asked = Moment::now();
         let (link, groups) = self.established().await?;
-        self.catch_up(link, groups).await
+        self.catch_up(link, groups).await?;
+        self.presence().tenure.renew(asked);
+        Ok(())
     }
 
     fn is_connected(&self) -> bool {
         self.link.as_ref().is_some_and(|link| !link.client.is_closed())
     }
 
-    /// Sends again what a database lost that was not asked to have it on disk. Only then others see the connection: who is
-    /// interrupted here leaves none behind that a clean end could be written by.
+    /// Sends groups again that the database lost before they were on disk. Only then others see the connection: a task
+    /// that is interrupted here leaves no connection that could write a clean end.
     async fn catch_up(&mut self, link: Link, groups: u64) -> Result<(), Trouble> {
         if groups != self.sequence && self.kept.behind(groups, self.sequence).is_none() {
             return Err(Trouble::Lasting(self.lost(groups)));
@@ -192,9 +239,17 @@ impl Writer {
     /// A standby that was promoted may have every group and not what was reserved behind the last. Durable, and with it
     /// every group before it.
     async fn note_ends(&mut self, link: &Link, groups: u64) -> Result<(), Trouble> {
-        let notes = notes_of(self.ends).into_iter().map(note);
+        let mut timeline = self.timeline.clone();
+        let drawn = timeline.go_on(timeline::draw()).map(|(key, value)| note((key, value)));
+        let notes = notes_of(self.ends).into_iter().map(note).chain(drawn);
         let changes: Vec<Change> = [hold(self.epoch, groups)].into_iter().chain(notes).collect();
-        in_time(send(link, BEGIN_DURABLY, &changes)).await.map_err(|trouble| self.end_if_torn(trouble))
+        let sent = in_time(send(link, BEGIN_DURABLY, &changes)).await;
+        sent.map_err(|trouble| self.end_if_torn(trouble))?;
+        let (last, keeper) = (timeline.last(), Arc::clone(&self.keeper));
+        self.timeline = timeline;
+        // It was noted where it can be: nothing here depends on it.
+        let _ = tokio::task::spawn_blocking(move || keeper.move_on(last)).await;
+        Ok(())
     }
 
     fn end_if_torn(&mut self, trouble: Trouble) -> Trouble {
@@ -205,7 +260,7 @@ impl Writer {
     }
 
     fn end_torn(&mut self, reason: &str) -> StoreError {
-        self.end(format!("what was sent last may be there in part: {reason}"))
+        self.end(TroubleKind::NeedsRestart, format!("what was sent last may be there in part: {reason}"))
     }
 
     /// Asks until there is an answer, or patience ends.
@@ -213,15 +268,20 @@ impl Writer {
         let mut attempts = Attempts::default();
         loop {
             self.refuse_if_given_up()?;
-            let asked = match self.ready().await {
+            let mut asked = Moment::now();
+            let answered = match self.ready().await {
                 Ok(()) => match &self.link {
-                    Some(link) => in_time(question(link)).await,
+                    Some(link) => {
+                        asked = Moment::now();
+                        in_time(question(link)).await
+                    }
                     None => Err(not_connected()),
                 },
                 Err(trouble) => Err(trouble),
             };
-            match asked {
+            match answered {
                 Ok(answer) => {
+                    self.presence().tenure.renew(asked);
                     self.presence().note_there(Side::Writes);
                     return Ok(answer);
                 }
@@ -243,7 +303,7 @@ impl Writer {
 
     /// Sends until it is known to be there, or known not to be.
     pub async fn carry(&mut self, batch: &Batch, changes: Vec<Change>) -> StoreResult<()> {
-        let is_durable = !self.target.is_deferred() || self.kept.is_full(Instant::now());
+        let is_durable = batch.is_durable || !self.target.is_deferred() || self.kept.is_full(Instant::now());
         let begin = if is_durable && self.target.is_deferred() { BEGIN_DURABLY } else { BEGIN };
         let mut attempts = Attempts::default();
         let mut may_have_arrived = false;
@@ -251,10 +311,12 @@ impl Writer {
             if !may_have_arrived {
                 self.refuse_if_given_up()?;
             }
+            let mut asked = Moment::now();
             let sent = match self.connected_for(batch, may_have_arrived).await {
                 Ok(true) => Ok(()),
                 Ok(false) => {
                     may_have_arrived = false;
+                    asked = Moment::now();
                     let sent = match &self.link {
                         Some(link) => in_time(send_group(link, begin, &changes)).await,
                         None => Err(not_connected()),
@@ -266,6 +328,7 @@ impl Writer {
             };
             let reason = match sent {
                 Ok(()) => {
+                    self.presence().tenure.renew(asked);
                     self.acknowledge(batch, changes, is_durable);
                     return Ok(());
                 }
@@ -274,7 +337,8 @@ impl Writer {
                     return Err(error);
                 }
                 Err(Trouble::Torn(reason)) => {
-                    return Err(self.end(format!("group {} may be there in part: {reason}", batch.sequence)));
+                    let why = format!("group {} may be there in part: {reason}", batch.sequence);
+                    return Err(self.end(TroubleKind::NeedsRestart, why));
                 }
                 // How it stands is found out anew.
                 Err(trouble @ (Trouble::Moved | Trouble::Lasting(_))) => trouble.reason(),
@@ -285,9 +349,10 @@ impl Writer {
             };
             self.link = None;
             if may_have_arrived && attempts.lasted() > self.presence().patience(OUTCOME_PATIENCE) {
-                return Err(
-                    self.end(format!("whether group {} arrived cannot be told: {reason}", batch.sequence))
-                );
+                return Err(self.end(
+                    TroubleKind::NeedsRestart,
+                    format!("whether group {} arrived cannot be told: {reason}", batch.sequence),
+                ));
             }
             attempts.pause().await;
         }
@@ -329,11 +394,13 @@ impl Writer {
     pub async fn end_cleanly(&mut self) -> StoreResult<()> {
         self.note(&[("clean_end", 1)]).await?;
         self.ended = Some(StoreError::Failed("namespace is closed".to_owned()));
+        // Another head may begin at once.
+        self.presence().tenure.end();
         self.link = None;
         Ok(())
     }
 
-    /// What may be done twice, durably and only by the head.
+    /// Writes notes, which may happen twice, durably and only as the head.
     async fn note(&mut self, notes: &[(&'static str, i64)]) -> StoreResult<()> {
         let (epoch, sequence) = (self.epoch, self.sequence);
         self.ask(async |link| {
@@ -352,8 +419,8 @@ fn notes_of(ends: NumberEnds) -> [(&'static str, i64); 2] {
     [("next_file", ends.files.cast_signed()), ("next_cookie", ends.cookies.cast_signed())]
 }
 
-fn note((key, value): (&'static str, i64)) -> Change {
-    Change { sql: NOTE, values: vec![Box::new(key), Box::new(value)] }
+fn note((key, value): (impl Into<String>, i64)) -> Change {
+    Change { sql: NOTE, values: vec![Box::new(key.into()), Box::new(value)] }
 }
 
 fn hold(epoch: i64, groups: u64) -> Change {
@@ -424,7 +491,7 @@ async fn send(link: &Link, begin: &str, changes: &[Change]) -> Result<(), Troubl
             .await;
     // Of an aborted transaction the COMMIT says nothing, and every statement behind the one that failed says only that.
     if let Err(error) = begun {
-        // What ends the session ends what was sent behind it, too.
+        // An error that ends the session ends the statements behind it, too.
         let is_refused = error
             .as_db_error()
             .is_some_and(|told| !matches!(told.parsed_severity(), Some(Severity::Fatal | Severity::Panic)));

@@ -1,8 +1,8 @@
-//! What waits for the committer. As long as all of it goes into one group it is taken in the order in which it came;
-//! beyond that callers take turns (`turns`).
+//! The queue of the committer. If all items fit into one group, they are taken in order of arrival; otherwise callers
+//! take turns (`turns`).
 //!
-//! Places are bounded, and nobody gets all of them: a caller is refused who has more than `SHARE` times as many as are
-//! left. One alone gets nearly all, and each that comes besides still finds some.
+//! Places are bounded, and no caller gets all of them: a caller that has more than `SHARE` times as many as are left is
+//! refused. One caller alone gets nearly all, and each further caller still finds some.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -76,7 +76,7 @@ impl<T> FairQueue<T> {
         self.state.lock().len
     }
 
-    /// Nothing waits or is under way, so whoever comes now overtakes nobody.
+    /// Nothing waits or is under way, so a caller that comes now overtakes nobody.
     pub fn is_idle(&self) -> bool {
         let state = self.state.lock();
         state.len == 0 && !state.is_taken && !state.is_closed
@@ -115,7 +115,7 @@ impl<T> FairQueue<T> {
         Taken { items, is_closed: state.is_closed }
     }
 
-    /// What was taken is done.
+    /// The taken items are done.
     pub fn finish(&self) {
         self.state.lock().is_taken = false;
     }
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_into_one_group_is_taken_as_it_came() {
+    fn items_of_one_group_are_taken_in_order_of_arrival() {
         let queue = FairQueue::new(8);
         for (user, item) in [(1, 'a'), (1, 'b'), (2, 'c'), (1, 'd')] {
             queue.push(by(user), item).unwrap();

@@ -1,9 +1,9 @@
-//! Whose turn it is when more waits than one group takes.
+//! Turns of callers when more items wait than one group takes.
 //!
-//! Callers take turns, and within a caller his directories, one item at a time; what one caller has for one directory
-//! keeps its order. So whoever has one item waits for as many as there are callers, not for all that one of them has.
-//! What is handed in as `Order::Behind` comes when everything before it has been taken. Each step costs the same
-//! however much waits, and nothing is kept of who has nothing here.
+//! Callers take turns, and within a caller its directories, one item at a time; items of one caller for one directory
+//! keep their order. So a caller with one item waits for one item of each other caller, not for all items of one. An
+//! item with `Order::Behind` is taken after all items before it. Each step costs the same however many items wait, and
+//! nothing is kept of a caller without items.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,7 +13,7 @@ use types::FileId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
     User(u32),
-    /// The instance itself: what no user waits for.
+    /// The instance itself: no user waits for the item.
     Instance,
 }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_to_be_behind_comes_when_all_before_it_is_taken_and_lets_later_items_pass() {
+    fn an_item_behind_waits_for_all_earlier_items_and_lets_later_items_pass() {
         let mut turns = Turns::default();
         for value in ["a", "b", "c"] {
             turns.add(turn(1, 1), value);

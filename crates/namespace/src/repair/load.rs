@@ -1,7 +1,6 @@
-//! A namespace built anew: what pools were told of files, and what lies on them.
+//! A namespace built anew from the descriptions of files on the pools and from the replicas there.
 //!
-//! What does not fit together (a directory that nobody described, one name for two files) is put right by the repairs
-//! that follow.
+//! Contradictions (a directory without a description, one name for two files) are mended by the repairs that follow.
 
 use api::Description;
 use types::{Epoch, FileId, FileKind, Timestamp};
@@ -14,6 +13,7 @@ use crate::ids::FIRST;
 use crate::inode::{Inode, Instance, NO_PARENT, new_inode};
 use crate::session::{Session, insert_inodes, insert_locations, insert_names, insert_targets};
 use crate::store::StoreResult;
+use crate::timeline::RESTORED;
 
 /// Numbers that are passed over: of files that were made and of which nothing is left.
 const NUMBERS_SKIPPED: u64 = 1 << 40;
@@ -26,9 +26,9 @@ const STARTS_MAX: u64 = i32::MAX as u64 - STARTS_SKIPPED;
 /// In the place of a schema version while a namespace is being built: no head opens it.
 pub const UNFINISHED: i32 = i32::MAX;
 
-/// What is known of one file. Not nothing.
+/// Facts about one file: a description, a replica or both.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct FileFacts {
     pub described: Option<Description>,
     pub replicas: Vec<Stray>,
     /// Of a fence that has no replica.
@@ -54,7 +54,7 @@ impl Repairs {
     }
 
     /// Into a namespace that has nothing but its root, in the order of file ids; as many as make a good transaction.
-    pub fn load(&mut self, load: &mut Load, files: &[Known]) -> Result<(), RepairError> {
+    pub fn load(&mut self, load: &mut Load, files: &[FileFacts]) -> Result<(), RepairError> {
         let now = self.clock.now();
         self.session.transaction(|session| Ok(write(session, load, files, now)?))
     }
@@ -65,7 +65,7 @@ impl Repairs {
         for kind in Kind::ALL.into_iter().filter(|kind| *kind != Kind::Database) {
             self.mend(kind, log)?;
         }
-        // What was put into /lost+found counts there.
+        // Entries that were put into /lost+found count there.
         self.settle(log)?;
         let sql = format!("DELETE FROM schema_version WHERE version = {UNFINISHED}");
         self.session.transaction(|session| {
@@ -75,7 +75,7 @@ impl Repairs {
     }
 }
 
-fn write(session: &mut dyn Session, load: &mut Load, files: &[Known], now: Timestamp) -> StoreResult<()> {
+fn write(session: &mut dyn Session, load: &mut Load, files: &[FileFacts], now: Timestamp) -> StoreResult<()> {
     let (mut inodes, mut names) = (Vec::new(), Vec::new());
     let (mut locations, mut targets) = (Vec::new(), Vec::new());
     let owner = root_owner(session)?;
@@ -104,7 +104,7 @@ fn write(session: &mut dyn Session, load: &mut Load, files: &[Known], now: Times
     insert_targets(session, &targets)
 }
 
-fn inode(known: &Known, owner: (u32, u32), now: Timestamp) -> Option<Inode> {
+fn inode(known: &FileFacts, owner: (u32, u32), now: Timestamp) -> Option<Inode> {
     let largest = known.replicas.iter().max_by_key(|replica| replica.size);
     let file = match (&known.described, largest) {
         (Some(described), _) => described.file,
@@ -130,12 +130,15 @@ fn inode(known: &Known, owner: (u32, u32), now: Timestamp) -> Option<Inode> {
         inode.parent = described.names.first().map_or(NO_PARENT, |(dir, _)| *dir);
     }
     if let Some(replica) = largest {
-        // What is on disk is newer than what was told of it; a time may have been set by somebody.
+        // The replica is newer than the description. If the sizes agree, the described time stays: a user may have set
+        // it.
         let is_as_told = known.described.as_ref().is_some_and(|described| described.size == replica.size);
         if !is_as_told {
             attributes.mtime = replica.modified.unwrap_or(attributes.mtime);
         }
         (attributes.size, attributes.space_used) = (replica.size, replica.space_used);
+        // The pool asks for it.
+        attributes.birth = replica.birth.unwrap_or(attributes.birth);
     }
     let epochs = known.replicas.iter().map(|replica| replica.epoch);
     attributes.epoch = epochs.chain([known.epoch, attributes.epoch]).max().unwrap_or_default();
@@ -149,6 +152,8 @@ fn mark(session: &mut dyn Session, load: &Load) -> StoreResult<()> {
     let next_cookie = after(meta(session, "next_cookie")?, load.next_cookie);
     set_meta(session, "next_cookie", next_cookie.cast_signed())?;
     set_meta(session, "starts", start_above(load.last_change).cast_signed())?;
+    // The first start goes on above what was noted of the namespace that is lost.
+    set_meta(session, RESTORED, 1)?;
     // Something, so that everything is counted.
     session.run(&format!(
         "INSERT INTO usage (scope, id, files, directories, bytes) VALUES ({}, 1, 0, 0, 0) \

@@ -35,7 +35,7 @@ pub fn directory(
     Err(StoreError::Failed(format!("there is no free name like \"{wanted}\"")))
 }
 
-/// Gives `file` a name in `dir`; which, is told.
+/// Gives `file` a name in `dir`; returns the name.
 pub fn add_name(session: &mut dyn Session, dir: FileId, wanted: &str, file: FileId) -> StoreResult<String> {
     for attempt in 0..ATTEMPTS_MAX {
         let name = spelled(wanted, attempt);

@@ -1,4 +1,4 @@
-//! What is made of each problem.
+//! How each problem is mended.
 
 use types::{FileId, Timestamp};
 

@@ -9,7 +9,7 @@ use crate::inode::{Instance, new_inode};
 use crate::session::{Session, insert_inodes, insert_locations};
 use crate::store::StoreResult;
 
-/// What space is used in.
+/// Unit of used space, in bytes.
 const BLOCK: u64 = 4096;
 
 /// A replica that the namespace does not place where it is.
@@ -22,6 +22,8 @@ pub struct Stray {
     /// The lowest whose tickets the pool honours.
     pub epoch: Epoch,
     pub modified: Option<Timestamp>,
+    /// When its file was made, where its label says that.
+    pub birth: Option<Timestamp>,
 }
 
 impl Repairs {
@@ -59,6 +61,15 @@ impl Repairs {
                 log.note(&was, &made)?;
             }
             Ok(strays.len() as u64)
+        })
+    }
+
+    /// So many numbers that no file ever had, the first of them; durably, before anything is made of them.
+    pub fn new_files(&mut self, count: u64) -> Result<FileId, RepairError> {
+        self.session.transaction(|session| {
+            let first = meta(session, "next_file")?.map_or(FIRST, i64::cast_unsigned);
+            set_meta(session, "next_file", (first + count).cast_signed())?;
+            Ok(FileId(first))
         })
     }
 
@@ -105,7 +116,7 @@ pub fn remove_location(session: &mut dyn Session, file: FileId, pool: PoolId) ->
     Ok(())
 }
 
-/// What nobody named gets a name beside the adopted replicas of its pool; which, is told.
+/// Gives a file without a name one beside the adopted replicas of its pool; returns the name.
 fn name_unnamed(session: &mut dyn Session, stray: &Stray, now: Timestamp) -> StoreResult<Option<String>> {
     let id = stray.file.0.cast_signed();
     let of_file = format!("id = {id} AND kind = 0 AND nlink = 0");
@@ -154,6 +165,7 @@ fn adopt(session: &mut dyn Session, stray: &Stray, now: Timestamp) -> StoreResul
     (attributes.uid, attributes.gid) = root_owner(session)?;
     (attributes.size, attributes.space_used) = (stray.size, stray.space_used);
     attributes.mtime = stray.modified.unwrap_or(now);
+    attributes.birth = stray.birth.unwrap_or(attributes.birth);
     attributes.epoch = stray.epoch;
     inode.parent = dir;
     insert_inodes(session, &[inode])?;

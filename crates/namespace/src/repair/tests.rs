@@ -5,11 +5,13 @@ use api::{
     CreateKind, CreateSpec, Locations, Namespace, Paths, Properties, Property, PropertyChange, SetXattr,
     Xattrs,
 };
+use testkit::namespace_suite::HandClock;
 use types::{Epoch, FileId, Identity, PoolId, SymlinkTarget, XattrName};
 
 use super::*;
 use crate::accounts::journal;
 use crate::scratch::{Engine, name, regular};
+use crate::timeline::{Mark, Noted};
 
 #[derive(Default)]
 struct Lines {
@@ -191,7 +193,7 @@ async fn a_name_that_is_taken_in_lost_and_found_is_not_taken_twice() {
 }
 
 #[tokio::test]
-async fn what_is_noted_of_files_wrongly_is_noted_right() {
+async fn a_repair_corrects_wrong_facts_and_removes_rows_of_missing_files() {
     let done = mended(
         "UPDATE inodes SET extras = 4 WHERE id = {f}; UPDATE inodes SET extras = 1 WHERE id = {e}; \
          UPDATE inodes SET nlink = 9 WHERE id = {d}; INSERT INTO locations (inode, pool) VALUES (4711, 0); \
@@ -239,7 +241,7 @@ async fn usage_is_counted_anew() {
 }
 
 #[tokio::test]
-async fn what_the_journal_of_usage_holds_counts_and_is_brought_in_by_a_repair() {
+async fn a_repair_counts_the_usage_journal_and_folds_it() {
     for engine in Engine::all() {
         let namespace = engine.open();
         let scene = make(&namespace).await;
@@ -281,7 +283,15 @@ async fn a_root_that_is_gone_is_made_anew_with_what_was_in_it() {
 }
 
 fn stray(file: u64) -> Stray {
-    Stray { file: FileId(file), pool: PoolId(3), size: 77, space_used: 4096, epoch: Epoch(5), modified: None }
+    Stray {
+        file: FileId(file),
+        pool: PoolId(3),
+        size: 77,
+        space_used: 4096,
+        epoch: Epoch(5),
+        modified: None,
+        birth: None,
+    }
 }
 
 #[tokio::test]
@@ -384,8 +394,8 @@ fn stray_of(file: FileId, size: u64) -> Stray {
     Stray { file, size, pool: PoolId(0), modified: Some(types::Timestamp::EPOCH), ..stray(0) }
 }
 
-/// What pools would have been told, and one replica of which they know nothing.
-fn known(namespace: &SqlNamespace) -> Vec<Known> {
+/// Descriptions as pools would have them, and one replica without a description.
+fn known(namespace: &SqlNamespace) -> Vec<FileFacts> {
     let mut describer = namespace.describer().unwrap();
     let (mut known, mut after) = (Vec::new(), FileId(0));
     loop {
@@ -394,14 +404,14 @@ fn known(namespace: &SqlNamespace) -> Vec<Known> {
         assert_eq!(page.after, after);
         for (described, pools) in page.files {
             let replicas = pools.iter().map(|_| stray_of(described.file, 9)).collect();
-            known.push(Known { described: Some(described), replicas, ..Known::default() });
+            known.push(FileFacts { described: Some(described), replicas, ..FileFacts::default() });
         }
         after = page.through;
         if page.is_last {
             break;
         }
     }
-    known.push(Known { replicas: vec![stray_of(FileId(1 << 40), 77)], ..Known::default() });
+    known.push(FileFacts { replicas: vec![stray_of(FileId(1 << 40), 77)], ..FileFacts::default() });
     known
 }
 
@@ -448,7 +458,7 @@ async fn a_namespace_is_built_anew_from_what_was_told_of_it() {
 }
 
 #[tokio::test]
-async fn what_was_told_at_different_times_is_made_to_fit() {
+async fn a_rebuild_reconciles_descriptions_from_different_times() {
     let described = |file: u64, kind, dir: u64, text: &str| api::Description {
         file: FileId(file),
         kind,
@@ -474,8 +484,10 @@ async fn what_was_told_at_different_times_is_made_to_fit() {
         let namespace = engine.open();
         namespace.close().await;
         let mut repairs = namespace.repairs().unwrap();
-        let known: Vec<Known> =
-            told.iter().map(|told| Known { described: Some(told.clone()), ..Known::default() }).collect();
+        let known: Vec<FileFacts> = told
+            .iter()
+            .map(|told| FileFacts { described: Some(told.clone()), ..FileFacts::default() })
+            .collect();
         let mut load = Load::default();
         repairs.load(&mut load, &known).unwrap();
         repairs.finish_load(&load, &mut Lines::default()).unwrap();
@@ -495,5 +507,30 @@ async fn what_was_told_at_different_times_is_made_to_fit() {
             ("/lost+found/000000000000000c", "/same")
         );
         assert_eq!(path(14).await, "/lost+found/000000000000000e");
+    }
+}
+
+/// A database that was set back knows of fewer than the pools do.
+#[tokio::test]
+async fn a_repair_gives_no_number_that_was_noted_as_given_beside_the_database() {
+    for engine in Engine::all() {
+        let namespace = engine.open();
+        namespace.close().await;
+        engine.damage(
+            &namespace,
+            "INSERT INTO meta VALUES ('restored', 1) ON CONFLICT (key) DO UPDATE SET value = 1",
+        );
+        drop(namespace);
+        let mark = Mark { files: 1 << 20, ..Mark::default() };
+        let noted = vec![Noted { by: "pool-0".to_owned(), mark }];
+        let namespace = engine.open_after(Arc::new(HandClock::new(1_000_000)), noted);
+        namespace.close().await;
+        let mut repairs = namespace.repairs().unwrap();
+        assert!(repairs.new_files(2).unwrap().0 >= 1 << 20);
+        repairs.adopt(&[stray(9)], &mut Lines::default()).unwrap();
+        drop(repairs);
+        drop(namespace);
+        let found = engine.open().lookup(&Identity::root(), FileId::ROOT, &name("lost+found")).await.unwrap();
+        assert!(found.file.0 >= (1 << 20) + 2, "{}", found.file);
     }
 }

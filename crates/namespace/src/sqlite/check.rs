@@ -1,4 +1,4 @@
-//! SQLite for whoever checks or repairs.
+//! SQLite for checks and repairs.
 
 use std::path::Path;
 

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -10,6 +11,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode};
 
 use super::reader::{Reader, SqliteReads};
+use super::reserve::{Reserve, classify};
 use super::rows::{Durability, insert_inode, open_writer, set_durability};
 use super::schema::{found_version, known_version, meta, migrate, set_meta};
 use super::store::SqliteStore;
@@ -18,9 +20,10 @@ use super::wal_sync::WalSync;
 use crate::consistency::FOLD_ALL;
 use crate::ids::FIRST;
 use crate::inode::{ChangeFloor, Instance};
-use crate::open::{Background, Config, OpenError, Opened, State, Sync, spawn};
+use crate::open::{Background, Config, OpenError, Opened, Past, State, Sync, spawn};
 use crate::starts::{Notes, new_root};
-use crate::store::{NumberEnds, Totals};
+use crate::store::{NumberEnds, StoreError, Totals};
+use crate::timeline::{self, Mark, Timeline, Unfit};
 
 pub const DATABASE: &str = "namespace.db";
 const LOCK: &str = "namespace.lock";
@@ -35,6 +38,8 @@ const LOCK_PAUSE: Duration = Duration::from_millis(5);
 struct Beside {
     readers: Vec<JoinHandle<()>>,
     wal_sync: Option<WalSync>,
+    /// Closed behind all connections: to close any file of an index gives up SQLite's locks on it.
+    _wal_index: File,
     /// Held until the end: one process at a time.
     _lock: File,
 }
@@ -42,7 +47,7 @@ struct Beside {
 impl Background for Beside {
     fn stop(&mut self) {
         for reader in self.readers.drain(..) {
-            // A thread that panicked has said so.
+            // If it panicked, the panic hook has reported it.
             let _ = reader.join();
         }
         if let Some(wal_sync) = self.wal_sync.take() {
@@ -51,14 +56,18 @@ impl Background for Beside {
     }
 }
 
-pub fn open(dir: &Path, config: &Config) -> Result<Opened, OpenError> {
+pub fn open(dir: &Path, config: &Config, past: &Past) -> Result<Opened, OpenError> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN {
         return Err(OpenError::SqliteTooOld { found: rusqlite::version() });
     }
     fs::create_dir_all(dir).map_err(|error| from_io(dir, &error))?;
     let lock = lock(dir)?;
     let path = dir.join(DATABASE);
-    let Begun { store, state } = begin(&path, config).map_err(|error| explain(dir, error))?;
+    let begun = match begin(&path, config, past) {
+        Err(error) if error.is_of_room(dir) && Reserve::find(dir).give_up() => begin(&path, config, past),
+        begun => begun,
+    };
+    let Begun { mut store, state, wal_index } = begun.map_err(|error| explain(dir, error))?;
 
     let failed = |error: io::Error| from_io(dir, &error);
     let reads = Arc::new(SqliteReads::new(config.queue_len_max, &path));
@@ -72,21 +81,39 @@ pub fn open(dir: &Path, config: &Config) -> Result<Opened, OpenError> {
         // Commits are slower for a while; on a full disk they will say so themselves.
         tracing::warn!(%error, "namespace cannot lengthen its log");
     }
+    store.hold_reserve();
     let wal_sync = match config.sync {
         Sync::Always => None,
         Sync::Interval(interval) => {
             Some(WalSync::start(&wal, interval, Arc::clone(&store.commits)).map_err(failed)?)
         }
     };
-    let background = Box::new(Beside { readers, wal_sync, _lock: lock });
-    Ok(Opened { store: Box::new(store), reads, background, state })
+    let log = wal_sync.as_ref().map(|wal_sync| Arc::clone(wal_sync.log()));
+    store.log = log.clone();
+    let background = Box::new(Beside { readers, wal_sync, _wal_index: wal_index, _lock: lock });
+    Ok(Opened { store: Box::new(store), reads, background, log, presence: None, state })
 }
 
 /// Why a database does not open.
 enum BeginError {
-    Newer { found: u32 },
+    Newer {
+        found: u32,
+    },
     Foreign,
+    Unfit(Unfit),
+    /// The index of its log.
+    Index(io::Error),
     Sqlite(rusqlite::Error),
+}
+
+impl BeginError {
+    fn is_of_room(&self, dir: &Path) -> bool {
+        match self {
+            BeginError::Index(error) => matches!(from_io(dir, error), OpenError::DiskFull(_)),
+            BeginError::Sqlite(error) => matches!(classify(error, dir), StoreError::NoSpace(_)),
+            _ => false,
+        }
+    }
 }
 
 impl From<rusqlite::Error> for BeginError {
@@ -98,17 +125,22 @@ impl From<rusqlite::Error> for BeginError {
 struct Begun {
     store: SqliteStore,
     state: State,
+    wal_index: File,
 }
 
-fn begin(path: &Path, config: &Config) -> Result<Begun, BeginError> {
+fn begin(path: &Path, config: &Config, past: &Past) -> Result<Begun, BeginError> {
     refuse_foreign(path)?;
+    let wal_index = wal_length::hold_index(path).map_err(BeginError::Index)?;
     let mut connection = open_writer(path, Durability::EachCommit)?;
     let found = found_version(&connection)?.ok_or(BeginError::Foreign)?;
     if found > known_version() {
         return Err(BeginError::Newer { found });
     }
+    // Of it, or of there being none yet, SQLite has the index now.
+    wal_length::let_index_go(&wal_index);
+    refuse_unfit(&connection, found, past)?;
     migrate(&mut connection, found)?;
-    let (instance, floor) = count_start(&connection, config)?;
+    let (instance, floor, timeline) = count_start(&connection, config, past)?;
     let durability = match config.sync {
         Sync::Always => Durability::EachCommit,
         Sync::Interval(_) => Durability::Deferred,
@@ -119,8 +151,12 @@ fn begin(path: &Path, config: &Config) -> Result<Begun, BeginError> {
         connection.query_row("SELECT groups, files, bytes FROM progress WHERE id = 1", [], |row| {
             Ok((row.get::<_, i64>(0)?.cast_unsigned(), Totals { files: row.get(1)?, bytes: row.get(2)? }))
         })?;
-    let store = SqliteStore::new(connection, durability, floor)?;
-    Ok(Begun { store, state: State { instance, ends, sequence, totals } })
+    let (place, drawn) = timeline.last();
+    let mark = Mark { starts: instance.start.into(), place, drawn, files: ends.files, groups: sequence };
+    past.keeper.begin(mark);
+    let dir = path.parent().unwrap_or(path);
+    let store = SqliteStore::new(connection, durability, floor, dir)?;
+    Ok(Begun { store, state: State { instance, ends, sequence, totals }, wal_index })
 }
 
 fn number_ends(connection: &Connection) -> rusqlite::Result<NumberEnds> {
@@ -130,36 +166,78 @@ fn number_ends(connection: &Connection) -> rusqlite::Result<NumberEnds> {
 
 /// Before anything is written to it: switching a stranger's database to WAL would already be a change.
 fn refuse_foreign(path: &Path) -> Result<(), BeginError> {
-    if !path.metadata().is_ok_and(|facts| facts.len() > 0) {
+    if !path.metadata().is_ok_and(|facts| facts.len() > 0) || has_wal(path) {
         return Ok(());
     }
     let found = found_version(&Connection::open(path)?)?.ok_or(BeginError::Foreign)?;
     if found > known_version() { Err(BeginError::Newer { found }) } else { Ok(()) }
 }
 
-/// Durably notes that a new instance began, with all that follows from how the last one ended.
-fn count_start(connection: &Connection, config: &Config) -> rusqlite::Result<(Instance, ChangeFloor)> {
-    let transaction = connection.unchecked_transaction()?;
-    let mut before = Notes::default();
-    for key in Notes::KEYS {
-        before.set(key, meta(&transaction, key)?.unwrap_or(0));
+/// Whether a database says so (file format §1.3.3). Only a process that has its index may look into its log.
+fn has_wal(path: &Path) -> bool {
+    let mut header = [0; 20];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut header, 0));
+    read.is_ok() && header[18..] == [2, 2]
+}
+
+/// An error if it is not the one that was here last. Before it is migrated: the program that it belongs to may be an older one.
+fn refuse_unfit(connection: &Connection, found: u32, past: &Past) -> Result<(), BeginError> {
+    let (mut groups, mut timeline) = (0, Timeline::default());
+    if found > 0 {
+        (_, groups, timeline) = read_past(connection)?;
     }
+    timeline.admit(groups, &past.noted).map_err(BeginError::Unfit)
+}
+
+/// Durably notes that a new instance began, with all that follows from how the last one ended.
+fn count_start(
+    connection: &Connection,
+    config: &Config,
+    past: &Past,
+) -> Result<(Instance, ChangeFloor, Timeline), BeginError> {
+    let transaction = connection.unchecked_transaction()?;
+    let (mut before, groups, mut timeline) = read_past(&transaction)?;
+    before.have_started(timeline::starts(&past.noted));
     let begun = before.next_start(config.sync != Sync::Always);
     let Some((instance, floor, after)) = begun else {
-        return Err(rusqlite::Error::IntegralValueOutOfRange(0, i64::from(u32::MAX)));
+        return Err(rusqlite::Error::IntegralValueOutOfRange(0, i64::from(u32::MAX)).into());
     };
     for key in Notes::KEYS {
         set_meta(&transaction, key, after.get(key))?;
     }
+    for (key, value) in timeline.begin(&past.noted, timeline::draw()) {
+        set_meta(&transaction, &key, value)?;
+    }
+    // Into the database, for repairs: they give numbers without a look at the marks beside it.
+    let ends = timeline::above(number_ends(&transaction)?, &past.noted);
+    set_meta(&transaction, "next_file", ends.files.cast_signed())?;
+    set_meta(&transaction, "next_cookie", ends.cookies.cast_signed())?;
     transaction.execute(FOLD_ALL, [])?;
     transaction.execute("DELETE FROM dir_deltas", [])?;
+    let noted_groups = timeline::groups(&past.noted);
+    if noted_groups > groups {
+        transaction.execute("UPDATE progress SET groups = ?1 WHERE id = 1", [noted_groups.cast_signed()])?;
+    }
     let is_empty = !transaction.prepare("SELECT 1 FROM inodes LIMIT 1")?.exists([])?;
     if is_empty {
         insert_inode(&transaction, &new_root(&*config.clock, config.root_owner, instance))?;
         transaction.execute("UPDATE progress SET files = 1", [])?;
     }
     transaction.commit()?;
-    Ok((instance, floor))
+    Ok((instance, floor, timeline))
+}
+
+fn read_past(connection: &Connection) -> rusqlite::Result<(Notes, u64, Timeline)> {
+    let mut before = Notes::default();
+    let mut statement = connection.prepare("SELECT key, value FROM meta")?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let meta = rows.collect::<rusqlite::Result<Vec<(String, i64)>>>()?;
+    for (key, value) in &meta {
+        before.set(key, *value);
+    }
+    let groups =
+        connection.query_row("SELECT groups FROM progress WHERE id = 1", [], |row| row.get::<_, i64>(0))?;
+    Ok((before, groups.cast_unsigned(), Timeline::of(meta.iter().map(|(key, value)| (key.as_str(), *value)))))
 }
 
 pub fn lock(dir: &Path) -> Result<File, OpenError> {
@@ -195,15 +273,23 @@ fn explain(dir: &Path, error: BeginError) -> OpenError {
     match error {
         BeginError::Newer { found } => OpenError::NewerVersion { dir, found, known: known_version() },
         BeginError::Foreign => OpenError::NotForebay(dir.join(DATABASE)),
-        BeginError::Sqlite(error) => match error.sqlite_error_code() {
-            Some(ErrorCode::NotADatabase) => OpenError::NotForebay(dir.join(DATABASE)),
-            Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
-                OpenError::ReadOnly { dir, reason: error.to_string() }
+        BeginError::Unfit(unfit) => OpenError::Unfit { database: dir.display().to_string(), unfit },
+        BeginError::Index(error) => from_io(&dir, &error),
+        BeginError::Sqlite(error) => {
+            let code = error.sqlite_error_code();
+            match (code, classify(&error, &dir)) {
+                (Some(ErrorCode::NotADatabase), _) => OpenError::NotForebay(dir.join(DATABASE)),
+                (_, StoreError::NoSpace(_)) => OpenError::DiskFull(dir),
+                (_, StoreError::Busy(_)) => OpenError::InUse(dir),
+                (_, StoreError::ReadOnly(reason))
+                | (Some(ErrorCode::CannotOpen | ErrorCode::PermissionDenied), StoreError::Failed(reason)) => {
+                    OpenError::ReadOnly { dir, reason }
+                }
+                (_, StoreError::Failed(reason) | StoreError::NeedsRestart(reason)) => {
+                    OpenError::Failed { dir, reason }
+                }
             }
-            Some(ErrorCode::DiskFull) => OpenError::DiskFull(dir),
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => OpenError::InUse(dir),
-            _ => OpenError::Failed { dir, reason: error.to_string() },
-        },
+        }
     }
 }
 
@@ -291,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_namespace_is_left_alone() {
+    fn a_file_that_is_not_a_namespace_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(DATABASE);
         fs::write(
@@ -317,12 +403,26 @@ mod tests {
         assert!(message(io::ErrorKind::StorageFull).contains("no space left"));
     }
 
+    /// The program that it was made with could not open it any more.
+    #[test]
+    fn a_database_that_is_behind_is_refused_before_it_is_migrated() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(DATABASE);
+        super::super::schema::make_first_version(&path);
+        let mark = Mark { groups: 2, ..Mark::default() };
+        let noted = vec![timeline::Noted { by: "pool-0".to_owned(), mark }];
+        let refused = SqlNamespace::open_after(config(&dir), noted).map(drop).unwrap_err();
+        assert!(matches!(refused, OpenError::Unfit { .. }), "{refused}");
+        assert_eq!(found_version(&Connection::open(&path).unwrap()).unwrap(), Some(1));
+    }
+
     #[test]
     fn each_start_counts_and_an_unclean_end_raises_the_floor() {
         let dir = tempfile::tempdir().unwrap();
         let starts = |path: &Path| {
             let (connection, config) = (open_writer(path, Durability::EachCommit).unwrap(), config(&dir));
-            count_start(&connection, &config).unwrap()
+            let begun = count_start(&connection, &config, &Past::default());
+            begun.map(|(instance, floor, _)| (instance, floor)).map_err(|error| explain(path, error)).unwrap()
         };
         drop(open(&dir));
         let path = dir.path().join(DATABASE);

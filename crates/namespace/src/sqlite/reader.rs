@@ -45,7 +45,7 @@ where
 {
     fn run(self: Box<Self>, reader: &Reader) {
         let result = reader.read(self.question);
-        // Whoever asked may be gone.
+        // The caller may be gone.
         let _ = self.answer.send(result);
     }
 }

@@ -1,4 +1,4 @@
-//! What is SQLite's own: connections and their settings, rows to values and back, errors.
+//! Code for SQLite alone: connections and their settings, rows to values and back, errors.
 //!
 //! Everything above speaks of inodes and names. Numbers of 64 bits without sign are kept as SQLite's signed ones, bit
 //! for bit; only ids and cookies are ever compared in SQL and both stay far below the sign.

@@ -233,7 +233,7 @@ pub fn set_meta(connection: &Connection, key: &str, value: i64) -> rusqlite::Res
     Ok(())
 }
 
-/// What the first version left after a clean end: a root and in it the file 7, "old".
+/// A database of the first version after a clean end: a root and in it the file 7, "old".
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "this is for tests")]
 pub fn make_first_version(path: &std::path::Path) {

@@ -1,6 +1,7 @@
 //! The committer's side: a batch in one transaction.
 
 use std::ffi::c_int;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -10,11 +11,13 @@ use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use types::{Acl, Checksum, FileId, Name, PoolId, XattrName};
 
+use super::reserve::{Reserve, classify};
 use super::rows::{
     CHECKPOINT_PAGES, Durability, INODE_COLUMNS, corrupt, decode_inode, decode_name, insert_inode,
     set_durability, signed, unsigned, update_inode,
 };
 use super::schema::set_meta;
+use super::wal_sync::Log;
 use super::{accounts, acls, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::reads::decode_checksum;
@@ -26,11 +29,20 @@ pub struct SqliteStore {
     pub connection: Connection,
     pub durability: Durability,
     pub floor: ChangeFloor,
-    /// Groups committed, for whoever syncs the WAL.
+    /// Groups committed, for the thread that syncs the WAL.
     pub commits: Arc<AtomicU64>,
     /// Frames in the WAL, as SQLite told at the last commit, and with how many they are to be carried into the database.
     frames: Arc<AtomicU32>,
     frames_max: u32,
+    /// The WAL where it is synced by the clock.
+    pub log: Option<Arc<Log>>,
+    /// The disk failed a commit, whose frames may all the same lie in the WAL: the next process to open it would take
+    /// them for committed. They do also when there was no room for the index of the WAL, which follows them.
+    is_uncertain: bool,
+    dir: PathBuf,
+    reserve: Reserve,
+    /// The last checkpoint failed, which was logged.
+    is_holding_back: bool,
 }
 
 impl SqliteStore {
@@ -39,6 +51,7 @@ impl SqliteStore {
         mut connection: Connection,
         durability: Durability,
         floor: ChangeFloor,
+        dir: &Path,
     ) -> rusqlite::Result<SqliteStore> {
         let frames = Arc::new(AtomicU32::new(0));
         let told = Arc::clone(&frames);
@@ -47,12 +60,148 @@ impl SqliteStore {
             Ok(())
         }))?;
         let (commits, frames_max) = (Arc::default(), CHECKPOINT_PAGES);
-        Ok(SqliteStore { connection, durability, floor, commits, frames, frames_max })
+        Ok(SqliteStore {
+            connection,
+            durability,
+            floor,
+            commits,
+            frames,
+            frames_max,
+            log: None,
+            is_uncertain: false,
+            dir: dir.to_owned(),
+            reserve: Reserve::find(dir),
+            is_holding_back: false,
+        })
+    }
+
+    /// From now on there is room of its own.
+    pub fn hold_reserve(&mut self) {
+        self.reserve.hold();
+        if !self.reserve.has_room() {
+            tracing::warn!("namespace has no room for its reserve: changes that need more room are refused");
+        }
+    }
+
+    /// With the reserve where there is no room otherwise. `work` begins anew then.
+    fn with_reserve<T>(
+        &mut self,
+        mut work: impl FnMut(&mut SqliteStore) -> StoreResult<T>,
+    ) -> StoreResult<T> {
+        match work(self) {
+            Err(StoreError::NoSpace(_)) if self.reserve.give_up() => {
+                self.roll_back();
+                work(self)
+            }
+            done => done,
+        }
+    }
+
+    fn classify(&self, error: rusqlite::Error) -> StoreError {
+        classify(&error, &self.dir)
+    }
+
+    fn roll_back(&self) {
+        // Some errors have rolled back already, then this one says that there is nothing to roll back.
+        if !self.connection.is_autocommit() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+        }
+    }
+
+    /// A commit that says nothing goes where the failed one lies, and ends its chain of checksums.
+    fn overwrite_failed(&mut self) -> StoreResult<()> {
+        self.roll_back();
+        // A row that stays as it is would not be written.
+        let count =
+            "INSERT INTO meta VALUES ('failed_commits', 1) ON CONFLICT (key) DO UPDATE SET value = value + 1";
+        let overwritten = self.durably(|connection| connection.execute(count, []).map(drop));
+        overwritten.map_err(|error| self.classify(error))?;
+        self.is_uncertain = false;
+        Ok(())
+    }
+
+    /// The kernel took pages for clean that a failed sync did not bring to the disk. They are in memory still: carried into
+    /// the database they are written again.
+    fn carry_over(&mut self, log: &Log) -> StoreResult<()> {
+        let frames = self.frames.load(Ordering::Relaxed);
+        let is_whole = log.holds(frames).map_err(|error| StoreError::Failed(error.to_string()))?;
+        if !is_whole {
+            return Err(StoreError::NeedsRestart(
+                "log of the namespace lost changes on its disk: restart to go on from what is there"
+                    .to_owned(),
+            ));
+        }
+        let carried = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0));
+        let is_held_back: bool = carried.map_err(|error| self.classify(error))?;
+        if is_held_back {
+            return Err(StoreError::Busy("a reader holds the log".to_owned()));
+        }
+        self.frames.store(0, Ordering::Relaxed);
+        log.mend();
+        tracing::info!("namespace has carried its log, of which a sync had failed, into the database");
+        Ok(())
+    }
+
+    /// Nothing is written behind what may be on disk or not.
+    fn require_certain(&mut self) -> StoreResult<()> {
+        if self.is_uncertain {
+            self.overwrite_failed()?;
+        }
+        match self.log.clone().filter(|log| log.has_failed()) {
+            Some(log) => self.carry_over(&log),
+            None => Ok(()),
+        }
+    }
+
+    fn durably(&mut self, work: impl FnOnce(&Connection) -> rusqlite::Result<()>) -> rusqlite::Result<()> {
+        if self.durability == Durability::Deferred {
+            set_durability(&self.connection, Durability::EachCommit)?;
+        }
+        let done = work(&self.connection);
+        if self.durability == Durability::Deferred {
+            set_durability(&self.connection, Durability::Deferred)?;
+        }
+        done
+    }
+
+    /// Told of each commit.
+    fn note<T>(&mut self, committed: rusqlite::Result<T>) -> StoreResult<T> {
+        let is_of_disk =
+            |error: &rusqlite::Error| error.sqlite_error_code() == Some(ErrorCode::SystemIoFailure);
+        self.is_uncertain |= committed.as_ref().is_err_and(is_of_disk);
+        committed.map_err(|error| self.classify(error))
+    }
+
+    fn begin_now(&mut self) -> StoreResult<()> {
+        self.require_certain()?;
+        let begun = self.connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([]));
+        begun.map(drop).map_err(|error| self.classify(error))
+    }
+
+    fn commit_now(&mut self, batch: &Batch) -> StoreResult<()> {
+        write_batch(&self.connection, batch).map_err(|error| self.classify(error))?;
+        let committed = self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([]));
+        self.note(committed).map(drop)
+    }
+
+    /// Frames that the log holds still.
+    fn checkpoint(&mut self) -> StoreResult<u32> {
+        let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+        let carried = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], pages);
+        let (frames, carried) = carried.map_err(|error| self.classify(error))?;
+        Ok(u32::try_from(frames - carried).unwrap_or(0))
     }
 }
 
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
+        (&error).into()
+    }
+}
+
+/// By its code alone; see `reserve::classify`.
+impl From<&rusqlite::Error> for StoreError {
+    fn from(error: &rusqlite::Error) -> StoreError {
         let reason = error.to_string();
         match error.sqlite_error_code() {
             Some(ErrorCode::DiskFull) => StoreError::NoSpace(reason),
@@ -115,28 +264,32 @@ impl Questions for SqliteStore {
 
 impl Store for SqliteStore {
     fn habits(&self) -> Habits {
-        Habits { prefetches: false, waits_for_disk: self.durability == Durability::EachCommit }
+        let is_deferred = self.durability == Durability::Deferred;
+        Habits { prefetches: false, waits_for_disk: !is_deferred, is_deferred, is_synced_by_log: true }
+    }
+
+    fn has_room(&self) -> bool {
+        self.reserve.has_room()
     }
 
     fn wants_upkeep(&self) -> bool {
-        self.frames.load(Ordering::Relaxed) >= self.frames_max
+        !self.has_room() || self.frames.load(Ordering::Relaxed) >= self.frames_max
     }
 
-    /// A checkpoint.
+    /// A checkpoint; and the reserve.
     fn upkeep(&mut self) {
-        if !self.wants_upkeep() {
+        self.reserve.renew();
+        let frames = self.frames.load(Ordering::Relaxed);
+        if frames < self.frames_max {
             return;
         }
-        let pages = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-        let frames = self.frames.load(Ordering::Relaxed);
-        let left = match self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], pages) {
-            Ok((frames, carried)) => u32::try_from(frames - carried).unwrap_or(0),
-            // The next commit says it, if it concerns that, too.
-            Err(error) => {
-                tracing::warn!(%error, "namespace cannot carry its log into the database");
-                frames
-            }
-        };
+        let carried = self.with_reserve(SqliteStore::checkpoint);
+        // The next commit says it, if it concerns that, too.
+        if let (Err(error), false) = (&carried, self.is_holding_back) {
+            tracing::warn!(%error, "namespace cannot carry its log into the database");
+        }
+        self.is_holding_back = carried.is_err();
+        let left = carried.unwrap_or(frames);
         if left == 0 {
             // The next group begins the log anew.
             self.frames.store(0, Ordering::Relaxed);
@@ -148,36 +301,42 @@ impl Store for SqliteStore {
     }
 
     fn begin(&mut self) -> StoreResult<()> {
-        self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        Ok(())
+        self.with_reserve(SqliteStore::begin_now)
     }
 
     fn commit(&mut self, batch: &Batch) -> StoreResult<()> {
-        write_batch(&self.connection, batch)?;
-        self.connection.prepare_cached("COMMIT")?.execute([])?;
+        let mut is_begun = true;
+        self.with_reserve(|store| {
+            // Only this connection writes: what the batch was made from is there still.
+            if !std::mem::take(&mut is_begun) {
+                store.begin_now()?;
+            }
+            store.commit_now(batch)
+        })?;
         self.commits.fetch_add(1, Ordering::Release);
         Ok(())
     }
 
     fn abandon(&mut self) {
-        // Some errors have rolled back already, then this one says that there is nothing to roll back.
-        if !self.connection.is_autocommit() {
-            let _ = self.connection.execute_batch("ROLLBACK");
+        self.roll_back();
+        if self.is_uncertain
+            && let Err(error) = self.overwrite_failed()
+        {
+            // The next group tries again before anything else, and fails with this.
+            tracing::warn!(%error, "namespace cannot take back a change that its disk failed");
         }
     }
 
     fn reserve(&mut self, ends: NumberEnds) -> StoreResult<()> {
-        if self.durability == Durability::Deferred {
-            set_durability(&self.connection, Durability::EachCommit)?;
-        }
-        let reserved = self.reserve_durably(ends);
-        if self.durability == Durability::Deferred {
-            set_durability(&self.connection, Durability::Deferred)?;
-        }
-        Ok(reserved?)
+        self.with_reserve(|store| {
+            store.require_certain()?;
+            let reserved = store.durably(|connection| reserve_in(connection, ends));
+            store.note(reserved)
+        })
     }
 
     fn end_cleanly(&mut self) -> StoreResult<()> {
+        self.require_certain()?;
         set_meta(&self.connection, "clean_end", 1)?;
         Ok(self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?)
     }
@@ -188,13 +347,11 @@ impl Store for SqliteStore {
     }
 }
 
-impl SqliteStore {
-    fn reserve_durably(&self, ends: NumberEnds) -> rusqlite::Result<()> {
-        let transaction = self.connection.unchecked_transaction()?;
-        set_meta(&transaction, "next_file", ends.files.cast_signed())?;
-        set_meta(&transaction, "next_cookie", ends.cookies.cast_signed())?;
-        transaction.commit()
-    }
+fn reserve_in(connection: &Connection, ends: NumberEnds) -> rusqlite::Result<()> {
+    let transaction = connection.unchecked_transaction()?;
+    set_meta(&transaction, "next_file", ends.files.cast_signed())?;
+    set_meta(&transaction, "next_cookie", ends.cookies.cast_signed())?;
+    transaction.commit()
 }
 
 fn write_batch(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {

@@ -323,7 +323,7 @@ impl Model {
         Ok(new)
     }
 
-    pub fn commit(&mut self, file: usize, size: u64) -> Answer<Seen> {
+    pub fn record_write(&mut self, file: usize, size: u64) -> Answer<Seen> {
         let node = self.read(file)?;
         if !node.is_regular {
             return Err(if node.seen.is_directory { Refusal::IsDirectory } else { Refusal::NotRegular });

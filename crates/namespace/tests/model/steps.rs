@@ -1,4 +1,4 @@
-//! What a random run does.
+//! Steps of a random run.
 
 use api::{SetAttributes, SetTime, SetXattr};
 use proptest::prelude::*;
@@ -14,7 +14,7 @@ pub enum Step {
     Link { file: usize, dir: usize, name: usize },
     Rename { from: (usize, usize), to: (usize, usize), replace: u8 },
     Set { file: usize, set: SetAttributes },
-    Commit { file: usize, size: u64, is_stable: bool },
+    RecordWrite { file: usize, size: u64, is_stable: bool },
     CreateUnnamed { dir: usize, permissions: u32 },
     Publish { file: usize, dir: usize, name: usize, size: u64, replace: u8, is_summed: bool },
     SetProperties { file: usize, changes: Vec<(usize, Option<u8>)> },
@@ -89,7 +89,7 @@ pub fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(from, to, replace)| Step::Rename { from, to, replace }),
         4 => (0_usize..12, set_attributes()).prop_map(|(file, set)| Step::Set { file, set }),
         3 => (0_usize..12, 1_u64..200, any::<bool>())
-            .prop_map(|(file, size, is_stable)| Step::Commit { file, size, is_stable }),
+            .prop_map(|(file, size, is_stable)| Step::RecordWrite { file, size, is_stable }),
         4 => (dir(), permissions()).prop_map(|(dir, permissions)| Step::CreateUnnamed { dir, permissions }),
         8 => (0_usize..5, dir(), name(), 0_u64..200, 0_u8..8, any::<bool>()).prop_map(
             |(file, dir, name, size, replace, is_summed)| Step::Publish { file, dir, name, size, replace, is_summed }

@@ -8,7 +8,7 @@ use types::{Checksum, Identity, PoolId};
 
 use super::{Answer, Model, Refusal, SEARCH, Seen, WRITE, drop_privileges, entries_changed, inherit};
 
-/// What hangs on a file: its properties, its checksums, its extended attributes.
+/// Rows attached to a file: its properties, its checksums, its extended attributes.
 pub type Attached = (BTreeMap<String, Bytes>, Vec<Checksum>, Vec<(String, u8)>);
 
 impl Model {

@@ -1,4 +1,4 @@
-//! Readers beside the steps: they keep the cache learning while it is told of changes, and see no file go backwards.
+//! Readers beside the steps: they keep the cache learning while changes are published, and see no file go backwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;

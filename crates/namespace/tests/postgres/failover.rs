@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use api::NamespaceError;
+use forebay_namespace::{Mark, Noted, Reach, Witness};
 use testkit::postgres::{Cluster, unless_missing};
 
 use super::load::Load;
-use super::{create, names, open, try_open};
+use super::{create, names, open, open_noted, try_open};
 
 /// A URL of a database on both.
 fn url_of_both(url: &str, one: u16, other: u16) -> String {
@@ -29,7 +30,7 @@ const WAITING: &str = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'Sync
 async fn a_head_goes_on_at_the_standby_that_is_promoted_with_every_acknowledged_change_once() {
     let Some(mut primary) = unless_missing(Cluster::start()) else { return };
     let url = primary.create_database().unwrap();
-    // What the role says less than a head asks for does not count.
+    // A setting of the role that is weaker than the head's does not count.
     let lax = format!("ALTER ROLE {} SET synchronous_commit = off", primary.superuser());
     primary.query(&url, &lax).unwrap();
     let standby = primary.standby().unwrap();
@@ -47,6 +48,55 @@ async fn a_head_goes_on_at_the_standby_that_is_promoted_with_every_acknowledged_
     assert_eq!(namespace.check().unwrap(), []);
     drop(namespace);
     assert_eq!(names(&open(&both)).await, acknowledged);
+}
+
+/// Keeps the last mark in memory.
+#[derive(Default)]
+struct Memory(parking_lot::Mutex<Mark>);
+
+impl Witness for Memory {
+    fn note(&self, mark: &Mark, _: Reach) -> std::io::Result<()> {
+        *self.0.lock() = *mark;
+        Ok(())
+    }
+}
+
+/// A head goes on at the standby and is killed before anything but its new connection was noted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_old_primary_is_refused_after_the_head_went_on_at_the_standby() {
+    let Some(mut primary) = unless_missing(Cluster::start()) else { return };
+    let url = primary.create_database().unwrap();
+    let mut standby = primary.standby().unwrap();
+    primary.set("synchronous_standby_names", "*").unwrap();
+    wait_for(&primary, &url, IS_SYNCHRONOUS, "1");
+    let both = url_of_both(&url, primary.port(), standby.port());
+    let namespace = open(&both);
+    let memory = Arc::new(Memory::default());
+    namespace.keep_marks(memory.clone()).unwrap();
+    let mut given = vec![create(&namespace, "first").await.unwrap()];
+    let at_primary = memory.0.lock().place;
+    primary.kill_9().unwrap();
+    standby.promote().unwrap();
+    given.push(create(&namespace, "at the standby").await.unwrap());
+    let mark = *memory.0.lock();
+    assert!(mark.place > at_primary);
+    assert!(given.iter().all(|file| file.0 < mark.files));
+    let noted = vec![Noted { by: "pool-0".to_owned(), mark }];
+    // As if it was killed: what it notes at its end is not looked at.
+    namespace.close().await;
+    drop(namespace);
+
+    standby.stop().unwrap();
+    primary.start_again().unwrap();
+    primary.set("synchronous_standby_names", "").unwrap();
+    let refused = open_noted(&both, noted.clone()).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("is behind pool-0") && refused.contains("namespace restore"), "{refused}");
+    // Nothing was changed by it: the newer one is taken, and gives no id that may have been given.
+    primary.stop().unwrap();
+    standby.start_again().unwrap();
+    let namespace = Arc::new(open_noted(&both, noted).unwrap());
+    assert!(create(&namespace, "next").await.unwrap().0 >= mark.files);
+    assert_eq!(names(&namespace).await, ["at the standby", "first", "next"]);
 }
 
 /// A session that is ended while it waits for the standby has committed.

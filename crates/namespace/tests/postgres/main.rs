@@ -4,14 +4,16 @@
 
 use std::sync::Arc;
 
-use api::{Cookie, CreateKind, Namespace, NamespaceError};
-use forebay_namespace::{Config, Database, OpenError, Server, SqlNamespace, Sync};
+use api::{Cookie, CreateKind, Namespace, NamespaceError, Quotas};
+use forebay_namespace::{Config, Database, Noted, OpenError, Server, SqlNamespace, Sync};
 use testkit::namespace_suite::{HandClock, name, root, spec};
-use testkit::postgres::{Cluster, unless_missing};
+use testkit::postgres::{Cluster, Options, unless_missing};
 use types::FileId;
 
+mod between;
 mod failover;
 mod load;
+mod pooler;
 mod tls;
 
 const TOP: FileId = FileId::ROOT;
@@ -29,7 +31,15 @@ fn open_for(server: Server, cache_bytes: u64) -> Result<SqlNamespace, OpenError>
 }
 
 fn open_as(server: Server, cache_bytes: u64, sync: Sync) -> Result<SqlNamespace, OpenError> {
-    SqlNamespace::open(Config {
+    SqlNamespace::open(config_of(server, cache_bytes, sync))
+}
+
+fn open_noted(url: &str, noted: Vec<Noted>) -> Result<SqlNamespace, OpenError> {
+    SqlNamespace::open_after(config_of(server(url), 1 << 20, Sync::Always), noted)
+}
+
+fn config_of(server: Server, cache_bytes: u64, sync: Sync) -> Config {
+    Config {
         database: Database::Postgres(server),
         clock: Arc::new(HandClock::new(1_000_000)),
         root_owner: (0, 0),
@@ -37,7 +47,7 @@ fn open_as(server: Server, cache_bytes: u64, sync: Sync) -> Result<SqlNamespace,
         cache_bytes,
         queue_len_max: 256,
         group_len_max: 64,
-    })
+    }
 }
 
 fn open(url: &str) -> Arc<SqlNamespace> {
@@ -108,6 +118,29 @@ async fn a_database_that_is_killed_and_comes_back_has_every_acknowledged_change_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_that_was_killed_before_its_disk_had_all_gets_it_again() {
     kill_again_and_again(Sync::Interval(std::time::Duration::from_millis(100))).await;
+}
+
+/// The WAL writer sleeps for as long as the test lasts, so that nothing but a commit brings changes to the disk.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_is_told_to_answer_before_its_disk_has_it_keeps_what_was_acknowledged() {
+    let settings = vec![("wal_writer_delay".to_owned(), "10s".to_owned())];
+    let Some(mut cluster) = unless_missing(Cluster::start_with(&Options { settings, ..Options::default() }))
+    else {
+        return;
+    };
+    let url = cluster.create_database().unwrap();
+    let namespace = open(&url);
+    create(&namespace, "before").await.unwrap();
+    cluster.set("synchronous_commit", "off").unwrap();
+    let made: Vec<String> = (0..20).map(|number| format!("made-{number:02}")).collect();
+    for name in &made {
+        create(&namespace, name).await.unwrap();
+    }
+    cluster.kill_9().unwrap();
+    drop(namespace);
+    cluster.start_again().unwrap();
+    let expected: Vec<String> = [vec!["before".to_owned()], made].concat();
+    assert_eq!(names(&open(&url)).await, expected);
 }
 
 /// Nobody has to ask for a file to hear of it.
@@ -214,6 +247,39 @@ async fn a_database_of_another_instance_or_one_that_was_emptied_is_refused() {
     drop(open_for(server(1, false), 10).unwrap());
 }
 
+/// The tables of a stranger are looked at with care: the start ended in a panic.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_schema_of_somebody_else_is_refused_whatever_its_tables_are_called() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let theirs = "CREATE SCHEMA forebay; CREATE TABLE forebay.meta (key integer, value text); \
+                  INSERT INTO forebay.meta VALUES (1, 'one')";
+    cluster.query(&url, theirs).unwrap();
+    let refused = open_for(server(&url), 10).map(|_| ()).unwrap_err();
+    assert!(matches!(refused, OpenError::ForeignSchema(_)), "{refused}");
+}
+
+/// It was brought up to date all the same, and the program that it belongs to could not open it any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_database_that_is_refused_is_not_changed_before() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let server = |instance: u8, may_be_new| Server { url: url.clone(), instance: [instance; 16], may_be_new };
+    let refused = |server| open_for(server, 10).map(|_| ()).unwrap_err();
+    assert!(matches!(refused(server(1, false)), OpenError::NamespaceGone(_)));
+    let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'forebay'";
+    assert_eq!(cluster.query(&url, schemas).unwrap().trim(), "0");
+    drop(open_for(server(1, true), 10).unwrap());
+    // An older program's, as far as the start can tell.
+    let older = "DELETE FROM forebay.schema_version WHERE version = (SELECT max(version) FROM forebay.schema_version)";
+    cluster.query(&url, older).unwrap();
+    let state = "SELECT max(version), (SELECT count(*) FROM pg_class) FROM forebay.schema_version";
+    let before = cluster.query(&url, state).unwrap();
+    let told = refused(server(2, true));
+    assert!(matches!(told, OpenError::OtherInstance(_)), "{told}");
+    assert_eq!(cluster.query(&url, state).unwrap(), before);
+}
+
 /// The guard of the group itself finds it, and what it finds is not taken for its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_that_moved_under_a_living_session_is_not_taken_for_ours() {
@@ -241,10 +307,10 @@ async fn a_database_that_was_set_back_under_a_living_session_gets_no_clean_end()
 
 /// A head that ends between the two would give their numbers again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_reserved_is_noted_before_lost_groups_are_sent_again() {
+async fn reserved_numbers_are_noted_before_lost_groups_are_sent_again() {
     let Some(cluster) = Cluster::shared() else { return };
     let url = cluster.create_database().unwrap();
-    let interval = Sync::Interval(std::time::Duration::from_millis(100));
+    let interval = Sync::Interval(std::time::Duration::from_secs(60));
     let namespace = open_as(server(&url), 1 << 20, interval).unwrap();
     create(&namespace, "lost").await.unwrap();
     let spy = "CREATE TABLE public.seen (groups bigint); CREATE FUNCTION public.spy() RETURNS trigger \
@@ -269,7 +335,8 @@ fn a_role_whose_statements_have_little_time_works() {
     let url = cluster.create_database().unwrap();
     let theirs = url_of_role(cluster, &url, "hasty", "");
     let sql = "CREATE SCHEMA forebay AUTHORIZATION hasty; ALTER ROLE hasty SET statement_timeout = 1; \
-               ALTER ROLE hasty SET lock_timeout = 1; CREATE FUNCTION public.spy() RETURNS trigger \
+               ALTER ROLE hasty SET lock_timeout = 1; ALTER ROLE hasty SET idle_session_timeout = 1; \
+               ALTER ROLE hasty SET idle_in_transaction_session_timeout = 1; CREATE FUNCTION public.spy() RETURNS trigger \
                LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.05); RETURN NULL; END $$";
     cluster.query(&url, sql).unwrap();
     drop(try_open(&theirs, 10).unwrap());
@@ -277,9 +344,16 @@ fn a_role_whose_statements_have_little_time_works() {
     let slow = "CREATE TRIGGER slow AFTER UPDATE OF groups ON forebay.progress EXECUTE FUNCTION public.spy()";
     cluster.query(&url, slow).unwrap();
     let namespace = try_open(&theirs, 10).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(create(&namespace, "made")).unwrap();
     assert_eq!(namespace.read_only(), None);
+    drop(namespace);
+    // Also one that is idle within its transaction, between two questions.
+    let read = runtime.block_on(async {
+        let namespace = try_open(&theirs, 10).unwrap();
+        names(&namespace).await
+    });
+    assert_eq!(read, ["made"]);
 }
 
 /// While the session goes on: found out by the group itself.
@@ -297,7 +371,7 @@ async fn a_group_of_an_older_epoch_changes_nothing() {
 }
 
 #[test]
-fn what_does_not_open_says_why() {
+fn a_database_that_does_not_open_reports_the_reason() {
     let refused = |url: &str| try_open(url, 10).map(|_| ()).unwrap_err().to_string();
     assert!(refused("postgres://[").contains("looks like postgres://"));
     let Some(cluster) = Cluster::shared() else { return };
@@ -333,9 +407,12 @@ async fn a_rebuild_that_was_not_finished_is_opened_by_no_head_and_done_again() {
             space_used: 1,
             epoch: types::Epoch(0),
             modified: None,
+            birth: None,
         };
-        let known =
-            forebay_namespace::Known { replicas: vec![replica], ..forebay_namespace::Known::default() };
+        let known = forebay_namespace::FileFacts {
+            replicas: vec![replica],
+            ..forebay_namespace::FileFacts::default()
+        };
         let mut load = forebay_namespace::Load::default();
         repairs.load(&mut load, &[known]).unwrap();
         (repairs, load, namespace)
@@ -410,6 +487,56 @@ async fn a_head_with_fewer_connections_than_it_likes_works_and_with_one_says_tha
     assert_eq!(namespace.read_only(), None);
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_gets_no_connection_any_more_says_what_to_raise() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let theirs = url_of_role(cluster, &url, "crowded", "");
+    cluster.query(&url, "CREATE SCHEMA forebay AUTHORIZATION crowded").unwrap();
+    let namespace = try_open(&theirs, 10).unwrap();
+    create(&namespace, "made").await.unwrap();
+    end_sessions(cluster, &url, "ALTER ROLE crowded CONNECTION LIMIT 0");
+    let told = loop {
+        match namespace.read_only() {
+            Some(told) if told.contains("53300") => break told,
+            _ => tokio::time::sleep(std::time::Duration::from_millis(20)).await,
+        }
+    };
+    assert!(told.contains("CONNECTION LIMIT of user or database"), "{told}");
+    // Of two servers, of which the other is down, the error names both.
+    let (start, database) = theirs.rsplit_once('/').unwrap();
+    let refused = try_open(&format!("{start},127.0.0.1:1/{database}"), 10).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("CONNECTION LIMIT of user or database"), "{refused}");
+    assert!(refused.contains("127.0.0.1:1: ") && refused.contains("does PostgreSQL run there"), "{refused}");
+    cluster.query(&url, "ALTER ROLE crowded CONNECTION LIMIT 5").unwrap();
+    while let Err(refused) = create(&namespace, "later").await {
+        assert!(matches!(refused, NamespaceError::Busy), "{refused}");
+    }
+}
+
+/// Its memory is not the truth any more, and its clients are to turn to the other head.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_head_that_was_taken_over_from_tells_of_no_quotas_and_says_that_it_was() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let url = cluster.create_database().unwrap();
+    let namespace = open(&url);
+    let account = api::Account::user(7);
+    namespace.set_quota(account, Some(api::Quota::default())).await.unwrap();
+    assert!(namespace.standing(account).await.unwrap().is_some());
+    end_sessions(cluster, &url, "UPDATE forebay.progress SET epoch = epoch + 1");
+    tokio::time::timeout(std::time::Duration::from_secs(60), namespace.taken_over()).await.unwrap();
+    let told = [
+        namespace.standing(account).await.map(drop).unwrap_err(),
+        namespace.quotas().await.map(drop).unwrap_err(),
+    ];
+    for refused in told {
+        assert!(
+            matches!(&refused, NamespaceError::Database(told) if told.contains("another head")),
+            "{refused}"
+        );
+    }
+}
+
 /// Names are bytes; those of properties are text.
 #[test]
 fn a_database_whose_encoding_has_not_every_character_is_refused() {
@@ -426,9 +553,9 @@ fn a_database_whose_encoding_has_not_every_character_is_refused() {
     }
 }
 
-/// What a role or a database is set to is kept where it says more than a head asks for, and nowhere else.
+/// A setting of a role or a database stays only if it is stronger than the head's.
 #[test]
-fn what_is_answered_is_on_disk_whatever_the_role_says() {
+fn a_setting_of_the_role_never_weakens_synchronous_commit() {
     let Some(cluster) = Cluster::shared() else { return };
     let url = cluster.create_database().unwrap();
     let theirs = url_of_role(cluster, &url, "lax", "");
@@ -437,7 +564,7 @@ fn what_is_answered_is_on_disk_whatever_the_role_says() {
         .unwrap();
     cluster.query(&url, "GRANT INSERT ON public.seen TO lax").unwrap();
     drop(try_open(&theirs, 10).unwrap());
-    // Told by the transactions of groups themselves.
+    // Recorded by the transactions of groups themselves.
     let spy = "CREATE FUNCTION public.spy() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \
                INSERT INTO public.seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$; \
                CREATE TRIGGER spy AFTER UPDATE OF groups ON forebay.progress EXECUTE FUNCTION public.spy()";

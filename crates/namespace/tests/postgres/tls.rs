@@ -1,4 +1,4 @@
-//! TLS to the server: whom it is taken for, and as whom a head shows itself.
+//! TLS to the server: how it authenticates the server, and the head to it.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use testkit::postgres::{Cluster, Options, unless_missing};
 
 use super::try_open;
 
-/// Signs certificates, and is a file that says whom to trust.
+/// Signs certificates, and is a file of a trusted authority.
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
@@ -102,7 +102,7 @@ impl Files {
     }
 }
 
-/// Whether a head's connection is encrypted, or why there is none.
+/// Whether a head's connection is encrypted, or why it failed.
 fn connect(cluster: &Cluster, url: &str, parameters: &str) -> Result<bool, String> {
     let namespace = try_open(&format!("{url}?{parameters}"), 10).map_err(|error| error.to_string())?;
     let found = cluster.query(

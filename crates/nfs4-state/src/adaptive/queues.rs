@@ -21,7 +21,7 @@ impl Use {
     }
 }
 
-/// Keys in the order of their last use. What comes from another queue takes its place by its use, not by its coming.
+/// Keys in the order of their last use. A key from another queue takes its place by its last use, not by its arrival.
 #[derive(Debug)]
 pub(super) struct Queue<K> {
     uses: BTreeMap<K, Use>,

@@ -122,7 +122,7 @@ fn a_full_eviction_queue_forgets_its_least_recently_used_file() {
 }
 
 #[test]
-fn what_one_client_does_says_nothing_about_another() {
+fn accesses_of_one_client_do_not_count_for_another() {
     let mut adaptive = adaptive();
     activate(&mut adaptive, A, FILE, s(0));
     assert!(!adaptive.accessed(B, FILE, s(1)));

@@ -231,7 +231,7 @@ fn a_slot_that_is_granted_again_goes_on_or_begins_anew() {
 }
 
 #[test]
-fn what_was_used_is_the_highest_that_was_outstanding() {
+fn used_slots_are_counted_up_to_the_highest_outstanding_one() {
     let mut table = SlotTable::new(8);
     assert_eq!(table.take_used(), 0);
     run(&mut table, 0, 1, 5);

@@ -1,7 +1,7 @@
 //! Delegations and their stateids (RFC 8881 §10.2): one per client and file.
 //!
-//! What a delegation lets its holder open by itself counts as open: its layouts stay while it does, and I/O may be done
-//! by its stateid.
+//! A delegation counts as an open with the accesses that its holder may open by itself: the holder's layouts stay as
+//! long, and I/O may be done by its stateid.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::{ClientState, holder};
 /// Revoked delegations whose client has not freed them; beyond it the stateid of one more is a bad one at once.
 const REVOKED_MAX: usize = 1 << 16;
 
-/// What goes with a delegation beside its kind.
+/// The terms of a delegation beside its kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DelegationTerms {
     /// The change attribute when the client had none yet: what it says later differs from that of the file as it was
@@ -50,6 +50,9 @@ impl ClientState {
         (kind, terms): (DelegationKind, DelegationTerms),
         now: Duration,
     ) -> Result<StateId4, FileStateError> {
+        if self.has_lost_locks(client, file) {
+            return Err(FileStateError::InUse);
+        }
         self.files.lock().delegate(file, holder(client), kind, now)?;
         let key = match self.states.delegation_of(client, file) {
             Some(key) => {
@@ -109,6 +112,7 @@ impl ClientState {
         self.files.lock().return_delegation(file, holder(client));
         self.states.remove(key);
         self.drop_uncovered_layouts(client, file);
+        self.note_closed(client, file);
         Ok(())
     }
 

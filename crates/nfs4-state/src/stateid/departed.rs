@@ -1,7 +1,7 @@
-//! Clients that are gone, and what they leave.
+//! Clients that are gone, and the state that they leave.
 //!
-//! A client that was lost may still be writing at the pools. What it could write there is fenced off before its locks
-//! go to anybody else; a file whose pool cannot be told keeps its state, and is tried again, while all others are freed.
+//! A lost client may still be writing at the pools. It is fenced off from its files there before its locks go to
+//! anybody else; a file whose pool cannot be told keeps its state, and is tried again, while all others are freed.
 
 use std::collections::BTreeSet;
 
@@ -33,8 +33,8 @@ impl ClientState {
         self.departed.gone.insert(client);
     }
 
-    /// Clients with state whom nobody knows, as of now. A request that was running when its client went may have opened
-    /// something after the release; who is found twice is gone.
+    /// Clients with state that the session table does not know now. A request that was running when its client went may
+    /// have opened something after the release; a client that is found twice is gone.
     pub fn note_strays(&mut self, strays: impl IntoIterator<Item = ClientId4>) {
         let strays: BTreeSet<_> = strays.into_iter().collect();
         let twice = strays.intersection(&self.departed.strays).copied();
@@ -49,6 +49,7 @@ impl ClientState {
 
     /// Releases a departed client, but for files that could not be fenced off: those stay for another time.
     pub fn release(&mut self, client: ClientId4, unfenced: &[FileId]) {
+        self.note_all_lost_locks(client, unfenced);
         let holder = holder(client);
         let mut files = self.files.lock();
         if unfenced.is_empty() {
@@ -57,6 +58,7 @@ impl ClientState {
             self.owners.remove_client(client);
             self.departed.gone.remove(&client);
             drop(files);
+            self.leave(client);
             self.release_forgotten_waiters();
             return;
         }

@@ -41,7 +41,7 @@ impl ClientState {
         }
     }
 
-    /// What the open behind a stateid may do; that of a lock is its open's.
+    /// The accesses of the open behind a stateid; a lock has those of its open.
     pub(super) fn access(&self, client: ClientId4, state: &State) -> Result<Modes, NfsStat4> {
         let owner = match state.kind {
             Kind::Open { owner, .. } => owner,

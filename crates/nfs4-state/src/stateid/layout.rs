@@ -35,7 +35,11 @@ impl ClientState {
             LayoutMode::Read => access != Modes::NONE,
             LayoutMode::ReadWrite => access.contains(Modes::WRITE),
         };
-        if wanted { Ok(()) } else { Err(NfsStat4::OpenMode) }
+        if !wanted {
+            return Err(NfsStat4::OpenMode);
+        }
+        // Its writes go through the head, and fail if they are by a lock that was lost.
+        if self.has_lost_locks(client, file) { Err(NfsStat4::LayoutUnavailable) } else { Ok(()) }
     }
 
     /// Grants a layout. A client that has one already and asks by an open stateid gets the same `other` all the same:

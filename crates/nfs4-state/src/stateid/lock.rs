@@ -37,7 +37,7 @@ pub enum LockOutcome {
 }
 
 /// The lock state to use: there already, or to be made if the lock is granted.
-struct Place {
+struct ResolvedLocker {
     open: StateKey,
     open_owner: u64,
     lock: Option<StateKey>,
@@ -84,22 +84,22 @@ impl ClientState {
         Ok(LockOutcome::Granted(self.states.bump(key)))
     }
 
-    fn place(&self, client: ClientId4, file: FileId, locker: &Locker) -> Result<Place, NfsStat4> {
+    fn place(&self, client: ClientId4, file: FileId, locker: &Locker) -> Result<ResolvedLocker, NfsStat4> {
         match locker {
             Locker::New { open, owner } => {
                 let (open, open_owner) = self.judge_open_stateid(client, file, *open)?;
                 let owner = self.owners.find(client, OwnerKind::Lock, owner);
-                Ok(Place { open, open_owner, lock: self.states.lock_of(open, owner), owner })
+                Ok(ResolvedLocker { open, open_owner, lock: self.states.lock_of(open, owner), owner })
             }
             Locker::Existing(stateid) => {
                 let (key, owner, open) = self.judge_lock_stateid(client, file, *stateid)?;
                 let open_owner = self.open_owner(client, open)?;
-                Ok(Place { open, open_owner, lock: Some(key), owner })
+                Ok(ResolvedLocker { open, open_owner, lock: Some(key), owner })
             }
         }
     }
 
-    /// Who stands in the way of a lock, if anybody.
+    /// The lock that stands in the way of this one, if any.
     pub fn test_lock(
         &self,
         client: ClientId4,
@@ -148,8 +148,8 @@ impl ClientState {
         }
     }
 
-    /// What the other owner is called: by its own client's name for it. Holders of other doors have neither client id nor
-    /// name, and their owners' numbers mean nothing here.
+    /// Names the other owner as its own client does. Holders of other doors have neither client id nor name, and their
+    /// owners' numbers mean nothing here.
     fn denied(&self, lock: Lock) -> Lock4Denied {
         let client = client_of(lock.owner.holder);
         let owner = client.and_then(|_| self.owners.name(lock.owner.number)).unwrap_or_default();

@@ -24,8 +24,8 @@ pub struct OpenRequest {
 }
 
 impl ClientState {
-    /// A first open gets a new stateid; another one by the same owner upgrades it. RECALLCONFLICT where another's delegation
-    /// must come home first.
+    /// A first open gets a new stateid; another one by the same owner upgrades it. RECALLCONFLICT if the delegation of
+    /// another client must be returned first.
     pub fn open(&mut self, request: OpenRequest) -> Result<StateId4, NfsStat4> {
         let OpenRequest { client, file, is_unlinked, .. } = request;
         let share = share(request.access, request.deny)?;
@@ -73,6 +73,18 @@ impl ClientState {
     /// Closes, with the locks that were taken through the open (RFC 8881 §18.2.3: a server may free them). With the last
     /// open of the client the file's layouts go too, unless a delegation covers them.
     pub fn close(&mut self, client: ClientId4, file: FileId, stateid: StateId4) -> Result<(), NfsStat4> {
+        self.take_back_open(client, file, stateid)?;
+        self.note_closed(client, file);
+        Ok(())
+    }
+
+    /// As `close`, of an open that the client has not heard of.
+    pub fn take_back_open(
+        &mut self,
+        client: ClientId4,
+        file: FileId,
+        stateid: StateId4,
+    ) -> Result<(), NfsStat4> {
         let (key, number) = self.judge_open_stateid(client, file, stateid)?;
         for lock in self.states.locks_of(key) {
             self.free_lock(lock);

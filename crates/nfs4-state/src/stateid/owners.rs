@@ -23,7 +23,7 @@ struct OwnerName {
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownOwner {
     name: OwnerName,
     uses: u32,
 }
@@ -31,7 +31,7 @@ struct Known {
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     numbers: BTreeMap<OwnerName, u64>,
-    known: BTreeMap<u64, Known>,
+    known: BTreeMap<u64, KnownOwner>,
     last: u64,
 }
 
@@ -54,7 +54,7 @@ impl Owners {
         }
         self.last += 1;
         self.numbers.insert(name.clone(), self.last);
-        self.known.insert(self.last, Known { name, uses: 1 });
+        self.known.insert(self.last, KnownOwner { name, uses: 1 });
         self.last
     }
 

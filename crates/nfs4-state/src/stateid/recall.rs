@@ -17,7 +17,7 @@ pub struct AddressedRecall {
     pub granted: Granted,
 }
 
-/// What was not given back in time.
+/// A grant that was not given back in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Revoked {
     pub client: ClientId4,
@@ -30,8 +30,8 @@ pub struct Revoked {
 }
 
 impl ClientState {
-    /// Puts the stateid to each recall of the table that is still under way. What has come back since, or is another
-    /// door's, is left out.
+    /// Puts the stateid to each recall of the table that is still under way. Grants that have come back since, or are
+    /// another door's, are left out.
     pub fn address_recalls(&mut self, recalls: &[Recall]) -> Vec<AddressedRecall> {
         let with_stateid = recalls.iter().filter_map(|recall| {
             let client = client_of(recall.holder)?;
@@ -51,15 +51,15 @@ impl ClientState {
         with_stateid.collect()
     }
 
-    /// The client did not hear of the recall: it is told again, with the same stateid, by
-    /// [`ClientState::unheard_recalls`] or by who asks next.
+    /// The recall did not reach the client: it is sent again, with the same stateid, by
+    /// [`ClientState::unheard_recalls`] or by the next change.
     pub fn recall_unheard(&mut self, recall: &AddressedRecall) {
         let kind = recall.granted.kind();
         self.files.lock().recall_unheard(recall.file, holder(recall.client), kind);
     }
 
-    /// The client cannot be reached, or says that it has no such thing: the recall is over, and what it might still do is
-    /// to be fenced off.
+    /// The client cannot be reached, or says that it has no such grant: the recall is over, and the client is to be
+    /// fenced off.
     pub fn expire_recall(&mut self, recall: &AddressedRecall) {
         let kind = recall.granted.kind();
         self.files.lock().expire_recall(recall.file, holder(recall.client), kind);
@@ -71,14 +71,14 @@ impl ClientState {
         self.files.lock().is_recalled(recall.file, holder(recall.client), kind)
     }
 
-    /// What to revoke. Each comes again after `retry_at` until [`ClientState::revoke`] says that it is done.
+    /// The grants to revoke. Each comes again after `retry_at` until [`ClientState::revoke`] says that it is done.
     pub fn expired_recalls(&mut self, now: Duration, retry_at: Duration) -> Vec<Revoked> {
         let mut files = self.files.lock();
         let due = files.expired_recalls(now, retry_at);
         let of_clients = due.into_iter().filter_map(|revoke| {
             let client = client_of(revoke.holder)?;
             let layouts = files.layout_of(revoke.file, revoke.holder);
-            // Whom nobody believes any more reads nothing by an old ticket either.
+            // A client that loses its delegation must not read by an old ticket either.
             let is_at_pools = match revoke.granted {
                 Granted::Layout(modes) => modes.read_write,
                 Granted::Delegation(_) => !layouts.is_empty(),
@@ -103,6 +103,9 @@ impl ClientState {
             return false;
         }
         if granted.kind() == GrantKind::Delegation {
+            if is_overdue {
+                self.note_lost_delegation(client, file);
+            }
             self.revoke_delegation(client, file, is_overdue);
         }
         self.drop_layouts(client, file, LayoutModes::ALL);

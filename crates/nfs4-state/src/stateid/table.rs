@@ -60,7 +60,7 @@ impl Shares {
         (0..16).filter(move |at| self.0 & 1 << at != 0).map(move |at| Share::new(modes(at >> 2), modes(at)))
     }
 
-    /// What stays of them within `share`; `None` if they do not make up all of it.
+    /// Those of them within `share`; `None` if they do not make up all of it.
     pub fn down_to(self, share: Share) -> Option<Shares> {
         let kept = self.iter().filter(|opened| share.contains(*opened));
         let (shares, union) = kept.fold((Shares::default(), Share::default()), |(shares, union), opened| {

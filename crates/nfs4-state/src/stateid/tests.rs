@@ -57,7 +57,7 @@ enum Resize {
     Wait(Vec<AddressedRecall>),
 }
 
-/// What the shell does: asks the table, and then for the stateids of what is to be recalled.
+/// As the shell does: asks the table, and then for the stateids of the grants to recall.
 fn begin_resize(states: &mut ClientState, file: FileId, by: Option<ClientId4>, deadline: Duration) -> Resize {
     let verdict = states.files.lock().change(file, by.map(holder), Change::Truncate, deadline);
     match verdict {
@@ -474,7 +474,7 @@ mod layouts {
     }
 
     #[test]
-    fn who_is_asked_for_each_layout_after_all_has_the_next_seqid() {
+    fn a_layout_that_is_recalled_alone_after_all_has_the_next_seqid() {
         let mut states = states();
         let opened = open(&mut states, B, BOTH);
         let held = get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
@@ -524,7 +524,7 @@ mod departures {
     use super::*;
 
     #[test]
-    fn what_could_not_be_fenced_off_keeps_its_state_until_it_can() {
+    fn a_file_that_could_not_be_fenced_off_keeps_its_state_until_it_can() {
         let mut states = states();
         let opened = open(&mut states, A, BOTH);
         layouts::get(&mut states, A, opened, LayoutMode::ReadWrite).unwrap();
@@ -584,7 +584,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever happens, every stateid that is answered is the successor of the one before it, no `other` comes twice
+    /// After any steps, every stateid that is answered is the successor of the one before it, no `other` comes twice
     /// for different state, and when the clients are gone nothing is left.
     #[test]
     fn stateids_count_by_one_and_state_goes_with_its_client(steps in proptest::collection::vec(step(), 0..80)) {

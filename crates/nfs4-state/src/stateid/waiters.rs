@@ -22,7 +22,7 @@ pub struct LockNotice {
 }
 
 impl ClientState {
-    /// Whom to tell now. Who does not come back with LOCK within `patience` loses his place to the next.
+    /// The waiters to notify now. One that does not retry LOCK within `patience` loses its place to the next.
     pub fn lock_notices(&mut self, now: Duration, patience: Duration) -> Vec<LockNotice> {
         let notices = self.files.lock().lock_notices(now, patience);
         let addressed = notices.into_iter().filter_map(|notice| {

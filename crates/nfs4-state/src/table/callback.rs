@@ -7,7 +7,7 @@ use super::SessionTable;
 use crate::ConnectionId;
 use crate::back_channel::CallbackOutcome;
 
-/// What CB_SEQUENCE names at most: with what it recalls it stays below the 4 KiB that Linux takes.
+/// The most calls that CB_SEQUENCE names: with the recall it stays below the 4 KiB that Linux takes.
 const REFERRING_CALLS_MAX: usize = 32;
 const REFERRING_LISTS_MAX: usize = 4;
 

@@ -1,9 +1,10 @@
-//! What becomes of clients whose lease has ended: courtesy (RFC 8881 §8.4.3 lets a server keep what nobody else wants).
+//! Courtesy for clients whose lease has ended (RFC 8881 §8.4.3 lets a server keep state that nobody else wants).
 //!
 //! Nothing is stored that could disagree with the lease: a client is lapsed when it was silent for longer and has no
-//! request running. A lapsed client that holds something stays with its sessions until somebody needs what it holds, its
-//! time is over, or there are too many of the kind; one SEQUENCE makes it an ordinary client again. It may reclaim after a
-//! restart of the server, since what it has nobody else got: that is first taken from it, and its record with it.
+//! request running. A lapsed client that holds something stays with its sessions until somebody needs what it holds,
+//! its time is over, or there are too many of the kind; one SEQUENCE makes it an ordinary client again. It may reclaim
+//! after a restart of the server, since nobody else got its state: before that, the state is taken from it, and its
+//! record too.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -27,7 +28,7 @@ impl Courtesy {
     pub const NONE: Courtesy = Courtesy { time: Duration::ZERO, clients_max: 0, states_max: 0 };
 }
 
-/// What hangs on clients, as their door knows it. Asked under the table's lock.
+/// The state of clients, as their door knows it. Asked under the table's lock.
 pub trait Holdings {
     /// Opens, locks, layouts and delegations.
     fn states(&self, client: ClientId4) -> u64;
@@ -35,7 +36,7 @@ pub trait Holdings {
     fn is_waited_for(&self, client: ClientId4) -> bool;
 }
 
-/// Nothing hangs on clients but their sessions.
+/// Clients have no state but their sessions.
 impl Holdings for () {
     fn states(&self, _: ClientId4) -> u64 {
         0
@@ -46,7 +47,7 @@ impl Holdings for () {
     }
 }
 
-/// What a look at the leases has come to.
+/// The result of a look at the leases.
 #[derive(Debug, Default, PartialEq, Eq)]
 #[must_use = "the state of clients that are gone must be released"]
 pub struct Lapsed {
@@ -56,8 +57,8 @@ pub struct Lapsed {
 }
 
 impl SessionTable {
-    /// Looks at the leases. A client with a request running is not silent. Unconfirmed records go without a word: nothing
-    /// hangs on them.
+    /// Looks at the leases. A client with a request running is not silent. Unconfirmed clients are removed and not
+    /// reported: they have no state.
     pub fn expire(&mut self, now: Duration, holdings: &dyn Holdings) -> Lapsed {
         self.review_slots(now);
         let mut found = Lapsed { departed: self.take_evicted(), kept: Vec::new() };
@@ -69,7 +70,7 @@ impl SessionTable {
             let courtesy = self.config.courtesy;
             let time = self.config.lease.saturating_add(courtesy.time);
             let client = self.clients.get_mut(&id).expect("it was found a moment ago");
-            // Who has not said RECLAIM_COMPLETE has obtained nothing, and its record entitles it to nothing.
+            // A client without RECLAIM_COMPLETE has obtained nothing, and its record entitles it to nothing.
             let may_stay = client.confirmed && client.reclaim_complete && !client.is_silent_since(now, time);
             let held = if may_stay { holdings.states(id) } else { 0 };
             let is_new = !client.is_courtesy;
@@ -89,7 +90,7 @@ impl SessionTable {
         found
     }
 
-    /// Somebody needs what these have: those of them go whose lease has ended. Who has come back stays.
+    /// Ends those of these clients whose lease has ended, for others need what they have. A client that is back stays.
     pub fn dislodge(&mut self, now: Duration, clients: &[ClientId4]) -> Vec<Departed> {
         let is_lapsed =
             |id: &&ClientId4| self.clients.get(id).is_some_and(|client| self.is_lapsed(client, now));
@@ -97,8 +98,8 @@ impl SessionTable {
         lapsed.into_iter().filter_map(|id| self.depart(id)).collect()
     }
 
-    /// Clients that made room for others since this was last asked. Who does not ask is told by the next
-    /// [`expire`](Self::expire).
+    /// Clients that made room for others since this was last asked. If nobody asks, the next [`expire`](Self::expire)
+    /// returns them.
     pub fn take_evicted(&mut self) -> Vec<Departed> {
         std::mem::take(&mut self.evicted)
     }
@@ -176,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn who_holds_nothing_or_has_reclaimed_nothing_to_the_end_goes_with_its_lease() {
+    fn a_client_without_state_or_without_reclaim_complete_goes_with_its_lease() {
         let mut server = Fixture::new();
         let (a, _) = client(&mut server, "a");
         server.now += LEASE + s(1);
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn who_needs_what_a_lapsed_client_has_ends_it_and_no_other() {
+    fn a_need_for_the_state_of_a_lapsed_client_ends_it_and_no_other() {
         let mut server = Fixture::new();
         let (a, session) = client(&mut server, "a");
         let (b, _) = client(&mut server, "b");
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_when_its_lease_ends_is_not_waited_for_longer() {
+    fn a_client_whose_lock_others_wait_for_goes_with_its_lease() {
         struct Waited;
         impl Holdings for Waited {
             fn states(&self, _: ClientId4) -> u64 {
@@ -282,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lapsed_client_gives_its_part_of_the_reply_cache_to_who_would_get_none() {
+    fn a_lapsed_client_gives_its_part_of_the_reply_cache_to_a_client_that_would_get_none() {
         let bytes = u64::from(CHANNEL.maxresponsesize_cached) * u64::from(CHANNEL.maxrequests);
         let mut server =
             Fixture::with_limits(SessionLimits { reply_cache_bytes_max: bytes, ..SessionLimits::default() });

@@ -14,7 +14,7 @@ use nfs4::{
     CreateSession4ResOk, NfsStat4, SessionId4,
 };
 
-use super::{Action, Departed, SessionTable};
+use super::{Action, Departed, SessionTable, share};
 use crate::back_channel::BackChannel;
 use crate::client::CreateTurn;
 use crate::session::{Session, session_id};
@@ -23,7 +23,7 @@ use crate::{ConnectionId, Peer, Principal, channel};
 const CREATE_FLAGS: u32 =
     CREATE_SESSION4_FLAG_PERSIST | CREATE_SESSION4_FLAG_CONN_BACK_CHAN | CREATE_SESSION4_FLAG_CONN_RDMA;
 
-/// What CREATE_SESSION is to do.
+/// The next step of a CREATE_SESSION.
 #[derive(Debug)]
 pub enum CreateStep {
     /// A retransmission: the reply of the first copy.
@@ -89,8 +89,8 @@ impl SessionTable {
         let id = pending.client;
         let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientId)?;
         let may_have_more = client.sessions.len() < self.config.limits.sessions_per_client_max;
-        // Who is silent for too long shall not keep others out; for who gets no session nobody goes.
-        while may_have_more && self.affordable_slots(&pending.args) == 0 && self.evict(now) {}
+        // A lapsed client must not keep others out; but none is evicted for a client that gets no session anyway.
+        while may_have_more && self.affordable_slots(id, &pending.args) == 0 && self.evict(now) {}
         let outcome = self.start_session(now, &pending);
         let client = self.clients.get_mut(&id).expect("it was there a moment ago");
         client.create_slot.done(outcome.clone());
@@ -170,7 +170,7 @@ impl SessionTable {
         now: Duration,
         pending: &PendingSession,
     ) -> Result<CreateSession4ResOk, NfsStat4> {
-        let slots = self.affordable_slots(&pending.args);
+        let slots = self.affordable_slots(pending.client, &pending.args);
         let (args, limits) = (&pending.args, &self.config.limits);
         let client = self.clients.get_mut(&pending.client).expect("the caller has looked");
         if client.sessions.len() >= limits.sessions_per_client_max {
@@ -212,13 +212,16 @@ impl SessionTable {
         })
     }
 
-    /// As many as are asked for, and as the reply cache has room for.
-    fn affordable_slots(&self, args: &CreateSession4Args) -> u32 {
+    /// As many as are asked for, and as the reply cache has room for where the client comes from.
+    fn affordable_slots(&self, client: ClientId4, args: &CreateSession4Args) -> u32 {
         let (asked, limits) = (&args.fore_chan_attrs, &self.config.limits);
         let slot_bytes = u64::from(channel::cached_bytes(asked, limits)).max(1);
-        let affordable = limits.reply_cache_bytes_max.saturating_sub(self.reply_cache_reserved) / slot_bytes;
-        let wanted = asked.maxrequests.min(limits.slots_first).min(limits.slots_max);
-        u32::try_from(affordable).unwrap_or(u32::MAX).min(wanted)
+        let own = || self.clients.get(&client).map_or(0, |client| self.reply_cache_bytes_of(client.address));
+        let wanted = u64::from(asked.maxrequests.min(limits.slots_first).min(limits.slots_max));
+        let bytes = slot_bytes * wanted;
+        let room = share::room(limits.reply_cache_bytes_max, self.reply_cache_reserved, bytes, own);
+        // No more than are wanted, which are 32 bits.
+        (room / slot_bytes) as u32
     }
 
     /// Confirms a client at its first session; a former incarnation of the owner departs.
@@ -325,14 +328,14 @@ mod tests {
 
     #[test]
     fn the_reply_cache_of_all_sessions_is_bounded() {
-        let bytes = u64::from(CHANNEL.maxresponsesize_cached) * 20;
+        let bytes = u64::from(CHANNEL.maxresponsesize_cached) * 24;
         let limits = SessionLimits { reply_cache_bytes_max: bytes, ..SessionLimits::default() };
         let mut server = Fixture::with_limits(limits);
         let client = server.exchange_id("a", 1).unwrap().clientid;
         let slots = |reply: CreateSession4ResOk| reply.fore_chan_attrs.maxrequests;
         let first = server.create_session(client, 1).unwrap();
         assert_eq!(slots(first.clone()), 16);
-        assert_eq!(slots(server.create_session(client, 2).unwrap()), 4, "what is left");
+        assert_eq!(slots(server.create_session(client, 2).unwrap()), 5, "an eighth is for other addresses");
         assert_eq!(server.create_session(client, 3), Err(NfsStat4::Delay));
         server.destroy_session(first.sessionid).unwrap();
         assert_eq!(slots(server.create_session(client, 3).unwrap()), 16, "DELAY has not used the number");

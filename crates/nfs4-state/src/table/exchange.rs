@@ -11,7 +11,7 @@ use nfs4::{
 };
 use xdr::Opaque;
 
-use super::{Departed, SessionTable};
+use super::{Departed, SessionTable, share};
 use crate::client::{Client, CreateSlot};
 use crate::{Peer, Principal};
 
@@ -103,7 +103,7 @@ impl SessionTable {
             self.remove_client(former);
         }
         let departed = displaced.and_then(|id| self.depart(id));
-        self.make_room(now)?;
+        self.make_room(now, peer)?;
         self.clients_made = self.clients_made.wrapping_add(1);
         let id = ClientId4(self.config.instance << 32 | u64::from(self.clients_made));
         let client = Client {
@@ -129,21 +129,25 @@ impl SessionTable {
     }
 
     /// At the bound the oldest unconfirmed record goes: it costs its client one more EXCHANGE_ID. Then the client whose
-    /// lease ended first; others that are confirmed stay.
-    fn make_room(&mut self, now: Duration) -> Result<(), NfsStat4> {
-        if self.clients.len() < self.config.limits.clients_max {
+    /// lease ended first; others that are confirmed stay. An address at its own bound makes room by its own records.
+    fn make_room(&mut self, now: Duration, peer: &Peer) -> Result<(), NfsStat4> {
+        let (max, used) = (self.config.limits.clients_max, self.clients.len());
+        let own = || self.clients_of(peer.address).count() as u64;
+        if share::room(max as u64, used as u64, 1, own) > 0 {
             return Ok(());
         }
-        let oldest = self
-            .unconfirmed
-            .values()
-            .filter_map(|id| self.clients.get(id))
-            .filter(|client| !client.create_slot.running)
-            .min_by_key(|client| (client.renewed, client.id))
-            .map(|client| client.id);
+        let is_full = used >= max;
+        let oldest = |clients: &mut dyn Iterator<Item = &Client>| {
+            clients
+                .filter(|client| !client.confirmed && !client.create_slot.running)
+                .min_by_key(|client| (client.renewed, client.id))
+                .map(|client| client.id)
+        };
+        let oldest = oldest(&mut self.clients_of(peer.address))
+            .or_else(|| oldest(&mut self.clients.values()).filter(|_| is_full));
         match oldest {
             Some(oldest) => _ = self.remove_client(oldest),
-            None if self.evict(now) => {}
+            None if is_full && self.evict(now) => {}
             None => return Err(NfsStat4::Delay),
         }
         Ok(())

@@ -22,7 +22,7 @@ pub(super) const CHANNEL: ChannelAttrs4 = ChannelAttrs4 {
     headerpadsize: 0,
     maxrequestsize: 1_049_620,
     maxresponsesize: 1_049_480,
-    maxresponsesize_cached: 7_584,
+    maxresponsesize_cached: 2_048,
     maxoperations: 8,
     maxrequests: 16,
     rdma_ird: None,
@@ -49,7 +49,7 @@ pub(super) struct Fixture {
     pub minor_version: u32,
     pub fore: ChannelAttrs4,
     pub back_channel: bool,
-    /// Whatever the table said to make durable, and who went.
+    /// All actions that the table asked for, and the clients that departed.
     pub actions: Vec<Action>,
     pub departed: Vec<ClientId4>,
 }

@@ -9,11 +9,11 @@ use super::{Action, SessionTable};
 use crate::client::Client;
 
 impl SessionTable {
-    /// When the grace period is due to end: the records to remove first. Call [`grace_ended`](Self::grace_ended) when
-    /// they are gone; until then nobody obtains new state.
+    /// When the grace period is due to end: the records to change first. Call [`grace_ended`](Self::grace_ended) when
+    /// that is durable; until then nobody obtains new state.
     pub fn grace_due(&mut self, now: Duration) -> Option<Vec<Action>> {
         let owners = self.grace.due(now)?;
-        Some(owners.into_iter().map(|owner| Action::RemoveRecord { owner }).collect())
+        Some(owners.into_iter().map(|owner| Action::VoidRecord { owner }).collect())
     }
 
     pub fn grace_ended(&mut self) {
@@ -22,6 +22,12 @@ impl SessionTable {
 
     pub fn in_grace(&self) -> bool {
         self.grace.is_on()
+    }
+
+    /// Whether a client that a former instance knew has not come back in the grace period, or was not to reclaim at all:
+    /// what it may still do at the pools is known to nobody.
+    pub fn has_missed_reclaims(&self) -> bool {
+        self.grace.has_missed()
     }
 
     pub fn grace_remaining(&self, now: Duration) -> Option<Duration> {
@@ -200,8 +206,8 @@ mod tests {
         assert_eq!(server.table.grace_due(server.now), None, "somebody is missing");
         server.now += GRACE;
         let actions = server.table.grace_due(server.now).unwrap();
-        assert_eq!(actions, [Action::RemoveRecord { owner: "gone".into() }]);
-        assert!(server.table.in_grace(), "until the records are gone");
+        assert_eq!(actions, [Action::VoidRecord { owner: "gone".into() }]);
+        assert!(server.table.in_grace(), "until the records are changed");
         server.table.grace_ended();
         assert_eq!(server.table.may_obtain(b), Ok(()));
     }

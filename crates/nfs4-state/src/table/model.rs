@@ -1,5 +1,5 @@
-//! Clients and sessions in random steps beside a model that is plain enough to be read: whoever sends a request again gets
-//! the answer of the first, no request runs twice, and when all clients are gone nothing is left of them.
+//! Clients and sessions in random steps beside a model that is plain enough to be read: a retransmission gets the
+//! answer of the first request, no request runs twice, and when all clients are gone nothing is left of them.
 //!
 //! `FOREBAY_MODEL_STEPS=1000000` plays so many steps, in release within seconds; a few are played each time.
 
@@ -35,7 +35,7 @@ enum Fate {
     Done(Option<Bytes>),
 }
 
-/// What was sent on a slot last.
+/// The last request on a slot.
 #[derive(Clone, Debug)]
 struct Sent {
     sequence: u32,

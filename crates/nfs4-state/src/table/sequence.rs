@@ -14,7 +14,7 @@ use crate::session::Session;
 use crate::slot::{SlotRequest, SlotVerdict};
 use crate::{Peer, RequestFacts};
 
-/// What is to happen with a COMPOUND that starts with SEQUENCE.
+/// The verdict on a COMPOUND that starts with SEQUENCE.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SequenceVerdict {
     /// Run it, then [`SessionTable::finish`].

@@ -25,7 +25,7 @@ pub struct SlotRecall {
 pub struct SlotFacts {
     pub granted: u64,
     pub busy: u64,
-    /// What their replies may take.
+    /// The most bytes that their replies may take.
     pub reply_cache_bytes: u64,
 }
 
@@ -39,7 +39,7 @@ impl SessionTable {
         }
     }
 
-    /// Whom to call since this was last asked.
+    /// The clients to call since this was last asked.
     pub fn take_slot_recalls(&mut self) -> Vec<SlotRecall> {
         std::mem::take(&mut self.slot_recalls)
     }
@@ -52,7 +52,7 @@ impl SessionTable {
         let session = self.sessions.get_mut(&id).expect("the caller has looked");
         let (target, reserved) = (session.slots.target(), session.reply_cache_bytes());
         let wanted = (target / GROWTH_DIVISOR).max(1).min(limits.slots_max.saturating_sub(target));
-        // What was asked back and has not come yet is reserved as it is.
+        // Slots that were asked back and have not come yet are reserved already.
         let there = session.slots.len() - target;
         let affordable = u32::try_from(room / session.slot_bytes().max(1)).unwrap_or(u32::MAX);
         session.slots.grow(wanted.min(there.saturating_add(affordable)));
@@ -142,6 +142,7 @@ mod tests {
         let (_, session) = server.mount("a");
         assert_eq!(burst(&mut server, session, 16, 1).target_highest_slotid, 17, "not the quarter of 16");
         assert_eq!(server.sequence(session, 17, 1).unwrap().target_highest_slotid, 17);
+        server.peer.address = ([127, 0, 0, 2], 700).into();
         let other = server.mount("b").1;
         assert_eq!(server.sequence(other, 0, 1).unwrap().highest_slotid, 15, "new ones have their room");
     }
@@ -197,6 +198,7 @@ mod tests {
         }
         assert_eq!(server.table.slot_facts().granted, 4);
         // There is room for another again.
+        server.peer.address = ([127, 0, 0, 2], 700).into();
         let other = server.mount("b").1;
         assert_eq!(server.sequence(other, 0, 1).unwrap().highest_slotid, 15);
     }

@@ -53,7 +53,7 @@ fn open_arguments_are_five_bitmaps() {
 }
 
 #[test]
-fn what_is_requested_and_absent_is_not_in_the_mask() {
+fn a_requested_attribute_without_a_value_is_not_in_the_mask() {
     let attributes = FileAttributes { size: Some(1), change: Some(2), ..FileAttributes::default() };
     let fattr = attributes.encode(&Bitmap4::of(&[number::SIZE, number::MODE, number::DACL]));
     assert_eq!(fattr.attrmask, Bitmap4::of(&[number::SIZE]));

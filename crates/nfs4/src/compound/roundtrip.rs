@@ -1,4 +1,4 @@
-//! What must hold for every operation: values come back, cut messages are refused, no bytes make decoding panic.
+//! Properties of every operation: values come back, cut messages are refused, no bytes make decoding panic.
 
 use std::collections::BTreeSet;
 
@@ -139,7 +139,7 @@ fn words(len: usize) -> impl Strategy<Value = Bytes> {
         .prop_map(|words| words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<u8>>().into())
 }
 
-/// What decodes must encode, and decode again to the same.
+/// A decoded value must encode, and decode again to the same value.
 fn assert_stable<T: Xdr + PartialEq + std::fmt::Debug>(bytes: &Bytes) -> Result<(), TestCaseError> {
     if let Ok(value) = T::decode(&mut Decoder::new(bytes.clone())) {
         prop_assert_eq!(xdr::from_bytes::<T>(xdr::to_bytes(&value)), Ok(value));
@@ -151,7 +151,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2048))]
 
     #[test]
-    fn whatever_decodes_as_an_operation_is_stable(opnum in 0u32..80, rest in words(60)) {
+    fn a_decoded_operation_encodes_and_decodes_to_the_same(opnum in 0u32..80, rest in words(60)) {
         let bytes = Bytes::from([&opnum.to_be_bytes()[..], &rest].concat());
         assert_stable::<NfsArgop4>(&bytes)?;
         assert_stable::<NfsResop4>(&bytes)?;
@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_decodes_as_a_flex_files_body_is_stable(bytes in words(120)) {
+    fn a_decoded_flex_files_body_encodes_and_decodes_to_the_same(bytes in words(120)) {
         assert_stable::<FfLayout4>(&bytes)?;
         assert_stable::<FfDeviceAddr4>(&bytes)?;
         assert_stable::<FfLayoutReturn4>(&bytes)?;

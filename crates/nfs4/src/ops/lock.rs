@@ -59,7 +59,7 @@ pub struct Lock4Args {
     pub locker: Locker4,
 }
 
-/// Who holds the lock that stands in the way.
+/// The lock that stands in the way, and its owner.
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
 pub struct Lock4Denied {
     pub offset: u64,

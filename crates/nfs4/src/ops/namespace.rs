@@ -29,7 +29,7 @@ pub struct Access4ResOk {
     pub access: u32,
 }
 
-/// What CREATE makes. Regular files and types that cannot be made come as `Other`: BADTYPE (RFC 8881 §18.4).
+/// The type of object to CREATE. Regular files and types that cannot be made come as `Other`: BADTYPE (RFC 8881 §18.4).
 #[derive(Clone, Debug, PartialEq, Eq, Xdr)]
 #[xdr(union)]
 pub enum CreateType4 {

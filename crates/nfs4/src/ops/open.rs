@@ -13,7 +13,7 @@ pub const OPEN4_SHARE_DENY_NONE: u32 = 0x0;
 pub const OPEN4_SHARE_DENY_READ: u32 = 0x1;
 pub const OPEN4_SHARE_DENY_WRITE: u32 = 0x2;
 pub const OPEN4_SHARE_DENY_BOTH: u32 = 0x3;
-/// What the client wants of delegations rides on `share_access`.
+/// The client's wishes for delegations are bits of `share_access`.
 pub const OPEN4_SHARE_ACCESS_WANT_DELEG_MASK: u32 = 0xff00;
 pub const OPEN4_SHARE_ACCESS_WANT_NO_PREFERENCE: u32 = 0x0000;
 pub const OPEN4_SHARE_ACCESS_WANT_READ_DELEG: u32 = 0x0100;
@@ -181,7 +181,7 @@ pub enum OpenDelegation4 {
     WriteAttrs(Box<OpenWriteDelegation4>),
 }
 
-/// What OPEN understands: bitmaps of the values of each of its arguments (RFC 9754 §3).
+/// Arguments that OPEN supports: a bitmap of the values of each (RFC 9754 §3).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Xdr)]
 pub struct OpenArguments4 {
     pub share_access: Bitmap4,

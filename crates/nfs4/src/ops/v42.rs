@@ -179,7 +179,7 @@ pub struct IoAdvise4ResOk {
     pub hints: Bitmap4,
 }
 
-/// What went wrong at a data server; `opnum` is left a number, since a server need not know it.
+/// An error at a data server; `opnum` is left a number, since a server need not know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Xdr)]
 pub struct DeviceError4 {
     pub deviceid: DeviceId4,

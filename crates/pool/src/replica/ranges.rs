@@ -1,19 +1,20 @@
-//! Ranges of a replica: reserved, freed, found, copied. What changes it goes as a write does, under its ordering.
+//! Ranges of a replica: reserved, freed, found, copied. A change goes as a write does, under its ordering.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use api::{Advice, Content, PoolError, Stretch};
 use io_engine::{range, write};
-use types::{ByteRange, Epoch};
+use rustix::io::Errno;
+use types::ByteRange;
 
-use super::Replica;
-use crate::shared::Shared;
-use crate::store::look_at;
+use super::{Claim, Replica};
+use crate::parts::PoolParts;
+use crate::store::{Extent, look_at};
 
 impl Replica {
-    pub fn allocate(&self, shared: &Shared, epoch: Epoch, bytes: ByteRange) -> Result<(), PoolError> {
+    pub fn allocate(&self, shared: &PoolParts, claim: Claim, bytes: ByteRange) -> Result<(), PoolError> {
         let _ordering = self.ordering.read();
-        self.admit_change(shared, epoch)?;
+        self.admit_change(shared, claim)?;
         if bytes.end() > write::OFFSET_MAX {
             return Err(PoolError::TooLarge);
         }
@@ -23,50 +24,86 @@ impl Replica {
         }
         let reserved = range::allocate(self.create(shared)?, bytes);
         self.changed(shared);
-        reserved.map_err(|errno| shared.failure("reserve space", errno))
+        reserved.map_err(|errno| shared.write_failure("reserve space", errno))
     }
 
-    pub fn deallocate(&self, shared: &Shared, epoch: Epoch, bytes: ByteRange) -> Result<(), PoolError> {
+    pub fn deallocate(&self, shared: &PoolParts, claim: Claim, bytes: ByteRange) -> Result<(), PoolError> {
         let _ordering = self.ordering.read();
-        self.admit_change(shared, epoch)?;
-        let Some(file) = self.open_file() else { return Ok(()) };
-        let freed = range::deallocate(file, bytes);
+        self.admit_change(shared, claim)?;
+        if self.open_file().is_none() {
+            return Ok(());
+        }
+        let freed = range::deallocate(self.create(shared)?, bytes);
         self.changed(shared);
-        freed.map_err(|errno| shared.failure("free space", errno))
+        freed.map_err(|errno| shared.write_failure("free space", errno))
+    }
+
+    pub fn extend(&self, shared: &PoolParts, claim: Claim, length: u64) -> Result<(), PoolError> {
+        let ordering = self.ordering.read();
+        let extent = self.admit_change(shared, claim)?;
+        if length > write::OFFSET_MAX {
+            return Err(PoolError::TooLarge);
+        }
+        if length == 0 {
+            return Ok(());
+        }
+        // Its last byte gets a block, if it is to become longer.
+        if length > extent.size {
+            self.admit_bytes(shared, extent, length - 1, length)?;
+        }
+        let extended = range::extend(self.create(shared)?, length);
+        self.changed(shared);
+        if extended == Err(Errno::OPNOTSUPP) {
+            drop(ordering);
+            return self.lengthen(shared, claim, length);
+        }
+        extended.map_err(|errno| shared.write_failure("extend a replica", errno))
+    }
+
+    /// As [`Replica::extend`] where blocks cannot be reserved. Nothing is written, which might go over a byte that has come
+    /// meanwhile; and it goes alone, for a length that is set cuts off what was written behind it.
+    pub fn lengthen(&self, shared: &PoolParts, claim: Claim, length: u64) -> Result<(), PoolError> {
+        let _ordering = self.ordering.write();
+        if length <= self.admit_change(shared, claim)?.size {
+            return Ok(());
+        }
+        let lengthened = self.cut(shared, self.create(shared)?, length);
+        self.changed(shared);
+        lengthened.map_err(|errno| shared.write_failure("extend a replica", errno))
     }
 
     pub fn copy_from(
         &self,
-        shared: &Shared,
-        epoch: Epoch,
+        shared: &PoolParts,
+        claim: Claim,
         source: &OwnedFd,
         stretch: Stretch,
     ) -> Result<u64, PoolError> {
         let _ordering = self.ordering.read();
-        let file = self.prepare_target(shared, epoch, stretch)?;
+        let file = self.prepare_target(shared, claim, stretch)?;
         let copied = range::copy(source.as_fd(), file, stretch);
         self.changed(shared);
-        let copied = copied.map_err(|errno| shared.failure("copy data", errno))?;
+        let copied = copied.map_err(|errno| shared.write_failure("copy data", errno))?;
         shared.counters.written_bytes.add(copied);
         Ok(copied)
     }
 
     pub fn share_from(
         &self,
-        shared: &Shared,
-        epoch: Epoch,
+        shared: &PoolParts,
+        claim: Claim,
         source: &OwnedFd,
         stretch: Stretch,
     ) -> Result<bool, PoolError> {
         let _ordering = self.ordering.read();
-        let file = self.prepare_target(shared, epoch, stretch)?;
+        let file = self.prepare_target(shared, claim, stretch)?;
         let cloned = range::clone(source.as_fd(), file, stretch);
         self.changed(shared);
-        cloned.map_err(|errno| shared.failure("share data", errno))
+        cloned.map_err(|errno| shared.write_failure("share data", errno))
     }
 
     /// Behind the end of the replica, and where it has no file, all is a hole.
-    pub fn seek(&self, shared: &Shared, offset: u64, content: Content) -> Result<Option<u64>, PoolError> {
+    pub fn seek(&self, shared: &PoolParts, offset: u64, content: Content) -> Result<Option<u64>, PoolError> {
         match (self.open_file(), content) {
             (Some(file), _) => {
                 range::seek(file, offset, content).map_err(|errno| shared.failure("find data", errno))
@@ -76,7 +113,7 @@ impl Replica {
         }
     }
 
-    pub fn advise(&self, shared: &Shared, bytes: ByteRange, advice: Advice) -> Result<(), PoolError> {
+    pub fn advise(&self, shared: &PoolParts, bytes: ByteRange, advice: Advice) -> Result<(), PoolError> {
         let Some(file) = self.open_file() else { return Ok(()) };
         range::advise(file, bytes, advice).map_err(|errno| shared.failure("take advice", errno))
     }
@@ -84,32 +121,61 @@ impl Replica {
     /// The file to copy to, if there is room for what may be added to it in one go.
     fn prepare_target(
         &self,
-        shared: &Shared,
-        epoch: Epoch,
+        shared: &PoolParts,
+        claim: Claim,
         stretch: Stretch,
     ) -> Result<BorrowedFd<'_>, PoolError> {
-        self.admit_change(shared, epoch)?;
+        let extent = self.admit_change(shared, claim)?;
         let end = stretch.to.checked_add(stretch.length).filter(|end| *end <= write::OFFSET_MAX);
-        let end = end.ok_or(PoolError::TooLarge)?;
-        let size = match self.open_file() {
-            Some(file) => look_at(file).map_err(|errno| shared.failure("copy data", errno))?.size,
-            None => 0,
-        };
-        let added = end.saturating_sub(size.max(stretch.to)).min(range::COPY_BYTES_MAX);
-        if added > 0 && !shared.space.admit_bytes(shared.store.root(), added) {
-            return Err(PoolError::NoSpace(shared.id()));
-        }
+        let end = end.ok_or(PoolError::TooLarge)?.min(stretch.to + range::COPY_BYTES_MAX);
+        self.admit_bytes(shared, extent, stretch.to, end)?;
         self.create(shared)
     }
 
-    fn admit_change(&self, shared: &Shared, epoch: Epoch) -> Result<(), PoolError> {
+    /// Takes the space that `[offset, end)` may need in the file.
+    pub(super) fn admit_bytes(
+        &self,
+        shared: &PoolParts,
+        extent: Extent,
+        offset: u64,
+        end: u64,
+    ) -> Result<(), PoolError> {
+        let added = shared.store.space_for(extent, offset, end);
+        if added == 0 || shared.space.admit_bytes(shared.store.root(), added) {
+            return Ok(());
+        }
+        Err(PoolError::NoSpace(shared.id()))
+    }
+
+    /// The file as it is, if its holder may change it.
+    fn admit_change(&self, shared: &PoolParts, claim: Claim) -> Result<Extent, PoolError> {
+        self.admit_write(shared, claim, 0, 0)
+    }
+
+    /// The same of a write of `[offset, end)`, which may bring back all that is missing at the file's end.
+    pub(super) fn admit_write(
+        &self,
+        shared: &PoolParts,
+        claim: Claim,
+        offset: u64,
+        end: u64,
+    ) -> Result<Extent, PoolError> {
         self.load(shared)?;
-        self.check_epoch(epoch)?;
-        self.check_unbroken(shared)
+        self.check_claim(shared, claim)?;
+        self.learn_birth(claim.birth);
+        self.check_unbroken(shared)?;
+        self.check_present(shared, claim)?;
+        let Some(file) = self.open_file() else { return Ok(Extent::NONE) };
+        let known = self.known();
+        let extent = look_at(file).map_err(|errno| shared.failure("look at a replica", errno))?;
+        self.check_linked(shared, extent)?;
+        let end = if offset <= extent.size { extent.size.max(end) } else { extent.size };
+        self.check_end(shared, known, end)?;
+        Ok(extent)
     }
 
     /// Also after a failure, which may have come half-way.
-    fn changed(&self, shared: &Shared) {
+    fn changed(&self, shared: &PoolParts) {
         self.note_write();
         shared.index.note(self.file);
     }

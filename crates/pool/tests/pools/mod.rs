@@ -45,7 +45,14 @@ pub fn open(dir: &Path) -> Arc<LocalPool> {
 }
 
 pub async fn writer(pool: &LocalPool, file: u64) -> Arc<dyn OpenReplica> {
-    let ticket = Ticket { file: FileId(file), pool: pool.id(), mode: TicketMode::ReadWrite, epoch: Epoch(0) };
+    let ticket = Ticket {
+        file: FileId(file),
+        birth: api::Birth::UNKNOWN,
+        pool: pool.id(),
+        mode: TicketMode::ReadWrite,
+        epoch: Epoch(0),
+        presence: api::Presence::Unmade,
+    };
     pool.open(&ticket).await.unwrap()
 }
 

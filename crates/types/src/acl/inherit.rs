@@ -1,9 +1,9 @@
-//! What is made in a directory inherits from its ACL (RFC 8881 §6.4.3.1).
+//! Files and directories inherit from the ACL of the directory that they are made in (RFC 8881 §6.4.3.1).
 
 use super::{Ace, AceFlags, Acl};
 
 impl Acl {
-    /// Of what is made in a directory that has this one. `None`: nothing is inherited.
+    /// The ACL of a file that is made in a directory with this one. `None`: nothing is inherited.
     pub fn inherited(&self, is_directory: bool) -> Option<Acl> {
         let aces: Vec<Ace> = self.aces().iter().filter_map(|ace| inherited(ace, is_directory)).collect();
         if aces.is_empty() { None } else { Some(Acl(aces.into())) }

@@ -40,8 +40,8 @@ impl Acl {
         *self == Acl::of_mode(self.mode())
     }
 
-    /// The same after chmod: [`Acl::mode`] of it is `mode`, whom it names beside owner and everyone is granted no more
-    /// than the group's bits (the mask of RFC 8881 §6.4.1.1), and all else stays, as does what is only inherited.
+    /// The same after chmod: [`Acl::mode`] of it is `mode`, entries for others than owner and everyone grant no more
+    /// than the group's bits (the mask of RFC 8881 §6.4.1.1), and all else stays, as do inherit-only entries.
     pub fn with_mode(&self, mode: u32) -> Result<Acl, AclTooLong> {
         let [owner, group, other] = classes(mode);
         let mut rest = self.beside_mode(group);
@@ -61,8 +61,8 @@ impl Acl {
         Acl::derived(aces)
     }
 
-    /// What chmod leaves of the entries, but for those that it puts there itself. Another one, with no more for the group,
-    /// leaves the same of that or less.
+    /// The entries that chmod leaves, without those that it adds itself. A further chmod that gives the group no more
+    /// leaves the same of them or less.
     pub(super) fn beside_mode(&self, group: Access) -> Vec<Ace> {
         let mut rest = Vec::new();
         for ace in self.aces() {
@@ -112,13 +112,13 @@ impl Acl {
     }
 }
 
-/// What the three classes of a mode are granted.
+/// The accesses that a mode grants its three classes.
 fn classes(mode: u32) -> [Access; 3] {
     [mode >> 6, mode >> 3, mode].map(Access::of_mode_bits)
 }
 
-/// What is taken from an entry that may allow no more of a mode than this. To take names out of a directory is to write it,
-/// though the nine bits do not speak of it.
+/// Accesses to take from an entry that may allow no more of a mode than `bound`. Removing names from a directory counts
+/// as writing it, though the nine bits do not speak of it.
 fn beyond(bound: Access) -> Access {
     let of_mode = Access::OF_MODE.without(bound);
     if bound.contains(Access::WRITE) { of_mode } else { of_mode | Access::DELETE_CHILD }

@@ -45,7 +45,7 @@ fn the_first_entry_that_names_an_access_decides_it() {
 }
 
 #[test]
-fn only_entries_of_who_asks_count() {
+fn only_entries_of_the_caller_count() {
     let says = |who: &Identity, ace| acl(&[Ace::allow(ace, R)]).judge(who, &file(0, 10, 20)).allowed == R;
     let (owner, member) = (Identity::new(10, 1, &[]), Identity::new(11, 1, &[20]));
     assert!(says(&owner, OWNER) && !says(&member, OWNER));
@@ -110,7 +110,7 @@ fn removal_goes_by_delete_or_delete_child_and_else_by_adding_files() {
     // Denied by one and allowed by none.
     assert_eq!(removal(0, Some(&[writable[0], writable[1], Ace::deny(BOB, child)]), None), Removal::Denied);
     assert_eq!(removal(0o007, None, Some(&[Ace::deny(BOB, delete)])), Removal::Denied);
-    // Who may not search the directory does not come to what is in it.
+    // A user that may not search the directory does not reach its entries.
     assert_eq!(removal(0, Some(&[Ace::allow(BOB, child)]), None), Removal::Denied);
 }
 
@@ -132,7 +132,7 @@ fn files_inherit_what_is_for_files_and_directories_all() {
 }
 
 #[test]
-fn chmod_masks_who_is_named_and_leaves_what_is_inherited() {
+fn chmod_masks_entries_of_named_users_and_leaves_entries_to_inherit() {
     let to_all = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
     let before = acl(&[
         Ace::allow(OWNER, R | W | X),
@@ -177,7 +177,7 @@ fn an_inherited_acl_is_bounded_by_a_mode_and_not_widened() {
 }
 
 #[test]
-fn who_makes_a_file_is_not_shut_out_of_it_by_what_it_inherits() {
+fn the_maker_of_a_file_is_not_shut_out_of_it_by_an_inherited_acl() {
     let of_bob = acl(&[Ace::allow(BOB, R | W | X)]).bounded_by(0o640).unwrap();
     assert_eq!(of_bob.aces(), [Ace::allow(BOB, R), Ace::allow(OWNER, R | W)]);
     let of_all = acl(&[Ace::allow(EVERYONE, R | W | X)]).bounded_by(0o600).unwrap();
@@ -207,7 +207,7 @@ fn is_settable(acl: &Acl) -> bool {
 }
 
 #[test]
-fn what_modes_and_inheritance_make_of_the_largest_acl_that_can_be_set_can_be_set_too() {
+fn modes_and_inheritance_make_settable_acls_of_the_largest_settable_acl() {
     let to_all = AceFlags::FILE_INHERIT | AceFlags::DIRECTORY_INHERIT;
     let rights = R | W | X | Access::WRITE_OWNER;
     for (flags, who) in [(to_all, BOB), (to_all, EVERYONE), (to_all, GROUP), (AceFlags::FILE_INHERIT, BOB)] {
@@ -255,7 +255,7 @@ fn an_acl_that_modes_or_inheritance_could_make_too_long_cannot_be_set() {
 }
 
 #[test]
-fn what_a_directory_merely_hands_on_says_nothing_of_it() {
+fn entries_that_a_directory_only_hands_on_do_not_affect_access_to_it() {
     let of_files = acl(&[Ace::allow(BOB, R | W).inherited_by(AceFlags::FILE_INHERIT)]);
     let below = of_files.inherited(true).unwrap();
     assert!(of_files.is_effective() && !below.is_effective());
@@ -266,7 +266,7 @@ fn what_a_directory_merely_hands_on_says_nothing_of_it() {
 }
 
 #[test]
-fn what_is_stored_comes_back_and_what_is_newer_or_damaged_is_refused() {
+fn a_stored_acl_is_decoded_and_a_newer_or_damaged_one_is_refused() {
     let acl = acl(&[Ace::deny(BOB, W), Ace::allow(STAFF, R).inherited_by(AceFlags::FILE_INHERIT)]);
     let bytes = acl.encode();
     assert_eq!(Acl::decode(&bytes), Ok(acl));

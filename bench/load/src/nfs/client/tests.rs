@@ -330,7 +330,7 @@ fn directories_are_made_and_files_are_removed_when_asked() {
 }
 
 #[test]
-fn who_waits_begins_when_told_and_counts_its_names_in_the_end() {
+fn a_waiting_client_begins_when_told_and_counts_its_names_in_the_end() {
     let mut server = Server { page: 7, refused: Some("/1-3".to_owned()), ..Server::new(64) };
     let waiting = Plan { waits: true, is_counted: true, ..plan(2, Limit::Count(20)) };
     let mut client = Client::new(waiting);
@@ -366,7 +366,7 @@ fn a_create_that_fails_is_counted_and_the_next_name_is_taken() {
 }
 
 #[test]
-fn who_is_told_to_come_again_does_so_after_a_while_with_the_same_call() {
+fn a_creator_repeats_a_delayed_call_after_a_while() {
     let mut server = Server { delays: 5, ..Server::new(64) };
     let measured = run(plan(1, Limit::Count(3)), &mut server).0.unwrap().1;
     assert_eq!((measured.latencies.len(), measured.retries, files(&server)), (3, 5, 3));
@@ -376,7 +376,7 @@ fn who_is_told_to_come_again_does_so_after_a_while_with_the_same_call() {
 }
 
 #[test]
-fn who_is_told_to_come_again_too_often_gives_up() {
+fn a_creator_gives_up_a_call_that_is_delayed_too_often() {
     let mut server = Server { delays: 10, ..Server::new(64) };
     let measured = run(plan(1, Limit::Count(2)), &mut server).0.unwrap().1;
     assert_eq!((measured.latencies.len(), measured.retries), (1, 9));

@@ -36,7 +36,7 @@ pub(super) struct View {
 }
 
 impl View {
-    /// What makes no sense is as if it were not there: an address may be old, or made by hand.
+    /// Ignores parameters that make no sense: an address may be old, or made by hand.
     pub fn of(query: &Query) -> View {
         let number = |name: &str| query.first(name).and_then(|text| text.parse::<u64>().ok());
         View {

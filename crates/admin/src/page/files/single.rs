@@ -141,7 +141,7 @@ fn preview(name: &Name, attributes: &Attributes, url: &str) -> Html {
     out
 }
 
-/// What is active in a browser (HTML, SVG) is sent as plain text by the door, and shown as such.
+/// The door sends content that is active in a browser (HTML, SVG) as plain text; the page shows it as such.
 fn look(name: &Name, attributes: &Attributes) -> Look {
     if !attributes.kind.is_regular() {
         return Look::Nothing;

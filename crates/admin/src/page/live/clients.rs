@@ -1,4 +1,4 @@
-//! Who is connected, and what they have open.
+//! Connected clients and their open files.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is done, how data is moved and why so, and what took long.
+//! Counts of operations, the modes of I/O with their reasons, and slow operations.
 
 use types::Timestamp;
 

@@ -1,4 +1,4 @@
-//! What is wrong, and the pools with their space and throughput.
+//! Problems, and the pools with their space and throughput.
 
 use crate::instance::{PoolView, Problem, Snapshot};
 use crate::page::format::{Count, Duration, Grouped, Size};

@@ -286,7 +286,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_the_bytes_are_reading_ends_with_an_answer(
+        fn reading_of_any_bytes_ends_with_an_answer(
             changes in prop::collection::vec(any::<(prop::sample::Index, u8)>(), 0..6),
             cut in any::<Option<prop::sample::Index>>(),
             noise in prop::collection::vec(any::<u8>(), 0..300),

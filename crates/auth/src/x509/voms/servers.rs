@@ -12,7 +12,7 @@ use crate::x509::name::respelled;
 
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 const NAMES_MAX: usize = 256;
-/// What the VOMS tools write between two chains in one file.
+/// The separator that the VOMS tools write between two chains in one file.
 const NEXT_CHAIN: &str = "NEXT CHAIN";
 
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use types::{Attributes, ByteRange, Clock};
 use super::super::{Head, io};
 use crate::{IO_BYTES_MAX, status};
 
-/// What copies files, also when the request that began it is answered.
+/// Copies files, also after the request that began the copy is answered.
 pub(crate) struct Mover {
     pub access: Arc<FileAccess>,
     pub namespace: Arc<dyn Namespace>,
@@ -21,16 +21,15 @@ pub(crate) struct Mover {
 
 /// Both ends, open.
 pub(super) struct Ends {
-    /// `None`: it has no replica anywhere, and so only zeros.
-    pub source: Option<Located>,
+    pub source: Located,
     pub target: Located,
 }
 
-/// What was copied in one go.
+/// The bytes copied in one go.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moved {
     pub count: u64,
-    /// As it was before the first byte: what was lost since is found out by COMMIT.
+    /// As it was before the first byte: COMMIT detects bytes lost since.
     pub verifier: Verifier4,
 }
 
@@ -43,10 +42,12 @@ impl Mover {
         }
     }
 
+    /// To copy at least a byte.
     pub async fn open(&self, source: &Attributes, target: &Attributes) -> Result<Ends, NfsStat4> {
-        let source = self.access.open_located(source, TicketMode::Read).await;
-        let target = self.access.open_located_for_writing(target).await;
-        Ok(Ends { source: source.map_err(status::of_access)?, target: target.map_err(status::of_access)? })
+        let source = self.access.open_located(source, TicketMode::Read).await.map_err(status::of_access)?;
+        let target = self.access.open_located_for_writing(target).await.map_err(status::of_access)?;
+        // There are bytes to be copied.
+        Ok(Ends { source: source.ok_or(NfsStat4::Io)?, target })
     }
 
     /// Copies the beginning of the stretch, until `is_over` says so of the bytes that are done, and makes it visible, as
@@ -57,12 +58,14 @@ impl Mover {
         stretch: Stretch,
         is_over: impl Fn(u64) -> bool,
     ) -> Result<Moved, NfsStat4> {
+        if stretch.length == 0 {
+            let target = self.access.open_for_writing(target).await.map_err(status::of_access)?;
+            return Ok(Moved { count: 0, verifier: io::verifier(&*target) });
+        }
         let ends = self.open(source, target).await?;
         let verifier = io::verifier(&*ends.target.replica);
-        if stretch.length == 0 {
-            return Ok(Moved { count: 0, verifier });
-        }
         self.access.before_write(target.file).await.map_err(status::of_access)?;
+        let _steady = self.access.steady(target.file).await;
         let count = copy_in_pieces(&ends, stretch, is_over).await.map_err(status::of_pool)?;
         let written = Written {
             size_at_least: Some(stretch.to + count),
@@ -70,7 +73,7 @@ impl Mover {
             space_used: None,
             stability: Stability::Unstable,
         };
-        self.namespace.commit(target.file, &written).await.map_err(status::of_namespace)?;
+        self.namespace.record_write(target.file, &written).await.map_err(status::of_namespace)?;
         Ok(Moved { count, verifier })
     }
 }
@@ -86,7 +89,7 @@ async fn copy_in_pieces(
         match copy_piece(ends, stretch.behind(done)).await {
             Ok(copied) => done += copied,
             Err(error) if done == 0 => return Err(error),
-            // Whoever asks for the rest is told why there is none.
+            // A request for the rest gets the error.
             Err(_) => break,
         }
         if is_over(done) {
@@ -99,7 +102,7 @@ async fn copy_in_pieces(
 /// The beginning of the stretch, at least a byte of it.
 async fn copy_piece(ends: &Ends, stretch: Stretch) -> Result<u64, PoolError> {
     let target = &*ends.target.replica;
-    let Some(source) = &ends.source else { return clear(target, stretch).await };
+    let source = &ends.source;
     if source.pool == ends.target.pool
         && let Some(ranges) = target.ranges()
         && let Some(file) = source.replica.descriptor()
@@ -132,7 +135,12 @@ async fn clear(target: &dyn OpenReplica, stretch: Stretch) -> Result<u64, PoolEr
     if let (Some(ranges), Some(range)) = (target.ranges(), range) {
         match ranges.deallocate(range).await {
             Err(PoolError::Unsupported(_)) => {}
-            cleared => return cleared.map(|()| stretch.length),
+            // The replica is never shorter than the namespace will say.
+            cleared => {
+                cleared?;
+                ranges.extend(range.end()).await?;
+                return Ok(stretch.length);
+            }
         }
     }
     let length = stretch.length.min(IO_BYTES_MAX.into());
@@ -158,10 +166,15 @@ mod tests {
         written: Mutex<Vec<(u64, usize)>>,
         has_others_than_zeros: Mutex<bool>,
         room: Option<usize>,
+        /// Where it ends; behind that there is a hole.
+        end: Option<u64>,
     }
 
     impl OpenReplica for Plain {
-        fn read_at(&self, _: u64, length: u32) -> IoHandle<ReadData> {
+        fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
+            if self.end.is_some_and(|end| offset >= end) {
+                return IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }));
+            }
             let data = Bytes::from(vec![7; length as usize]);
             IoHandle::ready(Ok(ReadData { data, end_of_file: false }))
         }
@@ -188,13 +201,12 @@ mod tests {
     fn between_pools(room: Option<usize>) -> (Arc<Plain>, Ends) {
         let target = Arc::new(Plain { room, ..Plain::default() });
         let source = Located { pool: PoolId(1), replica: Arc::new(Plain::default()) };
-        let ends =
-            Ends { source: Some(source), target: Located { pool: PoolId(2), replica: target.clone() } };
+        let ends = Ends { source, target: Located { pool: PoolId(2), replica: target.clone() } };
         (target, ends)
     }
 
     #[tokio::test]
-    async fn a_copy_that_takes_long_answers_with_what_is_done_and_never_with_nothing() {
+    async fn a_copy_that_takes_long_answers_with_the_bytes_done_and_at_least_one_piece() {
         let (target, ends) = between_pools(None);
         assert_eq!(copy_in_pieces(&ends, WHOLE, |_| true).await.unwrap(), PIECE);
         assert_eq!(*target.written.lock(), [(7, PIECE as usize)]);
@@ -203,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_copy_that_fails_half_way_tells_what_is_done_and_then_why() {
+    async fn a_copy_that_fails_half_way_answers_with_the_bytes_done_and_then_with_the_error() {
         let (_, ends) = between_pools(Some(2));
         let done = copy_in_pieces(&ends, WHOLE, |_| false).await.unwrap();
         assert_eq!(done, 2 * PIECE);
@@ -214,7 +226,7 @@ mod tests {
     #[tokio::test]
     async fn a_pool_that_cannot_free_space_is_given_zeros() {
         let (target, mut ends) = between_pools(None);
-        ends.source = None;
+        ends.source.replica = Arc::new(Plain { end: Some(0), ..Plain::default() });
         assert_eq!(copy_in_pieces(&ends, WHOLE, |_| false).await.unwrap(), WHOLE.length);
         assert_eq!(target.written.lock().iter().map(|(_, length)| *length as u64).sum::<u64>(), WHOLE.length);
         assert!(!*target.has_others_than_zeros.lock());

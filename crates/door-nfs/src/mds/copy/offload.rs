@@ -2,9 +2,9 @@
 //! §15.8, §15.9, §16.1).
 //!
 //! A task of its own does what the client's further COPYs would: each turn finds both files as they are and opens their
-//! replicas anew, so that it meets what became of them meanwhile, fencing too. As long the files are held open for the
-//! client: their data stays, and nobody is delegated what is written to. What fails half way ends with what was done, and
-//! who asks for the rest is told why.
+//! replicas anew, so that it meets what became of them meanwhile, fencing too. Until it ends, the files are held open
+//! for the client: their data stays, and no client gets a delegation of the target. A copy that fails half way ends
+//! with the bytes done, and a COPY of the rest gets the error.
 //!
 //! Invariants: a stateid is good from the answer of COPY until the client has answered CB_OFFLOAD, has cancelled it, or is
 //! gone; after a cancel was answered nothing more is written. Nothing outlives the process: a client finds its stateid gone
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{Changing, FileAccess, Modes, OpenFile, Share};
+use access::{FileAccess, FileChangeGuard, Modes, OpenFile, Share};
 use api::Stretch;
 use nfs4::{
     CbOffload4Args, ClientId4, NfsCbArgop4, NfsStat4, OffloadCancel4Args, OffloadInfo4, OffloadStatus4Args,
@@ -63,12 +63,12 @@ pub(crate) struct Offloads {
 #[derive(Debug, Default)]
 struct Table {
     last: u64,
-    known: BTreeMap<u64, Known>,
+    known: BTreeMap<u64, CopyProgress>,
     running: usize,
 }
 
 #[derive(Debug)]
-struct Known {
+struct CopyProgress {
     client: ClientId4,
     /// That is written to.
     file: FileId,
@@ -103,7 +103,7 @@ impl Offloads {
         }
         table.last += 1;
         let key = table.last | MARK;
-        let known = Known { client, file, done: 0, is_running: true, is_cancelled: false };
+        let known = CopyProgress { client, file, done: 0, is_running: true, is_cancelled: false };
         table.known.insert(key, known);
         table.running += 1;
         Some(Offload { offloads: Arc::clone(self), key })
@@ -159,7 +159,7 @@ impl Offloads {
         if self.end(|other, _| other == key).await { Ok(()) } else { Err(NfsStat4::Delay) }
     }
 
-    async fn end(&self, which: impl Fn(u64, &Known) -> bool) -> bool {
+    async fn end(&self, which: impl Fn(u64, &CopyProgress) -> bool) -> bool {
         {
             let mut table = self.table.lock();
             let chosen = table.known.iter_mut().filter(|(key, known)| which(**key, known));
@@ -200,7 +200,7 @@ impl Offload {
         !known.is_cancelled
     }
 
-    /// The last byte is written: what is left is to tell the client.
+    /// The last byte is written; the client is still to be told.
     fn complete(&self) {
         let mut table = self.offloads.table.lock();
         let known = table.known.get_mut(&self.key).expect("it is known as long as this lives");
@@ -264,7 +264,7 @@ struct Job {
     source: Held,
     target: Held,
     /// Keeps delegations of the target away where it was not opened to write.
-    _changing: Option<Changing>,
+    _changing: Option<FileChangeGuard>,
 }
 
 /// Carries a copy on that has begun. `None`: the files cannot be held open beside what the client has, and the answer is
@@ -289,7 +289,7 @@ pub(super) async fn carry_on(
     let job =
         Job { mover: Mover::of(head), stretch: judged.stretch, source, target, _changing: judged.changing };
     let stateid = offload.stateid();
-    let fh = fh::encode(&head.key, job.target.file);
+    let fh = fh::encode(&head.handle_key, job.target.file);
     let behind = compound.referring_calls();
     let (sessions, patience) = (Arc::clone(&head.sessions), head.lease);
     head.spawn_call(async move {
@@ -313,7 +313,7 @@ pub(super) async fn carry_on(
 }
 
 impl Job {
-    /// All that can be done of it, with what was done before.
+    /// Copies as far as possible. Returns the bytes copied, those before included.
     async fn finish(&self, offload: &Offload, begun: Moved) -> u64 {
         let mut done = begun.count;
         while done < self.stretch.length && offload.note(done) {
@@ -322,7 +322,7 @@ impl Job {
                 Ok(None) => break,
                 Ok(Some(moved)) => {
                     done += moved.count;
-                    // What was written before may be lost: the client is told the verifier of then, and finds out.
+                    // Earlier writes may be lost: the client gets the first verifier, and COMMIT shows the loss.
                     if moved.verifier != begun.verifier {
                         break;
                     }
@@ -398,7 +398,7 @@ mod tests {
         held.extend((PER_CLIENT_MAX..RUNNING_MAX).map(|at| of(2 + at as u64).unwrap()));
         assert!(of(99).is_none(), "in all");
         assert_eq!(offloads.counts(), (RUNNING_MAX, 0));
-        // What only waits to be told takes no turn of others.
+        // A copy that only waits to be reported takes no turn of others.
         held[0].complete();
         assert_eq!(offloads.counts(), (RUNNING_MAX - 1, 1));
         assert!(of(1).is_none(), "but one of its client");

@@ -1,4 +1,4 @@
-//! A client with a ticket, over a socket: what it gets with each service, and what everybody else gets.
+//! A client with a ticket, over a socket: the answers for each service, and those to calls that are not genuine.
 
 use nfs4::{Compound4Args, Compound4Res, NfsArgop4};
 use oncrpc::{AcceptedStatus, Credential, RejectedReply, ReplyBody, signed_header};
@@ -137,7 +137,7 @@ async fn a_client_with_a_ticket_is_answered_with_the_protection_that_it_asked_fo
 }
 
 #[tokio::test]
-async fn what_is_sealed_is_not_on_the_wire() {
+async fn sealed_data_is_not_readable_on_the_wire() {
     let server = server().await;
     let mut peer = Peer::connect(&server).await;
     peer.send(GssProcedure::Data, GssService::Privacy, 1, &compound("a secret tag")).await;

@@ -28,7 +28,7 @@ pub struct Target {
     end: mpsc::UnboundedSender<End>,
 }
 
-/// What the test keeps of a target.
+/// The test's end of a target.
 pub struct Watch {
     end: mpsc::UnboundedReceiver<End>,
     pub read_back: Arc<AtomicU64>,

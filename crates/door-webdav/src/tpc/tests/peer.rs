@@ -21,6 +21,8 @@ pub struct Whims {
     pub ignores_if_range: bool,
     /// Neither length nor chunks: the end of the connection is the end of the file.
     pub undelimited: bool,
+    /// A header line of a GET that contradicts or replaces its length.
+    pub framing: Option<&'static str>,
     /// Kinds it can tell; the first that is asked for is told.
     pub kinds: Vec<ChecksumKind>,
     /// Told instead of the true checksum.
@@ -34,6 +36,10 @@ pub struct Whims {
     /// Status of HEAD, of PUT: instead of doing it.
     pub head_status: Option<u16>,
     pub put_status: Option<u16>,
+    /// A PUT is answered so before any of its body is read, as a login page does.
+    pub put_unread: Option<u16>,
+    /// HEAD tells no length.
+    pub is_head_mute: bool,
     /// PUTs end after so many bytes of their body.
     pub put_cut: Option<usize>,
     /// The answer to any request is never given.
@@ -52,6 +58,7 @@ impl Default for Whims {
             etag: true,
             ignores_if_range: false,
             undelimited: false,
+            framing: None,
             kinds: ChecksumKind::ALL.to_vec(),
             digest: None,
             cut: None,
@@ -59,6 +66,8 @@ impl Default for Whims {
             token: None,
             head_status: None,
             put_status: None,
+            put_unread: None,
+            is_head_mute: false,
             put_cut: None,
             silent: false,
             stalls_after: None,
@@ -180,8 +189,11 @@ async fn give(
         Some(_) => format!("HTTP/1.1 206 P\r\nContent-Range: bytes {first}-{}/{}\r\n", end - 1, file.len()),
         None => "HTTP/1.1 200 OK\r\n".to_owned(),
     };
-    if !whims.undelimited || is_head {
+    if if is_head { !whims.is_head_mute } else { !whims.undelimited } {
         text += &format!("Content-Length: {}\r\n", end - first);
+    }
+    if let Some(framing) = whims.framing.filter(|_| !is_head) {
+        text += &format!("{framing}\r\n");
     }
     if whims.accept_ranges {
         text += "Accept-Ranges: bytes\r\n";
@@ -226,6 +238,13 @@ async fn body(state: &State, bytes: &[u8], stream: &mut TcpStream) -> std::io::R
 async fn take(state: &State, whims: &Whims, head: &str, stream: &mut TcpStream) -> std::io::Result<()> {
     if let Some(status) = whims.put_status {
         return plain(stream, status, "").await;
+    }
+    if let Some(status) = whims.put_unread {
+        plain(stream, status, "").await?;
+        // All further bytes are read and thrown away, so that the connection does not break before the answer is read.
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).await?;
+        return Ok(());
     }
     stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
     let length: usize = header(head, "content-length").unwrap().parse().unwrap();

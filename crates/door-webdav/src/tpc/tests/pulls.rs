@@ -24,7 +24,7 @@ async fn a_pull_is_complete_and_verified_before_success_is_said() {
     assert!(text.contains(&format!("Stripe Bytes Transferred: {}\n", data().len())));
     assert!(text.contains(&format!("RemoteConnections: tcp:{}\n", &peer.url[7..peer.url.len() - 2])));
     let checksums = published(end, &data());
-    // What the target keeps, what the source told, and what costs nothing.
+    // The kinds that the target keeps, that the source told, and that cost nothing.
     for sum in sums(&[ChecksumKind::Adler32, ChecksumKind::Crc32c, ChecksumKind::Md5], &data()) {
         assert!(checksums.contains(&sum), "{sum}");
     }
@@ -165,6 +165,27 @@ async fn an_end_that_may_be_a_broken_connection_needs_a_length_or_a_checksum() {
     let (text, end, _) = pull(&peer, &[]).await;
     assert_eq!(last_line(&text), "success: Created");
     published(end, &data());
+}
+
+#[tokio::test]
+async fn a_pull_refuses_two_framings_and_codings_it_cannot_see_the_end_of() {
+    let both = Whims { framing: Some("Transfer-Encoding: chunked"), ..Whims::default() };
+    // Taken for the end of the file before, where neither HEAD nor a checksum tell more.
+    let cut = Whims {
+        framing: Some("Transfer-Encoding: gzip"),
+        undelimited: true,
+        is_head_mute: true,
+        kinds: Vec::new(),
+        cut: Some((9, 1000)),
+        ..Whims::default()
+    };
+    for whims in [both, cut] {
+        let peer = Peer::start(Some(&data()), whims).await;
+        let (text, end, _) = pull(&peer, &[]).await;
+        assert!(last_line(&text).starts_with("failure: 127.0.0.1"), "{text}");
+        assert!(last_line(&text).contains("does not speak proper HTTP: "), "{text}");
+        assert_eq!((end, peer.count("GET")), (End::LeftNothing, 1));
+    }
 }
 
 #[tokio::test]

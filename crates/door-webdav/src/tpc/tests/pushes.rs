@@ -38,16 +38,25 @@ async fn a_wrong_checksum_there_is_a_failure_and_the_file_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_looked_at_fails_only_where_a_checksum_is_required() {
+async fn a_push_is_a_failure_where_neither_size_nor_checksum_can_be_compared() {
     let blind = Whims { head_status: Some(403), ..Whims::default() };
     let peer = Peer::start(None, blind.clone()).await;
-    assert_eq!(last_line(&push(&peer, source(&data()), &[]).await), "success: Created");
+    let text = push(&peer, source(&data()), &[]).await;
+    assert!(last_line(&text).starts_with("failure: cannot verify the copy: "), "{text}");
+    assert_eq!((peer.file(), peer.count("DELETE")), (None, 1));
     let peer = Peer::start(None, blind).await;
     let text = push(&peer, source(&data()), &[("requirechecksumverification", "true")]).await;
     assert!(last_line(&text).starts_with("failure: checksum verification is required"), "{text}");
     assert_eq!(peer.file(), None);
-    let mute = Whims { kinds: Vec::new(), ..Whims::default() };
-    let peer = Peer::start(None, mute).await;
+    let mute = Whims { kinds: Vec::new(), is_head_mute: true, ..Whims::default() };
+    let text = push(&Peer::start(None, mute).await, source(&data()), &[]).await;
+    assert!(last_line(&text).starts_with("failure: cannot verify the copy: "), "{text}");
+}
+
+#[tokio::test]
+async fn a_size_is_enough_unless_a_checksum_is_required() {
+    let sized = Whims { kinds: Vec::new(), ..Whims::default() };
+    let peer = Peer::start(None, sized).await;
     assert_eq!(last_line(&push(&peer, source(&data()), &[]).await), "success: Created");
     let text = push(&peer, source(&data()), &[("requirechecksumverification", "true")]).await;
     assert!(last_line(&text).starts_with("failure: checksum verification is required"), "{text}");
@@ -58,7 +67,21 @@ async fn a_server_that_cannot_be_looked_at_fails_only_where_a_checksum_is_requir
 }
 
 #[tokio::test]
-async fn what_exists_is_left_alone_unless_it_may_be_overwritten() {
+async fn a_server_that_answers_a_put_before_it_reads_the_body_has_nothing() {
+    for status in [200, 201, 204] {
+        for (head_status, is_head_mute) in [(None, true), (Some(403), false)] {
+            let page = Whims { put_unread: Some(status), head_status, is_head_mute, ..Whims::default() };
+            let peer = Peer::start(Some(b"a login page"), page).await;
+            let text = push(&peer, source(&data()), &[]).await;
+            assert!(last_line(&text).starts_with("failure: 127.0.0.1"), "{text}");
+            assert!(last_line(&text).ends_with("before it has read the body"), "{text}");
+            assert_eq!((peer.file().unwrap(), peer.count("DELETE")), (b"a login page".to_vec(), 0));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_existing_file_is_left_alone_unless_it_may_be_overwritten() {
     let peer = Peer::start(Some(b"old"), Whims::default()).await;
     let text = push(&peer, source(&data()), &[("overwrite", "F")]).await;
     assert_eq!(last_line(&text), "failure: destination exists and Overwrite is F");
@@ -87,7 +110,7 @@ async fn a_killed_destination_is_tried_again_and_then_cleaned_up() {
     let text = push(&peer, source(&data()), &[]).await;
     assert!(last_line(&text).starts_with("failure: connection to 127.0.0.1"), "{text}");
     assert_eq!((peer.count("PUT"), peer.count("DELETE")), (4, 1));
-    // What was there before and still is is not ours to delete.
+    // A file that was there before, and still is, is not ours to delete.
     let peer = Peer::start(Some(b"old"), killed).await;
     let text = push(&peer, source(&data()), &[]).await;
     assert!(last_line(&text).starts_with("failure: connection to 127.0.0.1"), "{text}");

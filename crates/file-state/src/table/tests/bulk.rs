@@ -26,7 +26,7 @@ fn get(state: &mut FileState, file: FileId, holder: Holder) -> Result<(), FileSt
 }
 
 #[test]
-fn who_is_asked_for_all_layouts_gets_no_new_one_until_those_that_are_wanted_are_back() {
+fn a_holder_asked_for_all_layouts_gets_no_new_one_until_the_recalled_ones_are_back() {
     let mut state = asked();
     assert!(state.is_recalled_at_once(A) && !state.is_recalled_at_once(B));
     assert_eq!(get(&mut state, FileId(11), A), Err(FileStateError::RecallConflict), "of no file");
@@ -49,7 +49,7 @@ fn each_of_the_layouts_has_its_own_recall_and_is_taken_in_time() {
 }
 
 #[test]
-fn whose_time_is_over_gets_layouts_elsewhere_while_the_fence_is_waited_for() {
+fn after_its_deadline_a_holder_gets_layouts_elsewhere_while_the_fence_is_waited_for() {
     let mut state = asked();
     let _ = state.expired_recalls(s(10), s(12));
     assert!(!state.is_recalled_at_once(A));
@@ -58,7 +58,7 @@ fn whose_time_is_over_gets_layouts_elsewhere_while_the_fence_is_waited_for() {
 }
 
 #[test]
-fn what_was_asked_for_alone_meanwhile_does_not_end_the_question() {
+fn a_recall_of_one_layout_meanwhile_does_not_end_the_question() {
     let mut state = asked();
     let _ = state.change(ELSEWHERE, Some(B), Change::Truncate, s(20));
     state.expire_recall(ELSEWHERE, A, GrantKind::Layout);
@@ -76,7 +76,7 @@ fn a_question_ends_with_its_holder() {
 }
 
 #[test]
-fn who_has_nothing_is_fenced_off_at_once_and_may_ask_for_layouts_of_other_files() {
+fn a_holder_that_denies_having_layouts_is_fenced_off_at_once_and_gets_others() {
     let mut state = asked();
     state.expire_at_once(A);
     assert_eq!(get(&mut state, FILE, A), Err(FileStateError::RecallConflict), "before the fence");
@@ -89,7 +89,7 @@ fn who_has_nothing_is_fenced_off_at_once_and_may_ask_for_layouts_of_other_files(
 }
 
 #[test]
-fn who_does_not_understand_is_asked_for_each_as_if_for_the_first_time() {
+fn a_holder_that_rejects_the_question_is_asked_for_each_layout_as_if_for_the_first_time() {
     let mut state = asked();
     state.forget_at_once(A);
     assert!(!state.is_recalled_at_once(A) && state.expired_recalls(s(10), s(12)).is_empty());
@@ -99,7 +99,7 @@ fn who_does_not_understand_is_asked_for_each_as_if_for_the_first_time() {
 }
 
 #[test]
-fn what_is_being_taken_is_not_given_back_by_an_answer_that_comes_too_late() {
+fn a_late_answer_does_not_stop_a_revocation_that_has_begun() {
     let mut state = asked();
     assert_eq!(state.expired_recalls(s(10), s(12)).len(), 2);
     state.forget_at_once(A);

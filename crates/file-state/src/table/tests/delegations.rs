@@ -30,7 +30,7 @@ fn readers_share_a_delegation_and_a_writer_is_alone_with_one() {
 }
 
 #[test]
-fn who_reads_alone_is_delegated_the_file_to_write_too_and_still_has_one_delegation() {
+fn the_only_reader_gets_a_write_delegation_in_place_of_its_read_delegation() {
     let mut state = delegated(&[A, B], Read);
     assert_eq!(state.delegate(FILE, A, Write, s(0)), Err(FileStateError::InUse), "another one reads");
     state.return_delegation(FILE, B);
@@ -54,7 +54,7 @@ fn a_delegation_that_is_recalled_does_not_become_one_to_write() {
 }
 
 #[test]
-fn what_others_write_or_deny_is_not_delegated() {
+fn a_file_that_others_write_or_deny_is_not_delegated() {
     for (access, deny, reads, writes) in [
         (1, 0, true, false),
         (2, 0, false, false),
@@ -299,8 +299,8 @@ fn another_change_that_proceeds_takes_nothing_from_one_that_waits() {
 }
 
 mod model {
-    //! Random steps of several holders on a few files; after each nothing that conflicts is granted, and who holds
-    //! nothing is not known.
+    //! Random steps of several holders on a few files; after each no grants conflict, and a holder without state is not
+    //! known.
 
     use super::*;
 

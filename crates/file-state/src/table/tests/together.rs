@@ -1,5 +1,5 @@
 //! Opens, byte ranges, delegations and layouts at once, of clients of two doors, in random steps beside lists: what is
-//! granted is what the lists allow, no two grants conflict, and who has gone left nothing.
+//! granted is what the lists allow, no two grants conflict, and departed holders leave nothing.
 //!
 //! `FOREBAY_MODEL_STEPS=1000000` plays so many steps, in release within seconds; a few are played each time.
 

@@ -70,7 +70,7 @@ fn no_client_alone_makes_a_pool_slow() {
 }
 
 #[test]
-fn who_comes_again_under_another_number_has_one_vote() {
+fn a_client_that_returns_under_another_number_has_one_vote() {
     let mut scene = Scene::default();
     scene.compare(1, 500, 1);
     scene.paces.forget_client(1);
@@ -149,7 +149,7 @@ fn a_pool_that_became_fast_is_not_slow_for_long() {
 }
 
 #[test]
-fn what_cannot_be_is_dropped() {
+fn implausible_reports_are_dropped() {
     let mut scene = Scene::default();
     let most = Transfers { operations: u64::MAX, bytes: u64::MAX, time: Duration::MAX };
     let absurd = [

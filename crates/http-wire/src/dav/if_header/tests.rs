@@ -82,7 +82,7 @@ fn rfc_4918_10_4_11_an_unmapped_resource_has_no_etag() {
 }
 
 #[test]
-fn what_litmus_sends_means_what_litmus_expects() {
+fn if_headers_of_litmus_hold_as_litmus_expects() {
     let etag = Some("\"5-1a\"");
     assert!(holds(&format!("(<{LOCK}> [\"5-1a\"]) (Not <DAV:no-lock> [\"5-1a\"])"), &[LOCK], etag));
     assert!(!holds(&format!("(<{LOCK}> [\"5-1b\"]) (Not <DAV:no-lock> [\"5-1b\"])"), &[LOCK], etag));
@@ -100,7 +100,7 @@ fn blanks_are_optional_and_not_is_a_word_in_any_case() {
 }
 
 #[test]
-fn what_the_grammar_does_not_have_is_refused() {
+fn an_if_header_outside_the_grammar_is_refused() {
     for bad in [
         "",
         " ",

@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::{Element, Token, XML_NAMESPACE, XmlBody, XmlError, malformed};
 use crate::dav::escape;
 
-/// What of the outside a part depends on.
+/// Declarations outside of a part on which the part depends.
 struct Needed {
     /// One for each declaration that was in force there, outermost first.
     bindings: Vec<bool>,

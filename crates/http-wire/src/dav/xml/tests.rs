@@ -1,4 +1,4 @@
-//! What is refused, and that nothing panics.
+//! Well-formed bodies are read, others are refused, and nothing panics.
 
 use proptest::prelude::*;
 
@@ -14,7 +14,7 @@ fn read(body: &[u8]) -> Result<(), XmlError> {
 }
 
 #[test]
-fn what_is_well_formed_is_read() {
+fn a_well_formed_body_is_read() {
     for good in [
         "<a/>",
         "<?xml version='1.0'?>\r\n<!-- c --><?pi x?><a\n/ >".replace("/ >", "/>").as_str(),
@@ -28,7 +28,7 @@ fn what_is_well_formed_is_read() {
 }
 
 #[test]
-fn what_is_not_well_formed_is_refused() {
+fn a_body_that_is_not_well_formed_is_refused() {
     for bad in [
         "",
         " ",

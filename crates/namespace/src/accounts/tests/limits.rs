@@ -54,7 +54,7 @@ async fn a_create_beyond_the_quota_fails_alone_in_its_group() {
                 let text = name(&format!("f{number}"));
                 made.push(ops::create::create(group, who, TOP, &text, &regular()).is_ok());
             }
-            // What goes makes room in the same group.
+            // The removed file becomes an orphan; to forget an unknown file changes nothing.
             ops::unlink::unlink(group, &alice(), TOP, &name("f0"))?;
             ops::records::forget(group, &[FileId(4711)])?;
             Ok(made)
@@ -85,14 +85,14 @@ async fn a_file_grows_up_to_the_quota_and_shrinks_from_beyond_it() {
         namespace.set_attributes(&alice(), file, &set(100)).await.unwrap();
         refused!(create(&namespace, &alice(), TOP, "g", &of_size(1)));
         create(&namespace, &alice(), TOP, "empty", &regular()).await.unwrap();
-        // What lies at a pool already is told, whatever it comes to.
+        // A size that a pool already holds is recorded, also above the quota.
         let written = Written {
             size_at_least: Some(150),
             mtime: None,
             space_used: None,
             stability: Stability::FileSync,
         };
-        namespace.commit(file, &written).await.unwrap();
+        namespace.record_write(file, &written).await.unwrap();
         assert_eq!(namespace.room(&alice(), file).await.unwrap(), Some(0));
         namespace.set_attributes(&alice(), file, &set(120)).await.unwrap();
         refused!(namespace.set_attributes(&alice(), file, &set(121)));
@@ -112,8 +112,9 @@ async fn a_soft_limit_is_passed_for_its_grace_and_then_holds() {
         let soft = Limit { soft: Some(1), hard: Some(5), over_since: None };
         let quota = Quota { files: soft, ..Quota::default() };
         namespace.set_quota(Account::user(10), Some(quota)).await.unwrap();
-        let over =
-            |namespace: &SqlNamespace| namespace.standing(Account::user(10)).unwrap().quota.files.over_since;
+        let over = |namespace: &SqlNamespace| {
+            namespace.standing_here(Account::user(10)).unwrap().quota.files.over_since
+        };
         let first = create(&namespace, &alice(), TOP, "f0", &folder()).await.unwrap();
         assert_eq!(over(&namespace), None);
         create(&namespace, &alice(), TOP, "f1", &folder()).await.unwrap();
@@ -144,14 +145,14 @@ async fn quotas_are_there_after_a_restart() {
             namespace.set_quota(account, Some(quota)).await.unwrap();
         }
         create(&namespace, &Identity::root(), TOP, "f", &of_size(3)).await.unwrap();
-        let before = namespace.quotas();
+        let before = namespace.quotas().await.unwrap();
         assert_eq!(before.iter().filter(|standing| standing.quota.bytes.over_since.is_some()).count(), 2);
         namespace.close().await;
         drop(namespace);
         let again = engine.open();
-        assert_eq!(again.quotas(), before);
+        assert_eq!(again.quotas().await.unwrap(), before);
         again.set_quota(Account::tree(TOP), None).await.unwrap();
-        assert_eq!(again.quotas().len(), 2);
+        assert_eq!(again.quotas().await.unwrap().len(), 2);
         again.close().await;
         assert_eq!(again.check().unwrap(), []);
     }
@@ -176,7 +177,7 @@ async fn a_tree_is_bounded_wherever_below_it_something_is_made_or_moved() {
         namespace.rename(&alice(), (elsewhere, &name("f")), (below, &name("f")), Replace::Any).await.unwrap();
         refused!(namespace.rename(&alice(), (elsewhere, &name("g")), (tree, &name("g")), Replace::Any));
         namespace.rename(&root, (TOP, &name("elsewhere")), (tree, &name("e")), Replace::Any).await.unwrap();
-        let used = |dir| namespace.standing(Account::tree(dir)).unwrap().used;
+        let used = |dir| namespace.standing_here(Account::tree(dir)).unwrap().used;
         assert_eq!(used(tree), Counted { files: 3, directories: 2, bytes: 110 });
         assert_eq!(used(below), Counted { files: 2, directories: 0, bytes: 90 });
         assert_eq!(namespace.tree(file).await.unwrap().unwrap().account, Account::tree(tree));
@@ -195,7 +196,7 @@ async fn a_tree_is_bounded_wherever_below_it_something_is_made_or_moved() {
             namespace.unlink(&alice(), dir, &name(text)).await.unwrap();
         }
         namespace.unlink(&alice(), tree, &name("below")).await.unwrap();
-        assert_eq!(namespace.quotas().len(), 1);
+        assert_eq!(namespace.quotas().await.unwrap().len(), 1);
         refused_as_missing(&namespace, below).await;
     })
     .await;
@@ -245,7 +246,7 @@ async fn an_upload_is_judged_by_what_it_is_when_it_gets_its_name() {
         };
         refused!(upload("g", 41));
         upload("g", 40).await.unwrap();
-        // What it replaces gives its place.
+        // The replaced file frees its place.
         upload("f", 60).await.unwrap();
         namespace.forget(&[old]).await.unwrap();
         refused!(upload("f", 61));
@@ -262,7 +263,7 @@ async fn an_upload_is_judged_by_what_it_is_when_it_gets_its_name() {
 
 /// As after a crash: the database has the groups, and `usage` is as of the last time that all was put into it.
 #[tokio::test]
-async fn what_only_the_journal_has_is_found_again() {
+async fn a_start_recovers_usage_that_only_the_journal_holds() {
     let engine = &Engine::all()[0];
     let namespace = engine.open();
     let dir = create(&namespace, &Identity::root(), TOP, "d", &folder()).await.unwrap();

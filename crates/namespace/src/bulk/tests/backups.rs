@@ -13,7 +13,7 @@ fn clock() -> HandClock {
 }
 
 /// Creators go on until the backups are made.
-async fn backups_under_load(place: &Place, dir: &Path) -> Vec<PathBuf> {
+async fn backups_under_load(place: &NamespaceLocation, dir: &Path) -> Vec<PathBuf> {
     let namespace = open_at(place);
     fill(&namespace).await;
     let (is_over, made) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -80,14 +80,14 @@ async fn a_backup_while_files_are_made_is_of_one_moment_and_can_be_restored() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_restored_goes_on_above_all_that_may_have_been_since() {
+async fn a_restored_namespace_goes_on_above_all_numbers_given_since_the_backup() {
     let (scratch, targets) = places();
-    let from = Place::Sqlite(scratch.path().join("from"));
+    let from = NamespaceLocation::Sqlite(scratch.path().join("from"));
     filled(&from).await;
     let (saved, file) = (from.clone(), scratch.path().join("backup"));
     let to = file.clone();
     aside(move || backup(&saved, &to, Some(INSTANCE), &mut |_| {})).await.unwrap();
-    // What is lost: some starts, and files made and changed in them.
+    // These starts, and the files made and changed in them, are lost.
     let (mut highest, mut change) = (FileId(0), 0);
     for round in 0..3 {
         let namespace = open_at(&from);
@@ -142,14 +142,15 @@ fn a_dry_run_says_what_would_be_done_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("namespace.db");
     crate::sqlite::schema::make_first_version(&path);
-    let (before, place) = (std::fs::read(&path).unwrap(), Place::Sqlite(dir.path().to_owned()));
+    let (before, place) = (std::fs::read(&path).unwrap(), NamespaceLocation::Sqlite(dir.path().to_owned()));
     let planned = plan(&place).unwrap();
     assert_eq!(planned.found, 1);
     assert_eq!(planned.steps.len() as u32 + 1, planned.known);
     let index = planned.steps.iter().find(|step| step.what.contains("index from files")).unwrap();
     assert_eq!((index.version, index.rows), (3, 1));
     assert_eq!(std::fs::read(&path).unwrap(), before);
-    let refused = copy_quietly(&place, &Place::Sqlite(dir.path().join("to")), Begin::Resume).unwrap_err();
+    let refused =
+        copy_quietly(&place, &NamespaceLocation::Sqlite(dir.path().join("to")), Begin::Resume).unwrap_err();
     assert!(refused.to_string().contains("namespace migrate"), "{refused}");
     assert_eq!(migrate(&place).unwrap(), planned);
     let done = plan(&place).unwrap();
@@ -161,7 +162,7 @@ fn a_dry_run_says_what_would_be_done_and_changes_nothing() {
 fn a_dry_run_on_postgres_changes_nothing() {
     let Some(cluster) = Cluster::shared() else { return };
     let url = cluster.create_database().unwrap();
-    let place = Place::Postgres(url.clone());
+    let place = NamespaceLocation::Postgres(url.clone());
     assert!(matches!(plan(&place), Err(BulkError::Nothing(_))));
     // As the first version left it.
     let first = crate::postgres::schema::MIGRATIONS[0].sql;
@@ -186,17 +187,194 @@ fn a_dry_run_on_postgres_changes_nothing() {
 async fn a_namespace_of_an_older_version_is_saved_and_its_backup_migrated() {
     let dir = tempfile::tempdir().unwrap();
     crate::sqlite::schema::make_first_version(&dir.path().join("namespace.db"));
-    let (from, file) = (Place::Sqlite(dir.path().to_owned()), dir.path().join("backup"));
-    let to = Place::Sqlite(dir.path().join("to"));
+    let (from, file) = (NamespaceLocation::Sqlite(dir.path().to_owned()), dir.path().join("backup"));
+    let to = NamespaceLocation::Sqlite(dir.path().join("to"));
     let into = to.clone();
     aside(move || {
         assert_eq!(backup(&from, &file, None, &mut |_| {}).unwrap().problems, []);
         let old = restore(&file, &into, None, Begin::Resume, &clock(), &mut |_| {}).unwrap_err();
         assert!(matches!(old, BulkError::OldVersion { found: 1, .. }), "{old}");
-        migrate(&Place::File(file.clone())).unwrap();
+        migrate(&NamespaceLocation::File(file.clone())).unwrap();
         restore(&file, &into, None, Begin::Resume, &clock(), &mut |_| {}).unwrap();
     })
     .await;
     let namespace = open_at(&to);
     assert_eq!(namespace.lookup(&Identity::root(), TOP, &name("old")).await.unwrap().size, 5);
+}
+
+/// The file had lost its seal by then, and was half migrated.
+#[test]
+fn a_backup_whose_migration_fails_stays_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let (database, file) = (dir.path().join("namespace.db"), dir.path().join("backup"));
+    crate::sqlite::schema::make_first_version(&database);
+    // A later step finds its table made.
+    Connection::open(&database).unwrap().execute_batch("CREATE TABLE acls (a)").unwrap();
+    backup(&NamespaceLocation::Sqlite(dir.path().to_owned()), &file, None, &mut |_| {}).unwrap();
+    let before = std::fs::read(&file).unwrap();
+    let refused = migrate(&NamespaceLocation::File(file.clone())).unwrap_err().to_string();
+    assert!(refused.contains("acls"), "{refused}");
+    assert!(std::fs::read(&file).unwrap() == before);
+    crate::bulk::seal::verify(&file, &mut |_| {}).unwrap().unwrap();
+    assert!(!dir.path().join("backup.migrating").exists());
+}
+
+#[test]
+fn a_backup_is_migrated_after_an_attempt_that_was_killed_and_keeps_its_mode_and_its_seal() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (file, link) = (dir.path().join("backup"), dir.path().join("link"));
+    crate::sqlite::schema::make_first_version(&dir.path().join("namespace.db"));
+    backup(&NamespaceLocation::Sqlite(dir.path().to_owned()), &file, None, &mut |_| {}).unwrap();
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    for suffix in ["", "-wal", "-journal"] {
+        std::fs::write(dir.path().join(format!("backup.migrating{suffix}")), "half of it").unwrap();
+    }
+    let open = Connection::open(dir.path().join("namespace.db")).unwrap();
+    open.pragma_update(None, "journal_mode", "WAL").unwrap();
+    open.execute("UPDATE meta SET value = value + 1", []).unwrap();
+    let refused = migrate(&NamespaceLocation::File(dir.path().join("namespace.db"))).unwrap_err().to_string();
+    assert!(refused.contains("namespace.db-wal holds a part of it"), "{refused}");
+    assert!(migrate(&NamespaceLocation::File(link.clone())).unwrap().found == 1);
+    assert!(link.is_symlink() && !dir.path().join("backup.migrating").exists());
+    assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
+    crate::bulk::seal::verify(&file, &mut |_| {}).unwrap().unwrap();
+    let before = std::fs::read(&file).unwrap();
+    assert_eq!(migrate(&NamespaceLocation::File(file.clone())).unwrap().steps, []);
+    assert!(std::fs::read(&file).unwrap() == before, "there was nothing to do");
+}
+
+/// As `a_restored_namespace_goes_on_above_all_numbers_given_since_the_backup`, but without a backup file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_namespace_that_is_taken_as_it_is_goes_on_as_if_restored() {
+    let (_scratch, places) = places();
+    for place in places {
+        filled(&place).await;
+        let namespace = open_at(&place);
+        let before = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
+        let made = namespace.create(&Identity::root(), TOP, &name("last"), &regular()).await.unwrap();
+        let (into, change) = (place.clone(), namespace.attributes(TOP).await.unwrap().change);
+        let running = aside(move || retake(&into, &clock()).unwrap_err()).await;
+        assert!(
+            running.to_string().contains("use") || running.to_string().contains("another head"),
+            "{running}"
+        );
+        namespace.close().await;
+        drop(namespace);
+        let into = place.clone();
+        let taken = aside(move || retake(&into, &clock())).await.unwrap();
+        assert!(taken.files > made.attributes.file.0 + 1_000_000, "{place}");
+        let namespace = open_at(&place);
+        assert!(namespace.attributes(TOP).await.unwrap().change > change, "{place}");
+        let new = namespace.create(&Identity::root(), TOP, &name("new"), &regular()).await.unwrap();
+        assert!(new.attributes.file.0 >= taken.files, "{place}");
+        let old = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
+        assert_eq!(old.epoch.0, before.epoch.0 + (1 << 16), "{place}");
+        require_xattrs_and_acl(&namespace, old.file).await;
+        assert_eq!(namespace.checksums(old.file).await.unwrap(), []);
+        assert_eq!(namespace.load().await.unwrap(), []);
+        let orphans = namespace.orphans(FileId(0), 10).await.unwrap();
+        assert!(orphans.len() == 1 && orphans[0].pools.is_empty());
+        namespace.close().await;
+        assert_eq!(namespace.check().unwrap(), []);
+    }
+}
+
+fn restored(file: &Path) -> BulkResult<Copied> {
+    let dir = tempfile::tempdir().unwrap();
+    let to = NamespaceLocation::Sqlite(dir.path().join("to"));
+    let done = restore(file, &to, Some(INSTANCE), Begin::Resume, &clock(), &mut |_| {});
+    assert!(done.is_ok() || !dir.path().join("to").exists(), "what is refused leaves nothing");
+    done
+}
+
+/// Of every engine, a backup of a namespace that has one of everything.
+async fn saved(dir: &Path) -> Vec<PathBuf> {
+    let (_scratch, places) = places();
+    let mut files = Vec::new();
+    for (at, place) in places.into_iter().enumerate() {
+        filled(&place).await;
+        let file = dir.join(format!("{at}.backup"));
+        let to = file.clone();
+        aside(move || backup(&place, &to, Some(INSTANCE), &mut |_| {})).await.unwrap();
+        files.push(file);
+    }
+    files
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_with_a_flipped_bit_or_without_its_tail_is_not_restored() {
+    let scratch = tempfile::tempdir().unwrap();
+    for file in saved(scratch.path()).await {
+        let damaged = scratch.path().join("damaged");
+        let bytes = std::fs::read(&file).unwrap();
+        let whole = file.clone();
+        assert!(aside(move || restored(&whole)).await.unwrap().is_verified);
+        let mut dice = testkit::dice::Dice::seeded(28);
+        let bits = bytes.len() as u64 * 8;
+        // Anywhere, and each of the last lines.
+        let anywhere: Vec<u64> = (0..40).map(|_| dice.below(bits)).collect();
+        let at_the_end = (1..=120).map(|back| bits - back * 7);
+        for bit in anywhere.into_iter().chain(at_the_end).chain([60 * 8 + 3]) {
+            let mut changed = bytes.clone();
+            changed[(bit / 8) as usize] ^= 1 << (bit % 8);
+            std::fs::write(&damaged, changed).unwrap();
+            let refused = aside({
+                let damaged = damaged.clone();
+                move || restored(&damaged)
+            });
+            let refused = refused.await.map(drop).unwrap_err().to_string();
+            assert!(refused.contains("is damaged"), "bit {bit}: {refused}");
+        }
+        for lost in [1, 13, 20, 100, 4096, bytes.len() / 2] {
+            std::fs::write(&damaged, &bytes[..bytes.len() - lost]).unwrap();
+            let refused = aside({
+                let damaged = damaged.clone();
+                move || restored(&damaged)
+            });
+            let refused = refused.await.map(drop).unwrap_err().to_string();
+            assert!(
+                refused.contains("is damaged") && refused.contains("end is missing"),
+                "{lost}: {refused}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_says_what_it_has_and_one_of_an_older_program_is_restored_unverified() {
+    let scratch = tempfile::tempdir().unwrap();
+    for file in saved(scratch.path()).await {
+        let contents = crate::bulk::seal::verify(&file, &mut |_| {}).unwrap().unwrap();
+        assert_eq!(contents.rows["inodes"], FILES as u64 + 4, "{contents:?}");
+        let text = String::from_utf8_lossy(&std::fs::read(&file).unwrap()).into_owned();
+        assert!(text.contains("\ntimeline 1 ") && text.contains("\nrows dentries "));
+        // As an older program left it.
+        crate::bulk::seal::unseal(&file).unwrap();
+        Connection::open(&file).unwrap().pragma_update(None, "user_version", 0).unwrap();
+        let done = aside(move || restored(&file)).await.unwrap();
+        assert!(!done.is_verified && done.problems.is_empty());
+    }
+}
+
+/// The connection is lost in the middle of it.
+#[test]
+fn a_backup_that_fails_leaves_nothing() {
+    let Some(cluster) = Cluster::shared() else { return };
+    let (dir, url) = (tempfile::tempdir().unwrap(), cluster.create_database().unwrap());
+    drop(open_postgres(&url));
+    let mut is_cut = false;
+    let mut cut = |progress: Progress| {
+        if progress.phase == Phase::Copying && !is_cut {
+            is_cut = true;
+            let sql = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity \
+                       WHERE datname = current_database() AND pid != pg_backend_pid()";
+            cluster.query(&url, sql).unwrap();
+        }
+    };
+    let to = dir.path().join("saved");
+    backup(&NamespaceLocation::Postgres(url.clone()), &to, None, &mut cut).unwrap_err();
+    assert!(is_cut);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

@@ -16,7 +16,7 @@ fn dump(mut source: Box<dyn Source>) -> Dump {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_a_copy_is_the_same_and_goes_on_above_it() {
     let (scratch, mut places) = places();
-    places.push(Place::Sqlite(scratch.path().join("last")));
+    places.push(NamespaceLocation::Sqlite(scratch.path().join("last")));
     let (highest, change) = filled(&places[0]).await;
     let dumped = aside(move || {
         let mut before = dump(open_source(&places[0]).unwrap());
@@ -27,7 +27,7 @@ async fn a_copy_of_a_copy_is_the_same_and_goes_on_above_it() {
             let width: usize =
                 (before.1.iter().zip(TABLES)).map(|(rows, table)| rows.len() / table.width()).sum();
             assert_eq!(copied.rows, width as u64);
-            if let Place::Sqlite(dir) = &ends[1] {
+            if let NamespaceLocation::Sqlite(dir) = &ends[1] {
                 // One file is the whole of it, but for the lock.
                 assert_eq!(std::fs::read_dir(dir).unwrap().count(), 2);
             }
@@ -95,7 +95,7 @@ impl Sink for Ending {
     }
 }
 
-fn begin_and_be_killed(from: &Place, to: &Place, writes: usize) {
+fn begin_and_be_killed(from: &NamespaceLocation, to: &NamespaceLocation, writes: usize) {
     let mut source = open_source(from).unwrap();
     let mut marks = source.marks().clone();
     marks.claim(Some(INSTANCE), from).unwrap();
@@ -108,7 +108,7 @@ fn begin_and_be_killed(from: &Place, to: &Place, writes: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_was_killed_goes_on_where_it_was() {
     let (scratch, targets) = places();
-    let from = Place::Sqlite(scratch.path().join("from"));
+    let from = NamespaceLocation::Sqlite(scratch.path().join("from"));
     filled(&from).await;
     aside(move || {
         let before = dump(open_source(&from).unwrap()).1;
@@ -129,7 +129,7 @@ async fn a_copy_that_was_killed_goes_on_where_it_was() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_source_that_changed_since_is_refused_unless_all_is_begun_anew() {
     let (scratch, targets) = places();
-    let from = Place::Sqlite(scratch.path().join("from"));
+    let from = NamespaceLocation::Sqlite(scratch.path().join("from"));
     filled(&from).await;
     for to in targets {
         let ends = (from.clone(), to.clone());
@@ -152,14 +152,14 @@ async fn a_source_that_changed_since_is_refused_unless_all_is_begun_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_in_use_or_not_empty_or_of_another_instance_is_refused() {
+async fn a_copy_refuses_a_namespace_in_use_a_full_target_and_another_instance() {
     let (scratch, places) = places();
-    let other = Place::Sqlite(scratch.path().join("other"));
+    let other = NamespaceLocation::Sqlite(scratch.path().join("other"));
     filled(&other).await;
     for place in places {
         let namespace = open_at(&place);
         fill(&namespace).await;
-        let (here, there) = (place.clone(), Place::Sqlite(scratch.path().join("there")));
+        let (here, there) = (place.clone(), NamespaceLocation::Sqlite(scratch.path().join("there")));
         aside(move || {
             let running = copy_quietly(&here, &there, Begin::Resume).unwrap_err().to_string();
             assert!(running.contains("forebay namespace backup"), "{running}");
@@ -171,8 +171,8 @@ async fn what_is_in_use_or_not_empty_or_of_another_instance_is_refused() {
         aside(move || {
             let full = copy_quietly(&from, &here, Begin::Afresh).unwrap_err();
             assert!(matches!(full, BulkError::NotEmpty { .. }), "{full}");
-            let to = Place::Sqlite(dir.join("strange"));
-            if matches!(here, Place::Postgres(_)) {
+            let to = NamespaceLocation::Sqlite(dir.join("strange"));
+            if matches!(here, NamespaceLocation::Postgres(_)) {
                 let order = Order { begin: Begin::Resume, instance: Some([8; 16]) };
                 let strange = copy(&here, &to, &order, &mut |_| {}).unwrap_err();
                 assert!(matches!(strange, BulkError::OtherInstance { .. }), "{strange}");
@@ -184,19 +184,19 @@ async fn what_is_in_use_or_not_empty_or_of_another_instance_is_refused() {
     }
 }
 
-/// What a left-over log of another database would do to a new one.
+/// SQLite would replay the left-over log of another database into the new one.
 #[test]
-fn what_sqlite_left_beside_a_database_that_is_gone_is_in_the_way() {
+fn a_left_over_wal_without_its_database_refuses_a_new_namespace() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("namespace.db-wal"), "left over").unwrap();
-    let refused = Bulk::begin(&Place::Sqlite(dir.path().to_owned())).map(|_| ()).unwrap_err();
+    let refused = Bulk::begin(&NamespaceLocation::Sqlite(dir.path().to_owned())).map(|_| ()).unwrap_err();
     assert!(refused.to_string().contains("namespace.db-wal"), "{refused}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn rows_that_are_not_the_same_are_not_put_in_place() {
     let (scratch, targets) = places();
-    let from = Place::Sqlite(scratch.path().join("from"));
+    let from = NamespaceLocation::Sqlite(scratch.path().join("from"));
     filled(&from).await;
     aside(move || {
         for to in &targets {

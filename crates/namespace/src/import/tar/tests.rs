@@ -162,7 +162,7 @@ fn long_names_large_numbers_and_sparse_files_of_gnu_are_read() {
 }
 
 #[test]
-fn what_is_damaged_or_cut_off_is_told_with_its_number() {
+fn a_damaged_or_truncated_member_is_reported_with_its_number() {
     let first = [plain("a", b'0', 3), padded(b"abc")].concat();
     let cut = all(&first).unwrap_err();
     assert!(cut.starts_with("member 2: ") && cut.contains("cut off"), "{cut}");

@@ -225,7 +225,7 @@ fn a_placed_file_has_the_id_and_the_pool_that_it_is_told() {
 }
 
 #[test]
-fn what_makes_no_tree_is_refused_with_its_path() {
+fn entries_that_make_no_tree_are_refused_with_their_path() {
     assert_eq!(
         refused(&[file("d/f", 1), file("d/f", 1)]),
         "\"d/f\" is there twice, or a directory and not one"
@@ -245,7 +245,7 @@ fn what_makes_no_tree_is_refused_with_its_path() {
 }
 
 #[test]
-fn what_lies_deeper_than_a_path_may_be_is_refused() {
+fn entries_deeper_than_a_path_may_be_are_refused() {
     let deep = |names: usize| vec!["d"; names].join("/");
     build(&[file(&deep(DEPTH_MAX), 1)]);
     build_under("top", &[dir(&deep(DEPTH_MAX - 1))]).unwrap();

@@ -30,6 +30,7 @@ fn full() -> Batch {
     // Each by its name, so that a new part of a batch does not compile without a place here.
     Batch {
         sequence: 5,
+        is_durable: true,
         totals: Totals::default(),
         inodes: [(file, InodeChange::Insert(inode)), (other, InodeChange::Remove)].into(),
         names: [

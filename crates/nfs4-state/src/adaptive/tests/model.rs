@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Clone, Copy, Debug)]
-struct Known {
+struct FileUse {
     file: FileId,
     last: Duration,
     active: bool,
@@ -16,7 +16,7 @@ struct Model {
     rules: DelegationRules,
     files_max: usize,
     /// The longest silent client first; of each its files, the least recently used first.
-    clients: Vec<(ClientId4, Vec<Known>)>,
+    clients: Vec<(ClientId4, Vec<FileUse>)>,
     quiet: Vec<(FileId, Duration)>,
 }
 
@@ -58,7 +58,7 @@ impl Model {
         }
         let before = files.iter().position(|known| known.file == file).map(|at| files.remove(at));
         let active = before.is_some_and(|known| known.active || now - known.last <= self.rules.window);
-        files.push(Known { file, last: now, active });
+        files.push(FileUse { file, last: now, active });
         while files.iter().filter(|known| known.active).count() > self.rules.active_max {
             files.iter_mut().find(|known| known.active).unwrap().active = false;
         }

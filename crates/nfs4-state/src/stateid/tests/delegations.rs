@@ -86,7 +86,7 @@ fn a_recall_carries_the_stateid_as_it_was_given() {
 }
 
 #[test]
-fn what_was_delegated_can_be_opened_while_it_is_recalled() {
+fn the_holder_can_open_a_delegated_file_during_the_recall() {
     let mut states = states();
     let held = delegate(&mut states, A);
     let writing = Change::Access(file_state::Share::new(Modes::WRITE, Modes::NONE));
@@ -147,7 +147,7 @@ fn io_without_an_open_waits_for_a_writers_delegation() {
 }
 
 #[test]
-fn who_reads_past_denials_waits_for_a_writers_delegation_all_the_same() {
+fn a_read_with_the_bypass_stateid_still_waits_for_a_write_delegation() {
     let mut states = states();
     delegate_as(&mut states, A, DelegationKind::Write);
     states.open(request(A, BOTH, READ)).unwrap();
@@ -155,7 +155,7 @@ fn who_reads_past_denials_waits_for_a_writers_delegation_all_the_same() {
 }
 
 #[test]
-fn what_was_given_back_and_granted_anew_while_the_old_was_fenced_off_is_not_revoked() {
+fn a_delegation_granted_anew_while_the_old_one_is_fenced_off_is_not_revoked() {
     let mut states = states();
     let held = delegate(&mut states, A);
     let due = recall_and_expire(&mut states);

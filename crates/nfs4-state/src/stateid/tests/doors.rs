@@ -1,4 +1,4 @@
-//! What clients of another door hold, as clients of this one meet it.
+//! State of clients of another door, as clients of this one meet it.
 
 use file_state::{LockKind, Share};
 
@@ -22,7 +22,7 @@ fn a_denial_of_another_door_keeps_a_writer_out_and_goes_with_its_holder() {
 }
 
 #[test]
-fn what_another_door_holds_is_no_clients_state() {
+fn state_of_another_door_belongs_to_no_client() {
     let mut states = states();
     states.files.lock().open(FILE, WEB, share(Modes::READ, Modes::NONE)).unwrap();
     assert!(states.clients().is_empty() && !states.holds(A));
@@ -64,7 +64,7 @@ fn a_recall_that_comes_too_late_is_not_sent() {
     let held = layouts::get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
     let verdict = states.files.lock().change(FILE, Some(WEB.holder), Change::Replace, s(10));
     let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
-    // The layout comes home before the recall gets its stateid, and is granted anew after the change.
+    // The layout is returned before the recall gets its stateid, and is granted anew after the change.
     states.layout_return(B, FILE, held, LayoutModes::ALL).unwrap();
     assert_eq!(states.address_recalls(&recalls), []);
     let verdict = states.files.lock().change(FILE, Some(WEB.holder), Change::Replace, s(10));

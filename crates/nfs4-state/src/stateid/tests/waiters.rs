@@ -1,4 +1,4 @@
-//! Who waits for a lock, and by which name it is told.
+//! Waiters for a lock, and the name by which they are notified.
 
 use super::locks::request;
 use super::*;
@@ -36,7 +36,7 @@ fn a_waiter_is_told_by_the_name_that_it_gave_and_gets_the_lock() {
 }
 
 #[test]
-fn who_does_not_wait_is_not_told() {
+fn a_client_that_only_tries_a_lock_is_not_notified() {
     let mut states = states();
     let (a, b) = (open(&mut states, A, BOTH), open(&mut states, B, BOTH));
     let held = locks::lock(&mut states, A, a, 0, 10).unwrap();
@@ -65,7 +65,7 @@ fn a_close_and_the_end_of_a_client_let_others_through() {
 }
 
 #[test]
-fn who_went_or_cannot_be_reached_keeps_nobody_waiting() {
+fn a_silent_or_unreachable_waiter_keeps_nobody_waiting() {
     let mut states = states();
     let (a, b) = (open(&mut states, A, BOTH), open(&mut states, B, BOTH));
     let held = locks::lock(&mut states, A, a, 0, 10).unwrap();

@@ -7,7 +7,7 @@ use crate::group::{Group, OpResult};
 use crate::inode::Inode;
 use crate::written::Delta;
 
-pub fn commit(group: &mut Group<'_>, file: FileId, delta: &Delta) -> OpResult<Attributes> {
+pub fn record_write(group: &mut Group<'_>, file: FileId, delta: &Delta) -> OpResult<Attributes> {
     let mut inode = group.inode(file)?;
     require_regular(&inode)?;
     if !delta.is_empty() {

@@ -1,22 +1,22 @@
-//! What was found out, for a while and with a bound: of two halves the older goes when the younger is full.
+//! A bounded cache with an expiry time per entry: of two halves the older is dropped when the younger is full.
 
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
 #[derive(Debug)]
-pub(super) struct Kept<K, V> {
+pub(super) struct ExpiringCache<K, V> {
     half_len_max: usize,
     young: HashMap<K, (V, Duration)>,
     old: HashMap<K, (V, Duration)>,
 }
 
-impl<K: Eq + Hash + Clone, V: Clone> Kept<K, V> {
-    pub fn new(len_max: usize) -> Kept<K, V> {
-        Kept { half_len_max: len_max / 2, young: HashMap::new(), old: HashMap::new() }
+impl<K: Eq + Hash + Clone, V: Clone> ExpiringCache<K, V> {
+    pub fn new(len_max: usize) -> ExpiringCache<K, V> {
+        ExpiringCache { half_len_max: len_max / 2, young: HashMap::new(), old: HashMap::new() }
     }
 
-    /// What is asked for stays.
+    /// A lookup moves its entry to the younger half.
     pub fn find(&mut self, key: &K, now: Duration) -> Option<V> {
         if let Some((value, until)) = self.young.get(key) {
             return (*until > now).then(|| value.clone());
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn it_is_bounded_and_keeps_what_is_asked_for() {
-        let mut kept = Kept::new(100);
+        let mut kept = ExpiringCache::new(100);
         kept.insert(0, "first", LATER);
         for n in 1..10_000 {
             kept.insert(n, "other", LATER);
@@ -59,8 +59,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_old_is_not_known_in_either_half() {
-        let mut kept = Kept::new(2);
+    fn an_expired_entry_is_not_found_in_either_half() {
+        let mut kept = ExpiringCache::new(2);
         kept.insert(1, "one", NOW);
         assert_eq!(kept.find(&1, NOW), None);
         kept.insert(2, "two", LATER);

@@ -16,7 +16,7 @@ const KEPT_TIME: Duration = Duration::from_secs(1);
 const KEPT_BYTES: usize = 32 << 20;
 
 #[derive(Default)]
-pub struct Kept {
+pub struct UnsyncedGroups {
     groups: VecDeque<Group>,
     bytes: usize,
     /// The first of them.
@@ -28,7 +28,7 @@ pub struct Group {
     pub changes: Vec<Change>,
 }
 
-impl Kept {
+impl UnsyncedGroups {
     /// The next group waits for the disk, and nothing has to be kept any more.
     pub fn is_full(&self, now: Instant) -> bool {
         self.bytes > KEPT_BYTES || self.since.is_some_and(|since| now.duration_since(since) > KEPT_TIME)
@@ -42,10 +42,10 @@ impl Kept {
 
     /// All of them are on disk.
     pub fn clear(&mut self) {
-        *self = Kept::default();
+        *self = UnsyncedGroups::default();
     }
 
-    /// What a database lacks that holds all groups up to `held`; `None`: some of that is not here.
+    /// Groups that a database with all groups up to `held` lacks; `None`: some of them are not here.
     pub fn behind(&self, held: u64, last: u64) -> Option<impl ExactSizeIterator<Item = &Group>> {
         let first = self.groups.front()?.sequence;
         let is_whole = first <= held + 1 && held < last && self.groups.back()?.sequence == last;
@@ -90,8 +90,8 @@ fn weight(batch: &Batch) -> usize {
 mod tests {
     use super::*;
 
-    fn kept(groups: std::ops::RangeInclusive<u64>, now: Instant) -> Kept {
-        let mut kept = Kept::default();
+    fn kept(groups: std::ops::RangeInclusive<u64>, now: Instant) -> UnsyncedGroups {
+        let mut kept = UnsyncedGroups::default();
         for sequence in groups {
             kept.push(&Batch { sequence, ..Batch::default() }, Vec::new(), now);
         }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_database_lacks_is_sent_again_if_all_of_it_is_here() {
+    fn groups_that_a_database_lacks_are_sent_again_if_all_of_them_are_kept() {
         let kept = kept(5..=8, Instant::now());
         let behind = |held, last| {
             kept.behind(held, last).map(|groups| groups.map(|group| group.sequence).collect::<Vec<_>>())
@@ -109,7 +109,7 @@ mod tests {
         for (held, last) in [(3, 8), (8, 8), (9, 8), (6, 9)] {
             assert_eq!(behind(held, last), None, "{held} {last}");
         }
-        assert!(Kept::default().behind(0, 1).is_none());
+        assert!(UnsyncedGroups::default().behind(0, 1).is_none());
     }
 
     #[test]
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_group_waits_for_the_disk_when_many_bytes_are_kept() {
-        let (mut kept, start) = (Kept::default(), Instant::now());
+        let (mut kept, start) = (UnsyncedGroups::default(), Instant::now());
         let mut batch = Batch::default();
         let value = bytes::Bytes::from(vec![0; 1 << 20]);
         batch.properties.put(types::FileId(9), "large".to_owned(), value);

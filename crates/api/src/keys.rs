@@ -1,0 +1,292 @@
+//! The keys of file handles and tickets: all follow from the `secret` of the instance.
+//!
+//! ```text
+//! secret ─┬─ HandleKey                    HMAC-SHA-256 under the secret itself
+//!         └─ HKDF-Extract ── TicketKeys ─┬─ HKDF-Expand "forebay pool nfs",  pool, generation
+//!                                        └─ HKDF-Expand "forebay pool http", pool, generation
+//! ```
+//!
+//! The head has [`HandleKey`] and [`TicketKeys`]. The faces of a pool have a [`PoolKey`], from which nothing else follows: no
+//! file handle of the head, and no ticket to another pool. (As long as head and pools are one process, its HTTP face can still reach the head's own keys.) These derivations are fixed: a head and a pool of different
+//! versions have to agree.
+
+use std::sync::{Arc, OnceLock};
+
+use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use types::PoolId;
+
+use crate::ticket::{MAC_BYTES, TicketError};
+
+/// Separates the derived keys from everything that is authenticated with the secret itself.
+const SALT: &[u8] = b"forebay tickets";
+const OF_NFS: &[u8] = b"forebay pool nfs";
+const OF_HTTP: &[u8] = b"forebay pool http";
+
+/// Pools with lower numbers have their derived keys kept: to derive one costs several times the MAC of a ticket.
+const KEPT_LEN: usize = 1_024;
+
+/// A number of the head's start. A ticket says in which term it was sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Term(pub u64);
+
+impl Term {
+    /// A head that has its pools in its own process counts no terms: its tickets are the same bytes after a restart.
+    pub const UNCOUNTED: Term = Term(0);
+}
+
+/// A number of a pool's key. It rises by one when the keys are replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyGeneration(pub u32);
+
+impl KeyGeneration {
+    pub const FIRST: KeyGeneration = KeyGeneration(0);
+
+    fn previous(self) -> Option<KeyGeneration> {
+        self.0.checked_sub(1).map(KeyGeneration)
+    }
+}
+
+/// Authenticates what only the head gives out and takes back: file handles, device ids, tags in its records.
+#[derive(Clone)]
+pub struct HandleKey(Hmac<Sha256>);
+
+impl HandleKey {
+    /// The secret itself is the key, as in all versions before: handles are persistent, and clients keep them over an upgrade.
+    pub fn new(secret: &[u8; 32]) -> HandleKey {
+        HandleKey(keyed(secret))
+    }
+
+    /// The first `N` bytes of the HMAC.
+    pub fn authenticate<const N: usize>(&self, body: &[u8]) -> [u8; N] {
+        truncated(&self.0, body)
+    }
+}
+
+/// The head's part: seals tickets to every pool.
+#[derive(Clone)]
+pub struct TicketKeys {
+    root: Prk,
+    term: Term,
+    generation: KeyGeneration,
+    /// By the pool's number, filled when the pool is first asked for.
+    kept: Arc<[OnceLock<Box<GenerationKey>>]>,
+}
+
+impl TicketKeys {
+    pub fn new(secret: &[u8; 32], term: Term, generation: KeyGeneration) -> TicketKeys {
+        let root = Salt::new(HKDF_SHA256, SALT).extract(secret);
+        TicketKeys { root, term, generation, kept: (0..KEPT_LEN).map(|_| OnceLock::new()).collect() }
+    }
+
+    /// The term in which tickets are sealed.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// The generation that tickets are sealed with.
+    pub fn generation(&self) -> KeyGeneration {
+        self.generation
+    }
+
+    /// For the faces of that pool. They accept this generation and the one before it.
+    pub fn pool_key(&self, pool: PoolId) -> PoolKey {
+        let previous = self.generation.previous().map(|generation| self.derive(pool, generation));
+        PoolKey { pool, newest: self.derive(pool, self.generation), previous }
+    }
+
+    /// Authenticates the body of a URL's ticket to that pool, which says the [`generation`](TicketKeys::generation).
+    pub fn authenticate_url(&self, pool: PoolId, body: &[u8]) -> [u8; MAC_BYTES] {
+        self.with_key(pool, |key| truncated(&key.http, body))
+    }
+
+    pub(crate) fn authenticate_handle(&self, pool: PoolId, body: &[u8]) -> [u8; MAC_BYTES] {
+        self.with_key(pool, |key| truncated(&key.nfs, body))
+    }
+
+    fn with_key<R>(&self, pool: PoolId, authenticate: impl FnOnce(&GenerationKey) -> R) -> R {
+        match usize::try_from(pool.0).ok().and_then(|number| self.kept.get(number)) {
+            Some(slot) => authenticate(slot.get_or_init(|| Box::new(self.derive(pool, self.generation)))),
+            None => authenticate(&self.derive(pool, self.generation)),
+        }
+    }
+
+    fn derive(&self, pool: PoolId, generation: KeyGeneration) -> GenerationKey {
+        let (nfs, http) =
+            (expand(&self.root, OF_NFS, pool, generation), expand(&self.root, OF_HTTP, pool, generation));
+        GenerationKey { generation, nfs, http }
+    }
+}
+
+/// A pool's part: opens tickets to that pool, of two generations.
+#[derive(Clone)]
+pub struct PoolKey {
+    pool: PoolId,
+    newest: GenerationKey,
+    previous: Option<GenerationKey>,
+}
+
+#[derive(Clone)]
+struct GenerationKey {
+    generation: KeyGeneration,
+    nfs: Hmac<Sha256>,
+    http: Hmac<Sha256>,
+}
+
+impl PoolKey {
+    /// The pool whose tickets it opens.
+    pub fn pool(&self) -> PoolId {
+        self.pool
+    }
+
+    /// Verifies the body of a URL's ticket to this pool, sealed with a key of that generation.
+    pub fn verify_url(
+        &self,
+        generation: KeyGeneration,
+        body: &[u8],
+        mac: &[u8; MAC_BYTES],
+    ) -> Result<(), TicketError> {
+        verify(&self.of_generation(generation)?.http, body, mac)
+    }
+
+    pub(crate) fn verify_handle(
+        &self,
+        generation: KeyGeneration,
+        body: &[u8],
+        mac: &[u8; MAC_BYTES],
+    ) -> Result<(), TicketError> {
+        verify(&self.of_generation(generation)?.nfs, body, mac)
+    }
+
+    fn of_generation(&self, generation: KeyGeneration) -> Result<&GenerationKey, TicketError> {
+        let mut accepted = std::iter::once(&self.newest).chain(&self.previous);
+        accepted.find(|key| key.generation == generation).ok_or(TicketError::UnknownGeneration)
+    }
+}
+
+fn expand(root: &Prk, label: &[u8], pool: PoolId, generation: KeyGeneration) -> Hmac<Sha256> {
+    // The numbers have fixed lengths, so that no two keys share their input.
+    let info = [label, &pool.0.to_be_bytes(), &generation.0.to_be_bytes()];
+    let mut key = [0; 32];
+    let derived = root.expand(&info, Key32).and_then(|key_material| key_material.fill(&mut key));
+    derived.expect("HKDF-SHA-256 gives up to 255 times 32 bytes");
+    keyed(&key)
+}
+
+/// The length of a derived key.
+struct Key32;
+
+impl KeyType for Key32 {
+    fn len(&self) -> usize {
+        32
+    }
+}
+
+fn keyed(key: &[u8; 32]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(key).expect("HMAC takes keys of any length")
+}
+
+fn truncated<const N: usize>(key: &Hmac<Sha256>, body: &[u8]) -> [u8; N] {
+    const { assert!(N >= 8 && N <= 32) };
+    let mac = key.clone().chain_update(body).finalize().into_bytes();
+    let mut out = [0; N];
+    out.copy_from_slice(&mac[..N]);
+    out
+}
+
+/// In constant time.
+fn verify(key: &Hmac<Sha256>, body: &[u8], mac: &[u8; MAC_BYTES]) -> Result<(), TicketError> {
+    key.clone().chain_update(body).verify_truncated_left(mac).map_err(|_| TicketError::Forged)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: [u8; 32] = [7; 32];
+    const POOL: PoolId = PoolId(3);
+    const OTHER: PoolId = PoolId(4);
+    const BODY: &[u8] = b"body";
+
+    fn keys(generation: u32) -> TicketKeys {
+        TicketKeys::new(&SECRET, Term::UNCOUNTED, KeyGeneration(generation))
+    }
+
+    /// All MACs that a holder of the pool's key can make of the body.
+    fn macs_of(key: &PoolKey) -> Vec<[u8; MAC_BYTES]> {
+        let generations = std::iter::once(&key.newest).chain(&key.previous);
+        generations.flat_map(|key| [truncated(&key.nfs, BODY), truncated(&key.http, BODY)]).collect()
+    }
+
+    #[test]
+    fn a_pool_makes_no_file_handle_of_the_head() {
+        let of_head: [u8; MAC_BYTES] = HandleKey::new(&SECRET).authenticate(BODY);
+        for pool in [POOL, OTHER] {
+            assert!(!macs_of(&keys(5).pool_key(pool)).contains(&of_head));
+        }
+    }
+
+    #[test]
+    fn a_pool_makes_no_ticket_of_another_pool() {
+        let (own, other) = (keys(5).pool_key(POOL), keys(5).pool_key(OTHER));
+        let macs = macs_of(&own);
+        assert_eq!(macs.len(), 4);
+        for mac in &macs {
+            for generation in [KeyGeneration(4), KeyGeneration(5)] {
+                assert_eq!(other.verify_url(generation, BODY, mac), Err(TicketError::Forged));
+                assert_eq!(other.verify_handle(generation, BODY, mac), Err(TicketError::Forged));
+            }
+        }
+    }
+
+    #[test]
+    fn a_ticket_of_a_url_is_none_of_a_file_handle() {
+        let (keys, pool) = (keys(0), keys(0).pool_key(POOL));
+        let (nfs, http) = (keys.authenticate_handle(POOL, BODY), keys.authenticate_url(POOL, BODY));
+        assert_eq!(pool.verify_handle(KeyGeneration::FIRST, BODY, &nfs), Ok(()));
+        assert_eq!(pool.verify_url(KeyGeneration::FIRST, BODY, &http), Ok(()));
+        assert_eq!(pool.verify_handle(KeyGeneration::FIRST, BODY, &http), Err(TicketError::Forged));
+        assert_eq!(pool.verify_url(KeyGeneration::FIRST, BODY, &nfs), Err(TicketError::Forged));
+    }
+
+    #[test]
+    fn a_pool_accepts_two_generations_and_no_other() {
+        let pool = keys(5).pool_key(POOL);
+        for generation in 3..=6 {
+            let mac = keys(generation).authenticate_url(POOL, BODY);
+            let verified = pool.verify_url(KeyGeneration(generation), BODY, &mac);
+            let accepted = (4..=5).contains(&generation);
+            assert_eq!(verified, if accepted { Ok(()) } else { Err(TicketError::UnknownGeneration) });
+        }
+        let before = keys(4).authenticate_url(POOL, BODY);
+        assert_eq!(pool.verify_url(KeyGeneration(5), BODY, &before), Err(TicketError::Forged));
+        assert_eq!(keys(0).pool_key(POOL).previous.map(|key| key.generation), None);
+    }
+
+    #[test]
+    fn the_keys_of_a_pool_do_not_depend_on_whether_they_are_kept() {
+        let keys = keys(5);
+        for pool in [PoolId(0), PoolId(KEPT_LEN as u32 - 1), PoolId(KEPT_LEN as u32), PoolId(u32::MAX)] {
+            for _ in 0..2 {
+                let mac = keys.authenticate_url(pool, BODY);
+                assert_eq!(keys.pool_key(pool).verify_url(KeyGeneration(5), BODY, &mac), Ok(()));
+            }
+        }
+    }
+
+    // The bytes were computed by Python's `hmac` from RFC 5869 and the table above.
+    #[test]
+    fn keys_are_derived_as_in_every_version() {
+        assert_eq!(HandleKey::new(&SECRET).authenticate(BODY), HANDLE_MAC);
+        assert_eq!(keys(2).authenticate_handle(POOL, BODY), NFS_MAC);
+        assert_eq!(keys(2).authenticate_url(POOL, BODY), HTTP_MAC);
+    }
+
+    const HANDLE_MAC: [u8; 16] =
+        [0x76, 0x7b, 0x91, 0x48, 0x0e, 0x29, 0xbc, 0x02, 0xfd, 0x2c, 0xb3, 0xc8, 0xfa, 0x58, 0x3b, 0xe6];
+    const NFS_MAC: [u8; MAC_BYTES] =
+        [0xd1, 0x72, 0x3c, 0x1e, 0xec, 0x6d, 0x77, 0x99, 0xe6, 0x70, 0xa5, 0x0c, 0x58, 0x92, 0xcb, 0xf1];
+    const HTTP_MAC: [u8; MAC_BYTES] =
+        [0xb1, 0x65, 0xb7, 0x65, 0xb8, 0xf0, 0xfd, 0x4a, 0xaf, 0xb2, 0xa2, 0x3f, 0xee, 0x86, 0x46, 0x0b];
+}

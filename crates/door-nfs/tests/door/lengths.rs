@@ -1,0 +1,78 @@
+//! The length of a file stands at the pool and in the namespace: after concurrent changes both agree.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use api::Pool;
+use forebay_door_nfs::{Export, Squash};
+use nfs4::attr::number;
+use nfs4::{OPEN4_SHARE_ACCESS_BOTH, StableHow4};
+use testkit::dice::Dice;
+use testkit::nfs_client::{NfsClient, OpenFile};
+use types::FileId;
+
+use crate::ground::{Ground, client};
+use crate::memory_pool::MemoryPool;
+
+const FILES: [&str; 2] = ["one", "other"];
+const CLIENTS: u64 = 3;
+const ROUNDS: usize = 300;
+/// Few, for what comes next may put right what went wrong.
+const STEPS: usize = 2;
+const LENGTH_MAX: u64 = 100;
+
+/// A client that changes both files.
+struct Worker {
+    client: NfsClient,
+    files: [OpenFile; 2],
+    dice: Dice,
+}
+
+impl Worker {
+    fn new(door: SocketAddr, seed: u64) -> Worker {
+        let mut client = client(door, &format!("host-{seed}"));
+        let root = client.root().unwrap();
+        let files = FILES.map(|name| client.open(&root, name, OPEN4_SHARE_ACCESS_BOTH).unwrap());
+        Worker { client, files, dice: Dice::seeded(seed) }
+    }
+
+    fn step(&mut self) {
+        let Worker { client, files, dice } = self;
+        let (at, length) = (dice.below(LENGTH_MAX), dice.below(LENGTH_MAX) + 1);
+        let (from, to) = dice.of(&[(0, 1), (1, 0)]);
+        let (from, to) = (&files[from], &files[to]);
+        let done = match dice.below(4) {
+            0 => client.set_size(&to.handle, to.stateid, dice.of(&[0, at])),
+            1 => client.layout_commit(&to.handle, to.stateid, None).map(drop),
+            2 => {
+                let stable = dice.of(&[StableHow4::Unstable, StableHow4::FileSync]);
+                let bytes = vec![7; length as usize];
+                client.write(&to.handle, to.stateid, at, stable, &bytes).map(drop)
+            }
+            _ => client.copy((from, 0), (to, at), 0).map(drop),
+        };
+        done.unwrap();
+    }
+}
+
+#[test]
+fn sizes_agree_with_replicas_after_writes_copies_and_truncations_at_the_same_time() {
+    let (ground, pool) = (Ground::new(), MemoryPool::default());
+    let (door, _) = ground.door_over(Arc::new(pool.clone()), vec![Export::of_everything(Squash::None)]);
+    let mut keeper = client(door, "keeper");
+    let root = keeper.root().unwrap();
+    let files = FILES.map(|name| keeper.create(&root, name).unwrap());
+    let mut workers: Vec<_> = (1..=CLIENTS).map(|seed| Worker::new(door, seed)).collect();
+    for round in 0..ROUNDS {
+        std::thread::scope(|scope| {
+            for worker in &mut workers {
+                scope.spawn(|| (0..STEPS).for_each(|_| worker.step()));
+            }
+        });
+        for file in &files {
+            let told = keeper.attributes(&file.handle, &[number::SIZE, number::FILEID]).unwrap();
+            let facts = ground.runtime.block_on(pool.facts(FileId(told.fileid.unwrap()))).unwrap();
+            assert_eq!(told.size.unwrap(), facts.map_or(0, |facts| facts.size), "round {round}");
+        }
+    }
+}

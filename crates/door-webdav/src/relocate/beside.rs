@@ -1,0 +1,212 @@
+//! A COPY over a tree: the copy is made beside it, under a name that nobody asked for. When all of it is there, the two
+//! names change places in one step, and the tree is removed. If the copying ends before, the tree stays as it was.
+//!
+//! A kill of the server leaves the unfinished copy, or the rest of the tree, under that name.
+
+use std::sync::Arc;
+
+use api::{NamespaceError, Replace};
+use file_state::Change;
+use http::StatusCode;
+use http_wire::target;
+use types::{Attributes, FileId, Name};
+
+use super::Ends;
+use crate::call::Call;
+use crate::collection::Failures;
+use crate::conditions::{ATTEMPTS_MAX, UntilSeen, all_seen};
+use crate::front::Front;
+use crate::refusal::Refusal;
+use crate::resolve::PathTarget;
+use crate::survey::{Fate, Survey};
+use crate::upload::Terms;
+
+/// The copy while it is made. It is removed where it does not get its name.
+struct Beside {
+    front: Arc<Front>,
+    call: Arc<Call>,
+    /// `None`: it has its name, or is gone.
+    place: Option<PathTarget>,
+}
+
+impl Beside {
+    async fn remove(mut self) {
+        if let Some(place) = self.place.take() {
+            self.front.remove_beside(&self.call, place).await;
+        }
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        let Some(place) = self.place.take() else { return };
+        let (front, call) = (Arc::clone(&self.front), Arc::clone(&self.call));
+        self.front.changing.follow_up(async move { front.remove_beside(&call, place).await });
+    }
+}
+
+impl Front {
+    /// Judges first, as far as is known, whether that and the removal of what it replaces can be done.
+    pub(super) async fn copy_over(
+        self: &Arc<Self>,
+        call: &Arc<Call>,
+        ends: &Ends,
+        old: &Attributes,
+        is_deep: bool,
+        changing: UntilSeen,
+    ) -> Result<Failures, Refusal> {
+        let prepared = self.prepare(call, ends, old, is_deep).await;
+        let changing = changing.into_changing();
+        let copy = match prepared? {
+            Ok(copy) => copy,
+            Err(failures) => return Ok(failures),
+        };
+        let (front, call, target, old) = (Arc::clone(self), Arc::clone(call), ends.target.clone(), *old);
+        // To its end, whether the client waits or not.
+        let exchanging = async move {
+            let exchanged = front.exchange(&call, &target, &old, copy).await;
+            drop(changing);
+            exchanged
+        };
+        let failed = || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the copy was not given its name");
+        self.changing.to_its_end(exchanging).await.unwrap_or_else(|| Err(failed()))
+    }
+
+    async fn prepare(
+        self: &Arc<Self>,
+        call: &Arc<Call>,
+        ends: &Ends,
+        old: &Attributes,
+        is_deep: bool,
+    ) -> Result<Result<Beside, Failures>, Refusal> {
+        let failures = self.judge_copy(call, ends, old, is_deep).await?;
+        if !failures.is_empty() {
+            return Ok(Err(failures));
+        }
+        let place = self.beside(&ends.target);
+        // A client that hangs up before the answer has made it all the same.
+        let beside = Beside { front: Arc::clone(self), call: Arc::clone(call), place: Some(place.clone()) };
+        match self.fill(call, ends, is_deep, &place).await {
+            Ok(failures) if failures.is_empty() => Ok(Ok(beside)),
+            outcome => {
+                beside.remove().await;
+                outcome.map(Err)
+            }
+        }
+    }
+
+    async fn fill(
+        self: &Arc<Self>,
+        call: &Arc<Call>,
+        ends: &Ends,
+        is_deep: bool,
+        place: &PathTarget,
+    ) -> Result<Failures, Refusal> {
+        if !ends.found.kind.is_directory() {
+            let terms = Terms { replace: Replace::Never, ..Terms::default() };
+            self.copy_file(call, &ends.found, place, terms).await?;
+            return Ok(Failures::new());
+        }
+        // In the same directory, from which both inherit the same.
+        let made = self.copy_directory(call, &ends.found, place).await?;
+        Ok(if is_deep { self.copy_members(call, ends, made, true).await } else { Failures::new() })
+    }
+
+    async fn judge_copy(
+        &self,
+        call: &Call,
+        ends: &Ends,
+        old: &Attributes,
+        is_deep: bool,
+    ) -> Result<Failures, Refusal> {
+        self.judge_overwrite(call, ends).await?;
+        let mut source = if is_deep {
+            self.survey(call, &ends.source.path, &ends.found, Fate::Copied).await?
+        } else {
+            Survey::default()
+        };
+        let mut failures = std::mem::take(&mut source.failures);
+        failures.append(&mut self.survey(call, &ends.target.path, old, Fate::Removed).await?.failures);
+        if failures.is_empty() {
+            self.judge_room(call, ends.target.entry()?.0, &source).await?;
+        }
+        Ok(failures)
+    }
+
+    /// A place that is free, in the same directory.
+    fn beside(&self, target: &PathTarget) -> PathTarget {
+        let name = format!(".forebay-copy-{:016x}", self.services.random.u64());
+        let mut path = target.path.clone();
+        path.pop();
+        path.push(Name::new(name.as_bytes()).expect("it is short and has no slash"));
+        PathTarget { path, parent: target.parent, found: None }
+    }
+
+    async fn remove_beside(&self, call: &Call, place: PathTarget) {
+        let Ok((dir, name)) = place.entry() else { return };
+        let mut failures = Failures::new();
+        for _ in 0..ATTEMPTS_MAX {
+            // A request that is gone by now may have left changes that are still on their way.
+            all_seen(&*self.services.locations).await;
+            let found = self.services.namespace.lookup(&call.caller.identity, dir, name).await;
+            let Ok(found) = found else { return };
+            failures = self.remove_tree(call, &PathTarget { found: Some(found), ..place.clone() }).await;
+            if failures.is_empty() {
+                return;
+            }
+        }
+        if let Some((_, refusal)) = failures.first() {
+            let path = target::encode_path(&place.path, true);
+            tracing::warn!(path, reason = refusal.message, "what was copied of a tree could not be removed");
+        }
+    }
+
+    /// Judges once more: the copying may have taken hours.
+    async fn exchange(
+        &self,
+        call: &Call,
+        target: &PathTarget,
+        old: &Attributes,
+        mut copy: Beside,
+    ) -> Result<Failures, Refusal> {
+        let place = copy.place.clone().expect("it is taken only when it is removed");
+        match self.try_exchange(call, target, old, place.entry()?).await {
+            Ok(failures) if failures.is_empty() => {}
+            outcome => {
+                copy.remove().await;
+                return outcome;
+            }
+        }
+        copy.place = None;
+        self.forget_members_locks(&target.path);
+        Ok(self.remove_tree(call, &PathTarget { found: Some(*old), ..place }).await)
+    }
+
+    async fn try_exchange(
+        &self,
+        call: &Call,
+        target: &PathTarget,
+        old: &Attributes,
+        (dir, copy): (FileId, &Name),
+    ) -> Result<Failures, Refusal> {
+        let (namespace, who) = (&self.services.namespace, &call.caller.identity);
+        let name = target.entry()?.1;
+        let has_changed = || Refusal::busy("the name was given to another file meanwhile");
+        match namespace.lookup(who, dir, name).await {
+            Ok(found) if found.file == old.file => {}
+            Ok(_) | Err(NamespaceError::NotFound) => return Err(has_changed()),
+            Err(error) => return Err(error.into()),
+        }
+        let failures = self.survey(call, &target.path, old, Fate::Removed).await?.failures;
+        if !failures.is_empty() {
+            return Ok(failures);
+        }
+        let change = if old.kind.is_regular() { Change::Replace } else { Change::Rename };
+        let _renaming = self.make_way(old.file, change).await?;
+        match self.services.uploads.exchange(who, dir, copy, (name, old.file)).await {
+            Ok(()) => Ok(failures),
+            Err(NamespaceError::Exists | NamespaceError::NotFound) => Err(has_changed()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

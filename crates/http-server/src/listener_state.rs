@@ -1,0 +1,48 @@
+//! State that all connections of a listener share.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+
+use crate::admission::Admission;
+use crate::budget::Budget;
+use crate::buffers::Buffers;
+use crate::clock::DateClock;
+use crate::{Limits, Service};
+
+pub(crate) struct ListenerState {
+    pub service: Arc<dyn Service>,
+    pub limits: Limits,
+    pub buffers: Arc<Buffers>,
+    /// For responses on their way.
+    pub budget: Arc<Budget>,
+    /// For large heads, bodies that are collected, and large parts of others.
+    pub requests: Arc<Budget>,
+    /// For answers that their handlers make in memory: see [`crate::Memory`].
+    pub documents: Arc<Budget>,
+    /// For what streams are themselves: however many, they leave room for data.
+    pub streams: Arc<Budget>,
+    /// For bodies that HTTP/2 has received and no handler has read.
+    pub windows: Arc<Budget>,
+    pub h2_connections: Arc<Admission>,
+    pub file_senders: Semaphore,
+    pub clock: DateClock,
+}
+
+impl ListenerState {
+    pub fn new(service: Arc<dyn Service>, limits: Limits) -> Arc<ListenerState> {
+        Arc::new(ListenerState {
+            service,
+            limits,
+            buffers: Buffers::new(limits.buffers_bytes_max),
+            budget: Budget::new(limits.memory_bytes_max, limits.connection_bytes_max),
+            requests: Budget::new(limits.memory_bytes_max / 2, limits.connection_bytes_max),
+            documents: Budget::new(limits.memory_bytes_max / 2, limits.connection_bytes_max),
+            streams: Budget::new(limits.memory_bytes_max / 4, limits.connection_bytes_max),
+            windows: Budget::new(limits.memory_bytes_max / 2, limits.connection_bytes_max),
+            h2_connections: Admission::new(limits.h2_connections_max),
+            file_senders: Semaphore::new(limits.file_senders_max),
+            clock: DateClock::default(),
+        })
+    }
+}

@@ -1,0 +1,193 @@
+//! Reads, writes and syncs of files: each step in the caller's thread, or in a thread of the lane that suits it.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use api::{IoHandle, PoolError, ReadData, Stability, Verifier, WriteThrough};
+use bytes::{Bytes, BytesMut};
+use types::PoolId;
+
+use super::{Engine, Lane};
+use crate::failure::pool_error;
+use crate::file::{Readable, Syncable, Writable};
+use crate::read::{Reader, Started, Unfinished};
+use crate::sync::{Asked, Waiter};
+
+impl Engine {
+    /// Answers at once if the bytes are in memory. A data thread fetches the rest, or the whole of a file that is not
+    /// loaded, which it loads first.
+    pub fn read<R: Readable>(&self, file: &R, offset: u64, length: u32) -> IoHandle<ReadData> {
+        let pool = self.pool;
+        if !file.is_loaded() {
+            let (file, reader) = (file.clone(), Arc::clone(&self.reader));
+            return self.submit(Lane::Data, move || {
+                file.load()?;
+                let known = file.known();
+                match start_read(pool, &reader, &file, offset, length)? {
+                    Started::Done(read) => file.judge(read, offset, known),
+                    Started::Rest(rest) => finish_read(pool, rest, &file, offset, known),
+                }
+            });
+        }
+        let known = file.known();
+        match start_read(pool, &self.reader, file, offset, length) {
+            Err(error) => IoHandle::ready(Err(error)),
+            Ok(Started::Done(read)) => IoHandle::ready(file.judge(read, offset, known)),
+            Ok(Started::Rest(rest)) => {
+                let file = file.clone();
+                self.submit(Lane::Data, move || finish_read(pool, rest, &file, offset, known))
+            }
+        }
+    }
+
+    /// Appends `length` bytes if the page cache has them all, else nothing. Never waits for the disk.
+    pub fn read_resident(
+        &self,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        length: usize,
+        into: &mut BytesMut,
+    ) -> bool {
+        self.reader.append_resident(file, offset, length, into)
+    }
+
+    /// An unstable write ends in the page cache. Any other write is answered as `FileSync` when it is on disk.
+    pub fn write<W: Writable>(
+        &self,
+        file: W,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> IoHandle<Stability> {
+        if stability == Stability::Unstable {
+            return self.submit(Lane::Data, move || {
+                let written = file.write(offset, &data);
+                // Before the answer: the bytes may be a slice of much more, and the caller may want the file closed.
+                drop((data, file));
+                written.map(|()| Stability::Unstable)
+            });
+        }
+        // On Linux fdatasync(2) covers size and extents, and a file has no other attributes to speak of.
+        let (answer, handle) = self.answer();
+        let tell = move |synced: Result<Verifier, PoolError>| {
+            let _ = answer.send(synced.map(|_| Stability::FileSync));
+        };
+        match self.enqueue_through(file, offset, data, |_| {}, tell) {
+            Ok(()) => handle,
+            Err(error) => IoHandle::ready(Err(error)),
+        }
+    }
+
+    /// Answers when the bytes can be read, and again when they are on disk.
+    pub fn write_through<W: Writable>(&self, file: W, offset: u64, data: Bytes) -> WriteThrough {
+        let (of_written, written) = self.answer();
+        let (of_synced, synced) = self.answer();
+        let tell_written = move |result: Result<(), PoolError>| {
+            let _ = of_written.send(result.map(|()| Stability::Unstable));
+        };
+        let tell_synced = move |result: Result<Verifier, PoolError>| {
+            let _ = of_synced.send(result);
+        };
+        match self.enqueue_through(file, offset, data, tell_written, tell_synced) {
+            Ok(()) => WriteThrough { written, synced },
+            Err(error) => WriteThrough {
+                written: IoHandle::ready(Err(error.clone())),
+                synced: IoHandle::ready(Err(error)),
+            },
+        }
+    }
+
+    /// Answers when everything that was written to the file before is on disk. Syncs of one file coalesce.
+    pub fn sync<S: Syncable>(&self, file: &S) -> IoHandle<Verifier> {
+        let verifier = file.verifier();
+        let (answer, handle) = self.answer();
+        let tell = move |synced: Result<(), PoolError>| {
+            let _ = answer.send(synced.map(|()| verifier));
+        };
+        self.enqueue_sync(file, Box::new(tell));
+        handle
+    }
+
+    /// A sync without an answer.
+    pub fn settle<S: Syncable>(&self, file: &S) {
+        self.enqueue_sync(file, Box::new(|_| {}));
+    }
+
+    fn enqueue_sync<S: Syncable>(&self, file: &S, waiter: Waiter) {
+        if leads(self.pool, file, waiter) {
+            let led = file.clone();
+            if let Err(error) = self.enqueue(Lane::Sync, Box::new(move || lead(led))) {
+                file.gate().abandon(&error);
+            }
+        }
+    }
+
+    /// In one thread, for every hand-over costs as much as a small write. A sync is what it waits for, so it goes with
+    /// those.
+    fn enqueue_through<W: Writable>(
+        &self,
+        file: W,
+        offset: u64,
+        data: Bytes,
+        tell_written: impl FnOnce(Result<(), PoolError>) + Send + 'static,
+        tell_synced: impl FnOnce(Result<Verifier, PoolError>) + Send + 'static,
+    ) -> Result<(), PoolError> {
+        let pool = self.pool;
+        let job = move || {
+            let written = file.write(offset, &data);
+            // Before the answer, as in `write`.
+            drop(data);
+            tell_written(written.clone());
+            if let Err(error) = written {
+                drop(file);
+                return tell_synced(Err(error));
+            }
+            let verifier = file.verifier();
+            if leads(pool, &file, Box::new(move |synced| tell_synced(synced.map(|()| verifier)))) {
+                lead(file);
+            }
+        };
+        self.enqueue(Lane::Sync, Box::new(job))
+    }
+}
+
+fn start_read<R: Readable>(
+    pool: PoolId,
+    reader: &Reader,
+    file: &R,
+    offset: u64,
+    length: u32,
+) -> Result<Started, PoolError> {
+    let Some(open) = file.open()? else { return Ok(Started::empty()) };
+    reader.start(open, offset, length).map_err(|errno| pool_error(pool, "read data", errno))
+}
+
+fn finish_read<R: Readable>(
+    pool: PoolId,
+    rest: Unfinished,
+    file: &R,
+    offset: u64,
+    known: R::KnownBefore,
+) -> Result<ReadData, PoolError> {
+    let read = rest.finish(file.opened()).map_err(|errno| pool_error(pool, "read data", errno))?;
+    file.judge(read, offset, known)
+}
+
+/// Whether the caller has to run the sync: nobody else does.
+fn leads<S: Syncable>(pool: PoolId, file: &S, waiter: Waiter) -> bool {
+    match file.gate().ask(waiter) {
+        Asked::Lead => return true,
+        Asked::Queued => {}
+        Asked::Full(waiter) => waiter(Err(PoolError::Busy(pool))),
+    }
+    false
+}
+
+fn lead<S: Syncable>(file: S) {
+    let answers = file.gate().run(|| file.sync());
+    drop(file);
+    answers.tell();
+}
+
+#[cfg(test)]
+mod tests;
