@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
+use types::hex::Hex;
 
 mod pooler;
 #[cfg(test)]
@@ -510,7 +511,7 @@ fn free_port() -> Result<u16> {
 fn password() -> Result<String> {
     let mut bytes = [0; 16];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(io::Error::from)?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(Hex(&bytes).to_string())
 }
 
 fn children_of(pid: Pid) -> Vec<Pid> {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use api::{Activities, PathGrant};
-use types::Name;
+use types::{Name, hex};
 
 /// Deeper than anybody's tree, and small beside the other bounds.
 const COMPONENTS_MAX: usize = 128;
@@ -49,9 +49,8 @@ fn decode(text: &str) -> Option<Vec<u8>> {
             decoded.push(byte);
             continue;
         }
-        let high = char::from(bytes.next()?).to_digit(16)?;
-        let low = char::from(bytes.next()?).to_digit(16)?;
-        decoded.push(u8::try_from(high << 4 | low).ok()?);
+        let (high, low) = (hex::value(bytes.next()?)?, hex::value(bytes.next()?)?);
+        decoded.push(high << 4 | low);
     }
     Some(decoded)
 }

@@ -6,7 +6,6 @@
 //! the RFC, delta and partial revocation lists.
 
 mod certificate;
-mod der;
 mod directory;
 mod error;
 mod name;

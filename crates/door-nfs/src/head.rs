@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
-use types::{Clock, PoolId, Random};
+use types::{Clock, PoolId, Random, hex::Hex};
 
 use crate::exports::{Export, ExportError, ExportTable, Hosts};
 use crate::mds::{self, ClientRecaller, Counts, GrantCounts, Head, Homes, Offloads, Reports};
@@ -316,8 +316,7 @@ async fn housekeeping(head: Arc<Head>, mut stop: watch::Receiver<bool>) {
 /// `so_major_id`: of one instance but different for each daemon, or Linux would take two servers for one
 /// (`nfs41_walk_client_list`).
 pub(crate) fn major_id(instance: &[u8; 16], daemon: &str) -> Vec<u8> {
-    let hex: String = instance.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("forebay-{hex}-{daemon}").into_bytes()
+    format!("forebay-{}-{daemon}", Hex(instance)).into_bytes()
 }
 
 fn fsid(instance: &[u8; 16]) -> FsId4 {

@@ -12,7 +12,7 @@ use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, ActiveLock, Depth, LockInfo, LockRequest, LockScope, Precondition, Timeout};
-use types::{Access, Attributes, FileId, FileKind, Name};
+use types::{Access, Attributes, FileId, FileKind, Name, hex::Hex};
 
 use crate::call::Call;
 use crate::conditions::{ATTEMPTS_MAX, submitted};
@@ -223,7 +223,7 @@ impl Front {
         self.services.random.fill(&mut bytes);
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let hex = Hex(&bytes).to_string();
         format!("urn:uuid:{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 

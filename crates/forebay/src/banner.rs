@@ -4,8 +4,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use api::PoolStatus;
 
-use crate::report::bytes;
 use crate::up::http::Shown;
+use types::display::Size;
 
 pub struct Banner<'a> {
     pub data: &'a std::path::Path,
@@ -22,7 +22,7 @@ impl Banner<'_> {
         out += &format!("  data     {}\n", self.data.display());
         out += &format!("  head     {} (NFSv4.1, NFSv4.2, pNFS)\n", self.head);
         for (address, pool) in &self.pools {
-            out += &format!("  {:<8} {address}, {} free\n", pool.id.to_string(), bytes(pool.free_bytes));
+            out += &format!("  {:<8} {address}, {} free\n", pool.id.to_string(), Size(pool.free_bytes));
         }
         out += &self.web_lines();
         out += &format!("  mount    {}\n", self.mount_command());

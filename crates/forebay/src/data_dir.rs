@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
-use types::{PoolId, Random};
+use types::{PoolId, Random, hex, hex::Hex};
 
 use crate::config::SQLITE;
 
@@ -329,12 +329,12 @@ fn read_instance(path: &Path, text: &[u8]) -> Result<([u8; 16], u32)> {
         );
     }
     let known: Instance = serde_json::from_value(known).with_context(damaged)?;
-    let instance = parse_hex(&known.instance).with_context(damaged)?;
+    let instance = instance_of(&known.instance).with_context(damaged)?;
     Ok((instance, known.pools))
 }
 
 fn write_instance(file: &Path, instance: &[u8; 16], pools: u32) -> Result<()> {
-    let hex = instance.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = Hex(instance).to_string();
     let mut text = serde_json::to_vec_pretty(&Instance { version: VERSION, instance: hex, pools })?;
     text.push(b'\n');
     write_durably(file, &text)
@@ -361,15 +361,8 @@ fn write_durably(file: &Path, bytes: &[u8]) -> Result<()> {
     durable::replace(file, bytes).map_err(|error| complaint(file, "write", &error))
 }
 
-fn parse_hex(text: &str) -> Option<[u8; 16]> {
-    let mut out = [0; 16];
-    if text.len() != 32 || !text.is_ascii() {
-        return None;
-    }
-    for (at, byte) in out.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * at..2 * at + 2], 16).ok()?;
-    }
-    Some(out)
+fn instance_of(text: &str) -> Option<[u8; 16]> {
+    hex::decode(text.as_bytes())?.try_into().ok()
 }
 
 #[cfg(test)]

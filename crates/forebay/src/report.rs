@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
+use types::display::{Seconds, Size};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StatusReport {
@@ -79,7 +80,7 @@ impl StatusReport {
             "Forebay {} (pid {}) up {}, data {}\n",
             self.version,
             self.pid,
-            duration(self.uptime_s),
+            Seconds(self.uptime_s),
             self.data
         );
         if self.grace_s > 0 {
@@ -112,11 +113,11 @@ impl StatusReport {
                 "pool-{:<4}  {} {state}, {} free of {}, {} replicas, {} read, {} written{errors}\n",
                 pool.id,
                 pool.address,
-                bytes(pool.free_bytes),
-                bytes(pool.total_bytes),
+                Size(pool.free_bytes),
+                Size(pool.total_bytes),
                 pool.replicas,
-                bytes(pool.read_bytes),
-                bytes(pool.written_bytes)
+                Size(pool.read_bytes),
+                Size(pool.written_bytes)
             );
         }
         for client in &self.clients {
@@ -128,7 +129,7 @@ impl StatusReport {
                 client.locks,
                 client.layouts,
                 client.delegations,
-                duration(client.idle_s),
+                Seconds(client.idle_s),
                 if client.courtesy { ", lease over" } else { "" }
             );
         }
@@ -151,38 +152,5 @@ impl FsckReport {
             format!("{} problems", self.problems.len())
         };
         out + &format!("{} files, {} replicas: {verdict}\n", self.files, self.replicas)
-    }
-}
-
-/// Binary units, three digits.
-pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let mut value = count as f64;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {}", UNITS[unit]) }
-}
-
-fn duration(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        3600..86400 => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
-        _ => format!("{} d {} h", seconds / 86400, seconds % 86400 / 3600),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_are_printed_for_people() {
-        assert_eq!(bytes(1023), "1023 B");
-        assert_eq!(bytes(3 << 29), "1.5 GiB");
-        assert_eq!(duration(3_700), "1 h 1 min");
     }
 }

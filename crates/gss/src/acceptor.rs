@@ -5,13 +5,13 @@ use thiserror::Error;
 
 use crate::context::{Agreed, Context, Role};
 use crate::crypto::{CONFOUNDER_LEN, Enctype, Key, Sealing, Usage};
-use crate::der::{self, DerError, Reader, Tag};
 use crate::messages::{
     AP_USE_SESSION_KEY, ApRepPart, ApReq, Authenticator, Encrypted, TICKET_INVALID, TRANSITED_POLICY_CHECKED,
     TicketPart, put_ap_rep,
 };
 use crate::replay::ReplayCache;
 use crate::{Keytab, KeytabEntry, Principal, UnixSeconds};
+use der::{self, DerError, Reader, Tag};
 
 /// How far clocks may be apart, as MIT and Heimdal have it.
 const CLOCK_SKEW_S: i64 = 300;

@@ -14,7 +14,6 @@
 mod acceptor;
 mod context;
 mod crypto;
-mod der;
 mod keytab;
 mod messages;
 #[cfg(any(test, feature = "peer"))]

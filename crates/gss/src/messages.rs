@@ -2,8 +2,8 @@
 
 use crate::UnixSeconds;
 use crate::crypto::{Key, KeyError};
-use crate::der::{self, DerError, Reader, Tag};
 use crate::principal::{COMPONENTS_MAX, PART_BYTES_MAX, Principal};
+use der::{self, DerError, Reader, Tag};
 
 /// Bits of KerberosFlags count from the highest (RFC 4120 §5.2.8).
 const fn bit(n: u32) -> u32 {

@@ -5,9 +5,9 @@ use bytes::BytesMut;
 use crate::acceptor::frame;
 use crate::context::{Agreed, Context, Role};
 use crate::crypto::{Key, Sealing, Usage};
-use crate::der::{Reader, Tag, field, put_integer, put_time, tagged, time, uint32};
 use crate::messages::{Encrypted, put_encrypted, put_key};
 use crate::{Keytab, KeytabEntry, Principal, UnixSeconds};
+use der::{Reader, Tag, field, put_integer, put_time, tagged, time, uint32};
 
 pub const NOW: UnixSeconds = 1_800_000_000;
 pub const REALM: &str = "EXAMPLE.ORG";
@@ -110,7 +110,7 @@ impl Initiator {
         );
         part.field(1, Tag::INTEGER).expect("the test's own bytes");
         let mut subkey = Reader::new(part.field(2, Tag::SEQUENCE).expect("the test's own bytes"));
-        let enctype = crate::der::int32(subkey.field(0, Tag::INTEGER).expect("the test's own bytes"))
+        let enctype = der::int32(subkey.field(0, Tag::INTEGER).expect("the test's own bytes"))
             .expect("the test's own bytes");
         let subkey = Key::new(enctype, subkey.field(1, Tag::OCTET_STRING).expect("the test's own bytes"))
             .expect("the test's own bytes");

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use forebay_gss::{AcceptError, Accepted, Acceptor, Entropy, Keytab, UnixSeconds};
 use tempfile::TempDir;
+use types::{hex, hex::Hex};
 
 const REALM: &str = "FOREBAY.TEST";
 const PYTHON: &str = "/usr/bin/python3";
@@ -122,7 +123,12 @@ impl Realm {
         let mut output = BufReader::new(output);
         let mut first = String::new();
         output.read_line(&mut first).unwrap();
-        Initiator { process, input, output, token: bytes(first.trim()) }
+        Initiator {
+            process,
+            input,
+            output,
+            token: hex::decode(first.trim().as_bytes()).expect("hexadecimal digits"),
+        }
     }
 }
 
@@ -136,11 +142,12 @@ struct Initiator {
 
 impl Initiator {
     fn ask(&mut self, command: &str, arguments: &[&[u8]]) -> Vec<u8> {
-        let arguments: Vec<String> = arguments.iter().map(|argument| hex(argument)).collect();
+        let arguments: Vec<String> = arguments.iter().map(|argument| Hex(argument).to_string()).collect();
         writeln!(self.input, "{command} {}", arguments.join(" ")).unwrap();
         let mut line = String::new();
         self.output.read_line(&mut line).unwrap();
-        bytes(line.strip_prefix("= ").unwrap_or_else(|| panic!("{command} failed")).trim())
+        let answer = line.strip_prefix("= ").unwrap_or_else(|| panic!("{command} failed"));
+        hex::decode(answer.trim().as_bytes()).expect("hexadecimal digits")
     }
 }
 
@@ -253,12 +260,4 @@ fn path(tool: &str) -> Option<PathBuf> {
         .iter()
         .map(|dir| Path::new(dir).join(tool))
         .find(|file| file.exists())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn bytes(text: &str) -> Vec<u8> {
-    (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
 }

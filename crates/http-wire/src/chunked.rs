@@ -8,6 +8,7 @@
 use bytes::{Buf, Bytes, BytesMut};
 use http::HeaderName;
 use thiserror::Error;
+use types::hex;
 
 /// Sixteen digits of size and a generous extension.
 const SIZE_LINE_BYTES_MAX: usize = 1024;
@@ -151,9 +152,10 @@ impl ChunkedDecoder {
     }
 
     fn size(&mut self, line: &[u8]) -> Result<u64, ChunkedError> {
-        let digits = line.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(line.len());
-        let (digits, extensions) = line.split_at(digits);
-        if digits.is_empty() || digits.len() > SIZE_DIGITS_MAX {
+        let values = || line.iter().map_while(|byte| hex::value(*byte));
+        let digit_count = values().count();
+        let extensions = &line[digit_count..];
+        if digit_count == 0 || digit_count > SIZE_DIGITS_MAX {
             return Err(ChunkedError::Size);
         }
         if extensions.first().is_some_and(|byte| *byte != b';') {
@@ -163,7 +165,7 @@ impl ChunkedDecoder {
         if self.extensions_bytes > EXTENSIONS_BYTES_MAX || !extensions.iter().all(is_text) {
             return Err(ChunkedError::Extensions);
         }
-        Ok(digits.iter().fold(0, |sum, digit| sum << 4 | u64::from(hex_digit(*digit))))
+        Ok(values().fold(0, |sum, value| sum << 4 | u64::from(value)))
     }
 }
 
@@ -175,13 +177,6 @@ fn is_field(line: &[u8]) -> bool {
 
 fn is_text(byte: &u8) -> bool {
     *byte == b'\t' || !byte.is_ascii_control()
-}
-
-fn hex_digit(byte: u8) -> u8 {
-    match byte {
-        b'0'..=b'9' => byte - b'0',
-        _ => (byte | 0x20) - b'a' + 10,
-    }
 }
 
 /// Ends the data of a chunk.
@@ -207,7 +202,7 @@ impl ChunkHead {
         let (mut start, mut left) = (SIZE_DIGITS_MAX, len);
         while left > 0 {
             start -= 1;
-            bytes[start] = b"0123456789abcdef"[left & 0xf];
+            bytes[start] = hex::digit(left as u8);
             left >>= 4;
         }
         Some(ChunkHead { bytes, start })

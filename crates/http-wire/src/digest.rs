@@ -10,7 +10,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use thiserror::Error;
-use types::{Checksum, ChecksumKind};
+use types::{Checksum, ChecksumKind, hex, hex::Hex};
 
 use crate::list;
 
@@ -80,7 +80,7 @@ pub fn digest_text(sums: &[Checksum]) -> String {
         text.push_str(sum.kind().name());
         text.push('=');
         match sum.kind() {
-            ChecksumKind::Adler32 => text.push_str(&hex(sum.value())),
+            ChecksumKind::Adler32 => text.push_str(&Hex(sum.value()).to_string()),
             ChecksumKind::Crc32c | ChecksumKind::Md5 | ChecksumKind::Sha256 => {
                 STANDARD.encode_string(sum.value(), &mut text);
             }
@@ -190,15 +190,7 @@ fn unhex(kind: ChecksumKind, text: &[u8]) -> Option<Vec<u8>> {
     if text.len() != digits_max && !may_be_short {
         return None;
     }
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let zeros = std::iter::repeat_n(Some(0), digits_max - text.len());
-    let digits: Option<Vec<u32>> = zeros.chain(text.iter().map(digit)).collect();
-    digits?.chunks_exact(2).map(|pair| u8::try_from(pair[0] << 4 | pair[1]).ok()).collect()
-}
-
-fn hex(value: &[u8]) -> String {
-    let digits = value.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-    digits.map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)])).collect()
+    hex::decode(&[&vec![b'0'; digits_max - text.len()], text].concat())
 }
 
 fn without_parameters(item: &[u8]) -> &[u8] {

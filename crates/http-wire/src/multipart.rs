@@ -6,7 +6,7 @@
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderValue;
-use types::ByteRange;
+use types::{ByteRange, hex};
 
 use crate::list;
 use crate::range::ContentRange;
@@ -22,8 +22,7 @@ impl Boundary {
     pub fn new(chance: [u8; BOUNDARY_BYTES / 2]) -> Boundary {
         let mut text = [0; BOUNDARY_BYTES];
         for (pair, byte) in text.chunks_exact_mut(2).zip(chance) {
-            pair[0] = b"0123456789abcdef"[usize::from(byte >> 4)];
-            pair[1] = b"0123456789abcdef"[usize::from(byte & 0xf)];
+            pair.copy_from_slice(&hex::digits(byte));
         }
         Boundary(text)
     }

@@ -8,7 +8,7 @@
 use http::{StatusCode, Uri};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use thiserror::Error;
-use types::{Name, NameError};
+use types::{Name, NameError, hex};
 
 pub use crate::query::{Query, parse_form};
 pub use crate::url::{AbsoluteUrl, Reference, Scheme, UrlError};
@@ -101,11 +101,10 @@ pub(crate) fn decode(text: &str) -> Result<Vec<u8>, TargetError> {
         rest = match rest {
             [] => return Ok(out),
             [b'%', high, low, after @ ..] => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                let (Some(high), Some(low)) = (digit(*high), digit(*low)) else {
+                let (Some(high), Some(low)) = (hex::value(*high), hex::value(*low)) else {
                     return Err(TargetError::Escape);
                 };
-                out.push(u8::try_from(high << 4 | low).map_err(|_| TargetError::Escape)?);
+                out.push(high << 4 | low);
                 after
             }
             [b'%', ..] => return Err(TargetError::Escape),

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::hex::Hex;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ChecksumKind {
     Adler32,
@@ -68,7 +70,7 @@ impl Checksum {
 impl fmt::Display for Checksum {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.kind.name())?;
-        self.value().iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        Hex(self.value()).fmt(f)
     }
 }
 

@@ -5,8 +5,11 @@
 
 pub mod acl;
 pub mod attributes;
+pub mod calendar;
 pub mod capability;
 pub mod checksum;
+pub mod display;
+pub mod hex;
 pub mod id;
 pub mod identity;
 pub mod name;
@@ -19,6 +22,7 @@ pub mod xattr;
 
 pub use acl::{Ace, AceFlags, AceKind, AceWho, Acl};
 pub use attributes::{Attributes, ChangeInfo, Device, FileKind};
+pub use calendar::DateTime;
 pub use capability::{Clock, Random};
 pub use checksum::{Checksum, ChecksumKind};
 pub use id::{Epoch, FileId, PoolId};

@@ -35,6 +35,8 @@ const NO_ASYNC: &str = "what decides does not wait";
 const TELL: &str = "only the binary speaks to a terminal; use tracing";
 const NO_SQL: &str = "only the namespace and the pool know SQL";
 const NO_WIRE: &str = "a service knows no protocol";
+const NO_CALENDAR: &str = "dates are types::DateTime";
+const NO_DIGITS: &str = "hexadecimal digits are types::hex";
 const TALKERS: &[&str] = &["forebay", "load", "xtask"];
 const SQL_CRATES: &[&str] = &["namespace", "pool"];
 
@@ -68,6 +70,9 @@ const BANS: &[Ban] = &[
     ban("eprint!", Where::AllBut(TALKERS), TELL),
     ban("rusqlite", Where::AllBut(SQL_CRATES), NO_SQL),
     ban("tokio_postgres", Where::AllBut(SQL_CRATES), NO_SQL),
+    ban("146_097", Where::Everywhere, NO_CALENDAR),
+    ban("UtcDateTime", Where::AllBut(&["types"]), NO_CALENDAR),
+    ban("to_digit(16)", Where::AllBut(&["types"]), NO_DIGITS),
     ban("nfs4::", Where::Services, NO_WIRE),
     ban("xdr::", Where::Services, NO_WIRE),
     ban("oncrpc::", Where::Services, NO_WIRE),

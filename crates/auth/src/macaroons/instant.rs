@@ -1,6 +1,6 @@
 //! Points in time as ISO 8601 writes them, in seconds since 1970: `2026-11-21T12:00:00Z`.
 
-const DAY_S: i64 = 86_400;
+use types::DateTime;
 
 /// With an offset (`Z`, `+01:00`, `-0130`) and an optional fraction, which is cut off: a moment early, never late.
 pub fn parse(text: &str) -> Option<u64> {
@@ -9,38 +9,20 @@ pub fn parse(text: &str) -> Option<u64> {
     let (time, zone) = time.split_at(zone_at);
     let offset_s = parse_zone(zone)?;
     let time = match time.split_once(['.', ',']) {
-        Some((time, fraction)) => digits(fraction, 1..=9).and(Some(time))?,
+        Some((time, fraction)) => are_digits(fraction, 1..=9).then_some(time)?,
         None => time,
     };
     let [year, month, day] = fields(date, '-', [4, 2, 2])?;
     let [hour, minute, second] = fields(time, ':', [2, 2, 2])?;
-    if !(1..=12).contains(&month) || day < 1 || day > days_of(year, month) {
-        return None;
-    }
     // A leap second is the last one of its minute.
-    if hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let seconds =
-        days_since_1970(year, month, day) * DAY_S + hour * 3600 + minute * 60 + second.min(59) - offset_s;
-    u64::try_from(seconds).ok()
+    let second = if second == 60 { 59 } else { second };
+    let moment = DateTime::new([year, month, day], [hour, minute, second])?;
+    u64::try_from(moment.seconds() - offset_s).ok()
 }
 
+/// The year 9999 is the last that has four digits.
 pub fn show(s: u64) -> String {
-    // The year 9999 is the last that has four digits.
-    let s = i64::try_from(s).unwrap_or(i64::MAX).min(253_402_300_799);
-    let (mut year, mut days) = (1970 + s / DAY_S / 366, s / DAY_S);
-    while days_since_1970(year + 1, 1, 1) <= days {
-        year += 1;
-    }
-    days -= days_since_1970(year, 1, 1);
-    let mut month = 1;
-    while days >= days_of(year, month) {
-        days -= days_of(year, month);
-        month += 1;
-    }
-    let (hour, minute, second) = (s % DAY_S / 3600, s % 3600 / 60, s % 60);
-    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}Z", days + 1)
+    DateTime::of(i64::try_from(s).unwrap_or(i64::MAX)).to_string()
 }
 
 fn parse_zone(zone: &str) -> Option<i64> {
@@ -55,44 +37,25 @@ fn parse_zone(zone: &str) -> Option<i64> {
         4 => rest.split_at_checked(2)?,
         _ => rest.split_once(':')?,
     };
-    let (hours, minutes) = (digits(hours, 2..=2)?, digits(minutes, 2..=2)?);
+    let (hours, minutes) = (i64::from(digits(hours, 2)?), i64::from(digits(minutes, 2)?));
     (hours <= 23 && minutes <= 59).then_some(sign * (hours * 3600 + minutes * 60))
 }
 
-fn fields(text: &str, separator: char, widths: [usize; 3]) -> Option<[i64; 3]> {
+fn fields(text: &str, separator: char, widths: [usize; 3]) -> Option<[u16; 3]> {
     let mut parts = text.split(separator);
     let mut values = [0; 3];
     for (value, width) in values.iter_mut().zip(widths) {
-        *value = digits(parts.next()?, width..=width)?;
+        *value = digits(parts.next()?, width)?;
     }
     parts.next().is_none().then_some(values)
 }
 
-fn digits(text: &str, widths: std::ops::RangeInclusive<usize>) -> Option<i64> {
-    let is_number = widths.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
-    is_number.then(|| text.parse().ok())?
+fn digits(text: &str, width: usize) -> Option<u16> {
+    are_digits(text, width..=width).then(|| text.parse().ok())?
 }
 
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
-fn days_of(year: i64, month: i64) -> i64 {
-    match month {
-        2 => 28 + i64::from(is_leap(year)),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    // Leap days before the year's first of January, counted from the year 0.
-    let leap_days = |year: i64| {
-        let before = year - 1;
-        before.div_euclid(4) - before.div_euclid(100) + before.div_euclid(400)
-    };
-    let years = (year - 1970) * 365 + leap_days(year) - leap_days(1970);
-    years + (1..month).map(|month| days_of(year, month)).sum::<i64>() + day - 1
+fn are_digits(text: &str, widths: std::ops::RangeInclusive<usize>) -> bool {
+    widths.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

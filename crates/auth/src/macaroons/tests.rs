@@ -2,7 +2,7 @@
 
 use api::{Activities, Activity};
 use proptest::prelude::*;
-use types::{Identity, Name};
+use types::{Identity, Name, hex::Hex};
 
 use super::*;
 
@@ -34,15 +34,11 @@ fn example(caveats: &[&str]) -> Parts {
     parts
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[test]
 fn the_worked_example_of_libmacaroons_has_its_signatures_and_bytes() {
-    assert_eq!(hex(&example(&[]).signature), EXAMPLE_SIGNATURE);
+    assert_eq!(Hex(&example(&[]).signature).to_string(), EXAMPLE_SIGNATURE);
     let parts = example(&EXAMPLE_CAVEATS);
-    assert_eq!(hex(&parts.signature), EXAMPLE_CAVEATS_SIGNATURE);
+    assert_eq!(Hex(&parts.signature).to_string(), EXAMPLE_CAVEATS_SIGNATURE);
     assert_eq!(parts.encode_packets().unwrap(), EXAMPLE_PACKETS);
     assert_eq!(Parts::decode(EXAMPLE_PACKETS).unwrap(), parts);
     assert_eq!(Parts::decode(EXAMPLE_FIELDS).unwrap(), parts);

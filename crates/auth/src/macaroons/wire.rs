@@ -7,6 +7,7 @@ use base64::Engine;
 use base64::alphabet;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use types::hex;
 
 pub const TOKEN_BYTES_MAX: usize = 16 << 10;
 pub const CAVEATS_MAX: usize = 64;
@@ -88,7 +89,7 @@ fn packet<'a>(rest: &mut &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let (head, _) = rest.split_at_checked(PACKET_HEAD_LEN)?;
     let mut length = 0;
     for digit in head {
-        length = length * 16 + char::from(*digit).to_digit(16)? as usize;
+        length = length * 16 + usize::from(hex::value(*digit)?);
     }
     let (packet, after) = rest.split_at_checked(length)?;
     let body = packet.get(PACKET_HEAD_LEN..)?.strip_suffix(b"\n")?;

@@ -11,9 +11,9 @@ use x509_parser::prelude::{
     FromDer, GeneralName, GeneralSubtree, ParsedExtension, X509Certificate, X509Extension, X509Version,
 };
 
-use super::der::{self, NotDer};
 use super::name::Name;
 use super::signature::{PublicKey, Signed};
+use der::{DerError, Tag};
 
 /// A proxy with the attributes of a user in a hundred groups has about 12 KiB.
 pub const CERTIFICATE_BYTES_MAX: usize = 64 * 1024;
@@ -159,7 +159,7 @@ impl Extensions {
     }
 
     /// Whether the extension is one that a rule looks at, or one that asks for nothing.
-    fn take(&mut self, der: &Bytes, extension: &X509Extension<'_>) -> Result<bool, NotDer> {
+    fn take(&mut self, der: &Bytes, extension: &X509Extension<'_>) -> Result<bool, DerError> {
         match extension.oid.as_bytes() {
             oid @ (PROXY_CERT_INFO | GT3_PROXY_CERT_INFO) => {
                 let is_draft = oid == GT3_PROXY_CERT_INFO;
@@ -212,7 +212,7 @@ impl Extensions {
             ParsedExtension::CertificatePolicies(_)
             | ParsedExtension::PolicyMappings(_)
             | ParsedExtension::InhibitAnyPolicy(_) => {}
-            ParsedExtension::ParseError { .. } => return Err(NotDer),
+            ParsedExtension::ParseError { .. } => return Err(DerError::Range),
             _ => return Ok(false),
         }
         Ok(true)
@@ -224,7 +224,7 @@ enum Form {
     Other(NameForm),
 }
 
-fn form(name: &GeneralName<'_>) -> Result<Form, NotDer> {
+fn form(name: &GeneralName<'_>) -> Result<Form, DerError> {
     Ok(Form::Other(match name {
         GeneralName::DirectoryName(name) => return Ok(Form::Directory(Name::from_der(name.as_raw())?)),
         GeneralName::RFC822Name(_) => NameForm::Email,
@@ -243,7 +243,7 @@ fn constrain(
     subtree: &GeneralSubtree<'_>,
     directory: &mut Vec<Name>,
     other: &mut Vec<NameForm>,
-) -> Result<(), NotDer> {
+) -> Result<(), DerError> {
     match form(&subtree.base)? {
         Form::Directory(name) => directory.push(name),
         Form::Other(form) => other.push(form),
@@ -252,20 +252,20 @@ fn constrain(
 }
 
 /// RFC 3820 §3.8. The draft has the same fields; the path length there is `[1]`.
-fn proxy_info(value: &[u8], is_critical: bool, is_draft: bool) -> Result<ProxyInfo, NotDer> {
+fn proxy_info(value: &[u8], is_critical: bool, is_draft: bool) -> Result<ProxyInfo, DerError> {
     let mut info =
         ProxyInfo { is_critical, is_draft, path_len: None, language: Box::default(), has_policy: false };
     if is_draft {
         return Ok(info);
     }
-    let mut fields = der::only(value, der::SEQUENCE)?.reader();
-    if let Some(length) = fields.next_if(der::INTEGER)? {
-        info.path_len = Some(der::small_unsigned(length.body)?);
+    let mut fields = der::only(value, Tag::SEQUENCE)?.reader();
+    if let Some(length) = fields.next_if(Tag::INTEGER)? {
+        info.path_len = Some(der::unsigned(length.content)?);
     }
-    let mut policy = fields.expect(der::SEQUENCE)?.reader();
-    fields.end()?;
-    info.language = policy.expect(der::OID)?.body.into();
-    info.has_policy = policy.next_if(der::OCTET_STRING)?.is_some();
-    policy.end()?;
+    let mut policy = fields.element(Tag::SEQUENCE)?.reader();
+    fields.finish()?;
+    info.language = policy.element(Tag::OBJECT_IDENTIFIER)?.content.into();
+    info.has_policy = policy.next_if(Tag::OCTET_STRING)?.is_some();
+    policy.finish()?;
     Ok(info)
 }

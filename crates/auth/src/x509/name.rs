@@ -9,7 +9,7 @@
 use std::fmt::Write;
 use std::hash::{Hash, Hasher};
 
-use super::der::{self, NotDer, Reader};
+use der::{DerError, Reader, Tag};
 
 const RDNS_MAX: usize = 64;
 const COMMON_NAME: &[u8] = &[0x55, 4, 3];
@@ -61,14 +61,14 @@ struct Attribute {
 
 impl Name {
     /// `whole` is the SEQUENCE with its tag.
-    pub fn from_der(whole: &[u8]) -> Result<Name, NotDer> {
-        let mut sets = der::only(whole, der::SEQUENCE)?.reader();
+    pub fn from_der(whole: &[u8]) -> Result<Name, DerError> {
+        let mut sets = der::only(whole, Tag::SEQUENCE)?.reader();
         let mut rdns = Vec::new();
         while !sets.is_empty() {
             if rdns.len() == RDNS_MAX {
-                return Err(NotDer);
+                return Err(DerError::Range);
             }
-            rdns.push(Rdn::read(sets.expect(der::SET)?.reader())?);
+            rdns.push(Rdn::read(sets.element(Tag::SET)?.reader())?);
         }
         Ok(Name { rdns })
     }
@@ -162,18 +162,18 @@ impl PartialEq for Rdn {
 }
 
 impl Rdn {
-    fn read(mut set: Reader<'_>) -> Result<Rdn, NotDer> {
+    fn read(mut set: Reader<'_>) -> Result<Rdn, DerError> {
         let mut attributes = Vec::new();
         let mut canonical = Vec::new();
         while !set.is_empty() {
-            let mut pair = set.expect(der::SEQUENCE)?.reader();
-            let (oid, value) = (pair.expect(der::OID)?, pair.next()?);
-            pair.end()?;
-            attributes.push(Attribute { oid: oid.body.into(), value: value.body.into() });
-            canonical.push(canonical_attribute(oid.body, value.tag, value.body));
+            let mut pair = set.element(Tag::SEQUENCE)?.reader();
+            let (oid, value) = (pair.element(Tag::OBJECT_IDENTIFIER)?, pair.next_element()?);
+            pair.finish()?;
+            attributes.push(Attribute { oid: oid.content.into(), value: value.content.into() });
+            canonical.push(canonical_attribute(oid.content, value.tag, value.content));
         }
         if attributes.is_empty() {
-            return Err(NotDer);
+            return Err(DerError::Range);
         }
         // A set has no order.
         canonical.sort_unstable();
@@ -182,32 +182,32 @@ impl Rdn {
 }
 
 /// Lengths keep two different lists of attributes from having one form.
-fn canonical_attribute(oid: &[u8], tag: u8, value: &[u8]) -> Vec<u8> {
+fn canonical_attribute(oid: &[u8], tag: Tag, value: &[u8]) -> Vec<u8> {
     let (kind, value) = match text(tag, value) {
-        Some(text) => (der::UTF8_STRING, folded(&text).into_bytes()),
+        Some(text) => (Tag::UTF8_STRING, folded(&text).into_bytes()),
         None => (tag, value.to_vec()),
     };
     let mut out = Vec::with_capacity(oid.len() + value.len() + 9);
     out.extend((oid.len() as u32).to_be_bytes());
     out.extend(oid);
-    out.push(kind);
+    out.push(kind.0);
     out.extend((value.len() as u32).to_be_bytes());
     out.extend(value);
     out
 }
 
-fn text(tag: u8, value: &[u8]) -> Option<String> {
+fn text(tag: Tag, value: &[u8]) -> Option<String> {
     match tag {
-        der::UTF8_STRING => String::from_utf8(value.to_vec()).ok(),
-        der::PRINTABLE_STRING | der::IA5_STRING | der::VISIBLE_STRING | der::T61_STRING => {
+        Tag::UTF8_STRING => String::from_utf8(value.to_vec()).ok(),
+        Tag::PRINTABLE_STRING | Tag::IA5_STRING | Tag::VISIBLE_STRING | Tag::T61_STRING => {
             Some(value.iter().copied().map(char::from).collect())
         }
-        der::BMP_STRING => {
+        Tag::BMP_STRING => {
             let (pairs, rest) = value.as_chunks::<2>();
             let units = pairs.iter().map(|pair| u16::from_be_bytes(*pair));
             rest.is_empty().then(|| char::decode_utf16(units).collect::<Result<String, _>>().ok())?
         }
-        der::UNIVERSAL_STRING => {
+        Tag::UNIVERSAL_STRING => {
             let (fours, rest) = value.as_chunks::<4>();
             let points = fours.iter().map(|four| char::from_u32(u32::from_be_bytes(*four)));
             rest.is_empty().then(|| points.collect::<Option<String>>())?
@@ -240,40 +240,37 @@ pub fn respelled(oneline: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use der::tagged;
+
     use super::*;
 
-    fn element(tag: u8, body: &[u8]) -> Vec<u8> {
-        assert!(body.len() < 128);
-        [&[tag, body.len() as u8], body].concat()
-    }
-
-    fn name(attributes: &[(&[u8], u8, &[u8])]) -> Name {
+    fn name(attributes: &[(&[u8], Tag, &[u8])]) -> Name {
         let sets: Vec<u8> = attributes
             .iter()
             .flat_map(|(oid, tag, value)| {
-                let pair = [element(der::OID, oid), element(*tag, value)].concat();
-                element(der::SET, &element(der::SEQUENCE, &pair))
+                let pair = [&tagged(Tag::OBJECT_IDENTIFIER, &[oid])[..], &tagged(*tag, &[value])];
+                tagged(Tag::SET, &[&tagged(Tag::SEQUENCE, &pair)])
             })
             .collect();
-        Name::from_der(&element(der::SEQUENCE, &sets)).expect("a name")
+        Name::from_der(&tagged(Tag::SEQUENCE, &[&sets])).expect("a name")
     }
 
     const O: &[u8] = &[0x55, 4, 10];
 
     #[test]
     fn case_blanks_and_the_kind_of_string_do_not_count() {
-        let one = name(&[(O, der::PRINTABLE_STRING, b"Example  Org ")]);
-        let other = name(&[(O, der::UTF8_STRING, b"example org")]);
-        let wide = name(&[(O, der::BMP_STRING, b"\0E\0x\0a\0m\0p\0l\0e\0 \0o\0r\0g")]);
+        let one = name(&[(O, Tag::PRINTABLE_STRING, b"Example  Org ")]);
+        let other = name(&[(O, Tag::UTF8_STRING, b"example org")]);
+        let wide = name(&[(O, Tag::BMP_STRING, b"\0E\0x\0a\0m\0p\0l\0e\0 \0o\0r\0g")]);
         assert_eq!(one, other);
         assert_eq!(one, wide);
-        assert_ne!(one, name(&[(O, der::UTF8_STRING, b"example orgs")]));
+        assert_ne!(one, name(&[(O, Tag::UTF8_STRING, b"example orgs")]));
     }
 
     #[test]
     fn a_name_is_written_as_openssl_does() {
         let written =
-            name(&[(O, der::UTF8_STRING, b"Caf\xc3\xa9"), (COMMON_NAME, der::UTF8_STRING, b"host/a.b")]);
+            name(&[(O, Tag::UTF8_STRING, b"Caf\xc3\xa9"), (COMMON_NAME, Tag::UTF8_STRING, b"host/a.b")]);
         assert_eq!(written.oneline(), "/O=Caf\\xC3\\xA9/CN=host/a.b");
         assert!(!written.is_ambiguous());
     }
@@ -281,25 +278,25 @@ mod tests {
     #[test]
     fn a_value_that_mimics_another_attribute_is_ambiguous() {
         for value in [&b"x/CN=Alice"[..], b"x/1.2.3=y", b"/O=y", b"a+OU=b", b"a\\xC3"] {
-            assert!(name(&[(COMMON_NAME, der::UTF8_STRING, value)]).is_ambiguous());
+            assert!(name(&[(COMMON_NAME, Tag::UTF8_STRING, value)]).is_ambiguous());
         }
         for value in [&b"x/CN"[..], b"http://x.y/?a=b", b"/=", b"a/b/c"] {
-            assert!(!name(&[(COMMON_NAME, der::UTF8_STRING, value)]).is_ambiguous());
+            assert!(!name(&[(COMMON_NAME, Tag::UTF8_STRING, value)]).is_ambiguous());
         }
     }
 
     #[test]
     fn only_one_more_common_name_is_below() {
-        let user = name(&[(O, der::UTF8_STRING, b"x"), (COMMON_NAME, der::UTF8_STRING, b"Alice")]);
+        let user = name(&[(O, Tag::UTF8_STRING, b"x"), (COMMON_NAME, Tag::UTF8_STRING, b"Alice")]);
         let proxy = name(&[
-            (O, der::UTF8_STRING, b"x"),
-            (COMMON_NAME, der::UTF8_STRING, b"Alice"),
-            (COMMON_NAME, der::PRINTABLE_STRING, b"17"),
+            (O, Tag::UTF8_STRING, b"x"),
+            (COMMON_NAME, Tag::UTF8_STRING, b"Alice"),
+            (COMMON_NAME, Tag::PRINTABLE_STRING, b"17"),
         ]);
         let unit = name(&[
-            (O, der::UTF8_STRING, b"x"),
-            (COMMON_NAME, der::UTF8_STRING, b"Alice"),
-            (O, der::PRINTABLE_STRING, b"17"),
+            (O, Tag::UTF8_STRING, b"x"),
+            (COMMON_NAME, Tag::UTF8_STRING, b"Alice"),
+            (O, Tag::PRINTABLE_STRING, b"17"),
         ]);
         assert_eq!(proxy.common_name_below(&user), Some(&b"17"[..]));
         assert_eq!(user.common_name_below(&user), None);

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use super::certificate::{Certificate, ProxyInfo};
-use super::der;
 use super::error::X509Error;
 use super::path::{Budget, Purpose, check_holder, check_signature};
 

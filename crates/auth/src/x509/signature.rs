@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::signature::{self as aws, UnparsedPublicKey, VerificationAlgorithm};
 use bytes::Bytes;
 
-use super::der::{self, NotDer, Reader};
+use der::{DerError, Reader, Tag};
 
 const RSA_BITS_MIN: usize = 2048;
 /// More costs time and secures nothing; the library has the same limit.
@@ -88,12 +88,12 @@ pub struct Signed {
 }
 
 impl Signed {
-    pub fn from_der(der: &Bytes) -> Result<Signed, NotDer> {
-        let mut parts = der::only(der, der::SEQUENCE)?.reader();
-        let content = parts.expect(der::SEQUENCE)?.whole;
-        let algorithm = parts.expect(der::SEQUENCE)?.whole;
-        let signature = der::octets_of_bits(parts.expect(der::BIT_STRING)?.body)?;
-        parts.end()?;
+    pub fn from_der(der: &Bytes) -> Result<Signed, DerError> {
+        let mut parts = der::only(der, Tag::SEQUENCE)?.reader();
+        let content = parts.element(Tag::SEQUENCE)?.whole;
+        let algorithm = parts.element(Tag::SEQUENCE)?.whole;
+        let signature = der::octets_of_bits(parts.element(Tag::BIT_STRING)?.content)?;
+        parts.finish()?;
         Ok(Signed {
             content: der.slice_ref(content),
             algorithm: der.slice_ref(algorithm),
@@ -122,11 +122,11 @@ pub struct PublicKey {
 
 impl PublicKey {
     /// `whole` is a part of `der`.
-    pub fn from_der(der: &Bytes, whole: &[u8]) -> Result<PublicKey, NotDer> {
-        let mut parts = der::only(whole, der::SEQUENCE)?.reader();
-        let algorithm = parts.expect(der::SEQUENCE)?;
-        let key = der::octets_of_bits(parts.expect(der::BIT_STRING)?.body)?;
-        parts.end()?;
+    pub fn from_der(der: &Bytes, whole: &[u8]) -> Result<PublicKey, DerError> {
+        let mut parts = der::only(whole, Tag::SEQUENCE)?.reader();
+        let algorithm = parts.element(Tag::SEQUENCE)?;
+        let key = der::octets_of_bits(parts.element(Tag::BIT_STRING)?.content)?;
+        parts.finish()?;
         let mut digest_bytes = [0; 32];
         digest_bytes.copy_from_slice(digest(&SHA256, whole).as_ref());
         Ok(PublicKey {
@@ -165,11 +165,11 @@ impl PublicKey {
     }
 }
 
-fn key_kind(mut algorithm: Reader<'_>, key: &[u8]) -> Result<Result<KeyKind, String>, NotDer> {
-    let oid = algorithm.expect(der::OID)?.body;
+fn key_kind(mut algorithm: Reader<'_>, key: &[u8]) -> Result<Result<KeyKind, String>, DerError> {
+    let oid = algorithm.element(Tag::OBJECT_IDENTIFIER)?.content;
     Ok(match oid {
         RSA_ENCRYPTION => {
-            let modulus = der::only(key, der::SEQUENCE)?.reader().expect(der::INTEGER)?.body;
+            let modulus = der::only(key, Tag::SEQUENCE)?.reader().element(Tag::INTEGER)?.content;
             let bits = bits(modulus);
             match bits {
                 RSA_BITS_MIN..=RSA_BITS_MAX => Ok(KeyKind::Rsa),
@@ -177,8 +177,10 @@ fn key_kind(mut algorithm: Reader<'_>, key: &[u8]) -> Result<Result<KeyKind, Str
             }
         }
         EC_PUBLIC_KEY => {
-            let parameters = algorithm.next()?;
-            let curve = CURVES.iter().find(|(oid, _)| parameters.tag == der::OID && *oid == parameters.body);
+            let parameters = algorithm.next_element()?;
+            let curve = CURVES
+                .iter()
+                .find(|(oid, _)| parameters.tag == Tag::OBJECT_IDENTIFIER && *oid == parameters.content);
             curve.map(|(_, curve)| KeyKind::Ec(*curve)).ok_or_else(|| "an unknown elliptic curve".to_owned())
         }
         ED25519 => Ok(KeyKind::Ed25519),
@@ -195,9 +197,9 @@ fn bits(unsigned: &[u8]) -> usize {
 }
 
 fn scheme(algorithm: &[u8]) -> Result<Scheme, Unverified> {
-    let unreadable = |_: NotDer| Unverified::Weak("an unreadable signature algorithm".to_owned());
-    let mut parts = der::only(algorithm, der::SEQUENCE).map_err(unreadable)?.reader();
-    let oid = parts.expect(der::OID).map_err(unreadable)?.body;
+    let unreadable = |_: DerError| Unverified::Weak("an unreadable signature algorithm".to_owned());
+    let mut parts = der::only(algorithm, Tag::SEQUENCE).map_err(unreadable)?.reader();
+    let oid = parts.element(Tag::OBJECT_IDENTIFIER).map_err(unreadable)?.content;
     if oid == RSA_PSS {
         return pss_hash(&mut parts)
             .map(Scheme::RsaPss)
@@ -216,10 +218,10 @@ fn scheme(algorithm: &[u8]) -> Result<Scheme, Unverified> {
 }
 
 /// The other parameters (mask, length of the salt) need no look: the verification has its own, and fails with others.
-fn pss_hash(parts: &mut Reader<'_>) -> Result<Hash, NotDer> {
-    let mut parameters = parts.expect(der::SEQUENCE)?.reader();
+fn pss_hash(parts: &mut Reader<'_>) -> Result<Hash, DerError> {
+    let mut parameters = parts.element(Tag::SEQUENCE)?.reader();
     // Absent means SHA-1 (RFC 4055 §3.1).
-    let hash = parameters.expect(der::tagged_constructed(0))?;
-    let oid = der::only(hash.body, der::SEQUENCE)?.reader().expect(der::OID)?.body;
-    HASHES.iter().find(|(known, _)| *known == oid).map(|(_, hash)| *hash).ok_or(NotDer)
+    let hash = parameters.element(Tag::context(0))?;
+    let oid = der::only(hash.content, Tag::SEQUENCE)?.reader().element(Tag::OBJECT_IDENTIFIER)?.content;
+    HASHES.iter().find(|(known, _)| *known == oid).map(|(_, hash)| *hash).ok_or(DerError::Range)
 }

@@ -21,15 +21,7 @@ pub const DIGITAL_SIGNATURE: u8 = 0x80;
 pub const KEY_ENCIPHERMENT: u8 = 0x20;
 
 pub fn tlv(tag: u8, body: &[u8]) -> Vec<u8> {
-    let mut out = vec![tag];
-    match body.len() {
-        length @ 0..=0x7f => out.push(length as u8),
-        length @ 0x80..=0xff => out.extend([0x81, length as u8]),
-        length => out.extend([0x82, (length >> 8) as u8, length as u8]),
-    }
-    assert!(body.len() < 65_536);
-    out.extend(body);
-    out
+    der::tagged(der::Tag(tag), &[body])
 }
 
 pub fn sequence(parts: &[&[u8]]) -> Vec<u8> {
@@ -82,18 +74,7 @@ pub fn name(oneline: &str) -> Vec<u8> {
 }
 
 pub fn time(at_s: u64) -> Vec<u8> {
-    let days = (at_s / DAY_S) as i64 + 719_468;
-    let era = days / 146_097;
-    let of_era = days % 146_097;
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * shifted + 2) / 5 + 1;
-    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let s = at_s % DAY_S;
-    let text = format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}Z", s / 3600, s / 60 % 60, s % 60);
-    tlv(0x18, text.as_bytes())
+    der::put_time(i64::try_from(at_s).expect("a moment of the tests"))
 }
 
 pub fn extension(id: &str, is_critical: bool, value: &[u8]) -> Vec<u8> {

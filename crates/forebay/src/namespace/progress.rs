@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ::namespace::bulk::{Phase, Progress};
+use types::display::Seconds;
 
 use crate::status_line::StatusLine;
 
@@ -57,14 +58,9 @@ fn line(progress: Progress, done: u64, taken: Duration) -> String {
         } else {
             format!("{}/s", rate as u64)
         };
-        text.push_str(&format!(", {unit}, {} left", duration(left)));
+        text.push_str(&format!(", {unit}, {} left", Seconds(left.as_secs())));
     }
     text
-}
-
-fn duration(time: Duration) -> String {
-    let seconds = time.as_secs();
-    if seconds < 60 { format!("{seconds} s") } else { format!("{} min {} s", seconds / 60, seconds % 60) }
 }
 
 #[cfg(test)]
@@ -80,6 +76,5 @@ mod tests {
         assert_eq!(resumed, "copying inodes: 3000 of 10000 rows, 30 %");
         let nothing = Progress { done: 0, total: 0, ..progress };
         assert_eq!(line(nothing, 0, Duration::ZERO), "copying inodes: 0 of 0 rows, 100 %");
-        assert_eq!(duration(Duration::from_secs(125)), "2 min 5 s");
     }
 }

@@ -18,7 +18,7 @@ use door_nfs::{ClientStatus, DoorStatus, GrantCounts, HeadDoor, PoolDoor};
 use file_state::{Door, Modes, Share};
 use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
-use types::{Clock, FileId, Name, PoolId};
+use types::{Clock, FileId, Name, PoolId, display::Size};
 
 use crate::pool_map::{PoolMap, PoolPace};
 
@@ -444,8 +444,8 @@ impl Instance for Overview {
                     what: format!(
                         "{} has {} free of {}",
                         status.id,
-                        crate::report::bytes(status.free_bytes),
-                        crate::report::bytes(status.total_bytes)
+                        Size(status.free_bytes),
+                        Size(status.total_bytes)
                     ),
                     advice: "remove files or add a pool; writes fail when it is full".to_owned(),
                 });

@@ -6,9 +6,7 @@ use super::*;
 
 /// Bytes from hexadecimal digits.
 pub(crate) fn hex(text: &str) -> Vec<u8> {
-    let digits: Vec<u8> = text.chars().map(|c| c.to_digit(16).expect("a hexadecimal digit") as u8).collect();
-    assert_eq!(digits.len() % 2, 0);
-    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    types::hex::decode(text.as_bytes()).expect("hexadecimal digits")
 }
 
 fn key(enctype: i32, text: &str) -> Key {

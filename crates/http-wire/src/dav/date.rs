@@ -3,47 +3,11 @@
 use std::fmt::Write;
 
 use bytes::BytesMut;
-use types::Timestamp;
-
-const DAY_S: i64 = 86_400;
-/// 0001-01-01 and 9999-12-31T23:59:59: the form has four digits for the year.
-const FIRST_S: i64 = -62_135_596_800;
-const LAST_S: i64 = 253_402_300_799;
-
-struct Calendar {
-    year: i64,
-    month: i64,
-    day: i64,
-    second: i64,
-}
-
-impl Calendar {
-    fn of(time: Timestamp) -> Calendar {
-        let seconds = time.seconds.clamp(FIRST_S, LAST_S);
-        let days = seconds.div_euclid(DAY_S);
-        // Years are counted from a first of March, so that a leap day is the last of its year; 146,097 days make 400
-        // years of the Gregorian calendar, and 719,468 days lie between 0000-03-01 and 1970-01-01.
-        let since_march = days + 719_468;
-        let (era, of_era) = (since_march.div_euclid(146_097), since_march.rem_euclid(146_097));
-        let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-        let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-        let month_from_march = (5 * of_year + 2) / 153;
-        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-        Calendar {
-            year: year_of_era + era * 400 + i64::from(month <= 2),
-            month,
-            day: of_year - (153 * month_from_march + 2) / 5 + 1,
-            second: seconds.rem_euclid(DAY_S),
-        }
-    }
-}
+use types::{DateTime, Timestamp};
 
 /// RFC 3339 in UTC and without fractions, for `creationdate`.
 pub fn internet_date(out: &mut BytesMut, time: Timestamp) {
-    let Calendar { year, month, day, second } = Calendar::of(time);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    write!(out, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
-        .expect("memory grows, and numbers do not fail to be written");
+    write!(out, "{}", DateTime::from(time)).expect("memory grows, and numbers do not fail to be written");
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::fmt::{self, Write};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::StatusCode;
-use types::{Checksum, ChecksumKind, Timestamp};
+use types::{Checksum, ChecksumKind, Timestamp, hex::Hex};
 
 use super::active_lock::{ActiveLock, SUPPORTED_LOCKS, put_locks};
 use super::{DAV, LiveProperty, Precondition, QName, date, escape};
@@ -211,9 +211,7 @@ impl Props<'_> {
                 };
                 out.put_slice(if n == 0 { "" } else { " " }.as_bytes());
                 out.put_slice(name.as_bytes());
-                for byte in checksum.value() {
-                    put_formatted(out, format_args!("{byte:02x}"));
-                }
+                put_formatted(out, format_args!("{}", Hex(checksum.value())));
             }
             out.put_slice(b"</O:checksum>");
         });

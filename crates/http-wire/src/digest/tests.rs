@@ -141,7 +141,7 @@ proptest! {
         prop_assert_eq!(parse_digest(digest_text(&[sum]).as_bytes()), Ok(vec![sum]));
         let repr = repr_digest_header(&[sum]).unwrap();
         prop_assert_eq!(parse_repr_digest(repr.as_bytes()), Ok(vec![sum]));
-        let in_hex = format!("{}={}", kind.name(), hex(sum.value()));
+        let in_hex = format!("{}={}", kind.name(), Hex(sum.value()));
         prop_assert_eq!(parse_digest(in_hex.as_bytes()), Ok(vec![sum]));
     }
 }

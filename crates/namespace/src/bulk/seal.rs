@@ -10,6 +10,7 @@ use std::path::Path;
 
 use aws_lc_rs::digest::{Context, SHA256};
 use rusqlite::Connection;
+use types::hex::Hex;
 
 use super::copy::Tell;
 use super::{BulkError, BulkResult, Marks, Phase, Progress};
@@ -185,5 +186,5 @@ fn digest(file: &mut File, bytes: u64, after: &[u8], each: &mut dyn FnMut(u64)) 
         each(done);
     }
     context.update(after);
-    Ok(context.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(Hex(context.finish().as_ref()).to_string())
 }

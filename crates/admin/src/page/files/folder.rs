@@ -4,12 +4,12 @@ use api::{Activity, DirEntry};
 use http::StatusCode;
 use http_server::Response;
 use http_wire::target::{Query, encode_path, put_name};
-use types::{Access, Attributes, FileKind, Name, permission};
+use types::{Access, Attributes, DateTime, FileKind, Name, display::Size, permission};
 
 use super::entries::{self, Entries, Key, View};
 use super::{FILES, Rights, Seen, breadcrumbs, data_of, dialogs, menu_button, title};
 use crate::page::Page;
-use crate::page::format::{Count, Grouped, Instant, Minute, Size};
+use crate::page::format::{Count, Grouped, Minute};
 use crate::page::html::{Html, Shown, html};
 use crate::page::shell::{Frame, Tab, icon};
 use crate::page::visitor::Visitor;
@@ -186,7 +186,7 @@ impl Folder<'_> {
         } else {
             html!(out; "<td class=\"size\"></td>");
         }
-        html!(out; "<td class=\"modified\"><time datetime=\"" (Instant(attributes.mtime)) "\">"
+        html!(out; "<td class=\"modified\"><time datetime=\"" (DateTime::from(attributes.mtime)) "\">"
             (Minute(attributes.mtime))
             "</time></td><td class=\"act\">");
         if rights.any() || attributes.kind.is_regular() {

@@ -6,11 +6,11 @@ use http_server::Response;
 use http_wire::content;
 use http_wire::target::encode_path;
 use types::permission::{self, Removal};
-use types::{Access, Attributes, FileKind, Name};
+use types::{Access, Attributes, DateTime, FileKind, Name, display::Size};
 
 use super::{Rights, Seen, breadcrumbs, data_of, dialogs, title};
 use crate::page::Page;
-use crate::page::format::{Grouped, Instant, Minute, Mode, Size};
+use crate::page::format::{Grouped, Minute, Mode};
 use crate::page::html::{Html, Shown, html};
 use crate::page::shell::{Frame, Tab, icon};
 use crate::page::visitor::Visitor;
@@ -99,7 +99,7 @@ fn facts(name: &Name, attributes: &Attributes) -> Html {
     };
     html!(out; "<dl class=\"facts\"><div><dt>Size</dt><dd title=\"" (Grouped(attributes.size)) " bytes\">"
         (Size(attributes.size)) "</dd></div><div><dt>Modified</dt><dd><time datetime=\""
-        (Instant(attributes.mtime)) "\">"
+        (DateTime::from(attributes.mtime)) "\">"
         (Minute(attributes.mtime)) "</time></dd></div><div><dt>Type</dt><dd>" (kind)
         "</dd></div><div><dt>Access</dt><dd><code>"
         (Mode(attributes.mode)) "</code> <span class=\"fine\">" (attributes.uid) ":" (attributes.gid)

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use types::display::Seconds;
+
 use crate::instance::{ClientView, OpenView, Snapshot};
-use crate::page::format::{Duration, Grouped};
+use crate::page::format::Grouped;
 use crate::page::html::{Html, Shown, html};
 
 use super::{Table, descending};
@@ -38,7 +40,7 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
         html!(out; "</th><td>" (client.door)
             "</td><td class=\"n\">" (Grouped(client.opens)) "</td><td class=\"n\">" (Grouped(client.locks))
             "</td><td class=\"n\">" (Grouped(client.layouts)) "</td><td class=\"n\">"
-            (Grouped(client.delegations)) "</td><td class=\"n\">" (Duration(client.idle_s)));
+            (Grouped(client.delegations)) "</td><td class=\"n\">" (Seconds(client.idle_s)));
         if client.courtesy {
             html!(out; "<span class=\"under\">lease over</span>");
         }

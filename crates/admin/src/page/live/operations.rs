@@ -1,9 +1,9 @@
 //! Counts of operations, the modes of I/O with their reasons, and slow operations.
 
-use types::Timestamp;
+use types::{DateTime, Timestamp};
 
 use crate::instance::{IoModeView, OperationCount, SlowOperation, Snapshot};
-use crate::page::format::{Grouped, Instant, Minute};
+use crate::page::format::{Grouped, Minute};
 use crate::page::html::{Html, html};
 
 use super::{Table, descending};
@@ -62,6 +62,6 @@ fn slow(out: &mut Html, snapshot: &Snapshot, is_administrator: bool) {
         } else {
             html!(out; "<span class=\"fine\">hidden</span></td><td><span class=\"fine\">hidden</span>");
         }
-        html!(out; "</td><td><time datetime=\"" (Instant(at)) "\">" (Minute(at)) "</time></td></tr>");
+        html!(out; "</td><td><time datetime=\"" (DateTime::from(at)) "\">" (Minute(at)) "</time></td></tr>");
     });
 }

@@ -1,7 +1,9 @@
 //! Problems, and the pools with their space and throughput.
 
+use types::display::{Seconds, Size};
+
 use crate::instance::{PoolView, Problem, Snapshot};
-use crate::page::format::{Count, Duration, Grouped, Size};
+use crate::page::format::{Count, Grouped};
 use crate::page::html::{Html, html};
 
 use super::{Table, sparkline};
@@ -21,7 +23,7 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, problems: &[Problem]) 
         (Size(total))
         "</span></dd></div><div><dt>Files</dt><dd>" (Grouped(snapshot.files))
         "</dd></div><div><dt>Data</dt><dd>"
-        (Size(snapshot.bytes)) "</dd></div><div><dt>Up for</dt><dd>" (Duration(snapshot.uptime_s))
+        (Size(snapshot.bytes)) "</dd></div><div><dt>Up for</dt><dd>" (Seconds(snapshot.uptime_s))
         "</dd></div><div><dt>Version</dt><dd>" (snapshot.version) "</dd></div></dl>");
     let table = Table {
         caption: "Space and throughput",

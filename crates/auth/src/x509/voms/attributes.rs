@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::super::certificate::Certificate;
-use super::super::der::{self, Element, NotDer, Reader};
 use super::super::name::Name;
 use super::super::signature::Signed;
+use der::{DerError, Element, Reader, Tag};
 
 const ATTRIBUTE_CERTIFICATES_MAX: usize = 8;
 const EMBEDDED_MAX: usize = 10;
@@ -45,42 +45,42 @@ pub struct AttributeCertificate {
 }
 
 /// The value of the extension in a proxy: SEQUENCE { SEQUENCE OF AttributeCertificate }.
-pub fn read(extension: &Bytes) -> Result<Vec<AttributeCertificate>, NotDer> {
-    let mut outer = der::only(extension, der::SEQUENCE)?.reader();
-    let mut certificates = outer.expect(der::SEQUENCE)?.reader();
-    outer.end()?;
+pub fn read(extension: &Bytes) -> Result<Vec<AttributeCertificate>, DerError> {
+    let mut outer = der::only(extension, Tag::SEQUENCE)?.reader();
+    let mut certificates = outer.element(Tag::SEQUENCE)?.reader();
+    outer.finish()?;
     let mut out = Vec::new();
     while !certificates.is_empty() {
         if out.len() == ATTRIBUTE_CERTIFICATES_MAX {
-            return Err(NotDer);
+            return Err(DerError::Range);
         }
-        let whole = certificates.expect(der::SEQUENCE)?.whole;
+        let whole = certificates.element(Tag::SEQUENCE)?.whole;
         out.push(AttributeCertificate::from_der(&extension.slice_ref(whole))?);
     }
     Ok(out)
 }
 
 impl AttributeCertificate {
-    fn from_der(der: &Bytes) -> Result<AttributeCertificate, NotDer> {
+    fn from_der(der: &Bytes) -> Result<AttributeCertificate, DerError> {
         let signed = Signed::from_der(der)?;
         let content = signed.content.clone();
-        let mut info = der::only(&content, der::SEQUENCE)?.reader();
+        let mut info = der::only(&content, Tag::SEQUENCE)?.reader();
         // v2, the only version since RFC 3281.
-        if info.expect(der::INTEGER)?.body != [1] {
-            return Err(NotDer);
+        if info.element(Tag::INTEGER)?.content != [1] {
+            return Err(DerError::Range);
         }
-        let (holder_issuer, holder_serial) = holder(info.expect(der::SEQUENCE)?)?;
-        let issuer = issuer(info.next()?)?;
-        if info.expect(der::SEQUENCE)?.whole != &*signed.algorithm {
-            return Err(NotDer);
+        let (holder_issuer, holder_serial) = holder(info.element(Tag::SEQUENCE)?)?;
+        let issuer = issuer(info.next_element()?)?;
+        if info.element(Tag::SEQUENCE)?.whole != &*signed.algorithm {
+            return Err(DerError::Range);
         }
-        info.expect(der::INTEGER)?;
-        let mut validity = info.expect(der::SEQUENCE)?.reader();
-        let not_before_s = der::generalized_time(validity.expect(der::GENERALIZED_TIME)?.body)?;
-        let not_after_s = der::generalized_time(validity.expect(der::GENERALIZED_TIME)?.body)?;
-        validity.end()?;
-        let (vo, host, fqans) = fqans(info.expect(der::SEQUENCE)?.reader())?;
-        info.next_if(der::BIT_STRING)?;
+        info.element(Tag::INTEGER)?;
+        let mut validity = info.element(Tag::SEQUENCE)?.reader();
+        let not_before_s = der::time(validity.element(Tag::GENERALIZED_TIME)?.content)?;
+        let not_after_s = der::time(validity.element(Tag::GENERALIZED_TIME)?.content)?;
+        validity.finish()?;
+        let (vo, host, fqans) = fqans(info.element(Tag::SEQUENCE)?.reader())?;
+        info.next_if(Tag::BIT_STRING)?;
         let mut out = AttributeCertificate {
             holder_issuer,
             holder_serial: content.slice_ref(holder_serial),
@@ -95,23 +95,23 @@ impl AttributeCertificate {
             unknown_critical: None,
             signed,
         };
-        if let Some(extensions) = info.next_if(der::SEQUENCE)? {
+        if let Some(extensions) = info.next_if(Tag::SEQUENCE)? {
             out.read_extensions(extensions.reader(), &content)?;
         }
-        info.end()?;
+        info.finish()?;
         Ok(out)
     }
 
-    fn read_extensions(&mut self, mut extensions: Reader<'_>, content: &Bytes) -> Result<(), NotDer> {
+    fn read_extensions(&mut self, mut extensions: Reader<'_>, content: &Bytes) -> Result<(), DerError> {
         let mut seen: Vec<&[u8]> = Vec::new();
         while !extensions.is_empty() {
-            let mut extension = extensions.expect(der::SEQUENCE)?.reader();
-            let oid = extension.expect(der::OID)?.body;
-            let is_critical = extension.next_if(der::BOOLEAN)?.is_some_and(|flag| flag.body != [0]);
-            let value = extension.expect(der::OCTET_STRING)?.body;
-            extension.end()?;
+            let mut extension = extensions.element(Tag::SEQUENCE)?.reader();
+            let oid = extension.element(Tag::OBJECT_IDENTIFIER)?.content;
+            let is_critical = extension.next_if(Tag::BOOLEAN)?.is_some_and(|flag| flag.content != [0]);
+            let value = extension.element(Tag::OCTET_STRING)?.content;
+            extension.finish()?;
             if seen.contains(&oid) || seen.len() == EXTENSIONS_MAX {
-                return Err(NotDer);
+                return Err(DerError::Range);
             }
             seen.push(oid);
             match oid {
@@ -130,123 +130,123 @@ impl AttributeCertificate {
 }
 
 /// Only the form that names a certificate by issuer and serial number; VOMS writes no other.
-fn holder(holder: Element<'_>) -> Result<(Name, &[u8]), NotDer> {
+fn holder(holder: Element<'_>) -> Result<(Name, &[u8]), DerError> {
     let mut fields = holder.reader();
-    let mut id = fields.expect(der::tagged_constructed(0))?.reader();
-    fields.end()?;
-    let issuer = directory_name(id.expect(der::SEQUENCE)?.reader())?;
-    let serial = id.expect(der::INTEGER)?.body;
-    id.next_if(der::BIT_STRING)?;
-    id.end()?;
+    let mut id = fields.element(Tag::context(0))?.reader();
+    fields.finish()?;
+    let issuer = directory_name(id.element(Tag::SEQUENCE)?.reader())?;
+    let serial = id.element(Tag::INTEGER)?.content;
+    id.next_if(Tag::BIT_STRING)?;
+    id.finish()?;
     Ok((issuer, serial))
 }
 
 /// The form of version 2, which RFC 5755 §4.2.3 demands; version 1's is the names alone.
-fn issuer(issuer: Element<'_>) -> Result<Name, NotDer> {
+fn issuer(issuer: Element<'_>) -> Result<Name, DerError> {
     match issuer.tag {
-        der::SEQUENCE => directory_name(issuer.reader()),
-        tag if tag == der::tagged_constructed(0) => {
+        Tag::SEQUENCE => directory_name(issuer.reader()),
+        tag if tag == Tag::context(0) => {
             let mut form = issuer.reader();
-            let name = directory_name(form.expect(der::SEQUENCE)?.reader())?;
-            form.end()?;
+            let name = directory_name(form.element(Tag::SEQUENCE)?.reader())?;
+            form.finish()?;
             Ok(name)
         }
-        _ => Err(NotDer),
+        _ => Err(DerError::Range),
     }
 }
 
-fn directory_name(mut names: Reader<'_>) -> Result<Name, NotDer> {
-    let name = Name::from_der(names.expect(der::tagged_constructed(4))?.body)?;
-    names.end()?;
+fn directory_name(mut names: Reader<'_>) -> Result<Name, DerError> {
+    let name = Name::from_der(names.element(Tag::context(4))?.content)?;
+    names.finish()?;
     Ok(name)
 }
 
-fn fqans(mut attributes: Reader<'_>) -> Result<(String, String, Vec<String>), NotDer> {
+fn fqans(mut attributes: Reader<'_>) -> Result<(String, String, Vec<String>), DerError> {
     while !attributes.is_empty() {
-        let mut attribute = attributes.expect(der::SEQUENCE)?.reader();
-        let oid = attribute.expect(der::OID)?.body;
-        let values = attribute.expect(der::SET)?;
-        attribute.end()?;
+        let mut attribute = attributes.element(Tag::SEQUENCE)?.reader();
+        let oid = attribute.element(Tag::OBJECT_IDENTIFIER)?.content;
+        let values = attribute.element(Tag::SET)?;
+        attribute.finish()?;
         if oid != FQANS {
             continue;
         }
-        let mut syntax = der::only(values.body, der::SEQUENCE)?.reader();
-        let mut authority = syntax.expect(der::tagged_constructed(0))?.reader();
-        let (vo, host) = vo_and_host(authority.expect(der::tagged(6))?.body)?;
-        authority.end()?;
-        let mut list = syntax.expect(der::SEQUENCE)?.reader();
-        syntax.end()?;
+        let mut syntax = der::only(values.content, Tag::SEQUENCE)?.reader();
+        let mut authority = syntax.element(Tag::context(0))?.reader();
+        let (vo, host) = vo_and_host(authority.element(Tag::context_primitive(6))?.content)?;
+        authority.finish()?;
+        let mut list = syntax.element(Tag::SEQUENCE)?.reader();
+        syntax.finish()?;
         let mut out = Vec::new();
         while !list.is_empty() {
             if out.len() == FQANS_MAX {
-                return Err(NotDer);
+                return Err(DerError::Range);
             }
-            out.push(fqan(list.expect(der::OCTET_STRING)?.body)?);
+            out.push(fqan(list.element(Tag::OCTET_STRING)?.content)?);
         }
         return Ok((vo, host, out));
     }
-    Err(NotDer)
+    Err(DerError::Range)
 }
 
 /// `vo://host:port`.
-fn vo_and_host(uri: &[u8]) -> Result<(String, String), NotDer> {
-    let (vo, server) = printable(uri)?.split_once("://").ok_or(NotDer)?;
+fn vo_and_host(uri: &[u8]) -> Result<(String, String), DerError> {
+    let (vo, server) = printable(uri)?.split_once("://").ok_or(DerError::Range)?;
     let host = server.split_once(':').map_or(server, |(host, _)| host);
     if vo.is_empty() || host.is_empty() {
-        return Err(NotDer);
+        return Err(DerError::Range);
     }
     Ok((vo.to_owned(), host.to_owned()))
 }
 
 /// `/vo/group/Role=r/Capability=c`; a role or capability NULL is none.
-fn fqan(bytes: &[u8]) -> Result<String, NotDer> {
+fn fqan(bytes: &[u8]) -> Result<String, DerError> {
     let text = printable(bytes)?;
     let text = text.strip_suffix("/Capability=NULL").unwrap_or(text);
     let text = text.strip_suffix("/Role=NULL").unwrap_or(text);
     if !text.starts_with('/') || text.len() < 2 {
-        return Err(NotDer);
+        return Err(DerError::Range);
     }
     Ok(text.to_owned())
 }
 
-fn printable(bytes: &[u8]) -> Result<&str, NotDer> {
+fn printable(bytes: &[u8]) -> Result<&str, DerError> {
     let is_fine = bytes.len() <= FQAN_BYTES_MAX && bytes.iter().all(u8::is_ascii_graphic);
-    if is_fine { str::from_utf8(bytes).map_err(|_| NotDer) } else { Err(NotDer) }
+    if is_fine { str::from_utf8(bytes).map_err(|_| DerError::Range) } else { Err(DerError::Range) }
 }
 
 /// SEQUENCE { SEQUENCE OF Certificate }.
-fn embedded(value: &[u8], content: &Bytes) -> Result<Vec<Arc<Certificate>>, NotDer> {
-    let mut outer = der::only(value, der::SEQUENCE)?.reader();
-    let mut certificates = outer.expect(der::SEQUENCE)?.reader();
-    outer.end()?;
+fn embedded(value: &[u8], content: &Bytes) -> Result<Vec<Arc<Certificate>>, DerError> {
+    let mut outer = der::only(value, Tag::SEQUENCE)?.reader();
+    let mut certificates = outer.element(Tag::SEQUENCE)?.reader();
+    outer.finish()?;
     let mut out = Vec::new();
     while !certificates.is_empty() {
         if out.len() == EMBEDDED_MAX {
-            return Err(NotDer);
+            return Err(DerError::Range);
         }
-        let whole = certificates.expect(der::SEQUENCE)?.whole;
-        out.push(Certificate::from_der(&content.slice_ref(whole)).map_err(|_| NotDer)?);
+        let whole = certificates.element(Tag::SEQUENCE)?.whole;
+        out.push(Certificate::from_der(&content.slice_ref(whole)).map_err(|_| DerError::Range)?);
     }
     Ok(out)
 }
 
 /// RFC 5755 §4.3.2: SEQUENCE OF SEQUENCE OF Target, of which names of hosts are understood.
-fn targets(value: &[u8]) -> Result<Vec<String>, NotDer> {
-    let mut lists = der::only(value, der::SEQUENCE)?.reader();
+fn targets(value: &[u8]) -> Result<Vec<String>, DerError> {
+    let mut lists = der::only(value, Tag::SEQUENCE)?.reader();
     let mut out = Vec::new();
     while !lists.is_empty() {
-        let mut targets = lists.expect(der::SEQUENCE)?.reader();
+        let mut targets = lists.element(Tag::SEQUENCE)?.reader();
         while !targets.is_empty() {
             if out.len() == TARGETS_MAX {
-                return Err(NotDer);
+                return Err(DerError::Range);
             }
-            let target = targets.next()?;
-            if target.tag != der::tagged_constructed(0) {
+            let target = targets.next_element()?;
+            if target.tag != Tag::context(0) {
                 continue;
             }
-            let name = target.reader().next()?;
-            if [der::tagged(2), der::tagged(6)].contains(&name.tag) {
-                out.push(printable(name.body)?.to_ascii_lowercase());
+            let name = target.reader().next_element()?;
+            if [Tag::context_primitive(2), Tag::context_primitive(6)].contains(&name.tag) {
+                out.push(printable(name.content)?.to_ascii_lowercase());
             }
         }
     }
@@ -311,7 +311,7 @@ mod tests {
         );
         assert_eq!(read("/atlas/Role=pilot").as_deref(), Ok("/atlas/Role=pilot"));
         for bad in ["atlas", "/", "/a b", "/a\n/b", "/Role=NULL/Capability=NULL", ""] {
-            assert_eq!(read(bad), Err(NotDer), "{bad:?}");
+            assert_eq!(read(bad), Err(DerError::Range), "{bad:?}");
         }
     }
 
