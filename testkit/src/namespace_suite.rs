@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use api::{
-    Acls, CreateKind, CreateMode, CreateSpec, Created, Locations, Namespace, NamespaceError, Properties,
-    RecoveryRecords, Replace, SetAttributes, Stability, Uploads, Written, Xattrs,
+    Acls, CreateKind, CreateMode, CreateSpec, Created, Locality, Locations, Namespace, NamespaceError,
+    Properties, RecoveryRecords, Replace, ReplicaRef, SetAttributes, Stability, Uploads, Written, Xattrs,
 };
-use types::{Attributes, Clock, FileId, Identity, Name, Timestamp};
+use types::{Attributes, Clock, FileId, Identity, Name, PoolId, Timestamp};
 
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod acls;
@@ -81,6 +81,12 @@ pub fn at(seconds: i64) -> Timestamp {
     Timestamp::new(seconds, 0).expect("no nanoseconds are given")
 }
 
+/// Of a file whose replicas are all good.
+pub fn placed(replicas: &[(PoolId, Timestamp)]) -> Locality {
+    let good = replicas.iter().map(|(pool, since)| ReplicaRef::good(*pool, *since));
+    Locality::Replicas(good.collect())
+}
+
 pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).expect("tests use good names")
 }
@@ -147,6 +153,18 @@ impl World {
 
     pub async fn attributes(&self, file: FileId) -> Attributes {
         self.names.attributes(file).await.unwrap_or_else(|error| panic!("cannot read {file}: {error}"))
+    }
+
+    pub async fn locality(&self, file: FileId) -> Locality {
+        let found = self.locations.locality(file).await;
+        found.unwrap_or_else(|error| panic!("cannot read where {file} is: {error}"))
+    }
+
+    /// As a walk over all files finds it.
+    pub async fn listed(&self, file: FileId) -> Locality {
+        let page = self.locations.files(FileId(file.0 - 1), 1).await.expect("files can be listed");
+        let found = page.into_iter().next().filter(|found| found.attributes.file == file);
+        found.unwrap_or_else(|| panic!("{file} is not listed")).locality
     }
 
     pub async fn set(
@@ -290,8 +308,11 @@ macro_rules! namespace_suite {
         $crate::namespace_suite!(@tests $make, records: [
             locations_are_added_and_dropped_idempotently
             a_location_is_recorded_with_the_creation
+            a_replica_that_is_dropped_and_noted_again_is_good_since_then
+            a_file_with_a_length_and_no_replica_is_lost_until_it_is_made_empty
+            a_file_that_loses_its_last_replica_is_lost_if_it_has_a_length
             the_epoch_only_rises
-            files_are_told_with_their_pools_in_pages
+            files_are_told_with_their_localities_in_pages
             client_records_are_kept_by_owner
             usage_counts_files_and_bytes
         ]);

@@ -65,7 +65,7 @@ impl FileAccess {
 
     /// Asks a pool that holds the file for the facts of its replica; `None` if nothing was ever written.
     pub async fn replica_facts(&self, file: &Attributes) -> Result<Option<ReplicaFacts>, AccessError> {
-        for location in self.services.locations.locations(file.file).await? {
+        for location in self.services.locations.locality(file.file).await?.good_pools() {
             let Some(pool) = self.services.pools.pool(location) else { continue };
             if let Some(facts) = pool.facts(file.file).await? {
                 check_birth(file, location, &facts)?;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    Birth, Grant, NamespaceError, OpenReplica, PoolError, Purpose, ReplicaFacts, SelectError, Selection,
-    TicketMode,
+    Birth, Grant, Locality, NamespaceError, OpenReplica, PoolError, Purpose, ReplicaFacts, SelectError,
+    Selection, TicketMode,
 };
 use file_state::{Change, Holder};
 use types::{Attributes, FileId, PoolId};
@@ -38,20 +38,23 @@ impl FileAccess {
         Ok(self.services.pools.select(&want)?.pool)
     }
 
-    /// Chooses the pool for a file without any location; concurrent callers get the same pool. Files get their location
+    /// Chooses the pool for a file without any replica; concurrent callers get the same pool. Files get their place
     /// when they are created; this is for the few that could not.
     pub async fn place(&self, file: FileId, client: Option<u64>) -> Result<PoolId, AccessError> {
         let _turn = self.placing.lock().await;
-        let locations = self.services.locations.locations(file).await?;
-        if let Some(placed) = locations.first() {
-            return Ok(*placed);
+        match self.services.locations.locality(file).await? {
+            placed @ Locality::Replicas(_) => {
+                return placed.good_pools().next().ok_or(SelectError::NoLocation.into());
+            }
+            // A lost one is placed for a write that replaces all of it.
+            Locality::Empty | Locality::Lost => {}
         }
         let pool = self.choose(0, client)?;
         self.services.locations.add_location(file, pool).await?;
         Ok(pool)
     }
 
-    /// The pool to read or write the file at. `None`: it has no location, and is empty.
+    /// The pool to read or write the file at. `None`: it is empty, and has no replica yet.
     ///
     /// `NoLocation`: it has bytes, and nobody knows where.
     pub async fn locate(
@@ -60,16 +63,14 @@ impl FileAccess {
         mode: TicketMode,
         client: Option<u64>,
     ) -> Result<Option<Grant>, AccessError> {
-        let locations = self.services.locations.locations(file.file).await?;
-        if locations.is_empty() {
-            return require_nothing(file).map(|()| None);
-        }
+        let locality = self.services.locations.locality(file.file).await?;
+        let Some(locations) = good_replicas(file, &locality)? else { return Ok(None) };
         let purpose = if mode == TicketMode::Read { Purpose::Read } else { Purpose::Write };
         let want = Selection { purpose, locations: &locations, file: Some(file.file), bytes: 0, client };
         Ok(Some(self.services.pools.select(&want)?))
     }
 
-    /// `None`: the file has no location, and is empty.
+    /// `None`: the file is empty, and has no replica yet.
     pub async fn open_replica(
         &self,
         file: &Attributes,
@@ -121,7 +122,7 @@ impl FileAccess {
         }
     }
 
-    /// The replica to write at. An empty file without a location gets one.
+    /// The replica to write at. An empty file without one gets it.
     pub async fn open_for_writing(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, AccessError> {
         Ok(self.open_located_for_writing(file).await?.replica)
     }
@@ -169,14 +170,14 @@ impl FileAccess {
 
     /// Returns the space used.
     async fn truncate_alone(&self, file: &Attributes, size: u64) -> Result<u64, AccessError> {
-        let mut locations = self.services.locations.locations(file.file).await?;
-        if locations.is_empty() {
-            if size == 0 {
-                return Ok(0);
-            }
-            require_nothing(file)?;
-            locations.push(self.place(file.file, None).await?);
-        }
+        let locations = match self.services.locations.locality(file.file).await? {
+            // Also a lost one is empty from then on.
+            Locality::Empty | Locality::Lost if size == 0 => return Ok(0),
+            locality => match good_replicas(file, &locality)? {
+                Some(locations) => locations,
+                None => vec![self.place(file.file, None).await?],
+            },
+        };
         let mut space_used = 0;
         for location in locations {
             let pool = self.services.pools.pool(location).ok_or(PoolError::Offline(location))?;
@@ -193,10 +194,16 @@ impl FileAccess {
     }
 }
 
-/// Allows a file without a location only if it is empty. A file gets a location before its first byte and before a
-/// length beyond 0. One with a length has lost its data, or was imported without: reading it is an error, not zeros.
-fn require_nothing(file: &Attributes) -> Result<(), AccessError> {
-    if file.size == 0 { Ok(()) } else { Err(SelectError::NoLocation.into()) }
+/// Pools whose replicas have the data; `None`: there is no data. A file gets its place before its first byte and before a
+/// length beyond 0. One that is lost is an error and not one of zeros, unless the caller leaves nothing of it and says that
+/// its length is 0.
+fn good_replicas(file: &Attributes, locality: &Locality) -> Result<Option<Vec<PoolId>>, AccessError> {
+    let good: Vec<PoolId> = match locality {
+        Locality::Empty | Locality::Lost if file.size == 0 => return Ok(None),
+        Locality::Empty | Locality::Lost => Vec::new(),
+        Locality::Replicas(_) => locality.good_pools().collect(),
+    };
+    if good.is_empty() { Err(SelectError::NoLocation.into()) } else { Ok(Some(good)) }
 }
 
 fn require_possible(size: u64) -> Result<(), AccessError> {

@@ -89,6 +89,7 @@ pub enum SelectError {
     NoSpace,
     #[error("no pool that holds the file is available")]
     Unavailable,
-    #[error("file has no location")]
+    /// The file has data, or had some, and no good replica is noted.
+    #[error("file has no good replica")]
     NoLocation,
 }

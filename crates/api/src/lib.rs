@@ -12,6 +12,7 @@ pub mod error;
 pub mod io;
 pub mod keys;
 pub mod lineage;
+pub mod locality;
 pub mod namespace;
 pub mod observer;
 pub mod paths;
@@ -36,6 +37,7 @@ pub use error::{NamespaceError, PoolError, SelectError};
 pub use io::{IoHandle, ReadData, Stability, Verifier};
 pub use keys::{HandleKey, KeyGeneration, PoolKey, Term, TicketKeys};
 pub use lineage::Lineage;
+pub use locality::{Locality, ReplicaRef, ReplicaState};
 pub use namespace::{
     Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Linked, Namespace, Page, Renamed, Replace,
     SetAttributes, SetTime, Unlinked, Usage, Written,

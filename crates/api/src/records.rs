@@ -3,13 +3,15 @@
 use async_trait::async_trait;
 use types::{Attributes, Epoch, FileId, PoolId};
 
-use crate::NamespaceError;
+use crate::{Locality, NamespaceError};
 
 /// Where the bytes of files are. Additions and removals are idempotent and durable when answered.
 #[async_trait]
 pub trait Locations: Send + Sync {
-    async fn locations(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError>;
+    async fn locality(&self, file: FileId) -> Result<Locality, NamespaceError>;
+    /// Notes a good replica. One that is noted already stays as it is.
     async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError>;
+    /// A file that loses its last replica is `Empty` or `Lost`, by its length.
     async fn drop_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError>;
 
     /// Raises the fencing epoch of a file and returns the new one.
@@ -35,7 +37,7 @@ pub trait Locations: Send + Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileLocations {
     pub attributes: Attributes,
-    pub pools: Vec<PoolId>,
+    pub locality: Locality,
 }
 
 /// NFS clients that may reclaim after a restart (RFC 8881 §8.4.2.1).

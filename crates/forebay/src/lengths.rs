@@ -68,7 +68,7 @@ pub async fn settle(
             if !is_short(entry, &mut listings)? {
                 continue;
             }
-            if entry.pools.iter().any(|pool| listings[pool].is_behind) {
+            if entry.locality.good_pools().any(|pool| listings[&pool].is_behind) {
                 expect(entry, &listings, &mut settled);
             } else {
                 cuts.extend(look(entry, &listings)?.map(|left| (entry.attributes, left)));
@@ -118,14 +118,14 @@ impl Listing<'_> {
     }
 }
 
-/// Whether no pool has the whole file, as far as all its pools were not closed in order.
+/// Whether no pool has the whole file, as far as all pools with a good replica were not closed in order.
 fn is_short(entry: &FileLocations, listings: &mut Listings<'_>) -> Result<bool, PoolError> {
     let Attributes { file, size, nlink, .. } = entry.attributes;
-    if size == 0 || nlink == 0 || entry.pools.is_empty() {
+    if size == 0 || nlink == 0 || entry.locality.good_pools().next().is_none() {
         return Ok(false);
     }
-    for pool in &entry.pools {
-        let Some(listing) = listings.get_mut(pool) else { return Ok(false) };
+    for pool in entry.locality.good_pools() {
+        let Some(listing) = listings.get_mut(&pool) else { return Ok(false) };
         if listing.size(file)?.is_some_and(|there| there >= size) {
             return Ok(false);
         }
@@ -141,9 +141,9 @@ struct Left {
 }
 
 fn look(entry: &FileLocations, listings: &Listings<'_>) -> Result<Option<Left>> {
-    let mut replicas = Vec::with_capacity(entry.pools.len());
-    for pool in &entry.pools {
-        replicas.push(pool::look(listings[pool].pool.dir(), entry.attributes.file)?);
+    let mut replicas = Vec::new();
+    for pool in entry.locality.good_pools() {
+        replicas.push(pool::look(listings[&pool].pool.dir(), entry.attributes.file)?);
     }
     Ok(judge(&replicas, Birth::of(entry.attributes.birth)))
 }
@@ -152,8 +152,8 @@ fn look(entry: &FileLocations, listings: &Listings<'_>) -> Result<Option<Left>> 
 fn expect(entry: &FileLocations, listings: &Listings<'_>, settled: &mut Settled) {
     let Attributes { file, size, birth, .. } = entry.attributes;
     let mut is_told = false;
-    for pool in &entry.pools {
-        let dir = listings[pool].pool.dir();
+    for pool in entry.locality.good_pools() {
+        let dir = listings[&pool].pool.dir();
         let is_its = |found: &FoundReplica| found.facts.birth.agrees_with(Birth::of(birth));
         if !pool::look(dir, file).is_ok_and(|found| found.as_ref().is_ok_and(is_its)) {
             continue;
@@ -162,7 +162,7 @@ fn expect(entry: &FileLocations, listings: &Listings<'_>, settled: &mut Settled)
             Ok(()) => is_told = true,
             Err(error) => {
                 tracing::warn!(%file, %error, "cannot note that a replica has lost its end");
-                settled.unsettled.insert(*pool);
+                settled.unsettled.insert(pool);
             }
         }
     }

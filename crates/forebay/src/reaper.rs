@@ -157,7 +157,7 @@ async fn sweep(
         after = last.attributes.file;
         let is_due = |orphan: &&FileLocations| {
             !access.is_in_use(orphan.attributes.file)
-                && !orphan.pools.iter().any(|pool| pass.left.contains(pool))
+                && !orphan.locality.pools().any(|pool| pass.left.contains(&pool))
         };
         let unused: Vec<_> = orphans.iter().filter(is_due).collect();
         if unused.is_empty() {
@@ -196,8 +196,8 @@ fn is_as_listed(listed: &Attributes, now: &Attributes) -> bool {
 async fn settled(gone: Vec<&FileLocations>, pools: &dyn PoolManager, pass: &mut Pass) -> Vec<FileId> {
     let mut of_pools = BTreeMap::<PoolId, Vec<FileId>>::new();
     for orphan in &gone {
-        for pool in &orphan.pools {
-            of_pools.entry(*pool).or_default().push(orphan.attributes.file);
+        for pool in orphan.locality.pools() {
+            of_pools.entry(pool).or_default().push(orphan.attributes.file);
         }
     }
     let mut failed = BTreeSet::new();
@@ -215,18 +215,18 @@ async fn settled(gone: Vec<&FileLocations>, pools: &dyn PoolManager, pass: &mut 
             }
         }
     }
-    let is_settled = |orphan: &&FileLocations| !orphan.pools.iter().any(|pool| failed.contains(pool));
+    let is_settled = |orphan: &&FileLocations| !orphan.locality.pools().any(|pool| failed.contains(&pool));
     gone.into_iter().filter(is_settled).map(|orphan| orphan.attributes.file).collect()
 }
 
 /// Whether none is left.
 async fn remove_replicas(orphan: &FileLocations, pools: &dyn PoolManager, pass: &mut Pass) -> bool {
     let file = orphan.attributes.file;
-    for id in &orphan.pools {
-        let Some(pool) = pools.pool(*id) else { return false };
+    for id in orphan.locality.pools() {
+        let Some(pool) = pools.pool(id) else { return false };
         if let Err(error) = pool.remove(file).await {
             tracing::debug!(%file, pool = %id, %error, "cannot remove a replica");
-            pass.failed.entry(*id).or_insert(error);
+            pass.failed.entry(id).or_insert(error);
             return false;
         }
     }
@@ -239,7 +239,7 @@ mod tests {
 
     use access::{AccessServices, Modes, Share};
     use api::{
-        ClientReport, Grant, Namespace, OpenReplica, Pool, PoolStatus, Publish, Published, Replace,
+        ClientReport, Grant, Locality, Namespace, OpenReplica, Pool, PoolStatus, Publish, Published, Replace,
         ReplicaFacts, SelectError, Selection, Ticket, Unnamed, Uploads,
     };
     use async_trait::async_trait;
@@ -359,8 +359,8 @@ mod tests {
         async fn settle(&self) -> Result<(), NamespaceError> {
             if self.is_on_disk { self.namespace.settle().await } else { Err(NamespaceError::Busy) }
         }
-        async fn locations(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError> {
-            self.namespace.locations(file).await
+        async fn locality(&self, file: FileId) -> Result<Locality, NamespaceError> {
+            self.namespace.locality(file).await
         }
         async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
             self.namespace.add_location(file, pool).await

@@ -21,9 +21,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use api::ReplicaRef;
 use parking_lot::Mutex;
 use tokio::sync::watch;
-use types::{Acl, FileId, Name, PoolId, SymlinkTarget};
+use types::{Acl, FileId, Name, SymlinkTarget};
 
 use crate::consistency::{DirectoryChange, Pending};
 use crate::counts::{CacheKind, Counts, Event, Figures};
@@ -71,7 +72,7 @@ pub struct Changes {
     pub new_directories: Vec<FileId>,
     pub directories: Vec<DirectoryChange>,
     pub dentries: Vec<(DentryKey, Option<FileId>)>,
-    pub locations: Vec<(FileId, Option<Arc<[PoolId]>>)>,
+    pub locations: Vec<(FileId, Option<Arc<[ReplicaRef]>>)>,
     pub targets: Vec<(FileId, SymlinkTarget)>,
     pub acls: Vec<(FileId, Option<Acl>)>,
     pub learned: Learned,
@@ -82,7 +83,7 @@ pub struct Changes {
 pub struct Learned {
     pub inodes: Vec<Inode>,
     pub dentries: Vec<(DentryKey, Option<FileId>)>,
-    pub locations: Vec<(FileId, Arc<[PoolId]>)>,
+    pub locations: Vec<(FileId, Arc<[ReplicaRef]>)>,
     pub targets: Vec<(FileId, SymlinkTarget)>,
     pub acls: Vec<(FileId, Acl)>,
 }
@@ -161,7 +162,7 @@ impl Cache {
         self.keep.dentries.get(key).or_else(|| self.keep.is_whole(key.0).then_some(None))
     }
 
-    pub fn locations(&self, file: FileId) -> Option<Arc<[PoolId]>> {
+    pub fn locations(&self, file: FileId) -> Option<Arc<[ReplicaRef]>> {
         self.count(CacheKind::Locations, self.keep.locations.get(&file))
     }
 
@@ -194,12 +195,6 @@ impl Cache {
                 None => drop(self.keep.acls.remove(&file)),
             }
         }
-        // Inodes that lost their last name follow after the names: no name leads to a removed file while another file
-        // has it already.
-        let is_nameless = |inode: &Option<Inode>| inode.as_ref().is_none_or(Inode::is_nameless);
-        for (file, inode) in changes.inodes.iter().filter(|(_, inode)| !is_nameless(inode)) {
-            self.publish_inode(sequence, *file, *inode, instance);
-        }
         for (file, locations) in changes.locations {
             let mut shard = self.shard(&file).lock();
             shard.published = sequence;
@@ -207,6 +202,12 @@ impl Cache {
                 Some(locations) => self.keep.locations.insert(file, locations),
                 None => drop(self.keep.locations.remove(&file)),
             }
+        }
+        // Inodes that lost their last name follow after the names: no name leads to a removed file while another file
+        // has it already.
+        let is_nameless = |inode: &Option<Inode>| inode.as_ref().is_none_or(Inode::is_nameless);
+        for (file, inode) in changes.inodes.iter().filter(|(_, inode)| !is_nameless(inode)) {
+            self.publish_inode(sequence, *file, *inode, instance);
         }
         for (file, target) in changes.targets {
             self.keep.targets.insert(file, target);

@@ -12,6 +12,7 @@ use types::{FileId, PoolId};
 
 pub use rules::{ATTACHED, find};
 
+use crate::locality::Placement;
 use crate::session::Session;
 use crate::store::StoreResult;
 
@@ -70,6 +71,19 @@ pub enum Problem {
     LocationOfNothing {
         file: FileId,
         pool: PoolId,
+    },
+    /// A replica in a state that is not known.
+    StrangeReplica {
+        file: FileId,
+        pool: PoolId,
+        state: i64,
+    },
+    /// A file's note of where its data is contradicts its rows or its length. Numbers are those of the database
+    /// (`locality`).
+    Placement {
+        file: FileId,
+        noted: u32,
+        found: u32,
     },
     SymlinkWithoutTarget {
         file: FileId,
@@ -145,6 +159,13 @@ impl fmt::Display for Problem {
             Problem::LocationOfNothing { file, pool } => {
                 write!(f, "{pool} is noted for {file}, which is not there or is no regular file")
             }
+            Problem::StrangeReplica { file, pool, state } => {
+                write!(f, "the replica of {file} on {pool} is in state {state}, which is not known")
+            }
+            Problem::Placement { file, noted, found } => {
+                let [noted, found] = [*noted, *found].map(placement_name);
+                write!(f, "{file} is noted as {noted}, and is {found}")
+            }
             Problem::SymlinkWithoutTarget { file } => write!(f, "symbolic link {file} has no target"),
             Problem::RowsOfNothing { table, file } => {
                 write!(f, "there are {table} of {file}, which does not speak of them or is not there")
@@ -185,6 +206,17 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
+fn placement_name(number: u32) -> &'static str {
+    if number > Placement::Lost.number() {
+        return "something that is not known";
+    }
+    match Placement::from_number(number) {
+        Placement::Replicas => "a file with replicas",
+        Placement::Empty => "empty",
+        Placement::Lost => "a file with a length and no replica",
+    }
+}
+
 pub fn account_name(account: &Account) -> String {
     match account.scope {
         Scope::User => format!("user {}", account.id),
@@ -206,6 +238,7 @@ pub enum Kind {
     Symlinks,
     Nameless,
     Locations,
+    Placements,
     Attachments,
     Homes,
     LinkCounts,
@@ -216,7 +249,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 18] = [
         Kind::Database,
         Kind::NoRoot,
         Kind::Names,
@@ -227,6 +260,7 @@ impl Kind {
         Kind::Symlinks,
         Kind::Nameless,
         Kind::Locations,
+        Kind::Placements,
         Kind::Attachments,
         Kind::Homes,
         Kind::LinkCounts,
@@ -248,7 +282,8 @@ impl Kind {
             Kind::Unnamed => "files noted as never published that have names",
             Kind::Symlinks => "symbolic links without a target",
             Kind::Nameless => "files that have lost their names",
-            Kind::Locations => "locations of what is not there or is no regular file",
+            Kind::Locations => "locations of what is not there or is no regular file, or in an unknown state",
+            Kind::Placements => "files whose data is elsewhere than is noted in their rows",
             Kind::Attachments => {
                 "properties, checksums, extended attributes and ACLs that do not fit their files"
             }
@@ -274,7 +309,8 @@ impl Problem {
             Problem::Unnamed { .. } => Kind::Unnamed,
             Problem::SymlinkWithoutTarget { .. } => Kind::Symlinks,
             Problem::Nameless { .. } => Kind::Nameless,
-            Problem::LocationOfNothing { .. } => Kind::Locations,
+            Problem::LocationOfNothing { .. } | Problem::StrangeReplica { .. } => Kind::Locations,
+            Problem::Placement { .. } => Kind::Placements,
             Problem::RowsOfNothing { .. } | Problem::RowsMissing { .. } => Kind::Attachments,
             Problem::WrongHome { .. } => Kind::Homes,
             Problem::LinkCount { .. } => Kind::LinkCounts,

@@ -7,14 +7,15 @@
 mod acls;
 mod attached;
 mod directories;
+mod locations;
 pub mod usage;
 mod xattrs;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use api::NamespaceError;
-use types::{Clock, FileId, Name, PoolId, SymlinkTarget, Timestamp};
+use api::{NamespaceError, ReplicaRef};
+use types::{Clock, FileId, Name, SymlinkTarget, Timestamp};
 
 use crate::accounts::Accounts;
 use crate::cache::{Cache, Changes};
@@ -56,7 +57,7 @@ pub struct Group<'a> {
     pub charges: usage::Charges,
     inodes: HashMap<FileId, Working>,
     dentries: HashMap<(FileId, Name), Looked>,
-    locations: HashMap<FileId, Option<Vec<PoolId>>>,
+    locations: HashMap<FileId, Option<Vec<ReplicaRef>>>,
     taken: Vec<FileId>,
     asked_acls: HashMap<FileId, acls::AskedAcl>,
     /// Without its inodes and names, until the end.
@@ -286,35 +287,6 @@ impl<'a> Group<'a> {
     pub fn set_target(&mut self, file: FileId, target: &SymlinkTarget) {
         self.is_written = true;
         self.batch.targets.insert(file, Some(target.clone()));
-    }
-
-    /// The pools of a file, in order.
-    pub fn locations(&mut self, file: FileId) -> OpResult<Vec<PoolId>> {
-        match self.locations.get(&file) {
-            Some(locations) => Ok(locations.clone().unwrap_or_default()),
-            None => match self.cache.locations(file) {
-                Some(locations) => Ok(locations.to_vec()),
-                None => Ok(self.ask(Question::Locations).locations(file)?),
-            },
-        }
-    }
-
-    pub fn add_location(&mut self, file: FileId, pool: PoolId, mut known: Vec<PoolId>) {
-        let Err(at) = known.binary_search(&pool) else { return };
-        known.insert(at, pool);
-        self.batch.locations.put(file, pool, ());
-        self.is_written = true;
-        self.locations.insert(file, Some(known));
-    }
-
-    pub fn drop_location(&mut self, file: FileId, pool: PoolId) -> OpResult<()> {
-        let mut known = self.locations(file)?;
-        let Ok(at) = known.binary_search(&pool) else { return Ok(()) };
-        known.remove(at);
-        self.batch.locations.remove(file, pool);
-        self.is_written = true;
-        self.locations.insert(file, Some(known));
-        Ok(())
     }
 
     /// The operation wrote rows that no cache knows.

@@ -6,6 +6,8 @@
 use api::Consistency;
 use types::{Attributes, Device, Epoch, FileId, FileKind, Timestamp};
 
+use crate::locality::Placement;
+
 /// Linux' own bound on ext4 (`EXT4_LINK_MAX`); also for subdirectories, which link their parent by `..`.
 pub const LINKS_MAX: u32 = 65_000;
 
@@ -34,6 +36,8 @@ pub struct Extras {
     pub has_xattrs: bool,
     /// Made without a name and not published yet. An unlinked file has no name either, and never gets one.
     pub is_unnamed: bool,
+    /// Of a regular file.
+    pub placement: Placement,
     /// Of a directory; `None`: as the instance.
     pub consistency: Option<Consistency>,
 }
@@ -54,6 +58,7 @@ impl Extras {
             has_properties: bits & Extras::PROPERTIES != 0,
             has_xattrs: bits & Extras::XATTRS != 0,
             is_unnamed: bits & Extras::UNNAMED != 0,
+            placement: Placement::from_number((bits >> Placement::SHIFT) & Placement::MASK),
             consistency: match (bits >> Extras::CONSISTENCY_SHIFT) & Extras::CONSISTENCY_MASK {
                 1 => Some(Consistency::Strong),
                 2 => Some(Consistency::Weak),
@@ -78,6 +83,7 @@ impl Extras {
             | bit(self.has_xattrs, Extras::XATTRS)
             | bit(self.is_unnamed, Extras::UNNAMED)
             | consistency << Extras::CONSISTENCY_SHIFT
+            | self.placement.number() << Placement::SHIFT
     }
 }
 
@@ -97,6 +103,13 @@ impl Inode {
 
     pub fn is_nameless(&self) -> bool {
         self.attributes.nlink == 0
+    }
+
+    /// After its length changed. Without replicas a file with a length has lost its data, and one without is empty.
+    pub fn judge_placement(&mut self) {
+        if self.extras.placement != Placement::Replicas {
+            self.extras.placement = Placement::without_replicas(self.attributes.size);
+        }
     }
 
     /// Notes a change of attributes: `ctime` and `change` move.
@@ -150,7 +163,9 @@ pub fn new_inode(id: FileId, kind: FileKind, now: Timestamp, instance: Instance)
         epoch: Epoch::default(),
         has_acl: false,
     };
-    Inode { attributes, parent: NO_PARENT, verifier: None, extras: Extras::default() }
+    let placement = if kind.is_regular() { Placement::Empty } else { Placement::default() };
+    let extras = Extras { placement, ..Extras::default() };
+    Inode { attributes, parent: NO_PARENT, verifier: None, extras }
 }
 
 /// Lower bounds of change attributes as shown: after an unclean end, values that clients saw may be lost, and what is
@@ -194,7 +209,8 @@ mod tests {
 
     #[test]
     fn extras_are_the_same_after_a_way_through_the_database() {
-        for bits in (0..8 * 5).flat_map(|bits| [bits, bits | Extras::XATTRS]) {
+        let placed = (0..8 * 5).flat_map(|bits| (0..3).map(move |number| bits | number << Placement::SHIFT));
+        for bits in placed.flat_map(|bits| [bits, bits | Extras::XATTRS]) {
             assert_eq!(Extras::from_bits(bits).bits(), bits);
             assert_eq!(Extras::from_bits(bits | Extras::ACL).bits(), bits);
         }

@@ -29,6 +29,7 @@ pub mod import;
 mod inode;
 mod keeper;
 mod lineage;
+mod locality;
 mod migration;
 mod open;
 mod ops;

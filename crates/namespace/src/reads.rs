@@ -1,9 +1,9 @@
 //! The other seam to an engine: what a cold read asks. Each answer is of one state of the database, and says of which.
 
-use api::{ClientRecord, NamespaceError, Property};
+use api::{ClientRecord, NamespaceError, Property, ReplicaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
-use types::{Acl, Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, XattrName};
+use types::{Acl, Checksum, ChecksumKind, FileId, Name, SymlinkTarget, XattrName};
 
 use crate::inode::Inode;
 use crate::session::{Purpose, Session};
@@ -60,14 +60,15 @@ pub trait Reads: AclReads + XattrReads {
     /// Entries in the order of their cookies.
     async fn list(&self, dir: FileId, after: u64, limit: usize) -> Answer<Vec<Listed>>;
     async fn target(&self, file: FileId) -> Answer<Option<SymlinkTarget>>;
-    async fn locations(&self, file: FileId) -> Answer<Vec<PoolId>>;
-    /// Regular files by id behind `after`, all or only those without a name, with their pools.
+    /// In the order of their pools.
+    async fn locations(&self, file: FileId) -> Answer<Vec<ReplicaRef>>;
+    /// Regular files by id behind `after`, all or only those without a name, with their replicas.
     async fn files(
         &self,
         after: FileId,
         limit: usize,
         only_orphans: bool,
-    ) -> Answer<Vec<(Inode, Vec<PoolId>)>>;
+    ) -> Answer<Vec<(Inode, Vec<ReplicaRef>)>>;
     /// In the order of their names.
     async fn properties(&self, file: FileId) -> Answer<Vec<Property>>;
     async fn checksums(&self, file: FileId) -> Answer<Vec<Checksum>>;

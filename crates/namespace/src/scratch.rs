@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use api::{CreateKind, CreateMode, CreateSpec, NamespaceError, SetAttributes};
+use api::{CreateKind, CreateMode, CreateSpec, Locations, NamespaceError, SetAttributes};
 use tempfile::TempDir;
 use testkit::namespace_suite::HandClock;
-use types::Name;
+use types::{FileId, Name, PoolId};
 
 use crate::open::{Config, Database, Sync};
 use crate::queue::Order;
@@ -41,6 +41,10 @@ pub fn regular() -> CreateSpec {
 
 pub fn name(text: &str) -> Name {
     Name::new(text.as_bytes()).unwrap()
+}
+
+pub async fn pools(namespace: &SqlNamespace, file: FileId) -> Vec<PoolId> {
+    namespace.locality(file).await.unwrap().pools().collect()
 }
 
 /// Keeps the committer busy until the sender is used or dropped.

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use api::{
-    ClientRecord, Cookie, CreateSpec, Created, DirEntry, FileLocations, Linked, Locations, Namespace,
-    NamespaceError, Page, RecoveryRecords, Renamed, Replace, SetAttributes, Stability, Unlinked, Usage,
-    Written,
+    ClientRecord, Cookie, CreateSpec, Created, DirEntry, FileLocations, Linked, Locality, Locations,
+    Namespace, NamespaceError, Page, RecoveryRecords, Renamed, Replace, ReplicaRef, SetAttributes, Stability,
+    Unlinked, Usage, Written,
 };
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -18,6 +18,7 @@ use crate::check::Problem;
 use crate::committer::CommitterState;
 use crate::counts::{Event, Figures, Question};
 use crate::inode::{Inode, NO_PARENT};
+use crate::locality::Placement;
 use crate::open::Background;
 use crate::ops;
 use crate::queue::{Caller, Order};
@@ -272,9 +273,34 @@ impl SqlNamespace {
     ) -> Result<Vec<FileLocations>, NamespaceError> {
         let limit = limit.clamp(1, PAGE_LEN_MAX);
         let found = self.cold(Question::Files, self.reads.files(after, limit, only_orphans)).await?.value;
-        let newest =
-            |(inode, pools)| FileLocations { attributes: self.shared.cache.newest(inode).attributes, pools };
-        Ok(found.into_iter().map(newest).collect())
+        let mut files = Vec::with_capacity(found.len());
+        for (inode, replicas) in found {
+            let newest = self.shared.cache.newest(inode);
+            let locality = self.newest_locality((&inode, &newest), replicas).await?;
+            files.push(FileLocations { attributes: newest.attributes, locality });
+        }
+        Ok(files)
+    }
+
+    /// `found` in a snapshot with its rows, and the newest copy of it.
+    async fn newest_locality(
+        &self,
+        (found, newest): (&Inode, &Inode),
+        replicas: Vec<ReplicaRef>,
+    ) -> Result<Locality, NamespaceError> {
+        // A symbolic link without a name, and the like, have no data in pools.
+        if !found.attributes.kind.is_regular() {
+            return Ok(Locality::Empty);
+        }
+        let of_snapshot = found.extras.placement.locality(replicas.into());
+        if newest.extras.placement == found.extras.placement {
+            return Ok(of_snapshot);
+        }
+        match self.locality(found.id()).await {
+            // It is removed by now.
+            Err(NamespaceError::Stale(_)) => Ok(of_snapshot),
+            found => found,
+        }
     }
 }
 
@@ -470,15 +496,21 @@ impl Namespace for SqlNamespace {
 
 #[async_trait]
 impl Locations for SqlNamespace {
-    async fn locations(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError> {
-        ops::writes::require_regular(&self.inode(file).await?)?;
-        if let Some(pools) = self.shared.cache.locations(file) {
-            return Ok(pools.to_vec());
+    async fn locality(&self, file: FileId) -> Result<Locality, NamespaceError> {
+        let inode = self.inode(file).await?;
+        ops::writes::require_regular(&inode)?;
+        let placement = inode.extras.placement;
+        if placement != Placement::Replicas {
+            return Ok(placement.locality(Arc::new([])));
+        }
+        if let Some(replicas) = self.shared.cache.locations(file) {
+            return Ok(placement.locality(replicas));
         }
         let found = self.cold(Question::Locations, self.reads.locations(file)).await?;
-        let locations = vec![(file, found.value.clone().into())];
+        let replicas: Arc<[ReplicaRef]> = found.value.into();
+        let locations = vec![(file, Arc::clone(&replicas))];
         self.shared.cache.learn(found.sequence, Learned { locations, ..Learned::default() });
-        Ok(found.value)
+        Ok(placement.locality(replicas))
     }
 
     async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
@@ -490,7 +522,11 @@ impl Locations for SqlNamespace {
     }
 
     async fn drop_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
-        self.shared.submit_for(self.turn_of(file), [], move |group| group.drop_location(file, pool)).await
+        self.shared
+            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
+                ops::records::drop_location(group, file, pool)
+            })
+            .await
     }
 
     /// It is noted beside the database at once: one that lacks it would give the epoch again, to a ticket that a pool must not

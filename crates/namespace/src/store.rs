@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use api::{Account, Counted, NamespaceError, Property, Quota};
+use api::{Account, Counted, NamespaceError, Property, Quota, ReplicaRef};
 use bytes::Bytes;
 use thiserror::Error;
 use types::{Acl, Checksum, ChecksumKind, FileId, Name, PoolId, SymlinkTarget, Timestamp, XattrName};
@@ -60,8 +60,8 @@ pub trait Questions: Send {
     fn some_names(&mut self, dir: FileId, limit: usize) -> StoreResult<Vec<Name>>;
     /// So many names of the file, whichever.
     fn names_of(&mut self, file: FileId, limit: usize) -> StoreResult<Vec<(FileId, Name)>>;
-    /// In order.
-    fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>>;
+    /// In the order of their pools.
+    fn locations(&mut self, file: FileId) -> StoreResult<Vec<ReplicaRef>>;
     fn properties(&mut self, file: FileId) -> StoreResult<Vec<Property>>;
     /// Extended attributes without their values.
     fn xattrs(&mut self, file: FileId) -> StoreResult<Vec<(XattrName, XattrEntry)>>;
@@ -148,7 +148,7 @@ pub struct Batch {
     pub totals: Totals,
     pub inodes: BTreeMap<FileId, InodeChange>,
     pub names: BTreeMap<(FileId, Name), NameChange>,
-    pub locations: Attached<PoolId, ()>,
+    pub locations: Attached<PoolId, ReplicaRef>,
     pub properties: Attached<String, Bytes>,
     pub xattrs: Attached<XattrName, XattrRow>,
     pub acls: BTreeMap<FileId, Option<Acl>>,

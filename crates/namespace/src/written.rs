@@ -51,6 +51,7 @@ impl Delta {
         }
         if self.is_of_data() {
             inode.extras.has_checksums = false;
+            inode.judge_placement();
         }
         inode.touch(self.now, instance);
     }

@@ -175,7 +175,8 @@ async fn orphans(namespace: &SqlNamespace) -> HashSet<FileId> {
         let Some(last) = page.last() else { return all };
         after = last.attributes.file;
         for orphan in page {
-            assert_eq!(orphan.pools, [PoolId(1)], "or its bytes would never be freed");
+            let pools: Vec<PoolId> = orphan.locality.pools().collect();
+            assert_eq!(pools, [PoolId(1)], "or its bytes would never be freed");
             all.insert(orphan.attributes.file);
         }
     }

@@ -19,6 +19,10 @@ impl Timestamp {
         (nanoseconds < NANOSECONDS_PER_SECOND).then_some(Timestamp { seconds, nanoseconds })
     }
 
+    pub const fn from_seconds(seconds: i64) -> Timestamp {
+        Timestamp { seconds, nanoseconds: 0 }
+    }
+
     pub fn nanoseconds(self) -> u32 {
         self.nanoseconds
     }

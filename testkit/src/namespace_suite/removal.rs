@@ -1,9 +1,9 @@
 //! Removal, hard links, orphans.
 
-use api::{CreateKind, NamespaceError};
+use api::{CreateKind, FileLocations, NamespaceError};
 use types::{FileId, PoolId};
 
-use super::{World, alice, bob, name, root};
+use super::{World, alice, at, bob, name, placed, root};
 use crate::refused;
 
 pub async fn removal_needs_write_permission_on_the_directory(world: World) {
@@ -54,18 +54,20 @@ pub async fn a_file_whose_last_name_went_is_an_orphan_until_forgotten(world: Wor
     let work = world.work().await;
     let file = world.file(&alice(), work, "a").await;
     world.locations.add_location(file, PoolId(3)).await.unwrap();
+    let begun = at(world.clock.seconds());
     world.clock.advance(5);
     let gone = world.unlink(&alice(), work, "a").await.unwrap().attributes;
     assert_eq!(gone.nlink, 0);
     assert_eq!(gone.ctime, super::at(1_000_005));
     assert_eq!(world.attributes(file).await, gone);
     let orphans = world.locations.orphans(FileId(0), 10).await.unwrap();
-    assert_eq!(orphans, [api::FileLocations { attributes: gone, pools: vec![PoolId(3)] }]);
+    let locality = placed(&[(PoolId(3), begun)]);
+    assert_eq!(orphans, [FileLocations { attributes: gone, locality }]);
     // Somebody may have it open still.
     world.names.record_write(file, &super::written(10, api::Stability::FileSync)).await.unwrap();
     world.locations.forget(&[file]).await.unwrap();
     refused!(world.names.attributes(file).await, NamespaceError::Stale(_));
-    refused!(world.locations.locations(file).await, NamespaceError::Stale(_));
+    refused!(world.locations.locality(file).await, NamespaceError::Stale(_));
     assert!(world.locations.orphans(FileId(0), 10).await.unwrap().is_empty());
 }
 

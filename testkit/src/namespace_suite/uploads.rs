@@ -9,7 +9,7 @@ use api::{
 };
 use types::{Attributes, Checksum, ChecksumKind, FileId, Identity, PoolId, SymlinkTarget};
 
-use super::{World, alice, at, bob, name, root, written};
+use super::{World, alice, at, bob, name, placed, root, written};
 use crate::refused;
 
 const POOL: PoolId = PoolId(4);
@@ -52,7 +52,8 @@ pub async fn an_unnamed_file_has_a_place_and_no_name(world: World) {
     assert_eq!((made.nlink, made.size, made.mode, made.uid, made.gid), (0, 0, 0o644, 10, 100));
     assert_eq!((made.mtime, made.birth), (at(1_000_005), at(1_000_005)));
     assert_eq!(world.attributes(made.file).await, made);
-    assert_eq!(world.locations.locations(made.file).await.unwrap(), [POOL]);
+    let expected = placed(&[(POOL, at(world.clock.seconds()))]);
+    assert_eq!(world.locality(made.file).await, expected);
     assert_eq!(world.attributes(work).await, before, "nothing is to be seen of it");
     assert_eq!(world.orphans().await, [made.file]);
 }
@@ -117,7 +118,7 @@ pub async fn a_published_file_shows_name_size_times_and_checksums_together(world
     assert!(published.parent.atomic && after.change > before.change && after.mtime == at(1_000_009));
     assert_eq!(published.replaced, None);
     assert!(world.orphans().await.is_empty());
-    assert_eq!(world.locations.locations(shown.file).await.unwrap(), [POOL]);
+    assert_eq!(world.locality(shown.file).await.pools().collect::<Vec<_>>(), [POOL]);
     let page = world.names.list(&root(), work, api::Cookie::START, 10).await.unwrap();
     assert_eq!(page.entries.iter().map(|entry| entry.attributes).collect::<Vec<_>>(), [shown]);
 }

@@ -5,9 +5,9 @@ use std::sync::Weak;
 
 use api::{
     Account, Acls, ClientReport, Cookie, Counted, CreateSpec, Created, FileLocations, Grant, IoHandle,
-    Linked, NamespaceError, OpenReplica, Page, Pool, PoolError, PoolStatus, Property, PropertyChange, Quota,
-    ReadData, Renamed, Replace, ReplicaFacts, SelectError, Selection, SetAttributes, Stability, Standing,
-    Ticket, Unlinked, Usage, Verifier, Written,
+    Linked, Locality, NamespaceError, OpenReplica, Page, Pool, PoolError, PoolStatus, Property,
+    PropertyChange, Quota, ReadData, Renamed, Replace, ReplicaFacts, ReplicaRef, SelectError, Selection,
+    SetAttributes, Stability, Standing, Ticket, Unlinked, Usage, Verifier, Written,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -45,6 +45,10 @@ pub fn at(seconds: i64) -> Timestamp {
 pub struct Fakes {
     pub files: Mutex<BTreeMap<FileId, Attributes>>,
     pub locations: Mutex<BTreeMap<FileId, Vec<PoolId>>>,
+    /// Where the data of every file is, in place of `locations`.
+    pub spoilt: Mutex<Option<Locality>>,
+    /// Pools among which one was to be selected.
+    pub selected: Mutex<Vec<Vec<PoolId>>>,
     pub recorded_writes: Mutex<Vec<Written>>,
     /// The file loses its name after so many looks at it.
     pub looks_until_unlinked: Mutex<Option<u32>>,
@@ -58,6 +62,8 @@ impl Fakes {
         let fakes = Arc::new(Fakes {
             files: Mutex::new(BTreeMap::from([(FILE, attributes(FILE, 10))])),
             locations: Mutex::new(BTreeMap::from([(FILE, vec![POOL])])),
+            spoilt: Mutex::new(None),
+            selected: Mutex::default(),
             recorded_writes: Mutex::default(),
             looks_until_unlinked: Mutex::default(),
             pool: Arc::default(),
@@ -228,8 +234,11 @@ impl Locations for Fakes {
         Ok(())
     }
 
-    async fn locations(&self, file: FileId) -> Result<Vec<PoolId>, NamespaceError> {
-        Ok(self.locations.lock().get(&file).cloned().unwrap_or_default())
+    async fn locality(&self, file: FileId) -> Result<Locality, NamespaceError> {
+        let known = self.locations.lock().get(&file).cloned().unwrap_or_default();
+        let good: Arc<[_]> = known.into_iter().map(|pool| ReplicaRef::good(pool, Timestamp::EPOCH)).collect();
+        let spoilt = self.spoilt.lock().clone();
+        Ok(spoilt.unwrap_or(if good.is_empty() { Locality::Empty } else { Locality::Replicas(good) }))
     }
     async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
         // Others get their turn meanwhile, as they do while a database writes.
@@ -255,7 +264,8 @@ impl Locations for Fakes {
 }
 
 impl PoolManager for Fakes {
-    fn select(&self, _: &Selection<'_>) -> Result<Grant, SelectError> {
+    fn select(&self, want: &Selection<'_>) -> Result<Grant, SelectError> {
+        self.selected.lock().push(want.locations.to_vec());
         Ok(Grant { pool: POOL })
     }
     fn pool(&self, id: PoolId) -> Option<Arc<dyn Pool>> {

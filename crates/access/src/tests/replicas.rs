@@ -1,8 +1,8 @@
 //! Replicas through the head.
 
-use api::{NamespaceError, Presence, ReplicaFacts, Ticket, TicketMode};
+use api::{Locality, NamespaceError, Presence, ReplicaFacts, ReplicaRef, ReplicaState, Ticket, TicketMode};
 use file_state::LayoutMode::ReadWrite;
-use types::Epoch;
+use types::{Epoch, PoolId, Timestamp};
 
 use super::fakes::{FakeRecaller, POOL};
 use super::*;
@@ -84,6 +84,41 @@ async fn a_file_with_bytes_and_no_location_is_an_error_until_it_is_made_empty_or
     assert_eq!(truncate(&access, lost.file, 0).await.unwrap(), 0);
     access.open_for_replacing(&lost).await.unwrap();
     assert_eq!(fakes.locations.lock()[&lost.file], [POOL]);
+}
+
+/// Of which the namespace notes that the data is lost, or that no replica has it.
+#[tokio::test]
+async fn a_file_whose_replicas_are_not_good_is_an_error_to_readers_and_writers() {
+    let (fakes, access) = Fakes::access();
+    let file = attributes(FILE, 10);
+    let is_lost = |error| matches!(error, AccessError::Select(api::SelectError::NoLocation));
+    let mut spoilt = vec![Locality::Lost, Locality::Empty];
+    for state in ReplicaState::ALL.into_iter().filter(|state| *state != ReplicaState::Good) {
+        let replica = ReplicaRef { pool: POOL, state, since: Timestamp::EPOCH };
+        spoilt.push(Locality::Replicas(Arc::new([replica])));
+    }
+    for locality in spoilt {
+        *fakes.spoilt.lock() = Some(locality.clone());
+        for mode in [TicketMode::Read, TicketMode::ReadWrite] {
+            assert!(access.locate(&file, mode, Some(1)).await.is_err_and(is_lost), "{locality:?}");
+        }
+        assert!(access.open_with_data(&file).await.err().is_some_and(is_lost), "{locality:?}");
+        assert!(access.open_for_writing(&file).await.err().is_some_and(is_lost), "{locality:?}");
+        assert!(truncate(&access, FILE, 5).await.is_err_and(is_lost), "{locality:?}");
+        assert!(access.replica_facts(&file).await.unwrap().is_none(), "{locality:?}");
+    }
+    assert!(fakes.pool.opened.lock().is_empty() && fakes.pool.truncated.lock().is_empty());
+}
+
+#[tokio::test]
+async fn a_file_is_read_at_the_good_one_of_its_replicas() {
+    let (fakes, access) = Fakes::access();
+    let stale = ReplicaRef { pool: PoolId(9), state: ReplicaState::Stale, since: Timestamp::EPOCH };
+    let replicas = [stale, ReplicaRef::good(POOL, Timestamp::EPOCH)];
+    *fakes.spoilt.lock() = Some(Locality::Replicas(Arc::new(replicas)));
+    assert!(access.open_with_data(&attributes(FILE, 10)).await.is_ok());
+    assert_eq!(*fakes.selected.lock(), [[POOL]]);
+    assert_eq!(access.place(FILE, None).await.unwrap(), POOL);
 }
 
 #[tokio::test]

@@ -162,8 +162,8 @@ async fn look_through(head: &Arc<Head>, pools: BTreeSet<PoolId>) -> BTreeMap<Poo
     let files: BTreeSet<FileId> = head.access.table().layouts().map(|(file, ..)| file).collect();
     let mut to_recall = Vec::new();
     for file in files {
-        let locations = match head.locations.locations(file).await {
-            Ok(locations) => locations,
+        let locality = match head.locations.locality(file).await {
+            Ok(locality) => locality,
             Err(NamespaceError::Stale(_)) => continue,
             Err(error) => {
                 tracing::warn!(%file, %error, "cannot find out whether a layout is at a closed pool, will try again");
@@ -171,7 +171,7 @@ async fn look_through(head: &Arc<Head>, pools: BTreeSet<PoolId>) -> BTreeMap<Poo
                 continue;
             }
         };
-        let here: Vec<_> = locations.into_iter().filter(|pool| counts.contains_key(pool)).collect();
+        let here: Vec<_> = locality.pools().filter(|pool| counts.contains_key(pool)).collect();
         if here.is_empty() {
             continue;
         }

@@ -394,7 +394,7 @@ pub(super) async fn fence(head: &Head, file: FileId) -> Result<(), NamespaceErro
         Err(NamespaceError::Stale(_)) => return Ok(()),
         Err(error) => return Err(error),
     };
-    for location in head.locations.locations(file).await? {
+    for location in head.locations.locality(file).await?.pools() {
         let Some(pool) = head.pools.pool(location) else { continue };
         pool.fence(file, epoch)
             .await

@@ -5,7 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use api::{Birth, FileLocations, Locations, Namespace, NamespaceError, Pool, ReplicaFacts};
+use api::{
+    Birth, FileLocations, Locality, Locations, Namespace, NamespaceError, Pool, ReplicaFacts, ReplicaRef,
+    ReplicaState,
+};
 use namespace::{Problem, SqlNamespace};
 use pool::{Found, FoundReplica, LocalPool, ProblemKind};
 use types::{FileId, FileKind, PoolId};
@@ -61,6 +64,11 @@ pub enum PoolProblem {
         file: FileId,
         size: u64,
     },
+    /// There are replicas, and none of them may be read.
+    NoneGood {
+        file: FileId,
+        size: u64,
+    },
     Unknown {
         facts: ReplicaFacts,
         pool: PoolId,
@@ -106,6 +114,9 @@ impl fmt::Display for PoolProblem {
             }
             PoolProblem::NoPlace { file, size } => {
                 write!(f, "file {file} has {size} bytes and lies on no pool")
+            }
+            PoolProblem::NoneGood { file, size } => {
+                write!(f, "file {file} has {size} bytes, and none of its replicas is good")
             }
             PoolProblem::Unknown { facts, pool, of: Owner::NoRegularFile(kind) } => {
                 write!(f, "{pool} has a replica of {}, which is a {}", facts.file, name_of(*kind))
@@ -157,7 +168,7 @@ pub async fn compare(namespace: &Arc<SqlNamespace>, pools: &[Arc<LocalPool>]) ->
         after = last.attributes.file;
         for entry in &files {
             found.files += 1;
-            known.extend(entry.pools.iter().map(|pool| (entry.attributes.file, *pool)));
+            known.extend(entry.locality.pools().map(|pool| (entry.attributes.file, pool)));
             for problem in look_at_file(entry, &replicas) {
                 match is_settled(namespace, pools, &problem).await {
                     Ok(true) => {}
@@ -193,14 +204,16 @@ fn look_at_file(entry: &FileLocations, replicas: &Replicas) -> Vec<PoolProblem> 
     let birth = Birth::of(entry.attributes.birth);
     let facts = |pool: &PoolId| replicas.get(pool).and_then(|of_pool| of_pool.get(&file));
     let is_whole =
-        |pool: &PoolId| facts(pool).is_some_and(|facts| facts.size >= size && facts.birth.agrees_with(birth));
-    let elsewhere = entry.pools.iter().any(is_whole);
+        |pool: PoolId| facts(&pool).is_some_and(|facts| facts.size >= size && facts.birth.agrees_with(birth));
+    let elsewhere = entry.locality.good_pools().any(is_whole);
     let mut problems = Vec::new();
-    for pool in entry.pools.iter().copied() {
+    for ReplicaRef { pool, state, .. } in entry.locality.replicas().iter().copied() {
         if facts(&pool).is_some_and(|facts| !facts.birth.agrees_with(birth)) {
             problems.push(PoolProblem::OtherBirth { file, pool });
             continue;
         }
+        // A replica that is not read need not be whole, nor be there.
+        let size = if state == ReplicaState::Good { size } else { 0 };
         match (replicas.contains_key(&pool), facts(&pool).map(|facts| facts.size)) {
             (false, _) => problems.push(PoolProblem::NoSuchPool { file, pool, size, elsewhere }),
             (_, None) if size > 0 => problems.push(PoolProblem::Missing { file, pool, size, elsewhere }),
@@ -210,8 +223,12 @@ fn look_at_file(entry: &FileLocations, replicas: &Replicas) -> Vec<PoolProblem> 
             _ => {}
         }
     }
-    if entry.pools.is_empty() && size > 0 {
-        problems.push(PoolProblem::NoPlace { file, size });
+    match &entry.locality {
+        Locality::Empty | Locality::Lost if size > 0 => problems.push(PoolProblem::NoPlace { file, size }),
+        Locality::Replicas(_) if size > 0 && entry.locality.good_pools().next().is_none() => {
+            problems.push(PoolProblem::NoneGood { file, size });
+        }
+        Locality::Empty | Locality::Lost | Locality::Replicas(_) => {}
     }
     problems
 }
@@ -256,9 +273,9 @@ async fn owner(
     if !attributes.kind.is_regular() {
         return Ok(Some(Owner::NoRegularFile(attributes.kind)));
     }
-    let pools = namespace.locations(file).await?;
-    Ok(match pools.len() {
-        _ if pools.contains(&pool.id()) => None,
+    let locality = namespace.locality(file).await?;
+    Ok(match locality.replicas().len() {
+        _ if locality.pools().any(|known| known == pool.id()) => None,
         _ if !facts.birth.agrees_with(Birth::of(attributes.birth)) => Some(Owner::OtherBirth),
         0 => Some(Owner::Unplaced),
         _ => Some(Owner::Elsewhere),
@@ -326,4 +343,79 @@ fn read_pool(pool: &LocalPool) -> Result<OfPool> {
         }
     }
     Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use types::{Attributes, Epoch, Timestamp};
+
+    use super::*;
+
+    const FILE: FileId = FileId(5);
+    const SIZE: u64 = 100;
+
+    /// A file of `SIZE` bytes with a replica in each state, one pool after the other.
+    fn entry(states: &[ReplicaState]) -> FileLocations {
+        let since = Timestamp::EPOCH;
+        let replicas =
+            (0..).zip(states).map(|(pool, state)| ReplicaRef { pool: PoolId(pool), state: *state, since });
+        let replicas: Arc<[ReplicaRef]> = replicas.collect();
+        let locality = if replicas.is_empty() { Locality::Lost } else { Locality::Replicas(replicas) };
+        let attributes = Attributes {
+            file: FILE,
+            kind: FileKind::Regular,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            size: SIZE,
+            space_used: 0,
+            atime: since,
+            mtime: since,
+            ctime: since,
+            birth: since,
+            change: 1,
+            epoch: Epoch(0),
+            has_acl: false,
+        };
+        FileLocations { attributes, locality }
+    }
+
+    /// Pools that have a replica of the file of this length, or none.
+    fn pools(sizes: &[Option<u64>]) -> Replicas {
+        let facts =
+            |size| ReplicaFacts { file: FILE, birth: Birth::UNKNOWN, size, space_used: 0, modified: None };
+        let of_pool = |size: &Option<u64>| size.map(|size| (FILE, facts(size))).into_iter().collect();
+        (0..).map(PoolId).zip(sizes.iter().map(of_pool)).collect()
+    }
+
+    #[test]
+    fn only_a_good_replica_has_to_be_whole() {
+        use ReplicaState::{Broken, Filling, Good, Missing, Stale};
+        let whole = Some(SIZE);
+        let found =
+            |states: &[ReplicaState], sizes: &[Option<u64>]| look_at_file(&entry(states), &pools(sizes));
+        assert_eq!(
+            found(&[Good, Filling, Stale, Broken, Missing], &[whole, Some(1), Some(7), None, None]),
+            []
+        );
+        let (file, size) = (FILE, SIZE);
+        let missing = |elsewhere| PoolProblem::Missing { file, pool: PoolId(0), size, elsewhere };
+        assert_eq!(found(&[Good, Good], &[None, whole]), [missing(true)]);
+        assert_eq!(found(&[Good, Stale], &[None, whole]), [missing(false)], "a stale one is no rescue");
+    }
+
+    #[test]
+    fn a_file_that_no_good_replica_has_is_told() {
+        let (file, size) = (FILE, SIZE);
+        let stale = look_at_file(&entry(&[ReplicaState::Stale]), &pools(&[Some(SIZE)]));
+        assert_eq!(stale, [PoolProblem::NoneGood { file, size }]);
+        assert_eq!(
+            stale[0].to_string(),
+            "file 0000000000000005 has 100 bytes, and none of its replicas is good"
+        );
+        assert_eq!(look_at_file(&entry(&[]), &pools(&[])), [PoolProblem::NoPlace { file, size }]);
+    }
 }

@@ -377,6 +377,8 @@ fn gone(of_pools: &[PoolProblem]) -> (Gone, Gone) {
                     lost.push(problem, file, None);
                 }
             }
+            // Which of the replicas to believe is for the operator to say.
+            PoolProblem::NoneGood { .. } => {}
             // Those of other files stay only if nobody wants them put right.
             PoolProblem::OtherBirth { .. }
             | PoolProblem::OtherFile { .. }

@@ -9,6 +9,7 @@ use super::sqlite::{lock_stopped, open_unchanged, require_known};
 use super::{BulkError, BulkResult, Marks, NamespaceLocation};
 use crate::ids::FIRST;
 use crate::inode::Extras;
+use crate::locality::note_placement;
 use crate::repair::{meta, set_meta};
 use crate::session::{Purpose, Session};
 use crate::sqlite::open::DATABASE;
@@ -86,9 +87,10 @@ fn retake_in(session: &mut dyn Session, now: i64, head: Option<&str>) -> Result<
 /// Drops facts that may be outdated, and raises epochs, as `restore` does with the rows that it copies.
 fn distrust(session: &mut dyn Session) -> StoreResult<()> {
     let unnamed = Extras { is_unnamed: true, ..Extras::default() }.bits();
-    session.run(&format!(
-        "DELETE FROM locations WHERE inode IN (SELECT id FROM inodes WHERE nlink = 0 AND (extras & {unnamed}) != 0)"
-    ))?;
+    let is_unnamed = format!("nlink = 0 AND (extras & {unnamed}) != 0");
+    session
+        .run(&format!("DELETE FROM locations WHERE inode IN (SELECT id FROM inodes WHERE {is_unnamed})"))?;
+    note_placement(session, &is_unnamed)?;
     for table in ["checksums", "clients"] {
         session.run(&format!("DELETE FROM {table}"))?;
     }

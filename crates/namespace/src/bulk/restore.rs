@@ -17,6 +17,7 @@ use super::tables::{CHECKSUMS, CLIENTS, INODES, LOCATIONS, TABLES, Table, Value}
 use super::{Begin, BulkError, BulkResult, Copied, Marks, NamespaceLocation, Source, Tables, open_sink};
 use crate::ids::FIRST;
 use crate::inode::Extras;
+use crate::locality::Placement;
 use crate::timeline::RESTORED;
 
 /// More starts than a head can have had.
@@ -117,18 +118,31 @@ impl Restored {
         };
         let mut kept: Vec<Value> =
             rows.chunks_exact(table.width()).filter(is_kept).flatten().cloned().collect();
-        if let (true, Some(epoch), Some(extras)) = (*table == INODES, table.at("epoch"), table.at("extras")) {
+        let columns = ["epoch", "extras", "size"].map(|name| table.at(name));
+        if let (true, [Some(epoch), Some(extras), Some(size)]) = (*table == INODES, columns) {
             for row in kept.chunks_exact_mut(table.width()) {
                 if let Value::Number(epoch) = &mut row[epoch] {
                     *epoch = (*epoch + EPOCHS).min(i64::from(u32::MAX));
                 }
+                let has_replicas = matches!(&row[0], Value::Number(file) if !self.unnamed.contains(file));
+                let is_empty = row[size] == Value::Number(0);
                 if let Value::Number(extras) = &mut row[extras] {
                     *extras &= !i64::from(Extras::CHECKSUMS);
+                    if !has_replicas {
+                        *extras = without_replicas(*extras, is_empty);
+                    }
                 }
             }
         }
         kept
     }
+}
+
+/// The extras of a file whose rows of `locations` are left out.
+fn without_replicas(extras: i64, is_empty: bool) -> i64 {
+    let placement = if is_empty { Placement::Empty } else { Placement::Lost };
+    extras & !i64::from(Placement::MASK << Placement::SHIFT)
+        | i64::from(placement.number() << Placement::SHIFT)
 }
 
 /// Clients would reclaim what has been somebody else's since; checksums may be of what has been written over.

@@ -96,8 +96,11 @@ pub static DENTRIES: Table = Table {
     key_len: 2,
 };
 
-pub static LOCATIONS: Table =
-    Table { name: "locations", columns: &[long("inode"), unsigned("pool")], key_len: 2 };
+pub static LOCATIONS: Table = Table {
+    name: "locations",
+    columns: &[long("inode"), unsigned("pool"), column("state", Kind::Short), long("since")],
+    key_len: 2,
+};
 
 pub static SYMLINKS: Table =
     Table { name: "symlinks", columns: &[long("inode"), column("target", Kind::Bytes)], key_len: 1 };

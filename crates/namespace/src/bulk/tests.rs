@@ -2,13 +2,15 @@
 
 mod backups;
 mod copies;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::{
-    Acls, ClientRecord, Cookie, CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange,
-    RecoveryRecords, SetAttributes, SetXattr, Unnamed, Uploads, XATTR_BYTES_MAX, Xattrs,
+    Acls, ClientRecord, Cookie, CreateKind, CreateSpec, Locations, Namespace, Properties, Property,
+    PropertyChange, RecoveryRecords, ReplicaRef, ReplicaState, SetAttributes, SetXattr, Unnamed, Uploads,
+    XATTR_BYTES_MAX, Xattrs,
 };
 use bytes::Bytes;
 use rusqlite::Connection;
@@ -22,9 +24,11 @@ use types::{
 use super::tables::{APART, TABLES};
 use super::*;
 use crate::inode::{Instance, new_inode};
+use crate::locality::{Placement, state_number};
 use crate::open::{Config, Database, Server};
-use crate::scratch::{config, name, regular};
+use crate::scratch::{config, name, pools, regular};
 use crate::service::SqlNamespace;
+use crate::session::Purpose;
 use crate::store::{NumberEnds, Totals};
 
 /// Tables that a database has and the list does not, and the other way round, with their columns.
@@ -180,11 +184,26 @@ async fn aside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> 
     tokio::task::spawn_blocking(work).await.unwrap()
 }
 
+/// Each file has a second replica, which is stale.
 async fn filled(place: &NamespaceLocation) -> (FileId, u64) {
     let namespace = open_at(place);
     let known = fill(&namespace).await;
     namespace.close().await;
+    let mut session = namespace.reads.session(Purpose::Change).unwrap();
+    let (pool, state, since) = (STALE.pool.0, state_number(STALE.state), STALE.since.seconds);
+    session
+        .run(&format!("INSERT INTO locations SELECT inode, {pool}, {state}, {since} FROM locations"))
+        .unwrap();
     known
+}
+
+const STALE: ReplicaRef =
+    ReplicaRef { pool: PoolId(9), state: ReplicaState::Stale, since: Timestamp::from_seconds(77) };
+
+/// In each state once.
+fn replica(at: u64) -> ReplicaRef {
+    let state = ReplicaState::ALL[at as usize % ReplicaState::ALL.len()];
+    ReplicaRef { pool: PoolId(0), state, since: Timestamp::from_seconds(at as i64) }
 }
 
 fn order(begin: Begin) -> Order {
@@ -210,21 +229,25 @@ async fn rows_from_the_bulk_writer_make_a_namespace() {
             for at in 0..5000 {
                 let mut inode = new_inode(FileId(3 + at), FileKind::Regular, now, first);
                 (inode.parent, inode.attributes.size) = (TOP, 2);
+                inode.extras.placement = Placement::Replicas;
                 bulk.inode(&inode).unwrap();
                 bulk.name(TOP, &name(&format!("{at}")), 3 + at, inode.id()).unwrap();
-                bulk.location(inode.id(), PoolId(0)).unwrap();
+                bulk.location(inode.id(), &replica(at)).unwrap();
             }
             let end = End {
                 ends: NumberEnds { files: 5003, cookies: 5003 },
                 totals: Totals { files: 5001, bytes: 10_000 },
                 instance: None,
             };
-            bulk.finish(&end).unwrap();
+            let problems = bulk.finish(&end).unwrap();
+            assert!(!problems.iter().any(|problem| problem.kind() == crate::check::Kind::Placements));
         })
         .await;
         let namespace = open_at(&place);
         let found = namespace.lookup(&Identity::root(), TOP, &name("4999")).await.unwrap();
         assert_eq!((found.file, found.size), (FileId(5002), 2));
+        let locality = namespace.locality(found.file).await.unwrap();
+        assert_eq!(locality.replicas(), [replica(4999)]);
         let made = namespace.create(&Identity::root(), TOP, &name("new"), &regular()).await.unwrap();
         assert_eq!(made.attributes.file, FileId(5003));
     }

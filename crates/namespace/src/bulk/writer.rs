@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use api::{Account, Counted};
-use types::{FileId, Name, PoolId, SymlinkTarget};
+use api::{Account, Counted, ReplicaRef};
+use types::{FileId, Name, SymlinkTarget};
 
 use super::tables::{DENTRIES, INODES, LOCATIONS, SYMLINKS, TABLES, Table, USAGE, Value};
 use super::{Begin, BulkResult, Marks, NamespaceLocation, Sink, open_sink};
 use crate::accounts::scope_number;
 use crate::check::Problem;
 use crate::inode::{Inode, encode_kind};
+use crate::locality::state_number;
 use crate::starts::Notes;
 use crate::store::{NumberEnds, Totals};
 
@@ -49,8 +50,11 @@ impl Bulk {
         self.add(&DENTRIES, [number(dir.0), name, number(cookie), number(child.0)])
     }
 
-    pub fn location(&mut self, file: FileId, pool: PoolId) -> BulkResult<()> {
-        self.add(&LOCATIONS, [number(file.0), Value::Number(i64::from(pool.0))])
+    pub fn location(&mut self, file: FileId, replica: &ReplicaRef) -> BulkResult<()> {
+        let [pool, state, since] =
+            [i64::from(replica.pool.0), i64::from(state_number(replica.state)), replica.since.seconds]
+                .map(Value::Number);
+        self.add(&LOCATIONS, [number(file.0), pool, state, since])
     }
 
     pub fn target(&mut self, file: FileId, target: &SymlinkTarget) -> BulkResult<()> {

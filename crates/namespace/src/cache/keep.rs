@@ -6,9 +6,10 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use api::ReplicaRef;
 use quick_cache::sync::Cache;
 use quick_cache::{DefaultHashBuilder, Lifecycle, OptionsBuilder, Weighter};
-use types::{Ace, Acl, FileId, Name, PoolId, SymlinkTarget};
+use types::{Ace, Acl, FileId, Name, SymlinkTarget};
 
 use crate::counts::{CacheKind, Counts, Event, Figures};
 use crate::inode::Inode;
@@ -35,7 +36,7 @@ const SLICE_BYTES: u64 = 16 + 16;
 pub struct Keep {
     pub inodes: Store<FileId, Inode>,
     pub dentries: Store<DentryKey, Option<FileId>, NoMoreWhole>,
-    pub locations: Store<FileId, Arc<[PoolId]>>,
+    pub locations: Store<FileId, Arc<[ReplicaRef]>>,
     pub targets: Store<FileId, SymlinkTarget>,
     pub acls: Store<FileId, Acl>,
     /// Directories of which `dentries` has every name.
@@ -52,7 +53,7 @@ impl Keep {
         Keep {
             inodes: store(part(INODES), slot::<FileId, Inode>(), count(CacheKind::Inode)),
             dentries: store(part(NAMES), 150, no_more_whole),
-            locations: store(part(LOCATIONS), 120, count(CacheKind::Locations)),
+            locations: store(part(LOCATIONS), 140, count(CacheKind::Locations)),
             targets: store(part(TARGETS), 150, count(CacheKind::Target)),
             acls: store(part(ACLS), 200, count(CacheKind::Acl)),
             whole,
@@ -152,9 +153,9 @@ impl Weighter<DentryKey, Option<FileId>> for Weigh {
     }
 }
 
-impl Weighter<FileId, Arc<[PoolId]>> for Weigh {
-    fn weight(&self, _: &FileId, pools: &Arc<[PoolId]>) -> u64 {
-        slot::<FileId, Arc<[PoolId]>>() + SLICE_BYTES + size_of_val::<[PoolId]>(pools) as u64
+impl Weighter<FileId, Arc<[ReplicaRef]>> for Weigh {
+    fn weight(&self, _: &FileId, replicas: &Arc<[ReplicaRef]>) -> u64 {
+        slot::<FileId, Arc<[ReplicaRef]>>() + SLICE_BYTES + size_of_val::<[ReplicaRef]>(replicas) as u64
     }
 }
 
@@ -203,7 +204,7 @@ impl Lifecycle<DentryKey, Option<FileId>> for NoMoreWhole {
 
 #[cfg(test)]
 mod tests {
-    use types::{FileKind, Timestamp};
+    use types::{FileKind, PoolId, Timestamp};
 
     use super::*;
     use crate::inode::{Instance, new_inode};
@@ -225,7 +226,7 @@ mod tests {
             keep.inodes.insert(FileId(id), inode(id));
             let name = Name::new(format!("run-{id:08}.root").as_bytes()).unwrap();
             keep.dentries.insert((FileId(1), name), Some(FileId(id)));
-            keep.locations.insert(FileId(id), vec![PoolId(1)].into());
+            keep.locations.insert(FileId(id), vec![ReplicaRef::good(PoolId(1), Timestamp::EPOCH)].into());
         }
     }
 

@@ -1,7 +1,10 @@
 //! Rules as queries: each row of a result is a problem.
 
+use api::ReplicaState;
+
 use super::{Kind, PROBLEMS_MAX, Problem, counts};
 use crate::inode::Extras;
+use crate::locality::{Placement, placement_by_rows, state_number};
 use crate::session::{Fields, Session};
 use crate::store::StoreResult;
 
@@ -46,6 +49,7 @@ pub fn find(session: &mut dyn Session, kind: Kind) -> StoreResult<Vec<Problem>> 
         Kind::Symlinks => symlinks(),
         Kind::Nameless => nameless(),
         Kind::Locations => locations(),
+        Kind::Placements => placements(),
         Kind::Attachments => ATTACHED.iter().flat_map(|(table, bit)| attachments(table, *bit)).collect(),
         // Where nothing is counted, files need no home.
         Kind::Homes if !counts::is_counting(session)? => Vec::new(),
@@ -119,10 +123,31 @@ fn nameless() -> Vec<Rule> {
 }
 
 fn locations() -> Vec<Rule> {
+    let known = ReplicaState::ALL.map(|state| state_number(state).to_string());
+    vec![
+        rule(
+            "SELECT l.inode, l.pool FROM locations l LEFT JOIN inodes i ON i.id = l.inode \
+             WHERE i.id IS NULL OR i.kind != 0",
+            |row| Problem::LocationOfNothing { file: row.id(0), pool: row.pool(1) },
+        ),
+        rule(
+            &format!(
+                "SELECT l.inode, l.pool, l.state FROM locations l WHERE l.state NOT IN ({})",
+                known.join(", ")
+            ),
+            |row| Problem::StrangeReplica { file: row.id(0), pool: row.pool(1), state: row.number(2) },
+        ),
+    ]
+}
+
+fn placements() -> Vec<Rule> {
+    let (shift, mask, found) = (Placement::SHIFT, Placement::MASK, placement_by_rows("i"));
     vec![rule(
-        "SELECT l.inode, l.pool FROM locations l LEFT JOIN inodes i ON i.id = l.inode \
-         WHERE i.id IS NULL OR i.kind != 0",
-        |row| Problem::LocationOfNothing { file: row.id(0), pool: row.pool(1) },
+        &format!(
+            "SELECT t.id, t.noted, t.found FROM (SELECT i.id AS id, (i.extras >> {shift}) & {mask} AS noted, \
+             {found} AS found FROM inodes i) t WHERE t.noted != t.found"
+        ),
+        |row| Problem::Placement { file: row.id(0), noted: row.count(1), found: row.count(2) },
     )]
 }
 

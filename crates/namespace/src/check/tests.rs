@@ -7,7 +7,7 @@ use super::*;
 use crate::scratch::{Engine, name, regular};
 
 /// Problems after `sql` in a namespace with a directory `d` that holds a file `f`, on every engine.
-async fn after(sql: &'static str) -> (Vec<Problem>, FileId, FileId) {
+async fn after(sql: &str) -> (Vec<Problem>, FileId, FileId) {
     let mut found = Vec::new();
     for engine in Engine::all() {
         let namespace = engine.open();
@@ -86,9 +86,9 @@ async fn rows_that_no_file_speaks_of_and_missing_ones_are_found() {
         ]
     );
     for (sql, table) in [
-        ("UPDATE inodes SET extras = 2 WHERE id > 1", "properties"),
-        ("UPDATE inodes SET extras = 64 WHERE id > 1", "xattrs"),
-        ("UPDATE inodes SET extras = 128 WHERE id > 1", "acls"),
+        ("UPDATE inodes SET extras = extras | 2 WHERE id > 1", "properties"),
+        ("UPDATE inodes SET extras = extras | 64 WHERE id > 1", "xattrs"),
+        ("UPDATE inodes SET extras = extras | 128 WHERE id > 1", "acls"),
     ] {
         let (problems, dir, file) = after(sql).await;
         let missing = |file| Problem::RowsMissing { table, file };
@@ -98,7 +98,7 @@ async fn rows_that_no_file_speaks_of_and_missing_ones_are_found() {
 
 #[tokio::test]
 async fn a_file_that_was_not_published_and_has_a_name_is_found() {
-    let (problems, _, file) = after("UPDATE inodes SET extras = 4 WHERE kind = 0").await;
+    let (problems, _, file) = after("UPDATE inodes SET extras = extras | 4 WHERE kind = 0").await;
     assert_eq!(problems, [Problem::Unnamed { file, nlink: 1 }]);
 }
 
@@ -114,8 +114,7 @@ async fn a_file_without_a_name_and_one_that_counts_elsewhere_are_found() {
 
 #[tokio::test]
 async fn wrong_totals_and_strange_locations_are_found() {
-    let sql =
-        "UPDATE inodes SET size = 9223372036854775807 WHERE kind = 0; INSERT INTO locations VALUES (4711, 1)";
+    let sql = "UPDATE inodes SET size = 9223372036854775807 WHERE kind = 0; INSERT INTO locations VALUES (4711, 1, 1, 0)";
     let (problems, _, _) = after(sql).await;
     let location = Problem::LocationOfNothing { file: FileId(4711), pool: PoolId(1) };
     assert!(problems.contains(&location), "{problems:?}");
@@ -125,9 +124,48 @@ async fn wrong_totals_and_strange_locations_are_found() {
 
 #[tokio::test]
 async fn a_location_of_what_is_no_regular_file_is_found() {
-    let sql = "INSERT INTO locations SELECT id, 1 FROM inodes WHERE kind = 0 OR id > 1";
+    let sql = "INSERT INTO locations SELECT id, 1, 1, 0 FROM inodes WHERE kind = 0 OR id > 1; \
+               UPDATE inodes SET extras = 0 WHERE kind = 0";
     let (problems, dir, _) = after(sql).await;
     assert_eq!(problems, [Problem::LocationOfNothing { file: dir, pool: PoolId(1) }]);
+}
+
+#[tokio::test]
+async fn a_placement_that_is_not_what_the_rows_say_is_found() {
+    let row = "INSERT INTO locations SELECT id, 1, 1, 0 FROM inodes WHERE kind = 0";
+    // A file of a length that says it is empty; one that is lost and has none; a lost row; a row that no inode speaks of;
+    // a number that is not known; a directory that has any.
+    for (damage, noted, found) in [
+        ("UPDATE inodes SET size = 7 WHERE kind = 0; UPDATE progress SET bytes = 7".to_owned(), 1, 2),
+        ("UPDATE inodes SET extras = 512 WHERE kind = 0".to_owned(), 2, 1),
+        ("UPDATE inodes SET extras = 0 WHERE kind = 0".to_owned(), 0, 1),
+        (row.to_owned(), 1, 0),
+        (format!("{row}; UPDATE inodes SET extras = 1024 WHERE kind = 0"), 4, 0),
+    ] {
+        let (mut problems, _, file) = after(&damage).await;
+        // Its length counts in accounts, too.
+        problems.retain(|problem| problem.kind() != Kind::Usage);
+        assert_eq!(problems, [Problem::Placement { file, noted, found }], "{damage}");
+    }
+    let (problems, dir, _) = after("UPDATE inodes SET extras = 512 WHERE kind = 1 AND id > 1").await;
+    assert_eq!(problems, [Problem::Placement { file: dir, noted: 2, found: 0 }]);
+    assert_eq!(
+        problems[0].to_string(),
+        format!("{dir} is noted as a file with a length and no replica, and is a file with replicas")
+    );
+}
+
+#[tokio::test]
+async fn a_replica_in_a_state_that_is_not_known_is_found() {
+    for state in [0, 6] {
+        let sql = format!(
+            "INSERT INTO locations SELECT id, 3, {state}, 0 FROM inodes WHERE kind = 0; \
+             INSERT INTO locations SELECT id, 4, 5, 0 FROM inodes WHERE kind = 0; \
+             UPDATE inodes SET extras = 0 WHERE kind = 0"
+        );
+        let (problems, _, file) = after(&sql).await;
+        assert_eq!(problems, [Problem::StrangeReplica { file, pool: PoolId(3), state }]);
+    }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Rows of a tree as the bulk writer takes them, names in the order of their table as far as that is cheap.
 
-use api::{Account, Counted};
-use types::{FileId, Name, PoolId, SymlinkTarget};
+use api::{Account, Counted, ReplicaRef};
+use types::{FileId, Name, SymlinkTarget};
 
 use super::tree::{NamedFile, RowError, Rows};
 use crate::bulk::{Bulk, BulkError};
@@ -80,8 +80,8 @@ impl Rows for BulkRows {
         Ok(self.bulk.target(file, target)?)
     }
 
-    fn location(&mut self, file: FileId, pool: PoolId) -> Result<(), RowError> {
-        Ok(self.bulk.location(file, pool)?)
+    fn location(&mut self, file: FileId, replica: &ReplicaRef) -> Result<(), RowError> {
+        Ok(self.bulk.location(file, replica)?)
     }
 
     fn settle(&mut self) -> Result<(), RowError> {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use api::{Account, Counted, Scope};
+use api::{Account, Counted, ReplicaRef, Scope};
 use thiserror::Error;
 use types::{FileId, FileKind, Name, PoolId, SymlinkTarget, Timestamp};
 
@@ -14,6 +14,7 @@ use super::entry::{Entry, Facts, SameFile, What, shown};
 use crate::bulk::BulkError;
 use crate::ids::FIRST;
 use crate::inode::{Inode, Instance, LINKS_MAX, new_inode};
+use crate::locality::Placement;
 use crate::paths::DEPTH_MAX;
 use crate::store::{NumberEnds, Totals};
 
@@ -22,7 +23,7 @@ pub trait Rows {
     fn inode(&mut self, inode: &Inode) -> Result<(), RowError>;
     fn name(&mut self, name: &NamedFile) -> Result<(), RowError>;
     fn target(&mut self, file: FileId, target: &SymlinkTarget) -> Result<(), RowError>;
-    fn location(&mut self, file: FileId, pool: PoolId) -> Result<(), RowError>;
+    fn location(&mut self, file: FileId, replica: &ReplicaRef) -> Result<(), RowError>;
     /// Everything that was named is there. Few names come afterwards.
     fn settle(&mut self) -> Result<(), RowError>;
     /// Of what was settled.
@@ -272,7 +273,11 @@ impl<R: Rows> Tree<R> {
         if matches!(entry.what, What::Regular { .. }) {
             placed = place(placed.file).map_err(|reason| refuse(&entry.path, &reason))?;
         }
-        let inode = self.file_inode(placed.file, dir_id, entry)?;
+        let mut inode = self.file_inode(placed.file, dir_id, entry)?;
+        inode.judge_placement();
+        if placed.pool.is_some() {
+            inode.extras.placement = Placement::Replicas;
+        }
         self.write_file(&inode, entry, placed.pool).map_err(|error| self.explain(error))?;
         self.add_name(dir_id, name, placed.file)?;
         if let Some(same) = entry.same {
@@ -293,7 +298,7 @@ impl<R: Rows> Tree<R> {
             self.rows.target(inode.id(), target)?;
         }
         match pool {
-            Some(pool) => self.rows.location(inode.id(), pool),
+            Some(pool) => self.rows.location(inode.id(), &ReplicaRef::good(pool, self.now)),
             None => Ok(()),
         }
     }

@@ -7,6 +7,7 @@ use super::setattr::{self, SET_GID};
 use super::{acls, existing, may_add, searchable};
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, LINKS_MAX, new_inode};
+use crate::locality::Placement;
 
 const GROUP_EXECUTE: u32 = 0o010;
 /// Mode bits that mkdir takes (Linux: `vfs_mkdir`); set-gid comes from the parent.
@@ -43,7 +44,7 @@ pub fn create(
         group.set_target(id, target);
     }
     if let (CreateKind::Regular, Some(pool)) = (&spec.kind, spec.location) {
-        group.add_location(id, pool, Vec::new());
+        group.begin_locations(id, pool, now);
     }
     if is_directory {
         parent.attributes.nlink += 1;
@@ -104,6 +105,7 @@ pub fn prepared(
             inode.attributes.mode = 0o777;
             inode.attributes.size = target.as_bytes().len() as u64;
         }
+        CreateKind::Regular if spec.location.is_some() => inode.extras.placement = Placement::Replicas,
         _ => {}
     }
     if let CreateMode::Exclusive { verifier } = spec.mode {

@@ -39,7 +39,7 @@ pub fn create_unnamed(
 
     group.insert(inode);
     group.begin_acl(id, acl);
-    group.add_location(id, new.location, Vec::new());
+    group.begin_locations(id, new.location, now);
     Ok(inode.attributes)
 }
 
@@ -129,6 +129,7 @@ fn complete(group: &mut Group<'_>, inode: &mut Inode, how: &Publish) {
     inode.attributes.size = how.size;
     inode.attributes.space_used = how.space_used;
     inode.extras.is_unnamed = false;
+    inode.judge_placement();
     // Checksums recorded before this were of other data.
     inode.extras.has_checksums = false;
     group.add_checksums(inode, &how.checksums);

@@ -1,6 +1,6 @@
 //! Locations, fencing epochs, orphans, and the records of NFS clients.
 
-use api::{ClientRecord, NamespaceError};
+use api::{ClientRecord, NamespaceError, ReplicaRef};
 use types::{Epoch, FileId, PoolId};
 
 use super::writes::require_regular;
@@ -10,10 +10,19 @@ use crate::group::{Group, OpError, OpResult};
 pub const OWNER_BYTES_MAX: usize = 1024;
 
 pub fn add_location(group: &mut Group<'_>, file: FileId, pool: PoolId) -> OpResult<()> {
-    require_regular(&group.inode(file)?)?;
-    let known = group.locations(file)?;
-    group.add_location(file, pool, known);
-    Ok(())
+    let mut inode = group.inode(file)?;
+    require_regular(&inode)?;
+    let now = group.now();
+    group.add_location(&mut inode, ReplicaRef::good(pool, now))
+}
+
+/// Also of a file that is no more.
+pub fn drop_location(group: &mut Group<'_>, file: FileId, pool: PoolId) -> OpResult<()> {
+    match group.inode(file) {
+        Ok(mut inode) => group.drop_location(&mut inode, pool),
+        Err(OpError::Refused(NamespaceError::Stale(_))) => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 pub fn raise_epoch(group: &mut Group<'_>, file: FileId) -> OpResult<Epoch> {

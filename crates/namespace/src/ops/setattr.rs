@@ -117,7 +117,9 @@ pub fn apply(who: &Identity, inode: &mut Inode, set: &SetAttributes, now: Timest
         if !who.is_root() && set.mode.is_none() && !set.keeps_set_id {
             attributes.mode = without_privileges(attributes.mode);
         }
+        inode.judge_placement();
     }
+    let attributes = &mut inode.attributes;
     attributes.space_used = set.space_used.unwrap_or(attributes.space_used);
     let at = |time: SetTime| match time {
         SetTime::Now => now,

@@ -5,20 +5,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 use std::time::{Duration, Instant};
 
-use api::{ClientRecord, NamespaceError, Property};
+use api::{ClientRecord, NamespaceError, Property, ReplicaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::timeout;
 use tokio_postgres::Row;
-use types::{Acl, Checksum, FileId, Name, PoolId, SymlinkTarget, XattrName};
+use types::{Acl, Checksum, FileId, Name, SymlinkTarget, XattrName};
 
 use super::connection::{ANSWER_TIMEOUT, Link, Target};
 use super::presence::{Attempts, PATIENCE, Side};
 use super::rows::{AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, file_id, get, signed};
 use super::trouble::{Trouble, slow};
 use super::writer::GROUPS;
-use super::{acls, check, xattrs};
+use super::{acls, check, rows, xattrs};
 use crate::inode::{ChangeFloor, Inode};
 use crate::paths::{DEPTH_MAX, LOOKUPS_MAX, PATH_BYTES_MAX};
 use crate::reads::{AclReads, Answer, AsOf, Entry, Listed, Reads, XattrReads, decode_checksum};
@@ -191,7 +191,10 @@ macro_rules! question {
     }};
 }
 
-const POOLS: &str = "ARRAY(SELECT l.pool FROM locations l WHERE l.inode = i.id ORDER BY l.pool)";
+/// Pool, state and time of each replica, one behind the other.
+const REPLICAS: &str = "ARRAY(SELECT r.value FROM locations l CROSS JOIN LATERAL \
+    (VALUES (1, l.pool::bigint), (2, l.state::bigint), (3, l.since)) AS r(part, value) \
+    WHERE l.inode = i.id ORDER BY l.pool, r.part)";
 
 /// The rows of a question that found something.
 fn found(rows: &[Row]) -> impl Iterator<Item = &Row> {
@@ -267,9 +270,9 @@ impl Reads for PostgresReads {
         self.ask(sql, &[&signed(file)], |rows| found(rows).next().map(decode).transpose()).await
     }
 
-    async fn locations(&self, file: FileId) -> Answer<Vec<PoolId>> {
-        let sql = question!("SELECT pool FROM locations WHERE inode = $1 ORDER BY pool");
-        let decode = |row: &Row| Ok(PoolId(get::<i32>(row, 1)?.cast_unsigned()));
+    async fn locations(&self, file: FileId) -> Answer<Vec<ReplicaRef>> {
+        let sql = question!("SELECT pool, state, since FROM locations WHERE inode = $1 ORDER BY pool");
+        let decode = |row: &Row| rows::decode_replica(row, 1);
         self.ask(sql, &[&signed(file)], |rows| found(rows).map(decode).collect()).await
     }
 
@@ -278,24 +281,23 @@ impl Reads for PostgresReads {
         after: FileId,
         limit: usize,
         only_orphans: bool,
-    ) -> Answer<Vec<(Inode, Vec<PoolId>)>> {
+    ) -> Answer<Vec<(Inode, Vec<ReplicaRef>)>> {
         let sql = if only_orphans {
             question!(
                 "SELECT {INODE_COLUMNS}, {} FROM inodes i WHERE i.nlink = 0 AND i.id > $1 ORDER BY i.id LIMIT $2",
-                POOLS
+                REPLICAS
             )
         } else {
             question!(
                 "SELECT {INODE_COLUMNS}, {} FROM inodes i WHERE i.kind = 0 AND i.id > $1 ORDER BY i.id LIMIT $2",
-                POOLS
+                REPLICAS
             )
         };
         self.ask(sql, &[&signed(after), &(limit as i64)], |rows| {
             let mut files = Vec::with_capacity(rows.len());
             for row in rows {
                 if let Some(inode) = decode_inode(row, 1, self.floor)? {
-                    let pools: Vec<i32> = get(row, 1 + AFTER_INODE)?;
-                    files.push((inode, pools.into_iter().map(|pool| PoolId(pool.cast_unsigned())).collect()));
+                    files.push((inode, rows::decode_replicas(row, 1 + AFTER_INODE)?));
                 }
             }
             Ok(files)

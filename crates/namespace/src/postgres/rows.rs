@@ -1,10 +1,12 @@
 //! Rows to values, and values to the arrays that one statement writes.
 
+use api::ReplicaRef;
 use postgres_types::ToSql;
 use tokio_postgres::Row;
-use types::{Attributes, Device, Epoch, FileId, FileKind, Name, Timestamp};
+use types::{Attributes, Device, Epoch, FileId, FileKind, Name, PoolId, Timestamp};
 
 use crate::inode::{ChangeFloor, Extras, Inode, encode_kind};
+use crate::locality;
 use crate::store::{StoreError, StoreResult};
 
 /// As `decode_inode` reads them.
@@ -83,6 +85,19 @@ pub fn decode_inode(row: &Row, at: usize, floor: ChangeFloor) -> StoreResult<Opt
     };
     let (parent, extras) = (file_id(get(row, at + 8)?), Extras::from_bits(extras));
     Ok(Some(Inode { attributes, parent, verifier, extras }))
+}
+
+/// A row's pool, state and time, the first of them at `at`.
+pub fn decode_replica(row: &Row, at: usize) -> StoreResult<ReplicaRef> {
+    let state = i64::from(get::<i16>(row, at + 1)?);
+    Ok(locality::decode_replica(PoolId(unsigned32(row, at)?), state, get(row, at + 2)?))
+}
+
+/// The same of several replicas, in one array.
+pub fn decode_replicas(row: &Row, at: usize) -> StoreResult<Vec<ReplicaRef>> {
+    let values: Vec<i64> = get(row, at)?;
+    let decode = |values: &[i64]| locality::decode_replica(PoolId(values[0] as u32), values[1], values[2]);
+    Ok(values.chunks_exact(3).map(decode).collect())
 }
 
 pub fn decode_name(row: &Row, at: usize) -> StoreResult<Name> {

@@ -3,22 +3,23 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, LazyLock};
 
-use api::{Account, Counted, Property};
+use api::{Account, Counted, Property, ReplicaRef};
 use bytes::Bytes;
 use futures_util::future::join;
 use postgres_types::ToSql;
 use tokio::sync::Mutex;
-use types::{Acl, FileId, Name, PoolId, XattrName};
+use types::{Acl, FileId, Name, XattrName};
 
 use super::connection::{Link, Target, Trouble};
 use super::presence::Side;
 use super::rows::{
-    INODE_COLUMNS, InodeArrays, WRITE_INODES, decode_inode, decode_name, file_id, get, signed,
+    INODE_COLUMNS, InodeArrays, WRITE_INODES, decode_inode, decode_name, decode_replica, file_id, get, signed,
 };
 pub use super::writer::LOCK;
 use super::writer::Writer;
 use super::{accounts, acls, xattrs};
 use crate::inode::{ChangeFloor, Inode};
+use crate::locality::state_number;
 use crate::store::{
     Batch, DirDelta, Habits, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult,
     Wanted, XattrEntry,
@@ -120,13 +121,18 @@ impl Questions for PostgresStore {
         })
     }
 
-    fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>> {
+    fn locations(&mut self, file: FileId) -> StoreResult<Vec<ReplicaRef>> {
         self.ask(async |link, _| {
             let rows = link
-                .query("SELECT pool FROM locations WHERE inode = $1 ORDER BY pool", &[&signed(file)])
+                .query(
+                    "SELECT pool, state, since FROM locations WHERE inode = $1 ORDER BY pool",
+                    &[&signed(file)],
+                )
                 .await?;
-            let pools = rows.iter().map(|row| Ok(PoolId(get::<i32>(row, 0)?.cast_unsigned())));
-            pools.collect::<StoreResult<_>>().map_err(Trouble::Lasting)
+            rows.iter()
+                .map(|row| decode_replica(row, 0))
+                .collect::<StoreResult<_>>()
+                .map_err(Trouble::Lasting)
         })
     }
 
@@ -377,17 +383,7 @@ fn change_names(batch: &Batch, changes: &mut Vec<Change>) {
 fn change_attached(batch: &Batch, changes: &mut Vec<Change>) {
     let all = |files: &BTreeSet<FileId>| files.iter().map(|file| signed(*file)).collect();
     remove_all(changes, "DELETE FROM locations WHERE inode = ANY($1)", all(&batch.locations.cleared));
-    let pools =
-        batch.locations.rows().map(|(file, pool, row)| (file, pool.0.cast_signed(), row.map(|_| Vec::new())));
-    change_rows(
-        changes,
-        &BTreeSet::new(),
-        pools,
-        "INSERT INTO locations SELECT k.inode, k.pool FROM \
-         unnest($1::bigint[], $2::integer[], $3::bytea[]) AS k(inode, pool, nothing) ON CONFLICT DO NOTHING",
-        "DELETE FROM locations l USING unnest($1::bigint[], $2::integer[]) AS k(inode, pool) \
-         WHERE l.inode = k.inode AND l.pool = k.pool",
-    );
+    change_locations(batch, changes);
     let properties = batch
         .properties
         .rows()
@@ -425,6 +421,41 @@ fn change_attached(batch: &Batch, changes: &mut Vec<Change>) {
     let gone =
         batch.targets.iter().filter(|(_, target)| target.is_none()).map(|(file, _)| signed(*file)).collect();
     remove_all(changes, "DELETE FROM symlinks WHERE inode = ANY($1)", gone);
+}
+
+fn change_locations(batch: &Batch, changes: &mut Vec<Change>) {
+    let mut put = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut removed = (Vec::new(), Vec::new());
+    for (file, pool, replica) in batch.locations.rows() {
+        let (file, pool) = (signed(file), pool.0.cast_signed());
+        match replica {
+            Some(replica) => {
+                put.0.push(file);
+                put.1.push(pool);
+                put.2.push(state_number(replica.state));
+                put.3.push(replica.since.seconds);
+            }
+            None => {
+                removed.0.push(file);
+                removed.1.push(pool);
+            }
+        }
+    }
+    if !removed.0.is_empty() {
+        changes.push(Change {
+            sql: "DELETE FROM locations l USING unnest($1::bigint[], $2::integer[]) AS k(inode, pool) \
+                  WHERE l.inode = k.inode AND l.pool = k.pool",
+            values: vec![Box::new(removed.0), Box::new(removed.1)],
+        });
+    }
+    if !put.0.is_empty() {
+        changes.push(Change {
+            sql: "INSERT INTO locations (inode, pool, state, since) \
+                  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::smallint[], $4::bigint[]) \
+                  ON CONFLICT (inode, pool) DO UPDATE SET state = excluded.state, since = excluded.since",
+            values: vec![Box::new(put.0), Box::new(put.1), Box::new(put.2), Box::new(put.3)],
+        });
+    }
 }
 
 /// Rows by file and a further key. To `remove` a key that is null stands for all of the file, of those that are `cleared`: a

@@ -2,7 +2,7 @@
 //!
 //! Contradictions (a directory without a description, one name for two files) are mended by the repairs that follow.
 
-use api::Description;
+use api::{Description, ReplicaRef};
 use types::{Epoch, FileId, FileKind, Timestamp};
 
 use super::lost_found::root_owner;
@@ -11,6 +11,7 @@ use crate::accounts::scope_number;
 use crate::check::Kind;
 use crate::ids::FIRST;
 use crate::inode::{Inode, Instance, NO_PARENT, new_inode};
+use crate::locality::Placement;
 use crate::session::{Session, insert_inodes, insert_locations, insert_names, insert_targets};
 use crate::store::StoreResult;
 use crate::timeline::RESTORED;
@@ -85,7 +86,7 @@ fn write(session: &mut dyn Session, load: &mut Load, files: &[FileFacts], now: T
         let file = inode.id();
         load.last_file = load.last_file.max(file.0);
         load.last_change = load.last_change.max(inode.attributes.change);
-        locations.extend(known.replicas.iter().map(|replica| (file, replica.pool)));
+        locations.extend(known.replicas.iter().map(|stray| (file, ReplicaRef::good(stray.pool, now))));
         if let Some(described) = &known.described {
             targets.extend(described.target.as_ref().map(|target| (file, target.as_bytes().to_vec())));
             for (dir, name) in &described.names {
@@ -140,6 +141,11 @@ fn inode(known: &FileFacts, owner: (u32, u32), now: Timestamp) -> Option<Inode> 
         // The pool asks for it.
         attributes.birth = replica.birth.unwrap_or(attributes.birth);
     }
+    inode.judge_placement();
+    if largest.is_some() {
+        inode.extras.placement = Placement::Replicas;
+    }
+    let attributes = &mut inode.attributes;
     let epochs = known.replicas.iter().map(|replica| replica.epoch);
     attributes.epoch = epochs.chain([known.epoch, attributes.epoch]).max().unwrap_or_default();
     Some(inode)

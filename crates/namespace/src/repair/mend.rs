@@ -1,12 +1,14 @@
 //! How each problem is mended.
 
-use types::{FileId, Timestamp};
+use api::ReplicaState;
+use types::{FileId, PoolId, Timestamp};
 
 use super::lost_found::{add_name, lost_found, root_owner};
 use super::replicas::remove_location;
 use crate::bulk::tables::TABLES;
 use crate::check::{ATTACHED, Problem, counts};
 use crate::inode::{Instance, NO_PARENT, new_inode};
+use crate::locality::{note_placement, state_number};
 use crate::session::{Session, insert_inodes};
 use crate::store::{StoreError, StoreResult};
 
@@ -34,6 +36,11 @@ pub fn mend(session: &mut dyn Session, problem: &Problem, now: Timestamp) -> Sto
         Problem::LocationOfNothing { file, pool } => {
             remove_location(session, *file, *pool)?;
             Ok("location removed".to_owned())
+        }
+        Problem::StrangeReplica { file, pool, .. } => mend_state(session, *file, *pool, now),
+        Problem::Placement { file, .. } => {
+            note_placement(session, &format!("id = {}", id(*file)))?;
+            Ok("noted as it is".to_owned())
         }
         Problem::RowsOfNothing { table, file } => attach_or_remove(session, table, *file),
         Problem::RowsMissing { table, file } => {
@@ -93,6 +100,22 @@ fn mend_root(session: &mut dyn Session, now: Timestamp) -> StoreResult<String> {
     (root.attributes.uid, root.attributes.gid) = root_owner(session)?;
     insert_inodes(session, &[root])?;
     Ok("made anew, mode 0755".to_owned())
+}
+
+/// The only replica of a file is what there is of it: the comparison with the pool says whether it is whole. One of several
+/// may be of an earlier version.
+fn mend_state(session: &mut dyn Session, file: FileId, pool: PoolId, now: Timestamp) -> StoreResult<String> {
+    let others = format!("SELECT count(*) FROM locations WHERE inode = {}", id(file));
+    let is_only = session.number(&others)? == Some(1);
+    let state = if is_only { ReplicaState::Good } else { ReplicaState::Stale };
+    session.run(&format!(
+        "UPDATE locations SET state = {}, since = {} WHERE inode = {} AND pool = {}",
+        state_number(state),
+        now.seconds,
+        id(file),
+        session.narrow(pool.0)
+    ))?;
+    Ok(format!("it is {}", state.name()))
 }
 
 /// All names of a file: the directories with the names.

@@ -1,11 +1,13 @@
 //! Where files lie, made to agree with what pools have.
 
+use api::ReplicaRef;
 use types::{Epoch, FileId, FileKind, PoolId, Timestamp};
 
 use super::lost_found::{add_name, directory, lost_found, root_owner};
 use super::{RepairError, RepairLog, Repairs, meta, set_meta};
 use crate::ids::FIRST;
 use crate::inode::{Instance, new_inode};
+use crate::locality::{Placement, note_placement};
 use crate::session::{Session, insert_inodes, insert_locations};
 use crate::store::StoreResult;
 
@@ -33,7 +35,8 @@ impl Repairs {
         let now = self.clock.now();
         self.transaction(log, |session, log| {
             for stray in strays {
-                insert_locations(session, &[(stray.file, stray.pool)])?;
+                insert_locations(session, &[(stray.file, ReplicaRef::good(stray.pool, now))])?;
+                note_placement(session, &of_file(stray.file))?;
                 raise_epoch(session, stray)?;
                 let was =
                     format!("{} has a replica of {}, which is not placed there", stray.pool, stray.file);
@@ -82,6 +85,7 @@ impl Repairs {
         self.transaction(log, |session, log| {
             for (file, pool) in locations {
                 remove_location(session, *file, *pool)?;
+                note_placement(session, &of_file(*file))?;
                 log.note(&format!("file {file} is said to lie on {pool}"), "location removed")?;
             }
             Ok(locations.len() as u64)
@@ -102,12 +106,17 @@ impl Repairs {
                      WHERE id = {id} AND kind = 0"
                 ))?;
                 session.run(&format!("DELETE FROM checksums WHERE inode = {id}"))?;
+                note_placement(session, &of_file(*file))?;
                 let was = format!("file {file} has {} bytes", before.unwrap_or_default());
                 log.note(&was, &format!("it has the {size} of its replica"))?;
             }
             Ok(sizes.len() as u64)
         })
     }
+}
+
+fn of_file(file: FileId) -> String {
+    format!("id = {}", file.0.cast_signed())
 }
 
 pub fn remove_location(session: &mut dyn Session, file: FileId, pool: PoolId) -> StoreResult<()> {
@@ -151,7 +160,7 @@ fn adopt(session: &mut dyn Session, stray: &Stray, now: Timestamp) -> StoreResul
     let exists = session
         .number(&format!("SELECT id FROM inodes WHERE id = {}", stray.file.0.cast_signed()))?
         .is_some();
-    insert_locations(session, &[(stray.file, stray.pool)])?;
+    insert_locations(session, &[(stray.file, ReplicaRef::good(stray.pool, now))])?;
     if exists {
         // Two pools have one: the file is made of the first.
         raise_epoch(session, stray)?;
@@ -167,6 +176,7 @@ fn adopt(session: &mut dyn Session, stray: &Stray, now: Timestamp) -> StoreResul
     attributes.mtime = stray.modified.unwrap_or(now);
     attributes.birth = stray.birth.unwrap_or(attributes.birth);
     attributes.epoch = stray.epoch;
+    inode.extras.placement = Placement::Replicas;
     inode.parent = dir;
     insert_inodes(session, &[inode])?;
     let next = meta(session, "next_file")?.map_or(FIRST, i64::cast_unsigned);

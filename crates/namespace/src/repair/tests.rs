@@ -2,15 +2,15 @@
 
 use api::Scope;
 use api::{
-    CreateKind, CreateSpec, Locations, Namespace, Paths, Properties, Property, PropertyChange, SetXattr,
-    Xattrs,
+    CreateKind, CreateSpec, Locality, Locations, Namespace, Paths, Properties, Property, PropertyChange,
+    ReplicaState, SetXattr, Xattrs,
 };
-use testkit::namespace_suite::HandClock;
-use types::{Epoch, FileId, Identity, PoolId, SymlinkTarget, XattrName};
+use testkit::namespace_suite::{HandClock, placed};
+use types::{Epoch, FileId, Identity, PoolId, SymlinkTarget, Timestamp, XattrName};
 
 use super::*;
 use crate::accounts::journal;
-use crate::scratch::{Engine, name, regular};
+use crate::scratch::{Engine, name, pools, regular};
 use crate::timeline::{Mark, Noted};
 
 #[derive(Default)]
@@ -171,7 +171,7 @@ async fn a_file_without_a_name_goes_to_lost_and_found_with_all_that_hangs_on_it(
     let done = mended("DELETE FROM dentries WHERE inode = {f}", &[Kind::Nameless]).await;
     let f = done.scene.f;
     assert_eq!(done.path(f).await.unwrap(), format!("/lost+found/{f}"));
-    assert_eq!(done.namespace.locations(f).await.unwrap(), [PoolId(0)]);
+    assert_eq!(pools(&done.namespace, f).await, [PoolId(0)]);
     assert_eq!(done.namespace.properties(f).await.unwrap().len(), 1);
     assert_eq!(done.namespace.xattr(&Identity::root(), f, &xattr_name()).await.unwrap(), "blue");
 }
@@ -195,7 +195,7 @@ async fn a_name_that_is_taken_in_lost_and_found_is_not_taken_twice() {
 #[tokio::test]
 async fn a_repair_corrects_wrong_facts_and_removes_rows_of_missing_files() {
     let done = mended(
-        "UPDATE inodes SET extras = 4 WHERE id = {f}; UPDATE inodes SET extras = 1 WHERE id = {e}; \
+        "UPDATE inodes SET extras = extras | 4 WHERE id = {f}; UPDATE inodes SET extras = 1 WHERE id = {e}; \
          UPDATE inodes SET nlink = 9 WHERE id = {d}; INSERT INTO locations (inode, pool) VALUES (4711, 0); \
          INSERT INTO checksums SELECT 4711, 'md5', name FROM dentries WHERE inode = {f}; \
          INSERT INTO xattrs SELECT 4711, name, 9, name FROM dentries WHERE inode = {f}; \
@@ -304,7 +304,7 @@ async fn a_replica_of_no_file_is_adopted_under_its_number_and_numbers_go_on_behi
     assert_eq!(done.path(file).await.unwrap(), format!("/lost+found/pool-3/{file}"));
     let attributes = done.namespace.attributes(file).await.unwrap();
     assert_eq!((attributes.size, attributes.epoch, attributes.mode), (77, Epoch(5), 0o600));
-    assert_eq!(done.namespace.locations(file).await.unwrap(), [PoolId(3)]);
+    assert_eq!(pools(&done.namespace, file).await, [PoolId(3)]);
     let new = done.namespace.create(&Identity::root(), FileId::ROOT, &name("new"), &regular()).await.unwrap();
     assert!(new.attributes.file > file);
 }
@@ -320,13 +320,61 @@ async fn locations_are_added_and_dropped_and_sizes_cut() {
     .await;
     let f = done.namespace.attributes(done.scene.f).await.unwrap();
     assert_eq!((f.size, f.epoch), (77, Epoch(5)));
-    assert_eq!(done.namespace.locations(done.scene.f).await.unwrap(), [PoolId(3)]);
+    assert_eq!(pools(&done.namespace, done.scene.f).await, [PoolId(3)]);
+}
+
+#[tokio::test]
+async fn a_file_whose_replica_goes_is_lost_and_empty_once_its_length_is_given_up() {
+    for (size, found) in [(0, Locality::Empty), (77, Locality::Lost)] {
+        let done = repaired("UPDATE inodes SET size = 100 WHERE id = {f}", |repairs, log, scene| {
+            repairs.drop_locations(&[(scene.f, PoolId(0))], log).unwrap();
+            repairs.shorten(&[(scene.f, size)], log).unwrap();
+        })
+        .await;
+        assert_eq!(done.namespace.locality(done.scene.f).await.unwrap(), found);
+    }
+}
+
+#[tokio::test]
+async fn the_placement_of_a_file_is_noted_as_its_rows_say() {
+    // A row that was lost; a file that says that it is empty, and has a replica; a number that is not known.
+    for (damage, found) in [
+        (
+            "UPDATE inodes SET size = 9 WHERE id = {f}; DELETE FROM locations WHERE inode = {f}",
+            Locality::Lost,
+        ),
+        ("DELETE FROM locations WHERE inode = {f}", Locality::Empty),
+        (
+            "UPDATE inodes SET extras = extras | 256 WHERE id = {f}",
+            placed(&[(PoolId(0), Timestamp::from_seconds(1_000_000))]),
+        ),
+        (
+            "UPDATE inodes SET extras = extras | 1792 WHERE id = {f}",
+            placed(&[(PoolId(0), Timestamp::from_seconds(1_000_000))]),
+        ),
+    ] {
+        let done = mended(damage, &[Kind::Placements]).await;
+        assert_eq!(done.made()[0], "noted as it is");
+        assert_eq!(done.namespace.locality(done.scene.f).await.unwrap(), found, "{damage}");
+    }
+}
+
+#[tokio::test]
+async fn a_replica_in_an_unknown_state_is_good_if_it_is_the_only_one_and_else_stale() {
+    let done = mended("UPDATE locations SET state = 9", &[Kind::Locations]).await;
+    assert_eq!(done.made(), ["it is good"]);
+    let damage = "INSERT INTO locations VALUES ({f}, 1, 0, 5)";
+    let done = mended(damage, &[Kind::Locations]).await;
+    assert_eq!(done.made(), ["it is stale"]);
+    let locality = done.namespace.locality(done.scene.f).await.unwrap();
+    assert_eq!(locality.good_pools().collect::<Vec<_>>(), [PoolId(0)]);
+    assert_eq!(locality.replicas()[1].state, ReplicaState::Stale);
 }
 
 /// As a restore leaves it, which keeps the upload and not where it lies.
 #[tokio::test]
 async fn an_upload_without_a_name_gets_one_with_its_replica_and_is_not_reaped() {
-    let damage = "UPDATE inodes SET nlink = 0, extras = 4 + (extras & 67), size = 0 WHERE id = {f}; \
+    let damage = "UPDATE inodes SET nlink = 0, extras = 4 + (extras & 67) + 256, size = 0 WHERE id = {f}; \
         DELETE FROM dentries WHERE inode = {f}; DELETE FROM locations WHERE inode = {f}";
     let done = repaired(damage, |repairs, log, scene| {
         let there = Stray { file: scene.f, ..stray(0) };
@@ -337,7 +385,7 @@ async fn an_upload_without_a_name_gets_one_with_its_replica_and_is_not_reaped() 
     assert_eq!(done.path(f).await.unwrap(), format!("/lost+found/pool-3/{f}"));
     let attributes = done.namespace.attributes(f).await.unwrap();
     assert_eq!((attributes.nlink, attributes.size, attributes.space_used), (1, 77, 4096));
-    assert_eq!(done.namespace.locations(f).await.unwrap(), [PoolId(3), PoolId(4)]);
+    assert_eq!(pools(&done.namespace, f).await, [PoolId(3), PoolId(4)]);
 }
 
 #[tokio::test]
@@ -448,7 +496,7 @@ async fn a_namespace_is_built_anew_from_what_was_told_of_it() {
         let after = namespace.attributes(f).await.unwrap();
         assert_eq!((after.nlink, after.size, after.mode), (2, 9, before.mode));
         assert!(after.change > before.change && after.epoch == Epoch(5));
-        assert_eq!(namespace.locations(f).await.unwrap(), [PoolId(0)]);
+        assert_eq!(pools(&namespace, f).await, [PoolId(0)]);
         assert_eq!(namespace.read_link(s).await.unwrap(), SymlinkTarget::new(b"f").unwrap());
         let unknown = namespace.paths(&[FileId(1 << 40)]).await.unwrap();
         assert_eq!(unknown[0].as_ref().unwrap()[0], name("lost+found"));

@@ -1,9 +1,11 @@
 //! Many rows by one statement.
 
-use types::{FileId, PoolId};
+use api::ReplicaRef;
+use types::FileId;
 
 use super::Session;
 use crate::inode::{Inode, encode_kind};
+use crate::locality::state_number;
 use crate::store::StoreResult;
 
 /// Of one statement: far below what either engine takes.
@@ -63,14 +65,18 @@ pub fn insert_names(session: &mut dyn Session, names: &[(FileId, Vec<u8>, u64, F
     Ok(())
 }
 
-pub fn insert_locations(session: &mut dyn Session, locations: &[(FileId, PoolId)]) -> StoreResult<()> {
+/// A replica that is noted already stays as it is.
+pub fn insert_locations(session: &mut dyn Session, locations: &[(FileId, ReplicaRef)]) -> StoreResult<()> {
     for some in locations.chunks(ROWS_MAX) {
         let rows: Vec<String> = some
             .iter()
-            .map(|(file, pool)| format!("({}, {})", file.0.cast_signed(), session.narrow(pool.0)))
+            .map(|(file, replica)| {
+                let (file, pool) = (file.0.cast_signed(), session.narrow(replica.pool.0));
+                format!("({file}, {pool}, {}, {})", state_number(replica.state), replica.since.seconds)
+            })
             .collect();
         session.run(&format!(
-            "INSERT INTO locations (inode, pool) VALUES {} ON CONFLICT (inode, pool) DO NOTHING",
+            "INSERT INTO locations (inode, pool, state, since) VALUES {} ON CONFLICT (inode, pool) DO NOTHING",
             rows.join(", ")
         ))?;
     }

@@ -4,12 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
-use api::{ClientRecord, NamespaceError, Property};
+use api::{ClientRecord, NamespaceError, Property, ReplicaRef};
 use async_trait::async_trait;
 use bytes::Bytes;
 use rusqlite::{Connection, OptionalExtension, params};
 use tokio::sync::oneshot;
-use types::{Acl, Checksum, FileId, Name, PoolId, SymlinkTarget, XattrName};
+use types::{Acl, Checksum, FileId, Name, SymlinkTarget, XattrName};
 
 use super::rows::{
     AFTER_INODE, INODE_COLUMNS, corrupt, decode_inode, decode_name, open_reader, signed, to_namespace_error,
@@ -99,7 +99,7 @@ impl Reads for SqliteReads {
         self.ask(move |snapshot| snapshot.target(file)).await
     }
 
-    async fn locations(&self, file: FileId) -> Answer<Vec<PoolId>> {
+    async fn locations(&self, file: FileId) -> Answer<Vec<ReplicaRef>> {
         self.ask(move |snapshot| read_locations(snapshot.connection, file)).await
     }
 
@@ -108,7 +108,7 @@ impl Reads for SqliteReads {
         after: FileId,
         limit: usize,
         only_orphans: bool,
-    ) -> Answer<Vec<(Inode, Vec<PoolId>)>> {
+    ) -> Answer<Vec<(Inode, Vec<ReplicaRef>)>> {
         self.ask(move |snapshot| snapshot.files(after, limit, only_orphans)).await
     }
 
@@ -245,13 +245,13 @@ impl Snapshot<'_> {
         rows.collect()
     }
 
-    /// Regular files by id behind `after`, all or only those without a name, with their pools.
+    /// Regular files by id behind `after`, all or only those without a name, with their replicas.
     fn files(
         &self,
         after: FileId,
         limit: usize,
         only_orphans: bool,
-    ) -> rusqlite::Result<Vec<(Inode, Vec<PoolId>)>> {
+    ) -> rusqlite::Result<Vec<(Inode, Vec<ReplicaRef>)>> {
         static FILES: LazyLock<String> = LazyLock::new(|| {
             format!(
                 "SELECT {INODE_COLUMNS} FROM inodes i WHERE i.id > ?1 AND i.kind = 0 ORDER BY i.id LIMIT ?2"

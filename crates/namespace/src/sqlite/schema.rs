@@ -177,6 +177,18 @@ pub const MIGRATIONS: &[Migration] = &[
     );
 ",
     },
+    Migration {
+        what: "where the data of each file is: in its row whether it has replicas, and the state of each",
+        touches: &["inodes", "locations"],
+        sql: "
+    -- 1: good, 2: filling, 3: stale, 4: broken, 5: missing; and since when, in seconds since 1970, or 0: before it was noted.
+    ALTER TABLE locations ADD COLUMN state INTEGER NOT NULL DEFAULT 1;
+    ALTER TABLE locations ADD COLUMN since INTEGER NOT NULL DEFAULT 0;
+    -- Bits 8 to 10 of the extras of a regular file. 0: it has replicas; 1: it is empty; 2: it has a length and no replica.
+    UPDATE inodes SET extras = extras | CASE WHEN size = 0 THEN 256 ELSE 512 END
+        WHERE kind = 0 AND NOT EXISTS (SELECT 1 FROM locations l WHERE l.inode = inodes.id);
+",
+    },
 ];
 
 /// The newest version that this program knows.

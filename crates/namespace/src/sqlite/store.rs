@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use api::{Account, Counted, Property};
+use api::{Account, Counted, Property, ReplicaRef};
 use bytes::Bytes;
 use rusqlite::hooks::Wal;
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
@@ -20,6 +20,7 @@ use super::schema::set_meta;
 use super::wal_sync::Log;
 use super::{accounts, acls, xattrs};
 use crate::inode::{ChangeFloor, Inode};
+use crate::locality::{decode_replica, state_number};
 use crate::reads::decode_checksum;
 use crate::store::{
     Batch, Habits, InodeChange, NameChange, NumberEnds, Questions, Store, StoreError, StoreResult, XattrEntry,
@@ -237,7 +238,7 @@ impl Questions for SqliteStore {
         Ok(names.collect::<rusqlite::Result<_>>()?)
     }
 
-    fn locations(&mut self, file: FileId) -> StoreResult<Vec<PoolId>> {
+    fn locations(&mut self, file: FileId) -> StoreResult<Vec<ReplicaRef>> {
         Ok(read_locations(&self.connection, file)?)
     }
 
@@ -427,12 +428,17 @@ fn write_locations(connection: &Connection, batch: &Batch) -> rusqlite::Result<(
     for file in &batch.locations.cleared {
         execute(connection, "DELETE FROM locations WHERE inode = ?1", *file)?;
     }
-    for (file, pool, there) in batch.locations.rows() {
-        let sql = match there {
-            Some(_) => "INSERT OR IGNORE INTO locations (inode, pool) VALUES (?1, ?2)",
-            None => "DELETE FROM locations WHERE inode = ?1 AND pool = ?2",
+    for (file, pool, replica) in batch.locations.rows() {
+        match replica {
+            Some(ReplicaRef { state, since, .. }) => connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO locations (inode, pool, state, since) VALUES (?1, ?2, ?3, ?4)",
+                )?
+                .execute(params![signed(file.0), pool.0, state_number(*state), since.seconds])?,
+            None => connection
+                .prepare_cached("DELETE FROM locations WHERE inode = ?1 AND pool = ?2")?
+                .execute(params![signed(file.0), pool.0])?,
         };
-        connection.prepare_cached(sql)?.execute(params![signed(file.0), pool.0])?;
     }
     Ok(())
 }
@@ -515,10 +521,10 @@ pub fn read_child(connection: &Connection, dir: FileId, name: &Name) -> rusqlite
         .map(|found: Option<i64>| found.map(|id| FileId(unsigned(id))))
 }
 
-pub fn read_locations(connection: &Connection, file: FileId) -> rusqlite::Result<Vec<PoolId>> {
+pub fn read_locations(connection: &Connection, file: FileId) -> rusqlite::Result<Vec<ReplicaRef>> {
     connection
-        .prepare_cached("SELECT pool FROM locations WHERE inode = ?1 ORDER BY pool")?
-        .query_map([signed(file.0)], |row| row.get(0).map(PoolId))?
+        .prepare_cached("SELECT pool, state, since FROM locations WHERE inode = ?1 ORDER BY pool")?
+        .query_map([signed(file.0)], |row| Ok(decode_replica(PoolId(row.get(0)?), row.get(1)?, row.get(2)?)))?
         .collect()
 }
 

@@ -1,9 +1,21 @@
 //! Steps about places, and a look at everything that may be asked of a file.
 
-use api::{Locations, Namespace};
+use api::{FileLocations, Locality, Locations, Namespace, ReplicaState};
 use types::{FileId, Identity, PoolId};
 
+use super::reference::DataPlace;
 use super::{Run, refusal};
+
+fn place_of(locality: &Locality) -> DataPlace {
+    match locality {
+        Locality::Empty => DataPlace::Empty,
+        Locality::Replicas(replicas) => {
+            assert!(replicas.iter().all(|replica| replica.state == ReplicaState::Good));
+            DataPlace::Pools(locality.pools().collect())
+        }
+        Locality::Lost => DataPlace::Lost,
+    }
+}
 
 impl Run {
     pub async fn place(&mut self, file: usize, how: u8, pool: PoolId) {
@@ -40,8 +52,9 @@ impl Run {
             assert_eq!(u64::from(found.epoch.0), self.model.epoch(file));
         }
         self.compare(found, self.model.attributes(file));
-        let places = self.namespace.locations(id).await.map_err(|error| refusal(&error));
-        assert_eq!(places, self.model.locations(file));
+        let found = self.namespace.locality(id).await;
+        let found = found.map(|locality| place_of(&locality)).map_err(|error| refusal(&error));
+        assert_eq!(found, self.model.place(file));
         let target = self.namespace.read_link(id).await;
         let target = target.map(|target| target.as_bytes().to_vec()).map_err(|error| refusal(&error));
         assert_eq!(target, self.model.target(file));
@@ -56,11 +69,12 @@ impl Run {
                 true => self.namespace.orphans(FileId(0), 1000).await.unwrap(),
                 false => self.namespace.files(FileId(0), 1000).await.unwrap(),
             };
-            let found: Vec<_> = found.into_iter().map(|file| (file.attributes.file, file.pools)).collect();
+            let place = |file: &FileLocations| (file.attributes.file, place_of(&file.locality));
+            let found: Vec<_> = found.iter().map(place).collect();
             let mut expected: Vec<_> = self.model.files(only_orphans);
             expected.sort_by_key(|(number, _)| self.ids[*number]);
             let expected: Vec<_> =
-                expected.into_iter().map(|(number, pools)| (self.ids[number], pools)).collect();
+                expected.into_iter().map(|(number, place)| (self.ids[number], place)).collect();
             assert_eq!(found, expected);
         }
     }

@@ -2,7 +2,23 @@
 
 use types::PoolId;
 
-use super::{Answer, Model, Refusal};
+use super::{Answer, Model, Node, Refusal};
+
+/// Where the data of a file is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DataPlace {
+    Empty,
+    Pools(Vec<PoolId>),
+    Lost,
+}
+
+fn place_of(node: &Node) -> DataPlace {
+    match node.seen.size {
+        _ if !node.locations.is_empty() => DataPlace::Pools(node.locations.iter().copied().collect()),
+        0 => DataPlace::Empty,
+        _ => DataPlace::Lost,
+    }
+}
 
 impl Model {
     pub fn add_location(&mut self, file: usize, pool: PoolId) -> Answer<()> {
@@ -18,9 +34,9 @@ impl Model {
         }
     }
 
-    pub fn locations(&self, file: usize) -> Answer<Vec<PoolId>> {
+    pub fn place(&self, file: usize) -> Answer<DataPlace> {
         self.regular(file)?;
-        Ok(self.read(file)?.locations.iter().copied().collect())
+        Ok(place_of(self.read(file)?))
     }
 
     pub fn raise_epoch(&mut self, file: usize) -> Answer<()> {
@@ -33,13 +49,13 @@ impl Model {
         self.read(file).map_or(0, |node| node.epoch)
     }
 
-    /// Regular files with their pools, all or those without a name.
-    pub fn files(&self, only_orphans: bool) -> Vec<(usize, Vec<PoolId>)> {
+    /// Regular files with their places, all or those without a name.
+    pub fn files(&self, only_orphans: bool) -> Vec<(usize, DataPlace)> {
         let nodes = self.nodes.iter().enumerate();
         let files = nodes.filter_map(|(number, node)| Some((number, node.as_ref()?)));
         files
             .filter(|(_, node)| node.is_regular && (!only_orphans || node.seen.nlink == 0))
-            .map(|(number, node)| (number, node.locations.iter().copied().collect()))
+            .map(|(number, node)| (number, place_of(node)))
             .collect()
     }
 
@@ -49,7 +65,7 @@ impl Model {
 
     /// The directory that holds a directory.
     pub fn parent_of(&self, dir: usize) -> Option<usize> {
-        let holds = |node: &super::Node| node.children.values().any(|child| *child == dir);
+        let holds = |node: &Node| node.children.values().any(|child| *child == dir);
         self.nodes.iter().position(|node| node.as_ref().is_some_and(holds))
     }
 

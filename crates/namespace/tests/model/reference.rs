@@ -2,6 +2,8 @@
 
 #[path = "places.rs"]
 mod places;
+
+pub use places::DataPlace;
 #[path = "uploads.rs"]
 mod uploads;
 #[path = "xattrs.rs"]

@@ -63,7 +63,7 @@ impl Reader {
                 2 => self.see(self.namespace.attributes(file).await.ok()),
                 3 => {
                     // Whether it is a regular file or not, the cache is asked.
-                    let _ = self.namespace.locations(file).await;
+                    let _ = self.namespace.locality(file).await;
                     let _ = self.namespace.read_link(file).await;
                     let _ = self.namespace.properties(file).await;
                     let _ = self.namespace.xattrs(&root, file, Cookie::START).await;

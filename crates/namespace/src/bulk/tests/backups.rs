@@ -114,7 +114,7 @@ async fn a_restored_namespace_goes_on_above_all_numbers_given_since_the_backup()
         assert!(namespace.lookup(&Identity::root(), TOP, &name("after 0")).await.is_err());
         let old = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
         assert!(old.epoch.0 > 1000, "tickets that were taken back since are refused for good");
-        assert_eq!(namespace.locations(old.file).await.unwrap(), [PoolId(1)]);
+        assert_eq!(pools(&namespace, old.file).await, [PoolId(1), STALE.pool]);
         require_xattrs_and_acl(&namespace, old.file).await;
         assert_eq!(
             namespace.checksums(old.file).await.unwrap(),
@@ -129,7 +129,7 @@ async fn a_restored_namespace_goes_on_above_all_numbers_given_since_the_backup()
         let orphans = namespace.orphans(FileId(0), 10).await.unwrap();
         assert_eq!(orphans.len(), 1);
         assert!(
-            orphans[0].pools.is_empty(),
+            orphans[0].locality == api::Locality::Empty,
             "an upload may have got its name since: its data is not removed"
         );
         namespace.close().await;
@@ -275,7 +275,7 @@ async fn a_namespace_that_is_taken_as_it_is_goes_on_as_if_restored() {
         assert_eq!(namespace.checksums(old.file).await.unwrap(), []);
         assert_eq!(namespace.load().await.unwrap(), []);
         let orphans = namespace.orphans(FileId(0), 10).await.unwrap();
-        assert!(orphans.len() == 1 && orphans[0].pools.is_empty());
+        assert!(orphans.len() == 1 && orphans[0].locality == api::Locality::Empty);
         namespace.close().await;
         assert_eq!(namespace.check().unwrap(), []);
     }

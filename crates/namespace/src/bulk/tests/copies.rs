@@ -45,7 +45,11 @@ async fn a_copy_of_a_copy_is_the_same_and_goes_on_above_it() {
         let found = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
         assert_eq!(namespace.properties(found.file).await.unwrap().len(), 1);
         require_xattrs_and_acl(&namespace, found.file).await;
-        assert_eq!(namespace.locations(found.file).await.unwrap(), [PoolId(1)]);
+        let locality = namespace.locality(found.file).await.unwrap();
+        assert_eq!(
+            locality.replicas(),
+            [ReplicaRef::good(PoolId(1), Timestamp::from_seconds(1_000_000)), STALE]
+        );
         namespace.close().await;
         assert_eq!(namespace.check().unwrap(), []);
     }

@@ -10,7 +10,7 @@ struct Memory {
     names: BTreeMap<(FileId, Name), FileId>,
     cookies: Vec<u64>,
     targets: BTreeMap<FileId, SymlinkTarget>,
-    locations: BTreeMap<FileId, PoolId>,
+    locations: BTreeMap<FileId, ReplicaRef>,
     settled: BTreeMap<(FileId, Name), FileId>,
     usage: BTreeMap<Account, Counted>,
 }
@@ -34,8 +34,8 @@ impl Rows for Memory {
         Ok(())
     }
 
-    fn location(&mut self, file: FileId, pool: PoolId) -> Result<(), RowError> {
-        self.locations.insert(file, pool);
+    fn location(&mut self, file: FileId, replica: &ReplicaRef) -> Result<(), RowError> {
+        self.locations.insert(file, *replica);
         Ok(())
     }
 
@@ -221,7 +221,17 @@ fn a_placed_file_has_the_id_and_the_pool_that_it_is_told() {
     assert_eq!(failing.unwrap_err().to_string(), "\"c\" cannot be linked");
     let made = tree.finish().unwrap();
     assert_eq!(asked, [FileId(5000), FileId(5001)]);
-    assert_eq!(made.rows.locations, [(FileId(77), PoolId(3)), (FileId(5001), PoolId(3))].into());
+    let placed = ReplicaRef::good(PoolId(3), at(100).unwrap());
+    assert_eq!(made.rows.locations, [(FileId(77), placed), (FileId(5001), placed)].into());
+    let placements = made.rows.inodes.values().filter(|inode| !inode.is_directory());
+    assert!(placements.into_iter().all(|inode| inode.extras.placement == Placement::Replicas));
+}
+
+#[test]
+fn a_file_that_is_told_without_a_pool_is_lost_unless_it_is_empty() {
+    let made = build(&[file("full", 1), file("empty", 0)]);
+    let placement = |path| made.rows.walk(path).extras.placement;
+    assert_eq!([placement("full"), placement("empty")], [Placement::Lost, Placement::Empty]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use api::Quota;
-use types::{Checksum, ChecksumKind, FileKind, SymlinkTarget, Timestamp};
+use api::{Quota, ReplicaRef};
+use types::{Checksum, ChecksumKind, FileKind, PoolId, SymlinkTarget, Timestamp};
 
 use super::*;
 use crate::inode::{Instance, new_inode};
@@ -39,7 +39,7 @@ fn full() -> Batch {
             ((dir, name("c")), NameChange::Remove),
         ]
         .into(),
-        locations: attached(PoolId(0), ()),
+        locations: attached(PoolId(0), ReplicaRef::good(PoolId(0), Timestamp::EPOCH)),
         properties: attached("{DAV:}colour".to_owned(), "red".into()),
         xattrs: attached(XattrName::new(b"x").unwrap(), XattrRow { cookie: 1, value: "y".into() }),
         acls: [(file, Some(Acl::default())), (other, None)].into(),
@@ -61,4 +61,21 @@ fn a_group_with_everything_in_it_has_as_many_statements_as_keep_their_order() {
     let changes = changes(&full(), 1);
     assert_eq!(changes.len(), CHANGES_MAX);
     assert_eq!(changes[0].sql, MOVE_ON, "nothing is done to a database that is not as it was left");
+}
+
+/// Where the data is costs a create nothing: it is noted in the rows of the inode and of the replica.
+#[test]
+fn a_create_with_a_replica_is_a_statement_for_each_of_three_tables() {
+    let [file, _, dir] = FILES;
+    let mut inode = new_inode(file, FileKind::Regular, Timestamp::EPOCH, Instance { start: 1 });
+    inode.extras.placement = crate::locality::Placement::Replicas;
+    let mut batch = Batch::default();
+    batch.inodes.insert(file, InodeChange::Insert(inode));
+    batch.names.insert((dir, Name::new(b"a").unwrap()), NameChange::Put { cookie: 1, child: file });
+    batch.locations.put(file, PoolId(0), ReplicaRef::good(PoolId(0), Timestamp::EPOCH));
+    let tables: Vec<&str> = changes(&batch, 1)[1..]
+        .iter()
+        .map(|change| change.sql.strip_prefix("INSERT INTO ").unwrap().split(' ').next().unwrap())
+        .collect();
+    assert_eq!(tables, ["inodes", "dentries", "locations"]);
 }
