@@ -1,5 +1,5 @@
 //! The compound engine, of head and pools alike: decodes operations one by one, runs them in order until one fails,
-//! and encodes the results. The face (`mds`, `ds`) runs the operations, and `session_ops` those of sessions.
+//! and encodes the results. The operation table (`mds`, `ds`) runs the operations, and `session_ops` those of sessions.
 //!
 //! A COMPOUND of a session begins with SEQUENCE, whose slot decides whether it runs at all: a retransmission of a
 //! finished request gets the kept reply, one of a running request is told to wait (RFC 8881 §2.10.6.2).
@@ -9,111 +9,95 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use api::XATTR_BYTES_MAX;
-use async_trait::async_trait;
 use bytes::Bytes;
 use nfs4::attr::number;
 use nfs4::{
-    ClientId4, Compound4Res, CompoundArgs, NfsArgop4, NfsResop4, NfsStat4, OpProperties, Res, Sequence4Args,
-    op,
+    Compound4Res, CompoundArgs, NfsArgop4, NfsResop4, NfsStat4, OpProperties, Res, Sequence4Args, op,
 };
+use nfs4_state::ConnectionId;
 use tracing::Instrument;
 use types::Acl;
 use xdr::{Decoder, Encoder, Mark, Xdr};
 
 use crate::IO_BYTES_MAX;
-use crate::context::{Compound, Principal};
-use crate::exports::{Claimed, View};
+use crate::context::Compound;
+use crate::exports::View;
+use crate::operation_table::OperationTable;
 use crate::operations::Operations;
-use crate::security::{Flavor, Security};
+use crate::security::{Kerberos, Security};
 use crate::session_ops::{SequenceFacts, SequenceOutcome, Sessions};
-use crate::transport::{CallPlace, Connection};
+use crate::transport::{CallPlace, Caller, Connection, GarbageArguments, Program};
 
 /// Without a session no reply size was negotiated; replies of operations that may run there are small.
 const SESSIONLESS_REPLY_BYTES_MAX: usize = 64 << 10;
 
-/// One operation table: the head's or the pools'.
-#[async_trait]
-pub(crate) trait Face: Send + Sync + 'static {
-    fn sessions(&self) -> &Sessions;
-    fn operations(&self) -> &Operations;
-    /// The view of a client with this address. `None`: the address is not served.
-    fn admit(&self, peer: IpAddr) -> Option<Arc<View>>;
-    /// Whether a host is one of those that something is exported to.
+/// Of one server: its sessions, and the operations beyond them.
+pub(crate) struct Engine {
+    pub sessions: Arc<Sessions>,
+    pub operations: Operations,
+    pub security: Arc<Security>,
+    pub table: Arc<dyn OperationTable>,
+}
+
+impl Program for Engine {
+    fn admit(&self, peer: IpAddr) -> Option<Arc<View>> {
+        self.table.admit(peer)
+    }
+
     fn is_served(&self, peer: IpAddr) -> bool {
-        self.admit(peer).is_some()
+        self.table.is_served(peer)
     }
-    /// Changes whenever `admit` may answer differently.
+
     fn exports_version(&self) -> u64 {
-        0
+        self.table.exports_version()
     }
-    /// Kerberos, if it is served.
-    fn security(&self) -> &Security;
-    /// Whether a client has opens, locks or layouts.
-    fn holds_state(&self, _client: ClientId4) -> bool {
-        false
+
+    fn kerberos(&self) -> Option<&Kerberos> {
+        self.security.kerberos()
     }
-    /// Releases the state of clients that are gone: a restarted client must not meet the locks of its former life.
-    async fn release_departed(&self) {}
-    /// Runs anything but session operations. The minor version and the presence of needed file handles are checked.
-    async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4;
+
+    fn is_used(&self, connection: ConnectionId) -> bool {
+        self.sessions.is_used(connection)
+    }
+
+    fn disconnected(&self, connection: ConnectionId) {
+        self.sessions.disconnected(connection);
+    }
+
+    async fn call(
+        &self,
+        caller: Caller,
+        body: Bytes,
+        place: &mut CallPlace,
+    ) -> Result<Vec<Bytes>, GarbageArguments> {
+        self.run(caller, body, Some(place)).await
+    }
 }
 
-/// The request could not be decoded as far as its operations: the RPC layer answers GARBAGE_ARGS.
-#[derive(Debug)]
-pub(crate) struct GarbageArguments;
-
-/// The caller, from the RPC header.
-pub(crate) struct Caller {
-    pub connection: Arc<Connection>,
-    pub view: Arc<View>,
-    pub claimed: Claimed,
-    pub principal: Principal,
-    /// `None` is AUTH_NONE.
-    pub flavor: Option<Flavor>,
-}
-
-/// Runs one COMPOUND; the segments are the encoded `COMPOUND4res`.
-pub(crate) async fn run(
-    face: &dyn Face,
-    caller: Caller,
-    body: Bytes,
-    place_in_flight: Option<&mut CallPlace>,
-) -> Result<Vec<Bytes>, GarbageArguments> {
-    let mut decoder = Decoder::new(body.clone());
-    let header = CompoundArgs::decode_header(&mut decoder).map_err(|_| GarbageArguments)?;
-    if !(1..=2).contains(&header.minorversion) {
-        return Ok(refusal(&header, NfsStat4::MinorVersMismatch));
+impl Engine {
+    /// As [`Program::call`]; without a place the reply is not counted.
+    pub async fn run(
+        &self,
+        caller: Caller,
+        body: Bytes,
+        place_in_flight: Option<&mut CallPlace>,
+    ) -> Result<Vec<Bytes>, GarbageArguments> {
+        let body_bytes = body.len();
+        let mut decoder = Decoder::new(body);
+        let header = CompoundArgs::decode_header(&mut decoder).map_err(|_| GarbageArguments)?;
+        if !(1..=2).contains(&header.minorversion) {
+            return Ok(refusal(&header, NfsStat4::MinorVersMismatch));
+        }
+        if std::str::from_utf8(&header.tag).is_err() {
+            return Ok(refusal(&header, NfsStat4::Inval));
+        }
+        let mut compound = Compound::begin(caller, header.minorversion, SESSIONLESS_REPLY_BYTES_MAX);
+        let (reply, left) = (Reply::begin(&header), header.op_count);
+        let run = Run { engine: self, body_bytes, reply, decoder, left, header, place_in_flight };
+        let span =
+            tracing::debug_span!("compound", door = "nfs", client = %compound.caller.connection.peer());
+        Ok(run.all(&mut compound).instrument(span).await)
     }
-    if std::str::from_utf8(&header.tag).is_err() {
-        return Ok(refusal(&header, NfsStat4::Inval));
-    }
-    let op_count = header.op_count;
-    let reply = Reply::begin(&header);
-    let run = Run { face, body, reply, decoder, left: op_count, header, place_in_flight };
-    let place = caller.view.start();
-    let mut compound = Compound {
-        connection: &caller.connection,
-        identity: caller.view.identity(place, &caller.claimed),
-        claimed: caller.claimed,
-        view: caller.view,
-        place,
-        saved_place: place,
-        principal: caller.principal,
-        flavor: caller.flavor,
-        minorversion: run.header.minorversion,
-        next: None,
-        client: None,
-        session: None,
-        request: None,
-        current: None,
-        saved: None,
-        current_stateid: None,
-        saved_stateid: None,
-        knows_threshold: false,
-        reply_room: SESSIONLESS_REPLY_BYTES_MAX,
-    };
-    let span = tracing::debug_span!("compound", door = "nfs", client = %compound.connection.peer());
-    Ok(run.all(&mut compound, op_count).instrument(span).await)
 }
 
 /// A reply without operations.
@@ -124,9 +108,10 @@ fn refusal(header: &CompoundArgs, status: NfsStat4) -> Vec<Bytes> {
 }
 
 struct Run<'a> {
-    face: &'a dyn Face,
+    engine: &'a Engine,
     header: CompoundArgs,
-    body: Bytes,
+    /// Of the whole request.
+    body_bytes: usize,
     reply: Reply,
     decoder: Decoder,
     left: u32,
@@ -135,12 +120,12 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    async fn all(mut self, compound: &mut Compound<'_>, op_count: u32) -> Vec<Bytes> {
+    async fn all(mut self, compound: &mut Compound) -> Vec<Bytes> {
         let Some(first) = self.next(compound.minorversion) else { return self.reply.finish() };
         match first {
-            Ok(NfsArgop4::Sequence(arguments)) => self.in_session(compound, &arguments, op_count).await,
+            Ok(NfsArgop4::Sequence(arguments)) => self.in_session(compound, &arguments).await,
             Ok(operation) if may_stand_alone(operation.opnum()) => {
-                if op_count > 1 {
+                if self.header.op_count > 1 {
                     self.reply.push(&NfsResop4::error(operation.opnum(), NfsStat4::NotOnlyOp));
                 } else {
                     let result = Box::pin(self.session_operation(compound, operation)).await;
@@ -161,15 +146,12 @@ impl Run<'_> {
         }
     }
 
-    async fn in_session(
-        mut self,
-        compound: &mut Compound<'_>,
-        arguments: &Sequence4Args,
-        op_count: u32,
-    ) -> Vec<Bytes> {
-        self.face.operations().count(op::SEQUENCE);
-        let facts = SequenceFacts { body: &self.body, op_count };
-        let (result, slot, reply_bytes_max) = match self.face.sessions().begin(compound, arguments, &facts) {
+    async fn in_session(mut self, compound: &mut Compound, arguments: &Sequence4Args) -> Vec<Bytes> {
+        let Engine { sessions, operations, .. } = self.engine;
+        operations.count(op::SEQUENCE);
+        let facts =
+            SequenceFacts { body_bytes: self.body_bytes, header: &self.header, behind: &self.decoder };
+        let (result, slot, reply_bytes_max) = match sessions.begin(compound, arguments, facts) {
             SequenceOutcome::Execute { result, slot, reply_bytes_max } => (result, slot, reply_bytes_max),
             SequenceOutcome::Replay(reply) => return reply,
             SequenceOutcome::Refuse(status) => {
@@ -189,14 +171,14 @@ impl Run<'_> {
             }
         }
         let reply = self.reply.finish();
-        self.face.sessions().finish(slot, &reply);
+        sessions.finish(slot, &reply);
         reply
     }
 
     /// One operation behind SEQUENCE.
-    async fn step(&mut self, compound: &mut Compound<'_>, operation: NfsArgop4, room: Room) -> NfsResop4 {
+    async fn step(&mut self, compound: &mut Compound, operation: NfsArgop4, room: Room) -> NfsResop4 {
         let number = operation.opnum();
-        self.face.operations().count(number);
+        self.engine.operations.count(number);
         let Some(properties) = OpProperties::of(number) else {
             return NfsResop4::error(number, NfsStat4::OpIllegal);
         };
@@ -220,12 +202,12 @@ impl Run<'_> {
             | op::RECLAIM_COMPLETE
             | op::SET_SSV => Box::pin(self.session_operation(compound, operation)).await,
             _ => {
-                if !self.has_room_for(&operation, room, compound.connection).await {
+                if !self.has_room_for(&operation, room, &compound.caller.connection).await {
                     return NfsResop4::error(number, NfsStat4::Delay);
                 }
                 let start = Instant::now();
-                let result = self.face.execute(compound, operation).await;
-                self.face.operations().took(number, start.elapsed(), &|| compound.subject());
+                let result = self.engine.table.execute(compound, operation).await;
+                self.engine.operations.took(number, start.elapsed(), &|| compound.subject());
                 result
             }
         }
@@ -243,7 +225,7 @@ impl Run<'_> {
             let Ok(operation) = self.header.next_op(&mut ahead) else { break };
             bytes += reply_bytes_wanted(&operation);
         }
-        place.wait(bytes.min(room.bytes), connection).await
+        place.wait(bytes.min(room.bytes), connection.closed()).await
     }
 
     /// The number of the next operation, if there is one that has a number.
@@ -252,16 +234,17 @@ impl Run<'_> {
     }
 
     /// Rare, and its future is larger than all else that a call keeps: the caller boxes it.
-    async fn session_operation(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+    async fn session_operation(&self, compound: &mut Compound, operation: NfsArgop4) -> NfsResop4 {
         let number = operation.opnum();
+        let Engine { sessions, operations, table, .. } = self.engine;
         if compound.session.is_none() {
-            self.face.operations().count(number);
+            operations.count(number);
         }
-        let (sessions, is_last) = (self.face.sessions(), self.left == 0);
-        let holds_state = |client| self.face.holds_state(client);
+        let is_last = self.left == 0;
+        let holds_state = |client| table.holds_state(client);
         let result = sessions.execute(compound, operation, is_last, &holds_state).await;
         if sessions.has_departed() {
-            self.face.release_departed().await;
+            table.release_departed().await;
         }
         result.unwrap_or_else(|| NfsResop4::error(number, NfsStat4::NotSupp))
     }
@@ -326,17 +309,17 @@ fn may_stand_alone(number: u32) -> bool {
     )
 }
 
-fn refuse_early(properties: &OpProperties, compound: &Compound<'_>) -> Option<NfsStat4> {
+fn refuse_early(properties: &OpProperties, compound: &Compound) -> Option<NfsStat4> {
     if properties.is_obsolete() {
         return Some(NfsStat4::NotSupp);
     }
     if properties.number == op::SEQUENCE {
         return Some(NfsStat4::SequencePos);
     }
-    if properties.needs_current_fh && compound.current.is_none() {
+    if properties.needs_current_fh && compound.current.handle.is_none() {
         return Some(NfsStat4::NoFileHandle);
     }
-    if properties.needs_saved_fh && compound.saved.is_none() {
+    if properties.needs_saved_fh && compound.saved.handle.is_none() {
         return Some(NfsStat4::NoFileHandle);
     }
     None

@@ -1,16 +1,11 @@
 //! State that a COMPOUND carries from operation to operation (RFC 8881 §16.2.3): file handles, stateids, the caller.
 
-use std::sync::Arc;
-
 use api::{Subject, Ticket};
 use nfs4::{ClientId4, NfsStat4, ReferringCall4, ReferringCallList4, SessionId4, StateId4, op};
 use types::{Attributes, FileId, Identity};
 
-use crate::exports::{Claimed, View, ViewPlace};
-use crate::security::Flavor;
-use crate::transport::Connection;
-
-pub(crate) use nfs4_state::Principal;
+use crate::exports::ViewPlace;
+use crate::transport::Caller;
 
 /// A decoded file handle: a file at the head, a replica by its ticket at a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,20 +14,18 @@ pub(crate) enum Handle {
     Replica(Ticket),
 }
 
-pub(crate) struct Compound<'a> {
-    pub connection: &'a Arc<Connection>,
+/// The current or the saved file handle, and what goes with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HandleState {
+    pub handle: Option<Handle>,
+    pub place: ViewPlace,
+    pub stateid: Option<StateId4>,
+}
+
+pub(crate) struct Compound {
+    pub caller: Caller,
     /// The caller's identity in the export of the current file handle.
     pub identity: Identity,
-    pub claimed: Claimed,
-    /// The exports that this client sees.
-    pub view: Arc<View>,
-    /// Of the current file handle.
-    pub place: ViewPlace,
-    pub saved_place: ViewPlace,
-    /// Owner of the caller's client records, before squashing.
-    pub principal: Principal,
-    /// `None` is AUTH_NONE.
-    pub flavor: Option<Flavor>,
     pub minorversion: u32,
     /// The number of the operation that comes after the one that runs.
     pub next: Option<u32>,
@@ -41,30 +34,46 @@ pub(crate) struct Compound<'a> {
     pub session: Option<SessionId4>,
     /// Which request of the session this is.
     pub request: Option<ReferringCall4>,
-    pub current: Option<Handle>,
-    pub saved: Option<Handle>,
-    pub current_stateid: Option<StateId4>,
-    pub saved_stateid: Option<StateId4>,
+    pub current: HandleState,
+    pub saved: HandleState,
     /// The client has asked for MDSTHRESHOLD, and so knows which layouts are not worth asking for.
     pub knows_threshold: bool,
     /// Bytes that the reply may still take, by the session's ca_maxresponsesize.
     pub reply_room: usize,
 }
 
-impl Compound<'_> {
+impl Compound {
+    /// Before the first operation.
+    pub fn begin(caller: Caller, minorversion: u32, reply_room: usize) -> Compound {
+        let start = HandleState { handle: None, place: caller.view.start(), stateid: None };
+        Compound {
+            identity: caller.view.identity(start.place, &caller.claimed),
+            caller,
+            minorversion,
+            next: None,
+            client: None,
+            session: None,
+            request: None,
+            current: start,
+            saved: start,
+            knows_threshold: false,
+            reply_room,
+        }
+    }
+
     /// File and client of this request, for the list of slow operations.
     pub fn subject(&self) -> Subject {
-        let what = match self.current {
+        let what = match self.current.handle {
             Some(Handle::File(file)) => file.to_string(),
             Some(Handle::Replica(ticket)) => ticket.file.to_string(),
             None => String::new(),
         };
-        Subject { what, client: self.connection.peer().to_string() }
+        Subject { what, client: self.caller.connection.peer().to_string() }
     }
 
     /// The current file handle at the head.
     pub fn file(&self) -> Result<FileId, NfsStat4> {
-        match self.current {
+        match self.current.handle {
             Some(Handle::File(file)) => Ok(file),
             Some(Handle::Replica(_)) => Err(NfsStat4::BadHandle),
             None => Err(NfsStat4::NoFileHandle),
@@ -72,7 +81,7 @@ impl Compound<'_> {
     }
 
     pub fn saved_file(&self) -> Result<FileId, NfsStat4> {
-        match self.saved {
+        match self.saved.handle {
             Some(Handle::File(file)) => Ok(file),
             Some(Handle::Replica(_)) => Err(NfsStat4::BadHandle),
             None => Err(NfsStat4::NoFileHandle),
@@ -81,7 +90,7 @@ impl Compound<'_> {
 
     /// The current file handle at a pool.
     pub fn ticket(&self) -> Result<Ticket, NfsStat4> {
-        match self.current {
+        match self.current.handle {
             Some(Handle::Replica(ticket)) => Ok(ticket),
             Some(Handle::File(_)) => Err(NfsStat4::BadHandle),
             None => Err(NfsStat4::NoFileHandle),
@@ -91,31 +100,31 @@ impl Compound<'_> {
     /// A new current file handle, found in the directory that was the current one; the stateid that went with the old
     /// one goes (RFC 8881 §16.2.3.1.2).
     pub fn set_file(&mut self, file: FileId) {
-        self.enter(file, self.view.step(self.place, file));
+        self.enter(file, self.caller.view.step(self.current.place, file));
     }
 
     /// As `set_file`, of a file that lies at `place`.
     pub fn enter(&mut self, file: FileId, place: ViewPlace) {
         self.move_to(place);
-        self.current = Some(Handle::File(file));
-        self.current_stateid = None;
+        self.current.handle = Some(Handle::File(file));
+        self.current.stateid = None;
     }
 
     /// The caller may have another identity in another export.
     pub fn move_to(&mut self, place: ViewPlace) {
-        if self.place != place {
-            self.place = place;
-            self.identity = self.view.identity(place, &self.claimed);
+        if self.current.place != place {
+            self.current.place = place;
+            self.identity = self.caller.view.identity(place, &self.caller.claimed);
         }
     }
 
     pub fn is_read_only(&self) -> bool {
-        self.view.rules(self.place).is_read_only
+        self.caller.view.rules(self.current.place).is_read_only
     }
 
     /// Whether the caller's flavor is one of those that reach files there.
     pub fn is_admitted(&self, place: ViewPlace) -> bool {
-        self.view.rules(place).flavors.admit(self.flavor)
+        self.caller.view.rules(place).flavors.admit(self.caller.flavor)
     }
 
     /// Whether the operation that sets a file handle must itself refuse the caller's flavor (RFC 8881 §2.6.3.1.1). It
@@ -127,22 +136,22 @@ impl Compound<'_> {
 
     /// The identity to look up the parent directory with: the way to an export is open, whatever the modes on it.
     pub fn climber(&self) -> Identity {
-        if self.place == ViewPlace::Pseudo { Identity::root() } else { self.identity.clone() }
+        if self.current.place == ViewPlace::Pseudo { Identity::root() } else { self.identity.clone() }
     }
 
     /// Attributes of the current file as this client may know them.
     pub fn shown(&self, attributes: Attributes) -> Attributes {
-        if self.place == ViewPlace::Pseudo { as_pseudo(attributes) } else { attributes }
+        if self.current.place == ViewPlace::Pseudo { as_pseudo(attributes) } else { attributes }
     }
 
     /// Puts the current stateid in the place of its stand-in.
     pub fn resolve(&self, stateid: StateId4) -> Result<StateId4, NfsStat4> {
-        in_place_of(stateid, self.current_stateid)
+        in_place_of(stateid, self.current.stateid)
     }
 
     /// As `resolve`, of the saved file: its stateid was saved with it (RFC 8881 §16.2.3.1.2).
     pub fn resolve_saved(&self, stateid: StateId4) -> Result<StateId4, NfsStat4> {
-        in_place_of(stateid, self.saved_stateid)
+        in_place_of(stateid, self.saved.stateid)
     }
 
     /// This request, for a callback that must not overtake its reply (RFC 8881 §2.10.6.3).

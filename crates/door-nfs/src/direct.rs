@@ -14,11 +14,10 @@ use tokio::net::{TcpListener, TcpStream};
 use types::Identity;
 
 use crate::HeadDoor;
-use crate::compound::{self, Caller, Face};
 use crate::exports::Claimed;
 use crate::mds;
 use crate::security::Flavor;
-use crate::transport::Connection;
+use crate::transport::{Caller, Connection, Program};
 
 /// How long a call to a client may take to be written.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -56,7 +55,7 @@ impl Direct {
 
     /// The reply to `COMPOUND4args` of a user by AUTH_SYS; `None`: they are garbage.
     pub async fn call(&self, uid: u32, arguments: Bytes) -> Option<Bytes> {
-        let view = self.door.head.admit(self.connection.peer().ip())?;
+        let view = self.door.engine.admit(self.connection.peer().ip())?;
         let caller = Caller {
             connection: Arc::clone(&self.connection),
             view,
@@ -64,7 +63,7 @@ impl Direct {
             principal: Principal::sys(uid),
             flavor: Some(Flavor::Sys),
         };
-        let segments = compound::run(&*self.door.head, caller, arguments, None).await.ok()?;
+        let segments = self.door.engine.run(caller, arguments, None).await.ok()?;
         Some(segments.concat().into())
     }
 

@@ -10,18 +10,16 @@ use std::sync::Arc;
 use api::{OpenReplica, OpenedTicket, Pool, PoolKey, TicketError, TicketMode};
 use async_trait::async_trait;
 use nfs4::{
-    Commit4Args, Commit4ResOk, NfsArgop4, NfsResop4, NfsStat4, PutFh4Args, Read4Args, Read4ResOk, StateId4,
-    Verifier4, Write4Args, Write4ResOk,
+    Commit4Args, Commit4ResOk, NfsArgop4, NfsResop4, NfsStat4, PutFh4Args, Read4Args, Read4ResOk, Verifier4,
+    Write4Args, Write4ResOk,
 };
 use xdr::Opaque;
 
-use crate::compound::Face;
 use crate::context::{Compound, Handle};
 use crate::exports::{Hosts, View};
-use crate::mds::io::{stability, stable_how, verifier};
-use crate::operations::Operations;
-use crate::security::{Security, meets};
-use crate::session_ops::Sessions;
+use crate::operation_table::OperationTable;
+use crate::security::meets;
+use crate::stability::{stability, stable_how, verifier};
 use crate::{IO_BYTES_MAX, status};
 
 /// Operation number, status, eof, length and padding around the bytes of a READ.
@@ -30,33 +28,13 @@ const READ_OVERHEAD_BYTES: usize = 24;
 pub(crate) struct DataServer {
     pub pool: Arc<dyn Pool>,
     pub key: PoolKey,
-    pub sessions: Sessions,
-    pub security: Arc<Security>,
-    pub operations: Operations,
     pub view: Arc<View>,
     /// Those that the head exports something to.
     pub hosts: Vec<Hosts>,
 }
 
-/// The stateid that layouts carry for a replica: the same as long as the handle is the same, since the client keeps that
-/// of the first layout it got (`ff_layout_add_mirror`).
-pub(crate) fn layout_stateid(handle: &[u8]) -> StateId4 {
-    let mut other = [0; 12];
-    // The end of a sealed ticket is its MAC.
-    other.copy_from_slice(&handle[handle.len() - 12..]);
-    StateId4 { seqid: 0, other }
-}
-
 #[async_trait]
-impl Face for DataServer {
-    fn sessions(&self) -> &Sessions {
-        &self.sessions
-    }
-
-    fn operations(&self) -> &Operations {
-        &self.operations
-    }
-
+impl OperationTable for DataServer {
     fn admit(&self, _: IpAddr) -> Option<Arc<View>> {
         Some(Arc::clone(&self.view))
     }
@@ -65,11 +43,7 @@ impl Face for DataServer {
         self.hosts.iter().any(|hosts| hosts.contain(peer))
     }
 
-    fn security(&self) -> &Security {
-        &self.security
-    }
-
-    async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+    async fn execute(&self, compound: &mut Compound, operation: NfsArgop4) -> NfsResop4 {
         let number = operation.opnum();
         match operation {
             NfsArgop4::PutFh(args) => NfsResop4::PutFh(self.put_file_handle(compound, &args)),
@@ -82,14 +56,14 @@ impl Face for DataServer {
 }
 
 impl DataServer {
-    fn put_file_handle(&self, compound: &mut Compound<'_>, args: &PutFh4Args) -> NfsStat4 {
+    fn put_file_handle(&self, compound: &mut Compound, args: &PutFh4Args) -> NfsStat4 {
         let OpenedTicket { ticket, conditions, .. } = match self.key.open(args.object.as_bytes()) {
             Ok(opened) => opened,
             Err(TicketError::OtherPool) => return NfsStat4::Stale,
             Err(_) => return NfsStat4::BadHandle,
         };
         // RFC 8881 §2.6.3.1.1.7: as at the head, by the flavors of the export that the layout was given in.
-        if compound.is_judged_here() && !meets(compound.flavor, conditions.demand) {
+        if compound.is_judged_here() && !meets(compound.caller.flavor, conditions.demand) {
             return NfsStat4::WrongSec;
         }
         // Honoured only by a pool that has a lease of the head, and none has one yet.
@@ -97,16 +71,16 @@ impl DataServer {
             return NfsStat4::Stale;
         }
         // A client may come here from another address than to the head.
-        compound.connection.vouch_for();
-        compound.current = Some(Handle::Replica(ticket));
+        compound.caller.connection.vouch_for();
+        compound.current.handle = Some(Handle::Replica(ticket));
         NfsStat4::Ok
     }
 
-    async fn open(&self, compound: &Compound<'_>) -> Result<Arc<dyn OpenReplica>, NfsStat4> {
+    async fn open(&self, compound: &Compound) -> Result<Arc<dyn OpenReplica>, NfsStat4> {
         self.pool.open(&compound.ticket()?).await.map_err(status::of_data_server)
     }
 
-    async fn read(&self, compound: &Compound<'_>, args: &Read4Args) -> Result<Read4ResOk, NfsStat4> {
+    async fn read(&self, compound: &Compound, args: &Read4Args) -> Result<Read4ResOk, NfsStat4> {
         let room = compound.reply_room.saturating_sub(READ_OVERHEAD_BYTES);
         let length = args.count.min(IO_BYTES_MAX).min(u32::try_from(room).unwrap_or(u32::MAX));
         let replica = self.open(compound).await?;
@@ -114,7 +88,7 @@ impl DataServer {
         Ok(Read4ResOk { eof: read.end_of_file, data: Opaque(read.data) })
     }
 
-    async fn write(&self, compound: &Compound<'_>, args: Write4Args) -> Result<Write4ResOk, NfsStat4> {
+    async fn write(&self, compound: &Compound, args: Write4Args) -> Result<Write4ResOk, NfsStat4> {
         let count = u32::try_from(args.data.len()).map_err(|_| NfsStat4::Inval)?;
         let end = args.offset.checked_add(count.into());
         if end.is_none_or(|end| i64::try_from(end).is_err()) {
@@ -133,7 +107,7 @@ impl DataServer {
         Ok(Write4ResOk { count, committed: stable_how(done), writeverf: verifier(&*replica) })
     }
 
-    async fn commit(&self, compound: &Compound<'_>, args: &Commit4Args) -> Result<Commit4ResOk, NfsStat4> {
+    async fn commit(&self, compound: &Compound, args: &Commit4Args) -> Result<Commit4ResOk, NfsStat4> {
         if args.offset.checked_add(args.count.into()).is_none() {
             return Err(NfsStat4::Inval);
         }

@@ -17,14 +17,16 @@ use parking_lot::Mutex;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
-use types::{Clock, PoolId, Random, hex::Hex};
+use types::{Clock, PoolId, Random};
 
+use crate::compound::Engine;
 use crate::exports::{Export, ExportError, ExportTable, Hosts};
 use crate::mds::{self, ClientRecaller, Counts, GrantCounts, Head, Homes, Offloads, Reports};
+use crate::operation_table::OperationTable;
 use crate::operations::Operations;
 use crate::owners::OwnerNames;
 use crate::security::{Security, SecurityStatus};
-use crate::session_ops::{ClientSummary, Sessions, SessionsConfig};
+use crate::session_ops::{ClientSummary, Sessions, SessionsConfig, major_id};
 use crate::transport::{self, Flight, TransportLimits};
 
 /// How often leases and recalls are looked at; both are counted in seconds.
@@ -77,6 +79,7 @@ pub struct HeadConfig {
 
 pub struct HeadDoor {
     pub(crate) head: Arc<Head>,
+    pub(crate) engine: Arc<Engine>,
     limits: TransportLimits,
     flight: Arc<Flight>,
     hosts: Vec<Hosts>,
@@ -194,9 +197,7 @@ impl HeadDoor {
             lease: config.lease,
             pool_addresses: config.pool_addresses,
             sessions: Arc::new(sessions),
-            operations: Operations::new("nfs", services.observer),
             reports: Reports::default(),
-            security: config.security,
             states: Arc::new(Mutex::new(ClientState::new(boot as u32, services.access.share()))),
             delegation_mode: config.delegations.mode,
             write_delegations: config.delegations.write,
@@ -219,13 +220,21 @@ impl HeadDoor {
         head.access.register(Door::Nfs, Arc::new(ClientRecaller(Arc::downgrade(&head))));
         // A grace period without length is over before anybody asks.
         mds::expire_clients(&head).await;
-        Ok(Arc::new(HeadDoor { head, flight: Flight::new(config.flight_bytes_max), limits, hosts }))
+        let engine = Arc::new(Engine {
+            sessions: Arc::clone(&head.sessions),
+            operations: Operations::new("nfs", services.observer),
+            security: config.security,
+            table: Arc::clone(&head) as Arc<dyn OperationTable>,
+        });
+        let flight = Flight::new(config.flight_bytes_max);
+        Ok(Arc::new(HeadDoor { head, engine, limits, flight, hosts }))
     }
 
     /// Serves until told to stop, then finishes what is under way.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
         let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.head), stop.clone()));
-        transport::serve(listener, self.head.clone(), self.limits, Arc::clone(&self.flight), stop).await;
+        transport::serve(listener, Arc::clone(&self.engine), self.limits, Arc::clone(&self.flight), stop)
+            .await;
         // It sees the same stop.
         let _ = housekeeping.await;
     }
@@ -251,7 +260,7 @@ impl HeadDoor {
     }
 
     pub fn operations(&self) -> Vec<(&'static str, u64)> {
-        self.head.operations.snapshot()
+        self.engine.operations.snapshot()
     }
 
     pub fn status(&self) -> DoorStatus {
@@ -282,7 +291,7 @@ impl HeadDoor {
             grace_left,
             clients: clients.into_iter().map(status_of).collect(),
             reports: reports.collect(),
-            security: self.head.security.status(),
+            security: self.engine.security.status(),
             layouts: self.head.counts.layouts(),
             delegations: self.head.counts.delegations(),
             all_layouts: self.head.counts.all_layouts(),
@@ -311,12 +320,6 @@ async fn housekeeping(head: Arc<Head>, mut stop: watch::Receiver<bool>) {
     }
     // They hold the head as long as a client takes to answer.
     head.calls.lock().abort_all();
-}
-
-/// `so_major_id`: of one instance but different for each daemon, or Linux would take two servers for one
-/// (`nfs41_walk_client_list`).
-pub(crate) fn major_id(instance: &[u8; 16], daemon: &str) -> Vec<u8> {
-    format!("forebay-{}-{daemon}", Hex(instance)).into_bytes()
 }
 
 fn fsid(instance: &[u8; 16]) -> FsId4 {

@@ -19,11 +19,13 @@ mod exports;
 mod fh;
 mod head;
 mod mds;
+mod operation_table;
 mod operations;
 mod owners;
 mod pool_door;
 mod security;
 mod session_ops;
+mod stability;
 mod status;
 mod transport;
 

@@ -20,7 +20,7 @@ mod drain;
 mod exports;
 mod file_handle;
 mod homes;
-pub(crate) mod io;
+mod io;
 mod io_counters;
 mod io_report;
 mod layout;
@@ -58,12 +58,10 @@ use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::task::JoinSet;
 use types::{Clock, FileId, Name, PoolId};
 
-use crate::compound::Face;
 use crate::context::Compound;
 use crate::exports::{ExportTable, View};
-use crate::operations::Operations;
+use crate::operation_table::OperationTable;
 use crate::owners::OwnerNames;
-use crate::security::Security;
 use crate::session_ops::Sessions;
 use crate::status;
 
@@ -110,9 +108,7 @@ pub(crate) struct Head {
     pub lease: Duration,
     pub pool_addresses: Vec<(PoolId, SocketAddr)>,
     pub sessions: Arc<Sessions>,
-    pub operations: Operations,
     pub reports: Reports,
-    pub security: Arc<Security>,
     /// Files below go without a layout.
     pub layout_bytes_min: u64,
     /// Stateids, over the conflict table of `access`. Held for one decision at a time, never across an await, and taken
@@ -172,7 +168,7 @@ impl Head {
     /// As [`Head::attributes`], with what the pools and other clients know better.
     pub async fn attributes_for(
         &self,
-        compound: &Compound<'_>,
+        compound: &Compound,
         file: FileId,
     ) -> Result<types::Attributes, NfsStat4> {
         let (found, by) = (self.attributes(file).await?, compound.client.map(holder));
@@ -190,25 +186,13 @@ pub(crate) fn name(component: &nfs4::Component4) -> Result<Name, NfsStat4> {
 }
 
 #[async_trait]
-impl Face for Head {
-    fn sessions(&self) -> &Sessions {
-        &self.sessions
-    }
-
-    fn operations(&self) -> &Operations {
-        &self.operations
-    }
-
+impl OperationTable for Head {
     fn admit(&self, peer: IpAddr) -> Option<Arc<View>> {
         self.exports.view(peer)
     }
 
     fn exports_version(&self) -> u64 {
         self.exports.version()
-    }
-
-    fn security(&self) -> &Security {
-        &self.security
     }
 
     fn holds_state(&self, client: ClientId4) -> bool {
@@ -219,18 +203,18 @@ impl Face for Head {
         expire_clients(self).await;
     }
 
-    async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+    async fn execute(&self, compound: &mut Compound, operation: NfsArgop4) -> NfsResop4 {
         if let Err(status) = security::before(compound, &operation) {
             return NfsResop4::error(operation.opnum(), status);
         }
-        let from = compound.place;
+        let from = compound.current.place;
         let result = self.perform(compound, operation).await;
         security::after(compound, from, result)
     }
 }
 
 impl Head {
-    async fn perform(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+    async fn perform(&self, compound: &mut Compound, operation: NfsArgop4) -> NfsResop4 {
         use NfsArgop4 as A;
         use NfsResop4 as R;
         let number = operation.opnum();

@@ -9,12 +9,12 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use types::{Clock, Random};
 
+use crate::compound::Engine;
 use crate::ds::DataServer;
 use crate::exports::{Export, Hosts, Squash, View};
-use crate::head::major_id;
 use crate::operations::Operations;
 use crate::security::Security;
-use crate::session_ops::{Sessions, SessionsConfig};
+use crate::session_ops::{Sessions, SessionsConfig, major_id};
 use crate::transport::{self, Flight, TransportLimits};
 
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub struct PoolDoorConfig {
 }
 
 pub struct PoolDoor {
-    server: Arc<DataServer>,
+    engine: Arc<Engine>,
     limits: TransportLimits,
     flight: Arc<Flight>,
 }
@@ -68,41 +68,41 @@ impl PoolDoor {
             None,
             clock,
         );
-        Arc::new(PoolDoor {
-            server: Arc::new(DataServer {
+        let engine = Engine {
+            sessions: Arc::new(sessions),
+            operations: Operations::new("nfs-pool", observer),
+            security: config.security,
+            table: Arc::new(DataServer {
                 pool,
                 key,
-                sessions,
-                security: config.security,
-                operations: Operations::new("nfs-pool", observer),
                 // The caller's identity does not matter: the head gave a ticket only for what the client may do, and
                 // the ticket is the authority here.
                 hosts: config.hosts,
                 view: Arc::new(View::of_everything(Export::of_everything(Squash::All).rules)),
             }),
-            flight: config.flight,
-            limits,
-        })
+        };
+        Arc::new(PoolDoor { engine: Arc::new(engine), limits, flight: config.flight })
     }
 
     /// Serves until told to stop, then finishes what is under way.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: watch::Receiver<bool>) {
-        let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.server), stop.clone()));
-        transport::serve(listener, self.server.clone(), self.limits, Arc::clone(&self.flight), stop).await;
+        let housekeeping = tokio::spawn(housekeeping(Arc::clone(&self.engine), stop.clone()));
+        transport::serve(listener, Arc::clone(&self.engine), self.limits, Arc::clone(&self.flight), stop)
+            .await;
         let _ = housekeeping.await;
     }
 
     pub fn operations(&self) -> Vec<(&'static str, u64)> {
-        self.server.operations.snapshot()
+        self.engine.operations.snapshot()
     }
 }
 
-async fn housekeeping(server: Arc<DataServer>, mut stop: watch::Receiver<bool>) {
+async fn housekeeping(engine: Arc<Engine>, mut stop: watch::Receiver<bool>) {
     while !*stop.borrow() {
         // Nothing hangs on a client of a data server but its sessions.
-        server.sessions.expire(&()).await;
+        engine.sessions.expire(&()).await;
         // A data server calls nobody: clients hear of it with their next replies.
-        drop(server.sessions.take_slot_recalls());
+        drop(engine.sessions.take_slot_recalls());
         tokio::select! {
             () = tokio::time::sleep(HOUSEKEEPING_PERIOD) => {}
             _ = stop.changed() => {}

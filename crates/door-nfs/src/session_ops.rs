@@ -34,8 +34,6 @@ use crate::transport::Connection;
 const CALL_HEADER_BYTES: usize = 40;
 /// xid, type, accepted, verifier, status.
 const REPLY_HEADER_BYTES: usize = 24;
-/// SEQUENCE with its number has a fixed length.
-const SEQUENCE_BYTES: usize = 36;
 /// Calls to clients under way or waiting for a slot, of all clients.
 const CALLBACKS_MAX: usize = 1024;
 
@@ -78,10 +76,13 @@ struct SharedSessions {
     clock: Arc<dyn Clock>,
 }
 
-/// The COMPOUND around a SEQUENCE: all its bytes, and the number of operations that it announces.
+/// The COMPOUND around a SEQUENCE, as the engine has decoded it.
 pub(crate) struct SequenceFacts<'a> {
-    pub body: &'a Bytes,
-    pub op_count: u32,
+    /// Of all of it.
+    pub body_bytes: usize,
+    pub header: &'a CompoundArgs,
+    /// Stands behind the SEQUENCE.
+    pub behind: &'a Decoder,
 }
 
 pub(crate) enum SequenceOutcome {
@@ -177,20 +178,13 @@ impl Sessions {
     /// Judges a COMPOUND by its SEQUENCE; sets the client and the session of one that may run.
     pub fn begin(
         &self,
-        compound: &mut Compound<'_>,
+        compound: &mut Compound,
         args: &Sequence4Args,
-        facts: &SequenceFacts<'_>,
+        facts: SequenceFacts<'_>,
     ) -> SequenceOutcome {
-        let mut decoder = Decoder::new(facts.body.clone());
-        // The engine has decoded both before.
-        let header = CompoundArgs::decode_header(&mut decoder);
-        let skipped = decoder.skip(SEQUENCE_BYTES);
-        let (Ok(header), Ok(())) = (header, skipped) else {
-            return SequenceOutcome::Refuse(NfsStat4::BadXdr);
-        };
-        let after_sequence = decoder.rest();
-        let bytes = facts.body.len() + CALL_HEADER_BYTES;
-        let facts = RequestFacts::new(bytes, facts.op_count, &principal(compound), &after_sequence);
+        let SequenceFacts { body_bytes, header, behind } = facts;
+        let bytes = body_bytes + CALL_HEADER_BYTES;
+        let facts = RequestFacts::new(bytes, header.op_count, &principal(compound), &behind.rest());
         let verdict = self.lock().begin(self.now(), args, &facts, &peer(compound));
         match verdict {
             SequenceVerdict::Execute(ticket) => {
@@ -205,7 +199,8 @@ impl Sessions {
             }
             SequenceVerdict::Replay(reply) => SequenceOutcome::Replay(vec![reply]),
             SequenceVerdict::Uncached(result) => {
-                SequenceOutcome::Replay(uncached(header.tag, result, decoder.u32().unwrap_or(op::ILLEGAL)))
+                let next = behind.clone().u32().unwrap_or(op::ILLEGAL);
+                SequenceOutcome::Replay(uncached(header.tag.clone(), result, next))
             }
             SequenceVerdict::Refuse(status) => SequenceOutcome::Refuse(status),
         }
@@ -309,7 +304,7 @@ impl Sessions {
     }
 
     /// The request is about to grant something of the file that may be recalled.
-    pub fn note_grant(&self, compound: &Compound<'_>, file: FileId) {
+    pub fn note_grant(&self, compound: &Compound, file: FileId) {
         if let (Some(session), Some(request)) = (compound.session, compound.request) {
             self.lock().note_grant(session, request.slotid, file);
         }
@@ -513,12 +508,18 @@ impl Sessions {
     }
 }
 
-fn principal(compound: &Compound<'_>) -> Principal {
-    compound.principal
+/// `so_major_id`: of one instance but different for each daemon, or Linux would take two servers for one
+/// (`nfs41_walk_client_list`).
+pub(crate) fn major_id(instance: &[u8; 16], daemon: &str) -> Vec<u8> {
+    format!("forebay-{}-{daemon}", types::hex::Hex(instance)).into_bytes()
 }
 
-fn peer(compound: &Compound<'_>) -> Peer {
-    Peer { connection: compound.connection.id(), address: compound.connection.peer() }
+fn principal(compound: &Compound) -> Principal {
+    compound.caller.principal
+}
+
+fn peer(compound: &Compound) -> Peer {
+    Peer { connection: compound.caller.connection.id(), address: compound.caller.connection.peer() }
 }
 
 /// RFC 8881 §2.10.6.1.3: SEQUENCE succeeds and the operation after it says that the reply was not kept.

@@ -9,6 +9,7 @@ mod connection;
 mod flight;
 mod gss;
 mod places;
+mod program;
 mod room;
 mod rpc;
 
@@ -25,12 +26,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use crate::IO_BYTES_MAX;
-use crate::compound::Face;
 use crate::exports::View;
 
 pub(crate) use connection::{CallError, Connection};
 pub(crate) use flight::CallPlace;
 pub use flight::Flight;
+pub(crate) use program::{Caller, GarbageArguments, Program};
+
 use places::{ConnectionPlace, Places};
 
 #[derive(Clone, Copy, Debug)]
@@ -81,9 +83,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const DRAIN: Duration = Duration::from_secs(3);
 
 /// Serves until told to stop, then finishes what is under way.
-pub(crate) async fn serve(
+pub(crate) async fn serve<P: Program>(
     listener: TcpListener,
-    face: Arc<dyn Face>,
+    program: Arc<P>,
     limits: TransportLimits,
     flight: Arc<Flight>,
     mut stop: watch::Receiver<bool>,
@@ -99,15 +101,15 @@ pub(crate) async fn serve(
         };
         match accepted {
             Ok((stream, peer)) => {
-                let place = match places.admit(peer.ip(), face.is_served(peer.ip())) {
+                let place = match places.admit(peer.ip(), program.is_served(peer.ip())) {
                     Ok(place) => place,
                     Err(full) => {
                         tracing::warn!(peer = %peer.ip(), max = limits.connections_max, "{}, closed one", full.says());
                         continue;
                     }
                 };
-                let (face, flight, stop) = (Arc::clone(&face), Arc::clone(&flight), stop.clone());
-                connections.spawn(converse(stream, face, place, (limits, flight), stop));
+                let (program, flight, stop) = (Arc::clone(&program), Arc::clone(&flight), stop.clone());
+                connections.spawn(converse(stream, program, place, (limits, flight), stop));
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a connection");
@@ -119,17 +121,17 @@ pub(crate) async fn serve(
     while connections.join_next().await.is_some() {}
 }
 
-async fn converse(
+async fn converse<P: Program>(
     stream: TcpStream,
-    face: Arc<dyn Face>,
+    program: Arc<P>,
     admitted: ConnectionPlace,
     (limits, flight): (TransportLimits, Arc<Flight>),
     mut stop: watch::Receiver<bool>,
 ) {
     let Ok((connection, mut reader)) = open(stream, limits) else { return };
     // The address does not change while the connection lives; its exports seldom do.
-    let mut exports_version = face.exports_version();
-    let mut view = admit(&*face, &connection);
+    let mut exports_version = program.exports_version();
+    let mut view = admit(&*program, &connection);
     let (address, calls) = (connection.peer().ip(), Arc::new(Semaphore::new(limits.calls_max)));
     let mut records = RecordReader::new(limits.record_bytes_max, FRAGMENTS_MAX);
     let mut buffer = BytesMut::new();
@@ -151,11 +153,11 @@ async fn converse(
             let place = flight.place(address, bytes, &calls, is_over(&reader, &connection, &stop)).await;
             let Some(place) = place else { break 'connection };
             (began, reserved) = (None, None);
-            if face.exports_version() != exports_version {
-                exports_version = face.exports_version();
-                view = admit(&*face, &connection);
+            if program.exports_version() != exports_version {
+                exports_version = program.exports_version();
+                view = admit(&*program, &connection);
             }
-            tokio::spawn(answer(Arc::clone(&face), Arc::clone(&connection), view.clone(), call, place));
+            tokio::spawn(answer(Arc::clone(&program), Arc::clone(&connection), view.clone(), call, place));
         }
         // The connection's own time does not run while it waits for others.
         if reserved.is_none() && records.expected() > READ_BYTES {
@@ -180,32 +182,32 @@ async fn converse(
             is_read = reading => if !is_read { break },
             () = connection.closed() => break,
             () = sleep_until(deadline), if !is_between => break,
-            () = unused(&*face, &connection, &calls, limits, deadline), if is_between => break,
+            () = unused(&*program, &connection, &calls, limits, deadline), if is_between => break,
             _ = stop.changed() => {}
         }
     }
     // All places free again: every call was answered and its reply handed to the socket.
     let _ = tokio::time::timeout(DRAIN, calls.acquire_many(limits.calls_max as u32)).await;
     connection.close();
-    face.sessions().disconnected(connection.id());
+    program.disconnected(connection.id());
 }
 
-fn admit(face: &dyn Face, connection: &Connection) -> Option<Arc<View>> {
-    let view = face.admit(connection.peer().ip());
+fn admit(program: &impl Program, connection: &Connection) -> Option<Arc<View>> {
+    let view = program.admit(connection.peer().ip());
     if view.is_none() {
         tracing::debug!(peer = %connection.peer(), "nothing is exported to a client");
     }
     view
 }
 
-async fn answer(
-    face: Arc<dyn Face>,
+async fn answer<P: Program>(
+    program: Arc<P>,
     connection: Arc<Connection>,
     view: Option<Arc<View>>,
     call: rpc::Call,
     mut place: CallPlace,
 ) {
-    if let Some(reply) = rpc::answer(&*face, &connection, view, call, &mut place).await {
+    if let Some(reply) = rpc::answer(&*program, &connection, view, call, &mut place).await {
         place.answered(reply.iter().map(Bytes::len).sum());
         connection.send(reply, place).await;
     }
@@ -242,7 +244,7 @@ async fn is_over(reader: &OwnedReadHalf, connection: &Connection, stop: &watch::
 
 /// Ready when a connection has been silent until `deadline` or beyond and no session uses it.
 async fn unused(
-    face: &dyn Face,
+    program: &impl Program,
     connection: &Connection,
     calls: &Semaphore,
     limits: TransportLimits,
@@ -251,7 +253,7 @@ async fn unused(
     loop {
         sleep_until(deadline).await;
         let is_answering = calls.available_permits() < limits.calls_max;
-        if !is_answering && !face.sessions().is_used(connection.id()) {
+        if !is_answering && !program.is_used(connection.id()) {
             tracing::debug!(peer = %connection.peer(), "cut a connection that is silent and has no session");
             return;
         }

@@ -18,7 +18,7 @@ fn recall() -> LayoutRecall {
 }
 
 async fn call(server: &Server, client: ClientId4, patience: Duration) -> Result<NfsStat4, CallbackError> {
-    server.face.sessions.recall_layout(client, recall(), patience).await
+    server.engine.sessions.recall_layout(client, recall(), patience).await
 }
 
 fn sequence_of(arguments: &CbCompound4Args) -> CbSequence4Args {
@@ -106,7 +106,7 @@ async fn a_client_that_has_given_a_layout_back_is_not_asked_for_it_again() {
     let (mut client, id, _) = server.mount("a").await;
     let is_wanted = std::sync::atomic::AtomicBool::new(true);
     let is_wanted = || is_wanted.swap(false, std::sync::atomic::Ordering::Relaxed);
-    let sessions = &server.face.sessions;
+    let sessions = &server.engine.sessions;
     let seen = async {
         answer(&mut client, NfsStat4::Delay).await;
         answer(&mut client, NfsStat4::Delay).await;
@@ -152,10 +152,10 @@ async fn one_client_that_answers_nothing_does_not_take_the_calls_of_others() {
     let (mut client, other, _) = server.mount("b").await;
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..CALLS_PER_CLIENT_MAX {
-        let face = Arc::clone(&server.face);
-        calls.spawn(async move { face.sessions.recall_layout(id, recall(), PATIENCE).await });
+        let engine = Arc::clone(&server.engine);
+        calls.spawn(async move { engine.sessions.recall_layout(id, recall(), PATIENCE).await });
     }
-    let sessions = &server.face.sessions;
+    let sessions = &server.engine.sessions;
     while sessions.called.lock().get(&id) != Some(&CALLS_PER_CLIENT_MAX) {
         tokio::task::yield_now().await;
     }

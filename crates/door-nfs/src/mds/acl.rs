@@ -60,7 +60,7 @@ impl Head {
 /// found by `until` is shown by number.
 pub(super) async fn add(
     out: &mut FileAttributes,
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
     (mask, until): (&Bitmap4, Duration),
@@ -77,7 +77,7 @@ pub(super) async fn add(
 /// For VERIFY: the file's ACL in the form that it was given in, if it is the same. DELAY: that is not known now.
 pub(super) async fn as_given(
     out: &mut FileAttributes,
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
     given: Option<Vec<NfsAce4>>,
@@ -94,7 +94,7 @@ pub(super) async fn as_given(
 }
 
 /// A file without an ACL shows its mode as one (RFC 8881 §6.4.2).
-async fn readable(compound: &Compound<'_>, head: &Head, file: &Attributes) -> Result<Acl, NfsStat4> {
+async fn readable(compound: &Compound, head: &Head, file: &Attributes) -> Result<Acl, NfsStat4> {
     let found = head.acl(file).await?;
     if !permission::allows(&compound.identity, file, found.as_ref(), Access::READ_ACL) {
         return Err(NfsStat4::Access);

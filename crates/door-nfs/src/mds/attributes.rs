@@ -126,7 +126,7 @@ pub(super) fn supported(minorversion: u32) -> Bitmap4 {
 }
 
 pub(super) async fn get(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &GetAttr4Args,
 ) -> Result<GetAttr4ResOk, NfsStat4> {
@@ -138,7 +138,7 @@ pub(super) async fn get(
     let attributes = seen(compound, head, &args.attr_request).await?;
     let naming = (&args.attr_request, owners::deadline(head));
     let owners = owners::named(compound, head, &[attributes], naming).await;
-    let told = Told::new(compound, compound.place, &owners);
+    let told = Told::new(compound, compound.current.place, &owners);
     let mut found = of_file(head, &told, &attributes, &args.attr_request);
     acl::add(&mut found, compound, head, &attributes, naming).await?;
     if !args.attr_request.intersect(&TOTALS).is_empty() {
@@ -149,7 +149,7 @@ pub(super) async fn get(
 }
 
 /// Asks clients and pools only for attributes that they may have changed.
-async fn seen(compound: &Compound<'_>, head: &Head, asked: &Bitmap4) -> Result<Attributes, NfsStat4> {
+async fn seen(compound: &Compound, head: &Head, asked: &Bitmap4) -> Result<Attributes, NfsStat4> {
     let file = compound.file()?;
     let attributes = if asked.intersect(&WRITTEN).is_empty() {
         head.attributes(file).await?
@@ -169,7 +169,7 @@ pub(super) struct Told<'a> {
 
 impl<'a> Told<'a> {
     /// Of a file that lies at `place`.
-    pub fn new(compound: &Compound<'_>, place: ViewPlace, owners: &'a Named) -> Told<'a> {
+    pub fn new(compound: &Compound, place: ViewPlace, owners: &'a Named) -> Told<'a> {
         Told { minorversion: compound.minorversion, is_pseudo: place == ViewPlace::Pseudo, owners }
     }
 }
@@ -249,7 +249,7 @@ fn add_file_system(out: &mut FileAttributes, head: &Head, minorversion: u32) {
 }
 
 /// SAME or NOT_SAME: whether the file has exactly these attribute values (RFC 8881 §18.30.3).
-async fn compare(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> Result<bool, NfsStat4> {
+async fn compare(compound: &Compound, head: &Head, given: &Fattr4) -> Result<bool, NfsStat4> {
     let mask = &given.attrmask;
     if !mask.difference(&supported(compound.minorversion)).is_empty() {
         return Err(NfsStat4::AttrNotSupp);
@@ -260,7 +260,7 @@ async fn compare(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> Result
     let asked = FileAttributes::decode(given).map_err(|error| error.status())?;
     let attributes = seen(compound, head, mask).await?;
     let owners = Named::default();
-    let mut found = of_file(head, &Told::new(compound, compound.place, &owners), &attributes, mask);
+    let mut found = of_file(head, &Told::new(compound, compound.current.place, &owners), &attributes, mask);
     owners::as_given(head, &attributes, (asked.owner, asked.owner_group), &mut found).await?;
     acl::as_given(&mut found, compound, head, &attributes, asked.acl).await?;
     if !mask.intersect(&TOTALS).is_empty() {
@@ -269,7 +269,7 @@ async fn compare(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> Result
     Ok(found.encode(mask).attr_vals == given.attr_vals)
 }
 
-pub(super) async fn verify(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> NfsStat4 {
+pub(super) async fn verify(compound: &Compound, head: &Head, given: &Fattr4) -> NfsStat4 {
     match compare(compound, head, given).await {
         Ok(true) => NfsStat4::Ok,
         Ok(false) => NfsStat4::NotSame,
@@ -277,7 +277,7 @@ pub(super) async fn verify(compound: &Compound<'_>, head: &Head, given: &Fattr4)
     }
 }
 
-pub(super) async fn nverify(compound: &Compound<'_>, head: &Head, given: &Fattr4) -> NfsStat4 {
+pub(super) async fn nverify(compound: &Compound, head: &Head, given: &Fattr4) -> NfsStat4 {
     match compare(compound, head, given).await {
         Ok(true) => NfsStat4::Same,
         Ok(false) => NfsStat4::Ok,
@@ -286,7 +286,7 @@ pub(super) async fn nverify(compound: &Compound<'_>, head: &Head, given: &Fattr4
 }
 
 pub(super) async fn access(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &Access4Args,
 ) -> Result<Access4ResOk, NfsStat4> {
@@ -333,7 +333,7 @@ pub(super) async fn access(
 
 /// Which of ACCESS' bits for extended attributes mean something, and which are granted (RFC 8276 §8.5). Linux asks for
 /// them with all others and then goes by them alone.
-fn xattr_access(compound: &Compound<'_>, file: &Attributes, granted: Access) -> (u32, u32) {
+fn xattr_access(compound: &Compound, file: &Attributes, granted: Access) -> (u32, u32) {
     let has_any = matches!(file.kind, FileKind::Regular | FileKind::Directory);
     if compound.minorversion < 2 || !has_any {
         return (0, 0);

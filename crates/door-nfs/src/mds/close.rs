@@ -9,7 +9,7 @@ use super::{Head, lock_notice};
 use crate::context::Compound;
 
 pub(super) fn downgrade(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &OpenDowngrade4Args,
 ) -> Result<OpenDowngrade4ResOk, NfsStat4> {
@@ -18,12 +18,12 @@ pub(super) fn downgrade(
     // Wants of delegations may ride along, and mean nothing here.
     let access = args.share_access & !OPEN4_SHARE_ACCESS_WANT_DELEG_MASK;
     let open_stateid = head.states.lock().downgrade(client, file, stateid, access, args.share_deny)?;
-    compound.current_stateid = Some(open_stateid);
+    compound.current.stateid = Some(open_stateid);
     Ok(OpenDowngrade4ResOk { open_stateid })
 }
 
 pub(super) fn close(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &Close4Args,
 ) -> Result<Close4ResOk, NfsStat4> {
@@ -34,6 +34,6 @@ pub(super) fn close(
     head.access.returned();
     lock_notice::tell_waiters(head);
     // RFC 8881 §18.2.4: no state is left; a stateid that is always refused says so.
-    compound.current_stateid = Some(StateId4::INVALID);
+    compound.current.stateid = Some(StateId4::INVALID);
     Ok(Close4ResOk { open_stateid: StateId4::INVALID })
 }

@@ -55,11 +55,7 @@ impl Judged {
     }
 }
 
-pub(super) async fn copy(
-    compound: &Compound<'_>,
-    head: &Head,
-    args: &Copy4Args,
-) -> Result<Copy4ResOk, NfsStat4> {
+pub(super) async fn copy(compound: &Compound, head: &Head, args: &Copy4Args) -> Result<Copy4ResOk, NfsStat4> {
     if !args.source_server.is_empty() {
         // The client falls back to reading and writing, and goes on asking for copies within this server.
         return Err(NfsStat4::OffloadDenied);
@@ -94,7 +90,7 @@ pub(super) async fn copy(
     Ok(Copy4ResOk { response, requirements: CopyRequirements4 { consecutive: true, synchronous } })
 }
 
-pub(super) async fn clone(compound: &Compound<'_>, head: &Head, args: &Clone4Args) -> Result<(), NfsStat4> {
+pub(super) async fn clone(compound: &Compound, head: &Head, args: &Clone4Args) -> Result<(), NfsStat4> {
     let request = Request {
         source_stateid: args.src_stateid,
         target_stateid: args.dst_stateid,
@@ -139,12 +135,12 @@ pub(super) fn granularity_max(head: &Head) -> u32 {
     head.pools.pools().iter().filter_map(|status| of_pool(status.id)).max().unwrap_or(0)
 }
 
-async fn judge(compound: &Compound<'_>, head: &Head, request: &Request) -> Result<Judged, NfsStat4> {
+async fn judge(compound: &Compound, head: &Head, request: &Request) -> Result<Judged, NfsStat4> {
     let source_stateid = compound.resolve_saved(request.source_stateid)?;
     let target_stateid = compound.resolve(request.target_stateid)?;
     let (source, target) = (compound.saved_file()?, compound.file()?);
     // Each file is judged for the caller's identity in its own export.
-    let reader = compound.view.identity(compound.saved_place, &compound.claimed);
+    let reader = compound.caller.view.identity(compound.saved.place, &compound.caller.claimed);
     let (source, _) =
         data::authorize(compound, head, &reader, (source, source_stateid), Access::READ).await?;
     let writer = &compound.identity;

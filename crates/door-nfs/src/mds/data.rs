@@ -27,7 +27,7 @@ const READ_PLUS_OVERHEAD_BYTES: usize = 16 + SEGMENTS_MAX * 20;
 
 /// As for READ and WRITE, but a file that is not regular is WRONG_TYPE (RFC 7862 §15.1.3, §15.2.3 and others).
 pub(super) async fn authorize(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     who: &Identity,
     (file, stateid): (FileId, StateId4),
@@ -44,7 +44,7 @@ fn wrong_type(status: NfsStat4) -> NfsStat4 {
 }
 
 async fn authorize_current(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     stateid: StateId4,
     access: Access,
@@ -67,11 +67,7 @@ async fn find(replica: &dyn OpenReplica, offset: u64, content: Content, size: u6
     Ok(found.unwrap_or(size).min(size))
 }
 
-pub(super) async fn seek(
-    compound: &Compound<'_>,
-    head: &Head,
-    args: &Seek4Args,
-) -> Result<Seek4ResOk, NfsStat4> {
+pub(super) async fn seek(compound: &Compound, head: &Head, args: &Seek4Args) -> Result<Seek4ResOk, NfsStat4> {
     let (file, _) = authorize_current(compound, head, args.stateid, Access::READ).await?;
     if args.offset >= file.size {
         return Err(NfsStat4::NxIo);
@@ -87,7 +83,7 @@ pub(super) async fn seek(
 }
 
 pub(super) async fn read_plus(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &ReadPlus4Args,
 ) -> Result<ReadPlus4ResOk, NfsStat4> {
@@ -124,11 +120,7 @@ pub(super) async fn read_plus(
     Ok(ReadPlus4ResOk { eof: at >= file.size, contents })
 }
 
-pub(super) async fn allocate(
-    compound: &Compound<'_>,
-    head: &Head,
-    args: &Allocate4Args,
-) -> Result<(), NfsStat4> {
+pub(super) async fn allocate(compound: &Compound, head: &Head, args: &Allocate4Args) -> Result<(), NfsStat4> {
     let (file, _changing) = authorize_current(compound, head, args.stateid, Access::WRITE).await?;
     let range = range(args.offset, args.length)?.ok_or(NfsStat4::FBig)?;
     if i64::try_from(range.end()).is_err() {
@@ -147,7 +139,7 @@ pub(super) async fn allocate(
 }
 
 pub(super) async fn deallocate(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &Deallocate4Args,
 ) -> Result<(), NfsStat4> {
@@ -194,7 +186,7 @@ pub(super) async fn settle(
 /// Hints that say something of a range are passed on. Those that set how a file is read ahead (SEQUENTIAL, RANDOM and
 /// others) would do so for every client, and are not taken.
 pub(super) async fn advise(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &IoAdvise4Args,
 ) -> Result<IoAdvise4ResOk, NfsStat4> {

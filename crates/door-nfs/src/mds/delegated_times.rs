@@ -31,7 +31,7 @@ impl Given {
 }
 
 pub(super) async fn set(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     stateid: StateId4,
     given: Given,

@@ -42,7 +42,7 @@ enum Wish {
 
 /// The delegation in the answer to an OPEN of `file` that has succeeded.
 pub(super) async fn offer(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
     args: &Open4Args,
@@ -114,7 +114,7 @@ fn is_allowed(head: &Head, wish: Wish, kind: DelegationKind) -> bool {
 }
 
 /// The stateid of a delegation to write reads too, whatever the open was for.
-async fn may_read_and_write(compound: &Compound<'_>, head: &Head, file: &Attributes, wish: Wish) -> bool {
+async fn may_read_and_write(compound: &Compound, head: &Head, file: &Attributes, wish: Wish) -> bool {
     let who = &compound.identity;
     matches!(wish, Wish::Reclaimed(_))
         || permission::is_owner(who, file)
@@ -134,7 +134,7 @@ fn is_worth_it(head: &Head, client: ClientId4, file: FileId, wish: Wish) -> bool
 }
 
 async fn grant(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     (client, found): (ClientId4, &Attributes),
     args: &Open4Args,
@@ -177,7 +177,7 @@ async fn grant(
 
 /// Whether the client is to keep the file's times. A reader that has not asked for a delegation is not to: the server
 /// does not track access times, and each return would move the change attribute that validates the caches of others.
-fn keeps_times(compound: &Compound<'_>, args: &Open4Args, kind: DelegationKind) -> bool {
+fn keeps_times(compound: &Compound, args: &Open4Args, kind: DelegationKind) -> bool {
     match args.claim {
         OpenClaim4::Previous(before) => {
             matches!(before, OpenDelegationType4::ReadAttrs | OpenDelegationType4::WriteAttrs)
@@ -211,7 +211,7 @@ fn on_wire(kind: DelegationKind, stateid: StateId4, has_times: bool) -> OpenDele
 
 /// The stateid of a delegation that the client takes for its open (RFC 9754 §4).
 pub(super) fn instead_of_open(
-    compound: &Compound<'_>,
+    compound: &Compound,
     args: &Open4Args,
     granted: &OpenDelegation4,
 ) -> Option<StateId4> {
@@ -267,11 +267,7 @@ fn nobody() -> NfsAce4 {
     }
 }
 
-pub(super) fn give_back(
-    compound: &Compound<'_>,
-    head: &Head,
-    args: &DelegReturn4Args,
-) -> Result<(), NfsStat4> {
+pub(super) fn give_back(compound: &Compound, head: &Head, args: &DelegReturn4Args) -> Result<(), NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.deleg_stateid)?;
     head.states.lock().return_delegation(client, file, stateid)?;

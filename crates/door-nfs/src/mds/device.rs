@@ -54,13 +54,13 @@ pub(super) fn pool(device: DeviceId4) -> PoolId {
     PoolId(u32::from_be_bytes([device.0[0], device.0[1], device.0[2], device.0[3]]))
 }
 
-pub(super) fn info(compound: &Compound<'_>, head: &Head, args: &GetDeviceInfo4Args) -> GetDeviceInfo4Res {
+pub(super) fn info(compound: &Compound, head: &Head, args: &GetDeviceInfo4Args) -> GetDeviceInfo4Res {
     if args.layout_type != LayoutType4::FLEX_FILES {
         return GetDeviceInfo4Res::Err(NfsStat4::UnknownLayoutType);
     }
     let pool = pool(args.device_id);
-    let known =
-        address(head, compound.connection, pool).filter(|address| id(head, pool, *address) == args.device_id);
+    let known = address(head, &compound.caller.connection, pool)
+        .filter(|address| id(head, pool, *address) == args.device_id);
     let Some(address) = known else { return GetDeviceInfo4Res::Err(NfsStat4::NoEnt) };
     let device = FfDeviceAddr4 {
         netaddrs: vec![universal_address(address)],

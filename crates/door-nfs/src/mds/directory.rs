@@ -18,11 +18,7 @@ use crate::status;
 /// For an object without a given mode: the mode that `mkdir` and `mknod` would set under a common umask.
 const PERMISSIONS_DEFAULT: u32 = 0o755;
 
-pub(super) async fn lookup(
-    compound: &mut Compound<'_>,
-    head: &Head,
-    args: &Lookup4Args,
-) -> Result<(), NfsStat4> {
+pub(super) async fn lookup(compound: &mut Compound, head: &Head, args: &Lookup4Args) -> Result<(), NfsStat4> {
     let dir = directory(head, compound.file()?).await?;
     let name = name(&args.objname)?;
     let found = head.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
@@ -30,7 +26,7 @@ pub(super) async fn lookup(
     Ok(())
 }
 
-pub(super) async fn lookup_parent(compound: &mut Compound<'_>, head: &Head) -> Result<(), NfsStat4> {
+pub(super) async fn lookup_parent(compound: &mut Compound, head: &Head) -> Result<(), NfsStat4> {
     let dir = directory(head, compound.file()?).await?;
     let found = head.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
     // The way up may lead out of an export, into the one around it.
@@ -48,13 +44,13 @@ pub(super) async fn directory(head: &Head, file: FileId) -> Result<FileId, NfsSt
     }
 }
 
-pub(super) async fn read_link(compound: &Compound<'_>, head: &Head) -> Result<ReadLink4ResOk, NfsStat4> {
+pub(super) async fn read_link(compound: &Compound, head: &Head) -> Result<ReadLink4ResOk, NfsStat4> {
     let target = head.namespace.read_link(compound.file()?).await.map_err(status::of_namespace)?;
     Ok(ReadLink4ResOk { link: LinkText4::from(Bytes::copy_from_slice(target.as_bytes())) })
 }
 
 pub(super) async fn create(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &Create4Args,
 ) -> Result<Create4ResOk, NfsStat4> {
@@ -107,7 +103,7 @@ fn made_kind(kind: &CreateKind) -> FileKind {
 }
 
 pub(super) async fn remove(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &Remove4Args,
 ) -> Result<Remove4ResOk, NfsStat4> {
@@ -122,7 +118,7 @@ pub(super) async fn remove(
 }
 
 pub(super) async fn rename(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &Rename4Args,
 ) -> Result<Rename4ResOk, NfsStat4> {
@@ -148,7 +144,7 @@ pub(super) async fn rename(
 /// Before a name is removed or comes to stand for another file: a file that is locked at another door keeps its names,
 /// and delegations of other clients are recalled. All other checks of the name are the operation's.
 async fn before_removal(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     dir: FileId,
     name: &Name,
@@ -175,12 +171,12 @@ async fn before_removal(
 
 /// After the change: recalls delegations granted since the check before it, or of a file that got the name only since
 /// the lookup, and does not wait for them.
-fn call_back(compound: &Compound<'_>, head: &Head, file: FileId, change: Change) {
+fn call_back(compound: &Compound, head: &Head, file: FileId, change: Change) {
     head.access.call_back(file, compound.client.map(holder), change);
 }
 
 pub(super) async fn link(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &Link4Args,
 ) -> Result<Link4ResOk, NfsStat4> {

@@ -32,9 +32,9 @@ pub(super) enum Gate {
     Closed(NfsResop4),
 }
 
-pub(super) async fn judge(compound: &mut Compound<'_>, head: &Head, operation: NfsArgop4) -> Gate {
+pub(super) async fn judge(compound: &mut Compound, head: &Head, operation: NfsArgop4) -> Gate {
     let number = operation.opnum();
-    if compound.place == ViewPlace::Pseudo
+    if compound.current.place == ViewPlace::Pseudo
         && let Ok(dir) = compound.file()
         && let Some(result) = in_pseudo(compound, head, dir, &operation).await
     {
@@ -57,18 +57,14 @@ pub(super) async fn judge(compound: &mut Compound<'_>, head: &Head, operation: N
         };
     }
     // As between mounts: permission for a name in one export does not extend to another.
-    if matches!(number, op::RENAME | op::LINK) && compound.saved_place != compound.place {
+    if matches!(number, op::RENAME | op::LINK) && compound.saved.place != compound.current.place {
         return refuse(NfsStat4::XDev);
     }
     Gate::Open(operation)
 }
 
 /// OPEN in a read-only export: of what is there, to read. O_CREAT of what is there is no more than that.
-async fn open_to_read(
-    compound: &Compound<'_>,
-    head: &Head,
-    mut args: Open4Args,
-) -> Result<Open4Args, NfsStat4> {
+async fn open_to_read(compound: &Compound, head: &Head, mut args: Open4Args) -> Result<Open4Args, NfsStat4> {
     if args.share_access & OPEN4_SHARE_ACCESS_WRITE != 0 {
         return Err(NfsStat4::RoFs);
     }
@@ -91,13 +87,13 @@ async fn open_to_read(
 
 /// Where a file lies in the client's view. STALE: in none of its exports (PUTFH knows no ACCESS, RFC 8881 §15.2).
 pub(super) async fn place_of(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
 ) -> Result<ViewPlace, NfsStat4> {
-    let view = &compound.view;
+    let view = &compound.caller.view;
     if view.is_whole() {
-        return Ok(compound.place);
+        return Ok(compound.current.place);
     }
     if let Some(place) = view.of_directory(file.file) {
         return Ok(place);
@@ -123,15 +119,11 @@ pub(super) async fn place_of(
 }
 
 /// The place of a file in a directory, found by going up.
-async fn climb(
-    compound: &Compound<'_>,
-    head: &Head,
-    dir: Option<FileId>,
-) -> Result<Option<ViewPlace>, NfsStat4> {
+async fn climb(compound: &Compound, head: &Head, dir: Option<FileId>) -> Result<Option<ViewPlace>, NfsStat4> {
     let mut at = dir;
     for _ in 0..DEPTH_MAX {
         let Some(dir) = at else { return Ok(None) };
-        match compound.view.of_directory(dir) {
+        match compound.caller.view.of_directory(dir) {
             Some(ViewPlace::Pseudo) => return Ok(None),
             Some(place) => return Ok(Some(place)),
             None => at = head.homes.one(dir).await.map_err(status::of_namespace)?,
@@ -142,7 +134,7 @@ async fn climb(
 
 /// A file without a name lies nowhere: only a client that has it open, or may still reclaim that, reaches it. The
 /// export in which it was opened is unknown; if the client writes it, the export is a writable one.
-fn place_of_unlinked(compound: &Compound<'_>, head: &Head, file: FileId) -> Result<ViewPlace, NfsStat4> {
+fn place_of_unlinked(compound: &Compound, head: &Head, file: FileId) -> Result<ViewPlace, NfsStat4> {
     let client = compound.client()?;
     let (access, layout) = {
         let table = head.access.table();
@@ -152,7 +144,7 @@ fn place_of_unlinked(compound: &Compound<'_>, head: &Head, file: FileId) -> Resu
     let may_reclaim = head.sessions.in_grace() && head.sessions.judge_reclaim(client, true).is_ok();
     let is_written = access.contains(Modes::WRITE) || layout.read_write || may_reclaim;
     if is_written || access != Modes::NONE || !layout.is_empty() || head.sessions.in_grace() {
-        return compound.view.strictest(is_written, compound.flavor).ok_or(NfsStat4::Stale);
+        return compound.caller.view.strictest(is_written, compound.caller.flavor).ok_or(NfsStat4::Stale);
     }
     Err(NfsStat4::Stale)
 }
@@ -160,7 +152,7 @@ fn place_of_unlinked(compound: &Compound<'_>, head: &Head, file: FileId) -> Resu
 /// Runs operations that a pseudo directory answers differently from a real one; others run as anywhere, or are refused
 /// as in a read-only export.
 async fn in_pseudo(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     dir: FileId,
     operation: &NfsArgop4,
@@ -175,7 +167,7 @@ async fn in_pseudo(
         },
         NfsArgop4::SecInfo(args) => match child(compound, head, dir, &args.name).await {
             Ok(child) => {
-                let place = compound.view.step(ViewPlace::Pseudo, child);
+                let place = compound.caller.view.step(ViewPlace::Pseudo, child);
                 NfsResop4::SecInfo(Res::Ok(security::consume(compound, place)))
             }
             Err(status) => NfsResop4::SecInfo(Res::Err(status)),
@@ -195,19 +187,19 @@ async fn in_pseudo(
 
 /// A directory that leads to an export, if it still has its name.
 async fn child(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     dir: FileId,
     component: &Component4,
 ) -> Result<FileId, NfsStat4> {
     let name = name(component)?;
-    let child = compound.view.child(dir, &name).ok_or(NfsStat4::NoEnt)?;
+    let child = compound.caller.view.child(dir, &name).ok_or(NfsStat4::NoEnt)?;
     let found = head.namespace.lookup(&compound.climber(), dir, &name).await.map_err(status::of_namespace)?;
     if found.file == child { Ok(child) } else { Err(NfsStat4::NoEnt) }
 }
 
 async fn list(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     dir: FileId,
     args: &ReadDir4Args,
@@ -216,7 +208,7 @@ async fn list(
     let mut room = Room::new(args, compound.reply_room);
     let lister = Lister::new(compound, head, args);
     let mut entries = Vec::new();
-    for ((name, child), cookie) in compound.view.names(dir).zip(COOKIE_FIRST..) {
+    for ((name, child), cookie) in compound.caller.view.names(dir).zip(COOKIE_FIRST..) {
         if cookie <= args.cookie {
             continue;
         }
@@ -226,7 +218,7 @@ async fn list(
             Err(NfsStat4::Stale) => continue,
             Err(status) => return Err(status),
         };
-        let place = compound.view.step(ViewPlace::Pseudo, child);
+        let place = compound.caller.view.step(ViewPlace::Pseudo, child);
         let attributes = if place == ViewPlace::Pseudo { as_pseudo(attributes) } else { attributes };
         let entry = DirEntry { name: name.clone(), cookie: Cookie(cookie), attributes };
         let owners = lister.owners(&[attributes]).await;

@@ -7,12 +7,12 @@ use super::{Head, exports};
 use crate::context::Compound;
 use crate::fh;
 
-pub(super) fn put_root(compound: &mut Compound<'_>) -> NfsStat4 {
+pub(super) fn put_root(compound: &mut Compound) -> NfsStat4 {
     compound.set_file(FileId::ROOT);
     NfsStat4::Ok
 }
 
-pub(super) async fn put(compound: &mut Compound<'_>, head: &Head, args: &PutFh4Args) -> NfsStat4 {
+pub(super) async fn put(compound: &mut Compound, head: &Head, args: &PutFh4Args) -> NfsStat4 {
     let file = match fh::decode(&head.handle_key, &args.object) {
         Ok(file) => file,
         Err(status) => return status,
@@ -30,20 +30,17 @@ pub(super) async fn put(compound: &mut Compound<'_>, head: &Head, args: &PutFh4A
     }
 }
 
-pub(super) fn get(compound: &Compound<'_>, head: &Head) -> Result<GetFh4ResOk, NfsStat4> {
+pub(super) fn get(compound: &Compound, head: &Head) -> Result<GetFh4ResOk, NfsStat4> {
     Ok(GetFh4ResOk { object: fh::encode(&head.handle_key, compound.file()?) })
 }
 
-pub(super) fn save(compound: &mut Compound<'_>) -> NfsStat4 {
+pub(super) fn save(compound: &mut Compound) -> NfsStat4 {
     compound.saved = compound.current;
-    compound.saved_place = compound.place;
-    compound.saved_stateid = compound.current_stateid;
     NfsStat4::Ok
 }
 
-pub(super) fn restore(compound: &mut Compound<'_>) -> NfsStat4 {
-    compound.move_to(compound.saved_place);
+pub(super) fn restore(compound: &mut Compound) -> NfsStat4 {
+    compound.move_to(compound.saved.place);
     compound.current = compound.saved;
-    compound.current_stateid = compound.saved_stateid;
     NfsStat4::Ok
 }

@@ -3,27 +3,23 @@
 //! The size in the namespace is the truth; a replica may be longer (see `access`).
 
 use access::FileChangeGuard;
-use api::{OpenReplica, ReadData, Stability, WriteThrough, Written};
+use api::{ReadData, Stability, WriteThrough, Written};
 use bytes::{Bytes, BytesMut};
 use nfs4::{
-    Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StableHow4, StateId4, Verifier4, Write4Args,
-    Write4ResOk,
+    Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StateId4, Verifier4, Write4Args, Write4ResOk,
 };
 use types::{Access, Attributes, FileId, FileKind, Identity};
 use xdr::Opaque;
 
 use super::{Head, stateids};
 use crate::context::Compound;
+use crate::stability::{stability, stable_how, verifier};
 use crate::{IO_BYTES_MAX, status};
 
 /// Operation number, status, eof, length and padding around the bytes of a READ.
 const READ_OVERHEAD_BYTES: usize = 24;
 
-pub(super) async fn read(
-    compound: &Compound<'_>,
-    head: &Head,
-    args: &Read4Args,
-) -> Result<Read4ResOk, NfsStat4> {
+pub(super) async fn read(compound: &Compound, head: &Head, args: &Read4Args) -> Result<Read4ResOk, NfsStat4> {
     let (file, _) = authorize(compound, head, args.stateid, Access::READ).await?;
     let room = compound.reply_room.saturating_sub(READ_OVERHEAD_BYTES);
     let count = u64::from(args.count.min(IO_BYTES_MAX)).min(room as u64);
@@ -51,7 +47,7 @@ fn fill(read: ReadData, length: usize) -> Bytes {
 }
 
 pub(super) async fn write(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: Write4Args,
 ) -> Result<Write4ResOk, NfsStat4> {
@@ -97,7 +93,7 @@ pub(super) async fn write(
 }
 
 pub(super) async fn commit(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &Commit4Args,
 ) -> Result<Commit4ResOk, NfsStat4> {
@@ -122,7 +118,7 @@ pub(super) async fn commit(
 
 /// The open behind the stateid says what may be done; without one (special stateids) the mode bits do.
 pub(super) async fn authorize(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     stateid: StateId4,
     access: Access,
@@ -134,7 +130,7 @@ pub(super) async fn authorize(
 /// As [`authorize`], of any file, for the caller's identity in its export. CURRENT must have been resolved. The caller
 /// holds the [`FileChangeGuard`] until its bytes are written: it keeps delegations away from writes without an open.
 pub(super) async fn authorize_file(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     who: &Identity,
     (file, stateid): (FileId, StateId4),
@@ -156,24 +152,4 @@ fn regular(file: &Attributes) -> Result<(), NfsStat4> {
         FileKind::Symlink => Err(NfsStat4::SymLink),
         _ => Err(NfsStat4::WrongType),
     }
-}
-
-pub(crate) fn stability(how: StableHow4) -> Stability {
-    match how {
-        StableHow4::Unstable => Stability::Unstable,
-        StableHow4::DataSync => Stability::DataSync,
-        StableHow4::FileSync => Stability::FileSync,
-    }
-}
-
-pub(crate) fn stable_how(stability: Stability) -> StableHow4 {
-    match stability {
-        Stability::Unstable => StableHow4::Unstable,
-        Stability::DataSync => StableHow4::DataSync,
-        Stability::FileSync => StableHow4::FileSync,
-    }
-}
-
-pub(crate) fn verifier(replica: &dyn OpenReplica) -> Verifier4 {
-    Verifier4(replica.verifier().0)
 }

@@ -14,14 +14,14 @@ use super::io_counters::Source;
 use super::{Head, device};
 use crate::context::Compound;
 
-pub(super) fn error(compound: &Compound<'_>, head: &Head, args: &LayoutError4Args) -> Result<(), NfsStat4> {
+pub(super) fn error(compound: &Compound, head: &Head, args: &LayoutError4Args) -> Result<(), NfsStat4> {
     let stateid = compound.resolve(args.stateid)?;
     head.states.lock().judge_layout_stateid(compound.client()?, compound.file()?, stateid)?;
     take_errors(compound, head, &args.errors);
     Ok(())
 }
 
-pub(super) fn stats(compound: &Compound<'_>, head: &Head, args: &LayoutStats4Args) -> Result<(), NfsStat4> {
+pub(super) fn stats(compound: &Compound, head: &Head, args: &LayoutStats4Args) -> Result<(), NfsStat4> {
     if args.layoutupdate.layout_type != LayoutType4::FLEX_FILES {
         return Err(NfsStat4::UnknownLayoutType);
     }
@@ -40,7 +40,7 @@ pub(super) fn stats(compound: &Compound<'_>, head: &Head, args: &LayoutStats4Arg
 
 /// Takes the report in a LAYOUTRETURN, before any layout is returned. Answers the sources of its counters: they end
 /// with the layout.
-pub(super) fn take(compound: &Compound<'_>, head: &Head, report: &FfLayoutReturn4) -> Vec<Source> {
+pub(super) fn take(compound: &Compound, head: &Head, report: &FfLayoutReturn4) -> Vec<Source> {
     let stats = report.iostats_report.iter();
     let told = stats.filter_map(|stats| take_update(compound, head, stats.deviceid, &stats.layoutupdate));
     let told = told.collect();
@@ -56,7 +56,7 @@ pub(super) fn take(compound: &Compound<'_>, head: &Head, report: &FfLayoutReturn
 
 /// Counters of a layout that the client has, at a pool that there is.
 fn take_update(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     device: DeviceId4,
     update: &FfLayoutUpdate4,
@@ -71,7 +71,7 @@ fn take_update(
 }
 
 /// Whether any of them was a pool's.
-fn take_errors(compound: &Compound<'_>, head: &Head, errors: &[DeviceError4]) -> bool {
+fn take_errors(compound: &Compound, head: &Head, errors: &[DeviceError4]) -> bool {
     let mut is_any = false;
     for error in errors {
         let pool = device::pool(error.deviceid);
@@ -81,7 +81,7 @@ fn take_errors(compound: &Compound<'_>, head: &Head, errors: &[DeviceError4]) ->
         if head.reports.take_error(pool, head.clock.monotonic()) {
             tracing::warn!(
                 client = compound.client.map(|client| client.0),
-                peer = %compound.connection.peer(),
+                peer = %compound.caller.connection.peer(),
                 %pool,
                 status = error.status.name(),
                 "a client could not use a pool"
@@ -91,7 +91,7 @@ fn take_errors(compound: &Compound<'_>, head: &Head, errors: &[DeviceError4]) ->
     is_any
 }
 
-fn tell(compound: &Compound<'_>, head: &Head, outcome: Outcome) {
+fn tell(compound: &Compound, head: &Head, outcome: Outcome) {
     let (Some(client), Ok(file)) = (compound.client, compound.file()) else { return };
     // A report about a layout that is gone says nothing about the next one.
     let Some(sent) = head.states.lock().layout_granted(client, file) else { return };

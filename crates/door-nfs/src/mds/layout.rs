@@ -18,10 +18,10 @@ use crate::context::Compound;
 use crate::exports::ViewPlace;
 use crate::status;
 
-pub(super) async fn get(compound: &mut Compound<'_>, head: &Head, args: LayoutGet4Args) -> LayoutGet4Res {
+pub(super) async fn get(compound: &mut Compound, head: &Head, args: LayoutGet4Args) -> LayoutGet4Res {
     match try_get(compound, head, &args).await {
         Ok(body) => {
-            compound.current_stateid = Some(body.stateid);
+            compound.current.stateid = Some(body.stateid);
             LayoutGet4Res::Ok(body)
         }
         Err(status) => nfs4_error(status),
@@ -37,7 +37,7 @@ fn nfs4_error(status: NfsStat4) -> LayoutGet4Res {
 }
 
 async fn try_get(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &LayoutGet4Args,
 ) -> Result<LayoutGet4ResOk, NfsStat4> {
@@ -85,7 +85,7 @@ async fn try_get(
 /// As far as quotas allow the file to grow: pools do not check quotas. Behind that the client writes through the
 /// head, which judges each byte.
 async fn writable_length(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
     args: &LayoutGet4Args,
@@ -130,7 +130,7 @@ fn judge_arguments(args: &LayoutGet4Args) -> Result<LayoutMode, NfsStat4> {
 
 /// A pool that holds the file and that the client can use: without one its I/O goes through the head.
 async fn choose_pool(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
     mode: LayoutMode,
@@ -159,7 +159,7 @@ async fn choose_pool(
 /// Linux takes GRACE and BADLAYOUT for success here and forgets what it wanted to commit (`nfs4_layoutcommit_done`), so
 /// neither is ever answered: a client whose layout is from before a restart commits by its open, or by its permission.
 pub(super) async fn commit(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: LayoutCommit4Args,
 ) -> Result<LayoutCommit4ResOk, NfsStat4> {
@@ -203,7 +203,7 @@ pub(super) async fn commit(
 
 /// Whether the client has a layout or an open to write; without, its permission counts.
 async fn authorize_commit(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
     stateid: StateId4,
@@ -227,7 +227,7 @@ async fn authorize_commit(
 }
 
 pub(super) async fn give_back(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: LayoutReturn4Args,
 ) -> Result<LayoutReturn4ResOk, NfsStat4> {
@@ -270,7 +270,7 @@ pub(super) async fn give_back(
         // All files lie in one file system; a pseudo directory lies in another, where there are no layouts.
         LayoutReturn4::FsId => {
             compound.file()?;
-            if compound.place != ViewPlace::Pseudo {
+            if compound.current.place != ViewPlace::Pseudo {
                 return_all(head, client, modes);
             }
             None
@@ -282,7 +282,7 @@ pub(super) async fn give_back(
     };
     head.access.returned();
     if stateid.is_some() {
-        compound.current_stateid = stateid;
+        compound.current.stateid = stateid;
     } else {
         told.into_iter().for_each(|counters| head.reports.forget_counters(counters));
     }

@@ -11,11 +11,11 @@ use types::{ByteRange, FileId, FileKind};
 use super::{Head, courtesy, lock_notice, lost_locks, recall};
 use crate::context::Compound;
 
-pub(super) async fn lock(compound: &mut Compound<'_>, head: &Head, args: Lock4Args) -> Lock4Res {
+pub(super) async fn lock(compound: &mut Compound, head: &Head, args: Lock4Args) -> Lock4Res {
     let is_reclaim = args.reclaim;
     match try_lock(compound, head, args).await {
         Ok(LockOutcome::Granted(lock_stateid)) => {
-            compound.current_stateid = Some(lock_stateid);
+            compound.current.stateid = Some(lock_stateid);
             // A lock to write that only reads from now on lets readers through.
             lock_notice::tell_waiters(head);
             Lock4Res::Ok(Lock4ResOk { lock_stateid })
@@ -30,7 +30,7 @@ pub(super) async fn lock(compound: &mut Compound<'_>, head: &Head, args: Lock4Ar
     }
 }
 
-async fn try_lock(compound: &Compound<'_>, head: &Head, args: Lock4Args) -> Result<LockOutcome, NfsStat4> {
+async fn try_lock(compound: &Compound, head: &Head, args: Lock4Args) -> Result<LockOutcome, NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let range = range(args.offset, args.length)?;
     head.sessions.judge_reclaim(client, args.reclaim)?;
@@ -55,7 +55,7 @@ async fn try_lock(compound: &Compound<'_>, head: &Head, args: Lock4Args) -> Resu
     }
 }
 
-pub(super) async fn test(compound: &Compound<'_>, head: &Head, args: LockT4Args) -> LockT4Res {
+pub(super) async fn test(compound: &Compound, head: &Head, args: LockT4Args) -> LockT4Res {
     match try_test(compound, head, &args).await {
         Ok(()) => LockT4Res::Ok,
         Err(Refusal::Denied(denied)) => LockT4Res::Denied(denied),
@@ -74,7 +74,7 @@ impl From<NfsStat4> for Refusal {
     }
 }
 
-async fn try_test(compound: &Compound<'_>, head: &Head, args: &LockT4Args) -> Result<(), Refusal> {
+async fn try_test(compound: &Compound, head: &Head, args: &LockT4Args) -> Result<(), Refusal> {
     let (client, file) = (compound.client()?, compound.file()?);
     let range = range(args.offset, args.length)?;
     match head.attributes(file).await?.kind {
@@ -95,7 +95,7 @@ async fn try_test(compound: &Compound<'_>, head: &Head, args: &LockT4Args) -> Re
 }
 
 pub(super) fn unlock(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &LockU4Args,
 ) -> Result<LockU4ResOk, NfsStat4> {
@@ -104,7 +104,7 @@ pub(super) fn unlock(
     let stateid = compound.resolve(args.lock_stateid)?;
     let lock_stateid = head.states.lock().unlock(client, file, stateid, range)?;
     lock_notice::tell_waiters(head);
-    compound.current_stateid = Some(lock_stateid);
+    compound.current.stateid = Some(lock_stateid);
     Ok(LockU4ResOk { lock_stateid })
 }
 

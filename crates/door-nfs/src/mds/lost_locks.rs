@@ -171,7 +171,7 @@ pub(super) async fn introduce(head: &Head, client: ClientId4, is_reclaim: bool) 
 }
 
 /// Before an open of the current file is reclaimed: before the restart its client may have lost locks there.
-pub(super) async fn note_reclaim(compound: &Compound<'_>, head: &Head) {
+pub(super) async fn note_reclaim(compound: &Compound, head: &Head) {
     let (Ok(client), Ok(file)) = (compound.client(), compound.file()) else { return };
     let Some(incarnation) = head.sessions.incarnation(client) else { return };
     if head.lost_records.lock().await.former.contains(&tag(&head.handle_key, &incarnation.owner)) {
@@ -180,7 +180,7 @@ pub(super) async fn note_reclaim(compound: &Compound<'_>, head: &Head) {
 }
 
 /// A reclaim of state of the current file was refused for good.
-pub(super) async fn note_refused(compound: &Compound<'_>, head: &Head, status: NfsStat4) {
+pub(super) async fn note_refused(compound: &Compound, head: &Head, status: NfsStat4) {
     let is_for_good = !matches!(status, NfsStat4::Delay | NfsStat4::Grace | NfsStat4::StaleClientId);
     if let (true, Ok(client), Ok(file)) = (is_for_good, compound.client(), compound.file()) {
         tracing::debug!(client = client.0, %file, status = status.name(), "refused a reclaim");

@@ -45,7 +45,7 @@ enum Permission {
 }
 
 pub(super) async fn open(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: Open4Args,
 ) -> Result<Open4ResOk, NfsStat4> {
@@ -57,7 +57,7 @@ pub(super) async fn open(
     opened
 }
 
-async fn try_open(compound: &mut Compound<'_>, head: &Head, args: Open4Args) -> Result<Open4ResOk, NfsStat4> {
+async fn try_open(compound: &mut Compound, head: &Head, args: Open4Args) -> Result<Open4ResOk, NfsStat4> {
     let client = compound.client()?;
     let access = args.share_access & OPEN4_SHARE_ACCESS_BOTH;
     if access == 0 || args.share_access & !SHARE_ACCESS_KNOWN != 0 || args.share_deny > OPEN4_SHARE_DENY_BOTH
@@ -102,7 +102,7 @@ async fn try_open(compound: &mut Compound<'_>, head: &Head, args: Open4Args) -> 
         head.states.lock().created(client, file);
     }
     compound.set_file(file);
-    compound.current_stateid = Some(stateid);
+    compound.current.stateid = Some(stateid);
     let is_reachable = head.sessions.has_back_channel(client);
     if is_reachable {
         // Before there is anything to recall.
@@ -123,13 +123,13 @@ async fn try_open(compound: &mut Compound<'_>, head: &Head, args: Open4Args) -> 
         // RFC 9754 §4. For what follows in the COMPOUND the delegation is as good.
         opened.stateid = StateId4::ANONYMOUS;
         opened.rflags |= OPEN4_RESULT_NO_OPEN_STATEID;
-        compound.current_stateid = Some(delegated);
+        compound.current.stateid = Some(delegated);
     }
     Ok(opened)
 }
 
 /// Enters the open into the conflict table. If conflicting delegations are not returned in time, the answer is DELAY.
-async fn admit(compound: &Compound<'_>, head: &Head, request: OpenRequest) -> Result<StateId4, NfsStat4> {
+async fn admit(compound: &Compound, head: &Head, request: OpenRequest) -> Result<StateId4, NfsStat4> {
     let modes = |bits| Modes::from_bits(bits).ok_or(NfsStat4::Inval);
     let (access, deny) = (modes(request.access)?, modes(request.deny)?);
     let mut opened = head.states.lock().open(request.clone());
@@ -146,7 +146,7 @@ async fn admit(compound: &Compound<'_>, head: &Head, request: OpenRequest) -> Re
 }
 
 /// Steps that need the file held open.
-async fn finish(compound: &Compound<'_>, head: &Head, target: &Target) -> Result<(), NfsStat4> {
+async fn finish(compound: &Compound, head: &Head, target: &Target) -> Result<(), NfsStat4> {
     let file = &target.attributes;
     if let Some(size) = target.size {
         return resize::set_length(compound, head, file, size, target.is_new).await;
@@ -164,7 +164,7 @@ fn undo(head: &Head, client: ClientId4, file: FileId, stateid: StateId4) -> bool
     stateid.seqid == 1 && head.states.lock().take_back_open(client, file, stateid).is_ok()
 }
 
-async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<Target, NfsStat4> {
+async fn find(compound: &Compound, head: &Head, args: &Open4Args) -> Result<Target, NfsStat4> {
     match (&args.claim, &args.openhow) {
         (OpenClaim4::Null(component), OpenFlag4::NoCreate) => {
             let dir = directory::directory(head, compound.file()?).await?;
@@ -196,7 +196,7 @@ async fn find(compound: &Compound<'_>, head: &Head, args: &Open4Args) -> Result<
 }
 
 fn by_delegation(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     stateid: StateId4,
     args: &Open4Args,
@@ -212,7 +212,7 @@ fn by_delegation(
     }
 }
 
-async fn current(compound: &Compound<'_>, head: &Head, permission: Permission) -> Result<Target, NfsStat4> {
+async fn current(compound: &Compound, head: &Head, permission: Permission) -> Result<Target, NfsStat4> {
     let attributes = head.attributes(compound.file()?).await?;
     Ok(Target {
         attributes,
@@ -225,7 +225,7 @@ async fn current(compound: &Compound<'_>, head: &Head, permission: Permission) -
     })
 }
 
-async fn look_up(compound: &Compound<'_>, head: &Head, dir: FileId, name: &Name) -> Result<Target, NfsStat4> {
+async fn look_up(compound: &Compound, head: &Head, dir: FileId, name: &Name) -> Result<Target, NfsStat4> {
     let attributes =
         head.namespace.lookup(&compound.identity, dir, name).await.map_err(status::of_namespace)?;
     let change = head.attributes(dir).await?.change;
@@ -240,7 +240,7 @@ async fn look_up(compound: &Compound<'_>, head: &Head, dir: FileId, name: &Name)
 }
 
 async fn create(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     component: &Component4,
     how: &CreateHow4,
@@ -297,7 +297,7 @@ async fn create(
 /// The mode of an exclusive creation. The verifier that is kept stands for the client as well: Linux makes its own of the time since
 /// boot and the thread id, which are the same on two nodes that were booted together from one image. A client that repeats the
 /// call over a restart of the head has the same owner and boot verifier as before (RFC 8881 §18.16.3, §18.35.3).
-fn exclusive(compound: &Compound<'_>, head: &Head, given: &Verifier4) -> CreateMode {
+fn exclusive(compound: &Compound, head: &Head, given: &Verifier4) -> CreateMode {
     let mut digest = digest::Context::new(&digest::SHA256);
     if let Some(Incarnation { owner, verifier }) =
         compound.client.and_then(|client| head.sessions.incarnation(client))
@@ -311,7 +311,7 @@ fn exclusive(compound: &Compound<'_>, head: &Head, given: &Verifier4) -> CreateM
     CreateMode::Exclusive { verifier }
 }
 
-fn choose_pool(compound: &Compound<'_>, head: &Head) -> Result<PoolId, NfsStat4> {
+fn choose_pool(compound: &Compound, head: &Head) -> Result<PoolId, NfsStat4> {
     let client = compound.client.map(|client| client.0);
     head.access.choose(0, client).map_err(status::of_access)
 }
@@ -338,7 +338,7 @@ fn judge_kind(kind: FileKind) -> Result<(), NfsStat4> {
 }
 
 async fn judge_permission(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     target: &Target,
     access: u32,

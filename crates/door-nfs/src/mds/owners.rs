@@ -19,7 +19,7 @@ use crate::security::Flavor;
 
 /// The names of these files' owners and groups, if they are wanted. One not known by `until` is shown by number.
 pub(super) async fn named(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     files: &[Attributes],
     (wanted, until): (&Bitmap4, Duration),
@@ -31,7 +31,7 @@ pub(super) async fn named(
 }
 
 /// As [`named`], of the users and groups in an ACL.
-pub(super) async fn of_acl(compound: &Compound<'_>, head: &Head, acl: &Acl, until: Duration) -> Named {
+pub(super) async fn of_acl(compound: &Compound, head: &Head, acl: &Acl, until: Duration) -> Named {
     let named = acl.aces().iter().filter_map(|ace| match ace.who {
         AceWho::User(uid) => Some((OwnerKind::User, uid)),
         AceWho::NamedGroup(gid) => Some((OwnerKind::Group, gid)),
@@ -41,13 +41,13 @@ pub(super) async fn of_acl(compound: &Compound<'_>, head: &Head, acl: &Acl, unti
 }
 
 async fn name(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     ids: impl Iterator<Item = (OwnerKind, u32)>,
     until: Duration,
 ) -> Named {
     match &head.owners {
-        Some(names) if compound.flavor.is_some_and(Flavor::is_kerberos) => {
+        Some(names) if compound.caller.flavor.is_some_and(Flavor::is_kerberos) => {
             names.name(ids.collect::<BTreeSet<_>>(), until).await
         }
         _ => Named::default(),

@@ -31,7 +31,7 @@ const OF_A_CROSSING: Bitmap4 = Bitmap4::of(&[number::RDATTR_ERROR, number::MOUNT
 const ENTRY_BYTES_GUESS: usize = 160;
 
 pub(super) async fn read(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &ReadDir4Args,
 ) -> Result<ReadDir4ResOk, NfsStat4> {
@@ -84,7 +84,7 @@ pub(super) fn judge_cookie(args: &ReadDir4Args) -> Result<(), NfsStat4> {
 
 /// Tells one client of the entries of one directory.
 pub(super) struct Lister<'a> {
-    compound: &'a Compound<'a>,
+    compound: &'a Compound,
     head: &'a Head,
     wanted: Bitmap4,
     /// An owner whose name is not known by then is shown by number.
@@ -92,7 +92,7 @@ pub(super) struct Lister<'a> {
 }
 
 impl<'a> Lister<'a> {
-    pub fn new(compound: &'a Compound<'_>, head: &'a Head, args: &ReadDir4Args) -> Lister<'a> {
+    pub fn new(compound: &'a Compound, head: &'a Head, args: &ReadDir4Args) -> Lister<'a> {
         let wanted = args.attr_request.intersect(&supported(compound.minorversion));
         Lister { compound, head, wanted, named_until: owners::deadline(head) }
     }
@@ -113,7 +113,7 @@ impl<'a> Lister<'a> {
         attributes: &Attributes,
         owners: &Named,
     ) -> Result<DirEntry4, NfsStat4> {
-        let place = self.compound.view.step(self.compound.place, attributes.file);
+        let place = self.compound.caller.view.step(self.compound.current.place, attributes.file);
         let mut found =
             of_file(self.head, &Told::new(self.compound, place, owners), attributes, &self.wanted);
         let mut wanted = self.wanted;

@@ -261,7 +261,7 @@ fn settle(head: &Head, recall: &AddressedRecall, answered: Result<NfsStat4, Call
 /// Before a file is changed: conflicting grants of others must be returned first, or the answer is DELAY. The caller
 /// keeps the [`FileChangeGuard`] until the change is made.
 pub(super) async fn before_change(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: FileId,
     change: Change,
@@ -272,7 +272,7 @@ pub(super) async fn before_change(
 
 /// As `before_change`, of an open, or of I/O without one.
 pub(super) async fn make_way(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: FileId,
     access: Modes,

@@ -17,7 +17,7 @@ use crate::status;
 
 /// For a SETATTR of the size with others, which is what was `asked`; notes in `done` what is set.
 pub(super) async fn with_others(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     (file, size): (&Attributes, u64),
     (change, asked): (SetAttributes, Bitmap4),
@@ -52,7 +52,7 @@ fn beside_size(change: SetAttributes) -> SetAttributes {
 
 /// The caller's permission is checked already. `keeps_set_id`: the request named the mode too.
 pub(super) async fn set_length(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
     size: u64,
@@ -70,7 +70,7 @@ pub(super) async fn set_length(
 }
 
 async fn set(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
     change: &SetAttributes,
@@ -81,7 +81,7 @@ async fn set(
 
 /// Sets the length of the replicas. The [`Truncated`] keeps other writers off until the namespace has the size.
 async fn truncate(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
     size: u64,

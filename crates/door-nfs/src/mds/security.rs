@@ -15,7 +15,7 @@ use crate::exports::ViewPlace;
 use crate::status;
 
 /// Before an operation that uses file handles runs.
-pub(super) fn before(compound: &Compound<'_>, operation: &NfsArgop4) -> Result<(), NfsStat4> {
+pub(super) fn before(compound: &Compound, operation: &NfsArgop4) -> Result<(), NfsStat4> {
     let number = operation.opnum();
     // Judged by what they find, or they do nothing with the file; OPEN by name is judged here too.
     if number != op::OPEN && judges_flavor(number) {
@@ -25,10 +25,10 @@ pub(super) fn before(compound: &Compound<'_>, operation: &NfsArgop4) -> Result<(
     let (uses_current, uses_saved) = uses.unwrap_or_default();
     // OPEN by name: a file that is no directory lies where its directory does. Also judges the operation after a handle
     // that PUTFH let pass.
-    if uses_current && !compound.is_admitted(compound.place) {
+    if uses_current && !compound.is_admitted(compound.current.place) {
         return Err(NfsStat4::WrongSec);
     }
-    if uses_saved && !compound.is_admitted(compound.saved_place) {
+    if uses_saved && !compound.is_admitted(compound.saved.place) {
         // §2.6.3.1.2 has it so for LINK and RENAME; copies may not say it (RFC 7862 §11.2).
         let is_name = matches!(number, op::LINK | op::RENAME);
         return Err(if is_name { NfsStat4::WrongSec } else { NfsStat4::Access });
@@ -37,13 +37,13 @@ pub(super) fn before(compound: &Compound<'_>, operation: &NfsArgop4) -> Result<(
 }
 
 /// After an operation: whether the handle that it set is one for this caller. `from`: where the one before lay.
-pub(super) fn after(compound: &Compound<'_>, from: ViewPlace, result: NfsResop4) -> NfsResop4 {
+pub(super) fn after(compound: &Compound, from: ViewPlace, result: NfsResop4) -> NfsResop4 {
     let (number, is_done) = (result.opnum(), result.status() == NfsStat4::Ok);
     let is_right = match number {
         op::PUTFH | op::PUTROOTFH | op::PUTPUBFH | op::RESTOREFH if is_done => {
-            !compound.is_judged_here() || compound.is_admitted(compound.place)
+            !compound.is_judged_here() || compound.is_admitted(compound.current.place)
         }
-        op::LOOKUP | op::LOOKUPP if is_done => compound.is_admitted(compound.place),
+        op::LOOKUP | op::LOOKUPP if is_done => compound.is_admitted(compound.current.place),
         // A caller that is not admitted may not learn which names exist either.
         op::LOOKUP => compound.is_admitted(from),
         _ => true,
@@ -52,7 +52,7 @@ pub(super) fn after(compound: &Compound<'_>, from: ViewPlace, result: NfsResop4)
 }
 
 pub(super) async fn by_name(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &SecInfo4Args,
 ) -> Result<SecInfo4ResOk, NfsStat4> {
@@ -60,21 +60,23 @@ pub(super) async fn by_name(
     let name = name(&args.name)?;
     let found = head.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace);
     let place = match found {
-        Ok(found) => compound.view.step(compound.place, found.file),
+        Ok(found) => compound.caller.view.step(compound.current.place, found.file),
         // Nor which names there are not.
-        Err(NfsStat4::NoEnt | NfsStat4::Access) if !compound.is_admitted(compound.place) => compound.place,
+        Err(NfsStat4::NoEnt | NfsStat4::Access) if !compound.is_admitted(compound.current.place) => {
+            compound.current.place
+        }
         Err(status) => return Err(status),
     };
     Ok(consume(compound, place))
 }
 
 pub(super) async fn no_name(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &SecInfoNoName4Args,
 ) -> Result<SecInfo4ResOk, NfsStat4> {
     let file = compound.file()?;
-    let mut place = compound.place;
+    let mut place = compound.current.place;
     if args.style == SecInfoStyle4::Parent {
         let dir = directory::plain_directory(head, file).await?;
         let found = head.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
@@ -83,8 +85,8 @@ pub(super) async fn no_name(
     Ok(consume(compound, place))
 }
 
-pub(super) fn consume(compound: &mut Compound<'_>, place: ViewPlace) -> SecInfo4ResOk {
-    compound.current = None;
-    compound.current_stateid = None;
-    SecInfo4ResOk { flavors: compound.view.rules(place).flavors.infos() }
+pub(super) fn consume(compound: &mut Compound, place: ViewPlace) -> SecInfo4ResOk {
+    compound.current.handle = None;
+    compound.current.stateid = None;
+    SecInfo4ResOk { flavors: compound.caller.view.rules(place).flavors.infos() }
 }

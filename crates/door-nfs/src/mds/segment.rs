@@ -5,12 +5,11 @@
 use api::{Conditions, Grant, TicketMode};
 use bytes::Bytes;
 use nfs4::attr::Principal4;
-use nfs4::{FfDataServer4, FfLayout4, FfMirror4, Layout4, LayoutIomode4, NfsFh4};
+use nfs4::{FfDataServer4, FfLayout4, FfMirror4, Layout4, LayoutIomode4, NfsFh4, StateId4};
 use types::{Attributes, PoolId};
 
 use super::{Head, device};
 use crate::context::Compound;
-use crate::ds;
 
 /// The only mirror is as good as any.
 const EFFICIENCY: u32 = 1;
@@ -26,22 +25,22 @@ const NOBODY: u32 = 65_534;
 
 /// `None`: the pool has no address that this client could use.
 pub(super) fn of_file(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
     pool: PoolId,
     (iomode, length): (LayoutIomode4, u64),
 ) -> Option<Layout4> {
-    let address = device::address(head, compound.connection, pool)?;
+    let address = device::address(head, &compound.caller.connection, pool)?;
     let mode = if iomode == LayoutIomode4::Read { TicketMode::Read } else { TicketMode::ReadWrite };
     // The pool knows no exports: the ticket carries the flavors that this one admits.
-    let demand = compound.view.rules(compound.place).flavors.demand();
+    let demand = compound.caller.view.rules(compound.current.place).flavors.demand();
     let conditions = Conditions::of_sole_replica(demand);
     let handle = head.ticket_keys.seal(&Grant { pool }.ticket(file, mode), conditions);
     let data_server = FfDataServer4 {
         deviceid: device::id(head, pool, address),
         efficiency: EFFICIENCY,
-        stateid: ds::layout_stateid(&handle),
+        stateid: layout_stateid(&handle),
         fh_vers: vec![NfsFh4::from(Bytes::copy_from_slice(&handle))],
         user: Principal4::numeric(if iomode == LayoutIomode4::Read { NOBODY } else { file.uid }).0,
         group: Principal4::numeric(file.gid).0,
@@ -55,4 +54,13 @@ pub(super) fn of_file(
     };
     // The whole file, if it may be: anything less costs a LAYOUTGET for each range.
     Some(Layout4 { offset: 0, length, iomode, content: body.to_content() })
+}
+
+/// The stateid that layouts carry for a replica: the same as long as the handle is the same, since the client keeps that
+/// of the first layout it got (`ff_layout_add_mirror`).
+fn layout_stateid(handle: &[u8]) -> StateId4 {
+    let mut other = [0; 12];
+    // The end of a sealed ticket is its MAC.
+    other.copy_from_slice(&handle[handle.len() - 12..]);
+    StateId4 { seqid: 0, other }
 }

@@ -18,14 +18,14 @@ const MODE_BITS: u32 = 0o7777;
 const OF_ATTRIBUTES: Access = Access::WRITE_ATTRIBUTES.and(Access::WRITE_ACL).and(Access::WRITE_OWNER);
 
 /// A SETATTR that fails half way also answers with the attributes that it has set (RFC 8881 §18.30.3).
-pub(super) async fn set(compound: &mut Compound<'_>, head: &Head, args: &SetAttr4Args) -> SetAttr4Res {
+pub(super) async fn set(compound: &mut Compound, head: &Head, args: &SetAttr4Args) -> SetAttr4Res {
     let mut attrsset = Bitmap4::EMPTY;
     let outcome = try_set(compound, head, args, &mut attrsset).await;
     SetAttr4Res { status: outcome.err().unwrap_or(NfsStat4::Ok), attrsset }
 }
 
 async fn try_set(
-    compound: &mut Compound<'_>,
+    compound: &mut Compound,
     head: &Head,
     args: &SetAttr4Args,
     done: &mut Bitmap4,
@@ -60,7 +60,7 @@ async fn try_set(
 
 /// Before attributes of a file are set, or extended ones: recalls delegations of others.
 pub(super) async fn before_setting(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: FileId,
 ) -> Result<Option<FileChangeGuard>, NfsStat4> {
@@ -68,7 +68,7 @@ pub(super) async fn before_setting(
 }
 
 async fn before_setting_of(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     file: &Attributes,
 ) -> Result<Option<FileChangeGuard>, NfsStat4> {
@@ -86,7 +86,7 @@ async fn before_setting_of(
 
 /// ACCESS: the caller neither has the file open for writing nor may write it.
 async fn authorize_size(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     stateid: StateId4,
     file: &Attributes,
@@ -174,7 +174,7 @@ pub(super) fn set_at_creation(asked: Bitmap4) -> Bitmap4 {
 
 /// Attributes for OPEN and CREATE.
 pub(super) async fn parse_for_creation(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     given: &Fattr4,
 ) -> Result<Requested, NfsStat4> {

@@ -14,7 +14,7 @@ const TESTED_MAX: usize = 1024;
 /// `access` is READ or WRITE; CURRENT must have been resolved. Without an open, others' delegations are recalled first;
 /// the answered [`FileChangeGuard`] keeps new ones away until it is dropped, after the bytes are written.
 pub(super) async fn check_io(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     stateid: StateId4,
     file: FileId,
@@ -40,7 +40,7 @@ pub(super) async fn check_io(
 }
 
 pub(super) fn test(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &TestStateId4Args,
 ) -> Result<TestStateId4ResOk, NfsStat4> {
@@ -56,7 +56,7 @@ pub(super) fn test(
     Ok(TestStateId4ResOk { status_codes: args.stateids.iter().map(test).collect() })
 }
 
-pub(super) fn free(compound: &Compound<'_>, head: &Head, args: &FreeStateId4Args) -> Result<(), NfsStat4> {
+pub(super) fn free(compound: &Compound, head: &Head, args: &FreeStateId4Args) -> Result<(), NfsStat4> {
     let (client, stateid) = (compound.client()?, compound.resolve(args.stateid)?);
     let had_revoked = {
         let mut states = head.states.lock();

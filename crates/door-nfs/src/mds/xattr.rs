@@ -21,7 +21,7 @@ const EMPTY_LEN: usize = 8 + 4 + 4;
 const HEADER_LEN: usize = 8;
 
 pub(super) async fn get(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &GetXattr4Args,
 ) -> Result<GetXattr4ResOk, NfsStat4> {
@@ -31,7 +31,7 @@ pub(super) async fn get(
 }
 
 pub(super) async fn set(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &SetXattr4Args,
 ) -> Result<SetXattr4ResOk, NfsStat4> {
@@ -50,7 +50,7 @@ pub(super) async fn set(
 }
 
 pub(super) async fn remove(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &RemoveXattr4Args,
 ) -> Result<RemoveXattr4ResOk, NfsStat4> {
@@ -61,7 +61,7 @@ pub(super) async fn remove(
 }
 
 pub(super) async fn list(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &ListXattrs4Args,
 ) -> Result<ListXattrs4ResOk, NfsStat4> {

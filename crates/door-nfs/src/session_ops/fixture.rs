@@ -16,9 +16,10 @@ use tokio::sync::{Semaphore, watch};
 use types::{FileId, Timestamp};
 
 use super::*;
-use crate::compound::Face;
+use crate::compound::Engine;
 use crate::context::Handle;
 use crate::exports::{Export, Squash, View};
+use crate::operation_table::OperationTable;
 use crate::operations::Operations;
 use crate::security::Security;
 use crate::transport::{self, Flight, TransportLimits};
@@ -86,36 +87,21 @@ impl RecoveryRecords for TestRecords {
     }
 }
 
-pub(crate) struct TestFace {
-    pub sessions: Sessions,
+pub(crate) struct TestTable {
     /// PUTPUBFH takes one permit; without one it waits.
     pub gate: Semaphore,
-    operations: Operations,
-    security: Arc<Security>,
 }
 
 #[async_trait]
-impl Face for TestFace {
-    fn sessions(&self) -> &Sessions {
-        &self.sessions
-    }
-
-    fn operations(&self) -> &Operations {
-        &self.operations
-    }
-
+impl OperationTable for TestTable {
     fn admit(&self, _: IpAddr) -> Option<Arc<View>> {
         Some(Arc::new(View::of_everything(Export::of_everything(Squash::Root).rules)))
     }
 
-    fn security(&self) -> &Security {
-        &self.security
-    }
-
-    async fn execute(&self, compound: &mut Compound<'_>, operation: NfsArgop4) -> NfsResop4 {
+    async fn execute(&self, compound: &mut Compound, operation: NfsArgop4) -> NfsResop4 {
         match operation {
             NfsArgop4::PutRootFh => {
-                compound.current = Some(Handle::File(FileId(1)));
+                compound.current.handle = Some(Handle::File(FileId(1)));
                 NfsResop4::PutRootFh(NfsStat4::Ok)
             }
             NfsArgop4::Read(args) => {
@@ -132,7 +118,8 @@ impl Face for TestFace {
 }
 
 pub(crate) struct Server {
-    pub face: Arc<TestFace>,
+    pub engine: Arc<Engine>,
+    pub table: Arc<TestTable>,
     pub clock: Arc<TestClock>,
     pub records: Arc<TestRecords>,
     pub flight: Arc<Flight>,
@@ -196,19 +183,25 @@ impl Server {
         };
         let known = records.load().await.unwrap();
         let sessions = Sessions::new(config, Some((records.clone(), known)), clock.clone());
-        let face = Arc::new(TestFace {
-            sessions,
-            gate: Semaphore::new(0),
+        let table = Arc::new(TestTable { gate: Semaphore::new(0) });
+        let engine = Arc::new(Engine {
+            sessions: Arc::new(sessions),
             operations: Operations::new("nfs", Arc::new(api::Unobserved)),
-            security: Arc::clone(&security),
+            security,
+            table: table.clone(),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let flight = Flight::new(flight_bytes_max);
-        let serving =
-            tokio::spawn(transport::serve(listener, face.clone(), limits, Arc::clone(&flight), stopped));
-        Server { flight, face, clock, records, address, stop, serving }
+        let serving = tokio::spawn(transport::serve(
+            listener,
+            Arc::clone(&engine),
+            limits,
+            Arc::clone(&flight),
+            stopped,
+        ));
+        Server { flight, engine, table, clock, records, address, stop, serving }
     }
 
     pub async fn stop(self) {

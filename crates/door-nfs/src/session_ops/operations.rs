@@ -21,7 +21,7 @@ impl Sessions {
     /// nothing follows in the COMPOUND.
     pub async fn execute(
         &self,
-        compound: &mut Compound<'_>,
+        compound: &mut Compound,
         operation: NfsArgop4,
         is_last: bool,
         holds_state: HoldsState<'_>,
@@ -32,7 +32,7 @@ impl Sessions {
             A::ExchangeId(args) => R::ExchangeId(self.exchange_id(compound, &args, holds_state).into()),
             A::CreateSession(args) => R::CreateSession(self.create_session(compound, &args).await.into()),
             A::DestroySession(args) => {
-                let connection = compound.connection.id();
+                let connection = compound.caller.connection.id();
                 let done = self.lock().destroy_session(args.sessionid, connection, compound.session, is_last);
                 R::DestroySession(outcome(done))
             }
@@ -62,7 +62,7 @@ impl Sessions {
 
     fn exchange_id(
         &self,
-        compound: &Compound<'_>,
+        compound: &Compound,
         args: &ExchangeId4Args,
         holds_state: HoldsState<'_>,
     ) -> Result<ExchangeId4ResOk, NfsStat4> {
@@ -85,7 +85,7 @@ impl Sessions {
 
     async fn create_session(
         &self,
-        compound: &Compound<'_>,
+        compound: &Compound,
         args: &CreateSession4Args,
     ) -> Result<CreateSession4ResOk, NfsStat4> {
         let step =
@@ -110,19 +110,19 @@ impl Sessions {
             started?
         };
         started.departed.into_iter().for_each(|departed| self.note_departed(departed));
-        tracing::debug!(client = args.clientid.0, peer = %compound.connection.peer(), "session created");
+        tracing::debug!(client = args.clientid.0, peer = %compound.caller.connection.peer(), "session created");
         Ok(started.reply)
     }
 
     async fn reclaim_complete(
         &self,
-        compound: &Compound<'_>,
+        compound: &Compound,
         args: &ReclaimComplete4Args,
     ) -> Result<(), NfsStat4> {
         let client = compound.client()?;
         if args.one_fs {
             // There is one file system, and it does not move: nothing to note (RFC 8881 §18.51.3).
-            return compound.current.map(|_| ()).ok_or(NfsStat4::NoFileHandle);
+            return compound.current.handle.map(|_| ()).ok_or(NfsStat4::NoFileHandle);
         }
         let action = self.lock().reclaim_complete(client)?;
         self.record(Some(&action)).await.map_err(status::of_namespace)?;
@@ -145,11 +145,11 @@ impl Sessions {
     }
 
     /// The connection serves as a back channel: calls find it by its id.
-    fn remember(&self, compound: &Compound<'_>) {
+    fn remember(&self, compound: &Compound) {
         let mut connections = self.connections.lock();
         // It may have closed while its request waited.
-        if !compound.connection.is_closed() {
-            connections.insert(compound.connection.id(), Arc::downgrade(compound.connection));
+        if !compound.caller.connection.is_closed() {
+            connections.insert(compound.caller.connection.id(), Arc::downgrade(&compound.caller.connection));
         }
     }
 }

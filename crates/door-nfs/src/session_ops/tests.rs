@@ -49,7 +49,7 @@ async fn a_slot_whose_request_was_dropped_can_be_used_on() {
     let args =
         Sequence4Args { sessionid: session, sequenceid: 1, slotid: 0, highest_slotid: 0, cachethis: true };
     let facts = RequestFacts::new(100, 2, &Principal::sys(0), b"");
-    let sessions = &server.face.sessions;
+    let sessions = &server.engine.sessions;
     let peer = Peer { connection: ConnectionId(99), address: ([127, 0, 0, 1], 1).into() };
     let SequenceVerdict::Execute(ticket) = sessions.lock().begin(sessions.now(), &args, &facts, &peer) else {
         panic!("it is new")
@@ -64,11 +64,11 @@ async fn reclaim_complete_is_on_record_before_it_is_answered() {
     let (mut client, id, session) = server.mount("a").await;
     server.records.fails.store(true, Ordering::Relaxed);
     assert_eq!(client.run(session, 1, RECLAIM_COMPLETE).await, NfsStat4::Delay);
-    assert_eq!(server.face.sessions.judge_reclaim(id, false), Err(NfsStat4::Grace));
+    assert_eq!(server.engine.sessions.judge_reclaim(id, false), Err(NfsStat4::Grace));
     server.records.fails.store(false, Ordering::Relaxed);
     assert_eq!(client.run(session, 2, RECLAIM_COMPLETE).await, NfsStat4::Ok);
     assert_eq!(server.records.of("a"), Some(true));
-    assert_eq!(server.face.sessions.judge_reclaim(id, false), Ok(()));
+    assert_eq!(server.engine.sessions.judge_reclaim(id, false), Ok(()));
     assert_eq!(client.run(session, 3, RECLAIM_COMPLETE).await, NfsStat4::CompleteAlready);
 }
 
@@ -79,10 +79,10 @@ async fn a_silent_client_is_handed_over_once_its_record_is_removed() {
     client.run(session, 1, RECLAIM_COMPLETE).await;
     server.clock.advance(LEASE + Duration::from_secs(1));
     server.records.fails.store(true, Ordering::Relaxed);
-    assert_eq!(server.face.sessions.expire(&()).await, []);
-    assert!(server.face.sessions.has_departed());
+    assert_eq!(server.engine.sessions.expire(&()).await, []);
+    assert!(server.engine.sessions.has_departed());
     server.records.fails.store(false, Ordering::Relaxed);
-    assert_eq!(server.face.sessions.expire(&()).await, [id]);
+    assert_eq!(server.engine.sessions.expire(&()).await, [id]);
     assert_eq!(server.records.of("a"), None);
     assert_eq!(client.run(session, 2, NfsArgop4::PutRootFh).await, NfsStat4::BadSession);
 }
@@ -105,7 +105,7 @@ async fn that_a_client_is_not_fenced_off_yet_is_on_record() {
     let server = Server::start().await;
     let (mut client, id, session) = server.mount("a").await;
     client.run(session, 1, RECLAIM_COMPLETE).await;
-    let (sessions, records) = (&server.face.sessions, &server.records);
+    let (sessions, records) = (&server.engine.sessions, &server.records);
     server.clock.advance(LEASE + Duration::from_secs(1));
     assert_eq!(sessions.expire(&Holds(1)).await, [id]);
     assert_eq!(records.of("a"), Some(false), "what it had at the pools is there");
@@ -122,7 +122,7 @@ async fn the_state_of_a_displaced_client_is_released_when_the_next_needs_it() {
     let limits = SessionLimits { clients_max: 1, ..SessionLimits::default() };
     let server = Server::bounded(limits).await;
     let (_client, id, _) = server.mount("a").await;
-    let sessions = &server.face.sessions;
+    let sessions = &server.engine.sessions;
     server.clock.advance(LEASE + Duration::from_secs(1));
     server.connect().await.exchange_id("b", 1).await.unwrap();
     assert!(sessions.has_departed(), "the next client need not wait for a lease");
@@ -136,7 +136,7 @@ async fn a_departed_client_is_a_stranger_once_it_was_handed_over() {
     let (_client, gone, _) = server.mount("a").await;
     server.clock.advance(LEASE + Duration::from_secs(1));
     let (_client, known, _) = server.mount("b").await;
-    let (sessions, never) = (&server.face.sessions, ClientId4(u64::MAX));
+    let (sessions, never) = (&server.engine.sessions, ClientId4(u64::MAX));
     let strangers = || sessions.strangers(vec![gone, known, never]);
     server.records.fails.store(true, Ordering::Relaxed);
     assert_eq!(sessions.expire(&()).await, []);
@@ -151,7 +151,7 @@ async fn a_client_whose_state_was_revoked_may_not_reclaim_until_it_knows() {
     let server = Server::start().await;
     let (mut client, id, session) = server.mount("a").await;
     client.run(session, 1, RECLAIM_COMPLETE).await;
-    let sessions = &server.face.sessions;
+    let sessions = &server.engine.sessions;
     server.records.fails.store(true, Ordering::Relaxed);
     assert!(sessions.forbid_reclaim(id).await.is_err());
     server.records.fails.store(false, Ordering::Relaxed);
@@ -182,11 +182,11 @@ async fn a_late_removal_does_not_undo_the_record_of_a_client_that_came_back() {
     client.run(session, 1, RECLAIM_COMPLETE).await;
     server.clock.advance(LEASE + Duration::from_secs(1));
     server.records.fails.store(true, Ordering::Relaxed);
-    server.face.sessions.expire(&()).await;
+    server.engine.sessions.expire(&()).await;
     server.records.fails.store(false, Ordering::Relaxed);
     let (mut client, _, session) = server.mount("a").await;
     client.run(session, 1, RECLAIM_COMPLETE).await;
-    assert_eq!(server.face.sessions.expire(&()).await, [id]);
+    assert_eq!(server.engine.sessions.expire(&()).await, [id]);
     assert_eq!(server.records.of("a"), Some(true));
 }
 
@@ -197,10 +197,10 @@ async fn a_client_that_came_back_empty_handed_may_not_reclaim_what_it_lost() {
     client.run(session, 1, RECLAIM_COMPLETE).await;
     server.clock.advance(LEASE + Duration::from_secs(1));
     server.records.fails.store(true, Ordering::Relaxed);
-    server.face.sessions.expire(&()).await;
+    server.engine.sessions.expire(&()).await;
     server.records.fails.store(false, Ordering::Relaxed);
     server.mount("a").await;
-    server.face.sessions.expire(&()).await;
+    server.engine.sessions.expire(&()).await;
     assert_eq!(server.records.of("a"), Some(false));
 }
 
@@ -214,7 +214,7 @@ async fn a_restarted_client_is_handed_over_at_once() {
     assert_eq!(client.create_session(new, 1).await, Err(NfsStat4::Delay), "not before it is on record");
     server.records.fails.store(false, Ordering::Relaxed);
     client.create_session(new, 1).await.unwrap();
-    assert_eq!(server.face.sessions.expire(&()).await, [old]);
+    assert_eq!(server.engine.sessions.expire(&()).await, [old]);
     assert_eq!(server.records.of("a"), Some(false));
 }
 
@@ -222,7 +222,7 @@ async fn a_restarted_client_is_handed_over_at_once() {
 async fn grace_ends_when_the_records_of_the_missing_entitle_to_nothing() {
     let server = Server::restarted(&["a", "gone"]).await;
     let (mut client, id, session) = server.mount("a").await;
-    let sessions = &server.face.sessions;
+    let sessions = &server.engine.sessions;
     assert_eq!(sessions.judge_reclaim(id, true), Ok(()));
     assert_eq!(sessions.grace_left(), LEASE);
     client.run(session, 1, RECLAIM_COMPLETE).await;
@@ -243,7 +243,7 @@ async fn status_names_the_clients() {
     let server = Server::start().await;
     let (_client, id, _) = server.mount("Linux NFSv4.1 node7").await;
     server.clock.advance(Duration::from_secs(7));
-    let clients = server.face.sessions.clients();
+    let clients = server.engine.sessions.clients();
     let summary = &clients[0];
     assert_eq!((summary.id, summary.name.as_str(), summary.sessions), (id, "Linux NFSv4.1 node7", 1));
     assert_eq!((summary.address.as_str(), summary.idle), ("127.0.0.1", Duration::from_secs(7)));

@@ -279,8 +279,16 @@ async fn write_some(
     None
 }
 
+/// The record of a reply.
+pub(super) fn reply_record(header: &ReplyHeader, results: Vec<Bytes>) -> Vec<Bytes> {
+    let mut encoder = Encoder::new();
+    header.encode(&mut encoder);
+    encoder.put_raw_segments(results);
+    with_record_mark(encoder)
+}
+
 /// One record in one fragment.
-pub(super) fn with_record_mark(encoder: Encoder) -> Vec<Bytes> {
+fn with_record_mark(encoder: Encoder) -> Vec<Bytes> {
     let mut segments = vec![Bytes::copy_from_slice(&record_header(encoder.len()))];
     segments.extend(encoder.into_segments());
     segments

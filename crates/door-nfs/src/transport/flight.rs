@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::Connection;
 use super::room::{Held, Room};
 
 /// A call counts with a reply of this length; one that may be longer is waited for.
@@ -89,11 +88,11 @@ impl CallPlace {
         bytes > SHORT_BYTES && self.reply.is_none()
     }
 
-    /// Waits for room for a reply of up to so many bytes, before what it is made of is read. `false`: the connection has
-    /// closed meanwhile, or there was no room for long.
-    pub async fn wait(&mut self, bytes: usize, connection: &Connection) -> bool {
+    /// Waits for room for a reply of up to so many bytes, before what it is made of is read. `false`: `given_up` was ready
+    /// before, or there was no room for long.
+    pub async fn wait(&mut self, bytes: usize, given_up: impl Future<Output = ()>) -> bool {
         let room = &self.flight.replies;
-        self.reply = room.take(self.address, (bytes + OVERHEAD_BYTES) as u64, connection.closed()).await;
+        self.reply = room.take(self.address, (bytes + OVERHEAD_BYTES) as u64, given_up).await;
         self.reply.is_some()
     }
 

@@ -10,8 +10,7 @@ use oncrpc::{
 };
 use xdr::{Encoder, Opaque, Xdr, from_bytes};
 
-use super::connection::Connection;
-use super::rpc::encode;
+use super::connection::{Connection, reply_record};
 use crate::security::{Established, Found, Kerberos};
 
 /// The outcome of checking a call.
@@ -55,7 +54,7 @@ pub(super) async fn admit(
             Ok(protection) => {
                 kerberos.destroy(&credential.handle);
                 let reply = ReplyHeader::success(header.xid).with_verifier(protection.verifier());
-                Admission::Answer(encode(&reply, Vec::new()))
+                Admission::Answer(reply_record(&reply, Vec::new()))
             }
             Err(admission) => admission,
         },
@@ -65,7 +64,7 @@ pub(super) async fn admit(
 /// RPCSEC_GSS_INIT: the client's token for ours, and a handle (RFC 2203 §5.2.2, §5.2.3).
 async fn initiate(kerberos: &Kerberos, connection: &Connection, xid: u32, body: Bytes) -> Vec<Bytes> {
     let Ok(arguments) = from_bytes::<GssInitArgs>(body) else {
-        return encode(&ReplyHeader::garbage_args(xid), Vec::new());
+        return reply_record(&ReplyHeader::garbage_args(xid), Vec::new());
     };
     let (reply, result) = match kerberos.establish(&arguments.token).await {
         Ok((handle, established, token)) => {
@@ -88,7 +87,7 @@ async fn initiate(kerberos: &Kerberos, connection: &Connection, xid: u32, body: 
     };
     let mut encoder = Encoder::new();
     result.encode(&mut encoder);
-    encode(&reply, encoder.into_segments())
+    reply_record(&reply, encoder.into_segments())
 }
 
 /// The call's context, if the call is signed by it and was not here before.
@@ -120,7 +119,7 @@ fn verified(
 }
 
 fn refused(header: &CallHeader, stat: AuthStat) -> Admission {
-    Admission::Answer(encode(&ReplyHeader::auth_error(header.xid, stat), Vec::new()))
+    Admission::Answer(reply_record(&ReplyHeader::auth_error(header.xid, stat), Vec::new()))
 }
 
 fn verifier(established: &Established, number: u32) -> OpaqueAuth {
@@ -135,7 +134,7 @@ impl Protection {
             Some(arguments) => Admission::Call(arguments, self),
             None => {
                 let reply = ReplyHeader::garbage_args(xid).with_verifier(self.verifier());
-                Admission::Answer(encode(&reply, Vec::new()))
+                Admission::Answer(reply_record(&reply, Vec::new()))
             }
         }
     }
@@ -161,12 +160,12 @@ impl Protection {
         let is_success = header.is_success();
         let header = header.with_verifier(self.verifier());
         if !is_success {
-            return encode(&header, results);
+            return reply_record(&header, results);
         }
         match self.service {
-            GssService::None => encode(&header, results),
-            GssService::Integrity => encode(&header, self.signed(results)),
-            GssService::Privacy => encode(&header, self.sealed(&results, &kerberos.confounder())),
+            GssService::None => reply_record(&header, results),
+            GssService::Integrity => reply_record(&header, self.signed(results)),
+            GssService::Privacy => reply_record(&header, self.sealed(&results, &kerberos.confounder())),
         }
     }
 

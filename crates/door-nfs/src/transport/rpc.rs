@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use nfs4::{NFS_V4, NFS4_PROGRAM, NFSPROC4_COMPOUND, NFSPROC4_NULL};
+use nfs4_state::Principal;
 use oncrpc::{
     AuthStat, CallError, CallHeader, Credential, MessageType, ReplyHeader, message_type, signed_header,
 };
 use types::Identity;
-use xdr::{Decoder, Encoder, Xdr};
+use xdr::Decoder;
 
-use super::CallPlace;
-use super::connection::{Connection, with_record_mark};
+use super::connection::{Connection, reply_record};
+use super::flight::CallPlace;
 use super::gss::{self, Admission, Protection};
-use crate::compound::{self, Caller, Face};
-use crate::context::Principal;
+use super::program::{Caller, GarbageArguments, Program};
 use crate::exports::{Claimed, View};
 use crate::security::Flavor;
 
@@ -47,8 +47,8 @@ pub(super) fn route(connection: &Arc<Connection>, record: Bytes) -> Option<Optio
 
 /// The reply's record, as segments; none for a call that is to be dropped. A caller that sees no export is refused
 /// here, before it could get a client id: the Linux mount then fails with "access denied by server".
-pub(super) async fn answer(
-    face: &dyn Face,
+pub(super) async fn answer<P: Program>(
+    program: &P,
     connection: &Arc<Connection>,
     view: Option<Arc<View>>,
     call: Call,
@@ -56,21 +56,21 @@ pub(super) async fn answer(
 ) -> Option<Vec<Bytes>> {
     let (header, record, body) = match call {
         Call::Request { header, record, body } => (header, record, body),
-        Call::Refused(reply) => return Some(encode(&reply, Vec::new())),
+        Call::Refused(reply) => return Some(reply_record(&reply, Vec::new())),
     };
     let Credential::RpcsecGss(credential) = &header.credential else {
         let who = Who::by_word(&header.credential);
-        let (reply, results) = run(face, connection, view.zip(who), &header, (body, place)).await;
-        return Some(encode(&reply, results));
+        let (reply, results) = run(program, connection, view.zip(who), &header, (body, place)).await;
+        return Some(reply_record(&reply, results));
     };
-    let Some(kerberos) = face.security().kerberos() else {
-        return Some(encode(&ReplyHeader::auth_error(header.xid, AuthStat::TooWeak), Vec::new()));
+    let Some(kerberos) = program.kerberos() else {
+        return Some(reply_record(&ReplyHeader::auth_error(header.xid, AuthStat::TooWeak), Vec::new()));
     };
     let signed = signed_header(&record)?;
     match gss::admit(kerberos, connection, &header, credential, &signed, body).await {
         Admission::Call(arguments, protection) => {
             let who = view.map(|view| (view, Who::by_context(&protection)));
-            let (reply, results) = run(face, connection, who, &header, (arguments, place)).await;
+            let (reply, results) = run(program, connection, who, &header, (arguments, place)).await;
             Some(protection.reply(kerberos, reply, results))
         }
         Admission::Answer(reply) => Some(reply),
@@ -81,7 +81,7 @@ pub(super) async fn answer(
 /// The reply's header and results, which follow a success. `who` is `None` for flavors that are not served, and for
 /// hosts that see nothing.
 async fn run(
-    face: &dyn Face,
+    program: &impl Program,
     connection: &Arc<Connection>,
     who: Option<(Arc<View>, Who)>,
     header: &CallHeader,
@@ -101,9 +101,9 @@ async fn run(
                 return (ReplyHeader::auth_error(xid, AuthStat::TooWeak), Vec::new());
             };
             let caller = Caller { connection: Arc::clone(connection), view, claimed, principal, flavor };
-            match compound::run(face, caller, body, Some(place)).await {
+            match program.call(caller, body, place).await {
                 Ok(segments) => (ReplyHeader::success(xid), segments),
-                Err(compound::GarbageArguments) => (ReplyHeader::garbage_args(xid), Vec::new()),
+                Err(GarbageArguments) => (ReplyHeader::garbage_args(xid), Vec::new()),
             }
         }
         _ => (ReplyHeader::proc_unavail(xid), Vec::new()),
@@ -144,20 +144,13 @@ impl Who {
     }
 }
 
-pub(super) fn encode(header: &ReplyHeader, body: Vec<Bytes>) -> Vec<Bytes> {
-    let mut encoder = Encoder::new();
-    header.encode(&mut encoder);
-    encoder.put_raw_segments(body);
-    with_record_mark(encoder)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn size_of_future<F: Future>(
         _: impl FnOnce(
-            &'static dyn Face,
+            &'static crate::compound::Engine,
             &'static Arc<Connection>,
             Option<Arc<View>>,
             Call,

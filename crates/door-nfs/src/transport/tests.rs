@@ -127,7 +127,7 @@ async fn a_slow_call_holds_up_no_other_and_its_retransmission_is_told_to_wait() 
     assert_eq!(results(&mut client).await, [NfsStat4::Delay]);
     client.send_compound(vec![sequence_op(session, 1, 1, true), NfsArgop4::PutRootFh]).await;
     assert_eq!(results(&mut client).await, [NfsStat4::Ok, NfsStat4::Ok]);
-    server.face.gate.add_permits(1);
+    server.table.gate.add_permits(1);
     assert_eq!(results(&mut client).await, [NfsStat4::Ok, NfsStat4::Ok]);
     client.send_compound(slow()).await;
     assert_eq!(
@@ -143,7 +143,7 @@ async fn calls_beyond_the_bound_of_a_connection_are_not_read_until_one_is_done()
     let (mut client, _, session) = server.mount("a").await;
     client.send_compound(vec![sequence_op(session, 0, 1, true), NfsArgop4::PutPubFh]).await;
     client.send_compound(vec![sequence_op(session, 1, 1, true), NfsArgop4::PutRootFh]).await;
-    server.face.gate.add_permits(1);
+    server.table.gate.add_permits(1);
     let first = results(&mut client).await;
     let second = results(&mut client).await;
     assert_eq!((first.len(), second.len()), (2, 2));
@@ -168,7 +168,7 @@ async fn a_record_that_waits_for_others_has_its_time_when_its_turn_comes() {
     waiting.send_call(|header| header.procedure = 0, long).await;
     let is_cut = tokio::time::timeout(PATIENCE * 4, waiting.is_cut()).await;
     assert!(is_cut.is_err(), "its own time has not begun");
-    server.face.gate.add_permits(1);
+    server.table.gate.add_permits(1);
     assert_eq!(accepted(&mut waiting).await, AcceptedStatus::Success);
 }
 
@@ -183,7 +183,7 @@ async fn beyond_the_bytes_in_flight_a_host_has_one_call_at_a_time_and_others_get
         other.send_compound(vec![sequence_op(of_other, 0, sequence, true), NfsArgop4::PutRootFh]).await;
         assert_eq!(results(&mut other).await, [NfsStat4::Ok, NfsStat4::Ok]);
     }
-    server.face.gate.add_permits(1);
+    server.table.gate.add_permits(1);
     let (first, _) = slow.reply().await;
     let (second, _) = slow.reply().await;
     assert!(first.xid < second.xid, "the quick call was not begun before the slow one was done");
@@ -215,7 +215,7 @@ async fn a_call_of_many_short_reads_waits_as_one_of_a_long_read_does() {
     }
     let mut reply = Box::pin(results(&mut other));
     assert!(tokio::time::timeout(Duration::ZERO, reply.as_mut()).await.is_err(), "there is no room for it");
-    server.face.gate.add_permits(1);
+    server.table.gate.add_permits(1);
     assert_eq!(reply.await, [NfsStat4::Ok; 7]);
     assert_eq!(results(&mut slow).await, [NfsStat4::Ok; 5]);
 }
@@ -244,9 +244,9 @@ async fn a_stop_finishes_what_is_under_way() {
     // Answered only when the slow call before it has been taken up.
     client.send_compound(vec![sequence_op(session, 1, 1, true), NfsArgop4::PutRootFh]).await;
     results(&mut client).await;
-    let face = Arc::clone(&server.face);
+    let table = Arc::clone(&server.table);
     let (_, finished) = tokio::join!(server.stop(), async {
-        face.gate.add_permits(1);
+        table.gate.add_permits(1);
         results(&mut client).await
     });
     assert_eq!(finished, [NfsStat4::Ok, NfsStat4::Ok]);

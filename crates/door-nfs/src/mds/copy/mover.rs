@@ -9,7 +9,8 @@ use bytes::Bytes;
 use nfs4::{NfsStat4, Verifier4};
 use types::{Attributes, ByteRange, Clock};
 
-use super::super::{Head, io};
+use super::super::Head;
+use crate::stability::verifier;
 use crate::{IO_BYTES_MAX, status};
 
 /// Copies files, also after the request that began the copy is answered.
@@ -60,10 +61,10 @@ impl Mover {
     ) -> Result<Moved, NfsStat4> {
         if stretch.length == 0 {
             let target = self.access.open_for_writing(target).await.map_err(status::of_access)?;
-            return Ok(Moved { count: 0, verifier: io::verifier(&*target) });
+            return Ok(Moved { count: 0, verifier: verifier(&*target) });
         }
         let ends = self.open(source, target).await?;
-        let verifier = io::verifier(&*ends.target.replica);
+        let as_it_was = verifier(&*ends.target.replica);
         self.access.before_write(target.file).await.map_err(status::of_access)?;
         let _steady = self.access.steady(target.file).await;
         let count = copy_in_pieces(&ends, stretch, is_over).await.map_err(status::of_pool)?;
@@ -74,7 +75,7 @@ impl Mover {
             stability: Stability::Unstable,
         };
         self.namespace.record_write(target.file, &written).await.map_err(status::of_namespace)?;
-        Ok(Moved { count, verifier })
+        Ok(Moved { count, verifier: as_it_was })
     }
 }
 

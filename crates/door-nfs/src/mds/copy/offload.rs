@@ -223,7 +223,7 @@ impl Drop for Offload {
 }
 
 pub(in super::super) fn progress(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &OffloadStatus4Args,
 ) -> Result<OffloadStatus4ResOk, NfsStat4> {
@@ -231,7 +231,7 @@ pub(in super::super) fn progress(
 }
 
 pub(in super::super) async fn cancel(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     args: &OffloadCancel4Args,
 ) -> Result<(), NfsStat4> {
@@ -270,7 +270,7 @@ struct Job {
 /// Carries a copy on that has begun. `None`: the files cannot be held open beside what the client has, and the answer is
 /// what was done.
 pub(super) async fn carry_on(
-    compound: &Compound<'_>,
+    compound: &Compound,
     head: &Head,
     judged: Judged,
     offload: Offload,

@@ -5,7 +5,6 @@ use oncrpc::{AcceptedStatus, Credential, RejectedReply, ReplyBody, signed_header
 use xdr::Decoder;
 
 use super::*;
-use crate::compound::Face;
 use crate::security::fixture::{initiator, security};
 use crate::session_ops::fixture::{Client, Server};
 use crate::transport::TransportLimits;
@@ -132,7 +131,7 @@ async fn a_client_with_a_ticket_is_answered_with_the_protection_that_it_asked_fo
         peer.send(GssProcedure::Data, service, 1, &compound("hello")).await;
         assert_eq!(tag(peer.results(service).await), Opaque::from("hello"), "{service:?}");
     }
-    let status = server.face.security().status();
+    let status = server.engine.security.status();
     assert_eq!((status.contexts, status.established, status.refused), (1, 1, 0));
 }
 
@@ -236,7 +235,7 @@ async fn a_context_that_was_destroyed_is_gone() {
     assert!(peer.results(GssService::None).await.is_empty());
     peer.send(GssProcedure::Data, GssService::None, 1, &compound("x")).await;
     assert_eq!(peer.refusal().await, denied(AuthStat::RpcsecGssCredProblem));
-    assert_eq!(server.face.security().status().contexts, 0);
+    assert_eq!(server.engine.security.status().contexts, 0);
 }
 
 #[tokio::test]
@@ -250,7 +249,7 @@ async fn a_ticket_that_is_not_good_is_answered_with_the_reason() {
     assert_eq!((result.major, result.minor), (11 << 16, (-1_765_328_352i32) as u32));
     let (_, result) = handshake(&mut client, b"noise").await;
     assert_eq!(result.major, 9 << 16);
-    assert_eq!(server.face.security().status().refused, 2);
+    assert_eq!(server.engine.security.status().refused, 2);
 }
 
 #[tokio::test]
