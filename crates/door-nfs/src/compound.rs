@@ -19,9 +19,9 @@ use tracing::Instrument;
 use types::Acl;
 use xdr::{Decoder, Encoder, Mark, Xdr};
 
-use crate::IO_BYTES_MAX;
 use crate::context::Compound;
 use crate::exports::View;
+use crate::limits::IO_BYTES_MAX;
 use crate::operation_table::OperationTable;
 use crate::operations::Operations;
 use crate::security::{Kerberos, Security};

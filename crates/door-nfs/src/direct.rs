@@ -15,7 +15,6 @@ use types::Identity;
 
 use crate::HeadDoor;
 use crate::exports::Claimed;
-use crate::mds;
 use crate::security::Flavor;
 use crate::transport::{Caller, Connection, Program};
 
@@ -76,22 +75,21 @@ impl Direct {
 
     /// Runs the housekeeping once.
     pub async fn keep_house(&self) {
-        mds::keep_house(&self.door.head).await;
+        self.door.mds.keep_house().await;
     }
 
     /// Ends what is under way; the head goes when this is dropped.
     pub async fn close(self) {
         self.connection.close();
-        let mut calls = std::mem::take(&mut *self.door.head.calls.lock());
-        calls.shutdown().await;
+        self.door.mds.clients.shut_down_calls().await;
     }
 
     pub fn footprint(&self) -> Footprint {
-        let head = &self.door.head;
-        let (clients, sessions) = head.sessions.known();
-        let is_stateless = head.states.lock().is_empty() && head.access.table().is_empty();
-        let remembered = head.adaptive.lock().counts().clients + head.reports.counters();
-        let (running, unheard) = head.offloads.counts();
+        let mds = &self.door.mds;
+        let (clients, sessions) = self.door.engine.sessions.known();
+        let is_stateless = mds.clients.states.lock().is_empty() && mds.clients.fs.access.table().is_empty();
+        let remembered = mds.grants.adaptive.lock().counts().clients + mds.layouts.reports.counters();
+        let (running, unheard) = mds.copies.offloads.counts();
         Footprint { clients, sessions, is_stateless, remembered, copies: running + unheard }
     }
 }

@@ -17,10 +17,11 @@ use xdr::Opaque;
 
 use crate::context::{Compound, Handle};
 use crate::exports::{Hosts, View};
+use crate::limits::IO_BYTES_MAX;
 use crate::operation_table::OperationTable;
 use crate::security::meets;
 use crate::stability::{stability, stable_how, verifier};
-use crate::{IO_BYTES_MAX, status};
+use crate::status;
 
 /// Operation number, status, eof, length and padding around the bytes of a READ.
 const READ_OVERHEAD_BYTES: usize = 24;

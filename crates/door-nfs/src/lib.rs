@@ -18,6 +18,8 @@ mod ds;
 mod exports;
 mod fh;
 mod head;
+mod head_config;
+mod limits;
 mod mds;
 mod operation_table;
 mod operations;
@@ -31,15 +33,11 @@ mod transport;
 
 pub use asking::NamesUnavailable;
 pub use exports::{Export, ExportError, ExportRules, Hosts, Squash};
-pub use head::{
-    ClientStatus, CopyStatus, DoorStatus, HeadConfig, HeadDoor, HeadServices, PoolReports, StartError,
-};
+pub use head::{ClientStatus, CopyStatus, DoorStatus, HeadDoor, PoolReports, StartError};
+pub use head_config::{HeadConfig, HeadServices};
 pub use mds::GrantCounts;
 pub use nfs4_state::{Courtesy, DelegationMode, DelegationRules, WriteDelegations};
 pub use owners::{LocalNames, OwnerKind, OwnerNames};
 pub use pool_door::{PoolDoor, PoolDoorConfig};
 pub use security::{Flavor, Flavors, Kerberos, LocalUsers, Security, SecurityStatus};
 pub use transport::Flight;
-
-/// Largest READ and WRITE, at head and pools.
-pub(crate) const IO_BYTES_MAX: u32 = 1 << 20;

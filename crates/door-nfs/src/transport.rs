@@ -25,8 +25,8 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use crate::IO_BYTES_MAX;
 use crate::exports::View;
+use crate::limits::IO_BYTES_MAX;
 
 pub(crate) use connection::{CallError, Connection};
 pub(crate) use flight::CallPlace;

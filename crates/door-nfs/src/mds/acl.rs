@@ -9,14 +9,13 @@ use nfs4::{
     ACE4_IDENTIFIER_GROUP, ACE4_INHERITED_ACE, ACE4_SUCCESSFUL_ACCESS_ACE_FLAG, ACE4_SYSTEM_ALARM_ACE_TYPE,
     ACE4_SYSTEM_AUDIT_ACE_TYPE, Bitmap4, FileAttributes, NfsAce4, NfsStat4,
 };
-use types::permission::{self, Removal};
-use types::{Access, Ace, AceFlags, AceKind, AceWho, Acl, Attributes, FileKind, Identity};
+use types::{Access, Ace, AceFlags, AceKind, AceWho, Acl, Attributes, FileKind, permission};
 use xdr::Opaque;
 
-use super::{Head, owners};
+use super::file_system::FileSystem;
+use super::owners;
 use crate::context::Compound;
 use crate::owners::{GivenIds, Named, OwnerKind, OwnerNames};
-use crate::status;
 
 const OWNER: &[u8] = b"OWNER@";
 const GROUP: &[u8] = b"GROUP@";
@@ -26,50 +25,20 @@ const EVERYONE: &[u8] = b"EVERYONE@";
 /// §6.2.1.4.1).
 const IDLE_FLAGS: u32 = ACE4_SUCCESSFUL_ACCESS_ACE_FLAG | ACE4_FAILED_ACCESS_ACE_FLAG | ACE4_INHERITED_ACE;
 
-impl Head {
-    /// The accesses to a file that the caller has, by its ACL or its mode.
-    pub(super) async fn granted(&self, who: &Identity, file: &Attributes) -> Result<Access, NfsStat4> {
-        self.access.judge().granted(who, file).await.map_err(status::of_namespace)
-    }
-
-    pub(super) async fn allows(
-        &self,
-        who: &Identity,
-        file: &Attributes,
-        wanted: Access,
-    ) -> Result<bool, NfsStat4> {
-        Ok(self.granted(who, file).await?.contains(wanted))
-    }
-
-    pub(super) async fn may_remove(
-        &self,
-        who: &Identity,
-        dir: &Attributes,
-        entry: &Attributes,
-    ) -> Result<bool, NfsStat4> {
-        let removal = self.access.judge().judge_removal(who, dir, entry).await;
-        Ok(removal.map_err(status::of_namespace)? == Removal::Allowed)
-    }
-
-    pub(super) async fn acl(&self, file: &Attributes) -> Result<Option<Acl>, NfsStat4> {
-        self.access.judge().acl(file).await.map_err(status::of_namespace)
-    }
-}
-
 /// Adds the ACL, if it is asked for. ACCESS: the ACL does not let the caller read it. A user or group whose name is not
 /// found by `until` is shown by number.
 pub(super) async fn add(
     out: &mut FileAttributes,
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     file: &Attributes,
     (mask, until): (&Bitmap4, Duration),
 ) -> Result<(), NfsStat4> {
     if !mask.contains(number::ACL) {
         return Ok(());
     }
-    let acl = readable(compound, head, file).await?;
-    let named = owners::of_acl(compound, head, &acl, until).await;
+    let acl = readable(compound, fs, file).await?;
+    let named = owners::of_acl(compound, fs, &acl, until).await;
     out.acl = Some(to_wire(&acl, &named));
     Ok(())
 }
@@ -78,13 +47,13 @@ pub(super) async fn add(
 pub(super) async fn as_given(
     out: &mut FileAttributes,
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     file: &Attributes,
     given: Option<Vec<NfsAce4>>,
 ) -> Result<(), NfsStat4> {
     let Some(given) = given else { return Ok(()) };
-    let acl = readable(compound, head, file).await?;
-    out.acl = Some(match of_wire(&given, head.owners.as_ref()).await {
+    let acl = readable(compound, fs, file).await?;
+    out.acl = Some(match of_wire(&given, fs.owners.as_ref()).await {
         Ok(same) if same == acl => given,
         Err(NfsStat4::Delay) => return Err(NfsStat4::Delay),
         // An ACL that cannot be set is no file's ACL.
@@ -94,8 +63,8 @@ pub(super) async fn as_given(
 }
 
 /// A file without an ACL shows its mode as one (RFC 8881 §6.4.2).
-async fn readable(compound: &Compound, head: &Head, file: &Attributes) -> Result<Acl, NfsStat4> {
-    let found = head.acl(file).await?;
+async fn readable(compound: &Compound, fs: &FileSystem, file: &Attributes) -> Result<Acl, NfsStat4> {
+    let found = fs.acl(file).await?;
     if !permission::allows(&compound.identity, file, found.as_ref(), Access::READ_ACL) {
         return Err(NfsStat4::Access);
     }

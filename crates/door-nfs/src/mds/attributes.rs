@@ -7,14 +7,17 @@ use nfs4::{
     Access4Args, Access4ResOk, Bitmap4, FH4_PERSISTENT, Fattr4, FileAttributes, GetAttr4Args, GetAttr4ResOk,
     LayoutType4, NfsFtype4, NfsStat4, NfsTime4, SpecData4,
 };
+use nfs4_state::stateid::holder;
 use types::{Access, Attributes, FileKind, Name, Timestamp, permission};
 
+use super::file_system::{FileSystem, WAIT};
 use super::totals::{self, TOTALS};
-use super::{Head, acl, copy, delegation, owners, threshold};
+use super::{acl, owners, threshold};
 use crate::context::Compound;
 use crate::exports::ViewPlace;
+use crate::limits::IO_BYTES_MAX;
 use crate::owners::{Named, OwnerKind};
-use crate::{IO_BYTES_MAX, fh};
+use crate::status;
 
 /// Set by SETATTR, OPEN and CREATE; the two `_SET` times cannot be read.
 pub(super) const SETTABLE: Bitmap4 = Bitmap4::of(&[
@@ -127,7 +130,7 @@ pub(super) fn supported(minorversion: u32) -> Bitmap4 {
 
 pub(super) async fn get(
     compound: &mut Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &GetAttr4Args,
 ) -> Result<GetAttr4ResOk, NfsStat4> {
     // Some can be set and not read (RFC 8881 §5.5).
@@ -135,26 +138,27 @@ pub(super) async fn get(
         return Err(NfsStat4::Inval);
     }
     compound.knows_threshold |= args.attr_request.contains(number::MDSTHRESHOLD);
-    let attributes = seen(compound, head, &args.attr_request).await?;
-    let naming = (&args.attr_request, owners::deadline(head));
-    let owners = owners::named(compound, head, &[attributes], naming).await;
+    let attributes = seen(compound, fs, &args.attr_request).await?;
+    let naming = (&args.attr_request, owners::deadline(fs));
+    let owners = owners::named(compound, fs, &[attributes], naming).await;
     let told = Told::new(compound, compound.current.place, &owners);
-    let mut found = of_file(head, &told, &attributes, &args.attr_request);
-    acl::add(&mut found, compound, head, &attributes, naming).await?;
+    let mut found = of_file(fs, &told, &attributes, &args.attr_request);
+    acl::add(&mut found, compound, fs, &attributes, naming).await?;
     if !args.attr_request.intersect(&TOTALS).is_empty() {
         let (who, file) = (&compound.identity, attributes.file);
-        totals::add(&mut found, head, who, file, &args.attr_request).await?;
+        totals::add(&mut found, fs, who, file, &args.attr_request).await?;
     }
     Ok(GetAttr4ResOk { obj_attributes: found.encode(&args.attr_request) })
 }
 
 /// Asks clients and pools only for attributes that they may have changed.
-async fn seen(compound: &Compound, head: &Head, asked: &Bitmap4) -> Result<Attributes, NfsStat4> {
+async fn seen(compound: &Compound, fs: &FileSystem, asked: &Bitmap4) -> Result<Attributes, NfsStat4> {
     let file = compound.file()?;
     let attributes = if asked.intersect(&WRITTEN).is_empty() {
-        head.attributes(file).await?
+        fs.attributes(file).await?
     } else {
-        head.attributes_for(compound, file).await?
+        let (found, by) = (fs.attributes(file).await?, compound.client.map(holder));
+        fs.access.seen_by(found, by, WAIT).await.map_err(status::of_access)?
     };
     Ok(compound.shown(attributes))
 }
@@ -175,12 +179,17 @@ impl<'a> Told<'a> {
 }
 
 /// The attributes of one file, as far as they are asked for. Totals are added by `get` only.
-pub(super) fn of_file(head: &Head, told: &Told<'_>, file: &Attributes, wanted: &Bitmap4) -> FileAttributes {
+pub(super) fn of_file(
+    fs: &FileSystem,
+    told: &Told<'_>,
+    file: &Attributes,
+    wanted: &Bitmap4,
+) -> FileAttributes {
     let mut out = FileAttributes {
         file_type: Some(file_type(file.kind)),
         change: Some(file.change),
         size: Some(file.size),
-        fsid: Some(if told.is_pseudo { head.pseudo_fsid() } else { head.fsid }),
+        fsid: Some(if told.is_pseudo { fs.pseudo_fsid() } else { fs.fsid }),
         fileid: Some(file.file.0),
         mounted_on_fileid: Some(file.file.0),
         mode: Some(file.mode),
@@ -201,30 +210,30 @@ pub(super) fn of_file(head: &Head, told: &Told<'_>, file: &Attributes, wanted: &
         out.owner_group = Some(told.owners.principal(OwnerKind::Group, file.gid));
     }
     if wanted.contains(number::FILEHANDLE) {
-        out.filehandle = Some(fh::encode(&head.handle_key, file.file));
+        out.filehandle = Some(fs.handle(file.file));
     }
     if wanted.contains(number::MDSTHRESHOLD) {
-        out.mdsthreshold = Some(threshold::hints(head, file));
+        out.mdsthreshold = Some(threshold::hints(fs.offers, file));
     }
     if told.minorversion >= 2 && wanted.contains(number::OPEN_ARGUMENTS) {
-        out.open_arguments = Some(Box::new(delegation::open_arguments(head)));
+        out.open_arguments = Some(Box::new(fs.offers.open_arguments()));
     }
     if wanted.contains(number::CLONE_BLKSIZE) {
-        out.clone_blksize = Some(copy::granularity_max(head));
+        out.clone_blksize = Some(fs.clone_granularity_max());
     }
-    add_file_system(&mut out, head, told.minorversion);
+    add_file_system(&mut out, fs, told.minorversion);
     out
 }
 
 /// Adds the attributes that are the same for every file.
-fn add_file_system(out: &mut FileAttributes, head: &Head, minorversion: u32) {
+fn add_file_system(out: &mut FileAttributes, fs: &FileSystem, minorversion: u32) {
     out.supported_attrs = Some(supported(minorversion));
     out.fh_expire_type = Some(FH4_PERSISTENT);
     out.link_support = Some(true);
     out.symlink_support = Some(true);
     out.named_attr = Some(false);
     out.unique_handles = Some(true);
-    out.lease_time = Some(u32::try_from(head.lease.as_secs()).unwrap_or(u32::MAX));
+    out.lease_time = Some(u32::try_from(fs.lease.as_secs()).unwrap_or(u32::MAX));
     out.aclsupport = Some(ACL4_SUPPORT_ALLOW_ACL | ACL4_SUPPORT_DENY_ACL);
     out.cansettime = Some(true);
     out.case_insensitive = Some(false);
@@ -249,7 +258,7 @@ fn add_file_system(out: &mut FileAttributes, head: &Head, minorversion: u32) {
 }
 
 /// SAME or NOT_SAME: whether the file has exactly these attribute values (RFC 8881 §18.30.3).
-async fn compare(compound: &Compound, head: &Head, given: &Fattr4) -> Result<bool, NfsStat4> {
+async fn compare(compound: &Compound, fs: &FileSystem, given: &Fattr4) -> Result<bool, NfsStat4> {
     let mask = &given.attrmask;
     if !mask.difference(&supported(compound.minorversion)).is_empty() {
         return Err(NfsStat4::AttrNotSupp);
@@ -258,27 +267,27 @@ async fn compare(compound: &Compound, head: &Head, given: &Fattr4) -> Result<boo
         return Err(NfsStat4::Inval);
     }
     let asked = FileAttributes::decode(given).map_err(|error| error.status())?;
-    let attributes = seen(compound, head, mask).await?;
+    let attributes = seen(compound, fs, mask).await?;
     let owners = Named::default();
-    let mut found = of_file(head, &Told::new(compound, compound.current.place, &owners), &attributes, mask);
-    owners::as_given(head, &attributes, (asked.owner, asked.owner_group), &mut found).await?;
-    acl::as_given(&mut found, compound, head, &attributes, asked.acl).await?;
+    let mut found = of_file(fs, &Told::new(compound, compound.current.place, &owners), &attributes, mask);
+    owners::as_given(fs, &attributes, (asked.owner, asked.owner_group), &mut found).await?;
+    acl::as_given(&mut found, compound, fs, &attributes, asked.acl).await?;
     if !mask.intersect(&TOTALS).is_empty() {
-        totals::add(&mut found, head, &compound.identity, attributes.file, mask).await?;
+        totals::add(&mut found, fs, &compound.identity, attributes.file, mask).await?;
     }
     Ok(found.encode(mask).attr_vals == given.attr_vals)
 }
 
-pub(super) async fn verify(compound: &Compound, head: &Head, given: &Fattr4) -> NfsStat4 {
-    match compare(compound, head, given).await {
+pub(super) async fn verify(compound: &Compound, fs: &FileSystem, given: &Fattr4) -> NfsStat4 {
+    match compare(compound, fs, given).await {
         Ok(true) => NfsStat4::Ok,
         Ok(false) => NfsStat4::NotSame,
         Err(status) => status,
     }
 }
 
-pub(super) async fn nverify(compound: &Compound, head: &Head, given: &Fattr4) -> NfsStat4 {
-    match compare(compound, head, given).await {
+pub(super) async fn nverify(compound: &Compound, fs: &FileSystem, given: &Fattr4) -> NfsStat4 {
+    match compare(compound, fs, given).await {
         Ok(true) => NfsStat4::Same,
         Ok(false) => NfsStat4::Ok,
         Err(status) => status,
@@ -287,12 +296,12 @@ pub(super) async fn nverify(compound: &Compound, head: &Head, given: &Fattr4) ->
 
 pub(super) async fn access(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &Access4Args,
 ) -> Result<Access4ResOk, NfsStat4> {
     const MEANINGFUL: u32 = ACCESS4_READ | ACCESS4_MODIFY | ACCESS4_EXTEND;
-    let attributes = compound.shown(head.attributes(compound.file()?).await?);
-    let acl = head.acl(&attributes).await?;
+    let attributes = compound.shown(fs.attributes(compound.file()?).await?);
+    let acl = fs.acl(&attributes).await?;
     let granted = permission::granted(&compound.identity, &attributes, acl.as_ref());
     let mut access = 0;
     if granted.contains(Access::READ) {

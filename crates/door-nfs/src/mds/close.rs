@@ -5,34 +5,35 @@ use nfs4::{
     OpenDowngrade4ResOk, StateId4,
 };
 
-use super::{Head, lock_notice};
+use super::clients::Clients;
+use super::lock_notice;
 use crate::context::Compound;
 
 pub(super) fn downgrade(
     compound: &mut Compound,
-    head: &Head,
+    clients: &Clients,
     args: &OpenDowngrade4Args,
 ) -> Result<OpenDowngrade4ResOk, NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.open_stateid)?;
     // Wants of delegations may ride along, and mean nothing here.
     let access = args.share_access & !OPEN4_SHARE_ACCESS_WANT_DELEG_MASK;
-    let open_stateid = head.states.lock().downgrade(client, file, stateid, access, args.share_deny)?;
+    let open_stateid = clients.states.lock().downgrade(client, file, stateid, access, args.share_deny)?;
     compound.current.stateid = Some(open_stateid);
     Ok(OpenDowngrade4ResOk { open_stateid })
 }
 
 pub(super) fn close(
     compound: &mut Compound,
-    head: &Head,
+    clients: &Clients,
     args: &Close4Args,
 ) -> Result<Close4ResOk, NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.open_stateid)?;
-    head.states.lock().close(client, file, stateid)?;
+    clients.states.lock().close(client, file, stateid)?;
     // Layouts went with it: requests may wait for that.
-    head.access.returned();
-    lock_notice::tell_waiters(head);
+    clients.fs.access.returned();
+    lock_notice::tell_waiters(clients);
     // RFC 8881 §18.2.4: no state is left; a stateid that is always refused says so.
     compound.current.stateid = Some(StateId4::INVALID);
     Ok(Close4ResOk { open_stateid: StateId4::INVALID })

@@ -12,19 +12,19 @@ mod offload;
 
 use std::time::Duration;
 
-use access::FileChangeGuard;
 use api::Stretch;
 use nfs4::{
     Clone4Args, Copy4Args, Copy4ResOk, CopyRequirements4, NfsStat4, StableHow4, StateId4, WriteResponse4,
 };
-use types::{Access, Attributes, ByteRange};
+use types::{Access, ByteRange};
 
-use super::{Head, data};
+use super::clients::Clients;
+use super::data;
 use crate::context::Compound;
 use crate::status;
 
-use mover::{Ends, Mover};
-pub(crate) use offload::Offloads;
+use mover::{Ends, Judged, Mover};
+pub(crate) use offload::{Copies, Offloads};
 pub(super) use offload::{cancel, progress};
 
 /// After this long a COPY that is not carried on answers with what is done.
@@ -40,22 +40,13 @@ struct Request {
     count: u64,
 }
 
-/// A request that may be done.
-struct Judged {
-    source: Attributes,
-    target: Attributes,
-    stretch: Stretch,
-    /// Keeps delegations of the target away until the bytes are there.
-    changing: Option<FileChangeGuard>,
-}
-
-impl Judged {
-    fn target_end(&self) -> u64 {
-        self.stretch.to + self.stretch.length
-    }
-}
-
-pub(super) async fn copy(compound: &Compound, head: &Head, args: &Copy4Args) -> Result<Copy4ResOk, NfsStat4> {
+pub(super) async fn copy(
+    compound: &Compound,
+    copies: &Copies,
+    args: &Copy4Args,
+) -> Result<Copy4ResOk, NfsStat4> {
+    let clients = &*copies.clients;
+    let Clients { fs, sessions, .. } = clients;
     if !args.source_server.is_empty() {
         // The client falls back to reading and writing, and goes on asking for copies within this server.
         return Err(NfsStat4::OffloadDenied);
@@ -67,16 +58,16 @@ pub(super) async fn copy(compound: &Compound, head: &Head, args: &Copy4Args) -> 
         to: args.dst_offset,
         count: args.count,
     };
-    let judged = judge(compound, head, &request).await?;
+    let judged = judge(compound, clients, &request).await?;
     let client = compound.client()?;
     // Without a way to tell that it is done, or room for one more, it is answered with what there is.
-    let may_go_on = !args.synchronous && head.sessions.has_back_channel(client);
-    let offload = may_go_on.then(|| head.offloads.begin(client, judged.target.file)).flatten();
-    let patience = if offload.is_some() { head.copy_answer } else { COPY_TIME_MAX };
-    let deadline = head.clock.monotonic() + patience;
-    let mover = Mover::of(head);
+    let may_go_on = !args.synchronous && sessions.has_back_channel(client);
+    let offload = may_go_on.then(|| copies.offloads.begin(client, judged.target.file)).flatten();
+    let patience = if offload.is_some() { copies.answer_within } else { COPY_TIME_MAX };
+    let deadline = fs.clock.monotonic() + patience;
+    let mover = Mover::of(fs);
     let files = (&judged.source, &judged.target);
-    let moved = mover.copy(files, judged.stretch, |_| head.clock.monotonic() >= deadline).await?;
+    let moved = mover.copy(files, judged.stretch, |_| fs.clock.monotonic() >= deadline).await?;
     let mut response = WriteResponse4 {
         callback_id: None,
         count: moved.count,
@@ -84,13 +75,14 @@ pub(super) async fn copy(compound: &Compound, head: &Head, args: &Copy4Args) -> 
         writeverf: moved.verifier,
     };
     if let Some(offload) = offload.filter(|_| moved.count < judged.stretch.length) {
-        response.callback_id = offload::carry_on(compound, head, judged, offload, moved).await;
+        response.callback_id = offload::carry_on(compound, clients, judged, offload, moved).await;
     }
     let synchronous = response.callback_id.is_none();
     Ok(Copy4ResOk { response, requirements: CopyRequirements4 { consecutive: true, synchronous } })
 }
 
-pub(super) async fn clone(compound: &Compound, head: &Head, args: &Clone4Args) -> Result<(), NfsStat4> {
+pub(super) async fn clone(compound: &Compound, clients: &Clients, args: &Clone4Args) -> Result<(), NfsStat4> {
+    let fs = &*clients.fs;
     let request = Request {
         source_stateid: args.src_stateid,
         target_stateid: args.dst_stateid,
@@ -99,16 +91,16 @@ pub(super) async fn clone(compound: &Compound, head: &Head, args: &Clone4Args) -
         count: args.count,
     };
     // Linux asks no more where it is told so once.
-    if granularity_max(head) == 0 {
+    if fs.clone_granularity_max() == 0 {
         return Err(NfsStat4::NotSupp);
     }
-    let judged = judge(compound, head, &request).await?;
+    let judged = judge(compound, clients, &request).await?;
     if judged.stretch.length == 0 {
         return Ok(());
     }
-    let ends = Mover::of(head).open(&judged.source, &judged.target).await?;
+    let ends = Mover::of(fs).open(&judged.source, &judged.target).await?;
     let Ends { source, target } = &ends;
-    let granularity = head.pools.pool(target.pool).and_then(|pool| pool.clone_granularity());
+    let granularity = fs.pools.pool(target.pool).and_then(|pool| pool.clone_granularity());
     let (Some(granularity), true) = (granularity, source.pool == target.pool) else {
         return Err(NfsStat4::XDev);
     };
@@ -121,31 +113,25 @@ pub(super) async fn clone(compound: &Compound, head: &Head, args: &Clone4Args) -
     let ranges = target.replica.ranges().ok_or(NfsStat4::XDev)?;
     // Without a file there are no blocks to share.
     let file = source.replica.descriptor().ok_or(NfsStat4::XDev)?;
-    head.access.before_write(judged.target.file).await.map_err(status::of_access)?;
-    let _steady = head.access.steady(judged.target.file).await;
+    fs.access.before_write(judged.target.file).await.map_err(status::of_access)?;
+    let _steady = fs.access.steady(judged.target.file).await;
     if !ranges.share_from(file, judged.stretch).await.map_err(status::of_pool)? {
         return Err(NfsStat4::Inval);
     }
-    data::settle(head, &judged.target, &*target.replica, judged.target_end()).await
+    data::settle(fs, &judged.target, &*target.replica, judged.target_end()).await
 }
 
-/// The alignment of clones that suits every pool; 0: no pool can clone.
-pub(super) fn granularity_max(head: &Head) -> u32 {
-    let of_pool = |id| head.pools.pool(id).and_then(|pool| pool.clone_granularity());
-    head.pools.pools().iter().filter_map(|status| of_pool(status.id)).max().unwrap_or(0)
-}
-
-async fn judge(compound: &Compound, head: &Head, request: &Request) -> Result<Judged, NfsStat4> {
+async fn judge(compound: &Compound, clients: &Clients, request: &Request) -> Result<Judged, NfsStat4> {
     let source_stateid = compound.resolve_saved(request.source_stateid)?;
     let target_stateid = compound.resolve(request.target_stateid)?;
     let (source, target) = (compound.saved_file()?, compound.file()?);
     // Each file is judged for the caller's identity in its own export.
     let reader = compound.caller.view.identity(compound.saved.place, &compound.caller.claimed);
     let (source, _) =
-        data::authorize(compound, head, &reader, (source, source_stateid), Access::READ).await?;
+        data::authorize(compound, clients, &reader, (source, source_stateid), Access::READ).await?;
     let writer = &compound.identity;
     let (target, changing) =
-        data::authorize(compound, head, writer, (target, target_stateid), Access::WRITE).await?;
+        data::authorize(compound, clients, writer, (target, target_stateid), Access::WRITE).await?;
     let left = source.size.checked_sub(request.from).ok_or(NfsStat4::Inval)?;
     let length = if request.count == 0 { left } else { request.count };
     if length > left {
@@ -161,7 +147,7 @@ async fn judge(compound: &Compound, head: &Head, request: &Request) -> Result<Ju
         return Err(NfsStat4::Inval);
     }
     if end > target.size {
-        let grown = head.access.require_room(&compound.identity, target.file, end - target.size, 0);
+        let grown = clients.fs.access.require_room(&compound.identity, target.file, end - target.size, 0);
         grown.await.map_err(status::of_access)?;
     }
     Ok(Judged { source, target, stretch, changing })

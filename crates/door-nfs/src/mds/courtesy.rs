@@ -13,7 +13,8 @@ use nfs4_state::stateid::{ClientState, client_of};
 use parking_lot::Mutex;
 use types::FileId;
 
-use super::{Head, recall};
+use super::clients::Clients;
+use super::file_system::{FileSystem, WAIT};
 use crate::status;
 
 /// State that clients hold, to judge whether a client is worth keeping.
@@ -30,22 +31,22 @@ impl Holdings for Held<'_> {
 }
 
 /// After a refusal: `true` if lost clients stood in the way and are gone, so that a retry may succeed.
-pub(super) async fn dislodge(head: &Head, file: FileId, want: Want) -> Result<bool, NfsStat4> {
-    head.access.dislodge(file, want, recall::WAIT).await.map_err(status::of_access)
+pub(super) async fn dislodge(fs: &FileSystem, file: FileId, want: Want) -> Result<bool, NfsStat4> {
+    fs.access.dislodge(file, want, WAIT).await.map_err(status::of_access)
 }
 
-/// Those of the clients that are gone, or go now.
-pub(super) fn depart(head: &Head, clients: &[ClientId4]) -> BTreeSet<ClientId4> {
-    let going = head.sessions.dislodge(clients);
+/// Those of these clients that are gone, or go now.
+pub(super) fn depart(clients: &Clients, these: &[ClientId4]) -> BTreeSet<ClientId4> {
+    let going = clients.sessions.dislodge(these);
     // State that cannot be released yet is left to the periodic housekeeping.
-    if head.sessions.has_departed() {
-        head.departures.notify_one();
+    if clients.sessions.has_departed() {
+        clients.departures.notify_one();
     }
     going
 }
 
 /// As `depart`, of holders of whatever door: whether any of them goes.
-pub(super) fn is_any_departing(head: &Head, holders: &[Holder]) -> bool {
-    let clients: Vec<ClientId4> = holders.iter().copied().filter_map(client_of).collect();
-    !depart(head, &clients).is_empty()
+pub(super) fn is_any_departing(clients: &Clients, holders: &[Holder]) -> bool {
+    let these: Vec<ClientId4> = holders.iter().copied().filter_map(client_of).collect();
+    !depart(clients, &these).is_empty()
 }

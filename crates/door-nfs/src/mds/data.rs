@@ -16,9 +16,12 @@ use nfs4::{
 use types::{Access, Attributes, ByteRange, FileId, Identity};
 use xdr::Opaque;
 
-use super::{Head, io};
+use super::clients::Clients;
+use super::file_system::FileSystem;
+use super::io;
 use crate::context::Compound;
-use crate::{IO_BYTES_MAX, status};
+use crate::limits::IO_BYTES_MAX;
+use crate::status;
 
 /// Segments of one READ_PLUS; the client asks for the rest.
 const SEGMENTS_MAX: usize = 64;
@@ -28,12 +31,12 @@ const READ_PLUS_OVERHEAD_BYTES: usize = 16 + SEGMENTS_MAX * 20;
 /// As for READ and WRITE, but a file that is not regular is WRONG_TYPE (RFC 7862 §15.1.3, §15.2.3 and others).
 pub(super) async fn authorize(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     who: &Identity,
     (file, stateid): (FileId, StateId4),
     access: Access,
 ) -> Result<(Attributes, Option<FileChangeGuard>), NfsStat4> {
-    io::authorize_file(compound, head, who, (file, stateid), access).await.map_err(wrong_type)
+    io::authorize_file(compound, clients, who, (file, stateid), access).await.map_err(wrong_type)
 }
 
 fn wrong_type(status: NfsStat4) -> NfsStat4 {
@@ -45,16 +48,16 @@ fn wrong_type(status: NfsStat4) -> NfsStat4 {
 
 async fn authorize_current(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     stateid: StateId4,
     access: Access,
 ) -> Result<(Attributes, Option<FileChangeGuard>), NfsStat4> {
-    io::authorize(compound, head, stateid, access).await.map_err(wrong_type)
+    io::authorize(compound, clients, stateid, access).await.map_err(wrong_type)
 }
 
 /// Of a file that is not empty.
-async fn open(head: &Head, file: &Attributes) -> Result<Arc<dyn OpenReplica>, NfsStat4> {
-    head.access.open_with_data(file).await.map_err(status::of_access)
+async fn open(fs: &FileSystem, file: &Attributes) -> Result<Arc<dyn OpenReplica>, NfsStat4> {
+    fs.access.open_with_data(file).await.map_err(status::of_access)
 }
 
 /// Where `content` next begins; the size where it does not. A pool that cannot tell has data only.
@@ -67,12 +70,16 @@ async fn find(replica: &dyn OpenReplica, offset: u64, content: Content, size: u6
     Ok(found.unwrap_or(size).min(size))
 }
 
-pub(super) async fn seek(compound: &Compound, head: &Head, args: &Seek4Args) -> Result<Seek4ResOk, NfsStat4> {
-    let (file, _) = authorize_current(compound, head, args.stateid, Access::READ).await?;
+pub(super) async fn seek(
+    compound: &Compound,
+    clients: &Clients,
+    args: &Seek4Args,
+) -> Result<Seek4ResOk, NfsStat4> {
+    let (file, _) = authorize_current(compound, clients, args.stateid, Access::READ).await?;
     if args.offset >= file.size {
         return Err(NfsStat4::NxIo);
     }
-    let replica = open(head, &file).await?;
+    let replica = open(&clients.fs, &file).await?;
     let content = match args.what {
         DataContent4::Data => Content::Data,
         DataContent4::Hole => Content::Hole,
@@ -84,10 +91,10 @@ pub(super) async fn seek(compound: &Compound, head: &Head, args: &Seek4Args) -> 
 
 pub(super) async fn read_plus(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     args: &ReadPlus4Args,
 ) -> Result<ReadPlus4ResOk, NfsStat4> {
-    let (file, _) = authorize_current(compound, head, args.stateid, Access::READ).await?;
+    let (file, _) = authorize_current(compound, clients, args.stateid, Access::READ).await?;
     let room = compound.reply_room.saturating_sub(READ_PLUS_OVERHEAD_BYTES);
     let count = u64::from(args.count.min(IO_BYTES_MAX)).min(room as u64);
     let end = args.offset.saturating_add(count).min(file.size);
@@ -96,7 +103,7 @@ pub(super) async fn read_plus(
     if at >= end {
         return Ok(ReadPlus4ResOk { eof: at >= file.size, contents });
     }
-    let replica = open(head, &file).await?;
+    let replica = open(&clients.fs, &file).await?;
     while at < end && contents.len() < SEGMENTS_MAX {
         let data_at = find(&*replica, at, Content::Data, end).await?;
         if data_at > at {
@@ -120,40 +127,45 @@ pub(super) async fn read_plus(
     Ok(ReadPlus4ResOk { eof: at >= file.size, contents })
 }
 
-pub(super) async fn allocate(compound: &Compound, head: &Head, args: &Allocate4Args) -> Result<(), NfsStat4> {
-    let (file, _changing) = authorize_current(compound, head, args.stateid, Access::WRITE).await?;
+pub(super) async fn allocate(
+    compound: &Compound,
+    clients: &Clients,
+    args: &Allocate4Args,
+) -> Result<(), NfsStat4> {
+    let (file, _changing) = authorize_current(compound, clients, args.stateid, Access::WRITE).await?;
     let range = range(args.offset, args.length)?.ok_or(NfsStat4::FBig)?;
     if i64::try_from(range.end()).is_err() {
         return Err(NfsStat4::FBig);
     }
     if range.end() > file.size {
-        let grown = head.access.require_room(&compound.identity, file.file, range.end() - file.size, 0);
+        let grown = clients.fs.access.require_room(&compound.identity, file.file, range.end() - file.size, 0);
         grown.await.map_err(status::of_access)?;
     }
-    let replica = head.access.open_for_writing(&file).await.map_err(status::of_access)?;
+    let replica = clients.fs.access.open_for_writing(&file).await.map_err(status::of_access)?;
     let ranges = replica.ranges().ok_or(NfsStat4::NotSupp)?;
-    head.access.before_write(file.file).await.map_err(status::of_access)?;
-    let _steady = head.access.steady(file.file).await;
+    clients.fs.access.before_write(file.file).await.map_err(status::of_access)?;
+    let _steady = clients.fs.access.steady(file.file).await;
     ranges.allocate(range).await.map_err(status::of_pool)?;
-    settle(head, &file, &*replica, range.end()).await
+    settle(&clients.fs, &file, &*replica, range.end()).await
 }
 
 pub(super) async fn deallocate(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     args: &Deallocate4Args,
 ) -> Result<(), NfsStat4> {
-    let (file, _changing) = authorize_current(compound, head, args.stateid, Access::WRITE).await?;
+    let (file, _changing) = authorize_current(compound, clients, args.stateid, Access::WRITE).await?;
     let range = range(args.offset, args.length)?.ok_or(NfsStat4::Inval)?;
-    let opened = head.access.open_replica(&file, TicketMode::ReadWrite).await.map_err(status::of_access)?;
+    let opened =
+        clients.fs.access.open_replica(&file, TicketMode::ReadWrite).await.map_err(status::of_access)?;
     // Where nothing was ever written, nothing is to be freed.
     let Some(replica) = opened else { return Ok(()) };
     let ranges = replica.ranges().ok_or(NfsStat4::NotSupp)?;
-    head.access.before_write(file.file).await.map_err(status::of_access)?;
-    let _steady = head.access.steady(file.file).await;
+    clients.fs.access.before_write(file.file).await.map_err(status::of_access)?;
+    let _steady = clients.fs.access.steady(file.file).await;
     ranges.deallocate(range).await.map_err(status::of_pool)?;
     // Written, but not longer for it.
-    settle(head, &file, &*replica, 0).await
+    settle(&clients.fs, &file, &*replica, 0).await
 }
 
 /// `None`: it passes the largest offset.
@@ -167,32 +179,32 @@ fn range(offset: u64, length: u64) -> Result<Option<ByteRange>, NfsStat4> {
 /// Brings a change to the disk and makes it visible, in this order: the bytes are there before the size says so. The
 /// caller keeps the length steady from before the change.
 pub(super) async fn settle(
-    head: &Head,
+    fs: &FileSystem,
     file: &Attributes,
     replica: &dyn OpenReplica,
     size_at_least: u64,
 ) -> Result<(), NfsStat4> {
     replica.sync().await.map_err(status::of_pool)?;
-    let facts = head.access.replica_facts(file).await.map_err(status::of_access)?;
+    let facts = fs.access.replica_facts(file).await.map_err(status::of_access)?;
     let written = Written {
         size_at_least: Some(size_at_least),
         mtime: None,
         space_used: facts.map(|facts| facts.space_used),
         stability: Stability::FileSync,
     };
-    head.namespace.record_write(file.file, &written).await.map(drop).map_err(status::of_namespace)
+    fs.namespace.record_write(file.file, &written).await.map(drop).map_err(status::of_namespace)
 }
 
 /// Hints that say something of a range are passed on. Those that set how a file is read ahead (SEQUENTIAL, RANDOM and
 /// others) would do so for every client, and are not taken.
 pub(super) async fn advise(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     args: &IoAdvise4Args,
 ) -> Result<IoAdvise4ResOk, NfsStat4> {
-    let (file, _) = match authorize_current(compound, head, args.stateid, Access::READ).await {
+    let (file, _) = match authorize_current(compound, clients, args.stateid, Access::READ).await {
         // IO_ADVISE has no OPENMODE (RFC 7862 §15.5): a stateid to write suffices, too.
-        Err(NfsStat4::OpenMode) => authorize_current(compound, head, args.stateid, Access::WRITE).await?,
+        Err(NfsStat4::OpenMode) => authorize_current(compound, clients, args.stateid, Access::WRITE).await?,
         judged => judged?,
     };
     // RFC 7862 §15.5.3: no count stands for up to the end.
@@ -201,7 +213,7 @@ pub(super) async fn advise(
     let Some(range) = ByteRange::from_bounds(args.offset, end) else {
         return Ok(IoAdvise4ResOk { hints: Bitmap4::EMPTY });
     };
-    let replica = head.access.open_replica(&file, TicketMode::Read).await.map_err(status::of_access)?;
+    let replica = clients.fs.access.open_replica(&file, TicketMode::Read).await.map_err(status::of_access)?;
     let mut taken = Bitmap4::EMPTY;
     let Some(ranges) = replica.as_deref().and_then(OpenReplica::ranges) else {
         return Ok(IoAdvise4ResOk { hints: taken });

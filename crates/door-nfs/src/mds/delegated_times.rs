@@ -8,7 +8,7 @@ use nfs4::{NfsStat4, NfsTime4, StateId4};
 use nfs4_state::stateid::{DelegatedTimes, DelegationKind};
 use types::{Identity, Timestamp};
 
-use super::Head;
+use super::clients::Clients;
 use crate::context::Compound;
 use crate::status;
 
@@ -32,17 +32,17 @@ impl Given {
 
 pub(super) async fn set(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     stateid: StateId4,
     given: Given,
 ) -> Result<(), NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(stateid)?;
-    let (kind, original) = head.states.lock().judge_delegated_times(client, file, stateid)?;
+    let (kind, original) = clients.states.lock().judge_delegated_times(client, file, stateid)?;
     if given.modified.is_some() && kind == DelegationKind::Read {
         return Err(NfsStat4::Inval);
     }
-    let now = head.clock.now();
+    let now = clients.fs.clock.now();
     let vet = |original, given: Option<Timestamp>| {
         given.and_then(|given| DelegatedTimes::vet(original, given, now)).map(SetTime::To)
     };
@@ -54,7 +54,9 @@ pub(super) async fn set(
     if change.atime.is_none() && change.mtime.is_none() {
         return Ok(());
     }
-    head.namespace
+    clients
+        .fs
+        .namespace
         .set_attributes(&Identity::root(), file, &change)
         .await
         .map(drop)

@@ -4,21 +4,24 @@
 //! called gets no delegation, and none is granted of a file that was just recalled.
 
 use nfs4::{
-    ACE4_ACCESS_ALLOWED_ACE_TYPE, Bitmap4, ClientId4, DelegReturn4Args, NfsAce4, NfsSpaceLimit4, NfsStat4,
+    ACE4_ACCESS_ALLOWED_ACE_TYPE, ClientId4, DelegReturn4Args, NfsAce4, NfsSpaceLimit4, NfsStat4,
     OPEN4_SHARE_ACCESS_WANT_ANY_DELEG, OPEN4_SHARE_ACCESS_WANT_CANCEL, OPEN4_SHARE_ACCESS_WANT_DELEG_MASK,
     OPEN4_SHARE_ACCESS_WANT_DELEG_TIMESTAMPS, OPEN4_SHARE_ACCESS_WANT_NO_DELEG,
     OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION, OPEN4_SHARE_ACCESS_WANT_READ_DELEG,
-    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OPEN4_SHARE_ACCESS_WRITE, Open4Args, OpenArguments4, OpenClaim4,
-    OpenDelegation4, OpenDelegationType4, OpenNoneDelegation4, OpenReadDelegation4, OpenWriteDelegation4,
-    StateId4, WND4_CANCELLED, WND4_NOT_SUPP_DOWNGRADE, WND4_NOT_WANTED, WND4_WRITE_DELEG_NOT_SUPP_FTYPE,
+    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OPEN4_SHARE_ACCESS_WRITE, Open4Args, OpenClaim4, OpenDelegation4,
+    OpenDelegationType4, OpenNoneDelegation4, OpenReadDelegation4, OpenWriteDelegation4, StateId4,
+    WND4_CANCELLED, WND4_NOT_SUPP_DOWNGRADE, WND4_NOT_WANTED, WND4_WRITE_DELEG_NOT_SUPP_FTYPE,
 };
 use nfs4_state::stateid::{DelegatedTimes, DelegationKind, DelegationTerms, FileStateError, Granted};
 use nfs4_state::{DelegationMode, WriteDelegations};
 use types::{Access, Attributes, FileId, permission};
 use xdr::Opaque;
 
+use super::clients::Clients;
 use super::counts::Step;
-use super::{Head, lost_locks};
+use super::file_system::FileSystem;
+use super::grants::Grants;
+use super::offers::Offers;
 use crate::context::Compound;
 
 const NO_ROOM: OpenNoneDelegation4 = OpenNoneDelegation4::Resource { server_will_signal_avail: false };
@@ -43,28 +46,30 @@ enum Wish {
 /// The delegation in the answer to an OPEN of `file` that has succeeded.
 pub(super) async fn offer(
     compound: &Compound,
-    head: &Head,
+    grants: &Grants,
     file: &Attributes,
     args: &Open4Args,
     is_reachable: bool,
 ) -> OpenDelegation4 {
     let Ok(client) = compound.client() else { return OpenDelegation4::None };
+    let offers = grants.clients.fs.offers;
     let wish = wish(args);
     let kind = match wish {
         Wish::Held => return OpenDelegation4::None,
         Wish::None(reason) => return why(reason),
         Wish::Any(kind) | Wish::Wanted(kind) | Wish::Reclaimed(kind) => kind,
     };
-    if wish == Wish::Wanted(DelegationKind::Write) && head.write_delegations == WriteDelegations::Off {
+    if wish == Wish::Wanted(DelegationKind::Write) && offers.write_delegations == WriteDelegations::Off {
         return why(WND4_WRITE_DELEG_NOT_SUPP_FTYPE);
     }
     let may_have_one = is_reachable
         && args.share_deny == 0
-        && is_allowed(head, wish, kind)
-        && (kind == DelegationKind::Read || may_read_and_write(compound, head, file, wish).await)
-        && is_worth_it(head, client, file.file, wish);
+        && is_allowed(offers, wish, kind)
+        && (kind == DelegationKind::Read
+            || may_read_and_write(compound, &grants.clients.fs, file, wish).await)
+        && is_worth_it(grants, client, file.file, wish);
     let granted = if may_have_one {
-        grant(compound, head, (client, file), args, (wish, kind)).await
+        grant(compound, grants, (client, file), args, (wish, kind)).await
     } else {
         Err(NO_ROOM)
     };
@@ -104,26 +109,26 @@ fn wish(args: &Open4Args) -> Wish {
 }
 
 /// As the site has it.
-fn is_allowed(head: &Head, wish: Wish, kind: DelegationKind) -> bool {
-    let may_write = match head.write_delegations {
+fn is_allowed(offers: Offers, wish: Wish, kind: DelegationKind) -> bool {
+    let may_write = match offers.write_delegations {
         WriteDelegations::Off => false,
         WriteDelegations::Wanted => !matches!(wish, Wish::Any(_)),
         WriteDelegations::On => true,
     };
-    head.delegation_mode != DelegationMode::Off && (may_write || kind == DelegationKind::Read)
+    offers.delegations != DelegationMode::Off && (may_write || kind == DelegationKind::Read)
 }
 
 /// The stateid of a delegation to write reads too, whatever the open was for.
-async fn may_read_and_write(compound: &Compound, head: &Head, file: &Attributes, wish: Wish) -> bool {
+async fn may_read_and_write(compound: &Compound, fs: &FileSystem, file: &Attributes, wish: Wish) -> bool {
     let who = &compound.identity;
     matches!(wish, Wish::Reclaimed(_))
         || permission::is_owner(who, file)
-        || head.allows(who, file, Access::READ | Access::WRITE).await.unwrap_or(false)
+        || fs.allows(who, file, Access::READ | Access::WRITE).await.unwrap_or(false)
 }
 
-fn is_worth_it(head: &Head, client: ClientId4, file: FileId, wish: Wish) -> bool {
-    let now = head.clock.monotonic();
-    let mut adaptive = head.adaptive.lock();
+fn is_worth_it(grants: &Grants, client: ClientId4, file: FileId, wish: Wish) -> bool {
+    let now = grants.clients.fs.clock.monotonic();
+    let mut adaptive = grants.adaptive.lock();
     // Counted whatever the wish: all opens show which files a client uses.
     let is_offered = adaptive.accessed(client, file, now);
     match wish {
@@ -135,30 +140,31 @@ fn is_worth_it(head: &Head, client: ClientId4, file: FileId, wish: Wish) -> bool
 
 async fn grant(
     compound: &Compound,
-    head: &Head,
+    grants: &Grants,
     (client, found): (ClientId4, &Attributes),
     args: &Open4Args,
     (wish, kind): (Wish, DelegationKind),
 ) -> Result<OpenDelegation4, OpenNoneDelegation4> {
+    let Clients { fs, states, .. } = &*grants.clients;
     let file = found.file;
     let has_times = keeps_times(compound, args, kind);
     // The open may have changed the attributes. For a delegation to read, those found before it suffice: they are not
     // newer than the client's.
     let before = if has_times || kind == DelegationKind::Write {
-        head.fresh_attributes(file).await.map_err(|_| NO_ROOM)?
+        fs.fresh_attributes(file).await.map_err(|_| NO_ROOM)?
     } else {
         *found
     };
     // A client with a ticket from before the restart could write bytes that a reader has cached.
     if !matches!(wish, Wish::Reclaimed(_)) {
-        lost_locks::fence_former(head, file).await.map_err(|_| NO_ROOM)?;
+        grants.fencing.fence_former(file).await.map_err(|_| NO_ROOM)?;
     }
     let terms = DelegationTerms {
         // The change attribute that the client has kept since before the restart is unknown.
         change: (!matches!(wish, Wish::Reclaimed(_))).then_some(before.change),
         times: has_times.then_some(DelegatedTimes { accessed: before.atime, modified: before.mtime }),
     };
-    let mut states = head.states.lock();
+    let mut states = states.lock();
     let held = states.delegation_of(client, file);
     if held == Some(DelegationKind::Write) && wish == Wish::Wanted(DelegationKind::Read) {
         return Err(OpenNoneDelegation4::Why(WND4_NOT_SUPP_DOWNGRADE));
@@ -166,12 +172,12 @@ async fn grant(
     if held.is_some_and(|held| held >= kind) {
         return Err(NO_ROOM);
     }
-    let granted = states.delegate(client, file, (kind, terms), head.clock.monotonic());
+    let granted = states.delegate(client, file, (kind, terms), fs.clock.monotonic());
     let stateid = granted.map_err(|error| match error {
         FileStateError::Limit(_) => NO_ROOM,
         _ => OpenNoneDelegation4::Contention { server_will_push_deleg: false },
     })?;
-    head.counts.count(Granted::Delegation(kind), Step::Granted);
+    grants.counts.count(Granted::Delegation(kind), Step::Granted);
     Ok(on_wire(kind, stateid, has_times))
 }
 
@@ -226,32 +232,6 @@ pub(super) fn instead_of_open(
     }
 }
 
-/// Arguments that OPEN supports (RFC 9754 §3). Linux asks with every open for the extensions listed here, so
-/// delegations instead of opens are listed only where delegations of both kinds are on. Delegated times are never
-/// listed: a time from before the delegation is to be ignored, but Linux, given the times, keeps to itself the times
-/// that `tar` and `cp -p` set. A client that asks for either all the same gets it.
-pub(super) fn open_arguments(head: &Head) -> OpenArguments4 {
-    const WANTS: Bitmap4 = Bitmap4::of(&[
-        OPEN4_SHARE_ACCESS_WANT_ANY_DELEG >> 8,
-        OPEN4_SHARE_ACCESS_WANT_NO_DELEG >> 8,
-        OPEN4_SHARE_ACCESS_WANT_CANCEL >> 8,
-    ]);
-    const EXTENSIONS: Bitmap4 = WANTS.with(OPEN4_SHARE_ACCESS_WANT_OPEN_XOR_DELEGATION.trailing_zeros());
-    let share_access_want = match (head.delegation_mode, head.write_delegations) {
-        (DelegationMode::Off, _) => Bitmap4::EMPTY,
-        (_, WriteDelegations::On) => EXTENSIONS,
-        (_, WriteDelegations::Off | WriteDelegations::Wanted) => WANTS,
-    };
-    OpenArguments4 {
-        share_access: Bitmap4::of(&[1, 2, 3]),
-        share_deny: Bitmap4::of(&[0, 1, 2, 3]),
-        share_access_want,
-        // Nothing of a client outlives its own restart: CLAIM_DELEGATE_PREV (3) and CLAIM_DELEG_PREV_FH (6) are missing.
-        open_claim: Bitmap4::of(&[0, 1, 2, 4, 5]),
-        create_mode: Bitmap4::of(&[0, 1, 2, 3]),
-    }
-}
-
 fn why(reason: u32) -> OpenDelegation4 {
     OpenDelegation4::NoneExt(OpenNoneDelegation4::Why(reason))
 }
@@ -267,11 +247,15 @@ fn nobody() -> NfsAce4 {
     }
 }
 
-pub(super) fn give_back(compound: &Compound, head: &Head, args: &DelegReturn4Args) -> Result<(), NfsStat4> {
+pub(super) fn give_back(
+    compound: &Compound,
+    clients: &Clients,
+    args: &DelegReturn4Args,
+) -> Result<(), NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.deleg_stateid)?;
-    head.states.lock().return_delegation(client, file, stateid)?;
+    clients.states.lock().return_delegation(client, file, stateid)?;
     // Requests may wait for it.
-    head.access.returned();
+    clients.fs.access.returned();
     Ok(())
 }

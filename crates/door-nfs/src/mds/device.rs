@@ -15,12 +15,13 @@ use nfs4::{
     Bitmap4, ClientId4, DeviceId4, FfDeviceAddr4, FfDeviceVersions4, GetDeviceInfo4Args, GetDeviceInfo4Res,
     GetDeviceInfo4ResOk, LayoutType4, NOTIFY_DEVICEID4_CHANGE, NOTIFY_DEVICEID4_DELETE, NetAddr4, NfsStat4,
 };
+use parking_lot::Mutex;
 use types::PoolId;
 use xdr::to_bytes;
 
-use super::Head;
-use crate::IO_BYTES_MAX;
+use super::clients::Clients;
 use crate::context::Compound;
+use crate::limits::IO_BYTES_MAX;
 use crate::transport::Connection;
 
 /// Echoed whole, or Linux refetches the device with every layout (`_nfs4_proc_getdeviceinfo` sets nocache).
@@ -30,23 +31,57 @@ const NOTIFICATIONS: Bitmap4 = Bitmap4::of(&[NOTIFY_DEVICEID4_CHANGE, NOTIFY_DEV
 const DEVICES_PER_CLIENT_MAX: usize = 1024;
 const NOTIFY_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Where this client reaches the pool: a data server that listens everywhere is reached as the head was.
-pub(super) fn address(head: &Head, connection: &Connection, pool: PoolId) -> Option<SocketAddr> {
-    let (_, listening) = head.pool_addresses.iter().find(|(id, _)| *id == pool)?;
-    if listening.ip().is_unspecified() {
-        return Some(SocketAddr::new(connection.local().ip(), listening.port()));
-    }
-    Some(*listening)
+/// The pools as devices.
+pub(crate) struct Devices {
+    clients: Arc<Clients>,
+    pool_addresses: Vec<(PoolId, SocketAddr)>,
+    /// Changes with every start: part of device ids, so that none is ever reused for another address.
+    generation: u32,
+    /// Leaf lock.
+    known: Mutex<KnownDevices>,
 }
 
-pub(super) fn id(head: &Head, pool: PoolId, address: SocketAddr) -> DeviceId4 {
-    let generation = head.generation.wrapping_add(head.devices.lock().forgotten(pool));
-    let mut bytes = [0; 16];
-    bytes[..4].copy_from_slice(&pool.0.to_be_bytes());
-    bytes[4..8].copy_from_slice(&generation.to_be_bytes());
-    bytes[8..]
-        .copy_from_slice(&head.handle_key.authenticate::<8>(universal_address(address).addr.as_bytes()));
-    DeviceId4(bytes)
+impl Devices {
+    pub fn new(clients: Arc<Clients>, pool_addresses: Vec<(PoolId, SocketAddr)>, generation: u32) -> Devices {
+        Devices { clients, pool_addresses, generation, known: Mutex::default() }
+    }
+
+    /// Where this client reaches the pool: a data server that listens everywhere is reached as the head was.
+    pub fn address(&self, connection: &Connection, pool: PoolId) -> Option<SocketAddr> {
+        let (_, listening) = self.pool_addresses.iter().find(|(id, _)| *id == pool)?;
+        if listening.ip().is_unspecified() {
+            return Some(SocketAddr::new(connection.local().ip(), listening.port()));
+        }
+        Some(*listening)
+    }
+
+    pub fn id(&self, pool: PoolId, address: SocketAddr) -> DeviceId4 {
+        let generation = self.generation.wrapping_add(self.known.lock().forgotten(pool));
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&pool.0.to_be_bytes());
+        bytes[4..8].copy_from_slice(&generation.to_be_bytes());
+        bytes[8..].copy_from_slice(
+            &self.clients.fs.handle_key.authenticate::<8>(universal_address(address).addr.as_bytes()),
+        );
+        DeviceId4(bytes)
+    }
+
+    /// Forgets the pool's device, at which no client has a layout any more.
+    pub fn forget(&self, pool: PoolId) {
+        let known = self.known.lock().forget(pool);
+        for (client, device) in known {
+            let sessions = Arc::clone(&self.clients.sessions);
+            self.clients.spawn_call(async move {
+                let told = sessions.notify_device_deleted(client, device, NOTIFY_PATIENCE).await;
+                // Nothing depends on it: the id never comes again.
+                tracing::debug!(client = client.0, %pool, ?told, "told that a device is gone");
+            });
+        }
+    }
+
+    pub fn forget_client(&self, client: ClientId4) {
+        self.known.lock().forget_client(client);
+    }
 }
 
 /// The pool a device id of this start names.
@@ -54,13 +89,13 @@ pub(super) fn pool(device: DeviceId4) -> PoolId {
     PoolId(u32::from_be_bytes([device.0[0], device.0[1], device.0[2], device.0[3]]))
 }
 
-pub(super) fn info(compound: &Compound, head: &Head, args: &GetDeviceInfo4Args) -> GetDeviceInfo4Res {
+pub(super) fn info(compound: &Compound, devices: &Devices, args: &GetDeviceInfo4Args) -> GetDeviceInfo4Res {
     if args.layout_type != LayoutType4::FLEX_FILES {
         return GetDeviceInfo4Res::Err(NfsStat4::UnknownLayoutType);
     }
     let pool = pool(args.device_id);
-    let known = address(head, &compound.caller.connection, pool)
-        .filter(|address| id(head, pool, *address) == args.device_id);
+    let known = devices.address(&compound.caller.connection, pool);
+    let known = known.filter(|address| devices.id(pool, *address) == args.device_id);
     let Some(address) = known else { return GetDeviceInfo4Res::Err(NfsStat4::NoEnt) };
     let device = FfDeviceAddr4 {
         netaddrs: vec![universal_address(address)],
@@ -74,7 +109,7 @@ pub(super) fn info(compound: &Compound, head: &Head, args: &GetDeviceInfo4Args) 
     };
     let mut notification = args.notify_types.intersect(&NOTIFICATIONS);
     if let Some(client) = compound.client.filter(|_| notification.contains(NOTIFY_DEVICEID4_DELETE)) {
-        match head.devices.lock().note(client, args.device_id, head.generation) {
+        match devices.known.lock().note(client, args.device_id, devices.generation) {
             Ok(true) => {}
             Ok(false) => notification = Bitmap4::EMPTY,
             Err(status) => return GetDeviceInfo4Res::Err(status),
@@ -91,12 +126,12 @@ pub(super) fn info(compound: &Compound, head: &Head, args: &GetDeviceInfo4Args) 
 
 /// Devices that clients know and want to be notified of, and how often each pool's device has gone.
 #[derive(Default)]
-pub(crate) struct Devices {
+struct KnownDevices {
     known: BTreeSet<(ClientId4, DeviceId4)>,
     forgotten: BTreeMap<PoolId, u32>,
 }
 
-impl Devices {
+impl KnownDevices {
     /// `false`: the client will not be notified, and does not rely on it. NOENT: the device has gone since it was
     /// looked at, and its clients have been notified already. `generation` is the head's.
     fn note(&mut self, client: ClientId4, device: DeviceId4, generation: u32) -> Result<bool, NfsStat4> {
@@ -124,21 +159,8 @@ impl Devices {
         self.known.extract_if(.., |(_, device)| pool(*device) == gone).collect()
     }
 
-    pub(super) fn forget_client(&mut self, client: ClientId4) {
+    fn forget_client(&mut self, client: ClientId4) {
         self.known.retain(|(known, _)| *known != client);
-    }
-}
-
-/// Forgets the pool's device, at which no client has a layout any more.
-pub(super) fn forget(head: &Head, pool: PoolId) {
-    let known = head.devices.lock().forget(pool);
-    for (client, device) in known {
-        let sessions = Arc::clone(&head.sessions);
-        head.spawn_call(async move {
-            let told = sessions.notify_device_deleted(client, device, NOTIFY_PATIENCE).await;
-            // Nothing depends on it: the id never comes again.
-            tracing::debug!(client = client.0, %pool, ?told, "told that a device is gone");
-        });
     }
 }
 
@@ -164,7 +186,7 @@ mod tests {
             bytes[4..8].copy_from_slice(&generation.to_be_bytes());
             DeviceId4(bytes)
         };
-        let (mut devices, client, start) = (Devices::default(), ClientId4(1), u32::MAX);
+        let (mut devices, client, start) = (KnownDevices::default(), ClientId4(1), u32::MAX);
         assert_eq!(devices.note(client, device(start), start), Ok(true));
         assert_eq!(devices.forget(POOL), [(client, device(start))]);
         assert_eq!(devices.note(client, device(start), start), Err(NfsStat4::NoEnt));

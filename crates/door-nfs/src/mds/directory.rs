@@ -11,53 +11,62 @@ use nfs4::{
 use nfs4_state::stateid::holder;
 use types::{Access, ChangeInfo, Device, FileId, FileKind, Name, SymlinkTarget};
 
-use super::{Head, exports, name, recall, setattr};
+use super::change::before_change;
+use super::component::name;
+use super::exports::Exports;
+use super::file_system::FileSystem;
+use super::setattr;
 use crate::context::Compound;
 use crate::status;
 
 /// For an object without a given mode: the mode that `mkdir` and `mknod` would set under a common umask.
 const PERMISSIONS_DEFAULT: u32 = 0o755;
 
-pub(super) async fn lookup(compound: &mut Compound, head: &Head, args: &Lookup4Args) -> Result<(), NfsStat4> {
-    let dir = directory(head, compound.file()?).await?;
+pub(super) async fn lookup(
+    compound: &mut Compound,
+    fs: &FileSystem,
+    args: &Lookup4Args,
+) -> Result<(), NfsStat4> {
+    let dir = directory(fs, compound.file()?).await?;
     let name = name(&args.objname)?;
-    let found = head.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
+    let found = fs.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
     compound.set_file(found.file);
     Ok(())
 }
 
-pub(super) async fn lookup_parent(compound: &mut Compound, head: &Head) -> Result<(), NfsStat4> {
-    let dir = directory(head, compound.file()?).await?;
-    let found = head.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
+pub(super) async fn lookup_parent(compound: &mut Compound, exports: &Exports) -> Result<(), NfsStat4> {
+    let fs = &*exports.clients.fs;
+    let dir = directory(fs, compound.file()?).await?;
+    let found = fs.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
     // The way up may lead out of an export, into the one around it.
-    let place = exports::place_of(compound, head, &found).await?;
+    let place = exports.place_of(compound, &found).await?;
     compound.enter(found.file, place);
     Ok(())
 }
 
 /// The file if it is a directory; a symbolic link has a status of its own, so that clients follow it.
-pub(super) async fn directory(head: &Head, file: FileId) -> Result<FileId, NfsStat4> {
-    match head.attributes(file).await?.kind {
+pub(super) async fn directory(fs: &FileSystem, file: FileId) -> Result<FileId, NfsStat4> {
+    match fs.attributes(file).await?.kind {
         FileKind::Directory => Ok(file),
         FileKind::Symlink => Err(NfsStat4::SymLink),
         _ => Err(NfsStat4::NotDir),
     }
 }
 
-pub(super) async fn read_link(compound: &Compound, head: &Head) -> Result<ReadLink4ResOk, NfsStat4> {
-    let target = head.namespace.read_link(compound.file()?).await.map_err(status::of_namespace)?;
+pub(super) async fn read_link(compound: &Compound, fs: &FileSystem) -> Result<ReadLink4ResOk, NfsStat4> {
+    let target = fs.namespace.read_link(compound.file()?).await.map_err(status::of_namespace)?;
     Ok(ReadLink4ResOk { link: LinkText4::from(Bytes::copy_from_slice(target.as_bytes())) })
 }
 
 pub(super) async fn create(
     compound: &mut Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &Create4Args,
 ) -> Result<Create4ResOk, NfsStat4> {
     let kind = create_kind(&args.objtype)?;
-    let dir = plain_directory(head, compound.file()?).await?;
+    let dir = plain_directory(fs, compound.file()?).await?;
     let name = name(&args.objname)?;
-    let requested = setattr::parse_for_creation(compound, head, &args.createattrs).await?;
+    let requested = setattr::parse_for_creation(compound, fs, &args.createattrs).await?;
     if requested.size().is_some() {
         return Err(NfsStat4::Inval);
     }
@@ -72,7 +81,7 @@ pub(super) async fn create(
         location: None,
     };
     let created =
-        head.namespace.create(&compound.identity, dir, &name, &spec).await.map_err(status::of_namespace)?;
+        fs.namespace.create(&compound.identity, dir, &name, &spec).await.map_err(status::of_namespace)?;
     compound.set_file(created.attributes.file);
     let attrset = setattr::set_at_creation(args.createattrs.attrmask);
     Ok(Create4ResOk { cinfo: change_info(created.parent), attrset })
@@ -104,39 +113,38 @@ fn made_kind(kind: &CreateKind) -> FileKind {
 
 pub(super) async fn remove(
     compound: &mut Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &Remove4Args,
 ) -> Result<Remove4ResOk, NfsStat4> {
-    let dir = plain_directory(head, compound.file()?).await?;
+    let dir = plain_directory(fs, compound.file()?).await?;
     let name = name(&args.target)?;
-    let _removing = before_removal(compound, head, dir, &name, Change::Remove).await?;
+    let _removing = before_removal(compound, fs, dir, &name, Change::Remove).await?;
     // A file that somebody has open keeps its data until the last close: the row stays, the reaper asks the states.
-    let removed =
-        head.namespace.unlink(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
-    call_back(compound, head, removed.attributes.file, Change::Remove);
+    let removed = fs.namespace.unlink(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
+    call_back(compound, fs, removed.attributes.file, Change::Remove);
     Ok(Remove4ResOk { cinfo: change_info(removed.parent) })
 }
 
 pub(super) async fn rename(
     compound: &mut Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &Rename4Args,
 ) -> Result<Rename4ResOk, NfsStat4> {
-    let source = plain_directory(head, compound.saved_file()?).await?;
-    let target = plain_directory(head, compound.file()?).await?;
+    let source = plain_directory(fs, compound.saved_file()?).await?;
+    let target = plain_directory(fs, compound.file()?).await?;
     let (old, new) = (name(&args.oldname)?, name(&args.newname)?);
-    let _moving = before_removal(compound, head, source, &old, Change::Rename).await?;
-    let _replacing = before_removal(compound, head, target, &new, Change::Remove).await?;
+    let _moving = before_removal(compound, fs, source, &old, Change::Rename).await?;
+    let _replacing = before_removal(compound, fs, target, &new, Change::Remove).await?;
     let (from, to) = ((source, &old), (target, &new));
-    let renamed = head.namespace.rename(&compound.identity, from, to, Replace::Any).await;
+    let renamed = fs.namespace.rename(&compound.identity, from, to, Replace::Any).await;
     let renamed = renamed.map_err(|error| match error {
         // RFC 8881 §18.26.3: an existing target that cannot be replaced is EXIST, whatever is wrong with it.
         api::NamespaceError::IsDirectory | api::NamespaceError::NotDirectory => NfsStat4::Exist,
         error => status::of_namespace(error),
     })?;
-    call_back(compound, head, renamed.moved.file, Change::Rename);
+    call_back(compound, fs, renamed.moved.file, Change::Rename);
     if let Some(replaced) = renamed.replaced {
-        call_back(compound, head, replaced.file, Change::Remove);
+        call_back(compound, fs, replaced.file, Change::Remove);
     }
     Ok(Rename4ResOk { source_cinfo: change_info(renamed.source), target_cinfo: change_info(renamed.target) })
 }
@@ -145,7 +153,7 @@ pub(super) async fn rename(
 /// and delegations of other clients are recalled. All other checks of the name are the operation's.
 async fn before_removal(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     dir: FileId,
     name: &Name,
     change: Change,
@@ -153,58 +161,58 @@ async fn before_removal(
     let by = compound.client.map(holder);
     // Mostly no other client denies access or has a delegation, and the name need not be looked up.
     let is_free = {
-        let table = head.access.table();
+        let table = fs.access.table();
         !table.has_denials_of_others(Door::Nfs) && !table.has_delegations_of_others(by)
     };
     if is_free {
         return Ok(None);
     }
     let who = &compound.identity;
-    let Ok(found) = head.namespace.lookup(who, dir, name).await else { return Ok(None) };
-    let above = head.attributes(dir).await?;
+    let Ok(found) = fs.namespace.lookup(who, dir, name).await else { return Ok(None) };
+    let above = fs.attributes(dir).await?;
     // Nothing is recalled for a change that is refused anyway.
-    if !head.may_remove(who, &above, &found).await? {
+    if !fs.may_remove(who, &above, &found).await? {
         return Ok(None);
     }
-    recall::before_change(compound, head, found.file, change).await.map(Some).map_err(status::of_removal)
+    before_change(compound, fs, found.file, change).await.map(Some).map_err(status::of_removal)
 }
 
 /// After the change: recalls delegations granted since the check before it, or of a file that got the name only since
 /// the lookup, and does not wait for them.
-fn call_back(compound: &Compound, head: &Head, file: FileId, change: Change) {
-    head.access.call_back(file, compound.client.map(holder), change);
+fn call_back(compound: &Compound, fs: &FileSystem, file: FileId, change: Change) {
+    fs.access.call_back(file, compound.client.map(holder), change);
 }
 
 pub(super) async fn link(
     compound: &mut Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &Link4Args,
 ) -> Result<Link4ResOk, NfsStat4> {
     let file = compound.saved_file()?;
-    if head.attributes(file).await?.kind == FileKind::Directory {
+    if fs.attributes(file).await?.kind == FileKind::Directory {
         return Err(NfsStat4::IsDir);
     }
-    let above = head.attributes(compound.file()?).await?;
+    let above = fs.attributes(compound.file()?).await?;
     if above.kind != FileKind::Directory {
         return Err(NfsStat4::NotDir);
     }
     let (dir, name) = (above.file, name(&args.newname)?);
     // Nothing is recalled for a change that is refused anyway.
     let needed = Access::ADD_FILE | Access::EXECUTE;
-    let _linking = if head.allows(&compound.identity, &above, needed).await? {
-        let linking = recall::before_change(compound, head, file, Change::Link).await;
+    let _linking = if fs.allows(&compound.identity, &above, needed).await? {
+        let linking = before_change(compound, fs, file, Change::Link).await;
         Some(linking.map_err(status::of_access)?)
     } else {
         None
     };
     let linked =
-        head.namespace.link(&compound.identity, file, dir, &name).await.map_err(status::of_namespace)?;
+        fs.namespace.link(&compound.identity, file, dir, &name).await.map_err(status::of_namespace)?;
     Ok(Link4ResOk { cinfo: change_info(linked.parent) })
 }
 
 /// As `directory`, for operations that know no SYMLINK status.
-pub(super) async fn plain_directory(head: &Head, file: FileId) -> Result<FileId, NfsStat4> {
-    directory(head, file)
+pub(super) async fn plain_directory(fs: &FileSystem, file: FileId) -> Result<FileId, NfsStat4> {
+    directory(fs, file)
         .await
         .map_err(|status| if status == NfsStat4::SymLink { NfsStat4::NotDir } else { status })
 }

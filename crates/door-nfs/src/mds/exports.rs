@@ -1,235 +1,95 @@
-//! Exports at work: operations that a client's view permits on the current file handle, and pseudo directories.
+//! Where the files of clients lie: in which export, or on the way to one.
 //!
 //! Any client can present a handle, so PUTFH judges where the file lies: by the directories above it, up to the first
 //! that is an export of this client. (A handle that names its export would need no climbing; but then one file has
-//! several handles, and Linux an inode with a cache of its own for each.) Read-only exports refuse all changes, from
-//! any caller. For a client with the whole namespace as its one export nothing is looked up.
+//! several handles, and Linux an inode with a cache of its own for each.) For a client with the whole namespace as its
+//! one export nothing is looked up.
 
-use api::{Cookie, DirEntry, NamespaceError};
+use std::sync::Arc;
+
 use file_state::Modes;
-use nfs4::attr::number;
-use nfs4::{
-    Component4, CreateHow4, LayoutIomode4, NfsArgop4, NfsResop4, NfsStat4, OPEN4_SHARE_ACCESS_WRITE,
-    OpProperties, Open4Args, OpenClaim4, OpenFlag4, ReadDir4Args, ReadDir4ResOk, Res, op,
-};
+use nfs4::NfsStat4;
 use nfs4_state::stateid::holder;
 use types::{Attributes, FileId, FileKind};
 
-use super::readdir::{self, COOKIE_VERIFIER, Lister, Room};
-use super::{Head, name, security};
-use crate::context::{Compound, as_pseudo};
-use crate::exports::ViewPlace;
+use super::clients::Clients;
+use super::homes::Homes;
+use crate::context::Compound;
+use crate::exports::{ExportTable, ViewPlace};
 use crate::status;
 
 /// Directories above a file that are looked at; a file that lies deeper cannot be reached by its handle.
 const DEPTH_MAX: usize = 4096;
-/// Cookies 0 to 2 are reserved (RFC 8881 §18.23.3).
-const COOKIE_FIRST: u64 = 3;
 
-/// Whether an operation goes on to its handler.
-pub(super) enum Gate {
-    Open(NfsArgop4),
-    Closed(NfsResop4),
+pub(crate) struct Exports {
+    pub clients: Arc<Clients>,
+    pub table: ExportTable,
+    pub homes: Homes,
 }
 
-pub(super) async fn judge(compound: &mut Compound, head: &Head, operation: NfsArgop4) -> Gate {
-    let number = operation.opnum();
-    if compound.current.place == ViewPlace::Pseudo
-        && let Ok(dir) = compound.file()
-        && let Some(result) = in_pseudo(compound, head, dir, &operation).await
-    {
-        return Gate::Closed(result);
-    }
-    let refuse = |status| Gate::Closed(NfsResop4::error(number, status));
-    if compound.is_read_only() {
-        return match operation {
-            NfsArgop4::Open(args) => match open_to_read(compound, head, args).await {
-                Ok(args) => Gate::Open(NfsArgop4::Open(args)),
-                Err(status) => refuse(status),
-            },
-            NfsArgop4::LayoutGet(args) if args.iomode != LayoutIomode4::Read => {
-                refuse(NfsStat4::LayoutUnavailable)
-            }
-            _ if OpProperties::of(number).is_some_and(|properties| properties.modifies) => {
-                refuse(NfsStat4::RoFs)
-            }
-            operation => Gate::Open(operation),
-        };
-    }
-    // As between mounts: permission for a name in one export does not extend to another.
-    if matches!(number, op::RENAME | op::LINK) && compound.saved.place != compound.current.place {
-        return refuse(NfsStat4::XDev);
-    }
-    Gate::Open(operation)
-}
-
-/// OPEN in a read-only export: of what is there, to read. O_CREAT of what is there is no more than that.
-async fn open_to_read(compound: &Compound, head: &Head, mut args: Open4Args) -> Result<Open4Args, NfsStat4> {
-    if args.share_access & OPEN4_SHARE_ACCESS_WRITE != 0 {
-        return Err(NfsStat4::RoFs);
-    }
-    match (&args.openhow, &args.claim) {
-        (OpenFlag4::NoCreate, _) => {}
-        (OpenFlag4::Create(CreateHow4::Unchecked(given)), OpenClaim4::Null(component))
-            if !given.attrmask.contains(number::SIZE) =>
-        {
-            let (dir, name) = (compound.file()?, name(component)?);
-            if let Err(NamespaceError::NotFound) = head.namespace.lookup(&compound.identity, dir, &name).await
-            {
-                return Err(NfsStat4::RoFs);
-            }
-            args.openhow = OpenFlag4::NoCreate;
+impl Exports {
+    /// Where a file lies in the client's view. STALE: in none of its exports (PUTFH knows no ACCESS, RFC 8881 §15.2).
+    pub async fn place_of(&self, compound: &Compound, file: &Attributes) -> Result<ViewPlace, NfsStat4> {
+        let view = &compound.caller.view;
+        if view.is_whole() {
+            return Ok(compound.current.place);
         }
-        (OpenFlag4::Create(_), _) => return Err(NfsStat4::RoFs),
-    }
-    Ok(args)
-}
-
-/// Where a file lies in the client's view. STALE: in none of its exports (PUTFH knows no ACCESS, RFC 8881 §15.2).
-pub(super) async fn place_of(
-    compound: &Compound,
-    head: &Head,
-    file: &Attributes,
-) -> Result<ViewPlace, NfsStat4> {
-    let view = &compound.caller.view;
-    if view.is_whole() {
-        return Ok(compound.current.place);
-    }
-    if let Some(place) = view.of_directory(file.file) {
-        return Ok(place);
-    }
-    if file.nlink == 0 {
-        return place_of_unlinked(compound, head, file.file);
-    }
-    let home = head.homes.one(file.file).await.map_err(status::of_namespace)?;
-    if let Some(place) = climb(compound, head, home).await? {
-        return Ok(place);
-    }
-    if file.kind == FileKind::Directory || file.nlink == 1 {
-        return Err(NfsStat4::Stale);
-    }
-    // Another of its names may be where this client looks.
-    let homes = head.homes.all(file.file, head.clock.monotonic()).await.map_err(status::of_namespace)?;
-    for home in homes.iter() {
-        if let Some(place) = climb(compound, head, Some(*home)).await? {
+        if let Some(place) = view.of_directory(file.file) {
             return Ok(place);
         }
-    }
-    Err(NfsStat4::Stale)
-}
-
-/// The place of a file in a directory, found by going up.
-async fn climb(compound: &Compound, head: &Head, dir: Option<FileId>) -> Result<Option<ViewPlace>, NfsStat4> {
-    let mut at = dir;
-    for _ in 0..DEPTH_MAX {
-        let Some(dir) = at else { return Ok(None) };
-        match compound.caller.view.of_directory(dir) {
-            Some(ViewPlace::Pseudo) => return Ok(None),
-            Some(place) => return Ok(Some(place)),
-            None => at = head.homes.one(dir).await.map_err(status::of_namespace)?,
+        if file.nlink == 0 {
+            return self.place_of_unlinked(compound, file.file);
         }
-    }
-    Ok(None)
-}
-
-/// A file without a name lies nowhere: only a client that has it open, or may still reclaim that, reaches it. The
-/// export in which it was opened is unknown; if the client writes it, the export is a writable one.
-fn place_of_unlinked(compound: &Compound, head: &Head, file: FileId) -> Result<ViewPlace, NfsStat4> {
-    let client = compound.client()?;
-    let (access, layout) = {
-        let table = head.access.table();
-        (table.access_of(file, holder(client)), table.layout_of(file, holder(client)))
-    };
-    // The client may not have reclaimed yet its open to write from before a restart.
-    let may_reclaim = head.sessions.in_grace() && head.sessions.judge_reclaim(client, true).is_ok();
-    let is_written = access.contains(Modes::WRITE) || layout.read_write || may_reclaim;
-    if is_written || access != Modes::NONE || !layout.is_empty() || head.sessions.in_grace() {
-        return compound.caller.view.strictest(is_written, compound.caller.flavor).ok_or(NfsStat4::Stale);
-    }
-    Err(NfsStat4::Stale)
-}
-
-/// Runs operations that a pseudo directory answers differently from a real one; others run as anywhere, or are refused
-/// as in a read-only export.
-async fn in_pseudo(
-    compound: &mut Compound,
-    head: &Head,
-    dir: FileId,
-    operation: &NfsArgop4,
-) -> Option<NfsResop4> {
-    Some(match operation {
-        NfsArgop4::Lookup(args) => match child(compound, head, dir, &args.objname).await {
-            Ok(child) => {
-                compound.set_file(child);
-                NfsResop4::Lookup(NfsStat4::Ok)
+        let home = self.homes.one(file.file).await.map_err(status::of_namespace)?;
+        if let Some(place) = self.climb(compound, home).await? {
+            return Ok(place);
+        }
+        if file.kind == FileKind::Directory || file.nlink == 1 {
+            return Err(NfsStat4::Stale);
+        }
+        // Another of its names may be where this client looks.
+        let homes = self
+            .homes
+            .all(file.file, self.clients.fs.clock.monotonic())
+            .await
+            .map_err(status::of_namespace)?;
+        for home in homes.iter() {
+            if let Some(place) = self.climb(compound, Some(*home)).await? {
+                return Ok(place);
             }
-            Err(status) => NfsResop4::Lookup(status),
-        },
-        NfsArgop4::SecInfo(args) => match child(compound, head, dir, &args.name).await {
-            Ok(child) => {
-                let place = compound.caller.view.step(ViewPlace::Pseudo, child);
-                NfsResop4::SecInfo(Res::Ok(security::consume(compound, place)))
+        }
+        Err(NfsStat4::Stale)
+    }
+
+    /// The place of a file in a directory, found by going up.
+    async fn climb(&self, compound: &Compound, dir: Option<FileId>) -> Result<Option<ViewPlace>, NfsStat4> {
+        let mut at = dir;
+        for _ in 0..DEPTH_MAX {
+            let Some(dir) = at else { return Ok(None) };
+            match compound.caller.view.of_directory(dir) {
+                Some(ViewPlace::Pseudo) => return Ok(None),
+                Some(place) => return Ok(Some(place)),
+                None => at = self.homes.one(dir).await.map_err(status::of_namespace)?,
             }
-            Err(status) => NfsResop4::SecInfo(Res::Err(status)),
-        },
-        NfsArgop4::Open(Open4Args { claim: OpenClaim4::Null(component), openhow, .. }) => {
-            let status = match (child(compound, head, dir, component).await, openhow) {
-                (Ok(_), _) => NfsStat4::IsDir,
-                (Err(NfsStat4::NoEnt), OpenFlag4::Create(_)) => NfsStat4::RoFs,
-                (Err(status), _) => status,
-            };
-            NfsResop4::error(op::OPEN, status)
         }
-        NfsArgop4::ReadDir(args) => NfsResop4::ReadDir(list(compound, head, dir, args).await.into()),
-        _ => return None,
-    })
-}
+        Ok(None)
+    }
 
-/// A directory that leads to an export, if it still has its name.
-async fn child(
-    compound: &Compound,
-    head: &Head,
-    dir: FileId,
-    component: &Component4,
-) -> Result<FileId, NfsStat4> {
-    let name = name(component)?;
-    let child = compound.caller.view.child(dir, &name).ok_or(NfsStat4::NoEnt)?;
-    let found = head.namespace.lookup(&compound.climber(), dir, &name).await.map_err(status::of_namespace)?;
-    if found.file == child { Ok(child) } else { Err(NfsStat4::NoEnt) }
-}
-
-async fn list(
-    compound: &Compound,
-    head: &Head,
-    dir: FileId,
-    args: &ReadDir4Args,
-) -> Result<ReadDir4ResOk, NfsStat4> {
-    readdir::judge_cookie(args)?;
-    let mut room = Room::new(args, compound.reply_room);
-    let lister = Lister::new(compound, head, args);
-    let mut entries = Vec::new();
-    for ((name, child), cookie) in compound.caller.view.names(dir).zip(COOKIE_FIRST..) {
-        if cookie <= args.cookie {
-            continue;
-        }
-        let attributes = match head.attributes(child).await {
-            Ok(attributes) => attributes,
-            // It was removed since the start.
-            Err(NfsStat4::Stale) => continue,
-            Err(status) => return Err(status),
+    /// A file without a name lies nowhere: only a client that has it open, or may still reclaim that, reaches it. The
+    /// export in which it was opened is unknown; if the client writes it, the export is a writable one.
+    fn place_of_unlinked(&self, compound: &Compound, file: FileId) -> Result<ViewPlace, NfsStat4> {
+        let Clients { fs, sessions, .. } = &*self.clients;
+        let client = compound.client()?;
+        let (access, layout) = {
+            let table = fs.access.table();
+            (table.access_of(file, holder(client)), table.layout_of(file, holder(client)))
         };
-        let place = compound.caller.view.step(ViewPlace::Pseudo, child);
-        let attributes = if place == ViewPlace::Pseudo { as_pseudo(attributes) } else { attributes };
-        let entry = DirEntry { name: name.clone(), cookie: Cookie(cookie), attributes };
-        let owners = lister.owners(&[attributes]).await;
-        let encoded = lister.encode(&entry, &attributes, &owners).await?;
-        if !room.take(&encoded) {
-            if entries.is_empty() {
-                return Err(NfsStat4::TooSmall);
-            }
-            return Ok(ReadDir4ResOk { cookieverf: COOKIE_VERIFIER, entries, eof: false });
+        // The client may not have reclaimed yet its open to write from before a restart.
+        let may_reclaim = sessions.in_grace() && sessions.judge_reclaim(client, true).is_ok();
+        let is_written = access.contains(Modes::WRITE) || layout.read_write || may_reclaim;
+        if is_written || access != Modes::NONE || !layout.is_empty() || sessions.in_grace() {
+            return compound.caller.view.strictest(is_written, compound.caller.flavor).ok_or(NfsStat4::Stale);
         }
-        entries.push(encoded);
+        Err(NfsStat4::Stale)
     }
-    Ok(ReadDir4ResOk { cookieverf: COOKIE_VERIFIER, entries, eof: true })
 }

@@ -3,7 +3,8 @@
 use nfs4::{GetFh4ResOk, NfsStat4, PutFh4Args};
 use types::FileId;
 
-use super::{Head, exports};
+use super::exports::Exports;
+use super::file_system::FileSystem;
 use crate::context::Compound;
 use crate::fh;
 
@@ -12,16 +13,17 @@ pub(super) fn put_root(compound: &mut Compound) -> NfsStat4 {
     NfsStat4::Ok
 }
 
-pub(super) async fn put(compound: &mut Compound, head: &Head, args: &PutFh4Args) -> NfsStat4 {
-    let file = match fh::decode(&head.handle_key, &args.object) {
+pub(super) async fn put(compound: &mut Compound, exports: &Exports, args: &PutFh4Args) -> NfsStat4 {
+    let fs = &*exports.clients.fs;
+    let file = match fh::decode(&fs.handle_key, &args.object) {
         Ok(file) => file,
         Err(status) => return status,
     };
-    let attributes = match head.attributes(file).await {
+    let attributes = match fs.attributes(file).await {
         Ok(attributes) => attributes,
         Err(status) => return status,
     };
-    match exports::place_of(compound, head, &attributes).await {
+    match exports.place_of(compound, &attributes).await {
         Ok(place) => {
             compound.enter(file, place);
             NfsStat4::Ok
@@ -30,8 +32,8 @@ pub(super) async fn put(compound: &mut Compound, head: &Head, args: &PutFh4Args)
     }
 }
 
-pub(super) fn get(compound: &Compound, head: &Head) -> Result<GetFh4ResOk, NfsStat4> {
-    Ok(GetFh4ResOk { object: fh::encode(&head.handle_key, compound.file()?) })
+pub(super) fn get(compound: &Compound, fs: &FileSystem) -> Result<GetFh4ResOk, NfsStat4> {
+    Ok(GetFh4ResOk { object: fs.handle(compound.file()?) })
 }
 
 pub(super) fn save(compound: &mut Compound) -> NfsStat4 {

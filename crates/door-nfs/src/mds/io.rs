@@ -1,4 +1,4 @@
-//! READ, WRITE and COMMIT through the head, for clients without pNFS and for those that cannot reach a pool.
+//! READ, WRITE and COMMIT through the clients, for clients without pNFS and for those that cannot reach a pool.
 //!
 //! The size in the namespace is the truth; a replica may be longer (see `access`).
 
@@ -11,16 +11,22 @@ use nfs4::{
 use types::{Access, Attributes, FileId, FileKind, Identity};
 use xdr::Opaque;
 
-use super::{Head, stateids};
+use super::clients::Clients;
+use super::permit::check_io;
 use crate::context::Compound;
+use crate::limits::IO_BYTES_MAX;
 use crate::stability::{stability, stable_how, verifier};
-use crate::{IO_BYTES_MAX, status};
+use crate::status;
 
 /// Operation number, status, eof, length and padding around the bytes of a READ.
 const READ_OVERHEAD_BYTES: usize = 24;
 
-pub(super) async fn read(compound: &Compound, head: &Head, args: &Read4Args) -> Result<Read4ResOk, NfsStat4> {
-    let (file, _) = authorize(compound, head, args.stateid, Access::READ).await?;
+pub(super) async fn read(
+    compound: &Compound,
+    clients: &Clients,
+    args: &Read4Args,
+) -> Result<Read4ResOk, NfsStat4> {
+    let (file, _) = authorize(compound, clients, args.stateid, Access::READ).await?;
     let room = compound.reply_room.saturating_sub(READ_OVERHEAD_BYTES);
     let count = u64::from(args.count.min(IO_BYTES_MAX)).min(room as u64);
     let left = file.size.saturating_sub(args.offset);
@@ -28,7 +34,7 @@ pub(super) async fn read(compound: &Compound, head: &Head, args: &Read4Args) -> 
     let data = if length == 0 {
         Bytes::new()
     } else {
-        let replica = head.access.open_with_data(&file).await.map_err(status::of_access)?;
+        let replica = clients.fs.access.open_with_data(&file).await.map_err(status::of_access)?;
         let read = replica.read_at(args.offset, length as u32).await.map_err(status::of_pool)?;
         fill(read, length as usize)
     };
@@ -48,10 +54,10 @@ fn fill(read: ReadData, length: usize) -> Bytes {
 
 pub(super) async fn write(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     args: Write4Args,
 ) -> Result<Write4ResOk, NfsStat4> {
-    let (file, _changing) = authorize(compound, head, args.stateid, Access::WRITE).await?;
+    let (file, _changing) = authorize(compound, clients, args.stateid, Access::WRITE).await?;
     let count = u32::try_from(args.data.len()).map_err(|_| NfsStat4::Inval)?;
     let end = args
         .offset
@@ -59,25 +65,25 @@ pub(super) async fn write(
         .filter(|end| i64::try_from(*end).is_ok())
         .ok_or(NfsStat4::FBig)?;
     if end > file.size {
-        let grown = head.access.require_room(&compound.identity, file.file, end - file.size, 0);
+        let grown = clients.fs.access.require_room(&compound.identity, file.file, end - file.size, 0);
         grown.await.map_err(status::of_access)?;
     }
     let replaces_all = args.offset == 0 && end >= file.size;
     let replica = match replaces_all {
         // Also what a client sends again after a power cut, of whose first bytes only the size has reached the disk.
-        true => head.access.open_for_replacing(&file).await,
-        false => head.access.open_for_writing(&file).await,
+        true => clients.fs.access.open_for_replacing(&file).await,
+        false => clients.fs.access.open_for_writing(&file).await,
     };
     let replica = replica.map_err(status::of_access)?;
     let wanted = stability(args.stable);
     if count == 0 {
         return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
     }
-    head.access.before_write(file.file).await.map_err(status::of_access)?;
-    let _steady = head.access.steady(file.file).await;
+    clients.fs.access.before_write(file.file).await.map_err(status::of_access)?;
+    let _steady = clients.fs.access.steady(file.file).await;
     // The bytes are there before the size says so.
     let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability: wanted };
-    let noted = head.namespace.record_write(file.file, &written);
+    let noted = clients.fs.namespace.record_write(file.file, &written);
     if wanted == Stability::Unstable {
         replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_pool)?;
         noted.await.map_err(status::of_namespace)?;
@@ -94,55 +100,55 @@ pub(super) async fn write(
 
 pub(super) async fn commit(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     args: &Commit4Args,
 ) -> Result<Commit4ResOk, NfsStat4> {
     if args.offset.checked_add(args.count.into()).is_none() {
         return Err(NfsStat4::Inval);
     }
-    let file = head.attributes(compound.file()?).await?;
+    let file = clients.fs.attributes(compound.file()?).await?;
     regular(&file)?;
-    let replica = head.access.open_for_writing(&file).await.map_err(status::of_access)?;
+    let replica = clients.fs.access.open_for_writing(&file).await.map_err(status::of_access)?;
     let synced = replica.sync().await.map_err(status::of_pool)?;
-    let _steady = head.access.steady(file.file).await;
-    let facts = head.access.replica_facts(&file).await.map_err(status::of_access)?;
+    let _steady = clients.fs.access.steady(file.file).await;
+    let facts = clients.fs.access.replica_facts(&file).await.map_err(status::of_access)?;
     let written = Written {
         size_at_least: None,
         mtime: None,
         space_used: facts.map(|facts| facts.space_used),
         stability: Stability::FileSync,
     };
-    head.namespace.record_write(file.file, &written).await.map_err(status::of_namespace)?;
+    clients.fs.namespace.record_write(file.file, &written).await.map_err(status::of_namespace)?;
     Ok(Commit4ResOk { writeverf: Verifier4(synced.0) })
 }
 
 /// The open behind the stateid says what may be done; without one (special stateids) the mode bits do.
 pub(super) async fn authorize(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     stateid: StateId4,
     access: Access,
 ) -> Result<(Attributes, Option<FileChangeGuard>), NfsStat4> {
     let (file, stateid) = (compound.file()?, compound.resolve(stateid)?);
-    authorize_file(compound, head, &compound.identity, (file, stateid), access).await
+    authorize_file(compound, clients, &compound.identity, (file, stateid), access).await
 }
 
 /// As [`authorize`], of any file, for the caller's identity in its export. CURRENT must have been resolved. The caller
 /// holds the [`FileChangeGuard`] until its bytes are written: it keeps delegations away from writes without an open.
 pub(super) async fn authorize_file(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     who: &Identity,
     (file, stateid): (FileId, StateId4),
     access: Access,
 ) -> Result<(Attributes, Option<FileChangeGuard>), NfsStat4> {
-    let found = head.attributes(file).await?;
+    let found = clients.fs.attributes(file).await?;
     regular(&found)?;
-    if stateid.is_special() && !head.allows(who, &found, access).await? {
+    if stateid.is_special() && !clients.fs.allows(who, &found, access).await? {
         return Err(NfsStat4::Access);
     }
-    let changing = stateids::check_io(compound, head, stateid, file, access).await?;
-    Ok((head.access.freshen(found).await.map_err(status::of_access)?, changing))
+    let changing = check_io(compound, clients, stateid, file, access).await?;
+    Ok((clients.fs.access.freshen(found).await.map_err(status::of_access)?, changing))
 }
 
 fn regular(file: &Attributes) -> Result<(), NfsStat4> {

@@ -10,27 +10,28 @@ use nfs4::{
     LayoutType4, NfsStat4,
 };
 
+use super::device;
 use super::io_counters::Source;
-use super::{Head, device};
+use super::layouts::Layouts;
 use crate::context::Compound;
 
-pub(super) fn error(compound: &Compound, head: &Head, args: &LayoutError4Args) -> Result<(), NfsStat4> {
+pub(super) fn error(compound: &Compound, layouts: &Layouts, args: &LayoutError4Args) -> Result<(), NfsStat4> {
     let stateid = compound.resolve(args.stateid)?;
-    head.states.lock().judge_layout_stateid(compound.client()?, compound.file()?, stateid)?;
-    take_errors(compound, head, &args.errors);
+    layouts.clients.states.lock().judge_layout_stateid(compound.client()?, compound.file()?, stateid)?;
+    take_errors(compound, layouts, &args.errors);
     Ok(())
 }
 
-pub(super) fn stats(compound: &Compound, head: &Head, args: &LayoutStats4Args) -> Result<(), NfsStat4> {
+pub(super) fn stats(compound: &Compound, layouts: &Layouts, args: &LayoutStats4Args) -> Result<(), NfsStat4> {
     if args.layoutupdate.layout_type != LayoutType4::FLEX_FILES {
         return Err(NfsStat4::UnknownLayoutType);
     }
     let stateid = compound.resolve(args.stateid)?;
     let client = compound.client()?;
-    head.states.lock().judge_layout_stateid(client, compound.file()?, stateid)?;
+    layouts.clients.states.lock().judge_layout_stateid(client, compound.file()?, stateid)?;
     // A body that cannot be decoded is ignored, as in a layout return.
     match nfs4::decode_body::<FfLayoutUpdate4>(&args.layoutupdate.body) {
-        Ok(update) => _ = take_update(compound, head, args.deviceid, &update),
+        Ok(update) => _ = take_update(compound, layouts, args.deviceid, &update),
         Err(error) => {
             tracing::debug!(client = client.0, %error, "layout statistics have a body that is none")
         }
@@ -40,16 +41,16 @@ pub(super) fn stats(compound: &Compound, head: &Head, args: &LayoutStats4Args) -
 
 /// Takes the report in a LAYOUTRETURN, before any layout is returned. Answers the sources of its counters: they end
 /// with the layout.
-pub(super) fn take(compound: &Compound, head: &Head, report: &FfLayoutReturn4) -> Vec<Source> {
+pub(super) fn take(compound: &Compound, layouts: &Layouts, report: &FfLayoutReturn4) -> Vec<Source> {
     let stats = report.iostats_report.iter();
-    let told = stats.filter_map(|stats| take_update(compound, head, stats.deviceid, &stats.layoutupdate));
+    let told = stats.filter_map(|stats| take_update(compound, layouts, stats.deviceid, &stats.layoutupdate));
     let told = told.collect();
     let mut was_fine = true;
     for failed in &report.ioerr_report {
-        was_fine &= !take_errors(compound, head, &failed.errors);
+        was_fine &= !take_errors(compound, layouts, &failed.errors);
     }
     if was_fine {
-        tell(compound, head, Outcome::Fine);
+        tell(compound, layouts, Outcome::Fine);
     }
     told
 }
@@ -57,28 +58,31 @@ pub(super) fn take(compound: &Compound, head: &Head, report: &FfLayoutReturn4) -
 /// Counters of a layout that the client has, at a pool that there is.
 fn take_update(
     compound: &Compound,
-    head: &Head,
+    layouts: &Layouts,
     device: DeviceId4,
     update: &FfLayoutUpdate4,
 ) -> Option<Source> {
     let (client, file, pool) = (compound.client?, compound.file().ok()?, device::pool(device));
-    head.pools.pool(pool)?;
-    head.states.lock().layout_granted(client, file)?;
+    layouts.clients.fs.pools.pool(pool)?;
+    layouts.clients.states.lock().layout_granted(client, file)?;
     let source = Source { client: client.0, file, pool };
-    let (reads, writes) = head.reports.take_counters(source, update, head.clock.monotonic())?;
-    head.pools.report_transfers(&TransferReport { client: client.0, pool, reads, writes });
+    let (reads, writes) =
+        layouts.reports.take_counters(source, update, layouts.clients.fs.clock.monotonic())?;
+    layouts.clients.fs.pools.report_transfers(&TransferReport { client: client.0, pool, reads, writes });
     Some(source)
 }
 
 /// Whether any of them was a pool's.
-fn take_errors(compound: &Compound, head: &Head, errors: &[DeviceError4]) -> bool {
+fn take_errors(compound: &Compound, layouts: &Layouts, errors: &[DeviceError4]) -> bool {
     let mut is_any = false;
     for error in errors {
         let pool = device::pool(error.deviceid);
-        let Some(outcome) = judge(error).filter(|_| head.pools.pool(pool).is_some()) else { continue };
+        let Some(outcome) = judge(error).filter(|_| layouts.clients.fs.pools.pool(pool).is_some()) else {
+            continue;
+        };
         is_any = true;
-        tell(compound, head, outcome);
-        if head.reports.take_error(pool, head.clock.monotonic()) {
+        tell(compound, layouts, outcome);
+        if layouts.reports.take_error(pool, layouts.clients.fs.clock.monotonic()) {
             tracing::warn!(
                 client = compound.client.map(|client| client.0),
                 peer = %compound.caller.connection.peer(),
@@ -91,11 +95,11 @@ fn take_errors(compound: &Compound, head: &Head, errors: &[DeviceError4]) -> boo
     is_any
 }
 
-fn tell(compound: &Compound, head: &Head, outcome: Outcome) {
+fn tell(compound: &Compound, layouts: &Layouts, outcome: Outcome) {
     let (Some(client), Ok(file)) = (compound.client, compound.file()) else { return };
     // A report about a layout that is gone says nothing about the next one.
-    let Some(sent) = head.states.lock().layout_granted(client, file) else { return };
-    head.pools.report(&ClientReport { client: client.0, file, outcome, sent });
+    let Some(sent) = layouts.clients.states.lock().layout_granted(client, file) else { return };
+    layouts.clients.fs.pools.report(&ClientReport { client: client.0, file, outcome, sent });
 }
 
 /// `None`: fencing, forgetting and files that are too large are what I/O may meet; they say nothing about the pool.

@@ -12,14 +12,18 @@ use nfs4_state::stateid::{Granted, LayoutMode, LayoutModes, LayoutRequest, Modes
 use types::{Access, Attributes, FileKind, PoolId, Timestamp};
 use xdr::to_bytes;
 
+use super::change::make_way;
+use super::clients::Clients;
 use super::counts::Step;
-use super::{Head, drain, io_report, recall, segment, threshold};
+use super::file_system::FileSystem;
+use super::layouts::Layouts;
+use super::{io_report, segment, threshold};
 use crate::context::Compound;
 use crate::exports::ViewPlace;
 use crate::status;
 
-pub(super) async fn get(compound: &mut Compound, head: &Head, args: LayoutGet4Args) -> LayoutGet4Res {
-    match try_get(compound, head, &args).await {
+pub(super) async fn get(compound: &mut Compound, layouts: &Layouts, args: LayoutGet4Args) -> LayoutGet4Res {
+    match try_get(compound, layouts, &args).await {
         Ok(body) => {
             compound.current.stateid = Some(body.stateid);
             LayoutGet4Res::Ok(body)
@@ -38,27 +42,30 @@ fn nfs4_error(status: NfsStat4) -> LayoutGet4Res {
 
 async fn try_get(
     compound: &Compound,
-    head: &Head,
+    layouts: &Layouts,
     args: &LayoutGet4Args,
 ) -> Result<LayoutGet4ResOk, NfsStat4> {
+    let Layouts { clients, grants, drain, .. } = layouts;
+    let Clients { fs, sessions, states, .. } = &**clients;
     let client = compound.client()?;
     let mode = judge_arguments(args)?;
-    let file = head.attributes(compound.file()?).await?;
+    let file = fs.attributes(compound.file()?).await?;
     if file.kind != FileKind::Regular {
         return Err(NfsStat4::LayoutUnavailable);
     }
     let stateid = compound.resolve(args.stateid)?;
-    if args.stateid == StateId4::CURRENT && compound.knows_threshold && threshold::is_below(head, &file) {
+    if args.stateid == StateId4::CURRENT && compound.knows_threshold && threshold::is_below(fs.offers, &file)
+    {
         // Asked for together with the open and the attribute that says that it needs none.
         return Err(NfsStat4::LayoutUnavailable);
     }
-    head.sessions.judge_reclaim(client, false)?;
+    sessions.judge_reclaim(client, false)?;
     let request = LayoutRequest { client, file: file.file, stateid, mode };
-    head.states.lock().judge_layout(&request)?;
+    states.lock().judge_layout(&request)?;
 
-    let length = writable_length(compound, head, &file, args).await?;
-    let pool = choose_pool(compound, head, &file, mode).await?;
-    let layout = segment::of_file(compound, head, &file, pool, (args.iomode, length))
+    let length = writable_length(compound, fs, &file, args).await?;
+    let pool = choose_pool(compound, fs, &file, mode).await?;
+    let layout = segment::of_file(compound, layouts, &file, pool, (args.iomode, length))
         .ok_or(NfsStat4::LayoutUnavailable)?;
     let body = LayoutGet4ResOk { return_on_close: true, stateid, layout: vec![layout] };
     // Linux allots one page for all of it.
@@ -66,19 +73,19 @@ async fn try_get(
         return Err(NfsStat4::TooSmall);
     }
     // So that no ticket that somebody keeps makes the replica of a file that is gone.
-    let made = head.access.make_replica(&file, pool).await;
+    let made = fs.access.make_replica(&file, pool).await;
     made.map_err(|_| NfsStat4::LayoutUnavailable)?;
     if mode == LayoutMode::ReadWrite {
-        head.access.before_write(file.file).await.map_err(status::of_access)?;
+        fs.access.before_write(file.file).await.map_err(status::of_access)?;
     }
-    let now = head.clock.monotonic();
-    if head.drain.lock().is_asked_for_all(client, now) {
+    let now = fs.clock.monotonic();
+    if drain.is_asked_for_all(client, now) {
         return Err(NfsStat4::RecallConflict);
     }
-    head.sessions.note_grant(compound, file.file);
-    let stateid = head.states.lock().layout_get(&request, now)?;
-    head.counts.count(Granted::Layout(LayoutModes::only(mode)), Step::Granted);
-    drain::judge_granted(head, pool);
+    sessions.note_grant(compound, file.file);
+    let stateid = states.lock().layout_get(&request, now)?;
+    grants.counts.count(Granted::Layout(LayoutModes::only(mode)), Step::Granted);
+    drain.judge_granted(pool);
     Ok(LayoutGet4ResOk { stateid, ..body })
 }
 
@@ -86,19 +93,19 @@ async fn try_get(
 /// head, which judges each byte.
 async fn writable_length(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     file: &Attributes,
     args: &LayoutGet4Args,
 ) -> Result<u64, NfsStat4> {
     if args.iomode == LayoutIomode4::Read {
         return Ok(u64::MAX);
     }
-    if head.access.writable_end(&compound.identity, file).await.map_err(status::of_access)?.is_none() {
+    if fs.access.writable_end(&compound.identity, file).await.map_err(status::of_access)?.is_none() {
         return Ok(u64::MAX);
     }
     // Bytes already at the pools are counted first, or their room would be granted again.
-    let file = head.access.freshen(*file).await.map_err(status::of_access)?;
-    let end = head.access.writable_end(&compound.identity, &file).await.map_err(status::of_access)?;
+    let file = fs.access.freshen(*file).await.map_err(status::of_access)?;
+    let end = fs.access.writable_end(&compound.identity, &file).await.map_err(status::of_access)?;
     match end {
         None => Ok(u64::MAX),
         Some(end) if args.offset.checked_add(args.minlength.max(1)).is_some_and(|wanted| wanted <= end) => {
@@ -131,7 +138,7 @@ fn judge_arguments(args: &LayoutGet4Args) -> Result<LayoutMode, NfsStat4> {
 /// A pool that holds the file and that the client can use: without one its I/O goes through the head.
 async fn choose_pool(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     file: &Attributes,
     mode: LayoutMode,
 ) -> Result<PoolId, NfsStat4> {
@@ -141,7 +148,7 @@ async fn choose_pool(
         AccessError::Namespace(error) => status::of_namespace(error),
         _ => NfsStat4::LayoutUnavailable,
     };
-    let located = head.access.locate(file, mode, client).await.map_err(refusal)?;
+    let located = fs.access.locate(file, mode, client).await.map_err(refusal)?;
     if let Some(grant) = located {
         return Ok(grant.pool);
     }
@@ -149,8 +156,8 @@ async fn choose_pool(
     if mode == TicketMode::Read {
         return Err(NfsStat4::LayoutUnavailable);
     }
-    head.access.place(file.file, client).await.map_err(|_| NfsStat4::LayoutUnavailable)?;
-    let placed = head.access.locate(file, mode, client).await.map_err(refusal)?;
+    fs.access.place(file.file, client).await.map_err(|_| NfsStat4::LayoutUnavailable)?;
+    let placed = fs.access.locate(file, mode, client).await.map_err(refusal)?;
     placed.map(|grant| grant.pool).ok_or(NfsStat4::LayoutUnavailable)
 }
 
@@ -160,11 +167,12 @@ async fn choose_pool(
 /// neither is ever answered: a client whose layout is from before a restart commits by its open, or by its permission.
 pub(super) async fn commit(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     args: LayoutCommit4Args,
 ) -> Result<LayoutCommit4ResOk, NfsStat4> {
+    let fs = &*clients.fs;
     let client = compound.client()?;
-    let file = head.attributes(compound.file()?).await?;
+    let file = fs.attributes(compound.file()?).await?;
     if file.kind != FileKind::Regular {
         return Err(NfsStat4::BadLayout);
     }
@@ -172,11 +180,11 @@ pub(super) async fn commit(
         return Err(NfsStat4::UnknownLayoutType);
     }
     let stateid = compound.resolve(args.stateid)?;
-    let _changing = if authorize_commit(compound, head, &file, stateid, args.reclaim).await? {
+    let _changing = if authorize_commit(compound, clients, &file, stateid, args.reclaim).await? {
         None
     } else {
         // As a write without an open.
-        Some(recall::make_way(compound, head, file.file, Modes::WRITE, Modes::NONE).await?)
+        Some(make_way(compound, fs, file.file, Modes::WRITE, Modes::NONE).await?)
     };
     if let Some(last) = args.last_write_offset {
         last.checked_add(1).filter(|end| i64::try_from(*end).is_ok()).ok_or(NfsStat4::Inval)?;
@@ -185,8 +193,8 @@ pub(super) async fn commit(
         Some(time) => Some(Timestamp::new(time.seconds, time.nseconds).ok_or(NfsStat4::Inval)?),
         None => None,
     };
-    let _steady = head.access.steady(file.file).await;
-    let facts = head.access.replica_facts(&file).await.map_err(status::of_access)?;
+    let _steady = fs.access.steady(file.file).await;
+    let facts = fs.access.replica_facts(&file).await.map_err(status::of_access)?;
     let written = Written {
         // The pool's size, not the client's: no size without the bytes, and no size that is behind other writes of
         // the same client, or the client would take the file to be that short.
@@ -197,30 +205,34 @@ pub(super) async fn commit(
         stability: Stability::FileSync,
     };
     tracing::trace!(client = client.0, file = %file.file, size = written.size_at_least, "layout committed");
-    let after = head.namespace.record_write(file.file, &written).await.map_err(status::of_namespace)?;
+    let after = fs.namespace.record_write(file.file, &written).await.map_err(status::of_namespace)?;
     Ok(LayoutCommit4ResOk { newsize: (after.size != file.size).then_some(after.size) })
 }
 
 /// Whether the client has a layout or an open to write; without, its permission counts.
 async fn authorize_commit(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     file: &Attributes,
     stateid: StateId4,
     reclaim: bool,
 ) -> Result<bool, NfsStat4> {
     let client = compound.client()?;
     let (judged, has_open) = {
-        let states = head.states.lock();
+        let states = clients.states.lock();
         let judged = states.judge_layout_commit(client, file.file, stateid);
         (judged, states.has_open_for_writing(client, file.file))
     };
     match judged {
         Ok(()) => Ok(true),
-        Err(_) if reclaim => head.sessions.judge_reclaim(client, true).map(|()| true),
+        Err(_) if reclaim => clients.sessions.judge_reclaim(client, true).map(|()| true),
         Err(NfsStat4::BadStateId | NfsStat4::StaleStateId) if has_open => Ok(true),
         Err(status @ (NfsStat4::BadStateId | NfsStat4::StaleStateId)) => {
-            if head.allows(&compound.identity, file, Access::WRITE).await? { Ok(false) } else { Err(status) }
+            if clients.fs.allows(&compound.identity, file, Access::WRITE).await? {
+                Ok(false)
+            } else {
+                Err(status)
+            }
         }
         Err(status) => Err(status),
     }
@@ -228,9 +240,10 @@ async fn authorize_commit(
 
 pub(super) async fn give_back(
     compound: &mut Compound,
-    head: &Head,
+    layouts: &Layouts,
     args: LayoutReturn4Args,
 ) -> Result<LayoutReturn4ResOk, NfsStat4> {
+    let Clients { fs, sessions, states, .. } = &*layouts.clients;
     let client = compound.client()?;
     if args.layout_type != LayoutType4::FLEX_FILES {
         return Err(NfsStat4::UnknownLayoutType);
@@ -244,7 +257,7 @@ pub(super) async fn give_back(
     if let LayoutReturn4::File(LayoutReturnFile4 { body, .. }) = &args.layoutreturn {
         // A report that cannot be decoded is no reason to keep the layout.
         match FfLayoutReturn4::from_body(body) {
-            Ok(report) => told = io_report::take(compound, head, &report),
+            Ok(report) => told = io_report::take(compound, layouts, &report),
             Err(error) => {
                 tracing::debug!(client = client.0, %error, "layout return has a body that is no report")
             }
@@ -256,7 +269,7 @@ pub(super) async fn give_back(
             return Err(NfsStat4::Inval);
         }
         // Of a former start: there is nothing to return, only errors to tell (RFC 8881 §18.44.3).
-        head.sessions.judge_reclaim(client, true)?;
+        sessions.judge_reclaim(client, true)?;
         return Ok(LayoutReturn4ResOk { stateid: None });
     }
     let stateid = match args.layoutreturn {
@@ -265,33 +278,33 @@ pub(super) async fn give_back(
             let is_whole = returned.offset == 0 && returned.length == u64::MAX;
             let modes = if is_whole { modes } else { LayoutModes { read: false, read_write: false } };
             let stateid = compound.resolve(returned.stateid)?;
-            head.states.lock().layout_return(client, file, stateid, modes)?
+            states.lock().layout_return(client, file, stateid, modes)?
         }
         // All files lie in one file system; a pseudo directory lies in another, where there are no layouts.
         LayoutReturn4::FsId => {
             compound.file()?;
             if compound.current.place != ViewPlace::Pseudo {
-                return_all(head, client, modes);
+                return_all(layouts, client, modes);
             }
             None
         }
         LayoutReturn4::All => {
-            return_all(head, client, modes);
+            return_all(layouts, client, modes);
             None
         }
     };
-    head.access.returned();
+    fs.access.returned();
     if stateid.is_some() {
         compound.current.stateid = stateid;
     } else {
-        told.into_iter().for_each(|counters| head.reports.forget_counters(counters));
+        told.into_iter().for_each(|counters| layouts.reports.forget_counters(counters));
     }
     Ok(LayoutReturn4ResOk { stateid })
 }
 
-fn return_all(head: &Head, client: ClientId4, modes: LayoutModes) {
-    head.states.lock().layout_return_all(client, modes);
+fn return_all(layouts: &Layouts, client: ClientId4, modes: LayoutModes) {
+    layouts.clients.states.lock().layout_return_all(client, modes);
     if modes == LayoutModes::ALL {
-        head.drain.lock().has_returned_all(client);
+        layouts.drain.has_returned_all(client);
     }
 }

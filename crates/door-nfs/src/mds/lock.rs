@@ -8,34 +8,43 @@ use nfs4::{
 use nfs4_state::stateid::{LockOutcome, LockRequest, Locker, Modes};
 use types::{ByteRange, FileId, FileKind};
 
-use super::{Head, courtesy, lock_notice, lost_locks, recall};
+use super::change::make_way;
+use super::clients::Clients;
+use super::file_system::FileSystem;
+use super::lost_locks::LostLocks;
+use super::{courtesy, lock_notice};
 use crate::context::Compound;
 
-pub(super) async fn lock(compound: &mut Compound, head: &Head, args: Lock4Args) -> Lock4Res {
+pub(super) async fn lock(compound: &mut Compound, lost_locks: &LostLocks, args: Lock4Args) -> Lock4Res {
     let is_reclaim = args.reclaim;
-    match try_lock(compound, head, args).await {
+    match try_lock(compound, lost_locks, args).await {
         Ok(LockOutcome::Granted(lock_stateid)) => {
             compound.current.stateid = Some(lock_stateid);
             // A lock to write that only reads from now on lets readers through.
-            lock_notice::tell_waiters(head);
+            lock_notice::tell_waiters(&lost_locks.clients);
             Lock4Res::Ok(Lock4ResOk { lock_stateid })
         }
         Ok(LockOutcome::Denied(denied)) => Lock4Res::Denied(denied),
         Err(status) => {
             if is_reclaim {
-                lost_locks::note_refused(compound, head, status).await;
+                lost_locks.note_refused(compound, status).await;
             }
             Lock4Res::Err(status)
         }
     }
 }
 
-async fn try_lock(compound: &Compound, head: &Head, args: Lock4Args) -> Result<LockOutcome, NfsStat4> {
+async fn try_lock(
+    compound: &Compound,
+    lost_locks: &LostLocks,
+    args: Lock4Args,
+) -> Result<LockOutcome, NfsStat4> {
+    let Clients { fs, sessions, states, .. } = &*lost_locks.clients;
     let (client, file) = (compound.client()?, compound.file()?);
     let range = range(args.offset, args.length)?;
-    head.sessions.judge_reclaim(client, args.reclaim)?;
+    sessions.judge_reclaim(client, args.reclaim)?;
     if !args.reclaim {
-        lost_locks::fence_former(head, file).await?;
+        lost_locks.grants.fencing.fence_former(file).await?;
     }
     let locker = match args.locker {
         Locker4::New(new) => {
@@ -44,9 +53,9 @@ async fn try_lock(compound: &Compound, head: &Head, args: Lock4Args) -> Result<L
         Locker4::Exist(existing) => Locker::Existing(compound.resolve(existing.lock_stateid)?),
     };
     let request = LockRequest { client, file, locker, locktype: args.locktype, range };
-    let mut outcome = head.states.lock().lock(request.clone())?;
-    if matches!(outcome, LockOutcome::Denied(_)) && dislodge(head, file, args.locktype, range).await? {
-        outcome = head.states.lock().lock(request)?;
+    let mut outcome = states.lock().lock(request.clone())?;
+    if matches!(outcome, LockOutcome::Denied(_)) && dislodge(fs, file, args.locktype, range).await? {
+        outcome = states.lock().lock(request)?;
     }
     match outcome {
         // Somebody else has it before its owner came back (RFC 8881 §18.10.4).
@@ -55,8 +64,8 @@ async fn try_lock(compound: &Compound, head: &Head, args: Lock4Args) -> Result<L
     }
 }
 
-pub(super) async fn test(compound: &Compound, head: &Head, args: LockT4Args) -> LockT4Res {
-    match try_test(compound, head, &args).await {
+pub(super) async fn test(compound: &Compound, clients: &Clients, args: LockT4Args) -> LockT4Res {
+    match try_test(compound, clients, &args).await {
         Ok(()) => LockT4Res::Ok,
         Err(Refusal::Denied(denied)) => LockT4Res::Denied(denied),
         Err(Refusal::Status(status)) => LockT4Res::Err(status),
@@ -74,21 +83,21 @@ impl From<NfsStat4> for Refusal {
     }
 }
 
-async fn try_test(compound: &Compound, head: &Head, args: &LockT4Args) -> Result<(), Refusal> {
+async fn try_test(compound: &Compound, clients: &Clients, args: &LockT4Args) -> Result<(), Refusal> {
     let (client, file) = (compound.client()?, compound.file()?);
     let range = range(args.offset, args.length)?;
-    match head.attributes(file).await?.kind {
+    match clients.fs.attributes(file).await?.kind {
         FileKind::Regular => {}
         FileKind::Directory => return Err(NfsStat4::IsDir.into()),
         FileKind::Symlink => return Err(NfsStat4::SymLink.into()),
         _ => return Err(NfsStat4::WrongType.into()),
     }
-    head.sessions.judge_reclaim(client, false)?;
+    clients.sessions.judge_reclaim(client, false)?;
     // The holder of a delegation to write locks without asking the server (RFC 8881 §10.4.2).
-    drop(recall::make_way(compound, head, file, Modes::READ, Modes::NONE).await?);
-    let test = || head.states.lock().test_lock(client, file, &args.owner.owner.0, args.locktype, range);
+    drop(make_way(compound, &clients.fs, file, Modes::READ, Modes::NONE).await?);
+    let test = || clients.states.lock().test_lock(client, file, &args.owner.owner.0, args.locktype, range);
     let mut denied = test();
-    if denied.is_some() && dislodge(head, file, args.locktype, range).await? {
+    if denied.is_some() && dislodge(&clients.fs, file, args.locktype, range).await? {
         denied = test();
     }
     denied.map_or(Ok(()), |denied| Err(Refusal::Denied(denied)))
@@ -96,27 +105,27 @@ async fn try_test(compound: &Compound, head: &Head, args: &LockT4Args) -> Result
 
 pub(super) fn unlock(
     compound: &mut Compound,
-    head: &Head,
+    clients: &Clients,
     args: &LockU4Args,
 ) -> Result<LockU4ResOk, NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let range = range(args.offset, args.length)?;
     let stateid = compound.resolve(args.lock_stateid)?;
-    let lock_stateid = head.states.lock().unlock(client, file, stateid, range)?;
-    lock_notice::tell_waiters(head);
+    let lock_stateid = clients.states.lock().unlock(client, file, stateid, range)?;
+    lock_notice::tell_waiters(clients);
     compound.current.stateid = Some(lock_stateid);
     Ok(LockU4ResOk { lock_stateid })
 }
 
 /// Whether locks of lost clients stood in the way, and are gone.
 async fn dislodge(
-    head: &Head,
+    fs: &FileSystem,
     file: FileId,
     locktype: NfsLockType4,
     range: ByteRange,
 ) -> Result<bool, NfsStat4> {
     let kind = if locktype.is_write() { LockKind::Write } else { LockKind::Read };
-    courtesy::dislodge(head, file, Want::Lock(range, kind)).await
+    courtesy::dislodge(fs, file, Want::Lock(range, kind)).await
 }
 
 /// RFC 8881 §18.10.3: a length of zero, and a range past the largest offset, are INVAL.

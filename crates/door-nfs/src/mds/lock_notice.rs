@@ -8,8 +8,7 @@ use std::time::Duration;
 use nfs4::{CbNotifyLock4Args, NfsCbArgop4, NfsStat4, OPEN4_RESULT_MAY_NOTIFY_LOCK};
 use nfs4_state::stateid::LockNotice;
 
-use super::Head;
-use crate::fh;
+use super::clients::Clients;
 
 /// Time for a notified client to ask again, and for its connection to carry the message.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,18 +20,18 @@ pub(super) fn promise(is_reachable: bool) -> u32 {
 
 /// Notifies waiters whose locks have become free. To be called after a release, and now and then in case a notified
 /// client does not ask again.
-pub(crate) fn tell_waiters(head: &Head) {
-    let notices = head.states.lock().lock_notices(head.clock.monotonic(), PATIENCE);
-    notices.into_iter().for_each(|notice| tell(head, notice));
+pub(super) fn tell_waiters(clients: &Clients) {
+    let notices = clients.states.lock().lock_notices(clients.fs.clock.monotonic(), PATIENCE);
+    notices.into_iter().for_each(|notice| tell(clients, notice));
 }
 
-fn tell(head: &Head, notice: LockNotice) {
-    let (sessions, states) = (head.sessions.clone(), head.states.clone());
+fn tell(clients: &Clients, notice: LockNotice) {
+    let (sessions, states) = (clients.sessions.clone(), clients.states.clone());
     let operation = NfsCbArgop4::NotifyLock(CbNotifyLock4Args {
-        fh: fh::encode(&head.handle_key, notice.file),
+        fh: clients.fs.handle(notice.file),
         lock_owner: notice.owner.clone(),
     });
-    head.spawn_call(async move {
+    clients.spawn_call(async move {
         let LockNotice { client, file, .. } = notice;
         let answered = sessions.call_client(client, operation, PATIENCE).await;
         match answered.map(|result| result.status()) {

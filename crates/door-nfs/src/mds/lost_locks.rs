@@ -1,26 +1,21 @@
 //! A client that has lost a lock writes nothing over the data of the next holder: it gets no layout, no delegation (`nfs4_state`),
 //! and no ticket from before a restart of the head.
 //!
-//! Tickets outlive the head. One that a client got before a restart and did not reclaim anything after is unknown to
-//! the head of now, so that it cannot be fenced off when the client's lease ends. Instead the file is fenced off before
-//! any client gets a grant that the ticket could break: a lock, a share denied, a delegation.
-//!
 //! That a client has lost locks on some file is on record, so that a restart does not end it. Of which file is not: after
 //! a restart each open that such a client reclaims is one of a file on which it may have lost locks.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use api::{ClientRecord, HandleKey, NamespaceError, RecoveryRecords};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use nfs4::{ClientId4, NfsStat4};
 use nfs4_state::stateid::ClientState;
-use types::FileId;
 
-use super::{Head, recall};
+use super::clients::Clients;
+use super::grants::Grants;
+use super::revocation;
 use crate::context::Compound;
-
-/// Files that are remembered as fenced off; beyond it all are forgotten, and fenced off once more.
-const FENCED_MAX: usize = 1 << 16;
 
 /// Clients that have not come back since a restart, beyond which one record stands for all of them.
 const MISSED_MAX: usize = 1 << 12;
@@ -63,6 +58,15 @@ fn tag(key: &HandleKey, owner: &[u8]) -> Tag {
     key.authenticate(&[RECORD_PREFIX, owner].concat())
 }
 
+/// Clients that have lost locks, and what is on record of them.
+pub(crate) struct LostLocks {
+    pub clients: Arc<Clients>,
+    pub grants: Arc<Grants>,
+    pub records: Arc<dyn RecoveryRecords>,
+    /// Held while records are written, and guards nothing else.
+    pub written: tokio::sync::Mutex<LostRecords>,
+}
+
 /// Records of clients, and beside them of those that have lost locks.
 pub(crate) async fn load_records(
     records: &dyn RecoveryRecords,
@@ -93,120 +97,91 @@ async fn fold_missed(
     Ok(())
 }
 
-/// Updates the records of owners that have lost locks.
-pub(crate) async fn keep_records(head: &Head) {
-    let mut records = head.lost_records.lock().await;
-    if !head.sessions.in_grace() {
-        records.former.clear();
+impl LostLocks {
+    /// Updates the records of owners that have lost locks.
+    pub async fn keep_records(&self) {
+        let mut records = self.written.lock().await;
+        if !self.clients.sessions.in_grace() {
+            records.former.clear();
+        }
+        let (owners, (_, has_forgotten)) = {
+            let states = self.clients.states.lock();
+            (states.owners_with_lost_locks(), states.lost_count())
+        };
+        if has_forgotten && !std::mem::replace(&mut records.has_forgotten, true) {
+            tracing::warn!(
+                "too many clients have lost locks and are gone; those that come anew get no layout until they have closed a file"
+            );
+        }
+        let mut wanted: BTreeSet<Tag> =
+            owners.iter().map(|owner| tag(&self.clients.fs.handle_key, owner)).collect();
+        wanted.extend(&records.former);
+        for tag in wanted.symmetric_difference(&records.recorded.clone()) {
+            if let Err(error) = self.record(tag, wanted.contains(tag)).await {
+                tracing::warn!(%error, "cannot put down that a client has lost locks, will try again");
+                return;
+            }
+            if !records.recorded.remove(tag) {
+                records.recorded.insert(*tag);
+            }
+        }
     }
-    let (owners, (_, has_forgotten)) = {
-        let states = head.states.lock();
-        (states.owners_with_lost_locks(), states.lost_count())
-    };
-    if has_forgotten && !std::mem::replace(&mut records.has_forgotten, true) {
-        tracing::warn!(
-            "too many clients have lost locks and are gone; those that come anew get no layout until they have closed a file"
-        );
+
+    async fn record(&self, tag: &Tag, is_lost: bool) -> Result<(), NamespaceError> {
+        let owner = [RECORD_PREFIX, tag].concat();
+        if !is_lost {
+            return self.records.remove(&owner).await;
+        }
+        // Of no client: it entitles nobody to a reclaim.
+        self.records.put(&ClientRecord { owner, reclaim_complete: false }).await
     }
-    let mut wanted: BTreeSet<Tag> = owners.iter().map(|owner| tag(&head.handle_key, owner)).collect();
-    wanted.extend(&records.former);
-    for tag in wanted.symmetric_difference(&records.recorded.clone()) {
-        if let Err(error) = record(head, tag, wanted.contains(tag)).await {
-            tracing::warn!(%error, "cannot put down that a client has lost locks, will try again");
+
+    /// Before the client opens anything: its owner identifies it when it is back with another client id.
+    pub(super) async fn introduce(&self, client: ClientId4, is_reclaim: bool) {
+        let is_introduced = |states: &mut ClientState| {
+            if !is_reclaim {
+                states.obtains(client);
+            }
+            states.is_introduced(client)
+        };
+        if is_introduced(&mut self.clients.states.lock()) {
             return;
         }
-        if !records.recorded.remove(tag) {
-            records.recorded.insert(*tag);
+        if let Some(incarnation) = self.clients.sessions.incarnation(client) {
+            {
+                let mut states = self.clients.states.lock();
+                states.introduce(client, incarnation);
+                is_introduced(&mut states);
+            }
+            self.keep_records().await;
         }
     }
-}
 
-async fn record(head: &Head, tag: &Tag, is_lost: bool) -> Result<(), NamespaceError> {
-    let owner = [RECORD_PREFIX, tag].concat();
-    if !is_lost {
-        return head.records.remove(&owner).await;
-    }
-    // Of no client: it entitles nobody to a reclaim.
-    head.records.put(&ClientRecord { owner, reclaim_complete: false }).await
-}
-
-/// Files whose tickets from before the start of this head are void.
-#[derive(Debug, Default)]
-pub(crate) struct FormerTickets {
-    void: BTreeSet<FileId>,
-}
-
-impl FormerTickets {
-    fn are_void(&self, file: FileId) -> bool {
-        self.void.contains(&file)
-    }
-
-    fn note_void(&mut self, file: FileId) {
-        if self.void.len() >= FENCED_MAX {
-            self.void.clear();
+    /// Before an open of the current file is reclaimed: before the restart its client may have lost locks there.
+    pub(super) async fn note_reclaim(&self, compound: &Compound) {
+        let (Ok(client), Ok(file)) = (compound.client(), compound.file()) else { return };
+        let Some(incarnation) = self.clients.sessions.incarnation(client) else { return };
+        if self.written.lock().await.former.contains(&tag(&self.clients.fs.handle_key, &incarnation.owner)) {
+            self.clients.states.lock().reclaim_refused(client, file);
         }
-        self.void.insert(file);
     }
-}
 
-/// Before the client opens anything: its owner identifies it when it is back with another client id.
-pub(super) async fn introduce(head: &Head, client: ClientId4, is_reclaim: bool) {
-    let is_introduced = |states: &mut ClientState| {
-        if !is_reclaim {
-            states.obtains(client);
+    /// A reclaim of state of the current file was refused for good.
+    pub(super) async fn note_refused(&self, compound: &Compound, status: NfsStat4) {
+        let is_for_good = !matches!(status, NfsStat4::Delay | NfsStat4::Grace | NfsStat4::StaleClientId);
+        if let (true, Ok(client), Ok(file)) = (is_for_good, compound.client(), compound.file()) {
+            tracing::debug!(client = client.0, %file, status = status.name(), "refused a reclaim");
+            self.introduce(client, true).await;
+            if status == NfsStat4::NoGrace {
+                self.clients.states.lock().reclaims_refused(client, file);
+            } else {
+                self.clients.states.lock().reclaim_refused(client, file);
+            }
+            // Layouts that it got meanwhile.
+            revocation::expire_recalls(&self.grants).await;
+            self.keep_records().await;
         }
-        states.is_introduced(client)
-    };
-    if is_introduced(&mut head.states.lock()) {
-        return;
     }
-    if let Some(incarnation) = head.sessions.incarnation(client) {
-        {
-            let mut states = head.states.lock();
-            states.introduce(client, incarnation);
-            is_introduced(&mut states);
-        }
-        keep_records(head).await;
-    }
-}
-
-/// Before an open of the current file is reclaimed: before the restart its client may have lost locks there.
-pub(super) async fn note_reclaim(compound: &Compound, head: &Head) {
-    let (Ok(client), Ok(file)) = (compound.client(), compound.file()) else { return };
-    let Some(incarnation) = head.sessions.incarnation(client) else { return };
-    if head.lost_records.lock().await.former.contains(&tag(&head.handle_key, &incarnation.owner)) {
-        head.states.lock().reclaim_refused(client, file);
-    }
-}
-
-/// A reclaim of state of the current file was refused for good.
-pub(super) async fn note_refused(compound: &Compound, head: &Head, status: NfsStat4) {
-    let is_for_good = !matches!(status, NfsStat4::Delay | NfsStat4::Grace | NfsStat4::StaleClientId);
-    if let (true, Ok(client), Ok(file)) = (is_for_good, compound.client(), compound.file()) {
-        tracing::debug!(client = client.0, %file, status = status.name(), "refused a reclaim");
-        introduce(head, client, true).await;
-        if status == NfsStat4::NoGrace {
-            head.states.lock().reclaims_refused(client, file);
-        } else {
-            head.states.lock().reclaim_refused(client, file);
-        }
-        // Layouts that it got meanwhile.
-        recall::expire_recalls(head).await;
-        keep_records(head).await;
-    }
-}
-
-/// Before a client gets a lock of the file, or the like, that it did not have before the start.
-pub(super) async fn fence_former(head: &Head, file: FileId) -> Result<(), NfsStat4> {
-    if !head.sessions.has_missed_reclaims() || head.former_tickets.lock().are_void(file) {
-        return Ok(());
-    }
-    if let Err(error) = recall::fence(head, file).await {
-        tracing::warn!(%file, %error, "cannot fence off who had the file before the restart");
-        return Err(NfsStat4::Delay);
-    }
-    head.former_tickets.lock().note_void(file);
-    Ok(())
 }
 
 #[cfg(test)]
@@ -251,14 +226,5 @@ mod tests {
             );
             assert_eq!(records.load().await.unwrap(), known);
         }
-    }
-
-    #[test]
-    fn at_the_bound_a_file_is_fenced_off_once_more() {
-        let mut tickets = FormerTickets::default();
-        (0..FENCED_MAX as u64).for_each(|file| tickets.note_void(FileId(file)));
-        assert!(tickets.are_void(FileId(0)));
-        tickets.note_void(FileId(FENCED_MAX as u64));
-        assert!(!tickets.are_void(FileId(0)) && tickets.are_void(FileId(FENCED_MAX as u64)));
     }
 }

@@ -1,5 +1,7 @@
 //! OPEN: finds or makes the file, asks the conflict table, and makes it the current file handle (RFC 8881 §18.16).
 
+use std::sync::Arc;
+
 use access::{Share, Want};
 use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
 use aws_lc_rs::digest;
@@ -13,8 +15,14 @@ use nfs4_state::Incarnation;
 use nfs4_state::stateid::{Modes, OpenRequest};
 use types::{Access, Attributes, FileId, FileKind, Name, PoolId, permission};
 
+use super::change::make_way;
+use super::clients::Clients;
+use super::component::name;
+use super::file_system::FileSystem;
+use super::grants::Grants;
+use super::lost_locks::LostLocks;
 use super::setattr::{self, Requested};
-use super::{Head, courtesy, delegation, directory, lock_notice, lost_locks, name, recall, resize};
+use super::{courtesy, delegation, directory, lock_notice, resize};
 use crate::context::Compound;
 use crate::status;
 
@@ -22,6 +30,13 @@ use crate::status;
 const PERMISSIONS_DEFAULT: u32 = 0o644;
 /// The share bits, delegation wants and their signals: all that RFC 8881 and 9754 define.
 const SHARE_ACCESS_KNOWN: u32 = 0x33_ff03;
+
+/// The parts of the head that an OPEN needs.
+pub(crate) struct Opening {
+    pub clients: Arc<Clients>,
+    pub grants: Arc<Grants>,
+    pub lost_locks: Arc<LostLocks>,
+}
 
 /// The file that an OPEN found or made.
 struct Target {
@@ -46,67 +61,61 @@ enum Permission {
 
 pub(super) async fn open(
     compound: &mut Compound,
-    head: &Head,
+    opening: &Opening,
     args: Open4Args,
 ) -> Result<Open4ResOk, NfsStat4> {
     let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
-    let opened = try_open(compound, head, args).await;
+    let opened = try_open(compound, opening, args).await;
     if let (true, Err(status)) = (is_reclaim, &opened) {
-        lost_locks::note_refused(compound, head, *status).await;
+        opening.lost_locks.note_refused(compound, *status).await;
     }
     opened
 }
 
-async fn try_open(compound: &mut Compound, head: &Head, args: Open4Args) -> Result<Open4ResOk, NfsStat4> {
+async fn try_open(
+    compound: &mut Compound,
+    opening: &Opening,
+    args: Open4Args,
+) -> Result<Open4ResOk, NfsStat4> {
+    let Opening { clients, grants, lost_locks } = opening;
+    let Clients { fs, sessions, states, .. } = &**clients;
     let client = compound.client()?;
-    let access = args.share_access & OPEN4_SHARE_ACCESS_BOTH;
-    if access == 0 || args.share_access & !SHARE_ACCESS_KNOWN != 0 || args.share_deny > OPEN4_SHARE_DENY_BOTH
-    {
-        return Err(NfsStat4::Inval);
-    }
+    let access = judge_shares(&args)?;
     let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
-    head.sessions.judge_reclaim(client, is_reclaim)?;
-    lost_locks::introduce(head, client, is_reclaim).await;
+    sessions.judge_reclaim(client, is_reclaim)?;
+    lost_locks.introduce(client, is_reclaim).await;
     if is_reclaim {
-        lost_locks::note_reclaim(compound, head).await;
+        lost_locks.note_reclaim(compound).await;
     }
 
-    let target = find(compound, head, &args).await?;
+    let target = find(compound, clients, &args).await?;
     let file = target.attributes.file;
     judge_kind(target.attributes.kind)?;
-    judge_permission(compound, head, &target, access).await?;
+    judge_permission(compound, fs, &target, access).await?;
     if args.share_deny != 0 && !is_reclaim {
-        lost_locks::fence_former(head, file).await?;
+        grants.fencing.fence_former(file).await?;
     }
 
-    let request = OpenRequest {
-        client,
-        owner: args.owner.owner.0.clone(),
-        file,
-        access,
-        deny: args.share_deny,
-        // The reaper may be at it; in the grace period it keeps its hands off.
-        is_unlinked: target.attributes.nlink == 0 && !is_reclaim,
-    };
-    let stateid = admit(compound, head, request).await.map_err(|status| match status {
+    let request = request_of(client, &args, &target.attributes);
+    let stateid = admit(compound, clients, request).await.map_err(|status| match status {
         // Somebody else came first (RFC 8881 §8.4.2.1).
         NfsStat4::ShareDenied if is_reclaim => NfsStat4::ReclaimConflict,
         status => status,
     })?;
     // Nothing is truncated that cannot be opened, and nothing stays open that cannot be truncated.
-    if let Err(status) = finish(compound, head, &target).await {
-        undo(head, client, file, stateid);
+    if let Err(status) = finish(compound, fs, &target).await {
+        undo(clients, client, file, stateid);
         return Err(status);
     }
     if target.is_new {
-        head.states.lock().created(client, file);
+        states.lock().created(client, file);
     }
     compound.set_file(file);
     compound.current.stateid = Some(stateid);
-    let is_reachable = head.sessions.has_back_channel(client);
+    let is_reachable = sessions.has_back_channel(client);
     if is_reachable {
         // Before there is anything to recall.
-        head.sessions.note_grant(compound, file);
+        sessions.note_grant(compound, file);
     }
     let mut opened = Open4ResOk {
         stateid,
@@ -115,10 +124,10 @@ async fn try_open(compound: &mut Compound, head: &Head, args: Open4Args) -> Resu
             | OPEN4_RESULT_PRESERVE_UNLINKED
             | lock_notice::promise(is_reachable),
         attrset: target.attrset,
-        delegation: delegation::offer(compound, head, &target.attributes, &args, is_reachable).await,
+        delegation: delegation::offer(compound, grants, &target.attributes, &args, is_reachable).await,
     };
     if let Some(delegated) = delegation::instead_of_open(compound, &args, &opened.delegation)
-        && undo(head, client, file, stateid)
+        && undo(clients, client, file, stateid)
     {
         // RFC 9754 §4. For what follows in the COMPOUND the delegation is as good.
         opened.stateid = StateId4::ANONYMOUS;
@@ -128,65 +137,89 @@ async fn try_open(compound: &mut Compound, head: &Head, args: Open4Args) -> Resu
     Ok(opened)
 }
 
+/// The access asked for, without wants of delegations.
+fn judge_shares(args: &Open4Args) -> Result<u32, NfsStat4> {
+    let access = args.share_access & OPEN4_SHARE_ACCESS_BOTH;
+    if access == 0 || args.share_access & !SHARE_ACCESS_KNOWN != 0 || args.share_deny > OPEN4_SHARE_DENY_BOTH
+    {
+        return Err(NfsStat4::Inval);
+    }
+    Ok(access)
+}
+
+fn request_of(client: ClientId4, args: &Open4Args, file: &Attributes) -> OpenRequest {
+    let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
+    OpenRequest {
+        client,
+        owner: args.owner.owner.0.clone(),
+        file: file.file,
+        access: args.share_access & OPEN4_SHARE_ACCESS_BOTH,
+        deny: args.share_deny,
+        // The reaper may be at it; in the grace period it keeps its hands off.
+        is_unlinked: file.nlink == 0 && !is_reclaim,
+    }
+}
+
 /// Enters the open into the conflict table. If conflicting delegations are not returned in time, the answer is DELAY.
-async fn admit(compound: &Compound, head: &Head, request: OpenRequest) -> Result<StateId4, NfsStat4> {
+async fn admit(compound: &Compound, clients: &Clients, request: OpenRequest) -> Result<StateId4, NfsStat4> {
     let modes = |bits| Modes::from_bits(bits).ok_or(NfsStat4::Inval);
     let (access, deny) = (modes(request.access)?, modes(request.deny)?);
-    let mut opened = head.states.lock().open(request.clone());
+    let mut opened = clients.states.lock().open(request.clone());
     let want = Want::Share(Share::new(access, deny));
-    if opened == Err(NfsStat4::ShareDenied) && courtesy::dislodge(head, request.file, want).await? {
-        opened = head.states.lock().open(request.clone());
+    if opened == Err(NfsStat4::ShareDenied) && courtesy::dislodge(&clients.fs, request.file, want).await? {
+        opened = clients.states.lock().open(request.clone());
     }
     let Err(NfsStat4::RecallConflict) = opened else { return opened };
-    let changing = recall::make_way(compound, head, request.file, access, deny).await?;
-    let opened = head.states.lock().open(request);
+    let changing = make_way(compound, &clients.fs, request.file, access, deny).await?;
+    let opened = clients.states.lock().open(request);
     drop(changing);
     // Another client was faster.
     opened.map_err(|status| if status == NfsStat4::RecallConflict { NfsStat4::Delay } else { status })
 }
 
 /// Steps that need the file held open.
-async fn finish(compound: &Compound, head: &Head, target: &Target) -> Result<(), NfsStat4> {
+async fn finish(compound: &Compound, fs: &FileSystem, target: &Target) -> Result<(), NfsStat4> {
     let file = &target.attributes;
     if let Some(size) = target.size {
-        return resize::set_length(compound, head, file, size, target.is_new).await;
+        return resize::set_length(compound, fs, file, size, target.is_new).await;
     }
     // If it was unlinked since it was found, the reaper may have looked before it was open.
-    if file.nlink > 0 && head.attributes(file.file).await?.nlink == 0 {
+    if file.nlink > 0 && fs.attributes(file.file).await?.nlink == 0 {
         return Err(NfsStat4::Stale);
     }
     Ok(())
 }
 
 /// Takes a first open back. An upgrade stays: the owner had the file open before, and closes all of it at once.
-fn undo(head: &Head, client: ClientId4, file: FileId, stateid: StateId4) -> bool {
+fn undo(clients: &Clients, client: ClientId4, file: FileId, stateid: StateId4) -> bool {
     // If another request has used the stateid meanwhile, it is that one's.
-    stateid.seqid == 1 && head.states.lock().take_back_open(client, file, stateid).is_ok()
+    stateid.seqid == 1 && clients.states.lock().take_back_open(client, file, stateid).is_ok()
 }
 
-async fn find(compound: &Compound, head: &Head, args: &Open4Args) -> Result<Target, NfsStat4> {
+async fn find(compound: &Compound, clients: &Clients, args: &Open4Args) -> Result<Target, NfsStat4> {
+    let fs = &*clients.fs;
     match (&args.claim, &args.openhow) {
         (OpenClaim4::Null(component), OpenFlag4::NoCreate) => {
-            let dir = directory::directory(head, compound.file()?).await?;
-            look_up(compound, head, dir, &name(component)?).await
+            let dir = directory::directory(fs, compound.file()?).await?;
+            look_up(compound, fs, dir, &name(component)?).await
         }
-        (OpenClaim4::Null(component), OpenFlag4::Create(how)) => create(compound, head, component, how).await,
+        (OpenClaim4::Null(component), OpenFlag4::Create(how)) => {
+            create(compound, clients, component, how).await
+        }
         // Linux opens by handle what it has looked up before, and leaves it to the server to judge writing.
-        (OpenClaim4::Fh, OpenFlag4::NoCreate) => current(compound, head, Permission::ByMode).await,
-        (OpenClaim4::Previous(_), OpenFlag4::NoCreate) => {
-            current(compound, head, Permission::Reclaimed).await
-        }
+        (OpenClaim4::Fh, OpenFlag4::NoCreate) => current(compound, fs, Permission::ByMode).await,
+        (OpenClaim4::Previous(_), OpenFlag4::NoCreate) => current(compound, fs, Permission::Reclaimed).await,
         (OpenClaim4::Fh | OpenClaim4::Previous(_), OpenFlag4::Create(_)) => Err(NfsStat4::Inval),
         // The client enters opens that it made locally under a delegation, before it returns the delegation.
         (OpenClaim4::DelegCurFh(stateid), OpenFlag4::NoCreate) => {
-            let target = current(compound, head, Permission::ByModeOrOwner).await?;
-            by_delegation(compound, head, *stateid, args, target)
+            let target = current(compound, fs, Permission::ByModeOrOwner).await?;
+            by_delegation(compound, clients, *stateid, args, target)
         }
         (OpenClaim4::DelegateCur(claim), OpenFlag4::NoCreate) => {
-            let dir = directory::directory(head, compound.file()?).await?;
-            let target = look_up(compound, head, dir, &name(&claim.file)?).await?;
+            let dir = directory::directory(fs, compound.file()?).await?;
+            let target = look_up(compound, fs, dir, &name(&claim.file)?).await?;
             let target = Target { permission: Permission::ByModeOrOwner, ..target };
-            by_delegation(compound, head, claim.delegate_stateid, args, target)
+            by_delegation(compound, clients, claim.delegate_stateid, args, target)
         }
         (OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_), OpenFlag4::Create(_)) => {
             Err(NfsStat4::Inval)
@@ -197,13 +230,13 @@ async fn find(compound: &Compound, head: &Head, args: &Open4Args) -> Result<Targ
 
 fn by_delegation(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     stateid: StateId4,
     args: &Open4Args,
     target: Target,
 ) -> Result<Target, NfsStat4> {
     let (client, file) = (compound.client()?, target.attributes.file);
-    let kind = head.states.lock().judge_delegation(client, file, compound.resolve(stateid)?)?;
+    let kind = clients.states.lock().judge_delegation(client, file, compound.resolve(stateid)?)?;
     let access = Modes::from_bits(args.share_access & OPEN4_SHARE_ACCESS_BOTH);
     if access.is_some_and(|access| kind.access().contains(access)) {
         Ok(target)
@@ -212,8 +245,8 @@ fn by_delegation(
     }
 }
 
-async fn current(compound: &Compound, head: &Head, permission: Permission) -> Result<Target, NfsStat4> {
-    let attributes = head.attributes(compound.file()?).await?;
+async fn current(compound: &Compound, fs: &FileSystem, permission: Permission) -> Result<Target, NfsStat4> {
+    let attributes = fs.attributes(compound.file()?).await?;
     Ok(Target {
         attributes,
         // No directory is known (RFC 8881 §18.16.3): neutral values.
@@ -225,10 +258,10 @@ async fn current(compound: &Compound, head: &Head, permission: Permission) -> Re
     })
 }
 
-async fn look_up(compound: &Compound, head: &Head, dir: FileId, name: &Name) -> Result<Target, NfsStat4> {
+async fn look_up(compound: &Compound, fs: &FileSystem, dir: FileId, name: &Name) -> Result<Target, NfsStat4> {
     let attributes =
-        head.namespace.lookup(&compound.identity, dir, name).await.map_err(status::of_namespace)?;
-    let change = head.attributes(dir).await?.change;
+        fs.namespace.lookup(&compound.identity, dir, name).await.map_err(status::of_namespace)?;
+    let change = fs.attributes(dir).await?.change;
     Ok(Target {
         attributes,
         cinfo: ChangeInfo4 { atomic: false, before: change, after: change },
@@ -241,27 +274,28 @@ async fn look_up(compound: &Compound, head: &Head, dir: FileId, name: &Name) -> 
 
 async fn create(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     component: &Component4,
     how: &CreateHow4,
 ) -> Result<Target, NfsStat4> {
-    let dir = directory::directory(head, compound.file()?).await?;
+    let fs = &*clients.fs;
+    let dir = directory::directory(fs, compound.file()?).await?;
     let name = name(component)?;
     let nothing = Fattr4::default();
     let (mode, given) = match how {
         CreateHow4::Unchecked(given) => (CreateMode::Unchecked, given),
         CreateHow4::Guarded(given) => (CreateMode::Guarded, given),
-        CreateHow4::Exclusive(verifier) => (exclusive(compound, head, verifier), &nothing),
-        CreateHow4::Exclusive41(with) => (exclusive(compound, head, &with.verf), &with.attrs),
+        CreateHow4::Exclusive(verifier) => (exclusive(compound, clients, verifier), &nothing),
+        CreateHow4::Exclusive41(with) => (exclusive(compound, clients, &with.verf), &with.attrs),
     };
-    let requested = setattr::parse_for_creation(compound, head, given).await?;
+    let requested = setattr::parse_for_creation(compound, fs, given).await?;
     requested.judge_kind(FileKind::Regular)?;
     let (permissions, umask) = requested.permissions(PERMISSIONS_DEFAULT);
-    let location = match choose_pool(compound, head) {
+    let location = match choose_pool(compound, fs) {
         Ok(pool) => pool,
         // Without space for new data an existing file can still be opened.
         Err(status) if mode == CreateMode::Unchecked => {
-            return look_up(compound, head, dir, &name)
+            return look_up(compound, fs, dir, &name)
                 .await
                 .map_err(|error| if error == NfsStat4::NoEnt { status } else { error });
         }
@@ -277,7 +311,7 @@ async fn create(
         location: Some(location),
     };
     let created =
-        head.namespace.create(&compound.identity, dir, &name, &spec).await.map_err(status::of_namespace)?;
+        fs.namespace.create(&compound.identity, dir, &name, &spec).await.map_err(status::of_namespace)?;
     let is_repeated = matches!(mode, CreateMode::Exclusive { .. });
     let size = requested_size(&requested, created.is_new);
     Ok(Target {
@@ -297,10 +331,10 @@ async fn create(
 /// The mode of an exclusive creation. The verifier that is kept stands for the client as well: Linux makes its own of the time since
 /// boot and the thread id, which are the same on two nodes that were booted together from one image. A client that repeats the
 /// call over a restart of the head has the same owner and boot verifier as before (RFC 8881 §18.16.3, §18.35.3).
-fn exclusive(compound: &Compound, head: &Head, given: &Verifier4) -> CreateMode {
+fn exclusive(compound: &Compound, clients: &Clients, given: &Verifier4) -> CreateMode {
     let mut digest = digest::Context::new(&digest::SHA256);
     if let Some(Incarnation { owner, verifier }) =
-        compound.client.and_then(|client| head.sessions.incarnation(client))
+        compound.client.and_then(|client| clients.sessions.incarnation(client))
     {
         digest.update(&verifier);
         digest.update(&owner);
@@ -311,9 +345,9 @@ fn exclusive(compound: &Compound, head: &Head, given: &Verifier4) -> CreateMode 
     CreateMode::Exclusive { verifier }
 }
 
-fn choose_pool(compound: &Compound, head: &Head) -> Result<PoolId, NfsStat4> {
+fn choose_pool(compound: &Compound, fs: &FileSystem) -> Result<PoolId, NfsStat4> {
     let client = compound.client.map(|client| client.0);
-    head.access.choose(0, client).map_err(status::of_access)
+    fs.access.choose(0, client).map_err(status::of_access)
 }
 
 /// Of an existing file only truncation to nothing is asked by UNCHECKED (RFC 8881 §18.16.3); a new one may get a length.
@@ -339,7 +373,7 @@ fn judge_kind(kind: FileKind) -> Result<(), NfsStat4> {
 
 async fn judge_permission(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     target: &Target,
     access: u32,
 ) -> Result<(), NfsStat4> {
@@ -352,7 +386,7 @@ async fn judge_permission(
     if is_free {
         return Ok(());
     }
-    let granted = head.granted(&compound.identity, file).await?;
+    let granted = fs.granted(&compound.identity, file).await?;
     // Permission to execute a file includes reading it: the client reads the file to run it.
     let may_read = granted.contains(Access::READ) || granted.contains(Access::EXECUTE);
     let may_write = granted.contains(Access::WRITE);

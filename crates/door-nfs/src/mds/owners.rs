@@ -12,7 +12,7 @@ use nfs4::attr::{Principal4, number};
 use nfs4::{FileAttributes, NfsStat4};
 use types::{AceWho, Acl, Attributes};
 
-use super::Head;
+use super::file_system::FileSystem;
 use crate::context::Compound;
 use crate::owners::{Named, OwnerKind, OwnerNames, id_of};
 use crate::security::Flavor;
@@ -20,33 +20,33 @@ use crate::security::Flavor;
 /// The names of these files' owners and groups, if they are wanted. One not known by `until` is shown by number.
 pub(super) async fn named(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     files: &[Attributes],
     (wanted, until): (&Bitmap4, Duration),
 ) -> Named {
     let (of_user, of_group) = (wanted.contains(number::OWNER), wanted.contains(number::OWNER_GROUP));
     let users = files.iter().filter(|_| of_user).map(|file| (OwnerKind::User, file.uid));
     let groups = files.iter().filter(|_| of_group).map(|file| (OwnerKind::Group, file.gid));
-    name(compound, head, users.chain(groups), until).await
+    name(compound, fs, users.chain(groups), until).await
 }
 
 /// As [`named`], of the users and groups in an ACL.
-pub(super) async fn of_acl(compound: &Compound, head: &Head, acl: &Acl, until: Duration) -> Named {
+pub(super) async fn of_acl(compound: &Compound, fs: &FileSystem, acl: &Acl, until: Duration) -> Named {
     let named = acl.aces().iter().filter_map(|ace| match ace.who {
         AceWho::User(uid) => Some((OwnerKind::User, uid)),
         AceWho::NamedGroup(gid) => Some((OwnerKind::Group, gid)),
         AceWho::Owner | AceWho::Group | AceWho::Everyone => None,
     });
-    name(compound, head, named, until).await
+    name(compound, fs, named, until).await
 }
 
 async fn name(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     ids: impl Iterator<Item = (OwnerKind, u32)>,
     until: Duration,
 ) -> Named {
-    match &head.owners {
+    match &fs.owners {
         Some(names) if compound.caller.flavor.is_some_and(Flavor::is_kerberos) => {
             names.name(ids.collect::<BTreeSet<_>>(), until).await
         }
@@ -55,17 +55,17 @@ async fn name(
 }
 
 /// Until when names are looked up for a request that begins now.
-pub(super) fn deadline(head: &Head) -> Duration {
-    head.owners.as_ref().map_or(Duration::ZERO, |names| names.deadline())
+pub(super) fn deadline(fs: &FileSystem) -> Duration {
+    fs.owners.as_ref().map_or(Duration::ZERO, |names| names.deadline())
 }
 
 /// The ids of the owner and group that a client gives, by number or by name.
 pub(super) async fn ids(
-    head: &Head,
+    fs: &FileSystem,
     owner: Option<&Principal4>,
     group: Option<&Principal4>,
 ) -> Result<(Option<u32>, Option<u32>), NfsStat4> {
-    let names = head.owners.as_ref();
+    let names = fs.owners.as_ref();
     let uid = match owner {
         Some(owner) => Some(id_of(names, OwnerKind::User, owner).await?),
         None => None,
@@ -79,12 +79,12 @@ pub(super) async fn ids(
 
 /// For VERIFY: the file's owners in the form that they were given in, if they are the same. DELAY: that is not known now.
 pub(super) async fn as_given(
-    head: &Head,
+    fs: &FileSystem,
     file: &Attributes,
     given: (Option<Principal4>, Option<Principal4>),
     found: &mut FileAttributes,
 ) -> Result<(), NfsStat4> {
-    let names = head.owners.as_ref();
+    let names = fs.owners.as_ref();
     if let Some(owner) = given.0
         && is_same(names, OwnerKind::User, &owner, file.uid).await?
     {

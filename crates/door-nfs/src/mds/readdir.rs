@@ -15,7 +15,8 @@ use nfs4_state::stateid::holder;
 use types::Attributes;
 
 use super::attributes::{Told, WRITTEN, of_file, supported};
-use super::{Head, acl, directory, owners};
+use super::file_system::FileSystem;
+use super::{acl, directory, owners};
 use crate::context::Compound;
 use crate::owners::Named;
 use crate::status;
@@ -32,13 +33,13 @@ const ENTRY_BYTES_GUESS: usize = 160;
 
 pub(super) async fn read(
     compound: &mut Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &ReadDir4Args,
 ) -> Result<ReadDir4ResOk, NfsStat4> {
-    let dir = directory::plain_directory(head, compound.file()?).await?;
+    let dir = directory::plain_directory(fs, compound.file()?).await?;
     judge_cookie(args)?;
     let mut room = Room::new(args, compound.reply_room);
-    let lister = Lister::new(compound, head, args);
+    let lister = Lister::new(compound, fs, args);
     let mut entries: Vec<DirEntry4> = Vec::new();
     let mut after = Cookie(args.cookie);
     let by = compound.client.map(holder);
@@ -46,12 +47,12 @@ pub(super) async fn read(
     loop {
         let limit = (room.bytes / ENTRY_BYTES_GUESS).clamp(1, PAGE_ENTRIES_MAX);
         let page =
-            head.namespace.list(&compound.identity, dir, after, limit).await.map_err(status::of_namespace)?;
+            fs.namespace.list(&compound.identity, dir, after, limit).await.map_err(status::of_namespace)?;
         let found: Vec<Attributes> = page.entries.iter().map(|entry| entry.attributes).collect();
         let owners = lister.owners(&found).await;
         for entry in &page.entries {
             let attributes = if asks_writers {
-                let listed = head.access.listed_for(entry.attributes, by, &mut patience).await;
+                let listed = fs.access.listed_for(entry.attributes, by, &mut patience).await;
                 listed.map_err(status::of_access)?
             } else {
                 entry.attributes
@@ -85,16 +86,16 @@ pub(super) fn judge_cookie(args: &ReadDir4Args) -> Result<(), NfsStat4> {
 /// Tells one client of the entries of one directory.
 pub(super) struct Lister<'a> {
     compound: &'a Compound,
-    head: &'a Head,
+    fs: &'a FileSystem,
     wanted: Bitmap4,
     /// An owner whose name is not known by then is shown by number.
     named_until: Duration,
 }
 
 impl<'a> Lister<'a> {
-    pub fn new(compound: &'a Compound, head: &'a Head, args: &ReadDir4Args) -> Lister<'a> {
+    pub fn new(compound: &'a Compound, fs: &'a FileSystem, args: &ReadDir4Args) -> Lister<'a> {
         let wanted = args.attr_request.intersect(&supported(compound.minorversion));
-        Lister { compound, head, wanted, named_until: owners::deadline(head) }
+        Lister { compound, fs, wanted, named_until: owners::deadline(fs) }
     }
 
     /// Whether unsent writes of clients affect the wanted attributes.
@@ -103,7 +104,7 @@ impl<'a> Lister<'a> {
     }
 
     pub async fn owners(&self, files: &[Attributes]) -> Named {
-        owners::named(self.compound, self.head, files, (&self.wanted, self.named_until)).await
+        owners::named(self.compound, self.fs, files, (&self.wanted, self.named_until)).await
     }
 
     /// An export that the caller's flavor does not reach is an entry with an error (RFC 8881 §5.8.1.12).
@@ -114,10 +115,9 @@ impl<'a> Lister<'a> {
         owners: &Named,
     ) -> Result<DirEntry4, NfsStat4> {
         let place = self.compound.caller.view.step(self.compound.current.place, attributes.file);
-        let mut found =
-            of_file(self.head, &Told::new(self.compound, place, owners), attributes, &self.wanted);
+        let mut found = of_file(self.fs, &Told::new(self.compound, place, owners), attributes, &self.wanted);
         let mut wanted = self.wanted;
-        match acl::add(&mut found, self.compound, self.head, attributes, (&wanted, self.named_until)).await {
+        match acl::add(&mut found, self.compound, self.fs, attributes, (&wanted, self.named_until)).await {
             Ok(()) => {}
             // No other attribute of this entry is sent (RFC 8881 §18.23.3).
             Err(status) if wanted.contains(number::RDATTR_ERROR) => {

@@ -11,14 +11,15 @@ use nfs4::{Bitmap4, NfsStat4};
 use nfs4_state::stateid::holder;
 use types::Attributes;
 
-use super::{Head, recall};
+use super::change::before_change;
+use super::file_system::{FileSystem, WAIT};
 use crate::context::Compound;
 use crate::status;
 
 /// For a SETATTR of the size with others, which is what was `asked`; notes in `done` what is set.
 pub(super) async fn with_others(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     (file, size): (&Attributes, u64),
     (change, asked): (SetAttributes, Bitmap4),
     done: &mut Bitmap4,
@@ -28,17 +29,17 @@ pub(super) async fn with_others(
     if others != SetAttributes::default() {
         // Recalled before the others are set: they may take the permission that a retry after DELAY needs.
         let kind = if size <= file.size { Change::Truncate } else { Change::SetAttributes };
-        let _way = recall::before_change(compound, head, file.file, kind).await.map_err(status::of_access)?;
-        set(compound, head, file, &others).await?;
+        let _way = before_change(compound, fs, file.file, kind).await.map_err(status::of_access)?;
+        set(compound, fs, file, &others).await?;
         *done = asked;
         done.remove(number::SIZE);
     }
-    set_length(compound, head, file, size, keeps_set_id).await?;
+    set_length(compound, fs, file, size, keeps_set_id).await?;
     *done = asked;
     if others.mtime.is_some() {
         // The new length has moved it.
         done.remove(number::TIME_MODIFY_SET);
-        set(compound, head, file, &SetAttributes { mtime: others.mtime, ..SetAttributes::default() }).await?;
+        set(compound, fs, file, &SetAttributes { mtime: others.mtime, ..SetAttributes::default() }).await?;
         *done = asked;
     }
     Ok(())
@@ -53,12 +54,12 @@ fn beside_size(change: SetAttributes) -> SetAttributes {
 /// The caller's permission is checked already. `keeps_set_id`: the request named the mode too.
 pub(super) async fn set_length(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     file: &Attributes,
     size: u64,
     keeps_set_id: bool,
 ) -> Result<(), NfsStat4> {
-    let truncated = truncate(compound, head, file, size).await?;
+    let truncated = truncate(compound, fs, file, size).await?;
     let change = SetAttributes {
         size: Some(size),
         size_is_authorized: true,
@@ -66,33 +67,33 @@ pub(super) async fn set_length(
         space_used: Some(truncated.space_used),
         ..SetAttributes::default()
     };
-    set(compound, head, file, &change).await
+    set(compound, fs, file, &change).await
 }
 
 async fn set(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     file: &Attributes,
     change: &SetAttributes,
 ) -> Result<(), NfsStat4> {
-    let set = head.namespace.set_attributes(&compound.identity, file.file, change).await;
+    let set = fs.namespace.set_attributes(&compound.identity, file.file, change).await;
     set.map(drop).map_err(status::of_namespace)
 }
 
 /// Sets the length of the replicas. The [`Truncated`] keeps other writers off until the namespace has the size.
 async fn truncate(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     file: &Attributes,
     size: u64,
 ) -> Result<Truncated, NfsStat4> {
     if size > file.size {
         // Before the replica grows: bytes that it has count as used.
-        let grown = head.access.require_room(&compound.identity, file.file, size - file.size, 0);
+        let grown = fs.access.require_room(&compound.identity, file.file, size - file.size, 0);
         grown.await.map_err(status::of_access)?;
     }
     let by = compound.client.map(holder);
-    head.access.truncate(file, size, by, recall::WAIT).await.map_err(status::of_access)
+    fs.access.truncate(file, size, by, WAIT).await.map_err(status::of_access)
 }
 
 #[cfg(test)]

@@ -9,7 +9,10 @@ use nfs4::{
     SecInfoStyle4, op,
 };
 
-use super::{Head, directory, exports, name};
+use super::component::name;
+use super::directory;
+use super::exports::Exports;
+use super::file_system::FileSystem;
 use crate::context::{Compound, judges_flavor};
 use crate::exports::ViewPlace;
 use crate::status;
@@ -53,12 +56,12 @@ pub(super) fn after(compound: &Compound, from: ViewPlace, result: NfsResop4) -> 
 
 pub(super) async fn by_name(
     compound: &mut Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &SecInfo4Args,
 ) -> Result<SecInfo4ResOk, NfsStat4> {
-    let dir = directory::plain_directory(head, compound.file()?).await?;
+    let dir = directory::plain_directory(fs, compound.file()?).await?;
     let name = name(&args.name)?;
-    let found = head.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace);
+    let found = fs.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace);
     let place = match found {
         Ok(found) => compound.caller.view.step(compound.current.place, found.file),
         // Nor which names there are not.
@@ -72,15 +75,15 @@ pub(super) async fn by_name(
 
 pub(super) async fn no_name(
     compound: &mut Compound,
-    head: &Head,
+    exports: &Exports,
     args: &SecInfoNoName4Args,
 ) -> Result<SecInfo4ResOk, NfsStat4> {
-    let file = compound.file()?;
+    let (fs, file) = (&*exports.clients.fs, compound.file()?);
     let mut place = compound.current.place;
     if args.style == SecInfoStyle4::Parent {
-        let dir = directory::plain_directory(head, file).await?;
-        let found = head.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
-        place = exports::place_of(compound, head, &found).await?;
+        let dir = directory::plain_directory(fs, file).await?;
+        let found = fs.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
+        place = exports.place_of(compound, &found).await?;
     }
     Ok(consume(compound, place))
 }

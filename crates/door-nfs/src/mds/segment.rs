@@ -8,7 +8,7 @@ use nfs4::attr::Principal4;
 use nfs4::{FfDataServer4, FfLayout4, FfMirror4, Layout4, LayoutIomode4, NfsFh4, StateId4};
 use types::{Attributes, PoolId};
 
-use super::{Head, device};
+use super::layouts::Layouts;
 use crate::context::Compound;
 
 /// The only mirror is as good as any.
@@ -26,19 +26,19 @@ const NOBODY: u32 = 65_534;
 /// `None`: the pool has no address that this client could use.
 pub(super) fn of_file(
     compound: &Compound,
-    head: &Head,
+    layouts: &Layouts,
     file: &Attributes,
     pool: PoolId,
     (iomode, length): (LayoutIomode4, u64),
 ) -> Option<Layout4> {
-    let address = device::address(head, &compound.caller.connection, pool)?;
+    let address = layouts.devices.address(&compound.caller.connection, pool)?;
     let mode = if iomode == LayoutIomode4::Read { TicketMode::Read } else { TicketMode::ReadWrite };
     // The pool knows no exports: the ticket carries the flavors that this one admits.
     let demand = compound.caller.view.rules(compound.current.place).flavors.demand();
     let conditions = Conditions::of_sole_replica(demand);
-    let handle = head.ticket_keys.seal(&Grant { pool }.ticket(file, mode), conditions);
+    let handle = layouts.ticket_keys.seal(&Grant { pool }.ticket(file, mode), conditions);
     let data_server = FfDataServer4 {
-        deviceid: device::id(head, pool, address),
+        deviceid: layouts.devices.id(pool, address),
         efficiency: EFFICIENCY,
         stateid: layout_stateid(&handle),
         fh_vers: vec![NfsFh4::from(Bytes::copy_from_slice(&handle))],

@@ -9,7 +9,11 @@ use nfs4::{
 use types::{Access, Attributes, FileId, FileKind, Timestamp, permission};
 
 use super::attributes::{DELEGATED_TIMES, SETTABLE_AT_CREATION, SETTABLE_BY_SETATTR, supported};
-use super::{Head, acl, delegated_times, owners, recall, resize, stateids};
+use super::change::before_change;
+use super::clients::Clients;
+use super::file_system::FileSystem;
+use super::permit::check_io;
+use super::{acl, delegated_times, owners, resize};
 use crate::context::Compound;
 use crate::status;
 
@@ -18,42 +22,42 @@ const MODE_BITS: u32 = 0o7777;
 const OF_ATTRIBUTES: Access = Access::WRITE_ATTRIBUTES.and(Access::WRITE_ACL).and(Access::WRITE_OWNER);
 
 /// A SETATTR that fails half way also answers with the attributes that it has set (RFC 8881 §18.30.3).
-pub(super) async fn set(compound: &mut Compound, head: &Head, args: &SetAttr4Args) -> SetAttr4Res {
+pub(super) async fn set(compound: &mut Compound, clients: &Clients, args: &SetAttr4Args) -> SetAttr4Res {
     let mut attrsset = Bitmap4::EMPTY;
-    let outcome = try_set(compound, head, args, &mut attrsset).await;
+    let outcome = try_set(compound, clients, args, &mut attrsset).await;
     SetAttr4Res { status: outcome.err().unwrap_or(NfsStat4::Ok), attrsset }
 }
 
 async fn try_set(
     compound: &mut Compound,
-    head: &Head,
+    clients: &Clients,
     args: &SetAttr4Args,
     done: &mut Bitmap4,
 ) -> Result<(), NfsStat4> {
-    let file = compound.file()?;
+    let (fs, file) = (&*clients.fs, compound.file()?);
     let requested =
-        parse(compound.minorversion, &args.obj_attributes, SETTABLE_BY_SETATTR)?.owned(head).await?;
+        parse(compound.minorversion, &args.obj_attributes, SETTABLE_BY_SETATTR)?.owned(fs).await?;
     let asked = args.obj_attributes.attrmask;
     if !requested.delegated.is_empty() {
-        delegated_times::set(compound, head, args.stateid, requested.delegated).await?;
+        delegated_times::set(compound, clients, args.stateid, requested.delegated).await?;
         // Of the times that were delegated to others nothing changes.
         *done = asked.intersect(&DELEGATED_TIMES);
         if *done == asked {
             return Ok(());
         }
     }
-    let before = head.attributes(file).await?;
+    let before = fs.attributes(file).await?;
     let change = requested.into_change(before.mode, compound.identity.is_root())?;
     if let Some(acl) = &change.acl {
         acl::judge_place(acl, before.kind)?;
     }
     if let Some(size) = change.size {
         let stateid = compound.resolve(args.stateid)?;
-        authorize_size(compound, head, stateid, &before).await?;
-        return resize::with_others(compound, head, (&before, size), (change, asked), done).await;
+        authorize_size(compound, clients, stateid, &before).await?;
+        return resize::with_others(compound, fs, (&before, size), (change, asked), done).await;
     }
-    let _changing = before_setting_of(compound, head, &before).await?;
-    head.namespace.set_attributes(&compound.identity, file, &change).await.map_err(status::of_namespace)?;
+    let _changing = before_setting_of(compound, fs, &before).await?;
+    fs.namespace.set_attributes(&compound.identity, file, &change).await.map_err(status::of_namespace)?;
     *done = asked;
     Ok(())
 }
@@ -61,33 +65,33 @@ async fn try_set(
 /// Before attributes of a file are set, or extended ones: recalls delegations of others.
 pub(super) async fn before_setting(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     file: FileId,
 ) -> Result<Option<FileChangeGuard>, NfsStat4> {
-    before_setting_of(compound, head, &head.attributes(file).await?).await
+    before_setting_of(compound, fs, &fs.attributes(file).await?).await
 }
 
 async fn before_setting_of(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     file: &Attributes,
 ) -> Result<Option<FileChangeGuard>, NfsStat4> {
     let who = &compound.identity;
     // Nothing is recalled for a change that is refused anyway.
     if !permission::is_owner(who, file) {
-        let granted = head.granted(who, file).await?;
+        let granted = fs.granted(who, file).await?;
         if !granted.intersects(OF_ATTRIBUTES) && !granted.contains(Access::WRITE) {
             return Ok(None);
         }
     }
-    let changing = recall::before_change(compound, head, file.file, Change::SetAttributes).await;
+    let changing = before_change(compound, fs, file.file, Change::SetAttributes).await;
     changing.map(Some).map_err(status::of_access)
 }
 
 /// ACCESS: the caller neither has the file open for writing nor may write it.
 async fn authorize_size(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     stateid: StateId4,
     file: &Attributes,
 ) -> Result<(), NfsStat4> {
@@ -96,10 +100,10 @@ async fn authorize_size(
         FileKind::Directory => return Err(NfsStat4::IsDir),
         _ => return Err(NfsStat4::Inval),
     }
-    if stateid.is_special() && !head.allows(&compound.identity, file, Access::WRITE).await? {
+    if stateid.is_special() && !clients.fs.allows(&compound.identity, file, Access::WRITE).await? {
         return Err(NfsStat4::Access);
     }
-    stateids::check_io(compound, head, stateid, file.file, Access::WRITE).await.map(drop)
+    check_io(compound, clients, stateid, file.file, Access::WRITE).await.map(drop)
 }
 
 /// Settable attributes as they came, parsed and judged.
@@ -143,11 +147,11 @@ impl Requested {
     }
 
     /// Looks up the ids of owner and group, and of those that an ACL names.
-    async fn owned(mut self, head: &Head) -> Result<Requested, NfsStat4> {
-        let ids = owners::ids(head, self.owner.as_ref(), self.owner_group.as_ref()).await?;
+    async fn owned(mut self, fs: &FileSystem) -> Result<Requested, NfsStat4> {
+        let ids = owners::ids(fs, self.owner.as_ref(), self.owner_group.as_ref()).await?;
         (self.change.uid, self.change.gid) = ids;
         if let Some(given) = &self.acl {
-            self.change.acl = Some(acl::of_wire(given, head.owners.as_ref()).await?);
+            self.change.acl = Some(acl::of_wire(given, fs.owners.as_ref()).await?);
         }
         Ok(self)
     }
@@ -175,10 +179,10 @@ pub(super) fn set_at_creation(asked: Bitmap4) -> Bitmap4 {
 /// Attributes for OPEN and CREATE.
 pub(super) async fn parse_for_creation(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     given: &Fattr4,
 ) -> Result<Requested, NfsStat4> {
-    parse(compound.minorversion, given, SETTABLE_AT_CREATION)?.owned(head).await
+    parse(compound.minorversion, given, SETTABLE_AT_CREATION)?.owned(fs).await
 }
 
 fn parse(minorversion: u32, given: &Fattr4, settable: Bitmap4) -> Result<Requested, NfsStat4> {

@@ -7,18 +7,18 @@ use nfs4::{Bitmap4, LayoutType4, MdsThreshold4, TH4_READ_SIZE, TH4_WRITE_SIZE, T
 use types::{Attributes, FileKind};
 use xdr::{Opaque, to_bytes};
 
-use super::Head;
+use super::offers::Offers;
 
-pub(super) fn is_below(head: &Head, file: &Attributes) -> bool {
-    file.size < head.layout_bytes_min
+pub(super) fn is_below(offers: Offers, file: &Attributes) -> bool {
+    file.size < offers.layout_bytes_min
 }
 
-pub(super) fn hints(head: &Head, file: &Attributes) -> MdsThreshold4 {
-    if file.kind != FileKind::Regular || head.layout_bytes_min == 0 {
+pub(super) fn hints(offers: Offers, file: &Attributes) -> MdsThreshold4 {
+    if file.kind != FileKind::Regular || offers.layout_bytes_min == 0 {
         return MdsThreshold4::default();
     }
     // One length for each hint, in the order of their bits: to read and to write.
-    let lengths = (head.layout_bytes_min, head.layout_bytes_min);
+    let lengths = (offers.layout_bytes_min, offers.layout_bytes_min);
     let item = ThresholdItem4 {
         layout_type: LayoutType4::FLEX_FILES,
         hintset: Bitmap4::of(&[TH4_READ_SIZE, TH4_WRITE_SIZE]),

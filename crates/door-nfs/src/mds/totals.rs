@@ -6,7 +6,7 @@ use api::{Account, PoolStatus, Quotas, Standing};
 use nfs4::{FileAttributes, NfsStat4, attr::number};
 use types::{FileId, Identity};
 
-use super::Head;
+use super::file_system::FileSystem;
 use crate::status;
 
 pub(super) const TOTALS: nfs4::Bitmap4 = nfs4::Bitmap4::of(&[
@@ -26,19 +26,19 @@ const OF_USER: nfs4::Bitmap4 =
 
 pub(super) async fn add(
     out: &mut FileAttributes,
-    head: &Head,
+    fs: &FileSystem,
     who: &Identity,
     file: FileId,
     mask: &nfs4::Bitmap4,
 ) -> Result<(), NfsStat4> {
-    let pools = head.pools.pools();
-    let usage = head.namespace.usage().await.map_err(status::of_namespace)?;
+    let pools = fs.pools.pools();
+    let usage = fs.namespace.usage().await.map_err(status::of_namespace)?;
     let sum = |of: fn(&PoolStatus) -> u64| pools.iter().map(of).fold(0, u64::saturating_add);
     let mut bytes = Space { total: sum(|pool| pool.total_bytes), free: sum(|pool| pool.free_bytes) };
     let free_files = sum(|pool| pool.free_files);
     let mut files = Space { total: free_files.saturating_add(usage.files), free: free_files };
     if let Some(Standing { used, bytes_left, files_left, .. }) =
-        head.access.quotas().tree(file).await.map_err(status::of_namespace)?
+        fs.access.quotas().tree(file).await.map_err(status::of_namespace)?
     {
         bytes.bound(bytes_left, used.bytes());
         files.bound(files_left, used.entries());
@@ -48,7 +48,7 @@ pub(super) async fn add(
     out.files_total = Some(files.total);
     (out.files_free, out.files_avail) = (Some(files.free), Some(files.free));
     if !mask.intersect(&OF_USER).is_empty() {
-        add_user(out, head.access.quotas(), who, bytes.free).await?;
+        add_user(out, fs.access.quotas(), who, bytes.free).await?;
     }
     Ok(())
 }

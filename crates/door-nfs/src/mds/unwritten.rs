@@ -13,28 +13,31 @@ use nfs4_state::stateid::{DelegatedTimes, DelegationTerms};
 use tokio::time::Instant;
 use types::{FileId, Timestamp};
 
-use super::Head;
-use super::recall::OVERTAKEN_PAUSE;
-use crate::fh;
+use super::clients::{Clients, OVERTAKEN_PAUSE};
 
 const ASKED: Bitmap4 = Bitmap4::of(&[number::CHANGE, number::SIZE]);
 
 /// `None`: the client does not answer.
-pub(super) async fn ask(head: &Head, file: FileId, client: ClientId4, patience: Duration) -> Option<Told> {
+pub(super) async fn ask(
+    clients: &Clients,
+    file: FileId,
+    client: ClientId4,
+    patience: Duration,
+) -> Option<Told> {
     let deadline = Instant::now() + patience;
-    let handle = fh::encode(&head.handle_key, file);
+    let handle = clients.fs.handle(file);
     loop {
-        let terms = head.states.lock().delegation_terms(client, file)?;
+        let terms = clients.states.lock().delegation_terms(client, file)?;
         let wanted = match terms.times {
             Some(_) => ASKED.with(number::TIME_DELEG_ACCESS).with(number::TIME_DELEG_MODIFY),
             None => ASKED,
         };
         let left = deadline.saturating_duration_since(Instant::now());
-        let answered = head.sessions.ask_attributes(client, (handle.clone(), wanted), left).await;
+        let answered = clients.sessions.ask_attributes(client, (handle.clone(), wanted), left).await;
         match answered {
             Ok(Ok(told)) => {
                 let told = FileAttributes::decode(&told).ok()?;
-                return judge(&terms, &told, head.clock.now());
+                return judge(&terms, &told, clients.fs.clock.now());
             }
             // The call may overtake the reply that grants the delegation: then the client does not know it yet.
             Ok(Err(NfsStat4::BadHandle)) if Instant::now() + OVERTAKEN_PAUSE < deadline => {

@@ -11,7 +11,8 @@ use nfs4::{
 use types::XattrName;
 use xdr::Opaque;
 
-use super::{Head, directory, setattr};
+use super::file_system::FileSystem;
+use super::{directory, setattr};
 use crate::context::Compound;
 use crate::status;
 
@@ -22,17 +23,17 @@ const HEADER_LEN: usize = 8;
 
 pub(super) async fn get(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &GetXattr4Args,
 ) -> Result<GetXattr4ResOk, NfsStat4> {
     let (file, name) = (compound.file()?, name(&args.name)?);
-    let found = head.xattrs.xattr(&compound.identity, file, &name).await;
+    let found = fs.xattrs.xattr(&compound.identity, file, &name).await;
     Ok(GetXattr4ResOk { value: Opaque(found.map_err(status::of_xattr)?) })
 }
 
 pub(super) async fn set(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &SetXattr4Args,
 ) -> Result<SetXattr4ResOk, NfsStat4> {
     let (file, name) = (compound.file()?, name(&args.key)?);
@@ -44,28 +45,28 @@ pub(super) async fn set(
         SetXattrOption4::Create => SetXattr::Create,
         SetXattrOption4::Replace => SetXattr::Replace,
     };
-    let _changing = setattr::before_setting(compound, head, file).await?;
-    let changed = head.xattrs.set_xattr(&compound.identity, file, &name, &args.value.0, how).await;
+    let _changing = setattr::before_setting(compound, fs, file).await?;
+    let changed = fs.xattrs.set_xattr(&compound.identity, file, &name, &args.value.0, how).await;
     Ok(SetXattr4ResOk { info: directory::change_info(changed.map_err(status::of_xattr)?) })
 }
 
 pub(super) async fn remove(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &RemoveXattr4Args,
 ) -> Result<RemoveXattr4ResOk, NfsStat4> {
     let (file, name) = (compound.file()?, name(&args.name)?);
-    let _changing = setattr::before_setting(compound, head, file).await?;
-    let changed = head.xattrs.remove_xattr(&compound.identity, file, &name).await;
+    let _changing = setattr::before_setting(compound, fs, file).await?;
+    let changed = fs.xattrs.remove_xattr(&compound.identity, file, &name).await;
     Ok(RemoveXattr4ResOk { info: directory::change_info(changed.map_err(status::of_xattr)?) })
 }
 
 pub(super) async fn list(
     compound: &Compound,
-    head: &Head,
+    fs: &FileSystem,
     args: &ListXattrs4Args,
 ) -> Result<ListXattrs4ResOk, NfsStat4> {
-    let listed = head.xattrs.xattrs(&compound.identity, compound.file()?, Cookie(args.cookie)).await;
+    let listed = fs.xattrs.xattrs(&compound.identity, compound.file()?, Cookie(args.cookie)).await;
     let listed = listed.map_err(status::of_xattr)?;
     let (asked, room) = (args.maxcount as usize, compound.reply_room.saturating_sub(HEADER_LEN));
     page(&listed, args.cookie, asked.min(room)).ok_or({

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use nfs4_state::{ConnectionId, Principal};
 
-use super::{CallPlace, Connection};
+use super::connection::Connection;
+use super::flight::CallPlace;
 use crate::exports::{Claimed, View};
 use crate::security::{Flavor, Kerberos};
 

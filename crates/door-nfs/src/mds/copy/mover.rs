@@ -3,21 +3,37 @@
 
 use std::sync::Arc;
 
-use access::{FileAccess, Located};
+use access::{FileAccess, FileChangeGuard, Located};
 use api::{Content, Namespace, OpenReplica, PoolError, Stability, Stretch, TicketMode, Written};
 use bytes::Bytes;
 use nfs4::{NfsStat4, Verifier4};
 use types::{Attributes, ByteRange, Clock};
 
-use super::super::Head;
+use super::super::file_system::FileSystem;
+use crate::limits::IO_BYTES_MAX;
 use crate::stability::verifier;
-use crate::{IO_BYTES_MAX, status};
+use crate::status;
 
 /// Copies files, also after the request that began the copy is answered.
 pub(crate) struct Mover {
     pub access: Arc<FileAccess>,
     pub namespace: Arc<dyn Namespace>,
     pub clock: Arc<dyn Clock>,
+}
+
+/// A request that may be done.
+pub(super) struct Judged {
+    pub source: Attributes,
+    pub target: Attributes,
+    pub stretch: Stretch,
+    /// Keeps delegations of the target away until the bytes are there.
+    pub changing: Option<FileChangeGuard>,
+}
+
+impl Judged {
+    pub fn target_end(&self) -> u64 {
+        self.stretch.to + self.stretch.length
+    }
 }
 
 /// Both ends, open.
@@ -35,11 +51,11 @@ pub(super) struct Moved {
 }
 
 impl Mover {
-    pub fn of(head: &Head) -> Mover {
+    pub fn of(fs: &FileSystem) -> Mover {
         Mover {
-            access: Arc::clone(&head.access),
-            namespace: Arc::clone(&head.namespace),
-            clock: Arc::clone(&head.clock),
+            access: Arc::clone(&fs.access),
+            namespace: Arc::clone(&fs.namespace),
+            clock: Arc::clone(&fs.clock),
         }
     }
 

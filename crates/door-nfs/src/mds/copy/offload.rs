@@ -25,12 +25,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use types::{Attributes, FileId};
 
-use super::super::{Head, recall};
-use super::Judged;
-use super::mover::{Moved, Mover};
+use super::super::clients::Clients;
+use super::super::file_system::WAIT;
+use super::mover::{Judged, Moved, Mover};
 use crate::callback::CallbackError;
 use crate::context::Compound;
-use crate::fh;
 use crate::session_ops::Sessions;
 
 /// Copies that run at a time, of all clients: each has an I/O at a pool, beside those that clients wait for.
@@ -47,6 +46,14 @@ const CANCEL_WAIT: Duration = Duration::from_secs(2);
 const TELL_PAUSE: Duration = Duration::from_millis(500);
 /// Set in the numbers of these stateids, and never in those of opens, locks, layouts and delegations.
 const MARK: u64 = 1 << 63;
+
+/// Copies of clients, in one answer or carried on.
+pub(crate) struct Copies {
+    pub clients: Arc<Clients>,
+    pub offloads: Arc<Offloads>,
+    /// A COPY that takes longer may be carried on.
+    pub answer_within: Duration,
+}
 
 /// The copies that are carried on.
 #[derive(Debug)]
@@ -224,18 +231,18 @@ impl Drop for Offload {
 
 pub(in super::super) fn progress(
     compound: &Compound,
-    head: &Head,
+    copies: &Copies,
     args: &OffloadStatus4Args,
 ) -> Result<OffloadStatus4ResOk, NfsStat4> {
-    head.offloads.progress(compound.client()?, (compound.file()?, args.stateid))
+    copies.offloads.progress(compound.client()?, (compound.file()?, args.stateid))
 }
 
 pub(in super::super) async fn cancel(
     compound: &Compound,
-    head: &Head,
+    copies: &Copies,
     args: &OffloadCancel4Args,
 ) -> Result<(), NfsStat4> {
-    head.offloads.cancel(compound.client()?, (compound.file()?, args.stateid)).await
+    copies.offloads.cancel(compound.client()?, (compound.file()?, args.stateid)).await
 }
 
 /// A file that is held open for a client. It counts as one of the client's own opens, and a CLOSE meanwhile leaves it the
@@ -271,28 +278,33 @@ struct Job {
 /// what was done.
 pub(super) async fn carry_on(
     compound: &Compound,
-    head: &Head,
+    clients: &Clients,
     judged: Judged,
     offload: Offload,
     begun: Moved,
 ) -> Option<StateId4> {
     let client = compound.client?;
     let hold = async |file: &Attributes, modes| {
-        let held = head.access.open_found(file, holder(client), Share::new(modes, Modes::NONE));
+        let held = clients.fs.access.open_found(file, holder(client), Share::new(modes, Modes::NONE));
         // An open of the client's own that denies it, or a delegation that is recalled: neither is worth waiting for.
-        let (open, _) = tokio::time::timeout(recall::WAIT, held).await.ok()?.ok()?;
-        let (states, access) = (Arc::clone(&head.states), Arc::clone(&head.access));
+        let (open, _) = tokio::time::timeout(WAIT, held).await.ok()?.ok()?;
+        let (states, access) = (Arc::clone(&clients.states), Arc::clone(&clients.fs.access));
         Some(Held { open: Some(open), file: file.file, client, states, access })
     };
     let source = hold(&judged.source, Modes::READ).await?;
     let target = hold(&judged.target, Modes::WRITE).await?;
-    let job =
-        Job { mover: Mover::of(head), stretch: judged.stretch, source, target, _changing: judged.changing };
+    let job = Job {
+        mover: Mover::of(&clients.fs),
+        stretch: judged.stretch,
+        source,
+        target,
+        _changing: judged.changing,
+    };
     let stateid = offload.stateid();
-    let fh = fh::encode(&head.handle_key, job.target.file);
+    let fh = clients.fs.handle(job.target.file);
     let behind = compound.referring_calls();
-    let (sessions, patience) = (Arc::clone(&head.sessions), head.lease);
-    head.spawn_call(async move {
+    let (sessions, patience) = (Arc::clone(&clients.sessions), clients.fs.lease);
+    clients.spawn_call(async move {
         let count = job.finish(&offload, begun).await;
         drop(job);
         offload.complete();

@@ -13,11 +13,14 @@ use std::sync::Arc;
 use file_state::FileState;
 use nfs4::{ClientId4, NfsStat4};
 use nfs4_state::stateid::client_of;
+use parking_lot::Mutex;
 use types::FileId;
 
-use super::counts::Step;
-use super::recall::Turn;
-use super::{Head, courtesy};
+use super::super::clients::Clients;
+use super::super::counts::Step;
+use super::super::courtesy;
+use super::super::recalls::{Recalls, Turn};
+use super::progress::Progress;
 use crate::callback::CallbackError;
 
 /// A client with more layouts to return than this is asked for all.
@@ -25,11 +28,11 @@ const SINGLE_MAX: usize = 64;
 
 /// Asks clients that have many layouts of the files for all. Other holders, and clients that cannot be asked for all,
 /// are to be asked for each layout.
-pub(super) fn call_back(head: &Arc<Head>, files: &[FileId]) {
-    let holders = holders_of_many(&head.access.table(), files);
+pub(super) fn call_back(recalls: &Arc<Recalls>, progress: &Arc<Mutex<Progress>>, files: &[FileId]) {
+    let holders = holders_of_many(&recalls.clients.fs.access.table(), files);
     for (client, files) in holders {
-        if head.drain.lock().may_ask_for_all(client) {
-            ask(head, client, &files);
+        if progress.lock().may_ask_for_all(client) {
+            ask(recalls, progress, client, &files);
         }
     }
 }
@@ -45,34 +48,36 @@ fn holders_of_many(table: &FileState, files: &[FileId]) -> BTreeMap<ClientId4, V
     held
 }
 
-fn ask(head: &Arc<Head>, client: ClientId4, files: &[FileId]) {
+fn ask(recalls: &Arc<Recalls>, progress: &Arc<Mutex<Progress>>, client: ClientId4, files: &[FileId]) {
+    let Clients { fs, states, .. } = &*recalls.clients;
     // A client that is silent for longer than a lease is not asked, and not waited for.
-    if !courtesy::depart(head, &[client]).is_empty() {
+    if !courtesy::depart(&recalls.clients, &[client]).is_empty() {
         return;
     }
-    let Some(turn) = Turn::take(head, client) else { return };
-    let patience = head.access.recall_time();
-    let deadline = head.clock.monotonic() + patience;
-    head.drain.lock().begin_asking_for_all(client, deadline);
-    let wanted = head.states.lock().recall_at_once(client, files, deadline);
+    let Some(turn) = Turn::take(recalls, client) else { return };
+    let patience = fs.access.recall_time();
+    let deadline = fs.clock.monotonic() + patience;
+    progress.lock().begin_asking_for_all(client, deadline);
+    let wanted = states.lock().recall_at_once(client, files, deadline);
     if wanted == 0 {
-        head.drain.lock().end_asking_for_all(client, false);
+        progress.lock().end_asking_for_all(client, false);
         return;
     }
-    head.counts.count_all_layouts(Step::Sent);
+    recalls.grants.counts.count_all_layouts(Step::Sent);
     tracing::info!(client = client.0, wanted, "recalling all layouts of a client, for those at closed pools");
     let asking = {
-        let head = Arc::downgrade(head);
+        let (recalls, progress) = (Arc::downgrade(recalls), Arc::clone(progress));
         async move {
-            let Some(head) = head.upgrade() else { return };
+            let Some(recalls) = recalls.upgrade() else { return };
+            let Clients { fs, sessions, .. } = &*recalls.clients;
             // Once it has returned all it is granted new ones, which are not asked for.
-            let is_wanted = || head.drain.lock().is_asked_for_all(client, head.clock.monotonic());
-            let answered = head.sessions.recall_all_layouts(client, &is_wanted, patience).await;
-            settle(&head, client, answered);
+            let is_wanted = || progress.lock().is_asked_for_all(client, fs.clock.monotonic());
+            let answered = sessions.recall_all_layouts(client, &is_wanted, patience).await;
+            settle(&recalls, &progress, client, answered);
             drop(turn);
         }
     };
-    head.spawn_call(asking);
+    recalls.clients.spawn_call(asking);
 }
 
 /// The consequence of the answer.
@@ -95,24 +100,30 @@ fn next(answered: Result<NfsStat4, CallbackError>) -> Next {
     }
 }
 
-fn settle(head: &Head, client: ClientId4, answered: Result<NfsStat4, CallbackError>) {
+fn settle(
+    recalls: &Recalls,
+    progress: &Mutex<Progress>,
+    client: ClientId4,
+    answered: Result<NfsStat4, CallbackError>,
+) {
+    let Recalls { clients, grants, .. } = recalls;
     if let Some(step) = Step::of_answer(answered) {
-        head.counts.count_all_layouts(step);
+        grants.counts.count_all_layouts(step);
     }
     let answer = answered.map_or_else(|error| error.to_string(), |status| status.name().to_owned());
     let next = next(answered);
     tracing::debug!(client = client.0, answer, ?next, "asked a client for all its layouts");
     match next {
         Next::Wait => {}
-        Next::HoldsNothing => head.states.lock().expire_at_once(client),
+        Next::HoldsNothing => clients.states.lock().expire_at_once(client),
         Next::AskForEach => {
-            head.states.lock().forget_at_once(client);
+            clients.states.lock().forget_at_once(client);
             // Requests that wait for one of these layouts now recall it.
-            head.access.returned();
+            clients.fs.access.returned();
         }
     }
     // Not before: the answer would be taken for that to another question.
-    head.drain.lock().end_asking_for_all(client, next == Next::AskForEach);
+    progress.lock().end_asking_for_all(client, next == Next::AskForEach);
 }
 
 #[cfg(test)]

@@ -1,0 +1,34 @@
+//! Before a file is changed: grants of other clients are called back.
+
+use access::{AccessError, Change, FileChangeGuard, Modes, Share};
+use nfs4::NfsStat4;
+use nfs4_state::stateid::holder;
+use types::FileId;
+
+use super::file_system::{FileSystem, WAIT};
+use crate::context::Compound;
+use crate::status;
+
+/// Conflicting grants of others must be returned first, or the answer is DELAY. The caller keeps the
+/// [`FileChangeGuard`] until the change is made.
+pub(super) async fn before_change(
+    compound: &Compound,
+    fs: &FileSystem,
+    file: FileId,
+    change: Change,
+) -> Result<FileChangeGuard, AccessError> {
+    let by = compound.client.map(holder);
+    fs.access.before_change(file, by, change, WAIT).await
+}
+
+/// As `before_change`, of an open, or of I/O without one.
+pub(super) async fn make_way(
+    compound: &Compound,
+    fs: &FileSystem,
+    file: FileId,
+    access: Modes,
+    deny: Modes,
+) -> Result<FileChangeGuard, NfsStat4> {
+    let change = Change::Access(Share::new(access, deny));
+    before_change(compound, fs, file, change).await.map_err(status::of_access)
+}

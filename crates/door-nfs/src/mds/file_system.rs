@@ -1,0 +1,82 @@
+//! The file system behind the exports, as the handlers ask it: names, attributes, permissions and bytes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use access::FileAccess;
+use api::{HandleKey, Namespace, PoolManager, Xattrs};
+use nfs4::{FsId4, NfsFh4, NfsStat4};
+use types::permission::Removal;
+use types::{Access, Acl, Attributes, Clock, FileId, Identity};
+
+use super::offers::Offers;
+use crate::owners::OwnerNames;
+use crate::{fh, status};
+
+/// How long an operation waits for others before it answers DELAY: Linux comes again after 100 ms at the earliest.
+pub(super) const WAIT: Duration = Duration::from_millis(100);
+
+pub(crate) struct FileSystem {
+    pub namespace: Arc<dyn Namespace>,
+    pub xattrs: Arc<dyn Xattrs>,
+    pub access: Arc<FileAccess>,
+    pub pools: Arc<dyn PoolManager>,
+    pub clock: Arc<dyn Clock>,
+    pub handle_key: HandleKey,
+    pub fsid: FsId4,
+    /// Names of users and groups, if clients get names.
+    pub owners: Option<Arc<OwnerNames>>,
+    pub lease: Duration,
+    pub offers: Offers,
+}
+
+impl FileSystem {
+    /// The attributes of a file that a handle names: STALE if it is gone.
+    pub async fn attributes(&self, file: FileId) -> Result<Attributes, NfsStat4> {
+        self.access.attributes(file).await.map_err(status::of_access)
+    }
+
+    /// As [`FileSystem::attributes`], with what the pools know better.
+    pub async fn fresh_attributes(&self, file: FileId) -> Result<Attributes, NfsStat4> {
+        self.access.fresh_attributes(file).await.map_err(status::of_access)
+    }
+
+    /// The file handle that clients get.
+    pub fn handle(&self, file: FileId) -> NfsFh4 {
+        fh::encode(&self.handle_key, file)
+    }
+
+    /// Of the directories on the way to exports: a file system of its own, as RFC 8881 §7.3 wants it.
+    pub fn pseudo_fsid(&self) -> FsId4 {
+        FsId4 { major: self.fsid.major ^ 2, ..self.fsid }
+    }
+
+    /// The alignment of clones that suits every pool; 0: no pool can clone.
+    pub fn clone_granularity_max(&self) -> u32 {
+        let of_pool = |id| self.pools.pool(id).and_then(|pool| pool.clone_granularity());
+        self.pools.pools().iter().filter_map(|status| of_pool(status.id)).max().unwrap_or(0)
+    }
+
+    /// The accesses to a file that the caller has, by its ACL or its mode.
+    pub async fn granted(&self, who: &Identity, file: &Attributes) -> Result<Access, NfsStat4> {
+        self.access.judge().granted(who, file).await.map_err(status::of_namespace)
+    }
+
+    pub async fn allows(&self, who: &Identity, file: &Attributes, wanted: Access) -> Result<bool, NfsStat4> {
+        Ok(self.granted(who, file).await?.contains(wanted))
+    }
+
+    pub async fn may_remove(
+        &self,
+        who: &Identity,
+        dir: &Attributes,
+        entry: &Attributes,
+    ) -> Result<bool, NfsStat4> {
+        let removal = self.access.judge().judge_removal(who, dir, entry).await;
+        Ok(removal.map_err(status::of_namespace)? == Removal::Allowed)
+    }
+
+    pub async fn acl(&self, file: &Attributes) -> Result<Option<Acl>, NfsStat4> {
+        self.access.judge().acl(file).await.map_err(status::of_namespace)
+    }
+}
