@@ -37,6 +37,7 @@ mod layouts;
 mod lock;
 mod lock_notice;
 mod lost_locks;
+mod names;
 mod offers;
 mod open;
 mod owners;

@@ -15,7 +15,7 @@ use super::change::before_change;
 use super::component::name;
 use super::exports::Exports;
 use super::file_system::FileSystem;
-use super::setattr;
+use super::{names, setattr};
 use crate::context::Compound;
 use crate::status;
 
@@ -29,7 +29,7 @@ pub(super) async fn lookup(
 ) -> Result<(), NfsStat4> {
     let dir = directory(fs, compound.file()?).await?;
     let name = name(&args.objname)?;
-    let found = fs.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
+    let found = names::lookup(compound, fs, dir, &name).await?;
     compound.set_file(found.file);
     Ok(())
 }
@@ -168,7 +168,7 @@ async fn before_removal(
         return Ok(None);
     }
     let who = &compound.identity;
-    let Ok(found) = fs.namespace.lookup(who, dir, name).await else { return Ok(None) };
+    let Ok(found) = names::lookup(compound, fs, dir, name).await else { return Ok(None) };
     let above = fs.attributes(dir).await?;
     // Nothing is recalled for a change that is refused anyway.
     if !fs.may_remove(who, &above, &found).await? {

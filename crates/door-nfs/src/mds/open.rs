@@ -22,7 +22,7 @@ use super::file_system::FileSystem;
 use super::grants::Grants;
 use super::lost_locks::LostLocks;
 use super::setattr::{self, Requested};
-use super::{courtesy, delegation, directory, lock_notice, resize};
+use super::{courtesy, delegation, directory, lock_notice, names, resize};
 use crate::context::Compound;
 use crate::status;
 
@@ -259,8 +259,7 @@ async fn current(compound: &Compound, fs: &FileSystem, permission: Permission) -
 }
 
 async fn look_up(compound: &Compound, fs: &FileSystem, dir: FileId, name: &Name) -> Result<Target, NfsStat4> {
-    let attributes =
-        fs.namespace.lookup(&compound.identity, dir, name).await.map_err(status::of_namespace)?;
+    let attributes = names::lookup(compound, fs, dir, name).await?;
     let change = fs.attributes(dir).await?.change;
     Ok(Target {
         attributes,

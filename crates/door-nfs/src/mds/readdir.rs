@@ -16,12 +16,12 @@ use types::Attributes;
 
 use super::attributes::{Told, WRITTEN, of_file, supported};
 use super::file_system::FileSystem;
-use super::{acl, directory, owners};
+use super::{acl, directory, names, owners};
 use crate::context::Compound;
 use crate::owners::Named;
 use crate::status;
 
-pub(super) const COOKIE_VERIFIER: Verifier4 = Verifier4([0; 8]);
+const COOKIE_VERIFIER: Verifier4 = Verifier4([0; 8]);
 /// Cookies 1 and 2 are reserved for `.` and `..` (RFC 8881 §18.23.3).
 const RESERVED_COOKIES: std::ops::RangeInclusive<u64> = 1..=2;
 /// Entries asked of the namespace at once.
@@ -46,8 +46,7 @@ pub(super) async fn read(
     let (asks_writers, mut patience) = (lister.asks_writers(), Patience::default());
     loop {
         let limit = (room.bytes / ENTRY_BYTES_GUESS).clamp(1, PAGE_ENTRIES_MAX);
-        let page =
-            fs.namespace.list(&compound.identity, dir, after, limit).await.map_err(status::of_namespace)?;
+        let page = names::list(compound, fs, dir, after, limit).await?;
         let found: Vec<Attributes> = page.entries.iter().map(|entry| entry.attributes).collect();
         let owners = lister.owners(&found).await;
         for entry in &page.entries {
@@ -73,7 +72,7 @@ pub(super) async fn read(
     }
 }
 
-pub(super) fn judge_cookie(args: &ReadDir4Args) -> Result<(), NfsStat4> {
+fn judge_cookie(args: &ReadDir4Args) -> Result<(), NfsStat4> {
     if RESERVED_COOKIES.contains(&args.cookie) {
         return Err(NfsStat4::BadCookie);
     }
@@ -84,7 +83,7 @@ pub(super) fn judge_cookie(args: &ReadDir4Args) -> Result<(), NfsStat4> {
 }
 
 /// Tells one client of the entries of one directory.
-pub(super) struct Lister<'a> {
+struct Lister<'a> {
     compound: &'a Compound,
     fs: &'a FileSystem,
     wanted: Bitmap4,
@@ -138,7 +137,7 @@ impl<'a> Lister<'a> {
 }
 
 /// Room left of `maxcount` and of the reply; `dircount` is a hint that names and cookies alone should obey.
-pub(super) struct Room {
+struct Room {
     bytes: usize,
     names: usize,
 }

@@ -10,9 +10,9 @@ use nfs4::{
 };
 
 use super::component::name;
-use super::directory;
 use super::exports::Exports;
 use super::file_system::FileSystem;
+use super::{directory, names};
 use crate::context::{Compound, judges_flavor};
 use crate::exports::ViewPlace;
 use crate::status;
@@ -60,14 +60,12 @@ pub(super) async fn by_name(
     args: &SecInfo4Args,
 ) -> Result<SecInfo4ResOk, NfsStat4> {
     let dir = directory::plain_directory(fs, compound.file()?).await?;
-    let name = name(&args.name)?;
-    let found = fs.namespace.lookup(&compound.identity, dir, &name).await.map_err(status::of_namespace);
-    let place = match found {
-        Ok(found) => compound.caller.view.step(compound.current.place, found.file),
-        // Nor which names there are not.
-        Err(NfsStat4::NoEnt | NfsStat4::Access) if !compound.is_admitted(compound.current.place) => {
-            compound.current.place
-        }
+    let (name, at) = (name(&args.name)?, compound.current.place);
+    // Nor does a caller that is not admitted learn which names there are not, except on the way to exports.
+    let is_hidden = at != ViewPlace::Pseudo && !compound.is_admitted(at);
+    let place = match names::lookup(compound, fs, dir, &name).await {
+        Ok(found) => compound.caller.view.step(at, found.file),
+        Err(NfsStat4::NoEnt | NfsStat4::Access) if is_hidden => at,
         Err(status) => return Err(status),
     };
     Ok(consume(compound, place))
@@ -88,7 +86,7 @@ pub(super) async fn no_name(
     Ok(consume(compound, place))
 }
 
-pub(super) fn consume(compound: &mut Compound, place: ViewPlace) -> SecInfo4ResOk {
+fn consume(compound: &mut Compound, place: ViewPlace) -> SecInfo4ResOk {
     compound.current.handle = None;
     compound.current.stateid = None;
     SecInfo4ResOk { flavors: compound.caller.view.rules(place).flavors.infos() }

@@ -115,11 +115,36 @@ fn a_pseudo_root_leads_to_the_export_and_shows_nothing_else() {
     }
     assert_eq!(status_of(below.open(&a, "secret", OPEN4_SHARE_ACCESS_READ)), NfsStat4::NoEnt);
     assert_eq!(status_of(below.open(&a, "b", OPEN4_SHARE_ACCESS_READ)), NfsStat4::IsDir);
+    assert_eq!(status_of(below.open(&a, "b", OPEN4_SHARE_ACCESS_BOTH)), NfsStat4::IsDir);
+    assert_eq!(status_of(below.create(&a, "b")), NfsStat4::IsDir);
     let up = |from: &NfsFh4| [ops::put_fh(from), NfsArgop4::LookupP, NfsArgop4::GetFh];
     let reply = below.call(&up(&b)).unwrap();
     assert_eq!(body!(reply, GetFh).unwrap().object, a);
     let reply = below.call(&up(&a)).unwrap();
     assert_eq!(body!(reply, GetFh).unwrap().object, root);
+}
+
+#[test]
+fn a_pseudo_directory_is_listed_in_pages_without_names_that_are_gone() {
+    let mut scene = Scene::set();
+    let open = rules(false, Squash::None);
+    let ways: [&[&str]; 3] = [&["a", "b"], &["other"], &["third"]];
+    scene.ground.make(ROOT, "third", CreateKind::Directory, 0o755);
+    let exports = ways.map(|path| export(path, Hosts::Any, open)).into();
+    let mut ways = client(scene.door(exports), "ways");
+    let root = ways.root().unwrap();
+    let mut page = |cookie| {
+        let wanted = [ops::put_fh(&root), ops::read_dir(cookie, 80, &[number::FILEID])];
+        let listed = body!(ways.call(&wanted).unwrap(), ReadDir).unwrap();
+        let names = listed.entries.iter().map(|entry| (entry.name.as_bytes().to_vec(), entry.cookie));
+        (names.collect::<Vec<_>>(), listed.eof)
+    };
+    assert_eq!(page(0), (vec![(b"a".to_vec(), 3)], false));
+    assert_eq!(page(3), (vec![(b"other".to_vec(), 4)], false));
+    assert_eq!(page(4), (vec![(b"third".to_vec(), 5)], true));
+    assert_eq!(page(5), (vec![], true));
+    scene.all.remove(&scene.root.clone(), "other").unwrap();
+    assert_eq!(names(&mut ways, &root), ["a", "third"]);
 }
 
 #[test]
