@@ -1,6 +1,11 @@
 //! Suites, fakes, fault injection and an NFS client for tests.
 
+pub mod clock;
 pub mod dice;
+pub mod faulty;
+pub mod fixed_replica;
+pub mod memory_pool;
+pub mod memory_pools;
 pub mod namespace_suite;
 pub mod nfs_client;
 pub mod pool_suite;

@@ -4,14 +4,15 @@
 //! directory of a world belongs to root with mode 0755; `work` in it is open to everybody.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use api::{
     Acls, CreateKind, CreateMode, CreateSpec, Created, Locality, Locations, Namespace, NamespaceError,
     Properties, RecoveryRecords, Replace, ReplicaRef, SetAttributes, Stability, Uploads, Written, Xattrs,
 };
-use types::{Attributes, Clock, FileId, Identity, Name, PoolId, Timestamp};
+use types::{Attributes, FileId, Identity, Name, PoolId, Timestamp};
+
+pub use crate::clock::ManualClock as HandClock;
 
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod acls;
@@ -46,35 +47,6 @@ pub struct World {
     pub clock: Arc<HandClock>,
     /// A value that must live as long, such as a scratch directory.
     pub keep: Box<dyn Any + Send>,
-}
-
-/// A clock that moves when told to.
-pub struct HandClock {
-    seconds: Mutex<i64>,
-}
-
-impl HandClock {
-    pub fn new(seconds: i64) -> HandClock {
-        HandClock { seconds: Mutex::new(seconds) }
-    }
-
-    pub fn seconds(&self) -> i64 {
-        *self.seconds.lock().expect("nobody panics holding it")
-    }
-
-    pub fn advance(&self, seconds: i64) {
-        *self.seconds.lock().expect("nobody panics holding it") += seconds;
-    }
-}
-
-impl Clock for HandClock {
-    fn now(&self) -> Timestamp {
-        at(self.seconds())
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_secs(u64::try_from(self.seconds()).unwrap_or(0))
-    }
 }
 
 pub fn at(seconds: i64) -> Timestamp {

@@ -1,0 +1,138 @@
+//! Faults around a pool: each call asks a schedule first, which the test or its dice write.
+//!
+//! Open replicas of such a pool lend no file and have nothing resident, so that every byte passes by the schedule.
+
+mod gate;
+mod replica;
+mod request;
+mod schedule;
+
+use std::sync::Arc;
+
+use api::{Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket};
+use async_trait::async_trait;
+use futures_channel::oneshot;
+use types::{Epoch, FileId, PoolId};
+
+pub use self::gate::Gate;
+pub use self::replica::FaultyReplica;
+pub use self::request::{Call, Request};
+use self::schedule::Passage;
+pub use self::schedule::{Fault, Schedule};
+
+/// A pool that can lose the bytes that no sync has covered.
+pub trait Crash: Send + Sync {
+    fn crash(&self);
+}
+
+/// A pool whose calls meet the faults of its schedule.
+pub struct Faulty<P> {
+    pool: Arc<P>,
+    schedule: Schedule,
+}
+
+impl<P: Pool + Crash + 'static> Faulty<P> {
+    pub fn new(pool: P) -> Faulty<P> {
+        let pool = Arc::new(pool);
+        let crashing = Arc::clone(&pool);
+        let schedule = Schedule::of(pool.id(), move || crashing.crash());
+        Faulty { pool, schedule }
+    }
+}
+
+impl<P> Faulty<P> {
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// The pool without its faults.
+    pub fn pool(&self) -> &P {
+        &self.pool
+    }
+
+    async fn pass<T>(
+        &self,
+        request: Request,
+        call: impl Future<Output = Result<T, PoolError>>,
+    ) -> Result<T, PoolError> {
+        match self.schedule.begin(request)? {
+            Passage::Free => call.await,
+            Passage::Delayed(gate) => {
+                self.wait_at(&gate).await?;
+                call.await
+            }
+            Passage::AnsweredLate(gate) => {
+                let answer = call.await;
+                self.wait_at(&gate).await?;
+                answer
+            }
+            Passage::Torn { error, .. } => Err(error),
+        }
+    }
+
+    async fn wait_at(&self, gate: &Gate) -> Result<(), PoolError> {
+        let (go, gone) = oneshot::channel();
+        // A caller that gave up waiting still takes its turn.
+        gate.enter(move || _ = go.send(()));
+        gone.await.map_err(|_| self.schedule.offline())
+    }
+}
+
+#[async_trait]
+impl<P: Pool> Pool for Faulty<P> {
+    fn id(&self) -> PoolId {
+        self.pool.id()
+    }
+
+    async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
+        let replica = self.pass(Request::Open(*ticket), self.pool.open(ticket)).await?;
+        Ok(Arc::new(FaultyReplica::new(replica, &self.schedule)))
+    }
+
+    async fn make(&self, file: FileId, birth: Birth) -> Result<(), PoolError> {
+        self.pass(Request::Make(file, birth), self.pool.make(file, birth)).await
+    }
+
+    async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
+        self.pass(Request::Truncate(file, size), self.pool.truncate(file, size)).await
+    }
+
+    async fn remove(&self, file: FileId) -> Result<(), PoolError> {
+        self.pass(Request::Remove(file), self.pool.remove(file)).await
+    }
+
+    async fn sync_removals(&self, files: &[FileId]) -> Result<(), PoolError> {
+        self.pass(Request::SyncRemovals(files.to_vec()), self.pool.sync_removals(files)).await
+    }
+
+    async fn fence(&self, file: FileId, epoch: Epoch) -> Result<(), PoolError> {
+        self.pass(Request::Fence(file, epoch), self.pool.fence(file, epoch)).await
+    }
+
+    async fn facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
+        self.pass(Request::Facts(file), self.pool.facts(file)).await
+    }
+
+    async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
+        self.pass(Request::List { after }, self.pool.replicas(after, limit)).await
+    }
+
+    async fn describe(
+        &self,
+        after: FileId,
+        through: FileId,
+        files: Vec<Description>,
+    ) -> Result<(), PoolError> {
+        self.pass(Request::Describe { after, through }, self.pool.describe(after, through, files)).await
+    }
+
+    fn clone_granularity(&self) -> Option<u32> {
+        self.pool.clone_granularity()
+    }
+
+    fn status(&self) -> PoolStatus {
+        let offline = self.schedule.is_gone().then(|| "it has disappeared".to_owned());
+        let status = self.pool.status();
+        PoolStatus { offline: offline.or(status.offline), ..status }
+    }
+}
