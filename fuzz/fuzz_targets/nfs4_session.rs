@@ -94,7 +94,7 @@ async fn run(world: &World, input: &[u8]) {
         let client = &mut clients[usize::from(byte & 1)];
         if byte >> 1 == 127 {
             // A while, and what falls due in it.
-            world.clock.pass(LEASE / 3);
+            world.pass(LEASE / 3);
             world.server.keep_house().await;
         }
         if byte >> 1 == 125 {
@@ -209,7 +209,7 @@ async fn leave(world: &World, clients: &[Client; 2], how: u8) {
     }
     // Leases, then recalls that nobody answers, then what was found twice.
     for _ in 0..4 {
-        world.clock.pass(LEASE * 2);
+        world.pass(LEASE * 2);
         // Calls to clients wait by the runtime's clock.
         tokio::time::sleep(LEASE / 2).await;
         world.server.keep_house().await;

@@ -1,4 +1,4 @@
-//! One module per concern; services as fakes that can be told what to say.
+//! One module per concern; a namespace as a fake that can be told what to say, and a pool in memory.
 
 mod dislodged;
 pub mod fakes;
@@ -15,7 +15,6 @@ use file_state::{LayoutMode, LayoutModes};
 use types::FileId;
 
 use super::*;
-pub use fakes::StoppedClock;
 use fakes::{Fakes, attributes};
 
 const FILE: FileId = FileId(7);

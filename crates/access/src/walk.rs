@@ -185,10 +185,10 @@ mod tests {
 
     use api::{Activities, CreateKind, CreateMode, CreateSpec, PathGrant, SetAttributes};
     use namespace::{Config, Database, SqlNamespace, Sync};
+    use testkit::clock::ManualClock;
     use types::{Identity, SymlinkTarget};
 
     use super::*;
-    use crate::tests::StoppedClock;
 
     /// `/a/b/file`, `/a/up -> ..`, `/to -> /a/b`, `/loop -> loop`.
     struct Tree {
@@ -200,7 +200,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let config = Config {
             database: Database::Sqlite(dir.path().to_owned()),
-            clock: Arc::new(StoppedClock),
+            clock: Arc::new(ManualClock::new(1_000)),
             root_owner: (0, 0),
             sync: Sync::Interval(std::time::Duration::from_secs(60)),
             cache_bytes: 1 << 20,

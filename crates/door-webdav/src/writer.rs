@@ -116,77 +116,36 @@ impl Writer {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use api::ReadData;
     use futures_util::FutureExt;
-    use parking_lot::Mutex;
-    use types::PoolId;
+    use testkit::faulty::{Call, Fault, FaultyReplica, Gate, Schedule};
+    use testkit::memory_pool::MemoryPool;
+    use types::{FileId, PoolId};
 
     use super::*;
 
-    /// A disk that is full for the first write and not for the next.
-    struct FullOnce(std::sync::atomic::AtomicBool);
+    /// A writer into a pool in memory, and the faults that it meets there.
+    fn writer() -> (Schedule, Writer) {
+        let schedule = Schedule::default();
+        let replica = MemoryPool::new(PoolId(0)).writer(FileId(7));
+        let writer = Writer::new(Arc::new(FaultyReplica::new(replica, &schedule)), []);
+        (schedule, writer)
+    }
 
-    impl OpenReplica for FullOnce {
-        fn read_at(&self, _offset: u64, _length: u32) -> IoHandle<ReadData> {
-            IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }))
-        }
-
-        fn write_at(&self, _offset: u64, _data: Bytes, stability: Stability) -> IoHandle<Stability> {
-            let is_full = self.0.swap(false, std::sync::atomic::Ordering::Relaxed);
-            IoHandle::ready(if is_full { Err(PoolError::TooLarge) } else { Ok(stability) })
-        }
-
-        fn sync(&self) -> IoHandle<Verifier> {
-            IoHandle::ready(Ok(self.verifier()))
-        }
-
-        fn verifier(&self) -> Verifier {
-            Verifier([0; 8])
-        }
+    /// The first sync is answered with the error.
+    fn failing_sync(error: PoolError) -> (Schedule, Writer) {
+        let (schedule, writer) = writer();
+        schedule.on(Call::Sync, 0..1, Fault::Fail(error));
+        (schedule, writer)
     }
 
     #[tokio::test]
     async fn a_writer_that_lost_bytes_says_so_before_more_are_appended() {
-        let replica = Arc::new(FullOnce(true.into()));
-        let mut writer = Writer::new(replica, []);
+        let (schedule, mut writer) = writer();
+        schedule.on(Call::Write, 0..1, Fault::Fail(PoolError::TooLarge));
         let bytes = Bytes::from(vec![7; 1 << 20]);
         assert!(writer.write(bytes).await.is_ok() && !writer.is_broken());
         assert!(writer.write(Bytes::from_static(b"more")).await.is_err());
         assert!(writer.is_broken());
-    }
-
-    /// Takes everything and counts syncs; the first is answered with `ahead`.
-    struct Counted {
-        syncs: AtomicUsize,
-        ahead: Result<(), PoolError>,
-    }
-
-    impl OpenReplica for Counted {
-        fn read_at(&self, _offset: u64, _length: u32) -> IoHandle<ReadData> {
-            IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }))
-        }
-
-        fn write_at(&self, _offset: u64, _data: Bytes, stability: Stability) -> IoHandle<Stability> {
-            IoHandle::ready(Ok(stability))
-        }
-
-        fn sync(&self) -> IoHandle<Verifier> {
-            let is_first = self.syncs.fetch_add(1, Ordering::Relaxed) == 0;
-            let answer = if is_first { self.ahead.clone() } else { Ok(()) };
-            IoHandle::ready(answer.map(|()| self.verifier()))
-        }
-
-        fn verifier(&self) -> Verifier {
-            Verifier([0; 8])
-        }
-    }
-
-    fn counted(ahead: Result<(), PoolError>) -> (Arc<Counted>, Writer) {
-        let replica = Arc::new(Counted { syncs: AtomicUsize::new(0), ahead });
-        let writer = Writer::new(replica.clone(), []);
-        (replica, writer)
     }
 
     async fn send(writer: &mut Writer, bytes: u64) -> Result<(), Refusal> {
@@ -199,8 +158,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_disk_works_while_the_rest_comes_in() {
-        let (replica, mut writer) = counted(Ok(()));
-        let syncs = || replica.syncs.load(Ordering::Relaxed);
+        let (schedule, mut writer) = writer();
+        let syncs = || schedule.count(Call::Sync);
         send(&mut writer, UNSYNCED_BYTES_MAX - (4 << 20)).await.unwrap();
         assert_eq!(syncs(), 0);
         send(&mut writer, 2 * UNSYNCED_BYTES_MAX).await.unwrap();
@@ -213,25 +172,25 @@ mod tests {
     #[tokio::test]
     async fn a_sync_that_failed_on_the_way_breaks_the_upload() {
         let lost = || PoolError::Io { pool: PoolId(0), operation: "sync", reason: "lost".to_owned() };
-        let (_, mut writer) = counted(Err(lost()));
+        let (_, mut writer) = failing_sync(lost());
         assert!(send(&mut writer, 2 * UNSYNCED_BYTES_MAX).await.is_err());
         assert!(writer.is_broken());
-        let (_, mut writer) = counted(Err(lost()));
+        let (_, mut writer) = failing_sync(lost());
         send(&mut writer, UNSYNCED_BYTES_MAX).await.unwrap();
         assert!(writer.finish().await.is_err());
     }
 
     #[tokio::test]
     async fn a_sync_on_the_way_that_found_no_room_is_made_up_for_by_the_last() {
-        let (replica, mut writer) = counted(Err(PoolError::Busy(PoolId(0))));
+        let (schedule, mut writer) = failing_sync(PoolError::Busy(PoolId(0)));
         send(&mut writer, UNSYNCED_BYTES_MAX).await.unwrap();
         assert_eq!(writer.finish().await.unwrap().size, UNSYNCED_BYTES_MAX);
-        assert_eq!(replica.syncs.load(Ordering::Relaxed), 2);
+        assert_eq!(schedule.count(Call::Sync), 2);
     }
 
     #[tokio::test]
     async fn a_last_sync_that_found_no_room_is_asked_for_again() {
-        let (_, mut writer) = counted(Err(PoolError::Busy(PoolId(0))));
+        let (_, mut writer) = failing_sync(PoolError::Busy(PoolId(0)));
         writer.sums = Sums::new([ChecksumKind::Adler32]);
         writer.write(Bytes::from_static(b"123456789")).await.unwrap();
         let refused = writer.finish().await.unwrap_err();
@@ -241,58 +200,31 @@ mod tests {
         assert_eq!((received.size, &sums[..]), (9, &["adler32:091e01de".to_owned()][..]));
     }
 
-    /// A disk that answers when it is told to.
-    #[derive(Default)]
-    struct Slow {
-        writes: Mutex<Vec<Answer<Stability>>>,
-        syncs: Mutex<Vec<Answer<Verifier>>>,
-    }
-
-    type Answer<T> = futures_channel::oneshot::Sender<Result<T, PoolError>>;
-
-    fn later<T>(answers: &Mutex<Vec<Answer<T>>>) -> IoHandle<T> {
-        let (sender, answer) = futures_channel::oneshot::channel();
-        answers.lock().push(sender);
-        IoHandle::waiting(answer, PoolError::Offline(PoolId(0)))
-    }
-
-    impl OpenReplica for Slow {
-        fn read_at(&self, _offset: u64, _length: u32) -> IoHandle<ReadData> {
-            IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }))
-        }
-
-        fn write_at(&self, _offset: u64, _data: Bytes, _stability: Stability) -> IoHandle<Stability> {
-            later(&self.writes)
-        }
-
-        fn sync(&self) -> IoHandle<Verifier> {
-            later(&self.syncs)
-        }
-
-        fn verifier(&self) -> Verifier {
-            Verifier([0; 8])
-        }
+    /// Lets the one call pass that waits there.
+    fn release(gate: &Gate) {
+        assert_eq!(gate.waiting(), 1);
+        gate.let_waiting_pass();
     }
 
     #[tokio::test]
     async fn a_writer_that_is_not_waited_for_loses_nothing() {
-        let replica = Arc::new(Slow::default());
-        let mut writer = Writer::new(replica.clone(), []);
-        let written = || replica.writes.lock().remove(0).send(Ok(Stability::Unstable)).unwrap();
+        let (schedule, mut writer) = writer();
+        let (writes, syncs) = (Gate::shut(), Gate::shut());
+        schedule.on(Call::Write, .., Fault::Delay(writes.clone()));
+        schedule.on(Call::Sync, .., Fault::Delay(syncs.clone()));
         writer.write(Bytes::from_static(b"one")).await.unwrap();
         assert!(writer.write(Bytes::from_static(b"two")).now_or_never().is_none());
         assert!(!writer.is_broken() && writer.offset() == 3, "the second was not begun");
-        written();
+        release(&writes);
         writer.write(Bytes::from_static(b"two")).await.unwrap();
         assert!(writer.finish().now_or_never().is_none(), "waits for the write");
-        written();
-        let synced = || replica.syncs.lock().remove(0).send(Ok(replica.verifier())).unwrap();
+        release(&writes);
         assert!(writer.finish().now_or_never().is_none(), "waits for the sync");
         assert!(!writer.is_broken());
-        synced();
+        release(&syncs);
         let mut finishing = Box::pin(writer.finish());
         assert!(finishing.as_mut().now_or_never().is_none(), "for one of its own");
-        synced();
+        release(&syncs);
         assert_eq!(finishing.await.unwrap().size, 6);
     }
 }

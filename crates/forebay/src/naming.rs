@@ -146,58 +146,12 @@ impl Naming {
 
 #[cfg(test)]
 mod tests {
-    use api::{OpenReplica, PoolError, PoolStatus, Publish, Replace, ReplicaFacts, Ticket, Unnamed, Uploads};
-    use types::{Epoch, Identity, Name, PoolId};
+    use api::{Publish, Replace, Unnamed, Uploads};
+    use testkit::memory_pool::MemoryPool;
+    use types::{Identity, Name, PoolId};
 
     use super::*;
     use crate::system::SystemClock;
-
-    /// Remembers what it was told of each file last.
-    #[derive(Default)]
-    struct Listener(parking_lot::Mutex<std::collections::BTreeMap<FileId, Description>>);
-
-    #[async_trait::async_trait]
-    impl Pool for Listener {
-        fn id(&self) -> PoolId {
-            PoolId(0)
-        }
-        async fn open(&self, _: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
-            Err(PoolError::Offline(PoolId(0)))
-        }
-        async fn make(&self, _: FileId, _: api::Birth) -> Result<(), PoolError> {
-            Err(PoolError::Offline(PoolId(0)))
-        }
-
-        async fn truncate(&self, _: FileId, _: u64) -> Result<ReplicaFacts, PoolError> {
-            Err(PoolError::Offline(PoolId(0)))
-        }
-        async fn remove(&self, _: FileId) -> Result<(), PoolError> {
-            Ok(())
-        }
-        async fn fence(&self, _: FileId, _: Epoch) -> Result<(), PoolError> {
-            Ok(())
-        }
-        async fn facts(&self, _: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
-            Ok(None)
-        }
-        async fn replicas(&self, _: FileId, _: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
-            Ok(Vec::new())
-        }
-        async fn describe(
-            &self,
-            after: FileId,
-            through: FileId,
-            files: Vec<Description>,
-        ) -> Result<(), PoolError> {
-            let mut kept = self.0.lock();
-            kept.retain(|file, _| *file <= after || *file > through);
-            kept.extend(files.into_iter().map(|file| (file.file, file)));
-            Ok(())
-        }
-        fn status(&self) -> PoolStatus {
-            panic!("nobody asks for it")
-        }
-    }
 
     #[tokio::test]
     async fn a_file_that_gets_its_name_late_is_told_of_by_the_next_pass() {
@@ -227,11 +181,11 @@ mod tests {
         };
         publish(0, "early").await;
         publish(2, "also early").await;
-        let listener = Arc::new(Listener::default());
-        let naming = Naming::new(Arc::clone(&namespace), vec![listener.clone()], clock);
+        let pool = Arc::new(MemoryPool::new(PoolId(0)));
+        let naming = Naming::new(Arc::clone(&namespace), vec![pool.clone()], clock);
         let (_keep, stop) = watch::channel(false);
         let first = naming.tell(FileId(0), 0, &stop).await.unwrap();
-        let known = || listener.0.lock().keys().copied().collect::<Vec<_>>();
+        let known = || pool.descriptions().iter().map(|description| description.file).collect::<Vec<_>>();
         assert_eq!(known(), [FileId::ROOT, files[0], files[2]]);
         publish(1, "late").await;
         let second = naming.tell(first.through, 0, &stop).await.unwrap();

@@ -235,17 +235,15 @@ async fn remove_replicas(orphan: &FileLocations, pools: &dyn PoolManager, pass: 
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-
     use access::{AccessServices, Modes, Share};
-    use api::{
-        ClientReport, Grant, Locality, Namespace, OpenReplica, Pool, PoolStatus, Publish, Published, Replace,
-        ReplicaFacts, SelectError, Selection, Ticket, Unnamed, Uploads,
-    };
+    use api::{Locality, Namespace, Pool, Publish, Published, Replace, Unnamed, Uploads};
     use async_trait::async_trait;
     use file_state::{Door, Holder};
     use namespace::{Config, Database, SqlNamespace, Sync};
     use parking_lot::Mutex;
+    use testkit::faulty::{Call, Fault, Faulty, Request};
+    use testkit::memory_pool::MemoryPool;
+    use testkit::memory_pools::MemoryPools;
     use types::{Epoch, Identity, Name};
 
     use super::*;
@@ -253,82 +251,17 @@ mod tests {
 
     const POOL: PoolId = PoolId(1);
 
-    /// Remembers what was removed from it.
-    #[derive(Default)]
-    struct RemovingPool {
-        removed: Mutex<Vec<FileId>>,
-        is_failing: AtomicBool,
-        is_read_only: AtomicBool,
-        refused: AtomicUsize,
+    /// Files whose replicas were removed, in that order.
+    fn removed(pool: &Faulty<MemoryPool>) -> Vec<FileId> {
+        let removed = |request| match request {
+            Request::Remove(file) => Some(file),
+            _ => None,
+        };
+        pool.schedule().passed().into_iter().filter_map(removed).collect()
     }
 
-    #[async_trait]
-    impl Pool for RemovingPool {
-        fn id(&self) -> PoolId {
-            POOL
-        }
-        async fn open(&self, _: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
-            Err(PoolError::Offline(POOL))
-        }
-        async fn make(&self, _: FileId, _: api::Birth) -> Result<(), PoolError> {
-            Err(PoolError::Offline(POOL))
-        }
-
-        async fn truncate(&self, _: FileId, _: u64) -> Result<ReplicaFacts, PoolError> {
-            Err(PoolError::Offline(POOL))
-        }
-        async fn remove(&self, file: FileId) -> Result<(), PoolError> {
-            if self.is_read_only.load(Ordering::Relaxed) {
-                self.refused.fetch_add(1, Ordering::Relaxed);
-                return Err(PoolError::Busy(POOL));
-            }
-            self.removed.lock().push(file);
-            Ok(())
-        }
-        async fn sync_removals(&self, _: &[FileId]) -> Result<(), PoolError> {
-            if self.is_failing.load(Ordering::Relaxed) { Err(PoolError::Busy(POOL)) } else { Ok(()) }
-        }
-        async fn fence(&self, _: FileId, _: Epoch) -> Result<(), PoolError> {
-            Err(PoolError::Offline(POOL))
-        }
-        async fn facts(&self, _: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
-            Ok(None)
-        }
-        async fn replicas(&self, _: FileId, _: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
-            Ok(Vec::new())
-        }
-        fn status(&self) -> PoolStatus {
-            PoolStatus {
-                id: POOL,
-                offline: None,
-                read_only: None,
-                total_bytes: 0,
-                free_bytes: 0,
-                total_files: 0,
-                free_files: 0,
-                replicas: 0,
-                read_bytes: 0,
-                written_bytes: 0,
-                reads: 0,
-                writes: 0,
-                syncs: 0,
-            }
-        }
-    }
-
-    struct OnePool(Arc<RemovingPool>);
-
-    impl PoolManager for OnePool {
-        fn select(&self, _: &Selection<'_>) -> Result<Grant, SelectError> {
-            Ok(Grant { pool: POOL })
-        }
-        fn pool(&self, id: PoolId) -> Option<Arc<dyn Pool>> {
-            (id == POOL).then(|| self.0.clone() as Arc<dyn Pool>)
-        }
-        fn pools(&self) -> Vec<PoolStatus> {
-            vec![self.0.status()]
-        }
-        fn report(&self, _: &ClientReport) {}
+    fn busy() -> Fault {
+        Fault::Fail(PoolError::Busy(POOL))
     }
 
     /// A namespace whose next change waits for its turn until another one is asked for behind it.
@@ -400,7 +333,7 @@ mod tests {
     struct Scene {
         _dir: tempfile::TempDir,
         namespace: Arc<SqlNamespace>,
-        pool: Arc<RemovingPool>,
+        pool: Arc<Faulty<MemoryPool>>,
         pools: Arc<dyn PoolManager>,
         access: Arc<FileAccess>,
     }
@@ -419,8 +352,8 @@ mod tests {
             })
             .unwrap(),
         );
-        let pool = Arc::new(RemovingPool::default());
-        let pools: Arc<dyn PoolManager> = Arc::new(OnePool(Arc::clone(&pool)));
+        let pool = Arc::new(Faulty::new(MemoryPool::new(POOL)));
+        let pools: Arc<dyn PoolManager> = Arc::new(MemoryPools::of([pool.clone() as Arc<dyn Pool>]));
         let access = Arc::new(FileAccess::new(AccessServices {
             namespace: namespace.clone(),
             acls: namespace.clone(),
@@ -448,7 +381,7 @@ mod tests {
         };
         let (_stop, stopped) = watch::channel(false);
         sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
-        assert_eq!(*pool.removed.lock(), [left], "neither what was named nor what is held");
+        assert_eq!(removed(&pool), [left], "neither what was named nor what is held");
         assert_eq!(access.attributes(named).await.unwrap().nlink, 1);
         assert!(access.attributes(held.file()).await.is_ok());
     }
@@ -460,10 +393,10 @@ mod tests {
         let queued = Queued { namespace, named: Mutex::new(None), is_unlinked: false, is_on_disk: false };
         let (_stop, stopped) = watch::channel(false);
         assert!(sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.is_err());
-        assert!(pool.removed.lock().is_empty());
+        assert!(removed(&pool).is_empty());
         let queued = Queued { is_on_disk: true, ..queued };
         sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
-        assert_eq!(*pool.removed.lock(), [file]);
+        assert_eq!(removed(&pool), [file]);
     }
 
     /// The list had it as an upload without a name. After a power cut in interval mode it had the name and no replica.
@@ -475,9 +408,9 @@ mod tests {
         let queued = Queued { namespace, named, is_unlinked: true, is_on_disk: true };
         let (_stop, stopped) = watch::channel(false);
         sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
-        assert!(pool.removed.lock().is_empty(), "the change that frees it came after the sync");
+        assert!(removed(&pool).is_empty(), "the change that frees it came after the sync");
         sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
-        assert_eq!(*pool.removed.lock(), [file]);
+        assert_eq!(removed(&pool), [file]);
     }
 
     #[tokio::test]
@@ -485,11 +418,11 @@ mod tests {
         let Scene { _dir, namespace, pool, pools, access } = scene();
         let file = make_unnamed(&namespace, &access).await.file();
         let (_stop, stopped) = watch::channel(false);
-        pool.is_failing.store(true, Ordering::Relaxed);
+        pool.schedule().on(Call::SyncRemovals, .., busy());
         sweep(&*namespace, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
-        assert_eq!(*pool.removed.lock(), [file]);
+        assert_eq!(removed(&pool), [file]);
         assert!(access.attributes(file).await.is_ok(), "it is removed again after a power cut");
-        pool.is_failing.store(false, Ordering::Relaxed);
+        pool.schedule().lift(Call::SyncRemovals);
         sweep(&*namespace, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
         assert!(access.attributes(file).await.is_err());
     }
@@ -504,17 +437,17 @@ mod tests {
         }
         let (_stop, stopped) = watch::channel(false);
         let mut troubles = Troubles::default();
-        pool.is_read_only.store(true, Ordering::Relaxed);
+        pool.schedule().on(Call::Remove, .., busy());
         let mut now = Instant::now();
         for _ in 0..600 {
             troubles.sweep(&*namespace, &*pools, &access, &stopped, now).await;
             now += PERIOD;
         }
-        let refused = pool.refused.load(Ordering::Relaxed);
+        let refused = pool.schedule().count(Call::Remove);
         assert!((8 * 3..=20 * 3).contains(&refused), "{refused} times in five minutes");
-        pool.is_read_only.store(false, Ordering::Relaxed);
+        pool.schedule().lift(Call::Remove);
         troubles.sweep(&*namespace, &*pools, &access, &stopped, now + WAIT_MAX).await;
-        assert_eq!(*pool.removed.lock(), files, "by itself");
+        assert_eq!(removed(&pool), files, "by itself");
         assert!(troubles.0.is_empty());
     }
 

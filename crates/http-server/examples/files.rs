@@ -4,68 +4,39 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use api::{IoHandle, OpenReplica, ReadData, Stability, Verifier};
 use async_trait::async_trait;
-use bytes::Bytes;
 use forebay_http_server::tls::ClientCertificates;
 use forebay_http_server::{
     Limits, Piece, Request, RequestBody, Response, ResponseBody, Service, Tls, TlsFiles, serve,
 };
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
-use rustix::io::{ReadWriteFlags, preadv2};
+use testkit::fixed_replica::FixedReplica;
 use tokio::sync::watch;
 
-struct Plain {
-    file: Arc<OwnedFd>,
+/// A file that is served.
+struct OpenFile {
+    replica: Arc<FixedReplica>,
     length: u64,
-}
-
-impl OpenReplica for Plain {
-    fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
-        let mut data = vec![0; length as usize];
-        let mut slices = [std::io::IoSliceMut::new(&mut data)];
-        let read = preadv2(&self.file, &mut slices, offset, ReadWriteFlags::empty()).unwrap_or(0);
-        data.truncate(read);
-        let end_of_file = read < length as usize;
-        IoHandle::ready(Ok(ReadData { data: Bytes::from(data), end_of_file }))
-    }
-
-    fn write_at(&self, _offset: u64, _data: Bytes, _stability: Stability) -> IoHandle<Stability> {
-        IoHandle::ready(Ok(Stability::Unstable))
-    }
-
-    fn sync(&self) -> IoHandle<Verifier> {
-        IoHandle::ready(Ok(self.verifier()))
-    }
-
-    fn verifier(&self) -> Verifier {
-        Verifier([0; 8])
-    }
-
-    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
-        Some(Arc::clone(&self.file))
-    }
 }
 
 struct Directory {
     root: PathBuf,
-    open: Mutex<HashMap<String, Arc<Plain>>>,
+    open: Mutex<HashMap<String, Arc<OpenFile>>>,
 }
 
 impl Directory {
-    fn open(&self, path: &str) -> std::io::Result<Arc<Plain>> {
+    fn open(&self, path: &str) -> std::io::Result<Arc<OpenFile>> {
         if let Some(open) = self.open.lock().get(path) {
             return Ok(Arc::clone(open));
         }
         let file = File::open(self.root.join(path))?;
         let length = file.metadata()?.len();
-        let open = Arc::new(Plain { file: Arc::new(file.into()), length });
+        let open = Arc::new(OpenFile { replica: Arc::new(FixedReplica::of_file(file)), length });
         self.open.lock().insert(path.to_owned(), Arc::clone(&open));
         Ok(open)
     }
@@ -103,7 +74,7 @@ impl Service for Directory {
             Err(_) => Response::text(StatusCode::NOT_FOUND, "no such file"),
             Ok(file) => {
                 let length = file.length;
-                let piece = Piece::Replica { replica: file, offset: 0, length };
+                let piece = Piece::Replica { replica: file.replica.clone(), offset: 0, length };
                 let pieces = Box::new(std::iter::once(piece));
                 Response::new(StatusCode::OK).with_body(ResponseBody::Pieces { length, pieces })
             }

@@ -61,8 +61,13 @@ impl Gate {
     }
 
     fn drain(&self) {
-        while let Some(go) = self.queue().next() {
-            go();
+        loop {
+            // A call may enter the gate again, so none goes under the lock.
+            let next = self.queue().next();
+            match next {
+                Some(go) => go(),
+                None => return,
+            }
         }
     }
 

@@ -31,11 +31,12 @@ pub enum Fault {
 #[derive(Clone, Default)]
 pub struct Schedule(Arc<Mutex<Plan>>);
 
+type CrashPool = Arc<dyn Fn() + Send + Sync>;
+
 #[derive(Default)]
 struct Plan {
     pool: Option<PoolId>,
-    /// Crashes the pool.
-    crash: Option<Arc<dyn Fn() + Send + Sync>>,
+    crash: Option<CrashPool>,
     is_gone: bool,
     /// The first that meets a call is taken.
     rules: Vec<Rule>,
@@ -135,8 +136,6 @@ impl Schedule {
     }
 }
 
-type CrashOf = Option<Arc<dyn Fn() + Send + Sync>>;
-
 impl Plan {
     fn count(&self, call: Call) -> u64 {
         self.counts.get(&call).copied().unwrap_or(0)
@@ -147,7 +146,7 @@ impl Plan {
     }
 
     /// Also whether the pool is to crash before the call is made.
-    fn begin(&mut self, request: Request) -> Result<(Passage, CrashOf), PoolError> {
+    fn begin(&mut self, request: Request) -> Result<(Passage, Option<CrashPool>), PoolError> {
         let call = request.call();
         let number = self.count(call);
         self.counts.insert(call, number + 1);

@@ -1,16 +1,18 @@
-//! A namespace, a pool and a recaller that remember what they were asked.
+//! A namespace and a recaller that remember what they were asked, and a pool in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use api::{
-    Account, Acls, ClientReport, Cookie, Counted, CreateSpec, Created, FileLocations, Grant, IoHandle,
-    Linked, Locality, NamespaceError, OpenReplica, Page, Pool, PoolError, PoolStatus, Property,
-    PropertyChange, Quota, ReadData, Renamed, Replace, ReplicaFacts, ReplicaRef, SelectError, Selection,
-    SetAttributes, Stability, Standing, Ticket, Unlinked, Usage, Verifier, Written,
+    Account, Acls, Birth, Cookie, Counted, CreateSpec, Created, FileLocations, Linked, Locality,
+    NamespaceError, Page, Pool, Property, PropertyChange, Quota, Renamed, Replace, ReplicaRef, SetAttributes,
+    Standing, Unlinked, Usage, Written,
 };
 use async_trait::async_trait;
-use bytes::Bytes;
+use testkit::clock::ManualClock;
+use testkit::faulty::{Faulty, Request};
+use testkit::memory_pool::MemoryPool;
+use testkit::memory_pools::MemoryPools;
 use types::{Acl, Attributes, Checksum, Epoch, FileKind, Identity, Name, PoolId, SymlinkTarget, Timestamp};
 
 use super::*;
@@ -41,34 +43,37 @@ pub fn at(seconds: i64) -> Timestamp {
     Timestamp::new(seconds, 0).unwrap()
 }
 
-/// All services in one; `FILE` is there, of 10 bytes, on `POOL`.
+/// A namespace that has `FILE`, of 10 bytes, on `POOL`, and that pool, where its replica is missing.
 pub struct Fakes {
     pub files: Mutex<BTreeMap<FileId, Attributes>>,
     pub locations: Mutex<BTreeMap<FileId, Vec<PoolId>>>,
     /// Where the data of every file is, in place of `locations`.
     pub spoilt: Mutex<Option<Locality>>,
-    /// Pools among which one was to be selected.
-    pub selected: Mutex<Vec<Vec<PoolId>>>,
     pub recorded_writes: Mutex<Vec<Written>>,
     /// The file loses its name after so many looks at it.
     pub looks_until_unlinked: Mutex<Option<u32>>,
-    pub pool: Arc<FakePool>,
-    pub has_pool: Mutex<bool>,
     pub room: Mutex<Option<u64>>,
+    pub pool: Arc<Faulty<MemoryPool>>,
+    pub pools: Arc<MemoryPools>,
+    pub clock: Arc<ManualClock>,
+    pool_clock: Arc<ManualClock>,
 }
 
 impl Fakes {
     pub fn access() -> (Arc<Fakes>, Arc<FileAccess>) {
+        let pool_clock = Arc::new(ManualClock::new(100));
+        let pool = Arc::new(Faulty::new(MemoryPool::with_clock(POOL, pool_clock.clone())));
         let fakes = Arc::new(Fakes {
             files: Mutex::new(BTreeMap::from([(FILE, attributes(FILE, 10))])),
             locations: Mutex::new(BTreeMap::from([(FILE, vec![POOL])])),
             spoilt: Mutex::new(None),
-            selected: Mutex::default(),
             recorded_writes: Mutex::default(),
             looks_until_unlinked: Mutex::default(),
-            pool: Arc::default(),
-            has_pool: Mutex::new(true),
             room: Mutex::default(),
+            pools: Arc::new(MemoryPools::of([pool.clone() as Arc<dyn Pool>])),
+            pool,
+            clock: Arc::new(ManualClock::new(1_000)),
+            pool_clock,
         });
         let access = FileAccess::new(AccessServices {
             namespace: fakes.clone(),
@@ -76,23 +81,30 @@ impl Fakes {
             locations: fakes.clone(),
             properties: fakes.clone(),
             quotas: fakes.clone(),
-            pools: fakes.clone(),
-            clock: Arc::new(StoppedClock),
+            pools: fakes.pools.clone(),
+            clock: fakes.clock.clone(),
             recall_time: LEASE,
         });
         (fakes, Arc::new(access))
     }
-}
 
-pub struct StoppedClock;
-
-impl Clock for StoppedClock {
-    fn now(&self) -> Timestamp {
-        at(1_000)
+    /// The pool has a replica of `FILE` that was written then.
+    pub fn put_replica(&self, birth: Birth, size: usize, modified_s: i64) {
+        self.pool_clock.set(modified_s);
+        self.pool.pool().put(FILE, birth, vec![7; size]);
     }
 
-    fn monotonic(&self) -> Duration {
-        Duration::from_secs(5)
+    /// Of the calls of the pool that were made, those that `of` gives something for.
+    pub fn asked<T>(&self, of: impl Fn(Request) -> Option<T>) -> Vec<T> {
+        self.pool.schedule().passed().into_iter().filter_map(of).collect()
+    }
+
+    /// The sizes to which replicas were truncated.
+    pub fn truncated(&self) -> Vec<u64> {
+        self.asked(|request| match request {
+            Request::Truncate(_, size) => Some(size),
+            _ => None,
+        })
     }
 }
 
@@ -260,93 +272,6 @@ impl Locations for Fakes {
     }
     async fn files(&self, _: FileId, _: usize) -> Result<Vec<FileLocations>, NamespaceError> {
         Err(NOT_ASKED)
-    }
-}
-
-impl PoolManager for Fakes {
-    fn select(&self, want: &Selection<'_>) -> Result<Grant, SelectError> {
-        self.selected.lock().push(want.locations.to_vec());
-        Ok(Grant { pool: POOL })
-    }
-    fn pool(&self, id: PoolId) -> Option<Arc<dyn Pool>> {
-        (*self.has_pool.lock() && id == POOL).then(|| self.pool.clone() as Arc<dyn Pool>)
-    }
-    fn pools(&self) -> Vec<PoolStatus> {
-        Vec::new()
-    }
-    fn report(&self, _: &ClientReport) {}
-}
-
-#[derive(Default)]
-pub struct FakePool {
-    pub facts: Mutex<Option<ReplicaFacts>>,
-    pub is_offline: Mutex<bool>,
-    pub asked: AtomicU64,
-    pub opened: Mutex<Vec<Ticket>>,
-    pub truncated: Mutex<Vec<u64>>,
-    pub made: Mutex<Vec<FileId>>,
-}
-
-impl FakePool {
-    fn judge(&self) -> Result<(), PoolError> {
-        if *self.is_offline.lock() { Err(PoolError::Offline(POOL)) } else { Ok(()) }
-    }
-}
-
-#[async_trait]
-impl Pool for FakePool {
-    fn id(&self) -> PoolId {
-        POOL
-    }
-    async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
-        self.judge()?;
-        self.opened.lock().push(*ticket);
-        Ok(Arc::new(FakeReplica))
-    }
-    async fn make(&self, file: FileId, _: api::Birth) -> Result<(), PoolError> {
-        self.judge()?;
-        self.made.lock().push(file);
-        Ok(())
-    }
-
-    async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
-        self.judge()?;
-        self.truncated.lock().push(size);
-        Ok(ReplicaFacts { file, birth: api::Birth::UNKNOWN, size, space_used: size * 2, modified: None })
-    }
-    async fn remove(&self, _: FileId) -> Result<(), PoolError> {
-        self.judge()
-    }
-    async fn fence(&self, _: FileId, _: Epoch) -> Result<(), PoolError> {
-        self.judge()
-    }
-    async fn facts(&self, _: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        self.judge()?;
-        Ok(*self.facts.lock())
-    }
-    async fn replicas(&self, _: FileId, _: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
-        Ok(Vec::new())
-    }
-    fn status(&self) -> PoolStatus {
-        panic!("nobody asks for it")
-    }
-}
-
-struct FakeReplica;
-
-impl OpenReplica for FakeReplica {
-    fn read_at(&self, _: u64, _: u32) -> IoHandle<ReadData> {
-        IoHandle::ready(Err(PoolError::Offline(POOL)))
-    }
-    fn write_at(&self, _: u64, _: Bytes, _: Stability) -> IoHandle<Stability> {
-        IoHandle::ready(Err(PoolError::Offline(POOL)))
-    }
-    fn sync(&self) -> IoHandle<Verifier> {
-        IoHandle::ready(Err(PoolError::Offline(POOL)))
-    }
-    fn verifier(&self) -> Verifier {
-        Verifier([0; 8])
     }
 }
 

@@ -1,35 +1,26 @@
 //! Attributes while a file is written at the pools.
 
-use api::{ReplicaFacts, Stability, Written};
+use api::{Birth, PoolError, Stability, Written};
 use file_state::LayoutMode::{Read, ReadWrite};
+use testkit::faulty::{Call, Fault};
 
-use super::fakes::at;
+use super::fakes::{POOL, at};
 use super::*;
-
-fn facts(size: u64, modified_s: i64) -> ReplicaFacts {
-    ReplicaFacts {
-        file: FILE,
-        birth: api::Birth::UNKNOWN,
-        size,
-        space_used: 4_096,
-        modified: Some(at(modified_s)),
-    }
-}
 
 #[tokio::test]
 async fn a_pool_is_asked_only_while_a_layout_to_write_is_out() {
     let (fakes, access) = Fakes::access();
-    *fakes.pool.facts.lock() = Some(facts(99, 200));
+    fakes.put_replica(Birth::UNKNOWN, 99, 200);
     assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
     granted(&access, A, Read);
     assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
-    assert_eq!(fakes.pool.asked.load(Ordering::Relaxed), 0);
+    assert_eq!(fakes.pool.schedule().count(Call::Facts), 0);
     granted(&access, A, ReadWrite);
     assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 99);
     let written = Written {
         size_at_least: Some(99),
         mtime: Some(at(200)),
-        space_used: Some(4_096),
+        space_used: Some(99),
         stability: Stability::Unstable,
     };
     assert_eq!(*fakes.recorded_writes.lock(), [written]);
@@ -40,10 +31,10 @@ async fn bytes_that_were_overwritten_count_though_the_size_is_the_same() {
     let (fakes, access) = Fakes::access();
     granted(&access, A, ReadWrite);
     // The attributes changed at 100 s.
-    *fakes.pool.facts.lock() = Some(facts(10, 101));
+    fakes.put_replica(Birth::UNKNOWN, 10, 101);
     access.fresh_attributes(FILE).await.unwrap();
     assert_eq!(fakes.recorded_writes.lock().len(), 1);
-    *fakes.pool.facts.lock() = Some(facts(10, 100));
+    fakes.put_replica(Birth::UNKNOWN, 10, 100);
     access.fresh_attributes(FILE).await.unwrap();
     assert_eq!(fakes.recorded_writes.lock().len(), 1, "nothing was written since");
 }
@@ -52,10 +43,10 @@ async fn bytes_that_were_overwritten_count_though_the_size_is_the_same() {
 async fn a_pool_that_does_not_answer_leaves_the_known_attributes() {
     let (fakes, access) = Fakes::access();
     granted(&access, A, ReadWrite);
-    *fakes.pool.is_offline.lock() = true;
+    fakes.pool.schedule().on(Call::Facts, .., Fault::Fail(PoolError::Offline(POOL)));
     assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
     assert!(matches!(access.replica_facts(&attributes(FILE, 10)).await, Err(AccessError::Pool(_))));
-    *fakes.pool.is_offline.lock() = false;
+    fakes.pool.schedule().lift(Call::Facts);
     assert_eq!(access.replica_facts(&attributes(FILE, 10)).await.unwrap(), None, "never written");
 }
 

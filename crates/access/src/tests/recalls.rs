@@ -70,11 +70,10 @@ async fn a_return_wakes_the_call_that_waits_for_it() {
 
 #[tokio::test]
 async fn the_holder_has_the_time_to_give_back_that_was_said() {
-    let (_fakes, access) = Fakes::access();
+    let (fakes, access) = Fakes::access();
     granted(&access, A, ReadWrite);
     let _ = replace(&access, Some(WEB), SHORT).await;
-    // The clock stands at 5 s.
-    let due_at = Duration::from_secs(5) + LEASE;
+    let due_at = fakes.clock.monotonic() + LEASE;
     assert_eq!(access.table().expired_recalls(due_at - SHORT, due_at), []);
     assert_eq!(access.table().expired_recalls(due_at, due_at + LEASE).len(), 1);
 }

@@ -1,7 +1,8 @@
 //! Replicas through the head.
 
-use api::{Locality, NamespaceError, Presence, ReplicaFacts, ReplicaRef, ReplicaState, Ticket, TicketMode};
+use api::{Birth, Locality, NamespaceError, Presence, ReplicaRef, ReplicaState, Ticket, TicketMode};
 use file_state::LayoutMode::ReadWrite;
+use testkit::faulty::Request;
 use types::{Epoch, PoolId, Timestamp};
 
 use super::fakes::{FakeRecaller, POOL};
@@ -20,23 +21,17 @@ async fn a_file_is_not_made_smaller_under_a_layout_of_somebody_else() {
     for size in [0, 10] {
         assert!(matches!(truncate(&access, FILE, size).await, Err(AccessError::Recalled)));
     }
-    assert!(fakes.pool.truncated.lock().is_empty());
+    assert!(fakes.truncated().is_empty());
     let is_lost = |error| matches!(error, AccessError::Pool(api::PoolError::Io { .. }));
     assert!(
         truncate(&access, FILE, 11).await.is_err_and(is_lost),
         "a replica of zeros for the one that is gone"
     );
-    *fakes.pool.facts.lock() = Some(ReplicaFacts {
-        file: FILE,
-        birth: api::Birth::UNKNOWN,
-        size: 10,
-        space_used: 10,
-        modified: None,
-    });
-    assert_eq!(truncate(&access, FILE, 11).await.unwrap(), 22, "what grows takes no bytes away");
+    fakes.put_replica(Birth::UNKNOWN, 10, 100);
+    assert_eq!(truncate(&access, FILE, 11).await.unwrap(), 10, "what grows takes no bytes away");
     given_back(&access, A);
-    assert_eq!(truncate(&access, FILE, 5).await.unwrap(), 10);
-    assert_eq!(*fakes.pool.truncated.lock(), [11, 5]);
+    assert_eq!(truncate(&access, FILE, 5).await.unwrap(), 5);
+    assert_eq!(fakes.truncated(), [11, 5]);
 }
 
 /// A SETATTR of the size without an open, and the reaper between its look at the locations and at the pool.
@@ -52,7 +47,7 @@ async fn a_cut_of_a_file_that_is_removed_meanwhile_finds_it_stale_and_not_lost()
     given_back(&access, A);
     fakes.files.lock().remove(&FILE);
     assert!(truncate(&access, FILE, 5).await.is_err_and(is_stale));
-    assert!(fakes.pool.truncated.lock().is_empty());
+    assert!(fakes.truncated().is_empty());
 }
 
 #[tokio::test]
@@ -107,7 +102,7 @@ async fn a_file_whose_replicas_are_not_good_is_an_error_to_readers_and_writers()
         assert!(truncate(&access, FILE, 5).await.is_err_and(is_lost), "{locality:?}");
         assert!(access.replica_facts(&file).await.unwrap().is_none(), "{locality:?}");
     }
-    assert!(fakes.pool.opened.lock().is_empty() && fakes.pool.truncated.lock().is_empty());
+    assert_eq!(fakes.pool.schedule().passed(), []);
 }
 
 #[tokio::test]
@@ -117,7 +112,6 @@ async fn a_file_is_read_at_the_good_one_of_its_replicas() {
     let replicas = [stale, ReplicaRef::good(POOL, Timestamp::EPOCH)];
     *fakes.spoilt.lock() = Some(Locality::Replicas(Arc::new(replicas)));
     assert!(access.open_with_data(&attributes(FILE, 10)).await.is_ok());
-    assert_eq!(*fakes.selected.lock(), [[POOL]]);
     assert_eq!(access.place(FILE, None).await.unwrap(), POOL);
 }
 
@@ -133,13 +127,14 @@ async fn concurrent_placements_of_a_file_place_it_once() {
 #[tokio::test]
 async fn a_ticket_tells_the_epoch_of_the_file_and_whether_it_has_data() {
     let (fakes, access) = Fakes::access();
+    fakes.put_replica(Birth(100), 10, 100);
     let file = attributes(FILE, 10);
     assert!(access.open_replica(&file, TicketMode::Read).await.unwrap().is_some());
     access.open_for_writing(&file).await.unwrap();
     access.open_for_writing(&attributes(FileId(8), 0)).await.unwrap();
     let ticket = |file, mode| Ticket {
         file,
-        birth: api::Birth(100),
+        birth: Birth(100),
         pool: POOL,
         mode,
         epoch: Epoch(4),
@@ -150,23 +145,26 @@ async fn a_ticket_tells_the_epoch_of_the_file_and_whether_it_has_data() {
         ticket(FILE, TicketMode::ReadWrite),
         ticket(FileId(8), TicketMode::ReadWrite),
     ];
-    assert_eq!(*fakes.pool.opened.lock(), expected);
+    let opened = fakes.asked(|request| match request {
+        Request::Open(ticket) => Some(ticket),
+        _ => None,
+    });
+    assert_eq!(opened, expected);
 }
 
 #[tokio::test]
 async fn a_replica_is_made_before_a_client_is_sent_to_it_and_not_of_a_file_that_has_data() {
     let (fakes, access) = Fakes::access();
     access.make_replica(&attributes(FILE, 10), POOL).await.unwrap();
-    assert_eq!(*fakes.pool.made.lock(), []);
+    assert_eq!(fakes.pool.schedule().passed(), []);
     access.make_replica(&attributes(FILE, 0), POOL).await.unwrap();
-    assert_eq!(*fakes.pool.made.lock(), [FILE]);
+    assert_eq!(fakes.pool.schedule().passed(), [Request::Make(FILE, Birth(100))]);
 }
 
 #[tokio::test]
 async fn a_replica_of_another_file_is_neither_believed_nor_cut() {
     let (fakes, access) = Fakes::access();
-    let facts = ReplicaFacts { file: FILE, birth: api::Birth(99), size: 30, space_used: 10, modified: None };
-    *fakes.pool.facts.lock() = Some(facts);
+    fakes.put_replica(Birth(99), 30, 100);
     let file = attributes(FILE, 10);
     let is_lost = |error| matches!(error, AccessError::Pool(api::PoolError::Io { .. }));
     for size in [0, 5, 20] {
@@ -175,15 +173,15 @@ async fn a_replica_of_another_file_is_neither_believed_nor_cut() {
     assert!(access.replica_facts(&file).await.is_err_and(is_lost));
     granted(&access, A, ReadWrite);
     assert_eq!(access.freshen(file).await.unwrap().size, 10);
-    assert!(fakes.pool.truncated.lock().is_empty());
-    *fakes.pool.facts.lock() = Some(ReplicaFacts { birth: api::Birth(100), ..facts });
+    assert!(fakes.truncated().is_empty());
+    fakes.put_replica(Birth(100), 30, 100);
     assert_eq!(access.freshen(file).await.unwrap().size, 30);
 }
 
 #[tokio::test]
 async fn a_pool_that_is_not_there_is_an_error() {
     let (fakes, access) = Fakes::access();
-    *fakes.has_pool.lock() = false;
+    fakes.pools.lose(POOL);
     let is_offline = |error| matches!(error, AccessError::Pool(api::PoolError::Offline(POOL)));
     assert!(truncate(&access, FILE, 5).await.is_err_and(is_offline));
     assert!(access.open_for_writing(&attributes(FILE, 10)).await.is_err_and(is_offline));

@@ -53,13 +53,7 @@ async fn of_a_file_that_is_not_modified_the_pool_and_the_namespace_know_all() {
     assert_eq!(seen(&access, Some(B)).await.unwrap(), known);
     assert!(fakes.recorded_writes.lock().is_empty());
     granted(&access, A, ReadWrite);
-    *fakes.pool.facts.lock() = Some(api::ReplicaFacts {
-        file: FILE,
-        birth: api::Birth::UNKNOWN,
-        size: 30,
-        space_used: 4_096,
-        modified: Some(at(200)),
-    });
+    fakes.put_replica(api::Birth::UNKNOWN, 30, 200);
     assert_eq!(seen(&access, Some(B)).await.unwrap().size, 30, "written at the pool since it answered");
 }
 

@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 
 use access::{AccessServices, FileAccess};
 use api::{
-    CreateKind, CreateMode, CreateSpec, HandleKey, KeyGeneration, Namespace, PoolManager, SetAttributes,
-    Term, TicketKeys,
+    CreateKind, CreateMode, CreateSpec, HandleKey, KeyGeneration, Namespace, Pool, PoolManager,
+    SetAttributes, Term, TicketKeys,
 };
 use forebay_door_nfs::{Export, HeadConfig, HeadDoor, HeadServices};
 use namespace::SqlNamespace;
 use nfs4::NfsStat4;
 use tempfile::TempDir;
+use testkit::memory_pool::MemoryPool;
+use testkit::memory_pools::MemoryPools;
 use testkit::nfs_client::{ClientError, ClientOptions, NfsClient};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use types::{Clock, FileId, Identity, Name, PoolId, Random, Timestamp};
-
-use crate::memory_pool::MemoryPool;
 
 pub const POOL: PoolId = PoolId(0);
 pub const LONG: Duration = Duration::from_secs(60);
@@ -98,15 +98,12 @@ impl Ground {
     }
 
     pub fn door_and_table(&self, exports: Vec<Export>) -> (SocketAddr, Arc<FileAccess>) {
-        self.door_over(Arc::new(MemoryPool::default()), exports)
+        self.door_over(Arc::new(MemoryPool::new(POOL)), exports)
     }
 
-    /// As `door_and_table`, with pools of the test's own.
-    pub fn door_over(
-        &self,
-        pools: Arc<dyn PoolManager>,
-        exports: Vec<Export>,
-    ) -> (SocketAddr, Arc<FileAccess>) {
+    /// As `door_and_table`, with a pool of the test's own.
+    pub fn door_over(&self, pool: Arc<dyn Pool>, exports: Vec<Export>) -> (SocketAddr, Arc<FileAccess>) {
+        let pools: Arc<dyn PoolManager> = Arc::new(MemoryPools::of([pool]));
         let namespace = || self.namespace.clone();
         let access = Arc::new(FileAccess::new(AccessServices {
             namespace: namespace(),

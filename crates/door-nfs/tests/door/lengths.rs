@@ -2,17 +2,21 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use api::Pool;
 use forebay_door_nfs::{Export, Squash};
 use nfs4::attr::number;
 use nfs4::{OPEN4_SHARE_ACCESS_BOTH, StableHow4};
 use testkit::dice::Dice;
+use testkit::faulty::{Call, Fault, Faulty, Gate};
+use testkit::memory_pool::MemoryPool;
 use testkit::nfs_client::{NfsClient, OpenFile};
 use types::FileId;
 
-use crate::ground::{Ground, client};
-use crate::memory_pool::MemoryPool;
+use crate::ground::{Ground, POOL, client};
 
 const FILES: [&str; 2] = ["one", "other"];
 const CLIENTS: u64 = 3;
@@ -20,6 +24,8 @@ const ROUNDS: usize = 300;
 /// Few, for what comes next may put right what went wrong.
 const STEPS: usize = 2;
 const LENGTH_MAX: u64 = 100;
+/// Time that the pool takes to answer, so that other steps come between a step at the pool and what follows from it.
+const ANSWER_TIME: Duration = Duration::from_millis(1);
 
 /// A client that changes both files.
 struct Worker {
@@ -55,10 +61,44 @@ impl Worker {
     }
 }
 
+/// Lets answers of the pool pass some time after the pool has given them.
+struct Answers {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Answers {
+    fn of(pool: &Faulty<MemoryPool>) -> Answers {
+        let (gate, is_over) = (Gate::shut(), Arc::new(AtomicBool::new(false)));
+        for call in [Call::Truncate, Call::Facts] {
+            pool.schedule().on(call, .., Fault::DelayAnswer(gate.clone()));
+        }
+        let over = Arc::clone(&is_over);
+        let thread = thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                let given = gate.waiting();
+                thread::sleep(ANSWER_TIME);
+                gate.let_pass(given);
+            }
+        });
+        Answers { is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Answers {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
 #[test]
 fn sizes_agree_with_replicas_after_writes_copies_and_truncations_at_the_same_time() {
-    let (ground, pool) = (Ground::new(), MemoryPool::default());
-    let (door, _) = ground.door_over(Arc::new(pool.clone()), vec![Export::of_everything(Squash::None)]);
+    // No hole cuts a copy into pieces, of which the second would go on behind the answer.
+    let pool = Arc::new(Faulty::new(MemoryPool::without_ranges(POOL)));
+    let ground = Ground::new();
+    let (door, _) = ground.door_over(pool.clone(), vec![Export::of_everything(Squash::None)]);
+    let _answers = Answers::of(&pool);
     let mut keeper = client(door, "keeper");
     let root = keeper.root().unwrap();
     let files = FILES.map(|name| keeper.create(&root, name).unwrap());
@@ -71,7 +111,7 @@ fn sizes_agree_with_replicas_after_writes_copies_and_truncations_at_the_same_tim
         });
         for file in &files {
             let told = keeper.attributes(&file.handle, &[number::SIZE, number::FILEID]).unwrap();
-            let facts = ground.runtime.block_on(pool.facts(FileId(told.fileid.unwrap()))).unwrap();
+            let facts = ground.runtime.block_on(pool.pool().facts(FileId(told.fileid.unwrap()))).unwrap();
             assert_eq!(told.size.unwrap(), facts.map_or(0, |facts| facts.size), "round {round}");
         }
     }

@@ -7,7 +7,6 @@ mod exports;
 mod ground;
 mod lengths;
 mod lock_notices;
-mod memory_pool;
 mod offloads;
 mod resizes;
 mod security;

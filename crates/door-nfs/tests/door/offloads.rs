@@ -12,10 +12,11 @@ use nfs4::{
     OpenFlag4, ReferringCall4, ReferringCallList4, StableHow4, StateId4, TestStateId4Args,
 };
 use testkit::body;
+use testkit::faulty::{Call, Crash, Fault, Faulty, Gate};
+use testkit::memory_pool::MemoryPool;
 use testkit::nfs_client::{Answer, ClientOptions, NfsClient, OpenFile, ops};
 
-use crate::ground::{Ground, LONG, client, status_of};
-use crate::memory_pool::MemoryPool;
+use crate::ground::{Ground, LONG, POOL, client, status_of};
 
 /// Bytes that are read and written at a time.
 const PIECE: u64 = 1 << 20;
@@ -25,7 +26,9 @@ const SIZE: u64 = PIECES * PIECE;
 struct Scene {
     /// It goes with the scene.
     _ground: Ground,
-    pool: MemoryPool,
+    pool: Arc<Faulty<MemoryPool>>,
+    /// At the pool.
+    writes: Gate,
     access: Arc<FileAccess>,
     door: SocketAddr,
     client: NfsClient,
@@ -40,9 +43,11 @@ impl Scene {
     }
 
     fn with(options: ClientOptions) -> Scene {
-        let (ground, pool) = (Ground::new(), MemoryPool::default());
+        let (ground, pool) = (Ground::new(), Arc::new(Faulty::new(MemoryPool::new(POOL))));
+        let writes = Gate::open();
+        pool.schedule().on(Call::Write, .., Fault::Delay(writes.clone()));
         let exports = vec![Export::of_everything(Squash::None)];
-        let (door, access) = ground.door_over(Arc::new(pool.clone()), exports);
+        let (door, access) = ground.door_over(pool.clone(), exports);
         let mut client = NfsClient::connect(door, options).unwrap();
         let root = client.root().unwrap();
         let source = client.create(&root, "source").unwrap();
@@ -51,19 +56,19 @@ impl Scene {
             let data = piece(at);
             client.write(&source.handle, source.stateid, at * PIECE, StableHow4::FileSync, &data).unwrap();
         }
-        Scene { _ground: ground, pool, access, door, client, root, source, target }
+        Scene { _ground: ground, pool, writes, access, door, client, root, source, target }
     }
 
     /// COPY of the whole source, of which so many pieces are written.
-    fn copy_some(&mut self, pieces: usize) -> Copy4ResOk {
-        self.pool.let_pass(pieces);
+    fn copy_some(&mut self, pieces: u64) -> Copy4ResOk {
+        self.writes.let_pass(pieces);
         self.client.copy((&self.source, 0), (&self.target, 0), SIZE).unwrap()
     }
 
     /// A copy that goes on behind its first piece.
     fn begin(&mut self) -> StateId4 {
         let stateid = self.copy_some(1).response.callback_id.expect("it goes on");
-        until(|| self.pool.waiting() == 1);
+        until(|| self.writes.waiting() == 1);
         stateid
     }
 
@@ -122,7 +127,7 @@ fn a_copy_that_takes_long_goes_on_under_a_stateid_until_a_callback_tells_its_end
     assert_eq!(body!(reply, TestStateId).unwrap().status_codes, [NfsStat4::Ok]);
     assert!(scene.client.callbacks.seen().is_empty());
 
-    scene.pool.let_all_pass();
+    scene.writes.let_all_pass();
     let told = scene.client.callbacks.wait_for_offload(LONG).expect("a callback comes");
     assert_eq!((told.stateid, &told.fh), (stateid, &scene.target.handle));
     let OffloadInfo4::Ok(response) = told.offload_info else { panic!("{told:?}") };
@@ -148,7 +153,7 @@ fn layouts_that_a_copy_keeps_over_the_last_close_go_with_the_copy() {
     let stateid = scene.begin();
     scene.client.layout_get(&scene.target.handle, scene.target.stateid, LayoutIomode4::Rw).unwrap();
     scene.client.close(&scene.target).unwrap();
-    scene.pool.let_all_pass();
+    scene.writes.let_all_pass();
     assert_eq!(scene.count_told(stateid), SIZE);
     assert_eq!(scene.access.table().layouts().count(), 0);
 }
@@ -191,13 +196,13 @@ fn a_cancelled_copy_writes_nothing_more_and_sends_no_callback() {
     assert_eq!(status_of(scene.client.offload_cancel(&other, stateid)), NfsStat4::BadStateId);
     // A piece that is under way ends first; a retry may find that nothing is left to cancel.
     assert_eq!(status_of(scene.client.offload_cancel(&handle, stateid)), NfsStat4::Delay);
-    scene.pool.let_pass(1);
+    scene.writes.let_pass(1);
     let again = status_of(scene.client.offload_cancel(&handle, stateid));
     assert!(matches!(again, NfsStat4::Ok | NfsStat4::BadStateId), "{again}");
-    scene.pool.let_all_pass();
+    scene.writes.let_all_pass();
     assert_eq!(scene.progress(stateid), Err(NfsStat4::BadStateId));
     assert_eq!(status_of(scene.client.offload_cancel(&handle, stateid)), NfsStat4::BadStateId);
-    assert_eq!(scene.pool.passed() as u64, PIECES + 2);
+    assert_eq!(scene.writes.passed(), PIECES + 2);
     assert!(scene.client.callbacks.seen().is_empty());
 }
 
@@ -211,7 +216,7 @@ fn the_files_stay_open_while_they_are_copied_whatever_their_client_does() {
     scene.client.close(&target).unwrap();
     scene.client.remove(&scene.root, "source").unwrap();
     assert_eq!(scene.deny_writing(&mut other), NfsStat4::ShareDenied);
-    scene.pool.let_all_pass();
+    scene.writes.let_all_pass();
     assert_eq!(scene.count_told(stateid), SIZE);
     assert_eq!(scene.deny_writing(&mut other), NfsStat4::Ok);
 }
@@ -221,7 +226,7 @@ fn a_client_is_told_until_it_has_heard() {
     let mut scene = Scene::set();
     scene.client.callbacks.answer_once(Answer::Status(NfsStat4::Delay));
     let stateid = scene.begin();
-    scene.pool.let_all_pass();
+    scene.writes.let_all_pass();
     assert_eq!(scene.count_told(stateid), SIZE);
     assert_eq!(scene.count_told(stateid), SIZE, "again");
     until(|| scene.progress(stateid) == Err(NfsStat4::BadStateId));
@@ -235,7 +240,7 @@ fn a_client_whose_back_channel_was_lost_is_told_over_the_next() {
     // The session's connection ends, and the next one is for calls of the client only.
     scene.client.connection = Arc::new(scene.client.second_connection().unwrap());
     scene.client.call(&[]).unwrap();
-    scene.pool.let_all_pass();
+    scene.writes.let_all_pass();
     until(|| scene.progress(stateid) == Ok((SIZE, Some(NfsStat4::Ok))));
     assert!(scene.client.callbacks.seen().is_empty());
     let bind = BindConnToSession4Args {
@@ -259,9 +264,9 @@ fn a_copy_ends_with_its_client() {
     let mut again = NfsClient::connect(scene.door, options).unwrap();
     assert_eq!(status_of(again.offload_status(&scene.target.handle, stateid)), NfsStat4::BadStateId);
     assert_eq!(scene.deny_writing(&mut other), NfsStat4::Delay, "not before");
-    scene.pool.let_all_pass();
+    scene.writes.let_all_pass();
     until(|| scene.deny_writing(&mut other) == NfsStat4::Ok);
-    assert_eq!(scene.pool.passed() as u64, PIECES + 2);
+    assert_eq!(scene.writes.passed(), PIECES + 2);
     assert!(scene.client.callbacks.seen().is_empty());
 }
 
@@ -271,8 +276,11 @@ fn a_copy_over_a_restart_of_its_pool_is_told_with_the_verifier_of_before() {
     let mut scene = Scene::set();
     let copied = scene.copy_some(1);
     let stateid = copied.response.callback_id.unwrap();
-    scene.pool.restart();
-    scene.pool.let_all_pass();
+    // The replica has its name on the disk, and the bytes that come next have not.
+    scene.client.commit(&scene.target.handle).unwrap();
+    scene.writes.let_pass(1);
+    scene.pool.pool().crash();
+    scene.writes.let_all_pass();
     let told = scene.client.callbacks.wait_for_offload(LONG).unwrap();
     let OffloadInfo4::Ok(response) = told.offload_info else { panic!("{told:?}") };
     assert_eq!((told.stateid, response.writeverf), (stateid, copied.response.writeverf));

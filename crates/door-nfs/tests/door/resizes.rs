@@ -1,7 +1,5 @@
 //! SETATTR of the size together with others: a refused one cuts nothing off, and one that fails half way reports it.
 
-use std::sync::Arc;
-
 use forebay_door_nfs::{Export, Squash};
 use nfs4::attr::{ModeMasked4, Principal4, number};
 use nfs4::{
@@ -12,7 +10,6 @@ use testkit::nfs_client::{NfsClient, OpenFile, auth_sys, ops};
 use xdr::Opaque;
 
 use crate::ground::{Ground, client};
-use crate::memory_pool::MemoryPool;
 
 const TIME: NfsTime4 = NfsTime4 { seconds: 1_000, nseconds: 5 };
 
@@ -27,8 +24,7 @@ struct Scene {
 impl Scene {
     fn set() -> Scene {
         let ground = Ground::new();
-        let pool = Arc::new(MemoryPool::default());
-        let (door, _) = ground.door_over(pool, vec![Export::of_everything(Squash::None)]);
+        let door = ground.door(vec![Export::of_everything(Squash::None)]);
         let mut root = client(door, "root");
         let dir = root.root().unwrap();
         let file = root.create(&dir, "file").unwrap();

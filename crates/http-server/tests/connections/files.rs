@@ -1,18 +1,20 @@
 //! Parts of replicas as bodies: by `sendfile` and by reading, whole and torn.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use api::{OpenReplica, PoolError};
 use forebay_http_server::{Limits, Piece, Response, ResponseBody, Service};
 use http::StatusCode;
+use testkit::faulty::{Call, Fault, FaultyReplica, Schedule};
+use testkit::fixed_replica::FixedReplica;
+use types::PoolId;
 
-use super::support::{Replica, Server, pattern, service};
+use super::support::{Server, pattern, service};
 
 const GET: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 
-fn serving(replica: &Arc<Replica>, ranges: Vec<(u64, u64)>) -> Arc<dyn Service> {
-    let replica = Arc::clone(replica);
+fn serving(replica: Arc<dyn OpenReplica>, ranges: Vec<(u64, u64)>) -> Arc<dyn Service> {
     service(move |_| {
         let length = ranges.iter().map(|(_, length)| length).sum();
         let (replica, ranges) = (Arc::clone(&replica), ranges.clone());
@@ -27,8 +29,8 @@ fn serving(replica: &Arc<Replica>, ranges: Vec<(u64, u64)>) -> Arc<dyn Service> 
     })
 }
 
-fn expected(replica: &Replica, ranges: &[(u64, u64)]) -> Vec<u8> {
-    let byte = |at| replica.data.get(at as usize).copied().unwrap_or(0);
+fn expected(data: &[u8], ranges: &[(u64, u64)]) -> Vec<u8> {
+    let byte = |at| data.get(at as usize).copied().unwrap_or(0);
     ranges.iter().flat_map(|(offset, length)| (*offset..offset + length).map(byte)).collect()
 }
 
@@ -44,18 +46,17 @@ fn ranges() -> Vec<(u64, u64)> {
 #[tokio::test]
 async fn all_ranges_arrive_whether_sent_or_read() {
     let data = pattern(4 << 20);
-    for replica in [Replica::of(data.clone()), Replica::in_file(data)] {
+    for replica in [FixedReplica::of(data.clone()), FixedReplica::in_file(&data)] {
         let replica = Arc::new(replica);
-        let server = Server::start(serving(&replica, ranges())).await;
+        let server = Server::start(serving(replica.clone(), ranges())).await;
         let mut client = server.client().await;
-        let expected = expected(&replica, &ranges());
+        let expected = expected(&data, &ranges());
         for _ in 0..2 {
             client.send(GET).await;
             client.head().await;
             assert!(client.exactly(expected.len()).await == expected);
         }
-        let is_sent = replica.sent.load(Ordering::Relaxed) > 0;
-        assert_eq!(is_sent, replica.descriptor.is_some());
+        assert_eq!(replica.sent_bytes() > 0, replica.descriptor().is_some());
     }
 }
 
@@ -64,14 +65,14 @@ async fn all_ranges_arrive_whether_sent_or_read() {
 #[tokio::test]
 async fn short_parts_and_the_text_between_them_arrive_in_their_order() {
     let data = pattern(4 << 20);
-    let resident = |replica: Replica| Arc::new(Replica { is_resident: true, ..replica });
-    for replica in [resident(Replica::of(data.clone())), resident(Replica::in_file(data))] {
+    for replica in [FixedReplica::of(data.clone()), FixedReplica::in_file(&data)] {
+        let replica = Arc::new(replica.mostly_resident());
         let parts = ranges();
         let text = |number: usize| vec![number as u8; if number % 500 == 7 { 5000 } else { number % 150 }];
         let mut expected = Vec::new();
         for (number, range) in parts.iter().enumerate() {
             expected.extend(text(number));
-            expected.extend(self::expected(&replica, &[*range]));
+            expected.extend(self::expected(&data, &[*range]));
         }
         let (length, served) = (expected.len() as u64, Arc::clone(&replica));
         let server = Server::start(service(move |_| {
@@ -92,22 +93,23 @@ async fn short_parts_and_the_text_between_them_arrive_in_their_order() {
         client.send(GET).await;
         client.head().await;
         assert!(client.exactly(expected.len()).await == expected);
-        assert!(replica.found.load(Ordering::Relaxed) > 1000);
+        assert!(replica.resident_reads() > 1000);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hundred_megabytes_reach_a_slow_reader_unharmed() {
     let length = 100 << 20;
-    let replica = Arc::new(Replica::in_file(pattern(length)));
-    let server = Server::start(serving(&replica, vec![(0, length as u64)])).await;
+    let data = pattern(length);
+    let replica = Arc::new(FixedReplica::in_file(&data));
+    let server = Server::start(serving(replica.clone(), vec![(0, length as u64)])).await;
     let mut client = server.client().await;
     client.send(GET).await;
     client.head().await;
     let mut at = 0;
     for step in [1, 1 << 20, 3, 10 << 20].into_iter().cycle() {
         let step = step.min(length - at);
-        assert!(client.exactly(step).await == replica.data[at..at + step], "differs behind {at}");
+        assert!(client.exactly(step).await == data[at..at + step], "differs behind {at}");
         at += step;
         if at == length {
             break;
@@ -115,31 +117,32 @@ async fn a_hundred_megabytes_reach_a_slow_reader_unharmed() {
         // The sender finds the socket full, and room in it again.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
-    assert_eq!(replica.sent.load(Ordering::Relaxed), length as u64);
+    assert_eq!(replica.sent_bytes(), length as u64);
 }
 
 /// Its pages are dropped, so that a thread sends it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_is_not_in_memory_arrives_as_well() {
     let length = 24 << 20;
-    let replica = Arc::new(Replica::in_file(pattern(length)));
-    let file = replica.descriptor.as_ref().unwrap();
-    rustix::fs::fsync(file).unwrap();
-    rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-    let server = Server::start(serving(&replica, vec![(0, length as u64)])).await;
+    let data = pattern(length);
+    let replica = Arc::new(FixedReplica::in_file(&data));
+    let file = replica.descriptor().unwrap();
+    rustix::fs::fsync(&file).unwrap();
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let server = Server::start(serving(replica, vec![(0, length as u64)])).await;
     let mut client = server.client().await;
     client.send(GET).await;
     client.head().await;
-    assert!(client.exactly(length).await == replica.data[..]);
+    assert!(client.exactly(length).await == data);
 }
 
 #[tokio::test]
 async fn a_client_that_takes_nothing_is_given_up() {
     let limits = Limits { write_time: Duration::from_millis(50), ..Limits::default() };
     let length = 64 << 20;
-    for replica in [Replica::of(pattern(length)), Replica::in_file(pattern(length))] {
+    for replica in [FixedReplica::of(pattern(length)), FixedReplica::in_file(&pattern(length))] {
         let replica = Arc::new(replica);
-        let server = Server::with(serving(&replica, vec![(0, length as u64)]), limits, None).await;
+        let server = Server::with(serving(replica.clone(), vec![(0, length as u64)]), limits, None).await;
         let mut client = server.client().await;
         client.send(GET).await;
         client.head().await;
@@ -157,16 +160,24 @@ async fn a_client_that_takes_nothing_is_given_up() {
 #[tokio::test]
 async fn a_pool_that_is_busy_is_asked_again_and_one_that_fails_resets() {
     let data = pattern(1 << 20);
-    let busy = Arc::new(Replica { busy: AtomicU64::new(3), ..Replica::of(data.clone()) });
-    let server = Server::start(serving(&busy, vec![(0, 1 << 20)])).await;
+    let faulty = |schedule: &Schedule| {
+        let replica = Arc::new(FixedReplica::of(data.clone()));
+        Arc::new(FaultyReplica::new(replica, schedule))
+    };
+    let busy = Schedule::default();
+    busy.on(Call::Read, 0..3, Fault::Fail(PoolError::Busy(PoolId(1))));
+    let server = Server::start(serving(faulty(&busy), vec![(0, 1 << 20)])).await;
     let mut client = server.client().await;
     client.send(GET).await;
     client.head().await;
     assert!(client.exactly(1 << 20).await == data);
+    assert!(busy.count(Call::Read) > 3);
 
-    let failing = Arc::new(Replica { fails_behind: Some(600_000), ..Replica::of(data) });
-    let server = Server::start(serving(&failing, vec![(0, 1 << 20)])).await;
+    let failing = Schedule::default();
+    failing.on(Call::Read, 2.., Fault::Fail(PoolError::Fenced));
+    let server = Server::start(serving(faulty(&failing), vec![(0, 1 << 20)])).await;
     let mut client = server.client().await;
     client.send(GET).await;
     assert!(client.is_reset().await);
+    assert!(failing.count(Call::Read) > 2);
 }

@@ -1,7 +1,6 @@
 //! HTTP/2 behind TLS, with a library's client.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,12 +13,13 @@ use hyper::rt::Executor;
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use rustls::version::TLS13;
+use testkit::fixed_replica::FixedReplica;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
-use super::support::{PATIENCE, Replica, Server, pattern, service};
+use super::support::{PATIENCE, Server, pattern, service};
 use super::tls::{Files, connect};
 
 /// All that a client does, so that it can vanish.
@@ -57,15 +57,12 @@ async fn client(server: &Server, window: Option<u32>) -> Client {
     Client { tasks, sender, running: tokio::spawn(connection) }
 }
 
-/// Answers every request with all of it.
-fn serving(replica: &Arc<Replica>) -> Arc<dyn Service> {
-    let replica = Arc::clone(replica);
+/// Answers every request with so many bytes.
+fn serving(replica: &Arc<FixedReplica>, length: usize) -> Arc<dyn Service> {
+    let (replica, length) = (Arc::clone(replica), length as u64);
     service(move |_| {
-        let piece = Piece::Replica { replica: replica.clone(), offset: 0, length: replica.data.len() as u64 };
-        let body = ResponseBody::Pieces {
-            length: replica.data.len() as u64,
-            pieces: Box::new(std::iter::once(piece)),
-        };
+        let piece = Piece::Replica { replica: replica.clone(), offset: 0, length };
+        let body = ResponseBody::Pieces { length, pieces: Box::new(std::iter::once(piece)) };
         async { Response::new(StatusCode::OK).with_body(body) }
     })
 }
@@ -149,10 +146,10 @@ async fn the_server_as_a_whole_is_asked_for_its_options_and_nothing_else_over_ht
 
 #[tokio::test]
 async fn pieces_and_streams_arrive_whole_over_http_2() {
-    let replica = Arc::new(Replica::in_file(pattern(3 << 20)));
-    let served = Arc::clone(&replica);
+    let data = pattern(3 << 20);
+    let replica = Arc::new(FixedReplica::in_file(&data));
     let service = service(move |request: Request| {
-        let replica = Arc::clone(&served);
+        let replica = Arc::clone(&replica);
         async move {
             let body = match request.method {
                 Method::GET => {
@@ -169,7 +166,7 @@ async fn pieces_and_streams_arrive_whole_over_http_2() {
     });
     let (_server, mut client) = started(service, Limits::default()).await;
     let (_, body) = client.fetch(Method::GET, "").await;
-    let mut expected = replica.data[1000..].to_vec();
+    let mut expected = data[1000..].to_vec();
     expected.resize(4 << 20, 0);
     assert!(body == expected);
     let (head, body) = client.fetch(Method::POST, "").await;
@@ -178,16 +175,17 @@ async fn pieces_and_streams_arrive_whole_over_http_2() {
 
 #[tokio::test]
 async fn nothing_is_read_for_a_stream_that_has_no_window() {
-    let replica = Arc::new(Replica::of(pattern(1 << 20)));
-    let (server, mut other) = started(serving(&replica), Limits::default()).await;
+    let data = pattern(1 << 20);
+    let replica = Arc::new(FixedReplica::of(data.clone()));
+    let (server, mut other) = started(serving(&replica, data.len()), Limits::default()).await;
     let mut client = client(&server, Some(0)).await;
     let mut answers = Vec::new();
     for _ in 0..100 {
         let answer = timeout(PATIENCE, client.sender.send_request(request(Method::GET, "")));
         answers.push(answer.await.unwrap().unwrap());
     }
-    assert_eq!(replica.reads.load(Ordering::Relaxed), 0);
-    assert!(other.fetch(Method::GET, "").await.1 == replica.data, "another client is served");
+    assert_eq!(replica.reads(), 0);
+    assert!(other.fetch(Method::GET, "").await.1 == data, "another client is served");
     drop(answers);
 }
 
@@ -346,10 +344,11 @@ async fn bodies_that_no_handler_reads_take_no_more_memory_than_is_charged() {
 
 #[tokio::test]
 async fn a_response_gets_on_without_any_memory_left() {
-    let replica = Arc::new(Replica::of(pattern(3 << 20)));
+    let data = pattern(3 << 20);
+    let replica = Arc::new(FixedReplica::of(data.clone()));
     let limits = Limits { memory_bytes_max: 0, ..Limits::default() };
-    let (_server, mut client) = started(serving(&replica), limits).await;
-    assert!(client.fetch(Method::GET, "").await.1 == replica.data);
+    let (_server, mut client) = started(serving(&replica, data.len()), limits).await;
+    assert!(client.fetch(Method::GET, "").await.1 == data);
 }
 
 #[tokio::test]

@@ -1,23 +1,18 @@
-//! A server on loopback with a closure for a handler, a client that sends the bytes it is told to, replicas.
+//! A server on loopback with a closure for a handler, and a client that sends the bytes it is told to.
 
 use std::future::Future;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{IoHandle, OpenReplica, PoolError, ReadData, Stability, Verifier};
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
 use forebay_http_server::{Limits, Request, Response, Service, Tls, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use types::PoolId;
 
 /// Nothing here takes long; what does hangs.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -140,83 +135,6 @@ pub fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
         .filter_map(|line| line.split_once(": "))
         .find(|(one, _)| one.eq_ignore_ascii_case(name))
         .map(|(_, value)| value)
-}
-
-/// Bytes in memory, or in a file that can be sent as such.
-#[derive(Default)]
-pub struct Replica {
-    pub data: Bytes,
-    pub descriptor: Option<Arc<OwnedFd>>,
-    pub sent: AtomicU64,
-    /// Two of three reads find their bytes in memory.
-    pub is_resident: bool,
-    pub found: AtomicU64,
-    /// The first reads of it say that the pool is busy.
-    pub busy: AtomicU64,
-    pub fails_behind: Option<u64>,
-    /// Calls of `read_at` and `read_resident`.
-    pub reads: AtomicU64,
-}
-
-impl Replica {
-    pub fn of(data: impl Into<Bytes>) -> Replica {
-        Replica { data: data.into(), ..Replica::default() }
-    }
-
-    pub fn in_file(data: impl Into<Bytes>) -> Replica {
-        use std::io::Write;
-        let data = data.into();
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&data).unwrap();
-        Replica { descriptor: Some(Arc::new(file.into())), ..Replica::of(data) }
-    }
-}
-
-impl OpenReplica for Replica {
-    fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        if self.busy.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok() {
-            return IoHandle::ready(Err(PoolError::Busy(PoolId(1))));
-        }
-        if self.fails_behind.is_some_and(|limit| offset >= limit) {
-            return IoHandle::ready(Err(PoolError::Fenced));
-        }
-        let start = (offset as usize).min(self.data.len());
-        let end = (start + length as usize).min(self.data.len());
-        let data = self.data.slice(start..end);
-        IoHandle::ready(Ok(ReadData { data, end_of_file: end == self.data.len() }))
-    }
-
-    fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
-        self.reads.fetch_add(1, Ordering::Relaxed);
-        let found = self.data.get(offset as usize..offset as usize + length as usize);
-        let Some(found) = found.filter(|_| self.is_resident && !offset.is_multiple_of(3)) else {
-            return false;
-        };
-        into.extend_from_slice(found);
-        self.found.fetch_add(1, Ordering::Relaxed);
-        true
-    }
-
-    fn write_at(&self, _offset: u64, _data: Bytes, _stability: Stability) -> IoHandle<Stability> {
-        IoHandle::ready(Err(PoolError::ReadOnlyTicket))
-    }
-
-    fn sync(&self) -> IoHandle<Verifier> {
-        IoHandle::ready(Ok(self.verifier()))
-    }
-
-    fn verifier(&self) -> Verifier {
-        Verifier([0; 8])
-    }
-
-    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
-        self.descriptor.clone()
-    }
-
-    fn sent(&self, bytes: u64) {
-        self.sent.fetch_add(bytes, Ordering::Relaxed);
-    }
 }
 
 /// Bytes that tell where they belong.

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use super::support::{Replica, Server, pattern, service, status};
+use super::support::{Server, pattern, service, status};
 
 const GET: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
@@ -327,18 +327,19 @@ async fn a_handshake_that_does_not_come_or_is_garbage_is_closed() {
 #[tokio::test]
 async fn large_bodies_pass_both_ways_through_tls() {
     use forebay_http_server::{Piece, ResponseBody};
+    use testkit::fixed_replica::FixedReplica;
     let files = Files::new();
-    let replica = Arc::new(Replica::in_file(pattern(5 << 20)));
-    let served = Arc::clone(&replica);
+    let data = pattern(5 << 20);
+    let (replica, sent) = (Arc::new(FixedReplica::in_file(&data)), Arc::new(data.clone()));
     let echo = service(move |mut request: Request| {
-        let replica = Arc::clone(&served);
+        let (replica, sent) = (Arc::clone(&replica), Arc::clone(&sent));
         async move {
             let mut body = Vec::new();
             while let Some(part) = request.body.next().await.unwrap() {
                 body.extend_from_slice(&part);
             }
-            assert!(body == replica.data);
-            let length = replica.data.len() as u64;
+            assert!(body == *sent);
+            let length = sent.len() as u64;
             let piece = Piece::Replica { replica, offset: 0, length };
             let pieces = Box::new(std::iter::once(piece));
             Response::new(StatusCode::OK).with_body(ResponseBody::Pieces { length, pieces })
@@ -350,8 +351,8 @@ async fn large_bodies_pass_both_ways_through_tls() {
     let head =
         format!("PUT / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", 5 << 20);
     to.write_all(head.as_bytes()).await.unwrap();
-    to.write_all(&replica.data).await.unwrap();
+    to.write_all(&data).await.unwrap();
     let mut answer = Vec::new();
     from.read_to_end(&mut answer).await.unwrap();
-    assert!(answer.ends_with(&replica.data));
+    assert!(answer.ends_with(&data));
 }

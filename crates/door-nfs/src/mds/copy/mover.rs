@@ -168,72 +168,43 @@ async fn clear(target: &dyn OpenReplica, stretch: Stretch) -> Result<u64, PoolEr
 
 #[cfg(test)]
 mod tests {
-    use api::{IoHandle, ReadData, Verifier};
-    use parking_lot::Mutex;
-    use types::PoolId;
+    use testkit::faulty::{Call, Fault, FaultyReplica, Request, Schedule};
+    use testkit::fixed_replica::FixedReplica;
+    use testkit::memory_pool::MemoryPool;
+    use types::{FileId, PoolId};
 
     use super::*;
 
     const PIECE: u64 = IO_BYTES_MAX as u64;
     const WHOLE: Stretch = Stretch { from: 5, to: 7, length: 4 * PIECE };
 
-    /// A replica elsewhere, which can be read and written and nothing more.
-    #[derive(Default)]
-    struct Plain {
-        written: Mutex<Vec<(u64, usize)>>,
-        has_others_than_zeros: Mutex<bool>,
-        room: Option<usize>,
-        /// Where it ends; behind that there is a hole.
-        end: Option<u64>,
+    /// From a replica without a hole to one elsewhere, which can be read and written and nothing more.
+    fn between_pools() -> (Schedule, Ends) {
+        let (schedule, there) = (Schedule::default(), MemoryPool::without_ranges(PoolId(2)));
+        let source = FixedReplica::of(vec![7; (WHOLE.from + WHOLE.length) as usize]);
+        let target = FaultyReplica::new(there.writer(FileId(7)), &schedule);
+        let source = Located { pool: PoolId(1), replica: Arc::new(source) };
+        (schedule, Ends { source, target: Located { pool: PoolId(2), replica: Arc::new(target) } })
     }
 
-    impl OpenReplica for Plain {
-        fn read_at(&self, offset: u64, length: u32) -> IoHandle<ReadData> {
-            if self.end.is_some_and(|end| offset >= end) {
-                return IoHandle::ready(Ok(ReadData { data: Bytes::new(), end_of_file: true }));
-            }
-            let data = Bytes::from(vec![7; length as usize]);
-            IoHandle::ready(Ok(ReadData { data, end_of_file: false }))
-        }
-
-        fn write_at(&self, offset: u64, data: Bytes, stability: Stability) -> IoHandle<Stability> {
-            let mut written = self.written.lock();
-            if self.room.is_some_and(|room| written.len() >= room) {
-                return IoHandle::ready(Err(PoolError::NoSpace(PoolId(2))));
-            }
-            *self.has_others_than_zeros.lock() |= data.iter().any(|byte| *byte != 0);
-            written.push((offset, data.len()));
-            IoHandle::ready(Ok(stability))
-        }
-
-        fn sync(&self) -> IoHandle<Verifier> {
-            IoHandle::ready(Ok(self.verifier()))
-        }
-
-        fn verifier(&self) -> Verifier {
-            Verifier([0; 8])
-        }
-    }
-
-    fn between_pools(room: Option<usize>) -> (Arc<Plain>, Ends) {
-        let target = Arc::new(Plain { room, ..Plain::default() });
-        let source = Located { pool: PoolId(1), replica: Arc::new(Plain::default()) };
-        let ends = Ends { source, target: Located { pool: PoolId(2), replica: target.clone() } };
-        (target, ends)
+    async fn content(ends: &Ends) -> Bytes {
+        ends.target.replica.read_at(WHOLE.to, WHOLE.length as u32).await.unwrap().data
     }
 
     #[tokio::test]
     async fn a_copy_that_takes_long_answers_with_the_bytes_done_and_at_least_one_piece() {
-        let (target, ends) = between_pools(None);
+        let (schedule, ends) = between_pools();
         assert_eq!(copy_in_pieces(&ends, WHOLE, |_| true).await.unwrap(), PIECE);
-        assert_eq!(*target.written.lock(), [(7, PIECE as usize)]);
+        assert_eq!(schedule.passed(), [Request::Write { offset: 7, length: PIECE }]);
         assert_eq!(copy_in_pieces(&ends, WHOLE, |_| false).await.unwrap(), WHOLE.length);
-        assert_eq!(target.written.lock().len(), 5);
+        assert_eq!(schedule.count(Call::Write), 5);
+        assert!(content(&ends).await == vec![7; WHOLE.length as usize]);
     }
 
     #[tokio::test]
     async fn a_copy_that_fails_half_way_answers_with_the_bytes_done_and_then_with_the_error() {
-        let (_, ends) = between_pools(Some(2));
+        let (schedule, ends) = between_pools();
+        schedule.on(Call::Write, 2.., Fault::Fail(PoolError::NoSpace(PoolId(2))));
         let done = copy_in_pieces(&ends, WHOLE, |_| false).await.unwrap();
         assert_eq!(done, 2 * PIECE);
         let rest = copy_in_pieces(&ends, WHOLE.behind(done), |_| false).await;
@@ -242,10 +213,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_pool_that_cannot_free_space_is_given_zeros() {
-        let (target, mut ends) = between_pools(None);
-        ends.source.replica = Arc::new(Plain { end: Some(0), ..Plain::default() });
+        let (schedule, mut ends) = between_pools();
         assert_eq!(copy_in_pieces(&ends, WHOLE, |_| false).await.unwrap(), WHOLE.length);
-        assert_eq!(target.written.lock().iter().map(|(_, length)| *length as u64).sum::<u64>(), WHOLE.length);
-        assert!(!*target.has_others_than_zeros.lock());
+        ends.source.replica = Arc::new(FixedReplica::of(Bytes::new()));
+        assert_eq!(copy_in_pieces(&ends, WHOLE, |_| false).await.unwrap(), WHOLE.length);
+        assert_eq!(schedule.count(Call::Write), 8);
+        assert!(content(&ends).await == vec![0; WHOLE.length as usize]);
     }
 }
