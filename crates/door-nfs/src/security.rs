@@ -22,6 +22,7 @@ use types::{Clock, Identity, Random};
 use crate::asking::{Asking, NamesUnavailable};
 
 use contexts::Contexts;
+pub use contexts::SecurityStatus;
 pub(crate) use contexts::{Established, Found};
 pub(crate) use flavors::meets;
 pub use flavors::{Flavor, Flavors};
@@ -60,15 +61,6 @@ impl ContextError {
 /// Security state shared by the listeners of head and pools. Each export decides itself which flavors it takes.
 pub struct Security {
     kerberos: Option<Kerberos>,
-}
-
-/// Contexts since the start, for the metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SecurityStatus {
-    /// Contexts that clients have now.
-    pub contexts: u64,
-    pub established: u64,
-    pub refused: u64,
 }
 
 impl Security {

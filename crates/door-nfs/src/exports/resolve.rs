@@ -4,7 +4,8 @@ use api::{Namespace, NamespaceError};
 use thiserror::Error;
 use types::{FileId, FileKind, Identity, Name};
 
-use super::{Export, ExportRules, Exported, Exports, Hosts};
+use super::found::{Exported, FoundExports};
+use super::rules::{Export, ExportRules, Hosts};
 
 /// An error in the configuration of exports.
 #[derive(Debug, Error)]
@@ -48,15 +49,15 @@ impl Configured {
     }
 }
 
-impl Exports {
+impl FoundExports {
     /// Looks up the configured paths, and returns an error for each that is not found. A directory of `before` that
     /// still exists is kept, wherever it was moved.
     pub(super) async fn look_up(
         namespace: &dyn Namespace,
         configured: &[Configured],
-        before: &Exports,
-    ) -> (Exports, Vec<ExportError>) {
-        let (mut found, mut errors) = (Exports::default(), Vec::new());
+        before: &FoundExports,
+    ) -> (FoundExports, Vec<ExportError>) {
+        let (mut found, mut errors) = (FoundExports::default(), Vec::new());
         for Configured { path, entries } in configured {
             if let Some(known) = before.directories.iter().find(|known| known.is_at(path))
                 && is_there(namespace, known.root).await

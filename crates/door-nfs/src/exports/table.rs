@@ -7,13 +7,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use api::Namespace;
 use parking_lot::RwLock;
 
+use super::found::FoundExports;
 use super::resolve::{Configured, ExportError};
-use super::{Export, Exports, View};
+use super::rules::Export;
+use super::view::View;
 
 pub(crate) struct ExportTable {
     configured: Vec<Configured>,
     /// Leaf lock.
-    found: RwLock<Arc<Exports>>,
+    found: RwLock<Arc<FoundExports>>,
     version: AtomicU64,
 }
 
@@ -21,7 +23,7 @@ impl ExportTable {
     /// A missing path is logged, and its clients find no such name until it exists.
     pub async fn new(namespace: &dyn Namespace, exports: &[Export]) -> Result<ExportTable, ExportError> {
         let configured = Configured::gather(exports)?;
-        let (found, errors) = Exports::look_up(namespace, &configured, &Exports::default()).await;
+        let (found, errors) = FoundExports::look_up(namespace, &configured, &FoundExports::default()).await;
         for error in errors {
             let ExportError::NotFound(_) = error else { return Err(error) };
             tracing::warn!(%error, "clients will find it when it is there");
@@ -42,8 +44,9 @@ impl ExportTable {
     /// Looks for directories that were created, removed or made anew since.
     pub async fn look_again(&self, namespace: &dyn Namespace) {
         let before = self.found();
-        let (found, _) = Exports::look_up(namespace, &self.configured, &before).await;
-        let roots = |exports: &Exports| exports.directories.iter().map(|dir| dir.root).collect::<Vec<_>>();
+        let (found, _) = FoundExports::look_up(namespace, &self.configured, &before).await;
+        let roots =
+            |exports: &FoundExports| exports.directories.iter().map(|dir| dir.root).collect::<Vec<_>>();
         if roots(&found) == roots(&before) {
             return;
         }
@@ -53,7 +56,7 @@ impl ExportTable {
         tracing::info!(directories, missing, "exported directories have come or gone");
     }
 
-    pub(super) fn found(&self) -> Arc<Exports> {
+    pub(super) fn found(&self) -> Arc<FoundExports> {
         Arc::clone(&self.found.read())
     }
 }

@@ -12,8 +12,6 @@ use oncrpc::{SequenceFate, SequenceWindow};
 use parking_lot::Mutex;
 use types::Identity;
 
-use super::SecurityStatus;
-
 const CONTEXTS_MAX: usize = 16_384;
 const IDLE_MAX: Duration = Duration::from_secs(3600);
 /// How often those that are idle are looked for.
@@ -62,6 +60,15 @@ impl Established {
     pub fn judge(&self, sequence: u32) -> SequenceFate {
         self.window.lock().judge(sequence)
     }
+}
+
+/// Contexts since the start, for the metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SecurityStatus {
+    /// Contexts that clients have now.
+    pub contexts: u64,
+    pub established: u64,
+    pub refused: u64,
 }
 
 impl Contexts {
