@@ -5,6 +5,7 @@
 
 mod banned;
 mod documents;
+mod fakes;
 mod heads;
 mod manifests;
 mod scan;
@@ -70,6 +71,7 @@ const RULES: &[Rule] = &[
     sizes::traits,
     banned::calls,
     banned::machine_paths,
+    fakes::seams_are_faked_in_the_test_kit,
     heads::modules_open_with_a_purpose,
     documents::links_lead_somewhere,
     documents::changelog_has_an_unreleased_section,
