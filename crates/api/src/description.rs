@@ -2,6 +2,8 @@
 
 use types::{Epoch, FileId, FileKind, Name, SymlinkTarget, Timestamp};
 
+use crate::ReplicaRef;
+
 /// A file as it was when a pool was last told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
@@ -17,4 +19,6 @@ pub struct Description {
     /// Each with the directory that it is in.
     pub names: Vec<(FileId, Name)>,
     pub target: Option<SymlinkTarget>,
+    /// Of a regular file, as the namespace noted them: a rebuild takes none for good that was not.
+    pub replicas: Vec<ReplicaRef>,
 }

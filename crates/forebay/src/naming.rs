@@ -115,7 +115,7 @@ impl Naming {
             let page = page?;
             files += page.files.len() as u64;
             unnamed = unnamed.or(page.first_unnamed);
-            let last = page.files.last().map_or(after, |(description, _)| description.file);
+            let last = page.files.last().map_or(after, |description| description.file);
             after = if page.is_last { last.max(after) } else { page.through };
             let is_last = page.is_last;
             self.tell_page(page).await?;
@@ -131,13 +131,10 @@ impl Naming {
     async fn tell_page(&self, page: DescribedPage) -> Result<()> {
         for pool in &self.pools {
             // Directories and files without data are needed in all pools.
-            let concerns = |pools: &[types::PoolId]| pools.is_empty() || pools.contains(&pool.id());
-            let of_pool: Vec<Description> = page
-                .files
-                .iter()
-                .filter(|(_, pools)| concerns(pools))
-                .map(|(description, _)| description.clone())
-                .collect();
+            let concerns = |told: &&Description| {
+                told.replicas.is_empty() || told.replicas.iter().any(|replica| replica.pool == pool.id())
+            };
+            let of_pool: Vec<Description> = page.files.iter().filter(concerns).cloned().collect();
             pool.describe(page.after, page.through, of_pool).await?;
         }
         Ok(())

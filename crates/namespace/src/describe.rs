@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use api::{Description, NamespaceError};
-use types::{Device, Epoch, FileId, FileKind, Name, PoolId, SymlinkTarget, Timestamp};
+use api::{Description, NamespaceError, ReplicaRef};
+use types::{Device, Epoch, FileId, FileKind, Name, SymlinkTarget, Timestamp};
 
+use crate::locality::decode_replica;
 use crate::service::SqlNamespace;
 use crate::session::{Fields, Purpose, Session};
 use crate::store::StoreResult;
@@ -19,8 +20,8 @@ pub struct Describer {
 pub struct DescribedPage {
     pub after: FileId,
     pub through: FileId,
-    /// Each with the pools on which it lies. Files without a name are left out.
-    pub files: Vec<(Description, Vec<PoolId>)>,
+    /// Files without a name are left out.
+    pub files: Vec<Description>,
     /// The first that may get its name yet.
     pub first_unnamed: Option<FileId>,
     pub is_last: bool,
@@ -57,11 +58,17 @@ fn page(session: &mut dyn Session, after: FileId, limit: usize) -> StoreResult<D
     let first_unnamed = files.iter().find(|(_, is_unnamed)| *is_unnamed).map(|(file, _)| *file);
     let range = |column: &str| format!("{column} > {start} AND {column} <= {}", end.0.cast_signed());
 
-    let mut pools: HashMap<FileId, Vec<PoolId>> = HashMap::new();
-    let sql = format!("SELECT inode, pool FROM locations WHERE {} ORDER BY inode, pool", range("inode"));
-    session.query(&sql, &[], &mut |row| pools.entry(row.id(0)).or_default().push(row.pool(1)))?;
+    let mut replicas: HashMap<FileId, Vec<ReplicaRef>> = HashMap::new();
+    let sql = format!(
+        "SELECT inode, pool, state, since FROM locations WHERE {} ORDER BY inode, pool",
+        range("inode")
+    );
+    session.query(&sql, &[], &mut |row| {
+        let replica = decode_replica(row.pool(1), row.number(2), row.number(3));
+        replicas.entry(row.id(0)).or_default().push(replica);
+    })?;
 
-    let mut described: Vec<(Description, Vec<PoolId>)> = Vec::with_capacity(files.len());
+    let mut described: Vec<Description> = Vec::with_capacity(files.len());
     let sql = format!(
         "SELECT i.id, i.kind, i.mode, i.uid, i.gid, i.size, i.mtime_s, i.mtime_ns, i.change, i.epoch, i.major, \
          i.minor, s.target, d.parent, d.name FROM inodes i LEFT JOIN dentries d ON d.inode = i.id \
@@ -70,14 +77,15 @@ fn page(session: &mut dyn Session, after: FileId, limit: usize) -> StoreResult<D
     );
     session.query(&sql, &[], &mut |row| {
         let name = Name::new(&row.bytes(14)).ok().map(|name| (row.id(13), name));
-        match described.last_mut().filter(|(last, _)| last.file == row.id(0)) {
-            Some((last, _)) => last.names.extend(name),
+        match described.last_mut().filter(|last| last.file == row.id(0)) {
+            Some(last) => last.names.extend(name),
             None => {
                 let file = row.id(0);
                 if (name.is_some() || file == FileId::ROOT)
                     && let Some(description) = describe(row, name)
                 {
-                    described.push((description, pools.remove(&file).unwrap_or_default()));
+                    let replicas = replicas.remove(&file).unwrap_or_default();
+                    described.push(Description { replicas, ..description });
                 }
             }
         }
@@ -112,5 +120,6 @@ fn describe(row: &dyn Fields, name: Option<(FileId, Name)>) -> Option<Descriptio
         epoch: Epoch(narrow(9)),
         names: name.into_iter().collect(),
         target: SymlinkTarget::new(&row.bytes(12)).ok(),
+        replicas: Vec::new(),
     })
 }

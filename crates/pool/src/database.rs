@@ -16,6 +16,16 @@ const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 /// Of a `version` that `schema` makes where there is nothing; what is of another one is no database of the pool.
 pub fn connect(path: &Path, version: i64, schema: &str) -> rusqlite::Result<Connection> {
+    connect_upgrading(path, version, schema, None)
+}
+
+/// As `connect`. `upgrade` makes one of the version before into one of this.
+pub fn connect_upgrading(
+    path: &Path,
+    version: i64,
+    schema: &str,
+    upgrade: Option<&str>,
+) -> rusqlite::Result<Connection> {
     let database = Connection::open(path)?;
     database.busy_timeout(BUSY_WAIT)?;
     // Before the log is opened, or its index would be a file.
@@ -26,7 +36,10 @@ pub fn connect(path: &Path, version: i64, schema: &str) -> rusqlite::Result<Conn
     match found_version(&database)? {
         found if found == version => {}
         0 => database.execute_batch(&format!("BEGIN; {schema} COMMIT;"))?,
-        _ => return Err(rusqlite::Error::InvalidQuery),
+        found => match upgrade.filter(|_| found == version - 1) {
+            Some(upgrade) => database.execute_batch(&format!("BEGIN; {upgrade} COMMIT;"))?,
+            None => return Err(rusqlite::Error::InvalidQuery),
+        },
     }
     Ok(database)
 }

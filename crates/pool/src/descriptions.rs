@@ -6,19 +6,20 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use api::Description;
+use api::{Description, ReplicaRef, ReplicaState};
 use parking_lot::Mutex;
 use rusqlite::{Connection, Row, params};
-use types::{Device, Epoch, FileId, FileKind, Name, SymlinkTarget, Timestamp};
+use types::{Device, Epoch, FileId, FileKind, Name, PoolId, SymlinkTarget, Timestamp};
 
 use crate::database;
 use crate::error::OpenError;
 use crate::index;
 
 const FILE_NAME: &str = "descriptions.db";
-const VERSION: i64 = 1;
-const COLUMNS: &str =
-    "file, kind, mode, uid, gid, size, mtime_s, mtime_ns, change, epoch, major, minor, names, target";
+const VERSION: i64 = 2;
+/// It said nothing of replicas.
+const VERSION_BEFORE: i64 = 1;
+const COLUMNS: &str = "file, kind, mode, uid, gid, size, mtime_s, mtime_ns, change, epoch, major, minor, names, target, replicas";
 const SCHEMA: &str = "
     CREATE TABLE files (
         file INTEGER PRIMARY KEY,
@@ -35,10 +36,13 @@ const SCHEMA: &str = "
         minor INTEGER NOT NULL,
         -- Each: directory (8 bytes), length (2), bytes; numbers with the high byte first.
         names BLOB NOT NULL,
-        target BLOB
+        target BLOB,
+        -- Each: pool (4 bytes), state (1), since when, in seconds since 1970 (8). Null: nothing was told.
+        replicas BLOB
     );
-    PRAGMA user_version = 1;
+    PRAGMA user_version = 2;
 ";
+const UPGRADE: &str = "ALTER TABLE files ADD COLUMN replicas BLOB; PRAGMA user_version = 2;";
 
 /// Made when something is described first.
 pub struct Descriptions {
@@ -93,7 +97,7 @@ impl Descriptions {
 }
 
 fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    database::connect(path, VERSION, SCHEMA)
+    database::connect_upgrading(path, VERSION, SCHEMA, Some(UPGRADE))
 }
 
 fn delete(database: &Connection, file: FileId) -> rusqlite::Result<usize> {
@@ -135,7 +139,7 @@ fn replace(
 fn put(database: &Connection, it: &Description) -> rusqlite::Result<()> {
     let (kind, device) = encode_kind(it.kind);
     let sql = format!(
-        "INSERT OR REPLACE INTO files ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
+        "INSERT OR REPLACE INTO files ({COLUMNS}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
     );
     database.prepare_cached(&sql)?.execute(params![
         it.file.0.cast_signed(),
@@ -152,6 +156,7 @@ fn put(database: &Connection, it: &Description) -> rusqlite::Result<()> {
         device.minor,
         encode_names(&it.names),
         it.target.as_ref().map(SymlinkTarget::as_bytes),
+        encode_replicas(&it.replicas),
     ])?;
     Ok(())
 }
@@ -163,7 +168,16 @@ fn read(
     through: FileId,
     limit: usize,
 ) -> rusqlite::Result<Vec<Description>> {
-    let sql = format!("SELECT {COLUMNS} FROM files WHERE file > ?1 AND file <= ?2 ORDER BY file LIMIT ?3");
+    read_columns(database, COLUMNS, (after, through), limit)
+}
+
+fn read_columns(
+    database: &Connection,
+    columns: &str,
+    (after, through): (FileId, FileId),
+    limit: usize,
+) -> rusqlite::Result<Vec<Description>> {
+    let sql = format!("SELECT {columns} FROM files WHERE file > ?1 AND file <= ?2 ORDER BY file LIMIT ?3");
     let bound = |file: FileId| i64::try_from(file.0).unwrap_or(i64::MAX);
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
     let mut statement = database.prepare_cached(&sql)?;
@@ -176,6 +190,7 @@ fn decode(row: &Row<'_>) -> rusqlite::Result<Description> {
     };
     let device = Device { major: row.get(10)?, minor: row.get(11)? };
     let target = row.get::<_, Option<Vec<u8>>>(13)?;
+    let replicas = row.get::<_, Option<Vec<u8>>>(14)?.unwrap_or_default();
     Ok(Description {
         file: FileId(row.get::<_, i64>(0)?.cast_unsigned()),
         kind: decode_kind(row.get(1)?, device).ok_or_else(|| damaged(1))?,
@@ -188,6 +203,7 @@ fn decode(row: &Row<'_>) -> rusqlite::Result<Description> {
         epoch: Epoch(row.get(9)?),
         names: decode_names(row.get_ref(12)?.as_blob()?).ok_or_else(|| damaged(12))?,
         target: target.map(|bytes| SymlinkTarget::new(&bytes)).transpose().map_err(|_| damaged(13))?,
+        replicas: decode_replicas(&replicas).ok_or_else(|| damaged(14))?,
     })
 }
 
@@ -240,10 +256,47 @@ fn decode_names(mut bytes: &[u8]) -> Option<Vec<(FileId, Name)>> {
     Some(names)
 }
 
+const REPLICA_BYTES: usize = 13;
+
+fn encode_replicas(replicas: &[ReplicaRef]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(replicas.len() * REPLICA_BYTES);
+    for replica in replicas {
+        out.extend_from_slice(&replica.pool.0.to_be_bytes());
+        out.push(match replica.state {
+            ReplicaState::Good => 1,
+            ReplicaState::Filling => 2,
+            ReplicaState::Stale => 3,
+            ReplicaState::Broken => 4,
+            ReplicaState::Missing => 5,
+        });
+        out.extend_from_slice(&replica.since.seconds.to_be_bytes());
+    }
+    out
+}
+
+fn decode_replicas(bytes: &[u8]) -> Option<Vec<ReplicaRef>> {
+    let decode = |row: &[u8]| {
+        let (pool, rest) = row.split_first_chunk::<4>()?;
+        let (state, since) = rest.split_first_chunk::<1>()?;
+        let state = match state {
+            [1] => ReplicaState::Good,
+            [2] => ReplicaState::Filling,
+            [3] => ReplicaState::Stale,
+            [4] => ReplicaState::Broken,
+            [5] => ReplicaState::Missing,
+            _ => return None,
+        };
+        let since = Timestamp::from_seconds(i64::from_be_bytes(since.try_into().ok()?));
+        Some(ReplicaRef { pool: PoolId(u32::from_be_bytes(*pool)), state, since })
+    };
+    bytes.chunks(REPLICA_BYTES).map(decode).collect()
+}
+
 /// Descriptions that a closed pool keeps, for rebuilding a namespace.
 pub struct KeptDescriptions {
     path: PathBuf,
     database: Connection,
+    columns: String,
 }
 
 impl KeptDescriptions {
@@ -254,16 +307,19 @@ impl KeptDescriptions {
             return Ok(None);
         }
         let opened = database::look(&path).and_then(|database| match database::found_version(&database)? {
-            VERSION => Ok(database),
+            VERSION => Ok((database, COLUMNS.to_owned())),
+            // Nothing is changed here.
+            VERSION_BEFORE => Ok((database, COLUMNS.replace("replicas", "NULL"))),
             _ => Err(rusqlite::Error::InvalidQuery),
         });
-        let database = opened.map_err(|error| OpenError::Index { path: path.clone(), error })?;
-        Ok(Some(KeptDescriptions { path, database }))
+        let (database, columns) = opened.map_err(|error| OpenError::Index { path: path.clone(), error })?;
+        Ok(Some(KeptDescriptions { path, database, columns }))
     }
 
     /// In the order of file ids.
     pub fn page(&self, after: FileId, limit: usize) -> Result<Vec<Description>, OpenError> {
-        read(&self.database, after, FileId(i64::MAX.cast_unsigned()), limit)
+        let through = FileId(i64::MAX.cast_unsigned());
+        read_columns(&self.database, &self.columns, (after, through), limit)
             .map_err(|error| OpenError::Index { path: self.path.clone(), error })
     }
 }
@@ -292,6 +348,7 @@ mod tests {
             epoch: Epoch(3),
             names: vec![(FileId(1), Name::new(name.as_bytes()).unwrap())],
             target: None,
+            replicas: Vec::new(),
         }
     }
 
@@ -312,6 +369,7 @@ mod tests {
             ..described(4, "link")
         };
         let mut first = vec![described(3, "a"), link, Description { kind: device, ..described(9, "disk") }];
+        first[0].replicas = (0..).zip(ReplicaState::ALL).map(|(pool, state)| replica(pool, state)).collect();
         first[0].names.push((FileId(2), Name::new(&[0xff; 255]).unwrap()));
         descriptions.replace(FileId(0), last, &first, |_| false).unwrap();
         assert_eq!(kept(&dir), first);
@@ -321,6 +379,42 @@ mod tests {
         assert_eq!(kept(&dir), [first[0].clone(), described(9, "disk"), described(10, "new")]);
         descriptions.forget(FileId(9));
         assert_eq!(kept(&dir).len(), 2);
+    }
+
+    fn replica(pool: u32, state: ReplicaState) -> ReplicaRef {
+        ReplicaRef { pool: PoolId(pool), state, since: Timestamp::from_seconds(1_700_000_000) }
+    }
+
+    #[test]
+    fn descriptions_of_the_version_before_are_kept_and_say_nothing_of_replicas() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, last) = (dir.path().join(FILE_NAME), FileId(i64::MAX.cast_unsigned()));
+        let told = described(3, "a");
+        Descriptions::new(dir.path())
+            .replace(FileId(0), last, std::slice::from_ref(&told), |_| false)
+            .unwrap();
+        let database = Connection::open(&path).unwrap();
+        database.execute_batch("ALTER TABLE files DROP COLUMN replicas; PRAGMA user_version = 1").unwrap();
+        drop(database);
+        assert_eq!(kept(&dir), std::slice::from_ref(&told));
+        let placed = Description { replicas: vec![replica(1, ReplicaState::Stale)], ..described(4, "b") };
+        let descriptions = Descriptions::new(dir.path());
+        descriptions.replace(FileId(3), last, std::slice::from_ref(&placed), |_| false).unwrap();
+        descriptions.let_go();
+        assert_eq!(kept(&dir), [told, placed]);
+        Connection::open(&path).unwrap().execute_batch("PRAGMA user_version = 3").unwrap();
+        assert!(KeptDescriptions::open(dir.path()).is_err());
+    }
+
+    #[test]
+    fn replicas_that_were_cut_off_or_are_in_an_unknown_state_are_refused_without_a_panic() {
+        let mut whole = encode_replicas(&[replica(7, ReplicaState::Broken)]);
+        assert_eq!(decode_replicas(&whole), Some(vec![replica(7, ReplicaState::Broken)]));
+        for length in 1..whole.len() {
+            assert_eq!(decode_replicas(&whole[..length]), None);
+        }
+        whole[4] = 6;
+        assert_eq!(decode_replicas(&whole), None);
     }
 
     #[test]

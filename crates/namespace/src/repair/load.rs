@@ -2,8 +2,8 @@
 //!
 //! Contradictions (a directory without a description, one name for two files) are mended by the repairs that follow.
 
-use api::{Description, ReplicaRef};
-use types::{Epoch, FileId, FileKind, Timestamp};
+use api::{Description, ReplicaRef, ReplicaState};
+use types::{Epoch, FileId, FileKind, PoolId, Timestamp};
 
 use super::lost_found::root_owner;
 use super::{RepairError, RepairLog, Repairs, Stray, distrust_caches, meta, set_meta};
@@ -86,7 +86,7 @@ fn write(session: &mut dyn Session, load: &mut Load, files: &[FileFacts], now: T
         let file = inode.id();
         load.last_file = load.last_file.max(file.0);
         load.last_change = load.last_change.max(inode.attributes.change);
-        locations.extend(known.replicas.iter().map(|stray| (file, ReplicaRef::good(stray.pool, now))));
+        locations.extend(known.replicas.iter().map(|stray| (file, noted(known, stray.pool, now))));
         if let Some(described) = &known.described {
             targets.extend(described.target.as_ref().map(|target| (file, target.as_bytes().to_vec())));
             for (dir, name) in &described.names {
@@ -105,8 +105,16 @@ fn write(session: &mut dyn Session, load: &mut Load, files: &[FileFacts], now: T
     insert_targets(session, &targets)
 }
 
+/// A replica that is there, as it was noted last. One that nobody was told of is good.
+fn noted(known: &FileFacts, pool: PoolId, now: Timestamp) -> ReplicaRef {
+    let mut told = known.described.iter().flat_map(|described| &described.replicas);
+    told.find(|told| told.pool == pool).copied().unwrap_or(ReplicaRef::good(pool, now))
+}
+
 fn inode(known: &FileFacts, owner: (u32, u32), now: Timestamp) -> Option<Inode> {
-    let largest = known.replicas.iter().max_by_key(|replica| replica.size);
+    let is_good = |replica: &&Stray| noted(known, replica.pool, now).state == ReplicaState::Good;
+    let good = known.replicas.iter().filter(is_good).max_by_key(|replica| replica.size);
+    let largest = good.or_else(|| known.replicas.iter().max_by_key(|replica| replica.size));
     let file = match (&known.described, largest) {
         (Some(described), _) => described.file,
         (None, Some(replica)) => replica.file,

@@ -3,7 +3,7 @@
 use api::Scope;
 use api::{
     CreateKind, CreateSpec, Locality, Locations, Namespace, Paths, Properties, Property, PropertyChange,
-    ReplicaState, SetXattr, Xattrs,
+    ReplicaRef, ReplicaState, SetXattr, Xattrs,
 };
 use testkit::namespace_suite::{HandClock, placed};
 use types::{Epoch, FileId, Identity, PoolId, SymlinkTarget, Timestamp, XattrName};
@@ -450,8 +450,8 @@ fn known(namespace: &SqlNamespace) -> Vec<FileFacts> {
         // So small that files of several names lie at the edges.
         let page = describer.page(after, 2).unwrap();
         assert_eq!(page.after, after);
-        for (described, pools) in page.files {
-            let replicas = pools.iter().map(|_| stray_of(described.file, 9)).collect();
+        for described in page.files {
+            let replicas = described.replicas.iter().map(|_| stray_of(described.file, 9)).collect();
             known.push(FileFacts { described: Some(described), replicas, ..FileFacts::default() });
         }
         after = page.through;
@@ -470,8 +470,16 @@ async fn a_namespace_is_built_anew_from_what_was_told_of_it() {
         let Scene { d, e, f, s } = make(&namespace).await;
         namespace.link(&root, f, FileId::ROOT, &name("second")).await.unwrap();
         let before = namespace.attributes(f).await.unwrap();
-        let known = known(&namespace);
+        let mut known = known(&namespace);
         namespace.close().await;
+        let stale =
+            ReplicaRef { pool: PoolId(4), state: ReplicaState::Stale, since: Timestamp::from_seconds(77) };
+        let told_of_f = known.iter_mut().find_map(|known| {
+            known.described.as_mut().filter(|described| described.file == f)?.replicas.push(stale);
+            Some(&mut known.replicas)
+        });
+        // A longer one, which is not what there is of the file.
+        told_of_f.unwrap().push(Stray { pool: stale.pool, ..stray_of(f, 99) });
 
         let engine = Engine::all().into_iter().find(|other| other.is_like(&engine)).unwrap();
         let namespace = engine.open();
@@ -496,7 +504,8 @@ async fn a_namespace_is_built_anew_from_what_was_told_of_it() {
         let after = namespace.attributes(f).await.unwrap();
         assert_eq!((after.nlink, after.size, after.mode), (2, 9, before.mode));
         assert!(after.change > before.change && after.epoch == Epoch(5));
-        assert_eq!(pools(&namespace, f).await, [PoolId(0)]);
+        let good = ReplicaRef::good(PoolId(0), before.birth);
+        assert_eq!(namespace.locality(f).await.unwrap().replicas(), [good, stale]);
         assert_eq!(namespace.read_link(s).await.unwrap(), SymlinkTarget::new(b"f").unwrap());
         let unknown = namespace.paths(&[FileId(1 << 40)]).await.unwrap();
         assert_eq!(unknown[0].as_ref().unwrap()[0], name("lost+found"));
@@ -519,6 +528,7 @@ async fn a_rebuild_reconciles_descriptions_from_different_times() {
         epoch: Epoch(0),
         names: vec![(FileId(dir), name(text))],
         target: None,
+        replicas: Vec::new(),
     };
     let (directory, file) = (types::FileKind::Directory, types::FileKind::Regular);
     let told = [
