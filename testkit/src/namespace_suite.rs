@@ -12,7 +12,7 @@ use api::{
 };
 use types::{Attributes, FileId, Identity, Name, PoolId, Timestamp};
 
-pub use crate::clock::ManualClock as HandClock;
+pub use crate::clock::ManualClock;
 
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod acls;
@@ -44,7 +44,7 @@ pub struct World {
     pub uploads: Arc<dyn Uploads>,
     pub properties: Arc<dyn Properties>,
     pub xattrs: Arc<dyn Xattrs>,
-    pub clock: Arc<HandClock>,
+    pub clock: Arc<ManualClock>,
     /// A value that must live as long, such as a scratch directory.
     pub keep: Box<dyn Any + Send>,
 }

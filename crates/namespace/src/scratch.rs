@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{CreateKind, CreateMode, CreateSpec, Locations, NamespaceError, SetAttributes};
 use tempfile::TempDir;
-use testkit::namespace_suite::HandClock;
+use testkit::namespace_suite::ManualClock;
 use types::{FileId, Name, PoolId};
 
 use crate::open::{Config, Database, Sync};
@@ -15,7 +15,7 @@ use crate::timeline::Noted;
 pub fn config(dir: &TempDir) -> Config {
     Config {
         database: Database::Sqlite(dir.path().to_owned()),
-        clock: Arc::new(HandClock::new(1_000_000)),
+        clock: Arc::new(ManualClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Interval(std::time::Duration::from_secs(60)),
         cache_bytes: 1 << 20,
@@ -108,7 +108,7 @@ impl Engine {
     }
 
     pub fn open(&self) -> Arc<SqlNamespace> {
-        self.open_with(Arc::new(HandClock::new(1_000_000)))
+        self.open_with(Arc::new(ManualClock::new(1_000_000)))
     }
 
     pub fn open_with(&self, clock: Arc<dyn types::Clock>) -> Arc<SqlNamespace> {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use api::{CreateKind, Locations, Namespace, Properties, Publish, Replace, Stability, Unnamed, Uploads};
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
-use testkit::namespace_suite::{HandClock, name, root, spec, written};
+use testkit::namespace_suite::{ManualClock, name, root, spec, written};
 use types::{Checksum, ChecksumKind, FileId, PoolId};
 
 const CHILD_DIR: &str = "FOREBAY_KILL_TEST_DIR";
@@ -20,7 +20,7 @@ const ROUNDS: usize = 6;
 fn open(dir: &Path) -> SqlNamespace {
     SqlNamespace::open(Config {
         database: Database::Sqlite(dir.to_owned()),
-        clock: Arc::new(HandClock::new(1_000_000)),
+        clock: Arc::new(ManualClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Always,
         cache_bytes: 1 << 20,

@@ -10,14 +10,14 @@ use std::sync::Arc;
 
 use api::{Consistency, CreateKind, Directories, Namespace, NamespaceError};
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
-use testkit::namespace_suite::{HandClock, at, name, root, spec};
+use testkit::namespace_suite::{ManualClock, at, name, root, spec};
 use types::{Attributes, FileId};
 
 const CHILD_DIR: &str = "FOREBAY_KILLED_DIRECTORIES";
 const ROUNDS: i64 = 4;
 const MODES: [Consistency; 4] = Consistency::ALL;
 
-fn open(dir: &Path, clock: Arc<HandClock>) -> SqlNamespace {
+fn open(dir: &Path, clock: Arc<ManualClock>) -> SqlNamespace {
     SqlNamespace::open(Config {
         database: Database::Sqlite(dir.to_owned()),
         clock,
@@ -46,7 +46,7 @@ async fn directory(namespace: &SqlNamespace, mode: Consistency) -> Attributes {
 fn child_makes_directories_until_it_is_killed() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
     let begin: i64 = std::env::var("FOREBAY_KILLED_ROUND").unwrap().parse().unwrap();
-    let clock = Arc::new(HandClock::new(begin));
+    let clock = Arc::new(ManualClock::new(begin));
     let namespace = Arc::new(open(Path::new(&dir), clock.clone()));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     runtime.block_on(async {
@@ -121,7 +121,7 @@ fn directory_attributes_never_go_backwards_over_a_kill() {
 }
 
 fn verify(dir: &Path, told: &Told) {
-    let namespace = open(dir, Arc::new(HandClock::new(1)));
+    let namespace = open(dir, Arc::new(ManualClock::new(1)));
     // Link counts among the rest.
     assert_eq!(namespace.check().unwrap(), []);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -23,7 +23,7 @@ use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use proptest::prelude::*;
 use reference::{Model, Refusal, Seen};
 use steps::{Step, step};
-use testkit::namespace_suite::{HandClock, name, written};
+use testkit::namespace_suite::{ManualClock, name, written};
 use types::{Attributes, Checksum, ChecksumKind, FileId, Identity, PoolId, SymlinkTarget, XattrName};
 use watch::Watch;
 
@@ -41,7 +41,7 @@ fn identities() -> [Identity; 4] {
 struct Run {
     namespace: Arc<SqlNamespace>,
     watch: Option<Watch>,
-    clock: Arc<HandClock>,
+    clock: Arc<ManualClock>,
     model: Model,
     dir: tempfile::TempDir,
     /// Model number to id, in the order of creation.
@@ -49,7 +49,7 @@ struct Run {
     cache_bytes: u64,
 }
 
-fn open(dir: &Path, clock: &Arc<HandClock>, cache_bytes: u64) -> Arc<SqlNamespace> {
+fn open(dir: &Path, clock: &Arc<ManualClock>, cache_bytes: u64) -> Arc<SqlNamespace> {
     let opened = SqlNamespace::open(Config {
         database: Database::Sqlite(dir.to_owned()),
         clock: clock.clone(),
@@ -66,7 +66,7 @@ fn open(dir: &Path, clock: &Arc<HandClock>, cache_bytes: u64) -> Arc<SqlNamespac
 impl Run {
     fn new(cache_bytes: u64) -> Run {
         let dir = tempfile::tempdir().unwrap();
-        let clock = Arc::new(HandClock::new(10_000));
+        let clock = Arc::new(ManualClock::new(10_000));
         let namespace = open(dir.path(), &clock, cache_bytes);
         let watch = Some(Watch::start(&namespace));
         Run { namespace, watch, clock, model: Model::new(10_000), dir, ids: vec![FileId::ROOT], cache_bytes }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::{Cookie, CreateKind, Namespace, NamespaceError, Properties, SetAttributes, Stability};
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
-use testkit::namespace_suite::{HandClock, name, root, spec, written};
+use testkit::namespace_suite::{ManualClock, name, root, spec, written};
 use types::{Checksum, ChecksumKind, FileId};
 
 const FILES: usize = 24;
@@ -34,7 +34,7 @@ struct Stage {
 async fn stage(dir: &tempfile::TempDir) -> Arc<Stage> {
     let namespace = SqlNamespace::open(Config {
         database: Database::Sqlite(dir.path().to_owned()),
-        clock: Arc::new(HandClock::new(1_000_000)),
+        clock: Arc::new(ManualClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Interval(Duration::from_millis(20)),
         cache_bytes: 4 << 10,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::{CreateKind, Namespace};
 use forebay_namespace::{Config, Database, Server, SqlNamespace, Sync};
-use testkit::namespace_suite::{HandClock, name, root, spec};
+use testkit::namespace_suite::{ManualClock, name, root, spec};
 use testkit::postgres::{Cluster, unless_missing};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -21,7 +21,7 @@ const QUIET: Duration = Duration::from_millis(60);
 fn open(url: &str) -> SqlNamespace {
     SqlNamespace::open(Config {
         database: Database::Postgres(Server { url: url.to_owned(), instance: [7; 16], may_be_new: true }),
-        clock: Arc::new(HandClock::new(1_000_000)),
+        clock: Arc::new(ManualClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Always,
         cache_bytes: 1 << 20,

@@ -13,13 +13,13 @@ use api::{
     Stability, Unnamed, Uploads,
 };
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
-use testkit::namespace_suite::{HandClock, name, root, spec, written};
+use testkit::namespace_suite::{ManualClock, name, root, spec, written};
 use types::{Checksum, ChecksumKind, FileId, PoolId};
 
 fn open(dir: &std::path::Path, sync: Sync) -> Arc<SqlNamespace> {
     let config = Config {
         database: Database::Sqlite(dir.to_owned()),
-        clock: Arc::new(HandClock::new(1_000_000)),
+        clock: Arc::new(ManualClock::new(1_000_000)),
         root_owner: (0, 0),
         sync,
         cache_bytes: 256 << 20,

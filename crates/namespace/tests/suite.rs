@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use api::Consistency;
 use forebay_namespace::{Config, Database, Server, SqlNamespace, Sync};
-use testkit::namespace_suite::{HandClock, World};
+use testkit::namespace_suite::{ManualClock, World};
 use testkit::postgres::Cluster;
 
 const INTERVAL: Sync = Sync::Interval(Duration::from_millis(50));
@@ -20,7 +20,7 @@ fn open(
     cache_bytes: u64,
     consistency: Consistency,
 ) -> World {
-    let clock = Arc::new(HandClock::new(1_000_000));
+    let clock = Arc::new(ManualClock::new(1_000_000));
     let config = Config {
         database,
         clock: clock.clone(),

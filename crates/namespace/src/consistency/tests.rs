@@ -11,7 +11,7 @@ use api::{
     SetAttributes, SetTime,
 };
 use tempfile::TempDir;
-use testkit::namespace_suite::{HandClock, at};
+use testkit::namespace_suite::{ManualClock, at};
 use testkit::postgres::Cluster;
 use types::{Attributes, ChangeInfo, FileId, Identity, Timestamp};
 
@@ -25,7 +25,7 @@ const TOP: FileId = FileId::ROOT;
 
 struct Engine {
     database: Database,
-    clock: Arc<HandClock>,
+    clock: Arc<ManualClock>,
     _dir: TempDir,
 }
 
@@ -33,7 +33,7 @@ impl Engine {
     fn sqlite() -> Engine {
         let dir = tempfile::tempdir().unwrap();
         let database = Database::Sqlite(dir.path().to_owned());
-        Engine { database, clock: Arc::new(HandClock::new(1_000_000)), _dir: dir }
+        Engine { database, clock: Arc::new(ManualClock::new(1_000_000)), _dir: dir }
     }
 
     /// SQLite, and PostgreSQL where there is one.
@@ -118,7 +118,7 @@ async fn set_mtime(namespace: &SqlNamespace, dir: FileId, time: Timestamp) {
 /// Two directories that everybody works in, and what was acknowledged of each.
 struct Stage {
     namespace: Arc<SqlNamespace>,
-    clock: Arc<HandClock>,
+    clock: Arc<ManualClock>,
     mode: Consistency,
     dirs: [FileId; 2],
     acknowledged: [AtomicU64; 2],

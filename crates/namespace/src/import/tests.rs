@@ -6,7 +6,7 @@ use std::io::{Seek, Write};
 use std::sync::Arc;
 
 use api::{Cookie, Locations, Namespace};
-use testkit::namespace_suite::HandClock;
+use testkit::namespace_suite::ManualClock;
 use testkit::postgres::{Cluster, unless_missing};
 use types::{FileId, FileKind, Identity};
 
@@ -62,7 +62,7 @@ async fn seen(namespace: &SqlNamespace) -> Seen {
 fn open(database: Database) -> SqlNamespace {
     let config = Config {
         database,
-        clock: Arc::new(HandClock::new(1_000_000)),
+        clock: Arc::new(ManualClock::new(1_000_000)),
         root_owner: (0, 0),
         sync: Sync::Always,
         cache_bytes: 1 << 20,

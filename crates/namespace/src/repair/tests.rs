@@ -5,7 +5,7 @@ use api::{
     CreateKind, CreateSpec, Locality, Locations, Namespace, Paths, Properties, Property, PropertyChange,
     ReplicaRef, ReplicaState, SetXattr, Xattrs,
 };
-use testkit::namespace_suite::{HandClock, placed};
+use testkit::namespace_suite::{ManualClock, placed};
 use types::{Epoch, FileId, Identity, PoolId, SymlinkTarget, Timestamp, XattrName};
 
 use super::*;
@@ -581,7 +581,7 @@ async fn a_repair_gives_no_number_that_was_noted_as_given_beside_the_database() 
         drop(namespace);
         let mark = Mark { files: 1 << 20, ..Mark::default() };
         let noted = vec![Noted { by: "pool-0".to_owned(), mark }];
-        let namespace = engine.open_after(Arc::new(HandClock::new(1_000_000)), noted);
+        let namespace = engine.open_after(Arc::new(ManualClock::new(1_000_000)), noted);
         namespace.close().await;
         let mut repairs = namespace.repairs().unwrap();
         assert!(repairs.new_files(2).unwrap().0 >= 1 << 20);

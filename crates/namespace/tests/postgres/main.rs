@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use api::{Cookie, CreateKind, Namespace, NamespaceError, Quotas};
 use forebay_namespace::{Config, Database, Noted, OpenError, Server, SqlNamespace, Sync};
-use testkit::namespace_suite::{HandClock, name, root, spec};
+use testkit::namespace_suite::{ManualClock, name, root, spec};
 use testkit::postgres::{Cluster, Options, unless_missing};
 use types::FileId;
 
@@ -41,7 +41,7 @@ fn open_noted(url: &str, noted: Vec<Noted>) -> Result<SqlNamespace, OpenError> {
 fn config_of(server: Server, cache_bytes: u64, sync: Sync) -> Config {
     Config {
         database: Database::Postgres(server),
-        clock: Arc::new(HandClock::new(1_000_000)),
+        clock: Arc::new(ManualClock::new(1_000_000)),
         root_owner: (0, 0),
         sync,
         cache_bytes,

@@ -31,9 +31,9 @@ macro_rules! refused {
 }
 
 /// A namespace of each engine in which everybody may make files in the root.
-async fn each(mut test: impl AsyncFnMut(&Engine, Arc<SqlNamespace>, Arc<HandClock>)) {
+async fn each(mut test: impl AsyncFnMut(&Engine, Arc<SqlNamespace>, Arc<ManualClock>)) {
     for engine in Engine::all() {
-        let clock = Arc::new(HandClock::new(1_000_000));
+        let clock = Arc::new(ManualClock::new(1_000_000));
         let namespace = engine.open_with(clock.clone());
         let all = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
         namespace.set_attributes(&Identity::root(), TOP, &all).await.unwrap();

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use api::{Locations, Namespace, RecoveryRecords, Replace};
-use testkit::namespace_suite::HandClock;
+use testkit::namespace_suite::ManualClock;
 
 use super::*;
 
-fn clock() -> HandClock {
-    HandClock::new(1_000_000)
+fn clock() -> ManualClock {
+    ManualClock::new(1_000_000)
 }
 
 /// Creators go on until the backups are made.
