@@ -108,6 +108,7 @@ async fn a_file_whose_replicas_are_not_good_is_an_error_to_readers_and_writers()
 #[tokio::test]
 async fn a_file_is_read_at_the_good_one_of_its_replicas() {
     let (fakes, access) = Fakes::access();
+    fakes.put_replica(Birth(100), 10, 100);
     let stale = ReplicaRef { pool: PoolId(9), state: ReplicaState::Stale, since: Timestamp::EPOCH };
     let replicas = [stale, ReplicaRef::good(POOL, Timestamp::EPOCH)];
     *fakes.spoilt.lock() = Some(Locality::Replicas(Arc::new(replicas)));
