@@ -124,12 +124,15 @@ impl Restored {
                 if let Value::Number(epoch) = &mut row[epoch] {
                     *epoch = (*epoch + EPOCHS).min(i64::from(u32::MAX));
                 }
-                let has_replicas = matches!(&row[0], Value::Number(file) if !self.unnamed.contains(file));
-                let is_empty = row[size] == Value::Number(0);
+                let keeps_locations = matches!(&row[0], Value::Number(file) if !self.unnamed.contains(file));
+                let placement = match row[size] {
+                    Value::Number(size) => Placement::without_replicas(size.cast_unsigned()),
+                    _ => Placement::Lost,
+                };
                 if let Value::Number(extras) = &mut row[extras] {
                     *extras &= !i64::from(Extras::CHECKSUMS);
-                    if !has_replicas {
-                        *extras = without_replicas(*extras, is_empty);
+                    if !keeps_locations {
+                        *extras = placed(*extras, placement);
                     }
                 }
             }
@@ -138,9 +141,7 @@ impl Restored {
     }
 }
 
-/// The extras of a file whose rows of `locations` are left out.
-fn without_replicas(extras: i64, is_empty: bool) -> i64 {
-    let placement = if is_empty { Placement::Empty } else { Placement::Lost };
+fn placed(extras: i64, placement: Placement) -> i64 {
     extras & !i64::from(Placement::MASK << Placement::SHIFT)
         | i64::from(placement.number() << Placement::SHIFT)
 }
