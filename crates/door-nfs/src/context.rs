@@ -134,7 +134,7 @@ impl Compound {
         self.next.is_some_and(|next| !judges_flavor(next))
     }
 
-    /// The identity to look up the parent directory with: the way to an export is open, whatever the modes on it.
+    /// The identity to look up the parent directory, or a name in a pseudo directory, with: the way to an export is open, whatever the modes on it.
     pub fn climber(&self) -> Identity {
         if self.current.place == ViewPlace::Pseudo { Identity::root() } else { self.identity.clone() }
     }

@@ -1,9 +1,10 @@
 //! The metadata server: the operations of the head.
 //!
-//! `table` calls the handlers, which are grouped by concern. Below them are the parts of the head, each with what it
-//! keeps: `file_system`, `clients`, `exports`, `grants`, `recalls`, `fencing`, `lost_locks`, `layouts`, `drain`,
-//! `device`, `departures`. A part reaches those below it, and a handler is given the parts that it needs. Which pool has
-//! what is the matter of `layout`, `segment`, `device`, `drain`, `io_report`, `copy` and `fencing`.
+//! `table` calls the handlers, which are grouped by concern. Below them are the parts of the MDS, each with what it
+//! keeps, from the lowest up: `file_system`, `clients`, `exports`, `fencing`, `grants`, `recalls`, `lost_locks`,
+//! `device`, `drain`, `layouts`, `departures`. A part reaches only parts before it in this list, and a handler is
+//! given the parts that it needs. Which pool has what is the matter of `layout`, `segment`, `device`, `drain`,
+//! `io_report`, `copy` and `fencing`.
 
 mod acl;
 mod assembly;

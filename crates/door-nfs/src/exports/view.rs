@@ -1,4 +1,4 @@
-//! The part of the namespace that one client address sees.
+//! Views: the exports and pseudo directories that a client's address may see, and the rules there.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! READ, WRITE and COMMIT through the clients, for clients without pNFS and for those that cannot reach a pool.
+//! READ, WRITE and COMMIT through the head, for clients without pNFS and for those that cannot reach a pool.
 //!
 //! The size in the namespace is the truth; a replica may be longer (see `access`).
 

@@ -1,4 +1,4 @@
-//! The parts of the head that grant and take back layouts.
+//! The parts of the MDS that grant and take back layouts.
 
 use std::sync::Arc;
 

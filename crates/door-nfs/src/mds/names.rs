@@ -1,9 +1,10 @@
 //! Names as a client sees them: in an export those of the namespace, and in a pseudo directory those of the client's
-//! view, which lead to exports (RFC 8881 §7.3). LOOKUP, OPEN, READDIR and SECINFO come by here.
+//! view, which lead to exports (RFC 8881 §7.3). LOOKUP, OPEN, READDIR and SECINFO come by here, and
+//! REMOVE and RENAME before they recall delegations.
 
 use api::{Cookie, DirEntry, Page};
 use nfs4::NfsStat4;
-use types::{Attributes, FileId, Identity, Name};
+use types::{Attributes, FileId, Name};
 
 use super::file_system::FileSystem;
 use crate::context::{Compound, as_pseudo};
@@ -24,8 +25,7 @@ pub(super) async fn lookup(
         return fs.namespace.lookup(&compound.identity, dir, name).await.map_err(status::of_namespace);
     }
     let child = compound.caller.view.child(dir, name).ok_or(NfsStat4::NoEnt)?;
-    // The way to an export is open, whatever the modes on it.
-    let found = fs.namespace.lookup(&Identity::root(), dir, name).await.map_err(status::of_namespace)?;
+    let found = fs.namespace.lookup(&compound.climber(), dir, name).await.map_err(status::of_namespace)?;
     // Another file may have the name since the exports were looked up.
     if found.file == child { Ok(found) } else { Err(NfsStat4::NoEnt) }
 }

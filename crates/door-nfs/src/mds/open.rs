@@ -31,7 +31,7 @@ const PERMISSIONS_DEFAULT: u32 = 0o644;
 /// The share bits, delegation wants and their signals: all that RFC 8881 and 9754 define.
 const SHARE_ACCESS_KNOWN: u32 = 0x33_ff03;
 
-/// The parts of the head that an OPEN needs.
+/// The parts of the MDS that an OPEN needs.
 pub(crate) struct Opening {
     pub clients: Arc<Clients>,
     pub grants: Arc<Grants>,

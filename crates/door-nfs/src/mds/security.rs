@@ -61,7 +61,7 @@ pub(super) async fn by_name(
 ) -> Result<SecInfo4ResOk, NfsStat4> {
     let dir = directory::plain_directory(fs, compound.file()?).await?;
     let (name, at) = (name(&args.name)?, compound.current.place);
-    // Nor does a caller that is not admitted learn which names there are not, except on the way to exports.
+    // A caller that is not admitted may not learn which names are missing. On the way to exports it may.
     let is_hidden = at != ViewPlace::Pseudo && !compound.is_admitted(at);
     let place = match names::lookup(compound, fs, dir, &name).await {
         Ok(found) => compound.caller.view.step(at, found.file),

@@ -1,6 +1,6 @@
 //! The head's operation table: one handler per operation.
 //!
-//! A handler is given the compound's context and those parts of the head that it needs, and answers a body or a status;
+//! A handler is given the compound's context and those parts of the MDS that it needs, and answers a body or a status;
 //! no handler encodes, and none knows this table.
 
 use std::net::IpAddr;

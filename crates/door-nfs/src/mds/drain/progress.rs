@@ -11,7 +11,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Closed pools and how far they are. Kept behind a leaf lock.
 #[derive(Debug, Default)]
-pub(in super::super) struct Progress {
+pub(super) struct Progress {
     pools: BTreeMap<PoolId, Stage>,
     is_looking: bool,
     /// A layout was granted at a closed pool since the look began.
