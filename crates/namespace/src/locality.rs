@@ -1,7 +1,8 @@
 //! How the database keeps the locality of files: the inode says whether there are replicas, and if not, whether something is
 //! missing; a row of `locations` says where each replica is.
 //!
-//! Both are written in one group. Where they contradict each other, the file is taken for lost, and the check finds it.
+//! Both are written in one group. A file whose inode promises replicas and that has no row is taken for lost; rows of one
+//! that is noted as empty are not read. The check finds both.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use types::{PoolId, Timestamp};
 use crate::session::Session;
 use crate::store::StoreResult;
 
-/// A field of the extras of a regular file; of anything else it means nothing.
+/// A field of the extras of a regular file; 0 of anything else.
 ///
 /// It may change without a new `change`: a reader with an older copy sees the locality of a moment ago.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub enum Placement {
     #[default]
     Replicas,
     Empty,
-    /// `Empty` with the mark that the file has a length: the check compares it with the pools.
+    /// A length and no replica: readers get an error.
     Lost,
 }
 
