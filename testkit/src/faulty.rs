@@ -8,8 +8,9 @@ mod request;
 mod schedule;
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use api::{Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket};
+use api::{Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, ReplicaFacts, Ticket};
 use async_trait::async_trait;
 use futures_channel::oneshot;
 use types::{Epoch, FileId, PoolId};
@@ -70,6 +71,20 @@ impl<P> Faulty<P> {
         }
     }
 
+    /// A batch is a request for each file, in turn.
+    async fn pass_each<F: Copy, T, C: Future<Output = Result<T, PoolError>>>(
+        &self,
+        files: &[F],
+        request: impl Fn(F) -> Request,
+        call: impl Fn(F) -> C,
+    ) -> Answers<T> {
+        let mut answers = Vec::with_capacity(files.len());
+        for file in files {
+            answers.push(self.pass(request(*file), call(*file)).await);
+        }
+        answers.into_iter().collect()
+    }
+
     async fn wait_at(&self, gate: &Gate) -> Result<(), PoolError> {
         let (go, gone) = oneshot::channel();
         // A caller that gave up waiting still takes its turn.
@@ -89,28 +104,33 @@ impl<P: Pool> Pool for Faulty<P> {
         Ok(Arc::new(FaultyReplica::new(replica, &self.schedule)))
     }
 
-    async fn make(&self, file: FileId, birth: Birth) -> Result<(), PoolError> {
-        self.pass(Request::Make(file, birth), self.pool.make(file, birth)).await
+    async fn make(&self, files: &[(FileId, Birth)], within: Duration) -> Answers<()> {
+        let make = |file: (FileId, Birth)| async move { self.pool.make(&[file], within).await.sole() };
+        self.pass_each(files, |(file, birth)| Request::Make(file, birth), make).await
     }
 
-    async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
-        self.pass(Request::Truncate(file, size), self.pool.truncate(file, size)).await
+    async fn truncate(&self, files: &[(FileId, u64)], within: Duration) -> Answers<ReplicaFacts> {
+        let truncate = |file: (FileId, u64)| async move { self.pool.truncate(&[file], within).await.sole() };
+        self.pass_each(files, |(file, size)| Request::Truncate(file, size), truncate).await
     }
 
-    async fn remove(&self, file: FileId) -> Result<(), PoolError> {
-        self.pass(Request::Remove(file), self.pool.remove(file)).await
+    async fn remove(&self, files: &[FileId], within: Duration) -> Answers<()> {
+        let remove = |file: FileId| async move { self.pool.remove(&[file], within).await.sole() };
+        self.pass_each(files, Request::Remove, remove).await
     }
 
-    async fn sync_removals(&self, files: &[FileId]) -> Result<(), PoolError> {
-        self.pass(Request::SyncRemovals(files.to_vec()), self.pool.sync_removals(files)).await
+    async fn sync_removals(&self, files: &[FileId], within: Duration) -> Result<(), PoolError> {
+        self.pass(Request::SyncRemovals(files.to_vec()), self.pool.sync_removals(files, within)).await
     }
 
-    async fn fence(&self, file: FileId, epoch: Epoch) -> Result<(), PoolError> {
-        self.pass(Request::Fence(file, epoch), self.pool.fence(file, epoch)).await
+    async fn fence(&self, files: &[(FileId, Epoch)], within: Duration) -> Answers<()> {
+        let fence = |file: (FileId, Epoch)| async move { self.pool.fence(&[file], within).await.sole() };
+        self.pass_each(files, |(file, epoch)| Request::Fence(file, epoch), fence).await
     }
 
-    async fn facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
-        self.pass(Request::Facts(file), self.pool.facts(file)).await
+    async fn facts(&self, files: &[FileId], within: Duration) -> Answers<Option<ReplicaFacts>> {
+        let facts = |file: FileId| async move { self.pool.facts(&[file], within).await.sole() };
+        self.pass_each(files, Request::Facts, facts).await
     }
 
     async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError> {

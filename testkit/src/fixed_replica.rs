@@ -2,21 +2,21 @@
 
 use std::fs::File;
 use std::io::{IoSliceMut, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use api::{IoHandle, OpenReplica, PoolError, ReadData, Stability, Verifier};
+use api::{IoHandle, LocalRange, OpenReplica, PoolError, ReadData, Stability, Verifier};
 use bytes::{Bytes, BytesMut};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
-use types::PoolId;
+use types::{ByteRange, PoolId};
 
 pub struct FixedReplica {
     content: Content,
     is_mostly_resident: bool,
     reads: AtomicU64,
     resident_reads: AtomicU64,
-    sent_bytes: AtomicU64,
+    sent_bytes: Arc<AtomicU64>,
 }
 
 enum Content {
@@ -68,7 +68,7 @@ impl FixedReplica {
             is_mostly_resident: false,
             reads: AtomicU64::new(0),
             resident_reads: AtomicU64::new(0),
-            sent_bytes: AtomicU64::new(0),
+            sent_bytes: Arc::default(),
         }
     }
 
@@ -128,11 +128,31 @@ impl OpenReplica for FixedReplica {
         Verifier([0; 8])
     }
 
-    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+    fn local_range(&self, range: ByteRange) -> Option<Arc<dyn LocalRange>> {
         match &self.content {
             Content::Memory(_) => None,
-            Content::File(file) => Some(Arc::clone(file)),
+            Content::File(file) => Some(Arc::new(FixedRange {
+                file: Arc::clone(file),
+                offset: range.offset(),
+                sent_bytes: Arc::clone(&self.sent_bytes),
+            })),
         }
+    }
+}
+
+struct FixedRange {
+    file: Arc<OwnedFd>,
+    offset: u64,
+    sent_bytes: Arc<AtomicU64>,
+}
+
+impl LocalRange for FixedRange {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn offset(&self) -> u64 {
+        self.offset
     }
 
     fn sent(&self, bytes: u64) {

@@ -1,5 +1,6 @@
 //! Suites, fakes, fault injection and an NFS client for tests.
 
+pub mod channel;
 pub mod clock;
 pub mod dice;
 pub mod faulty;

@@ -8,10 +8,11 @@ mod sparse_bytes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use api::{
-    Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, Presence, ReplicaFacts, Ticket, TicketMode,
-    Verifier,
+    Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, Presence, ReplicaFacts, Ticket,
+    TicketMode, Verifier,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -239,22 +240,9 @@ impl Replica {
     }
 }
 
-#[async_trait]
-impl Pool for MemoryPool {
-    fn id(&self) -> PoolId {
-        self.0.id
-    }
-
-    async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
-        if ticket.pool != self.0.id {
-            return Err(PoolError::NoReplica(self.0.id));
-        }
-        let replica = MemoryReplica::new(self.clone(), *ticket);
-        replica.check_opened()?;
-        Ok(Arc::new(replica))
-    }
-
-    async fn make(&self, file: FileId, birth: Birth) -> Result<(), PoolError> {
+/// About one file of a batch.
+impl MemoryPool {
+    fn make_one(&self, file: FileId, birth: Birth) -> Result<(), PoolError> {
         let mut state = self.state();
         self.0.check_not_removed(&state, file)?;
         if let Some(replica) = state.replicas.get(&file) {
@@ -264,7 +252,7 @@ impl Pool for MemoryPool {
         Ok(())
     }
 
-    async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
+    fn truncate_one(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
         if size > self.0.limits.replica_bytes_max {
             return Err(PoolError::TooLarge);
         }
@@ -282,7 +270,7 @@ impl Pool for MemoryPool {
         Ok(replica.facts(file))
     }
 
-    async fn remove(&self, file: FileId) -> Result<(), PoolError> {
+    fn remove_one(&self, file: FileId) {
         let mut state = self.state();
         state.removed.insert(file);
         state.fences.remove(&file);
@@ -292,26 +280,57 @@ impl Pool for MemoryPool {
         {
             state.unsynced_removals.insert(file, replica);
         }
-        Ok(())
     }
 
-    async fn sync_removals(&self, files: &[FileId]) -> Result<(), PoolError> {
-        let mut state = self.state();
-        state.unsynced_removals.retain(|file, _| !files.contains(file));
-        Ok(())
-    }
-
-    async fn fence(&self, file: FileId, epoch: Epoch) -> Result<(), PoolError> {
+    fn fence_one(&self, file: FileId, epoch: Epoch) {
         let mut state = self.state();
         if !state.removed.contains(&file) {
             let fence = state.fences.entry(file).or_default();
             *fence = epoch.max(*fence);
         }
+    }
+}
+
+#[async_trait]
+impl Pool for MemoryPool {
+    fn id(&self) -> PoolId {
+        self.0.id
+    }
+
+    async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError> {
+        if ticket.pool != self.0.id {
+            return Err(PoolError::NoReplica(self.0.id));
+        }
+        let replica = MemoryReplica::new(self.clone(), *ticket);
+        replica.check_opened()?;
+        Ok(Arc::new(replica))
+    }
+
+    async fn make(&self, files: &[(FileId, Birth)], _within: Duration) -> Answers<()> {
+        files.iter().map(|(file, birth)| self.make_one(*file, *birth)).collect()
+    }
+
+    async fn truncate(&self, files: &[(FileId, u64)], _within: Duration) -> Answers<ReplicaFacts> {
+        files.iter().map(|(file, size)| self.truncate_one(*file, *size)).collect()
+    }
+
+    async fn remove(&self, files: &[FileId], _within: Duration) -> Answers<()> {
+        files.iter().map(|file| self.remove_one(*file)).map(Ok).collect()
+    }
+
+    async fn sync_removals(&self, files: &[FileId], _within: Duration) -> Result<(), PoolError> {
+        let mut state = self.state();
+        state.unsynced_removals.retain(|file, _| !files.contains(file));
         Ok(())
     }
 
-    async fn facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
-        Ok(self.state().facts(file))
+    async fn fence(&self, files: &[(FileId, Epoch)], _within: Duration) -> Answers<()> {
+        files.iter().map(|(file, epoch)| self.fence_one(*file, *epoch)).map(Ok).collect()
+    }
+
+    async fn facts(&self, files: &[FileId], _within: Duration) -> Answers<Option<ReplicaFacts>> {
+        let state = self.state();
+        files.iter().map(|file| Ok(state.facts(*file))).collect()
     }
 
     async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError> {

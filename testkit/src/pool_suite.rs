@@ -6,13 +6,14 @@
 mod ranges;
 
 use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use api::{OpenReplica, Pool, PoolError, Stability, Ticket, TicketMode, WriteThrough};
+use api::{
+    ANSWER_TIME, LocalRange, OpenReplica, Pool, PoolError, Stability, Ticket, TicketMode, WriteThrough,
+};
 use bytes::Bytes;
-use types::{Epoch, FileId, PoolId};
+use types::{ByteRange, Epoch, FileId, PoolId};
 
 pub use ranges::*;
 
@@ -44,9 +45,9 @@ macro_rules! pool_suite {
             a_size_that_no_file_can_have_is_too_large
             a_removed_replica_does_not_come_back
             an_open_replica_outlives_its_removal
-            a_descriptor_reads_what_was_written
-            a_descriptor_stays_open_while_it_is_held
-            a_fence_gives_no_more_descriptors
+            a_local_range_reads_what_was_written
+            a_local_range_stays_open_while_it_is_held
+            a_fence_gives_no_more_local_ranges
             a_write_through_reports_when_its_data_can_be_read_and_when_it_is_on_disk
             a_fence_stops_older_tickets_and_open_handles
             a_fence_survives_a_restart_with_and_without_a_replica
@@ -59,6 +60,7 @@ macro_rules! pool_suite {
             reserved_space_survives_a_restart
             data_and_holes_are_found
             bytes_are_copied_from_another_replica_and_from_another_place
+            a_source_is_copied_by_its_ticket_and_refused_where_the_pool_does_not_reach_it
             a_clone_is_the_same_bytes_where_blocks_can_be_shared
             ranges_are_changed_by_write_tickets_of_this_epoch_only
             advice_is_taken_of_any_replica
@@ -144,7 +146,7 @@ pub async fn a_replica_that_was_never_written_reads_as_empty(subject: impl PoolU
         assert_eq!(read(&replica, 100, 1).await, (Vec::new(), true));
         replica.sync().await.expect("nothing is to be synced");
     }
-    assert_eq!(pool.facts(FileId(7)).await.expect("facts are known"), None);
+    assert_eq!(pool.facts(&[FileId(7)], ANSWER_TIME).await.sole().expect("facts are known"), None);
     assert_eq!(pool.status().replicas, 0);
 }
 
@@ -155,7 +157,8 @@ pub async fn holes_read_as_zeros_and_take_no_space(subject: impl PoolUnderTest) 
     assert_eq!(read(&replica, 1 << 20, 4).await, (vec![0; 4], false));
     assert_eq!(read(&replica, (1 << 30) - 1, 100).await, (b"\0end".to_vec(), true));
     replica.sync().await.expect("the disk is well");
-    let facts = pool.facts(FileId(7)).await.expect("facts are known").expect("it was written");
+    let facts =
+        pool.facts(&[FileId(7)], ANSWER_TIME).await.sole().expect("facts are known").expect("it was written");
     assert_eq!(facts.size, (1 << 30) + 3);
     assert!(facts.space_used < 1 << 20, "{} bytes used", facts.space_used);
 }
@@ -164,7 +167,7 @@ pub async fn a_read_ticket_does_not_write(subject: impl PoolUnderTest) {
     let pool = subject.pool();
     let replica = reader(&pool, 7).await;
     assert!(matches!(write(&replica, 0, b"x").await, Err(PoolError::ReadOnlyTicket)));
-    assert_eq!(pool.facts(FileId(7)).await.expect("facts are known"), None);
+    assert_eq!(pool.facts(&[FileId(7)], ANSWER_TIME).await.sole().expect("facts are known"), None);
 }
 
 pub async fn a_write_says_how_stable_it_became(subject: impl PoolUnderTest) {
@@ -206,11 +209,15 @@ pub async fn synced_data_survives_a_restart(mut subject: impl PoolUnderTest) {
 pub async fn truncation_shrinks_grows_and_makes(mut subject: impl PoolUnderTest) {
     let pool = subject.pool();
     let sizes = async |pool: &Arc<dyn Pool>, file, size| {
-        let facts = pool.truncate(FileId(file), size).await.expect("there is space");
+        let facts = pool.truncate(&[(FileId(file), size)], ANSWER_TIME).await.sole().expect("there is space");
         assert_eq!((facts.file, facts.size), (FileId(file), size));
     };
     sizes(&pool, 7, 0).await;
-    assert_eq!(pool.facts(FileId(7)).await.expect("facts are known"), None, "nothing to be made");
+    assert_eq!(
+        pool.facts(&[FileId(7)], ANSWER_TIME).await.sole().expect("facts are known"),
+        None,
+        "nothing to be made"
+    );
     sizes(&pool, 7, 5).await;
     let replica = writer(&pool, 7).await;
     assert_eq!(read(&replica, 0, 10).await, (vec![0; 5], true));
@@ -231,7 +238,7 @@ pub async fn a_size_that_no_file_can_have_is_too_large(subject: impl PoolUnderTe
     for offset in [i64::MAX as u64, 1 << 63, u64::MAX - 1] {
         let written = write(&replica, offset, b"xx").await;
         assert!(matches!(written, Err(PoolError::TooLarge)), "{written:?} at {offset}");
-        let truncated = pool.truncate(FileId(8), offset + 1).await;
+        let truncated = pool.truncate(&[(FileId(8), offset + 1)], ANSWER_TIME).await.sole();
         assert!(matches!(truncated, Err(PoolError::TooLarge)), "{truncated:?} to {offset}");
     }
     assert_eq!(read(&replica, 0, 1).await, (Vec::new(), true));
@@ -244,14 +251,17 @@ pub async fn a_removed_replica_does_not_come_back(subject: impl PoolUnderTest) {
     let never_written = writer(&pool, 8).await;
     for file in [7, 8, 9] {
         for _ in 0..2 {
-            pool.remove(FileId(file)).await.expect("removal is idempotent");
+            pool.remove(&[FileId(file)], ANSWER_TIME).await.sole().expect("removal is idempotent");
         }
         for mode in [TicketMode::Read, TicketMode::ReadWrite] {
             let opened = pool.open(&ticket(pool.id(), file, mode, 5)).await;
             assert!(matches!(opened.map(|_| ()), Err(PoolError::NoReplica(_))));
         }
-        assert!(matches!(pool.truncate(FileId(file), 9).await, Err(PoolError::NoReplica(_))));
-        assert_eq!(pool.facts(FileId(file)).await.expect("facts are known"), None);
+        assert!(matches!(
+            pool.truncate(&[(FileId(file), 9)], ANSWER_TIME).await.sole(),
+            Err(PoolError::NoReplica(_))
+        ));
+        assert_eq!(pool.facts(&[FileId(file)], ANSWER_TIME).await.sole().expect("facts are known"), None);
     }
     assert!(matches!(write(&never_written, 0, b"x").await, Err(PoolError::NoReplica(_))));
     assert_eq!(pool.replicas(FileId(0), 10).await.expect("it can be listed"), []);
@@ -262,7 +272,7 @@ pub async fn an_open_replica_outlives_its_removal(subject: impl PoolUnderTest) {
     let pool = subject.pool();
     let replica = writer(&pool, 7).await;
     write(&replica, 0, b"kept").await.expect("there is space");
-    pool.remove(FileId(7)).await.expect("it can be removed");
+    pool.remove(&[FileId(7)], ANSWER_TIME).await.sole().expect("it can be removed");
     assert_eq!(read(&replica, 0, 10).await, (b"kept".to_vec(), true));
     write(&replica, 4, b" on").await.expect("an open file goes on");
     replica.sync().await.expect("the disk is well");
@@ -270,38 +280,42 @@ pub async fn an_open_replica_outlives_its_removal(subject: impl PoolUnderTest) {
     assert_eq!(pool.replicas(FileId(0), 10).await.expect("it can be listed"), []);
 }
 
-/// Bytes that `sendfile` would send from `offset`.
-fn sent_by(descriptor: &OwnedFd, offset: u64) -> Vec<u8> {
-    let file = File::from(descriptor.try_clone().expect("there are descriptors left"));
+fn lent(replica: &Arc<dyn OpenReplica>, offset: u64) -> Option<Arc<dyn LocalRange>> {
+    replica.local_range(ByteRange::new(offset, 100).expect("it is not empty"))
+}
+
+/// Bytes that `sendfile` would send.
+fn sent_by(range: &Arc<dyn LocalRange>) -> Vec<u8> {
+    let file = File::from(range.file().try_clone_to_owned().expect("there are descriptors left"));
     let mut data = vec![0; 1 << 10];
-    let length = file.read_at(&mut data, offset).expect("it is open for reading");
+    let length = file.read_at(&mut data, range.offset()).expect("it is open for reading");
     data.truncate(length);
     data
 }
 
-pub async fn a_descriptor_reads_what_was_written<P: PoolUnderTest>(subject: P) {
+pub async fn a_local_range_reads_what_was_written<P: PoolUnderTest>(subject: P) {
     let pool = subject.pool();
     let (one, other) = (writer(&pool, 7).await, reader(&pool, 7).await);
-    assert!(other.descriptor().is_none(), "there is no byte to send yet");
+    assert!(lent(&other, 0).is_none(), "there is no byte to send yet");
     write(&one, 0, b"0123456789").await.expect("there is space");
     let before = pool.status();
-    let descriptor = other.descriptor();
-    assert_eq!(descriptor.is_some(), P::LENDS_FILES);
-    let Some(descriptor) = descriptor else { return };
-    assert_eq!(sent_by(&descriptor, 4), b"456789");
+    let range = lent(&other, 4);
+    assert_eq!(range.is_some(), P::LENDS_FILES);
+    let Some(range) = range else { return };
+    assert_eq!(sent_by(&range), b"456789");
     // A write that came after it was lent is seen; so it is with two reads.
     write(&one, 10, b", more").await.expect("there is space");
-    assert_eq!(sent_by(&descriptor, 8), b"89, more");
-    other.sent(14);
+    assert_eq!(sent_by(&range), b"456789, more");
+    range.sent(14);
     let after = pool.status();
     assert_eq!((after.reads - before.reads, after.read_bytes - before.read_bytes), (1, 14));
 }
 
 /// Though nobody holds the replica, it is removed, and far more files are in use than may be open.
-pub async fn a_descriptor_stays_open_while_it_is_held<P: PoolUnderTest>(subject: P) {
+pub async fn a_local_range_stays_open_while_it_is_held<P: PoolUnderTest>(subject: P) {
     let pool = subject.pool();
     write(&writer(&pool, 7).await, 0, b"lent").await.expect("there is space");
-    let Some(descriptor) = reader(&pool, 7).await.descriptor() else {
+    let Some(range) = lent(&reader(&pool, 7).await, 0) else {
         assert!(!P::LENDS_FILES);
         return;
     };
@@ -310,10 +324,10 @@ pub async fn a_descriptor_stays_open_while_it_is_held<P: PoolUnderTest>(subject:
             let replica = writer(&pool, file).await;
             replica.write_at(0, Bytes::from("other"), Stability::FileSync).await.expect("there is space");
         }
-        assert_eq!(sent_by(&descriptor, 0), b"lent", "round {round}");
-        pool.remove(FileId(7)).await.expect("it can be removed");
+        assert_eq!(sent_by(&range), b"lent", "round {round}");
+        pool.remove(&[FileId(7)], ANSWER_TIME).await.sole().expect("it can be removed");
     }
-    assert_eq!(sent_by(&descriptor, 0), b"lent");
+    assert_eq!(sent_by(&range), b"lent");
 }
 
 pub async fn a_write_through_reports_when_its_data_can_be_read_and_when_it_is_on_disk(
@@ -328,28 +342,28 @@ pub async fn a_write_through_reports_when_its_data_can_be_read_and_when_it_is_on
     let reader = open_at(&pool, 7, TicketMode::Read, 0).await;
     let refused = reader.write_through(0, Bytes::from("no")).written.await;
     assert!(matches!(refused, Err(PoolError::ReadOnlyTicket)));
-    pool.fence(FileId(7), Epoch(1)).await.expect("it can be fenced");
+    pool.fence(&[(FileId(7), Epoch(1))], ANSWER_TIME).await.sole().expect("it can be fenced");
     let refused = writer.write_through(0, Bytes::from("no")).written.await;
     assert!(matches!(refused, Err(PoolError::Fenced)));
 }
 
-pub async fn a_fence_gives_no_more_descriptors<P: PoolUnderTest>(subject: P) {
+pub async fn a_fence_gives_no_more_local_ranges<P: PoolUnderTest>(subject: P) {
     let pool = subject.pool();
     let old = writer(&pool, 7).await;
     write(&old, 0, b"data").await.expect("there is space");
-    assert_eq!(old.descriptor().is_some(), P::LENDS_FILES);
-    pool.fence(FileId(7), Epoch(1)).await.expect("it can be fenced");
-    assert!(old.descriptor().is_none());
+    assert_eq!(lent(&old, 0).is_some(), P::LENDS_FILES);
+    pool.fence(&[(FileId(7), Epoch(1))], ANSWER_TIME).await.sole().expect("it can be fenced");
+    assert!(lent(&old, 0).is_none());
     assert!(matches!(old.read_at(0, 1).await, Err(PoolError::Fenced)), "which says why");
     let new = open_at(&pool, 7, TicketMode::Read, 1).await;
-    assert_eq!(new.descriptor().is_some(), P::LENDS_FILES);
+    assert_eq!(lent(&new, 0).is_some(), P::LENDS_FILES);
 }
 
 pub async fn a_fence_stops_older_tickets_and_open_handles(subject: impl PoolUnderTest) {
     let pool = subject.pool();
     let old = writer(&pool, 7).await;
     write(&old, 0, b"before").await.expect("there is space");
-    pool.fence(FileId(7), Epoch(2)).await.expect("it can be fenced");
+    pool.fence(&[(FileId(7), Epoch(2))], ANSWER_TIME).await.sole().expect("it can be fenced");
     assert!(matches!(write(&old, 0, b"after!").await, Err(PoolError::Fenced)));
     assert!(matches!(old.read_at(0, 1).await, Err(PoolError::Fenced)));
     for epoch in [0, 1] {
@@ -368,7 +382,7 @@ pub async fn a_fence_survives_a_restart_with_and_without_a_replica(mut subject: 
     let pool = subject.pool();
     write(&writer(&pool, 7).await, 0, b"x").await.expect("there is space");
     for file in [7, 8] {
-        pool.fence(FileId(file), Epoch(3)).await.expect("it can be fenced");
+        pool.fence(&[(FileId(file), Epoch(3))], ANSWER_TIME).await.sole().expect("it can be fenced");
     }
     drop(pool);
     for round in 0..3 {
@@ -393,12 +407,12 @@ pub async fn a_fence_survives_a_restart_with_and_without_a_replica(mut subject: 
 pub async fn a_fence_is_never_lowered(subject: impl PoolUnderTest) {
     let pool = subject.pool();
     for epoch in [5, 3, 5] {
-        pool.fence(FileId(7), Epoch(epoch)).await.expect("it can be fenced");
+        pool.fence(&[(FileId(7), Epoch(epoch))], ANSWER_TIME).await.sole().expect("it can be fenced");
     }
     let opened = pool.open(&ticket(pool.id(), 7, TicketMode::Read, 4)).await;
     assert!(matches!(opened.map(|_| ()), Err(PoolError::Fenced)));
-    pool.remove(FileId(7)).await.expect("it can be removed");
-    pool.fence(FileId(7), Epoch(6)).await.expect("there is nothing to fence");
+    pool.remove(&[FileId(7)], ANSWER_TIME).await.sole().expect("it can be removed");
+    pool.fence(&[(FileId(7), Epoch(6))], ANSWER_TIME).await.sole().expect("there is nothing to fence");
 }
 
 pub async fn a_ticket_of_another_pool_is_refused(subject: impl PoolUnderTest) {
@@ -425,7 +439,7 @@ pub async fn replicas_are_listed_by_id_and_in_pages(subject: impl PoolUnderTest)
     }
     assert_eq!(listed, files.map(|file| (file, 100)));
     write(&writer(&pool, 64).await, 100, &[7; 100]).await.expect("there is space");
-    pool.remove(FileId(65)).await.expect("it can be removed");
+    pool.remove(&[FileId(65)], ANSWER_TIME).await.sole().expect("it can be removed");
     let page = pool.replicas(FileId(63), 2).await.expect("it can be listed");
     let page: Vec<_> = page.iter().map(|facts| (facts.file.0, facts.size)).collect();
     assert_eq!(page, [(64, 200), (4096, 100)]);

@@ -61,12 +61,12 @@ async fn call(
 ) -> Result<(), PoolError> {
     match kind {
         Call::Open => open(pool).await.map(drop),
-        Call::Make => pool.make(FILE, Birth::UNKNOWN).await,
-        Call::Truncate => pool.truncate(FILE, 5).await.map(drop),
-        Call::Remove => pool.remove(FileId(99)).await,
-        Call::SyncRemovals => pool.sync_removals(&[FILE]).await,
-        Call::Fence => pool.fence(FILE, Epoch(0)).await,
-        Call::Facts => pool.facts(FILE).await.map(drop),
+        Call::Make => pool.make(&[(FILE, Birth::UNKNOWN)], api::ANSWER_TIME).await.sole(),
+        Call::Truncate => pool.truncate(&[(FILE, 5)], api::ANSWER_TIME).await.sole().map(drop),
+        Call::Remove => pool.remove(&[FileId(99)], api::ANSWER_TIME).await.sole(),
+        Call::SyncRemovals => pool.sync_removals(&[FILE], api::ANSWER_TIME).await,
+        Call::Fence => pool.fence(&[(FILE, Epoch(0))], api::ANSWER_TIME).await.sole(),
+        Call::Facts => pool.facts(&[FILE], api::ANSWER_TIME).await.sole().map(drop),
         Call::List => pool.replicas(FileId(0), 9).await.map(drop),
         Call::Describe => pool.describe(FileId(0), FILE, Vec::new()).await,
         Call::Read => replica.read_at(0, 1).await.map(drop),
@@ -109,13 +109,13 @@ async fn every_kind_of_call_meets_its_own_failures_and_no_others() {
 #[tokio::test]
 async fn calls_are_failed_by_their_number_and_counted_from_the_next() {
     let pool = faulty();
-    pool.facts(FILE).await.unwrap();
+    pool.facts(&[FILE], api::ANSWER_TIME).await.sole().unwrap();
     pool.schedule().on(Call::Facts, 1..3, busy());
     pool.schedule().on(Call::Facts, 5..=5, Fault::Fail(PoolError::Fenced));
     pool.schedule().on(Call::Facts, 7.., busy());
     let mut failed = Vec::new();
     for number in 0..9 {
-        failed.extend(pool.facts(FILE).await.is_err().then_some(number));
+        failed.extend(pool.facts(&[FILE], api::ANSWER_TIME).await.sole().is_err().then_some(number));
     }
     assert_eq!(failed, [1, 2, 5, 7, 8]);
     assert_eq!(pool.schedule().count(Call::Facts), 10);
@@ -128,8 +128,11 @@ async fn a_call_that_fails_changes_nothing_at_the_pool() {
     let replica = open(&pool).await.unwrap();
     pool.schedule().on(Call::Write, 0..1, busy());
     pool.schedule().on(Call::Truncate, 0..1, busy());
-    assert!(is_busy(write(&replica, "lost").await) && is_busy(pool.truncate(FILE, 9).await));
-    assert_eq!(pool.pool().facts(FILE).await.unwrap(), None);
+    assert!(
+        is_busy(write(&replica, "lost").await)
+            && is_busy(pool.truncate(&[(FILE, 9)], api::ANSWER_TIME).await.sole())
+    );
+    assert_eq!(pool.pool().facts(&[FILE], api::ANSWER_TIME).await.sole().unwrap(), None);
     write(&replica, "kept").await.unwrap();
     assert_eq!(bytes(&pool).await, "kept");
 }
@@ -141,7 +144,7 @@ async fn a_delayed_write_is_made_when_the_gate_lets_it_pass() {
     pool.schedule().on(Call::Write, .., Fault::Delay(gate.clone()));
     let (mut first, mut second) = (write(&replica, "first"), write(&replica, "second"));
     assert!(poll(&mut first).await.is_none() && gate.waiting() == 2);
-    assert_eq!(pool.pool().facts(FILE).await.unwrap(), None);
+    assert_eq!(pool.pool().facts(&[FILE], api::ANSWER_TIME).await.sole().unwrap(), None);
     gate.let_pass(1);
     assert_eq!(first.await.unwrap(), Stability::Unstable);
     assert!(poll(&mut second).await.is_none() && bytes(&pool).await == "first");
@@ -161,14 +164,14 @@ async fn a_delayed_answer_comes_after_the_call_was_made() {
     }
     let mut written = write(&replica, "bytes");
     assert!(poll(&mut written).await.is_none() && bytes(&pool).await == "bytes");
-    let mut truncated = pool.truncate(FILE, 2);
+    let mut truncated = pool.truncate(&[(FILE, 2)], api::ANSWER_TIME);
     assert!(poll(&mut truncated).await.is_none() && bytes(&pool).await == "by");
     let mut synced = replica.sync();
     assert!(poll(&mut synced).await.is_none());
     gate.let_waiting_pass();
     assert!(written.await.is_ok() && synced.await.unwrap() == replica.verifier());
-    assert_eq!(truncated.await.unwrap().size, 2);
-    let mut late = pool.truncate(FILE, 1);
+    assert_eq!(truncated.await.sole().unwrap().size, 2);
+    let mut late = pool.truncate(&[(FILE, 1)], api::ANSWER_TIME);
     assert!(poll(&mut late).await.is_none(), "the gate is shut for those that came later");
 }
 
@@ -176,11 +179,14 @@ async fn a_delayed_answer_comes_after_the_call_was_made() {
 async fn a_delayed_call_of_the_pool_is_made_when_the_gate_lets_it_pass() {
     let (pool, gate) = (faulty(), Gate::shut());
     pool.schedule().on(Call::Make, .., Fault::Delay(gate.clone()));
-    let mut made: Pin<Box<_>> = pool.make(FILE, Birth(5));
-    assert!(poll(&mut made).await.is_none() && pool.pool().facts(FILE).await.unwrap().is_none());
+    let mut made: Pin<Box<_>> = pool.make(&[(FILE, Birth(5))], api::ANSWER_TIME);
+    assert!(
+        poll(&mut made).await.is_none()
+            && pool.pool().facts(&[FILE], api::ANSWER_TIME).await.sole().unwrap().is_none()
+    );
     gate.let_pass(1);
-    made.await.unwrap();
-    assert_eq!(pool.facts(FILE).await.unwrap().unwrap().birth, Birth(5));
+    made.await.sole().unwrap();
+    assert_eq!(pool.facts(&[FILE], api::ANSWER_TIME).await.sole().unwrap().unwrap().birth, Birth(5));
 }
 
 #[tokio::test]
@@ -214,7 +220,7 @@ async fn a_pool_that_disappears_is_offline_to_every_call_until_it_reappears() {
     let replica = open(&pool).await.unwrap();
     write(&replica, "kept").await.unwrap();
     pool.schedule().on(Call::Facts, 1..2, Fault::Disappear);
-    assert!(pool.facts(FILE).await.is_ok() && pool.status().offline.is_none());
+    assert!(pool.facts(&[FILE], api::ANSWER_TIME).await.sole().is_ok() && pool.status().offline.is_none());
     for kind in [Call::Facts].into_iter().chain(CALLS) {
         let answer = call(&pool, &replica, kind).await;
         assert!(matches!(answer, Err(PoolError::Offline(POOL))), "{kind:?} {answer:?}");
@@ -258,7 +264,7 @@ async fn every_range_operation_reaches_the_replica() {
     ranges.allocate(range(0, 10)).await.unwrap();
     ranges.deallocate(range(5, 10)).await.unwrap();
     ranges.extend(20).await.unwrap();
-    let facts = pool.facts(FILE).await.unwrap().unwrap();
+    let facts = pool.facts(&[FILE], api::ANSWER_TIME).await.sole().unwrap().unwrap();
     assert_eq!((facts.size, facts.space_used), (20, 5));
     assert_eq!(pool.schedule().count(Call::Range), 3);
 }

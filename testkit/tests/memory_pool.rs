@@ -81,7 +81,7 @@ async fn a_crash_takes_bytes_and_names_that_no_sync_has_covered() {
     pool.crash();
     assert_ne!((synced.verifier(), other.verifier()), (verifier, verifier));
     assert_eq!(synced.read_at(0, 100).await.unwrap().data, "kept");
-    assert_eq!(pool.facts(OTHER).await.unwrap(), None);
+    assert_eq!(pool.facts(&[OTHER], api::ANSWER_TIME).await.sole().unwrap(), None);
     write(&other, 0, "again", Stability::Unstable).await;
     other.sync().await.unwrap();
     pool.crash();
@@ -93,12 +93,15 @@ async fn a_crash_brings_back_a_replica_whose_removal_is_not_on_disk() {
     let pool = MemoryPool::new(POOL);
     for file in [FILE, OTHER] {
         pool.put(file, OWN, "data");
-        pool.remove(file).await.unwrap();
+        pool.remove(&[file], api::ANSWER_TIME).await.sole().unwrap();
     }
-    pool.sync_removals(&[OTHER]).await.unwrap();
+    pool.sync_removals(&[OTHER], api::ANSWER_TIME).await.unwrap();
     pool.crash();
     assert_eq!(bytes(&pool, FILE).await, "data");
-    assert!(matches!(pool.make(OTHER, OWN).await, Err(PoolError::NoReplica(POOL))));
+    assert!(matches!(
+        pool.make(&[(OTHER, OWN)], api::ANSWER_TIME).await.sole(),
+        Err(PoolError::NoReplica(POOL))
+    ));
 }
 
 #[tokio::test]
@@ -113,7 +116,7 @@ async fn a_restart_in_order_loses_nothing() {
 #[tokio::test]
 async fn a_replica_of_another_birth_is_an_error() {
     let pool = MemoryPool::new(POOL);
-    pool.make(FILE, OWN).await.unwrap();
+    pool.make(&[(FILE, OWN)], api::ANSWER_TIME).await.sole().unwrap();
     let ticket = |birth| Ticket {
         file: FILE,
         birth,
@@ -123,17 +126,17 @@ async fn a_replica_of_another_birth_is_an_error() {
         presence: Presence::Unmade,
     };
     let is_other = |error| matches!(error, PoolError::Io { operation: "find the data of the file", .. });
-    assert!(pool.make(FILE, Birth(9)).await.is_err_and(is_other));
+    assert!(pool.make(&[(FILE, Birth(9))], api::ANSWER_TIME).await.sole().is_err_and(is_other));
     assert!(pool.open(&ticket(Birth(9))).await.err().is_some_and(is_other));
     for birth in [OWN, Birth::UNKNOWN] {
         assert!(pool.open(&ticket(birth)).await.is_ok());
     }
-    assert_eq!(pool.facts(FILE).await.unwrap().unwrap().birth, OWN);
+    assert_eq!(pool.facts(&[FILE], api::ANSWER_TIME).await.sole().unwrap().unwrap().birth, OWN);
     // A replica of unknown birth takes that of its next writer.
     write(&pool.writer(OTHER), 0, "data", Stability::Unstable).await;
     let writer = pool.open(&Ticket { file: OTHER, ..ticket(OWN) }).await.unwrap();
     write(&writer, 4, "more", Stability::Unstable).await;
-    assert_eq!(pool.facts(OTHER).await.unwrap().unwrap().birth, OWN);
+    assert_eq!(pool.facts(&[OTHER], api::ANSWER_TIME).await.sole().unwrap().unwrap().birth, OWN);
 }
 
 #[tokio::test]
@@ -167,8 +170,8 @@ async fn limits_hold_for_writes_truncations_and_reserved_space() {
     assert!(matches!(reserve(18, 21).await, Err(PoolError::TooLarge)));
     reserve(0, 4).await.unwrap();
     assert_eq!(pool.status().free_bytes, 0);
-    assert!(matches!(pool.truncate(FILE, 21).await, Err(PoolError::TooLarge)));
-    assert_eq!(pool.truncate(FILE, 20).await.unwrap().space_used, 10);
+    assert!(matches!(pool.truncate(&[(FILE, 21)], api::ANSWER_TIME).await.sole(), Err(PoolError::TooLarge)));
+    assert_eq!(pool.truncate(&[(FILE, 20)], api::ANSWER_TIME).await.sole().unwrap().space_used, 10);
 }
 
 #[tokio::test]
@@ -177,11 +180,11 @@ async fn a_change_is_stamped_by_the_clock_and_a_listing_leaves_the_time_out() {
     let pool = MemoryPool::with_clock(POOL, clock.clone());
     write(&pool.writer(FILE), 0, "data", Stability::Unstable).await;
     clock.advance(5);
-    let modified = async || pool.facts(FILE).await.unwrap().unwrap().modified;
+    let modified = async || pool.facts(&[FILE], api::ANSWER_TIME).await.sole().unwrap().unwrap().modified;
     assert_eq!(modified().await, Timestamp::new(100, 0));
-    pool.truncate(FILE, 4).await.unwrap();
+    pool.truncate(&[(FILE, 4)], api::ANSWER_TIME).await.sole().unwrap();
     assert_eq!(modified().await, Timestamp::new(100, 0), "nothing changed");
-    pool.truncate(FILE, 3).await.unwrap();
+    pool.truncate(&[(FILE, 3)], api::ANSWER_TIME).await.sole().unwrap();
     assert_eq!(modified().await, Timestamp::new(105, 0));
     assert_eq!(pool.replicas(FileId(0), 9).await.unwrap()[0].modified, None);
 }
@@ -190,9 +193,9 @@ async fn a_change_is_stamped_by_the_clock_and_a_listing_leaves_the_time_out() {
 async fn a_cleared_pool_has_forgotten_what_was_removed() {
     let pool = MemoryPool::new(POOL);
     pool.put(FILE, OWN, "data");
-    pool.remove(FILE).await.unwrap();
+    pool.remove(&[FILE], api::ANSWER_TIME).await.sole().unwrap();
     pool.clear();
-    pool.make(FILE, OWN).await.unwrap();
+    pool.make(&[(FILE, OWN)], api::ANSWER_TIME).await.sole().unwrap();
     assert_eq!(pool.status().replicas, 1);
 }
 

@@ -67,6 +67,9 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
+/// Edges that stand as long as they are optional: a feature for tests switches them on.
+pub const OF_FEATURES: &[(&str, &str)] = &[("forebay", "testkit")];
+
 /// Crates whose `async` traits are wanted below floor 3.
 pub const ASYNC_BELOW_SERVICES: &[&str] = &["api"];
 

@@ -6,7 +6,7 @@
 //! and appends in the wrong place. So while a layout to write is out, the pool is asked, and the length it has is made
 //! visible, like an UNSTABLE write.
 
-use api::{ReplicaFacts, Stability, Written};
+use api::{ANSWER_TIME, ReplicaFacts, Stability, Written};
 use types::{Attributes, FileId};
 
 use crate::replicas::check_birth;
@@ -67,7 +67,7 @@ impl FileAccess {
     pub async fn replica_facts(&self, file: &Attributes) -> Result<Option<ReplicaFacts>, AccessError> {
         for location in self.services.locations.locality(file.file).await?.good_pools() {
             let Some(pool) = self.services.pools.pool(location) else { continue };
-            if let Some(facts) = pool.facts(file.file).await? {
+            if let Some(facts) = pool.facts(&[file.file], ANSWER_TIME).await.sole()? {
                 check_birth(file, location, &facts)?;
                 return Ok(Some(facts));
             }

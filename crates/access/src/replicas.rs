@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    Birth, Grant, Locality, NamespaceError, OpenReplica, PoolError, Purpose, ReplicaFacts, SelectError,
-    Selection, TicketMode,
+    ANSWER_TIME, Birth, Grant, Locality, NamespaceError, OpenReplica, PoolError, Purpose, ReplicaFacts,
+    SelectError, Selection, Ticket, TicketMode,
 };
 use file_state::{Change, Holder};
 use types::{Attributes, FileId, PoolId};
@@ -24,9 +24,9 @@ pub struct Truncated {
     _alone: Alone,
 }
 
-/// An open replica and the pool that has it.
+/// An open replica and the ticket that it was opened with, which names its pool.
 pub struct Located {
-    pub pool: PoolId,
+    pub ticket: Ticket,
     pub replica: Arc<dyn OpenReplica>,
 }
 
@@ -86,7 +86,7 @@ impl FileAccess {
             return Ok(());
         }
         let at = self.services.pools.pool(pool).ok_or(PoolError::Offline(pool))?;
-        Ok(at.make(file.file, Birth::of(file.birth)).await?)
+        Ok(at.make(&[(file.file, Birth::of(file.birth))], ANSWER_TIME).await.sole()?)
     }
 
     /// Of a file that is not empty, to read it.
@@ -103,8 +103,9 @@ impl FileAccess {
     ) -> Result<Option<Located>, AccessError> {
         let Some(grant) = self.locate(file, mode, None).await? else { return Ok(None) };
         let pool = self.services.pools.pool(grant.pool).ok_or(PoolError::Offline(grant.pool))?;
-        match pool.open(&grant.ticket(file, mode)).await {
-            Ok(replica) => Ok(Some(Located { pool: grant.pool, replica })),
+        let ticket = grant.ticket(file, mode);
+        match pool.open(&ticket).await {
+            Ok(replica) => Ok(Some(Located { ticket, replica })),
             Err(error) => Err(self.unless_removed(file.file, error.into()).await),
         }
     }
@@ -181,14 +182,18 @@ impl FileAccess {
         let mut space_used = 0;
         for location in locations {
             let pool = self.services.pools.pool(location).ok_or(PoolError::Offline(location))?;
-            match pool.facts(file.file).await? {
+            match pool.facts(&[file.file], ANSWER_TIME).await.sole()? {
                 Some(facts) => check_birth(file, location, &facts)?,
                 // It would be made anew, of zeros.
                 None if file.size > 0 && size > 0 => return Err(lost(location, "is gone").into()),
-                None if size > 0 => pool.make(file.file, Birth::of(file.birth)).await?,
+                None if size > 0 => {
+                    let born = [(file.file, Birth::of(file.birth))];
+                    pool.make(&born, ANSWER_TIME).await.sole()?;
+                }
                 None => {}
             }
-            space_used = pool.truncate(file.file, size).await?.space_used;
+            let truncated = pool.truncate(&[(file.file, size)], ANSWER_TIME).await;
+            space_used = truncated.sole()?.space_used;
         }
         Ok(space_used)
     }

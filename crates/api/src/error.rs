@@ -70,6 +70,10 @@ pub enum PoolError {
     Unsupported(PoolId),
     #[error("{0} is not available")]
     Offline(PoolId),
+    /// No answer came in time, or the connection was lost before it: the pool may have done it, or do it yet. All other
+    /// errors are answers. Each operation of the seam may be asked for again.
+    #[error("{0} gave no answer")]
+    Unknown(PoolId),
     /// The bounded queue of the disk is full, or the pool is stopping; the caller may try again.
     #[error("{0} is busy")]
     Busy(PoolId),

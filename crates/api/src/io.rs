@@ -14,8 +14,11 @@ use crate::PoolError;
 /// Dropping it does not cancel the I/O; a write that was handed in is done.
 pub enum IoHandle<T> {
     Ready(Option<Result<T, PoolError>>),
-    Waiting { answer: oneshot::Receiver<Result<T, PoolError>>, gone: PoolError },
+    Waiting { answer: oneshot::Receiver<Result<T, PoolError>>, gone: PoolError, deadline: Option<Deadline> },
 }
+
+/// Ends when an answer is not waited for any longer.
+type Deadline = Pin<Box<dyn Future<Output = PoolError> + Send + Sync>>;
 
 impl<T> IoHandle<T> {
     pub fn ready(value: Result<T, PoolError>) -> IoHandle<T> {
@@ -24,7 +27,18 @@ impl<T> IoHandle<T> {
 
     /// `gone` is what the caller gets if the disk thread dies without an answer.
     pub fn waiting(answer: oneshot::Receiver<Result<T, PoolError>>, gone: PoolError) -> IoHandle<T> {
-        IoHandle::Waiting { answer, gone }
+        IoHandle::Waiting { answer, gone, deadline: None }
+    }
+
+    /// Gives `deadline` to an I/O that is not answered yet: the caller gets that error if it comes before the answer. The
+    /// I/O goes on.
+    pub fn until(self, deadline: impl Future<Output = PoolError> + Send + Sync + 'static) -> IoHandle<T> {
+        match self {
+            ready @ IoHandle::Ready(_) => ready,
+            IoHandle::Waiting { answer, gone, .. } => {
+                IoHandle::Waiting { answer, gone, deadline: Some(Box::pin(deadline)) }
+            }
+        }
     }
 }
 
@@ -36,8 +50,14 @@ impl<T: Unpin> Future for IoHandle<T> {
             IoHandle::Ready(value) => {
                 Poll::Ready(value.take().expect("an IoHandle is not polled after it was ready"))
             }
-            IoHandle::Waiting { answer, gone } => {
-                Pin::new(answer).poll(context).map(|answer| answer.unwrap_or_else(|_| Err(gone.clone())))
+            IoHandle::Waiting { answer, gone, deadline } => {
+                if let Poll::Ready(answer) = Pin::new(answer).poll(context) {
+                    return Poll::Ready(answer.unwrap_or_else(|_| Err(gone.clone())));
+                }
+                match deadline {
+                    Some(deadline) => deadline.as_mut().poll(context).map(Err),
+                    None => Poll::Pending,
+                }
             }
         }
     }

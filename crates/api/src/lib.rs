@@ -4,6 +4,7 @@
 //! other: they meet as these traits in the binary. The traits are the only `async` on floors 0 to 2.
 
 pub mod acls;
+pub mod answers;
 pub mod authenticator;
 pub mod birth;
 pub mod description;
@@ -12,6 +13,7 @@ pub mod error;
 pub mod io;
 pub mod keys;
 pub mod lineage;
+pub mod local_range;
 pub mod locality;
 pub mod namespace;
 pub mod observer;
@@ -26,6 +28,7 @@ pub mod uploads;
 pub mod xattrs;
 
 pub use acls::Acls;
+pub use answers::Answers;
 pub use authenticator::{
     Activities, Activity, AuthError, Authenticator, Caller, Credential, Macaroon, MacaroonRequest, Origin,
     PathGrant, Role,
@@ -37,6 +40,7 @@ pub use error::{NamespaceError, PoolError, SelectError};
 pub use io::{IoHandle, ReadData, Stability, Verifier};
 pub use keys::{HandleKey, KeyGeneration, PoolKey, Term, TicketKeys};
 pub use lineage::Lineage;
+pub use local_range::LocalRange;
 pub use locality::{Locality, ReplicaRef, ReplicaState};
 pub use namespace::{
     Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Linked, Namespace, Page, Renamed, Replace,
@@ -44,12 +48,12 @@ pub use namespace::{
 };
 pub use observer::{Observer, Subject, Unobserved};
 pub use paths::Paths;
-pub use pool::{OpenReplica, Pool, PoolStatus, ReplicaFacts, WriteThrough};
+pub use pool::{ANSWER_TIME, BATCH_LEN_MAX, OpenReplica, Pool, PoolStatus, ReplicaFacts, WriteThrough};
 pub use pool_manager::{
     ClientReport, Grant, Outcome, PoolManager, Purpose, Selection, TransferReport, Transfers,
 };
 pub use quotas::{Account, Counted, Limit, QUOTAS_MAX, Quota, Quotas, Scope, Standing};
-pub use ranges::{Advice, Content, ReplicaRanges, Stretch};
+pub use ranges::{Advice, Content, ReplicaRanges, Source, Stretch};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
 pub use ticket::{Conditions, Demand, OpenedTicket, Presence, SEALED_BYTES, Ticket, TicketError, TicketMode};
 pub use uploads::{

@@ -2,16 +2,31 @@
 //!
 //! A pool obeys tickets, never doors. The code that decodes a ticket verifies it (`PoolKey::open`); the pool checks
 //! what only it knows: the epoch, the space, the replica.
+//!
+//! A pool may be on another host. So questions and answers are values, one call asks about many files, and a call may end
+//! without an answer (`PoolError::Unknown`). The one thing that no message can carry, a file of this host, is an optional
+//! capability (`OpenReplica::local_range`).
 
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
-use types::{Epoch, FileId, PoolId, Timestamp};
+use types::{ByteRange, Epoch, FileId, PoolId, Timestamp};
 
-use crate::{Birth, Description, IoHandle, PoolError, ReadData, ReplicaRanges, Stability, Ticket, Verifier};
+use crate::{
+    Answers, Birth, Description, IoHandle, LocalRange, PoolError, ReadData, ReplicaRanges, Stability, Ticket,
+    Verifier,
+};
 
+/// Files of one call at most.
+pub const BATCH_LEN_MAX: usize = 1024;
+
+/// The time in which a caller without a deadline of its own wants an answer.
+pub const ANSWER_TIME: Duration = Duration::from_secs(60);
+
+/// Calls about files take at most [`BATCH_LEN_MAX`] of them, and say `within` what time an answer is wanted. The pool may
+/// use that; the caller's side of the seam enforces it for every pool (`access::PunctualPool`).
 #[async_trait]
 pub trait Pool: Send + Sync {
     fn id(&self) -> PoolId;
@@ -21,27 +36,27 @@ pub trait Pool: Send + Sync {
     /// only.
     async fn open(&self, ticket: &Ticket) -> Result<Arc<dyn OpenReplica>, PoolError>;
 
-    /// Makes the replica, empty, if it does not exist: for a client that is sent here with a ticket, which makes none.
+    /// Makes each replica, empty, if it does not exist: for a client that is sent here with a ticket, which makes none.
     /// The replica need not be on disk before something is written. An error if there is one of another birth.
-    async fn make(&self, file: FileId, birth: Birth) -> Result<(), PoolError>;
+    async fn make(&self, files: &[(FileId, Birth)], within: Duration) -> Answers<()>;
 
-    /// Sets the replica's length, durably, making it if need be. Shrinking frees, growing leaves a hole.
-    async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError>;
+    /// Sets the length of each replica, durably, making it if need be. Shrinking frees, growing leaves a hole.
+    async fn truncate(&self, files: &[(FileId, u64)], within: Duration) -> Answers<ReplicaFacts>;
 
-    /// Removes a replica; that there is none is success.
-    async fn remove(&self, file: FileId) -> Result<(), PoolError>;
+    /// Removes replicas; that there is none is success.
+    async fn remove(&self, files: &[FileId], within: Duration) -> Answers<()>;
 
     /// Replicas that were removed stay so over a power cut when this returns. A pool that does not outlive one has nothing
     /// to do.
-    async fn sync_removals(&self, _files: &[FileId]) -> Result<(), PoolError> {
+    async fn sync_removals(&self, _files: &[FileId], _within: Duration) -> Result<(), PoolError> {
         Ok(())
     }
 
-    /// From now on tickets of an epoch below `epoch` are refused; survives a restart.
-    async fn fence(&self, file: FileId, epoch: Epoch) -> Result<(), PoolError>;
+    /// From now on tickets to a file of an epoch below its one here are refused; survives a restart.
+    async fn fence(&self, files: &[(FileId, Epoch)], within: Duration) -> Answers<()>;
 
     /// `None`: no replica (never written).
-    async fn facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError>;
+    async fn facts(&self, files: &[FileId], within: Duration) -> Answers<Option<ReplicaFacts>>;
 
     /// Replicas by file id behind `after`, for checks and rebuilding.
     async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError>;
@@ -86,19 +101,12 @@ pub trait OpenReplica: Send + Sync {
     fn sync(&self) -> IoHandle<Verifier>;
     fn verifier(&self) -> Verifier;
 
-    /// The replica's own file, to move bytes by `sendfile(2)`; it stays open as long as it is held. It is for reading
-    /// only, with offsets given, and is to be asked for anew for each stretch that is sent: here an older epoch is found
-    /// out, and one read is counted. The file may become shorter meanwhile, as it may between two reads. `None` where
-    /// there is no such file (a remote pool, a replica without bytes) or reading is refused; then `read_at` does, and
-    /// says why.
-    ///
-    /// Reading it blocks where the page cache has not the bytes.
-    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+    /// The range as bytes of a file of this host. To be asked for anew for each stretch that is sent: here an older epoch
+    /// is found out, and one read is counted. `None` where there is no such file (the pool is elsewhere, the replica has
+    /// no bytes) or reading is refused; then `read_at` does, and says why.
+    fn local_range(&self, _range: ByteRange) -> Option<Arc<dyn LocalRange>> {
         None
     }
-
-    /// Counts bytes that were moved by way of the descriptor.
-    fn sent(&self, _bytes: u64) {}
 
     /// `None`: the replica can be read and written and nothing more.
     fn ranges(&self) -> Option<&dyn ReplicaRanges> {

@@ -47,6 +47,7 @@ pub(crate) fn of_pool(error: PoolError) -> NfsStat4 {
         PoolError::Fenced => NfsStat4::Stale,
         PoolError::ReadOnlyTicket => NfsStat4::OpenMode,
         PoolError::Unsupported(_) => NfsStat4::NotSupp,
+        PoolError::Unknown(_) => of_silent_pool(&error),
         PoolError::NoReplica(_) | PoolError::Offline(_) | PoolError::Io { .. } => {
             tracing::warn!(%error, "pool failed an I/O through the head");
             NfsStat4::Io
@@ -63,11 +64,18 @@ pub(crate) fn of_data_server(error: PoolError) -> NfsStat4 {
         PoolError::TooLarge => NfsStat4::FBig,
         PoolError::Busy(_) => NfsStat4::Delay,
         PoolError::Unsupported(_) => NfsStat4::NotSupp,
+        PoolError::Unknown(_) => of_silent_pool(&error),
         PoolError::Offline(_) | PoolError::Io { .. } => {
             tracing::warn!(%error, "pool failed an I/O");
             NfsStat4::Io
         }
     }
+}
+
+/// The client asks again, and loses no data that it would take an error for.
+fn of_silent_pool(error: &PoolError) -> NfsStat4 {
+    tracing::warn!(%error, "client is told to try again");
+    NfsStat4::Delay
 }
 
 pub(crate) fn of_access(error: AccessError) -> NfsStat4 {

@@ -91,7 +91,9 @@ impl DataFace {
         let ticket = Grant { pool: ticket.pool }.ticket(&file, TicketMode::Read);
         match self.pool.open(&ticket).await {
             Ok(replica) => Ok(Some(Version { held, file, replica })),
-            Err(PoolError::NoReplica(_) | PoolError::Fenced | PoolError::Offline(_)) => Ok(None),
+            Err(
+                PoolError::NoReplica(_) | PoolError::Fenced | PoolError::Offline(_) | PoolError::Unknown(_),
+            ) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }

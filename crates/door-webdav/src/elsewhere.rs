@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::OpenFile;
-use api::{Activity, Birth, OpenReplica, Replace, Stability, TicketMode};
+use api::{ANSWER_TIME, Activity, Birth, OpenReplica, Replace, Stability, TicketMode};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::HeaderValue;
@@ -144,10 +144,10 @@ impl CopyTarget for PullTarget {
         let pool = front.services.pools.pool(pending.pool);
         let pool = pool.ok_or_else(|| LocalError("the pool is gone".to_owned()))?;
         let (file, birth) = (pending.file.file, Birth::of(pending.file.birth));
-        let found = pool.facts(file).await.map_err(local)?;
+        let found = pool.facts(&[file], ANSWER_TIME).await.sole().map_err(local)?;
         // An attempt that was given up may have left bytes behind the end.
         if found.is_some_and(|facts| facts.size > size && facts.birth.agrees_with(birth)) {
-            pool.truncate(file, size).await.map_err(local)?;
+            pool.truncate(&[(file, size)], ANSWER_TIME).await.sole().map_err(local)?;
         }
         if size > 0 {
             replica.sync().await.map_err(local)?;

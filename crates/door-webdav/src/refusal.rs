@@ -115,7 +115,7 @@ impl From<PoolError> for Refusal {
             E::NoSpace(_) => StatusCode::INSUFFICIENT_STORAGE,
             E::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             // The layout behind it was revoked, or the file is gone: the name is to be looked up anew.
-            E::Fenced | E::NoReplica(_) | E::Offline(_) | E::Busy(_) => {
+            E::Fenced | E::NoReplica(_) | E::Offline(_) | E::Unknown(_) | E::Busy(_) => {
                 return Refusal::busy(error.to_string());
             }
             E::ReadOnlyTicket => StatusCode::FORBIDDEN,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use access::{AccessError, OpenFile, WalkError};
-use api::{Caller, NamespaceError, Publish, Published, Replace, TicketMode, Unnamed};
+use api::{ANSWER_TIME, Caller, NamespaceError, Publish, Published, Replace, TicketMode, Unnamed};
 use file_state::{Change, Modes, Share};
 use http::StatusCode;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Name, PoolId, Timestamp};
@@ -248,7 +248,10 @@ impl Front {
             }
         };
         let space_used = match self.services.pools.pool(pending.pool) {
-            Some(pool) => pool.facts(pending.file.file).await?.map_or(0, |facts| facts.space_used),
+            Some(pool) => {
+                let facts = pool.facts(&[pending.file.file], ANSWER_TIME).await.sole()?;
+                facts.map_or(0, |facts| facts.space_used)
+            }
             None => 0,
         };
         let (size, mtime, checksums) = (received.size, pending.terms.mtime, received.checksums.clone());

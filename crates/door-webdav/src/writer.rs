@@ -105,7 +105,8 @@ impl Writer {
             let synced = self.syncing.insert(self.replica.sync()).await;
             self.syncing = None;
             if let Err(error) = synced {
-                self.is_broken |= !matches!(error, PoolError::Busy(_) | PoolError::Offline(_));
+                self.is_broken |=
+                    !matches!(error, PoolError::Busy(_) | PoolError::Offline(_) | PoolError::Unknown(_));
                 return Err(error.into());
             }
         }

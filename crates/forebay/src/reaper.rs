@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use access::FileAccess;
-use api::{FileLocations, Locations, NamespaceError, PoolError, PoolManager};
+use api::{ANSWER_TIME, FileLocations, Locations, NamespaceError, PoolError, PoolManager};
 use door_nfs::HeadDoor;
 use tokio::sync::watch;
 use types::{Attributes, FileId, PoolId};
@@ -168,16 +168,15 @@ async fn sweep(
         // A door that gave up waiting for an upload's name no longer uses the file, but the namespace may still give it
         // the name: that request was queued earlier. After this answer the name is visible.
         locations.forget(&[]).await?;
-        let mut gone = Vec::new();
+        let mut due = Vec::new();
         for orphan in unused {
             let file = orphan.attributes.file;
-            if matches!(access.attributes(file).await, Ok(now) if is_as_listed(&orphan.attributes, &now))
-                && !access.is_in_use(file)
-                && remove_replicas(orphan, pools, pass).await
-            {
-                gone.push(orphan);
+            if matches!(access.attributes(file).await, Ok(now) if is_as_listed(&orphan.attributes, &now)) {
+                due.push(orphan);
             }
         }
+        due.retain(|orphan| !access.is_in_use(orphan.attributes.file));
+        let gone = removed(due, pools, pass).await;
         let gone = settled(gone, pools, pass).await;
         if !gone.is_empty() {
             locations.forget(&gone).await?;
@@ -194,16 +193,10 @@ fn is_as_listed(listed: &Attributes, now: &Attributes) -> bool {
 
 /// Those whose replicas stay removed over a power cut.
 async fn settled(gone: Vec<&FileLocations>, pools: &dyn PoolManager, pass: &mut Pass) -> Vec<FileId> {
-    let mut of_pools = BTreeMap::<PoolId, Vec<FileId>>::new();
-    for orphan in &gone {
-        for pool in orphan.locality.pools() {
-            of_pools.entry(pool).or_default().push(orphan.attributes.file);
-        }
-    }
     let mut failed = BTreeSet::new();
-    for (id, files) in of_pools {
+    for (id, files) in by_pool(&gone) {
         let synced = match pools.pool(id) {
-            Some(pool) => pool.sync_removals(&files).await,
+            Some(pool) => pool.sync_removals(&files, ANSWER_TIME).await,
             None => Err(PoolError::Offline(id)),
         };
         match synced {
@@ -219,18 +212,38 @@ async fn settled(gone: Vec<&FileLocations>, pools: &dyn PoolManager, pass: &mut 
     gone.into_iter().filter(is_settled).map(|orphan| orphan.attributes.file).collect()
 }
 
-/// Whether none is left.
-async fn remove_replicas(orphan: &FileLocations, pools: &dyn PoolManager, pass: &mut Pass) -> bool {
-    let file = orphan.attributes.file;
-    for id in orphan.locality.pools() {
-        let Some(pool) = pools.pool(id) else { return false };
-        if let Err(error) = pool.remove(file).await {
-            tracing::debug!(%file, pool = %id, %error, "cannot remove a replica");
-            pass.failed.entry(id).or_insert(error);
-            return false;
+/// Those of which no replica is left, as far as the pools have said so.
+async fn removed<'a>(
+    due: Vec<&'a FileLocations>,
+    pools: &dyn PoolManager,
+    pass: &mut Pass,
+) -> Vec<&'a FileLocations> {
+    let mut left = BTreeSet::new();
+    for (id, files) in by_pool(&due) {
+        let Some(pool) = pools.pool(id) else {
+            left.extend(files);
+            continue;
+        };
+        for (file, answer) in files.iter().zip(pool.remove(&files, ANSWER_TIME).await) {
+            if let Err(error) = answer {
+                tracing::debug!(%file, pool = %id, %error, "cannot remove a replica");
+                pass.failed.entry(id).or_insert(error);
+                left.insert(*file);
+            }
         }
     }
-    true
+    due.into_iter().filter(|orphan| !left.contains(&orphan.attributes.file)).collect()
+}
+
+/// At most [`BATCH`] for each pool.
+fn by_pool(orphans: &[&FileLocations]) -> BTreeMap<PoolId, Vec<FileId>> {
+    let mut files = BTreeMap::<PoolId, Vec<FileId>>::new();
+    for orphan in orphans {
+        for pool in orphan.locality.pools() {
+            files.entry(pool).or_default().push(orphan.attributes.file);
+        }
+    }
+    files
 }
 
 #[cfg(test)]
@@ -424,6 +437,22 @@ mod tests {
         assert!(access.attributes(file).await.is_ok(), "it is removed again after a power cut");
         pool.schedule().lift(Call::SyncRemovals);
         sweep(&*namespace, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        assert!(access.attributes(file).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_removal_without_an_answer_is_asked_for_again() {
+        let Scene { _dir, namespace, pool, pools, access } = scene();
+        let file = make_unnamed(&namespace, &access).await.file();
+        let (_stop, stopped) = watch::channel(false);
+        pool.schedule().on(Call::Remove, .., Fault::Fail(PoolError::Unknown(POOL)));
+        let mut pass = Pass::default();
+        sweep(&*namespace, &*pools, &access, &stopped, &mut pass).await.unwrap();
+        assert!(matches!(pass.failed.get(&POOL), Some(PoolError::Unknown(POOL))));
+        assert!(access.attributes(file).await.is_ok(), "its row is what makes the reaper ask again");
+        pool.schedule().lift(Call::Remove);
+        sweep(&*namespace, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        assert_eq!(pool.schedule().count(Call::Remove), 2);
         assert!(access.attributes(file).await.is_err());
     }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{AccessServices, FileAccess};
+use access::{AccessServices, FileAccess, PunctualPool};
 use admin::log::LogControl;
 use anyhow::{Result, anyhow, bail};
 use api::{HandleKey, KeyGeneration, Pool, PoolManager, Term, TicketKeys};
@@ -109,8 +109,18 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
     let settled = lengths::settle(&namespace, &local_pools, &behind).await?;
     // Before any file is made.
     namespace.keep_marks(Arc::new(Marks::new(data, &settled.unsettled)))?;
-    let pools = local_pools.iter().map(|pool| Arc::clone(pool) as Arc<dyn Pool>).collect();
+    let pools = local_pools.iter().map(|pool| seam_of(Arc::clone(pool))).collect();
     Ok(Services { clock, random, namespace, local_pools, pools, settled })
+}
+
+/// The pool as all others see it.
+fn seam_of(pool: Arc<LocalPool>) -> Arc<dyn Pool> {
+    #[cfg(feature = "channel")]
+    let pool = {
+        tracing::info!(pool = %pool.id(), "pool is behind a channel: this program is for tests");
+        Arc::new(testkit::channel::ChannelPool::around(pool))
+    };
+    Arc::new(PunctualPool::new(pool))
 }
 
 /// The namespace of a data directory, unless it is not the one of which something was `noted` there and in the pools. From

@@ -6,9 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{IoHandle, OpenReplica, PoolError, ReadData};
+use api::{IoHandle, LocalRange, OpenReplica, PoolError, ReadData};
 use bytes::{Bytes, BytesMut};
 use thiserror::Error;
+use types::ByteRange;
 
 use crate::budget::{Account, Charge};
 use crate::message::{Piece, Pieces};
@@ -45,11 +46,16 @@ pub(crate) struct Stretch {
     pub replica: Arc<dyn OpenReplica>,
     pub offset: u64,
     pub length: u64,
-    /// Its descriptor is of no use.
+    /// Its file, if it has one here, is of no use.
     pub is_read: bool,
 }
 
 impl Stretch {
+    /// As bytes of a file of this host, if it is one.
+    pub fn local_range(&self) -> Option<Arc<dyn LocalRange>> {
+        self.replica.local_range(ByteRange::new(self.offset, self.length)?)
+    }
+
     pub fn advance(&mut self, bytes: u64) {
         self.offset += bytes;
         self.length -= bytes;
@@ -259,7 +265,7 @@ impl Assembly {
         self.shape.sends_files
             && !stretch.is_read
             && stretch.length >= FILE_BYTES_MIN
-            && stretch.replica.descriptor().is_some()
+            && stretch.local_range().is_some()
     }
 
     fn take(&mut self, bytes: u64) -> Result<(), Broken> {

@@ -2,16 +2,18 @@
 
 mod ranges;
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use crate::parts::PoolParts;
 use crate::replica::{Claim, KnownLength, Replica};
 use api::{
-    IoHandle, OpenReplica, PoolError, ReadData, ReplicaRanges, Stability, TicketMode, Verifier, WriteThrough,
+    IoHandle, LocalRange, OpenReplica, PoolError, ReadData, ReplicaRanges, Stability, TicketMode, Verifier,
+    WriteThrough,
 };
 use bytes::{Bytes, BytesMut};
 use io_engine::{Readable, SyncGate, Syncable, Work, Writable};
+use types::ByteRange;
 
 #[derive(Clone)]
 pub struct Handle {
@@ -87,21 +89,38 @@ impl OpenReplica for Handle {
         self.shared.verifier
     }
 
-    fn descriptor(&self) -> Option<Arc<OwnedFd>> {
+    fn local_range(&self, range: ByteRange) -> Option<Arc<dyn LocalRange>> {
         self.check().ok()?;
         let file = self.replica.lend_file()?;
         // The caller that sends from it cannot tell lost bytes from a hole.
         self.replica.check_whole(&self.shared).ok()?;
         self.shared.counters.reads.add(1);
-        Some(file)
-    }
-
-    fn sent(&self, bytes: u64) {
-        self.shared.counters.read_bytes.add(bytes);
+        Some(Arc::new(LentRange { shared: Arc::clone(&self.shared), file, offset: range.offset() }))
     }
 
     fn ranges(&self) -> Option<&dyn ReplicaRanges> {
         Some(self)
+    }
+}
+
+/// Bytes of a replica's file, which is not closed meanwhile.
+struct LentRange {
+    shared: Arc<PoolParts>,
+    file: Arc<OwnedFd>,
+    offset: u64,
+}
+
+impl LocalRange for LentRange {
+    fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    fn sent(&self, bytes: u64) {
+        self.shared.counters.read_bytes.add(bytes);
     }
 }
 

@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use api::{
-    Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, Presence, ReplicaFacts, Ticket, TicketMode,
-    Verifier,
+    Answers, Birth, Description, OpenReplica, Pool, PoolError, PoolStatus, Presence, ReplicaFacts, Ticket,
+    TicketMode, Verifier,
 };
 use async_trait::async_trait;
 use io_engine::{Engine, EngineConfig, Work};
@@ -72,7 +72,6 @@ const FILE_ID_MAX: FileId = FileId(i64::MAX.cast_unsigned());
 
 pub struct LocalPool {
     shared: Arc<PoolParts>,
-    table: Arc<Table>,
     upkeep: Arc<Upkeep>,
     upkeep_thread: Mutex<Option<JoinHandle<()>>>,
     dir: PathBuf,
@@ -131,12 +130,12 @@ impl LocalPool {
             removed,
             verifier,
             closed,
+            table: Table::new(within_process_limit(config.id, config.open_files_max)),
         });
         let upkeep = Arc::new(Upkeep::default());
         let thread = upkeep.start(Arc::clone(&shared)).map_err(|error| OpenError::io("start", dir, error))?;
         Ok(Arc::new(LocalPool {
             shared,
-            table: Arc::new(Table::new(within_process_limit(config.id, config.open_files_max))),
             upkeep,
             upkeep_thread: Mutex::new(Some(thread)),
             dir: config.dir,
@@ -227,14 +226,8 @@ impl LocalPool {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
         for _ in 0..ROOM_TRIES_MAX {
-            let to_settle = match self.table.take(file) {
-                Ok(taken) => {
-                    for replica in taken.to_settle {
-                        // A failure marks the replica, and the next sync of it returns the error.
-                        self.shared.engine.settle(&self.settling(replica));
-                    }
-                    return Ok(taken.replica);
-                }
+            let to_settle = match self.shared.take(file) {
+                Ok(replica) => return Ok(replica),
                 Err(full) => full.to_settle,
             };
             if to_settle.is_empty() {
@@ -253,7 +246,7 @@ impl LocalPool {
         if !replica.is_orphaned(&self.shared)? {
             return Ok(replica);
         }
-        self.table.drop_replica(&replica);
+        self.shared.table.drop_replica(&replica);
         self.replica(file).await
     }
 
@@ -271,6 +264,43 @@ impl LocalPool {
 
     fn settling(&self, replica: Arc<Replica>) -> Settling {
         Settling { shared: Arc::clone(&self.shared), replica }
+    }
+
+    async fn make_one(&self, file: FileId, birth: Birth) -> Result<(), PoolError> {
+        let replica = self.replica_to_fill(file).await?;
+        if replica.open_file().is_some() && replica.birth() == birth && !replica.is_removed() {
+            return Ok(());
+        }
+        self.with(file, Work::Create, move |replica, shared| replica.make(shared, birth)).await
+    }
+
+    async fn truncate_one(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
+        if size == 0 {
+            self.replica_to_fill(file).await?;
+        }
+        self.with(file, Work::Truncate, move |replica, shared| replica.truncate(shared, size)).await
+    }
+
+    async fn remove_one(&self, file: FileId) -> Result<(), PoolError> {
+        self.with(file, Work::Remove, move |replica, shared| {
+            replica.remove(shared)?;
+            shared.table.drop_replica(replica);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn facts_of(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
+        let replica = self.replica(file).await?;
+        if replica.open_file().is_some() {
+            // The kernel has the attributes of an open file in memory: not worth a thread.
+            return replica.facts(&self.shared);
+        }
+        self.with(file, Work::Inspect, |replica, shared| {
+            replica.load(shared)?;
+            replica.facts(shared)
+        })
+        .await
     }
 
     /// Runs `job` on the replica in a thread of the engine.
@@ -317,7 +347,7 @@ impl Pool for LocalPool {
         if replica.is_removed() || self.shared.removed.contains(ticket.file) {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
-        let claim = Claim { epoch: ticket.epoch, birth: ticket.birth, presence: ticket.presence };
+        let claim = Claim::of(ticket);
         replica.check_claim(&self.shared, claim)?;
         if ticket.mode == TicketMode::Read {
             // Before the caller says that it has the file.
@@ -328,32 +358,19 @@ impl Pool for LocalPool {
         Ok(Arc::new(Handle { shared, replica, claim, mode: ticket.mode }))
     }
 
-    async fn make(&self, file: FileId, birth: Birth) -> Result<(), PoolError> {
-        let replica = self.replica_to_fill(file).await?;
-        if replica.open_file().is_some() && replica.birth() == birth && !replica.is_removed() {
-            return Ok(());
-        }
-        self.with(file, Work::Create, move |replica, shared| replica.make(shared, birth)).await
+    async fn make(&self, files: &[(FileId, Birth)], _within: Duration) -> Answers<()> {
+        each(files, |(file, birth)| self.make_one(file, birth)).await
     }
 
-    async fn truncate(&self, file: FileId, size: u64) -> Result<ReplicaFacts, PoolError> {
-        if size == 0 {
-            self.replica_to_fill(file).await?;
-        }
-        self.with(file, Work::Truncate, move |replica, shared| replica.truncate(shared, size)).await
+    async fn truncate(&self, files: &[(FileId, u64)], _within: Duration) -> Answers<ReplicaFacts> {
+        each(files, |(file, size)| self.truncate_one(file, size)).await
     }
 
-    async fn remove(&self, file: FileId) -> Result<(), PoolError> {
-        let table = Arc::clone(&self.table);
-        self.with(file, Work::Remove, move |replica, shared| {
-            replica.remove(shared)?;
-            table.drop_replica(replica);
-            Ok(())
-        })
-        .await
+    async fn remove(&self, files: &[FileId], _within: Duration) -> Answers<()> {
+        each(files, |file| self.remove_one(file)).await
     }
 
-    async fn sync_removals(&self, files: &[FileId]) -> Result<(), PoolError> {
+    async fn sync_removals(&self, files: &[FileId], _within: Duration) -> Result<(), PoolError> {
         self.shared.check_open()?;
         let (shared, files) = (Arc::clone(&self.shared), files.to_vec());
         let sync = move || {
@@ -363,21 +380,15 @@ impl Pool for LocalPool {
         self.shared.engine.run(Work::SyncNames, sync).await
     }
 
-    async fn fence(&self, file: FileId, epoch: Epoch) -> Result<(), PoolError> {
-        self.with(file, Work::Fence, move |replica, shared| replica.fence(shared, epoch)).await
-    }
-
-    async fn facts(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
-        let replica = self.replica(file).await?;
-        if replica.open_file().is_some() {
-            // The kernel has the attributes of an open file in memory: not worth a thread.
-            return replica.facts(&self.shared);
-        }
-        self.with(file, Work::Inspect, |replica, shared| {
-            replica.load(shared)?;
-            replica.facts(shared)
+    async fn fence(&self, files: &[(FileId, Epoch)], _within: Duration) -> Answers<()> {
+        each(files, |(file, epoch)| {
+            self.with(file, Work::Fence, move |replica, shared| replica.fence(shared, epoch))
         })
         .await
+    }
+
+    async fn facts(&self, files: &[FileId], _within: Duration) -> Answers<Option<ReplicaFacts>> {
+        each(files, |file| self.facts_of(file)).await
     }
 
     async fn replicas(&self, after: FileId, limit: usize) -> Result<Vec<ReplicaFacts>, PoolError> {
@@ -531,6 +542,18 @@ pub fn identify(dir: &Path, expected: &Identity) -> Result<(), OpenError> {
         return expected.write(dir);
     }
     Ok(())
+}
+
+/// One file after the other, so that a large batch leaves the threads to others too.
+async fn each<F: Copy, T, Asked: Future<Output = Result<T, PoolError>>>(
+    files: &[F],
+    ask: impl Fn(F) -> Asked,
+) -> Answers<T> {
+    let mut answers = Vec::with_capacity(files.len());
+    for file in files {
+        answers.push(ask(*file).await);
+    }
+    answers.into_iter().collect()
 }
 
 fn rebuild(dir: &Path, index: &Index) -> Result<(), OpenError> {

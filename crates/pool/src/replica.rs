@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use api::{Birth, PoolError, Presence, ReplicaFacts};
+use api::{Birth, PoolError, Presence, ReplicaFacts, Ticket};
 use io_engine::{SyncGate, write};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
@@ -32,6 +32,12 @@ pub struct Claim {
     pub epoch: Epoch,
     pub birth: Birth,
     pub presence: Presence,
+}
+
+impl Claim {
+    pub fn of(ticket: &Ticket) -> Claim {
+        Claim { epoch: ticket.epoch, birth: ticket.birth, presence: ticket.presence }
+    }
 }
 
 pub struct Replica {

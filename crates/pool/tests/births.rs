@@ -6,7 +6,7 @@ mod pools;
 
 use std::sync::Arc;
 
-use api::{Birth, OpenReplica, Pool, PoolError, Presence, Stability, Ticket, TicketMode};
+use api::{ANSWER_TIME, Birth, OpenReplica, Pool, PoolError, Presence, Stability, Ticket, TicketMode};
 use bytes::Bytes;
 use forebay_pool::LocalPool;
 use pools::open;
@@ -45,18 +45,18 @@ async fn assert_is_refused_to_others(pool: &LocalPool) {
         refused(read(pool, OTHER, mode).await);
     }
     refused(write(pool, OTHER).await);
-    refused(pool.make(FILE, OTHER).await);
+    refused(pool.make(&[(FILE, OTHER)], ANSWER_TIME).await.sole());
     if let Ok(replica) = by(pool, OTHER, TicketMode::ReadWrite).await {
         let ranges = replica.ranges().unwrap();
         refused(replica.sync().await);
         refused(ranges.allocate(ByteRange::from_bounds(0, 9).unwrap()).await);
-        assert!(replica.descriptor().is_none());
+        assert!(replica.local_range(types::ByteRange::ALL).is_none());
     }
     for birth in [OWN, Birth::UNKNOWN] {
         assert_eq!(read(pool, birth, TicketMode::Read).await.unwrap(), "data");
-        pool.make(FILE, birth).await.unwrap();
+        pool.make(&[(FILE, birth)], ANSWER_TIME).await.sole().unwrap();
     }
-    assert_eq!(pool.facts(FILE).await.unwrap().unwrap().birth, OWN);
+    assert_eq!(pool.facts(&[FILE], ANSWER_TIME).await.sole().unwrap().unwrap().birth, OWN);
     assert_eq!(pool.replicas(FileId(0), 9).await.unwrap()[0].birth, OWN);
 }
 
@@ -64,7 +64,7 @@ async fn assert_is_refused_to_others(pool: &LocalPool) {
 async fn a_replica_of_another_birth_is_an_error_also_after_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let pool = open(dir.path());
-    pool.make(FILE, OWN).await.unwrap();
+    pool.make(&[(FILE, OWN)], ANSWER_TIME).await.sole().unwrap();
     write(&pool, OWN).await.unwrap();
     assert_is_refused_to_others(&pool).await;
     pool.close();

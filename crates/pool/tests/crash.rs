@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-use api::{Pool, PoolError, Stability, Ticket, TicketMode};
+use api::{ANSWER_TIME, Pool, PoolError, Stability, Ticket, TicketMode};
 use bytes::Bytes;
 use forebay_pool::{Found, scan};
 use types::{Epoch, FileId};
@@ -35,11 +35,11 @@ async fn the_process_that_is_killed() {
         replica.sync().await.unwrap();
         let mut said = format!("written {file}\n");
         if file % 5 == 0 {
-            pool.fence(FileId(file), Epoch(2)).await.unwrap();
+            pool.fence(&[(FileId(file), Epoch(2))], ANSWER_TIME).await.sole().unwrap();
             said += &format!("fenced {file}\n");
         }
         if file % 7 == 3 {
-            pool.remove(FileId(file - 2)).await.unwrap();
+            pool.remove(&[FileId(file - 2)], ANSWER_TIME).await.sole().unwrap();
             said += &format!("removed {}\n", file - 2);
         }
         out.write_all(said.as_bytes()).unwrap();

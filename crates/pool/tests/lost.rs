@@ -8,7 +8,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use api::{OpenReplica, Pool, PoolError, Presence, ReplicaRanges, Stability, Ticket, TicketMode};
+use api::{
+    ANSWER_TIME, OpenReplica, Pool, PoolError, Presence, ReplicaRanges, Stability, Ticket, TicketMode,
+};
 use bytes::Bytes;
 use forebay_pool::{LocalPool, accept_length, look};
 use pools::{open, writer};
@@ -79,7 +81,7 @@ async fn a_shortened_replica_is_an_error_and_not_zeros() {
     let replica = with(&pool, TicketMode::ReadWrite, Presence::Written).await.unwrap();
     lost(replica.read_at(0, 1000).await);
     lost(replica.read_at(500, 10).await);
-    assert!(replica.descriptor().is_none());
+    assert!(replica.local_range(types::ByteRange::ALL).is_none());
     assert_eq!(replica.read_at(2, 5).await.unwrap().data, [1; 5][..]);
 }
 
@@ -94,9 +96,9 @@ async fn a_shortened_replica_does_not_become_whole_by_a_write_behind_its_end() {
     let ranges: &dyn ReplicaRanges = replica.ranges().unwrap();
     lost(ranges.extend(2000).await);
     lost(ranges.allocate(ByteRange::from_bounds(0, 2000).unwrap()).await);
-    lost(pool.truncate(FileId(FILE), 2000).await);
+    lost(pool.truncate(&[(FileId(FILE), 2000)], ANSWER_TIME).await.sole());
     // Bytes that a truncation cuts off are not missing.
-    pool.truncate(FileId(FILE), 4).await.unwrap();
+    pool.truncate(&[(FileId(FILE), 4)], ANSWER_TIME).await.sole().unwrap();
     assert_eq!(pools::content(&pool, FILE).await, [1; 4]);
 }
 
@@ -136,7 +138,7 @@ async fn a_replica_that_is_gone_is_an_error_where_the_ticket_says_that_there_is_
     let replica = with(&pool, TicketMode::ReadWrite, Presence::Written).await.unwrap();
     lost(replica.read_at(0, 10).await);
     lost(replica.write_at(0, Bytes::from("x"), Stability::Unstable).await);
-    assert_eq!(pool.facts(FileId(FILE)).await.unwrap(), None, "none was made");
+    assert_eq!(pool.facts(&[FileId(FILE)], ANSWER_TIME).await.sole().unwrap(), None, "none was made");
     assert_eq!(pool.replicas(FileId(0), 10).await.unwrap(), []);
     // A file without data reads as one, and its first write makes the replica.
     let replica = with(&pool, TicketMode::ReadWrite, Presence::Unmade).await.unwrap();
@@ -149,9 +151,9 @@ async fn a_replica_that_is_gone_is_an_error_where_the_ticket_says_that_there_is_
 async fn a_ticket_makes_no_replica_of_a_file_that_is_gone_whether_the_pool_remembers_it_or_not() {
     let dir = tempfile::tempdir().unwrap();
     let running = open(dir.path());
-    running.make(FileId(FILE), api::Birth::UNKNOWN).await.unwrap();
-    running.make(FileId(FILE), api::Birth::UNKNOWN).await.unwrap();
-    let facts = running.facts(FileId(FILE)).await.unwrap().unwrap();
+    running.make(&[(FileId(FILE), api::Birth::UNKNOWN)], ANSWER_TIME).await.sole().unwrap();
+    running.make(&[(FileId(FILE), api::Birth::UNKNOWN)], ANSWER_TIME).await.sole().unwrap();
+    let facts = running.facts(&[FileId(FILE)], ANSWER_TIME).await.sole().unwrap().unwrap();
     assert_eq!((facts.file, facts.size), (FileId(FILE), 0));
     let is_gone = |error| matches!(error, PoolError::NoReplica(_));
     let assert_makes_none = async |pool: &LocalPool| {
@@ -174,9 +176,11 @@ async fn a_ticket_makes_no_replica_of_a_file_that_is_gone_whether_the_pool_remem
     let held = with(&running, TicketMode::ReadWrite, Presence::Made).await.unwrap();
     held.write_at(0, Bytes::from("data"), Stability::FileSync).await.unwrap();
     drop(held);
-    running.remove(FileId(FILE)).await.unwrap();
+    running.remove(&[FileId(FILE)], ANSWER_TIME).await.sole().unwrap();
     assert_makes_none(&running).await;
-    assert!(running.make(FileId(FILE), api::Birth::UNKNOWN).await.is_err_and(is_gone));
+    assert!(
+        running.make(&[(FileId(FILE), api::Birth::UNKNOWN)], ANSWER_TIME).await.sole().is_err_and(is_gone)
+    );
     running.close();
     drop(running);
     assert_makes_none(&open(dir.path())).await;
@@ -242,14 +246,14 @@ async fn a_replica_that_loses_its_name_while_it_is_open_takes_no_writes_and_is_n
         replica.write_at(0, Bytes::from(vec![1; 1000]), Stability::FileSync).await.unwrap();
         replica.write_at(0, Bytes::from("x"), Stability::Unstable).await.unwrap();
         harm(&path(dir.path()));
-        assert_eq!(pool.facts(FileId(FILE)).await.unwrap(), None);
+        assert_eq!(pool.facts(&[FileId(FILE)], ANSWER_TIME).await.sole().unwrap(), None);
         assert_eq!(pool.replicas(FileId(0), 10).await.unwrap(), []);
         for _ in 0..2 {
             lost(replica.sync().await);
             for stability in [Stability::Unstable, Stability::FileSync] {
                 lost(replica.write_at(1000, Bytes::from("more"), stability).await);
             }
-            lost(pool.truncate(FileId(FILE), 10).await);
+            lost(pool.truncate(&[(FileId(FILE), 10)], ANSWER_TIME).await.sole());
             let ranges: &dyn ReplicaRanges = replica.ranges().unwrap();
             lost(ranges.extend(2000).await);
         }
@@ -269,13 +273,13 @@ async fn a_replica_that_lost_its_name_with_unsynced_writes_is_made_anew_by_a_ful
         lost(replica.sync().await);
         match way {
             0 => {}
-            1 => assert_eq!(pool.truncate(FileId(FILE), 0).await.unwrap().size, 0),
-            _ => pool.make(FileId(FILE), api::Birth::UNKNOWN).await.unwrap(),
+            1 => assert_eq!(pool.truncate(&[(FileId(FILE), 0)], ANSWER_TIME).await.sole().unwrap().size, 0),
+            _ => pool.make(&[(FileId(FILE), api::Birth::UNKNOWN)], ANSWER_TIME).await.sole().unwrap(),
         }
         let anew = with(&pool, TicketMode::ReadWrite, Presence::Unmade).await.unwrap();
         anew.write_at(0, Bytes::from("anew"), Stability::FileSync).await.unwrap();
         assert_eq!(fs::read(path(dir.path())).unwrap(), b"anew");
-        assert_eq!(pool.facts(FileId(FILE)).await.unwrap().unwrap().size, 4);
+        assert_eq!(pool.facts(&[FileId(FILE)], ANSWER_TIME).await.sole().unwrap().unwrap().size, 4);
         assert_eq!(pool.status().replicas, 1);
         lost(replica.sync().await);
         lost(replica.write_at(0, Bytes::from("more"), Stability::Unstable).await);
@@ -311,7 +315,7 @@ async fn a_replica_that_the_head_removed_goes_on_for_those_who_have_it_open() {
     let pool = open(dir.path());
     let replica = writer(&pool, FILE).await;
     replica.write_at(0, Bytes::from("before"), Stability::Unstable).await.unwrap();
-    pool.remove(FileId(FILE)).await.unwrap();
+    pool.remove(&[FileId(FILE)], ANSWER_TIME).await.sole().unwrap();
     replica.write_at(0, Bytes::from("after!"), Stability::FileSync).await.unwrap();
     replica.sync().await.unwrap();
     assert_eq!(replica.read_at(0, 9).await.unwrap().data, "after!");
@@ -332,8 +336,8 @@ async fn another_file_in_place_of_a_replica_is_not_listed_as_it() {
 async fn a_cut_is_no_loss_and_a_hole_is_none() {
     let dir = tempfile::tempdir().unwrap();
     let pool = harmed(dir.path(), |_| {}).await;
-    pool.truncate(FileId(FILE), 10).await.unwrap();
-    pool.truncate(FileId(FILE), 5000).await.unwrap();
+    pool.truncate(&[(FileId(FILE), 10)], ANSWER_TIME).await.sole().unwrap();
+    pool.truncate(&[(FileId(FILE), 5000)], ANSWER_TIME).await.sole().unwrap();
     writer(&pool, FILE).await.write_at(9000, Bytes::from("end"), Stability::Unstable).await.unwrap();
     drop(pool);
     let pool = open(dir.path());
@@ -355,9 +359,9 @@ async fn a_length_that_is_set_is_known_to_be_on_disk_also_where_an_earlier_proce
     drop(pool);
     let pool = open(dir.path());
     assert_eq!(known(dir.path()), Some(0));
-    pool.truncate(FileId(FILE), 4).await.unwrap();
+    pool.truncate(&[(FileId(FILE), 4)], ANSWER_TIME).await.sole().unwrap();
     assert_eq!(known(dir.path()), Some(4));
-    pool.truncate(FileId(FILE), 3000).await.unwrap();
+    pool.truncate(&[(FileId(FILE), 3000)], ANSWER_TIME).await.sole().unwrap();
     assert_eq!(known(dir.path()), Some(3000));
 }
 
@@ -373,7 +377,7 @@ async fn reads_while_a_file_is_cut_and_grows_say_nothing_of_a_loss() {
         let (pool, replica) = (Arc::clone(&pool), Arc::clone(&replica));
         tokio::spawn(async move {
             for turn in 0..300 {
-                pool.truncate(FileId(FILE), turn % 7).await.unwrap();
+                pool.truncate(&[(FileId(FILE), turn % 7)], ANSWER_TIME).await.sole().unwrap();
                 replica.write_at(0, data(), Stability::FileSync).await.unwrap();
             }
         })
@@ -396,7 +400,7 @@ async fn a_cut_of_a_replica_of_the_first_version_is_told_from_a_loss() {
     let dir = tempfile::tempdir().unwrap();
     let pool = harmed(dir.path(), label_as_first_version).await;
     assert_eq!(known(dir.path()), None);
-    pool.truncate(FileId(FILE), 0).await.unwrap();
+    pool.truncate(&[(FileId(FILE), 0)], ANSWER_TIME).await.sole().unwrap();
     assert_eq!(known(dir.path()), Some(0));
 }
 

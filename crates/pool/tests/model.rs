@@ -6,7 +6,7 @@ mod pools;
 
 use std::collections::HashMap;
 
-use api::{Pool, PoolError, Stability};
+use api::{ANSWER_TIME, Pool, PoolError, Stability};
 use bytes::Bytes;
 use proptest::prelude::*;
 use types::FileId;
@@ -59,12 +59,15 @@ async fn run(steps: Vec<Step>) {
             Step::Truncate { file, size } => match model.get_mut(&file) {
                 Some(None) => {}
                 None if size == 0 => {
-                    pool.truncate(FileId(file), 0).await.unwrap();
+                    pool.truncate(&[(FileId(file), 0)], ANSWER_TIME).await.sole().unwrap();
                 }
                 _ => {
                     let expected = model.entry(file).or_insert_with(|| Some(Vec::new()));
                     expected.as_mut().unwrap().resize(size as usize, 0);
-                    assert_eq!(pool.truncate(FileId(file), size).await.unwrap().size, size);
+                    assert_eq!(
+                        pool.truncate(&[(FileId(file), size)], ANSWER_TIME).await.sole().unwrap().size,
+                        size
+                    );
                 }
             },
             Step::Read { file, offset, length } => {
@@ -82,8 +85,11 @@ async fn run(steps: Vec<Step>) {
             }
             Step::Remove { file } => {
                 model.insert(file, None);
-                pool.remove(FileId(file)).await.unwrap();
-                assert!(matches!(pool.truncate(FileId(file), 1).await, Err(PoolError::NoReplica(_))));
+                pool.remove(&[FileId(file)], ANSWER_TIME).await.sole().unwrap();
+                assert!(matches!(
+                    pool.truncate(&[(FileId(file), 1)], ANSWER_TIME).await.sole(),
+                    Err(PoolError::NoReplica(_))
+                ));
             }
             Step::Sync { file } => {
                 if model.get(&file) != Some(&None) {

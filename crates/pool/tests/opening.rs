@@ -7,7 +7,7 @@ mod pools;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use api::{Content, Pool, PoolError, Stability};
+use api::{ANSWER_TIME, Content, Pool, PoolError, Stability};
 use bytes::Bytes;
 use forebay_pool::{Found, LocalPool, OpenError, ProblemKind, scan};
 use pools::{config, content, open, writer};
@@ -48,7 +48,7 @@ async fn a_second_user_of_a_pool_is_refused_until_the_first_closes() {
     assert!(matches!(refusal(config(dir.path())), OpenError::InUse { .. }));
     first.close();
     first.close();
-    let late = first.facts(FileId(1)).await;
+    let late = first.facts(&[FileId(1)], ANSWER_TIME).await.sole();
     assert!(matches!(late, Err(PoolError::Offline(_))));
     assert!(first.status().offline.is_some());
     open(dir.path());
@@ -92,7 +92,7 @@ async fn an_index_that_is_gone_or_not_clean_is_made_from_the_files() {
     let dir = tempfile::tempdir().unwrap();
     let pool = open(dir.path());
     fill(&pool, 1..200).await;
-    pool.remove(FileId(5)).await.unwrap();
+    pool.remove(&[FileId(5)], ANSWER_TIME).await.sole().unwrap();
     let listed = pool.replicas(FileId(0), 1000).await.unwrap();
     assert_eq!(listed.len(), 198);
     drop(pool);
@@ -172,7 +172,7 @@ async fn a_replica_that_was_made_and_not_labelled_is_finished_by_the_next_write(
     fs::remove_file(&path).unwrap();
     fs::write(&path, "").unwrap();
     let pool = open(dir.path());
-    assert_eq!(pool.facts(FileId(1)).await.unwrap(), None);
+    assert_eq!(pool.facts(&[FileId(1)], ANSWER_TIME).await.sole().unwrap(), None);
     assert_eq!(content(&pool, 1).await, b"");
     fill(&pool, 1..2).await;
     pool.close();
@@ -206,9 +206,9 @@ async fn the_reserve_refuses_new_data_before_it_is_touched() {
     );
     let new = writer(&pool, 9).await.write_at(0, Bytes::from("x"), Stability::Unstable).await;
     assert!(matches!(new, Err(PoolError::NoSpace(_))));
-    assert_eq!(pool.facts(FileId(9)).await.unwrap(), None);
-    pool.truncate(FileId(8), 0).await.unwrap();
-    pool.remove(FileId(8)).await.unwrap();
+    assert_eq!(pool.facts(&[FileId(9)], ANSWER_TIME).await.sole().unwrap(), None);
+    pool.truncate(&[(FileId(8), 0)], ANSWER_TIME).await.sole().unwrap();
+    pool.remove(&[FileId(8)], ANSWER_TIME).await.sole().unwrap();
 }
 
 #[tokio::test]
@@ -216,7 +216,7 @@ async fn a_write_into_a_hole_leaves_the_reserve_alone() {
     let dir = tempfile::tempdir().unwrap();
     let pool = open(dir.path());
     fill(&pool, 8..9).await;
-    pool.truncate(FileId(8), 1 << 20).await.unwrap();
+    pool.truncate(&[(FileId(8), 1 << 20)], ANSWER_TIME).await.sole().unwrap();
     pool.close();
     let mut full = config(dir.path());
     full.reserve_bytes = u64::MAX;
@@ -247,8 +247,8 @@ async fn the_reserve_of_inodes_refuses_new_replicas_and_nothing_else() {
     writer(&pool, 8).await.write_at(100, Bytes::from("more"), Stability::Unstable).await.unwrap();
     let new = writer(&pool, 9).await.write_at(0, Bytes::from("x"), Stability::Unstable).await;
     assert!(matches!(new, Err(PoolError::NoSpace(_))));
-    assert!(matches!(pool.truncate(FileId(9), 5).await, Err(PoolError::NoSpace(_))));
-    assert_eq!(pool.facts(FileId(9)).await.unwrap(), None);
+    assert!(matches!(pool.truncate(&[(FileId(9), 5)], ANSWER_TIME).await.sole(), Err(PoolError::NoSpace(_))));
+    assert_eq!(pool.facts(&[FileId(9)], ANSWER_TIME).await.sole().unwrap(), None);
 }
 
 #[tokio::test]

@@ -1,13 +1,13 @@
 //! An open replica whose calls meet the faults of a schedule.
 
-use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use api::{
-    Advice, Content, IoHandle, OpenReplica, PoolError, ReadData, ReplicaRanges, Stability, Stretch, Verifier,
+    Advice, Content, IoHandle, OpenReplica, PoolError, ReadData, ReplicaRanges, Source, Stability, Stretch,
+    Verifier,
 };
 use bytes::Bytes;
 use futures_channel::oneshot;
@@ -118,11 +118,11 @@ impl ReplicaRanges for FaultyReplica {
         self.pass_range(move |ranges| ranges.seek(offset, content))
     }
 
-    fn copy_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<u64> {
+    fn copy_from(&self, source: Source, stretch: Stretch) -> IoHandle<u64> {
         self.pass_range(move |ranges| ranges.copy_from(source, stretch))
     }
 
-    fn share_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<bool> {
+    fn share_from(&self, source: Source, stretch: Stretch) -> IoHandle<bool> {
         self.pass_range(move |ranges| ranges.share_from(source, stretch))
     }
 

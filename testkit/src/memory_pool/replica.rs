@@ -1,11 +1,10 @@
 //! An open replica of a pool in memory.
 
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use api::{
-    Advice, Content, IoHandle, OpenReplica, PoolError, Presence, ReadData, ReplicaRanges, Stability, Stretch,
-    Ticket, TicketMode, Verifier,
+    Advice, Content, IoHandle, OpenReplica, PoolError, Presence, ReadData, ReplicaRanges, Source, Stability,
+    Stretch, Ticket, TicketMode, Verifier,
 };
 use bytes::Bytes;
 use types::{ByteRange, Epoch};
@@ -217,11 +216,11 @@ impl ReplicaRanges for MemoryReplica {
         }))
     }
 
-    fn copy_from(&self, _source: Arc<OwnedFd>, _stretch: Stretch) -> IoHandle<u64> {
+    fn copy_from(&self, _source: Source, _stretch: Stretch) -> IoHandle<u64> {
         IoHandle::ready(Err(PoolError::Unsupported(self.pool.0.id)))
     }
 
-    fn share_from(&self, _source: Arc<OwnedFd>, _stretch: Stretch) -> IoHandle<bool> {
+    fn share_from(&self, _source: Source, _stretch: Stretch) -> IoHandle<bool> {
         IoHandle::ready(Err(PoolError::Unsupported(self.pool.0.id)))
     }
 

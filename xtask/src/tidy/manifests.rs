@@ -14,6 +14,18 @@ struct Manifest<'a> {
     dependencies: Vec<(usize, String)>,
 }
 
+impl Manifest<'_> {
+    fn is_of_a_feature(&self, line: usize, to: &str) -> bool {
+        let is_optional = self
+            .file
+            .text
+            .lines()
+            .nth(line.saturating_sub(1))
+            .is_some_and(|text| text.replace(' ', "").contains("optional=true"));
+        is_optional && floors::OF_FEATURES.contains(&(self.name, short(to)))
+    }
+}
+
 pub fn edges_point_down(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for manifest in manifests(tree) {
@@ -26,6 +38,9 @@ pub fn edges_point_down(tree: &Tree) -> Vec<Finding> {
             continue;
         }
         for (line, to) in manifest.dependencies.iter().filter(|(_, to)| is_ours(to)) {
+            if manifest.is_of_a_feature(*line, to) {
+                continue;
+            }
             if let Err(why) = floors::edge(manifest.name, short(to)) {
                 findings.push(Finding::failure(&manifest.file.path, *line, why));
             }
@@ -183,6 +198,22 @@ mod tests {
             "[build-dependencies]\napi.workspace = true\n",
         ] {
             assert_eq!(messages(edges_point_down, &[("crates/types/Cargo.toml", text)]).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_test_kit_is_imported_by_the_binary_only_as_an_option() {
+        for (text, found) in [
+            ("[dependencies]\ntestkit = { workspace = true, optional = true }\n", 0),
+            ("[dependencies]\ntestkit.workspace = true\n", 1),
+        ] {
+            assert_eq!(
+                messages(edges_point_down, &[("crates/forebay/Cargo.toml", text)]).len(),
+                found,
+                "{text}"
+            );
+            let elsewhere = messages(edges_point_down, &[("crates/door-nfs/Cargo.toml", text)]);
+            assert_eq!(elsewhere.len(), 1, "{text}");
         }
     }
 

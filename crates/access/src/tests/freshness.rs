@@ -43,10 +43,12 @@ async fn bytes_that_were_overwritten_count_though_the_size_is_the_same() {
 async fn a_pool_that_does_not_answer_leaves_the_known_attributes() {
     let (fakes, access) = Fakes::access();
     granted(&access, A, ReadWrite);
-    fakes.pool.schedule().on(Call::Facts, .., Fault::Fail(PoolError::Offline(POOL)));
-    assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
-    assert!(matches!(access.replica_facts(&attributes(FILE, 10)).await, Err(AccessError::Pool(_))));
-    fakes.pool.schedule().lift(Call::Facts);
+    for refusal in [PoolError::Offline(POOL), PoolError::Unknown(POOL)] {
+        fakes.pool.schedule().on(Call::Facts, .., Fault::Fail(refusal));
+        assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
+        assert!(matches!(access.replica_facts(&attributes(FILE, 10)).await, Err(AccessError::Pool(_))));
+        fakes.pool.schedule().lift(Call::Facts);
+    }
     assert_eq!(access.replica_facts(&attributes(FILE, 10)).await.unwrap(), None, "never written");
 }
 

@@ -12,7 +12,7 @@ mod offload;
 
 use std::time::Duration;
 
-use api::Stretch;
+use api::{PoolError, Stretch};
 use nfs4::{
     Clone4Args, Copy4Args, Copy4ResOk, CopyRequirements4, NfsStat4, StableHow4, StateId4, WriteResponse4,
 };
@@ -100,8 +100,9 @@ pub(super) async fn clone(compound: &Compound, clients: &Clients, args: &Clone4A
     }
     let ends = Mover::of(fs).open(&judged.source, &judged.target).await?;
     let Ends { source, target } = &ends;
-    let granularity = fs.pools.pool(target.pool).and_then(|pool| pool.clone_granularity());
-    let (Some(granularity), true) = (granularity, source.pool == target.pool) else {
+    let pool = target.ticket.pool;
+    let granularity = fs.pools.pool(pool).and_then(|pool| pool.clone_granularity());
+    let (Some(granularity), true) = (granularity, source.ticket.pool == pool) else {
         return Err(NfsStat4::XDev);
     };
     let block = u64::from(granularity.max(1));
@@ -111,12 +112,14 @@ pub(super) async fn clone(compound: &Compound, clients: &Clients, args: &Clone4A
         return Err(NfsStat4::Inval);
     }
     let ranges = target.replica.ranges().ok_or(NfsStat4::XDev)?;
-    // Without a file there are no blocks to share.
-    let file = source.replica.descriptor().ok_or(NfsStat4::XDev)?;
     fs.access.before_write(judged.target.file).await.map_err(status::of_access)?;
     let _steady = fs.access.steady(judged.target.file).await;
-    if !ranges.share_from(file, judged.stretch).await.map_err(status::of_pool)? {
-        return Err(NfsStat4::Inval);
+    match ranges.share_from(ends.source_of_pool(), judged.stretch).await {
+        Ok(true) => {}
+        Ok(false) => return Err(NfsStat4::Inval),
+        // Without a replica there are no blocks to share.
+        Err(PoolError::NoReplica(_)) => return Err(NfsStat4::XDev),
+        Err(error) => return Err(status::of_pool(error)),
     }
     data::settle(fs, &judged.target, &*target.replica, judged.target_end()).await
 }

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::{Locations, NamespaceError};
+use api::{ANSWER_TIME, Locations, NamespaceError};
 use nfs4::NfsStat4;
 use parking_lot::Mutex;
 use types::FileId;
@@ -45,8 +45,9 @@ impl Fencing {
         };
         for location in self.locations.locality(file).await?.pools() {
             let Some(pool) = self.clients.fs.pools.pool(location) else { continue };
-            pool.fence(file, epoch)
+            pool.fence(&[(file, epoch)], ANSWER_TIME)
                 .await
+                .sole()
                 .map_err(|error| NamespaceError::Database(format!("{location} cannot fence: {error}")))?;
         }
         Ok(())

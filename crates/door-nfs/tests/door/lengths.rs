@@ -115,7 +115,11 @@ fn sizes_agree_with_replicas_after_writes_copies_and_truncations_at_the_same_tim
         });
         for file in &files {
             let told = keeper.attributes(&file.handle, &[number::SIZE, number::FILEID]).unwrap();
-            let facts = ground.runtime.block_on(pool.pool().facts(FileId(told.fileid.unwrap()))).unwrap();
+            let facts = ground
+                .runtime
+                .block_on(pool.pool().facts(&[FileId(told.fileid.unwrap())], api::ANSWER_TIME))
+                .sole()
+                .unwrap();
             assert_eq!(told.size.unwrap(), facts.map_or(0, |facts| facts.size), "round {round}");
         }
     }

@@ -10,6 +10,7 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
+use api::ANSWER_TIME;
 use namespace::{ProblemKind, Repairs, Stray};
 use types::{FileId, PoolId};
 
@@ -185,7 +186,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         for stray in strays {
             let pool = self.services.pools.iter().find(|pool| pool.id() == stray.pool);
             let pool = pool.context("a pool has gone meanwhile")?;
-            self.handle.block_on(pool.remove(stray.file))?;
+            self.handle.block_on(pool.remove(&[stray.file], ANSWER_TIME)).sole()?;
             self.made += 1;
         }
         Ok(())

@@ -8,6 +8,8 @@
 mod acl;
 mod attributes;
 mod bounds;
+#[cfg(feature = "channel")]
+mod channel;
 mod cli;
 mod copy;
 mod courtesy;

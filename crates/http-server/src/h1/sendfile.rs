@@ -5,9 +5,10 @@
 //! does, so what a full socket left over is looked at again only where the next call begins.
 
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use api::LocalRange;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::sendfile;
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -34,7 +35,7 @@ pub(crate) enum Sent {
     All,
     /// The file is shorter than the stretch.
     EndOfFile,
-    /// There is no descriptor, or it cannot be sent.
+    /// There is no file here, or it cannot be sent.
     Unsendable,
 }
 
@@ -51,16 +52,16 @@ pub(crate) async fn send(
     let mut resident = Resident::default();
     while stretch.length > 0 {
         timeout(shared.limits.write_time, stream.writable()).await.map_err(io::Error::from)??;
-        let Some(file) = stretch.replica.descriptor() else { return Ok(Sent::Unsendable) };
+        let Some(range) = stretch.local_range() else { return Ok(Sent::Unsendable) };
         let count = stretch.length.min(CALL_BYTES_MAX);
-        let turn = if resident.covers(&file, stretch.offset, count) {
-            send_here(stream, &file, stretch.offset, count)?
+        let turn = if resident.covers(range.file(), range.offset(), count) {
+            send_here(stream, range.file(), range.offset(), count)?
         } else {
-            send_in_thread(stream, file, stretch, shared).await?
+            send_in_thread(stream, Arc::clone(&range), stretch.length, shared).await?
         };
         if turn.bytes > 0 {
             stretch.advance(turn.bytes);
-            stretch.replica.sent(turn.bytes);
+            range.sent(turn.bytes);
         }
         match turn.end {
             None | Some(Errno::AGAIN | Errno::INTR) => {}
@@ -86,7 +87,7 @@ struct Resident {
 impl Resident {
     /// Every probe reads one byte if that can be done without waiting. If an earlier call probed the range, and then
     /// found the socket full, only its beginning is probed: if pages are dropped meanwhile, the first of them is there.
-    fn covers(&mut self, file: &OwnedFd, offset: u64, count: u64) -> bool {
+    fn covers(&mut self, file: BorrowedFd<'_>, offset: u64, count: u64) -> bool {
         let mut byte = [0];
         // Behind the end of the file, the read succeeds without waiting.
         let mut probe =
@@ -118,7 +119,7 @@ fn of_call(called: rustix::io::Result<usize>) -> Result<u64, Errno> {
     }
 }
 
-fn send_here(stream: &TcpStream, file: &OwnedFd, mut offset: u64, count: u64) -> io::Result<Turn> {
+fn send_here(stream: &TcpStream, file: BorrowedFd<'_>, mut offset: u64, count: u64) -> io::Result<Turn> {
     let mut errno = None;
     let sent = stream.try_io(Interest::WRITABLE, || {
         of_call(sendfile(stream, file, Some(&mut offset), count as usize)).map_err(|found| {
@@ -135,15 +136,15 @@ fn send_here(stream: &TcpStream, file: &OwnedFd, mut offset: u64, count: u64) ->
 
 async fn send_in_thread(
     stream: &TcpStream,
-    file: Arc<OwnedFd>,
-    stretch: &Stretch,
+    range: Arc<dyn LocalRange>,
+    length: u64,
     shared: &ListenerState,
 ) -> Result<Turn, SendError> {
     let _permit = shared.file_senders.acquire().await.map_err(io::Error::other)?;
     let socket = stream.as_fd().try_clone_to_owned()?;
-    let (offset, length) = (stretch.offset, stretch.length.min(TURN_BYTES_MAX));
+    let length = length.min(TURN_BYTES_MAX);
     // Not waited for when the connection is dropped; it ends by itself after one wait.
-    let turn = tokio::task::spawn_blocking(move || send_blocking(&socket, &file, offset, length))
+    let turn = tokio::task::spawn_blocking(move || send_blocking(&socket, &*range, length))
         .await
         .map_err(io::Error::other)?;
     if turn.end == Some(Errno::AGAIN) {
@@ -156,7 +157,8 @@ async fn send_in_thread(
     Ok(turn)
 }
 
-fn send_blocking(socket: &OwnedFd, file: &OwnedFd, mut offset: u64, length: u64) -> Turn {
+fn send_blocking(socket: &OwnedFd, range: &dyn LocalRange, length: u64) -> Turn {
+    let (file, mut offset) = (range.file(), range.offset());
     let (start, end, mut waits) = (offset, offset + length, 0);
     while offset < end {
         let count = (end - offset).min(CALL_BYTES_MAX) as usize;
@@ -190,18 +192,21 @@ mod tests {
         file.write_all(&vec![7; 1 << 20]).unwrap();
         let file = OwnedFd::from(file);
         let mut earlier = Resident::default();
-        assert!(earlier.covers(&file, 0, 1 << 20) && earlier.covers(&file, 300 << 10, 1 << 20));
-        assert!(Resident::default().covers(&file, (1 << 20) - 5, 100), "the end is known without a disk");
+        assert!(earlier.covers(file.as_fd(), 0, 1 << 20) && earlier.covers(file.as_fd(), 300 << 10, 1 << 20));
+        assert!(
+            Resident::default().covers(file.as_fd(), (1 << 20) - 5, 100),
+            "the end is known without a disk"
+        );
         fsync(&file).unwrap();
         fadvise(&file, 0, None, Advice::DontNeed).unwrap();
         if fstatfs(&file).unwrap().f_type as i64 == TMPFS {
             return;
         }
         assert!(
-            !earlier.covers(&file, 300 << 10, 1 << 20),
+            !earlier.covers(file.as_fd(), 300 << 10, 1 << 20),
             "what was known does not count where the next call begins"
         );
-        assert!(!Resident::default().covers(&file, 0, 1 << 20));
-        assert!(!Resident::default().covers(&file, 900 << 10, 10));
+        assert!(!Resident::default().covers(file.as_fd(), 0, 1 << 20));
+        assert!(!Resident::default().covers(file.as_fd(), 900 << 10, 10));
     }
 }

@@ -8,7 +8,7 @@ use forebay_http_server::{Limits, Piece, Response, ResponseBody, Service};
 use http::StatusCode;
 use testkit::faulty::{Call, Fault, FaultyReplica, Schedule};
 use testkit::fixed_replica::FixedReplica;
-use types::PoolId;
+use types::{ByteRange, PoolId};
 
 use super::support::{Server, pattern, service};
 
@@ -56,7 +56,7 @@ async fn all_ranges_arrive_whether_sent_or_read() {
             client.head().await;
             assert!(client.exactly(expected.len()).await == expected);
         }
-        assert_eq!(replica.sent_bytes() > 0, replica.descriptor().is_some());
+        assert_eq!(replica.sent_bytes() > 0, replica.local_range(ByteRange::ALL).is_some());
     }
 }
 
@@ -126,9 +126,9 @@ async fn a_file_that_is_not_in_memory_arrives_as_well() {
     let length = 24 << 20;
     let data = pattern(length);
     let replica = Arc::new(FixedReplica::in_file(&data));
-    let file = replica.descriptor().unwrap();
-    rustix::fs::fsync(&file).unwrap();
-    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    let range = replica.local_range(ByteRange::ALL).unwrap();
+    rustix::fs::fsync(range.file()).unwrap();
+    rustix::fs::fadvise(range.file(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
     let server = Server::start(serving(replica, vec![(0, length as u64)])).await;
     let mut client = server.client().await;
     client.send(GET).await;

@@ -1,9 +1,6 @@
 //! Range operations of a ticket's holder on a replica.
 
-use std::os::fd::OwnedFd;
-use std::sync::Arc;
-
-use api::{Advice, Content, IoHandle, PoolError, ReplicaRanges, Stretch};
+use api::{Advice, Content, IoHandle, PoolError, ReplicaRanges, Source, Stretch};
 use io_engine::Work;
 use types::ByteRange;
 
@@ -26,17 +23,19 @@ impl ReplicaRanges for Handle {
         self.look(Work::Seek, move |this| this.replica.seek(&this.shared, offset, content))
     }
 
-    fn copy_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<u64> {
+    fn copy_from(&self, source: Source, stretch: Stretch) -> IoHandle<u64> {
         if stretch.length == 0 {
             return IoHandle::ready(Ok(0));
         }
         self.change(Work::Copy, move |this| {
+            let source = this.shared.file_to_copy(source)?;
             this.replica.copy_from(&this.shared, this.claim, &source, stretch)
         })
     }
 
-    fn share_from(&self, source: Arc<OwnedFd>, stretch: Stretch) -> IoHandle<bool> {
+    fn share_from(&self, source: Source, stretch: Stretch) -> IoHandle<bool> {
         self.change(Work::Share, move |this| {
+            let source = this.shared.file_to_copy(source)?;
             this.replica.share_from(&this.shared, this.claim, &source, stretch)
         })
     }

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use api::{Pool, PoolError, Presence, Stability, Ticket, TicketMode};
+use api::{ANSWER_TIME, Pool, PoolError, Presence, Stability, Ticket, TicketMode};
 use bytes::Bytes;
 use types::{ByteRange, Epoch, FileId, PoolId};
 
@@ -62,7 +62,7 @@ where
 #[tokio::test]
 async fn a_fence_does_not_hear_of_lost_data_in_the_place_of_a_commit_that_waits() {
     overtaken(|running| async move {
-        let _ = running.fence(FILE, Epoch(1)).await;
+        let _ = running.fence(&[(FILE, Epoch(1))], ANSWER_TIME).await.sole();
     })
     .await;
 }
@@ -70,7 +70,7 @@ async fn a_fence_does_not_hear_of_lost_data_in_the_place_of_a_commit_that_waits(
 #[tokio::test]
 async fn a_truncation_does_not_hear_of_lost_data_in_the_place_of_a_commit_that_waits() {
     overtaken(|running| async move {
-        let _ = running.truncate(FILE, 1).await;
+        let _ = running.truncate(&[(FILE, 1)], ANSWER_TIME).await.sole();
     })
     .await;
 }
@@ -93,13 +93,13 @@ async fn a_replica_opened_while_its_disk_was_read_only_is_written_when_the_disk_
         let opened = replica(&running, file).await;
         assert_eq!(opened.read_at(0, 9).await.unwrap().data, "before");
         assert!(opened.write_at(0, Bytes::from("d"), Stability::Unstable).await.is_err());
-        assert!(running.truncate(FileId(file), 2).await.is_err());
+        assert!(running.truncate(&[(FileId(file), 2)], ANSWER_TIME).await.sole().is_err());
         replicas.push(opened);
     }
     read_only(false);
     replicas[0].write_at(0, Bytes::from("after!"), Stability::FileSync).await.unwrap();
     assert_eq!(replicas[0].read_at(0, 9).await.unwrap().data, "after!");
-    running.truncate(FileId(2), 3).await.unwrap();
+    running.truncate(&[(FileId(2), 3)], ANSWER_TIME).await.sole().unwrap();
     assert_eq!(replicas[1].read_at(0, 9).await.unwrap().data, "bef");
     let range = ByteRange::from_bounds(0, 6).unwrap();
     replicas[2].ranges().unwrap().deallocate(range).await.unwrap();
@@ -137,7 +137,7 @@ async fn replicas_are_listed_while_the_index_cannot_be_written() {
             running.shared.index.refuse_writes();
         }
     }
-    running.remove(FileId(1)).await.unwrap();
+    running.remove(&[FileId(1)], ANSWER_TIME).await.sole().unwrap();
     let listed = running.replicas(FileId(0), 9).await.unwrap();
     let listed: Vec<_> = listed.into_iter().map(|facts| (facts.file.0, facts.size)).collect();
     assert_eq!(listed, [(2, 4), (3, 4)]);

@@ -1,6 +1,6 @@
 //! Errors that a pool remembers and reports, and removals.
 
-use api::{Presence, Stability, TicketMode};
+use api::{ANSWER_TIME, Presence, Stability, TicketMode};
 use bytes::Bytes;
 
 use super::*;
@@ -63,7 +63,7 @@ async fn a_failed_write_back_is_told_to_every_later_sync_also_after_a_restart() 
         broken(lost.sync().await.map(drop));
         broken(replica(&running, 1).await.sync().await.map(drop));
         broken(write(&lost, Stability::Unstable).await.map(drop));
-        broken(running.truncate(FileId(1), 0).await.map(drop));
+        broken(running.truncate(&[(FileId(1), 0)], ANSWER_TIME).await.sole().map(drop));
     }
     running.close();
     let running = pool(&dir);
@@ -73,7 +73,7 @@ async fn a_failed_write_back_is_told_to_every_later_sync_also_after_a_restart() 
     assert_eq!(lost.read_at(0, 9).await.unwrap().data, "data");
     let other = replica(&running, 2).await;
     write(&other, Stability::FileSync).await.unwrap();
-    running.remove(FileId(1)).await.unwrap();
+    running.remove(&[FileId(1)], ANSWER_TIME).await.sole().unwrap();
 }
 
 /// As `open` leaves it to a writer when the disk would have to be asked.
@@ -94,7 +94,7 @@ async fn a_writer_whose_replica_was_not_looked_at_yet_finds_it_as_it_is() {
     for file in 1..4 {
         write(&replica(&running, file).await, Stability::FileSync).await.unwrap();
     }
-    running.fence(FileId(2), Epoch(3)).await.unwrap();
+    running.fence(&[(FileId(2), Epoch(3))], ANSWER_TIME).await.sole().unwrap();
     fail_syncs(&running, true);
     let lost = replica(&running, 3).await;
     write(&lost, Stability::FileSync).await.unwrap_err();
@@ -119,7 +119,7 @@ async fn a_writer_whose_replica_was_not_looked_at_yet_finds_it_as_it_is() {
         Err(PoolError::Io { .. })
     ));
     assert!(unloaded(&running, 9, 0).read_at(0, 9).await.unwrap().data.is_empty());
-    running.remove(FileId(1)).await.unwrap();
+    running.remove(&[FileId(1)], ANSWER_TIME).await.sole().unwrap();
     let gone = unloaded(&running, 1, 0).write_through(0, more()).written.await;
     assert!(matches!(gone, Err(PoolError::NoReplica(_))));
 }
@@ -131,7 +131,10 @@ async fn a_write_that_was_to_be_stable_fails_with_its_sync() {
     fail_syncs(&running, true);
     let lost = replica(&running, 1).await;
     assert!(matches!(write(&lost, Stability::DataSync).await, Err(PoolError::Io { .. })));
-    assert!(matches!(running.truncate(FileId(2), 10).await, Err(PoolError::Io { .. })));
+    assert!(matches!(
+        running.truncate(&[(FileId(2), 10)], ANSWER_TIME).await.sole(),
+        Err(PoolError::Io { .. })
+    ));
 }
 
 #[tokio::test]
@@ -157,9 +160,9 @@ async fn data_that_the_disk_loses_while_a_fence_is_written_is_missed_by_every_la
     let lost = replica(&running, 1).await;
     write(&lost, Stability::Unstable).await.unwrap();
     fail_syncs(&running, true);
-    assert!(running.fence(FileId(1), Epoch(2)).await.is_err());
+    assert!(running.fence(&[(FileId(1), Epoch(2))], ANSWER_TIME).await.sole().is_err());
     fail_syncs(&running, false);
-    running.fence(FileId(1), Epoch(2)).await.unwrap();
+    running.fence(&[(FileId(1), Epoch(2))], ANSWER_TIME).await.sole().unwrap();
     let ticket = Ticket {
         file: FileId(1),
         birth: Birth::UNKNOWN,
@@ -183,11 +186,11 @@ async fn a_fence_that_cannot_be_written_down_holds_and_is_asked_for_again() {
     let fenced = replica(&running, 1).await;
     write(&fenced, Stability::FileSync).await.unwrap();
     fail_syncs(&running, true);
-    assert!(running.fence(FileId(1), Epoch(2)).await.is_err());
+    assert!(running.fence(&[(FileId(1), Epoch(2))], ANSWER_TIME).await.sole().is_err());
     assert!(matches!(write(&fenced, Stability::Unstable).await, Err(PoolError::Fenced)));
-    assert!(running.fence(FileId(1), Epoch(2)).await.is_err());
+    assert!(running.fence(&[(FileId(1), Epoch(2))], ANSWER_TIME).await.sole().is_err());
     fail_syncs(&running, false);
-    running.fence(FileId(1), Epoch(2)).await.unwrap();
+    running.fence(&[(FileId(1), Epoch(2))], ANSWER_TIME).await.sole().unwrap();
 }
 
 #[tokio::test]
@@ -195,8 +198,8 @@ async fn a_ticket_of_a_removed_file_makes_no_replica_when_the_removal_is_forgott
     let dir = tempfile::tempdir().unwrap();
     let running = pool(&dir);
     let (file, epoch) = (FileId(1), Epoch(0));
-    running.make(file, Birth::UNKNOWN).await.unwrap();
-    running.remove(file).await.unwrap();
+    running.make(&[(file, Birth::UNKNOWN)], ANSWER_TIME).await.sole().unwrap();
+    running.remove(&[file], ANSWER_TIME).await.sole().unwrap();
     for other in 0..=REMOVED_LEN_MAX as u64 {
         running.shared.removed.add(FileId(2 + other));
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use access::{FileAccess, FileChangeGuard, Located};
-use api::{Content, Namespace, OpenReplica, PoolError, Stability, Stretch, TicketMode, Written};
+use api::{Content, Namespace, OpenReplica, PoolError, Source, Stability, Stretch, TicketMode, Written};
 use bytes::Bytes;
 use nfs4::{NfsStat4, Verifier4};
 use types::{Attributes, ByteRange, Clock};
@@ -40,6 +40,18 @@ impl Judged {
 pub(super) struct Ends {
     pub source: Located,
     pub target: Located,
+}
+
+impl Ends {
+    /// The source, as the target's pool is told of it.
+    pub fn source_of_pool(&self) -> Source {
+        let ticket = self.source.ticket;
+        if ticket.pool == self.target.ticket.pool {
+            Source::Local(ticket.pool, ticket.file)
+        } else {
+            Source::Ticket(ticket)
+        }
+    }
 }
 
 /// The bytes copied in one go.
@@ -102,8 +114,9 @@ async fn copy_in_pieces(
     is_over: impl Fn(u64) -> bool,
 ) -> Result<u64, PoolError> {
     let mut done = 0;
+    let mut is_done_by_pool = true;
     while done < stretch.length {
-        match copy_piece(ends, stretch.behind(done)).await {
+        match copy_piece(ends, stretch.behind(done), &mut is_done_by_pool).await {
             Ok(copied) => done += copied,
             Err(error) if done == 0 => return Err(error),
             // A request for the rest gets the error.
@@ -116,15 +129,15 @@ async fn copy_in_pieces(
     Ok(done)
 }
 
-/// The beginning of the stretch, at least a byte of it.
-async fn copy_piece(ends: &Ends, stretch: Stretch) -> Result<u64, PoolError> {
+/// The beginning of the stretch, at least a byte of it. A pool that does not reach the source is asked once.
+async fn copy_piece(ends: &Ends, stretch: Stretch, is_done_by_pool: &mut bool) -> Result<u64, PoolError> {
     let target = &*ends.target.replica;
     let source = &ends.source;
-    if source.pool == ends.target.pool
-        && let Some(ranges) = target.ranges()
-        && let Some(file) = source.replica.descriptor()
-    {
-        return ranges.copy_from(file, stretch).await;
+    if let Some(ranges) = target.ranges().filter(|_| *is_done_by_pool) {
+        match ranges.copy_from(ends.source_of_pool(), stretch).await {
+            Err(PoolError::Unsupported(_)) => *is_done_by_pool = false,
+            copied => return copied,
+        }
     }
     let mut length = stretch.length.min(IO_BYTES_MAX.into());
     if let Some(ranges) = source.replica.ranges() {
@@ -168,10 +181,11 @@ async fn clear(target: &dyn OpenReplica, stretch: Stretch) -> Result<u64, PoolEr
 
 #[cfg(test)]
 mod tests {
+    use api::{Birth, Presence, Ticket};
     use testkit::faulty::{Call, Fault, FaultyReplica, Request, Schedule};
     use testkit::fixed_replica::FixedReplica;
     use testkit::memory_pool::MemoryPool;
-    use types::{FileId, PoolId};
+    use types::{Epoch, FileId, PoolId};
 
     use super::*;
 
@@ -183,8 +197,14 @@ mod tests {
         let (schedule, there) = (Schedule::default(), MemoryPool::without_ranges(PoolId(2)));
         let source = FixedReplica::of(vec![7; (WHOLE.from + WHOLE.length) as usize]);
         let target = FaultyReplica::new(there.writer(FileId(7)), &schedule);
-        let source = Located { pool: PoolId(1), replica: Arc::new(source) };
-        (schedule, Ends { source, target: Located { pool: PoolId(2), replica: Arc::new(target) } })
+        let source = Located { ticket: ticket(1), replica: Arc::new(source) };
+        (schedule, Ends { source, target: Located { ticket: ticket(2), replica: Arc::new(target) } })
+    }
+
+    fn ticket(pool: u32) -> Ticket {
+        let (birth, pool) = (Birth::UNKNOWN, PoolId(pool));
+        let (mode, presence) = (TicketMode::ReadWrite, Presence::Written);
+        Ticket { file: FileId(7), birth, pool, mode, epoch: Epoch(0), presence }
     }
 
     async fn content(ends: &Ends) -> Bytes {
