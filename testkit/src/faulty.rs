@@ -67,6 +67,11 @@ impl<P> Faulty<P> {
                 self.wait_at(&gate).await?;
                 answer
             }
+            Passage::Unanswered(error) => {
+                // Whatever came of it.
+                let _ = call.await;
+                Err(error)
+            }
             Passage::Torn { error, .. } => Err(error),
         }
     }

@@ -190,6 +190,22 @@ async fn a_delayed_call_of_the_pool_is_made_when_the_gate_lets_it_pass() {
 }
 
 #[tokio::test]
+async fn a_call_whose_answer_is_lost_was_made() {
+    let pool = faulty();
+    let replica = open(&pool).await.unwrap();
+    pool.schedule().on(Call::Write, .., Fault::LoseAnswer);
+    pool.schedule().on(Call::Truncate, 1..2, Fault::LoseAnswer);
+    assert!(matches!(write(&replica, "bytes").await, Err(PoolError::Unknown(POOL))));
+    assert_eq!(bytes(&pool).await, "bytes");
+    let sizes = [7, 8, 9].map(|file| (FileId(file), file));
+    let truncated = pool.truncate(&sizes, api::ANSWER_TIME).await.into_iter();
+    let unknown: Vec<_> = truncated.map(|answer| matches!(answer, Err(PoolError::Unknown(POOL)))).collect();
+    assert_eq!(unknown, [false, true, false]);
+    let facts = pool.pool().facts(&[FileId(8)], api::ANSWER_TIME).await.sole().unwrap();
+    assert_eq!(facts.unwrap().size, 8);
+}
+
+#[tokio::test]
 async fn a_torn_write_leaves_its_first_bytes_and_an_error() {
     let pool = faulty();
     let replica = open(&pool).await.unwrap();

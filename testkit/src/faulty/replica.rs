@@ -44,6 +44,11 @@ impl FaultyReplica {
     ) -> IoHandle<T> {
         let (gate, finish): (_, Box<dyn FnOnce() -> Result<T, PoolError> + Send>) = match passage {
             Passage::Free => return call(&*self.replica),
+            Passage::Unanswered(error) => {
+                // Made before the caller hears of it, whatever came of it.
+                let _ = wait_for(call(&*self.replica));
+                return IoHandle::ready(Err(error));
+            }
             Passage::Torn { error, .. } => return IoHandle::ready(Err(error)),
             Passage::Delayed(gate) => {
                 let replica = Arc::clone(&self.replica);

@@ -19,6 +19,8 @@ pub enum Fault {
     Delay(Gate),
     /// The call is made, and is answered when the gate lets the answer pass.
     DelayAnswer(Gate),
+    /// The call is made; its caller gets `PoolError::Unknown`.
+    LoseAnswer,
     /// The first bytes of a write are written; its caller gets the error.
     Tear { bytes: usize, error: PoolError },
     /// The pool crashes before the call, which is then made.
@@ -66,6 +68,7 @@ pub(super) enum Passage {
     Free,
     Delayed(Gate),
     AnsweredLate(Gate),
+    Unanswered(PoolError),
     Torn { bytes: usize, error: PoolError },
 }
 
@@ -142,7 +145,11 @@ impl Plan {
     }
 
     fn offline(&self) -> PoolError {
-        PoolError::Offline(self.pool.unwrap_or(PoolId(0)))
+        PoolError::Offline(self.id())
+    }
+
+    fn id(&self) -> PoolId {
+        self.pool.unwrap_or(PoolId(0))
     }
 
     /// Also whether the pool is to crash before the call is made.
@@ -159,6 +166,7 @@ impl Plan {
             Some(Fault::Fail(error)) => return Err(error),
             Some(Fault::Delay(gate)) => Passage::Delayed(gate),
             Some(Fault::DelayAnswer(gate)) => Passage::AnsweredLate(gate),
+            Some(Fault::LoseAnswer) => Passage::Unanswered(PoolError::Unknown(self.id())),
             Some(Fault::Tear { bytes, error }) => Passage::Torn { bytes, error },
             Some(Fault::LoseUnsynced) => {
                 crash = Some(self.crash.clone().expect("the schedule is that of a pool"));

@@ -11,6 +11,9 @@ use types::{ByteRange, Epoch};
 
 use super::{MemoryPool, Replica, ReplicaCell, State, lock};
 
+/// Of data that one call copies.
+const PIECE_BYTES_MAX: u64 = 1 << 20;
+
 pub(super) struct MemoryReplica {
     pool: MemoryPool,
     ticket: Ticket,
@@ -145,6 +148,46 @@ impl MemoryReplica {
         Ok(self.pool.0.verifier(&state))
     }
 
+    fn copy(&self, source: Source, Stretch { from, to, length }: Stretch) -> Result<u64, PoolError> {
+        self.check_write()?;
+        let mut state = self.pool.state();
+        self.find(&state)?;
+        let source = self.source(&state, source)?;
+        let end = to.checked_add(length).filter(|end| *end <= self.pool.0.limits.replica_bytes_max);
+        let end = end.ok_or(PoolError::TooLarge)?;
+        if length == 0 {
+            return Ok(0);
+        }
+        state.counts.writes += 1;
+        let up_to = |at: Option<u64>| at.map_or(length, |at| (at - from).min(length));
+        let hole = up_to(lock(&source).content.seek(from, Content::Data));
+        if hole > 0 {
+            let end = end - (length - hole);
+            self.change(&mut state, (end, end), |replica| {
+                replica.content.free(to, end);
+                let size = end.max(replica.content.size());
+                replica.content.set_size(size);
+            })?;
+            return Ok(hole);
+        }
+        let copied = up_to(lock(&source).content.seek(from, Content::Hole)).min(PIECE_BYTES_MAX);
+        let data = lock(&source).content.read(from, copied);
+        self.change(&mut state, (to, to + copied), |replica| replica.content.write(to, data))?;
+        Ok(copied)
+    }
+
+    fn source(&self, state: &State, source: Source) -> Result<ReplicaCell, PoolError> {
+        let id = self.pool.0.id;
+        let found = match source {
+            Source::Local(pool, file) if pool == id => state.replicas.get(&file).cloned(),
+            Source::Ticket(ticket) if ticket.pool == id => {
+                MemoryReplica::new(self.pool.clone(), ticket).find(state)?
+            }
+            Source::Local(..) | Source::Ticket(_) => return Err(PoolError::Unsupported(id)),
+        };
+        found.ok_or(PoolError::NoReplica(id))
+    }
+
     fn change_range(&self, bounds: (u64, u64), change: impl FnOnce(&mut Replica)) -> Result<(), PoolError> {
         self.check_write()?;
         let mut state = self.pool.state();
@@ -175,7 +218,7 @@ impl OpenReplica for MemoryReplica {
     }
 }
 
-/// Replicas lend no files, so none is copied from.
+/// Blocks are not shared.
 impl ReplicaRanges for MemoryReplica {
     fn allocate(&self, range: ByteRange) -> IoHandle<()> {
         let (from, to) = (range.offset(), range.end());
@@ -216,12 +259,13 @@ impl ReplicaRanges for MemoryReplica {
         }))
     }
 
-    fn copy_from(&self, _source: Source, _stretch: Stretch) -> IoHandle<u64> {
-        IoHandle::ready(Err(PoolError::Unsupported(self.pool.0.id)))
+    fn copy_from(&self, source: Source, stretch: Stretch) -> IoHandle<u64> {
+        IoHandle::ready(self.copy(source, stretch))
     }
 
     fn share_from(&self, _source: Source, _stretch: Stretch) -> IoHandle<bool> {
-        IoHandle::ready(Err(PoolError::Unsupported(self.pool.0.id)))
+        let checked = self.check_write().and_then(|()| self.find(&self.pool.state()));
+        IoHandle::ready(checked.and(Err(PoolError::Unsupported(self.pool.0.id))))
     }
 
     fn advise(&self, _range: ByteRange, _advice: Advice) -> IoHandle<()> {
