@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{AccessServices, FileAccess};
 use api::{
     Cookie, HandleKey, KeyGeneration, Locations, Namespace, Pool, PoolManager, SetAttributes, Term,
     TicketKeys, Unobserved,
@@ -14,6 +13,7 @@ use door_nfs::{
     Courtesy, DelegationMode, DelegationRules, Export, HeadConfig, HeadDoor, HeadServices, Security, Squash,
     WriteDelegations,
 };
+use files::{Files, FilesServices};
 use namespace::{Config, Database, SqlNamespace, Sync};
 use testkit::clock::ManualClock;
 use testkit::memory_pool::{Limits, MemoryPool};
@@ -68,7 +68,7 @@ impl World {
         let pool = MemoryPool::with_limits(POOL, LIMITS);
         let pools: Arc<dyn PoolManager> =
             Arc::new(MemoryPools::of([Arc::new(pool.clone()) as Arc<dyn Pool>]));
-        let access = Arc::new(FileAccess::new(AccessServices {
+        let files = Arc::new(Files::new(FilesServices {
             namespace: namespace.clone(),
             acls: namespace.clone(),
             locations: namespace.clone(),
@@ -85,7 +85,7 @@ impl World {
             xattrs: namespace.clone(),
             records: namespace.clone(),
             pools,
-            access,
+            files,
             clock: clock.clone(),
             random: Arc::new(NoChance),
             observer: Arc::new(Unobserved),

@@ -68,7 +68,7 @@ impl<P> Faulty<P> {
                 answer
             }
             Passage::Unanswered(error) => {
-                // Whatever came of it.
+                // The caller does not hear what came of it.
                 let _ = call.await;
                 Err(error)
             }

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::PunctualPool;
 use api::{ANSWER_TIME, BATCH_LEN_MAX, Birth, OpenReplica, Pool, PoolError, Stability, Ticket, TicketMode};
 use bytes::Bytes;
+use files::PunctualPool;
 use forebay_testkit::channel::ChannelPool;
 use forebay_testkit::pool_suite::PoolUnderTest;
 use pool::LocalPool;

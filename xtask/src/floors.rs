@@ -34,7 +34,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("nfs4-state", Floor::Rules),
     ("file-state", Floor::Rules),
     ("api", Floor::Rules),
-    ("access", Floor::Shell),
+    ("files", Floor::Shell),
     ("durable", Floor::Shell),
     ("http-server", Floor::Shell),
     ("http-client", Floor::Shell),
@@ -74,7 +74,7 @@ pub const OF_FEATURES: &[(&str, &str)] = &[("forebay", "testkit")];
 pub const ASYNC_BELOW_SERVICES: &[&str] = &["api"];
 
 /// Crates that know no protocol, and the protocol crates that they therefore must not import although these stand below.
-const WITHOUT_PROTOCOL: &[&str] = &["api", "file-state", "access", "io-engine", "pool", "namespace"];
+const WITHOUT_PROTOCOL: &[&str] = &["api", "file-state", "files", "io-engine", "pool", "namespace"];
 const PROTOCOL: &[&str] =
     &["xdr", "xdr-derive", "oncrpc", "nfs4", "nfs4-state", "http-wire", "http-server", "http-client"];
 
@@ -165,13 +165,13 @@ mod tests {
 
     #[test]
     fn a_shell_stands_between_the_rules_and_who_needs_it() {
-        for (from, to) in [("access", "file-state"), ("http-server", "http-wire"), ("http-client", "api")] {
+        for (from, to) in [("files", "file-state"), ("http-server", "http-wire"), ("http-client", "api")] {
             assert_eq!(edge(from, to), Ok(()), "{from} -> {to}");
         }
-        for (from, to) in [("door-nfs", "access"), ("door-webdav", "http-server"), ("auth", "http-client")] {
+        for (from, to) in [("door-nfs", "files"), ("door-webdav", "http-server"), ("auth", "http-client")] {
             assert_eq!(edge(from, to), Ok(()), "{from} -> {to}");
         }
-        for (from, to) in [("access", "namespace"), ("http-server", "access"), ("nfs4-state", "access")] {
+        for (from, to) in [("files", "namespace"), ("http-server", "files"), ("nfs4-state", "files")] {
             assert!(edge(from, to).is_err(), "{from} -> {to}");
         }
     }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn code_that_all_doors_share_knows_no_protocol() {
         for to in ["nfs4", "nfs4-state", "http-wire", "http-server"] {
-            assert!(edge("access", to).is_err(), "access -> {to}");
+            assert!(edge("files", to).is_err(), "files -> {to}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Errors of the seams as statuses and JSON: the only place that maps them.
 
-use access::WalkError;
 use api::{AuthError, NamespaceError};
+use files::WalkError;
 use http::{HeaderValue, StatusCode, header};
 use http_server::{BodyError, Response};
 use http_wire::credential::CredentialError;

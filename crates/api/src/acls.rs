@@ -1,7 +1,7 @@
 //! Access control lists: permissions on a file beyond those that its mode can express.
 //!
 //! Implemented by the namespace. They are set and inherited by `Namespace` (`set_attributes`, `create`), together with
-//! the mode that they amount to; here they are read, to judge access to a file (`access::Judge`).
+//! the mode that they amount to; here they are read, to judge access to a file (`files::Judge`).
 
 use async_trait::async_trait;
 use types::{Acl, Attributes};

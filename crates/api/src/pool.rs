@@ -26,7 +26,7 @@ pub const BATCH_LEN_MAX: usize = 1024;
 pub const ANSWER_TIME: Duration = Duration::from_secs(60);
 
 /// Calls about files take at most [`BATCH_LEN_MAX`] of them, and say `within` what time an answer is wanted. The pool may
-/// use that; the caller's side of the seam enforces it for every pool (`access::PunctualPool`).
+/// use that; the caller's side of the seam enforces it for every pool (`files::PunctualPool`).
 #[async_trait]
 pub trait Pool: Send + Sync {
     fn id(&self) -> PoolId;

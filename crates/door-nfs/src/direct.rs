@@ -87,7 +87,7 @@ impl Direct {
     pub fn footprint(&self) -> Footprint {
         let mds = &self.door.mds;
         let (clients, sessions) = self.door.engine.sessions.known();
-        let is_stateless = mds.clients.states.lock().is_empty() && mds.clients.fs.access.table().is_empty();
+        let is_stateless = mds.clients.states.lock().is_empty() && mds.clients.fs.files.table().is_empty();
         let remembered = mds.grants.adaptive.lock().counts().clients + mds.layouts.reports.counters();
         let (running, unheard) = mds.copies.offloads.counts();
         Footprint { clients, sessions, is_stateless, remembered, copies: running + unheard }

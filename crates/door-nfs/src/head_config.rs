@@ -4,10 +4,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::FileAccess;
 use api::{
     HandleKey, Lineage, Locations, Namespace, Observer, PoolManager, RecoveryRecords, TicketKeys, Xattrs,
 };
+use files::Files;
 use nfs4_state::{Courtesy, DelegationRules};
 use types::{Clock, PoolId, Random};
 
@@ -23,7 +23,7 @@ pub struct HeadServices {
     pub xattrs: Arc<dyn Xattrs>,
     pub records: Arc<dyn RecoveryRecords>,
     pub pools: Arc<dyn PoolManager>,
-    pub access: Arc<FileAccess>,
+    pub files: Arc<Files>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
     pub observer: Arc<dyn Observer>,

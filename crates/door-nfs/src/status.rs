@@ -1,7 +1,7 @@
 //! Semantic errors as NFS status codes: the only place where they meet.
 
-use access::AccessError;
 use api::{NamespaceError, PoolError, SelectError};
+use files::FilesError;
 use nfs4::NfsStat4;
 use types::{NameError, XattrNameError};
 
@@ -78,24 +78,24 @@ fn of_silent_pool(error: &PoolError) -> NfsStat4 {
     NfsStat4::Delay
 }
 
-pub(crate) fn of_access(error: AccessError) -> NfsStat4 {
+pub(crate) fn of_files(error: FilesError) -> NfsStat4 {
     match error {
-        AccessError::Namespace(error) => of_namespace(error),
-        AccessError::Pool(error) => of_pool(error),
-        AccessError::Select(error) => of_select(error),
-        AccessError::Recalled => NfsStat4::Delay,
-        AccessError::Denied => NfsStat4::Locked,
-        AccessError::TooLarge => NfsStat4::FBig,
-        AccessError::Limit(_) => NfsStat4::ServerFault,
+        FilesError::Namespace(error) => of_namespace(error),
+        FilesError::Pool(error) => of_pool(error),
+        FilesError::Select(error) => of_select(error),
+        FilesError::Recalled => NfsStat4::Delay,
+        FilesError::Denied => NfsStat4::Locked,
+        FilesError::TooLarge => NfsStat4::FBig,
+        FilesError::Limit(_) => NfsStat4::ServerFault,
     }
 }
 
 /// Of a name that is to be removed or moved away, as Windows knows it (RFC 8881 §18.25.4). Linux tries again for about a
 /// second and then says EBUSY.
-pub(crate) fn of_removal(error: AccessError) -> NfsStat4 {
+pub(crate) fn of_removal(error: FilesError) -> NfsStat4 {
     match error {
-        AccessError::Denied => NfsStat4::FileOpen,
-        error => of_access(error),
+        FilesError::Denied => NfsStat4::FileOpen,
+        error => of_files(error),
     }
 }
 

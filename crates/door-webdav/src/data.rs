@@ -9,9 +9,9 @@
 
 use std::sync::Arc;
 
-use access::OpenFile;
 use api::{Birth, Grant, OpenReplica, Pool, PoolError, PoolKey, Presence, Ticket, TicketError, TicketMode};
 use async_trait::async_trait;
+use files::OpenFile;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Request, RequestBody, Response, Service};

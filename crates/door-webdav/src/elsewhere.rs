@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::OpenFile;
 use api::{ANSWER_TIME, Activity, Birth, OpenReplica, Replace, Stability, TicketMode};
 use async_trait::async_trait;
 use bytes::Bytes;
+use files::OpenFile;
 use http::header::HeaderValue;
 use http_client::AbsoluteUrl;
 use http_server::Response;
@@ -74,7 +74,7 @@ impl Front {
         };
         let pending = self.begin(call, &place, Terms { replace, ..Terms::default() }).await?;
         self.call_back(&place).await?;
-        let replica = self.services.access.open_for_writing(&pending.file).await?;
+        let replica = self.services.files.open_for_writing(&pending.file).await?;
         Ok(PullTarget { front: Arc::clone(self), pending, replica })
     }
 
@@ -86,7 +86,7 @@ impl Front {
         self.check_conditions(call, &place).await?;
         let (held, file) = self.hold_for_reading(found.file).await?;
         let checksums = self.services.properties.checksums(file.file).await?;
-        let replica = self.services.access.open_replica(&file, TicketMode::Read).await?;
+        let replica = self.services.files.open_replica(&file, TicketMode::Read).await?;
         Ok(PushSource { front: Arc::clone(self), file, replica, checksums, _held: held })
     }
 
@@ -190,7 +190,7 @@ impl CopySource for PushSource {
     }
 
     async fn is_unchanged(&self) -> Result<bool, LocalError> {
-        let now = self.front.services.access.fresh_attributes(self.file.file).await.map_err(local)?;
+        let now = self.front.services.files.fresh_attributes(self.file.file).await.map_err(local)?;
         Ok((now.size, now.mtime) == (self.file.size, self.file.mtime))
     }
 }

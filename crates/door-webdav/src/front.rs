@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{FileAccess, Judge, OpenFile};
 use api::{
     Authenticator, Credential, Locations, Namespace, Origin, PoolManager, Properties, TicketKeys, Uploads,
 };
 use async_trait::async_trait;
 use file_state::{Door, Holder, Owner, Share};
+use files::{Files, Judge, OpenFile};
 use http::StatusCode;
 use http_server::{Request, RequestBody, Response, Service};
 use http_wire::credential::{self, CredentialError, Given};
@@ -42,7 +42,7 @@ pub struct FrontServices {
     pub uploads: Arc<dyn Uploads>,
     pub properties: Arc<dyn Properties>,
     pub pools: Arc<dyn PoolManager>,
-    pub access: Arc<FileAccess>,
+    pub files: Arc<Files>,
     pub authenticator: Arc<dyn Authenticator>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
@@ -107,7 +107,7 @@ pub struct Front {
 impl Front {
     /// Judges access to files, by their ACL or mode.
     pub(crate) fn judge(&self) -> Judge<'_> {
-        self.services.access.judge()
+        self.services.files.judge()
     }
 
     pub fn new(services: FrontServices, config: FrontConfig) -> Arc<Front> {
@@ -144,11 +144,11 @@ impl Front {
 
     /// Holds a file open while the answer lives, with its attributes as they are then.
     pub(crate) async fn hold(&self, file: FileId, share: Share) -> Result<(OpenFile, Attributes), Refusal> {
-        Ok(self.services.access.open(file, REQUESTS, share).await?)
+        Ok(self.services.files.open(file, REQUESTS, share).await?)
     }
 
     pub(crate) fn lock_owner(&self) -> Owner {
-        self.services.access.owner(LOCKS)
+        self.services.files.owner(LOCKS)
     }
 
     pub(crate) fn release_lock(&self, lock: &crate::locks::Lock) {
@@ -156,7 +156,7 @@ impl Front {
     }
 
     pub(crate) fn release_opens(&self, opens: &[Open]) {
-        let mut table = self.services.access.table();
+        let mut table = self.services.files.table();
         for (file, number) in opens {
             table.close(*file, Owner { holder: LOCKS, number: *number });
         }

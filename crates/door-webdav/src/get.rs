@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{AccessError, OpenFile};
 use api::{Activity, Birth, Grant, NamespaceError, OpenReplica, TicketMode};
 use file_state::{Modes, Share};
+use files::{FilesError, OpenFile};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Piece, Response, ResponseBody};
@@ -72,9 +72,9 @@ impl Front {
     /// since it was looked up, and what has the name now is to be looked up instead.
     async fn hold_named(&self, found: &Attributes) -> Result<Option<(OpenFile, Attributes)>, Refusal> {
         let share = Share::new(Modes::READ, Modes::NONE);
-        match self.services.access.open_found(found, REQUESTS, share).await {
+        match self.services.files.open_found(found, REQUESTS, share).await {
             Ok((held, file)) => Ok(Some((held, file)).filter(|(_, file)| file.nlink > 0)),
-            Err(AccessError::Namespace(NamespaceError::Stale(_))) => Ok(None),
+            Err(FilesError::Namespace(NamespaceError::Stale(_))) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
@@ -89,7 +89,7 @@ impl Front {
         if let Some(response) = self.redirect_read(call, place, &file).await? {
             return Ok(response);
         }
-        let replica = self.services.access.open_replica(&file, TicketMode::Read).await?;
+        let replica = self.services.files.open_replica(&file, TicketMode::Read).await?;
         let content = Content {
             etag: etag(&file),
             modified: file.mtime,
@@ -126,11 +126,11 @@ impl Front {
         change: u64,
     ) -> Result<Option<(OpenFile, Attributes)>, Refusal> {
         let share = Share::new(Modes::READ, Modes::NONE);
-        match self.services.access.open(file, REQUESTS, share).await {
+        match self.services.files.open(file, REQUESTS, share).await {
             Ok(held) => Ok(Some(held).filter(|(_, now)| now.nlink > 0 && now.change == change)),
             Err(
-                AccessError::Denied
-                | AccessError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)),
+                FilesError::Denied
+                | FilesError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)),
             ) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -150,11 +150,11 @@ impl Front {
             || asks_for_digest(&call.headers)
             || call.headers.contains_key("if")
             || call.caller.is_bound_to_addresses()
-            || self.services.access.is_being_written(file.file)
+            || self.services.files.is_being_written(file.file)
         {
             return Ok(None);
         }
-        let located = self.services.access.locate(file, TicketMode::Read, None).await?;
+        let located = self.services.files.locate(file, TicketMode::Read, None).await?;
         let is_open = |grant: &Grant| file.size > 0 && !self.services.pools.is_closed(grant.pool);
         let Some(Grant { pool }) = located.filter(is_open) else { return Ok(None) };
         let purpose = Purpose::Read { change: file.change };

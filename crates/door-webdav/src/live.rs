@@ -1,7 +1,7 @@
 //! The live properties of a file: computed from its attributes, the locks and the pools.
 
-use access::Patience;
 use api::{Account, Caller, Property};
+use files::Patience;
 use http_wire::dav::{ActiveLock, LiveProperty, PropFind, Props, QName};
 use types::{Access, Attributes, Checksum, FileKind, Name};
 
@@ -42,7 +42,7 @@ impl<'a> Facts<'a> {
         resource: &Resource<'a>,
         (asked, patience): (&PropFind, &mut Patience),
     ) -> Result<Facts<'a>, Refusal> {
-        let attributes = front.services.access.listed_for(*resource.attributes, None, patience).await?;
+        let attributes = front.services.files.listed_for(*resource.attributes, None, patience).await?;
         // Metadata like the others: who may see the file's attributes sees them.
         let dead = if needs_dead(asked) {
             front.services.properties.properties(attributes.file).await?
@@ -55,7 +55,7 @@ impl<'a> Facts<'a> {
             && attributes.kind.is_regular()
             && may_see_sums(caller, resource.path)
             && front.judge().allows(&caller.identity, &attributes, Access::READ).await?;
-        let checksums = if may_see && !front.services.access.is_being_written(attributes.file) {
+        let checksums = if may_see && !front.services.files.is_being_written(attributes.file) {
             front.services.properties.checksums(attributes.file).await?
         } else {
             Vec::new()
@@ -144,7 +144,7 @@ impl Front {
     /// of the caller's own, else of all pools.
     async fn space(&self, caller: &Caller, dir: &Attributes) -> Result<(u64, u64), Refusal> {
         let free: u64 = self.services.pools.pools().iter().map(|pool| pool.free_bytes).sum();
-        let quotas = self.services.access.quotas();
+        let quotas = self.services.files.quotas();
         let room = quotas.room(&caller.identity, dir.file).await?.unwrap_or(u64::MAX);
         let tree = quotas.tree(dir.file).await?;
         let bound = match tree {

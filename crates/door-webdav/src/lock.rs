@@ -160,11 +160,11 @@ impl Front {
         if !found.kind.is_regular() {
             return Ok(());
         }
-        self.services.access.before_denial(found.file).await?;
+        self.services.files.before_denial(found.file).await?;
         let _opening = self.make_way(found.file, Change::Access(DENY_WRITING)).await?;
         let Err(refusal) = self.deny_writing(token, found) else { return Ok(()) };
         let (want, patience) = (Want::Share(DENY_WRITING), self.config.recall_patience);
-        if !self.services.access.dislodge(found.file, want, patience).await? {
+        if !self.services.files.dislodge(found.file, want, patience).await? {
             return Err(refusal);
         }
         self.deny_writing(token, found)
@@ -246,7 +246,7 @@ impl Front {
             return Ok(());
         }
         let owner = self.lock_owner();
-        if self.services.access.table().open(file.file, owner, DENY_WRITING).is_err() {
+        if self.services.files.table().open(file.file, owner, DENY_WRITING).is_err() {
             return Err(Refusal::new(StatusCode::LOCKED, "an NFS client has the file open for writing"));
         }
         let open = (file.file, owner.number);

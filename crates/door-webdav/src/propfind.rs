@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use access::Patience;
 use api::{Activity, Cookie, DirEntry};
 use bytes::Bytes;
+use files::Patience;
 use futures_util::stream;
 use http::StatusCode;
 use http::header::{self, HeaderValue};

@@ -114,7 +114,7 @@ impl Front {
         // A body of unknown length counts as one byte. The replaced file gives its space.
         let freed = place.found.as_ref().map_or(0, |found| found.size);
         let more = terms.size.unwrap_or(1);
-        self.services.access.require_room(&call.caller.identity, dir, more, freed).await?;
+        self.services.files.require_room(&call.caller.identity, dir, more, freed).await?;
         self.begin_upload(&call.caller, place.path.clone(), dir, terms).await
     }
 
@@ -135,7 +135,7 @@ impl Front {
     /// 307 to the pool, for a client that waits with its body: so the body goes once, and to the right server.
     /// `None`: it goes through the head.
     async fn redirect_upload(&self, call: &Call, pending: &mut Pending) -> Option<Response> {
-        self.services.access.make_replica(&pending.file, pending.pool).await.ok()?;
+        self.services.files.make_replica(&pending.file, pending.pool).await.ok()?;
         let expires_s = self.ticket_expires_s(call, TICKET_S);
         let purpose = Purpose::Upload { epoch: pending.file.epoch };
         let (file, birth) = (pending.file.file, Birth::of(pending.file.birth));

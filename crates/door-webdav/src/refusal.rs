@@ -1,8 +1,8 @@
 //! Why a request is not done, and the one place where the seams' errors become HTTP statuses.
 
-use access::{AccessError, WalkError};
 use api::{AuthError, NamespaceError, PoolError, SelectError};
 use bytes::Bytes;
+use files::{FilesError, WalkError};
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use http_server::{BodyError, Response, ResponseBody};
@@ -139,15 +139,15 @@ impl From<SelectError> for Refusal {
     }
 }
 
-impl From<AccessError> for Refusal {
-    fn from(error: AccessError) -> Refusal {
+impl From<FilesError> for Refusal {
+    fn from(error: FilesError) -> Refusal {
         match error {
-            AccessError::Namespace(error) => error.into(),
-            AccessError::Pool(error) => error.into(),
-            AccessError::Select(error) => error.into(),
-            AccessError::TooLarge => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
-            AccessError::Denied => Refusal::new(StatusCode::LOCKED, error.to_string()),
-            AccessError::Recalled | AccessError::Limit(_) => Refusal::busy(error.to_string()),
+            FilesError::Namespace(error) => error.into(),
+            FilesError::Pool(error) => error.into(),
+            FilesError::Select(error) => error.into(),
+            FilesError::TooLarge => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
+            FilesError::Denied => Refusal::new(StatusCode::LOCKED, error.to_string()),
+            FilesError::Recalled | FilesError::Limit(_) => Refusal::busy(error.to_string()),
         }
     }
 }

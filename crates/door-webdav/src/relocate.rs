@@ -211,7 +211,7 @@ impl Front {
         call: &Call,
         ends: &Ends,
         is_removed: &mut bool,
-    ) -> Result<Result<(Replace, Option<access::FileChangeGuard>), Failures>, Refusal> {
+    ) -> Result<Result<(Replace, Option<files::FileChangeGuard>), Failures>, Refusal> {
         self.judge_overwrite(call, ends).await?;
         let Some(old) = ends.target.found else { return Ok(Ok((Replace::Never, None))) };
         if old.kind.is_directory() || ends.found.kind.is_directory() {
@@ -460,7 +460,7 @@ impl Front {
         let pending = self.begin(call, target, Terms { size: Some(source.size), ..terms }).await?;
         let mut writer = self.writer(&pending, &[]).await?;
         if source.size > 0 {
-            let replica = self.services.access.open_with_data(&source).await?;
+            let replica = self.services.files.open_with_data(&source).await?;
             while writer.offset() < source.size {
                 let length = u64::from(STEP_BYTES).min(source.size - writer.offset());
                 let read = replica.read_at(writer.offset(), length as u32).await?;

@@ -1,7 +1,7 @@
 //! From a path to a file, for a request.
 
-use access::WalkError;
-pub(crate) use access::{Last, PathTarget};
+use files::WalkError;
+pub(crate) use files::{Last, PathTarget};
 use types::Name;
 
 use crate::call::Call;
@@ -18,7 +18,7 @@ impl Front {
         path: &[Name],
         last: Last,
     ) -> Result<PathTarget, Refusal> {
-        let found = access::walk(&*self.services.namespace, &call.caller, path, last).await;
+        let found = files::walk(&*self.services.namespace, &call.caller, path, last).await;
         found.map_err(|error| match error {
             WalkError::Denied => call.denied(),
             error => error.into(),

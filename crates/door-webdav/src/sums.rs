@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::AccessError;
 use api::{Activity, Caller, OpenReplica, SelectError};
+use files::FilesError;
 use md5::{Digest as _, Md5};
 use sha2::Sha256;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -117,7 +117,7 @@ impl Front {
         if let Some(sum) = self.kept_checksum(file, kind).await? {
             return Ok(sum);
         }
-        let is_written = || self.services.access.is_being_written(file.file);
+        let is_written = || self.services.files.is_being_written(file.file);
         let was_written = is_written();
         let sum = sum_of(file.size, kind, replica).await?;
         if !was_written && !is_written() {
@@ -132,7 +132,7 @@ impl Front {
         kind: ChecksumKind,
     ) -> Result<Option<Checksum>, Refusal> {
         // While an NFS client writes at the pools, what was kept may be behind.
-        if self.services.access.is_being_written(file.file) {
+        if self.services.files.is_being_written(file.file) {
             return Ok(None);
         }
         let kept = self.services.properties.checksums(file.file).await?;
@@ -150,7 +150,7 @@ async fn sum_of(
     let mut offset = 0;
     while offset < size {
         let length = u64::from(STEP_BYTES).min(size - offset) as u32;
-        let replica = replica.ok_or(AccessError::Select(SelectError::NoLocation))?;
+        let replica = replica.ok_or(FilesError::Select(SelectError::NoLocation))?;
         let read = replica.read_at(offset, length).await?.data;
         if read.is_empty() {
             sums.update(&vec![0; length as usize]);

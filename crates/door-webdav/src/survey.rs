@@ -92,7 +92,7 @@ impl Front {
         self.check_readable(call, found).await?;
         let (_held, now) = self.hold_for_reading(found.file).await?;
         // A replica that was lost is found out here.
-        self.services.access.open_replica(&now, TicketMode::Read).await?;
+        self.services.files.open_replica(&now, TicketMode::Read).await?;
         Ok(())
     }
 
@@ -110,8 +110,8 @@ impl Front {
     /// removed, a moment later: so there must be room for both.
     pub(crate) async fn judge_room(&self, call: &Call, dir: FileId, source: &Survey) -> Result<(), Refusal> {
         let who = &call.caller.identity;
-        self.services.access.require_room(who, dir, source.bytes, 0).await?;
-        let quotas = self.services.access.quotas();
+        self.services.files.require_room(who, dir, source.bytes, 0).await?;
+        let quotas = self.services.files.quotas();
         let user = quotas.standing(Account::user(who.uid)).await?;
         let group = quotas.standing(Account::group(who.gid)).await?;
         let standings = [user, group, quotas.tree(dir).await?].into_iter().flatten();
@@ -131,7 +131,7 @@ impl Front {
         (from, to): (FileId, FileId),
         old: &Attributes,
     ) -> Result<(), Refusal> {
-        let quotas = self.services.access.quotas();
+        let quotas = self.services.files.quotas();
         let Some(tree) = quotas.tree(to).await?.filter(|_| !call.caller.identity.is_root()) else {
             return Ok(());
         };
@@ -155,7 +155,7 @@ impl Front {
             let bytes = if found.kind.is_regular() { found.size.cast_signed() } else { 0 };
             return Ok(Counted { files: 1, directories: 0, bytes });
         }
-        let mut counted = self.services.access.quotas().counted(Account::tree(found.file)).await?;
+        let mut counted = self.services.files.quotas().counted(Account::tree(found.file)).await?;
         counted.directories += 1;
         Ok(counted)
     }

@@ -10,9 +10,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{AccessError, OpenFile, WalkError};
 use api::{ANSWER_TIME, Caller, NamespaceError, Publish, Published, Replace, TicketMode, Unnamed};
 use file_state::{Change, Modes, Share};
+use files::{FilesError, OpenFile, WalkError};
 use http::StatusCode;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Name, PoolId, Timestamp};
 
@@ -161,11 +161,11 @@ impl Front {
         terms: Terms,
     ) -> Result<Pending, Refusal> {
         let name = path.last().cloned().ok_or_else(|| Refusal::forbidden("the root is a directory"))?;
-        let pool = self.services.access.choose(terms.size.unwrap_or(0), None)?;
+        let pool = self.services.files.choose(terms.size.unwrap_or(0), None)?;
         let new = Unnamed { permissions: PERMISSIONS, location: pool };
         let make = self.services.uploads.create_unnamed(&caller.identity, dir, &new);
         let share = Share::new(Modes::BOTH, Modes::NONE);
-        let (held, file) = self.services.access.make_unnamed(REQUESTS, share, make).await?;
+        let (held, file) = self.services.files.make_unnamed(REQUESTS, share, make).await?;
         let deadline = self.services.clock.monotonic() + Duration::from_secs(3_600);
         let caller = caller.clone();
         let (writer, complete, admitted) = (None, None, None);
@@ -174,7 +174,7 @@ impl Front {
 
     /// Writes through the head.
     pub(crate) async fn writer(&self, pending: &Pending, more: &[ChecksumKind]) -> Result<Writer, Refusal> {
-        let replica = self.services.access.open_replica(&pending.file, TicketMode::ReadWrite).await?;
+        let replica = self.services.files.open_replica(&pending.file, TicketMode::ReadWrite).await?;
         let replica = replica
             .ok_or_else(|| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "new file has no location"))?;
         Ok(Writer::new(replica, self.kinds_for(pending, more)))
@@ -265,7 +265,7 @@ impl Front {
             return Ok(None);
         }
         let walked =
-            access::walk(&*self.services.namespace, &pending.caller, &pending.path, Last::Itself).await;
+            files::walk(&*self.services.namespace, &pending.caller, &pending.path, Last::Itself).await;
         let place = walked.map_err(|error| match error {
             WalkError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)) => elsewhere(),
             error => error.into(),
@@ -311,7 +311,7 @@ impl Front {
         let change = if is_new { PathChange::of_member(path) } else { PathChange::of_resource(path) };
         let principal = Principal::from(&pending.caller);
         // Bytes are not sent twice because a MOVE takes its time.
-        let patience = self.services.access.recall_time() + REVOCATION;
+        let patience = self.services.files.recall_time() + REVOCATION;
         let tokens = &pending.terms.lock_tokens;
         let changing = self.begin_changes_of(&principal, tokens, vec![change], patience).await?;
         self.find_again(pending).await?;
@@ -328,7 +328,7 @@ impl Front {
         };
         // Written as a whole: the upload's own open is not in the way of what locks of the name deny to writers.
         let reading = Share::new(Modes::READ, Modes::NONE);
-        self.services.access.table().downgrade(file, pending.held.owner(), reading);
+        self.services.files.table().downgrade(file, pending.held.owner(), reading);
         let carried = self.carry_locks(&pending.path, &pending.file)?;
         let published = self.services.uploads.publish(identity, file, pending.dir, &pending.name, how).await;
         match &published {
@@ -352,7 +352,7 @@ impl Front {
         &self,
         file: FileId,
         change: Change,
-    ) -> Result<access::FileChangeGuard, Refusal> {
+    ) -> Result<files::FileChangeGuard, Refusal> {
         Ok(self.before_change(file, change, self.config.recall_patience).await?)
     }
 
@@ -360,14 +360,14 @@ impl Front {
     pub(crate) async fn call_back(&self, place: &PathTarget) -> Result<(), Refusal> {
         let Some(found) = &place.found else { return Ok(()) };
         match self.before_change(found.file, Change::Replace, Duration::ZERO).await {
-            Ok(_) | Err(AccessError::Recalled) => Ok(()),
+            Ok(_) | Err(FilesError::Recalled) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
     /// As `make_way`, and waits until grants that are not given back are revoked.
-    async fn outwait(&self, file: FileId) -> Result<access::FileChangeGuard, Refusal> {
-        let patience = self.services.access.recall_time() + REVOCATION;
+    async fn outwait(&self, file: FileId) -> Result<files::FileChangeGuard, Refusal> {
+        let patience = self.services.files.recall_time() + REVOCATION;
         Ok(self.before_change(file, Change::Replace, patience).await?)
     }
 
@@ -376,8 +376,8 @@ impl Front {
         file: FileId,
         change: Change,
         patience: Duration,
-    ) -> Result<access::FileChangeGuard, AccessError> {
-        self.services.access.before_change(file, Some(REQUESTS), change, patience).await
+    ) -> Result<files::FileChangeGuard, FilesError> {
+        self.services.files.before_change(file, Some(REQUESTS), change, patience).await
     }
 }
 

@@ -8,9 +8,9 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use access::FileAccess;
 use api::{ANSWER_TIME, FileLocations, Locations, NamespaceError, PoolError, PoolManager};
 use door_nfs::HeadDoor;
+use files::Files;
 use tokio::sync::watch;
 use types::{Attributes, FileId, PoolId};
 
@@ -22,7 +22,7 @@ const BATCH: usize = 256;
 pub async fn run(
     locations: Arc<dyn Locations>,
     pools: Arc<dyn PoolManager>,
-    access: Arc<FileAccess>,
+    files: Arc<Files>,
     door: Arc<HeadDoor>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -30,7 +30,7 @@ pub async fn run(
     while !*stop.borrow() {
         // Until the grace period is over an unlinked file may still be reclaimed by who had it open.
         if !door.in_grace() {
-            troubles.sweep(&*locations, &*pools, &access, &stop, Instant::now()).await;
+            troubles.sweep(&*locations, &*pools, &files, &stop, Instant::now()).await;
         }
         tokio::select! {
             () = tokio::time::sleep(PERIOD) => {}
@@ -76,7 +76,7 @@ impl Troubles {
         &mut self,
         locations: &dyn Locations,
         pools: &dyn PoolManager,
-        access: &FileAccess,
+        files: &Files,
         stop: &watch::Receiver<bool>,
         now: Instant,
     ) {
@@ -87,7 +87,7 @@ impl Troubles {
         pass.left.extend(
             pools.pools().iter().map(|pool| pool.id).filter(|id| self.is_waiting(Remover::Pool(*id), now)),
         );
-        match sweep(locations, pools, access, stop, &mut pass).await {
+        match sweep(locations, pools, files, stop, &mut pass).await {
             Ok(()) => self.note(Remover::Namespace, None, false, now),
             Err(error) => self.note(Remover::Namespace, Some(&error), false, now),
         };
@@ -142,7 +142,7 @@ struct Pass {
 async fn sweep(
     locations: &dyn Locations,
     pools: &dyn PoolManager,
-    access: &FileAccess,
+    files: &Files,
     stop: &watch::Receiver<bool>,
     pass: &mut Pass,
 ) -> Result<(), NamespaceError> {
@@ -151,12 +151,12 @@ async fn sweep(
         let orphans = locations.orphans(after, BATCH).await?;
         let Some(last) = orphans.last() else { return Ok(()) };
         // A file that is being made has no name yet and is held only when it is there.
-        if !access.births_settled(PERIOD).await {
+        if !files.births_settled(PERIOD).await {
             return Ok(());
         }
         after = last.attributes.file;
         let is_due = |orphan: &&FileLocations| {
-            !access.is_in_use(orphan.attributes.file)
+            !files.is_in_use(orphan.attributes.file)
                 && !orphan.locality.pools().any(|pool| pass.left.contains(&pool))
         };
         let unused: Vec<_> = orphans.iter().filter(is_due).collect();
@@ -171,11 +171,11 @@ async fn sweep(
         let mut due = Vec::new();
         for orphan in unused {
             let file = orphan.attributes.file;
-            if matches!(access.attributes(file).await, Ok(now) if is_as_listed(&orphan.attributes, &now)) {
+            if matches!(files.attributes(file).await, Ok(now) if is_as_listed(&orphan.attributes, &now)) {
                 due.push(orphan);
             }
         }
-        due.retain(|orphan| !access.is_in_use(orphan.attributes.file));
+        due.retain(|orphan| !files.is_in_use(orphan.attributes.file));
         let gone = removed(due, pools, pass).await;
         let gone = settled(gone, pools, pass).await;
         if !gone.is_empty() {
@@ -248,10 +248,10 @@ fn by_pool(orphans: &[&FileLocations]) -> BTreeMap<PoolId, Vec<FileId>> {
 
 #[cfg(test)]
 mod tests {
-    use access::{AccessServices, Modes, Share};
     use api::{Locality, Namespace, Pool, Publish, Published, Replace, Unnamed, Uploads};
     use async_trait::async_trait;
     use file_state::{Door, Holder};
+    use files::{FilesServices, Modes, Share};
     use namespace::{Config, Database, SqlNamespace, Sync};
     use parking_lot::Mutex;
     use testkit::faulty::{Call, Fault, Faulty, Request};
@@ -335,12 +335,12 @@ mod tests {
         }
     }
 
-    async fn make_unnamed(namespace: &SqlNamespace, access: &Arc<FileAccess>) -> access::OpenFile {
+    async fn make_unnamed(namespace: &SqlNamespace, files: &Arc<Files>) -> files::OpenFile {
         let new = Unnamed { permissions: 0o644, location: POOL };
         let root = Identity::root();
         let make = namespace.create_unnamed(&root, FileId::ROOT, &new);
         let share = Share::new(Modes::BOTH, Modes::NONE);
-        access.make_unnamed(Holder::of(Door::Http, 1), share, make).await.unwrap().0
+        files.make_unnamed(Holder::of(Door::Http, 1), share, make).await.unwrap().0
     }
 
     struct Scene {
@@ -348,7 +348,7 @@ mod tests {
         namespace: Arc<SqlNamespace>,
         pool: Arc<Faulty<MemoryPool>>,
         pools: Arc<dyn PoolManager>,
-        access: Arc<FileAccess>,
+        files: Arc<Files>,
     }
 
     fn scene() -> Scene {
@@ -367,7 +367,7 @@ mod tests {
         );
         let pool = Arc::new(Faulty::new(MemoryPool::new(POOL)));
         let pools: Arc<dyn PoolManager> = Arc::new(MemoryPools::of([pool.clone() as Arc<dyn Pool>]));
-        let access = Arc::new(FileAccess::new(AccessServices {
+        let files = Arc::new(Files::new(FilesServices {
             namespace: namespace.clone(),
             acls: namespace.clone(),
             locations: namespace.clone(),
@@ -377,15 +377,15 @@ mod tests {
             clock: Arc::new(SystemClock::new()),
             recall_time: Duration::from_secs(90),
         }));
-        Scene { _dir: dir, namespace, pool, pools, access }
+        Scene { _dir: dir, namespace, pool, pools, files }
     }
 
     #[tokio::test]
     async fn a_file_whose_name_is_on_its_way_when_it_is_let_go_keeps_its_replica() {
-        let Scene { _dir, namespace, pool, pools, access } = scene();
-        let named = make_unnamed(&namespace, &access).await.file();
-        let left = make_unnamed(&namespace, &access).await.file();
-        let held = make_unnamed(&namespace, &access).await;
+        let Scene { _dir, namespace, pool, pools, files } = scene();
+        let named = make_unnamed(&namespace, &files).await.file();
+        let left = make_unnamed(&namespace, &files).await.file();
+        let held = make_unnamed(&namespace, &files).await;
         let queued = Queued {
             namespace: Arc::clone(&namespace),
             named: Mutex::new(Some((named, Name::new(b"named").unwrap()))),
@@ -393,90 +393,90 @@ mod tests {
             is_on_disk: true,
         };
         let (_stop, stopped) = watch::channel(false);
-        sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        sweep(&queued, &*pools, &files, &stopped, &mut Pass::default()).await.unwrap();
         assert_eq!(removed(&pool), [left], "neither what was named nor what is held");
-        assert_eq!(access.attributes(named).await.unwrap().nlink, 1);
-        assert!(access.attributes(held.file()).await.is_ok());
+        assert_eq!(files.attributes(named).await.unwrap().nlink, 1);
+        assert!(files.attributes(held.file()).await.is_ok());
     }
 
     #[tokio::test]
     async fn a_replica_stays_until_the_change_that_frees_it_is_on_disk() {
-        let Scene { _dir, namespace, pool, pools, access } = scene();
-        let file = make_unnamed(&namespace, &access).await.file();
+        let Scene { _dir, namespace, pool, pools, files } = scene();
+        let file = make_unnamed(&namespace, &files).await.file();
         let queued = Queued { namespace, named: Mutex::new(None), is_unlinked: false, is_on_disk: false };
         let (_stop, stopped) = watch::channel(false);
-        assert!(sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.is_err());
+        assert!(sweep(&queued, &*pools, &files, &stopped, &mut Pass::default()).await.is_err());
         assert!(removed(&pool).is_empty());
         let queued = Queued { is_on_disk: true, ..queued };
-        sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        sweep(&queued, &*pools, &files, &stopped, &mut Pass::default()).await.unwrap();
         assert_eq!(removed(&pool), [file]);
     }
 
     /// The list had it as an upload without a name. After a power cut in interval mode it had the name and no replica.
     #[tokio::test]
     async fn a_file_that_gets_its_name_and_loses_it_during_a_sweep_is_left_to_the_next_one() {
-        let Scene { _dir, namespace, pool, pools, access } = scene();
-        let file = make_unnamed(&namespace, &access).await.file();
+        let Scene { _dir, namespace, pool, pools, files } = scene();
+        let file = make_unnamed(&namespace, &files).await.file();
         let named = Mutex::new(Some((file, Name::new(b"named").unwrap())));
         let queued = Queued { namespace, named, is_unlinked: true, is_on_disk: true };
         let (_stop, stopped) = watch::channel(false);
-        sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        sweep(&queued, &*pools, &files, &stopped, &mut Pass::default()).await.unwrap();
         assert!(removed(&pool).is_empty(), "the change that frees it came after the sync");
-        sweep(&queued, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        sweep(&queued, &*pools, &files, &stopped, &mut Pass::default()).await.unwrap();
         assert_eq!(removed(&pool), [file]);
     }
 
     #[tokio::test]
     async fn a_row_stays_until_its_replica_stays_removed_over_a_power_cut() {
-        let Scene { _dir, namespace, pool, pools, access } = scene();
-        let file = make_unnamed(&namespace, &access).await.file();
+        let Scene { _dir, namespace, pool, pools, files } = scene();
+        let file = make_unnamed(&namespace, &files).await.file();
         let (_stop, stopped) = watch::channel(false);
         pool.schedule().on(Call::SyncRemovals, .., busy());
-        sweep(&*namespace, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        sweep(&*namespace, &*pools, &files, &stopped, &mut Pass::default()).await.unwrap();
         assert_eq!(removed(&pool), [file]);
-        assert!(access.attributes(file).await.is_ok(), "it is removed again after a power cut");
+        assert!(files.attributes(file).await.is_ok(), "it is removed again after a power cut");
         pool.schedule().lift(Call::SyncRemovals);
-        sweep(&*namespace, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
-        assert!(access.attributes(file).await.is_err());
+        sweep(&*namespace, &*pools, &files, &stopped, &mut Pass::default()).await.unwrap();
+        assert!(files.attributes(file).await.is_err());
     }
 
     #[tokio::test]
     async fn a_removal_without_an_answer_is_asked_for_again() {
-        let Scene { _dir, namespace, pool, pools, access } = scene();
-        let file = make_unnamed(&namespace, &access).await.file();
+        let Scene { _dir, namespace, pool, pools, files } = scene();
+        let file = make_unnamed(&namespace, &files).await.file();
         let (_stop, stopped) = watch::channel(false);
         pool.schedule().on(Call::Remove, .., Fault::Fail(PoolError::Unknown(POOL)));
         let mut pass = Pass::default();
-        sweep(&*namespace, &*pools, &access, &stopped, &mut pass).await.unwrap();
+        sweep(&*namespace, &*pools, &files, &stopped, &mut pass).await.unwrap();
         assert!(matches!(pass.failed.get(&POOL), Some(PoolError::Unknown(POOL))));
-        assert!(access.attributes(file).await.is_ok(), "its row is what makes the reaper ask again");
+        assert!(files.attributes(file).await.is_ok(), "its row is what makes the reaper ask again");
         pool.schedule().lift(Call::Remove);
-        sweep(&*namespace, &*pools, &access, &stopped, &mut Pass::default()).await.unwrap();
+        sweep(&*namespace, &*pools, &files, &stopped, &mut Pass::default()).await.unwrap();
         assert_eq!(pool.schedule().count(Call::Remove), 2);
-        assert!(access.attributes(file).await.is_err());
+        assert!(files.attributes(file).await.is_err());
     }
 
     /// Thousands of warnings were logged of a pool that was read-only.
     #[tokio::test]
     async fn a_pool_that_removes_nothing_is_asked_now_and_then_and_told_of_once() {
-        let Scene { _dir, namespace, pool, pools, access } = scene();
-        let mut files = Vec::new();
+        let Scene { _dir, namespace, pool, pools, files } = scene();
+        let mut unnamed = Vec::new();
         for _ in 0..3 {
-            files.push(make_unnamed(&namespace, &access).await.file());
+            unnamed.push(make_unnamed(&namespace, &files).await.file());
         }
         let (_stop, stopped) = watch::channel(false);
         let mut troubles = Troubles::default();
         pool.schedule().on(Call::Remove, .., busy());
         let mut now = Instant::now();
         for _ in 0..600 {
-            troubles.sweep(&*namespace, &*pools, &access, &stopped, now).await;
+            troubles.sweep(&*namespace, &*pools, &files, &stopped, now).await;
             now += PERIOD;
         }
         let refused = pool.schedule().count(Call::Remove);
         assert!((8 * 3..=20 * 3).contains(&refused), "{refused} times in five minutes");
         pool.schedule().lift(Call::Remove);
-        troubles.sweep(&*namespace, &*pools, &access, &stopped, now + WAIT_MAX).await;
-        assert_eq!(removed(&pool), files, "by itself");
+        troubles.sweep(&*namespace, &*pools, &files, &stopped, now + WAIT_MAX).await;
+        assert_eq!(removed(&pool), unnamed, "by itself");
         assert!(troubles.0.is_empty());
     }
 

@@ -6,11 +6,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{AccessServices, FileAccess, PunctualPool};
 use admin::log::LogControl;
 use anyhow::{Result, anyhow, bail};
 use api::{HandleKey, KeyGeneration, Pool, PoolManager, Term, TicketKeys};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, Security, StartError};
+use files::{Files, FilesServices, PunctualPool};
 use namespace::{Noted, SqlNamespace};
 use pool::LocalPool;
 use tokio::net::{TcpListener, TcpSocket};
@@ -62,7 +62,7 @@ pub struct Head<'a> {
     pub data: &'a DataDir,
     pub services: &'a Services,
     pub manager: &'a Arc<dyn PoolManager>,
-    pub access: &'a Arc<FileAccess>,
+    pub files: &'a Arc<Files>,
 }
 
 /// The NFS faces of the pools, each with the address that it listens on.
@@ -198,9 +198,9 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let measures = Measures::new(Arc::clone(&services.clock));
     let map = manage_pools(data, &services)?;
     let manager: Arc<dyn PoolManager> = map.clone();
-    let access = share_files(config, &services, &manager);
+    let files = share_files(config, &services, &manager);
     let door =
-        start_head_door(config, data, (&services, &security), &manager, &access, &measures, &pool_listeners)
+        start_head_door(config, data, (&services, &security), &manager, &files, &measures, &pool_listeners)
             .await?;
 
     let (stop_sender, stop) = watch::channel(false);
@@ -212,7 +212,7 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     tasks.spawn(reaper::run(
         services.namespace.clone(),
         Arc::clone(&manager),
-        Arc::clone(&access),
+        Arc::clone(&files),
         Arc::clone(&door),
         stop.clone(),
     ));
@@ -221,7 +221,7 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         tasks.spawn(security::watch_keytab(keytab, Arc::clone(&security), stop.clone()));
     }
 
-    let head = Head { config, data, services: &services, manager: &manager, access: &access };
+    let head = Head { config, data, services: &services, manager: &manager, files: &files };
     tasks.spawn(tick_log(log.clone(), stop.clone()));
     let overview = make_overview(&head, &door, (&map, &pool_doors), measures, log);
     let web = http_ports.map(|ports| http::start(ports, &head, overview, &mut tasks, &stop)).transpose()?;
@@ -288,7 +288,7 @@ fn make_overview(
     measures: Arc<Measures>,
     log: LogControl,
 ) -> Overview {
-    let Head { config, services, access, .. } = *head;
+    let Head { config, services, files, .. } = *head;
     Overview {
         site: config.http.site.clone(),
         clock: Arc::clone(&services.clock),
@@ -298,7 +298,7 @@ fn make_overview(
         pool_map: Arc::clone(pool_map),
         pool_doors: pool_doors.clone(),
         door: Arc::clone(door),
-        access: Arc::clone(access),
+        files: Arc::clone(files),
         measures,
         log,
         rates: Default::default(),
@@ -328,8 +328,8 @@ async fn drain(mut tasks: JoinSet<()>, services: &Services, control: JoinHandle<
 }
 
 /// The one conflict table, with what every door does over it.
-fn share_files(config: &Config, services: &Services, manager: &Arc<dyn PoolManager>) -> Arc<FileAccess> {
-    Arc::new(FileAccess::new(AccessServices {
+fn share_files(config: &Config, services: &Services, manager: &Arc<dyn PoolManager>) -> Arc<Files> {
+    Arc::new(Files::new(FilesServices {
         namespace: services.namespace.clone(),
         acls: services.namespace.clone(),
         locations: services.namespace.clone(),
@@ -356,7 +356,7 @@ async fn start_head_door(
     data: &DataDir,
     (services, security): (&Services, &Arc<Security>),
     manager: &Arc<dyn PoolManager>,
-    access: &Arc<FileAccess>,
+    files: &Arc<Files>,
     measures: &Arc<Measures>,
     pool_listeners: &[TcpListener],
 ) -> Result<Arc<HeadDoor>> {
@@ -372,7 +372,7 @@ async fn start_head_door(
         xattrs: services.namespace.clone(),
         records: services.namespace.clone(),
         pools: Arc::clone(manager),
-        access: Arc::clone(access),
+        files: Arc::clone(files),
         clock: Arc::clone(&services.clock),
         random: Arc::clone(&services.random),
         observer: measures.clone(),

@@ -39,7 +39,7 @@ mod tests {
         for seam in ["Pool", "OpenReplica", "PoolManager", "ReplicaRanges", "api::Pool"] {
             let fake = format!("struct Fake;\nimpl {seam} for Fake {{}}\n");
             for path in
-                ["crates/access/tests/fakes.rs", "crates/http-server/examples/files.rs", "fuzz/src/world.rs"]
+                ["crates/files/tests/fakes.rs", "crates/http-server/examples/files.rs", "fuzz/src/world.rs"]
             {
                 assert_eq!(found(path, &fake), 1, "{seam} in {path}");
             }

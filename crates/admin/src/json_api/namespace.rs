@@ -4,8 +4,8 @@
 //! followed. A size is what the namespace knows: of a file that is being written it may be older than what its writer
 //! sees.
 
-use access::Last;
 use api::{Activity, Caller, Cookie};
+use files::Last;
 use http_server::{Request, Response};
 use http_wire::target::{Query, encode_path, parse_path};
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ impl Admin {
     }
 
     async fn show(&self, caller: &Caller, path: &[Name], query: &Query) -> Result<Value, Refusal> {
-        let place = access::walk(&*self.services.namespace, caller, path, Last::Itself).await?;
+        let place = files::walk(&*self.services.namespace, caller, path, Last::Itself).await?;
         let (path, attributes) = (&*place.path, place.existing()?);
         let mut body = described(path, &attributes);
         if attributes.kind == FileKind::Symlink {

@@ -6,8 +6,8 @@ mod entries;
 mod folder;
 mod single;
 
-use access::{Last, PathTarget};
 use api::Activity;
+use files::{Last, PathTarget};
 use http_server::{Request, Response};
 use http_wire::target::{Query, encode_path, parse_path};
 use types::{Attributes, Name};
@@ -36,7 +36,7 @@ impl Page {
         let path = parse_path(request.uri.path().strip_prefix(FILES).unwrap_or("/"))?;
         let query = request.uri.query().map(Query::parse).transpose()?.unwrap_or_default();
         let PathTarget { path, parent, found } =
-            access::walk(&*self.namespace, &visitor.caller, &path, Last::Followed).await?;
+            files::walk(&*self.namespace, &visitor.caller, &path, Last::Followed).await?;
         let attributes = found.ok_or_else(Refusal::not_found)?;
         let place = Seen { path, attributes, parent };
         if attributes.kind.is_directory() {

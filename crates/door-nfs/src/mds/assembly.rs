@@ -41,7 +41,7 @@ impl Mds {
         exports: ExportTable,
         lost_records: LostRecords,
     ) -> Mds {
-        let states = ClientState::new(generation, services.access.share());
+        let states = ClientState::new(generation, services.files.share());
         let fs = Arc::new(file_system(&services, &config));
         let clients = Arc::new(Clients::new(fs, sessions, states));
         let locations = services.locations;
@@ -52,7 +52,7 @@ impl Mds {
             counts: Counts::default(),
         });
         let recalls = Arc::new(Recalls::new(Arc::clone(&grants)));
-        clients.fs.access.register(Door::Nfs, Arc::new(ClientRecaller(Arc::downgrade(&recalls))));
+        clients.fs.files.register(Door::Nfs, Arc::new(ClientRecaller(Arc::downgrade(&recalls))));
         let lost_locks = Arc::new(LostLocks {
             clients: Arc::clone(&clients),
             grants: Arc::clone(&grants),
@@ -107,7 +107,7 @@ fn file_system(services: &HeadServices, config: &HeadConfig) -> FileSystem {
     FileSystem {
         namespace: Arc::clone(&services.namespace),
         xattrs: Arc::clone(&services.xattrs),
-        access: Arc::clone(&services.access),
+        files: Arc::clone(&services.files),
         pools: Arc::clone(&services.pools),
         clock: Arc::clone(&services.clock),
         handle_key: services.handle_key.clone(),

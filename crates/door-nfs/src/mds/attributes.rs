@@ -158,7 +158,7 @@ async fn seen(compound: &Compound, fs: &FileSystem, asked: &Bitmap4) -> Result<A
         fs.attributes(file).await?
     } else {
         let (found, by) = (fs.attributes(file).await?, compound.client.map(holder));
-        fs.access.seen_by(found, by, WAIT).await.map_err(status::of_access)?
+        fs.files.seen_by(found, by, WAIT).await.map_err(status::of_files)?
     };
     Ok(compound.shown(attributes))
 }

@@ -1,6 +1,6 @@
 //! Before a file is changed: grants of other clients are called back.
 
-use access::{AccessError, Change, FileChangeGuard, Modes, Share};
+use files::{Change, FileChangeGuard, FilesError, Modes, Share};
 use nfs4::NfsStat4;
 use nfs4_state::stateid::holder;
 use types::FileId;
@@ -16,9 +16,9 @@ pub(super) async fn before_change(
     fs: &FileSystem,
     file: FileId,
     change: Change,
-) -> Result<FileChangeGuard, AccessError> {
+) -> Result<FileChangeGuard, FilesError> {
     let by = compound.client.map(holder);
-    fs.access.before_change(file, by, change, WAIT).await
+    fs.files.before_change(file, by, change, WAIT).await
 }
 
 /// As `before_change`, of an open, or of I/O without one.
@@ -30,5 +30,5 @@ pub(super) async fn make_way(
     deny: Modes,
 ) -> Result<FileChangeGuard, NfsStat4> {
     let change = Change::Access(Share::new(access, deny));
-    before_change(compound, fs, file, change).await.map_err(status::of_access)
+    before_change(compound, fs, file, change).await.map_err(status::of_files)
 }

@@ -21,7 +21,7 @@ const SLOTS_PATIENCE: Duration = Duration::from_secs(5);
 pub(crate) struct Clients {
     pub fs: Arc<FileSystem>,
     pub sessions: Arc<Sessions>,
-    /// Stateids, over the conflict table of `access`. Held for one decision at a time, never across an await, and taken
+    /// Stateids, over the conflict table of `files`. Held for one decision at a time, never across an await, and taken
     /// before the table.
     pub states: Arc<Mutex<ClientState>>,
     /// Calls to clients and copies under way; ended with the head. Leaf lock.

@@ -32,7 +32,7 @@ pub(super) fn close(
     let stateid = compound.resolve(args.open_stateid)?;
     clients.states.lock().close(client, file, stateid)?;
     // Layouts went with it: requests may wait for that.
-    clients.fs.access.returned();
+    clients.fs.files.returned();
     lock_notice::tell_waiters(clients);
     // RFC 8881 §18.2.4: no state is left; a stateid that is always refused says so.
     compound.current.stateid = Some(StateId4::INVALID);

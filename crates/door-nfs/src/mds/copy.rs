@@ -112,8 +112,8 @@ pub(super) async fn clone(compound: &Compound, clients: &Clients, args: &Clone4A
         return Err(NfsStat4::Inval);
     }
     let ranges = target.replica.ranges().ok_or(NfsStat4::XDev)?;
-    fs.access.before_write(judged.target.file).await.map_err(status::of_access)?;
-    let _steady = fs.access.steady(judged.target.file).await;
+    fs.files.before_write(judged.target.file).await.map_err(status::of_files)?;
+    let _steady = fs.files.steady(judged.target.file).await;
     match ranges.share_from(ends.source_of_pool(), judged.stretch).await {
         Ok(true) => {}
         Ok(false) => return Err(NfsStat4::Inval),
@@ -150,8 +150,8 @@ async fn judge(compound: &Compound, clients: &Clients, request: &Request) -> Res
         return Err(NfsStat4::Inval);
     }
     if end > target.size {
-        let grown = clients.fs.access.require_room(&compound.identity, target.file, end - target.size, 0);
-        grown.await.map_err(status::of_access)?;
+        let grown = clients.fs.files.require_room(&compound.identity, target.file, end - target.size, 0);
+        grown.await.map_err(status::of_files)?;
     }
     Ok(Judged { source, target, stretch, changing })
 }

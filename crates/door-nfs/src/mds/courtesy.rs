@@ -5,8 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use access::Want;
 use file_state::Holder;
+use files::Want;
 use nfs4::{ClientId4, NfsStat4};
 use nfs4_state::Holdings;
 use nfs4_state::stateid::{ClientState, client_of};
@@ -32,7 +32,7 @@ impl Holdings for Held<'_> {
 
 /// After a refusal: `true` if lost clients stood in the way and are gone, so that a retry may succeed.
 pub(super) async fn dislodge(fs: &FileSystem, file: FileId, want: Want) -> Result<bool, NfsStat4> {
-    fs.access.dislodge(file, want, WAIT).await.map_err(status::of_access)
+    fs.files.dislodge(file, want, WAIT).await.map_err(status::of_files)
 }
 
 /// Those of these clients that are gone, or go now.

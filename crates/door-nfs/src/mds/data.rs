@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use access::FileChangeGuard;
 use api::{Advice, Content, OpenReplica, Stability, TicketMode, Written};
+use files::FileChangeGuard;
 use nfs4::{
     Allocate4Args, Bitmap4, DataContent4, Deallocate4Args, IO_ADVISE4_DONTNEED, IO_ADVISE4_WILLNEED,
     IO_ADVISE4_WILLNEED_OPPORTUNISTIC, IoAdvise4Args, IoAdvise4ResOk, NfsStat4, ReadPlus4Args,
@@ -57,7 +57,7 @@ async fn authorize_current(
 
 /// Of a file that is not empty.
 async fn open(fs: &FileSystem, file: &Attributes) -> Result<Arc<dyn OpenReplica>, NfsStat4> {
-    fs.access.open_with_data(file).await.map_err(status::of_access)
+    fs.files.open_with_data(file).await.map_err(status::of_files)
 }
 
 /// Where `content` next begins; the size where it does not. A pool that cannot tell has data only.
@@ -138,13 +138,13 @@ pub(super) async fn allocate(
         return Err(NfsStat4::FBig);
     }
     if range.end() > file.size {
-        let grown = clients.fs.access.require_room(&compound.identity, file.file, range.end() - file.size, 0);
-        grown.await.map_err(status::of_access)?;
+        let grown = clients.fs.files.require_room(&compound.identity, file.file, range.end() - file.size, 0);
+        grown.await.map_err(status::of_files)?;
     }
-    let replica = clients.fs.access.open_for_writing(&file).await.map_err(status::of_access)?;
+    let replica = clients.fs.files.open_for_writing(&file).await.map_err(status::of_files)?;
     let ranges = replica.ranges().ok_or(NfsStat4::NotSupp)?;
-    clients.fs.access.before_write(file.file).await.map_err(status::of_access)?;
-    let _steady = clients.fs.access.steady(file.file).await;
+    clients.fs.files.before_write(file.file).await.map_err(status::of_files)?;
+    let _steady = clients.fs.files.steady(file.file).await;
     ranges.allocate(range).await.map_err(status::of_pool)?;
     settle(&clients.fs, &file, &*replica, range.end()).await
 }
@@ -157,12 +157,12 @@ pub(super) async fn deallocate(
     let (file, _changing) = authorize_current(compound, clients, args.stateid, Access::WRITE).await?;
     let range = range(args.offset, args.length)?.ok_or(NfsStat4::Inval)?;
     let opened =
-        clients.fs.access.open_replica(&file, TicketMode::ReadWrite).await.map_err(status::of_access)?;
+        clients.fs.files.open_replica(&file, TicketMode::ReadWrite).await.map_err(status::of_files)?;
     // Where nothing was ever written, nothing is to be freed.
     let Some(replica) = opened else { return Ok(()) };
     let ranges = replica.ranges().ok_or(NfsStat4::NotSupp)?;
-    clients.fs.access.before_write(file.file).await.map_err(status::of_access)?;
-    let _steady = clients.fs.access.steady(file.file).await;
+    clients.fs.files.before_write(file.file).await.map_err(status::of_files)?;
+    let _steady = clients.fs.files.steady(file.file).await;
     ranges.deallocate(range).await.map_err(status::of_pool)?;
     // Written, but not longer for it.
     settle(&clients.fs, &file, &*replica, 0).await
@@ -185,7 +185,7 @@ pub(super) async fn settle(
     size_at_least: u64,
 ) -> Result<(), NfsStat4> {
     replica.sync().await.map_err(status::of_pool)?;
-    let facts = fs.access.replica_facts(file).await.map_err(status::of_access)?;
+    let facts = fs.files.replica_facts(file).await.map_err(status::of_files)?;
     let written = Written {
         size_at_least: Some(size_at_least),
         mtime: None,
@@ -213,7 +213,7 @@ pub(super) async fn advise(
     let Some(range) = ByteRange::from_bounds(args.offset, end) else {
         return Ok(IoAdvise4ResOk { hints: Bitmap4::EMPTY });
     };
-    let replica = clients.fs.access.open_replica(&file, TicketMode::Read).await.map_err(status::of_access)?;
+    let replica = clients.fs.files.open_replica(&file, TicketMode::Read).await.map_err(status::of_files)?;
     let mut taken = Bitmap4::EMPTY;
     let Some(ranges) = replica.as_deref().and_then(OpenReplica::ranges) else {
         return Ok(IoAdvise4ResOk { hints: taken });

@@ -256,6 +256,6 @@ pub(super) fn give_back(
     let stateid = compound.resolve(args.deleg_stateid)?;
     clients.states.lock().return_delegation(client, file, stateid)?;
     // Requests may wait for it.
-    clients.fs.access.returned();
+    clients.fs.files.returned();
     Ok(())
 }

@@ -75,7 +75,7 @@ impl Departures {
         self.reports.forget_client(client);
         fs.pools.forget_client(client.0);
         if is_freed {
-            fs.access.returned();
+            fs.files.returned();
         }
     }
 }

@@ -1,9 +1,9 @@
 //! LOOKUP, LOOKUPP, READLINK, CREATE, REMOVE, RENAME, LINK.
 
-use access::{Change, FileChangeGuard};
 use api::{CreateKind, CreateMode, CreateSpec, Replace};
 use bytes::Bytes;
 use file_state::Door;
+use files::{Change, FileChangeGuard};
 use nfs4::{
     ChangeInfo4, Create4Args, Create4ResOk, CreateType4, Link4Args, Link4ResOk, LinkText4, Lookup4Args,
     NfsStat4, ReadLink4ResOk, Remove4Args, Remove4ResOk, Rename4Args, Rename4ResOk, SpecData4,
@@ -161,7 +161,7 @@ async fn before_removal(
     let by = compound.client.map(holder);
     // Mostly no other client denies access or has a delegation, and the name need not be looked up.
     let is_free = {
-        let table = fs.access.table();
+        let table = fs.files.table();
         !table.has_denials_of_others(Door::Nfs) && !table.has_delegations_of_others(by)
     };
     if is_free {
@@ -180,7 +180,7 @@ async fn before_removal(
 /// After the change: recalls delegations granted since the check before it, or of a file that got the name only since
 /// the lookup, and does not wait for them.
 fn call_back(compound: &Compound, fs: &FileSystem, file: FileId, change: Change) {
-    fs.access.call_back(file, compound.client.map(holder), change);
+    fs.files.call_back(file, compound.client.map(holder), change);
 }
 
 pub(super) async fn link(
@@ -201,7 +201,7 @@ pub(super) async fn link(
     let needed = Access::ADD_FILE | Access::EXECUTE;
     let _linking = if fs.allows(&compound.identity, &above, needed).await? {
         let linking = before_change(compound, fs, file, Change::Link).await;
-        Some(linking.map_err(status::of_access)?)
+        Some(linking.map_err(status::of_files)?)
     } else {
         None
     };

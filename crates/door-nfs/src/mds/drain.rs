@@ -89,7 +89,7 @@ impl Drain {
     async fn look_through(&self, pools: BTreeSet<PoolId>) -> BTreeMap<PoolId, usize> {
         let mut counts: BTreeMap<_, _> = pools.into_iter().map(|pool| (pool, 0)).collect();
         let files: BTreeSet<FileId> =
-            self.clients.fs.access.table().layouts().map(|(file, ..)| file).collect();
+            self.clients.fs.files.table().layouts().map(|(file, ..)| file).collect();
         let mut to_recall = Vec::new();
         for file in files {
             let locality = match self.locations.locality(file).await {
@@ -107,7 +107,7 @@ impl Drain {
             }
             here.iter().for_each(|pool| *counts.entry(*pool).or_default() += 1);
             // Recalls that were sent already are repeated elsewhere (`Recalls::repeat`), if need be.
-            if self.clients.fs.access.table().has_layouts_to_recall(file) {
+            if self.clients.fs.files.table().has_layouts_to_recall(file) {
                 to_recall.push(file);
             }
         }
@@ -116,18 +116,17 @@ impl Drain {
     }
 
     async fn call_back(&self, files: &[FileId]) {
-        let access = &self.clients.fs.access;
         let mut without_layouts = self.progress.lock().asked_for_each();
-        without_layouts.retain(|client| access.table().held(holder(*client)).layouts == 0);
+        without_layouts.retain(|client| self.clients.fs.files.table().held(holder(*client)).layouts == 0);
         self.progress.lock().forget_asked_for_each(&without_layouts);
         bulk_recall::call_back(&self.recalls, &self.progress, files);
         let mut waiting = Waiting::default();
         for file in files {
-            if self.clients.fs.access.table().has_layouts_to_recall(*file) {
+            if self.clients.fs.files.table().has_layouts_to_recall(*file) {
                 waiting.offer(
                     *file,
                     |file| self.recalls.busy_holder(file),
-                    |file| self.clients.fs.access.call_back_layouts(file),
+                    |file| self.clients.fs.files.call_back_layouts(file),
                 );
             }
         }
@@ -142,13 +141,13 @@ impl Drain {
             let is_any_called = waiting.go_on(
                 |client| self.recalls.is_busy(client),
                 |file| self.recalls.busy_holder(file),
-                |file| self.clients.fs.access.call_back_layouts(file),
+                |file| self.clients.fs.files.call_back_layouts(file),
             );
             if is_any_called {
                 until = Instant::now() + ROOM_WAIT;
             }
         }
-        waiting.into_files().for_each(|file| self.clients.fs.access.call_back_layouts(file));
+        waiting.into_files().for_each(|file| self.clients.fs.files.call_back_layouts(file));
     }
 }
 

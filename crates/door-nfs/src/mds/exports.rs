@@ -81,7 +81,7 @@ impl Exports {
         let Clients { fs, sessions, .. } = &*self.clients;
         let client = compound.client()?;
         let (access, layout) = {
-            let table = fs.access.table();
+            let table = fs.files.table();
             (table.access_of(file, holder(client)), table.layout_of(file, holder(client)))
         };
         // The client may not have reclaimed yet its open to write from before a restart.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::FileAccess;
 use api::{HandleKey, Namespace, PoolManager, Xattrs};
+use files::Files;
 use nfs4::{FsId4, NfsFh4, NfsStat4};
 use types::permission::Removal;
 use types::{Access, Acl, Attributes, Clock, FileId, Identity};
@@ -19,7 +19,7 @@ pub(super) const WAIT: Duration = Duration::from_millis(100);
 pub(crate) struct FileSystem {
     pub namespace: Arc<dyn Namespace>,
     pub xattrs: Arc<dyn Xattrs>,
-    pub access: Arc<FileAccess>,
+    pub files: Arc<Files>,
     pub pools: Arc<dyn PoolManager>,
     pub clock: Arc<dyn Clock>,
     pub handle_key: HandleKey,
@@ -33,12 +33,12 @@ pub(crate) struct FileSystem {
 impl FileSystem {
     /// The attributes of a file that a handle names: STALE if it is gone.
     pub async fn attributes(&self, file: FileId) -> Result<Attributes, NfsStat4> {
-        self.access.attributes(file).await.map_err(status::of_access)
+        self.files.attributes(file).await.map_err(status::of_files)
     }
 
     /// As [`FileSystem::attributes`], with what the pools know better.
     pub async fn fresh_attributes(&self, file: FileId) -> Result<Attributes, NfsStat4> {
-        self.access.fresh_attributes(file).await.map_err(status::of_access)
+        self.files.fresh_attributes(file).await.map_err(status::of_files)
     }
 
     /// The file handle that clients get.
@@ -59,7 +59,7 @@ impl FileSystem {
 
     /// The accesses to a file that the caller has, by its ACL or its mode.
     pub async fn granted(&self, who: &Identity, file: &Attributes) -> Result<Access, NfsStat4> {
-        self.access.judge().granted(who, file).await.map_err(status::of_namespace)
+        self.files.judge().granted(who, file).await.map_err(status::of_namespace)
     }
 
     pub async fn allows(&self, who: &Identity, file: &Attributes, wanted: Access) -> Result<bool, NfsStat4> {
@@ -72,11 +72,11 @@ impl FileSystem {
         dir: &Attributes,
         entry: &Attributes,
     ) -> Result<bool, NfsStat4> {
-        let removal = self.access.judge().judge_removal(who, dir, entry).await;
+        let removal = self.files.judge().judge_removal(who, dir, entry).await;
         Ok(removal.map_err(status::of_namespace)? == Removal::Allowed)
     }
 
     pub async fn acl(&self, file: &Attributes) -> Result<Option<Acl>, NfsStat4> {
-        self.access.judge().acl(file).await.map_err(status::of_namespace)
+        self.files.judge().acl(file).await.map_err(status::of_namespace)
     }
 }

@@ -1,10 +1,10 @@
 //! READ, WRITE and COMMIT through the head, for clients without pNFS and for those that cannot reach a pool.
 //!
-//! The size in the namespace is the truth; a replica may be longer (see `access`).
+//! The size in the namespace is the truth; a replica may be longer (see `files`).
 
-use access::FileChangeGuard;
 use api::{ReadData, Stability, WriteThrough, Written};
 use bytes::{Bytes, BytesMut};
+use files::FileChangeGuard;
 use nfs4::{
     Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StateId4, Verifier4, Write4Args, Write4ResOk,
 };
@@ -34,7 +34,7 @@ pub(super) async fn read(
     let data = if length == 0 {
         Bytes::new()
     } else {
-        let replica = clients.fs.access.open_with_data(&file).await.map_err(status::of_access)?;
+        let replica = clients.fs.files.open_with_data(&file).await.map_err(status::of_files)?;
         let read = replica.read_at(args.offset, length as u32).await.map_err(status::of_pool)?;
         fill(read, length as usize)
     };
@@ -65,22 +65,22 @@ pub(super) async fn write(
         .filter(|end| i64::try_from(*end).is_ok())
         .ok_or(NfsStat4::FBig)?;
     if end > file.size {
-        let grown = clients.fs.access.require_room(&compound.identity, file.file, end - file.size, 0);
-        grown.await.map_err(status::of_access)?;
+        let grown = clients.fs.files.require_room(&compound.identity, file.file, end - file.size, 0);
+        grown.await.map_err(status::of_files)?;
     }
     let replaces_all = args.offset == 0 && end >= file.size;
     let replica = match replaces_all {
         // Also what a client sends again after a power cut, of whose first bytes only the size has reached the disk.
-        true => clients.fs.access.open_for_replacing(&file).await,
-        false => clients.fs.access.open_for_writing(&file).await,
+        true => clients.fs.files.open_for_replacing(&file).await,
+        false => clients.fs.files.open_for_writing(&file).await,
     };
-    let replica = replica.map_err(status::of_access)?;
+    let replica = replica.map_err(status::of_files)?;
     let wanted = stability(args.stable);
     if count == 0 {
         return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
     }
-    clients.fs.access.before_write(file.file).await.map_err(status::of_access)?;
-    let _steady = clients.fs.access.steady(file.file).await;
+    clients.fs.files.before_write(file.file).await.map_err(status::of_files)?;
+    let _steady = clients.fs.files.steady(file.file).await;
     // The bytes are there before the size says so.
     let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability: wanted };
     let noted = clients.fs.namespace.record_write(file.file, &written);
@@ -108,10 +108,10 @@ pub(super) async fn commit(
     }
     let file = clients.fs.attributes(compound.file()?).await?;
     regular(&file)?;
-    let replica = clients.fs.access.open_for_writing(&file).await.map_err(status::of_access)?;
+    let replica = clients.fs.files.open_for_writing(&file).await.map_err(status::of_files)?;
     let synced = replica.sync().await.map_err(status::of_pool)?;
-    let _steady = clients.fs.access.steady(file.file).await;
-    let facts = clients.fs.access.replica_facts(&file).await.map_err(status::of_access)?;
+    let _steady = clients.fs.files.steady(file.file).await;
+    let facts = clients.fs.files.replica_facts(&file).await.map_err(status::of_files)?;
     let written = Written {
         size_at_least: None,
         mtime: None,
@@ -148,7 +148,7 @@ pub(super) async fn authorize_file(
         return Err(NfsStat4::Access);
     }
     let changing = check_io(compound, clients, stateid, file, access).await?;
-    Ok((clients.fs.access.freshen(found).await.map_err(status::of_access)?, changing))
+    Ok((clients.fs.files.freshen(found).await.map_err(status::of_files)?, changing))
 }
 
 fn regular(file: &Attributes) -> Result<(), NfsStat4> {

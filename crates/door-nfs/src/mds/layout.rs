@@ -1,8 +1,8 @@
 //! LAYOUTGET, LAYOUTCOMMIT and LAYOUTRETURN: flex-files layouts (RFC 8435), one for each
 //! (client, file), always from the beginning to the end, or as far as quotas let it be written, and returned on close.
 
-use access::AccessError;
 use api::{Stability, TicketMode, Written};
+use files::FilesError;
 use nfs4::{
     ClientId4, FfLayoutReturn4, LayoutCommit4Args, LayoutCommit4ResOk, LayoutGet4Args, LayoutGet4Res,
     LayoutGet4ResOk, LayoutIomode4, LayoutReturn4, LayoutReturn4Args, LayoutReturn4ResOk, LayoutReturnFile4,
@@ -73,10 +73,10 @@ async fn try_get(
         return Err(NfsStat4::TooSmall);
     }
     // So that no ticket that somebody keeps makes the replica of a file that is gone.
-    let made = fs.access.make_replica(&file, pool).await;
+    let made = fs.files.make_replica(&file, pool).await;
     made.map_err(|_| NfsStat4::LayoutUnavailable)?;
     if mode == LayoutMode::ReadWrite {
-        fs.access.before_write(file.file).await.map_err(status::of_access)?;
+        fs.files.before_write(file.file).await.map_err(status::of_files)?;
     }
     let now = fs.clock.monotonic();
     if drain.is_asked_for_all(client, now) {
@@ -100,12 +100,12 @@ async fn writable_length(
     if args.iomode == LayoutIomode4::Read {
         return Ok(u64::MAX);
     }
-    if fs.access.writable_end(&compound.identity, file).await.map_err(status::of_access)?.is_none() {
+    if fs.files.writable_end(&compound.identity, file).await.map_err(status::of_files)?.is_none() {
         return Ok(u64::MAX);
     }
     // Bytes already at the pools are counted first, or their room would be granted again.
-    let file = fs.access.freshen(*file).await.map_err(status::of_access)?;
-    let end = fs.access.writable_end(&compound.identity, &file).await.map_err(status::of_access)?;
+    let file = fs.files.freshen(*file).await.map_err(status::of_files)?;
+    let end = fs.files.writable_end(&compound.identity, &file).await.map_err(status::of_files)?;
     match end {
         None => Ok(u64::MAX),
         Some(end) if args.offset.checked_add(args.minlength.max(1)).is_some_and(|wanted| wanted <= end) => {
@@ -145,10 +145,10 @@ async fn choose_pool(
     let client = compound.client.map(|client| client.0);
     let mode = if mode == LayoutMode::Read { TicketMode::Read } else { TicketMode::ReadWrite };
     let refusal = |error| match error {
-        AccessError::Namespace(error) => status::of_namespace(error),
+        FilesError::Namespace(error) => status::of_namespace(error),
         _ => NfsStat4::LayoutUnavailable,
     };
-    let located = fs.access.locate(file, mode, client).await.map_err(refusal)?;
+    let located = fs.files.locate(file, mode, client).await.map_err(refusal)?;
     if let Some(grant) = located {
         return Ok(grant.pool);
     }
@@ -156,8 +156,8 @@ async fn choose_pool(
     if mode == TicketMode::Read {
         return Err(NfsStat4::LayoutUnavailable);
     }
-    fs.access.place(file.file, client).await.map_err(|_| NfsStat4::LayoutUnavailable)?;
-    let placed = fs.access.locate(file, mode, client).await.map_err(refusal)?;
+    fs.files.place(file.file, client).await.map_err(|_| NfsStat4::LayoutUnavailable)?;
+    let placed = fs.files.locate(file, mode, client).await.map_err(refusal)?;
     placed.map(|grant| grant.pool).ok_or(NfsStat4::LayoutUnavailable)
 }
 
@@ -193,8 +193,8 @@ pub(super) async fn commit(
         Some(time) => Some(Timestamp::new(time.seconds, time.nseconds).ok_or(NfsStat4::Inval)?),
         None => None,
     };
-    let _steady = fs.access.steady(file.file).await;
-    let facts = fs.access.replica_facts(&file).await.map_err(status::of_access)?;
+    let _steady = fs.files.steady(file.file).await;
+    let facts = fs.files.replica_facts(&file).await.map_err(status::of_files)?;
     let written = Written {
         // The pool's size, not the client's: no size without the bytes, and no size that is behind other writes of
         // the same client, or the client would take the file to be that short.
@@ -293,7 +293,7 @@ pub(super) async fn give_back(
             None
         }
     };
-    fs.access.returned();
+    fs.files.returned();
     if stateid.is_some() {
         compound.current.stateid = stateid;
     } else {

@@ -1,6 +1,6 @@
 //! LOCK, LOCKT and LOCKU: byte-range locks in the conflict table of all doors.
 
-use access::{LockKind, Want};
+use files::{LockKind, Want};
 use nfs4::{
     Lock4Args, Lock4Res, Lock4ResOk, LockT4Args, LockT4Res, LockU4Args, LockU4ResOk, Locker4, NfsLockType4,
     NfsStat4,

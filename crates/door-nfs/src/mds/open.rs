@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use access::{Share, Want};
 use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
 use aws_lc_rs::digest;
+use files::{Share, Want};
 use nfs4::attr::number;
 use nfs4::{
     Bitmap4, ChangeInfo4, ClientId4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
@@ -346,7 +346,7 @@ fn exclusive(compound: &Compound, clients: &Clients, given: &Verifier4) -> Creat
 
 fn choose_pool(compound: &Compound, fs: &FileSystem) -> Result<PoolId, NfsStat4> {
     let client = compound.client.map(|client| client.0);
-    fs.access.choose(0, client).map_err(status::of_access)
+    fs.files.choose(0, client).map_err(status::of_files)
 }
 
 /// Of an existing file only truncation to nothing is asked by UNCHECKED (RFC 8881 §18.16.3); a new one may get a length.

@@ -1,6 +1,6 @@
 //! Whether a stateid allows an I/O.
 
-use access::{FileChangeGuard, Share, Want};
+use files::{FileChangeGuard, Share, Want};
 use nfs4::{NfsStat4, StateId4};
 use nfs4_state::stateid::Modes;
 use types::{Access, FileId};

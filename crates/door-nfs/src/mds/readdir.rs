@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use access::Patience;
 use api::{Cookie, DirEntry};
+use files::Patience;
 use nfs4::attr::number;
 use nfs4::{
     Bitmap4, Component4, DirEntry4, FileAttributes, NfsStat4, ReadDir4Args, ReadDir4ResOk, Verifier4,
@@ -51,8 +51,8 @@ pub(super) async fn read(
         let owners = lister.owners(&found).await;
         for entry in &page.entries {
             let attributes = if asks_writers {
-                let listed = fs.access.listed_for(entry.attributes, by, &mut patience).await;
-                listed.map_err(status::of_access)?
+                let listed = fs.files.listed_for(entry.attributes, by, &mut patience).await;
+                listed.map_err(status::of_files)?
             } else {
                 entry.attributes
             };

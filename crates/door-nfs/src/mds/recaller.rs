@@ -3,9 +3,9 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use access::{Recall, Recaller, Told};
 use async_trait::async_trait;
 use file_state::Holder;
+use files::{Recall, Recaller, Told};
 use nfs4::ClientId4;
 use types::FileId;
 

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use access::Granted;
+use files::Granted;
 use nfs4::{ClientId4, NfsStat4};
 use nfs4_state::stateid::{AddressedRecall, LayoutModes, iomode};
 use parking_lot::Mutex;
@@ -156,7 +156,7 @@ async fn ask_delegation(clients: &Clients, recall: &AddressedRecall) -> Result<N
         let delegation = (recall.file, handle.clone(), recall.stateid);
         // Once the client has used the slot again it has had the reply.
         let may_overtake = !sessions.granting_calls(recall.client, Some(recall.file)).is_empty();
-        let answered = sessions.recall_delegation(recall.client, delegation, fs.access.recall_time()).await?;
+        let answered = sessions.recall_delegation(recall.client, delegation, fs.files.recall_time()).await?;
         let is_unknown = matches!(answered, NfsStat4::BadStateId | NfsStat4::BadHandle);
         if !is_unknown
             || !may_overtake

@@ -1,11 +1,11 @@
-//! A new length for a file: first at its replicas, then in the namespace, as `FileAccess::truncate` has it.
+//! A new length for a file: first at its replicas, then in the namespace, as `Files::truncate` has it.
 //!
 //! Bytes that were cut off do not come back. So all checks that may refuse come first: other attributes of a SETATTR
 //! are set before, in a call of their own, and after the cut only the length is set, for which the door has checked the
 //! caller's permission.
 
-use access::{Change, Truncated};
 use api::{SetAttributes, SetTime};
+use files::{Change, Truncated};
 use nfs4::attr::number;
 use nfs4::{Bitmap4, NfsStat4};
 use nfs4_state::stateid::holder;
@@ -29,7 +29,7 @@ pub(super) async fn with_others(
     if others != SetAttributes::default() {
         // Recalled before the others are set: they may take the permission that a retry after DELAY needs.
         let kind = if size <= file.size { Change::Truncate } else { Change::SetAttributes };
-        let _way = before_change(compound, fs, file.file, kind).await.map_err(status::of_access)?;
+        let _way = before_change(compound, fs, file.file, kind).await.map_err(status::of_files)?;
         set(compound, fs, file, &others).await?;
         *done = asked;
         done.remove(number::SIZE);
@@ -89,11 +89,11 @@ async fn truncate(
 ) -> Result<Truncated, NfsStat4> {
     if size > file.size {
         // Before the replica grows: bytes that it has count as used.
-        let grown = fs.access.require_room(&compound.identity, file.file, size - file.size, 0);
-        grown.await.map_err(status::of_access)?;
+        let grown = fs.files.require_room(&compound.identity, file.file, size - file.size, 0);
+        grown.await.map_err(status::of_files)?;
     }
     let by = compound.client.map(holder);
-    fs.access.truncate(file, size, by, WAIT).await.map_err(status::of_access)
+    fs.files.truncate(file, size, by, WAIT).await.map_err(status::of_files)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use access::Granted;
+use files::Granted;
 use futures_util::{StreamExt, stream};
 use nfs4_state::stateid::Revoked;
 
@@ -65,5 +65,5 @@ async fn revoke(grants: &Grants, revoked: Revoked) {
         tracing::warn!(client = client.0, %file, "revoked {} that was not returned", name_of(granted));
     }
     clients.tell_of_revoked(client);
-    clients.fs.access.returned();
+    clients.fs.files.returned();
 }

@@ -1,7 +1,7 @@
 //! SETATTR, and the reading of settable attributes for OPEN and CREATE too.
 
-use access::{Change, FileChangeGuard};
 use api::{SetAttributes, SetTime};
+use files::{Change, FileChangeGuard};
 use nfs4::attr::{Principal4, number};
 use nfs4::{
     Bitmap4, Fattr4, FileAttributes, NfsAce4, NfsStat4, SetAttr4Args, SetAttr4Res, SetTime4, StateId4,
@@ -85,7 +85,7 @@ async fn before_setting_of(
         }
     }
     let changing = before_change(compound, fs, file.file, Change::SetAttributes).await;
-    changing.map(Some).map_err(status::of_access)
+    changing.map(Some).map_err(status::of_files)
 }
 
 /// ACCESS: the caller neither has the file open for writing nor may write it.

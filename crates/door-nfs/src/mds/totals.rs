@@ -38,7 +38,7 @@ pub(super) async fn add(
     let free_files = sum(|pool| pool.free_files);
     let mut files = Space { total: free_files.saturating_add(usage.files), free: free_files };
     if let Some(Standing { used, bytes_left, files_left, .. }) =
-        fs.access.quotas().tree(file).await.map_err(status::of_namespace)?
+        fs.files.quotas().tree(file).await.map_err(status::of_namespace)?
     {
         bytes.bound(bytes_left, used.bytes());
         files.bound(files_left, used.entries());
@@ -48,7 +48,7 @@ pub(super) async fn add(
     out.files_total = Some(files.total);
     (out.files_free, out.files_avail) = (Some(files.free), Some(files.free));
     if !mask.intersect(&OF_USER).is_empty() {
-        add_user(out, fs.access.quotas(), who, bytes.free).await?;
+        add_user(out, fs.files.quotas(), who, bytes.free).await?;
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use access::Told;
+use files::Told;
 use nfs4::attr::number;
 use nfs4::{Bitmap4, ClientId4, FileAttributes, NfsStat4, NfsTime4};
 use nfs4_state::stateid::{DelegatedTimes, DelegationTerms};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{AccessError, Change, FileAccess, Modes, OpenFile, Share};
 use file_state::{Door, Holder};
+use files::{Change, Files, FilesError, Modes, OpenFile, Share};
 use forebay_door_nfs::{Export, Squash};
 use nfs4::{
     FfLayoutReturn4, LayoutIomode4, NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ,
@@ -20,7 +20,7 @@ const SHORT: Duration = Duration::from_millis(50);
 const READING: Share = Share { access: Modes::READ, deny: Modes::NONE };
 
 struct Scene {
-    access: Arc<FileAccess>,
+    files: Arc<Files>,
     client: NfsClient,
     root: NfsFh4,
     ground: Ground,
@@ -29,10 +29,10 @@ struct Scene {
 impl Scene {
     fn set() -> Scene {
         let ground = Ground::new();
-        let (door, access) = ground.door_and_table(vec![Export::of_everything(Squash::None)]);
+        let (door, files) = ground.door_and_table(vec![Export::of_everything(Squash::None)]);
         let mut client = client(door, "host");
         let root = client.root().unwrap();
-        Scene { access, client, root, ground }
+        Scene { files, client, root, ground }
     }
 
     fn file(&mut self, name: &str) -> (testkit::nfs_client::OpenFile, FileId) {
@@ -41,15 +41,15 @@ impl Scene {
         (file, FileId(id.unwrap()))
     }
 
-    fn replace(&self, file: FileId, patience: Duration) -> Result<(), AccessError> {
-        let change = self.access.before_change(file, Some(WEB), Change::Replace, patience);
+    fn replace(&self, file: FileId, patience: Duration) -> Result<(), FilesError> {
+        let change = self.files.before_change(file, Some(WEB), Change::Replace, patience);
         self.ground.runtime.block_on(change).map(drop)
     }
 
     /// As a WebDAV lock does.
     fn lock(&self, file: FileId) -> OpenFile {
         let share = Share::new(Modes::NONE, Modes::WRITE);
-        let (lock, _) = self.ground.runtime.block_on(self.access.open(file, WEB, share)).unwrap();
+        let (lock, _) = self.ground.runtime.block_on(self.files.open(file, WEB, share)).unwrap();
         lock
     }
 }
@@ -59,7 +59,7 @@ fn another_door_replaces_a_file_when_the_layouts_of_it_have_come_back() {
     let mut scene = Scene::set();
     let (file, id) = scene.file("file");
     let layout = scene.client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
-    assert!(matches!(scene.replace(id, SHORT), Err(AccessError::Recalled)));
+    assert!(matches!(scene.replace(id, SHORT), Err(FilesError::Recalled)));
     let recall = scene.client.callbacks.wait_for_layout_recall(LONG).expect("a recall comes");
     let nfs4::LayoutRecall4::File(recalled) = recall.recall else { panic!("{recall:?}") };
     assert_eq!(recalled.fh, file.handle);
@@ -75,11 +75,11 @@ fn a_change_that_waits_goes_on_with_the_return() {
     let mut scene = Scene::set();
     let (file, id) = scene.file("file");
     scene.client.layout_get(&file.handle, file.stateid, LayoutIomode4::Rw).unwrap();
-    let access = Arc::clone(&scene.access);
+    let files = Arc::clone(&scene.files);
     let change = scene
         .ground
         .runtime
-        .spawn(async move { access.before_change(id, Some(WEB), Change::Replace, LONG).await });
+        .spawn(async move { files.before_change(id, Some(WEB), Change::Replace, LONG).await });
     scene.client.callbacks.wait_for_layout_recall(LONG).expect("a recall comes");
     // The last close returns it too.
     scene.client.close(&file).unwrap();
@@ -99,16 +99,16 @@ fn another_door_sees_the_size_that_a_client_has_not_written_yet() {
     let (size, change) = (Some(9_000), known.change.map(|change| change + 1));
     scene.client.callbacks.keep_attributes(nfs4::FileAttributes { size, change, ..Default::default() });
     let look = || {
-        let found = scene.ground.runtime.block_on(scene.access.attributes(id)).unwrap();
-        let mut patience = access::Patience::default();
-        scene.ground.runtime.block_on(scene.access.listed_for(found, None, &mut patience)).unwrap()
+        let found = scene.ground.runtime.block_on(scene.files.attributes(id)).unwrap();
+        let mut patience = files::Patience::default();
+        scene.ground.runtime.block_on(scene.files.listed_for(found, None, &mut patience)).unwrap()
     };
     let (first, second) = (look(), look());
     assert_eq!((first.size, second.size), (9_000, 9_000));
     assert!(Some(first.change) > known.change && second.change > first.change);
     // A request that is about to read waits for the bytes.
-    let way = scene.access.before_change(id, Some(WEB), Change::Access(READING), SHORT);
-    assert!(matches!(scene.ground.runtime.block_on(way).map(drop), Err(AccessError::Recalled)));
+    let way = scene.files.before_change(id, Some(WEB), Change::Access(READING), SHORT);
+    assert!(matches!(scene.ground.runtime.block_on(way).map(drop), Err(FilesError::Recalled)));
     assert_eq!(scene.client.callbacks.wait_for_recall(LONG).unwrap().stateid, granted.stateid);
 }
 
@@ -176,9 +176,9 @@ fn a_file_that_a_client_has_open_for_writing_is_not_locked_by_another_door() {
     let mut scene = Scene::set();
     let (file, id) = scene.file("file");
     let share = Share::new(Modes::NONE, Modes::WRITE);
-    let refused = scene.ground.runtime.block_on(scene.access.open(id, WEB, share)).map(|_| ());
-    assert!(matches!(refused, Err(AccessError::Denied)));
-    assert!(scene.access.table().is_open_for_writing(id));
+    let refused = scene.ground.runtime.block_on(scene.files.open(id, WEB, share)).map(|_| ());
+    assert!(matches!(refused, Err(FilesError::Denied)));
+    assert!(scene.files.table().is_open_for_writing(id));
     scene.client.close(&file).unwrap();
     drop(scene.lock(id));
 }
@@ -190,7 +190,7 @@ fn a_file_that_only_another_door_still_holds_can_be_opened_by_its_handle_until_t
     let (file, id) = scene.file("file");
     scene.client.close(&file).unwrap();
     let share = Share::new(Modes::READ, Modes::NONE);
-    let (held, _) = scene.ground.runtime.block_on(scene.access.open(id, WEB, share)).unwrap();
+    let (held, _) = scene.ground.runtime.block_on(scene.files.open(id, WEB, share)).unwrap();
     scene.client.remove(&root, "file").unwrap();
     let by_handle = || {
         let claim = nfs4::OpenClaim4::Fh;

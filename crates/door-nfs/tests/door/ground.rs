@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use access::{AccessServices, FileAccess};
 use api::{
     CreateKind, CreateMode, CreateSpec, HandleKey, KeyGeneration, Namespace, Pool, PoolManager,
     SetAttributes, Term, TicketKeys,
 };
+use files::{Files, FilesServices};
 use forebay_door_nfs::{Export, HeadConfig, HeadDoor, HeadServices};
 use namespace::SqlNamespace;
 use nfs4::NfsStat4;
@@ -97,15 +97,15 @@ impl Ground {
         self.door_and_table(exports).0
     }
 
-    pub fn door_and_table(&self, exports: Vec<Export>) -> (SocketAddr, Arc<FileAccess>) {
+    pub fn door_and_table(&self, exports: Vec<Export>) -> (SocketAddr, Arc<Files>) {
         self.door_over(Arc::new(MemoryPool::new(POOL)), exports)
     }
 
     /// As `door_and_table`, with a pool of the test's own.
-    pub fn door_over(&self, pool: Arc<dyn Pool>, exports: Vec<Export>) -> (SocketAddr, Arc<FileAccess>) {
+    pub fn door_over(&self, pool: Arc<dyn Pool>, exports: Vec<Export>) -> (SocketAddr, Arc<Files>) {
         let pools: Arc<dyn PoolManager> = Arc::new(MemoryPools::of([pool]));
         let namespace = || self.namespace.clone();
-        let access = Arc::new(FileAccess::new(AccessServices {
+        let files = Arc::new(Files::new(FilesServices {
             namespace: namespace(),
             acls: namespace(),
             locations: namespace(),
@@ -122,7 +122,7 @@ impl Ground {
             xattrs: namespace(),
             records: namespace(),
             pools,
-            access: Arc::clone(&access),
+            files: Arc::clone(&files),
             clock: Arc::clone(&self.clock),
             random: Arc::new(NoChance),
             observer: Arc::new(api::Unobserved),
@@ -155,7 +155,7 @@ impl Ground {
             tokio::spawn(door.serve(listener, stopped));
             address
         });
-        (address, access)
+        (address, files)
     }
 }
 

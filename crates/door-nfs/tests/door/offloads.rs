@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use access::FileAccess;
+use files::Files;
 use forebay_door_nfs::{Export, Squash};
 use nfs4::{
     BindConnToSession4Args, ChannelDirFromClient4, Copy4Args, Copy4ResOk, LayoutIomode4, NfsArgop4,
@@ -29,7 +29,7 @@ struct Scene {
     pool: Arc<Faulty<MemoryPool>>,
     /// At the pool.
     writes: Gate,
-    access: Arc<FileAccess>,
+    files: Arc<Files>,
     door: SocketAddr,
     client: NfsClient,
     root: NfsFh4,
@@ -47,7 +47,7 @@ impl Scene {
         let writes = Gate::open();
         pool.schedule().on(Call::Write, .., Fault::Delay(writes.clone()));
         let exports = vec![Export::of_everything(Squash::None)];
-        let (door, access) = ground.door_over(pool.clone(), exports);
+        let (door, files) = ground.door_over(pool.clone(), exports);
         let mut client = NfsClient::connect(door, options).unwrap();
         let root = client.root().unwrap();
         let source = client.create(&root, "source").unwrap();
@@ -56,7 +56,7 @@ impl Scene {
             let data = piece(at);
             client.write(&source.handle, source.stateid, at * PIECE, StableHow4::FileSync, &data).unwrap();
         }
-        Scene { _ground: ground, pool, writes, access, door, client, root, source, target }
+        Scene { _ground: ground, pool, writes, files, door, client, root, source, target }
     }
 
     /// COPY of the whole source, of which so many pieces are written.
@@ -155,7 +155,7 @@ fn layouts_that_a_copy_keeps_over_the_last_close_go_with_the_copy() {
     scene.client.close(&scene.target).unwrap();
     scene.writes.let_all_pass();
     assert_eq!(scene.count_told(stateid), SIZE);
-    assert_eq!(scene.access.table().layouts().count(), 0);
+    assert_eq!(scene.files.table().layouts().count(), 0);
 }
 
 #[test]

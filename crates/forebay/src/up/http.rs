@@ -99,7 +99,7 @@ pub fn start(
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Result<Shown> {
-    let Head { config, data, services, manager, access } = *head;
+    let Head { config, data, services, manager, files } = *head;
     let Ports { head: listener, pools, tls } = ports;
     let address = listener.local_addr()?;
     let password_file = users::password_file(config);
@@ -120,7 +120,7 @@ pub fn start(
             uploads: services.namespace.clone(),
             properties: services.namespace.clone(),
             pools: Arc::clone(manager),
-            access: Arc::clone(access),
+            files: Arc::clone(files),
             authenticator: authority,
             clock: Arc::clone(&services.clock),
             random: Arc::clone(&services.random),

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::FileAccess;
 use admin::Instance;
 use admin::instance::{
     CacheView, ClientView, GrantView, GssView, IoModeView, LogLevels, NamespaceView, NfsView, OpenView,
@@ -16,6 +15,7 @@ use api::{Observer, Paths, Pool, PoolStatus, Subject};
 use async_trait::async_trait;
 use door_nfs::{ClientStatus, DoorStatus, GrantCounts, HeadDoor, PoolDoor};
 use file_state::{Door, Modes, Share};
+use files::Files;
 use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
 use types::{Clock, FileId, Name, PoolId, display::Size};
@@ -149,7 +149,7 @@ pub struct Overview {
     pub pool_map: Arc<PoolMap>,
     pub pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
     pub door: Arc<HeadDoor>,
-    pub access: Arc<FileAccess>,
+    pub files: Arc<Files>,
     pub measures: Arc<Measures>,
     pub log: LogControl,
     pub rates: Rates,
@@ -244,7 +244,7 @@ impl Overview {
     /// How many there are, and those that are shown.
     fn opens(&self, nfs: &[ClientStatus]) -> (u64, Vec<OpenView>) {
         let (count, opens) = {
-            let table = self.access.table();
+            let table = self.files.table();
             (table.total().opens, table.opens().take(OPENS_SHOWN).collect::<Vec<_>>())
         };
         let names: HashMap<u64, &str> =
@@ -303,8 +303,8 @@ fn mode(share: Share) -> String {
         (false, true) => Some("write"),
         (false, false) => None,
     };
-    let access = words(share.access).unwrap_or("none");
-    words(share.deny).map_or_else(|| access.to_owned(), |deny| format!("{access}, deny {deny}"))
+    let files = words(share.access).unwrap_or("none");
+    words(share.deny).map_or_else(|| files.to_owned(), |deny| format!("{files}, deny {deny}"))
 }
 
 fn grant_view(kind: &'static str, counts: GrantCounts) -> GrantView {

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use access::{FileAccess, FileChangeGuard, Located};
 use api::{Content, Namespace, OpenReplica, PoolError, Source, Stability, Stretch, TicketMode, Written};
 use bytes::Bytes;
+use files::{FileChangeGuard, Files, Located};
 use nfs4::{NfsStat4, Verifier4};
 use types::{Attributes, ByteRange, Clock};
 
@@ -16,7 +16,7 @@ use crate::status;
 
 /// Copies files, also after the request that began the copy is answered.
 pub(crate) struct Mover {
-    pub access: Arc<FileAccess>,
+    pub files: Arc<Files>,
     pub namespace: Arc<dyn Namespace>,
     pub clock: Arc<dyn Clock>,
 }
@@ -65,7 +65,7 @@ pub(super) struct Moved {
 impl Mover {
     pub fn of(fs: &FileSystem) -> Mover {
         Mover {
-            access: Arc::clone(&fs.access),
+            files: Arc::clone(&fs.files),
             namespace: Arc::clone(&fs.namespace),
             clock: Arc::clone(&fs.clock),
         }
@@ -73,8 +73,8 @@ impl Mover {
 
     /// To copy at least a byte.
     pub async fn open(&self, source: &Attributes, target: &Attributes) -> Result<Ends, NfsStat4> {
-        let source = self.access.open_located(source, TicketMode::Read).await.map_err(status::of_access)?;
-        let target = self.access.open_located_for_writing(target).await.map_err(status::of_access)?;
+        let source = self.files.open_located(source, TicketMode::Read).await.map_err(status::of_files)?;
+        let target = self.files.open_located_for_writing(target).await.map_err(status::of_files)?;
         // There are bytes to be copied.
         Ok(Ends { source: source.ok_or(NfsStat4::Io)?, target })
     }
@@ -88,13 +88,13 @@ impl Mover {
         is_over: impl Fn(u64) -> bool,
     ) -> Result<Moved, NfsStat4> {
         if stretch.length == 0 {
-            let target = self.access.open_for_writing(target).await.map_err(status::of_access)?;
+            let target = self.files.open_for_writing(target).await.map_err(status::of_files)?;
             return Ok(Moved { count: 0, verifier: verifier(&*target) });
         }
         let ends = self.open(source, target).await?;
         let as_it_was = verifier(&*ends.target.replica);
-        self.access.before_write(target.file).await.map_err(status::of_access)?;
-        let _steady = self.access.steady(target.file).await;
+        self.files.before_write(target.file).await.map_err(status::of_files)?;
+        let _steady = self.files.steady(target.file).await;
         let count = copy_in_pieces(&ends, stretch, is_over).await.map_err(status::of_pool)?;
         let written = Written {
             size_at_least: Some(stretch.to + count),

@@ -14,8 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use access::{FileAccess, FileChangeGuard, Modes, OpenFile, Share};
 use api::Stretch;
+use files::{FileChangeGuard, Files, Modes, OpenFile, Share};
 use nfs4::{
     CbOffload4Args, ClientId4, NfsCbArgop4, NfsStat4, OffloadCancel4Args, OffloadInfo4, OffloadStatus4Args,
     OffloadStatus4ResOk, ReferringCallList4, StableHow4, StateId4, WriteResponse4,
@@ -253,14 +253,14 @@ struct Held {
     file: FileId,
     client: ClientId4,
     states: Arc<Mutex<ClientState>>,
-    access: Arc<FileAccess>,
+    files: Arc<Files>,
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
         drop(self.open.take());
         self.states.lock().drop_uncovered_layouts(self.client, self.file);
-        self.access.returned();
+        self.files.returned();
     }
 }
 
@@ -285,11 +285,11 @@ pub(super) async fn carry_on(
 ) -> Option<StateId4> {
     let client = compound.client?;
     let hold = async |file: &Attributes, modes| {
-        let held = clients.fs.access.open_found(file, holder(client), Share::new(modes, Modes::NONE));
+        let held = clients.fs.files.open_found(file, holder(client), Share::new(modes, Modes::NONE));
         // An open of the client's own that denies it, or a delegation that is recalled: neither is worth waiting for.
         let (open, _) = tokio::time::timeout(WAIT, held).await.ok()?.ok()?;
-        let (states, access) = (Arc::clone(&clients.states), Arc::clone(&clients.fs.access));
-        Some(Held { open: Some(open), file: file.file, client, states, access })
+        let (states, files) = (Arc::clone(&clients.states), Arc::clone(&clients.fs.files));
+        Some(Held { open: Some(open), file: file.file, client, states, files })
     };
     let source = hold(&judged.source, Modes::READ).await?;
     let target = hold(&judged.target, Modes::WRITE).await?;
@@ -351,8 +351,8 @@ impl Job {
     }
 
     async fn turn(&self, offload: &Offload, done: u64) -> Result<Option<Moved>, NfsStat4> {
-        let Mover { access, clock, .. } = &self.mover;
-        let attributes = async |file| access.fresh_attributes(file).await.map_err(crate::status::of_access);
+        let Mover { files, clock, .. } = &self.mover;
+        let attributes = async |file| files.fresh_attributes(file).await.map_err(crate::status::of_files);
         let source = attributes(self.source.file).await?;
         let target = attributes(self.target.file).await?;
         let rest = self.stretch.behind(done);

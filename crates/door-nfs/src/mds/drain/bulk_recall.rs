@@ -29,7 +29,7 @@ const SINGLE_MAX: usize = 64;
 /// Asks clients that have many layouts of the files for all. Other holders, and clients that cannot be asked for all,
 /// are to be asked for each layout.
 pub(super) fn call_back(recalls: &Arc<Recalls>, progress: &Arc<Mutex<Progress>>, files: &[FileId]) {
-    let holders = holders_of_many(&recalls.clients.fs.access.table(), files);
+    let holders = holders_of_many(&recalls.clients.fs.files.table(), files);
     for (client, files) in holders {
         if progress.lock().may_ask_for_all(client) {
             ask(recalls, progress, client, &files);
@@ -55,7 +55,7 @@ fn ask(recalls: &Arc<Recalls>, progress: &Arc<Mutex<Progress>>, client: ClientId
         return;
     }
     let Some(turn) = Turn::take(recalls, client) else { return };
-    let patience = fs.access.recall_time();
+    let patience = fs.files.recall_time();
     let deadline = fs.clock.monotonic() + patience;
     progress.lock().begin_asking_for_all(client, deadline);
     let wanted = states.lock().recall_at_once(client, files, deadline);
@@ -119,7 +119,7 @@ fn settle(
         Next::AskForEach => {
             clients.states.lock().forget_at_once(client);
             // Requests that wait for one of these layouts now recall it.
-            clients.fs.access.returned();
+            clients.fs.files.returned();
         }
     }
     // Not before: the answer would be taken for that to another question.

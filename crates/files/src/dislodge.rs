@@ -5,12 +5,12 @@ use std::time::Duration;
 use file_state::{Holder, Want};
 use types::FileId;
 
-use crate::{AccessError, FileAccess};
+use crate::{Files, FilesError};
 
-impl FileAccess {
+impl Files {
     /// For a caller that was refused `want` of a file. `true`: the lost holders that stood in the way are gone, and a
     /// retry may succeed. `false`: no holder in the way was lost. `Recalled`: they are not all gone after `patience`.
-    pub async fn dislodge(&self, file: FileId, want: Want, patience: Duration) -> Result<bool, AccessError> {
+    pub async fn dislodge(&self, file: FileId, want: Want, patience: Duration) -> Result<bool, FilesError> {
         if !self.asks_to_go(file, want) {
             return Ok(false);
         }

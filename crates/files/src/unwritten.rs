@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use types::{Attributes, FileId, Timestamp};
 
-use crate::{AccessError, FileAccess};
+use crate::{Files, FilesError};
 
 /// A client that is there answers in milliseconds, unless its machine is very busy; it is recalled then, which helps neither.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -96,7 +96,7 @@ impl Silent {
     }
 }
 
-impl FileAccess {
+impl Files {
     /// The attributes of a file that was just looked at, as `by` is to see them. Where another client does not say what it
     /// has written, its delegation is recalled: this call waits for that up to `patience`, and then answers `Recalled`.
     pub async fn seen_by(
@@ -104,7 +104,7 @@ impl FileAccess {
         found: Attributes,
         by: Option<Holder>,
         patience: Duration,
-    ) -> Result<Attributes, AccessError> {
+    ) -> Result<Attributes, FilesError> {
         if let Heard::Seen(seen) = self.hear(&found, by, &mut Patience::default()).await? {
             return Ok(seen);
         }
@@ -112,7 +112,7 @@ impl FileAccess {
         self.fresh_attributes(found.file).await
     }
 
-    /// As [`FileAccess::seen_by`], of one file of many: a client that does not answer is recalled and not waited for,
+    /// As [`Files::seen_by`], of one file of many: a client that does not answer is recalled and not waited for,
     /// and the attributes known without it are returned. Once the patience of the list is used up, the same holds for
     /// the remaining files; then no client counts as silent, and nothing is recalled.
     pub async fn listed_for(
@@ -120,7 +120,7 @@ impl FileAccess {
         found: Attributes,
         by: Option<Holder>,
         patience: &mut Patience,
-    ) -> Result<Attributes, AccessError> {
+    ) -> Result<Attributes, FilesError> {
         match self.hear(&found, by, patience).await? {
             Heard::Seen(seen) => return Ok(seen),
             Heard::Nothing => self.call_back(found.file, by, Change::Access(READING)),
@@ -134,7 +134,7 @@ impl FileAccess {
         found: &Attributes,
         by: Option<Holder>,
         patience: &mut Patience,
-    ) -> Result<Heard, AccessError> {
+    ) -> Result<Heard, FilesError> {
         if !found.kind.is_regular() {
             return Ok(Heard::Seen(*found));
         }
@@ -174,7 +174,7 @@ impl FileAccess {
         }
     }
 
-    async fn apply(&self, file: FileId, told: Told) -> Result<Attributes, AccessError> {
+    async fn apply(&self, file: FileId, told: Told) -> Result<Attributes, FilesError> {
         // Read after the answer: includes all writes before it.
         let known = self.fresh_attributes(file).await?;
         let times = |attributes: Attributes| Attributes {

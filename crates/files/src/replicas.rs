@@ -14,7 +14,7 @@ use file_state::{Change, Holder};
 use types::{Attributes, FileId, PoolId};
 
 use crate::lengths::Alone;
-use crate::{AccessError, FileAccess, FileChangeGuard};
+use crate::{FileChangeGuard, Files, FilesError};
 
 /// The replicas of a file have a new length.
 #[must_use = "the namespace is to be told while this lives"]
@@ -30,9 +30,9 @@ pub struct Located {
     pub replica: Arc<dyn OpenReplica>,
 }
 
-impl FileAccess {
+impl Files {
     /// A pool for a new file. `bytes` and `client` as in [`Selection`].
-    pub fn choose(&self, bytes: u64, client: Option<u64>) -> Result<PoolId, AccessError> {
+    pub fn choose(&self, bytes: u64, client: Option<u64>) -> Result<PoolId, FilesError> {
         require_possible(bytes)?;
         let want = Selection { purpose: Purpose::Create, locations: &[], file: None, bytes, client };
         Ok(self.services.pools.select(&want)?.pool)
@@ -40,7 +40,7 @@ impl FileAccess {
 
     /// Chooses the pool for a file without any replica; concurrent callers get the same pool. Files get their place
     /// when they are created; this is for the few that could not.
-    pub async fn place(&self, file: FileId, client: Option<u64>) -> Result<PoolId, AccessError> {
+    pub async fn place(&self, file: FileId, client: Option<u64>) -> Result<PoolId, FilesError> {
         let _turn = self.placing.lock().await;
         match self.services.locations.locality(file).await? {
             placed @ Locality::Replicas(_) => {
@@ -62,7 +62,7 @@ impl FileAccess {
         file: &Attributes,
         mode: TicketMode,
         client: Option<u64>,
-    ) -> Result<Option<Grant>, AccessError> {
+    ) -> Result<Option<Grant>, FilesError> {
         let locality = self.services.locations.locality(file.file).await?;
         let Some(locations) = good_replicas(file, &locality)? else { return Ok(None) };
         let purpose = if mode == TicketMode::Read { Purpose::Read } else { Purpose::Write };
@@ -75,12 +75,12 @@ impl FileAccess {
         &self,
         file: &Attributes,
         mode: TicketMode,
-    ) -> Result<Option<Arc<dyn OpenReplica>>, AccessError> {
+    ) -> Result<Option<Arc<dyn OpenReplica>>, FilesError> {
         Ok(self.open_located(file, mode).await?.map(|located| located.replica))
     }
 
     /// Before a client is sent to a pool with a ticket, which makes no replica.
-    pub async fn make_replica(&self, file: &Attributes, pool: PoolId) -> Result<(), AccessError> {
+    pub async fn make_replica(&self, file: &Attributes, pool: PoolId) -> Result<(), FilesError> {
         if file.size > 0 {
             // There is one, or it was lost.
             return Ok(());
@@ -90,17 +90,17 @@ impl FileAccess {
     }
 
     /// Of a file that is not empty, to read it.
-    pub async fn open_with_data(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, AccessError> {
+    pub async fn open_with_data(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, FilesError> {
         let replica = self.open_replica(file, TicketMode::Read).await?;
-        replica.ok_or(AccessError::Select(SelectError::NoLocation))
+        replica.ok_or(FilesError::Select(SelectError::NoLocation))
     }
 
-    /// As [`FileAccess::open_replica`], with where it is.
+    /// As [`Files::open_replica`], with where it is.
     pub async fn open_located(
         &self,
         file: &Attributes,
         mode: TicketMode,
-    ) -> Result<Option<Located>, AccessError> {
+    ) -> Result<Option<Located>, FilesError> {
         let Some(grant) = self.locate(file, mode, None).await? else { return Ok(None) };
         let pool = self.services.pools.pool(grant.pool).ok_or(PoolError::Offline(grant.pool))?;
         let ticket = grant.ticket(file, mode);
@@ -112,8 +112,8 @@ impl FileAccess {
 
     /// An operation that holds no open of a file may find that the last name went, and the replicas with it: the file
     /// is stale then, and no data is lost.
-    async fn unless_removed(&self, file: FileId, error: AccessError) -> AccessError {
-        if !matches!(error, AccessError::Pool(PoolError::NoReplica(_) | PoolError::Io { .. })) {
+    async fn unless_removed(&self, file: FileId, error: FilesError) -> FilesError {
+        if !matches!(error, FilesError::Pool(PoolError::NoReplica(_) | PoolError::Io { .. })) {
             return error;
         }
         match self.services.namespace.attributes(file).await {
@@ -124,29 +124,29 @@ impl FileAccess {
     }
 
     /// The replica to write at. An empty file without one gets it.
-    pub async fn open_for_writing(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, AccessError> {
+    pub async fn open_for_writing(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, FilesError> {
         Ok(self.open_located_for_writing(file).await?.replica)
     }
 
-    /// As [`FileAccess::open_for_writing`], for a write that leaves nothing of what the file has: a replica that was lost is
+    /// As [`Files::open_for_writing`], for a write that leaves nothing of what the file has: a replica that was lost is
     /// made anew.
-    pub async fn open_for_replacing(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, AccessError> {
+    pub async fn open_for_replacing(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, FilesError> {
         self.open_for_writing(&nothing_yet(file)).await
     }
 
-    /// As [`FileAccess::open_for_writing`], with where it is.
-    pub async fn open_located_for_writing(&self, file: &Attributes) -> Result<Located, AccessError> {
+    /// As [`Files::open_for_writing`], with where it is.
+    pub async fn open_located_for_writing(&self, file: &Attributes) -> Result<Located, FilesError> {
         if let Some(located) = self.open_located(file, TicketMode::ReadWrite).await? {
             return Ok(located);
         }
         self.place(file.file, None).await?;
         let placed = self.open_located(file, TicketMode::ReadWrite).await?;
-        placed.ok_or(AccessError::Select(SelectError::NoLocation))
+        placed.ok_or(FilesError::Select(SelectError::NoLocation))
     }
 
     /// Sets the length of the replicas, durably, before the namespace says so: old bytes never show behind a new end,
     /// and a length that is acknowledged is on disk. A start after a crash in between finishes a cut. Layouts and
-    /// delegations of others are waited for up to `patience`, as [`FileAccess::before_change`] does, and so are writes
+    /// delegations of others are waited for up to `patience`, as [`Files::before_change`] does, and so are writes
     /// that are under way. The caller keeps the answer until the namespace says the new size too.
     pub async fn truncate(
         self: &Arc<Self>,
@@ -154,14 +154,14 @@ impl FileAccess {
         size: u64,
         by: Option<Holder>,
         patience: Duration,
-    ) -> Result<Truncated, AccessError> {
+    ) -> Result<Truncated, FilesError> {
         require_possible(size)?;
         // Layouts do not mind a file that grows.
         let change = if size <= file.size { Change::Truncate } else { Change::SetAttributes };
         let changing = self.before_change(file.file, by, change, patience).await?;
         // Behind the recall: a layout's return may write.
         let alone = tokio::time::timeout(patience, self.lengths.alone(file.file)).await;
-        let alone = alone.map_err(|_| AccessError::Recalled)?;
+        let alone = alone.map_err(|_| FilesError::Recalled)?;
         let space_used = match self.truncate_alone(file, size).await {
             Ok(space_used) => space_used,
             Err(error) => return Err(self.unless_removed(file.file, error).await),
@@ -170,7 +170,7 @@ impl FileAccess {
     }
 
     /// Returns the space used.
-    async fn truncate_alone(&self, file: &Attributes, size: u64) -> Result<u64, AccessError> {
+    async fn truncate_alone(&self, file: &Attributes, size: u64) -> Result<u64, FilesError> {
         let locations = match self.services.locations.locality(file.file).await? {
             // Also a lost one is empty from then on.
             Locality::Empty | Locality::Lost if size == 0 => return Ok(0),
@@ -202,7 +202,7 @@ impl FileAccess {
 /// Pools whose replicas have the data; `None`: there is no data. A file gets its place before its first byte and before a
 /// length beyond 0. One that is lost is an error and not one of zeros, unless the caller leaves nothing of it and says that
 /// its length is 0.
-fn good_replicas(file: &Attributes, locality: &Locality) -> Result<Option<Vec<PoolId>>, AccessError> {
+fn good_replicas(file: &Attributes, locality: &Locality) -> Result<Option<Vec<PoolId>>, FilesError> {
     let good: Vec<PoolId> = match locality {
         Locality::Empty | Locality::Lost if file.size == 0 => return Ok(None),
         Locality::Empty | Locality::Lost => Vec::new(),
@@ -211,8 +211,8 @@ fn good_replicas(file: &Attributes, locality: &Locality) -> Result<Option<Vec<Po
     if good.is_empty() { Err(SelectError::NoLocation.into()) } else { Ok(Some(good)) }
 }
 
-fn require_possible(size: u64) -> Result<(), AccessError> {
-    if i64::try_from(size).is_ok() { Ok(()) } else { Err(AccessError::TooLarge) }
+fn require_possible(size: u64) -> Result<(), FilesError> {
+    if i64::try_from(size).is_ok() { Ok(()) } else { Err(FilesError::TooLarge) }
 }
 
 /// The file as one whose replica may be made.

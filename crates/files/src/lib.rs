@@ -1,7 +1,7 @@
 //! File operations common to all doors: the walk to a file, one conflict table, fresh attributes, recalls, replicas
 //! through the head.
 //!
-//! A thin shell: `file-state` decides, `api` has the seams, and [`FileAccess`] takes the lock, asks, drops the lock and
+//! A thin shell: `file-state` decides, `api` has the seams, and [`Files`] takes the lock, asks, drops the lock and
 //! does what was answered. It is made once, in the binary, and every door has it; there is no other way to the table.
 //! The lock over the table is a leaf: a thread that holds it takes no other lock, calls no service and awaits nothing.
 //! A door that keeps state of its own beside the table takes its own lock first.
@@ -37,7 +37,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use types::{Clock, FileId};
 
-pub use error::AccessError;
+pub use error::FilesError;
 pub use file_state::{Change, Granted, LockKind, Modes, Recall, Share, Want};
 pub use judge::Judge;
 pub use lengths::Steady;
@@ -52,8 +52,8 @@ use births::Births;
 use lengths::Lengths;
 use unwritten::Silent;
 
-/// Services that [`FileAccess`] calls.
-pub struct AccessServices {
+/// Services that [`Files`] calls.
+pub struct FilesServices {
     pub namespace: Arc<dyn Namespace>,
     pub acls: Arc<dyn Acls>,
     pub locations: Arc<dyn Locations>,
@@ -65,8 +65,8 @@ pub struct AccessServices {
     pub recall_time: Duration,
 }
 
-pub struct FileAccess {
-    services: AccessServices,
+pub struct Files {
+    services: FilesServices,
     /// Opens, locks, layouts and delegations of all clients. Leaf lock.
     table: Arc<Mutex<FileState>>,
     /// Notified when a holder has returned something: waiting calls look again.
@@ -81,9 +81,9 @@ pub struct FileAccess {
     owners: AtomicU64,
 }
 
-impl FileAccess {
-    pub fn new(services: AccessServices) -> FileAccess {
-        FileAccess {
+impl Files {
+    pub fn new(services: FilesServices) -> Files {
+        Files {
             services,
             table: Arc::default(),
             returned: Notify::new(),

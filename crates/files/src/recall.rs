@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use file_state::{Change, ChangeVerdict, Door, Holder, Modes, Recall, Share, Want};
 use types::FileId;
 
-use crate::{AccessError, FileAccess, Told};
+use crate::{Files, FilesError, Told};
 
 /// A change to a file conflicts with opens that deny writing to it.
 const WRITING: Want = Want::Share(Share::new(Modes::WRITE, Modes::NONE));
@@ -15,7 +15,7 @@ const WRITING: Want = Want::Share(Share::new(Modes::WRITE, Modes::NONE));
 /// Asks clients of a door for what they hold, in the door's own words.
 #[async_trait]
 pub trait Recaller: Send + Sync {
-    /// To give it back. The call returns at once. The door reports returns by [`FileAccess::returned`], and revokes
+    /// To give it back. The call returns at once. The door reports returns by [`Files::returned`], and revokes
     /// grants that are not returned by their deadline (`FileState::expired_recalls`). It is called without any lock, so
     /// the state may have moved on.
     fn recall(&self, recalls: &[Recall]);
@@ -25,7 +25,7 @@ pub trait Recaller: Send + Sync {
     async fn ask_writer(&self, file: FileId, writer: Holder, patience: Duration) -> Option<Told>;
 
     /// A request conflicts with the state of these holders. The door ends those that were lost, and that keep their
-    /// state only until it is wanted. `true`: some are ended, or about to be; [`FileAccess::returned`] says when.
+    /// state only until it is wanted. `true`: some are ended, or about to be; [`Files::returned`] says when.
     fn dislodge(&self, holders: &[Holder]) -> bool;
 
     /// Ends all access to the file that clients were granted before a restart and that nobody knows of now.
@@ -37,17 +37,17 @@ pub trait Recaller: Send + Sync {
 /// the state before the change. Not to be dropped while the table is locked.
 #[must_use = "the change is over when this is dropped"]
 pub struct FileChangeGuard {
-    access: Arc<FileAccess>,
+    files: Arc<Files>,
     file: FileId,
 }
 
 impl Drop for FileChangeGuard {
     fn drop(&mut self) {
-        self.access.table().end_change(self.file);
+        self.files.table().end_change(self.file);
     }
 }
 
-impl FileAccess {
+impl Files {
     /// Recalls of what is held through `door` go there from now on.
     pub fn register(&self, door: Door, recaller: Arc<dyn Recaller>) {
         let mut recallers = self.recallers.lock();
@@ -60,7 +60,7 @@ impl FileAccess {
     ///
     /// `Denied`: a client of another door has locked it; to the server itself every door is another. Layouts and
     /// delegations of other clients are recalled if the change requires it. Their holders have
-    /// [`FileAccess::recall_time`] to return them, whichever door asks; then their door revokes them. This call waits
+    /// [`Files::recall_time`] to return them, whichever door asks; then their door revokes them. This call waits
     /// up to `patience` and then answers `Recalled`. A caller that asks again finds the recalls under way, and until
     /// then no other client gets a new layout. Between the answer and the change layouts are granted again: their
     /// writes count as after the change.
@@ -70,14 +70,14 @@ impl FileAccess {
         by: Option<Holder>,
         change: Change,
         patience: Duration,
-    ) -> Result<FileChangeGuard, AccessError> {
+    ) -> Result<FileChangeGuard, FilesError> {
         // Mostly nothing stands in the way.
         match self.ask(file, by, change) {
             Ok(Some(begun)) => return Ok(begun),
             Ok(None) => {}
-            Err(AccessError::Denied) => {
+            Err(FilesError::Denied) => {
                 if !self.dislodge(file, WRITING, patience).await? {
-                    return Err(AccessError::Denied);
+                    return Err(FilesError::Denied);
                 }
             }
             Err(error) => return Err(error),
@@ -89,8 +89,8 @@ impl FileAccess {
     pub(crate) async fn once_returned<T>(
         &self,
         patience: Duration,
-        mut look: impl FnMut() -> Result<Option<T>, AccessError>,
-    ) -> Result<T, AccessError> {
+        mut look: impl FnMut() -> Result<Option<T>, FilesError>,
+    ) -> Result<T, FilesError> {
         let found = async {
             loop {
                 let returned = self.returned.notified();
@@ -103,16 +103,16 @@ impl FileAccess {
                 returned.await;
             }
         };
-        tokio::time::timeout(patience, found).await.unwrap_or(Err(AccessError::Recalled))
+        tokio::time::timeout(patience, found).await.unwrap_or(Err(FilesError::Recalled))
     }
 
     /// Called before a door denies writing of a file to others: grants from before a restart are not in the table and
     /// cannot be recalled. `Recalled`: a retry may succeed.
-    pub async fn before_denial(&self, file: FileId) -> Result<(), AccessError> {
+    pub async fn before_denial(&self, file: FileId) -> Result<(), FilesError> {
         let recallers = self.recallers.lock().clone();
         for (_, recaller) in recallers {
             if !recaller.void_former(file).await {
-                return Err(AccessError::Recalled);
+                return Err(FilesError::Recalled);
             }
         }
         Ok(())
@@ -144,12 +144,12 @@ impl FileAccess {
         file: FileId,
         by: Option<Holder>,
         change: Change,
-    ) -> Result<Option<FileChangeGuard>, AccessError> {
+    ) -> Result<Option<FileChangeGuard>, FilesError> {
         let deadline = self.recall_deadline();
         let verdict = {
             let mut table = self.table();
             if change.is_deniable() {
-                table.judge_change(file, by).map_err(|error| AccessError::of_table(file, error))?;
+                table.judge_change(file, by).map_err(|error| FilesError::of_table(file, error))?;
             }
             let verdict = table.change(file, by, change, deadline);
             if verdict == ChangeVerdict::Proceed {
@@ -158,7 +158,7 @@ impl FileAccess {
             verdict
         };
         match verdict {
-            ChangeVerdict::Proceed => Ok(Some(FileChangeGuard { access: Arc::clone(self), file })),
+            ChangeVerdict::Proceed => Ok(Some(FileChangeGuard { files: Arc::clone(self), file })),
             ChangeVerdict::Wait { recalls } => {
                 self.send(&recalls);
                 Ok(None)

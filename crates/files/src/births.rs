@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::FileAccess;
+use crate::Files;
 
 #[derive(Default)]
 pub(crate) struct Births {
@@ -60,7 +60,7 @@ impl Drop for Birth<'_> {
     }
 }
 
-impl FileAccess {
+impl Files {
     /// For a caller that has listed files without a name and is about to remove those not in use: once this is true,
     /// none of them is just being made. False: some still are after `patience`, and nothing may be removed yet.
     pub async fn births_settled(&self, patience: Duration) -> bool {

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 use types::FileId;
 
-use crate::FileAccess;
+use crate::Files;
 
 #[derive(Default)]
 pub(crate) struct Lengths {
@@ -71,7 +71,7 @@ impl Drop for Entry {
     }
 }
 
-impl FileAccess {
+impl Files {
     /// To be kept from before bytes are written at a pool, or a pool is asked for what was written, until the namespace
     /// has heard of it. Not while another turn is held, and nothing may be recalled meanwhile.
     pub async fn steady(&self, file: FileId) -> Steady {

@@ -7,7 +7,7 @@ use api::NamespaceError;
 use file_state::{Holder, Owner, Share, Want};
 use types::{Attributes, FileId};
 
-use crate::{AccessError, Change, FileAccess};
+use crate::{Change, Files, FilesError};
 
 /// Time for a door to revoke grants that were not returned by the deadline.
 const REVOCATION: Duration = Duration::from_secs(5);
@@ -15,7 +15,7 @@ const REVOCATION: Duration = Duration::from_secs(5);
 /// An open in the conflict table, closed when it is dropped. Not to be dropped while the table is locked.
 #[must_use]
 pub struct OpenFile {
-    access: Arc<FileAccess>,
+    files: Arc<Files>,
     file: FileId,
     owner: Owner,
 }
@@ -32,22 +32,22 @@ impl OpenFile {
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        self.access.table().close(self.file, self.owner);
+        self.files.table().close(self.file, self.owner);
     }
 }
 
-impl FileAccess {
+impl Files {
     /// Opens a file for as long as the answer lives. The attributes are those that it had once it was held.
     pub async fn open(
         self: &Arc<Self>,
         file: FileId,
         holder: Holder,
         share: Share,
-    ) -> Result<(OpenFile, Attributes), AccessError> {
+    ) -> Result<(OpenFile, Attributes), FilesError> {
         self.open_found(&self.attributes(file).await?, holder, share).await
     }
 
-    /// As [`FileAccess::open`], for a caller that has just looked the file up. Lost clients whose opens deny this one
+    /// As [`Files::open`], for a caller that has just looked the file up. Lost clients whose opens deny this one
     /// are dislodged. A conflicting delegation of another client is recalled and waited for: `Recalled` if it is not
     /// returned.
     pub async fn open_found(
@@ -55,15 +55,15 @@ impl FileAccess {
         found: &Attributes,
         holder: Holder,
         share: Share,
-    ) -> Result<(OpenFile, Attributes), AccessError> {
+    ) -> Result<(OpenFile, Attributes), FilesError> {
         let mut entered = self.enter(found, holder, share);
-        if matches!(entered, Err(AccessError::Denied))
+        if matches!(entered, Err(FilesError::Denied))
             && self.dislodge(found.file, Want::Share(share), REVOCATION).await?
         {
             entered = self.enter(found, holder, share);
         }
         let open = match entered {
-            Err(AccessError::Recalled) => {
+            Err(FilesError::Recalled) => {
                 self.make_way(found, holder, share).await?;
                 self.enter(found, holder, share)?
             }
@@ -83,15 +83,13 @@ impl FileAccess {
         holder: Holder,
         share: Share,
         make: impl Future<Output = Result<Attributes, NamespaceError>>,
-    ) -> Result<(OpenFile, Attributes), AccessError> {
+    ) -> Result<(OpenFile, Attributes), FilesError> {
         let birth = self.births.begin();
         let made = make.await?;
         let owner = self.owner(holder);
-        self.table()
-            .open(made.file, owner, share)
-            .map_err(|error| AccessError::of_table(made.file, error))?;
+        self.table().open(made.file, owner, share).map_err(|error| FilesError::of_table(made.file, error))?;
         drop(birth);
-        Ok((OpenFile { access: Arc::clone(self), file: made.file, owner }, made))
+        Ok((OpenFile { files: Arc::clone(self), file: made.file, owner }, made))
     }
 
     async fn make_way(
@@ -99,7 +97,7 @@ impl FileAccess {
         found: &Attributes,
         holder: Holder,
         share: Share,
-    ) -> Result<(), AccessError> {
+    ) -> Result<(), FilesError> {
         let patience = self.recall_time() + REVOCATION;
         self.before_change(found.file, Some(holder), Change::Access(share), patience).await.map(drop)
     }
@@ -109,7 +107,7 @@ impl FileAccess {
         found: &Attributes,
         holder: Holder,
         share: Share,
-    ) -> Result<OpenFile, AccessError> {
+    ) -> Result<OpenFile, FilesError> {
         let (file, owner) = (found.file, self.owner(holder));
         let opened = {
             let mut table = self.table();
@@ -119,7 +117,7 @@ impl FileAccess {
                 table.open_unlinked(file, owner, share)
             }
         };
-        opened.map_err(|error| AccessError::of_table(file, error))?;
-        Ok(OpenFile { access: Arc::clone(self), file, owner })
+        opened.map_err(|error| FilesError::of_table(file, error))?;
+        Ok(OpenFile { files: Arc::clone(self), file, owner })
     }
 }

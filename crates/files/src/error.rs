@@ -6,7 +6,7 @@ use thiserror::Error;
 use types::FileId;
 
 #[derive(Debug, Error)]
-pub enum AccessError {
+pub enum FilesError {
     #[error(transparent)]
     Namespace(#[from] NamespaceError),
     #[error(transparent)]
@@ -25,26 +25,24 @@ pub enum AccessError {
     Limit(&'static str),
 }
 
-impl AccessError {
+impl FilesError {
     /// Translates an error of the conflict table.
-    pub fn of_table(file: FileId, error: FileStateError) -> AccessError {
+    pub fn of_table(file: FileId, error: FileStateError) -> FilesError {
         match error {
-            FileStateError::ShareDenied | FileStateError::Locked(_) => AccessError::Denied,
-            FileStateError::RecallConflict | FileStateError::InUse => AccessError::Recalled,
-            FileStateError::Gone => AccessError::Namespace(NamespaceError::Stale(file)),
-            FileStateError::Limit(what) => AccessError::Limit(what),
+            FileStateError::ShareDenied | FileStateError::Locked(_) => FilesError::Denied,
+            FileStateError::RecallConflict | FileStateError::InUse => FilesError::Recalled,
+            FileStateError::Gone => FilesError::Namespace(NamespaceError::Stale(file)),
+            FileStateError::Limit(what) => FilesError::Limit(what),
         }
     }
 
     /// Whether the same call may succeed in a moment, without anything else being done.
     pub fn is_retryable(&self) -> bool {
         match self {
-            AccessError::Namespace(error) => error.is_retryable(),
-            AccessError::Pool(error) => error.is_retryable(),
-            AccessError::Recalled => true,
-            AccessError::Select(_) | AccessError::Denied | AccessError::TooLarge | AccessError::Limit(_) => {
-                false
-            }
+            FilesError::Namespace(error) => error.is_retryable(),
+            FilesError::Pool(error) => error.is_retryable(),
+            FilesError::Recalled => true,
+            FilesError::Select(_) | FilesError::Denied | FilesError::TooLarge | FilesError::Limit(_) => false,
         }
     }
 }

@@ -27,13 +27,13 @@ const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(5);
 const LEASE: Duration = Duration::from_secs(90);
 
-fn granted(access: &FileAccess, holder: Holder, mode: LayoutMode) {
-    access.table().grant_layout(FILE, holder, mode, Duration::ZERO).unwrap();
+fn granted(files: &Files, holder: Holder, mode: LayoutMode) {
+    files.table().grant_layout(FILE, holder, mode, Duration::ZERO).unwrap();
 }
 
-fn given_back(access: &FileAccess, holder: Holder) {
-    assert!(access.table().return_layout(FILE, holder, LayoutModes::ALL).is_empty());
-    access.returned();
+fn given_back(files: &Files, holder: Holder) {
+    assert!(files.table().return_layout(FILE, holder, LayoutModes::ALL).is_empty());
+    files.returned();
 }
 
 fn deny_writing() -> Share {

@@ -60,7 +60,7 @@ pub struct Fakes {
 }
 
 impl Fakes {
-    pub fn access() -> (Arc<Fakes>, Arc<FileAccess>) {
+    pub fn files() -> (Arc<Fakes>, Arc<Files>) {
         let pool_clock = Arc::new(ManualClock::new(100));
         let pool = Arc::new(Faulty::new(MemoryPool::with_clock(POOL, pool_clock.clone())));
         let fakes = Arc::new(Fakes {
@@ -75,7 +75,7 @@ impl Fakes {
             clock: Arc::new(ManualClock::new(1_000)),
             pool_clock,
         });
-        let access = FileAccess::new(AccessServices {
+        let files = Files::new(FilesServices {
             namespace: fakes.clone(),
             acls: fakes.clone(),
             locations: fakes.clone(),
@@ -85,7 +85,7 @@ impl Fakes {
             clock: fakes.clock.clone(),
             recall_time: LEASE,
         });
-        (fakes, Arc::new(access))
+        (fakes, Arc::new(files))
     }
 
     /// The pool has a replica of `FILE` that was written then.
@@ -277,7 +277,7 @@ impl Locations for Fakes {
 
 /// A door whose clients give back at once, or never.
 pub struct FakeRecaller {
-    access: Weak<FileAccess>,
+    files: Weak<Files>,
     gives_back: bool,
     pub recalled: Mutex<Vec<Recall>>,
     /// Holders that were asked for their unsent writes, and the answer of each.
@@ -289,20 +289,20 @@ pub struct FakeRecaller {
 }
 
 impl FakeRecaller {
-    pub fn register(access: &Arc<FileAccess>, door: Door, gives_back: bool) -> Arc<FakeRecaller> {
-        FakeRecaller::register_with(access, door, gives_back, &[], false)
+    pub fn register(files: &Arc<Files>, door: Door, gives_back: bool) -> Arc<FakeRecaller> {
+        FakeRecaller::register_with(files, door, gives_back, &[], false)
     }
 
     /// These clients were lost.
     pub fn register_with(
-        access: &Arc<FileAccess>,
+        files: &Arc<Files>,
         door: Door,
         gives_back: bool,
         lost: &[Holder],
         goes_at_once: bool,
     ) -> Arc<FakeRecaller> {
         let recaller = Arc::new(FakeRecaller {
-            access: Arc::downgrade(access),
+            files: Arc::downgrade(files),
             gives_back,
             recalled: Mutex::default(),
             asked: Mutex::default(),
@@ -310,15 +310,15 @@ impl FakeRecaller {
             lost: Mutex::new(lost.to_vec()),
             goes_at_once,
         });
-        access.register(door, recaller.clone());
+        files.register(door, recaller.clone());
         recaller
     }
 
     /// Releases the state of a lost client.
     pub fn release(&self, holder: Holder) {
-        let access = self.access.upgrade().unwrap();
-        access.table().release_holder(holder);
-        access.returned();
+        let files = self.files.upgrade().unwrap();
+        files.table().release_holder(holder);
+        files.returned();
     }
 
     pub fn holders(&self) -> Vec<Holder> {
@@ -330,8 +330,8 @@ impl FakeRecaller {
 impl Recaller for FakeRecaller {
     async fn ask_writer(&self, _: FileId, writer: Holder, _: Duration) -> Option<Told> {
         // Deadlocks if the table is still held.
-        let access = self.access.upgrade().unwrap();
-        assert!(access.table().holders().any(|holder| holder == writer));
+        let files = self.files.upgrade().unwrap();
+        assert!(files.table().holders().any(|holder| holder == writer));
         self.asked.lock().push(writer);
         // So that an answer takes some time.
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -340,14 +340,14 @@ impl Recaller for FakeRecaller {
 
     fn recall(&self, recalls: &[Recall]) {
         self.recalled.lock().extend(recalls);
-        let access = self.access.upgrade().unwrap();
+        let files = self.files.upgrade().unwrap();
         for recall in recalls.iter().filter(|_| self.gives_back) {
             // Deadlocks if the table is still held.
             match recall.granted {
-                Granted::Layout(_) => given_back(&access, recall.holder),
+                Granted::Layout(_) => given_back(&files, recall.holder),
                 Granted::Delegation(_) => {
-                    access.table().return_delegation(recall.file, recall.holder);
-                    access.returned();
+                    files.table().return_delegation(recall.file, recall.holder);
+                    files.returned();
                 }
             }
         }

@@ -10,21 +10,21 @@ use api::{ANSWER_TIME, ReplicaFacts, Stability, Written};
 use types::{Attributes, FileId};
 
 use crate::replicas::check_birth;
-use crate::{AccessError, FileAccess};
+use crate::{Files, FilesError};
 
-impl FileAccess {
+impl Files {
     /// As the namespace has them.
-    pub async fn attributes(&self, file: FileId) -> Result<Attributes, AccessError> {
+    pub async fn attributes(&self, file: FileId) -> Result<Attributes, FilesError> {
         Ok(self.services.namespace.attributes(file).await?)
     }
 
-    /// As [`FileAccess::attributes`], with what the pools know better.
-    pub async fn fresh_attributes(&self, file: FileId) -> Result<Attributes, AccessError> {
+    /// As [`Files::attributes`], with what the pools know better.
+    pub async fn fresh_attributes(&self, file: FileId) -> Result<Attributes, FilesError> {
         let attributes = self.attributes(file).await?;
         self.freshen(attributes).await
     }
 
-    pub async fn freshen(&self, attributes: Attributes) -> Result<Attributes, AccessError> {
+    pub async fn freshen(&self, attributes: Attributes) -> Result<Attributes, FilesError> {
         if !attributes.kind.is_regular() || !self.table().is_written_at_pools(attributes.file) {
             return Ok(attributes);
         }
@@ -32,7 +32,7 @@ impl FileAccess {
     }
 
     /// Of a file of which a layout to write is out.
-    pub(crate) async fn ask_pools(&self, attributes: Attributes) -> Result<Attributes, AccessError> {
+    pub(crate) async fn ask_pools(&self, attributes: Attributes) -> Result<Attributes, FilesError> {
         let _steady = self.steady(attributes.file).await;
         let facts = match self.replica_facts(&attributes).await {
             Ok(Some(facts)) if facts.size > attributes.size || facts.modified > Some(attributes.ctime) => {
@@ -59,12 +59,12 @@ impl FileAccess {
 
     /// Called before bytes of a file are written where the namespace hears of it only afterwards: forgets the checksums
     /// of the bytes before. Costs nothing where no checksum is known.
-    pub async fn before_write(&self, file: FileId) -> Result<(), AccessError> {
+    pub async fn before_write(&self, file: FileId) -> Result<(), FilesError> {
         Ok(self.services.properties.forget_checksums(file).await?)
     }
 
     /// Asks a pool that holds the file for the facts of its replica; `None` if nothing was ever written.
-    pub async fn replica_facts(&self, file: &Attributes) -> Result<Option<ReplicaFacts>, AccessError> {
+    pub async fn replica_facts(&self, file: &Attributes) -> Result<Option<ReplicaFacts>, FilesError> {
         for location in self.services.locations.locality(file.file).await?.good_pools() {
             let Some(pool) = self.services.pools.pool(location) else { continue };
             if let Some(facts) = pool.facts(&[file.file], ANSWER_TIME).await.sole()? {

@@ -9,14 +9,14 @@ use super::*;
 
 #[tokio::test]
 async fn a_pool_is_asked_only_while_a_layout_to_write_is_out() {
-    let (fakes, access) = Fakes::access();
+    let (fakes, files) = Fakes::files();
     fakes.put_replica(Birth::UNKNOWN, 99, 200);
-    assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
-    granted(&access, A, Read);
-    assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
+    assert_eq!(files.fresh_attributes(FILE).await.unwrap().size, 10);
+    granted(&files, A, Read);
+    assert_eq!(files.fresh_attributes(FILE).await.unwrap().size, 10);
     assert_eq!(fakes.pool.schedule().count(Call::Facts), 0);
-    granted(&access, A, ReadWrite);
-    assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 99);
+    granted(&files, A, ReadWrite);
+    assert_eq!(files.fresh_attributes(FILE).await.unwrap().size, 99);
     let written = Written {
         size_at_least: Some(99),
         mtime: Some(at(200)),
@@ -28,33 +28,33 @@ async fn a_pool_is_asked_only_while_a_layout_to_write_is_out() {
 
 #[tokio::test]
 async fn bytes_that_were_overwritten_count_though_the_size_is_the_same() {
-    let (fakes, access) = Fakes::access();
-    granted(&access, A, ReadWrite);
+    let (fakes, files) = Fakes::files();
+    granted(&files, A, ReadWrite);
     // The attributes changed at 100 s.
     fakes.put_replica(Birth::UNKNOWN, 10, 101);
-    access.fresh_attributes(FILE).await.unwrap();
+    files.fresh_attributes(FILE).await.unwrap();
     assert_eq!(fakes.recorded_writes.lock().len(), 1);
     fakes.put_replica(Birth::UNKNOWN, 10, 100);
-    access.fresh_attributes(FILE).await.unwrap();
+    files.fresh_attributes(FILE).await.unwrap();
     assert_eq!(fakes.recorded_writes.lock().len(), 1, "nothing was written since");
 }
 
 #[tokio::test]
 async fn a_pool_that_does_not_answer_leaves_the_known_attributes() {
-    let (fakes, access) = Fakes::access();
-    granted(&access, A, ReadWrite);
+    let (fakes, files) = Fakes::files();
+    granted(&files, A, ReadWrite);
     for refusal in [PoolError::Offline(POOL), PoolError::Unknown(POOL)] {
         fakes.pool.schedule().on(Call::Facts, .., Fault::Fail(refusal));
-        assert_eq!(access.fresh_attributes(FILE).await.unwrap().size, 10);
-        assert!(matches!(access.replica_facts(&attributes(FILE, 10)).await, Err(AccessError::Pool(_))));
+        assert_eq!(files.fresh_attributes(FILE).await.unwrap().size, 10);
+        assert!(matches!(files.replica_facts(&attributes(FILE, 10)).await, Err(FilesError::Pool(_))));
         fakes.pool.schedule().lift(Call::Facts);
     }
-    assert_eq!(access.replica_facts(&attributes(FILE, 10)).await.unwrap(), None, "never written");
+    assert_eq!(files.replica_facts(&attributes(FILE, 10)).await.unwrap(), None, "never written");
 }
 
 #[tokio::test]
 async fn a_file_that_is_gone_is_stale() {
-    let (_fakes, access) = Fakes::access();
-    let gone = access.fresh_attributes(FileId(8)).await;
-    assert!(matches!(gone, Err(AccessError::Namespace(api::NamespaceError::Stale(FileId(8))))));
+    let (_fakes, files) = Fakes::files();
+    let gone = files.fresh_attributes(FileId(8)).await;
+    assert!(matches!(gone, Err(FilesError::Namespace(api::NamespaceError::Stale(FileId(8))))));
 }
