@@ -11,3 +11,4 @@ pub mod namespace_suite;
 pub mod nfs_client;
 pub mod pool_suite;
 pub mod postgres;
+pub mod watched_namespace;

@@ -14,17 +14,19 @@ use nfs4::{
 };
 use nfs4_state::stateid::{DelegatedTimes, DelegationKind, DelegationTerms, FileStateError, Granted};
 use nfs4_state::{DelegationMode, WriteDelegations};
-use types::{Access, Attributes, FileId, permission};
+use types::{Access, Attributes, FileId, Name, permission};
 use xdr::Opaque;
 
 use super::clients::Clients;
 use super::counts::Step;
 use super::file_system::FileSystem;
 use super::grants::Grants;
+use super::names;
 use super::offers::Offers;
 use crate::context::Compound;
 
 const NO_ROOM: OpenNoneDelegation4 = OpenNoneDelegation4::Resource { server_will_signal_avail: false };
+const CONTENTION: OpenNoneDelegation4 = OpenNoneDelegation4::Contention { server_will_push_deleg: false };
 /// Linux keeps as many modified pages over a close as this lets it. At zero a close still writes all of them, so that what
 /// a program has closed is lost with the server and the client at once only.
 const NOTHING_LEFT_BEHIND: NfsSpaceLimit4 = NfsSpaceLimit4::Size(0);
@@ -43,11 +45,20 @@ enum Wish {
     Held,
 }
 
+/// The file that an OPEN has opened.
+#[derive(Clone, Copy)]
+pub(super) struct Found<'a> {
+    /// As they were before.
+    pub file: &'a Attributes,
+    /// The directory and name that led to it.
+    pub entry: Option<&'a (FileId, Name)>,
+}
+
 /// The delegation in the answer to an OPEN of `file` that has succeeded.
 pub(super) async fn offer(
     compound: &Compound,
     grants: &Grants,
-    file: &Attributes,
+    found: Found<'_>,
     args: &Open4Args,
     is_reachable: bool,
 ) -> OpenDelegation4 {
@@ -66,10 +77,10 @@ pub(super) async fn offer(
         && args.share_deny == 0
         && is_allowed(offers, wish, kind)
         && (kind == DelegationKind::Read
-            || may_read_and_write(compound, &grants.clients.fs, file, wish).await)
-        && is_worth_it(grants, client, file.file, wish);
+            || may_read_and_write(compound, &grants.clients.fs, found.file, wish).await)
+        && is_worth_it(grants, client, found.file.file, wish);
     let granted = if may_have_one {
-        grant(compound, grants, (client, file), args, (wish, kind)).await
+        grant(compound, grants, (client, found), args, (wish, kind)).await
     } else {
         Err(NO_ROOM)
     };
@@ -141,19 +152,19 @@ fn is_worth_it(grants: &Grants, client: ClientId4, file: FileId, wish: Wish) -> 
 async fn grant(
     compound: &Compound,
     grants: &Grants,
-    (client, found): (ClientId4, &Attributes),
+    (client, found): (ClientId4, Found<'_>),
     args: &Open4Args,
     (wish, kind): (Wish, DelegationKind),
 ) -> Result<OpenDelegation4, OpenNoneDelegation4> {
     let Clients { fs, states, .. } = &*grants.clients;
-    let file = found.file;
+    let file = found.file.file;
     let has_times = keeps_times(compound, args, kind);
     // The open may have changed the attributes. For a delegation to read, those found before it suffice: they are not
     // newer than the client's.
     let before = if has_times || kind == DelegationKind::Write {
         fs.fresh_attributes(file).await.map_err(|_| NO_ROOM)?
     } else {
-        *found
+        *found.file
     };
     // A client with a ticket from before the restart could write bytes that a reader has cached.
     if !matches!(wish, Wish::Reclaimed(_)) {
@@ -164,21 +175,40 @@ async fn grant(
         change: (!matches!(wish, Wish::Reclaimed(_))).then_some(before.change),
         times: has_times.then_some(DelegatedTimes { accessed: before.atime, modified: before.mtime }),
     };
-    let mut states = states.lock();
-    let held = states.delegation_of(client, file);
-    if held == Some(DelegationKind::Write) && wish == Wish::Wanted(DelegationKind::Read) {
-        return Err(OpenNoneDelegation4::Why(WND4_NOT_SUPP_DOWNGRADE));
+    let (held, stateid) = {
+        let mut states = states.lock();
+        let held = states.delegation_of(client, file);
+        if held == Some(DelegationKind::Write) && wish == Wish::Wanted(DelegationKind::Read) {
+            return Err(OpenNoneDelegation4::Why(WND4_NOT_SUPP_DOWNGRADE));
+        }
+        if held.is_some_and(|held| held >= kind) {
+            return Err(NO_ROOM);
+        }
+        let granted = states.delegate(client, file, (kind, terms), fs.clock.monotonic());
+        let stateid = granted.map_err(|error| match error {
+            FileStateError::Limit(_) => NO_ROOM,
+            _ => CONTENTION,
+        })?;
+        (held, stateid)
+    };
+    // A removal since the file was looked up met no delegation and recalled nothing; one from now on recalls this one.
+    // The holder would go on to open the file by a name that is another's, for as long as it likes.
+    if held.is_none() && !still_has_its_name(compound, fs, found).await {
+        // It may be gone again already, with its client.
+        let _ = states.lock().return_delegation(client, file, stateid);
+        fs.files.returned();
+        return Err(CONTENTION);
     }
-    if held.is_some_and(|held| held >= kind) {
-        return Err(NO_ROOM);
-    }
-    let granted = states.delegate(client, file, (kind, terms), fs.clock.monotonic());
-    let stateid = granted.map_err(|error| match error {
-        FileStateError::Limit(_) => NO_ROOM,
-        _ => OpenNoneDelegation4::Contention { server_will_push_deleg: false },
-    })?;
     grants.counts.count(Granted::Delegation(kind), Step::Granted);
     Ok(on_wire(kind, stateid, has_times))
+}
+
+async fn still_has_its_name(compound: &Compound, fs: &FileSystem, found: Found<'_>) -> bool {
+    let file = found.file.file;
+    match found.entry {
+        Some((dir, name)) => names::lookup(compound, fs, *dir, name).await.is_ok_and(|now| now.file == file),
+        None => fs.attributes(file).await.is_ok_and(|now| now.nlink > 0),
+    }
 }
 
 /// Whether the client is to keep the file's times. A reader that has not asked for a delegation is not to: the server

@@ -41,12 +41,20 @@ pub(crate) struct Opening {
 /// The file that an OPEN found or made.
 struct Target {
     attributes: Attributes,
+    /// The directory and name that led to it.
+    entry: Option<(FileId, Name)>,
     cinfo: ChangeInfo4,
     attrset: Bitmap4,
     is_new: bool,
     /// The size a new file gets, or 0 to truncate an existing one.
     size: Option<u64>,
     permission: Permission,
+}
+
+impl Target {
+    fn found(&self) -> delegation::Found<'_> {
+        delegation::Found { file: &self.attributes, entry: self.entry.as_ref() }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -124,7 +132,7 @@ async fn try_open(
             | OPEN4_RESULT_PRESERVE_UNLINKED
             | lock_notice::promise(is_reachable),
         attrset: target.attrset,
-        delegation: delegation::offer(compound, grants, &target.attributes, &args, is_reachable).await,
+        delegation: delegation::offer(compound, grants, target.found(), &args, is_reachable).await,
     };
     if let Some(delegated) = delegation::instead_of_open(compound, &args, &opened.delegation)
         && undo(clients, client, file, stateid)
@@ -249,6 +257,7 @@ async fn current(compound: &Compound, fs: &FileSystem, permission: Permission) -
     let attributes = fs.attributes(compound.file()?).await?;
     Ok(Target {
         attributes,
+        entry: None,
         // No directory is known (RFC 8881 §18.16.3): neutral values.
         cinfo: ChangeInfo4 { atomic: false, before: 0, after: 0 },
         attrset: Bitmap4::EMPTY,
@@ -263,6 +272,7 @@ async fn look_up(compound: &Compound, fs: &FileSystem, dir: FileId, name: &Name)
     let change = fs.attributes(dir).await?.change;
     Ok(Target {
         attributes,
+        entry: Some((dir, name.clone())),
         cinfo: ChangeInfo4 { atomic: false, before: change, after: change },
         attrset: Bitmap4::EMPTY,
         is_new: false,
@@ -315,6 +325,7 @@ async fn create(
     let size = requested_size(&requested, created.is_new);
     Ok(Target {
         attributes: created.attributes,
+        entry: Some((dir, name)),
         cinfo: directory::change_info(created.parent),
         attrset: attrset(given.attrmask, created.is_new || is_repeated, size),
         is_new: created.is_new || is_repeated,

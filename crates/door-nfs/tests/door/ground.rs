@@ -9,13 +9,14 @@ use api::{
     SetAttributes, Term, TicketKeys,
 };
 use files::{Files, FilesServices};
-use forebay_door_nfs::{Export, HeadConfig, HeadDoor, HeadServices};
+use forebay_door_nfs::{Export, HeadConfig, HeadDoor, HeadServices, Squash};
 use namespace::SqlNamespace;
 use nfs4::NfsStat4;
 use tempfile::TempDir;
 use testkit::memory_pool::MemoryPool;
 use testkit::memory_pools::MemoryPools;
 use testkit::nfs_client::{ClientError, ClientOptions, NfsClient};
+use testkit::watched_namespace::{Watch, WatchedNamespace};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -46,7 +47,7 @@ impl Random for NoChance {
 
 pub struct Ground {
     pub runtime: Runtime,
-    namespace: Arc<SqlNamespace>,
+    pub namespace: Arc<SqlNamespace>,
     clock: Arc<dyn Clock>,
     stop: watch::Sender<bool>,
     _dir: TempDir,
@@ -103,10 +104,25 @@ impl Ground {
 
     /// As `door_and_table`, with a pool of the test's own.
     pub fn door_over(&self, pool: Arc<dyn Pool>, exports: Vec<Export>) -> (SocketAddr, Arc<Files>) {
+        self.door_with(self.namespace.clone(), pool, exports)
+    }
+
+    /// As `door_and_table`, with a watch behind every answer about names and attributes.
+    pub fn watched_door(&self, watch: Arc<dyn Watch>) -> (SocketAddr, Arc<Files>) {
+        let watched = Arc::new(WatchedNamespace::new(self.namespace.clone(), watch));
+        self.door_with(watched, Arc::new(MemoryPool::new(POOL)), vec![Export::of_everything(Squash::None)])
+    }
+
+    fn door_with(
+        &self,
+        names: Arc<dyn Namespace>,
+        pool: Arc<dyn Pool>,
+        exports: Vec<Export>,
+    ) -> (SocketAddr, Arc<Files>) {
         let pools: Arc<dyn PoolManager> = Arc::new(MemoryPools::of([pool]));
         let namespace = || self.namespace.clone();
         let files = Arc::new(Files::new(FilesServices {
-            namespace: namespace(),
+            namespace: Arc::clone(&names),
             acls: namespace(),
             locations: namespace(),
             properties: namespace(),
@@ -116,7 +132,7 @@ impl Ground {
             recall_time: LONG,
         }));
         let services = HeadServices {
-            namespace: namespace(),
+            namespace: names,
             lineage: namespace(),
             locations: namespace(),
             xattrs: namespace(),

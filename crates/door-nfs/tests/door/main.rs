@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod another_door;
+mod delegations;
 mod exports;
 mod ground;
 mod lengths;

@@ -43,7 +43,9 @@ impl Scene {
     }
 
     fn with(options: ClientOptions) -> Scene {
-        let (ground, pool) = (Ground::new(), Arc::new(Faulty::new(MemoryPool::new(POOL))));
+        let ground = Ground::new();
+        // The head moves the pieces, so that the gate holds them.
+        let pool = Arc::new(Faulty::new(MemoryPool::without_ranges(POOL)));
         let writes = Gate::open();
         pool.schedule().on(Call::Write, .., Fault::Delay(writes.clone()));
         let exports = vec![Export::of_everything(Squash::None)];
