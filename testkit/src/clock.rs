@@ -30,6 +30,11 @@ impl ManualClock {
         hands.monotonic += Duration::from_secs(seconds.into());
     }
 
+    pub fn pass(&self, time: Duration) {
+        let seconds = u32::try_from(time.as_secs()).expect("a test lives no hundred years");
+        self.advance(seconds);
+    }
+
     /// Sets the wall clock, as an administrator does; monotonic time goes on.
     pub fn set(&self, seconds: i64) {
         self.hands().seconds = seconds;

@@ -109,6 +109,7 @@ impl MemoryPool {
         let replica = Replica { birth, on_disk: Some(content.clone()), content, modified: self.now() };
         let mut state = self.state();
         state.removed.remove(&file);
+        state.unsynced_removals.remove(&file);
         state.replicas.insert(file, Arc::new(Mutex::new(replica)));
     }
 

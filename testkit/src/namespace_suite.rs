@@ -12,7 +12,7 @@ use api::{
 };
 use types::{Attributes, FileId, Identity, Name, PoolId, Timestamp};
 
-pub use crate::clock::ManualClock;
+use crate::clock::ManualClock;
 
 #[allow(clippy::unwrap_used, reason = "these are tests")]
 pub mod acls;

@@ -188,7 +188,7 @@ fn busy() -> AuthError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authority::fixture::TestClock;
+    use testkit::clock::ManualClock;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 2));
@@ -196,7 +196,7 @@ mod tests {
     struct Trial {
         _folder: tempfile::TempDir,
         path: std::path::PathBuf,
-        clock: Arc<TestClock>,
+        clock: Arc<ManualClock>,
         passwords: Passwords,
     }
 
@@ -204,7 +204,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("passwords");
         write(&path, "right");
-        let clock = Arc::new(TestClock::at(1_000));
+        let clock = Arc::new(ManualClock::new(1_000));
         let mut passwords = Passwords::open(Some(&path), clock.clone()).unwrap();
         passwords.nobody = hash::nobody(Cost::TEST).into();
         Trial { _folder: folder, path, clock, passwords }
@@ -235,7 +235,7 @@ mod tests {
         // Nothing can be computed any more.
         trial.passwords.checks.close();
         assert!(trial.passwords.check("anna", "right", HERE).await.is_ok());
-        trial.clock.advance(REMEMBERED.as_secs() + 1);
+        trial.clock.pass(REMEMBERED + Duration::from_secs(1));
         assert!(matches!(trial.passwords.check("anna", "right", HERE).await, Err(AuthError::Unavailable(_))));
     }
 

@@ -151,7 +151,7 @@ fn read(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authority::fixture::TestClock;
+    use testkit::clock::ManualClock;
 
     fn number(text: &str) -> Result<u32, String> {
         if text.is_empty() { Ok(0) } else { text.trim().parse().map_err(|_| "1: not a number".to_owned()) }
@@ -161,7 +161,7 @@ mod tests {
     async fn a_changed_file_is_read_again_and_a_broken_one_is_not_believed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
-        let clock = Arc::new(TestClock::at(1_000));
+        let clock = Arc::new(ManualClock::new(1_000));
         let watched = Watched::open(Some(&path), number, clock.clone()).unwrap();
         assert_eq!(*watched.current().await, 0, "no file is an empty file");
 
@@ -184,7 +184,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, "x").unwrap();
-        let error = Watched::open(Some(&path), number, Arc::new(TestClock::at(0))).err().unwrap();
+        let error = Watched::open(Some(&path), number, Arc::new(ManualClock::new(0))).err().unwrap();
         assert_eq!(error, format!("{}:1: not a number", path.display()));
     }
 
@@ -194,7 +194,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, b"1\n2\n\xff\n").unwrap();
-        let clock = Arc::new(TestClock::at(1_000));
+        let clock = Arc::new(ManualClock::new(1_000));
         let error = Watched::open(Some(&path), number, clock.clone()).err().unwrap();
         let told = format!("{}:3: is not text in UTF-8; correct or remove the line", path.display());
         assert_eq!(error, told);

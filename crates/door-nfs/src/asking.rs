@@ -91,32 +91,17 @@ impl Asking {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use std::sync::atomic::{AtomicU64, Ordering};
+mod tests {
     use std::sync::mpsc;
 
-    use types::Timestamp;
+    use testkit::clock::ManualClock;
 
     use super::*;
 
     const PATIENCE: Duration = Duration::from_secs(2);
 
-    /// Seconds, as they are set.
-    #[derive(Default)]
-    pub struct Hands(pub AtomicU64);
-
-    impl Clock for Hands {
-        fn now(&self) -> Timestamp {
-            Timestamp::EPOCH
-        }
-
-        fn monotonic(&self) -> Duration {
-            Duration::from_secs(self.0.load(Ordering::Relaxed))
-        }
-    }
-
     /// Asks what is answered when somebody speaks, and in the middle of that perhaps another thing, till patience ends.
-    async fn wait_in_vain(asking: &Asking, clock: &Hands, is_busy: bool) {
+    async fn wait_in_vain(asking: &Asking, clock: &ManualClock, is_busy: bool) {
         let (speak, spoken) = mpsc::channel::<()>();
         let slow = asking.ask(move || spoken.recv().map_err(|_| NamesUnavailable));
         tokio::pin!(slow);
@@ -125,7 +110,7 @@ pub(crate) mod tests {
             _ = &mut slow => panic!("nobody has spoken"),
             () = std::future::ready(()) => {}
         }
-        clock.0.fetch_add(1, Ordering::Relaxed);
+        clock.advance(1);
         if is_busy {
             assert_eq!(asking.ask(|| Ok(5)).await, Ok(5));
         }
@@ -136,17 +121,17 @@ pub(crate) mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_service_that_is_away_is_left_alone_and_one_that_is_busy_is_not() {
-        let clock = Arc::new(Hands::default());
+        let clock = Arc::new(ManualClock::new(0));
         let asking = Asking::new(clock.clone(), PATIENCE, "this is a test");
         wait_in_vain(&asking, &clock, true).await;
         assert_eq!(asking.ask(|| Ok(6)).await, Ok(6), "it has answered others");
-        clock.0.fetch_add(1, Ordering::Relaxed);
+        clock.advance(1);
         wait_in_vain(&asking, &clock, false).await;
         assert_eq!(
             asking.ask(|| -> Result<(), _> { panic!("it is left alone") }).await,
             Err(NamesUnavailable)
         );
-        clock.0.fetch_add(PAUSE.as_secs(), Ordering::Relaxed);
+        clock.pass(PAUSE);
         assert_eq!(asking.ask(|| Ok(7)).await, Ok(7));
     }
 }

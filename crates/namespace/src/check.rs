@@ -211,7 +211,7 @@ fn placement_name(number: u32) -> &'static str {
         return "something that is not known";
     }
     match Placement::from_number(number) {
-        Placement::Replicas => "a file with replicas",
+        Placement::Replicas => "an entry that needs no note (a directory, or a file with replicas)",
         Placement::Empty => "empty",
         Placement::Lost => "a file with a length and no replica",
     }
@@ -283,7 +283,9 @@ impl Kind {
             Kind::Symlinks => "symbolic links without a target",
             Kind::Nameless => "files that have lost their names",
             Kind::Locations => "locations of what is not there or is no regular file, or in an unknown state",
-            Kind::Placements => "files whose data is elsewhere than is noted in their rows",
+            Kind::Placements => {
+                "files whose note of where their data is contradicts their replicas or their length"
+            }
             Kind::Attachments => {
                 "properties, checksums, extended attributes and ACLs that do not fit their files"
             }

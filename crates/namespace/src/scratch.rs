@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use api::{CreateKind, CreateMode, CreateSpec, Locations, NamespaceError, SetAttributes};
 use tempfile::TempDir;
-use testkit::namespace_suite::ManualClock;
+use testkit::clock::ManualClock;
 use types::{FileId, Name, PoolId};
 
 use crate::open::{Config, Database, Sync};

@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 use api::{CreateKind, Locations, Namespace, Properties, Publish, Replace, Stability, Unnamed, Uploads};
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
-use testkit::namespace_suite::{ManualClock, name, root, spec, written};
+use testkit::clock::ManualClock;
+use testkit::namespace_suite::{name, root, spec, written};
 use types::{Checksum, ChecksumKind, FileId, PoolId};
 
 const CHILD_DIR: &str = "FOREBAY_KILL_TEST_DIR";

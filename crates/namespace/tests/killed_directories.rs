@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use api::{Consistency, CreateKind, Directories, Namespace, NamespaceError};
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
-use testkit::namespace_suite::{ManualClock, at, name, root, spec};
+use testkit::clock::ManualClock;
+use testkit::namespace_suite::{at, name, root, spec};
 use types::{Attributes, FileId};
 
 const CHILD_DIR: &str = "FOREBAY_KILLED_DIRECTORIES";

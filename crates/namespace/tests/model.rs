@@ -23,7 +23,8 @@ use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use proptest::prelude::*;
 use reference::{Model, Refusal, Seen};
 use steps::{Step, step};
-use testkit::namespace_suite::{ManualClock, name, written};
+use testkit::clock::ManualClock;
+use testkit::namespace_suite::{name, written};
 use types::{Attributes, Checksum, ChecksumKind, FileId, Identity, PoolId, SymlinkTarget, XattrName};
 use watch::Watch;
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use api::{Cookie, CreateKind, Namespace, NamespaceError, Properties, SetAttributes, Stability};
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
-use testkit::namespace_suite::{ManualClock, name, root, spec, written};
+use testkit::clock::ManualClock;
+use testkit::namespace_suite::{name, root, spec, written};
 use types::{Checksum, ChecksumKind, FileId};
 
 const FILES: usize = 24;

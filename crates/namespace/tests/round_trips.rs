@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use api::{CreateKind, Namespace};
 use forebay_namespace::{Config, Database, Server, SqlNamespace, Sync};
-use testkit::namespace_suite::{ManualClock, name, root, spec};
+use testkit::clock::ManualClock;
+use testkit::namespace_suite::{name, root, spec};
 use testkit::postgres::{Cluster, unless_missing};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UnixStream};

@@ -13,7 +13,8 @@ use api::{
     Stability, Unnamed, Uploads,
 };
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
-use testkit::namespace_suite::{ManualClock, name, root, spec, written};
+use testkit::clock::ManualClock;
+use testkit::namespace_suite::{name, root, spec, written};
 use types::{Checksum, ChecksumKind, FileId, PoolId};
 
 fn open(dir: &std::path::Path, sync: Sync) -> Arc<SqlNamespace> {

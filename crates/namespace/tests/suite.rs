@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use api::Consistency;
 use forebay_namespace::{Config, Database, Server, SqlNamespace, Sync};
-use testkit::namespace_suite::{ManualClock, World};
+use testkit::clock::ManualClock;
+use testkit::namespace_suite::World;
 use testkit::postgres::Cluster;
 
 const INTERVAL: Sync = Sync::Interval(Duration::from_millis(50));

@@ -1,26 +1,10 @@
 //! The filter under a real subscriber: what is written at which levels.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
 use parking_lot::Mutex;
+use testkit::clock::ManualClock;
 use tracing::{debug, debug_span, error, info, info_span, trace, warn};
-use types::Timestamp;
 
 use super::*;
-
-#[derive(Default)]
-struct TestClock(AtomicU64);
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_unix(self.monotonic())
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_secs(self.0.load(Ordering::Relaxed))
-    }
-}
 
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
@@ -47,10 +31,10 @@ impl Written {
 /// Interests are kept for the whole process, so tests that change levels take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
-fn with_log(test: impl FnOnce(&LogControl, &TestClock, &Written)) {
+fn with_log(test: impl FnOnce(&LogControl, &ManualClock, &Written)) {
     let _turn = TURN.lock();
-    let clock = Arc::new(TestClock::default());
-    let control = LogControl::new(Level::INFO, Arc::<TestClock>::clone(&clock));
+    let clock = Arc::new(ManualClock::new(0));
+    let control = LogControl::new(Level::INFO, Arc::<ManualClock>::clone(&clock));
     let written = Written::default();
     let writer = written.clone();
     let lines =
@@ -193,7 +177,7 @@ fn repeated_warnings_are_ten_in_ten_seconds_and_then_one_line() {
         assert_eq!(written.lines().len(), 10);
         control.tick();
         assert_eq!(written.lines().len(), 0, "the window is not over");
-        clock.0.store(10, Ordering::Relaxed);
+        clock.advance(10);
         control.tick();
         let lines = written.lines();
         assert_eq!(lines.len(), 1, "{lines:?}");
@@ -221,7 +205,7 @@ fn lines_left_out_before_a_new_window_are_still_reported() {
     with_log(|control, clock, written| {
         let complain = |times: u32| (0..times).for_each(|_| warn!("again"));
         complain(12);
-        clock.0.store(30, Ordering::Relaxed);
+        clock.advance(30);
         complain(1);
         written.lines();
         control.tick();

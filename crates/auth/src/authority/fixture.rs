@@ -1,10 +1,10 @@
-//! A clock that goes when it is told to, issuers that sign what a test wants, and a fetch that counts.
+//! Issuers that sign what a test wants, and a fetch that counts.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use crate::tokens::Fetch;
 use async_trait::async_trait;
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::rsa::{KeyPair as RsaKeyPair, KeySize};
@@ -17,32 +17,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
-use types::{Clock, Timestamp};
-
-use crate::tokens::Fetch;
-
-/// Wall clock and monotonic clock are one, in seconds.
-pub struct TestClock(AtomicU64);
-
-impl TestClock {
-    pub fn at(s: u64) -> TestClock {
-        TestClock(AtomicU64::new(s))
-    }
-
-    pub fn advance(&self, s: u64) {
-        self.0.fetch_add(s, Ordering::Relaxed);
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_unix(self.monotonic())
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_secs(self.0.load(Ordering::Relaxed))
-    }
-}
 
 pub const ISSUER: &str = "https://issuer.example";
 pub const NOW_S: u64 = 1_800_000_000;

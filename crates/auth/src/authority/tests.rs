@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::json;
+use testkit::clock::ManualClock;
 use types::Name;
 
-use super::fixture::{ISSUER, NOW_S, TestClock, TestFetch, TestKey, with, without, wlcg};
+use super::fixture::{ISSUER, NOW_S, TestFetch, TestKey, with, without, wlcg};
 use super::*;
 use crate::config::{Issuer, KeyBounds, Profile};
 use crate::macaroons::instant;
@@ -24,7 +25,7 @@ group:https://issuer.example /wlcg/*      -> 3001 3001
 
 struct Trial {
     folder: tempfile::TempDir,
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
     key: TestKey,
     authority: Authority,
 }
@@ -38,7 +39,7 @@ impl Trial {
 fn trial_with(change: impl FnOnce(&mut Config)) -> Trial {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("mapping"), MAPPING).unwrap();
-    let clock = Arc::new(TestClock::at(NOW_S));
+    let clock = Arc::new(ManualClock::new(NOW_S.cast_signed()));
     let key = TestKey::p256("k");
     let fetch = TestFetch::default();
     fetch.publish(ISSUER, &[&key]);
@@ -370,7 +371,7 @@ fn a_broken_file_is_told_at_the_start() {
     fs::write(&path, "\nuser:anna\n").unwrap();
     let config = Config { mapping_file: Some(path.clone()), ..Config::new([0; 32]) };
     let fetch: Arc<dyn Fetch> = Arc::new(TestFetch::default());
-    let error = Authority::open(config, &fetch, Arc::new(TestClock::at(0))).err().unwrap();
+    let error = Authority::open(config, &fetch, Arc::new(ManualClock::new(0))).err().unwrap();
     assert!(error.starts_with(&format!("{}:2: ", path.display())), "{error}");
 }
 
@@ -477,7 +478,7 @@ async fn keys_come_from_a_server_on_loopback() {
     };
     let config = Config { issuers: vec![issuer], ..Config::new([0; 32]) };
     let fetch: Arc<dyn Fetch> = Arc::new(client);
-    let authority = Authority::open(config, &fetch, Arc::new(TestClock::at(NOW_S))).unwrap();
+    let authority = Authority::open(config, &fetch, Arc::new(ManualClock::new(NOW_S.cast_signed()))).unwrap();
     let token = key.token(&with(wlcg("storage.read:/"), "iss", url.as_str()));
     let caller = authority.authenticate(Credential::Bearer(&token), &origin(true)).await.unwrap();
     assert!(caller.may(Activity::Download, &names("/x")));

@@ -3,14 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
+use testkit::clock::ManualClock;
 use types::Name;
 
 use super::*;
-use crate::authority::fixture::{ISSUER, NOW_S, TestClock, TestFetch, TestKey, with, without, wlcg};
+use crate::authority::fixture::{ISSUER, NOW_S, TestFetch, TestKey, with, without, wlcg};
 use crate::config::KeyBounds;
 
 struct Trial {
-    clock: Arc<TestClock>,
+    clock: Arc<ManualClock>,
     fetch: Arc<TestFetch>,
     tokens: Tokens,
 }
@@ -28,7 +29,7 @@ fn issuer(url: &str, profile: Profile) -> Issuer {
 }
 
 fn trial_of(profile: Profile, keys: &[&TestKey]) -> Trial {
-    let clock = Arc::new(TestClock::at(NOW_S));
+    let clock = Arc::new(ManualClock::new(NOW_S.cast_signed()));
     let fetch = Arc::new(TestFetch::default());
     fetch.publish(ISSUER, keys);
     let (as_fetch, as_clock): (Arc<dyn Fetch>, Arc<dyn Clock>) = (fetch.clone(), clock.clone());
@@ -292,7 +293,7 @@ async fn keys_of_an_issuer_that_is_down_are_believed_for_days_and_not_for_ever()
     let token = |n: u32| key.token(&with(wlcg(&format!("storage.read:/{n}")), "exp", NOW_S + 10_000_000));
     trial.tokens.judge(&token(0)).await.unwrap();
     trial.fetch.is_down.store(true, Ordering::Relaxed);
-    trial.clock.advance(KeyBounds::default().age_max.as_secs());
+    trial.clock.pass(KeyBounds::default().age_max);
     assert!(trial.tokens.judge(&token(1)).await.is_ok());
     trial.clock.advance(61);
     assert!(matches!(trial.tokens.judge(&token(2)).await, Err(AuthError::Unavailable(_))));
@@ -417,7 +418,7 @@ fn a_key_set_is_bounded() {
 #[test]
 fn an_issuer_without_tls_or_given_twice_is_refused_at_the_start() {
     let fetch: Arc<dyn Fetch> = Arc::new(TestFetch::default());
-    let clock: Arc<dyn Clock> = Arc::new(TestClock::at(0));
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(0));
     let open = |urls: &[&str]| {
         let issuers: Vec<Issuer> = urls.iter().map(|url| issuer(url, Profile::Auto)).collect();
         Tokens::new(&issuers, &fetch, &clock, Duration::ZERO).is_ok()

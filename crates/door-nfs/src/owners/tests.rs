@@ -3,9 +3,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 
+use testkit::clock::ManualClock;
+
 use super::*;
 use crate::asking::PAUSE;
-use crate::asking::tests::Hands;
 
 /// `ann` is 1000, the group `staff` 50; the id 7 makes it fail, and 8 wait until the test speaks.
 struct System {
@@ -59,12 +60,12 @@ pub(crate) fn names_for_tests() -> Arc<OwnerNames> {
 struct Scene {
     names: Arc<OwnerNames>,
     system: Arc<System>,
-    clock: Arc<Hands>,
+    clock: Arc<ManualClock>,
     speak: mpsc::Sender<()>,
 }
 
 fn scene(patience: Duration) -> Scene {
-    let ((system, speak), clock) = (System::new(), Arc::new(Hands::default()));
+    let ((system, speak), clock) = (System::new(), Arc::new(ManualClock::new(0)));
     let names = OwnerNames::with_patience("example.org", system.clone(), clock.clone(), patience);
     Scene { names: Arc::new(names), system, clock, speak }
 }
@@ -80,7 +81,7 @@ impl Scene {
     }
 
     fn pass(&self, time: Duration) {
-        self.clock.0.fetch_add(time.as_secs(), Ordering::Relaxed);
+        self.clock.pass(time);
     }
 }
 

@@ -1,7 +1,7 @@
 //! A server that knows sessions only, on a loopback socket, and a small client to it.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use bytes::BytesMut;
@@ -10,10 +10,11 @@ use nfs4_state::SessionLimits;
 use oncrpc::{
     AuthSys, CallHeader, Credential, MessageType, OpaqueAuth, ReplyHeader, message_type, record_header,
 };
+use testkit::clock::ManualClock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, watch};
-use types::{FileId, Timestamp};
+use types::FileId;
 
 use super::*;
 use crate::compound::Engine;
@@ -26,26 +27,6 @@ use crate::transport::{self, Flight, TransportLimits};
 
 pub(crate) const LEASE: Duration = Duration::from_secs(90);
 pub(crate) const CALLBACK_PROGRAM: u32 = 0x4000_0000;
-
-/// Time that passes when it is told to.
-#[derive(Default)]
-pub(crate) struct TestClock(AtomicU64);
-
-impl TestClock {
-    pub fn advance(&self, by: Duration) {
-        self.0.fetch_add(by.as_secs(), Ordering::Relaxed);
-    }
-}
-
-impl Clock for TestClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::EPOCH
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_secs(1000 + self.0.load(Ordering::Relaxed))
-    }
-}
 
 /// A database that fails when it is told to.
 #[derive(Default)]
@@ -120,7 +101,7 @@ impl OperationTable for TestTable {
 pub(crate) struct Server {
     pub engine: Arc<Engine>,
     pub table: Arc<TestTable>,
-    pub clock: Arc<TestClock>,
+    pub clock: Arc<ManualClock>,
     pub records: Arc<TestRecords>,
     pub flight: Arc<Flight>,
     address: std::net::SocketAddr,
@@ -166,7 +147,7 @@ impl Server {
         (limits, flight_bytes_max): (TransportLimits, u64),
         owners: &[&str],
     ) -> Server {
-        let (clock, records) = (Arc::new(TestClock::default()), Arc::new(TestRecords::default()));
+        let (clock, records) = (Arc::new(ManualClock::new(1000)), Arc::new(TestRecords::default()));
         for owner in owners {
             let record = ClientRecord { owner: owner.as_bytes().to_vec(), reclaim_complete: true };
             records.put(&record).await.unwrap();

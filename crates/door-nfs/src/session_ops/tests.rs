@@ -77,7 +77,7 @@ async fn a_silent_client_is_handed_over_once_its_record_is_removed() {
     let server = Server::start().await;
     let (mut client, id, session) = server.mount("a").await;
     client.run(session, 1, RECLAIM_COMPLETE).await;
-    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.clock.pass(LEASE + Duration::from_secs(1));
     server.records.fails.store(true, Ordering::Relaxed);
     assert_eq!(server.engine.sessions.expire(&()).await, []);
     assert!(server.engine.sessions.has_departed());
@@ -106,7 +106,7 @@ async fn that_a_client_is_not_fenced_off_yet_is_on_record() {
     let (mut client, id, session) = server.mount("a").await;
     client.run(session, 1, RECLAIM_COMPLETE).await;
     let (sessions, records) = (&server.engine.sessions, &server.records);
-    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.clock.pass(LEASE + Duration::from_secs(1));
     assert_eq!(sessions.expire(&Holds(1)).await, [id]);
     assert_eq!(records.of("a"), Some(false), "what it had at the pools is there");
     records.fails.store(true, Ordering::Relaxed);
@@ -123,7 +123,7 @@ async fn the_state_of_a_displaced_client_is_released_when_the_next_needs_it() {
     let server = Server::bounded(limits).await;
     let (_client, id, _) = server.mount("a").await;
     let sessions = &server.engine.sessions;
-    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.clock.pass(LEASE + Duration::from_secs(1));
     server.connect().await.exchange_id("b", 1).await.unwrap();
     assert!(sessions.has_departed(), "the next client need not wait for a lease");
     assert_eq!(sessions.dislodge(&[id]), BTreeSet::from([id]));
@@ -134,7 +134,7 @@ async fn the_state_of_a_displaced_client_is_released_when_the_next_needs_it() {
 async fn a_departed_client_is_a_stranger_once_it_was_handed_over() {
     let server = Server::start().await;
     let (_client, gone, _) = server.mount("a").await;
-    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.clock.pass(LEASE + Duration::from_secs(1));
     let (_client, known, _) = server.mount("b").await;
     let (sessions, never) = (&server.engine.sessions, ClientId4(u64::MAX));
     let strangers = || sessions.strangers(vec![gone, known, never]);
@@ -168,7 +168,7 @@ async fn a_client_whose_state_was_revoked_may_not_reclaim_until_it_knows() {
     assert_eq!(server.records.of("a"), Some(true));
     // A client that is gone has no record that could be changed.
     sessions.forbid_reclaim(id).await.unwrap();
-    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.clock.pass(LEASE + Duration::from_secs(1));
     assert_eq!(sessions.expire(&()).await, [id]);
     sessions.allow_reclaim(|_| true).await;
     assert_eq!(server.records.of("a"), None);
@@ -180,7 +180,7 @@ async fn a_late_removal_does_not_undo_the_record_of_a_client_that_came_back() {
     let server = Server::start().await;
     let (mut client, id, session) = server.mount("a").await;
     client.run(session, 1, RECLAIM_COMPLETE).await;
-    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.clock.pass(LEASE + Duration::from_secs(1));
     server.records.fails.store(true, Ordering::Relaxed);
     server.engine.sessions.expire(&()).await;
     server.records.fails.store(false, Ordering::Relaxed);
@@ -195,7 +195,7 @@ async fn a_client_that_came_back_empty_handed_may_not_reclaim_what_it_lost() {
     let server = Server::start().await;
     let (mut client, _, session) = server.mount("a").await;
     client.run(session, 1, RECLAIM_COMPLETE).await;
-    server.clock.advance(LEASE + Duration::from_secs(1));
+    server.clock.pass(LEASE + Duration::from_secs(1));
     server.records.fails.store(true, Ordering::Relaxed);
     server.engine.sessions.expire(&()).await;
     server.records.fails.store(false, Ordering::Relaxed);
@@ -226,7 +226,7 @@ async fn grace_ends_when_the_records_of_the_missing_entitle_to_nothing() {
     assert_eq!(sessions.judge_reclaim(id, true), Ok(()));
     assert_eq!(sessions.grace_left(), LEASE);
     client.run(session, 1, RECLAIM_COMPLETE).await;
-    server.clock.advance(LEASE);
+    server.clock.pass(LEASE);
     server.records.fails.store(true, Ordering::Relaxed);
     sessions.expire(&()).await;
     assert!(sessions.in_grace(), "the missing could reclaim yet");
@@ -242,7 +242,7 @@ async fn grace_ends_when_the_records_of_the_missing_entitle_to_nothing() {
 async fn status_names_the_clients() {
     let server = Server::start().await;
     let (_client, id, _) = server.mount("Linux NFSv4.1 node7").await;
-    server.clock.advance(Duration::from_secs(7));
+    server.clock.pass(Duration::from_secs(7));
     let clients = server.engine.sessions.clients();
     let summary = &clients[0];
     assert_eq!((summary.id, summary.name.as_str(), summary.sessions), (id, "Linux NFSv4.1 node7", 1));

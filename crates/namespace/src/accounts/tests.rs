@@ -11,7 +11,7 @@ use api::{
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
-use testkit::namespace_suite::ManualClock;
+use testkit::clock::ManualClock;
 use types::{FileId, Identity, Name, PoolId};
 
 use crate::group::{Group, OpResult};

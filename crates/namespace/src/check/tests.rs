@@ -151,7 +151,9 @@ async fn a_placement_that_is_not_what_the_rows_say_is_found() {
     assert_eq!(problems, [Problem::Placement { file: dir, noted: 2, found: 0 }]);
     assert_eq!(
         problems[0].to_string(),
-        format!("{dir} is noted as a file with a length and no replica, and is a file with replicas")
+        format!(
+            "{dir} is noted as a file with a length and no replica, and is an entry that needs no note (a directory, or a file with replicas)"
+        )
     );
 }
 

@@ -11,7 +11,8 @@ use api::{
     SetAttributes, SetTime,
 };
 use tempfile::TempDir;
-use testkit::namespace_suite::{ManualClock, at};
+use testkit::clock::ManualClock;
+use testkit::namespace_suite::at;
 use testkit::postgres::Cluster;
 use types::{Attributes, ChangeInfo, FileId, Identity, Timestamp};
 

@@ -6,7 +6,7 @@ use std::io::{Seek, Write};
 use std::sync::Arc;
 
 use api::{Cookie, Locations, Namespace};
-use testkit::namespace_suite::ManualClock;
+use testkit::clock::ManualClock;
 use testkit::postgres::{Cluster, unless_missing};
 use types::{FileId, FileKind, Identity};
 

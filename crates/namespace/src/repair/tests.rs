@@ -5,7 +5,8 @@ use api::{
     CreateKind, CreateSpec, Locality, Locations, Namespace, Paths, Properties, Property, PropertyChange,
     ReplicaRef, ReplicaState, SetXattr, Xattrs,
 };
-use testkit::namespace_suite::{ManualClock, placed};
+use testkit::clock::ManualClock;
+use testkit::namespace_suite::placed;
 use types::{Epoch, FileId, Identity, PoolId, SymlinkTarget, Timestamp, XattrName};
 
 use super::*;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use api::{Cookie, CreateKind, Namespace, NamespaceError, Quotas};
 use forebay_namespace::{Config, Database, Noted, OpenError, Server, SqlNamespace, Sync};
-use testkit::namespace_suite::{ManualClock, name, root, spec};
+use testkit::clock::ManualClock;
+use testkit::namespace_suite::{name, root, spec};
 use testkit::postgres::{Cluster, Options, unless_missing};
 use types::FileId;
 

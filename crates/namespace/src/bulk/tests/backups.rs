@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use api::{Locations, Namespace, RecoveryRecords, Replace};
-use testkit::namespace_suite::ManualClock;
+use testkit::clock::ManualClock;
 
 use super::*;
 

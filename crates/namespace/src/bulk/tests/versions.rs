@@ -71,7 +71,7 @@ fn make_old(place: &NamespaceLocation) {
 
 /// Names and counts; `open` and `close` stand around the digits of a name.
 fn rest(open: &str, close: &str) -> String {
-    let hex = |text: &str| text.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = |text: &str| text.bytes().flat_map(types::hex::digits).map(char::from).collect::<String>();
     let names: String = names()
         .iter()
         .map(|(id, text)| {
