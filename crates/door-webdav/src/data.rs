@@ -4,51 +4,60 @@
 //! requests that only the head answers, beyond the ticket's life, and when the file is no longer the version that the
 //! ticket names.
 //!
-//! Two things are asked of the front, which is in this process: whether the version still stands (`hold_version`), and
-//! names for uploads. A pool of another process has to ask them by wire.
+//! It owns its pool, the key of the pool, and its configuration, and asks the head by `Completions`.
 
+mod arrivals;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use api::{Birth, Grant, OpenReplica, Pool, PoolError, PoolKey, Presence, Ticket, TicketError, TicketMode};
 use async_trait::async_trait;
-use files::OpenFile;
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Request, RequestBody, Response, Service};
 use http_wire::target::{self, Target};
-use types::{Attributes, Checksum, ChecksumKind, Clock, Epoch};
+use types::{Attributes, Checksum, ChecksumKind, Clock, Epoch, Random};
 
 use crate::call::with_host;
+use crate::completions::{Completions, Hold, LocalCompletions};
 use crate::front::Front;
 use crate::get::{Content, etag, respond};
 use crate::put::answer;
 use crate::refusal::Refusal;
 use crate::sums::{Sums, mismatch};
 use crate::ticket::{PARAMETER, Purpose, UrlTicket, UrlTicketError};
-use crate::upload::{HeldUpload, Pending};
 use crate::writer::{Received, Writer};
+use arrivals::{Arrival, Arrivals, Arrived};
 
 pub struct DataFace {
     pool: Arc<dyn Pool>,
     key: PoolKey,
     clock: Arc<dyn Clock>,
-    front: Arc<Front>,
+    random: Arc<dyn Random>,
+    completions: Arc<dyn Completions>,
+    config: DataFaceConfig,
+    arrivals: Arrivals,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct DataFaceConfig {
     /// The head's port; its host is taken to be the one by which the client found this pool, unless it has an address.
-    head: std::net::SocketAddr,
-    is_tls: bool,
+    pub head: SocketAddr,
+    pub is_tls: bool,
 }
 
 impl DataFace {
     pub fn new(
         pool: Arc<dyn Pool>,
         key: PoolKey,
-        clock: Arc<dyn Clock>,
+        (clock, random): (Arc<dyn Clock>, Arc<dyn Random>),
         front: Arc<Front>,
-        head: std::net::SocketAddr,
-        is_tls: bool,
+        config: DataFaceConfig,
     ) -> DataFace {
         assert_eq!(key.pool(), pool.id(), "a pool's face has that pool's key");
-        DataFace { pool, key, clock, front, head, is_tls }
+        let completions = Arc::new(LocalCompletions(front));
+        DataFace { pool, key, clock, random, completions, config, arrivals: Arrivals::default() }
     }
 
     async fn handle(&self, mut request: Request) -> Result<Response, Refusal> {
@@ -58,8 +67,7 @@ impl DataFace {
         let Some(sealed) = target.query.first(PARAMETER) else {
             return Ok(self.back_to_head(&request, &target));
         };
-        let now_s = u64::try_from(self.clock.now().seconds).unwrap_or(0);
-        let ticket = match UrlTicket::open(&self.key, sealed, now_s) {
+        let ticket = match UrlTicket::open(&self.key, sealed, self.now_s()) {
             Ok(ticket) => ticket,
             // The head judges anew. Whether a ticket of another pool is forged cannot be told here.
             Err(UrlTicketError::Expired | UrlTicketError::Seal(TicketError::OtherPool)) => {
@@ -82,7 +90,7 @@ impl DataFace {
 
     /// `None`: the head is to judge anew which file the path leads to, and whether the caller may read it.
     async fn open_version(&self, ticket: &UrlTicket, change: u64) -> Result<Option<Version>, Refusal> {
-        let Some((held, file)) = self.front.hold_version(ticket.file, change).await? else {
+        let Some((held, file)) = self.completions.hold_version(ticket.file, change).await? else {
             return Ok(None);
         };
         if !ticket.birth.agrees_with(Birth::of(file.birth)) {
@@ -112,7 +120,7 @@ impl DataFace {
             modified: file.mtime,
             size: file.size,
             content_type: crate::get::safe_type(name),
-            random: &*self.front.services.random,
+            random: &*self.random,
             digests: HeaderMap::new(),
             replica: Some(replica),
             held: Some(held),
@@ -126,43 +134,43 @@ impl DataFace {
         ticket: &UrlTicket,
         epoch: Epoch,
     ) -> Result<Response, Refusal> {
-        // Taken out: a second PUT with the same ticket finds nothing to complete, unless this one is put off.
-        let pending = self.front.redirected.lock().remove(&ticket.file);
-        let pending = pending
-            .ok_or_else(|| Refusal::new(StatusCode::GONE, "this upload is over; start again at the head"))?;
-        let front = Arc::clone(&self.front);
-        let mut kept = HeldUpload::new(pending, move |pending| {
-            let _other = front.redirected.lock().insert(pending.file.file, pending);
-        });
-        let received = if kept.writer.is_some() || kept.complete.is_some() {
-            let received = kept.finish().await?;
-            compare(body, &received).await?;
-            received
-        } else {
-            let UrlTicket { file, birth, pool, .. } = *ticket;
-            let (mode, presence) = (TicketMode::ReadWrite, Presence::Made);
-            let replica = self.pool.open(&Ticket { file, birth, pool, mode, epoch, presence }).await?;
-            let mut writer = Writer::new(replica, self.kinds_for(&kept));
-            // An upload that breaks off here is not resumed: its client cannot learn how far it came.
-            kept.end();
-            while let Some(bytes) = body.next().await? {
-                writer.write(bytes).await?;
+        let begun = self.completions.begin(ticket.file).await;
+        let kinds = begun.inspect_err(|_| drop(self.arrivals.take(ticket.file)))?;
+        let mut arrival = Arrival::new(self, ticket);
+        let received = match self.arrivals.take(ticket.file) {
+            Some(before) => {
+                let received = arrival.finish(before).await?;
+                compare(body, &received).await?;
+                received
             }
-            kept.arrive(writer);
-            kept.finish().await?
+            None => {
+                let UrlTicket { file, birth, pool, .. } = *ticket;
+                let (mode, presence) = (TicketMode::ReadWrite, Presence::Made);
+                let replica = self.pool.open(&Ticket { file, birth, pool, mode, epoch, presence }).await?;
+                // An upload that breaks off here is not resumed: its client cannot learn how far it came.
+                let mut writer = Writer::new(replica, at_least_one(kinds));
+                while let Some(bytes) = body.next().await? {
+                    writer.write(bytes).await?;
+                }
+                arrival.finish(Arrived::Writer(writer)).await?
+            }
         };
-        Ok(answer(&self.front.publish_kept(kept, received).await?))
+        // From here on the head says whether it can be begun again.
+        arrival.hand_over();
+        let published = self.completions.complete(ticket.file, received).await;
+        if published.as_ref().map_or_else(|refusal| !refusal.may_pass(), |_| true) {
+            drop(self.arrivals.take(ticket.file));
+        }
+        Ok(answer(&published?))
     }
 
-    /// At least one that tells apart what is put with one ticket twice.
-    fn kinds_for(&self, pending: &Pending) -> Vec<ChecksumKind> {
-        let kinds = self.front.kinds_for(pending, &[]);
-        if kinds.is_empty() { vec![ChecksumKind::Sha256] } else { kinds }
+    fn now_s(&self) -> u64 {
+        u64::try_from(self.clock.now().seconds).unwrap_or(0)
     }
 
     fn back_to_head(&self, request: &Request, target: &Target) -> Response {
-        let host = host_for(&request.headers, self.head, request.peer.local);
-        let scheme = if self.is_tls { "https" } else { "http" };
+        let host = host_for(&request.headers, self.config.head, request.peer.local);
+        let scheme = if self.config.is_tls { "https" } else { "http" };
         let mut url = format!("{scheme}://{host}{}", request.uri.path());
         // Without the ticket, or the two would send the client back and forth.
         let others = target.query.iter().filter(|(name, _)| *name != PARAMETER);
@@ -181,7 +189,7 @@ impl DataFace {
 
 /// A file to send, held at the version that was asked for.
 struct Version {
-    held: OpenFile,
+    held: Hold,
     file: Attributes,
     replica: Arc<dyn OpenReplica>,
 }
@@ -191,6 +199,11 @@ impl Service for DataFace {
     async fn serve(&self, request: Request) -> Response {
         self.handle(request).await.unwrap_or_else(Refusal::into_response)
     }
+}
+
+/// Of an upload: one at least tells apart what is put with one ticket twice.
+fn at_least_one(kinds: Vec<ChecksumKind>) -> Vec<ChecksumKind> {
+    if kinds.is_empty() { vec![ChecksumKind::Sha256] } else { kinds }
 }
 
 /// A PUT that is tried again is of the bytes that lie there already.

@@ -1,5 +1,6 @@
 //! The door at the head: knows names, callers, locks and the conflict table, and decides who moves the bytes.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,7 @@ use tracing::Instrument;
 use types::{Attributes, ChecksumKind, Clock, FileId, Name, PoolId, Random};
 
 use crate::call::{Call, payer, with_host};
+use crate::completions::Redirected;
 use crate::locks::{Locks, Open};
 use crate::put::resume::Resumable;
 use crate::put::under_way::UnderWay;
@@ -27,7 +29,6 @@ use crate::refusal::Refusal;
 use crate::sums::Summing;
 use crate::tasks::Tasks;
 use crate::tpc::{TransferConfig, Transfers};
-use crate::upload::Pending;
 
 /// The holder of requests in the conflict table; locks are opens of another holder, for they outlive requests.
 pub(crate) const REQUESTS: Holder = Holder::of(Door::Http, 1);
@@ -94,7 +95,7 @@ pub struct Front {
     /// A change that locks had to wait for is done.
     pub(crate) changes_ended: Arc<Notify>,
     /// Uploads that were sent to a pool. Leaf lock.
-    pub(crate) redirected: Mutex<std::collections::HashMap<FileId, Pending>>,
+    pub(crate) redirected: Mutex<HashMap<FileId, Redirected>>,
     /// Uploads in several requests. Leaf lock.
     pub(crate) resumable: Mutex<Resumable>,
     pub(crate) redirects: UnderWay,
@@ -132,8 +133,7 @@ impl Front {
         let over = self.locks.lock().expire(now);
         over.into_iter().for_each(|lock| self.release_lock(&lock));
         // A dropped upload closes its open in the conflict table, which is another lock.
-        let redirected: Vec<_> =
-            self.redirected.lock().extract_if(|_, pending| pending.deadline <= now).collect();
+        let redirected: Vec<_> = self.redirected.lock().extract_if(|_, upload| upload.is_over(now)).collect();
         let in_parts = self.resumable.lock().expired(now);
         drop((redirected, in_parts));
     }

@@ -16,6 +16,7 @@ use http_wire::{content, date, digest, target};
 use types::{Access, Attributes, ByteRange, FileId, FileKind, Random, Timestamp};
 
 use crate::call::Call;
+use crate::completions::Hold;
 use crate::front::{Front, REQUESTS, Redirect};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, PathTarget};
@@ -43,7 +44,7 @@ pub(crate) struct Content<'a> {
     /// `None`: the file is empty.
     pub replica: Option<Arc<dyn OpenReplica>>,
     /// Kept until the last byte is sent.
-    pub held: Option<OpenFile>,
+    pub held: Option<Hold>,
 }
 
 impl Front {
@@ -98,7 +99,7 @@ impl Front {
             random: &*self.services.random,
             digests: self.wanted_digests(call, &file, replica.as_ref()).await?,
             replica,
-            held: Some(held),
+            held: Some(Box::new(held)),
         };
         respond(&call.method, &call.headers, content, self.services.clock.now())
     }
@@ -116,24 +117,6 @@ impl Front {
     /// Refused (423) where an NFS client denies reading.
     pub(crate) async fn hold_for_reading(&self, file: FileId) -> Result<(OpenFile, Attributes), Refusal> {
         self.hold(file, Share::new(Modes::READ, Modes::NONE)).await
-    }
-
-    /// As `hold_for_reading`, for a ticket of this version. `None`: the file has been changed, in its permissions
-    /// perhaps, has lost its name, or may not be read now.
-    pub(crate) async fn hold_version(
-        &self,
-        file: FileId,
-        change: u64,
-    ) -> Result<Option<(OpenFile, Attributes)>, Refusal> {
-        let share = Share::new(Modes::READ, Modes::NONE);
-        match self.services.files.open(file, REQUESTS, share).await {
-            Ok(held) => Ok(Some(held).filter(|(_, now)| now.nlink > 0 && now.change == change)),
-            Err(
-                FilesError::Denied
-                | FilesError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)),
-            ) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
     }
 
     /// 307 to the pool that has the file, with a ticket. Not where the pool would send the client back: there what is

@@ -10,6 +10,7 @@
 
 mod call;
 mod collection;
+mod completions;
 mod conditions;
 mod data;
 mod elsewhere;
@@ -34,6 +35,6 @@ mod tpc;
 mod upload;
 mod writer;
 
-pub use data::DataFace;
+pub use data::{DataFace, DataFaceConfig};
 pub use front::{Front, FrontConfig, FrontService, FrontServices, Redirect};
 pub use tpc::TransferConfig;

@@ -15,6 +15,7 @@ use http_wire::{digest, range};
 use types::{Access, Timestamp};
 
 use crate::call::Call;
+use crate::completions::Redirected;
 use crate::conditions::{if_header, submitted};
 use crate::front::{Front, Redirect};
 use crate::get::etag;
@@ -49,7 +50,7 @@ impl Front {
             && let Some(response) = self.redirect_upload(call, &mut pending).await
         {
             pending.admitted = admitted;
-            self.redirected.lock().insert(pending.file.file, pending);
+            self.redirected.lock().insert(pending.file.file, Redirected::new(pending));
             return Ok(response);
         }
         let published = self.receive(pending, body).await?;

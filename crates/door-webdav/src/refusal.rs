@@ -51,6 +51,11 @@ impl Refusal {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message).with(header::RETRY_AFTER, RETRY_AFTER)
     }
 
+    /// Whether the same may do later. Somebody who has the file locked unlocks it some day.
+    pub fn may_pass(&self) -> bool {
+        matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::LOCKED)
+    }
+
     #[must_use]
     pub fn with(mut self, name: HeaderName, value: HeaderValue) -> Refusal {
         self.headers.push((name, value));

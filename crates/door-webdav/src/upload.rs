@@ -78,20 +78,14 @@ impl HeldUpload {
         pending.complete.clone().ok_or_else(none)
     }
 
-    /// It is not found again, unless it arrives after this.
+    /// It is not found again.
     pub fn end(&mut self) {
         self.is_over = true;
     }
 
-    /// All its bytes are in the writer's hands.
-    pub fn arrive(&mut self, writer: Writer) {
-        self.writer = Some(writer);
-        self.is_over = false;
-    }
-
     /// It is over, if the same would not do later either.
     fn refused(&mut self, refusal: Refusal) -> Refusal {
-        self.is_over = !may_pass(&refusal);
+        self.is_over = !refusal.may_pass();
         refusal
     }
 }
@@ -403,9 +397,4 @@ fn state_differs(terms: &Terms) -> Refusal {
         Replace::Never => "file exists",
         _ => "file was changed meanwhile",
     })
-}
-
-/// Whether the same may do later. Somebody who has the file locked unlocks it some day.
-fn may_pass(refusal: &Refusal) -> bool {
-    matches!(refusal.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::LOCKED)
 }

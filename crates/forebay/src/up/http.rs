@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use api::{Observer, Subject};
 use async_trait::async_trait;
 use auth::Authority;
-use door_webdav::{DataFace, Front, FrontConfig, FrontService, FrontServices};
+use door_webdav::{DataFace, DataFaceConfig, Front, FrontConfig, FrontService, FrontServices};
 use http_server::tls::ClientCertificates;
 use http_server::{Limits, Request, Response, Service, Tls, TlsFiles};
 use tokio::net::TcpListener;
@@ -138,10 +138,9 @@ pub fn start(
         let face = DataFace::new(
             Arc::clone(pool),
             ticket_keys(data).pool_key(pool.id()),
-            Arc::clone(&services.clock),
+            (Arc::clone(&services.clock), Arc::clone(&services.random)),
             Arc::clone(&front),
-            address,
-            tls.is_some(),
+            DataFaceConfig { head: address, is_tls: tls.is_some() },
         );
         tasks.spawn(http_server::serve(listener, tls.clone(), Arc::new(face), limits, stop.clone()));
     }

@@ -1,0 +1,111 @@
+//! The seam from a pool's data face to the head: versions to read, and uploads that come in at the pool. One process calls;
+//! a pool elsewhere would send messages, so all that passes is a value, but for the hold on a version.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use api::{NamespaceError, Published};
+use async_trait::async_trait;
+use file_state::{Modes, Share};
+use files::FilesError;
+use http::StatusCode;
+use types::{Attributes, ChecksumKind, FileId};
+
+use crate::front::{Front, REQUESTS};
+use crate::refusal::Refusal;
+use crate::upload::{HeldUpload, Pending};
+use crate::writer::Received;
+
+/// A file that stays what it is while this lives.
+pub(crate) type Hold = Box<dyn Any + Send + Sync>;
+
+#[async_trait]
+pub(crate) trait Completions: Send + Sync {
+    /// Holds the file if it is still the version of this change attribute, has a name, and may be read.
+    async fn hold_version(&self, file: FileId, change: u64) -> Result<Option<(Hold, Attributes)>, Refusal>;
+
+    /// The body of an upload is about to come in. Until the upload is put off it cannot be begun again. The answer tells the
+    /// sums that the head will compare or keep.
+    async fn begin(&self, file: FileId) -> Result<Vec<ChecksumKind>, Refusal>;
+
+    /// The upload may be begun again.
+    fn put_off(&self, file: FileId);
+
+    /// The upload is over: its bytes will never be complete.
+    fn give_up(&self, file: FileId);
+
+    /// All bytes are on the pool's disk, and the file gets its name. If it is refused and [`Refusal::may_pass`], or if the
+    /// answer is not waited for, the upload may be begun again.
+    async fn complete(&self, file: FileId, received: Received) -> Result<Published, Refusal>;
+}
+
+/// An upload that was sent to a pool.
+pub(crate) struct Redirected {
+    pending: Pending,
+    is_begun: bool,
+}
+
+impl Redirected {
+    pub fn new(pending: Pending) -> Redirected {
+        Redirected { pending, is_begun: false }
+    }
+
+    /// One that is begun ends with its request.
+    pub fn is_over(&self, now: std::time::Duration) -> bool {
+        !self.is_begun && self.pending.deadline <= now
+    }
+}
+
+/// The head in the process of its pools.
+pub(crate) struct LocalCompletions(pub Arc<Front>);
+
+#[async_trait]
+impl Completions for LocalCompletions {
+    async fn hold_version(&self, file: FileId, change: u64) -> Result<Option<(Hold, Attributes)>, Refusal> {
+        let share = Share::new(Modes::READ, Modes::NONE);
+        match self.0.services.files.open(file, REQUESTS, share).await {
+            Ok((held, now)) if now.nlink > 0 && now.change == change => Ok(Some((Box::new(held), now))),
+            Ok(_)
+            | Err(
+                FilesError::Denied
+                | FilesError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)),
+            ) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    async fn begin(&self, file: FileId) -> Result<Vec<ChecksumKind>, Refusal> {
+        let mut redirected = self.0.redirected.lock();
+        match redirected.get_mut(&file).filter(|upload| !upload.is_begun) {
+            Some(upload) => {
+                upload.is_begun = true;
+                Ok(self.0.kinds_for(&upload.pending, &[]))
+            }
+            None => Err(over()),
+        }
+    }
+
+    fn put_off(&self, file: FileId) {
+        if let Some(upload) = self.0.redirected.lock().get_mut(&file) {
+            upload.is_begun = false;
+        }
+    }
+
+    fn give_up(&self, file: FileId) {
+        // It closes its open in the conflict table when it is dropped, which is another lock.
+        let _over = self.0.redirected.lock().remove(&file);
+    }
+
+    async fn complete(&self, file: FileId, received: Received) -> Result<Published, Refusal> {
+        let upload = self.0.redirected.lock().remove(&file).ok_or_else(over)?;
+        let front = Arc::clone(&self.0);
+        let kept = HeldUpload::new(upload.pending, move |pending| {
+            let _other = front.redirected.lock().insert(pending.file.file, Redirected::new(pending));
+        });
+        self.0.publish_kept(kept, received).await
+    }
+}
+
+fn over() -> Refusal {
+    Refusal::new(StatusCode::GONE, "this upload is over; start again at the head")
+}
