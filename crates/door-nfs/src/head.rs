@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::NamespaceError;
+use file_state::Holder;
+use files::RegisterError;
 use nfs4_state::{Role, SessionLimits, SlotFacts};
 use thiserror::Error;
 use tokio::net::TcpListener;
@@ -19,6 +21,9 @@ use crate::operations::Operations;
 use crate::security::SecurityStatus;
 use crate::session_ops::{ClientSummary, Sessions, SessionsConfig, major_id};
 use crate::transport::{self, Flight, TransportLimits};
+
+/// As messages and statistics name the door.
+const NAME: &str = "nfs";
 
 /// How often leases and recalls are looked at; both are counted in seconds.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);
@@ -39,6 +44,8 @@ pub struct HeadDoor {
 pub enum StartError {
     #[error(transparent)]
     Export(#[from] ExportError),
+    #[error(transparent)]
+    Register(#[from] RegisterError),
     #[error("cannot load the records of clients")]
     Records(#[source] NamespaceError),
 }
@@ -130,10 +137,11 @@ impl HeadDoor {
             Arc::clone(&services.clock),
         );
         let sessions = Arc::new(sessions);
-        let operations = Operations::new("nfs", Arc::clone(&services.observer));
+        let operations = Operations::new(NAME, Arc::clone(&services.observer));
         let security = Arc::clone(&config.security);
         let flight = Flight::new(config.flight_bytes_max);
-        let started = (Arc::clone(&sessions), boot as u32);
+        let door = services.files.register(NAME)?;
+        let started = (Arc::clone(&sessions), boot as u32, door);
         let mds = Arc::new(Mds::new(services, config, started, exports, lost_records));
         // A grace period without length is over before anybody asks.
         mds.departures.release().await;
@@ -158,6 +166,11 @@ impl HeadDoor {
     /// Memory that the doors at the pools share with this one.
     pub fn flight(&self) -> &Arc<Flight> {
         &self.flight
+    }
+
+    /// The number of the client, as in [`ClientStatus`], if the holder is a client of this door.
+    pub fn client_number(&self, holder: Holder) -> Option<u64> {
+        (holder.door == self.mds.clients.fs.door).then_some(holder.number)
     }
 
     /// Those that something is exported to.

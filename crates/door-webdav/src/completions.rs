@@ -11,7 +11,7 @@ use files::FilesError;
 use http::StatusCode;
 use types::{Attributes, ChecksumKind, FileId};
 
-use crate::front::{Front, REQUESTS};
+use crate::front::Front;
 use crate::refusal::Refusal;
 use crate::upload::{HeldUpload, Pending};
 use crate::writer::Received;
@@ -63,7 +63,7 @@ pub(crate) struct LocalCompletions(pub Arc<Front>);
 impl Completions for LocalCompletions {
     async fn hold_version(&self, file: FileId, change: u64) -> Result<Option<(Hold, Attributes)>, Refusal> {
         let share = Share::new(Modes::READ, Modes::NONE);
-        match self.0.services.files.open(file, REQUESTS, share).await {
+        match self.0.services.files.open(file, self.0.requests, share).await {
             Ok((held, now)) if now.nlink > 0 && now.change == change => Ok(Some((Box::new(held), now))),
             Ok(_)
             | Err(

@@ -9,8 +9,8 @@ use api::{
     Authenticator, Credential, Locations, Namespace, Origin, PoolManager, Properties, TicketKeys, Uploads,
 };
 use async_trait::async_trait;
-use file_state::{Door, Holder, Owner, Share};
-use files::{Files, Judge, OpenFile};
+use file_state::{Holder, Owner, Share};
+use files::{Files, Judge, OpenFile, RegisterError};
 use http::StatusCode;
 use http_server::{Request, RequestBody, Response, Service};
 use http_wire::credential::{self, CredentialError, Given};
@@ -30,9 +30,8 @@ use crate::sums::Summing;
 use crate::tasks::Tasks;
 use crate::tpc::{TransferConfig, Transfers};
 
-/// The holder of requests in the conflict table; locks are opens of another holder, for they outlive requests.
-pub(crate) const REQUESTS: Holder = Holder::of(Door::Http, 1);
-const LOCKS: Holder = Holder::of(Door::Http, 2);
+/// As messages and statistics name the door.
+const NAME: &str = "http";
 
 /// Requests that change names or properties. They are few as long as their clients wait, and go on when those are gone.
 const CHANGES_MAX: usize = 4_096;
@@ -90,6 +89,10 @@ pub enum Redirect {
 pub struct Front {
     pub(crate) services: FrontServices,
     pub(crate) config: FrontConfig,
+    /// The holder of requests in the conflict table: a request is of no client that could be told apart.
+    pub(crate) requests: Holder,
+    /// The holder of locks, apart from that of requests, since locks outlive requests.
+    lock_holder: Holder,
     /// Leaf lock.
     pub(crate) locks: Arc<Mutex<Locks>>,
     /// A change that locks had to wait for is done.
@@ -111,8 +114,12 @@ impl Front {
         self.services.files.judge()
     }
 
-    pub fn new(services: FrontServices, config: FrontConfig) -> Arc<Front> {
-        Arc::new(Front {
+    /// Registers the door with the files: that is what can fail.
+    pub fn new(services: FrontServices, config: FrontConfig) -> Result<Arc<Front>, RegisterError> {
+        let door = services.files.register(NAME)?;
+        Ok(Arc::new(Front {
+            requests: Holder::of(door, 1),
+            lock_holder: Holder::of(door, 2),
             locks: Arc::new(Mutex::new(Locks::new(config.locks_max))),
             changes_ended: Arc::default(),
             redirected: Mutex::default(),
@@ -124,7 +131,7 @@ impl Front {
             transfers: Transfers::new(services.client.clone(), config.copies.clone()),
             services,
             config,
-        })
+        }))
     }
 
     /// Ends locks and uploads that nobody came back for; to be called every second or so.
@@ -144,11 +151,11 @@ impl Front {
 
     /// Holds a file open while the answer lives, with its attributes as they are then.
     pub(crate) async fn hold(&self, file: FileId, share: Share) -> Result<(OpenFile, Attributes), Refusal> {
-        Ok(self.services.files.open(file, REQUESTS, share).await?)
+        Ok(self.services.files.open(file, self.requests, share).await?)
     }
 
     pub(crate) fn lock_owner(&self) -> Owner {
-        self.services.files.owner(LOCKS)
+        self.services.files.owner(self.lock_holder)
     }
 
     pub(crate) fn release_lock(&self, lock: &crate::locks::Lock) {
@@ -158,7 +165,7 @@ impl Front {
     pub(crate) fn release_opens(&self, opens: &[Open]) {
         let mut table = self.services.files.table();
         for (file, number) in opens {
-            table.close(*file, Owner { holder: LOCKS, number: *number });
+            table.close(*file, Owner { holder: self.lock_holder, number: *number });
         }
     }
 
@@ -266,7 +273,8 @@ impl Service for FrontService {
             Ok((call, body)) => (Arc::new(call), body),
             Err(refusal) => return refusal.into_response(),
         };
-        let span = tracing::debug_span!("request", door = "http", client = %call.peer.address, method = %call.method);
+        let span =
+            tracing::debug_span!("request", door = NAME, client = %call.peer.address, method = %call.method);
         let mut response = match self.0.handle(&call, body).instrument(span).await {
             Ok(response) => response,
             Err(refusal) => call.reconsider(refusal).into_response(),

@@ -17,7 +17,7 @@ use types::{Access, Attributes, ByteRange, FileId, FileKind, Random, Timestamp};
 
 use crate::call::Call;
 use crate::completions::Hold;
-use crate::front::{Front, REQUESTS, Redirect};
+use crate::front::{Front, Redirect};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, PathTarget};
 use crate::ticket::{Purpose, UrlTicket};
@@ -73,7 +73,7 @@ impl Front {
     /// since it was looked up, and what has the name now is to be looked up instead.
     async fn hold_named(&self, found: &Attributes) -> Result<Option<(OpenFile, Attributes)>, Refusal> {
         let share = Share::new(Modes::READ, Modes::NONE);
-        match self.services.files.open_found(found, REQUESTS, share).await {
+        match self.services.files.open_found(found, self.requests, share).await {
             Ok((held, file)) => Ok(Some((held, file)).filter(|(_, file)| file.nlink > 0)),
             Err(FilesError::Namespace(NamespaceError::Stale(_))) => Ok(None),
             Err(error) => Err(error.into()),

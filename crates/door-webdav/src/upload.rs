@@ -17,7 +17,7 @@ use http::StatusCode;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Name, PoolId, Timestamp};
 
 use crate::conditions::PathChangeGuard;
-use crate::front::{Front, REQUESTS};
+use crate::front::Front;
 use crate::locks::{Path, PathChange, Principal};
 use crate::put::under_way::Admitted;
 use crate::refusal::Refusal;
@@ -159,7 +159,7 @@ impl Front {
         let new = Unnamed { permissions: PERMISSIONS, location: pool };
         let make = self.services.uploads.create_unnamed(&caller.identity, dir, &new);
         let share = Share::new(Modes::BOTH, Modes::NONE);
-        let (held, file) = self.services.files.make_unnamed(REQUESTS, share, make).await?;
+        let (held, file) = self.services.files.make_unnamed(self.requests, share, make).await?;
         let deadline = self.services.clock.monotonic() + Duration::from_secs(3_600);
         let caller = caller.clone();
         let (writer, complete, admitted) = (None, None, None);
@@ -371,7 +371,7 @@ impl Front {
         change: Change,
         patience: Duration,
     ) -> Result<files::FileChangeGuard, FilesError> {
-        self.services.files.before_change(file, Some(REQUESTS), change, patience).await
+        self.services.files.before_change(file, Some(self.requests), change, patience).await
     }
 }
 

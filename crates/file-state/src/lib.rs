@@ -26,11 +26,19 @@ pub use table::{FileState, Held, Limits, LockNotice, Want};
 
 use thiserror::Error;
 
-/// The doors, told apart so that their clients' numbers are. The protocol of a door does not matter here.
+/// A door by its number, so that clients of different doors are told apart. The owner of the table gives the numbers and
+/// knows the names; the protocol of a door does not matter here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Door {
-    Nfs,
-    Http,
+pub struct Door(u8);
+
+impl Door {
+    pub const fn numbered(number: u8) -> Door {
+        Door(number)
+    }
+
+    pub const fn number(self) -> u8 {
+        self.0
+    }
 }
 
 /// A client of a door. The door chooses the number; it is not reused while anything is held under it.

@@ -345,10 +345,11 @@ mod tests {
     use super::*;
     use crate::Door;
 
+    const DOOR: Door = Door::numbered(0);
     const OWNER: Owner = owner(1);
 
     const fn owner(holder: u64) -> Owner {
-        Owner { holder: Holder::of(Door::Nfs, holder), number: 1 }
+        Owner { holder: Holder::of(DOOR, holder), number: 1 }
     }
 
     fn range(offset: u64, end: u64) -> ByteRange {

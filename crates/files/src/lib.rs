@@ -12,6 +12,7 @@
 
 mod births;
 mod dislodge;
+mod doors;
 mod error;
 mod fresh;
 mod judge;
@@ -32,13 +33,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use api::{Acls, Locations, Namespace, PoolManager, Properties, Quotas};
-use file_state::{Door, FileState, Holder, Owner};
+use file_state::{FileState, Holder, Owner};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use types::{Clock, FileId};
 
+pub use doors::RegisterError;
 pub use error::FilesError;
-pub use file_state::{Change, Granted, LockKind, Modes, Recall, Share, Want};
+pub use file_state::{Change, Door, Granted, LockKind, Modes, Recall, Share, Want};
 pub use judge::Judge;
 pub use lengths::Steady;
 pub use open::OpenFile;
@@ -49,6 +51,7 @@ pub use unwritten::{Patience, Told};
 pub use walk::{Last, PathTarget, WalkError, walk};
 
 use births::Births;
+use doors::Doors;
 use lengths::Lengths;
 use unwritten::Silent;
 
@@ -71,8 +74,7 @@ pub struct Files {
     table: Arc<Mutex<FileState>>,
     /// Notified when a holder has returned something: waiting calls look again.
     returned: Notify,
-    /// The doors whose clients can be asked to give back. Leaf lock; grows at the start only.
-    recallers: Mutex<Vec<(Door, Arc<dyn Recaller>)>>,
+    doors: Doors,
     /// The turn to give a first location to a file that has none. Held while the database writes it.
     placing: tokio::sync::Mutex<()>,
     births: Births,
@@ -87,7 +89,7 @@ impl Files {
             services,
             table: Arc::default(),
             returned: Notify::new(),
-            recallers: Mutex::default(),
+            doors: Doors::default(),
             placing: tokio::sync::Mutex::default(),
             births: Births::default(),
             lengths: Arc::default(),

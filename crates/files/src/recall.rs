@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use file_state::{Change, ChangeVerdict, Door, Holder, Modes, Recall, Share, Want};
+use file_state::{Change, ChangeVerdict, Holder, Modes, Recall, Share, Want};
 use types::FileId;
 
 use crate::{Files, FilesError, Told};
@@ -48,13 +48,6 @@ impl Drop for FileChangeGuard {
 }
 
 impl Files {
-    /// Recalls of what is held through `door` go there from now on.
-    pub fn register(&self, door: Door, recaller: Arc<dyn Recaller>) {
-        let mut recallers = self.recallers.lock();
-        recallers.retain(|(other, _)| *other != door);
-        recallers.push((door, recaller));
-    }
-
     /// Called before a file is changed, by a client or by the server itself (`by` is `None`). The caller keeps the
     /// answer until the change is made.
     ///
@@ -109,8 +102,7 @@ impl Files {
     /// Called before a door denies writing of a file to others: grants from before a restart are not in the table and
     /// cannot be recalled. `Recalled`: a retry may succeed.
     pub async fn before_denial(&self, file: FileId) -> Result<(), FilesError> {
-        let recallers = self.recallers.lock().clone();
-        for (_, recaller) in recallers {
+        for (_, recaller) in self.doors.recallers() {
             if !recaller.void_former(file).await {
                 return Err(FilesError::Recalled);
             }
@@ -171,11 +163,6 @@ impl Files {
         self.services.clock.monotonic() + self.recall_time()
     }
 
-    pub(crate) fn recaller(&self, door: Door) -> Option<Arc<dyn Recaller>> {
-        let recallers = self.recallers.lock();
-        recallers.iter().find(|(of, _)| *of == door).map(|(_, recaller)| Arc::clone(recaller))
-    }
-
     /// Groups items by the door of their holder.
     pub(crate) fn by_door<T: Copy>(
         &self,
@@ -186,8 +173,7 @@ impl Files {
             return Vec::new();
         }
         let of = |door| all.iter().filter(|one| holder(one).door == door).copied().collect::<Vec<T>>();
-        let recallers = self.recallers.lock();
-        let each = recallers.iter().map(|(door, recaller)| (Arc::clone(recaller), of(*door)));
+        let each = self.doors.recallers().into_iter().map(|(door, recaller)| (recaller, of(door)));
         each.filter(|(_, of_door)| !of_door.is_empty()).collect()
     }
 

@@ -1,6 +1,7 @@
 //! One module per concern; a namespace as a fake that can be told what to say, and a pool in memory.
 
 mod dislodged;
+mod doors;
 pub mod fakes;
 mod freshness;
 mod holding;
@@ -18,9 +19,12 @@ use super::*;
 use fakes::{Fakes, attributes};
 
 const FILE: FileId = FileId(7);
-const A: Holder = Holder::of(Door::Nfs, 1);
-const B: Holder = Holder::of(Door::Nfs, 2);
-const WEB: Holder = Holder::of(Door::Http, 1);
+/// As [`Fakes`] registers them.
+const DOOR: Door = Door::numbered(0);
+const OTHER_DOOR: Door = Door::numbered(1);
+const A: Holder = Holder::of(DOOR, 1);
+const B: Holder = Holder::of(DOOR, 2);
+const FOREIGN: Holder = Holder::of(OTHER_DOOR, 1);
 
 /// For what comes at once, and for what never comes.
 const LONG: Duration = Duration::from_secs(60);

@@ -155,7 +155,7 @@ impl Files {
         if is_recalled || self.silent.contains(writer) {
             return Ok(Heard::Nothing);
         }
-        let Some(recaller) = self.recaller(writer.door) else { return Ok(Heard::Nothing) };
+        let Some(recaller) = self.doors.recaller(writer.door) else { return Ok(Heard::Nothing) };
         let (given, began) = (patience.left, Instant::now());
         if given.is_zero() {
             return Ok(Heard::TooLittleTime);

@@ -340,7 +340,7 @@ mod tests {
         let root = Identity::root();
         let make = namespace.create_unnamed(&root, FileId::ROOT, &new);
         let share = Share::new(Modes::BOTH, Modes::NONE);
-        files.make_unnamed(Holder::of(Door::Http, 1), share, make).await.unwrap().0
+        files.make_unnamed(Holder::of(Door::numbered(1), 1), share, make).await.unwrap().0
     }
 
     struct Scene {

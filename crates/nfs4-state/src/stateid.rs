@@ -47,6 +47,8 @@ pub struct ClientState {
     /// The table that all doors share. Leaf lock: taken for one question at a time, by a caller that has this state
     /// already.
     files: Arc<Mutex<FileState>>,
+    /// The clients' door, as the table knows it.
+    door: Door,
     states: StateTable,
     owners: Owners,
     departed: Departures,
@@ -65,17 +67,19 @@ pub struct HeldBy {
 
 impl ClientState {
     /// `boot` differs between starts of the server: stateids of another start are bad ones here.
-    pub fn new(boot: u32, files: Arc<Mutex<FileState>>) -> ClientState {
-        ClientState::with_lock_states_max(boot, files, LOCK_STATES_MAX)
+    pub fn new(boot: u32, door: Door, files: Arc<Mutex<FileState>>) -> ClientState {
+        ClientState::with_lock_states_max(boot, door, files, LOCK_STATES_MAX)
     }
 
     pub fn with_lock_states_max(
         boot: u32,
+        door: Door,
         files: Arc<Mutex<FileState>>,
         lock_states_max: usize,
     ) -> ClientState {
         ClientState {
             files,
+            door,
             states: StateTable::new(boot),
             owners: Owners::default(),
             departed: Departures::default(),
@@ -84,8 +88,13 @@ impl ClientState {
         }
     }
 
+    /// The door that the clients came through.
+    pub fn door(&self) -> Door {
+        self.door
+    }
+
     pub fn held_by(&self, client: ClientId4) -> HeldBy {
-        let held = self.files.lock().held(holder(client));
+        let held = self.files.lock().held(holder(self.door, client));
         HeldBy {
             opens: held.opens as u64,
             locks: held.locks as u64,
@@ -102,7 +111,7 @@ impl ClientState {
 
     /// Whether others wait for locks where the client has some.
     pub fn is_waited_for(&self, client: ClientId4) -> bool {
-        self.files.lock().is_waited_for(holder(client))
+        self.files.lock().is_waited_for(holder(self.door, client))
     }
 
     /// Nobody has a stateid, nobody is remembered but for locks that were lost, and nobody waits to be released.
@@ -116,18 +125,18 @@ impl ClientState {
     }
 }
 
-/// The client, as the conflict table knows it.
-pub fn holder(client: ClientId4) -> Holder {
-    Holder::of(Door::Nfs, client.0)
+/// The client of a door, as the conflict table knows it.
+pub fn holder(door: Door, client: ClientId4) -> Holder {
+    Holder::of(door, client.0)
 }
 
 /// `None`: the holder is another door's.
-pub fn client_of(holder: Holder) -> Option<ClientId4> {
-    (holder.door == Door::Nfs).then_some(ClientId4(holder.number))
+pub fn client_of(door: Door, holder: Holder) -> Option<ClientId4> {
+    (holder.door == door).then_some(ClientId4(holder.number))
 }
 
-fn owner_of(client: ClientId4, number: u64) -> Owner {
-    Owner { holder: holder(client), number }
+fn owner_of(door: Door, client: ClientId4, number: u64) -> Owner {
+    Owner { holder: holder(door, client), number }
 }
 
 /// For opens and locks. At a bound the application gets an error at once: there is nothing to wait for.

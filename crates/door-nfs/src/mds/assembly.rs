@@ -37,12 +37,12 @@ impl Mds {
     pub fn new(
         services: HeadServices,
         config: HeadConfig,
-        (sessions, generation): (Arc<Sessions>, u32),
+        (sessions, generation, door): (Arc<Sessions>, u32, Door),
         exports: ExportTable,
         lost_records: LostRecords,
     ) -> Mds {
-        let states = ClientState::new(generation, services.files.share());
-        let fs = Arc::new(file_system(&services, &config));
+        let states = ClientState::new(generation, door, services.files.share());
+        let fs = Arc::new(file_system(&services, &config, door));
         let clients = Arc::new(Clients::new(fs, sessions, states));
         let locations = services.locations;
         let grants = Arc::new(Grants {
@@ -52,7 +52,7 @@ impl Mds {
             counts: Counts::default(),
         });
         let recalls = Arc::new(Recalls::new(Arc::clone(&grants)));
-        clients.fs.files.register(Door::Nfs, Arc::new(ClientRecaller(Arc::downgrade(&recalls))));
+        clients.fs.files.recall_through(door, Arc::new(ClientRecaller(Arc::downgrade(&recalls))));
         let lost_locks = Arc::new(LostLocks {
             clients: Arc::clone(&clients),
             grants: Arc::clone(&grants),
@@ -103,11 +103,12 @@ impl Mds {
     }
 }
 
-fn file_system(services: &HeadServices, config: &HeadConfig) -> FileSystem {
+fn file_system(services: &HeadServices, config: &HeadConfig, door: Door) -> FileSystem {
     FileSystem {
         namespace: Arc::clone(&services.namespace),
         xattrs: Arc::clone(&services.xattrs),
         files: Arc::clone(&services.files),
+        door,
         pools: Arc::clone(&services.pools),
         clock: Arc::clone(&services.clock),
         handle_key: services.handle_key.clone(),

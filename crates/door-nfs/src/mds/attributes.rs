@@ -7,7 +7,6 @@ use nfs4::{
     Access4Args, Access4ResOk, Bitmap4, FH4_PERSISTENT, Fattr4, FileAttributes, GetAttr4Args, GetAttr4ResOk,
     LayoutType4, NfsFtype4, NfsStat4, NfsTime4, SpecData4,
 };
-use nfs4_state::stateid::holder;
 use types::{Access, Attributes, FileKind, Name, Timestamp, permission};
 
 use super::file_system::{FileSystem, WAIT};
@@ -157,7 +156,7 @@ async fn seen(compound: &Compound, fs: &FileSystem, asked: &Bitmap4) -> Result<A
     let attributes = if asked.intersect(&WRITTEN).is_empty() {
         fs.attributes(file).await?
     } else {
-        let (found, by) = (fs.attributes(file).await?, compound.client.map(holder));
+        let (found, by) = (fs.attributes(file).await?, fs.caller(compound));
         fs.files.seen_by(found, by, WAIT).await.map_err(status::of_files)?
     };
     Ok(compound.shown(attributes))

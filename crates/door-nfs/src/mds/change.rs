@@ -2,7 +2,6 @@
 
 use files::{Change, FileChangeGuard, FilesError, Modes, Share};
 use nfs4::NfsStat4;
-use nfs4_state::stateid::holder;
 use types::FileId;
 
 use super::file_system::{FileSystem, WAIT};
@@ -17,7 +16,7 @@ pub(super) async fn before_change(
     file: FileId,
     change: Change,
 ) -> Result<FileChangeGuard, FilesError> {
-    let by = compound.client.map(holder);
+    let by = fs.caller(compound);
     fs.files.before_change(file, by, change, WAIT).await
 }
 

@@ -47,6 +47,7 @@ pub(super) fn depart(clients: &Clients, these: &[ClientId4]) -> BTreeSet<ClientI
 
 /// As `depart`, of holders of whatever door: whether any of them goes.
 pub(super) fn is_any_departing(clients: &Clients, holders: &[Holder]) -> bool {
-    let these: Vec<ClientId4> = holders.iter().copied().filter_map(client_of).collect();
+    let these: Vec<ClientId4> =
+        holders.iter().copied().filter_map(|holder| client_of(clients.fs.door, holder)).collect();
     !depart(clients, &these).is_empty()
 }

@@ -2,13 +2,11 @@
 
 use api::{CreateKind, CreateMode, CreateSpec, Replace};
 use bytes::Bytes;
-use file_state::Door;
 use files::{Change, FileChangeGuard};
 use nfs4::{
     ChangeInfo4, Create4Args, Create4ResOk, CreateType4, Link4Args, Link4ResOk, LinkText4, Lookup4Args,
     NfsStat4, ReadLink4ResOk, Remove4Args, Remove4ResOk, Rename4Args, Rename4ResOk, SpecData4,
 };
-use nfs4_state::stateid::holder;
 use types::{Access, ChangeInfo, Device, FileId, FileKind, Name, SymlinkTarget};
 
 use super::change::before_change;
@@ -158,11 +156,11 @@ async fn before_removal(
     name: &Name,
     change: Change,
 ) -> Result<Option<FileChangeGuard>, NfsStat4> {
-    let by = compound.client.map(holder);
+    let by = fs.caller(compound);
     // Mostly no other client denies access or has a delegation, and the name need not be looked up.
     let is_free = {
         let table = fs.files.table();
-        !table.has_denials_of_others(Door::Nfs) && !table.has_delegations_of_others(by)
+        !table.has_denials_of_others(fs.door) && !table.has_delegations_of_others(by)
     };
     if is_free {
         return Ok(None);
@@ -180,7 +178,7 @@ async fn before_removal(
 /// After the change: recalls delegations granted since the check before it, or of a file that got the name only since
 /// the lookup, and does not wait for them.
 fn call_back(compound: &Compound, fs: &FileSystem, file: FileId, change: Change) {
-    fs.files.call_back(file, compound.client.map(holder), change);
+    fs.files.call_back(file, fs.caller(compound), change);
 }
 
 pub(super) async fn link(

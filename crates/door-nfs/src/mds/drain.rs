@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use api::{Locations, NamespaceError};
 use nfs4::ClientId4;
-use nfs4_state::stateid::holder;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use types::{FileId, PoolId};
@@ -117,7 +116,8 @@ impl Drain {
 
     async fn call_back(&self, files: &[FileId]) {
         let mut without_layouts = self.progress.lock().asked_for_each();
-        without_layouts.retain(|client| self.clients.fs.files.table().held(holder(*client)).layouts == 0);
+        let fs = &self.clients.fs;
+        without_layouts.retain(|client| fs.files.table().held(fs.holder(*client)).layouts == 0);
         self.progress.lock().forget_asked_for_each(&without_layouts);
         bulk_recall::call_back(&self.recalls, &self.progress, files);
         let mut waiting = Waiting::default();

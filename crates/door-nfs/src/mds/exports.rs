@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use file_state::Modes;
 use nfs4::NfsStat4;
-use nfs4_state::stateid::holder;
 use types::{Attributes, FileId, FileKind};
 
 use super::clients::Clients;
@@ -82,7 +81,7 @@ impl Exports {
         let client = compound.client()?;
         let (access, layout) = {
             let table = fs.files.table();
-            (table.access_of(file, holder(client)), table.layout_of(file, holder(client)))
+            (table.access_of(file, fs.holder(client)), table.layout_of(file, fs.holder(client)))
         };
         // The client may not have reclaimed yet its open to write from before a restart.
         let may_reclaim = sessions.in_grace() && sessions.judge_reclaim(client, true).is_ok();

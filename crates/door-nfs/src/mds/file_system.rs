@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{HandleKey, Namespace, PoolManager, Xattrs};
+use file_state::{Door, Holder};
 use files::Files;
-use nfs4::{FsId4, NfsFh4, NfsStat4};
+use nfs4::{ClientId4, FsId4, NfsFh4, NfsStat4};
+use nfs4_state::stateid;
 use types::permission::Removal;
 use types::{Access, Acl, Attributes, Clock, FileId, Identity};
 
 use super::offers::Offers;
+use crate::context::Compound;
 use crate::owners::OwnerNames;
 use crate::{fh, status};
 
@@ -20,6 +23,8 @@ pub(crate) struct FileSystem {
     pub namespace: Arc<dyn Namespace>,
     pub xattrs: Arc<dyn Xattrs>,
     pub files: Arc<Files>,
+    /// This door, as `files` knows it.
+    pub door: Door,
     pub pools: Arc<dyn PoolManager>,
     pub clock: Arc<dyn Clock>,
     pub handle_key: HandleKey,
@@ -39,6 +44,15 @@ impl FileSystem {
     /// As [`FileSystem::attributes`], with what the pools know better.
     pub async fn fresh_attributes(&self, file: FileId) -> Result<Attributes, NfsStat4> {
         self.files.fresh_attributes(file).await.map_err(status::of_files)
+    }
+
+    /// The caller, as the conflict table knows it. `None`: a caller without a client id.
+    pub fn caller(&self, compound: &Compound) -> Option<Holder> {
+        compound.client.map(|client| self.holder(client))
+    }
+
+    pub fn holder(&self, client: ClientId4) -> Holder {
+        stateid::holder(self.door, client)
     }
 
     /// The file handle that clients get.

@@ -11,7 +11,6 @@ use nfs4::{
     Bitmap4, Component4, DirEntry4, FileAttributes, NfsStat4, ReadDir4Args, ReadDir4ResOk, Verifier4,
 };
 
-use nfs4_state::stateid::holder;
 use types::Attributes;
 
 use super::attributes::{Told, WRITTEN, of_file, supported};
@@ -42,7 +41,7 @@ pub(super) async fn read(
     let lister = Lister::new(compound, fs, args);
     let mut entries: Vec<DirEntry4> = Vec::new();
     let mut after = Cookie(args.cookie);
-    let by = compound.client.map(holder);
+    let by = fs.caller(compound);
     let (asks_writers, mut patience) = (lister.asks_writers(), Patience::default());
     loop {
         let limit = (room.bytes / ENTRY_BYTES_GUESS).clamp(1, PAGE_ENTRIES_MAX);

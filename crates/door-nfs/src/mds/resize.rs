@@ -8,7 +8,6 @@ use api::{SetAttributes, SetTime};
 use files::{Change, Truncated};
 use nfs4::attr::number;
 use nfs4::{Bitmap4, NfsStat4};
-use nfs4_state::stateid::holder;
 use types::Attributes;
 
 use super::change::before_change;
@@ -92,7 +91,7 @@ async fn truncate(
         let grown = fs.files.require_room(&compound.identity, file.file, size - file.size, 0);
         grown.await.map_err(status::of_files)?;
     }
-    let by = compound.client.map(holder);
+    let by = fs.caller(compound);
     fs.files.truncate(file, size, by, WAIT).await.map_err(status::of_files)
 }
 

@@ -15,7 +15,8 @@ use types::FileId;
 
 use crate::ground::{Ground, LONG, client, status_of};
 
-const WEB: Holder = Holder::of(Door::Http, 1);
+/// A client of the door that is registered behind the door under test.
+const FOREIGN: Holder = Holder::of(Door::numbered(1), 1);
 const SHORT: Duration = Duration::from_millis(50);
 const READING: Share = Share { access: Modes::READ, deny: Modes::NONE };
 
@@ -30,6 +31,7 @@ impl Scene {
     fn set() -> Scene {
         let ground = Ground::new();
         let (door, files) = ground.door_and_table(vec![Export::of_everything(Squash::None)]);
+        assert_eq!(files.register("another"), Ok(FOREIGN.door));
         let mut client = client(door, "host");
         let root = client.root().unwrap();
         Scene { files, client, root, ground }
@@ -42,14 +44,14 @@ impl Scene {
     }
 
     fn replace(&self, file: FileId, patience: Duration) -> Result<(), FilesError> {
-        let change = self.files.before_change(file, Some(WEB), Change::Replace, patience);
+        let change = self.files.before_change(file, Some(FOREIGN), Change::Replace, patience);
         self.ground.runtime.block_on(change).map(drop)
     }
 
     /// As a WebDAV lock does.
     fn lock(&self, file: FileId) -> OpenFile {
         let share = Share::new(Modes::NONE, Modes::WRITE);
-        let (lock, _) = self.ground.runtime.block_on(self.files.open(file, WEB, share)).unwrap();
+        let (lock, _) = self.ground.runtime.block_on(self.files.open(file, FOREIGN, share)).unwrap();
         lock
     }
 }
@@ -79,7 +81,7 @@ fn a_change_that_waits_goes_on_with_the_return() {
     let change = scene
         .ground
         .runtime
-        .spawn(async move { files.before_change(id, Some(WEB), Change::Replace, LONG).await });
+        .spawn(async move { files.before_change(id, Some(FOREIGN), Change::Replace, LONG).await });
     scene.client.callbacks.wait_for_layout_recall(LONG).expect("a recall comes");
     // The last close returns it too.
     scene.client.close(&file).unwrap();
@@ -107,7 +109,7 @@ fn another_door_sees_the_size_that_a_client_has_not_written_yet() {
     assert_eq!((first.size, second.size), (9_000, 9_000));
     assert!(Some(first.change) > known.change && second.change > first.change);
     // A request that is about to read waits for the bytes.
-    let way = scene.files.before_change(id, Some(WEB), Change::Access(READING), SHORT);
+    let way = scene.files.before_change(id, Some(FOREIGN), Change::Access(READING), SHORT);
     assert!(matches!(scene.ground.runtime.block_on(way).map(drop), Err(FilesError::Recalled)));
     assert_eq!(scene.client.callbacks.wait_for_recall(LONG).unwrap().stateid, granted.stateid);
 }
@@ -176,7 +178,7 @@ fn a_file_that_a_client_has_open_for_writing_is_not_locked_by_another_door() {
     let mut scene = Scene::set();
     let (file, id) = scene.file("file");
     let share = Share::new(Modes::NONE, Modes::WRITE);
-    let refused = scene.ground.runtime.block_on(scene.files.open(id, WEB, share)).map(|_| ());
+    let refused = scene.ground.runtime.block_on(scene.files.open(id, FOREIGN, share)).map(|_| ());
     assert!(matches!(refused, Err(FilesError::Denied)));
     assert!(scene.files.table().is_open_for_writing(id));
     scene.client.close(&file).unwrap();
@@ -190,7 +192,7 @@ fn a_file_that_only_another_door_still_holds_can_be_opened_by_its_handle_until_t
     let (file, id) = scene.file("file");
     scene.client.close(&file).unwrap();
     let share = Share::new(Modes::READ, Modes::NONE);
-    let (held, _) = scene.ground.runtime.block_on(scene.files.open(id, WEB, share)).unwrap();
+    let (held, _) = scene.ground.runtime.block_on(scene.files.open(id, FOREIGN, share)).unwrap();
     scene.client.remove(&root, "file").unwrap();
     let by_handle = || {
         let claim = nfs4::OpenClaim4::Fh;

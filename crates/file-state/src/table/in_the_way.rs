@@ -49,9 +49,10 @@ mod tests {
     use crate::{Door, Limits, Modes, Owner};
 
     const FILE: FileId = FileId(7);
+    const DOOR: Door = Door::numbered(0);
 
     fn owner(number: u64) -> Owner {
-        Owner { holder: Holder::of(Door::Nfs, number), number: 1 }
+        Owner { holder: Holder::of(DOOR, number), number: 1 }
     }
 
     fn range(offset: u64, end: u64) -> ByteRange {

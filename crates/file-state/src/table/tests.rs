@@ -7,12 +7,14 @@ use super::*;
 use crate::{ChangeVerdict, Granted, LayoutMode, Recall, Revoke};
 
 const FILE: FileId = FileId(7);
+const DOOR: Door = Door::numbered(0);
+const OTHER_DOOR: Door = Door::numbered(1);
 const READ_LAYOUT: LayoutModes = LayoutModes { read: true, read_write: false };
 const A: Holder = holder(1);
 const B: Holder = holder(2);
 
 const fn holder(number: u64) -> Holder {
-    Holder::of(Door::Nfs, number)
+    Holder::of(DOOR, number)
 }
 
 fn owner(holder: Holder, number: u64) -> Owner {
@@ -101,14 +103,14 @@ mod opens {
     #[test]
     fn a_name_stays_while_another_door_denies_writing_and_each_door_judges_its_own_clients() {
         let mut state = FileState::default();
-        let web = Holder::of(Door::Http, 1);
-        state.open(FILE, owner(web, 1), share(0, 2)).unwrap();
+        let foreign = Holder::of(OTHER_DOOR, 1);
+        state.open(FILE, owner(foreign, 1), share(0, 2)).unwrap();
         assert_eq!(state.judge_change(FILE, Some(A)), Err(FileStateError::ShareDenied));
         assert_eq!(state.judge_change(FILE, None), Err(FileStateError::ShareDenied));
-        assert_eq!(state.judge_change(FILE, Some(Holder::of(Door::Http, 2))), Ok(()));
+        assert_eq!(state.judge_change(FILE, Some(Holder::of(OTHER_DOOR, 2))), Ok(()));
         assert_eq!(state.judge_change(FileId(8), Some(A)), Ok(()));
-        assert!(state.has_denials_of_others(Door::Nfs) && !state.has_denials_of_others(Door::Http));
-        state.release_holder(web);
+        assert!(state.has_denials_of_others(DOOR) && !state.has_denials_of_others(OTHER_DOOR));
+        state.release_holder(foreign);
         assert_eq!(state.judge_change(FILE, Some(A)), Ok(()));
         assert!(state.is_empty());
     }
@@ -116,13 +118,13 @@ mod opens {
     #[test]
     fn one_number_at_two_doors_is_two_holders() {
         let mut state = FileState::default();
-        let web = Holder::of(Door::Http, A.number);
+        let foreign = Holder::of(OTHER_DOOR, A.number);
         state.open(FILE, owner(A, 1), share(1, 2)).unwrap();
-        assert_eq!(state.open(FILE, owner(web, 1), share(2, 0)), Err(FileStateError::ShareDenied));
-        state.open(FILE, owner(web, 1), share(1, 0)).unwrap();
-        assert_eq!((state.held(A).opens, state.held(web).opens), (1, 1));
+        assert_eq!(state.open(FILE, owner(foreign, 1), share(2, 0)), Err(FileStateError::ShareDenied));
+        state.open(FILE, owner(foreign, 1), share(1, 0)).unwrap();
+        assert_eq!((state.held(A).opens, state.held(foreign).opens), (1, 1));
         state.release_holder(A);
-        assert_eq!(state.share_of(FILE, owner(web, 1)), Some(share(1, 0)));
+        assert_eq!(state.share_of(FILE, owner(foreign, 1)), Some(share(1, 0)));
     }
 
     #[test]
@@ -162,7 +164,7 @@ mod opens {
 
     /// The first two come through one door, the third through another.
     fn of_some_door(number: u64) -> Holder {
-        Holder::of(if number < 3 { Door::Nfs } else { Door::Http }, number)
+        Holder::of(if number < 3 { DOOR } else { OTHER_DOOR }, number)
     }
 
     #[derive(Clone, Debug)]
@@ -391,7 +393,7 @@ mod layouts {
     #[test]
     fn a_replacement_by_another_door_recalls_as_a_truncation_does() {
         let mut state = granted(&[(A, LayoutMode::ReadWrite)]);
-        let by = Some(Holder::of(Door::Http, A.number));
+        let by = Some(Holder::of(OTHER_DOOR, A.number));
         assert!(!state.is_recalled(FILE, A, GrantKind::Layout));
         let ChangeVerdict::Wait { recalls } = state.change(FILE, by, Change::Replace, s(10)) else {
             panic!()

@@ -209,11 +209,12 @@ mod tests {
     use crate::{Door, Limits, Modes, Share};
 
     const FILE: FileId = FileId(7);
+    const DOOR: Door = Door::numbered(0);
     const PATIENCE: Duration = Duration::from_secs(2);
     use LockKind::{Read, Write};
 
     fn owner(number: u64) -> Owner {
-        Owner { holder: Holder::of(Door::Nfs, number), number: 1 }
+        Owner { holder: Holder::of(DOOR, number), number: 1 }
     }
 
     fn range(offset: u64, end: u64) -> ByteRange {

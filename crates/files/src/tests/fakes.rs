@@ -85,6 +85,7 @@ impl Fakes {
             clock: fakes.clock.clone(),
             recall_time: LEASE,
         });
+        assert_eq!((files.register("one"), files.register("other")), (Ok(DOOR), Ok(OTHER_DOOR)));
         (fakes, Arc::new(files))
     }
 
@@ -289,12 +290,12 @@ pub struct FakeRecaller {
 }
 
 impl FakeRecaller {
-    pub fn register(files: &Arc<Files>, door: Door, gives_back: bool) -> Arc<FakeRecaller> {
-        FakeRecaller::register_with(files, door, gives_back, &[], false)
+    pub fn attach(files: &Arc<Files>, door: Door, gives_back: bool) -> Arc<FakeRecaller> {
+        FakeRecaller::attach_with(files, door, gives_back, &[], false)
     }
 
     /// These clients were lost.
-    pub fn register_with(
+    pub fn attach_with(
         files: &Arc<Files>,
         door: Door,
         gives_back: bool,
@@ -310,7 +311,7 @@ impl FakeRecaller {
             lost: Mutex::new(lost.to_vec()),
             goes_at_once,
         });
-        files.register(door, recaller.clone());
+        files.recall_through(door, recaller.clone());
         recaller
     }
 

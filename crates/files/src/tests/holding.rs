@@ -19,23 +19,23 @@ fn unlink(fakes: &Fakes) {
 #[tokio::test]
 async fn a_file_is_in_use_until_the_last_guard_goes() {
     let (fakes, files) = Fakes::files();
-    let (first, attributes) = files.open(FILE, WEB, reading()).await.unwrap();
+    let (first, attributes) = files.open(FILE, FOREIGN, reading()).await.unwrap();
     assert_eq!((first.file(), attributes.size), (FILE, 10));
     unlink(&fakes);
-    let (second, _) = files.open(FILE, WEB, reading()).await.unwrap();
+    let (second, _) = files.open(FILE, FOREIGN, reading()).await.unwrap();
     assert_ne!(first.owner(), second.owner());
     drop(first);
     assert!(files.is_in_use(FILE));
     drop(second);
     assert!(!files.is_in_use(FILE));
-    assert!(files.open(FILE, WEB, reading()).await.is_err_and(is_stale), "it may be on its way out");
+    assert!(files.open(FILE, FOREIGN, reading()).await.is_err_and(is_stale), "it may be on its way out");
 }
 
 #[tokio::test]
 async fn a_file_that_loses_its_name_while_it_is_opened_is_not_open() {
     let (fakes, files) = Fakes::files();
     *fakes.looks_until_unlinked.lock() = Some(1);
-    assert!(files.open(FILE, WEB, reading()).await.is_err_and(is_stale));
+    assert!(files.open(FILE, FOREIGN, reading()).await.is_err_and(is_stale));
     assert!(!files.is_in_use(FILE));
 }
 
@@ -43,7 +43,7 @@ async fn a_file_that_loses_its_name_while_it_is_opened_is_not_open() {
 async fn an_open_that_another_denies_is_refused() {
     let (_fakes, files) = Fakes::files();
     files.table().open(FILE, Owner { holder: A, number: 1 }, Share::new(Modes::READ, Modes::READ)).unwrap();
-    let refused = files.open(FILE, WEB, reading()).await.map(|_| ());
+    let refused = files.open(FILE, FOREIGN, reading()).await.map(|_| ());
     assert!(matches!(refused, Err(FilesError::Denied)));
 }
 
@@ -52,7 +52,7 @@ async fn a_file_that_is_being_made_is_waited_for_until_it_is_held() {
     let (_fakes, files) = Fakes::files();
     assert!(files.births_settled(Duration::ZERO).await);
     let (made, is_made) = tokio::sync::oneshot::channel();
-    let making = files.make_unnamed(WEB, reading(), async { Ok(is_made.await.unwrap()) });
+    let making = files.make_unnamed(FOREIGN, reading(), async { Ok(is_made.await.unwrap()) });
     tokio::pin!(making);
     tokio::select! {
         biased;
@@ -91,10 +91,10 @@ async fn removing_unnamed_files_does_not_wait_for_files_begun_later() {
 #[tokio::test]
 async fn a_file_that_could_not_be_made_or_is_given_up_is_not_waited_for() {
     let (_fakes, files) = Fakes::files();
-    let failed = files.make_unnamed(WEB, reading(), async { Err(NamespaceError::Busy) }).await;
+    let failed = files.make_unnamed(FOREIGN, reading(), async { Err(NamespaceError::Busy) }).await;
     assert!(failed.is_err_and(|error| error.is_retryable()));
     {
-        let given_up = files.make_unnamed(WEB, reading(), std::future::pending());
+        let given_up = files.make_unnamed(FOREIGN, reading(), std::future::pending());
         tokio::pin!(given_up);
         tokio::select! {
             biased;

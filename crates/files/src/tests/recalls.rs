@@ -13,10 +13,10 @@ async fn replace(files: &Arc<Files>, by: Option<Holder>, patience: Duration) -> 
 #[tokio::test]
 async fn layouts_of_all_others_are_recalled_and_the_change_goes_on_when_they_are_back() {
     let (_fakes, files) = Fakes::files();
-    let clients = FakeRecaller::register(&files, Door::Nfs, true);
+    let clients = FakeRecaller::attach(&files, DOOR, true);
     granted(&files, A, ReadWrite);
     granted(&files, B, Read);
-    replace(&files, Some(WEB), LONG).await.unwrap();
+    replace(&files, Some(FOREIGN), LONG).await.unwrap();
     assert_eq!(clients.holders(), [A, B]);
     assert!(!files.is_in_use(FILE));
     granted(&files, A, ReadWrite);
@@ -27,23 +27,23 @@ async fn layouts_of_all_others_are_recalled_and_the_change_goes_on_when_they_are
 #[tokio::test]
 async fn a_change_whose_recall_is_unanswered_may_be_retried_and_the_recall_is_sent_once() {
     let (_fakes, files) = Fakes::files();
-    let clients = FakeRecaller::register(&files, Door::Nfs, false);
+    let clients = FakeRecaller::attach(&files, DOOR, false);
     granted(&files, A, ReadWrite);
     for _ in 0..2 {
-        let refused = replace(&files, Some(WEB), SHORT).await;
+        let refused = replace(&files, Some(FOREIGN), SHORT).await;
         assert!(matches!(&refused, Err(error @ FilesError::Recalled) if error.is_retryable()), "{refused:?}");
     }
     assert_eq!(clients.holders(), [A]);
     given_back(&files, A);
-    replace(&files, Some(WEB), Duration::ZERO).await.unwrap();
+    replace(&files, Some(FOREIGN), Duration::ZERO).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_return_wakes_the_call_that_waits_for_it() {
     let (_fakes, files) = Fakes::files();
-    FakeRecaller::register(&files, Door::Nfs, false);
+    FakeRecaller::attach(&files, DOOR, false);
     granted(&files, A, ReadWrite);
-    let waiting = replace(&files, Some(WEB), LONG);
+    let waiting = replace(&files, Some(FOREIGN), LONG);
     tokio::pin!(waiting);
     tokio::select! {
         biased;
@@ -65,7 +65,7 @@ async fn a_return_wakes_the_call_that_waits_for_it() {
 async fn the_holder_has_the_time_to_give_back_that_was_said() {
     let (fakes, files) = Fakes::files();
     granted(&files, A, ReadWrite);
-    let _ = replace(&files, Some(WEB), SHORT).await;
+    let _ = replace(&files, Some(FOREIGN), SHORT).await;
     let due_at = fakes.clock.monotonic() + LEASE;
     assert_eq!(files.table().expired_recalls(due_at - SHORT, due_at), []);
     assert_eq!(files.table().expired_recalls(due_at, due_at + LEASE).len(), 1);
@@ -74,20 +74,20 @@ async fn the_holder_has_the_time_to_give_back_that_was_said() {
 #[tokio::test]
 async fn a_door_is_asked_for_grants_of_its_own_clients() {
     let (_fakes, files) = Fakes::files();
-    let nfs = FakeRecaller::register(&files, Door::Nfs, true);
-    let http = FakeRecaller::register(&files, Door::Http, true);
+    let clients = FakeRecaller::attach(&files, DOOR, true);
+    let of_other = FakeRecaller::attach(&files, OTHER_DOOR, true);
     granted(&files, A, Read);
-    granted(&files, WEB, Read);
+    granted(&files, FOREIGN, Read);
     replace(&files, None, LONG).await.unwrap();
-    assert_eq!((nfs.holders(), http.holders()), (vec![A], vec![WEB]));
+    assert_eq!((clients.holders(), of_other.holders()), (vec![A], vec![FOREIGN]));
 }
 
 #[tokio::test]
 async fn a_file_locked_by_another_door_is_not_changed_and_nothing_is_recalled_for_it() {
     let (_fakes, files) = Fakes::files();
-    let clients = FakeRecaller::register(&files, Door::Nfs, true);
+    let clients = FakeRecaller::attach(&files, DOOR, true);
     granted(&files, A, Read);
-    let owner = files.owner(WEB);
+    let owner = files.owner(FOREIGN);
     files.table().open(FILE, owner, deny_writing()).unwrap();
     for change in [Change::Truncate, Change::Replace, Change::Remove, Change::Rename] {
         for by in [Some(B), None] {
@@ -98,7 +98,7 @@ async fn a_file_locked_by_another_door_is_not_changed_and_nothing_is_recalled_fo
     assert_eq!(files.table().judge_change(FILE, Some(B)), Err(file_state::FileStateError::ShareDenied));
     assert_eq!(clients.holders(), []);
     drop(files.before_change(FILE, Some(B), Change::SetAttributes, LONG).await.unwrap());
-    replace(&files, Some(Holder::of(Door::Http, 2)), LONG).await.unwrap();
+    replace(&files, Some(Holder::of(OTHER_DOOR, 2)), LONG).await.unwrap();
     files.table().close(FILE, owner);
     replace(&files, Some(B), LONG).await.unwrap();
 }
@@ -106,7 +106,7 @@ async fn a_file_locked_by_another_door_is_not_changed_and_nothing_is_recalled_fo
 #[tokio::test]
 async fn a_lock_that_comes_while_a_change_waits_stops_it() {
     let (_fakes, files) = Fakes::files();
-    FakeRecaller::register(&files, Door::Nfs, false);
+    FakeRecaller::attach(&files, DOOR, false);
     granted(&files, A, Read);
     let waiting = replace(&files, Some(B), LONG);
     tokio::pin!(waiting);
@@ -115,7 +115,7 @@ async fn a_lock_that_comes_while_a_change_waits_stops_it() {
         _ = &mut waiting => panic!("the layout is still out"),
         () = async {} => {}
     }
-    let owner = files.owner(WEB);
+    let owner = files.owner(FOREIGN);
     files.table().open(FILE, owner, deny_writing()).unwrap();
     files.returned();
     assert!(matches!(waiting.await, Err(FilesError::Denied)));
@@ -132,7 +132,7 @@ fn writing() -> Change {
 #[tokio::test]
 async fn delegations_of_others_come_home_before_a_change_and_none_is_given_while_it_is_made() {
     let (_fakes, files) = Fakes::files();
-    let clients = FakeRecaller::register(&files, Door::Nfs, true);
+    let clients = FakeRecaller::attach(&files, DOOR, true);
     delegated(&files, A);
     delegated(&files, B);
     let changing = files.before_change(FILE, Some(A), Change::SetAttributes, LONG).await.unwrap();
@@ -145,20 +145,20 @@ async fn delegations_of_others_come_home_before_a_change_and_none_is_given_while
 #[tokio::test]
 async fn a_reader_of_another_door_waits_for_a_writers_delegation() {
     let (_fakes, files) = Fakes::files();
-    let clients = FakeRecaller::register(&files, Door::Nfs, true);
+    let clients = FakeRecaller::attach(&files, DOOR, true);
     files.table().delegate(FILE, A, DelegationKind::Write, Duration::ZERO).unwrap();
-    let (open, _) = files.open(FILE, WEB, Share::new(Modes::READ, Modes::NONE)).await.unwrap();
+    let (open, _) = files.open(FILE, FOREIGN, Share::new(Modes::READ, Modes::NONE)).await.unwrap();
     assert_eq!(clients.holders(), [A]);
     drop(open);
     delegated(&files, A);
-    files.open(FILE, WEB, Share::new(Modes::READ, Modes::NONE)).await.map(drop).unwrap();
+    files.open(FILE, FOREIGN, Share::new(Modes::READ, Modes::NONE)).await.map(drop).unwrap();
     assert_eq!(clients.holders(), [A], "readers do not disturb each other");
 }
 
 #[tokio::test]
 async fn a_delegation_that_came_between_is_asked_for_after_the_change() {
     let (_fakes, files) = Fakes::files();
-    let clients = FakeRecaller::register(&files, Door::Nfs, false);
+    let clients = FakeRecaller::attach(&files, DOOR, false);
     files.call_back(FILE, Some(B), writing());
     delegated(&files, A);
     files.call_back(FILE, Some(A), writing());

@@ -9,14 +9,14 @@ use super::fakes::{FakeRecaller, POOL};
 use super::*;
 
 async fn truncate(files: &Arc<Files>, file: FileId, size: u64) -> Result<u64, FilesError> {
-    let truncated = files.truncate(&attributes(file, 10), size, Some(WEB), SHORT).await;
+    let truncated = files.truncate(&attributes(file, 10), size, Some(FOREIGN), SHORT).await;
     truncated.map(|truncated| truncated.space_used)
 }
 
 #[tokio::test]
 async fn a_file_is_not_made_smaller_under_a_layout_of_somebody_else() {
     let (fakes, files) = Fakes::files();
-    FakeRecaller::register(&files, Door::Nfs, false);
+    FakeRecaller::attach(&files, DOOR, false);
     granted(&files, A, ReadWrite);
     for size in [0, 10] {
         assert!(matches!(truncate(&files, FILE, size).await, Err(FilesError::Recalled)));
@@ -58,7 +58,7 @@ async fn a_file_without_a_location_gets_one_when_it_needs_bytes() {
     assert!(files.locate(&attributes(file, 0), TicketMode::Read, None).await.unwrap().is_none());
     assert!(files.open_replica(&attributes(file, 0), TicketMode::Read).await.unwrap().is_none());
     assert!(fakes.locations.lock().get(&file).is_none());
-    drop(files.truncate(&attributes(file, 0), 1, Some(WEB), SHORT).await.unwrap());
+    drop(files.truncate(&attributes(file, 0), 1, Some(FOREIGN), SHORT).await.unwrap());
     assert_eq!(fakes.locations.lock()[&file], [POOL]);
 }
 
@@ -191,7 +191,7 @@ async fn a_pool_that_is_not_there_is_an_error() {
 #[tokio::test]
 async fn a_size_that_no_file_can_have_is_refused_before_anybody_is_asked() {
     let (_fakes, files) = Fakes::files();
-    let clients = FakeRecaller::register(&files, Door::Nfs, true);
+    let clients = FakeRecaller::attach(&files, DOOR, true);
     granted(&files, A, ReadWrite);
     assert!(matches!(truncate(&files, FILE, 1 << 63).await, Err(FilesError::TooLarge)));
     assert_eq!(clients.holders(), []);

@@ -11,7 +11,7 @@ const TOLD: Told = Told { is_modified: true, size: 50, accessed: None, modified:
 /// A has the file delegated to write.
 fn scene(gives_back: bool, told: Option<Told>) -> (Arc<Fakes>, Arc<Files>, Arc<FakeRecaller>) {
     let (fakes, files) = Fakes::files();
-    let clients = FakeRecaller::register(&files, Door::Nfs, gives_back);
+    let clients = FakeRecaller::attach(&files, DOOR, gives_back);
     *clients.told.lock() = told;
     files.table().delegate(FILE, A, DelegationKind::Write, Duration::ZERO).unwrap();
     (fakes, files, clients)
@@ -24,7 +24,7 @@ async fn seen(files: &Arc<Files>, by: Option<Holder>) -> Result<types::Attribute
 #[tokio::test]
 async fn others_see_what_the_writer_says_and_the_writer_is_not_asked_by_himself() {
     let (_fakes, files, clients) = scene(false, Some(TOLD));
-    for by in [Some(B), Some(WEB), None] {
+    for by in [Some(B), Some(FOREIGN), None] {
         assert_eq!(seen(&files, by).await.unwrap().size, 50);
     }
     assert_eq!(seen(&files, Some(A)).await.unwrap().size, 10);

@@ -128,7 +128,7 @@ pub fn start(
             client,
         },
         front_config(config, address, tls.is_some(), data_faces),
-    );
+    )?;
     let limits = Limits {
         connections_max: config.http.connections_max as usize,
         stop_time: STOP,

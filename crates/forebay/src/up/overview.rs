@@ -14,7 +14,7 @@ use admin::log::LogControl;
 use api::{Observer, Paths, Pool, PoolStatus, Subject};
 use async_trait::async_trait;
 use door_nfs::{ClientStatus, DoorStatus, GrantCounts, HeadDoor, PoolDoor};
-use file_state::{Door, Modes, Share};
+use file_state::{Modes, Share};
 use files::Files;
 use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
@@ -252,15 +252,14 @@ impl Overview {
         let view = |(file, owner, share): (FileId, file_state::Owner, Share)| OpenView {
             file: file.0,
             path: None,
-            door: match owner.holder.door {
-                Door::Nfs => "nfs".to_owned(),
-                Door::Http => "http".to_owned(),
-            },
-            client: match owner.holder.door {
-                Door::Nfs => names.get(&owner.holder.number).copied().unwrap_or_default().to_owned(),
-                // A request is nobody's that can be named afterwards.
-                Door::Http => String::new(),
-            },
+            door: self.files.door_name(owner.holder.door).to_owned(),
+            // An HTTP request has no client that can be named afterwards.
+            client: self
+                .door
+                .client_number(owner.holder)
+                .and_then(|number| names.get(&number).copied())
+                .unwrap_or_default()
+                .to_owned(),
             mode: mode(share),
         };
         (count as u64, opens.into_iter().map(view).collect())

@@ -25,7 +25,7 @@ impl Departures {
 impl ClientState {
     /// Clients that have any state.
     pub fn clients(&self) -> Vec<ClientId4> {
-        self.files.lock().holders().filter_map(client_of).collect()
+        self.files.lock().holders().filter_map(|holder| client_of(self.door, holder)).collect()
     }
 
     /// The client is gone: its state waits to be released.
@@ -50,7 +50,7 @@ impl ClientState {
     /// Releases a departed client, but for files that could not be fenced off: those stay for another time.
     pub fn release(&mut self, client: ClientId4, unfenced: &[FileId]) {
         self.note_all_lost_locks(client, unfenced);
-        let holder = holder(client);
+        let holder = holder(self.door, client);
         let mut files = self.files.lock();
         if unfenced.is_empty() {
             files.release_holder(holder);

@@ -27,7 +27,7 @@ impl ClientState {
             // Requests of one client overtake each other: an older seqid is as good (RFC 8881 §12.5.3).
             Kind::Layout if state.file == file => {
                 tolerate_older(stateid, state.seqid)?;
-                self.files.lock().access_of(file, holder(client))
+                self.files.lock().access_of(file, holder(self.door, client))
             }
             _ => self.access(client, &self.states.judge(client, stateid, file)?)?,
         };
@@ -47,7 +47,7 @@ impl ClientState {
     pub fn layout_get(&mut self, request: &LayoutRequest, now: Duration) -> Result<StateId4, NfsStat4> {
         self.judge_layout(request)?;
         let LayoutRequest { client, file, mode, .. } = *request;
-        let granted = self.files.lock().grant_layout(file, holder(client), mode, now);
+        let granted = self.files.lock().grant_layout(file, holder(self.door, client), mode, now);
         granted.map_err(|error| match error {
             FileStateError::RecallConflict => NfsStat4::RecallConflict,
             // At the bound the client does its I/O through the head.
@@ -74,12 +74,12 @@ impl ClientState {
 
     /// Clients of this door that have a layout of the file.
     pub fn layout_clients(&self, file: FileId) -> Vec<ClientId4> {
-        self.files.lock().layout_holders(file).filter_map(client_of).collect()
+        self.files.lock().layout_holders(file).filter_map(|holder| client_of(self.door, holder)).collect()
     }
 
     /// When the client was last granted a layout of the file, if it has one.
     pub fn layout_granted(&self, client: ClientId4, file: FileId) -> Option<Duration> {
-        self.files.lock().layout_granted(file, holder(client))
+        self.files.lock().layout_granted(file, holder(self.door, client))
     }
 
     /// LAYOUTCOMMIT needs a layout to write.
@@ -90,7 +90,7 @@ impl ClientState {
         stateid: StateId4,
     ) -> Result<(), NfsStat4> {
         self.judge_layout_stateid(client, file, stateid)?;
-        let held = self.files.lock().layout_of(file, holder(client));
+        let held = self.files.lock().layout_of(file, holder(self.door, client));
         if held.read_write { Ok(()) } else { Err(NfsStat4::BadIoMode) }
     }
 
@@ -113,14 +113,15 @@ impl ClientState {
 
     /// LAYOUTRETURN of all files.
     pub fn layout_return_all(&mut self, client: ClientId4, modes: LayoutModes) {
-        let files: Vec<FileId> = self.files.lock().layouts_of(holder(client)).map(|(file, _)| file).collect();
+        let files: Vec<FileId> =
+            self.files.lock().layouts_of(holder(self.door, client)).map(|(file, _)| file).collect();
         for file in files {
             self.drop_layouts(client, file, modes);
         }
     }
 
     pub(super) fn drop_layouts(&mut self, client: ClientId4, file: FileId, modes: LayoutModes) {
-        let left = self.files.lock().return_layout(file, holder(client), modes);
+        let left = self.files.lock().return_layout(file, holder(self.door, client), modes);
         if left.is_empty()
             && let Some(key) = self.states.layout_of(client, file)
         {
@@ -131,7 +132,7 @@ impl ClientState {
     /// Files that a client may write at the pools: to be fenced off before the state of a lost client is released.
     pub fn writable_layouts(&self, client: ClientId4) -> Vec<FileId> {
         let files = self.files.lock();
-        let layouts = files.layouts_of(holder(client));
+        let layouts = files.layouts_of(holder(self.door, client));
         layouts.filter(|(_, modes)| modes.read_write).map(|(file, _)| file).collect()
     }
 }

@@ -289,7 +289,7 @@ impl ClientState {
     /// Layouts that the client has had meanwhile of files on which it has lost locks are revoked like those that were not
     /// returned in time.
     fn take_lost_layouts(&mut self, client: ClientId4) {
-        let holder = holder(client);
+        let holder = holder(self.door, client);
         let files: Vec<FileId> = self.files.lock().layouts_of(holder).map(|(file, _)| file).collect();
         for file in files.into_iter().filter(|file| self.has_lost_locks(client, *file)) {
             let mut table = self.files.lock();
@@ -313,12 +313,15 @@ impl ClientState {
     /// Whether the client has lost locks on the file, or is about to, and has not closed it since.
     pub fn has_lost_locks(&self, client: ClientId4, file: FileId) -> bool {
         self.lost.of(client).is_some_and(|lost| lost.has(file))
-            || self.lost.former(client).any(|former| self.files.lock().may_have_locked(file, holder(former)))
+            || self
+                .lost
+                .former(client)
+                .any(|former| self.files.lock().may_have_locked(file, holder(self.door, former)))
     }
 
     /// The client is about to lose what it has of all files but these.
     pub(super) fn note_all_lost_locks(&mut self, client: ClientId4, but: &[FileId]) {
-        let holder = holder(client);
+        let holder = holder(self.door, client);
         let locked: Vec<FileId> = {
             let files = self.files.lock();
             let files_of = files.files_of(holder).into_iter();
@@ -338,7 +341,10 @@ impl ClientState {
     pub(super) fn note_closed(&mut self, client: ClientId4, file: FileId) {
         let (is_open, held) = {
             let files = self.files.lock();
-            (files.access_of(file, holder(client)) != file_state::Modes::NONE, files.held(holder(client)))
+            (
+                files.access_of(file, holder(self.door, client)) != file_state::Modes::NONE,
+                files.held(holder(self.door, client)),
+            )
         };
         if !is_open {
             self.lost.closed(client, file, held.opens == 0 && held.delegations == 0);
@@ -354,7 +360,7 @@ impl ClientState {
 mod tests {
     use std::sync::Arc;
 
-    use file_state::{FileState, FileStateError, LayoutMode};
+    use file_state::{Door, FileState, FileStateError, LayoutMode};
     use nfs4::{NfsLockType4, NfsStat4, StateId4};
     use parking_lot::Mutex;
     use types::ByteRange;
@@ -365,6 +371,7 @@ mod tests {
     const OLD: ClientId4 = ClientId4(1);
     const NEW: ClientId4 = ClientId4(2);
     const FILE: FileId = FileId(7);
+    const DOOR: Door = Door::numbered(0);
     const NOW: Duration = Duration::ZERO;
 
     fn incarnation(boot: u8) -> Incarnation {
@@ -372,7 +379,7 @@ mod tests {
     }
 
     fn states(limits: LostLimits) -> ClientState {
-        let mut states = ClientState::new(1, Arc::new(Mutex::new(FileState::default())));
+        let mut states = ClientState::new(1, DOOR, Arc::new(Mutex::new(FileState::default())));
         states.lost.limits = limits;
         states.introduce(OLD, incarnation(1));
         states
@@ -455,7 +462,7 @@ mod tests {
         delegate(&mut states, OLD).unwrap();
         states.files.lock().recall(
             FILE,
-            holder(OLD),
+            holder(DOOR, OLD),
             file_state::GrantKind::Delegation,
             Duration::from_secs(1),
         );

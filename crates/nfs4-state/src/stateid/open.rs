@@ -32,7 +32,7 @@ impl ClientState {
         let number = self.owners.acquire(client, OwnerKind::Open, &request.owner);
         let opened = {
             let mut files = self.files.lock();
-            let owner = owner_of(client, number);
+            let owner = owner_of(self.door, client, number);
             if is_unlinked { files.open_unlinked(file, owner, share) } else { files.open(file, owner, share) }
         };
         if let Err(error) = opened {
@@ -62,7 +62,7 @@ impl ClientState {
         let share = share(access, deny)?;
         let (key, number) = self.judge_open_stateid(client, file, stateid)?;
         let shares = self.states.shares(key).down_to(share).ok_or(NfsStat4::Inval)?;
-        let is_part = self.files.lock().downgrade(file, owner_of(client, number), share);
+        let is_part = self.files.lock().downgrade(file, owner_of(self.door, client, number), share);
         if !is_part {
             return Err(NfsStat4::Inval);
         }
@@ -89,7 +89,7 @@ impl ClientState {
         for lock in self.states.locks_of(key) {
             self.free_lock(lock);
         }
-        self.files.lock().close(file, owner_of(client, number));
+        self.files.lock().close(file, owner_of(self.door, client, number));
         self.states.remove(key);
         self.owners.release(number);
         self.drop_uncovered_layouts(client, file);

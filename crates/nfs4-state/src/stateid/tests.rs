@@ -13,6 +13,8 @@ use super::*;
 const A: ClientId4 = ClientId4(0x0a);
 const B: ClientId4 = ClientId4(0x0b);
 const FILE: FileId = FileId(7);
+const DOOR: Door = Door::numbered(3);
+const OTHER_DOOR: Door = Door::numbered(1);
 const READ: u32 = 1;
 const WRITE: u32 = 2;
 const BOTH: u32 = 3;
@@ -22,7 +24,7 @@ fn states() -> ClientState {
 }
 
 fn with_limits(limits: Limits) -> ClientState {
-    ClientState::new(0x00c0_ffee, Arc::new(Mutex::new(FileState::new(limits))))
+    ClientState::new(0x00c0_ffee, DOOR, Arc::new(Mutex::new(FileState::new(limits))))
 }
 
 fn s(seconds: u64) -> Duration {
@@ -59,7 +61,8 @@ enum Resize {
 
 /// As the shell does: asks the table, and then for the stateids of the grants to recall.
 fn begin_resize(states: &mut ClientState, file: FileId, by: Option<ClientId4>, deadline: Duration) -> Resize {
-    let verdict = states.files.lock().change(file, by.map(holder), Change::Truncate, deadline);
+    let verdict =
+        states.files.lock().change(file, by.map(|client| holder(DOOR, client)), Change::Truncate, deadline);
     match verdict {
         ChangeVerdict::Proceed => Resize::Proceed,
         ChangeVerdict::Wait { recalls } => Resize::Wait(states.address_recalls(&recalls)),
@@ -116,7 +119,7 @@ mod opens {
         let stateid = open(&mut states, A, READ);
         assert_eq!(states.check_io(B, FILE, stateid, Modes::READ), Err(NfsStat4::BadStateId));
         assert_eq!(states.check_io(A, FileId(8), stateid, Modes::READ), Err(NfsStat4::BadStateId));
-        let another_start = ClientState::new(2, Arc::default());
+        let another_start = ClientState::new(2, DOOR, Arc::default());
         assert_eq!(another_start.check_io(A, FILE, stateid, Modes::READ), Err(NfsStat4::BadStateId));
     }
 
@@ -341,7 +344,7 @@ mod locks {
 
     #[test]
     fn lock_stateids_of_a_client_have_a_bound() {
-        let mut states = ClientState::with_lock_states_max(1, Arc::default(), 1);
+        let mut states = ClientState::with_lock_states_max(1, DOOR, Arc::default(), 1);
         let opened = open(&mut states, A, BOTH);
         let locked = lock(&mut states, A, opened, 0, 1).unwrap();
         let another = Locker::New { open: opened, owner: Bytes::from_static(b"another") };

@@ -26,7 +26,7 @@ impl ClientState {
     pub fn lock_notices(&mut self, now: Duration, patience: Duration) -> Vec<LockNotice> {
         let notices = self.files.lock().lock_notices(now, patience);
         let addressed = notices.into_iter().filter_map(|notice| {
-            let client = client_of(notice.owner.holder)?;
+            let client = client_of(self.door, notice.owner.holder)?;
             let name = self.owners.name(notice.owner.number)?;
             let owner = StateOwner4 { clientid: client, owner: Opaque(name) };
             Some(LockNotice { client, file: notice.file, owner, notice })

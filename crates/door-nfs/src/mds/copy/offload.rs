@@ -20,7 +20,7 @@ use nfs4::{
     CbOffload4Args, ClientId4, NfsCbArgop4, NfsStat4, OffloadCancel4Args, OffloadInfo4, OffloadStatus4Args,
     OffloadStatus4ResOk, ReferringCallList4, StableHow4, StateId4, WriteResponse4,
 };
-use nfs4_state::stateid::{ClientState, holder};
+use nfs4_state::stateid::ClientState;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use types::{Attributes, FileId};
@@ -285,7 +285,8 @@ pub(super) async fn carry_on(
 ) -> Option<StateId4> {
     let client = compound.client?;
     let hold = async |file: &Attributes, modes| {
-        let held = clients.fs.files.open_found(file, holder(client), Share::new(modes, Modes::NONE));
+        let held =
+            clients.fs.files.open_found(file, clients.fs.holder(client), Share::new(modes, Modes::NONE));
         // An open of the client's own that denies it, or a delegation that is recalled: neither is worth waiting for.
         let (open, _) = tokio::time::timeout(WAIT, held).await.ok()?.ok()?;
         let (states, files) = (Arc::clone(&clients.states), Arc::clone(&clients.fs.files));

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use file_state::FileState;
+use file_state::{Door, FileState};
 use nfs4::{ClientId4, NfsStat4};
 use nfs4_state::stateid::client_of;
 use parking_lot::Mutex;
@@ -29,7 +29,8 @@ const SINGLE_MAX: usize = 64;
 /// Asks clients that have many layouts of the files for all. Other holders, and clients that cannot be asked for all,
 /// are to be asked for each layout.
 pub(super) fn call_back(recalls: &Arc<Recalls>, progress: &Arc<Mutex<Progress>>, files: &[FileId]) {
-    let holders = holders_of_many(&recalls.clients.fs.files.table(), files);
+    let fs = &recalls.clients.fs;
+    let holders = holders_of_many(&fs.files.table(), fs.door, files);
     for (client, files) in holders {
         if progress.lock().may_ask_for_all(client) {
             ask(recalls, progress, client, &files);
@@ -37,10 +38,12 @@ pub(super) fn call_back(recalls: &Arc<Recalls>, progress: &Arc<Mutex<Progress>>,
     }
 }
 
-fn holders_of_many(table: &FileState, files: &[FileId]) -> BTreeMap<ClientId4, Vec<FileId>> {
+/// Clients of this door only.
+fn holders_of_many(table: &FileState, door: Door, files: &[FileId]) -> BTreeMap<ClientId4, Vec<FileId>> {
     let mut held: BTreeMap<ClientId4, Vec<FileId>> = BTreeMap::new();
     for file in files {
-        for client in table.layout_holders_to_recall(*file).filter_map(client_of) {
+        let holders = table.layout_holders_to_recall(*file);
+        for client in holders.filter_map(|holder| client_of(door, holder)) {
             held.entry(client).or_default().push(*file);
         }
     }
@@ -130,25 +133,27 @@ fn settle(
 mod tests {
     use std::time::Duration;
 
-    use file_state::{Door, Holder, LayoutMode};
+    use file_state::{Holder, LayoutMode};
 
     use super::*;
+
+    const DOOR: Door = Door::numbered(2);
 
     #[test]
     fn a_client_with_many_layouts_of_the_files_is_asked_for_all_and_one_with_few_is_not() {
         let mut table = FileState::default();
         let files: Vec<FileId> = (1..=65).map(FileId).collect();
         let mut grant = |file, number| {
-            let holder = Holder::of(Door::Nfs, number);
+            let holder = Holder::of(DOOR, number);
             table.grant_layout(file, holder, LayoutMode::Read, Duration::ZERO).unwrap();
         };
         files.iter().for_each(|file| grant(*file, 1));
         files[1..].iter().for_each(|file| grant(*file, 2));
         // Many of its layouts are elsewhere.
         (65..200).for_each(|file| grant(FileId(file), 3));
-        assert_eq!(holders_of_many(&table, &files), BTreeMap::from([(ClientId4(1), files.clone())]));
+        assert_eq!(holders_of_many(&table, DOOR, &files), BTreeMap::from([(ClientId4(1), files.clone())]));
         let _ = table.recall_layouts(files[0], Duration::from_secs(1));
-        assert!(holders_of_many(&table, &files).is_empty(), "it was asked for one of them");
+        assert!(holders_of_many(&table, DOOR, &files).is_empty(), "it was asked for one of them");
     }
 
     #[test]

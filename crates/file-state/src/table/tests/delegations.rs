@@ -246,7 +246,7 @@ fn a_client_that_never_hears_its_recalls_keeps_nobody_elses_from_being_told_agai
     (1..=9).for_each(|file| recalled(&mut state, A, FileId(file)));
     (11..=12).for_each(|file| recalled(&mut state, B, FileId(file)));
     let mut round = |each, max| {
-        let again = state.unheard_recalls(Door::Nfs, each, max);
+        let again = state.unheard_recalls(DOOR, each, max);
         // Nobody hears of them this time either.
         again
             .iter()
@@ -268,14 +268,14 @@ fn a_client_that_never_hears_its_recalls_keeps_nobody_elses_from_being_told_agai
 fn a_recall_that_nobody_could_be_told_of_is_told_again_under_its_first_deadline() {
     let mut state = delegated(&[A], Read);
     state.recall_unheard(FILE, A, GrantKind::Delegation);
-    assert_eq!(state.unheard_recalls(Door::Nfs, 9, 9), [], "nothing is under way");
+    assert_eq!(state.unheard_recalls(DOOR, 9, 9), [], "nothing is under way");
     let _ = state.change(FILE, Some(B), Change::Remove, s(10));
     state.recall_unheard(FILE, A, GrantKind::Delegation);
-    assert_eq!(state.unheard_recalls(Door::Http, 9, 9), []);
-    assert_eq!(state.unheard_recalls(Door::Nfs, 9, 0), []);
+    assert_eq!(state.unheard_recalls(OTHER_DOOR, 9, 9), []);
+    assert_eq!(state.unheard_recalls(DOOR, 9, 0), []);
     let again = Recall { is_repeated: true, ..recall_of(A, Read) };
-    assert_eq!(state.unheard_recalls(Door::Nfs, 9, 9), [again]);
-    assert_eq!(state.unheard_recalls(Door::Nfs, 9, 9), [], "once");
+    assert_eq!(state.unheard_recalls(DOOR, 9, 9), [again]);
+    assert_eq!(state.unheard_recalls(DOOR, 9, 9), [], "once");
     state.recall_unheard(FILE, A, GrantKind::Delegation);
     assert_eq!(state.expired_recalls(s(10), s(11)).len(), 1);
     state.return_delegation(FILE, A);

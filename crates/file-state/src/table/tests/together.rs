@@ -35,7 +35,7 @@ impl Throws for Dice {
 }
 
 fn of_some_door(number: u64) -> Holder {
-    Holder::of(if number < HOLDERS { Door::Nfs } else { Door::Http }, number)
+    Holder::of(if number < HOLDERS { DOOR } else { OTHER_DOOR }, number)
 }
 
 #[derive(Default)]
