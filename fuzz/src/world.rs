@@ -66,8 +66,10 @@ impl World {
         let for_all = SetAttributes { mode: Some(0o777), ..SetAttributes::default() };
         namespace.set_attributes(&Identity::root(), FileId::ROOT, &for_all).await.expect("root may");
         let pool = MemoryPool::with_limits(POOL, LIMITS);
-        let pools: Arc<dyn PoolManager> =
-            Arc::new(MemoryPools::of([Arc::new(pool.clone()) as Arc<dyn Pool>]));
+        let pools = MemoryPools::of([Arc::new(pool.clone()) as Arc<dyn Pool>]);
+        let listed = pools.list().set_address(POOL, door_nfs::NAME, ([127, 0, 0, 1], 1).into());
+        listed.expect("the pool is listed");
+        let pools: Arc<dyn PoolManager> = Arc::new(pools);
         let files = Arc::new(Files::new(FilesServices {
             namespace: namespace.clone(),
             acls: namespace.clone(),
@@ -162,6 +164,5 @@ fn config() -> HeadConfig {
             quiet: Duration::from_secs(1),
             ..DelegationRules::default()
         },
-        pool_addresses: vec![(POOL, ([127, 0, 0, 1], 1).into())],
     }
 }

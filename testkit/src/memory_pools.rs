@@ -1,20 +1,27 @@
-//! A pool manager over pools that a test gives.
+//! A pool manager over pools that a test gives, and changes while the clients of the test are served.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use api::{ClientReport, Grant, Pool, PoolManager, PoolStatus, Purpose, SelectError, Selection};
+use api::{ClientReport, Grant, Pool, PoolList, PoolManager, PoolStatus, Purpose, SelectError, Selection};
 use types::PoolId;
 
 /// New files go to the first pool with room, and clients to the first location.
 pub struct MemoryPools {
-    pools: Vec<Arc<dyn Pool>>,
+    list: PoolList,
     lost: Mutex<BTreeSet<PoolId>>,
 }
 
 impl MemoryPools {
     pub fn of(pools: impl IntoIterator<Item = Arc<dyn Pool>>) -> MemoryPools {
-        MemoryPools { pools: pools.into_iter().collect(), lost: Mutex::default() }
+        let list = PoolList::of(pools).expect("the pools of a test differ");
+        MemoryPools { list, lost: Mutex::default() }
+    }
+
+    /// To add pools, disable them, change their addresses, and remove them.
+    pub fn list(&self) -> &PoolList {
+        &self.list
     }
 
     /// From now on the pool cannot be reached. Its files are still granted there: a manager may not know of it yet.
@@ -25,30 +32,45 @@ impl MemoryPools {
     fn lost(&self) -> MutexGuard<'_, BTreeSet<PoolId>> {
         self.lost.lock().expect("no thread panics while it holds the lock")
     }
-
-    fn reachable(&self) -> impl Iterator<Item = &Arc<dyn Pool>> {
-        let lost = self.lost().clone();
-        self.pools.iter().filter(move |pool| !lost.contains(&pool.id()))
-    }
 }
 
 impl PoolManager for MemoryPools {
     fn select(&self, want: &Selection<'_>) -> Result<Grant, SelectError> {
         if want.purpose != Purpose::Create {
-            let first = want.locations.first().ok_or(SelectError::NoLocation)?;
+            if want.locations.is_empty() {
+                return Err(SelectError::NoLocation);
+            }
+            let closed = self.list.closed();
+            let may_serve = |pool: &&PoolId| !want.tried.contains(pool) && !closed.contains(pool);
+            let first = want.locations.iter().find(may_serve).ok_or(SelectError::Unavailable)?;
             return Ok(Grant { pool: *first });
         }
-        let has_room = |status: &PoolStatus| status.is_writable() && status.free_bytes >= want.bytes.max(1);
+        let has_room = |status: &PoolStatus| {
+            status.is_writable() && status.free_bytes >= want.bytes.max(1) && !want.tried.contains(&status.id)
+        };
         let chosen = self.pools().into_iter().find(has_room).ok_or(SelectError::NoSpace)?;
         Ok(Grant { pool: chosen.id })
     }
 
     fn pool(&self, id: PoolId) -> Option<Arc<dyn Pool>> {
-        self.reachable().find(|pool| pool.id() == id).cloned()
+        self.list.pool(id).filter(|_| !self.lost().contains(&id))
     }
 
     fn pools(&self) -> Vec<PoolStatus> {
-        self.reachable().map(|pool| pool.status()).collect()
+        let lost = self.lost().clone();
+        self.list.statuses().into_iter().filter(|status| !lost.contains(&status.id)).collect()
+    }
+
+    fn address(&self, pool: PoolId, door: &str) -> Option<SocketAddr> {
+        self.list.address(pool, door)
+    }
+
+    fn is_closed(&self, pool: PoolId) -> bool {
+        self.list.closed().contains(&pool)
+    }
+
+    fn closed(&self) -> BTreeSet<PoolId> {
+        self.list.closed()
     }
 
     fn report(&self, _: &ClientReport) {}
@@ -56,6 +78,8 @@ impl PoolManager for MemoryPools {
 
 #[cfg(test)]
 mod tests {
+    use api::PoolListError;
+
     use super::*;
     use crate::memory_pool::{Limits, MemoryPool};
 
@@ -66,8 +90,36 @@ mod tests {
     }
 
     fn select(pools: &MemoryPools, purpose: Purpose, locations: &[PoolId], bytes: u64) -> Option<PoolId> {
-        let want = Selection { purpose, locations, file: None, bytes, client: None };
+        let want = Selection { locations, bytes, ..Selection::new(purpose) };
         pools.select(&want).ok().map(|grant| grant.pool)
+    }
+
+    #[test]
+    fn a_list_of_pools_changes_as_a_whole_or_not_at_all() {
+        let (pools, gone, address) = (pools(), PoolId(3), ([127, 0, 0, 1], 7).into());
+        let list = pools.list();
+        assert_eq!(list.remove(gone), Err(PoolListError::Unlisted(gone)));
+        assert_eq!(list.set_disabled(gone, true), Err(PoolListError::Unlisted(gone)));
+        assert_eq!(list.set_address(gone, "door", address), Err(PoolListError::Unlisted(gone)));
+        let again = Arc::new(MemoryPool::new(PoolId(2)));
+        assert_eq!(list.add(again), Err(PoolListError::Repeated(PoolId(2))));
+        assert_eq!((pools.pools().len(), list.closed()), (2, BTreeSet::new()));
+    }
+
+    #[test]
+    fn a_pool_has_an_address_for_each_door_and_loses_them_when_it_is_removed() {
+        let (pools, pool) = (pools(), PoolId(2));
+        let address = |port| ([127, 0, 0, 1], port).into();
+        pools.list().set_address(pool, "one", address(1)).unwrap();
+        pools.list().set_address(pool, "other", address(2)).unwrap();
+        let addresses = || ["one", "other", "third"].map(|door| pools.address(pool, door));
+        assert_eq!(addresses(), [Some(address(1)), Some(address(2)), None]);
+        pools.list().set_address(pool, "one", address(3)).unwrap();
+        assert_eq!(addresses(), [Some(address(3)), Some(address(2)), None]);
+        pools.list().remove(pool).unwrap();
+        assert!(pools.is_closed(pool) && pools.pool(pool).is_none());
+        pools.list().add(Arc::new(MemoryPool::new(pool))).unwrap();
+        assert_eq!((addresses(), pools.is_closed(pool)), ([None; 3], false));
     }
 
     #[test]

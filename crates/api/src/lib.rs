@@ -1,6 +1,7 @@
 //! The seams: what services and doors know of each other.
 //!
-//! Floor 2. Traits, the values they exchange, tickets and their keys; no implementation. Services and doors never import each
+//! Floor 2. Traits, the values they exchange, tickets and their keys, and the list of pools that managers keep; no
+//! implementation of a seam. Services and doors never import each
 //! other: they meet as these traits in the binary. The traits are the only `async` on floors 0 to 2.
 
 pub mod acls;
@@ -19,6 +20,7 @@ pub mod namespace;
 pub mod observer;
 pub mod paths;
 pub mod pool;
+pub mod pool_list;
 pub mod pool_manager;
 pub mod quotas;
 pub mod ranges;
@@ -49,6 +51,7 @@ pub use namespace::{
 pub use observer::{Observer, Subject, Unobserved};
 pub use paths::Paths;
 pub use pool::{ANSWER_TIME, BATCH_LEN_MAX, OpenReplica, Pool, PoolStatus, ReplicaFacts, WriteThrough};
+pub use pool_list::{PoolList, PoolListError};
 pub use pool_manager::{
     ClientReport, Grant, Outcome, PoolManager, Purpose, Selection, TransferReport, Transfers,
 };

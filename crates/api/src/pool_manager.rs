@@ -1,10 +1,11 @@
 //! The pool-manager seam: which pool serves a file. Decided in memory, over the last known state of the pools.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use types::{Attributes, FileId, PoolId};
+use types::{Attributes, FileId, Name, PoolId};
 
 use crate::{Birth, Pool, PoolStatus, Presence, SelectError, Ticket, TicketMode};
 
@@ -15,6 +16,11 @@ pub trait PoolManager: Send + Sync {
     fn pool(&self, id: PoolId) -> Option<Arc<dyn Pool>>;
 
     fn pools(&self) -> Vec<PoolStatus>;
+
+    /// Where the data face of a door (by its name) listens at a pool. Asked for each client that is sent there, since it may
+    /// change. An unspecified address stands for the one that the client used to reach the head. `None`: no client of that door
+    /// can be sent there.
+    fn address(&self, pool: PoolId, door: &str) -> Option<SocketAddr>;
 
     /// Whether no client is to be sent to the pool: it is drained, or offline. Its files go through the head, as far as
     /// it can reach the pool.
@@ -78,17 +84,46 @@ pub struct Transfers {
     pub time: Duration,
 }
 
+/// A question of a manager, with what the caller knows of the file. A manager need not look at all of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Selection<'a> {
     pub purpose: Purpose,
     /// Where replicas are; empty for a new file.
     pub locations: &'a [PoolId],
-    /// `None`: a new file.
+    /// `None`: the file is yet to be made.
     pub file: Option<FileId>,
-    /// That a new file is to have, as far as it is known: a pool with less room is not chosen.
+    /// The parent. `None`: unknown, as where a file is reached by its id.
+    pub directory: Option<FileId>,
+    /// In the directory.
+    pub name: Option<&'a Name>,
+    /// User and group. `None`: unknown.
+    pub owner: Option<(u32, u32)>,
+    /// That a new file is to have, as far as it is known (a pool with less room is not chosen), or that a file has.
     pub bytes: u64,
+    /// The label by which policies tell files apart. Nothing gives files a label yet.
+    pub class: Option<&'a str>,
     /// The door's number for the client. `None`: the head itself, which reaches every pool.
     pub client: Option<u64>,
+    /// Pools that have failed this request already: they are not chosen again.
+    pub tried: &'a [PoolId],
+}
+
+impl Selection<'_> {
+    /// Of a file of which nothing else is known.
+    pub const fn new(purpose: Purpose) -> Selection<'static> {
+        Selection {
+            purpose,
+            locations: &[],
+            file: None,
+            directory: None,
+            name: None,
+            owner: None,
+            bytes: 0,
+            class: None,
+            client: None,
+            tried: &[],
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,8 +22,8 @@ use crate::security::SecurityStatus;
 use crate::session_ops::{ClientSummary, Sessions, SessionsConfig, major_id};
 use crate::transport::{self, Flight, TransportLimits};
 
-/// As messages and statistics name the door.
-const NAME: &str = "nfs";
+/// As messages and statistics name the door, and as a pool manager knows the addresses of pools for it.
+pub const NAME: &str = "nfs";
 
 /// How often leases and recalls are looked at; both are counted in seconds.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);

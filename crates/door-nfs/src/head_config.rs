@@ -1,6 +1,5 @@
 //! Services and configuration that the binary gives the door at the head.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use api::{
 };
 use files::Files;
 use nfs4_state::{Courtesy, DelegationRules};
-use types::{Clock, PoolId, Random};
+use types::{Clock, Random};
 
 use crate::exports::Export;
 use crate::owners::OwnerNames;
@@ -52,7 +51,4 @@ pub struct HeadConfig {
     /// A COPY that takes longer is carried on when it is answered, where the client would have that.
     pub copy_answer: Duration,
     pub delegations: DelegationRules,
-    /// Where the pools' data servers listen. An unspecified address (0.0.0.0) stands for the one that the client
-    /// used to reach the head.
-    pub pool_addresses: Vec<(PoolId, SocketAddr)>,
 }

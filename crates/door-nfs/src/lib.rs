@@ -33,7 +33,7 @@ mod transport;
 
 pub use asking::NamesUnavailable;
 pub use exports::{Export, ExportError, ExportRules, Hosts, Squash};
-pub use head::{ClientStatus, CopyStatus, DoorStatus, HeadDoor, PoolReports, StartError};
+pub use head::{ClientStatus, CopyStatus, DoorStatus, HeadDoor, NAME, PoolReports, StartError};
 pub use head_config::{HeadConfig, HeadServices};
 pub use mds::GrantCounts;
 pub use nfs4_state::{Courtesy, DelegationMode, DelegationRules, WriteDelegations};

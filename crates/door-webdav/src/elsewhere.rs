@@ -15,7 +15,7 @@ use types::{Attributes, Checksum, ChecksumKind};
 
 use crate::call::Call;
 use crate::data::host_for;
-use crate::front::Front;
+use crate::front::{Front, NAME};
 use crate::locks::Path;
 use crate::refusal::Refusal;
 use crate::resolve::Last;
@@ -102,8 +102,8 @@ impl Front {
 
     /// Where the pool of a ticket serves the path to this client.
     pub(crate) fn pool_url(&self, call: &Call, path: &Path, ticket: &UrlTicket) -> Option<HeaderValue> {
-        let (_, listener) = self.config.data_faces.iter().find(|(pool, _)| *pool == ticket.pool)?;
-        let host = host_for(&call.headers, *listener, call.peer.local);
+        let listener = self.services.pools.address(ticket.pool, NAME)?;
+        let host = host_for(&call.headers, listener, call.peer.local);
         let scheme = if self.config.is_tls { "https" } else { "http" };
         let path = target::encode_path(path, false);
         let mut url =

@@ -1,7 +1,6 @@
 //! The door at the head: knows names, callers, locks and the conflict table, and decides who moves the bytes.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use http_wire::target::Target;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::Instrument;
-use types::{Attributes, ChecksumKind, Clock, FileId, Name, PoolId, Random};
+use types::{Attributes, ChecksumKind, Clock, FileId, Name, Random};
 
 use crate::call::{Call, payer, with_host};
 use crate::completions::Redirected;
@@ -30,8 +29,8 @@ use crate::sums::Summing;
 use crate::tasks::Tasks;
 use crate::tpc::{TransferConfig, Transfers};
 
-/// As messages and statistics name the door.
-const NAME: &str = "http";
+/// As messages and statistics name the door, and as a pool manager knows the addresses of data faces for it.
+pub const NAME: &str = "http";
 
 /// Requests that change names or properties. They are few as long as their clients wait, and go on when those are gone.
 const CHANGES_MAX: usize = 4_096;
@@ -56,8 +55,6 @@ pub struct FrontConfig {
     /// For the storage record and the User-Agent of copies.
     pub site: String,
     pub redirect: Redirect,
-    /// Where the pools' data faces listen; an unspecified address stands for the one the client used for the head.
-    pub data_faces: Vec<(PoolId, SocketAddr)>,
     pub is_tls: bool,
     /// `host:port` by which clients know this instance, for COPY and MOVE; what the Host header says always counts.
     pub authorities: Vec<String>,

@@ -36,5 +36,5 @@ mod upload;
 mod writer;
 
 pub use data::{DataFace, DataFaceConfig};
-pub use front::{Front, FrontConfig, FrontService, FrontServices, Redirect};
+pub use front::{Front, FrontConfig, FrontService, FrontServices, NAME, Redirect};
 pub use tpc::TransferConfig;

@@ -10,7 +10,9 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ANSWER_TIME, Caller, NamespaceError, Publish, Published, Replace, TicketMode, Unnamed};
+use api::{
+    ANSWER_TIME, Caller, NamespaceError, Publish, Published, Purpose, Replace, Selection, TicketMode, Unnamed,
+};
 use file_state::{Change, Modes, Share};
 use files::{FilesError, OpenFile, WalkError};
 use http::StatusCode;
@@ -155,7 +157,14 @@ impl Front {
         terms: Terms,
     ) -> Result<Pending, Refusal> {
         let name = path.last().cloned().ok_or_else(|| Refusal::forbidden("the root is a directory"))?;
-        let pool = self.services.files.choose(terms.size.unwrap_or(0), None)?;
+        let chosen = self.services.files.choose(&Selection {
+            directory: Some(dir),
+            name: Some(&name),
+            owner: Some((caller.identity.uid, caller.identity.gid)),
+            bytes: terms.size.unwrap_or(0),
+            ..Selection::new(Purpose::Create)
+        });
+        let pool = chosen?;
         let new = Unnamed { permissions: PERMISSIONS, location: pool };
         let make = self.services.uploads.create_unnamed(&caller.identity, dir, &new);
         let share = Share::new(Modes::BOTH, Modes::NONE);

@@ -31,10 +31,10 @@ pub struct Located {
 }
 
 impl Files {
-    /// A pool for a new file. `bytes` and `client` as in [`Selection`].
-    pub fn choose(&self, bytes: u64, client: Option<u64>) -> Result<PoolId, FilesError> {
-        require_possible(bytes)?;
-        let want = Selection { purpose: Purpose::Create, locations: &[], file: None, bytes, client };
+    /// A pool for a new file. The caller says what it knows of the file; the purpose is to create it.
+    pub fn choose(&self, new: &Selection<'_>) -> Result<PoolId, FilesError> {
+        require_possible(new.bytes)?;
+        let want = Selection { purpose: Purpose::Create, ..*new };
         Ok(self.services.pools.select(&want)?.pool)
     }
 
@@ -49,7 +49,7 @@ impl Files {
             // A lost one is placed for a write that replaces all of it.
             Locality::Empty | Locality::Lost => {}
         }
-        let pool = self.choose(0, client)?;
+        let pool = self.choose(&Selection { file: Some(file), client, ..Selection::new(Purpose::Create) })?;
         self.services.locations.add_location(file, pool).await?;
         Ok(pool)
     }
@@ -63,10 +63,29 @@ impl Files {
         mode: TicketMode,
         client: Option<u64>,
     ) -> Result<Option<Grant>, FilesError> {
+        self.locate_but(file, mode, client, &[]).await
+    }
+
+    /// As [`Files::locate`], at none of the pools that were tried.
+    async fn locate_but(
+        &self,
+        file: &Attributes,
+        mode: TicketMode,
+        client: Option<u64>,
+        tried: &[PoolId],
+    ) -> Result<Option<Grant>, FilesError> {
         let locality = self.services.locations.locality(file.file).await?;
         let Some(locations) = good_replicas(file, &locality)? else { return Ok(None) };
         let purpose = if mode == TicketMode::Read { Purpose::Read } else { Purpose::Write };
-        let want = Selection { purpose, locations: &locations, file: Some(file.file), bytes: 0, client };
+        let want = Selection {
+            locations: &locations,
+            file: Some(file.file),
+            owner: Some((file.uid, file.gid)),
+            bytes: file.size,
+            client,
+            tried,
+            ..Selection::new(purpose)
+        };
         Ok(Some(self.services.pools.select(&want)?))
     }
 
@@ -95,17 +114,39 @@ impl Files {
         replica.ok_or(FilesError::Select(SelectError::NoLocation))
     }
 
-    /// As [`Files::open_replica`], with where it is.
+    /// As [`Files::open_replica`], with where it is. To read, another good replica is taken if a pool cannot be reached.
     pub async fn open_located(
         &self,
         file: &Attributes,
         mode: TicketMode,
     ) -> Result<Option<Located>, FilesError> {
         let Some(grant) = self.locate(file, mode, None).await? else { return Ok(None) };
+        let (mut opened, mut tried) = (self.open_at(grant, file, mode).await, vec![grant.pool]);
+        while mode == TicketMode::Read
+            && matches!(opened, Err(FilesError::Pool(PoolError::Offline(_) | PoolError::Unknown(_))))
+        {
+            match self.locate_but(file, mode, None, &tried).await {
+                Ok(Some(grant)) if !tried.contains(&grant.pool) => {
+                    opened = self.open_at(grant, file, mode).await;
+                    tried.push(grant.pool);
+                }
+                // The error of the pool says more.
+                Ok(_) | Err(_) => break,
+            }
+        }
+        opened.map(Some)
+    }
+
+    async fn open_at(
+        &self,
+        grant: Grant,
+        file: &Attributes,
+        mode: TicketMode,
+    ) -> Result<Located, FilesError> {
         let pool = self.services.pools.pool(grant.pool).ok_or(PoolError::Offline(grant.pool))?;
         let ticket = grant.ticket(file, mode);
         match pool.open(&ticket).await {
-            Ok(replica) => Ok(Some(Located { ticket, replica })),
+            Ok(replica) => Ok(Located { ticket, replica }),
             Err(error) => Err(self.unless_removed(file.file, error.into()).await),
         }
     }

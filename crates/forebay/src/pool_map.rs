@@ -8,10 +8,12 @@ mod avoidance;
 mod pace;
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use api::{
-    ClientReport, Grant, Pool, PoolManager, PoolStatus, Purpose, SelectError, Selection, TransferReport,
+    ClientReport, Grant, Pool, PoolList, PoolManager, PoolStatus, Purpose, SelectError, Selection,
+    TransferReport,
 };
 use parking_lot::Mutex;
 use types::{Clock, FileId, PoolId, Random};
@@ -23,7 +25,7 @@ use pace::Paces;
 pub use pace::PoolPace;
 
 pub struct PoolMap {
-    pools: Vec<Arc<dyn Pool>>,
+    list: PoolList,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     /// By the administrator. Leaf lock.
@@ -36,19 +38,24 @@ pub struct PoolMap {
 
 impl PoolMap {
     pub fn new(
-        pools: Vec<Arc<dyn Pool>>,
+        list: PoolList,
         drained: BTreeSet<PoolId>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
     ) -> PoolMap {
         PoolMap {
-            pools,
+            list,
             clock,
             random,
             drained: Mutex::new(drained),
             avoidance: Mutex::default(),
             paces: Mutex::default(),
         }
+    }
+
+    /// To add pools, disable them, change their addresses, and remove them.
+    pub fn list(&self) -> &PoolList {
+        &self.list
     }
 
     /// Drained pools get no new files and no clients; the head reads and writes what lies there.
@@ -77,17 +84,20 @@ impl PoolManager for PoolMap {
             if want.locations.is_empty() {
                 return Err(SelectError::NoLocation);
             }
-            let usable = |pool: &&Arc<dyn Pool>| {
-                want.locations.contains(&pool.id())
+            let is_candidate = |id: PoolId| want.locations.contains(&id) && !want.tried.contains(&id);
+            let usable = |pool: &Arc<dyn Pool>| {
+                is_candidate(pool.id())
                     && !(want.client.is_some() && self.is_drained(pool.id()))
                     && !self.is_avoided(want.client, pool.id(), want.file)
                     && pool.status().offline.is_none()
             };
-            let pool = self.pools.iter().find(usable).ok_or(SelectError::Unavailable)?;
+            let pool = self.list.enabled().into_iter().find(usable).ok_or(SelectError::Unavailable)?;
             return Ok(Grant { pool: pool.id() });
         }
-        let statuses = self.pools.iter().filter(|pool| !self.is_drained(pool.id()));
-        let statuses: Vec<_> = statuses.map(|pool| pool.status()).collect();
+        let enabled = self.list.enabled();
+        let statuses = enabled.iter().filter(|pool| !self.is_drained(pool.id()));
+        let untried = statuses.filter(|pool| !want.tried.contains(&pool.id()));
+        let statuses: Vec<_> = untried.map(|pool| pool.status()).collect();
         let welcome: Vec<_> =
             statuses.iter().filter(|pool| !self.is_avoided(want.client, pool.id, None)).cloned().collect();
         let slow = self.paces.lock().slow(self.clock.monotonic()).clone();
@@ -105,11 +115,15 @@ impl PoolManager for PoolMap {
     }
 
     fn pool(&self, id: PoolId) -> Option<Arc<dyn Pool>> {
-        self.pools.iter().find(|pool| pool.id() == id).cloned()
+        self.list.pool(id)
     }
 
     fn pools(&self) -> Vec<PoolStatus> {
-        self.pools.iter().map(|pool| pool.status()).collect()
+        self.list.statuses()
+    }
+
+    fn address(&self, pool: PoolId, door: &str) -> Option<SocketAddr> {
+        self.list.address(pool, door)
     }
 
     fn is_closed(&self, id: PoolId) -> bool {
@@ -117,7 +131,8 @@ impl PoolManager for PoolMap {
     }
 
     fn closed(&self) -> BTreeSet<PoolId> {
-        self.pools.iter().map(|pool| pool.id()).filter(|pool| self.is_closed(*pool)).collect()
+        let open_or_not = self.list.enabled().into_iter().map(|pool| pool.id());
+        self.list.closed().into_iter().chain(open_or_not.filter(|pool| self.is_closed(*pool))).collect()
     }
 
     fn report(&self, report: &ClientReport) {
@@ -158,7 +173,60 @@ fn choose(pools: &[PoolStatus], bytes: u64, slow: &BTreeSet<PoolId>, draw: u64) 
 
 #[cfg(test)]
 mod tests {
+    use testkit::clock::ManualClock;
+    use testkit::memory_pool::MemoryPool;
+
     use super::*;
+    use crate::system::SystemRandom;
+
+    const POOLS: [PoolId; 2] = [PoolId(0), PoolId(1)];
+
+    fn map() -> PoolMap {
+        let pools = POOLS.map(|id| Arc::new(MemoryPool::new(id)) as Arc<dyn Pool>);
+        let clock = Arc::new(ManualClock::new(1_000));
+        PoolMap::new(PoolList::of(pools).unwrap(), BTreeSet::new(), clock, Arc::new(SystemRandom))
+    }
+
+    fn reads(map: &PoolMap, tried: &[PoolId]) -> Option<PoolId> {
+        let want = Selection { locations: &POOLS, tried, ..Selection::new(Purpose::Read) };
+        map.select(&want).ok().map(|grant| grant.pool)
+    }
+
+    /// Pools that a few new files get.
+    fn created(map: &PoolMap, tried: &[PoolId]) -> BTreeSet<PoolId> {
+        let want = Selection { tried, ..Selection::new(Purpose::Create) };
+        (0..100).filter_map(|_| map.select(&want).ok()).map(|grant| grant.pool).collect()
+    }
+
+    #[test]
+    fn a_retry_goes_to_a_pool_that_was_not_tried() {
+        let map = map();
+        assert_eq!(reads(&map, &[]), Some(POOLS[0]));
+        assert_eq!(reads(&map, &POOLS[..1]), Some(POOLS[1]));
+        assert_eq!(reads(&map, &POOLS), None);
+        assert_eq!(created(&map, &[]), BTreeSet::from(POOLS));
+        assert_eq!(created(&map, &POOLS[..1]), BTreeSet::from([POOLS[1]]));
+        assert_eq!(created(&map, &POOLS), BTreeSet::new());
+    }
+
+    #[test]
+    fn the_pools_may_change_while_they_are_asked_for() {
+        let (map, third) = (map(), PoolId(2));
+        let [first, second] = POOLS;
+        map.list().set_disabled(first, true).unwrap();
+        assert_eq!((reads(&map, &[]), created(&map, &[])), (Some(second), BTreeSet::from([second])));
+        assert!(map.is_closed(first) && map.pool(first).is_none());
+        assert_eq!(map.pools()[0].offline.as_deref(), Some("it is disabled"));
+        map.list().remove(second).unwrap();
+        assert_eq!((reads(&map, &[]), created(&map, &[])), (None, BTreeSet::new()));
+        assert_eq!((map.closed(), map.pools().len()), (BTreeSet::from(POOLS), 1));
+        map.list().add(Arc::new(MemoryPool::new(third))).unwrap();
+        assert_eq!(created(&map, &[]), BTreeSet::from([third]));
+        map.list().set_disabled(first, false).unwrap();
+        map.list().add(Arc::new(MemoryPool::new(second))).unwrap();
+        assert_eq!(created(&map, &[]), BTreeSet::from([first, second, third]));
+        assert_eq!(map.closed(), BTreeSet::new());
+    }
 
     fn status(id: u32, free_bytes: u64) -> PoolStatus {
         PoolStatus {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use admin::log::LogControl;
 use anyhow::{Result, anyhow, bail};
-use api::{HandleKey, KeyGeneration, Pool, PoolManager, Term, TicketKeys};
+use api::{HandleKey, KeyGeneration, Pool, PoolList, PoolManager, PoolStatus, Term, TicketKeys};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, Security, StartError};
 use files::{Files, FilesServices, PunctualPool};
 use namespace::{Noted, SqlNamespace};
@@ -61,12 +61,13 @@ pub struct Head<'a> {
     pub config: &'a Config,
     pub data: &'a DataDir,
     pub services: &'a Services,
+    pub pool_map: &'a PoolMap,
     pub manager: &'a Arc<dyn PoolManager>,
     pub files: &'a Arc<Files>,
 }
 
-/// The NFS faces of the pools, each with the address that it listens on.
-type PoolDoors = Vec<(SocketAddr, Arc<PoolDoor>)>;
+/// The NFS faces of the pools.
+type PoolDoors = Vec<Arc<PoolDoor>>;
 
 /// The namespace and the pools of a data directory.
 pub struct Services {
@@ -196,12 +197,10 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let services = open_services(data, config, clock).await?;
     let (security, keytab) = security::start(config, &services.clock, &services.random)?;
     let measures = Measures::new(Arc::clone(&services.clock));
-    let map = manage_pools(data, &services)?;
+    let map = manage_pools(data, &services, &pool_listeners)?;
     let manager: Arc<dyn PoolManager> = map.clone();
     let files = share_files(config, &services, &manager);
-    let door =
-        start_head_door(config, data, (&services, &security), &manager, &files, &measures, &pool_listeners)
-            .await?;
+    let door = start_head_door(config, data, (&services, &security), &manager, &files, &measures).await?;
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
@@ -221,21 +220,22 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         tasks.spawn(security::watch_keytab(keytab, Arc::clone(&security), stop.clone()));
     }
 
-    let head = Head { config, data, services: &services, manager: &manager, files: &files };
+    let head = Head { config, data, services: &services, pool_map: &map, manager: &manager, files: &files };
     tasks.spawn(tick_log(log.clone(), stop.clone()));
-    let overview = make_overview(&head, &door, (&map, &pool_doors), measures, log);
+    let overview = make_overview(&head, &door, &map, measures, log);
     let web = http_ports.map(|ports| http::start(ports, &head, overview, &mut tasks, &stop)).transpose()?;
 
     let naming = start_naming(config, &services, &mut tasks, &stop);
-    let doors = (door, pool_doors.clone());
+    let doors = (door, pool_doors);
     let responder = responder::Responder::new(data, &services, doors, naming, map);
     tasks.spawn(Arc::clone(&responder).sample(stop));
     let control = tokio::spawn(control::serve(control::listen(data.path())?, responder));
 
+    let listening = |pool: PoolStatus| Some((manager.address(pool.id, door_nfs::NAME)?, pool));
     let banner = Banner {
         data: data.path(),
         head: head_address,
-        pools: pool_doors.iter().map(|(address, _)| *address).zip(manager.pools()).collect(),
+        pools: manager.pools().into_iter().filter_map(listening).collect(),
         squashes_root: config.squashes_root(),
         web,
     };
@@ -260,9 +260,13 @@ async fn lost(namespace: &SqlNamespace) -> anyhow::Error {
     anyhow!("another head has taken the namespace over: this one ends")
 }
 
-fn manage_pools(data: &DataDir, services: &Services) -> Result<Arc<PoolMap>> {
+fn manage_pools(data: &DataDir, services: &Services, nfs_faces: &[TcpListener]) -> Result<Arc<PoolMap>> {
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
-    Ok(Arc::new(PoolMap::new(services.pools.clone(), data.drained_pools().load()?, clock, random)))
+    let pools = PoolList::of(services.pools.iter().cloned())?;
+    for (pool, listener) in services.pools.iter().zip(nfs_faces) {
+        pools.set_address(pool.id(), door_nfs::NAME, listener.local_addr()?)?;
+    }
+    Ok(Arc::new(PoolMap::new(pools, data.drained_pools().load()?, clock, random)))
 }
 
 fn start_naming(
@@ -284,7 +288,7 @@ fn start_naming(
 fn make_overview(
     head: &Head<'_>,
     door: &Arc<HeadDoor>,
-    (pool_map, pool_doors): (&Arc<PoolMap>, &PoolDoors),
+    pool_map: &Arc<PoolMap>,
     measures: Arc<Measures>,
     log: LogControl,
 ) -> Overview {
@@ -294,9 +298,7 @@ fn make_overview(
         clock: Arc::clone(&services.clock),
         started: services.clock.monotonic(),
         namespace: Arc::clone(&services.namespace),
-        pools: services.pools.clone(),
         pool_map: Arc::clone(pool_map),
-        pool_doors: pool_doors.clone(),
         door: Arc::clone(door),
         files: Arc::clone(files),
         measures,
@@ -358,12 +360,7 @@ async fn start_head_door(
     manager: &Arc<dyn PoolManager>,
     files: &Arc<Files>,
     measures: &Arc<Measures>,
-    pool_listeners: &[TcpListener],
 ) -> Result<Arc<HeadDoor>> {
-    let mut pool_addresses = Vec::new();
-    for (pool, listener) in services.pools.iter().zip(pool_listeners) {
-        pool_addresses.push((pool.id(), listener.local_addr()?));
-    }
     let clock = Arc::clone(&services.clock);
     let services = HeadServices {
         namespace: services.namespace.clone(),
@@ -394,7 +391,6 @@ async fn start_head_door(
         layout_bytes_min: u64::from(config.nfs.layout_min_kib) << 10,
         copy_answer: Duration::from_millis(config.nfs.copy_answer_ms.into()),
         delegations: config.nfs.delegations.rules(),
-        pool_addresses,
     };
     let door = HeadDoor::start(services, config).await;
     door.map_err(|error| match error {
@@ -415,7 +411,7 @@ fn start_pool_doors(
     let mut doors = PoolDoors::new();
     for (listener, pool) in listeners.into_iter().zip(&services.pools) {
         let door = start_pool_door(config, data, (services, security, head), measures, pool);
-        doors.push((listener.local_addr()?, Arc::clone(&door)));
+        doors.push(Arc::clone(&door));
         tasks.spawn(door.serve(listener, stop.clone()));
     }
     Ok(doors)

@@ -59,7 +59,7 @@ impl Mds {
             records: services.records,
             written: AsyncMutex::new(lost_records),
         });
-        let devices = Arc::new(Devices::new(Arc::clone(&clients), config.pool_addresses, generation));
+        let devices = Arc::new(Devices::new(Arc::clone(&clients), generation));
         let drain = Arc::new(Drain::new(Arc::clone(&recalls), Arc::clone(&devices), locations));
         let (offloads, reports) = (Offloads::new(generation), Arc::<Reports>::default());
         Mds {

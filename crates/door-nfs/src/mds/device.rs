@@ -2,7 +2,9 @@
 //!
 //! A device id names (pool, address, generation). Clients cache devices for the life of the mount, so an id is never
 //! used for another address; and since Linux shuns a device it could not reach for 120 s, a head that was restarted
-//! hands out fresh ones. An address that changes makes another device, so there is no CHANGE to notify of. When a pool
+//! hands out fresh ones. An address that changes makes another device, so there is no CHANGE to notify of: the old id is
+//! not found any more (NOENT), the next layout names the new one, and a client that has cached the old device goes on to the
+//! old address until it returns its layout, which it does at the latest when nobody answers there. When a pool
 //! has been closed to clients and is empty, its device goes: clients that asked for it are notified
 //! (CB_NOTIFY_DEVICEID, RFC 8881 §20.12), and when the pool is opened again its device has a new id.
 
@@ -21,6 +23,7 @@ use xdr::to_bytes;
 
 use super::clients::Clients;
 use crate::context::Compound;
+use crate::head::NAME;
 use crate::limits::IO_BYTES_MAX;
 use crate::transport::Connection;
 
@@ -34,7 +37,6 @@ const NOTIFY_PATIENCE: Duration = Duration::from_secs(10);
 /// The pools as devices.
 pub(crate) struct Devices {
     clients: Arc<Clients>,
-    pool_addresses: Vec<(PoolId, SocketAddr)>,
     /// Changes with every start: part of device ids, so that none is ever reused for another address.
     generation: u32,
     /// Leaf lock.
@@ -42,17 +44,17 @@ pub(crate) struct Devices {
 }
 
 impl Devices {
-    pub fn new(clients: Arc<Clients>, pool_addresses: Vec<(PoolId, SocketAddr)>, generation: u32) -> Devices {
-        Devices { clients, pool_addresses, generation, known: Mutex::default() }
+    pub fn new(clients: Arc<Clients>, generation: u32) -> Devices {
+        Devices { clients, generation, known: Mutex::default() }
     }
 
-    /// Where this client reaches the pool: a data server that listens everywhere is reached as the head was.
+    /// Where this client reaches the pool now: a data server that listens everywhere is reached as the head was.
     pub fn address(&self, connection: &Connection, pool: PoolId) -> Option<SocketAddr> {
-        let (_, listening) = self.pool_addresses.iter().find(|(id, _)| *id == pool)?;
+        let listening = self.clients.fs.pools.address(pool, NAME)?;
         if listening.ip().is_unspecified() {
             return Some(SocketAddr::new(connection.local().ip(), listening.port()));
         }
-        Some(*listening)
+        Some(listening)
     }
 
     pub fn id(&self, pool: PoolId, address: SocketAddr) -> DeviceId4 {

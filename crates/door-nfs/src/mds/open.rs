@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
+use api::{CreateKind, CreateMode, CreateSpec, Purpose, Selection, SetAttributes};
 use aws_lc_rs::digest;
 use files::{Share, Want};
 use nfs4::attr::number;
@@ -300,7 +300,7 @@ async fn create(
     let requested = setattr::parse_for_creation(compound, fs, given).await?;
     requested.judge_kind(FileKind::Regular)?;
     let (permissions, umask) = requested.permissions(PERMISSIONS_DEFAULT);
-    let location = match choose_pool(compound, fs) {
+    let location = match choose_pool(compound, fs, dir, &name) {
         Ok(pool) => pool,
         // Without space for new data an existing file can still be opened.
         Err(status) if mode == CreateMode::Unchecked => {
@@ -355,9 +355,15 @@ fn exclusive(compound: &Compound, clients: &Clients, given: &Verifier4) -> Creat
     CreateMode::Exclusive { verifier }
 }
 
-fn choose_pool(compound: &Compound, fs: &FileSystem) -> Result<PoolId, NfsStat4> {
-    let client = compound.client.map(|client| client.0);
-    fs.files.choose(0, client).map_err(status::of_files)
+fn choose_pool(compound: &Compound, fs: &FileSystem, dir: FileId, name: &Name) -> Result<PoolId, NfsStat4> {
+    let new = Selection {
+        directory: Some(dir),
+        name: Some(name),
+        owner: Some((compound.identity.uid, compound.identity.gid)),
+        client: compound.client.map(|client| client.0),
+        ..Selection::new(Purpose::Create)
+    };
+    fs.files.choose(&new).map_err(status::of_files)
 }
 
 /// Of an existing file only truncation to nothing is asked by UNCHECKED (RFC 8881 §18.16.3); a new one may get a length.

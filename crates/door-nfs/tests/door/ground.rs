@@ -104,22 +104,31 @@ impl Ground {
 
     /// As `door_and_table`, with a pool of the test's own.
     pub fn door_over(&self, pool: Arc<dyn Pool>, exports: Vec<Export>) -> (SocketAddr, Arc<Files>) {
-        self.door_with(self.namespace.clone(), pool, exports)
+        self.door_over_pools(Arc::new(one_pool(pool)), exports)
+    }
+
+    /// As `door_over`, with a manager that the test may change.
+    pub fn door_over_pools(
+        &self,
+        pools: Arc<dyn PoolManager>,
+        exports: Vec<Export>,
+    ) -> (SocketAddr, Arc<Files>) {
+        self.door_with(self.namespace.clone(), pools, exports)
     }
 
     /// As `door_and_table`, with a watch behind every answer about names and attributes.
     pub fn watched_door(&self, watch: Arc<dyn Watch>) -> (SocketAddr, Arc<Files>) {
         let watched = Arc::new(WatchedNamespace::new(self.namespace.clone(), watch));
-        self.door_with(watched, Arc::new(MemoryPool::new(POOL)), vec![Export::of_everything(Squash::None)])
+        let pools = Arc::new(one_pool(Arc::new(MemoryPool::new(POOL))));
+        self.door_with(watched, pools, vec![Export::of_everything(Squash::None)])
     }
 
     fn door_with(
         &self,
         names: Arc<dyn Namespace>,
-        pool: Arc<dyn Pool>,
+        pools: Arc<dyn PoolManager>,
         exports: Vec<Export>,
     ) -> (SocketAddr, Arc<Files>) {
-        let pools: Arc<dyn PoolManager> = Arc::new(MemoryPools::of([pool]));
         let namespace = || self.namespace.clone();
         let files = Arc::new(Files::new(FilesServices {
             namespace: Arc::clone(&names),
@@ -160,7 +169,6 @@ impl Ground {
             slots_max: 16,
             layout_bytes_min: 0,
             copy_answer: Duration::ZERO,
-            pool_addresses: vec![(POOL, ([127, 0, 0, 1], 1).into())],
         };
         let stopped = self.stop.subscribe();
         let address = self.runtime.block_on(async {
@@ -173,6 +181,12 @@ impl Ground {
         });
         (address, files)
     }
+}
+
+fn one_pool(pool: Arc<dyn Pool>) -> MemoryPools {
+    let pools = MemoryPools::of([pool]);
+    pools.list().set_address(POOL, forebay_door_nfs::NAME, ([127, 0, 0, 1], 1).into()).unwrap();
+    pools
 }
 
 pub fn client(door: SocketAddr, host: &str) -> NfsClient {

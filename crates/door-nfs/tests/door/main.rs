@@ -9,5 +9,6 @@ mod ground;
 mod lengths;
 mod lock_notices;
 mod offloads;
+mod pools;
 mod resizes;
 mod security;

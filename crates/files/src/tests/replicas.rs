@@ -3,6 +3,7 @@
 use api::{Birth, Locality, NamespaceError, Presence, ReplicaRef, ReplicaState, Ticket, TicketMode};
 use file_state::LayoutMode::ReadWrite;
 use testkit::faulty::Request;
+use testkit::memory_pool::MemoryPool;
 use types::{Epoch, PoolId, Timestamp};
 
 use super::fakes::{FakeRecaller, POOL};
@@ -48,6 +49,28 @@ async fn a_cut_of_a_file_that_is_removed_meanwhile_finds_it_stale_and_not_lost()
     fakes.files.lock().remove(&FILE);
     assert!(truncate(&files, FILE, 5).await.is_err_and(is_stale));
     assert!(fakes.truncated().is_empty());
+}
+
+#[tokio::test]
+async fn a_read_takes_another_replica_when_a_pool_cannot_be_reached_and_a_write_does_not() {
+    const OTHER: PoolId = PoolId(POOL.0 + 1);
+    let (fakes, files) = Fakes::files();
+    let other = MemoryPool::new(OTHER);
+    other.put(FILE, Birth::UNKNOWN, vec![8; 10]);
+    fakes.pools.list().add(Arc::new(other)).unwrap();
+    fakes.put_replica(Birth::UNKNOWN, 10, 100);
+    fakes.locations.lock().insert(FILE, vec![POOL, OTHER]);
+    let opened = async |mode| {
+        let located = files.open_located(&attributes(FILE, 10), mode).await;
+        located.map(|located| located.unwrap().ticket.pool)
+    };
+    assert_eq!(opened(TicketMode::Read).await.unwrap(), POOL);
+    fakes.pools.lose(POOL);
+    assert_eq!(opened(TicketMode::Read).await.unwrap(), OTHER);
+    let is_offline = |error| matches!(error, FilesError::Pool(api::PoolError::Offline(POOL)));
+    assert!(opened(TicketMode::ReadWrite).await.is_err_and(is_offline), "the other would miss the write");
+    fakes.pools.lose(OTHER);
+    assert!(opened(TicketMode::Read).await.is_err(), "nothing is left to try");
 }
 
 #[tokio::test]

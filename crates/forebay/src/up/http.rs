@@ -99,7 +99,7 @@ pub fn start(
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Result<Shown> {
-    let Head { config, data, services, manager, files } = *head;
+    let Head { config, data, services, pool_map, manager, files } = *head;
     let Ports { head: listener, pools, tls } = ports;
     let address = listener.local_addr()?;
     let password_file = users::password_file(config);
@@ -109,9 +109,8 @@ pub fn start(
     let overview = Arc::new(overview);
     let admin = make_admin(head, &overview, &authority)?;
 
-    let mut data_faces = Vec::new();
     for (pool, listener) in services.pools.iter().zip(&pools) {
-        data_faces.push((pool.id(), listener.local_addr()?));
+        pool_map.list().set_address(pool.id(), door_webdav::NAME, listener.local_addr()?)?;
     }
     let front = Front::new(
         FrontServices {
@@ -127,7 +126,7 @@ pub fn start(
             ticket_keys: ticket_keys(data),
             client,
         },
-        front_config(config, address, tls.is_some(), data_faces),
+        front_config(config, address, tls.is_some()),
     )?;
     let limits = Limits {
         connections_max: config.http.connections_max as usize,
@@ -234,12 +233,7 @@ fn metrics_networks(config: &Http) -> Result<Vec<Network>> {
     networks.collect::<Result<_, String>>().map_err(|error| anyhow!("http.metrics_networks: {error}"))
 }
 
-fn front_config(
-    config: &Config,
-    address: SocketAddr,
-    is_tls: bool,
-    data_faces: Vec<(types::PoolId, SocketAddr)>,
-) -> FrontConfig {
+fn front_config(config: &Config, address: SocketAddr, is_tls: bool) -> FrontConfig {
     let config = &config.http;
     let mut authorities = config.names.clone();
     // 0.0.0.0 is no name for anybody.
@@ -253,7 +247,6 @@ fn front_config(
             Redirect::Auto => door_webdav::Redirect::Auto,
             Redirect::Always => door_webdav::Redirect::Always,
         },
-        data_faces,
         is_tls,
         authorities,
         reserved: admin::RESERVED,

@@ -11,9 +11,9 @@ use admin::instance::{
     OperationCount, PoolView, Problem, QuestionCount, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
-use api::{Observer, Paths, Pool, PoolStatus, Subject};
+use api::{Observer, Paths, PoolManager, PoolStatus, Subject};
 use async_trait::async_trait;
-use door_nfs::{ClientStatus, DoorStatus, GrantCounts, HeadDoor, PoolDoor};
+use door_nfs::{ClientStatus, DoorStatus, GrantCounts, HeadDoor};
 use file_state::{Modes, Share};
 use files::Files;
 use namespace::{SqlNamespace, Trouble, TroubleKind};
@@ -145,9 +145,7 @@ pub struct Overview {
     pub clock: Arc<dyn Clock>,
     pub started: Duration,
     pub namespace: Arc<SqlNamespace>,
-    pub pools: Vec<Arc<dyn Pool>>,
     pub pool_map: Arc<PoolMap>,
-    pub pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
     pub door: Arc<HeadDoor>,
     pub files: Arc<Files>,
     pub measures: Arc<Measures>,
@@ -190,10 +188,8 @@ impl Rates {
 impl Overview {
     /// To be called every second.
     pub fn sample(&self) {
-        let bytes = self.pools.iter().map(|pool| {
-            let status = pool.status();
-            (status.id, (status.read_bytes, status.written_bytes))
-        });
+        let statuses = self.pool_map.pools().into_iter();
+        let bytes = statuses.map(|status| (status.id, (status.read_bytes, status.written_bytes)));
         self.rates.add(Sample { at: self.clock.monotonic(), pools: bytes.collect() });
     }
 
@@ -269,7 +265,7 @@ impl Overview {
 /// With bytes per second read and written.
 fn pool_view(
     status: PoolStatus,
-    address: SocketAddr,
+    address: Option<SocketAddr>,
     drained: bool,
     pace: PoolPace,
     (read_bytes_per_s, written_bytes_per_s): (u64, u64),
@@ -277,7 +273,7 @@ fn pool_view(
     let us = |seconds: f64| (seconds * 1e6).round() as u64;
     PoolView {
         name: status.id.to_string(),
-        address: address.to_string(),
+        address: address.map(|address| address.to_string()).unwrap_or_default(),
         drained,
         offline: status.trouble(),
         total_bytes: status.total_bytes,
@@ -380,7 +376,7 @@ fn advice(kind: TroubleKind) -> &'static str {
 impl Instance for Overview {
     async fn snapshot(&self) -> Snapshot {
         let usage = self.namespace.totals();
-        let statuses: Vec<PoolStatus> = self.pools.iter().map(|pool| pool.status()).collect();
+        let statuses = self.pool_map.pools();
         // One mode so far; the others come with the engine's choice between them.
         let io_modes = vec![IoModeView {
             mode: "buffered".to_owned(),
@@ -388,9 +384,10 @@ impl Instance for Overview {
             reads: statuses.iter().map(|pool| pool.reads).sum(),
             writes: statuses.iter().map(|pool| pool.writes).sum(),
         }];
-        let pools = statuses.into_iter().zip(&self.pool_doors).map(|(status, (address, _))| {
+        let pools = statuses.into_iter().map(|status| {
             let (id, rates) = (status.id, self.rates.of(status.id));
-            pool_view(status, *address, self.pool_map.is_drained(id), self.pool_map.pace(id), rates)
+            let address = self.pool_map.address(id, door_nfs::NAME);
+            pool_view(status, address, self.pool_map.is_drained(id), self.pool_map.pace(id), rates)
         });
         let door = self.door.status();
         let nfs_view = self.nfs_view(&door);
@@ -423,7 +420,7 @@ impl Instance for Overview {
         let mut problems = Vec::new();
         problems.extend(self.namespace.trouble().map(refusing_changes));
         problems.extend(self.namespace.growth_trouble().map(refusing_growth));
-        for status in self.pools.iter().map(|pool| pool.status()) {
+        for status in self.pool_map.pools() {
             if let Some(why) = &status.offline {
                 problems.push(Problem {
                     kind: "pool-offline",
@@ -521,7 +518,7 @@ mod tests {
     #[test]
     fn of_a_pool_that_is_drained_and_offline_both_are_shown() {
         for (offline, drained) in [(None, false), (None, true), (Some("disk"), false), (Some("disk"), true)] {
-            let view = pool_view(status(offline), address(), drained, PoolPace::default(), (0, 0));
+            let view = pool_view(status(offline), Some(address()), drained, PoolPace::default(), (0, 0));
             assert_eq!((view.offline.as_deref(), view.drained), (offline, drained));
         }
     }
@@ -530,7 +527,7 @@ mod tests {
     fn the_pace_of_a_pool_is_shown_in_microseconds() {
         let pace = |operation_s, mib_s| Pace { operation_s, mib_s };
         let pace = PoolPace { reads: pace(0.001, 0.25), writes: pace(0.0000026, 0.0), is_slow: true };
-        let view = pool_view(status(None), address(), false, pace, (0, 0));
+        let view = pool_view(status(None), Some(address()), false, pace, (0, 0));
         assert_eq!((view.client_read_us_per_operation, view.client_read_us_per_mib), (1_000, 250_000));
         assert_eq!((view.client_write_us_per_operation, view.client_write_us_per_mib), (3, 0));
         assert!(view.slow);

@@ -1,13 +1,12 @@
 //! Answers the control socket: status and fsck of the running process.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use api::Pool;
+use api::{Pool, PoolManager};
 use door_nfs::{HeadDoor, PoolDoor};
 use namespace::SqlNamespace;
 use parking_lot::Mutex;
@@ -36,7 +35,7 @@ pub struct Responder {
     namespace: Arc<SqlNamespace>,
     pools: Vec<Arc<LocalPool>>,
     door: Arc<HeadDoor>,
-    pool_doors: Vec<(SocketAddr, Arc<PoolDoor>)>,
+    pool_doors: Vec<Arc<PoolDoor>>,
     naming: Arc<Naming>,
     pool_map: Arc<PoolMap>,
     /// Which pools are drained, on disk. The lock is held during a write, so that two changes do not lose one.
@@ -49,7 +48,7 @@ impl Responder {
     pub fn new(
         data: &DataDir,
         services: &Services,
-        (door, pool_doors): (Arc<HeadDoor>, Vec<(SocketAddr, Arc<PoolDoor>)>),
+        (door, pool_doors): (Arc<HeadDoor>, Vec<Arc<PoolDoor>>),
         naming: Arc<Naming>,
         pool_map: Arc<PoolMap>,
     ) -> Arc<Responder> {
@@ -88,7 +87,7 @@ impl Responder {
 
     fn operations(&self) -> BTreeMap<String, u64> {
         let mut all = BTreeMap::new();
-        let doors = self.pool_doors.iter().map(|(_, door)| door.operations());
+        let doors = self.pool_doors.iter().map(|door| door.operations());
         for (name, count) in doors.chain([self.door.operations()]).flatten() {
             *all.entry(name.to_owned()).or_insert(0) += count;
         }
@@ -133,11 +132,11 @@ impl Responder {
     fn status(&self) -> StatusReport {
         let door = self.door.status();
         let usage = self.namespace.totals();
-        let pools = self.pools.iter().zip(&self.pool_doors).map(|(pool, (address, _))| {
-            let status = pool.status();
+        let pools = self.pool_map.pools().into_iter().map(|status| {
+            let address = self.pool_map.address(status.id, door_nfs::NAME);
             PoolReport {
                 id: status.id.0,
-                address: address.to_string(),
+                address: address.map(|address| address.to_string()).unwrap_or_default(),
                 is_drained: self.pool_map.is_drained(status.id),
                 offline: status.trouble(),
                 total_bytes: status.total_bytes,
