@@ -120,7 +120,7 @@ impl World {
     }
 
     pub async fn lookup(&self, dir: FileId, text: &str) -> Result<Attributes, NamespaceError> {
-        self.names.lookup(&root(), dir, &name(text)).await
+        Ok(self.names.lookup(&root(), dir, &name(text)).await?.entry)
     }
 
     pub async fn attributes(&self, file: FileId) -> Attributes {
@@ -200,6 +200,8 @@ macro_rules! namespace_suite {
         $crate::namespace_suite!(@tests $make, creation: [
             a_created_file_is_found_with_its_attributes
             a_name_that_is_not_there_is_not_found
+            a_look_up_in_a_file_or_link_says_so_to_callers_without_permission_too
+            a_look_up_tells_of_the_directory_too
             a_missing_directory_is_stale_and_a_file_is_no_directory
             creating_moves_the_times_and_change_of_the_directory
             guarded_creation_refuses_a_name_of_any_kind

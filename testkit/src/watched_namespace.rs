@@ -1,66 +1,94 @@
-//! A namespace that lets a test act between two questions of one request.
+//! A namespace that notes which questions it is asked, so that a test can say what an operation costs, and that lets
+//! something happen between an answer and the caller.
 
+use std::mem;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use api::{
-    Cookie, CreateSpec, Created, Linked, Namespace, NamespaceError, Page, Renamed, Replace, SetAttributes,
-    Unlinked, Usage, Written,
+    Cookie, CreateSpec, Created, Found, Linked, Namespace, NamespaceError, Page, Renamed, Replace,
+    SetAttributes, Unlinked, Usage, Written,
 };
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use types::{Attributes, FileId, Identity, Name, SymlinkTarget};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Question {
-    Lookup,
-    Parent,
-    Attributes,
-    SetAttributes,
-    Create,
-    Link,
-    Unlink,
-    Rename,
-    List,
-    ReadLink,
-    RecordWrite,
-    Usage,
-}
-
-#[async_trait]
-pub trait Watch: Send + Sync {
-    /// Called when the namespace has answered and before the caller hears of it.
-    async fn answered(&self, question: Question);
-}
-
-/// Passes every question on, and calls the watch behind each answer.
 pub struct WatchedNamespace {
-    inner: Arc<dyn Namespace>,
-    watch: Arc<dyn Watch>,
+    namespace: Arc<dyn Namespace>,
+    /// Methods of the trait, in the order of the calls.
+    asked: Mutex<Vec<&'static str>>,
+    planned: Mutex<Option<Planned>>,
+}
+
+/// Happens once, when a question is answered and before the caller hears the answer.
+struct Planned {
+    /// `None`: any.
+    question: Option<&'static str>,
+    /// Such questions before that one.
+    before: usize,
+    event: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl WatchedNamespace {
-    pub fn new(inner: Arc<dyn Namespace>, watch: Arc<dyn Watch>) -> WatchedNamespace {
-        WatchedNamespace { inner, watch }
+    pub fn new(namespace: Arc<dyn Namespace>) -> WatchedNamespace {
+        WatchedNamespace { namespace, asked: Mutex::default(), planned: Mutex::default() }
     }
 
-    async fn pass<T: Send>(&self, question: Question, answer: impl Future<Output = T> + Send) -> T {
+    /// The questions since this was last called.
+    pub fn take_asked(&self) -> Vec<&'static str> {
+        mem::take(&mut self.asked.lock())
+    }
+
+    /// Plans an event for the answer to the next question of this name.
+    pub fn behind_next(&self, question: &'static str, event: impl Future<Output = ()> + Send + 'static) {
+        let event = Box::pin(event);
+        *self.planned.lock() = Some(Planned { question: Some(question), before: 0, event });
+    }
+
+    /// Plans an event for the answer to a question, whichever it is, when so many others were answered before.
+    pub fn behind(&self, before: usize, event: impl Future<Output = ()> + Send + 'static) {
+        *self.planned.lock() = Some(Planned { question: None, before, event: Box::pin(event) });
+    }
+
+    /// Whether the event has not happened, and now will not.
+    pub fn cancel(&self) -> bool {
+        self.planned.lock().take().is_some()
+    }
+
+    async fn ask<T: Send>(&self, question: &'static str, answer: impl Future<Output = T> + Send) -> T {
+        self.asked.lock().push(question);
         let answer = answer.await;
-        self.watch.answered(question).await;
+        if let Some(planned) = self.take_planned(question) {
+            planned.event.await;
+        }
         answer
+    }
+
+    fn take_planned(&self, question: &'static str) -> Option<Planned> {
+        let mut planned = self.planned.lock();
+        let next = planned.as_mut().filter(|next| next.question.is_none_or(|awaited| awaited == question))?;
+        match next.before {
+            0 => planned.take(),
+            _ => {
+                next.before -= 1;
+                None
+            }
+        }
     }
 }
 
 #[async_trait]
 impl Namespace for WatchedNamespace {
-    async fn lookup(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Attributes, NamespaceError> {
-        self.pass(Question::Lookup, self.inner.lookup(who, dir, name)).await
+    async fn lookup(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Found, NamespaceError> {
+        self.ask("lookup", self.namespace.lookup(who, dir, name)).await
     }
 
     async fn parent(&self, who: &Identity, dir: FileId) -> Result<Attributes, NamespaceError> {
-        self.pass(Question::Parent, self.inner.parent(who, dir)).await
+        self.ask("parent", self.namespace.parent(who, dir)).await
     }
 
     async fn attributes(&self, file: FileId) -> Result<Attributes, NamespaceError> {
-        self.pass(Question::Attributes, self.inner.attributes(file)).await
+        self.ask("attributes", self.namespace.attributes(file)).await
     }
 
     async fn set_attributes(
@@ -69,7 +97,7 @@ impl Namespace for WatchedNamespace {
         file: FileId,
         set: &SetAttributes,
     ) -> Result<Attributes, NamespaceError> {
-        self.pass(Question::SetAttributes, self.inner.set_attributes(who, file, set)).await
+        self.ask("set_attributes", self.namespace.set_attributes(who, file, set)).await
     }
 
     async fn create(
@@ -79,7 +107,7 @@ impl Namespace for WatchedNamespace {
         name: &Name,
         spec: &CreateSpec,
     ) -> Result<Created, NamespaceError> {
-        self.pass(Question::Create, self.inner.create(who, dir, name, spec)).await
+        self.ask("create", self.namespace.create(who, dir, name, spec)).await
     }
 
     async fn link(
@@ -89,11 +117,11 @@ impl Namespace for WatchedNamespace {
         dir: FileId,
         name: &Name,
     ) -> Result<Linked, NamespaceError> {
-        self.pass(Question::Link, self.inner.link(who, file, dir, name)).await
+        self.ask("link", self.namespace.link(who, file, dir, name)).await
     }
 
     async fn unlink(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Unlinked, NamespaceError> {
-        self.pass(Question::Unlink, self.inner.unlink(who, dir, name)).await
+        self.ask("unlink", self.namespace.unlink(who, dir, name)).await
     }
 
     async fn rename(
@@ -103,7 +131,7 @@ impl Namespace for WatchedNamespace {
         to: (FileId, &Name),
         replace: Replace,
     ) -> Result<Renamed, NamespaceError> {
-        self.pass(Question::Rename, self.inner.rename(who, from, to, replace)).await
+        self.ask("rename", self.namespace.rename(who, from, to, replace)).await
     }
 
     async fn list(
@@ -113,18 +141,18 @@ impl Namespace for WatchedNamespace {
         after: Cookie,
         limit: usize,
     ) -> Result<Page, NamespaceError> {
-        self.pass(Question::List, self.inner.list(who, dir, after, limit)).await
+        self.ask("list", self.namespace.list(who, dir, after, limit)).await
     }
 
     async fn read_link(&self, file: FileId) -> Result<SymlinkTarget, NamespaceError> {
-        self.pass(Question::ReadLink, self.inner.read_link(file)).await
+        self.ask("read_link", self.namespace.read_link(file)).await
     }
 
     async fn record_write(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError> {
-        self.pass(Question::RecordWrite, self.inner.record_write(file, written)).await
+        self.ask("record_write", self.namespace.record_write(file, written)).await
     }
 
     async fn usage(&self) -> Result<Usage, NamespaceError> {
-        self.pass(Question::Usage, self.inner.usage()).await
+        self.ask("usage", self.namespace.usage()).await
     }
 }

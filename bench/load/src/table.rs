@@ -118,7 +118,7 @@ impl Sample<'_> {
                 let began = Instant::now();
                 let found = namespace.lookup(&ROOT, *dir, name).await;
                 times.add(began.elapsed());
-                files.push(found.with_context(|| format!("look up {name}"))?.file);
+                files.push(found.with_context(|| format!("look up {name}"))?.entry.file);
             }
             rows.push((row, times));
         }
@@ -243,6 +243,7 @@ async fn walk(namespace: &SqlNamespace, path: &[&str]) -> Result<FileId> {
         let found = namespace.lookup(&ROOT, at, &name(part)?).await;
         at = found
             .with_context(|| format!("there is no {}: was it made by bench/scale?", path.join("/")))?
+            .entry
             .file;
     }
     Ok(at)

@@ -11,8 +11,8 @@ use crate::{NamespaceError, Stability};
 
 #[async_trait]
 pub trait Namespace: Send + Sync {
-    /// Needs search permission on `dir`.
-    async fn lookup(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Attributes, NamespaceError>;
+    /// Needs search permission on `dir`. `NotDirectory`, whoever asks, if `dir` is something else.
+    async fn lookup(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Found, NamespaceError>;
 
     /// The directory that holds `dir`; the root's parent is `NotFound`. Needs search permission on `dir`.
     async fn parent(&self, who: &Identity, dir: FileId) -> Result<Attributes, NamespaceError>;
@@ -72,6 +72,15 @@ pub trait Namespace: Send + Sync {
     async fn record_write(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError>;
 
     async fn usage(&self) -> Result<Usage, NamespaceError>;
+}
+
+/// The answer to a look-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// The file or directory that has the name.
+    pub entry: Attributes,
+    /// The directory. It may be newer or older than `entry`, for the two are not looked at in one step.
+    pub dir: Attributes,
 }
 
 /// Whether an operation that gives a name may take it from another file. Judged in the transaction that gives it.

@@ -286,7 +286,7 @@ impl Front {
             if is_last {
                 // That may have taken long. Of another file that has the name now nobody was asked.
                 match self.services.namespace.lookup(who, dir, name).await {
-                    Ok(now) if now.file == found.file => {}
+                    Ok(now) if now.entry.file == found.file => {}
                     Ok(_) => return Err(Refusal::busy("the name was given to another file meanwhile")),
                     Err(NamespaceError::NotFound) => return Ok(()),
                     Err(error) => return Err(error.into()),

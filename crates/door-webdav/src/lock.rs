@@ -146,7 +146,7 @@ impl Front {
             let Some(parent) = &place.parent else { return Ok(false) };
             let name = place.path.last().expect("what has a parent has a name");
             match self.services.namespace.lookup(&call.caller.identity, parent.file, name).await {
-                Ok(again) if again.file == found.file => return Ok(false),
+                Ok(again) if again.entry.file == found.file => return Ok(false),
                 Ok(_) | Err(NamespaceError::NotFound | NamespaceError::Stale(_)) => {}
                 Err(error) => return Err(error.into()),
             }

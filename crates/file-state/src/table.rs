@@ -147,7 +147,7 @@ impl FileState {
     }
 
     /// As [`FileState::open`], of a file that has no name any more: only while somebody holds it. A caller that frees
-    /// such a file asks [`FileState::is_in_use`] first, and from then on nobody can open it.
+    /// such a file asks [`FileState::is_in_use`] first, and from then on nobody can open it by this call.
     pub fn open_unlinked(
         &mut self,
         file: FileId,

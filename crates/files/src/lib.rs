@@ -20,6 +20,7 @@ mod lengths;
 mod open;
 mod punctual;
 mod recall;
+mod removals;
 mod replicas;
 mod room;
 mod unwritten;
@@ -46,6 +47,7 @@ pub use lengths::Steady;
 pub use open::OpenFile;
 pub use punctual::PunctualPool;
 pub use recall::{FileChangeGuard, Recaller};
+pub use removals::RemovalsSeen;
 pub use replicas::{Located, Truncated};
 pub use unwritten::{Patience, Told};
 pub use walk::{Last, PathTarget, WalkError, walk};
@@ -53,6 +55,7 @@ pub use walk::{Last, PathTarget, WalkError, walk};
 use births::Births;
 use doors::Doors;
 use lengths::Lengths;
+use removals::Removals;
 use unwritten::Silent;
 
 /// Services that [`Files`] calls.
@@ -78,6 +81,7 @@ pub struct Files {
     /// The turn to give a first location to a file that has none. Held while the database writes it.
     placing: tokio::sync::Mutex<()>,
     births: Births,
+    removals: Removals,
     lengths: Arc<Lengths>,
     silent: Silent,
     owners: AtomicU64,
@@ -92,6 +96,7 @@ impl Files {
             doors: Doors::default(),
             placing: tokio::sync::Mutex::default(),
             births: Births::default(),
+            removals: Removals::default(),
             lengths: Arc::default(),
             silent: Silent::default(),
             owners: AtomicU64::new(OWNERS_FROM),

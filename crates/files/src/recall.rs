@@ -110,8 +110,12 @@ impl Files {
         Ok(())
     }
 
-    /// After a change: recalls grants of others that conflict with it, and does not wait for them.
+    /// After a change: recalls grants of others that conflict with it, and does not wait for them. Opens that have found
+    /// the file before a removal look again.
     pub fn call_back(&self, file: FileId, by: Option<Holder>, change: Change) {
+        if matches!(change, Change::Remove | Change::Replace) {
+            self.removals.note();
+        }
         let deadline = self.recall_deadline();
         let recalls = {
             let mut table = self.table();

@@ -6,6 +6,7 @@ pub mod fakes;
 mod freshness;
 mod holding;
 mod recalls;
+mod removals;
 mod replicas;
 mod unwritten;
 

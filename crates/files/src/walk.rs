@@ -84,7 +84,7 @@ pub async fn walk(
         };
         let dir = trail.here();
         let found = match namespace.lookup(&caller.identity, dir.file, &name).await {
-            Ok(found) => found,
+            Ok(found) => found.entry,
             Err(NamespaceError::NotFound) if ahead.is_empty() => {
                 return trail.end(caller, name, None);
             }

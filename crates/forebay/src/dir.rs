@@ -100,7 +100,7 @@ pub async fn find(namespace: &SqlNamespace, path: &str) -> Result<FileId> {
         if part == ".." {
             bail!("path may not have .. in it");
         }
-        at = namespace.lookup(&Identity::root(), at, &Name::new(part.as_bytes())?).await?.file;
+        at = namespace.lookup(&Identity::root(), at, &Name::new(part.as_bytes())?).await?.entry.file;
     }
     Ok(at)
 }

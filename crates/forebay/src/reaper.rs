@@ -175,7 +175,8 @@ async fn sweep(
                 due.push(orphan);
             }
         }
-        due.retain(|orphan| !files.is_in_use(orphan.attributes.file));
+        let unused = files.begin_freeing(due.iter().map(|orphan| orphan.attributes.file));
+        due.retain(|orphan| unused.contains(&orphan.attributes.file));
         let gone = removed(due, pools, pass).await;
         let gone = settled(gone, pools, pass).await;
         if !gone.is_empty() {

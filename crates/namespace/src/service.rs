@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use api::{
-    ClientRecord, Cookie, CreateSpec, Created, DirEntry, FileLocations, Linked, Locality, Locations,
+    ClientRecord, Cookie, CreateSpec, Created, DirEntry, FileLocations, Found, Linked, Locality, Locations,
     Namespace, NamespaceError, Page, RecoveryRecords, Renamed, Replace, ReplicaRef, SetAttributes, Stability,
     Unlinked, Usage, Written,
 };
@@ -332,10 +332,11 @@ fn place_of(inode: &Inode) -> FileId {
 
 #[async_trait]
 impl Namespace for SqlNamespace {
-    async fn lookup(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Attributes, NamespaceError> {
+    async fn lookup(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Found, NamespaceError> {
         let (dir, child) = self.entry(dir, name).await?;
         self.require_search(who, &dir).await?;
-        child.map(|child| child.attributes).ok_or(NamespaceError::NotFound)
+        let child = child.ok_or(NamespaceError::NotFound)?;
+        Ok(Found { entry: child.attributes, dir: dir.attributes })
     }
 
     async fn parent(&self, who: &Identity, dir: FileId) -> Result<Attributes, NamespaceError> {

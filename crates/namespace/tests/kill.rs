@@ -151,7 +151,7 @@ fn verify(dir: &Path, told: &Told) {
         let last: HashMap<&str, (u64, u64)> =
             told.made.iter().map(|(text, id, change)| (text.as_str(), (*id, *change))).collect();
         for (text, (id, change)) in last {
-            let found = namespace.lookup(&root(), FileId::ROOT, &name(text)).await.unwrap();
+            let found = namespace.lookup(&root(), FileId::ROOT, &name(text)).await.unwrap().entry;
             let is_hot = text.starts_with("hot");
             assert!(found.file.0 == id || is_hot && found.file.0 > id, "{text}");
             let now = found.change;

@@ -34,7 +34,7 @@ fn open(dir: &Path, clock: Arc<ManualClock>) -> SqlNamespace {
 async fn directory(namespace: &SqlNamespace, mode: Consistency) -> Attributes {
     match namespace.lookup(&root(), FileId::ROOT, &name(mode.name())).await {
         Err(NamespaceError::NotFound) => {}
-        found => return found.unwrap(),
+        found => return found.unwrap().entry,
     }
     let folder = spec(CreateKind::Directory, 0o755);
     let made = namespace.create(&root(), FileId::ROOT, &name(mode.name()), &folder).await.unwrap();

@@ -85,6 +85,7 @@ impl Run {
                 let (dir, text) = (self.dir(*dir), NAMES[*text]);
                 let expected = self.model.lookup(who, dir, text);
                 let found = self.namespace.lookup(who, self.ids[dir], &name(text)).await;
+                let found = found.map(|found| found.entry);
                 self.compare(found, expected);
             }
             Step::Unlink { dir, name: text } => {

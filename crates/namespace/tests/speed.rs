@@ -118,6 +118,7 @@ async fn measure(sync: Sync) {
                 .lookup(&root(), FileId::ROOT, &name(&format!("file-64-{number}")))
                 .await
                 .unwrap()
+                .entry
                 .file;
             let set = SetAttributes { mode: Some(0o600), ..SetAttributes::default() };
             namespace.set_attributes(&root(), file, &set).await.unwrap();
@@ -194,7 +195,7 @@ async fn uploads(namespace: &Arc<SqlNamespace>) {
         let namespace = Arc::clone(namespace);
         async move {
             let text = name(&format!("published-64-{number}"));
-            let file = namespace.lookup(&root(), dir, &text).await.unwrap().file;
+            let file = namespace.lookup(&root(), dir, &text).await.unwrap().entry.file;
             let property = Property { name: "{DAV:}colour".to_owned(), value: "red".into() };
             namespace.set_properties(&root(), file, &[PropertyChange::Set(property)]).await.unwrap();
         }
@@ -229,7 +230,7 @@ async fn reads(namespace: &SqlNamespace) {
         after = page.entries.last().unwrap().cookie;
     }
     lap.end();
-    let file = namespace.lookup(&root(), FileId::ROOT, &name("single1")).await.unwrap().file;
+    let file = namespace.lookup(&root(), FileId::ROOT, &name("single1")).await.unwrap().entry.file;
     let lap = Lap::begin("record_write, unstable", 300_000);
     for size in 0..300_000 {
         namespace.record_write(file, &written(size, Stability::Unstable)).await.unwrap();

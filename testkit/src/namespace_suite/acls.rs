@@ -153,7 +153,7 @@ pub async fn names_are_taken_away_by_delete_child_of_the_directory_or_delete_of_
     let unlink = async |text: &str| names.unlink(&bob(), dir, &name(text)).await;
     world.set_acl(&alice(), dir, &[owner, Ace::allow(BOB, X)]).await;
     refused!(unlink("a").await, NamespaceError::AccessDenied);
-    let a = names.lookup(&alice(), dir, &name("a")).await.unwrap().file;
+    let a = names.lookup(&alice(), dir, &name("a")).await.unwrap().entry.file;
     world.set_acl(&alice(), a, &[Ace::allow(BOB, Access::DELETE), Ace::allow(OWNER, R | W)]).await;
     unlink("a").await.unwrap();
     world.set_acl(&alice(), dir, &[owner, Ace::allow(BOB, X | Access::DELETE_CHILD)]).await;

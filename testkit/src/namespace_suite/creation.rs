@@ -38,6 +38,32 @@ pub async fn a_missing_directory_is_stale_and_a_file_is_no_directory(world: Worl
     refused!(world.names.create(&root(), file, &name("a"), &regular).await, NamespaceError::NotDirectory);
 }
 
+pub async fn a_look_up_tells_of_the_directory_too(world: World) {
+    let work = world.work().await;
+    for text in ["a", "b", "c"] {
+        world.clock.advance(5);
+        let made = world.make(&alice(), work, text, CreateKind::Regular, 0o644).await;
+        let found = world.names.lookup(&alice(), work, &name("a")).await.unwrap();
+        assert_eq!(found.dir, world.attributes(work).await);
+        assert_eq!(
+            found.dir.change, made.parent.after,
+            "as it is by now, and not as it was when it had one entry"
+        );
+        assert_eq!(found.entry, world.lookup(work, "a").await.unwrap());
+    }
+}
+
+pub async fn a_look_up_in_a_file_or_link_says_so_to_callers_without_permission_too(world: World) {
+    let work = world.work().await;
+    let file = world.make(&alice(), work, "f", CreateKind::Regular, 0o600).await.attributes.file;
+    let target = CreateKind::Symlink(SymlinkTarget::new(b"f").unwrap());
+    let link = world.make(&alice(), work, "l", target, 0o777).await.attributes.file;
+    for no_directory in [file, link] {
+        let found = world.names.lookup(&bob(), no_directory, &name("a")).await;
+        refused!(found, NamespaceError::NotDirectory);
+    }
+}
+
 pub async fn creating_moves_the_times_and_change_of_the_directory(world: World) {
     let work = world.work().await;
     let before = world.attributes(work).await;
@@ -221,7 +247,7 @@ pub async fn names_are_bytes(world: World) {
         let name = Name::new(bytes).unwrap();
         let regular = spec(CreateKind::Regular, 0o644);
         let made = world.names.create(&alice(), work, &name, &regular).await.unwrap().attributes;
-        assert_eq!(world.names.lookup(&alice(), work, &name).await.unwrap(), made);
+        assert_eq!(world.names.lookup(&alice(), work, &name).await.unwrap().entry, made);
     }
     let page = world.names.list(&root(), work, api::Cookie::START, 10).await.unwrap();
     assert_eq!(page.entries.iter().map(|entry| entry.name.as_bytes()).collect::<Vec<_>>(), names);

@@ -34,7 +34,7 @@ pub async fn a_listing_has_every_entry_once_in_pages(world: World) {
     let page = world.names.list(&root(), work, Cookie::START, 100).await.unwrap();
     for entry in page.entries {
         assert!(entry.cookie.0 > 2);
-        assert_eq!(entry.attributes, world.names.lookup(&root(), work, &entry.name).await.unwrap());
+        assert_eq!(entry.attributes, world.names.lookup(&root(), work, &entry.name).await.unwrap().entry);
     }
 }
 

@@ -103,7 +103,7 @@ async fn find(
     let mut at = FileId::ROOT;
     for name in path {
         let found = namespace.lookup(&Identity::root(), at, name).await;
-        let found = found.map_err(|error| match error {
+        let found = found.map(|found| found.entry).map_err(|error| match error {
             NamespaceError::NotFound => ExportError::NotFound(shown(path)),
             source => ExportError::Namespace { path: shown(path), source },
         })?;

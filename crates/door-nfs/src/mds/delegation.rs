@@ -206,7 +206,9 @@ async fn grant(
 async fn still_has_its_name(compound: &Compound, fs: &FileSystem, found: Found<'_>) -> bool {
     let file = found.file.file;
     match found.entry {
-        Some((dir, name)) => names::lookup(compound, fs, *dir, name).await.is_ok_and(|now| now.file == file),
+        Some((dir, name)) => {
+            names::lookup(compound, fs, *dir, name).await.is_ok_and(|now| now.entry.file == file)
+        }
         None => fs.attributes(file).await.is_ok_and(|now| now.nlink > 0),
     }
 }

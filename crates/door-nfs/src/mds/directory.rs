@@ -25,10 +25,8 @@ pub(super) async fn lookup(
     fs: &FileSystem,
     args: &Lookup4Args,
 ) -> Result<(), NfsStat4> {
-    let dir = directory(fs, compound.file()?).await?;
-    let name = name(&args.objname)?;
-    let found = names::lookup(compound, fs, dir, &name).await?;
-    compound.set_file(found.file);
+    let found = names::look_up(compound, fs, &args.objname).await?;
+    compound.set_file(found.entry.file);
     Ok(())
 }
 
@@ -167,12 +165,11 @@ async fn before_removal(
     }
     let who = &compound.identity;
     let Ok(found) = names::lookup(compound, fs, dir, name).await else { return Ok(None) };
-    let above = fs.attributes(dir).await?;
     // Nothing is recalled for a change that is refused anyway.
-    if !fs.may_remove(who, &above, &found).await? {
+    if !fs.may_remove(who, &found.dir, &found.entry).await? {
         return Ok(None);
     }
-    before_change(compound, fs, found.file, change).await.map(Some).map_err(status::of_removal)
+    before_change(compound, fs, found.entry.file, change).await.map(Some).map_err(status::of_removal)
 }
 
 /// After the change: recalls delegations granted since the check before it, or of a file that got the name only since

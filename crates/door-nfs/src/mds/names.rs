@@ -2,10 +2,12 @@
 //! view, which lead to exports (RFC 8881 §7.3). LOOKUP, OPEN, READDIR and SECINFO come by here, and
 //! REMOVE and RENAME before they recall delegations.
 
-use api::{Cookie, DirEntry, Page};
-use nfs4::NfsStat4;
-use types::{Attributes, FileId, Name};
+use api::{Cookie, DirEntry, Found, NamespaceError, Page};
+use nfs4::{Component4, NfsStat4};
+use types::{FileId, Name};
 
+use super::component::name;
+use super::directory::directory;
 use super::file_system::FileSystem;
 use crate::context::{Compound, as_pseudo};
 use crate::exports::ViewPlace;
@@ -14,20 +16,41 @@ use crate::status;
 /// Cookies 0 to 2 are reserved (RFC 8881 §18.23.3).
 const COOKIE_FIRST: u64 = 3;
 
-/// The file of a name in the current file handle's directory.
+/// The entry of a name, as it comes in a request, in the current file handle's directory. That the handle is of no
+/// directory goes before anything that is wrong with the name.
+pub(super) async fn look_up(
+    compound: &Compound,
+    fs: &FileSystem,
+    component: &Component4,
+) -> Result<Found, NfsStat4> {
+    let dir = compound.file()?;
+    match name(component) {
+        Ok(name) => lookup(compound, fs, dir, &name).await,
+        Err(status) => directory(fs, dir).await.and(Err(status)),
+    }
+}
+
+/// The entry of a name in the current file handle's directory. A symbolic link in place of the directory has a status
+/// of its own.
 pub(super) async fn lookup(
     compound: &Compound,
     fs: &FileSystem,
     dir: FileId,
     name: &Name,
-) -> Result<Attributes, NfsStat4> {
+) -> Result<Found, NfsStat4> {
     if compound.current.place != ViewPlace::Pseudo {
-        return fs.namespace.lookup(&compound.identity, dir, name).await.map_err(status::of_namespace);
+        return match fs.namespace.lookup(&compound.identity, dir, name).await {
+            Ok(found) => Ok(found),
+            Err(NamespaceError::NotDirectory) => directory(fs, dir).await.and(Err(NfsStat4::NotDir)),
+            Err(error) => Err(status::of_namespace(error)),
+        };
     }
-    let child = compound.caller.view.child(dir, name).ok_or(NfsStat4::NoEnt)?;
+    let Some(child) = compound.caller.view.child(dir, name) else {
+        return directory(fs, dir).await.and(Err(NfsStat4::NoEnt));
+    };
     let found = fs.namespace.lookup(&compound.climber(), dir, name).await.map_err(status::of_namespace)?;
     // Another file may have the name since the exports were looked up.
-    if found.file == child { Ok(found) } else { Err(NfsStat4::NoEnt) }
+    if found.entry.file == child { Ok(found) } else { Err(NfsStat4::NoEnt) }
 }
 
 /// Up to `limit` entries of the current file handle's directory behind `after`.

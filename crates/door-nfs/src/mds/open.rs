@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use api::{CreateKind, CreateMode, CreateSpec, Purpose, Selection, SetAttributes};
 use aws_lc_rs::digest;
-use files::{Share, Want};
+use files::{RemovalsSeen, Share, Want};
 use nfs4::attr::number;
 use nfs4::{
     Bitmap4, ChangeInfo4, ClientId4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
-    OPEN4_RESULT_NO_OPEN_STATEID, OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH,
-    OPEN4_SHARE_DENY_BOTH, Open4Args, Open4ResOk, OpenClaim4, OpenFlag4, StateId4, Verifier4,
+    OPEN4_RESULT_NO_OPEN_STATEID, OPEN4_RESULT_PRESERVE_UNLINKED, OPEN4_SHARE_ACCESS_BOTH, Open4Args,
+    Open4ResOk, OpenClaim4, OpenFlag4, StateId4, Verifier4,
 };
 use nfs4_state::Incarnation;
 use nfs4_state::stateid::{Modes, OpenRequest};
@@ -73,7 +73,7 @@ pub(super) async fn open(
     args: Open4Args,
 ) -> Result<Open4ResOk, NfsStat4> {
     let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
-    let opened = try_open(compound, opening, args).await;
+    let opened = try_open(compound, opening, &args, is_reclaim).await;
     if let (true, Err(status)) = (is_reclaim, &opened) {
         opening.lost_locks.note_refused(compound, *status).await;
     }
@@ -83,35 +83,40 @@ pub(super) async fn open(
 async fn try_open(
     compound: &mut Compound,
     opening: &Opening,
-    args: Open4Args,
+    args: &Open4Args,
+    is_reclaim: bool,
 ) -> Result<Open4ResOk, NfsStat4> {
     let Opening { clients, grants, lost_locks } = opening;
     let Clients { fs, sessions, states, .. } = &**clients;
     let client = compound.client()?;
-    let access = judge_shares(&args)?;
-    let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
+    let share = judge_shares(args)?;
     sessions.judge_reclaim(client, is_reclaim)?;
     lost_locks.introduce(client, is_reclaim).await;
     if is_reclaim {
         lost_locks.note_reclaim(compound).await;
     }
 
-    let target = find(compound, clients, &args).await?;
+    let seen = fs.files.removals();
+    let target = find(compound, clients, args, share).await?;
     let file = target.attributes.file;
     judge_kind(target.attributes.kind)?;
-    judge_permission(compound, fs, &target, access).await?;
-    if args.share_deny != 0 && !is_reclaim {
+    judge_permission(compound, fs, &target, share.access).await?;
+    if share.deny != Modes::NONE && !is_reclaim {
         grants.fencing.fence_former(file).await?;
     }
 
-    let request = request_of(client, &args, &target.attributes);
-    let stateid = admit(compound, clients, request).await.map_err(|status| match status {
+    // The reaper may be at it; in the grace period it keeps its hands off.
+    let is_unlinked = target.attributes.nlink == 0 && !is_reclaim;
+    let owner = args.owner.owner.0.clone();
+    let (access, deny) = (share.access.bits(), share.deny.bits());
+    let request = OpenRequest { client, owner, file, access, deny, is_unlinked };
+    let stateid = admit(compound, clients, request, share).await.map_err(|status| match status {
         // Somebody else came first (RFC 8881 §8.4.2.1).
         NfsStat4::ShareDenied if is_reclaim => NfsStat4::ReclaimConflict,
         status => status,
     })?;
     // Nothing is truncated that cannot be opened, and nothing stays open that cannot be truncated.
-    if let Err(status) = finish(compound, fs, &target).await {
+    if let Err(status) = finish(compound, fs, &target, seen).await {
         undo(clients, client, file, stateid);
         return Err(status);
     }
@@ -132,9 +137,9 @@ async fn try_open(
             | OPEN4_RESULT_PRESERVE_UNLINKED
             | lock_notice::promise(is_reachable),
         attrset: target.attrset,
-        delegation: delegation::offer(compound, grants, target.found(), &args, is_reachable).await,
+        delegation: delegation::offer(compound, grants, target.found(), args, is_reachable).await,
     };
-    if let Some(delegated) = delegation::instead_of_open(compound, &args, &opened.delegation)
+    if let Some(delegated) = delegation::instead_of_open(compound, args, &opened.delegation)
         && undo(clients, client, file, stateid)
     {
         // RFC 9754 §4. For what follows in the COMPOUND the delegation is as good.
@@ -145,40 +150,30 @@ async fn try_open(
     Ok(opened)
 }
 
-/// The access asked for, without wants of delegations.
-fn judge_shares(args: &Open4Args) -> Result<u32, NfsStat4> {
-    let access = args.share_access & OPEN4_SHARE_ACCESS_BOTH;
-    if access == 0 || args.share_access & !SHARE_ACCESS_KNOWN != 0 || args.share_deny > OPEN4_SHARE_DENY_BOTH
-    {
+/// The share reservation that is asked for, without wants of delegations.
+fn judge_shares(args: &Open4Args) -> Result<Share, NfsStat4> {
+    if args.share_access & !SHARE_ACCESS_KNOWN != 0 {
         return Err(NfsStat4::Inval);
     }
-    Ok(access)
-}
-
-fn request_of(client: ClientId4, args: &Open4Args, file: &Attributes) -> OpenRequest {
-    let is_reclaim = matches!(args.claim, OpenClaim4::Previous(_));
-    OpenRequest {
-        client,
-        owner: args.owner.owner.0.clone(),
-        file: file.file,
-        access: args.share_access & OPEN4_SHARE_ACCESS_BOTH,
-        deny: args.share_deny,
-        // The reaper may be at it; in the grace period it keeps its hands off.
-        is_unlinked: file.nlink == 0 && !is_reclaim,
-    }
+    let modes = |bits| Modes::from_bits(bits).ok_or(NfsStat4::Inval);
+    let access = modes(args.share_access & OPEN4_SHARE_ACCESS_BOTH)?;
+    if access == Modes::NONE { Err(NfsStat4::Inval) } else { Ok(Share::new(access, modes(args.share_deny)?)) }
 }
 
 /// Enters the open into the conflict table. If conflicting delegations are not returned in time, the answer is DELAY.
-async fn admit(compound: &Compound, clients: &Clients, request: OpenRequest) -> Result<StateId4, NfsStat4> {
-    let modes = |bits| Modes::from_bits(bits).ok_or(NfsStat4::Inval);
-    let (access, deny) = (modes(request.access)?, modes(request.deny)?);
+async fn admit(
+    compound: &Compound,
+    clients: &Clients,
+    request: OpenRequest,
+    share: Share,
+) -> Result<StateId4, NfsStat4> {
     let mut opened = clients.states.lock().open(request.clone());
-    let want = Want::Share(Share::new(access, deny));
+    let want = Want::Share(share);
     if opened == Err(NfsStat4::ShareDenied) && courtesy::dislodge(&clients.fs, request.file, want).await? {
         opened = clients.states.lock().open(request.clone());
     }
     let Err(NfsStat4::RecallConflict) = opened else { return opened };
-    let changing = make_way(compound, &clients.fs, request.file, access, deny).await?;
+    let changing = make_way(compound, &clients.fs, request.file, share.access, share.deny).await?;
     let opened = clients.states.lock().open(request);
     drop(changing);
     // Another client was faster.
@@ -186,16 +181,18 @@ async fn admit(compound: &Compound, clients: &Clients, request: OpenRequest) -> 
 }
 
 /// Steps that need the file held open.
-async fn finish(compound: &Compound, fs: &FileSystem, target: &Target) -> Result<(), NfsStat4> {
+async fn finish(
+    compound: &Compound,
+    fs: &FileSystem,
+    target: &Target,
+    seen: RemovalsSeen,
+) -> Result<(), NfsStat4> {
     let file = &target.attributes;
-    if let Some(size) = target.size {
-        return resize::set_length(compound, fs, file, size, target.is_new).await;
+    fs.files.judge_still_named(file, seen).await.map_err(status::of_files)?;
+    match target.size {
+        Some(size) => resize::set_length(compound, fs, file, size, target.is_new).await,
+        None => Ok(()),
     }
-    // If it was unlinked since it was found, the reaper may have looked before it was open.
-    if file.nlink > 0 && fs.attributes(file.file).await?.nlink == 0 {
-        return Err(NfsStat4::Stale);
-    }
-    Ok(())
 }
 
 /// Takes a first open back. An upgrade stays: the owner had the file open before, and closes all of it at once.
@@ -204,15 +201,22 @@ fn undo(clients: &Clients, client: ClientId4, file: FileId, stateid: StateId4) -
     stateid.seqid == 1 && clients.states.lock().take_back_open(client, file, stateid).is_ok()
 }
 
-async fn find(compound: &Compound, clients: &Clients, args: &Open4Args) -> Result<Target, NfsStat4> {
+async fn find(
+    compound: &Compound,
+    clients: &Clients,
+    args: &Open4Args,
+    share: Share,
+) -> Result<Target, NfsStat4> {
     let fs = &*clients.fs;
     match (&args.claim, &args.openhow) {
-        (OpenClaim4::Null(component), OpenFlag4::NoCreate) => {
-            let dir = directory::directory(fs, compound.file()?).await?;
-            look_up(compound, fs, dir, &name(component)?).await
-        }
+        (OpenClaim4::Null(component), OpenFlag4::NoCreate) => look_up(compound, fs, component).await,
         (OpenClaim4::Null(component), OpenFlag4::Create(how)) => {
-            create(compound, clients, component, how).await
+            let created = create(compound, clients, component, how).await;
+            // That the handle is of no directory goes before all else that is wrong.
+            if created.is_err() {
+                directory::directory(fs, compound.file()?).await?;
+            }
+            created
         }
         // Linux opens by handle what it has looked up before, and leaves it to the server to judge writing.
         (OpenClaim4::Fh, OpenFlag4::NoCreate) => current(compound, fs, Permission::ByMode).await,
@@ -221,13 +225,12 @@ async fn find(compound: &Compound, clients: &Clients, args: &Open4Args) -> Resul
         // The client enters opens that it made locally under a delegation, before it returns the delegation.
         (OpenClaim4::DelegCurFh(stateid), OpenFlag4::NoCreate) => {
             let target = current(compound, fs, Permission::ByModeOrOwner).await?;
-            by_delegation(compound, clients, *stateid, args, target)
+            by_delegation(compound, clients, *stateid, share.access, target)
         }
         (OpenClaim4::DelegateCur(claim), OpenFlag4::NoCreate) => {
-            let dir = directory::directory(fs, compound.file()?).await?;
-            let target = look_up(compound, fs, dir, &name(&claim.file)?).await?;
+            let target = look_up(compound, fs, &claim.file).await?;
             let target = Target { permission: Permission::ByModeOrOwner, ..target };
-            by_delegation(compound, clients, claim.delegate_stateid, args, target)
+            by_delegation(compound, clients, claim.delegate_stateid, share.access, target)
         }
         (OpenClaim4::DelegateCur(_) | OpenClaim4::DelegCurFh(_), OpenFlag4::Create(_)) => {
             Err(NfsStat4::Inval)
@@ -240,17 +243,12 @@ fn by_delegation(
     compound: &Compound,
     clients: &Clients,
     stateid: StateId4,
-    args: &Open4Args,
+    access: Modes,
     target: Target,
 ) -> Result<Target, NfsStat4> {
     let (client, file) = (compound.client()?, target.attributes.file);
     let kind = clients.states.lock().judge_delegation(client, file, compound.resolve(stateid)?)?;
-    let access = Modes::from_bits(args.share_access & OPEN4_SHARE_ACCESS_BOTH);
-    if access.is_some_and(|access| kind.access().contains(access)) {
-        Ok(target)
-    } else {
-        Err(NfsStat4::Inval)
-    }
+    if kind.access().contains(access) { Ok(target) } else { Err(NfsStat4::Inval) }
 }
 
 async fn current(compound: &Compound, fs: &FileSystem, permission: Permission) -> Result<Target, NfsStat4> {
@@ -267,12 +265,12 @@ async fn current(compound: &Compound, fs: &FileSystem, permission: Permission) -
     })
 }
 
-async fn look_up(compound: &Compound, fs: &FileSystem, dir: FileId, name: &Name) -> Result<Target, NfsStat4> {
-    let attributes = names::lookup(compound, fs, dir, name).await?;
-    let change = fs.attributes(dir).await?.change;
+async fn look_up(compound: &Compound, fs: &FileSystem, component: &Component4) -> Result<Target, NfsStat4> {
+    let found = names::look_up(compound, fs, component).await?;
+    let change = found.dir.change;
     Ok(Target {
-        attributes,
-        entry: Some((dir, name.clone())),
+        attributes: found.entry,
+        entry: Some((found.dir.file, name(component)?)),
         cinfo: ChangeInfo4 { atomic: false, before: change, after: change },
         attrset: Bitmap4::EMPTY,
         is_new: false,
@@ -288,8 +286,7 @@ async fn create(
     how: &CreateHow4,
 ) -> Result<Target, NfsStat4> {
     let fs = &*clients.fs;
-    let dir = directory::directory(fs, compound.file()?).await?;
-    let name = name(component)?;
+    let (dir, name) = (compound.file()?, name(component)?);
     let nothing = Fattr4::default();
     let (mode, given) = match how {
         CreateHow4::Unchecked(given) => (CreateMode::Unchecked, given),
@@ -304,7 +301,7 @@ async fn create(
         Ok(pool) => pool,
         // Without space for new data an existing file can still be opened.
         Err(status) if mode == CreateMode::Unchecked => {
-            return look_up(compound, fs, dir, &name)
+            return look_up(compound, fs, component)
                 .await
                 .map_err(|error| if error == NfsStat4::NoEnt { status } else { error });
         }
@@ -391,7 +388,7 @@ async fn judge_permission(
     compound: &Compound,
     fs: &FileSystem,
     target: &Target,
-    access: u32,
+    access: Modes,
 ) -> Result<(), NfsStat4> {
     let file = &target.attributes;
     let is_free = match target.permission {
@@ -406,9 +403,8 @@ async fn judge_permission(
     // Permission to execute a file includes reading it: the client reads the file to run it.
     let may_read = granted.contains(Access::READ) || granted.contains(Access::EXECUTE);
     let may_write = granted.contains(Access::WRITE);
-    let wants_write =
-        access & nfs4::OPEN4_SHARE_ACCESS_WRITE != 0 || (target.size == Some(0) && !target.is_new);
-    let wants_read = access & nfs4::OPEN4_SHARE_ACCESS_READ != 0;
+    let wants_write = access.contains(Modes::WRITE) || (target.size == Some(0) && !target.is_new);
+    let wants_read = access.contains(Modes::READ);
     if (wants_read && !may_read) || (wants_write && !may_write) {
         return Err(NfsStat4::Access);
     }

@@ -64,7 +64,7 @@ pub(super) async fn by_name(
     // A caller that is not admitted may not learn which names are missing. On the way to exports it may.
     let is_hidden = at != ViewPlace::Pseudo && !compound.is_admitted(at);
     let place = match names::lookup(compound, fs, dir, &name).await {
-        Ok(found) => compound.caller.view.step(at, found.file),
+        Ok(found) => compound.caller.view.step(at, found.entry.file),
         Err(NfsStat4::NoEnt | NfsStat4::Access) if is_hidden => at,
         Err(status) => return Err(status),
     };

@@ -9,14 +9,14 @@ use api::{
     SetAttributes, Term, TicketKeys,
 };
 use files::{Files, FilesServices};
-use forebay_door_nfs::{Export, HeadConfig, HeadDoor, HeadServices, Squash};
+use forebay_door_nfs::{Export, HeadConfig, HeadDoor, HeadServices};
 use namespace::SqlNamespace;
 use nfs4::NfsStat4;
 use tempfile::TempDir;
 use testkit::memory_pool::MemoryPool;
 use testkit::memory_pools::MemoryPools;
 use testkit::nfs_client::{ClientError, ClientOptions, NfsClient};
-use testkit::watched_namespace::{Watch, WatchedNamespace};
+use testkit::watched_namespace::WatchedNamespace;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
@@ -48,6 +48,8 @@ impl Random for NoChance {
 pub struct Ground {
     pub runtime: Runtime,
     pub namespace: Arc<SqlNamespace>,
+    /// The same as the doors ask it.
+    pub names: Arc<WatchedNamespace>,
     clock: Arc<dyn Clock>,
     stop: watch::Sender<bool>,
     _dir: TempDir,
@@ -66,9 +68,11 @@ impl Ground {
             queue_len_max: 100,
             group_len_max: 100,
         });
+        let namespace = Arc::new(namespace.unwrap());
         Ground {
             runtime: Runtime::new().unwrap(),
-            namespace: Arc::new(namespace.unwrap()),
+            names: Arc::new(WatchedNamespace::new(namespace.clone())),
+            namespace,
             clock,
             stop: watch::Sender::new(false),
             _dir: dir,
@@ -113,25 +117,9 @@ impl Ground {
         pools: Arc<dyn PoolManager>,
         exports: Vec<Export>,
     ) -> (SocketAddr, Arc<Files>) {
-        self.door_with(self.namespace.clone(), pools, exports)
-    }
-
-    /// As `door_and_table`, with a watch behind every answer about names and attributes.
-    pub fn watched_door(&self, watch: Arc<dyn Watch>) -> (SocketAddr, Arc<Files>) {
-        let watched = Arc::new(WatchedNamespace::new(self.namespace.clone(), watch));
-        let pools = Arc::new(one_pool(Arc::new(MemoryPool::new(POOL))));
-        self.door_with(watched, pools, vec![Export::of_everything(Squash::None)])
-    }
-
-    fn door_with(
-        &self,
-        names: Arc<dyn Namespace>,
-        pools: Arc<dyn PoolManager>,
-        exports: Vec<Export>,
-    ) -> (SocketAddr, Arc<Files>) {
         let namespace = || self.namespace.clone();
         let files = Arc::new(Files::new(FilesServices {
-            namespace: Arc::clone(&names),
+            namespace: self.names.clone(),
             acls: namespace(),
             locations: namespace(),
             properties: namespace(),
@@ -141,7 +129,7 @@ impl Ground {
             recall_time: LONG,
         }));
         let services = HeadServices {
-            namespace: names,
+            namespace: self.names.clone(),
             lineage: namespace(),
             locations: namespace(),
             xattrs: namespace(),

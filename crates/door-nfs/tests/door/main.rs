@@ -10,5 +10,6 @@ mod lengths;
 mod lock_notices;
 mod offloads;
 mod pools;
+mod questions;
 mod resizes;
 mod security;

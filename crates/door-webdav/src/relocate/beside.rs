@@ -150,7 +150,8 @@ impl Front {
             all_seen(&*self.services.locations).await;
             let found = self.services.namespace.lookup(&call.caller.identity, dir, name).await;
             let Ok(found) = found else { return };
-            failures = self.remove_tree(call, &PathTarget { found: Some(found), ..place.clone() }).await;
+            failures =
+                self.remove_tree(call, &PathTarget { found: Some(found.entry), ..place.clone() }).await;
             if failures.is_empty() {
                 return;
             }
@@ -193,7 +194,7 @@ impl Front {
         let name = target.entry()?.1;
         let has_changed = || Refusal::busy("the name was given to another file meanwhile");
         match namespace.lookup(who, dir, name).await {
-            Ok(found) if found.file == old.file => {}
+            Ok(found) if found.entry.file == old.file => {}
             Ok(_) | Err(NamespaceError::NotFound) => return Err(has_changed()),
             Err(error) => return Err(error.into()),
         }

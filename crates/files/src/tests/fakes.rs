@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use api::{
-    Account, Acls, Birth, Cookie, Counted, CreateSpec, Created, FileLocations, Linked, Locality,
+    Account, Acls, Birth, Cookie, Counted, CreateSpec, Created, FileLocations, Found, Linked, Locality,
     NamespaceError, Page, Pool, Property, PropertyChange, Quota, Renamed, Replace, ReplicaRef, SetAttributes,
     Standing, Unlinked, Usage, Written,
 };
@@ -140,7 +140,7 @@ impl Namespace for Fakes {
         Ok(*known)
     }
 
-    async fn lookup(&self, _: &Identity, _: FileId, _: &Name) -> Result<Attributes, NamespaceError> {
+    async fn lookup(&self, _: &Identity, _: FileId, _: &Name) -> Result<Found, NamespaceError> {
         Err(NOT_ASKED)
     }
     async fn parent(&self, _: &Identity, _: FileId) -> Result<Attributes, NamespaceError> {

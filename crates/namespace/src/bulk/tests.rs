@@ -244,7 +244,7 @@ async fn rows_from_the_bulk_writer_make_a_namespace() {
         })
         .await;
         let namespace = open_at(&place);
-        let found = namespace.lookup(&Identity::root(), TOP, &name("4999")).await.unwrap();
+        let found = namespace.lookup(&Identity::root(), TOP, &name("4999")).await.unwrap().entry;
         assert_eq!((found.file, found.size), (FileId(5002), 2));
         let locality = namespace.locality(found.file).await.unwrap();
         assert_eq!(locality.replicas(), [replica(4999)]);

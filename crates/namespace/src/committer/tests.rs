@@ -121,7 +121,7 @@ async fn one_create_is_in_the_first_group_though_another_user_has_more_than_a_gr
     // Ids are given as operations are applied.
     let mine = asked.await.unwrap().attributes.file;
     namespace.forget(&[]).await.unwrap();
-    let last = namespace.lookup(&root, FileId::ROOT, &name("f")).await.unwrap().file;
+    let last = namespace.lookup(&root, FileId::ROOT, &name("f")).await.unwrap().entry.file;
     assert!(mine < last, "{mine} and {last}");
     occupied.await.unwrap().unwrap();
 }
@@ -149,7 +149,7 @@ async fn a_group_that_fails_leaves_no_trace_and_the_next_one_works() {
     assert_eq!(namespace.attributes(FileId::ROOT).await.unwrap(), before);
     let gone = namespace.lookup(&root, FileId::ROOT, &name("gone")).await;
     assert!(matches!(gone, Err(NamespaceError::NotFound)));
-    assert_eq!(namespace.lookup(&root, FileId::ROOT, &name("kept")).await.unwrap(), shown);
+    assert_eq!(namespace.lookup(&root, FileId::ROOT, &name("kept")).await.unwrap().entry, shown);
     namespace.create(&root, FileId::ROOT, &name("gone"), &regular()).await.unwrap();
     namespace.close().await;
     assert_eq!(namespace.check().unwrap(), []);
@@ -380,7 +380,7 @@ async fn nobody_commits_by_himself_past_what_waits_or_is_under_way() {
     }
     release.release();
     let later = later.await.unwrap().attributes.file;
-    let first = namespace.lookup(&Identity::root(), FileId::ROOT, &name("first")).await.unwrap().file;
+    let first = namespace.lookup(&Identity::root(), FileId::ROOT, &name("first")).await.unwrap().entry.file;
     assert!(first < later);
     occupied.await.unwrap().unwrap();
 }

@@ -201,7 +201,7 @@ impl Stage {
         loop {
             let found = match way % 3 {
                 0 => self.namespace.attributes(file).await,
-                1 => self.namespace.lookup(&root, TOP, &text).await,
+                1 => self.namespace.lookup(&root, TOP, &text).await.map(|found| found.entry),
                 _ => self.namespace.list(&root, TOP, Cookie::START, 10).await.map(|page| {
                     page.entries.iter().find(|entry| entry.attributes.file == file).unwrap().attributes
                 }),

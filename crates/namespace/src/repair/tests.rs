@@ -145,7 +145,7 @@ async fn a_directory_without_a_name_goes_to_lost_and_found_with_all_below_it() {
     let Scene { d, f, .. } = done.scene;
     assert_eq!(done.path(f).await.unwrap(), format!("/lost+found/{d}/f"));
     let root = Identity::root();
-    let found = done.namespace.lookup(&root, FileId::ROOT, &name("lost+found")).await.unwrap();
+    let found = done.namespace.lookup(&root, FileId::ROOT, &name("lost+found")).await.unwrap().entry;
     assert_eq!(found.mode, 0o700);
 }
 
@@ -500,7 +500,7 @@ async fn a_namespace_is_built_anew_from_what_was_told_of_it() {
         let paths = namespace.paths(&[e, s]).await.unwrap();
         assert_eq!(paths, ["e", "s"].map(|last| Some(vec![name("d"), name(last)])));
         for (dir, text) in [(d, "f"), (FileId::ROOT, "second")] {
-            assert_eq!(namespace.lookup(&root, dir, &name(text)).await.unwrap().file, f);
+            assert_eq!(namespace.lookup(&root, dir, &name(text)).await.unwrap().entry.file, f);
         }
         let after = namespace.attributes(f).await.unwrap();
         assert_eq!((after.nlink, after.size, after.mode), (2, 9, before.mode));
@@ -589,7 +589,8 @@ async fn a_repair_gives_no_number_that_was_noted_as_given_beside_the_database() 
         repairs.adopt(&[stray(9)], &mut Lines::default()).unwrap();
         drop(repairs);
         drop(namespace);
-        let found = engine.open().lookup(&Identity::root(), FileId::ROOT, &name("lost+found")).await.unwrap();
+        let found =
+            engine.open().lookup(&Identity::root(), FileId::ROOT, &name("lost+found")).await.unwrap().entry;
         assert!(found.file.0 >= (1 << 20) + 2, "{}", found.file);
     }
 }

@@ -351,7 +351,7 @@ mod tests {
         super::super::schema::make_first_version(&dir.path().join(DATABASE));
         let namespace = open(&dir);
         let (root, file) = (Identity::root(), FileId(7));
-        let found = namespace.lookup(&root, FileId::ROOT, &name("old")).await.unwrap();
+        let found = namespace.lookup(&root, FileId::ROOT, &name("old")).await.unwrap().entry;
         assert_eq!((found.file, found.size, found.mode), (file, 5, 0o640));
         assert!(namespace.properties(file).await.unwrap().is_empty());
         assert!(namespace.checksums(file).await.unwrap().is_empty());

@@ -59,7 +59,9 @@ impl Reader {
             let file = self.known[step % self.known.len()];
             let text = name(NAMES[step % NAMES.len()]);
             match step % 5 {
-                0 | 1 => self.see(self.namespace.lookup(&root, file, &text).await.ok()),
+                0 | 1 => {
+                    self.see(self.namespace.lookup(&root, file, &text).await.ok().map(|found| found.entry))
+                }
                 2 => self.see(self.namespace.attributes(file).await.ok()),
                 3 => {
                     // Whether it is a regular file or not, the cache is asked.

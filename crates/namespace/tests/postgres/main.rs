@@ -192,7 +192,7 @@ async fn sessions_that_are_ended_are_begun_again() {
         let text = format!("{round}");
         let file = create(&namespace, &text).await.unwrap();
         end_sessions(cluster, &url, "SELECT 1");
-        assert_eq!(namespace.lookup(&root(), TOP, &name(&text)).await.unwrap().file, file);
+        assert_eq!(namespace.lookup(&root(), TOP, &name(&text)).await.unwrap().entry.file, file);
         assert_eq!(names(&namespace).await.len(), round + 1);
     }
 }

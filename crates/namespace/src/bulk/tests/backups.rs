@@ -112,7 +112,7 @@ async fn a_restored_namespace_goes_on_above_all_numbers_given_since_the_backup()
         assert!(made.attributes.file.0 > highest.0 + 1_000_000, "{to}");
         assert!(made.attributes.change > change);
         assert!(namespace.lookup(&Identity::root(), TOP, &name("after 0")).await.is_err());
-        let old = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
+        let old = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap().entry;
         assert!(old.epoch.0 > 1000, "tickets that were taken back since are refused for good");
         assert_eq!(pools(&namespace, old.file).await, [PoolId(1), STALE.pool]);
         require_xattrs_and_acl(&namespace, old.file).await;
@@ -199,7 +199,7 @@ async fn a_namespace_of_an_older_version_is_saved_and_its_backup_migrated() {
     })
     .await;
     let namespace = open_at(&to);
-    assert_eq!(namespace.lookup(&Identity::root(), TOP, &name("old")).await.unwrap().size, 5);
+    assert_eq!(namespace.lookup(&Identity::root(), TOP, &name("old")).await.unwrap().entry.size, 5);
 }
 
 /// The file had lost its seal by then, and was half migrated.
@@ -252,7 +252,7 @@ async fn a_namespace_that_is_taken_as_it_is_goes_on_as_if_restored() {
     for place in places {
         filled(&place).await;
         let namespace = open_at(&place);
-        let before = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
+        let before = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap().entry;
         let made = namespace.create(&Identity::root(), TOP, &name("last"), &regular()).await.unwrap();
         let (into, change) = (place.clone(), namespace.attributes(TOP).await.unwrap().change);
         let running = aside(move || retake(&into, &clock()).unwrap_err()).await;
@@ -269,7 +269,7 @@ async fn a_namespace_that_is_taken_as_it_is_goes_on_as_if_restored() {
         assert!(namespace.attributes(TOP).await.unwrap().change > change, "{place}");
         let new = namespace.create(&Identity::root(), TOP, &name("new"), &regular()).await.unwrap();
         assert!(new.attributes.file.0 >= taken.files, "{place}");
-        let old = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
+        let old = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap().entry;
         assert_eq!(old.epoch.0, before.epoch.0 + (1 << 16), "{place}");
         require_xattrs_and_acl(&namespace, old.file).await;
         assert_eq!(namespace.checksums(old.file).await.unwrap(), []);

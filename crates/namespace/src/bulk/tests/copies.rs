@@ -42,7 +42,7 @@ async fn a_copy_of_a_copy_is_the_same_and_goes_on_above_it() {
         let made = namespace.create(&Identity::root(), TOP, &name("new"), &regular()).await.unwrap();
         assert!(made.attributes.file > highest, "{place}");
         assert!(namespace.attributes(TOP).await.unwrap().change > change, "{place}");
-        let found = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap();
+        let found = namespace.lookup(&Identity::root(), TOP, &name("second name")).await.unwrap().entry;
         assert_eq!(namespace.properties(found.file).await.unwrap().len(), 1);
         require_xattrs_and_acl(&namespace, found.file).await;
         let locality = namespace.locality(found.file).await.unwrap();
