@@ -32,21 +32,12 @@ pub(super) async fn lookup(
 
 pub(super) async fn lookup_parent(compound: &mut Compound, exports: &Exports) -> Result<(), NfsStat4> {
     let fs = &*exports.clients.fs;
-    let dir = directory(fs, compound.file()?).await?;
+    let dir = names::directory(fs, compound.file()?).await?;
     let found = fs.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
     // The way up may lead out of an export, into the one around it.
     let place = exports.place_of(compound, &found).await?;
     compound.enter(found.file, place);
     Ok(())
-}
-
-/// The file if it is a directory; a symbolic link has a status of its own, so that clients follow it.
-pub(super) async fn directory(fs: &FileSystem, file: FileId) -> Result<FileId, NfsStat4> {
-    match fs.attributes(file).await?.kind {
-        FileKind::Directory => Ok(file),
-        FileKind::Symlink => Err(NfsStat4::SymLink),
-        _ => Err(NfsStat4::NotDir),
-    }
 }
 
 pub(super) async fn read_link(compound: &Compound, fs: &FileSystem) -> Result<ReadLink4ResOk, NfsStat4> {
@@ -60,7 +51,7 @@ pub(super) async fn create(
     args: &Create4Args,
 ) -> Result<Create4ResOk, NfsStat4> {
     let kind = create_kind(&args.objtype)?;
-    let dir = plain_directory(fs, compound.file()?).await?;
+    let dir = names::plain_directory(fs, compound.file()?).await?;
     let name = name(&args.objname)?;
     let requested = setattr::parse_for_creation(compound, fs, &args.createattrs).await?;
     if requested.size().is_some() {
@@ -112,7 +103,7 @@ pub(super) async fn remove(
     fs: &FileSystem,
     args: &Remove4Args,
 ) -> Result<Remove4ResOk, NfsStat4> {
-    let dir = plain_directory(fs, compound.file()?).await?;
+    let dir = names::plain_directory(fs, compound.file()?).await?;
     let name = name(&args.target)?;
     let _removing = before_removal(compound, fs, dir, &name, Change::Remove).await?;
     // A file that somebody has open keeps its data until the last close: the row stays, the reaper asks the states.
@@ -126,8 +117,8 @@ pub(super) async fn rename(
     fs: &FileSystem,
     args: &Rename4Args,
 ) -> Result<Rename4ResOk, NfsStat4> {
-    let source = plain_directory(fs, compound.saved_file()?).await?;
-    let target = plain_directory(fs, compound.file()?).await?;
+    let source = names::plain_directory(fs, compound.saved_file()?).await?;
+    let target = names::plain_directory(fs, compound.file()?).await?;
     let (old, new) = (name(&args.oldname)?, name(&args.newname)?);
     let _moving = before_removal(compound, fs, source, &old, Change::Rename).await?;
     let _replacing = before_removal(compound, fs, target, &new, Change::Remove).await?;
@@ -203,13 +194,6 @@ pub(super) async fn link(
     let linked =
         fs.namespace.link(&compound.identity, file, dir, &name).await.map_err(status::of_namespace)?;
     Ok(Link4ResOk { cinfo: change_info(linked.parent) })
-}
-
-/// As `directory`, for operations that know no SYMLINK status.
-pub(super) async fn plain_directory(fs: &FileSystem, file: FileId) -> Result<FileId, NfsStat4> {
-    directory(fs, file)
-        .await
-        .map_err(|status| if status == NfsStat4::SymLink { NfsStat4::NotDir } else { status })
 }
 
 pub(super) fn change_info(info: ChangeInfo) -> ChangeInfo4 {

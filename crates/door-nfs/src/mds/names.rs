@@ -4,10 +4,9 @@
 
 use api::{Cookie, DirEntry, Found, NamespaceError, Page};
 use nfs4::{Component4, NfsStat4};
-use types::{FileId, Name};
+use types::{FileId, FileKind, Name};
 
 use super::component::name;
-use super::directory::directory;
 use super::file_system::FileSystem;
 use crate::context::{Compound, as_pseudo};
 use crate::exports::ViewPlace;
@@ -51,6 +50,22 @@ pub(super) async fn lookup(
     let found = fs.namespace.lookup(&compound.climber(), dir, name).await.map_err(status::of_namespace)?;
     // Another file may have the name since the exports were looked up.
     if found.entry.file == child { Ok(found) } else { Err(NfsStat4::NoEnt) }
+}
+
+/// The file if it is a directory; a symbolic link has a status of its own, so that clients follow it.
+pub(super) async fn directory(fs: &FileSystem, file: FileId) -> Result<FileId, NfsStat4> {
+    match fs.attributes(file).await?.kind {
+        FileKind::Directory => Ok(file),
+        FileKind::Symlink => Err(NfsStat4::SymLink),
+        _ => Err(NfsStat4::NotDir),
+    }
+}
+
+/// As `directory`, for operations that know no SYMLINK status.
+pub(super) async fn plain_directory(fs: &FileSystem, file: FileId) -> Result<FileId, NfsStat4> {
+    directory(fs, file)
+        .await
+        .map_err(|status| if status == NfsStat4::SymLink { NfsStat4::NotDir } else { status })
 }
 
 /// Up to `limit` entries of the current file handle's directory behind `after`.

@@ -214,7 +214,7 @@ async fn find(
             let created = create(compound, clients, component, how).await;
             // That the handle is of no directory goes before all else that is wrong.
             if created.is_err() {
-                directory::directory(fs, compound.file()?).await?;
+                names::directory(fs, compound.file()?).await?;
             }
             created
         }

@@ -15,7 +15,7 @@ use types::Attributes;
 
 use super::attributes::{Told, WRITTEN, of_file, supported};
 use super::file_system::FileSystem;
-use super::{acl, directory, names, owners};
+use super::{acl, names, owners};
 use crate::context::Compound;
 use crate::owners::Named;
 use crate::status;
@@ -35,7 +35,7 @@ pub(super) async fn read(
     fs: &FileSystem,
     args: &ReadDir4Args,
 ) -> Result<ReadDir4ResOk, NfsStat4> {
-    let dir = directory::plain_directory(fs, compound.file()?).await?;
+    let dir = names::plain_directory(fs, compound.file()?).await?;
     judge_cookie(args)?;
     let mut room = Room::new(args, compound.reply_room);
     let lister = Lister::new(compound, fs, args);

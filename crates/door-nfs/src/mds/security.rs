@@ -12,7 +12,7 @@ use nfs4::{
 use super::component::name;
 use super::exports::Exports;
 use super::file_system::FileSystem;
-use super::{directory, names};
+use super::names;
 use crate::context::{Compound, judges_flavor};
 use crate::exports::ViewPlace;
 use crate::status;
@@ -59,7 +59,7 @@ pub(super) async fn by_name(
     fs: &FileSystem,
     args: &SecInfo4Args,
 ) -> Result<SecInfo4ResOk, NfsStat4> {
-    let dir = directory::plain_directory(fs, compound.file()?).await?;
+    let dir = names::plain_directory(fs, compound.file()?).await?;
     let (name, at) = (name(&args.name)?, compound.current.place);
     // A caller that is not admitted may not learn which names are missing. On the way to exports it may.
     let is_hidden = at != ViewPlace::Pseudo && !compound.is_admitted(at);
@@ -79,7 +79,7 @@ pub(super) async fn no_name(
     let (fs, file) = (&*exports.clients.fs, compound.file()?);
     let mut place = compound.current.place;
     if args.style == SecInfoStyle4::Parent {
-        let dir = directory::plain_directory(fs, file).await?;
+        let dir = names::plain_directory(fs, file).await?;
         let found = fs.namespace.parent(&compound.climber(), dir).await.map_err(status::of_namespace)?;
         place = exports.place_of(compound, &found).await?;
     }
