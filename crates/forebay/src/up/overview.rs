@@ -298,8 +298,8 @@ fn mode(share: Share) -> String {
         (false, true) => Some("write"),
         (false, false) => None,
     };
-    let files = words(share.access).unwrap_or("none");
-    words(share.deny).map_or_else(|| files.to_owned(), |deny| format!("{files}, deny {deny}"))
+    let access = words(share.access).unwrap_or("none");
+    words(share.deny).map_or_else(|| access.to_owned(), |deny| format!("{access}, deny {deny}"))
 }
 
 fn grant_view(kind: &'static str, counts: GrantCounts) -> GrantView {

@@ -495,7 +495,7 @@ fn times_that_were_not_delegated_are_not_set_by_a_delegation() {
 }
 
 #[test]
-fn a_reader_that_asks_for_it_keeps_the_time_of_files_and_no_other() {
+fn a_reader_that_asks_for_it_keeps_the_time_of_access_and_no_other() {
     let (_instance, server) = Server::start();
     let mut scene = Scene::set(&server);
     scene.return_it();
