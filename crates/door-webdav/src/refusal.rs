@@ -51,7 +51,7 @@ impl Refusal {
         Refusal::new(StatusCode::SERVICE_UNAVAILABLE, message).with(header::RETRY_AFTER, RETRY_AFTER)
     }
 
-    /// Whether the same may do later. Somebody who has the file locked unlocks it some day.
+    /// Whether the same request may succeed later. A client that has the file locked unlocks it some day.
     pub fn may_pass(&self) -> bool {
         matches!(self.status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::LOCKED)
     }
