@@ -56,7 +56,7 @@ pub use pool_manager::{
     ClientReport, Grant, Outcome, PoolManager, Purpose, Selection, TransferReport, Transfers,
 };
 pub use quotas::{Account, Counted, Limit, QUOTAS_MAX, Quota, Quotas, Scope, Standing};
-pub use ranges::{Advice, Content, ReplicaRanges, Source, Stretch};
+pub use ranges::{Advice, RangeKind, ReplicaRanges, Source, Stretch};
 pub use records::{ClientRecord, FileLocations, Locations, RecoveryRecords};
 pub use ticket::{Conditions, Demand, OpenedTicket, Presence, SEALED_BYTES, Ticket, TicketError, TicketMode};
 pub use uploads::{

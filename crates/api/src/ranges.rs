@@ -16,8 +16,8 @@ pub trait ReplicaRanges: Send + Sync {
     /// The replica is at least that long; what is added is a hole.
     fn extend(&self, length: u64) -> IoHandle<()>;
 
-    /// Where the next `content` begins, from `offset` on. Behind the end all is a hole. `None`: no more data.
-    fn seek(&self, offset: u64, content: Content) -> IoHandle<Option<u64>>;
+    /// Where the next kind begins, from `offset` on. Behind the end all is a hole. `None`: no more data.
+    fn seek(&self, offset: u64, kind: RangeKind) -> IoHandle<Option<u64>>;
 
     /// Copies the beginning of a stretch of another replica, or of another place of this one, and answers how much: at
     /// least a byte, at most a piece that takes a thread for a moment, or a hole of any length. Behind the end of the
@@ -34,7 +34,7 @@ pub trait ReplicaRanges: Send + Sync {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum RangeKind {
     Data,
     Hole,
 }

@@ -22,7 +22,7 @@ use types::{Attributes, Checksum, ChecksumKind, Clock, Epoch, Random};
 use crate::call::with_host;
 use crate::completions::{Completions, Hold, LocalCompletions};
 use crate::front::Front;
-use crate::get::{Content, etag, respond};
+use crate::get::{Representation, etag, respond};
 use crate::put::answer;
 use crate::refusal::Refusal;
 use crate::sums::{Sums, mismatch};
@@ -115,7 +115,7 @@ impl DataFace {
     ) -> Result<Response, Refusal> {
         let Version { held, file, replica } = version;
         let name = target.path.last().map_or(&b""[..], |name| name.as_bytes());
-        let content = Content {
+        let content = Representation {
             etag: etag(&file),
             modified: file.mtime,
             size: file.size,

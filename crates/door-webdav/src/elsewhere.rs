@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ANSWER_TIME, Activity, Birth, OpenReplica, Replace, Stability, TicketMode};
+use api::{ANSWER_TIME, Activity, Birth, OpenReplica, Replace, Stability};
 use async_trait::async_trait;
 use bytes::Bytes;
-use files::OpenFile;
+use files::{Content, ContentMode, FilesError, OpenFile};
 use http::header::HeaderValue;
 use http_client::AbsoluteUrl;
 use http_server::Response;
@@ -86,8 +86,8 @@ impl Front {
         self.check_conditions(call, &place).await?;
         let (held, file) = self.hold_for_reading(found.file).await?;
         let checksums = self.services.properties.checksums(file.file).await?;
-        let replica = self.services.files.open_replica(&file, TicketMode::Read).await?;
-        Ok(PushSource { front: Arc::clone(self), file, replica, checksums, _held: held })
+        let content = self.services.files.content(&file, ContentMode::Read).await?;
+        Ok(PushSource { front: Arc::clone(self), file, content, checksums, _held: held })
     }
 
     /// Ends the copies that run; for a stop.
@@ -162,8 +162,7 @@ impl CopyTarget for PullTarget {
 struct PushSource {
     front: Arc<Front>,
     file: Attributes,
-    /// `None`: the file is empty.
-    replica: Option<Arc<dyn OpenReplica>>,
+    content: Content,
     checksums: Vec<Checksum>,
     _held: OpenFile,
 }
@@ -179,12 +178,9 @@ impl CopySource for PushSource {
     }
 
     async fn read_at(&self, offset: u64, length: u32) -> Result<Bytes, LocalError> {
-        let left = self.file.size.saturating_sub(offset).min(length.into());
-        let Some(replica) = self.replica.as_ref().filter(|_| left > 0) else { return Ok(Bytes::new()) };
-        let data = replica.read_at(offset, left as u32).await.map_err(local)?.data;
-        if data.is_empty() {
-            // A hole at the end that was never written.
-            return Ok(Bytes::from(vec![0; left as usize]));
+        let data = self.content.read(offset, length).await.map_err(local)?.data;
+        if data.is_empty() && offset < self.file.size {
+            return Err(local(FilesError::Shortened));
         }
         Ok(data)
     }

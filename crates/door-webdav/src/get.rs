@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::{Activity, Birth, Grant, NamespaceError, OpenReplica, TicketMode};
 use file_state::{Modes, Share};
-use files::{FilesError, OpenFile};
+use files::{Content, ContentMode, FilesError, OpenFile};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Piece, Response, ResponseBody};
@@ -33,7 +33,7 @@ const HEADERS_ROOM: usize = 10;
 const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
 
 /// A representation to send: the same at the head and at a pool.
-pub(crate) struct Content<'a> {
+pub(crate) struct Representation<'a> {
     pub etag: ETag,
     pub modified: Timestamp,
     pub size: u64,
@@ -90,15 +90,15 @@ impl Front {
         if let Some(response) = self.redirect_read(call, place, &file).await? {
             return Ok(response);
         }
-        let replica = self.services.files.open_replica(&file, TicketMode::Read).await?;
-        let content = Content {
+        let bytes = self.services.files.content(&file, ContentMode::Read).await?;
+        let content = Representation {
             etag: etag(&file),
             modified: file.mtime,
             size: file.size,
             content_type: content_type(place),
             random: &*self.services.random,
-            digests: self.wanted_digests(call, &file, replica.as_ref()).await?,
-            replica,
+            digests: self.wanted_digests(call, &file, &bytes).await?,
+            replica: bytes.replica().cloned(),
             held: Some(Box::new(held)),
         };
         respond(&call.method, &call.headers, content, self.services.clock.now())
@@ -156,7 +156,7 @@ impl Front {
         &self,
         call: &Call,
         file: &Attributes,
-        replica: Option<&Arc<dyn OpenReplica>>,
+        bytes: &Content,
     ) -> Result<HeaderMap, Refusal> {
         let mut headers = HeaderMap::new();
         if !asks_for_digest(&call.headers) {
@@ -165,11 +165,11 @@ impl Front {
         let (wanted, wanted_repr) =
             (digest::want_digest(&call.headers), digest::want_repr_digest(&call.headers));
         if let Some(kind) = wanted.first() {
-            let sum = self.checksum(file, *kind, replica).await?;
+            let sum = self.checksum(file, *kind, bytes).await?;
             headers.extend(digest::digest_header(&[sum]).map(|value| (digest::DIGEST, value)));
         }
         if let Some(kind) = wanted_repr.first() {
-            let sum = self.checksum(file, *kind, replica).await?;
+            let sum = self.checksum(file, *kind, bytes).await?;
             headers.extend(digest::repr_digest_header(&[sum]).map(|value| (digest::REPR_DIGEST, value)));
         }
         Ok(headers)
@@ -237,7 +237,7 @@ fn follows_redirects(headers: &HeaderMap) -> bool {
 pub(crate) fn respond(
     method: &Method,
     headers: &HeaderMap,
-    content: Content<'_>,
+    content: Representation<'_>,
     now: Timestamp,
 ) -> Result<Response, Refusal> {
     let etag = content.etag.clone();
@@ -269,7 +269,7 @@ pub(crate) fn respond(
     }
 }
 
-fn described(content: &Content<'_>) -> Response {
+fn described(content: &Representation<'_>) -> Response {
     let mut response = Response::new(StatusCode::OK);
     response.headers.reserve(HEADERS_ROOM);
     response = response
@@ -284,13 +284,13 @@ fn described(content: &Content<'_>) -> Response {
     response
 }
 
-fn whole(mut response: Response, content: Content<'_>, is_head: bool) -> Response {
+fn whole(mut response: Response, content: Representation<'_>, is_head: bool) -> Response {
     if is_head {
         return response.with_body(ResponseBody::Absent { length: Some(content.size) });
     }
     let length = content.size;
     if length > 0 {
-        let Content { replica, held, .. } = content;
+        let Representation { replica, held, .. } = content;
         let pieces = piece(replica.as_ref(), 0, length).into_iter().inspect(move |_| {
             let _kept = &held;
         });
@@ -299,9 +299,9 @@ fn whole(mut response: Response, content: Content<'_>, is_head: bool) -> Respons
     response
 }
 
-fn parts(mut response: Response, content: Content<'_>, ranges: Vec<ByteRange>) -> Response {
+fn parts(mut response: Response, content: Representation<'_>, ranges: Vec<ByteRange>) -> Response {
     response.status = StatusCode::PARTIAL_CONTENT;
-    let Content { replica, held, size, content_type, random, .. } = content;
+    let Representation { replica, held, size, content_type, random, .. } = content;
     if let [only] = ranges[..] {
         let pieces = piece(replica.as_ref(), only.offset(), only.length()).into_iter().inspect(move |_| {
             let _kept = &held;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use api::{Activity, Cookie, NamespaceError, Page, PropertyChange, Replace};
 use file_state::Change;
+use files::{ContentMode, FilesError};
 use http::StatusCode;
 use http_server::Response;
 use http_wire::dav::Depth;
@@ -460,14 +461,12 @@ impl Front {
         let pending = self.begin(call, target, Terms { size: Some(source.size), ..terms }).await?;
         let mut writer = self.writer(&pending, &[]).await?;
         if source.size > 0 {
-            let replica = self.services.files.open_with_data(&source).await?;
+            let content = self.services.files.content(&source, ContentMode::Read).await?;
             while writer.offset() < source.size {
                 let length = u64::from(STEP_BYTES).min(source.size - writer.offset());
-                let read = replica.read_at(writer.offset(), length as u32).await?;
-                let mut data = read.data;
+                let data = content.read(writer.offset(), length as u32).await?.data;
                 if data.is_empty() {
-                    // A hole at the end that was never written.
-                    data = bytes::Bytes::from(vec![0; length as usize]);
+                    return Err(FilesError::Shortened.into());
                 }
                 writer.write(data).await?;
             }

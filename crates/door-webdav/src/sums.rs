@@ -1,10 +1,9 @@
 //! Checksums: while bytes pass, and of a file of which none are kept. And who may see them.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Activity, Caller, OpenReplica, SelectError};
-use files::FilesError;
+use api::{Activity, Caller};
+use files::{Content, FilesError};
 use md5::{Digest as _, Md5};
 use sha2::Sha256;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -107,7 +106,7 @@ impl Front {
         &self,
         file: &Attributes,
         kind: ChecksumKind,
-        replica: Option<&Arc<dyn OpenReplica>>,
+        content: &Content,
     ) -> Result<Checksum, Refusal> {
         if let Some(sum) = self.kept_checksum(file, kind).await? {
             return Ok(sum);
@@ -119,7 +118,7 @@ impl Front {
         }
         let is_written = || self.services.files.is_being_written(file.file);
         let was_written = is_written();
-        let sum = sum_of(file.size, kind, replica).await?;
+        let sum = sum_of(file.size, kind, content).await?;
         if !was_written && !is_written() {
             self.services.properties.record_checksums(file.file, file.change, &[sum]).await?;
         }
@@ -140,25 +139,18 @@ impl Front {
     }
 }
 
-/// `None`: the file is empty.
-async fn sum_of(
-    size: u64,
-    kind: ChecksumKind,
-    replica: Option<&Arc<dyn OpenReplica>>,
-) -> Result<Checksum, Refusal> {
+async fn sum_of(size: u64, kind: ChecksumKind, content: &Content) -> Result<Checksum, FilesError> {
     let mut sums = Sums::new([kind]);
     let mut offset = 0;
     while offset < size {
         let length = u64::from(STEP_BYTES).min(size - offset) as u32;
-        let replica = replica.ok_or(FilesError::Select(SelectError::NoLocation))?;
-        let read = replica.read_at(offset, length).await?.data;
+        let read = content.read(offset, length).await?.data;
         if read.is_empty() {
-            sums.update(&vec![0; length as usize]);
-            offset += u64::from(length);
-        } else {
-            sums.update(&read);
-            offset += read.len() as u64;
+            // There is no checksum of the bytes that were asked for.
+            return Err(FilesError::Shortened);
         }
+        sums.update(&read);
+        offset += read.len() as u64;
         // Disks answer at once from the page cache: others get their turn.
         tokio::task::yield_now().await;
     }

@@ -4,8 +4,9 @@
 //! Other requests go on meanwhile, so a checked member may have changed when its turn comes. Such failures are reported
 //! member by member; a COPY is made beside the tree (`relocate::beside`), and leaves it as it is then too.
 
-use api::{Account, Cookie, Counted, NamespaceError, SelectError, TicketMode};
+use api::{Account, Cookie, Counted, NamespaceError, SelectError};
 use file_state::Change;
+use files::ContentMode;
 use types::{Attributes, FileId, FileKind};
 
 use crate::call::Call;
@@ -92,7 +93,7 @@ impl Front {
         self.check_readable(call, found).await?;
         let (_held, now) = self.hold_for_reading(found.file).await?;
         // A replica that was lost is found out here.
-        self.services.files.open_replica(&now, TicketMode::Read).await?;
+        self.services.files.content(&now, ContentMode::Read).await?;
         Ok(())
     }
 

@@ -19,6 +19,9 @@ pub enum FilesError {
     /// Somebody else has the file open in a way that does not go with this, or has locked it.
     #[error("file is open or locked by another client")]
     Denied,
+    /// Its end has moved to before the bytes that were asked for, while they were looked for.
+    #[error("file was made shorter meanwhile")]
+    Shortened,
     #[error("file would be larger than files can be")]
     TooLarge,
     #[error("the bound of {0} is reached")]
@@ -41,7 +44,7 @@ impl FilesError {
         match self {
             FilesError::Namespace(error) => error.is_retryable(),
             FilesError::Pool(error) => error.is_retryable(),
-            FilesError::Recalled => true,
+            FilesError::Recalled | FilesError::Shortened => true,
             FilesError::Select(_) | FilesError::Denied | FilesError::TooLarge | FilesError::Limit(_) => false,
         }
     }

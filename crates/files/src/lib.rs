@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod births;
+mod content;
 mod dislodge;
 mod doors;
 mod error;
@@ -39,6 +40,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use types::{Clock, FileId};
 
+pub use content::{Content, ContentMode, Segment, Segments};
 pub use doors::RegisterError;
 pub use error::FilesError;
 pub use file_state::{Change, Door, Granted, LockKind, Modes, Recall, Share, Want};
@@ -48,7 +50,7 @@ pub use open::OpenFile;
 pub use punctual::PunctualPool;
 pub use recall::{FileChangeGuard, Recaller};
 pub use removals::RemovalsSeen;
-pub use replicas::{Located, Truncated};
+pub use replicas::Truncated;
 pub use unwritten::{Patience, Told};
 pub use walk::{Last, PathTarget, WalkError, walk};
 

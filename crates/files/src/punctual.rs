@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    ANSWER_TIME, Advice, Answers, BATCH_LEN_MAX, Birth, Content, Description, IoHandle, LocalRange,
-    OpenReplica, Pool, PoolError, PoolStatus, ReadData, ReplicaFacts, ReplicaRanges, Source, Stability,
-    Stretch, Ticket, Verifier, WriteThrough,
+    ANSWER_TIME, Advice, Answers, BATCH_LEN_MAX, Birth, Description, IoHandle, LocalRange, OpenReplica, Pool,
+    PoolError, PoolStatus, RangeKind, ReadData, ReplicaFacts, ReplicaRanges, Source, Stability, Stretch,
+    Ticket, Verifier, WriteThrough,
 };
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
@@ -182,8 +182,8 @@ impl ReplicaRanges for PunctualReplica {
         self.timed(self.inner_ranges().extend(length))
     }
 
-    fn seek(&self, offset: u64, content: Content) -> IoHandle<Option<u64>> {
-        self.timed(self.inner_ranges().seek(offset, content))
+    fn seek(&self, offset: u64, kind: RangeKind) -> IoHandle<Option<u64>> {
+        self.timed(self.inner_ranges().seek(offset, kind))
     }
 
     fn copy_from(&self, source: Source, stretch: Stretch) -> IoHandle<u64> {

@@ -25,7 +25,7 @@ pub struct Truncated {
 }
 
 /// An open replica and the ticket that it was opened with, which names its pool.
-pub struct Located {
+pub(crate) struct Located {
     pub ticket: Ticket,
     pub replica: Arc<dyn OpenReplica>,
 }
@@ -108,14 +108,8 @@ impl Files {
         Ok(at.make(&[(file.file, Birth::of(file.birth))], ANSWER_TIME).await.sole()?)
     }
 
-    /// Of a file that is not empty, to read it.
-    pub async fn open_with_data(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, FilesError> {
-        let replica = self.open_replica(file, TicketMode::Read).await?;
-        replica.ok_or(FilesError::Select(SelectError::NoLocation))
-    }
-
     /// As [`Files::open_replica`], with where it is. To read, another good replica is taken if a pool cannot be reached.
-    pub async fn open_located(
+    pub(crate) async fn open_located(
         &self,
         file: &Attributes,
         mode: TicketMode,
@@ -153,7 +147,7 @@ impl Files {
 
     /// An operation that holds no open of a file may find that the last name went, and the replicas with it: the file
     /// is stale then, and no data is lost.
-    async fn unless_removed(&self, file: FileId, error: FilesError) -> FilesError {
+    pub(crate) async fn unless_removed(&self, file: FileId, error: FilesError) -> FilesError {
         if !matches!(error, FilesError::Pool(PoolError::NoReplica(_) | PoolError::Io { .. })) {
             return error;
         }
@@ -169,14 +163,14 @@ impl Files {
         Ok(self.open_located_for_writing(file).await?.replica)
     }
 
-    /// As [`Files::open_for_writing`], for a write that leaves nothing of what the file has: a replica that was lost is
-    /// made anew.
-    pub async fn open_for_replacing(&self, file: &Attributes) -> Result<Arc<dyn OpenReplica>, FilesError> {
-        self.open_for_writing(&nothing_yet(file)).await
+    /// As [`Files::open_located_for_writing`], for a write that leaves nothing of what the file has: a replica that was
+    /// lost is made anew.
+    pub(crate) async fn open_located_for_replacing(&self, file: &Attributes) -> Result<Located, FilesError> {
+        self.open_located_for_writing(&nothing_yet(file)).await
     }
 
     /// As [`Files::open_for_writing`], with where it is.
-    pub async fn open_located_for_writing(&self, file: &Attributes) -> Result<Located, FilesError> {
+    pub(crate) async fn open_located_for_writing(&self, file: &Attributes) -> Result<Located, FilesError> {
         if let Some(located) = self.open_located(file, TicketMode::ReadWrite).await? {
             return Ok(located);
         }
@@ -269,7 +263,7 @@ pub(crate) fn check_birth(file: &Attributes, pool: PoolId, found: &ReplicaFacts)
     }
 }
 
-fn lost(pool: PoolId, what_of_it: &str) -> PoolError {
+pub(crate) fn lost(pool: PoolId, what_of_it: &str) -> PoolError {
     let reason = format!("it has data, and its replica {what_of_it}");
     PoolError::Io { pool, operation: "find the data of the file", reason }
 }

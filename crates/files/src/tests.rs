@@ -1,5 +1,7 @@
 //! One module per concern; a namespace as a fake that can be told what to say, and a pool in memory.
 
+mod content;
+mod copies;
 mod dislodged;
 mod doors;
 pub mod fakes;

@@ -29,14 +29,14 @@ const PARTS_MAX: usize = 512;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 const BUSY_TRIES_MAX: u32 = 100;
 
-static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-
 #[derive(Debug, Error)]
 pub(crate) enum Broken {
     #[error("pieces are longer than promised")]
     TooLong,
     #[error("pieces end {0} bytes early")]
     TooShort(u64),
+    #[error("replica ends {0} bytes early")]
+    Lost(u64),
     #[error(transparent)]
     Pool(#[from] PoolError),
 }
@@ -274,7 +274,7 @@ impl Assembly {
     }
 }
 
-/// Waits for a read, reads again what it fell short of, and fills with zeros what lies past the replica's end.
+/// Waits for a read, and reads again what it fell short of.
 async fn finish(
     mut stretch: Stretch,
     mut answer: IoHandle<ReadData>,
@@ -287,12 +287,11 @@ async fn finish(
                 read.data.truncate(stretch.length as usize);
                 stretch.advance(read.data.len() as u64);
                 let is_end = read.end_of_file || read.data.is_empty();
+                if is_end && stretch.length > 0 {
+                    return Err(Broken::Lost(stretch.length));
+                }
                 if !read.data.is_empty() {
                     parts.push(read.data);
-                }
-                if is_end {
-                    parts.extend(zeros(stretch.length));
-                    return Ok(());
                 }
             }
             Err(error) if error.is_retryable() && tries < BUSY_TRIES_MAX => {
@@ -306,13 +305,4 @@ async fn finish(
         }
         answer = stretch.replica.read_at(stretch.offset, stretch.length as u32);
     }
-}
-
-/// As many, in slices of one static page.
-pub(crate) fn zeros(mut length: u64) -> impl Iterator<Item = Bytes> {
-    std::iter::from_fn(move || {
-        let part = length.min(ZEROS.len() as u64);
-        length -= part;
-        (part > 0).then(|| Bytes::from_static(&ZEROS[..part as usize]))
-    })
 }

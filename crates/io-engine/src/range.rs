@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use api::{Advice, Content, Stretch};
+use api::{Advice, RangeKind, Stretch};
 use rustix::fs::{self, FallocateFlags, SeekFrom};
 use rustix::io::{Errno, pread, retry_on_intr};
 use types::ByteRange;
@@ -36,10 +36,10 @@ pub fn deallocate(file: BorrowedFd<'_>, range: ByteRange) -> Result<(), Errno> {
 }
 
 /// As `ReplicaRanges::seek`. The file's own position moves; nobody here reads or writes at that.
-pub fn seek(file: BorrowedFd<'_>, offset: u64, content: Content) -> Result<Option<u64>, Errno> {
-    let (to, behind_the_end) = match content {
-        Content::Data => (SeekFrom::Data(offset), None),
-        Content::Hole => (SeekFrom::Hole(offset), Some(offset)),
+pub fn seek(file: BorrowedFd<'_>, offset: u64, kind: RangeKind) -> Result<Option<u64>, Errno> {
+    let (to, behind_the_end) = match kind {
+        RangeKind::Data => (SeekFrom::Data(offset), None),
+        RangeKind::Hole => (SeekFrom::Hole(offset), Some(offset)),
     };
     if offset > OFFSET_MAX {
         return Ok(behind_the_end);
@@ -64,7 +64,7 @@ pub fn advise(file: BorrowedFd<'_>, range: ByteRange, advice: Advice) -> Result<
 /// As `ReplicaRanges::copy_from`.
 pub fn copy(source: BorrowedFd<'_>, target: BorrowedFd<'_>, stretch: Stretch) -> Result<u64, Errno> {
     let Stretch { from, to, length } = stretch;
-    let data = seek(source, from, Content::Data)?;
+    let data = seek(source, from, RangeKind::Data)?;
     let hole = data.map_or(length, |at| (at - from).min(length));
     if hole > 0 {
         return match clear(target, to, hole) {
@@ -72,7 +72,7 @@ pub fn copy(source: BorrowedFd<'_>, target: BorrowedFd<'_>, stretch: Stretch) ->
             cleared => cleared.map(|()| hole),
         };
     }
-    let end = seek(source, from, Content::Hole)?.unwrap_or(u64::MAX).max(from + 1);
+    let end = seek(source, from, RangeKind::Hole)?.unwrap_or(u64::MAX).max(from + 1);
     let length = (end - from).min(length).min(COPY_BYTES_MAX);
     let (mut read, mut written) = (from, to);
     // At most COPY_BYTES_MAX, so it fits.
@@ -233,15 +233,15 @@ mod tests {
     #[test]
     fn data_and_holes_are_found_and_behind_the_end_is_a_hole() {
         let file = file(&[(2 * BLOCK, &[7; BLOCK as usize])], 4 * BLOCK);
-        let find = |offset, content| seek(file.as_fd(), offset, content).unwrap();
-        assert_eq!(find(0, Content::Data), Some(2 * BLOCK));
-        assert_eq!(find(2 * BLOCK + 5, Content::Data), Some(2 * BLOCK + 5));
-        assert_eq!(find(3 * BLOCK, Content::Data), None);
-        assert_eq!(find(5, Content::Hole), Some(5));
-        assert_eq!(find(2 * BLOCK, Content::Hole), Some(3 * BLOCK));
+        let find = |offset, kind| seek(file.as_fd(), offset, content).unwrap();
+        assert_eq!(find(0, RangeKind::Data), Some(2 * BLOCK));
+        assert_eq!(find(2 * BLOCK + 5, RangeKind::Data), Some(2 * BLOCK + 5));
+        assert_eq!(find(3 * BLOCK, RangeKind::Data), None);
+        assert_eq!(find(5, RangeKind::Hole), Some(5));
+        assert_eq!(find(2 * BLOCK, RangeKind::Hole), Some(3 * BLOCK));
         for offset in [4 * BLOCK, u64::MAX] {
-            assert_eq!(find(offset, Content::Hole), Some(offset));
-            assert_eq!(find(offset, Content::Data), None);
+            assert_eq!(find(offset, RangeKind::Hole), Some(offset));
+            assert_eq!(find(offset, RangeKind::Data), None);
         }
     }
 

@@ -7,7 +7,7 @@ mod pools;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use api::{ANSWER_TIME, Content, Pool, PoolError, Stability};
+use api::{ANSWER_TIME, Pool, PoolError, RangeKind, Stability};
 use bytes::Bytes;
 use forebay_pool::{Found, LocalPool, OpenError, ProblemKind, scan};
 use pools::{config, content, open, writer};
@@ -225,7 +225,7 @@ async fn a_write_into_a_hole_leaves_the_reserve_alone() {
     let write = |at| replica.write_at(at, Bytes::from("hole"), Stability::Unstable);
     assert!(matches!(write(1 << 19).await, Err(PoolError::NoSpace(_))));
     assert_eq!(
-        replica.ranges().unwrap().seek(4096, Content::Data).await.unwrap(),
+        replica.ranges().unwrap().seek(4096, RangeKind::Data).await.unwrap(),
         None,
         "nothing was written"
     );

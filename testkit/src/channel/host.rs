@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Advice, Answers, Birth, Content, IoHandle, OpenReplica, Pool, PoolError, ReplicaRanges};
+use api::{Advice, Answers, Birth, IoHandle, OpenReplica, Pool, PoolError, RangeKind, ReplicaRanges};
 use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -141,8 +141,8 @@ impl Host {
             Op::Deallocate(range) => self.finish(number, ranges.deallocate(range.into_range())),
             Op::Extend(length) => self.finish(number, ranges.extend(length)),
             Op::Seek { offset, is_data } => {
-                let content = if is_data { Content::Data } else { Content::Hole };
-                self.finish(number, ranges.seek(offset, content));
+                let kind = if is_data { RangeKind::Data } else { RangeKind::Hole };
+                self.finish(number, ranges.seek(offset, kind));
             }
             Op::Copy { source, stretch } => {
                 self.finish(number, ranges.copy_from(source.into_source(), stretch.into_stretch()));

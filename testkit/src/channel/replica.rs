@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{
-    Advice, Content, IoHandle, OpenReplica, ReadData, ReplicaRanges, Source, Stability, Stretch, Verifier,
+    Advice, IoHandle, OpenReplica, RangeKind, ReadData, ReplicaRanges, Source, Stability, Stretch, Verifier,
 };
 use bytes::Bytes;
 use types::ByteRange;
@@ -75,8 +75,8 @@ impl ReplicaRanges for ChannelReplica {
         self.start(Op::Extend(length), |()| ())
     }
 
-    fn seek(&self, offset: u64, content: Content) -> IoHandle<Option<u64>> {
-        self.start(Op::Seek { offset, is_data: content == Content::Data }, |found: Option<u64>| found)
+    fn seek(&self, offset: u64, kind: RangeKind) -> IoHandle<Option<u64>> {
+        self.start(Op::Seek { offset, is_data: kind == RangeKind::Data }, |found: Option<u64>| found)
     }
 
     fn copy_from(&self, source: Source, stretch: Stretch) -> IoHandle<u64> {

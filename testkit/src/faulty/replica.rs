@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
 use api::{
-    Advice, Content, IoHandle, OpenReplica, PoolError, ReadData, ReplicaRanges, Source, Stability, Stretch,
+    Advice, IoHandle, OpenReplica, PoolError, RangeKind, ReadData, ReplicaRanges, Source, Stability, Stretch,
     Verifier,
 };
 use bytes::Bytes;
@@ -119,8 +119,8 @@ impl ReplicaRanges for FaultyReplica {
         self.pass_range(move |ranges| ranges.extend(length))
     }
 
-    fn seek(&self, offset: u64, content: Content) -> IoHandle<Option<u64>> {
-        self.pass_range(move |ranges| ranges.seek(offset, content))
+    fn seek(&self, offset: u64, kind: RangeKind) -> IoHandle<Option<u64>> {
+        self.pass_range(move |ranges| ranges.seek(offset, kind))
     }
 
     fn copy_from(&self, source: Source, stretch: Stretch) -> IoHandle<u64> {

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use api::{
-    Advice, Content, IoHandle, OpenReplica, PoolError, Presence, ReadData, ReplicaRanges, Source, Stability,
-    Stretch, Ticket, TicketMode, Verifier,
+    Advice, IoHandle, OpenReplica, PoolError, Presence, RangeKind, ReadData, ReplicaRanges, Source,
+    Stability, Stretch, Ticket, TicketMode, Verifier,
 };
 use bytes::Bytes;
 use types::{ByteRange, Epoch};
@@ -160,7 +160,7 @@ impl MemoryReplica {
         }
         state.counts.writes += 1;
         let up_to = |at: Option<u64>| at.map_or(length, |at| (at - from).min(length));
-        let hole = up_to(lock(&source).content.seek(from, Content::Data));
+        let hole = up_to(lock(&source).content.seek(from, RangeKind::Data));
         if hole > 0 {
             let end = end - (length - hole);
             self.change(&mut state, (end, end), |replica| {
@@ -170,7 +170,7 @@ impl MemoryReplica {
             })?;
             return Ok(hole);
         }
-        let copied = up_to(lock(&source).content.seek(from, Content::Hole)).min(PIECE_BYTES_MAX);
+        let copied = up_to(lock(&source).content.seek(from, RangeKind::Hole)).min(PIECE_BYTES_MAX);
         let data = lock(&source).content.read(from, copied);
         self.change(&mut state, (to, to + copied), |replica| replica.content.write(to, data))?;
         Ok(copied)
@@ -251,11 +251,11 @@ impl ReplicaRanges for MemoryReplica {
         }))
     }
 
-    fn seek(&self, offset: u64, content: Content) -> IoHandle<Option<u64>> {
+    fn seek(&self, offset: u64, kind: RangeKind) -> IoHandle<Option<u64>> {
         let found = self.find(&self.pool.state());
         IoHandle::ready(found.map(|replica| match replica {
-            Some(replica) => lock(&replica).content.seek(offset, content),
-            None => (content == Content::Hole).then_some(offset),
+            Some(replica) => lock(&replica).content.seek(offset, kind),
+            None => (kind == RangeKind::Hole).then_some(offset),
         }))
     }
 

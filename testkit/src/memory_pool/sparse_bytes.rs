@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use api::Content;
+use api::RangeKind;
 use bytes::{Bytes, BytesMut};
 
 /// A hole reads as zeros and takes no space. Pieces do not overlap, and none is empty or passes `size`.
@@ -105,7 +105,7 @@ impl SparseBytes {
     }
 
     /// Reserved space is a hole, as file systems have it.
-    pub fn seek(&self, offset: u64, content: Content) -> Option<u64> {
+    pub fn seek(&self, offset: u64, kind: RangeKind) -> Option<u64> {
         let data = || {
             let pieces = self.overlapping(offset, u64::MAX);
             pieces.filter_map(|(at, piece)| match piece {
@@ -113,9 +113,9 @@ impl SparseBytes {
                 Piece::Reserved(_) => None,
             })
         };
-        match content {
-            Content::Data => data().next().map(|(at, _)| at.max(offset)),
-            Content::Hole => {
+        match kind {
+            RangeKind::Data => data().next().map(|(at, _)| at.max(offset)),
+            RangeKind::Hole => {
                 let is_in_data = |hole: u64, (at, _): &(u64, u64)| *at <= hole;
                 Some(data().fold(offset, |hole, piece| if is_in_data(hole, &piece) { piece.1 } else { hole }))
             }
@@ -168,8 +168,8 @@ mod tests {
             self.0.resize(size, None);
         }
 
-        fn seek(&self, offset: u64, content: Content) -> Option<u64> {
-            let wanted = content == Content::Data;
+        fn seek(&self, offset: u64, kind: RangeKind) -> Option<u64> {
+            let wanted = kind == RangeKind::Data;
             let is_data =
                 |at: u64| self.0.get(at as usize).is_some_and(|byte| byte.is_some_and(|byte| byte > 0));
             let found = (offset..SIZE_MAX).find(|at| is_data(*at) == wanted);
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(bytes.space_used(), model.0.iter().flatten().count() as u64);
         let covered = model.0.iter().skip(from as usize).flatten().count() as u64;
         assert_eq!(bytes.uncovered(from, SIZE_MAX), SIZE_MAX - from - covered);
-        for content in [Content::Data, Content::Hole] {
+        for content in [RangeKind::Data, RangeKind::Hole] {
             assert_eq!(bytes.seek(from, content), model.seek(from, content), "{content:?} from {from}");
         }
     }

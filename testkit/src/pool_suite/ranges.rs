@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::{
-    ANSWER_TIME, Advice, Content, Pool, PoolError, ReplicaRanges, Source, Stability, Stretch, Ticket,
+    ANSWER_TIME, Advice, Pool, PoolError, RangeKind, ReplicaRanges, Source, Stability, Stretch, Ticket,
     TicketMode,
 };
 use bytes::Bytes;
@@ -79,21 +79,21 @@ pub async fn data_and_holes_are_found(subject: impl PoolUnderTest) {
     let writer = writer(&pool, 7).await;
     for replica in [Arc::clone(&writer), reader(&pool, 7).await] {
         let Some(ranges) = replica.ranges() else { return };
-        assert_eq!(ranges.seek(5, Content::Data).await.expect("it can be asked"), None);
-        assert_eq!(ranges.seek(5, Content::Hole).await.expect("it can be asked"), Some(5));
+        assert_eq!(ranges.seek(5, RangeKind::Data).await.expect("it can be asked"), None);
+        assert_eq!(ranges.seek(5, RangeKind::Hole).await.expect("it can be asked"), Some(5));
     }
     write(&writer, 2 * BLOCK, &[7; BLOCK as usize]).await.expect("there is space");
     pool.truncate(&[(FileId(7), 4 * BLOCK)], ANSWER_TIME).await.sole().expect("there is space");
     let reader = reader(&pool, 7).await;
     let ranges = reader.ranges().expect("the other had some");
     let find = async |offset, content| ranges.seek(offset, content).await.expect("it can be asked");
-    assert_eq!(find(0, Content::Data).await, Some(2 * BLOCK));
-    assert_eq!(find(0, Content::Hole).await, Some(0));
-    assert_eq!(find(2 * BLOCK + 1, Content::Data).await, Some(2 * BLOCK + 1));
-    assert_eq!(find(2 * BLOCK + 1, Content::Hole).await, Some(3 * BLOCK));
-    assert_eq!(find(3 * BLOCK, Content::Data).await, None);
-    assert_eq!(find(u64::MAX, Content::Hole).await, Some(u64::MAX));
-    assert_eq!(find(u64::MAX, Content::Data).await, None);
+    assert_eq!(find(0, RangeKind::Data).await, Some(2 * BLOCK));
+    assert_eq!(find(0, RangeKind::Hole).await, Some(0));
+    assert_eq!(find(2 * BLOCK + 1, RangeKind::Data).await, Some(2 * BLOCK + 1));
+    assert_eq!(find(2 * BLOCK + 1, RangeKind::Hole).await, Some(3 * BLOCK));
+    assert_eq!(find(3 * BLOCK, RangeKind::Data).await, None);
+    assert_eq!(find(u64::MAX, RangeKind::Hole).await, Some(u64::MAX));
+    assert_eq!(find(u64::MAX, RangeKind::Data).await, None);
 }
 
 async fn copy_all(target: &dyn ReplicaRanges, source: Source, mut stretch: Stretch) -> Result<(), PoolError> {
@@ -193,7 +193,7 @@ pub async fn ranges_are_changed_by_write_tickets_of_this_epoch_only(subject: imp
     let fenced = |result: Result<(), PoolError>| assert!(matches!(result, Err(PoolError::Fenced)));
     fenced(by_old.allocate(range(0, 9)).await);
     fenced(by_old.deallocate(range(0, 9)).await);
-    fenced(by_old.seek(0, Content::Data).await.map(drop));
+    fenced(by_old.seek(0, RangeKind::Data).await.map(drop));
     fenced(by_old.advise(range(0, 9), Advice::WillNeed).await);
     fenced(by_old.copy_from(source, stretch).await.map(drop));
     fenced(by_old.share_from(source, stretch).await.map(drop));

@@ -7,23 +7,24 @@
 //! Absent: copies between servers (COPY_NOTIFY), for which another server would have to be let in with this client's
 //! rights.
 
-mod mover;
 mod offload;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::{PoolError, Stretch};
+use files::{ContentMode, FileChangeGuard, Files, FilesError};
 use nfs4::{
-    Clone4Args, Copy4Args, Copy4ResOk, CopyRequirements4, NfsStat4, StableHow4, StateId4, WriteResponse4,
+    Clone4Args, Copy4Args, Copy4ResOk, CopyRequirements4, NfsStat4, StableHow4, StateId4, Verifier4,
+    WriteResponse4,
 };
-use types::{Access, ByteRange};
+use types::{Access, Attributes, ByteRange};
 
 use super::clients::Clients;
 use super::data;
 use crate::context::Compound;
 use crate::status;
 
-use mover::{Ends, Judged, Mover};
 pub(crate) use offload::{Copies, Offloads};
 pub(super) use offload::{cancel, progress};
 
@@ -38,6 +39,23 @@ struct Request {
     to: u64,
     /// 0: up to the end of the source.
     count: u64,
+}
+
+/// A request that may be done.
+struct Judged {
+    source: Attributes,
+    target: Attributes,
+    stretch: Stretch,
+    /// Keeps delegations of the target away until the bytes are there.
+    changing: Option<FileChangeGuard>,
+}
+
+/// The bytes copied in one go.
+#[derive(Clone, Copy, Debug)]
+struct Moved {
+    count: u64,
+    /// As it was before the first byte: COMMIT detects bytes lost since.
+    verifier: Verifier4,
 }
 
 pub(super) async fn copy(
@@ -65,9 +83,9 @@ pub(super) async fn copy(
     let offload = may_go_on.then(|| copies.offloads.begin(client, judged.target.file)).flatten();
     let patience = if offload.is_some() { copies.answer_within } else { COPY_TIME_MAX };
     let deadline = fs.clock.monotonic() + patience;
-    let mover = Mover::of(fs);
-    let files = (&judged.source, &judged.target);
-    let moved = mover.copy(files, judged.stretch, |_| fs.clock.monotonic() >= deadline).await?;
+    let ends = (&judged.source, &judged.target);
+    let is_over = |_| fs.clock.monotonic() >= deadline;
+    let moved = copy_stretch(&fs.files, ends, judged.stretch, is_over).await?;
     let mut response = WriteResponse4 {
         callback_id: None,
         count: moved.count,
@@ -98,30 +116,41 @@ pub(super) async fn clone(compound: &Compound, clients: &Clients, args: &Clone4A
     if judged.stretch.length == 0 {
         return Ok(());
     }
-    let ends = Mover::of(fs).open(&judged.source, &judged.target).await?;
-    let Ends { source, target } = &ends;
-    let pool = target.ticket.pool;
-    let granularity = fs.pools.pool(pool).and_then(|pool| pool.clone_granularity());
-    let (Some(granularity), true) = (granularity, source.ticket.pool == pool) else {
-        return Err(NfsStat4::XDev);
-    };
-    let block = u64::from(granularity.max(1));
+    let source = fs.content(&judged.source, ContentMode::Read).await?;
+    let target = fs.content(&judged.target, ContentMode::Write).await?;
+    let block = u64::from(target.shared_block(&source).ok_or(NfsStat4::XDev)?);
     let Stretch { from, to, length } = judged.stretch;
     let is_whole = length.is_multiple_of(block) || from + length == judged.source.size;
     if !from.is_multiple_of(block) || !to.is_multiple_of(block) || !is_whole {
         return Err(NfsStat4::Inval);
     }
-    let ranges = target.replica.ranges().ok_or(NfsStat4::XDev)?;
-    fs.files.before_write(judged.target.file).await.map_err(status::of_files)?;
-    let _steady = fs.files.steady(judged.target.file).await;
-    match ranges.share_from(ends.source_of_pool(), judged.stretch).await {
-        Ok(true) => {}
-        Ok(false) => return Err(NfsStat4::Inval),
+    match target.share_from(&source, judged.stretch).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(NfsStat4::Inval),
         // Without a replica there are no blocks to share.
-        Err(PoolError::NoReplica(_)) => return Err(NfsStat4::XDev),
-        Err(error) => return Err(status::of_pool(error)),
+        Err(FilesError::Pool(PoolError::NoReplica(_))) => Err(NfsStat4::XDev),
+        Err(error) => Err(status::of_files(error)),
     }
-    data::settle(fs, &judged.target, &*target.replica, judged.target_end()).await
+}
+
+/// Copies the beginning of the stretch, until `is_over` says so of the bytes that are done.
+async fn copy_stretch(
+    files: &Arc<Files>,
+    (source, target): (&Attributes, &Attributes),
+    stretch: Stretch,
+    is_over: impl Fn(u64) -> bool,
+) -> Result<Moved, NfsStat4> {
+    let moved = async {
+        let target = files.content(target, ContentMode::Write).await?;
+        let verifier = Verifier4(target.verifier()?.0);
+        if stretch.length == 0 {
+            return Ok(Moved { count: 0, verifier });
+        }
+        let source = files.content(source, ContentMode::Read).await?;
+        let count = files.copy(&source, &target, stretch, is_over).await?;
+        Ok(Moved { count, verifier })
+    };
+    moved.await.map_err(status::of_files)
 }
 
 async fn judge(compound: &Compound, clients: &Clients, request: &Request) -> Result<Judged, NfsStat4> {

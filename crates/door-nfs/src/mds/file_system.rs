@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::{HandleKey, Namespace, PoolManager, Xattrs};
 use file_state::{Door, Holder};
-use files::Files;
+use files::{Content, ContentMode, Files};
 use nfs4::{ClientId4, FsId4, NfsFh4, NfsStat4};
 use nfs4_state::stateid;
 use types::permission::Removal;
@@ -44,6 +44,11 @@ impl FileSystem {
     /// As [`FileSystem::attributes`], with what the pools know better.
     pub async fn fresh_attributes(&self, file: FileId) -> Result<Attributes, NfsStat4> {
         self.files.fresh_attributes(file).await.map_err(status::of_files)
+    }
+
+    /// The bytes of a file, as [`Files::content`].
+    pub async fn content(&self, file: &Attributes, mode: ContentMode) -> Result<Content, NfsStat4> {
+        self.files.content(file, mode).await.map_err(status::of_files)
     }
 
     /// The caller, as the conflict table knows it. `None`: a caller without a client id.

@@ -1,10 +1,8 @@
 //! READ, WRITE and COMMIT through the head, for clients without pNFS and for those that cannot reach a pool.
-//!
-//! The size in the namespace is the truth; a replica may be longer (see `files`).
 
-use api::{ReadData, Stability, WriteThrough, Written};
-use bytes::{Bytes, BytesMut};
-use files::FileChangeGuard;
+use api::ReadData;
+use bytes::Bytes;
+use files::{ContentMode, FileChangeGuard};
 use nfs4::{
     Commit4Args, Commit4ResOk, NfsStat4, Read4Args, Read4ResOk, StateId4, Verifier4, Write4Args, Write4ResOk,
 };
@@ -15,7 +13,7 @@ use super::clients::Clients;
 use super::permit::check_io;
 use crate::context::Compound;
 use crate::limits::IO_BYTES_MAX;
-use crate::stability::{stability, stable_how, verifier};
+use crate::stability::stability;
 use crate::status;
 
 /// Operation number, status, eof, length and padding around the bytes of a READ.
@@ -28,28 +26,16 @@ pub(super) async fn read(
 ) -> Result<Read4ResOk, NfsStat4> {
     let (file, _) = authorize(compound, clients, args.stateid, Access::READ).await?;
     let room = compound.reply_room.saturating_sub(READ_OVERHEAD_BYTES);
-    let count = u64::from(args.count.min(IO_BYTES_MAX)).min(room as u64);
-    let left = file.size.saturating_sub(args.offset);
-    let length = count.min(left);
-    let data = if length == 0 {
-        Bytes::new()
-    } else {
-        let replica = clients.fs.files.open_with_data(&file).await.map_err(status::of_files)?;
-        let read = replica.read_at(args.offset, length as u32).await.map_err(status::of_pool)?;
-        fill(read, length as usize)
-    };
-    Ok(Read4ResOk { eof: args.offset.saturating_add(data.len() as u64) >= file.size, data: Opaque(data) })
-}
-
-/// Behind the end of the replica the file reads as zeros.
-fn fill(read: ReadData, length: usize) -> Bytes {
-    if !read.end_of_file || read.data.len() >= length {
-        return read.data;
+    let count = args.count.min(IO_BYTES_MAX).min(u32::try_from(room).unwrap_or(u32::MAX));
+    if args.offset >= file.size {
+        return Ok(Read4ResOk { eof: true, data: Opaque(Bytes::new()) });
     }
-    let mut filled = BytesMut::with_capacity(length);
-    filled.extend_from_slice(&read.data);
-    filled.resize(length, 0);
-    filled.freeze()
+    if count == 0 {
+        return Ok(Read4ResOk { eof: false, data: Opaque(Bytes::new()) });
+    }
+    let content = clients.fs.content(&file, ContentMode::Read).await?;
+    let ReadData { data, end_of_file } = content.read(args.offset, count).await.map_err(status::of_files)?;
+    Ok(Read4ResOk { eof: end_of_file, data: Opaque(data) })
 }
 
 pub(super) async fn write(
@@ -59,43 +45,10 @@ pub(super) async fn write(
 ) -> Result<Write4ResOk, NfsStat4> {
     let (file, _changing) = authorize(compound, clients, args.stateid, Access::WRITE).await?;
     let count = u32::try_from(args.data.len()).map_err(|_| NfsStat4::Inval)?;
-    let end = args
-        .offset
-        .checked_add(count.into())
-        .filter(|end| i64::try_from(*end).is_ok())
-        .ok_or(NfsStat4::FBig)?;
-    if end > file.size {
-        let grown = clients.fs.files.require_room(&compound.identity, file.file, end - file.size, 0);
-        grown.await.map_err(status::of_files)?;
-    }
-    let replaces_all = args.offset == 0 && end >= file.size;
-    let replica = match replaces_all {
-        // Also what a client sends again after a power cut, of whose first bytes only the size has reached the disk.
-        true => clients.fs.files.open_for_replacing(&file).await,
-        false => clients.fs.files.open_for_writing(&file).await,
-    };
-    let replica = replica.map_err(status::of_files)?;
-    let wanted = stability(args.stable);
-    if count == 0 {
-        return Ok(Write4ResOk { count, committed: args.stable, writeverf: verifier(&*replica) });
-    }
-    clients.fs.files.before_write(file.file).await.map_err(status::of_files)?;
-    let _steady = clients.fs.files.steady(file.file).await;
-    // The bytes are there before the size says so.
-    let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability: wanted };
-    let noted = clients.fs.namespace.record_write(file.file, &written);
-    if wanted == Stability::Unstable {
-        replica.write_at(args.offset, args.data.0, wanted).await.map_err(status::of_pool)?;
-        noted.await.map_err(status::of_namespace)?;
-    } else {
-        // Both go to the disk at once.
-        let WriteThrough { written, synced } = replica.write_through(args.offset, args.data.0);
-        written.await.map_err(status::of_pool)?;
-        let (synced, noted) = tokio::join!(synced, noted);
-        synced.map_err(status::of_pool)?;
-        noted.map_err(status::of_namespace)?;
-    }
-    Ok(Write4ResOk { count, committed: stable_how(wanted), writeverf: verifier(&*replica) })
+    let data = (args.offset, args.data.0);
+    let written = clients.fs.files.write(&compound.identity, &file, data, stability(args.stable)).await;
+    let writeverf = Verifier4(written.map_err(status::of_files)?.0);
+    Ok(Write4ResOk { count, committed: args.stable, writeverf })
 }
 
 pub(super) async fn commit(
@@ -108,17 +61,8 @@ pub(super) async fn commit(
     }
     let file = clients.fs.attributes(compound.file()?).await?;
     regular(&file)?;
-    let replica = clients.fs.files.open_for_writing(&file).await.map_err(status::of_files)?;
-    let synced = replica.sync().await.map_err(status::of_pool)?;
-    let _steady = clients.fs.files.steady(file.file).await;
-    let facts = clients.fs.files.replica_facts(&file).await.map_err(status::of_files)?;
-    let written = Written {
-        size_at_least: None,
-        mtime: None,
-        space_used: facts.map(|facts| facts.space_used),
-        stability: Stability::FileSync,
-    };
-    clients.fs.namespace.record_write(file.file, &written).await.map_err(status::of_namespace)?;
+    let content = clients.fs.content(&file, ContentMode::Write).await?;
+    let synced = content.sync().await.map_err(status::of_files)?;
     Ok(Commit4ResOk { writeverf: Verifier4(synced.0) })
 }
 

@@ -100,7 +100,7 @@ async fn a_file_with_bytes_and_no_location_is_an_error_until_it_is_made_empty_or
     }
     assert!(fakes.locations.lock().get(&lost.file).is_none(), "it is not taken for one of zeros");
     assert_eq!(truncate(&files, lost.file, 0).await.unwrap(), 0);
-    files.open_for_replacing(&lost).await.unwrap();
+    files.open_located_for_replacing(&lost).await.unwrap();
     assert_eq!(fakes.locations.lock()[&lost.file], [POOL]);
 }
 
@@ -120,7 +120,7 @@ async fn a_file_whose_replicas_are_not_good_is_an_error_to_readers_and_writers()
         for mode in [TicketMode::Read, TicketMode::ReadWrite] {
             assert!(files.locate(&file, mode, Some(1)).await.is_err_and(is_lost), "{locality:?}");
         }
-        assert!(files.open_with_data(&file).await.err().is_some_and(is_lost), "{locality:?}");
+        assert!(files.open_replica(&file, TicketMode::Read).await.err().is_some_and(is_lost), "{locality:?}");
         assert!(files.open_for_writing(&file).await.err().is_some_and(is_lost), "{locality:?}");
         assert!(truncate(&files, FILE, 5).await.is_err_and(is_lost), "{locality:?}");
         assert!(files.replica_facts(&file).await.unwrap().is_none(), "{locality:?}");
@@ -135,7 +135,7 @@ async fn a_file_is_read_at_the_good_one_of_its_replicas() {
     let stale = ReplicaRef { pool: PoolId(9), state: ReplicaState::Stale, since: Timestamp::EPOCH };
     let replicas = [stale, ReplicaRef::good(POOL, Timestamp::EPOCH)];
     *fakes.spoilt.lock() = Some(Locality::Replicas(Arc::new(replicas)));
-    assert!(files.open_with_data(&attributes(FILE, 10)).await.is_ok());
+    assert!(files.open_replica(&attributes(FILE, 10), TicketMode::Read).await.is_ok());
     assert_eq!(files.place(FILE, None).await.unwrap(), POOL);
 }
 

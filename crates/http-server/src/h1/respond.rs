@@ -15,7 +15,7 @@ use tokio::time::sleep;
 use super::head::{self, Asked, Framing};
 use super::sendfile::{self, Sent};
 use crate::Memory;
-use crate::assembly::{Assembly, Broken, Part, Purse, Shape, Stretch, zeros};
+use crate::assembly::{Assembly, Broken, Part, Purse, Shape, Stretch};
 use crate::listener_state::ListenerState;
 use crate::message::{Pieces, Response, ResponseBody};
 use crate::wire::Wire;
@@ -106,12 +106,7 @@ async fn send_file(
     match sendfile::send(stream, &mut stretch, shared).await? {
         Sent::All => {}
         Sent::Unsendable => assembly.put_back(stretch),
-        Sent::EndOfFile => {
-            for part in zeros(stretch.length) {
-                wire.out.push(part);
-                wire.send(shared.limits.write_time).await?;
-            }
-        }
+        Sent::EndOfFile => return Err(Broken::Lost(stretch.length).into()),
     }
     Ok(())
 }

@@ -30,16 +30,16 @@ fn serving(replica: Arc<dyn OpenReplica>, ranges: Vec<(u64, u64)>) -> Arc<dyn Se
 }
 
 fn expected(data: &[u8], ranges: &[(u64, u64)]) -> Vec<u8> {
-    let byte = |at| data.get(at as usize).copied().unwrap_or(0);
-    ranges.iter().flat_map(|(offset, length)| (*offset..offset + length).map(byte)).collect()
+    let range = |(offset, length): &(u64, u64)| data[*offset as usize..(offset + length) as usize].to_vec();
+    ranges.iter().flat_map(range).collect()
 }
 
-/// Large and small, in any order, beyond the end.
+/// Of 4 MiB: large and small, in any order, up to the end.
 fn ranges() -> Vec<(u64, u64)> {
     let mut ranges =
-        vec![(0, 3 << 20), (5, 100), (1, 64 << 10), (1 << 20, 70_000), (0, 1), ((4 << 20) - 5, 300_000)];
+        vec![(0, 3 << 20), (5, 100), (1, 64 << 10), (1 << 20, 70_000), (0, 1), ((4 << 20) - 300_000, 300_000)];
     ranges.extend((0..2000).map(|n| (n * 1001, 99)));
-    ranges.extend([(9 << 20, 200), (9 << 20, 200_000), (7, 7)]);
+    ranges.extend([((4 << 20) - 200, 200), (9, 200_000), (7, 7)]);
     ranges
 }
 
@@ -180,4 +180,20 @@ async fn a_pool_that_is_busy_is_asked_again_and_one_that_fails_resets() {
     client.send(GET).await;
     assert!(client.is_reset().await);
     assert!(failing.count(Call::Read) > 2);
+}
+
+#[tokio::test]
+async fn a_replica_that_ends_early_breaks_the_response_off_and_no_zeros_are_sent() {
+    let data = pattern(1 << 20);
+    for ranges in [vec![(0, 2 << 20)], vec![(0, 1 << 20), (2 << 20, 100)], vec![(2 << 20, 200_000)]] {
+        for replica in [FixedReplica::of(data.clone()), FixedReplica::in_file(&data)] {
+            let server = Server::start(serving(Arc::new(replica), ranges.clone())).await;
+            let mut client = server.client().await;
+            client.send(GET).await;
+            let received = client.until_reset().await;
+            let head_end = received.windows(4).position(|four| four == b"\r\n\r\n");
+            let body = head_end.map_or(&[][..], |at| &received[at + 4..]);
+            assert!(data.starts_with(body), "{ranges:?}: {} bytes", body.len());
+        }
+    }
 }

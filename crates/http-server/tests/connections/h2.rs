@@ -153,7 +153,7 @@ async fn pieces_and_streams_arrive_whole_over_http_2() {
         async move {
             let body = match request.method {
                 Method::GET => {
-                    let (offset, length) = (1000, 4 << 20);
+                    let (offset, length) = (1000, (3 << 20) - 1000);
                     let piece = Piece::Replica { replica, offset, length };
                     ResponseBody::Pieces { length, pieces: Box::new(std::iter::once(piece)) }
                 }
@@ -166,9 +166,7 @@ async fn pieces_and_streams_arrive_whole_over_http_2() {
     });
     let (_server, mut client) = started(service, Limits::default()).await;
     let (_, body) = client.fetch(Method::GET, "").await;
-    let mut expected = data[1000..].to_vec();
-    expected.resize(4 << 20, 0);
-    assert!(body == expected);
+    assert!(body == data[1000..]);
     let (head, body) = client.fetch(Method::POST, "").await;
     assert_eq!((head.headers.get("content-length"), body.len()), (None, 290));
 }

@@ -114,6 +114,12 @@ impl Client {
         String::from_utf8(self.rest().await).unwrap()
     }
 
+    /// All that came before the connection was reset.
+    pub async fn until_reset(&mut self) -> Vec<u8> {
+        assert!(self.is_reset().await, "a clean end");
+        std::mem::take(&mut self.unread)
+    }
+
     /// The connection ends by a reset: what came is not all.
     pub async fn is_reset(&mut self) -> bool {
         loop {

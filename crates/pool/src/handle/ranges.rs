@@ -1,6 +1,6 @@
 //! Range operations of a ticket's holder on a replica.
 
-use api::{Advice, Content, IoHandle, PoolError, ReplicaRanges, Source, Stretch};
+use api::{Advice, IoHandle, PoolError, RangeKind, ReplicaRanges, Source, Stretch};
 use io_engine::Work;
 use types::ByteRange;
 
@@ -19,8 +19,8 @@ impl ReplicaRanges for Handle {
         self.change(Work::Extend, move |this| this.replica.extend(&this.shared, this.claim, length))
     }
 
-    fn seek(&self, offset: u64, content: Content) -> IoHandle<Option<u64>> {
-        self.look(Work::Seek, move |this| this.replica.seek(&this.shared, offset, content))
+    fn seek(&self, offset: u64, kind: RangeKind) -> IoHandle<Option<u64>> {
+        self.look(Work::Seek, move |this| this.replica.seek(&this.shared, offset, kind))
     }
 
     fn copy_from(&self, source: Source, stretch: Stretch) -> IoHandle<u64> {

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use api::{Advice, Content, PoolError, Stretch};
+use api::{Advice, PoolError, RangeKind, Stretch};
 use io_engine::{range, write};
 use rustix::io::Errno;
 use types::ByteRange;
@@ -103,13 +103,13 @@ impl Replica {
     }
 
     /// Behind the end of the replica, and where it has no file, all is a hole.
-    pub fn seek(&self, shared: &PoolParts, offset: u64, content: Content) -> Result<Option<u64>, PoolError> {
-        match (self.open_file(), content) {
+    pub fn seek(&self, shared: &PoolParts, offset: u64, kind: RangeKind) -> Result<Option<u64>, PoolError> {
+        match (self.open_file(), kind) {
             (Some(file), _) => {
-                range::seek(file, offset, content).map_err(|errno| shared.failure("find data", errno))
+                range::seek(file, offset, kind).map_err(|errno| shared.failure("find data", errno))
             }
-            (None, Content::Hole) => Ok(Some(offset)),
-            (None, Content::Data) => Ok(None),
+            (None, RangeKind::Hole) => Ok(Some(offset)),
+            (None, RangeKind::Data) => Ok(None),
         }
     }
 

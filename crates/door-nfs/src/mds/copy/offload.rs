@@ -23,11 +23,11 @@ use nfs4::{
 use nfs4_state::stateid::ClientState;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use types::{Attributes, FileId};
+use types::{Attributes, Clock, FileId};
 
 use super::super::clients::Clients;
 use super::super::file_system::WAIT;
-use super::mover::{Judged, Moved, Mover};
+use super::{Judged, Moved, copy_stretch};
 use crate::callback::CallbackError;
 use crate::context::Compound;
 use crate::session_ops::Sessions;
@@ -266,7 +266,8 @@ impl Drop for Held {
 
 /// A copy on its way, with all that keeps its files.
 struct Job {
-    mover: Mover,
+    files: Arc<Files>,
+    clock: Arc<dyn Clock>,
     stretch: Stretch,
     source: Held,
     target: Held,
@@ -295,7 +296,8 @@ pub(super) async fn carry_on(
     let source = hold(&judged.source, Modes::READ).await?;
     let target = hold(&judged.target, Modes::WRITE).await?;
     let job = Job {
-        mover: Mover::of(&clients.fs),
+        files: Arc::clone(&clients.fs.files),
+        clock: Arc::clone(&clients.fs.clock),
         stretch: judged.stretch,
         source,
         target,
@@ -352,7 +354,7 @@ impl Job {
     }
 
     async fn turn(&self, offload: &Offload, done: u64) -> Result<Option<Moved>, NfsStat4> {
-        let Mover { files, clock, .. } = &self.mover;
+        let Job { files, clock, .. } = self;
         let attributes = async |file| files.fresh_attributes(file).await.map_err(crate::status::of_files);
         let source = attributes(self.source.file).await?;
         let target = attributes(self.target.file).await?;
@@ -363,7 +365,8 @@ impl Job {
         }
         let until = clock.monotonic() + TURN;
         let is_over = |more: u64| !offload.note(done + more) || clock.monotonic() >= until;
-        self.mover.copy((&source, &target), Stretch { length, ..rest }, is_over).await.map(Some)
+        let stretch = Stretch { length, ..rest };
+        copy_stretch(files, (&source, &target), stretch, is_over).await.map(Some)
     }
 }
 

@@ -1,0 +1,309 @@
+//! The bytes of a file, as the head reads and writes them for every door.
+//!
+//! A file is as long as the namespace says. Within that length zeros are read where a replica has a hole, and nowhere
+//! else: a replica that ends before it has lost bytes, and reading there is an error. A cut is made at the replicas first
+//! and in the namespace afterwards, so a reader that meets the end too early waits for its turn at the length
+//! (`lengths`), looks at the length once more and reads again.
+
+mod copy;
+mod segments;
+
+use std::sync::Arc;
+
+use api::{
+    ANSWER_TIME, Advice, OpenReplica, PoolError, RangeKind, ReadData, ReplicaRanges, Stability, TicketMode,
+    Verifier, WriteThrough, Written,
+};
+use bytes::Bytes;
+use types::{Attributes, ByteRange, Identity};
+
+use crate::replicas::{Located, lost};
+use crate::{Files, FilesError};
+
+pub use segments::{Segment, Segments};
+
+/// What the bytes of a file are opened for. The caller has judged whether it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentMode {
+    Read,
+    /// To change bytes that are there.
+    Change,
+    /// A file without a replica gets one.
+    Write,
+    /// As `Write`, and nothing that the file has is left: a replica that was lost is made anew.
+    Replace,
+}
+
+/// A file whose bytes can be read or written.
+pub struct Content {
+    files: Arc<Files>,
+    /// As the caller knew it.
+    file: Attributes,
+    /// `None`: nothing was written to the file.
+    located: Option<Located>,
+}
+
+impl Files {
+    /// The bytes of a file, whose attributes the caller has just read, with what the pools know better
+    /// ([`Files::freshen`]).
+    pub async fn content(
+        self: &Arc<Self>,
+        file: &Attributes,
+        mode: ContentMode,
+    ) -> Result<Content, FilesError> {
+        let located = match mode {
+            ContentMode::Read => self.open_located(file, TicketMode::Read).await?,
+            ContentMode::Change => self.open_located(file, TicketMode::ReadWrite).await?,
+            ContentMode::Write => Some(self.open_located_for_writing(file).await?),
+            ContentMode::Replace => Some(self.open_located_for_replacing(file).await?),
+        };
+        Ok(Content { files: Arc::clone(self), file: *file, located })
+    }
+
+    /// Writes once. A write of all bytes that the file has replaces it: so does what a client sends again after a power
+    /// cut, of whose first bytes only the size has reached the disk.
+    pub async fn write(
+        self: &Arc<Self>,
+        who: &Identity,
+        file: &Attributes,
+        (offset, data): (u64, Bytes),
+        stability: Stability,
+    ) -> Result<Verifier, FilesError> {
+        let replaces_all = offset == 0 && data.len() as u64 >= file.size;
+        let mode = if replaces_all { ContentMode::Replace } else { ContentMode::Write };
+        require_end(offset, data.len() as u64)?;
+        let content = self.content(file, mode).await?;
+        content.write(who, offset, data, stability).await?;
+        content.verifier()
+    }
+}
+
+impl Content {
+    /// What the replica is read with, by a server that sends bytes from the disk to the network itself. It breaks off
+    /// where the replica ends early. `None`: the file is empty.
+    pub fn replica(&self) -> Option<&Arc<dyn OpenReplica>> {
+        self.located.as_ref().map(|located| &located.replica)
+    }
+
+    /// Changes whenever bytes that were written and not synced may have been lost.
+    pub fn verifier(&self) -> Result<Verifier, FilesError> {
+        Ok(self.open()?.replica.verifier())
+    }
+
+    /// Bytes from `offset` on: at least one, unless the file ends there. `end_of_file` says that the file ends behind
+    /// them.
+    pub async fn read(&self, offset: u64, length: u32) -> Result<ReadData, FilesError> {
+        let Some(Located { replica, .. }) = &self.located else { return Ok(nothing()) };
+        let wanted = within(self.file.size, offset, length);
+        if wanted == 0 {
+            return Ok(nothing());
+        }
+        let read = self.judged(replica.read_at(offset, wanted).await).await?;
+        if is_short(&read, wanted) {
+            return self.read_in_turn(offset, length).await;
+        }
+        Ok(bounded(read, offset, self.file.size))
+    }
+
+    /// Again, while nobody sets the length of the file.
+    async fn read_in_turn(&self, offset: u64, length: u32) -> Result<ReadData, FilesError> {
+        let located = self.open()?;
+        let _steady = self.files.steady(self.file.file).await;
+        // Asking the pools for more would take the same turn.
+        let size = self.files.attributes(self.file.file).await?.size;
+        let wanted = within(size, offset, length);
+        if wanted == 0 {
+            return Ok(nothing());
+        }
+        let read = self.judged(located.replica.read_at(offset, wanted).await).await?;
+        if is_short(&read, wanted) {
+            return Err(lost(located.ticket.pool, ENDS_EARLY).into());
+        }
+        Ok(bounded(read, offset, size))
+    }
+
+    /// Writes at a replica and makes it visible, in this order: the bytes are there before the size says so. Quotas are
+    /// asked first, of the identity that the bytes are written for.
+    pub async fn write(
+        &self,
+        who: &Identity,
+        offset: u64,
+        data: Bytes,
+        stability: Stability,
+    ) -> Result<(), FilesError> {
+        let end = require_end(offset, data.len() as u64)?;
+        self.require_room(who, end).await?;
+        if data.is_empty() {
+            return Ok(());
+        }
+        let (files, file) = (&self.files, self.file.file);
+        let replica = &self.open()?.replica;
+        files.before_write(file).await?;
+        let _steady = files.steady(file).await;
+        let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability };
+        let noted = files.services.namespace.record_write(file, &written);
+        if stability == Stability::Unstable {
+            replica.write_at(offset, data, stability).await?;
+            noted.await?;
+        } else {
+            // Both go to the disk at once.
+            let WriteThrough { written, synced } = replica.write_through(offset, data);
+            written.await?;
+            let (synced, noted) = tokio::join!(synced, noted);
+            synced?;
+            noted?;
+        }
+        Ok(())
+    }
+
+    /// Brings all that was written to the disk, with the size and the times.
+    pub async fn sync(&self) -> Result<Verifier, FilesError> {
+        let located = self.open()?;
+        let synced = located.replica.sync().await?;
+        let _steady = self.files.steady(self.file.file).await;
+        self.record_on_disk(None).await?;
+        Ok(synced)
+    }
+
+    /// Reserves space for the range, which belongs to the file from then on; on disk when it is answered.
+    pub async fn allocate(&self, who: &Identity, range: ByteRange) -> Result<(), FilesError> {
+        let end = require_end(range.offset(), range.length())?;
+        self.require_room(who, end).await?;
+        let ranges = self.ranges()?;
+        self.files.before_write(self.file.file).await?;
+        let _steady = self.files.steady(self.file.file).await;
+        ranges.allocate(range).await?;
+        self.settle(end).await
+    }
+
+    /// The range reads as zeros and its space is free, where there is any; on disk when it is answered.
+    pub async fn deallocate(&self, range: ByteRange) -> Result<(), FilesError> {
+        if self.located.is_none() {
+            return Ok(());
+        }
+        let ranges = self.ranges()?;
+        self.files.before_write(self.file.file).await?;
+        let _steady = self.files.steady(self.file.file).await;
+        ranges.deallocate(range).await?;
+        // Written, but not longer for it.
+        self.settle(0).await
+    }
+
+    /// Where `kind` next begins, from an offset within the file on; the size where it does not. A pool that cannot tell
+    /// has data only.
+    pub async fn seek(&self, offset: u64, kind: RangeKind) -> Result<u64, FilesError> {
+        self.seek_before(offset, kind, self.file.size).await
+    }
+
+    /// As [`Content::seek`], as if the file ended at `end`, which is not behind its end.
+    async fn seek_before(&self, offset: u64, kind: RangeKind, end: u64) -> Result<u64, FilesError> {
+        let found = match (self.open()?.replica.ranges(), kind) {
+            (Some(ranges), _) => ranges.seek(offset, kind).await?,
+            (None, RangeKind::Data) => Some(offset),
+            (None, RangeKind::Hole) => None,
+        };
+        let found = found.unwrap_or(end).min(end);
+        // Behind the last byte of a replica its file system has a hole, too.
+        let may_be_gap = if kind == RangeKind::Hole { found < end } else { found == end };
+        if may_be_gap {
+            self.require_bytes(end).await?;
+        }
+        Ok(found)
+    }
+
+    /// Whether the pool took the hint.
+    pub async fn advise(&self, range: ByteRange, advice: Advice) -> bool {
+        let ranges = self.located.as_ref().and_then(|located| located.replica.ranges());
+        // A hint that comes to nothing is no error.
+        match ranges {
+            Some(ranges) => ranges.advise(range, advice).await.is_ok(),
+            None => false,
+        }
+    }
+
+    /// The replica goes as far as `end`, or the file is shorter by now: then the caller is to begin again.
+    async fn require_bytes(&self, end: u64) -> Result<(), FilesError> {
+        if self.replica_length().await? >= end {
+            return Ok(());
+        }
+        let _steady = self.files.steady(self.file.file).await;
+        let now = self.files.attributes(self.file.file).await?;
+        if now.size < end {
+            return Err(FilesError::Shortened);
+        }
+        match self.replica_length().await? >= end {
+            true => Ok(()),
+            false => Err(lost(self.open()?.ticket.pool, ENDS_EARLY).into()),
+        }
+    }
+
+    async fn replica_length(&self) -> Result<u64, FilesError> {
+        let pool = self.open()?.ticket.pool;
+        let at = self.files.services.pools.pool(pool).ok_or(PoolError::Offline(pool))?;
+        let facts = at.facts(&[self.file.file], ANSWER_TIME).await.sole();
+        Ok(self.judged(facts).await?.map_or(0, |facts| facts.size))
+    }
+
+    /// Brings a change to the disk and makes it visible, in this order. The caller keeps the length steady from before the
+    /// change.
+    async fn settle(&self, size_at_least: u64) -> Result<(), FilesError> {
+        self.open()?.replica.sync().await?;
+        self.record_on_disk(Some(size_at_least)).await
+    }
+
+    async fn record_on_disk(&self, size_at_least: Option<u64>) -> Result<(), FilesError> {
+        let space_used = self.files.replica_facts(&self.file).await?.map(|facts| facts.space_used);
+        let written = Written { size_at_least, mtime: None, space_used, stability: Stability::FileSync };
+        self.files.services.namespace.record_write(self.file.file, &written).await?;
+        Ok(())
+    }
+
+    async fn require_room(&self, who: &Identity, end: u64) -> Result<(), FilesError> {
+        if end <= self.file.size {
+            return Ok(());
+        }
+        self.files.require_room(who, self.file.file, end - self.file.size, 0).await
+    }
+
+    fn ranges(&self) -> Result<&dyn ReplicaRanges, FilesError> {
+        let Located { replica, ticket } = self.open()?;
+        replica.ranges().ok_or(PoolError::Unsupported(ticket.pool).into())
+    }
+
+    fn open(&self) -> Result<&Located, FilesError> {
+        // One without is empty, and nobody asks for its bytes.
+        self.located.as_ref().ok_or(api::SelectError::NoLocation.into())
+    }
+
+    /// The answer of a pool that may have been asked for a file that was removed.
+    async fn judged<T>(&self, answer: Result<T, PoolError>) -> Result<T, FilesError> {
+        match answer {
+            Ok(value) => Ok(value),
+            Err(error) => Err(self.files.unless_removed(self.file.file, error.into()).await),
+        }
+    }
+}
+
+const ENDS_EARLY: &str = "ends before the length of the file";
+
+fn nothing() -> ReadData {
+    ReadData { data: Bytes::new(), end_of_file: true }
+}
+
+fn within(size: u64, offset: u64, length: u32) -> u32 {
+    // No more than `length`, so it fits.
+    size.saturating_sub(offset).min(length.into()) as u32
+}
+
+fn is_short(read: &ReadData, wanted: u32) -> bool {
+    read.data.len() < wanted as usize && (read.end_of_file || read.data.is_empty())
+}
+
+fn bounded(read: ReadData, offset: u64, size: u64) -> ReadData {
+    ReadData { end_of_file: offset + read.data.len() as u64 >= size, data: read.data }
+}
+
+fn require_end(offset: u64, length: u64) -> Result<u64, FilesError> {
+    let end = offset.checked_add(length).filter(|end| i64::try_from(*end).is_ok());
+    end.ok_or(FilesError::TooLarge)
+}
