@@ -7,14 +7,13 @@ use std::sync::Arc;
 use api::{NamespaceError, Published};
 use async_trait::async_trait;
 use file_state::{Modes, Share};
-use files::FilesError;
+use files::{FilesError, Received};
 use http::StatusCode;
 use types::{Attributes, ChecksumKind, FileId};
 
 use crate::front::Front;
 use crate::refusal::Refusal;
 use crate::upload::{HeldUpload, Pending};
-use crate::writer::Received;
 
 /// A file that stays what it is while this lives.
 pub(crate) type Hold = Box<dyn Any + Send + Sync>;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::{ANSWER_TIME, Activity, Birth, OpenReplica, Replace, Stability, TicketMode};
 use async_trait::async_trait;
 use bytes::Bytes;
-use files::OpenFile;
+use files::{OpenFile, Received};
 use http::header::HeaderValue;
 use http_client::AbsoluteUrl;
 use http_server::Response;
@@ -22,7 +22,6 @@ use crate::resolve::Last;
 use crate::ticket::{PARAMETER, UrlTicket};
 use crate::tpc::{CopyRefusal, CopyRequest, CopySource, CopyTarget, Direction, LocalError, is_third_party};
 use crate::upload::{Pending, Terms};
-use crate::writer::Received;
 
 impl Front {
     /// `None`: it is a COPY inside this instance.

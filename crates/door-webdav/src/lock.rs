@@ -8,6 +8,7 @@ use std::time::Duration;
 use api::{Activity, NamespaceError, Replace};
 use bytes::Bytes;
 use file_state::{Change, Modes, Share, Want};
+use files::Received;
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use http_server::{RequestBody, Response, ResponseBody};
@@ -21,7 +22,6 @@ use crate::locks::{Lock, LockError, PathChange, Principal, Scope};
 use crate::refusal::Refusal;
 use crate::resolve::PathTarget;
 use crate::upload::{NAME_IS_GIVEN_AWAY, Terms};
-use crate::writer::Received;
 
 /// The share that a lock has towards other doors.
 const DENY_WRITING: Share = Share::new(Modes::READ, Modes::WRITE);

@@ -14,7 +14,7 @@ use api::{
     ANSWER_TIME, Caller, NamespaceError, Publish, Published, Purpose, Replace, Selection, TicketMode, Unnamed,
 };
 use file_state::{Change, Modes, Share};
-use files::{FilesError, OpenFile, WalkError};
+use files::{FilesError, OpenFile, Received, WalkError, Writer, mismatch};
 use http::StatusCode;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Name, PoolId, Timestamp};
 
@@ -24,8 +24,6 @@ use crate::locks::{Path, PathChange, Principal};
 use crate::put::under_way::Admitted;
 use crate::refusal::Refusal;
 use crate::resolve::{Last, PathTarget};
-use crate::sums::mismatch;
-use crate::writer::{Received, Writer};
 
 /// A grant that is not back by its deadline is revoked within this: a round of the NFS door, and fencing at the pools.
 const REVOCATION: Duration = Duration::from_secs(10);

@@ -23,8 +23,10 @@ mod recall;
 mod removals;
 mod replicas;
 mod room;
+mod sums;
 mod unwritten;
 mod walk;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -49,8 +51,10 @@ pub use punctual::PunctualPool;
 pub use recall::{FileChangeGuard, Recaller};
 pub use removals::RemovalsSeen;
 pub use replicas::{Located, Truncated};
+pub use sums::{Sums, mismatch};
 pub use unwritten::{Patience, Told};
 pub use walk::{Last, PathTarget, WalkError, walk};
+pub use writer::{Received, Writer};
 
 use births::Births;
 use doors::Doors;

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use files::Writer;
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use http_server::{RequestBody, Response};
@@ -26,7 +27,6 @@ use crate::locks::Path;
 use crate::refusal::Refusal;
 use crate::resolve::PathTarget;
 use crate::upload::{HeldUpload, Pending};
-use crate::writer::Writer;
 
 const IDLE: Duration = Duration::from_secs(3_600);
 const UPLOAD_ID: HeaderName = HeaderName::from_static("upload-id");
