@@ -17,6 +17,7 @@ mod error;
 mod fresh;
 mod judge;
 mod lengths;
+mod moves;
 mod open;
 mod punctual;
 mod recall;
@@ -24,7 +25,9 @@ mod removals;
 mod replicas;
 mod room;
 mod sums;
+mod tasks;
 mod unwritten;
+mod upload;
 mod walk;
 mod writer;
 
@@ -35,7 +38,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{Acls, Locations, Namespace, PoolManager, Properties, Quotas};
+use api::{Acls, Locations, Namespace, PoolManager, Properties, Quotas, Uploads};
 use file_state::{FileState, Holder, Owner};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -46,19 +49,25 @@ pub use error::FilesError;
 pub use file_state::{Change, Door, Granted, LockKind, Modes, Recall, Share, Want};
 pub use judge::Judge;
 pub use lengths::Steady;
+pub use moves::MovesSeen;
 pub use open::OpenFile;
 pub use punctual::PunctualPool;
 pub use recall::{FileChangeGuard, Recaller};
 pub use removals::RemovalsSeen;
 pub use replicas::{Located, Truncated};
 pub use sums::{Sums, mismatch};
+pub use tasks::Tasks;
 pub use unwritten::{Patience, Told};
+pub use upload::{
+    Complete, NameToGive, Naming, NamingGuard, PublishError, Upload, UploadError, UploadTarget, UploadTerms,
+};
 pub use walk::{Last, PathTarget, WalkError, walk};
 pub use writer::{Received, Writer};
 
 use births::Births;
 use doors::Doors;
 use lengths::Lengths;
+use moves::Moves;
 use removals::Removals;
 use unwritten::Silent;
 
@@ -69,6 +78,7 @@ pub struct FilesServices {
     pub locations: Arc<dyn Locations>,
     pub properties: Arc<dyn Properties>,
     pub quotas: Arc<dyn Quotas>,
+    pub uploads: Arc<dyn Uploads>,
     pub pools: Arc<dyn PoolManager>,
     pub clock: Arc<dyn Clock>,
     /// How long a client has to return a layout or delegation, whichever door recalls it.
@@ -86,9 +96,12 @@ pub struct Files {
     placing: tokio::sync::Mutex<()>,
     births: Births,
     removals: Removals,
+    moves: Moves,
     lengths: Arc<Lengths>,
     silent: Silent,
     owners: AtomicU64,
+    /// Names that are being given.
+    tasks: Arc<Tasks>,
 }
 
 impl Files {
@@ -101,9 +114,11 @@ impl Files {
             placing: tokio::sync::Mutex::default(),
             births: Births::default(),
             removals: Removals::default(),
+            moves: Moves::default(),
             lengths: Arc::default(),
             silent: Silent::default(),
             owners: AtomicU64::new(OWNERS_FROM),
+            tasks: Arc::default(),
         }
     }
 
