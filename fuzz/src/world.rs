@@ -76,6 +76,7 @@ impl World {
             locations: namespace.clone(),
             properties: namespace.clone(),
             quotas: namespace.clone(),
+            uploads: namespace.clone(),
             pools: Arc::clone(&pools),
             clock: clock.clone(),
             recall_time: LEASE,

@@ -7,7 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use api::{
-    Birth, Content, IoHandle, OpenReplica, Pool, PoolError, Presence, Stability, Ticket, TicketMode, Verifier,
+    Birth, IoHandle, OpenReplica, Pool, PoolError, Presence, RangeKind, Stability, Ticket, TicketMode,
+    Verifier,
 };
 use bytes::Bytes;
 use forebay_testkit::dice::Dice;
@@ -72,7 +73,7 @@ async fn call(
         Call::Read => replica.read_at(0, 1).await.map(drop),
         Call::Write => write(replica, "x").await.map(drop),
         Call::Sync => replica.sync().await.map(drop),
-        Call::Range => replica.ranges().unwrap().seek(0, Content::Data).await.map(drop),
+        Call::Range => replica.ranges().unwrap().seek(0, RangeKind::Data).await.map(drop),
     }
 }
 

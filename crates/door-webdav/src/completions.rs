@@ -3,18 +3,19 @@
 
 use std::any::Any;
 use std::sync::Arc;
+use std::time::Duration;
 
 use api::{NamespaceError, Published};
 use async_trait::async_trait;
 use file_state::{Modes, Share};
-use files::FilesError;
+use files::{FilesError, Received, Upload};
 use http::StatusCode;
 use types::{Attributes, ChecksumKind, FileId};
 
 use crate::front::Front;
+use crate::put::under_way::Admitted;
 use crate::refusal::Refusal;
-use crate::upload::{HeldUpload, Pending};
-use crate::writer::Received;
+use crate::upload::LockOwner;
 
 /// A file that stays what it is while this lives.
 pub(crate) type Hold = Box<dyn Any + Send + Sync>;
@@ -41,18 +42,26 @@ pub(crate) trait Completions: Send + Sync {
 
 /// An upload that was sent to a pool.
 pub(crate) struct Redirected {
-    pending: Pending,
+    upload: Upload,
     is_begun: bool,
+    terms: RedirectTerms,
+}
+
+pub(crate) struct RedirectTerms {
+    pub owner: LockOwner,
+    pub _admitted: Admitted,
+    /// Given up then if nothing was heard. Its ticket ends at that time too.
+    pub deadline: Duration,
 }
 
 impl Redirected {
-    pub fn new(pending: Pending) -> Redirected {
-        Redirected { pending, is_begun: false }
+    pub fn new(upload: Upload, terms: RedirectTerms) -> Redirected {
+        Redirected { upload, is_begun: false, terms }
     }
 
     /// One that is begun ends with its request.
-    pub fn is_over(&self, now: std::time::Duration) -> bool {
-        !self.is_begun && self.pending.deadline <= now
+    pub fn is_over(&self, now: Duration) -> bool {
+        !self.is_begun && self.terms.deadline <= now
     }
 }
 
@@ -79,7 +88,7 @@ impl Completions for LocalCompletions {
         match redirected.get_mut(&file).filter(|upload| !upload.is_begun) {
             Some(upload) => {
                 upload.is_begun = true;
-                Ok(self.0.kinds_for(&upload.pending, &[]))
+                Ok(upload.upload.kinds())
             }
             None => Err(over()),
         }
@@ -97,12 +106,12 @@ impl Completions for LocalCompletions {
     }
 
     async fn complete(&self, file: FileId, received: Received) -> Result<Published, Refusal> {
-        let upload = self.0.redirected.lock().remove(&file).ok_or_else(over)?;
-        let front = Arc::clone(&self.0);
-        let kept = HeldUpload::new(upload.pending, move |pending| {
-            let _other = front.redirected.lock().insert(pending.file.file, Redirected::new(pending));
+        let Redirected { mut upload, terms, .. } = self.0.redirected.lock().remove(&file).ok_or_else(over)?;
+        let (front, owner) = (Arc::clone(&self.0), terms.owner.clone());
+        upload.keep_by(move |upload| {
+            let _other = front.redirected.lock().insert(file, Redirected::new(upload, terms));
         });
-        self.0.publish_kept(kept, received).await
+        self.0.publish(upload.received(received), owner).await
     }
 }
 

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use api::{Birth, Grant, OpenReplica, Pool, PoolError, PoolKey, Presence, Ticket, TicketError, TicketMode};
 use async_trait::async_trait;
+use files::{Received, Sums, Writer, mismatch};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Request, RequestBody, Response, Service};
@@ -25,9 +26,7 @@ use crate::front::Front;
 use crate::get::{Representation, etag, respond};
 use crate::put::answer;
 use crate::refusal::Refusal;
-use crate::sums::{Sums, mismatch};
 use crate::ticket::{PARAMETER, Purpose, UrlTicket, UrlTicketError};
-use crate::writer::{Received, Writer};
 use arrivals::{Arrival, Arrivals, Arrived};
 
 pub struct DataFace {

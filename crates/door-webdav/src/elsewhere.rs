@@ -6,23 +6,21 @@ use std::time::Duration;
 use api::{ANSWER_TIME, Activity, Birth, OpenReplica, Replace, Stability};
 use async_trait::async_trait;
 use bytes::Bytes;
-use files::{Content, ContentMode, FilesError, OpenFile};
+use files::{Content, ContentMode, FilesError, OpenFile, Received, Upload, UploadTarget, UploadTerms};
 use http::header::HeaderValue;
 use http_client::AbsoluteUrl;
 use http_server::Response;
 use http_wire::target;
-use types::{Attributes, Checksum, ChecksumKind};
+use types::{Attributes, Checksum, ChecksumKind, Name};
 
 use crate::call::Call;
 use crate::data::host_for;
 use crate::front::{Front, NAME};
-use crate::locks::Path;
 use crate::refusal::Refusal;
 use crate::resolve::Last;
 use crate::ticket::{PARAMETER, UrlTicket};
 use crate::tpc::{CopyRefusal, CopyRequest, CopySource, CopyTarget, Direction, LocalError, is_third_party};
-use crate::upload::{Pending, Terms};
-use crate::writer::Received;
+use crate::upload::LockOwner;
 
 impl Front {
     /// `None`: it is a COPY inside this instance.
@@ -62,6 +60,7 @@ impl Front {
         call: &Call,
         request: &CopyRequest,
     ) -> Result<PullTarget, Refusal> {
+        let seen = self.services.files.moves();
         let place = self.resolve_new(call, &call.path).await?;
         self.authorize_put(call, &place).await?;
         if place.found.is_some() && !request.overwrite {
@@ -72,10 +71,12 @@ impl Front {
         } else {
             Replace::Never
         };
-        let pending = self.begin(call, &place, Terms { replace, ..Terms::default() }).await?;
-        self.call_back(&place).await?;
-        let replica = self.services.files.open_for_writing(&pending.file).await?;
-        Ok(PullTarget { front: Arc::clone(self), pending, replica })
+        let owner = LockOwner::of(call)?;
+        let terms = UploadTerms { replace, ..UploadTerms::default() };
+        let upload = self.begin_upload(call, UploadTarget::new(place, Some(seen)), terms).await?;
+        upload.recall_ahead().await?;
+        let replica = self.services.files.open_for_writing(upload.file()).await?;
+        Ok(PullTarget { front: Arc::clone(self), owner, upload, replica })
     }
 
     async fn push_source(self: &Arc<Self>, call: &Call) -> Result<PushSource, Refusal> {
@@ -101,7 +102,7 @@ impl Front {
     }
 
     /// Where the pool of a ticket serves the path to this client.
-    pub(crate) fn pool_url(&self, call: &Call, path: &Path, ticket: &UrlTicket) -> Option<HeaderValue> {
+    pub(crate) fn pool_url(&self, call: &Call, path: &[Name], ticket: &UrlTicket) -> Option<HeaderValue> {
         let listener = self.services.pools.address(ticket.pool, NAME)?;
         let host = host_for(&call.headers, listener, call.peer.local);
         let scheme = if self.config.is_tls { "https" } else { "http" };
@@ -120,7 +121,8 @@ impl Front {
 /// A file that is fetched: unnamed until it is complete.
 struct PullTarget {
     front: Arc<Front>,
-    pending: Pending,
+    owner: LockOwner,
+    upload: Upload,
     replica: Arc<dyn OpenReplica>,
 }
 
@@ -140,10 +142,10 @@ impl CopyTarget for PullTarget {
     }
 
     async fn publish(self: Box<Self>, size: u64, checksums: Vec<Checksum>) -> Result<(), LocalError> {
-        let PullTarget { front, pending, replica } = *self;
-        let pool = front.services.pools.pool(pending.pool);
+        let PullTarget { front, owner, upload, replica } = *self;
+        let pool = front.services.pools.pool(upload.pool());
         let pool = pool.ok_or_else(|| LocalError("the pool is gone".to_owned()))?;
-        let (file, birth) = (pending.file.file, Birth::of(pending.file.birth));
+        let (file, birth) = (upload.file().file, Birth::of(upload.file().birth));
         let found = pool.facts(&[file], ANSWER_TIME).await.sole().map_err(local)?;
         // An attempt that was given up may have left bytes behind the end.
         if found.is_some_and(|facts| facts.size > size && facts.birth.agrees_with(birth)) {
@@ -152,8 +154,8 @@ impl CopyTarget for PullTarget {
         if size > 0 {
             replica.sync().await.map_err(local)?;
         }
-        let received = Received { size, checksums };
-        front.publish(pending, received).await.map_err(|refusal| LocalError(refusal.message))?;
+        let complete = upload.received(Received { size, checksums });
+        front.publish(complete, owner).await.map_err(|refusal| LocalError(refusal.message))?;
         Ok(())
     }
 }

@@ -33,7 +33,6 @@ mod tasks;
 mod ticket;
 mod tpc;
 mod upload;
-mod writer;
 
 pub use data::{DataFace, DataFaceConfig};
 pub use front::{Front, FrontConfig, FrontService, FrontServices, NAME, Redirect};

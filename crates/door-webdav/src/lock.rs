@@ -8,6 +8,7 @@ use std::time::Duration;
 use api::{Activity, NamespaceError, Replace};
 use bytes::Bytes;
 use file_state::{Change, Modes, Share, Want};
+use files::{Received, UploadTarget, UploadTerms};
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use http_server::{RequestBody, Response, ResponseBody};
@@ -20,11 +21,12 @@ use crate::front::Front;
 use crate::locks::{Lock, LockError, PathChange, Principal, Scope};
 use crate::refusal::Refusal;
 use crate::resolve::PathTarget;
-use crate::upload::{NAME_IS_GIVEN_AWAY, Terms};
-use crate::writer::Received;
+use crate::upload::LockOwner;
 
 /// The share that a lock has towards other doors.
 const DENY_WRITING: Share = Share::new(Modes::READ, Modes::WRITE);
+
+const NAME_IS_GIVEN_AWAY: &str = "the name is given to one file after the other";
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
@@ -41,16 +43,24 @@ impl Drop for Untold<'_> {
     }
 }
 
-/// Locks of a name that deny writing to the file that has it and to one that is to get it, until it is settled which of
-/// them has it in the end.
-pub(crate) struct Carried<'a> {
-    front: &'a Front,
+/// Locks of a name that deny writing to the file that has it and to one that is to get it. When this is dropped it is
+/// settled which of them has it in the end.
+pub(crate) struct Carried {
+    front: Arc<Front>,
     tokens: Vec<String>,
+    /// The file that does not have the name, or not any more.
+    without: Option<FileId>,
 }
 
-impl Carried<'_> {
-    /// `without`: the file that does not have the name, or not any more.
-    pub fn settle(self, without: FileId) {
+impl Carried {
+    pub fn given(&mut self, replaced: Option<FileId>) {
+        self.without = replaced;
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        let Some(without) = self.without else { return };
         for token in &self.tokens {
             let over = self.front.locks.lock().take_opens(token, |file| file == without);
             self.front.release_opens(&over);
@@ -133,8 +143,8 @@ impl Front {
             }
             self.judge_locking(call, &place, std::slice::from_ref(&lock.token)).await?;
             let Some(found) = place.found else {
-                match self.make_empty(call, &place, lock).await {
-                    Ok(_) => return Ok(true),
+                match self.make_empty(call, place, lock).await {
+                    Ok(()) => return Ok(true),
                     // An NFS client was faster.
                     Err(refusal) if refusal.status == StatusCode::PRECONDITION_FAILED => continue,
                     Err(refusal) => return Err(refusal),
@@ -228,15 +238,15 @@ impl Front {
     }
 
     /// For a file that is about to get the name: what denies writing to other doors is there before it can be opened.
-    pub(crate) fn carry_locks(&self, path: &[Name], file: &Attributes) -> Result<Carried<'_>, Refusal> {
-        let carried = Carried { front: self, tokens: self.locks.lock().tokens_at(path) };
-        match carried.tokens.iter().try_for_each(|token| self.deny_writing(token, file)) {
-            Ok(()) => Ok(carried),
-            Err(refusal) => {
-                carried.settle(file.file);
-                Err(refusal)
-            }
-        }
+    pub(crate) fn carry_locks(
+        self: &Arc<Self>,
+        path: &[Name],
+        file: &Attributes,
+    ) -> Result<Carried, Refusal> {
+        let tokens = self.locks.lock().tokens_at(path);
+        let carried = Carried { front: Arc::clone(self), tokens, without: Some(file.file) };
+        carried.tokens.iter().try_for_each(|token| self.deny_writing(token, file))?;
+        Ok(carried)
     }
 
     /// To other doors, for as long as there is the lock.
@@ -260,16 +270,15 @@ impl Front {
     async fn make_empty(
         self: &Arc<Self>,
         call: &Call,
-        place: &PathTarget,
+        place: PathTarget,
         lock: &Lock,
-    ) -> Result<Attributes, Refusal> {
-        let (dir, _) = place.entry()?;
-        let mut lock_tokens = submitted(call)?;
-        lock_tokens.push(lock.token.clone());
-        let terms = Terms { replace: Replace::Never, lock_tokens, ..Terms::default() };
-        let pending = self.begin_upload(&call.caller, place.path.clone(), dir, terms).await?;
-        let published = self.publish(pending, Received { size: 0, checksums: Vec::new() }).await?;
-        Ok(published.attributes)
+    ) -> Result<(), Refusal> {
+        let mut owner = LockOwner::of(call)?;
+        owner.tokens.push(lock.token.clone());
+        let terms = UploadTerms { replace: Replace::Never, size: Some(0), ..UploadTerms::default() };
+        let upload = self.begin_upload(call, UploadTarget::new(place, None), terms).await?;
+        let complete = upload.received(Received { size: 0, checksums: Vec::new() });
+        self.publish(complete, owner).await.map(drop)
     }
 
     pub(crate) async fn unlock(&self, call: &Call) -> Result<Response, Refusal> {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Activity, Birth, Published, Replace};
+use files::{Upload, UploadTarget, UploadTerms};
 use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
 use http_server::{RequestBody, Response};
@@ -15,27 +16,28 @@ use http_wire::{digest, range};
 use types::{Access, Timestamp};
 
 use crate::call::Call;
-use crate::completions::Redirected;
-use crate::conditions::{if_header, submitted};
+use crate::completions::{RedirectTerms, Redirected};
+use crate::conditions::if_header;
 use crate::front::{Front, Redirect};
 use crate::get::etag;
 use crate::locks::Reach;
 use crate::refusal::Refusal;
 use crate::resolve::PathTarget;
 use crate::ticket::{Purpose, UrlTicket};
-use crate::upload::{Pending, Terms};
+use crate::upload::LockOwner;
 
 /// How long a redirect to upload is good for: until the body begins, and while its name has to be waited for.
 const TICKET_S: u64 = 900;
 
 impl Front {
     pub(crate) async fn put(self: &Arc<Self>, call: &Call, body: RequestBody) -> Result<Response, Refusal> {
+        let seen = self.services.files.moves();
         let place = self.resolve_new(call, &call.path).await?;
         self.authorize_put(call, &place).await?;
         if let Some(value) = call.single(header::CONTENT_RANGE)? {
             let part = range::ContentRange::parse(value.as_bytes())
                 .ok_or_else(|| Refusal::bad_request("Content-Range is not understood"))?;
-            return self.put_part(call, &place, part, body).await;
+            return self.put_part(call, (&place, seen), part, body).await;
         }
         let mut terms = self.terms(call, &place, &body)?;
         terms.promised = promised(&call.headers)?;
@@ -43,18 +45,18 @@ impl Front {
             && body.is_awaited()
             && !call.caller.is_bound_to_addresses();
         let admitted = is_redirected.then(|| self.redirects.admit(&call.caller)).transpose()?;
-        let mut pending = self.begin(call, &place, terms).await?;
+        let owner = LockOwner::of(call)?;
+        let upload = self.begin_upload(call, UploadTarget::new(place, Some(seen)), terms).await?;
         // With the body still to come: what takes time is under way when it is all there.
-        self.call_back(&place).await?;
-        if admitted.is_some()
-            && let Some(response) = self.redirect_upload(call, &mut pending).await
+        upload.recall_ahead().await?;
+        if let Some(admitted) = admitted
+            && let Some((response, deadline)) = self.redirect_upload(call, &upload).await
         {
-            pending.admitted = admitted;
-            self.redirected.lock().insert(pending.file.file, Redirected::new(pending));
+            let terms = RedirectTerms { owner, _admitted: admitted, deadline };
+            self.redirected.lock().insert(upload.file().file, Redirected::new(upload, terms));
             return Ok(response);
         }
-        let published = self.receive(pending, body).await?;
-        Ok(answer(&published))
+        Ok(answer(&self.receive(upload, owner, body).await?))
     }
 
     /// Everything that can be refused before a byte of the body is sent.
@@ -84,7 +86,7 @@ impl Front {
         call: &Call,
         place: &PathTarget,
         body: &RequestBody,
-    ) -> Result<Terms, Refusal> {
+    ) -> Result<UploadTerms, Refusal> {
         let replace = match &place.found {
             // The condition was checked; here it is kept true until the name is given.
             Some(found) if speaks_of_state(call)? => {
@@ -95,60 +97,39 @@ impl Front {
             None if !call.caller.may(Activity::Delete, &place.path) => Replace::Never,
             _ => Replace::Any,
         };
-        Ok(Terms {
-            replace,
-            promised: Vec::new(),
-            size: body.length(),
-            mtime: given_mtime(&call.headers),
-            ..Terms::default()
-        })
-    }
-
-    pub(crate) async fn begin(
-        &self,
-        call: &Call,
-        place: &PathTarget,
-        mut terms: Terms,
-    ) -> Result<Pending, Refusal> {
-        terms.lock_tokens = submitted(call)?;
-        let (dir, _) = place.entry()?;
-        // A body of unknown length counts as one byte. The replaced file gives its space.
-        let freed = place.found.as_ref().map_or(0, |found| found.size);
-        let more = terms.size.unwrap_or(1);
-        self.services.files.require_room(&call.caller.identity, dir, more, freed).await?;
-        self.begin_upload(&call.caller, place.path.clone(), dir, terms).await
+        let (size, mtime) = (body.length(), given_mtime(&call.headers));
+        Ok(UploadTerms { replace, size, mtime, ..UploadTerms::default() })
     }
 
     /// Through the head.
-    pub(crate) async fn receive(
+    async fn receive(
         self: &Arc<Self>,
-        pending: Pending,
+        mut upload: Upload,
+        owner: LockOwner,
         mut body: RequestBody,
     ) -> Result<Published, Refusal> {
-        let mut writer = self.writer(&pending, &[]).await?;
+        upload.open().await?;
         while let Some(bytes) = body.next().await? {
-            writer.write(bytes).await?;
+            upload.write(bytes).await?;
         }
-        let received = writer.finish().await?;
-        self.publish(pending, received).await
+        self.publish(upload.finish().await?, owner).await
     }
 
     /// 307 to the pool, for a client that waits with its body: so the body goes once, and to the right server.
     /// `None`: it goes through the head.
-    async fn redirect_upload(&self, call: &Call, pending: &mut Pending) -> Option<Response> {
-        self.services.files.make_replica(&pending.file, pending.pool).await.ok()?;
+    async fn redirect_upload(&self, call: &Call, upload: &Upload) -> Option<(Response, Duration)> {
+        let (unnamed, pool) = (upload.file(), upload.pool());
+        self.services.files.make_replica(unnamed, pool).await.ok()?;
         let expires_s = self.ticket_expires_s(call, TICKET_S);
-        let purpose = Purpose::Upload { epoch: pending.file.epoch };
-        let (file, birth) = (pending.file.file, Birth::of(pending.file.birth));
-        let ticket = UrlTicket { purpose, file, birth, pool: pending.pool, expires_s };
-        let location = self.pool_url(call, &pending.path, &ticket)?;
+        let purpose = Purpose::Upload { epoch: unnamed.epoch };
+        let (file, birth) = (unnamed.file, Birth::of(unnamed.birth));
+        let ticket = UrlTicket { purpose, file, birth, pool, expires_s };
+        let location = self.pool_url(call, upload.path(), &ticket)?;
         let left = Duration::from_secs(expires_s.saturating_sub(self.now_s()));
-        pending.deadline = self.services.clock.monotonic() + left;
-        Some(
-            Response::new(StatusCode::TEMPORARY_REDIRECT)
-                .with(header::LOCATION, location)
-                .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-        )
+        let response = Response::new(StatusCode::TEMPORARY_REDIRECT)
+            .with(header::LOCATION, location)
+            .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        Some((response, self.services.clock.monotonic() + left))
     }
 }
 

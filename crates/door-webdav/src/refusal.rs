@@ -2,7 +2,7 @@
 
 use api::{AuthError, NamespaceError, PoolError, SelectError};
 use bytes::Bytes;
-use files::{FilesError, WalkError};
+use files::{FilesError, PublishError, UploadError, WalkError};
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use http_server::{BodyError, Response, ResponseBody};
@@ -155,6 +155,32 @@ impl From<FilesError> for Refusal {
             FilesError::Recalled | FilesError::Shortened | FilesError::Limit(_) => {
                 Refusal::busy(error.to_string())
             }
+            FilesError::Upload(error) => error.into(),
+        }
+    }
+}
+
+impl From<UploadError> for Refusal {
+    fn from(error: UploadError) -> Refusal {
+        use UploadError as E;
+        let status = match error {
+            E::Length { .. } | E::Checksum { .. } => StatusCode::BAD_REQUEST,
+            E::Moved => StatusCode::CONFLICT,
+            E::Exists | E::Changed => StatusCode::PRECONDITION_FAILED,
+            E::IsDirectory => StatusCode::METHOD_NOT_ALLOWED,
+            E::Path(error) => return error.into(),
+            E::Contended => return Refusal::busy(error.to_string()),
+            E::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Refusal::new(status, error.to_string())
+    }
+}
+
+impl From<PublishError<Refusal>> for Refusal {
+    fn from(error: PublishError<Refusal>) -> Refusal {
+        match error {
+            PublishError::Files(error) => error.into(),
+            PublishError::Door(refusal) => refusal,
         }
     }
 }

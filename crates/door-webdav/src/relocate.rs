@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::{Activity, Cookie, NamespaceError, Page, PropertyChange, Replace};
 use file_state::Change;
-use files::{ContentMode, FilesError};
+use files::{ContentMode, FilesError, UploadTarget, UploadTerms};
 use http::StatusCode;
 use http_server::Response;
 use http_wire::dav::Depth;
@@ -22,7 +22,7 @@ use crate::locks::{Path, PathChange};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, PathTarget};
 use crate::survey::Fate;
-use crate::upload::Terms;
+use crate::upload::LockOwner;
 
 /// One read of a copy.
 const STEP_BYTES: u32 = 1 << 20;
@@ -34,7 +34,15 @@ struct Level {
     after: Cookie,
     way: Descent,
     target: Attributes,
-    /// As in [`Terms`].
+    /// As in [`CopyTerms`].
+    is_beside: bool,
+}
+
+/// How a copied file gets its name.
+#[derive(Clone, Copy)]
+struct CopyTerms {
+    replace: Replace,
+    /// Its directory gets the name that leads to it later.
     is_beside: bool,
 }
 
@@ -327,7 +335,7 @@ impl Front {
         let may_replace = ends.may_overwrite && call.caller.may(Activity::Delete, &ends.target.path);
         let replace = if may_replace { Replace::Any } else { Replace::Never };
         if !ends.found.kind.is_directory() {
-            let terms = Terms { replace, ..Terms::default() };
+            let terms = CopyTerms { replace, is_beside: false };
             self.copy_file(call, &ends.found, &ends.target, terms).await?;
             return Ok(Failures::new());
         }
@@ -385,8 +393,7 @@ impl Front {
                 PathTarget { path: extended(path, &entry.name), parent: Some(level.target), found: None };
             let copied = match (found.kind.is_directory(), level.way.down(&entry.name)) {
                 (false, _) => {
-                    let is_beside = level.is_beside;
-                    let terms = Terms { replace: Replace::Never, is_beside, ..Terms::default() };
+                    let terms = CopyTerms { replace: Replace::Never, is_beside: level.is_beside };
                     self.copy_file(call, found, &place, terms).await
                 }
                 (true, Err(refusal)) => Err(refusal),
@@ -449,7 +456,7 @@ impl Front {
         call: &Call,
         source: &Attributes,
         target: &PathTarget,
-        terms: Terms,
+        terms: CopyTerms,
     ) -> Result<(), Refusal> {
         if let types::FileKind::Symlink = source.kind {
             return self.copy_symlink(call, source, target).await;
@@ -458,23 +465,29 @@ impl Front {
         let (_held, source) = self.hold_for_reading(source.file).await?;
         // It was listed before what lies in front of it was copied.
         self.check_readable(call, &source).await?;
-        let pending = self.begin(call, target, Terms { size: Some(source.size), ..terms }).await?;
-        let mut writer = self.writer(&pending, &[]).await?;
+        let CopyTerms { replace, is_beside } = terms;
+        let place = target.clone();
+        let target = if is_beside { UploadTarget::beside(place) } else { UploadTarget::new(place, None) };
+        let (owner, size) = (LockOwner::of(call)?, Some(source.size));
+        let terms = UploadTerms { replace, size, ..UploadTerms::default() };
+        let mut upload = self.begin_upload(call, target, terms).await?;
+        upload.open().await?;
         if source.size > 0 {
             let content = self.services.files.content(&source, ContentMode::Read).await?;
-            while writer.offset() < source.size {
-                let length = u64::from(STEP_BYTES).min(source.size - writer.offset());
-                let data = content.read(writer.offset(), length as u32).await?.data;
+            while upload.arrived() < source.size {
+                let length = u64::from(STEP_BYTES).min(source.size - upload.arrived());
+                let data = content.read(upload.arrived(), length as u32).await?.data;
                 if data.is_empty() {
                     return Err(FilesError::Shortened.into());
                 }
-                writer.write(data).await?;
+                upload.write(data).await?;
             }
         }
-        let received = writer.finish().await?;
+        let unnamed = *upload.file();
+        let complete = upload.finish().await?;
         // Before it has its name: the file with the copy's contents never shows without them.
-        let has_properties = self.copy_properties(call, &source, &pending.file).await?;
-        let published = self.publish(pending, received).await?;
+        let has_properties = self.copy_properties(call, &source, &unnamed).await?;
+        let published = self.publish(complete, owner).await?;
         if !has_properties {
             self.drop_properties(call, &published.attributes).await?;
         }

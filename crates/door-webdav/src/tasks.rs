@@ -5,23 +5,18 @@ use std::sync::Arc;
 
 use http::StatusCode;
 use http_server::Response;
-use parking_lot::Mutex;
-use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::JoinSet;
-use tracing::Instrument;
+use tokio::sync::Semaphore;
 
 use crate::refusal::Refusal;
 
 pub(crate) struct Tasks {
     places: Arc<Semaphore>,
-    /// Locked only to add a task and to take finished ones out.
-    running: Mutex<JoinSet<()>>,
+    running: files::Tasks,
 }
 
 impl Tasks {
     pub fn new(tasks_max: usize) -> Tasks {
-        Tasks { places: Arc::new(Semaphore::new(tasks_max)), running: Mutex::default() }
+        Tasks { places: Arc::new(Semaphore::new(tasks_max)), running: files::Tasks::default() }
     }
 
     /// Begins at once and waits for the answer. A caller that stops waiting does not stop the work.
@@ -46,31 +41,19 @@ impl Tasks {
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
-        let (answer, answered) = oneshot::channel();
-        self.spawn(async move {
-            // The client may be gone.
-            let _ = answer.send(work.await);
-        });
-        answered.await.ok()
+        self.running.to_its_end(work).await
     }
 
     /// For what is left to do when a request is dropped: short, and one for each.
     pub fn follow_up(&self, work: impl Future<Output = ()> + Send + 'static) {
-        // Without a runtime no caller is left to wait.
-        if Handle::try_current().is_ok() {
-            self.spawn(work);
-        }
-    }
-
-    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut running = self.running.lock();
-        while running.try_join_next().is_some() {}
-        running.spawn(task.in_current_span());
+        self.running.follow_up(work);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::sync::oneshot;
+
     use super::*;
 
     /// Polls once, as who hangs up before the answer is there.

@@ -83,6 +83,7 @@ impl Scene {
             locations: namespace.clone(),
             properties: namespace.clone(),
             quotas: namespace.clone(),
+            uploads: namespace.clone(),
             pools: pools.clone(),
             clock: clock.clone(),
             recall_time: Duration::from_secs(1),

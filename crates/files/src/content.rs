@@ -22,7 +22,7 @@ use crate::{Files, FilesError};
 
 pub use segments::{Segment, Segments};
 
-/// What the bytes of a file are opened for. The caller has judged whether it may.
+/// The use that the caller makes of the bytes; it has judged whether it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentMode {
     Read,
@@ -79,8 +79,8 @@ impl Files {
 }
 
 impl Content {
-    /// What the replica is read with, by a server that sends bytes from the disk to the network itself. It breaks off
-    /// where the replica ends early. `None`: the file is empty.
+    /// The replica that is read, for a server that sends bytes from the disk to the network itself and breaks off where
+    /// the replica ends early. `None`: the file is empty.
     pub fn replica(&self) -> Option<&Arc<dyn OpenReplica>> {
         self.located.as_ref().map(|located| &located.replica)
     }

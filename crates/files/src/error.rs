@@ -5,6 +5,8 @@ use file_state::FileStateError;
 use thiserror::Error;
 use types::FileId;
 
+use crate::UploadError;
+
 #[derive(Debug, Error)]
 pub enum FilesError {
     #[error(transparent)]
@@ -26,6 +28,8 @@ pub enum FilesError {
     TooLarge,
     #[error("the bound of {0} is reached")]
     Limit(&'static str),
+    #[error(transparent)]
+    Upload(#[from] UploadError),
 }
 
 impl FilesError {
@@ -45,7 +49,32 @@ impl FilesError {
             FilesError::Namespace(error) => error.is_retryable(),
             FilesError::Pool(error) => error.is_retryable(),
             FilesError::Recalled | FilesError::Shortened => true,
-            FilesError::Select(_) | FilesError::Denied | FilesError::TooLarge | FilesError::Limit(_) => false,
+            FilesError::Select(_)
+            | FilesError::Denied
+            | FilesError::TooLarge
+            | FilesError::Limit(_)
+            | FilesError::Upload(_) => false,
+        }
+    }
+
+    /// Whether the same call may succeed some day, because others do something: a lock ends, a pool comes back.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            FilesError::Namespace(error) => {
+                matches!(error, NamespaceError::Busy | NamespaceError::ReadOnly(_))
+            }
+            FilesError::Pool(error) => matches!(
+                error,
+                PoolError::Fenced
+                    | PoolError::NoReplica(_)
+                    | PoolError::Offline(_)
+                    | PoolError::Unknown(_)
+                    | PoolError::Busy(_)
+            ),
+            FilesError::Select(error) => matches!(error, SelectError::Unavailable),
+            FilesError::Recalled | FilesError::Shortened | FilesError::Denied | FilesError::Limit(_) => true,
+            FilesError::Upload(error) => matches!(error, UploadError::Contended),
+            FilesError::TooLarge => false,
         }
     }
 }

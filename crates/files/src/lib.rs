@@ -18,14 +18,19 @@ mod error;
 mod fresh;
 mod judge;
 mod lengths;
+mod moves;
 mod open;
 mod punctual;
 mod recall;
 mod removals;
 mod replicas;
 mod room;
+mod sums;
+mod tasks;
 mod unwritten;
+mod upload;
 mod walk;
+mod writer;
 
 #[cfg(test)]
 mod tests;
@@ -34,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{Acls, Locations, Namespace, PoolManager, Properties, Quotas};
+use api::{Acls, Locations, Namespace, PoolManager, Properties, Quotas, Uploads};
 use file_state::{FileState, Holder, Owner};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
@@ -46,17 +51,25 @@ pub use error::FilesError;
 pub use file_state::{Change, Door, Granted, LockKind, Modes, Recall, Share, Want};
 pub use judge::Judge;
 pub use lengths::Steady;
+pub use moves::MovesSeen;
 pub use open::OpenFile;
 pub use punctual::PunctualPool;
 pub use recall::{FileChangeGuard, Recaller};
 pub use removals::RemovalsSeen;
 pub use replicas::Truncated;
+pub use sums::{Sums, mismatch};
+pub use tasks::Tasks;
 pub use unwritten::{Patience, Told};
+pub use upload::{
+    Complete, NameToGive, Naming, NamingGuard, PublishError, Upload, UploadError, UploadTarget, UploadTerms,
+};
 pub use walk::{Last, PathTarget, WalkError, walk};
+pub use writer::{Received, Writer};
 
 use births::Births;
 use doors::Doors;
 use lengths::Lengths;
+use moves::Moves;
 use removals::Removals;
 use unwritten::Silent;
 
@@ -67,6 +80,7 @@ pub struct FilesServices {
     pub locations: Arc<dyn Locations>,
     pub properties: Arc<dyn Properties>,
     pub quotas: Arc<dyn Quotas>,
+    pub uploads: Arc<dyn Uploads>,
     pub pools: Arc<dyn PoolManager>,
     pub clock: Arc<dyn Clock>,
     /// How long a client has to return a layout or delegation, whichever door recalls it.
@@ -84,9 +98,12 @@ pub struct Files {
     placing: tokio::sync::Mutex<()>,
     births: Births,
     removals: Removals,
+    moves: Moves,
     lengths: Arc<Lengths>,
     silent: Silent,
     owners: AtomicU64,
+    /// Names that are being given.
+    tasks: Arc<Tasks>,
 }
 
 impl Files {
@@ -99,9 +116,11 @@ impl Files {
             placing: tokio::sync::Mutex::default(),
             births: Births::default(),
             removals: Removals::default(),
+            moves: Moves::default(),
             lengths: Arc::default(),
             silent: Silent::default(),
             owners: AtomicU64::new(OWNERS_FROM),
+            tasks: Arc::default(),
         }
     }
 

@@ -39,10 +39,14 @@ pub trait Recaller: Send + Sync {
 pub struct FileChangeGuard {
     files: Arc<Files>,
     file: FileId,
+    is_rename: bool,
 }
 
 impl Drop for FileChangeGuard {
     fn drop(&mut self) {
+        if self.is_rename {
+            self.files.moves.note();
+        }
         self.files.table().end_change(self.file);
     }
 }
@@ -116,6 +120,9 @@ impl Files {
         if matches!(change, Change::Remove | Change::Replace) {
             self.removals.note();
         }
+        if change == Change::Rename {
+            self.moves.note();
+        }
         let deadline = self.recall_deadline();
         let recalls = {
             let mut table = self.table();
@@ -154,7 +161,11 @@ impl Files {
             verdict
         };
         match verdict {
-            ChangeVerdict::Proceed => Ok(Some(FileChangeGuard { files: Arc::clone(self), file })),
+            ChangeVerdict::Proceed => Ok(Some(FileChangeGuard {
+                files: Arc::clone(self),
+                file,
+                is_rename: change == Change::Rename,
+            })),
             ChangeVerdict::Wait { recalls } => {
                 self.send(&recalls);
                 Ok(None)

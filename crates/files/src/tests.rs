@@ -11,6 +11,7 @@ mod recalls;
 mod removals;
 mod replicas;
 mod unwritten;
+mod uploads;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -374,6 +374,7 @@ mod tests {
             locations: namespace.clone(),
             properties: namespace.clone(),
             quotas: namespace.clone(),
+            uploads: namespace.clone(),
             pools: Arc::clone(&pools),
             clock: Arc::new(SystemClock::new()),
             recall_time: Duration::from_secs(90),

@@ -337,6 +337,7 @@ fn share_files(config: &Config, services: &Services, manager: &Arc<dyn PoolManag
         locations: services.namespace.clone(),
         properties: services.namespace.clone(),
         quotas: services.namespace.clone(),
+        uploads: services.namespace.clone(),
         pools: Arc::clone(manager),
         clock: Arc::clone(&services.clock),
         recall_time: config.nfs.delegations.recall_time(config.nfs.lease_s),

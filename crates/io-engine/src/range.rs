@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn data_and_holes_are_found_and_behind_the_end_is_a_hole() {
         let file = file(&[(2 * BLOCK, &[7; BLOCK as usize])], 4 * BLOCK);
-        let find = |offset, kind| seek(file.as_fd(), offset, content).unwrap();
+        let find = |offset, kind| seek(file.as_fd(), offset, kind).unwrap();
         assert_eq!(find(0, RangeKind::Data), Some(2 * BLOCK));
         assert_eq!(find(2 * BLOCK + 5, RangeKind::Data), Some(2 * BLOCK + 5));
         assert_eq!(find(3 * BLOCK, RangeKind::Data), None);

@@ -124,6 +124,7 @@ impl Ground {
             locations: namespace(),
             properties: namespace(),
             quotas: namespace(),
+            uploads: namespace(),
             pools: Arc::clone(&pools),
             clock: Arc::clone(&self.clock),
             recall_time: LONG,

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
+use files::{Received, Writer};
 use parking_lot::Mutex;
 use types::FileId;
 
 use super::DataFace;
 use crate::refusal::Refusal;
 use crate::ticket::UrlTicket;
-use crate::writer::{Received, Writer};
 
 /// The head bounds uploads too; this also counts those that ended there meanwhile, until their ticket does.
 const ARRIVALS_MAX: usize = 4_096;

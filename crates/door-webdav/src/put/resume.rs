@@ -12,21 +12,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use files::{MovesSeen, Upload, UploadTarget};
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use http_server::{RequestBody, Response};
 use http_wire::range::ContentRange;
 use types::{Checksum, ChecksumKind, FileId, Identity};
 
+use super::under_way::Admitted;
 use super::{answer, promised};
 use crate::call::Call;
-use crate::conditions::submitted;
 use crate::front::Front;
 use crate::locks::Path;
 use crate::refusal::Refusal;
 use crate::resolve::PathTarget;
-use crate::upload::{HeldUpload, Pending};
-use crate::writer::Writer;
+use crate::upload::LockOwner;
 
 const IDLE: Duration = Duration::from_secs(3_600);
 const UPLOAD_ID: HeaderName = HeaderName::from_static("upload-id");
@@ -37,7 +37,7 @@ type Key = (String, Identity, Path);
 /// Uploads in several requests, by caller and path.
 pub(crate) struct Resumable {
     /// As many as are admitted.
-    uploads: HashMap<Key, Upload>,
+    uploads: HashMap<Key, Slot>,
     /// Where an upload was superseded: until its client would find it no more anyway, and as long as the other one is there,
     /// into which its parts would go.
     contested: HashMap<Key, Duration>,
@@ -47,13 +47,18 @@ pub(crate) struct Resumable {
     contested_per_caller_max: usize,
 }
 
-struct Upload {
+struct Slot {
     /// The unnamed file's, which no other upload ever has.
     id: FileId,
     total: u64,
     /// `None` while a request has it in hand.
-    waiting: Option<Pending>,
+    waiting: Option<Waiting>,
     expires: Duration,
+}
+
+pub(crate) struct Waiting {
+    upload: Upload,
+    admitted: Admitted,
 }
 
 impl Resumable {
@@ -63,8 +68,8 @@ impl Resumable {
     }
 
     /// Takes out what nobody goes on with.
-    pub fn expired(&mut self, now: Duration) -> Vec<Pending> {
-        let is_over = |upload: &Upload| upload.waiting.is_some() && upload.expires <= now;
+    pub fn expired(&mut self, now: Duration) -> Vec<Waiting> {
+        let is_over = |upload: &Slot| upload.waiting.is_some() && upload.expires <= now;
         let over = self.uploads.extract_if(|_, upload| is_over(upload));
         let over = over.filter_map(|(_, upload)| upload.waiting).collect();
         self.contested.retain(|key, expires| *expires > now || self.uploads.contains_key(key));
@@ -77,7 +82,7 @@ impl Resumable {
         key: &Key,
         named: Option<&HeaderValue>,
         total: u64,
-    ) -> Result<Option<Pending>, Refusal> {
+    ) -> Result<Option<Waiting>, Refusal> {
         let is_contested = self.contested.contains_key(key);
         let Some(upload) = self.uploads.get_mut(key).filter(|upload| upload.total == total) else {
             return if named.is_some() { Err(superseded()) } else { Ok(None) };
@@ -93,7 +98,7 @@ impl Resumable {
 
     /// Removes an upload for one that begins at the first byte. A part that is being received finds its upload gone
     /// when it ends.
-    fn supersede(&mut self, key: &Key, named: Option<&HeaderValue>, now: Duration) -> Option<Pending> {
+    fn supersede(&mut self, key: &Key, named: Option<&HeaderValue>, now: Duration) -> Option<Waiting> {
         let upload = self.uploads.get(key)?;
         // A client that names what it begins anew is the one that knows of it.
         if named.is_none_or(|named| *named != id_value(upload.id)) {
@@ -127,18 +132,21 @@ struct Hand {
     front: Arc<Front>,
     key: Key,
     id: FileId,
+    admitted: Option<Admitted>,
 }
 
 impl Hand {
-    fn put_back(&self, pending: Pending) {
+    fn put_back(mut self, upload: Upload) {
+        let Some(admitted) = self.admitted.take() else { return };
+        let waiting = Waiting { upload, admitted };
         let expires = self.front.services.clock.monotonic() + IDLE;
         let mut resumable = self.front.resumable.lock();
         match resumable.uploads.get_mut(&self.key).filter(|upload| upload.id == self.id) {
-            Some(upload) => (upload.waiting, upload.expires) = (Some(pending), expires),
+            Some(upload) => (upload.waiting, upload.expires) = (Some(waiting), expires),
             // Superseded. It is given up, without the lock.
             None => {
                 drop(resumable);
-                drop(pending);
+                drop(waiting);
             }
         }
     }
@@ -158,7 +166,7 @@ impl Front {
     pub(super) async fn put_part(
         self: &Arc<Self>,
         call: &Call,
-        place: &PathTarget,
+        (place, seen): (&PathTarget, MovesSeen),
         part: ContentRange,
         body: RequestBody,
     ) -> Result<Response, Refusal> {
@@ -181,12 +189,13 @@ impl Front {
             ContentRange::Part { range, complete } => (range, complete.unwrap_or(range.end())),
             ContentRange::Unsatisfied { complete } => {
                 let known = self.resumable.lock().take_up(&key, named, complete)?;
-                let known = known.map(|pending| self.in_hand(key, pending));
+                let mut known = known.map(|waiting| self.in_hand(key, waiting));
+                known.iter_mut().for_each(|upload| upload.walked_again(place, seen));
                 return self.tell_arrived(call, known, promised).await;
             }
         };
         let (first, end) = (range.offset(), range.end());
-        let mut kept = if first > 0 {
+        let mut upload = if first > 0 {
             let known = self.resumable.lock().take_up(&key, named, total)?;
             self.in_hand(key.clone(), known.ok_or_else(|| out_of_order(0))?)
         } else {
@@ -196,23 +205,23 @@ impl Front {
             drop(before);
             self.begun(&key, self.begin_parts(call, place, total).await?)
         };
-        let arrived = arrived(&kept);
-        let Some(writer) = kept.writer.as_mut().filter(|writer| writer.offset() == first) else {
-            return Err(out_of_order(arrived));
-        };
-        if end == total {
-            self.call_back(place).await?;
+        upload.walked_again(place, seen);
+        if !upload.is_coming() || upload.arrived() != first {
+            return Err(out_of_order(upload.arrived()));
         }
-        append(writer, body, end).await?;
-        match writer.offset() {
-            arrived if arrived < total => self.keep(&key, kept, arrived),
-            _ => self.complete_parts(call, kept, promised).await,
+        if end == total {
+            upload.recall_ahead().await?;
+        }
+        append(&mut upload, body, end).await?;
+        match upload.arrived() {
+            arrived if arrived < total => self.keep(&key, upload, arrived),
+            _ => self.complete_parts(call, upload, promised).await,
         }
     }
 
     /// If another upload was begun meanwhile, the client is not told to go on.
-    fn keep(&self, key: &Key, kept: HeldUpload, arrived: u64) -> Result<Response, Refusal> {
-        let id = kept.file.file;
+    fn keep(&self, key: &Key, kept: Upload, arrived: u64) -> Result<Response, Refusal> {
+        let id = kept.file().file;
         drop(kept);
         let is_there = self.resumable.lock().uploads.get(key).is_some_and(|upload| upload.id == id);
         if is_there { Ok(accepted(StatusCode::ACCEPTED, arrived, Some(id))) } else { Err(superseded()) }
@@ -222,13 +231,13 @@ impl Front {
     async fn tell_arrived(
         self: &Arc<Self>,
         call: &Call,
-        known: Option<HeldUpload>,
+        known: Option<Upload>,
         promised: Vec<Checksum>,
     ) -> Result<Response, Refusal> {
         let Some(known) = known else { return Ok(accepted(StatusCode::PERMANENT_REDIRECT, 0, None)) };
-        match arrived(&known) {
-            arrived if Some(arrived) < known.terms.size => {
-                Ok(accepted(StatusCode::PERMANENT_REDIRECT, arrived, Some(known.file.file)))
+        match known.arrived() {
+            arrived if Some(arrived) < known.terms().size => {
+                Ok(accepted(StatusCode::PERMANENT_REDIRECT, arrived, Some(known.file().file)))
             }
             _ => self.complete_parts(call, known, promised).await,
         }
@@ -237,61 +246,57 @@ impl Front {
     async fn complete_parts(
         self: &Arc<Self>,
         call: &Call,
-        mut kept: HeldUpload,
+        mut kept: Upload,
         promised: Vec<Checksum>,
     ) -> Result<Response, Refusal> {
         if !promised.is_empty() {
-            kept.terms.promised = promised;
+            kept.promise(promised);
         }
-        kept.terms.lock_tokens = submitted(call)?;
-        let received = kept.finish().await?;
-        Ok(answer(&self.publish_kept(kept, received).await?))
+        let owner = LockOwner::of(call)?;
+        Ok(answer(&self.publish(kept.finish().await?, owner).await?))
     }
 
     /// However the request ends, the bytes that came stay.
-    fn in_hand(self: &Arc<Self>, key: Key, pending: Pending) -> HeldUpload {
-        let hand = Hand { front: Arc::clone(self), key, id: pending.file.file };
-        HeldUpload::new(pending, move |pending| hand.put_back(pending))
+    fn in_hand(self: &Arc<Self>, key: Key, waiting: Waiting) -> Upload {
+        let Waiting { mut upload, admitted } = waiting;
+        let (front, id, admitted) = (Arc::clone(self), upload.file().file, Some(admitted));
+        let hand = Hand { front, key, id, admitted };
+        upload.keep_by(move |upload| hand.put_back(upload));
+        upload
     }
 
     /// Gives an upload its place. Of two that begin at once, the later one has it.
-    fn begun(self: &Arc<Self>, key: &Key, pending: Pending) -> HeldUpload {
+    fn begun(self: &Arc<Self>, key: &Key, begun: Waiting) -> Upload {
         let now = self.services.clock.monotonic();
-        let (id, total) = (pending.file.file, pending.terms.size.unwrap_or(0));
+        let (id, total) = (begun.upload.file().file, begun.upload.terms().size.unwrap_or(0));
         let mut resumable = self.resumable.lock();
         let before = resumable.supersede(key, None, now);
-        resumable.uploads.insert(key.clone(), Upload { id, total, waiting: None, expires: now + IDLE });
+        resumable.uploads.insert(key.clone(), Slot { id, total, waiting: None, expires: now + IDLE });
         drop(resumable);
         drop(before);
-        self.in_hand(key.clone(), pending)
+        self.in_hand(key.clone(), begun)
     }
 
-    async fn begin_parts(&self, call: &Call, place: &PathTarget, total: u64) -> Result<Pending, Refusal> {
+    async fn begin_parts(&self, call: &Call, place: &PathTarget, total: u64) -> Result<Waiting, Refusal> {
         let admitted = self.in_parts.admit(&call.caller)?;
         let mut terms = self.terms(call, place, &RequestBody::empty())?;
         terms.size = Some(total);
-        let mut pending = self.begin(call, place, terms).await?;
-        pending.admitted = Some(admitted);
         // The checksums that the last part will promise are not known yet.
-        pending.writer = Some(self.writer(&pending, &ChecksumKind::ALL).await?);
-        Ok(pending)
+        terms.kinds = ChecksumKind::ALL.to_vec();
+        let mut upload = self.begin_upload(call, UploadTarget::new(place.clone(), None), terms).await?;
+        upload.open().await?;
+        Ok(Waiting { upload, admitted })
     }
 }
 
-/// Bytes of it, all of them where only the name is missing.
-fn arrived(pending: &Pending) -> u64 {
-    let complete = pending.complete.as_ref().map_or(0, |received| received.size);
-    pending.writer.as_ref().map_or(complete, Writer::offset)
-}
-
-async fn append(writer: &mut Writer, mut body: RequestBody, end: u64) -> Result<(), Refusal> {
+async fn append(upload: &mut Upload, mut body: RequestBody, end: u64) -> Result<(), Refusal> {
     while let Some(bytes) = body.next().await? {
-        if writer.offset() + bytes.len() as u64 > end {
+        if upload.arrived() + bytes.len() as u64 > end {
             return Err(Refusal::bad_request("body is longer than Content-Range says"));
         }
-        writer.write(bytes).await?;
+        upload.write(bytes).await?;
     }
-    if writer.offset() < end {
+    if upload.arrived() < end {
         return Err(Refusal::bad_request("body is shorter than Content-Range says"));
     }
     Ok(())
@@ -406,7 +411,7 @@ mod tests {
         (caller.to_owned(), Identity::new(10, 100, &[]), vec![name])
     }
 
-    fn upload(id: u64) -> Upload {
-        Upload { id: FileId(id), total: 9, waiting: None, expires: IDLE }
+    fn upload(id: u64) -> Slot {
+        Slot { id: FileId(id), total: 9, waiting: None, expires: IDLE }
     }
 }

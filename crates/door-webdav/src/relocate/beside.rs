@@ -11,7 +11,7 @@ use http::StatusCode;
 use http_wire::target;
 use types::{Attributes, FileId, Name};
 
-use super::Ends;
+use super::{CopyTerms, Ends};
 use crate::call::Call;
 use crate::collection::Failures;
 use crate::conditions::{ATTEMPTS_MAX, UntilSeen, all_seen};
@@ -19,7 +19,6 @@ use crate::front::Front;
 use crate::refusal::Refusal;
 use crate::resolve::PathTarget;
 use crate::survey::{Fate, Survey};
-use crate::upload::Terms;
 
 /// The copy while it is made. It is removed where it does not get its name.
 struct Beside {
@@ -103,7 +102,7 @@ impl Front {
         place: &PathTarget,
     ) -> Result<Failures, Refusal> {
         if !ends.found.kind.is_directory() {
-            let terms = Terms { replace: Replace::Never, ..Terms::default() };
+            let terms = CopyTerms { replace: Replace::Never, is_beside: false };
             self.copy_file(call, &ends.found, place, terms).await?;
             return Ok(Failures::new());
         }

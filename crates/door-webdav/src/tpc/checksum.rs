@@ -1,9 +1,8 @@
 //! Checksums of two sides: which to ask for, how parts make a whole, and what to conclude.
 
+use files::mismatch;
 use http::header::HeaderValue;
 use types::{Checksum, ChecksumKind};
-
-use crate::sums::mismatch;
 
 /// `Want-Digest`, the first kind wanted most. `None` for no kind.
 pub(super) fn want_digest(kinds: &[ChecksumKind]) -> Option<HeaderValue> {
@@ -87,7 +86,7 @@ pub(super) fn verdict(theirs: &[Checksum], ours: &[Checksum]) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sums::Sums;
+    use files::Sums;
 
     fn sums(bytes: &[u8]) -> Vec<Checksum> {
         let mut sums = Sums::new(ChecksumKind::ALL);

@@ -17,7 +17,7 @@ use super::CopyTarget;
 use super::checksum::{Verdict, combine, is_combinable, verdict, want_digest};
 use super::failure::Failure;
 use super::remote::{Remote, Retries, Version, announced, rejected};
-use crate::sums::Sums;
+use files::Sums;
 
 /// A file that is all there and agrees with the other side.
 #[derive(Debug)]

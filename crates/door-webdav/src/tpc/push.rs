@@ -16,7 +16,7 @@ use super::CopySource;
 use super::checksum::{Verdict, verdict};
 use super::failure::Failure;
 use super::remote::{Remote, Retries, Version, announced, rejected};
-use crate::sums::Sums;
+use files::Sums;
 
 /// The file at the other side before the push, and whether it may be different now.
 #[derive(Default)]

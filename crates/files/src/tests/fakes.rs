@@ -5,8 +5,8 @@ use std::sync::Weak;
 
 use api::{
     Account, Acls, Birth, Cookie, Counted, CreateSpec, Created, FileLocations, Found, Linked, Locality,
-    NamespaceError, Page, Pool, Property, PropertyChange, Quota, Renamed, Replace, ReplicaRef, SetAttributes,
-    Standing, Unlinked, Usage, Written,
+    NamespaceError, Page, Pool, Property, PropertyChange, Publish, Published, Quota, Renamed, Replace,
+    ReplicaRef, SetAttributes, Standing, Unlinked, Unnamed, Usage, Written,
 };
 use async_trait::async_trait;
 use testkit::clock::ManualClock;
@@ -81,6 +81,7 @@ impl Fakes {
             locations: fakes.clone(),
             properties: fakes.clone(),
             quotas: fakes.clone(),
+            uploads: fakes.clone(),
             pools: fakes.pools.clone(),
             clock: fakes.clock.clone(),
             recall_time: LEASE,
@@ -367,5 +368,36 @@ impl Recaller for FakeRecaller {
             going.iter().for_each(|holder| self.release(*holder));
         }
         !going.is_empty()
+    }
+}
+
+#[async_trait]
+impl Uploads for Fakes {
+    async fn create_unnamed(
+        &self,
+        _: &Identity,
+        _: FileId,
+        _: &Unnamed,
+    ) -> Result<Attributes, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn publish(
+        &self,
+        _: &Identity,
+        _: FileId,
+        _: FileId,
+        _: &Name,
+        _: &Publish,
+    ) -> Result<Published, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn exchange(
+        &self,
+        _: &Identity,
+        _: FileId,
+        _: &Name,
+        _: (&Name, FileId),
+    ) -> Result<(), NamespaceError> {
+        Err(NOT_ASKED)
     }
 }

@@ -36,8 +36,14 @@ fn expected(data: &[u8], ranges: &[(u64, u64)]) -> Vec<u8> {
 
 /// Of 4 MiB: large and small, in any order, up to the end.
 fn ranges() -> Vec<(u64, u64)> {
-    let mut ranges =
-        vec![(0, 3 << 20), (5, 100), (1, 64 << 10), (1 << 20, 70_000), (0, 1), ((4 << 20) - 300_000, 300_000)];
+    let mut ranges = vec![
+        (0, 3 << 20),
+        (5, 100),
+        (1, 64 << 10),
+        (1 << 20, 70_000),
+        (0, 1),
+        ((4 << 20) - 300_000, 300_000),
+    ];
     ranges.extend((0..2000).map(|n| (n * 1001, 99)));
     ranges.extend([((4 << 20) - 200, 200), (9, 200_000), (7, 7)]);
     ranges

@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 use types::{Checksum, ChecksumKind};
 
-use crate::sums::Sums;
 use crate::tpc::{CopySource, CopyTarget, LocalError};
+use files::Sums;
 
 /// How a target ended.
 #[derive(Debug, PartialEq, Eq)]

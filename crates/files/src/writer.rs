@@ -1,4 +1,4 @@
-//! The data half of an upload: consecutive bytes into a replica, summed as they pass.
+//! The data half of an upload: consecutive bytes into a replica, summed as they pass. A pool may have it without the head.
 
 use std::sync::Arc;
 
@@ -6,14 +6,13 @@ use api::{IoHandle, OpenReplica, PoolError, Stability, Verifier};
 use bytes::Bytes;
 use types::{Checksum, ChecksumKind};
 
-use crate::refusal::Refusal;
-use crate::sums::Sums;
+use crate::{FilesError, Sums};
 
 /// After so many bytes a sync is begun, so that the disk works while the rest comes in and little is left for the end.
 /// Twice as much is about what an upload may leave unwritten in memory.
 const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
 
-pub(crate) struct Writer {
+pub struct Writer {
     replica: Arc<dyn OpenReplica>,
     sums: Sums,
     offset: u64,
@@ -27,9 +26,9 @@ pub(crate) struct Writer {
     syncing: Option<IoHandle<Verifier>>,
 }
 
-/// The data that a writer has put onto the disk.
+/// Data that a writer has put onto the disk.
 #[derive(Clone, Debug)]
-pub(crate) struct Received {
+pub struct Received {
     pub size: u64,
     pub checksums: Vec<Checksum>,
 }
@@ -56,7 +55,7 @@ impl Writer {
         self.is_broken
     }
 
-    pub async fn write(&mut self, bytes: Bytes) -> Result<(), Refusal> {
+    pub async fn write(&mut self, bytes: Bytes) -> Result<(), FilesError> {
         self.settle_write().await?;
         self.in_flight = Some(self.replica.write_at(self.offset, bytes.clone(), Stability::Unstable));
         // While the disk thread copies the bytes, they are summed.
@@ -71,7 +70,7 @@ impl Writer {
         Ok(())
     }
 
-    async fn settle_sync(&mut self) -> Result<(), Refusal> {
+    async fn settle_sync(&mut self) -> Result<(), FilesError> {
         // Waited for in its place, so that who gives this up loses no answer.
         let Some(syncing) = &mut self.syncing else { return Ok(()) };
         let synced = syncing.await;
@@ -86,7 +85,7 @@ impl Writer {
         }
     }
 
-    async fn settle_write(&mut self) -> Result<(), Refusal> {
+    async fn settle_write(&mut self) -> Result<(), FilesError> {
         // In its place, as above.
         let Some(writing) = &mut self.in_flight else { return Ok(()) };
         let written = writing.await;
@@ -98,7 +97,7 @@ impl Writer {
 
     /// All bytes are on the disk when this is answered. Unless it is broken then, a writer that was refused this, or of
     /// which it was not waited for, may be asked again.
-    pub async fn finish(&mut self) -> Result<Received, Refusal> {
+    pub async fn finish(&mut self) -> Result<Received, FilesError> {
         self.settle_write().await?;
         self.settle_sync().await?;
         if self.offset > 0 {
@@ -149,7 +148,7 @@ mod tests {
         assert!(writer.is_broken());
     }
 
-    async fn send(writer: &mut Writer, bytes: u64) -> Result<(), Refusal> {
+    async fn send(writer: &mut Writer, bytes: u64) -> Result<(), FilesError> {
         let part = Bytes::from(vec![0; 4 << 20]);
         for _ in 0..bytes / part.len() as u64 {
             writer.write(part.clone()).await?;
@@ -195,7 +194,7 @@ mod tests {
         writer.sums = Sums::new([ChecksumKind::Adler32]);
         writer.write(Bytes::from_static(b"123456789")).await.unwrap();
         let refused = writer.finish().await.unwrap_err();
-        assert!(refused.status == http::StatusCode::SERVICE_UNAVAILABLE && !writer.is_broken());
+        assert!(matches!(refused, FilesError::Pool(PoolError::Busy(_))) && !writer.is_broken());
         let received = writer.finish().await.unwrap();
         let sums: Vec<String> = received.checksums.iter().map(Checksum::to_string).collect();
         assert_eq!((received.size, &sums[..]), (9, &["adler32:091e01de".to_owned()][..]));

@@ -1,0 +1,434 @@
+//! Uploads over a namespace in SQLite and a pool in memory.
+
+use std::pin::pin;
+
+use api::{
+    Account, Caller, CreateKind, CreateMode, CreateSpec, Limit, NamespaceError, Publish, Published, Quota,
+    Replace, SelectError, SetAttributes, Unnamed,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use file_state::DelegationKind;
+use futures_util::FutureExt;
+use namespace::{Config, Database, SqlNamespace, Sync};
+use testkit::clock::ManualClock;
+use testkit::memory_pool::MemoryPool;
+use testkit::memory_pools::MemoryPools;
+use testkit::watched_namespace::WatchedNamespace;
+use tokio::sync::RwLock;
+use types::{Attributes, Checksum, ChecksumKind, Identity, Name, PoolId};
+
+use super::fakes::FakeRecaller;
+use super::*;
+
+const POOL: PoolId = PoolId(3);
+
+/// A namespace with a directory `dir` that everybody may write, and one pool.
+struct Scene {
+    names: Arc<WatchedNamespace>,
+    namespace: Arc<SqlNamespace>,
+    pools: Arc<MemoryPools>,
+    files: Arc<Files>,
+    caller: Caller,
+    dir: FileId,
+    /// No name is given while a test has locked it.
+    giving: Arc<RwLock<()>>,
+    _dir: tempfile::TempDir,
+}
+
+impl Scene {
+    async fn set() -> Scene {
+        let database = tempfile::tempdir().unwrap();
+        let clock = Arc::new(ManualClock::new(1_000));
+        let config = Config {
+            database: Database::Sqlite(database.path().to_owned()),
+            clock: clock.clone(),
+            root_owner: (0, 0),
+            sync: Sync::Interval(LONG),
+            cache_bytes: 1 << 20,
+            queue_len_max: 100,
+            group_len_max: 100,
+        };
+        let namespace = Arc::new(SqlNamespace::open(config).unwrap());
+        let names = Arc::new(WatchedNamespace::new(namespace.clone()));
+        let pools = Arc::new(MemoryPools::of([Arc::new(MemoryPool::new(POOL)) as Arc<dyn api::Pool>]));
+        let giving = Arc::new(RwLock::new(()));
+        let uploads = Arc::new(Gated { uploads: namespace.clone(), giving: giving.clone() });
+        let files = Arc::new(Files::new(FilesServices {
+            namespace: names.clone(),
+            acls: namespace.clone(),
+            locations: namespace.clone(),
+            properties: namespace.clone(),
+            quotas: namespace.clone(),
+            uploads,
+            pools: pools.clone(),
+            clock,
+            recall_time: LONG,
+        }));
+        assert_eq!((files.register("one"), files.register("other")), (Ok(DOOR), Ok(OTHER_DOOR)));
+        let caller = Caller { identity: Identity::new(10, 100, &[]), ..Caller::anonymous() };
+        let dir = FileId::ROOT;
+        let mut scene = Scene { names, namespace, pools, files, caller, dir, giving, _dir: database };
+        scene.dir = scene.make_directory("dir").await;
+        scene
+    }
+
+    async fn make_directory(&self, text: &str) -> FileId {
+        let spec = CreateSpec {
+            kind: CreateKind::Directory,
+            mode: CreateMode::Guarded,
+            permissions: 0o777,
+            umask: None,
+            set: SetAttributes::default(),
+            location: None,
+        };
+        let made = self.namespace.create(&Identity::root(), FileId::ROOT, &name(text), &spec).await;
+        made.unwrap().attributes.file
+    }
+
+    /// Begins an upload to `dir/name`, of these bytes.
+    async fn begin(&self, text: &str, replace: Replace, bytes: &'static str) -> Result<Upload, FilesError> {
+        let seen = self.files.moves();
+        let path = [name("dir"), name(text)];
+        let place = walk(&*self.names, &self.caller, &path, Last::Followed).await.unwrap();
+        let (target, size) = (UploadTarget::new(place, Some(seen)), Some(bytes.len() as u64));
+        let terms =
+            UploadTerms { replace, size, kinds: vec![ChecksumKind::Adler32], ..UploadTerms::default() };
+        let mut upload = self.files.begin_upload(FOREIGN, &self.caller, target, terms).await?;
+        upload.open().await?;
+        upload.write(Bytes::from_static(bytes.as_bytes())).await?;
+        Ok(upload)
+    }
+
+    async fn put(&self, text: &str, replace: Replace, bytes: &'static str) -> Result<Published, FilesError> {
+        give_name(self.begin(text, replace, bytes).await?, &Rules::default()).await
+    }
+
+    async fn found(&self, text: &str) -> Option<Attributes> {
+        let found = self.namespace.lookup(&Identity::root(), self.dir, &name(text)).await;
+        found.ok().map(|found| found.entry)
+    }
+
+    /// Renames in the root directory, as a door does.
+    async fn rename(&self, from: &str, to: &str) {
+        let (from, to) = (name(from), name(to));
+        let (from, to) = ((FileId::ROOT, &from), (FileId::ROOT, &to));
+        let renamed = self.namespace.rename(&Identity::root(), from, to, Replace::Never).await.unwrap();
+        self.files.call_back(renamed.moved.file, Some(A), Change::Rename);
+    }
+
+    /// Takes away what nobody holds, as the reaper does.
+    async fn reap(&self) -> Vec<FileId> {
+        let left = self.namespace.orphans(FileId(0), 100).await.unwrap();
+        let unused = self.files.begin_freeing(left.iter().map(|left| left.attributes.file));
+        let unused: Vec<FileId> = unused.into_iter().collect();
+        self.namespace.forget(&unused).await.unwrap();
+        unused
+    }
+}
+
+fn name(text: &str) -> Name {
+    Name::new(text.as_bytes()).unwrap()
+}
+
+async fn give_name(upload: Upload, rules: &Rules) -> Result<Published, FilesError> {
+    match upload.finish().await?.publish(rules).await {
+        Ok(published) => Ok(published),
+        Err(PublishError::Files(error)) => Err(error),
+        Err(PublishError::Door(_)) => panic!("the door refuses nothing"),
+    }
+}
+
+/// A test may hold up that names are given.
+struct Gated {
+    uploads: Arc<dyn Uploads>,
+    giving: Arc<RwLock<()>>,
+}
+
+#[async_trait]
+impl Uploads for Gated {
+    async fn create_unnamed(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        new: &Unnamed,
+    ) -> Result<Attributes, NamespaceError> {
+        self.uploads.create_unnamed(who, dir, new).await
+    }
+
+    async fn publish(
+        &self,
+        who: &Identity,
+        file: FileId,
+        dir: FileId,
+        name: &Name,
+        how: &Publish,
+    ) -> Result<Published, NamespaceError> {
+        let _turn = self.giving.read().await;
+        self.uploads.publish(who, file, dir, name, how).await
+    }
+
+    async fn exchange(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &Name,
+        taken: (&Name, FileId),
+    ) -> Result<(), NamespaceError> {
+        self.uploads.exchange(who, dir, name, taken).await
+    }
+}
+
+/// The rules of a door, and what it was asked.
+#[derive(Default)]
+struct Rules {
+    refuses: bool,
+    may_pass: bool,
+    /// Of each time, whether the name was free.
+    asked: Mutex<Vec<bool>>,
+}
+
+struct NoGuard;
+
+impl NamingGuard for NoGuard {
+    fn given(&mut self, _: &Published) {}
+}
+
+impl Naming for Rules {
+    type Guard = NoGuard;
+    type Refused = bool;
+
+    async fn begin(&self, name: NameToGive<'_>) -> Result<NoGuard, bool> {
+        self.asked.lock().push(name.is_new);
+        if self.refuses { Err(self.may_pass) } else { Ok(NoGuard) }
+    }
+
+    fn may_pass(refused: &bool) -> bool {
+        *refused
+    }
+}
+
+#[tokio::test]
+async fn a_published_upload_shows_its_name_size_and_sums_together() {
+    let scene = Scene::set().await;
+    let upload = scene.begin("file", Replace::Any, "123456789").await.unwrap();
+    assert!(scene.found("file").await.is_none(), "no name before it is complete");
+    let published = give_name(upload, &Rules::default()).await.unwrap();
+    assert_eq!((published.attributes.size, published.replaced), (9, None));
+    assert_eq!(scene.found("file").await.unwrap(), published.attributes);
+    let sums = scene.namespace.checksums(published.attributes.file).await.unwrap();
+    assert_eq!(sums.iter().map(Checksum::to_string).collect::<Vec<_>>(), ["adler32:091e01de"]);
+    let content = scene.files.content(&published.attributes, crate::ContentMode::Read).await.unwrap();
+    assert_eq!(&content.read(0, 100).await.unwrap().data[..], b"123456789");
+    assert!(!scene.files.is_in_use(published.attributes.file));
+}
+
+#[tokio::test]
+async fn bytes_that_were_not_promised_get_no_name() {
+    let scene = Scene::set().await;
+    let mut short = scene.begin("file", Replace::Any, "123").await.unwrap();
+    short.promise(vec![]);
+    short.write(Bytes::from_static(b"4")).await.unwrap();
+    let refused = give_name(short, &Rules::default()).await;
+    assert!(matches!(refused, Err(FilesError::Upload(UploadError::Length { told: 3, got: 4 }))));
+    let mut wrong = scene.begin("file", Replace::Any, "123456789").await.unwrap();
+    let promised = Checksum::new(ChecksumKind::Adler32, &[0; 4]).unwrap();
+    wrong.promise(vec![promised]);
+    let refused = give_name(wrong, &Rules::default()).await;
+    let is_told =
+        |error: &UploadError| matches!(error, UploadError::Checksum { told, .. } if *told == promised);
+    assert!(matches!(refused, Err(FilesError::Upload(error)) if is_told(&error)));
+    assert!(scene.found("file").await.is_none());
+    assert_eq!(scene.reap().await.len(), 2);
+}
+
+#[tokio::test]
+async fn an_upload_replaces_the_state_that_its_terms_name_and_no_other() {
+    let scene = Scene::set().await;
+    let first = scene.put("file", Replace::Never, "one").await.unwrap().attributes;
+    let exists = scene.put("file", Replace::Never, "two").await;
+    assert!(matches!(exists, Err(FilesError::Upload(UploadError::Exists))));
+    let of = |file: &Attributes| Replace::Exactly { file: file.file, change: file.change };
+    let stale = Replace::Exactly { file: first.file, change: first.change - 1 };
+    let changed = scene.put("file", stale, "two").await;
+    assert!(matches!(changed, Err(FilesError::Upload(UploadError::Changed))));
+    assert_eq!(scene.found("file").await.unwrap(), first);
+    let second = scene.put("file", of(&first), "two").await.unwrap();
+    assert_eq!(second.replaced.map(|replaced| replaced.file), Some(first.file));
+    let gone = scene.put("other", of(&first), "two").await;
+    assert!(matches!(gone, Err(FilesError::Upload(UploadError::Changed))));
+}
+
+#[tokio::test]
+async fn a_name_that_another_file_gets_meanwhile_is_asked_for_again() {
+    let scene = Scene::set().await;
+    let (rules, late) = (Rules::default(), scene.begin("file", Replace::Any, "late").await.unwrap());
+    let never = scene.begin("file", Replace::Never, "never").await.unwrap();
+    let early = scene.put("file", Replace::Any, "early").await.unwrap().attributes;
+    let refused = give_name(never, &Rules::default()).await;
+    assert!(matches!(refused, Err(FilesError::Upload(UploadError::Exists))));
+    let published = give_name(late, &rules).await.unwrap();
+    assert_eq!(published.replaced.map(|replaced| replaced.file), Some(early.file));
+    // The name was free when it was asked for first, and was walked to anew for the second time.
+    assert_eq!(*rules.asked.lock(), [true, true, false]);
+    let gone = scene.begin("file", Replace::Any, "new").await.unwrap();
+    scene.namespace.unlink(&Identity::root(), scene.dir, &name("file")).await.unwrap();
+    assert_eq!(give_name(gone, &Rules::default()).await.unwrap().replaced, None);
+}
+
+#[tokio::test]
+async fn a_path_that_leads_elsewhere_when_the_bytes_are_there_is_refused() {
+    let scene = Scene::set().await;
+    let upload = scene.begin("file", Replace::Any, "bytes").await.unwrap();
+    scene.rename("dir", "moved").await;
+    let refused = give_name(upload, &Rules::default()).await;
+    assert!(matches!(refused, Err(FilesError::Upload(UploadError::Moved))));
+    assert!(scene.found("file").await.is_none());
+}
+
+#[tokio::test]
+async fn a_path_is_walked_once_unless_something_was_renamed() {
+    let scene = Scene::set().await;
+    scene.names.take_asked();
+    scene.put("file", Replace::Any, "one").await.unwrap();
+    let walk = ["attributes", "lookup", "lookup"];
+    assert_eq!(scene.names.take_asked(), walk);
+    let upload = scene.begin("file", Replace::Any, "two").await.unwrap();
+    scene.make_directory("other").await;
+    scene.rename("other", "renamed").await;
+    give_name(upload, &Rules::default()).await.unwrap();
+    assert_eq!(scene.names.take_asked(), [walk, walk].concat());
+}
+
+#[tokio::test]
+async fn a_dropped_upload_leaves_an_orphan_that_nobody_holds() {
+    let scene = Scene::set().await;
+    let upload = scene.begin("file", Replace::Any, "bytes").await.unwrap();
+    let file = upload.file().file;
+    assert!(scene.reap().await.is_empty(), "it is held while its bytes come in");
+    drop(upload);
+    assert_eq!(scene.reap().await, [file]);
+    assert!(scene.namespace.attributes(file).await.is_err() && scene.found("file").await.is_none());
+}
+
+#[tokio::test]
+async fn an_upload_that_has_no_room_is_not_begun_and_one_that_was_given_up_takes_none() {
+    let scene = Scene::set().await;
+    let bytes = Limit { hard: Some(10), ..Limit::default() };
+    let quota = Quota { bytes, files: Limit::default() };
+    scene.namespace.set_quota(Account::user(10), Some(quota)).await.unwrap();
+    drop(scene.begin("file", Replace::Any, "12345678").await.unwrap());
+    scene.put("file", Replace::Any, "12345678").await.unwrap();
+    let is_full = |error| matches!(error, FilesError::Namespace(NamespaceError::QuotaExceeded));
+    assert!(scene.put("other", Replace::Any, "12345678").await.is_err_and(is_full));
+    scene.put("file", Replace::Any, "1234567890").await.expect("the replaced file gives its space");
+}
+
+/// Clients of a door that hold the file which is to be replaced.
+async fn delegated(scene: &Scene, gives_back: bool) -> (Arc<FakeRecaller>, FileId) {
+    let clients = FakeRecaller::attach(&scene.files, DOOR, gives_back);
+    let file = scene.put("file", Replace::Any, "old").await.unwrap().attributes.file;
+    scene.files.table().delegate(file, A, DelegationKind::Read, Duration::ZERO).unwrap();
+    (clients, file)
+}
+
+fn give_back(scene: &Scene, file: FileId) {
+    scene.files.table().return_delegation(file, A);
+    scene.files.returned();
+}
+
+#[tokio::test]
+async fn clients_are_asked_once_for_what_they_hold_and_waited_for_when_the_name_is_given() {
+    let scene = Scene::set().await;
+    let (clients, file) = delegated(&scene, false).await;
+    let upload = scene.begin("file", Replace::Any, "new").await.unwrap();
+    upload.recall_ahead().await.unwrap();
+    assert_eq!(clients.holders(), [A]);
+    let rules = Rules::default();
+    let mut naming = pin!(give_name(upload, &rules));
+    assert!(naming.as_mut().now_or_never().is_none());
+    give_back(&scene, file);
+    assert_eq!(naming.await.unwrap().replaced.map(|replaced| replaced.file), Some(file));
+    assert_eq!((clients.holders(), rules.asked.lock().clone()), (vec![A], vec![false]));
+}
+
+#[tokio::test]
+async fn nothing_is_recalled_for_an_upload_that_is_refused_anyway() {
+    let scene = Scene::set().await;
+    let (clients, file) = delegated(&scene, true).await;
+    let refused = scene.put("file", Replace::Never, "new").await;
+    assert!(matches!(refused, Err(FilesError::Upload(UploadError::Exists))));
+    let rules = Rules { refuses: true, ..Rules::default() };
+    let complete = scene.begin("file", Replace::File(file), "new").await.unwrap().finish().await.unwrap();
+    assert!(matches!(complete.publish(&rules).await, Err(PublishError::Door(false))));
+    assert_eq!(clients.holders(), []);
+}
+
+/// Takes up what was kept of an upload.
+fn keep(upload: &mut Upload) -> Arc<Mutex<Option<Upload>>> {
+    let kept = Arc::<Mutex<Option<Upload>>>::default();
+    let keeper = Arc::clone(&kept);
+    upload.keep_by(move |upload| *keeper.lock() = Some(upload));
+    kept
+}
+
+#[tokio::test]
+async fn a_hindrance_that_may_pass_leaves_an_upload_with_its_keeper() {
+    let scene = Scene::set().await;
+    for may_pass in [true, false] {
+        let mut upload = scene.begin("file", Replace::Any, "bytes").await.unwrap();
+        let kept = keep(&mut upload);
+        let rules = Rules { refuses: true, may_pass, ..Rules::default() };
+        let refused = upload.finish().await.unwrap().publish(&rules).await;
+        assert!(matches!(refused, Err(PublishError::Door(told)) if told == may_pass));
+        let kept = kept.lock().take();
+        assert_eq!(kept.is_some(), may_pass);
+        if let Some(kept) = kept {
+            give_name(kept, &Rules::default()).await.unwrap();
+        }
+    }
+    assert_eq!(scene.found("file").await.unwrap().size, 5);
+}
+
+#[tokio::test]
+async fn a_caller_that_stops_waiting_for_a_recall_leaves_its_upload_with_its_keeper() {
+    let scene = Scene::set().await;
+    let (_clients, file) = delegated(&scene, false).await;
+    let mut upload = scene.begin("file", Replace::Any, "new").await.unwrap();
+    let (kept, rules) = (keep(&mut upload), Rules::default());
+    assert!(give_name(upload, &rules).now_or_never().is_none());
+    let kept = kept.lock().take().expect("it was not being given its name");
+    assert_eq!(scene.found("file").await.unwrap().file, file);
+    give_back(&scene, file);
+    give_name(kept, &rules).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_caller_that_stops_waiting_for_the_name_does_not_stop_it() {
+    let scene = Scene::set().await;
+    let mut upload = scene.begin("file", Replace::Any, "bytes").await.unwrap();
+    let (kept, file) = (keep(&mut upload), upload.file().file);
+    let held_up = scene.giving.write().await;
+    let rules = Rules::default();
+    {
+        let mut naming = pin!(give_name(upload, &rules));
+        while rules.asked.lock().is_empty() {
+            assert!(naming.as_mut().now_or_never().is_none());
+        }
+    }
+    drop(held_up);
+    while scene.files.is_in_use(file) {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(scene.found("file").await.unwrap().file, file);
+    assert!(kept.lock().is_none());
+}
+
+#[tokio::test]
+async fn an_upload_without_a_pool_for_its_bytes_is_not_begun() {
+    let scene = Scene::set().await;
+    scene.pools.lose(POOL);
+    let refused = scene.begin("file", Replace::Any, "bytes").await.map(drop);
+    assert!(matches!(refused, Err(FilesError::Select(SelectError::NoSpace))), "{refused:?}");
+    assert_eq!(scene.reap().await, []);
+}
