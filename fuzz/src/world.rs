@@ -77,17 +77,15 @@ impl World {
             properties: namespace.clone(),
             quotas: namespace.clone(),
             uploads: namespace.clone(),
-            pools: Arc::clone(&pools),
+            pools,
             clock: clock.clone(),
             recall_time: LEASE,
         }));
         let services = HeadServices {
             namespace: namespace.clone(),
             lineage: namespace.clone(),
-            locations: namespace.clone(),
             xattrs: namespace.clone(),
             records: namespace.clone(),
-            pools,
             files,
             clock: clock.clone(),
             random: Arc::new(NoChance),

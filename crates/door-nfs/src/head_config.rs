@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{
-    HandleKey, Lineage, Locations, Namespace, Observer, PoolManager, RecoveryRecords, TicketKeys, Xattrs,
-};
+use api::{HandleKey, Lineage, Namespace, Observer, RecoveryRecords, TicketKeys, Xattrs};
 use files::Files;
 use nfs4_state::{Courtesy, DelegationRules};
 use types::{Clock, Random};
@@ -18,10 +16,8 @@ use crate::security::Security;
 pub struct HeadServices {
     pub namespace: Arc<dyn Namespace>,
     pub lineage: Arc<dyn Lineage>,
-    pub locations: Arc<dyn Locations>,
     pub xattrs: Arc<dyn Xattrs>,
     pub records: Arc<dyn RecoveryRecords>,
-    pub pools: Arc<dyn PoolManager>,
     pub files: Arc<Files>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,

@@ -103,7 +103,7 @@ impl Front {
 
     /// Where the pool of a ticket serves the path to this client.
     pub(crate) fn pool_url(&self, call: &Call, path: &[Name], ticket: &UrlTicket) -> Option<HeaderValue> {
-        let listener = self.services.pools.address(ticket.pool, NAME)?;
+        let listener = self.services.files.pools().address(ticket.pool, NAME)?;
         let host = host_for(&call.headers, listener, call.peer.local);
         let scheme = if self.config.is_tls { "https" } else { "http" };
         let path = target::encode_path(path, false);

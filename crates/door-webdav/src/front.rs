@@ -25,7 +25,6 @@ use crate::locks::{Locks, Open};
 use crate::put::resume::Resumable;
 use crate::put::under_way::UnderWay;
 use crate::refusal::Refusal;
-use crate::sums::Summing;
 use crate::tasks::Tasks;
 use crate::tpc::{TransferConfig, Transfers};
 
@@ -100,7 +99,6 @@ pub struct Front {
     pub(crate) resumable: Mutex<Resumable>,
     pub(crate) redirects: UnderWay,
     pub(crate) in_parts: UnderWay,
-    pub(crate) summing: Summing,
     pub(crate) changing: Tasks,
     pub(crate) transfers: Transfers,
 }
@@ -123,7 +121,6 @@ impl Front {
             resumable: Mutex::new(Resumable::new(config.uploads_max, config.uploads_per_caller_max)),
             redirects: UnderWay::new(config.uploads_max, config.uploads_per_caller_max),
             in_parts: UnderWay::new(config.uploads_max, config.uploads_per_caller_max),
-            summing: Summing::default(),
             changing: Tasks::new(CHANGES_MAX),
             transfers: Transfers::new(services.client.clone(), config.copies.clone()),
             services,

@@ -138,7 +138,7 @@ impl Front {
             return Ok(None);
         }
         let located = self.services.files.locate(file, TicketMode::Read, None).await?;
-        let is_open = |grant: &Grant| file.size > 0 && !self.services.pools.is_closed(grant.pool);
+        let is_open = |grant: &Grant| file.size > 0 && !self.services.files.pools().is_closed(grant.pool);
         let Some(Grant { pool }) = located.filter(is_open) else { return Ok(None) };
         let purpose = Purpose::Read { change: file.change };
         let expires_s = self.ticket_expires_s(call, TICKET_S);
@@ -165,11 +165,11 @@ impl Front {
         let (wanted, wanted_repr) =
             (digest::want_digest(&call.headers), digest::want_repr_digest(&call.headers));
         if let Some(kind) = wanted.first() {
-            let sum = self.checksum(file, *kind, bytes).await?;
+            let sum = self.services.files.checksum(file, *kind, bytes).await?;
             headers.extend(digest::digest_header(&[sum]).map(|value| (digest::DIGEST, value)));
         }
         if let Some(kind) = wanted_repr.first() {
-            let sum = self.checksum(file, *kind, bytes).await?;
+            let sum = self.services.files.checksum(file, *kind, bytes).await?;
             headers.extend(digest::repr_digest_header(&[sum]).map(|value| (digest::REPR_DIGEST, value)));
         }
         Ok(headers)

@@ -143,7 +143,7 @@ impl Front {
     /// Used and free, as far as this caller may fill a directory (RFC 4331): of the quota of a tree that it lies in, else
     /// of the caller's own, else of all pools.
     async fn space(&self, caller: &Caller, dir: &Attributes) -> Result<(u64, u64), Refusal> {
-        let free: u64 = self.services.pools.pools().iter().map(|pool| pool.free_bytes).sum();
+        let free: u64 = self.services.files.pools().states().iter().map(|pool| pool.free_bytes).sum();
         let quotas = self.services.files.quotas();
         let room = quotas.room(&caller.identity, dir.file).await?.unwrap_or(u64::MAX);
         let tree = quotas.tree(dir.file).await?;

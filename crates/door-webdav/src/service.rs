@@ -105,7 +105,7 @@ impl Front {
     /// The WLCG storage resource record: what accounting polls.
     async fn storage_record(&self) -> Result<Response, Refusal> {
         let usage = self.services.namespace.usage().await?;
-        let total: u64 = self.services.pools.pools().iter().map(|pool| pool.total_bytes).sum();
+        let total: u64 = self.services.files.pools().states().iter().map(|pool| pool.total_bytes).sum();
         let now_s = self.now_s();
         let scheme = if self.config.is_tls { "https" } else { "http" };
         let endpoints: Vec<_> = self

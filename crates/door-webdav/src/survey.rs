@@ -120,7 +120,7 @@ impl Front {
         if !who.is_root() && files_left.min().is_some_and(|left| source.entries > left) {
             return Err(NamespaceError::QuotaExceeded.into());
         }
-        let free: u64 = self.services.pools.pools().iter().map(|pool| pool.free_bytes).sum();
+        let free: u64 = self.services.files.pools().states().iter().map(|pool| pool.free_bytes).sum();
         if source.bytes > free { Err(SelectError::NoSpace.into()) } else { Ok(()) }
     }
 

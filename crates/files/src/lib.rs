@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 mod births;
+mod checksum;
 mod content;
 mod dislodge;
 mod doors;
@@ -20,6 +21,7 @@ mod judge;
 mod lengths;
 mod moves;
 mod open;
+mod pools;
 mod punctual;
 mod recall;
 mod removals;
@@ -53,6 +55,7 @@ pub use judge::Judge;
 pub use lengths::Steady;
 pub use moves::MovesSeen;
 pub use open::OpenFile;
+pub use pools::Pools;
 pub use punctual::PunctualPool;
 pub use recall::{FileChangeGuard, Recaller};
 pub use removals::RemovalsSeen;
@@ -67,6 +70,7 @@ pub use walk::{Last, PathTarget, WalkError, walk};
 pub use writer::{Received, Writer};
 
 use births::Births;
+use checksum::Summing;
 use doors::Doors;
 use lengths::Lengths;
 use moves::Moves;
@@ -101,6 +105,7 @@ pub struct Files {
     moves: Moves,
     lengths: Arc<Lengths>,
     silent: Silent,
+    summing: Summing,
     owners: AtomicU64,
     /// Names that are being given.
     tasks: Arc<Tasks>,
@@ -119,6 +124,7 @@ impl Files {
             moves: Moves::default(),
             lengths: Arc::default(),
             silent: Silent::default(),
+            summing: Summing::default(),
             owners: AtomicU64::new(OWNERS_FROM),
             tasks: Arc::default(),
         }

@@ -22,11 +22,11 @@ use types::FileId;
 use super::*;
 use fakes::{Fakes, attributes};
 
-const FILE: FileId = FileId(7);
+pub const FILE: FileId = FileId(7);
 /// As [`Fakes`] registers them.
 const DOOR: Door = Door::numbered(0);
 const OTHER_DOOR: Door = Door::numbered(1);
-const A: Holder = Holder::of(DOOR, 1);
+pub const A: Holder = Holder::of(DOOR, 1);
 const B: Holder = Holder::of(DOOR, 2);
 const FOREIGN: Holder = Holder::of(OTHER_DOOR, 1);
 
@@ -35,11 +35,11 @@ const LONG: Duration = Duration::from_secs(60);
 const SHORT: Duration = Duration::from_millis(5);
 const LEASE: Duration = Duration::from_secs(90);
 
-fn granted(files: &Files, holder: Holder, mode: LayoutMode) {
+pub fn granted(files: &Files, holder: Holder, mode: LayoutMode) {
     files.table().grant_layout(FILE, holder, mode, Duration::ZERO).unwrap();
 }
 
-fn given_back(files: &Files, holder: Holder) {
+pub fn given_back(files: &Files, holder: Holder) {
     assert!(files.table().return_layout(FILE, holder, LayoutModes::ALL).is_empty());
     files.returned();
 }

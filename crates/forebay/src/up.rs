@@ -200,7 +200,7 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let map = manage_pools(data, &services, &pool_listeners)?;
     let manager: Arc<dyn PoolManager> = map.clone();
     let files = share_files(config, &services, &manager);
-    let door = start_head_door(config, data, (&services, &security), &manager, &files, &measures).await?;
+    let door = start_head_door(config, data, (&services, &security), &files, &measures).await?;
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
@@ -358,7 +358,6 @@ async fn start_head_door(
     config: &Config,
     data: &DataDir,
     (services, security): (&Services, &Arc<Security>),
-    manager: &Arc<dyn PoolManager>,
     files: &Arc<Files>,
     measures: &Arc<Measures>,
 ) -> Result<Arc<HeadDoor>> {
@@ -366,10 +365,8 @@ async fn start_head_door(
     let services = HeadServices {
         namespace: services.namespace.clone(),
         lineage: services.namespace.clone(),
-        locations: services.namespace.clone(),
         xattrs: services.namespace.clone(),
         records: services.namespace.clone(),
-        pools: Arc::clone(manager),
         files: Arc::clone(files),
         clock: Arc::clone(&services.clock),
         random: Arc::clone(&services.random),

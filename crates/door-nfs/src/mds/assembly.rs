@@ -44,10 +44,9 @@ impl Mds {
         let states = ClientState::new(generation, door, services.files.share());
         let fs = Arc::new(file_system(&services, &config, door));
         let clients = Arc::new(Clients::new(fs, sessions, states));
-        let locations = services.locations;
         let grants = Arc::new(Grants {
             clients: Arc::clone(&clients),
-            fencing: Fencing::new(Arc::clone(&clients), Arc::clone(&locations)),
+            fencing: Fencing::new(Arc::clone(&clients)),
             adaptive: Mutex::new(Adaptive::new(config.delegations)),
             counts: Counts::default(),
         });
@@ -60,7 +59,7 @@ impl Mds {
             written: AsyncMutex::new(lost_records),
         });
         let devices = Arc::new(Devices::new(Arc::clone(&clients), generation));
-        let drain = Arc::new(Drain::new(Arc::clone(&recalls), Arc::clone(&devices), locations));
+        let drain = Arc::new(Drain::new(Arc::clone(&recalls), Arc::clone(&devices)));
         let (offloads, reports) = (Offloads::new(generation), Arc::<Reports>::default());
         Mds {
             exports: Exports {
@@ -109,7 +108,6 @@ fn file_system(services: &HeadServices, config: &HeadConfig, door: Door) -> File
         xattrs: Arc::clone(&services.xattrs),
         files: Arc::clone(&services.files),
         door,
-        pools: Arc::clone(&services.pools),
         clock: Arc::clone(&services.clock),
         handle_key: services.handle_key.clone(),
         fsid: fsid(&config.instance),

@@ -218,7 +218,7 @@ pub(super) fn of_file(
         out.open_arguments = Some(Box::new(fs.offers.open_arguments()));
     }
     if wanted.contains(number::CLONE_BLKSIZE) {
-        out.clone_blksize = Some(fs.clone_granularity_max());
+        out.clone_blksize = Some(fs.files.pools().clone_granularity_max());
     }
     add_file_system(&mut out, fs, told.minorversion);
     out

@@ -109,7 +109,7 @@ pub(super) async fn clone(compound: &Compound, clients: &Clients, args: &Clone4A
         count: args.count,
     };
     // Linux asks no more where it is told so once.
-    if fs.clone_granularity_max() == 0 {
+    if fs.files.pools().clone_granularity_max() == 0 {
         return Err(NfsStat4::NotSupp);
     }
     let judged = judge(compound, clients, &request).await?;

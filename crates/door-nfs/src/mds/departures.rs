@@ -73,7 +73,7 @@ impl Departures {
         self.grants.forget_client(client);
         self.devices.forget_client(client);
         self.reports.forget_client(client);
-        fs.pools.forget_client(client.0);
+        fs.files.pools().forget_client(client.0);
         if is_freed {
             fs.files.returned();
         }

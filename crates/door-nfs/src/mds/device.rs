@@ -50,7 +50,7 @@ impl Devices {
 
     /// Where this client reaches the pool now: a data server that listens everywhere is reached as the head was.
     pub fn address(&self, connection: &Connection, pool: PoolId) -> Option<SocketAddr> {
-        let listening = self.clients.fs.pools.address(pool, NAME)?;
+        let listening = self.clients.fs.files.pools().address(pool, NAME)?;
         if listening.ip().is_unspecified() {
             return Some(SocketAddr::new(connection.local().ip(), listening.port()));
         }

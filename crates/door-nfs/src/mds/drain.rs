@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Locations, NamespaceError};
+use api::NamespaceError;
 use nfs4::ClientId4;
 use parking_lot::Mutex;
 use tokio::time::Instant;
@@ -32,20 +32,19 @@ pub(crate) struct Drain {
     clients: Arc<Clients>,
     recalls: Arc<Recalls>,
     devices: Arc<Devices>,
-    locations: Arc<dyn Locations>,
     /// Leaf lock.
     progress: Arc<Mutex<Progress>>,
 }
 
 impl Drain {
-    pub fn new(recalls: Arc<Recalls>, devices: Arc<Devices>, locations: Arc<dyn Locations>) -> Drain {
-        Drain { clients: Arc::clone(&recalls.clients), recalls, devices, locations, progress: Arc::default() }
+    pub fn new(recalls: Arc<Recalls>, devices: Arc<Devices>) -> Drain {
+        Drain { clients: Arc::clone(&recalls.clients), recalls, devices, progress: Arc::default() }
     }
 
     /// Has the layouts at closed pools called back; returns at once.
     pub fn keep_clients_away(self: &Arc<Self>) {
         let fs = &self.clients.fs;
-        let closed = fs.pools.closed();
+        let closed = fs.files.pools().closed();
         let leaving = self.progress.lock().update(&closed, fs.clock.monotonic());
         if leaving.is_empty() {
             return;
@@ -91,8 +90,8 @@ impl Drain {
             self.clients.fs.files.table().layouts().map(|(file, ..)| file).collect();
         let mut to_recall = Vec::new();
         for file in files {
-            let locality = match self.locations.locality(file).await {
-                Ok(locality) => locality,
+            let pools = match self.clients.fs.files.pools().of_file(file).await {
+                Ok(pools) => pools,
                 Err(NamespaceError::Stale(_)) => continue,
                 Err(error) => {
                     tracing::warn!(%file, %error, "cannot find out whether a layout is at a closed pool, will try again");
@@ -100,7 +99,7 @@ impl Drain {
                     continue;
                 }
             };
-            let here: Vec<_> = locality.pools().filter(|pool| counts.contains_key(pool)).collect();
+            let here: Vec<_> = pools.into_iter().filter(|pool| counts.contains_key(pool)).collect();
             if here.is_empty() {
                 continue;
             }

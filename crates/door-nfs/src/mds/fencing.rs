@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use api::{ANSWER_TIME, Locations, NamespaceError};
+use api::NamespaceError;
 use nfs4::NfsStat4;
 use parking_lot::Mutex;
 use types::FileId;
@@ -19,7 +19,6 @@ const FENCED_MAX: usize = 1 << 16;
 
 pub(crate) struct Fencing {
     clients: Arc<Clients>,
-    locations: Arc<dyn Locations>,
     /// Leaf lock.
     former_tickets: Mutex<FormerTickets>,
 }
@@ -31,26 +30,13 @@ struct FormerTickets {
 }
 
 impl Fencing {
-    pub fn new(clients: Arc<Clients>, locations: Arc<dyn Locations>) -> Fencing {
-        Fencing { clients, locations, former_tickets: Mutex::default() }
+    pub fn new(clients: Arc<Clients>) -> Fencing {
+        Fencing { clients, former_tickets: Mutex::default() }
     }
 
     /// From here on no pool takes tickets that were given out for the file before.
     pub async fn fence(&self, file: FileId) -> Result<(), NamespaceError> {
-        let epoch = match self.locations.raise_epoch(file).await {
-            Ok(epoch) => epoch,
-            // The file is gone, and its replicas with it.
-            Err(NamespaceError::Stale(_)) => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        for location in self.locations.locality(file).await?.pools() {
-            let Some(pool) = self.clients.fs.pools.pool(location) else { continue };
-            pool.fence(&[(file, epoch)], ANSWER_TIME)
-                .await
-                .sole()
-                .map_err(|error| NamespaceError::Database(format!("{location} cannot fence: {error}")))?;
-        }
-        Ok(())
+        self.clients.fs.files.pools().fence(file).await
     }
 
     /// Before a client gets a lock of the file, or the like, that it did not have before the start.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{HandleKey, Namespace, PoolManager, Xattrs};
+use api::{HandleKey, Namespace, Xattrs};
 use file_state::{Door, Holder};
 use files::{Content, ContentMode, Files};
 use nfs4::{ClientId4, FsId4, NfsFh4, NfsStat4};
@@ -25,7 +25,6 @@ pub(crate) struct FileSystem {
     pub files: Arc<Files>,
     /// This door, as `files` knows it.
     pub door: Door,
-    pub pools: Arc<dyn PoolManager>,
     pub clock: Arc<dyn Clock>,
     pub handle_key: HandleKey,
     pub fsid: FsId4,
@@ -68,12 +67,6 @@ impl FileSystem {
     /// Of the directories on the way to exports: a file system of its own, as RFC 8881 §7.3 wants it.
     pub fn pseudo_fsid(&self) -> FsId4 {
         FsId4 { major: self.fsid.major ^ 2, ..self.fsid }
-    }
-
-    /// The alignment of clones that suits every pool; 0: no pool can clone.
-    pub fn clone_granularity_max(&self) -> u32 {
-        let of_pool = |id| self.pools.pool(id).and_then(|pool| pool.clone_granularity());
-        self.pools.pools().iter().filter_map(|status| of_pool(status.id)).max().unwrap_or(0)
     }
 
     /// The accesses to a file that the caller has, by its ACL or its mode.

@@ -63,12 +63,15 @@ fn take_update(
     update: &FfLayoutUpdate4,
 ) -> Option<Source> {
     let (client, file, pool) = (compound.client?, compound.file().ok()?, device::pool(device));
-    layouts.clients.fs.pools.pool(pool)?;
+    let pools = layouts.clients.fs.files.pools();
+    if !pools.contains(pool) {
+        return None;
+    }
     layouts.clients.states.lock().layout_granted(client, file)?;
     let source = Source { client: client.0, file, pool };
     let (reads, writes) =
         layouts.reports.take_counters(source, update, layouts.clients.fs.clock.monotonic())?;
-    layouts.clients.fs.pools.report_transfers(&TransferReport { client: client.0, pool, reads, writes });
+    pools.report_transfers(&TransferReport { client: client.0, pool, reads, writes });
     Some(source)
 }
 
@@ -77,7 +80,7 @@ fn take_errors(compound: &Compound, layouts: &Layouts, errors: &[DeviceError4]) 
     let mut is_any = false;
     for error in errors {
         let pool = device::pool(error.deviceid);
-        let Some(outcome) = judge(error).filter(|_| layouts.clients.fs.pools.pool(pool).is_some()) else {
+        let Some(outcome) = judge(error).filter(|_| layouts.clients.fs.files.pools().contains(pool)) else {
             continue;
         };
         is_any = true;
@@ -99,7 +102,7 @@ fn tell(compound: &Compound, layouts: &Layouts, outcome: Outcome) {
     let (Some(client), Ok(file)) = (compound.client, compound.file()) else { return };
     // A report about a layout that is gone says nothing about the next one.
     let Some(sent) = layouts.clients.states.lock().layout_granted(client, file) else { return };
-    layouts.clients.fs.pools.report(&ClientReport { client: client.0, file, outcome, sent });
+    layouts.clients.fs.files.pools().report(&ClientReport { client: client.0, file, outcome, sent });
 }
 
 /// `None`: fencing, forgetting and files that are too large are what I/O may meet; they say nothing about the pool.

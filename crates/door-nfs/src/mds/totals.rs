@@ -31,7 +31,7 @@ pub(super) async fn add(
     file: FileId,
     mask: &nfs4::Bitmap4,
 ) -> Result<(), NfsStat4> {
-    let pools = fs.pools.pools();
+    let pools = fs.files.pools().states();
     let usage = fs.namespace.usage().await.map_err(status::of_namespace)?;
     let sum = |of: fn(&PoolStatus) -> u64| pools.iter().map(of).fold(0, u64::saturating_add);
     let mut bytes = Space { total: sum(|pool| pool.total_bytes), free: sum(|pool| pool.free_bytes) };

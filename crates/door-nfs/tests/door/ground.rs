@@ -125,17 +125,15 @@ impl Ground {
             properties: namespace(),
             quotas: namespace(),
             uploads: namespace(),
-            pools: Arc::clone(&pools),
+            pools,
             clock: Arc::clone(&self.clock),
             recall_time: LONG,
         }));
         let services = HeadServices {
             namespace: self.names.clone(),
             lineage: namespace(),
-            locations: namespace(),
             xattrs: namespace(),
             records: namespace(),
-            pools,
             files: Arc::clone(&files),
             clock: Arc::clone(&self.clock),
             random: Arc::new(NoChance),
