@@ -73,7 +73,7 @@ impl Default for UploadTerms {
     }
 }
 
-/// Why an upload gets no name. Nothing was kept of its bytes, unless [`FilesError::may_pass`].
+/// Why an upload is not gone on with, or gets no name. Nothing was kept of its bytes, unless [`FilesError::may_pass`].
 #[derive(Debug, Error)]
 pub enum UploadError {
     #[error("got {got} bytes of {told}; nothing was kept")]
@@ -94,6 +94,16 @@ pub enum UploadError {
     Contended,
     #[error("the file was not given its name")]
     Failed,
+    #[error("this upload is over: another one of this name was begun meanwhile, or it was given up")]
+    Superseded,
+    #[error("several uploads of this name were begun")]
+    Ambiguous,
+    #[error("a part of this upload is being received: come again")]
+    BeingReceived,
+    #[error("too many uploads are under way")]
+    TooMany,
+    #[error("{0} has too many uploads under way")]
+    TooManyOf(Arc<str>),
 }
 
 /// An upload that has no name yet. Dropping it gives it up, unless it has a keeper.
