@@ -61,7 +61,8 @@ pub use sums::{Sums, mismatch};
 pub use tasks::Tasks;
 pub use unwritten::{Patience, Told};
 pub use upload::{
-    Complete, NameToGive, Naming, NamingGuard, PublishError, Upload, UploadError, UploadTarget, UploadTerms,
+    Complete, NameToGive, Naming, NamingGuard, PublishError, ScatteredUpload, Upload, UploadError,
+    UploadTarget, UploadTerms,
 };
 pub use walk::{Last, PathTarget, WalkError, walk};
 pub use writer::{Received, Writer};

@@ -1,6 +1,6 @@
 //! An upload: bytes into a file without a name, and the name when all of them are there.
 //!
-//! The bytes may go through the head ([`Upload::write`]) or come in at a pool ([`Upload::received`]). An upload that ends
+//! The bytes may go through the head ([`Upload::write`], [`ScatteredUpload`]) or come in at a pool ([`Upload::received`]). An upload that ends
 //! before it has its name leaves nothing: the unnamed file is an orphan.
 //!
 //! Grants of NFS clients on the file that has the name are recalled while the bytes come in, and the upload waits until
@@ -8,6 +8,7 @@
 //! fails has cost the clients their layouts, and for up to a lease they get no others and go through the head.
 
 mod naming;
+mod scattered;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::{
     Change, Files, FilesError, MovesSeen, OpenFile, PathTarget, Received, WalkError, Writer, mismatch,
 };
 pub use naming::{NameToGive, Naming, NamingGuard, PublishError};
+pub use scattered::ScatteredUpload;
 
 /// If nothing is replaced.
 const PERMISSIONS: u32 = 0o644;

@@ -82,6 +82,13 @@ impl Scene {
         made.unwrap().attributes.file
     }
 
+    pub async fn target(&self, text: &str) -> UploadTarget {
+        let seen = self.files.moves();
+        let path = [name("dir"), name(text)];
+        let place = walk(&*self.names, &self.caller, &path, Last::Followed).await.unwrap();
+        UploadTarget::new(place, Some(seen))
+    }
+
     /// Begins an upload to `dir/name`, of these bytes.
     pub async fn begin(
         &self,
@@ -89,10 +96,7 @@ impl Scene {
         replace: Replace,
         bytes: &'static str,
     ) -> Result<Upload, FilesError> {
-        let seen = self.files.moves();
-        let path = [name("dir"), name(text)];
-        let place = walk(&*self.names, &self.caller, &path, Last::Followed).await.unwrap();
-        let (target, size) = (UploadTarget::new(place, Some(seen)), Some(bytes.len() as u64));
+        let (target, size) = (self.target(text).await, Some(bytes.len() as u64));
         let terms =
             UploadTerms { replace, size, kinds: vec![ChecksumKind::Adler32], ..UploadTerms::default() };
         let mut upload = self.files.begin_upload(FOREIGN, &self.caller, target, terms).await?;

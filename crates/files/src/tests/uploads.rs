@@ -128,6 +128,24 @@ async fn an_upload_that_has_no_room_is_not_begun_and_one_that_was_given_up_takes
     scene.put("file", Replace::Any, "1234567890").await.expect("the replaced file gives its space");
 }
 
+#[tokio::test]
+async fn bytes_that_come_in_any_order_are_one_file_without_what_was_given_up_behind_its_end() {
+    let scene = Scene::set().await;
+    let target = scene.target("file").await;
+    let upload =
+        scene.files.begin_upload(FOREIGN, &scene.caller, target, UploadTerms::default()).await.unwrap();
+    let upload = upload.scattered().await.unwrap();
+    for (offset, bytes) in [(6, "789"), (9, "given up"), (0, "123456")] {
+        upload.write_at(offset, Bytes::from_static(bytes.as_bytes())).await.unwrap();
+    }
+    assert_eq!(upload.read_at(4, 4).await.unwrap(), "5678");
+    let complete = upload.finish(9, Vec::new()).await.unwrap();
+    let published = complete.publish(&Rules::default()).await.unwrap();
+    assert_eq!(published.attributes.size, 9);
+    let replica = scene.files.open_with_data(&published.attributes).await.unwrap();
+    assert_eq!(&replica.read_at(0, 100).await.unwrap().data[..], b"123456789");
+}
+
 /// Clients of a door that hold the file which is to be replaced.
 async fn delegated(scene: &Scene, gives_back: bool) -> (Arc<FakeRecaller>, FileId) {
     let clients = FakeRecaller::attach(&scene.files, DOOR, gives_back);
