@@ -99,16 +99,6 @@ impl Front {
         Err(Refusal::busy(ELSEWHERE))
     }
 
-    /// As `resolve`, for something about to be made: a missing directory on the way is a conflict.
-    pub(crate) async fn resolve_new(&self, call: &Call, path: &[Name]) -> Result<PathTarget, Refusal> {
-        self.resolve(call, path, Last::Followed).await.map_err(|refusal| {
-            if refusal.status == StatusCode::NOT_FOUND {
-                return Refusal::conflict("the directory that would hold it does not exist");
-            }
-            refusal
-        })
-    }
-
     pub(crate) async fn make_directory(
         &self,
         who: &Identity,

@@ -3,19 +3,16 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Duration;
 
 use api::{NamespaceError, Published};
 use async_trait::async_trait;
 use file_state::{Modes, Share};
-use files::{FilesError, Received, Upload};
+use files::{FilesError, Received};
 use http::StatusCode;
 use types::{Attributes, ChecksumKind, FileId};
 
 use crate::front::Front;
-use crate::put::under_way::Admitted;
 use crate::refusal::Refusal;
-use crate::upload::LockOwner;
 
 /// A file that stays what it is while this lives.
 pub(crate) type Hold = Box<dyn Any + Send + Sync>;
@@ -40,31 +37,6 @@ pub(crate) trait Completions: Send + Sync {
     async fn complete(&self, file: FileId, received: Received) -> Result<Published, Refusal>;
 }
 
-/// An upload that was sent to a pool.
-pub(crate) struct Redirected {
-    upload: Upload,
-    is_begun: bool,
-    terms: RedirectTerms,
-}
-
-pub(crate) struct RedirectTerms {
-    pub owner: LockOwner,
-    pub _admitted: Admitted,
-    /// Given up then if nothing was heard. Its ticket ends at that time too.
-    pub deadline: Duration,
-}
-
-impl Redirected {
-    pub fn new(upload: Upload, terms: RedirectTerms) -> Redirected {
-        Redirected { upload, is_begun: false, terms }
-    }
-
-    /// One that is begun ends with its request.
-    pub fn is_over(&self, now: Duration) -> bool {
-        !self.is_begun && self.terms.deadline <= now
-    }
-}
-
 /// The head in the process of its pools.
 pub(crate) struct LocalCompletions(pub Arc<Front>);
 
@@ -84,34 +56,20 @@ impl Completions for LocalCompletions {
     }
 
     async fn begin(&self, file: FileId) -> Result<Vec<ChecksumKind>, Refusal> {
-        let mut redirected = self.0.redirected.lock();
-        match redirected.get_mut(&file).filter(|upload| !upload.is_begun) {
-            Some(upload) => {
-                upload.is_begun = true;
-                Ok(upload.upload.kinds())
-            }
-            None => Err(over()),
-        }
+        self.0.at_pools.begin(file).ok_or_else(over)
     }
 
     fn put_off(&self, file: FileId) {
-        if let Some(upload) = self.0.redirected.lock().get_mut(&file) {
-            upload.is_begun = false;
-        }
+        self.0.at_pools.put_off(file);
     }
 
     fn give_up(&self, file: FileId) {
-        // It closes its open in the conflict table when it is dropped, which is another lock.
-        let _over = self.0.redirected.lock().remove(&file);
+        self.0.at_pools.give_up(file);
     }
 
     async fn complete(&self, file: FileId, received: Received) -> Result<Published, Refusal> {
-        let Redirected { mut upload, terms, .. } = self.0.redirected.lock().remove(&file).ok_or_else(over)?;
-        let (front, owner) = (Arc::clone(&self.0), terms.owner.clone());
-        upload.keep_by(move |upload| {
-            let _other = front.redirected.lock().insert(file, Redirected::new(upload, terms));
-        });
-        self.0.publish(upload.received(received), owner).await
+        let (complete, owner) = self.0.at_pools.complete(file, received).ok_or_else(over)?;
+        self.0.publish(complete, owner).await
     }
 }
 

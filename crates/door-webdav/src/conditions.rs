@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Locations, NamespaceError};
+use files::WalkError;
 use http::StatusCode;
 use http_wire::conditional::{self, Current, Verdict};
 use http_wire::dav::{self, IfHeader, Precondition, ResourceState};
@@ -125,10 +126,10 @@ impl Front {
         if path == call.path {
             return self.state(place);
         }
-        match self.resolve(call, &path, Last::Followed).await {
+        match self.walk(call, &path, Last::Followed).await {
             Ok(found) => self.state(&found),
             // Not even its directory is there; a lock further above may cover it.
-            Err(refusal) if refusal.status == StatusCode::NOT_FOUND => {
+            Err(WalkError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_))) => {
                 self.state(&PathTarget { path, parent: None, found: None })
             }
             Err(_) => ResourceState::default(),

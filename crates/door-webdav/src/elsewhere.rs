@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{ANSWER_TIME, Activity, Birth, OpenReplica, Replace, Stability};
+use api::{Activity, Replace};
 use async_trait::async_trait;
 use bytes::Bytes;
-use files::{Content, ContentMode, FilesError, OpenFile, Received, Upload, UploadTarget, UploadTerms};
+use files::{Content, ContentMode, FilesError, OpenFile, ScatteredUpload, UploadTarget, UploadTerms};
 use http::header::HeaderValue;
 use http_client::AbsoluteUrl;
 use http_server::Response;
@@ -75,8 +75,7 @@ impl Front {
         let terms = UploadTerms { replace, ..UploadTerms::default() };
         let upload = self.begin_upload(call, UploadTarget::new(place, Some(seen)), terms).await?;
         upload.recall_ahead().await?;
-        let replica = self.services.files.open_for_writing(upload.file()).await?;
-        Ok(PullTarget { front: Arc::clone(self), owner, upload, replica })
+        Ok(PullTarget { front: Arc::clone(self), owner, upload: upload.scattered().await? })
     }
 
     async fn push_source(self: &Arc<Self>, call: &Call) -> Result<PushSource, Refusal> {
@@ -122,8 +121,7 @@ impl Front {
 struct PullTarget {
     front: Arc<Front>,
     owner: LockOwner,
-    upload: Upload,
-    replica: Arc<dyn OpenReplica>,
+    upload: ScatteredUpload,
 }
 
 #[async_trait]
@@ -133,28 +131,16 @@ impl CopyTarget for PullTarget {
     }
 
     async fn write_at(&self, offset: u64, data: Bytes) -> Result<(), LocalError> {
-        self.replica.write_at(offset, data, Stability::Unstable).await.map_err(local)?;
-        Ok(())
+        self.upload.write_at(offset, data).await.map_err(local)
     }
 
     async fn read_at(&self, offset: u64, length: u32) -> Result<Bytes, LocalError> {
-        Ok(self.replica.read_at(offset, length).await.map_err(local)?.data)
+        self.upload.read_at(offset, length).await.map_err(local)
     }
 
     async fn publish(self: Box<Self>, size: u64, checksums: Vec<Checksum>) -> Result<(), LocalError> {
-        let PullTarget { front, owner, upload, replica } = *self;
-        let pool = front.services.pools.pool(upload.pool());
-        let pool = pool.ok_or_else(|| LocalError("the pool is gone".to_owned()))?;
-        let (file, birth) = (upload.file().file, Birth::of(upload.file().birth));
-        let found = pool.facts(&[file], ANSWER_TIME).await.sole().map_err(local)?;
-        // An attempt that was given up may have left bytes behind the end.
-        if found.is_some_and(|facts| facts.size > size && facts.birth.agrees_with(birth)) {
-            pool.truncate(&[(file, size)], ANSWER_TIME).await.sole().map_err(local)?;
-        }
-        if size > 0 {
-            replica.sync().await.map_err(local)?;
-        }
-        let complete = upload.received(Received { size, checksums });
+        let PullTarget { front, owner, upload } = *self;
+        let complete = upload.finish(size, checksums).await.map_err(local)?;
         front.publish(complete, owner).await.map_err(|refusal| LocalError(refusal.message))?;
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! The door at the head: knows names, callers, locks and the conflict table, and decides who moves the bytes.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use api::{
 };
 use async_trait::async_trait;
 use file_state::{Holder, Owner, Share};
-use files::{Files, Judge, OpenFile, RegisterError};
+use files::{Files, Judge, OpenFile, RegisterError, UploadBounds, UploadsAtPools, UploadsInParts};
 use http::StatusCode;
 use http_server::{Request, RequestBody, Response, Service};
 use http_wire::credential::{self, CredentialError, Given};
@@ -20,13 +19,11 @@ use tracing::Instrument;
 use types::{Attributes, ChecksumKind, Clock, FileId, Name, Random};
 
 use crate::call::{Call, payer, with_host};
-use crate::completions::Redirected;
 use crate::locks::{Locks, Open};
-use crate::put::resume::Resumable;
-use crate::put::under_way::UnderWay;
 use crate::refusal::Refusal;
 use crate::tasks::Tasks;
 use crate::tpc::{TransferConfig, Transfers};
+use crate::upload::LockOwner;
 
 /// As messages and statistics name the door, and as a pool manager knows the addresses of data faces for it.
 pub const NAME: &str = "http";
@@ -93,12 +90,10 @@ pub struct Front {
     pub(crate) locks: Arc<Mutex<Locks>>,
     /// A change that locks had to wait for is done.
     pub(crate) changes_ended: Arc<Notify>,
-    /// Uploads that were sent to a pool. Leaf lock.
-    pub(crate) redirected: Mutex<HashMap<FileId, Redirected>>,
-    /// Uploads in several requests. Leaf lock.
-    pub(crate) resumable: Mutex<Resumable>,
-    pub(crate) redirects: UnderWay,
-    pub(crate) in_parts: UnderWay,
+    /// Uploads that were sent to a pool.
+    pub(crate) at_pools: UploadsAtPools<LockOwner>,
+    /// Uploads in several requests.
+    pub(crate) in_parts: UploadsInParts,
     pub(crate) changing: Tasks,
     pub(crate) transfers: Transfers,
 }
@@ -112,15 +107,15 @@ impl Front {
     /// Registers the door with the files: that is what can fail.
     pub fn new(services: FrontServices, config: FrontConfig) -> Result<Arc<Front>, RegisterError> {
         let door = services.files.register(NAME)?;
+        let FrontConfig { uploads_max: all_max, uploads_per_caller_max: per_caller_max, .. } = config;
+        let bounds = UploadBounds { all_max, per_caller_max };
         Ok(Arc::new(Front {
             requests: Holder::of(door, 1),
             lock_holder: Holder::of(door, 2),
             locks: Arc::new(Mutex::new(Locks::new(config.locks_max))),
             changes_ended: Arc::default(),
-            redirected: Mutex::default(),
-            resumable: Mutex::new(Resumable::new(config.uploads_max, config.uploads_per_caller_max)),
-            redirects: UnderWay::new(config.uploads_max, config.uploads_per_caller_max),
-            in_parts: UnderWay::new(config.uploads_max, config.uploads_per_caller_max),
+            at_pools: UploadsAtPools::new(bounds, Arc::clone(&services.clock)),
+            in_parts: UploadsInParts::new(bounds, Arc::clone(&services.clock)),
             changing: Tasks::new(CHANGES_MAX),
             transfers: Transfers::new(services.client.clone(), config.copies.clone()),
             services,
@@ -133,10 +128,8 @@ impl Front {
         let now = self.services.clock.monotonic();
         let over = self.locks.lock().expire(now);
         over.into_iter().for_each(|lock| self.release_lock(&lock));
-        // A dropped upload closes its open in the conflict table, which is another lock.
-        let redirected: Vec<_> = self.redirected.lock().extract_if(|_, upload| upload.is_over(now)).collect();
-        let in_parts = self.resumable.lock().expired(now);
-        drop((redirected, in_parts));
+        self.at_pools.give_up_idle();
+        self.in_parts.give_up_idle();
     }
 
     pub(crate) fn now_s(&self) -> u64 {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use api::{Activity, NamespaceError, Replace};
 use bytes::Bytes;
 use file_state::{Change, Modes, Share, Want};
-use files::{Received, UploadTarget, UploadTerms};
+use files::{FilesError, PublishError, Received, UploadError, UploadTarget, UploadTerms};
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use http_server::{RequestBody, Response, ResponseBody};
@@ -146,8 +146,8 @@ impl Front {
                 match self.make_empty(call, place, lock).await {
                     Ok(()) => return Ok(true),
                     // An NFS client was faster.
-                    Err(refusal) if refusal.status == StatusCode::PRECONDITION_FAILED => continue,
-                    Err(refusal) => return Err(refusal),
+                    Err(PublishError::Files(FilesError::Upload(UploadError::Exists))) => continue,
+                    Err(error) => return Err(error.into()),
                 }
             };
             self.take_from_others(&lock.token, &found).await?;
@@ -272,13 +272,14 @@ impl Front {
         call: &Call,
         place: PathTarget,
         lock: &Lock,
-    ) -> Result<(), Refusal> {
-        let mut owner = LockOwner::of(call)?;
+    ) -> Result<(), PublishError<Refusal>> {
+        let mut owner = LockOwner::of(call).map_err(PublishError::Door)?;
         owner.tokens.push(lock.token.clone());
         let terms = UploadTerms { replace: Replace::Never, size: Some(0), ..UploadTerms::default() };
-        let upload = self.begin_upload(call, UploadTarget::new(place, None), terms).await?;
+        let target = UploadTarget::new(place, None);
+        let upload = self.begin_upload(call, target, terms).await.map_err(PublishError::Door)?;
         let complete = upload.received(Received { size: 0, checksums: Vec::new() });
-        self.publish(complete, owner).await.map(drop)
+        complete.publish(&self.naming(owner)).await.map(drop)
     }
 
     pub(crate) async fn unlock(&self, call: &Call) -> Result<Response, Refusal> {

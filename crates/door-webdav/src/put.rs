@@ -1,7 +1,6 @@
 //! PUT: a file is visible when it is complete and agrees with what was promised; anything else leaves nothing.
 
-pub(crate) mod resume;
-pub(crate) mod under_way;
+mod resume;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +15,6 @@ use http_wire::{digest, range};
 use types::{Access, Timestamp};
 
 use crate::call::Call;
-use crate::completions::{RedirectTerms, Redirected};
 use crate::conditions::if_header;
 use crate::front::{Front, Redirect};
 use crate::get::etag;
@@ -44,16 +42,15 @@ impl Front {
         let is_redirected = self.config.redirect == Redirect::Always
             && body.is_awaited()
             && !call.caller.is_bound_to_addresses();
-        let admitted = is_redirected.then(|| self.redirects.admit(&call.caller)).transpose()?;
+        let admitted = is_redirected.then(|| self.at_pools.admit(&call.caller)).transpose()?;
         let owner = LockOwner::of(call)?;
         let upload = self.begin_upload(call, UploadTarget::new(place, Some(seen)), terms).await?;
         // With the body still to come: what takes time is under way when it is all there.
         upload.recall_ahead().await?;
         if let Some(admitted) = admitted
-            && let Some((response, deadline)) = self.redirect_upload(call, &upload).await
+            && let Some((response, patience)) = self.redirect_upload(call, &upload).await
         {
-            let terms = RedirectTerms { owner, _admitted: admitted, deadline };
-            self.redirected.lock().insert(upload.file().file, Redirected::new(upload, terms));
+            self.at_pools.keep(upload, admitted, owner, patience);
             return Ok(response);
         }
         Ok(answer(&self.receive(upload, owner, body).await?))
@@ -116,7 +113,7 @@ impl Front {
     }
 
     /// 307 to the pool, for a client that waits with its body: so the body goes once, and to the right server.
-    /// `None`: it goes through the head.
+    /// `None`: it goes through the head. The ticket ends when the upload is given up.
     async fn redirect_upload(&self, call: &Call, upload: &Upload) -> Option<(Response, Duration)> {
         let (unnamed, pool) = (upload.file(), upload.pool());
         self.services.files.make_replica(unnamed, pool).await.ok()?;
@@ -129,7 +126,7 @@ impl Front {
         let response = Response::new(StatusCode::TEMPORARY_REDIRECT)
             .with(header::LOCATION, location)
             .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        Some((response, self.services.clock.monotonic() + left))
+        Some((response, left))
     }
 }
 

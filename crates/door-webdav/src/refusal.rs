@@ -165,11 +165,17 @@ impl From<UploadError> for Refusal {
         use UploadError as E;
         let status = match error {
             E::Length { .. } | E::Checksum { .. } => StatusCode::BAD_REQUEST,
-            E::Moved => StatusCode::CONFLICT,
+            E::Moved | E::Superseded => StatusCode::CONFLICT,
+            E::Ambiguous => {
+                let by = "name yours by the Upload-Id that its first part was answered with";
+                return Refusal::conflict(format!("{error}: {by}"));
+            }
             E::Exists | E::Changed => StatusCode::PRECONDITION_FAILED,
             E::IsDirectory => StatusCode::METHOD_NOT_ALLOWED,
             E::Path(error) => return error.into(),
-            E::Contended => return Refusal::busy(error.to_string()),
+            E::Contended | E::TooMany | E::TooManyOf(_) | E::BeingReceived => {
+                return Refusal::busy(error.to_string());
+            }
             E::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Refusal::new(status, error.to_string())

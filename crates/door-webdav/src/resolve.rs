@@ -1,5 +1,6 @@
 //! From a path to a file, for a request.
 
+use api::NamespaceError;
 use files::WalkError;
 pub(crate) use files::{Last, PathTarget};
 use types::Name;
@@ -18,10 +19,28 @@ impl Front {
         path: &[Name],
         last: Last,
     ) -> Result<PathTarget, Refusal> {
-        let found = files::walk(&*self.services.namespace, &call.caller, path, last).await;
-        found.map_err(|error| match error {
-            WalkError::Denied => call.denied(),
-            error => error.into(),
+        self.walk(call, path, last).await.map_err(|error| not_reached(call, error))
+    }
+
+    /// As `resolve`, for something about to be made: a missing directory on the way is a conflict.
+    pub(crate) async fn resolve_new(&self, call: &Call, path: &[Name]) -> Result<PathTarget, Refusal> {
+        self.walk(call, path, Last::Followed).await.map_err(|error| match error {
+            WalkError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)) => {
+                Refusal::conflict("the directory that would hold it does not exist")
+            }
+            error => not_reached(call, error),
         })
+    }
+
+    /// As `resolve`, for a caller that goes on where something is missing.
+    pub(crate) async fn walk(&self, call: &Call, path: &[Name], last: Last) -> Result<PathTarget, WalkError> {
+        files::walk(&*self.services.namespace, &call.caller, path, last).await
+    }
+}
+
+fn not_reached(call: &Call, error: WalkError) -> Refusal {
+    match error {
+        WalkError::Denied => call.denied(),
+        error => error.into(),
     }
 }

@@ -28,13 +28,13 @@ impl LockOwner {
     }
 }
 
-struct LockNaming {
+pub(crate) struct LockNaming {
     front: Arc<Front>,
     owner: LockOwner,
 }
 
 /// Until this is dropped no lock is given that would have forbidden the name.
-struct LockNamingGuard {
+pub(crate) struct LockNamingGuard {
     // Settled before other changes may begin.
     carried: Carried,
     _changing: PathChangeGuard,
@@ -79,7 +79,11 @@ impl Front {
         complete: Complete,
         owner: LockOwner,
     ) -> Result<Published, Refusal> {
-        Ok(complete.publish(&LockNaming { front: Arc::clone(self), owner }).await?)
+        Ok(complete.publish(&self.naming(owner)).await?)
+    }
+
+    pub(crate) fn naming(self: &Arc<Self>, owner: LockOwner) -> LockNaming {
+        LockNaming { front: Arc::clone(self), owner }
     }
 
     /// Recalls the grants of NFS clients on a file that is about to be changed; none of them is granted anew until the

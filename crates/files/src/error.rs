@@ -73,7 +73,13 @@ impl FilesError {
             ),
             FilesError::Select(error) => matches!(error, SelectError::Unavailable),
             FilesError::Recalled | FilesError::Shortened | FilesError::Denied | FilesError::Limit(_) => true,
-            FilesError::Upload(error) => matches!(error, UploadError::Contended),
+            FilesError::Upload(error) => matches!(
+                error,
+                UploadError::Contended
+                    | UploadError::BeingReceived
+                    | UploadError::TooMany
+                    | UploadError::TooManyOf(_)
+            ),
             FilesError::TooLarge => false,
         }
     }

@@ -18,6 +18,7 @@ mod doors;
 mod error;
 mod fresh;
 mod judge;
+mod kept_uploads;
 mod lengths;
 mod moves;
 mod open;
@@ -52,6 +53,7 @@ pub use doors::RegisterError;
 pub use error::FilesError;
 pub use file_state::{Change, Door, Granted, LockKind, Modes, Recall, Share, Want};
 pub use judge::Judge;
+pub use kept_uploads::{UploadBounds, UploadKey, UploadPlace, UploadsAtPools, UploadsInParts};
 pub use lengths::Steady;
 pub use moves::MovesSeen;
 pub use open::OpenFile;
@@ -64,7 +66,8 @@ pub use sums::{Sums, mismatch};
 pub use tasks::Tasks;
 pub use unwritten::{Patience, Told};
 pub use upload::{
-    Complete, NameToGive, Naming, NamingGuard, PublishError, Upload, UploadError, UploadTarget, UploadTerms,
+    Complete, NameToGive, Naming, NamingGuard, PublishError, ScatteredUpload, Upload, UploadError,
+    UploadTarget, UploadTerms,
 };
 pub use walk::{Last, PathTarget, WalkError, walk};
 pub use writer::{Received, Writer};

@@ -7,9 +7,11 @@ mod doors;
 pub mod fakes;
 mod freshness;
 mod holding;
+mod kept_uploads;
 mod recalls;
 mod removals;
 mod replicas;
+pub mod scene;
 mod unwritten;
 mod uploads;
 

@@ -1,6 +1,6 @@
 //! An upload: bytes into a file without a name, and the name when all of them are there.
 //!
-//! The bytes may go through the head ([`Upload::write`]) or come in at a pool ([`Upload::received`]). An upload that ends
+//! The bytes may go through the head ([`Upload::write`], [`ScatteredUpload`]) or come in at a pool ([`Upload::received`]). An upload that ends
 //! before it has its name leaves nothing: the unnamed file is an orphan.
 //!
 //! Grants of NFS clients on the file that has the name are recalled while the bytes come in, and the upload waits until
@@ -8,6 +8,7 @@
 //! fails has cost the clients their layouts, and for up to a lease they get no others and go through the head.
 
 mod naming;
+mod scattered;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,6 +23,7 @@ use crate::{
     Change, Files, FilesError, MovesSeen, OpenFile, PathTarget, Received, WalkError, Writer, mismatch,
 };
 pub use naming::{NameToGive, Naming, NamingGuard, PublishError};
+pub use scattered::ScatteredUpload;
 
 /// If nothing is replaced.
 const PERMISSIONS: u32 = 0o644;
@@ -73,7 +75,7 @@ impl Default for UploadTerms {
     }
 }
 
-/// Why an upload gets no name. Nothing was kept of its bytes, unless [`FilesError::may_pass`].
+/// Why an upload is not gone on with, or gets no name. Nothing was kept of its bytes, unless [`FilesError::may_pass`].
 #[derive(Debug, Error)]
 pub enum UploadError {
     #[error("got {got} bytes of {told}; nothing was kept")]
@@ -94,6 +96,16 @@ pub enum UploadError {
     Contended,
     #[error("the file was not given its name")]
     Failed,
+    #[error("this upload is over: another one of this name was begun meanwhile, or it was given up")]
+    Superseded,
+    #[error("several uploads of this name were begun")]
+    Ambiguous,
+    #[error("a part of this upload is being received: come again")]
+    BeingReceived,
+    #[error("too many uploads are under way")]
+    TooMany,
+    #[error("{0} has too many uploads under way")]
+    TooManyOf(Arc<str>),
 }
 
 /// An upload that has no name yet. Dropping it gives it up, unless it has a keeper.

@@ -1,212 +1,16 @@
-//! Uploads over a namespace in SQLite and a pool in memory.
+//! Uploads and their names.
 
 use std::pin::pin;
 
-use api::{
-    Account, Caller, CreateKind, CreateMode, CreateSpec, Limit, NamespaceError, Publish, Published, Quota,
-    Replace, SelectError, SetAttributes, Unnamed,
-};
-use async_trait::async_trait;
+use api::{Account, Limit, NamespaceError, Properties, Quota, Quotas, Replace, SelectError};
 use bytes::Bytes;
 use file_state::DelegationKind;
 use futures_util::FutureExt;
-use namespace::{Config, Database, SqlNamespace, Sync};
-use testkit::clock::ManualClock;
-use testkit::memory_pool::MemoryPool;
-use testkit::memory_pools::MemoryPools;
-use testkit::watched_namespace::WatchedNamespace;
-use tokio::sync::RwLock;
-use types::{Attributes, Checksum, ChecksumKind, Identity, Name, PoolId};
+use types::{Attributes, Checksum, ChecksumKind, Identity};
 
 use super::fakes::FakeRecaller;
+use super::scene::{POOL, Rules, Scene, give_name, name};
 use super::*;
-
-const POOL: PoolId = PoolId(3);
-
-/// A namespace with a directory `dir` that everybody may write, and one pool.
-struct Scene {
-    names: Arc<WatchedNamespace>,
-    namespace: Arc<SqlNamespace>,
-    pools: Arc<MemoryPools>,
-    files: Arc<Files>,
-    caller: Caller,
-    dir: FileId,
-    /// No name is given while a test has locked it.
-    giving: Arc<RwLock<()>>,
-    _dir: tempfile::TempDir,
-}
-
-impl Scene {
-    async fn set() -> Scene {
-        let database = tempfile::tempdir().unwrap();
-        let clock = Arc::new(ManualClock::new(1_000));
-        let config = Config {
-            database: Database::Sqlite(database.path().to_owned()),
-            clock: clock.clone(),
-            root_owner: (0, 0),
-            sync: Sync::Interval(LONG),
-            cache_bytes: 1 << 20,
-            queue_len_max: 100,
-            group_len_max: 100,
-        };
-        let namespace = Arc::new(SqlNamespace::open(config).unwrap());
-        let names = Arc::new(WatchedNamespace::new(namespace.clone()));
-        let pools = Arc::new(MemoryPools::of([Arc::new(MemoryPool::new(POOL)) as Arc<dyn api::Pool>]));
-        let giving = Arc::new(RwLock::new(()));
-        let uploads = Arc::new(Gated { uploads: namespace.clone(), giving: giving.clone() });
-        let files = Arc::new(Files::new(FilesServices {
-            namespace: names.clone(),
-            acls: namespace.clone(),
-            locations: namespace.clone(),
-            properties: namespace.clone(),
-            quotas: namespace.clone(),
-            uploads,
-            pools: pools.clone(),
-            clock,
-            recall_time: LONG,
-        }));
-        assert_eq!((files.register("one"), files.register("other")), (Ok(DOOR), Ok(OTHER_DOOR)));
-        let caller = Caller { identity: Identity::new(10, 100, &[]), ..Caller::anonymous() };
-        let dir = FileId::ROOT;
-        let mut scene = Scene { names, namespace, pools, files, caller, dir, giving, _dir: database };
-        scene.dir = scene.make_directory("dir").await;
-        scene
-    }
-
-    async fn make_directory(&self, text: &str) -> FileId {
-        let spec = CreateSpec {
-            kind: CreateKind::Directory,
-            mode: CreateMode::Guarded,
-            permissions: 0o777,
-            umask: None,
-            set: SetAttributes::default(),
-            location: None,
-        };
-        let made = self.namespace.create(&Identity::root(), FileId::ROOT, &name(text), &spec).await;
-        made.unwrap().attributes.file
-    }
-
-    /// Begins an upload to `dir/name`, of these bytes.
-    async fn begin(&self, text: &str, replace: Replace, bytes: &'static str) -> Result<Upload, FilesError> {
-        let seen = self.files.moves();
-        let path = [name("dir"), name(text)];
-        let place = walk(&*self.names, &self.caller, &path, Last::Followed).await.unwrap();
-        let (target, size) = (UploadTarget::new(place, Some(seen)), Some(bytes.len() as u64));
-        let terms =
-            UploadTerms { replace, size, kinds: vec![ChecksumKind::Adler32], ..UploadTerms::default() };
-        let mut upload = self.files.begin_upload(FOREIGN, &self.caller, target, terms).await?;
-        upload.open().await?;
-        upload.write(Bytes::from_static(bytes.as_bytes())).await?;
-        Ok(upload)
-    }
-
-    async fn put(&self, text: &str, replace: Replace, bytes: &'static str) -> Result<Published, FilesError> {
-        give_name(self.begin(text, replace, bytes).await?, &Rules::default()).await
-    }
-
-    async fn found(&self, text: &str) -> Option<Attributes> {
-        let found = self.namespace.lookup(&Identity::root(), self.dir, &name(text)).await;
-        found.ok().map(|found| found.entry)
-    }
-
-    /// Renames in the root directory, as a door does.
-    async fn rename(&self, from: &str, to: &str) {
-        let (from, to) = (name(from), name(to));
-        let (from, to) = ((FileId::ROOT, &from), (FileId::ROOT, &to));
-        let renamed = self.namespace.rename(&Identity::root(), from, to, Replace::Never).await.unwrap();
-        self.files.call_back(renamed.moved.file, Some(A), Change::Rename);
-    }
-
-    /// Takes away what nobody holds, as the reaper does.
-    async fn reap(&self) -> Vec<FileId> {
-        let left = self.namespace.orphans(FileId(0), 100).await.unwrap();
-        let unused = self.files.begin_freeing(left.iter().map(|left| left.attributes.file));
-        let unused: Vec<FileId> = unused.into_iter().collect();
-        self.namespace.forget(&unused).await.unwrap();
-        unused
-    }
-}
-
-fn name(text: &str) -> Name {
-    Name::new(text.as_bytes()).unwrap()
-}
-
-async fn give_name(upload: Upload, rules: &Rules) -> Result<Published, FilesError> {
-    match upload.finish().await?.publish(rules).await {
-        Ok(published) => Ok(published),
-        Err(PublishError::Files(error)) => Err(error),
-        Err(PublishError::Door(_)) => panic!("the door refuses nothing"),
-    }
-}
-
-/// A test may hold up that names are given.
-struct Gated {
-    uploads: Arc<dyn Uploads>,
-    giving: Arc<RwLock<()>>,
-}
-
-#[async_trait]
-impl Uploads for Gated {
-    async fn create_unnamed(
-        &self,
-        who: &Identity,
-        dir: FileId,
-        new: &Unnamed,
-    ) -> Result<Attributes, NamespaceError> {
-        self.uploads.create_unnamed(who, dir, new).await
-    }
-
-    async fn publish(
-        &self,
-        who: &Identity,
-        file: FileId,
-        dir: FileId,
-        name: &Name,
-        how: &Publish,
-    ) -> Result<Published, NamespaceError> {
-        let _turn = self.giving.read().await;
-        self.uploads.publish(who, file, dir, name, how).await
-    }
-
-    async fn exchange(
-        &self,
-        who: &Identity,
-        dir: FileId,
-        name: &Name,
-        taken: (&Name, FileId),
-    ) -> Result<(), NamespaceError> {
-        self.uploads.exchange(who, dir, name, taken).await
-    }
-}
-
-/// The rules of a door, and what it was asked.
-#[derive(Default)]
-struct Rules {
-    refuses: bool,
-    may_pass: bool,
-    /// Of each time, whether the name was free.
-    asked: Mutex<Vec<bool>>,
-}
-
-struct NoGuard;
-
-impl NamingGuard for NoGuard {
-    fn given(&mut self, _: &Published) {}
-}
-
-impl Naming for Rules {
-    type Guard = NoGuard;
-    type Refused = bool;
-
-    async fn begin(&self, name: NameToGive<'_>) -> Result<NoGuard, bool> {
-        self.asked.lock().push(name.is_new);
-        if self.refuses { Err(self.may_pass) } else { Ok(NoGuard) }
-    }
-
-    fn may_pass(refused: &bool) -> bool {
-        *refused
-    }
-}
 
 #[tokio::test]
 async fn a_published_upload_shows_its_name_size_and_sums_together() {
@@ -322,6 +126,24 @@ async fn an_upload_that_has_no_room_is_not_begun_and_one_that_was_given_up_takes
     let is_full = |error| matches!(error, FilesError::Namespace(NamespaceError::QuotaExceeded));
     assert!(scene.put("other", Replace::Any, "12345678").await.is_err_and(is_full));
     scene.put("file", Replace::Any, "1234567890").await.expect("the replaced file gives its space");
+}
+
+#[tokio::test]
+async fn bytes_that_come_in_any_order_are_one_file_without_what_was_given_up_behind_its_end() {
+    let scene = Scene::set().await;
+    let target = scene.target("file").await;
+    let upload =
+        scene.files.begin_upload(FOREIGN, &scene.caller, target, UploadTerms::default()).await.unwrap();
+    let upload = upload.scattered().await.unwrap();
+    for (offset, bytes) in [(6, "789"), (9, "given up"), (0, "123456")] {
+        upload.write_at(offset, Bytes::from_static(bytes.as_bytes())).await.unwrap();
+    }
+    assert_eq!(upload.read_at(4, 4).await.unwrap(), "5678");
+    let complete = upload.finish(9, Vec::new()).await.unwrap();
+    let published = complete.publish(&Rules::default()).await.unwrap();
+    assert_eq!(published.attributes.size, 9);
+    let content = scene.files.content(&published.attributes, crate::ContentMode::Read).await.unwrap();
+    assert_eq!(&content.read(0, 100).await.unwrap().data[..], b"123456789");
 }
 
 /// Clients of a door that hold the file which is to be replaced.
