@@ -20,7 +20,7 @@ use crate::exports::{Hosts, View};
 use crate::limits::IO_BYTES_MAX;
 use crate::operation_table::OperationTable;
 use crate::security::meets;
-use crate::stability::{stability, stable_how, verifier};
+use crate::stability::{stability, stable_how};
 use crate::status;
 
 /// Operation number, status, eof, length and padding around the bytes of a READ.
@@ -116,4 +116,8 @@ impl DataServer {
         let synced = replica.sync().await.map_err(status::of_data_server)?;
         Ok(Commit4ResOk { writeverf: Verifier4(synced.0) })
     }
+}
+
+fn verifier(replica: &dyn OpenReplica) -> Verifier4 {
+    Verifier4(replica.verifier().0)
 }

@@ -1,7 +1,7 @@
 //! How stable a write is, between the protocol and the pools, for I/O at the pools and through the head.
 
-use api::{OpenReplica, Stability};
-use nfs4::{StableHow4, Verifier4};
+use api::Stability;
+use nfs4::StableHow4;
 
 pub(crate) fn stability(how: StableHow4) -> Stability {
     match how {
@@ -17,8 +17,4 @@ pub(crate) fn stable_how(stability: Stability) -> StableHow4 {
         Stability::DataSync => StableHow4::DataSync,
         Stability::FileSync => StableHow4::FileSync,
     }
-}
-
-pub(crate) fn verifier(replica: &dyn OpenReplica) -> Verifier4 {
-    Verifier4(replica.verifier().0)
 }

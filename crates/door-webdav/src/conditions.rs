@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Locations, NamespaceError};
+use api::NamespaceError;
 use files::WalkError;
 use http::StatusCode;
 use http_wire::conditional::{self, Current, Verdict};
@@ -24,9 +24,6 @@ use crate::resolve::{Last, PathTarget};
 /// Places that are somewhere else each time when a change of them has begun.
 pub(crate) const ATTEMPTS_MAX: usize = 8;
 pub(crate) const ELSEWHERE: &str = "the path leads to one file after the other";
-/// A namespace that has too much to do is asked again, so often at most.
-const ASKED_MAX: usize = 100;
-const ASKED_AGAIN: Duration = Duration::from_millis(50);
 
 /// Changes under way; they end when it is dropped. While it lives no lock is given that would have forbidden them.
 pub(crate) struct PathChangeGuard {
@@ -67,24 +64,11 @@ impl UntilSeen {
 impl Drop for UntilSeen {
     fn drop(&mut self) {
         let Some(changing) = self.changing.take() else { return };
-        let locations = Arc::clone(&self.front.services.locations);
+        let files = Arc::clone(&self.front.services.files);
         self.front.changing.follow_up(async move {
-            all_seen(&*locations).await;
+            files.all_seen().await;
             drop(changing);
         });
-    }
-}
-
-/// Behind this all that was asked of the namespace before can be seen.
-pub(crate) async fn all_seen(locations: &dyn Locations) {
-    let mut seen = locations.forget(&[]).await;
-    for _ in 0..ASKED_MAX {
-        let Err(NamespaceError::Busy) = seen else { break };
-        tokio::time::sleep(ASKED_AGAIN).await;
-        seen = locations.forget(&[]).await;
-    }
-    if let Err(error) = seen {
-        tracing::debug!(%error, "changes were given up while the namespace takes no more");
     }
 }
 

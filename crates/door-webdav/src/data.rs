@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use files::{Received, Sums, Writer, mismatch};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use http_server::{Request, RequestBody, Response, Service};
+use http_server::{Request, RequestBody, Response, Service, Source};
 use http_wire::target::{self, Target};
 use types::{Attributes, Checksum, ChecksumKind, Clock, Epoch, Random};
 
@@ -121,7 +121,7 @@ impl DataFace {
             content_type: crate::get::safe_type(name),
             random: &*self.random,
             digests: HeaderMap::new(),
-            replica: Some(replica),
+            source: Some(Source::new(replica)),
             held: Some(held),
         };
         respond(method, headers, content, self.clock.now())

@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{
-    Authenticator, Credential, Locations, Namespace, Origin, PoolManager, Properties, TicketKeys, Uploads,
-};
+use api::{Authenticator, Credential, Namespace, Origin, Properties, TicketKeys, Uploads};
 use async_trait::async_trait;
 use file_state::{Holder, Owner, Share};
 use files::{Files, Judge, OpenFile, RegisterError, UploadBounds, UploadsAtPools, UploadsInParts};
@@ -33,10 +31,8 @@ const CHANGES_MAX: usize = 4_096;
 
 pub struct FrontServices {
     pub namespace: Arc<dyn Namespace>,
-    pub locations: Arc<dyn Locations>,
     pub uploads: Arc<dyn Uploads>,
     pub properties: Arc<dyn Properties>,
-    pub pools: Arc<dyn PoolManager>,
     pub files: Arc<Files>,
     pub authenticator: Arc<dyn Authenticator>,
     pub clock: Arc<dyn Clock>,

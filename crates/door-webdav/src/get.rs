@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Activity, Birth, Grant, NamespaceError, OpenReplica, TicketMode};
+use api::{Activity, Birth, Grant, NamespaceError, TicketMode};
 use file_state::{Modes, Share};
 use files::{Content, ContentMode, FilesError, OpenFile};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
-use http_server::{Piece, Response, ResponseBody};
+use http_server::{Piece, Response, ResponseBody, Source};
 use http_wire::conditional::{self, Current, ETag, Verdict};
 use http_wire::multipart::{Boundary, ByteRanges};
 use http_wire::range::{self, ContentRange, RangeLimits, Selection};
@@ -42,7 +42,7 @@ pub(crate) struct Representation<'a> {
     pub random: &'a dyn Random,
     pub digests: HeaderMap,
     /// `None`: the file is empty.
-    pub replica: Option<Arc<dyn OpenReplica>>,
+    pub source: Option<Source>,
     /// Kept until the last byte is sent.
     pub held: Option<Hold>,
 }
@@ -98,7 +98,7 @@ impl Front {
             content_type: content_type(place),
             random: &*self.services.random,
             digests: self.wanted_digests(call, &file, &bytes).await?,
-            replica: bytes.replica().cloned(),
+            source: bytes.replica().cloned().map(Source::new),
             held: Some(Box::new(held)),
         };
         respond(&call.method, &call.headers, content, self.services.clock.now())
@@ -290,8 +290,8 @@ fn whole(mut response: Response, content: Representation<'_>, is_head: bool) -> 
     }
     let length = content.size;
     if length > 0 {
-        let Representation { replica, held, .. } = content;
-        let pieces = piece(replica.as_ref(), 0, length).into_iter().inspect(move |_| {
+        let Representation { source, held, .. } = content;
+        let pieces = piece(source.as_ref(), 0, length).into_iter().inspect(move |_| {
             let _kept = &held;
         });
         response = response.with_body(ResponseBody::Pieces { length, pieces: Box::new(pieces) });
@@ -301,9 +301,9 @@ fn whole(mut response: Response, content: Representation<'_>, is_head: bool) -> 
 
 fn parts(mut response: Response, content: Representation<'_>, ranges: Vec<ByteRange>) -> Response {
     response.status = StatusCode::PARTIAL_CONTENT;
-    let Representation { replica, held, size, content_type, random, .. } = content;
+    let Representation { source, held, size, content_type, random, .. } = content;
     if let [only] = ranges[..] {
-        let pieces = piece(replica.as_ref(), only.offset(), only.length()).into_iter().inspect(move |_| {
+        let pieces = piece(source.as_ref(), only.offset(), only.length()).into_iter().inspect(move |_| {
             let _kept = &held;
         });
         return response
@@ -318,7 +318,7 @@ fn parts(mut response: Response, content: Representation<'_>, ranges: Vec<ByteRa
     let (length, content_type, closing) = (body.content_length(), body.content_type(), body.closing());
     let parts = body.into_parts().flat_map(move |(head, range)| {
         let _kept = &held;
-        let bytes = piece(replica.as_ref(), range.offset(), range.length());
+        let bytes = piece(source.as_ref(), range.offset(), range.length());
         std::iter::once(Piece::Bytes(head)).chain(bytes)
     });
     let pieces = parts.chain(std::iter::once(Piece::Bytes(closing)));
@@ -328,6 +328,6 @@ fn parts(mut response: Response, content: Representation<'_>, ranges: Vec<ByteRa
 }
 
 /// Without a replica there are no bytes: who counts on some gets none that are wrong.
-fn piece(replica: Option<&Arc<dyn OpenReplica>>, offset: u64, length: u64) -> Option<Piece> {
-    replica.map(|replica| Piece::Replica { replica: Arc::clone(replica), offset, length })
+fn piece(source: Option<&Source>, offset: u64, length: u64) -> Option<Piece> {
+    source.map(|source| source.piece(offset, length))
 }

@@ -90,10 +90,8 @@ impl Scene {
         }));
         let services = FrontServices {
             namespace: namespace.clone(),
-            locations: namespace.clone(),
             uploads: namespace.clone(),
             properties: namespace.clone(),
-            pools: pools.clone(),
             files,
             authenticator: Arc::new(Trusting),
             clock,

@@ -91,10 +91,8 @@ impl Scene {
         }));
         let services = FrontServices {
             namespace: names.clone(),
-            locations: namespace.clone(),
             uploads: namespace.clone(),
             properties: namespace.clone(),
-            pools,
             files,
             authenticator: Arc::new(Trusting),
             clock,

@@ -28,6 +28,7 @@ mod recall;
 mod removals;
 mod replicas;
 mod room;
+mod seen;
 mod sums;
 mod tasks;
 mod unwritten;

@@ -62,7 +62,6 @@ pub struct Head<'a> {
     pub data: &'a DataDir,
     pub services: &'a Services,
     pub pool_map: &'a PoolMap,
-    pub manager: &'a Arc<dyn PoolManager>,
     pub files: &'a Arc<Files>,
 }
 
@@ -220,7 +219,7 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         tasks.spawn(security::watch_keytab(keytab, Arc::clone(&security), stop.clone()));
     }
 
-    let head = Head { config, data, services: &services, pool_map: &map, manager: &manager, files: &files };
+    let head = Head { config, data, services: &services, pool_map: &map, files: &files };
     tasks.spawn(tick_log(log.clone(), stop.clone()));
     let overview = make_overview(&head, &door, &map, measures, log);
     let web = http_ports.map(|ports| http::start(ports, &head, overview, &mut tasks, &stop)).transpose()?;

@@ -29,6 +29,6 @@ mod wire;
 pub use body::{BodyError, RequestBody};
 pub use limits::Limits;
 pub use memory::{Held, Memory};
-pub use message::{Peer, Piece, Pieces, Request, Response, ResponseBody, Service, TlsPeer};
+pub use message::{Peer, Piece, Pieces, Request, Response, ResponseBody, Service, Source, TlsPeer};
 pub use server::serve;
 pub use tls::{Tls, TlsFiles};

@@ -95,12 +95,26 @@ pub type Pieces = Box<dyn Iterator<Item = Piece> + Send>;
 
 pub enum Piece {
     Bytes(Bytes),
-    /// A part of a replica. Where the replica ends early the rest is zeros: the namespace has said how long the file is.
+    /// A part of a replica. Where the replica ends early the response is broken off.
     Replica {
         replica: Arc<dyn OpenReplica>,
         offset: u64,
         length: u64,
     },
+}
+
+/// A replica whose parts go into responses.
+#[derive(Clone)]
+pub struct Source(Arc<dyn OpenReplica>);
+
+impl Source {
+    pub fn new(replica: Arc<dyn OpenReplica>) -> Source {
+        Source(replica)
+    }
+
+    pub fn piece(&self, offset: u64, length: u64) -> Piece {
+        Piece::Replica { replica: Arc::clone(&self.0), offset, length }
+    }
 }
 
 impl Response {

@@ -14,7 +14,7 @@ use types::{Attributes, FileId, Name};
 use super::{CopyTerms, Ends};
 use crate::call::Call;
 use crate::collection::Failures;
-use crate::conditions::{ATTEMPTS_MAX, UntilSeen, all_seen};
+use crate::conditions::{ATTEMPTS_MAX, UntilSeen};
 use crate::front::Front;
 use crate::refusal::Refusal;
 use crate::resolve::PathTarget;
@@ -146,7 +146,7 @@ impl Front {
         let mut failures = Failures::new();
         for _ in 0..ATTEMPTS_MAX {
             // A request that is gone by now may have left changes that are still on their way.
-            all_seen(&*self.services.locations).await;
+            self.services.files.all_seen().await;
             let found = self.services.namespace.lookup(&call.caller.identity, dir, name).await;
             let Ok(found) = found else { return };
             failures =

@@ -99,7 +99,7 @@ pub fn start(
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Result<Shown> {
-    let Head { config, data, services, pool_map, manager, files } = *head;
+    let Head { config, data, services, pool_map, files } = *head;
     let Ports { head: listener, pools, tls } = ports;
     let address = listener.local_addr()?;
     let password_file = users::password_file(config);
@@ -115,10 +115,8 @@ pub fn start(
     let front = Front::new(
         FrontServices {
             namespace: services.namespace.clone(),
-            locations: services.namespace.clone(),
             uploads: services.namespace.clone(),
             properties: services.namespace.clone(),
-            pools: Arc::clone(manager),
             files: Arc::clone(files),
             authenticator: authority,
             clock: Arc::clone(&services.clock),
