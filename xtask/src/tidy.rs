@@ -9,6 +9,7 @@ mod fakes;
 mod heads;
 mod manifests;
 mod scan;
+mod seams;
 mod sizes;
 mod tree;
 mod words;
@@ -72,6 +73,7 @@ const RULES: &[Rule] = &[
     banned::calls,
     banned::machine_paths,
     fakes::seams_are_faked_in_the_test_kit,
+    seams::doors_know_files_and_no_seam_below,
     heads::modules_open_with_a_purpose,
     documents::links_lead_somewhere,
     documents::changelog_has_an_unreleased_section,
