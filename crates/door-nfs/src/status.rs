@@ -22,7 +22,7 @@ pub(crate) fn of_namespace(error: NamespaceError) -> NfsStat4 {
         NamespaceError::NoSpace => NfsStat4::NoSpc,
         NamespaceError::QuotaExceeded => NfsStat4::DQuot,
         NamespaceError::ReadOnly(_) => NfsStat4::RoFs,
-        NamespaceError::Busy => NfsStat4::Delay,
+        NamespaceError::Moved | NamespaceError::Busy => NfsStat4::Delay,
         NamespaceError::Database(reason) => {
             tracing::error!(%reason, "namespace failed an NFS operation");
             NfsStat4::Io

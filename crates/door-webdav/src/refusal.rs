@@ -103,7 +103,7 @@ impl From<NamespaceError> for Refusal {
                 let why = error_body(&Precondition::QuotaNotExceeded);
                 return Refusal::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()).with_xml(why);
             }
-            E::Busy => return Refusal::busy(error.to_string()),
+            E::Moved | E::Busy => return Refusal::busy(error.to_string()),
             E::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if status == StatusCode::INTERNAL_SERVER_ERROR {

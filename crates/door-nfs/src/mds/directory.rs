@@ -1,6 +1,6 @@
 //! LOOKUP, LOOKUPP, READLINK, CREATE, REMOVE, RENAME, LINK.
 
-use api::{CreateKind, CreateMode, CreateSpec, Replace};
+use api::{CreateKind, CreateMode, CreateSpec, ExpectedEnds, ExpectedFile, Replace};
 use bytes::Bytes;
 use files::{Change, FileChangeGuard};
 use nfs4::{
@@ -107,7 +107,11 @@ pub(super) async fn remove(
     let name = name(&args.target)?;
     let _removing = before_removal(compound, fs, dir, &name, Change::Remove).await?;
     // A file that somebody has open keeps its data until the last close: the row stays, the reaper asks the states.
-    let removed = fs.namespace.unlink(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
+    let removed = fs
+        .namespace
+        .unlink(&compound.identity, dir, &name, ExpectedFile::Any)
+        .await
+        .map_err(status::of_namespace)?;
     call_back(compound, fs, removed.attributes.file, Change::Remove);
     Ok(Remove4ResOk { cinfo: change_info(removed.parent) })
 }
@@ -123,7 +127,7 @@ pub(super) async fn rename(
     let _moving = before_removal(compound, fs, source, &old, Change::Rename).await?;
     let _replacing = before_removal(compound, fs, target, &new, Change::Remove).await?;
     let (from, to) = ((source, &old), (target, &new));
-    let renamed = fs.namespace.rename(&compound.identity, from, to, Replace::Any).await;
+    let renamed = fs.namespace.rename(&compound.identity, from, to, Replace::Any, ExpectedEnds::ANY).await;
     let renamed = renamed.map_err(|error| match error {
         // RFC 8881 §18.26.3: an existing target that cannot be replaced is EXIST, whatever is wrong with it.
         api::NamespaceError::IsDirectory | api::NamespaceError::NotDirectory => NfsStat4::Exist,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::Namespace;
+use api::{ExpectedFile, Namespace};
 use files::{Change, Files};
 use forebay_door_nfs::{Export, Squash};
 use nfs4::{
@@ -98,7 +98,7 @@ fn a_file_that_is_freed_while_it_is_opened_is_stale_and_not_open() {
     scene.client.close(&file).unwrap();
     let (namespace, files) = (Arc::clone(&scene.ground.namespace), Arc::clone(&scene.files));
     scene.ground.names.behind_next("lookup", async move {
-        namespace.unlink(&Identity::root(), FileId::ROOT, &name("file")).await.unwrap();
+        namespace.unlink(&Identity::root(), FileId::ROOT, &name("file"), ExpectedFile::Any).await.unwrap();
         assert!(files.begin_freeing([id]).contains(&id));
     });
     assert_eq!(scene.open(OpenFlag4::NoCreate, "file"), (NfsStat4::Stale, vec!["lookup", "attributes"]));
@@ -112,7 +112,10 @@ fn a_file_that_another_client_removes_while_it_is_opened_is_stale() {
     scene.client.close(&file).unwrap();
     let (namespace, files) = (Arc::clone(&scene.ground.namespace), Arc::clone(&scene.files));
     scene.ground.names.behind_next("lookup", async move {
-        let removed = namespace.unlink(&Identity::root(), FileId::ROOT, &name("file")).await.unwrap();
+        let removed = namespace
+            .unlink(&Identity::root(), FileId::ROOT, &name("file"), ExpectedFile::Any)
+            .await
+            .unwrap();
         files.call_back(removed.attributes.file, None, Change::Remove);
     });
     assert_eq!(scene.open(OpenFlag4::NoCreate, "file").0, NfsStat4::Stale);

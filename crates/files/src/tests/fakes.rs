@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use api::{
-    Account, Acls, Birth, Cookie, Counted, CreateSpec, Created, FileLocations, Found, Linked, Locality,
-    NamespaceError, Page, Pool, Property, PropertyChange, Quota, Renamed, Replace, ReplicaRef, SetAttributes,
-    Standing, Unlinked, Usage, Written,
+    Account, Acls, Birth, Cookie, Counted, CreateSpec, Created, ExpectedEnds, ExpectedFile, FileLocations,
+    Found, Linked, Locality, NamespaceError, Page, Pool, Property, PropertyChange, Quota, Renamed, Replace,
+    ReplicaRef, SetAttributes, Standing, Unlinked, Usage, Written,
 };
 use async_trait::async_trait;
 use testkit::clock::ManualClock;
@@ -166,7 +166,13 @@ impl Namespace for Fakes {
     async fn link(&self, _: &Identity, _: FileId, _: FileId, _: &Name) -> Result<Linked, NamespaceError> {
         Err(NOT_ASKED)
     }
-    async fn unlink(&self, _: &Identity, _: FileId, _: &Name) -> Result<Unlinked, NamespaceError> {
+    async fn unlink(
+        &self,
+        _: &Identity,
+        _: FileId,
+        _: &Name,
+        _: ExpectedFile,
+    ) -> Result<Unlinked, NamespaceError> {
         Err(NOT_ASKED)
     }
     async fn rename(
@@ -175,6 +181,7 @@ impl Namespace for Fakes {
         _: (FileId, &Name),
         _: (FileId, &Name),
         _: Replace,
+        _: ExpectedEnds,
     ) -> Result<Renamed, NamespaceError> {
         Err(NOT_ASKED)
     }
