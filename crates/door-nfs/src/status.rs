@@ -83,7 +83,7 @@ pub(crate) fn of_files(error: FilesError) -> NfsStat4 {
         FilesError::Namespace(error) => of_namespace(error),
         FilesError::Pool(error) => of_pool(error),
         FilesError::Select(error) => of_select(error),
-        FilesError::Recalled => NfsStat4::Delay,
+        FilesError::Recalled | FilesError::Moved => NfsStat4::Delay,
         FilesError::Denied => NfsStat4::Locked,
         FilesError::TooLarge => NfsStat4::FBig,
         FilesError::Limit(_) => NfsStat4::ServerFault,

@@ -152,7 +152,9 @@ impl From<FilesError> for Refusal {
             FilesError::Select(error) => error.into(),
             FilesError::TooLarge => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
             FilesError::Denied => Refusal::new(StatusCode::LOCKED, error.to_string()),
-            FilesError::Recalled | FilesError::Limit(_) => Refusal::busy(error.to_string()),
+            FilesError::Recalled | FilesError::Moved | FilesError::Limit(_) => {
+                Refusal::busy(error.to_string())
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use types::FileId;
 #[derive(Debug, Error)]
 pub enum FilesError {
     #[error(transparent)]
-    Namespace(#[from] NamespaceError),
+    Namespace(NamespaceError),
     #[error(transparent)]
     Pool(#[from] PoolError),
     #[error(transparent)]
@@ -19,10 +19,22 @@ pub enum FilesError {
     /// Somebody else has the file open in a way that does not go with this, or has locked it.
     #[error("file is open or locked by another client")]
     Denied,
+    /// The name stands for another file than the caller has found, or for another one each time that it was looked up.
+    #[error("name stands for another file now")]
+    Moved,
     #[error("file would be larger than files can be")]
     TooLarge,
     #[error("the bound of {0} is reached")]
     Limit(&'static str),
+}
+
+impl From<NamespaceError> for FilesError {
+    fn from(error: NamespaceError) -> FilesError {
+        match error {
+            NamespaceError::Moved => FilesError::Moved,
+            error => FilesError::Namespace(error),
+        }
+    }
 }
 
 impl FilesError {
@@ -41,7 +53,7 @@ impl FilesError {
         match self {
             FilesError::Namespace(error) => error.is_retryable(),
             FilesError::Pool(error) => error.is_retryable(),
-            FilesError::Recalled => true,
+            FilesError::Recalled | FilesError::Moved => true,
             FilesError::Select(_) | FilesError::Denied | FilesError::TooLarge | FilesError::Limit(_) => false,
         }
     }

@@ -13,6 +13,7 @@
 mod births;
 mod dislodge;
 mod doors;
+mod entries;
 mod error;
 mod fresh;
 mod judge;
@@ -40,6 +41,7 @@ use tokio::sync::Notify;
 use types::{Clock, FileId};
 
 pub use doors::RegisterError;
+pub use entries::{By, Entry};
 pub use error::FilesError;
 pub use file_state::{Change, Door, Granted, LockKind, Modes, Recall, Share, Want};
 pub use judge::Judge;

@@ -2,6 +2,7 @@
 
 mod dislodged;
 mod doors;
+mod entries;
 pub mod fakes;
 mod freshness;
 mod holding;

@@ -53,6 +53,7 @@ pub struct Fakes {
     /// The file loses its name after so many looks at it.
     pub looks_until_unlinked: Mutex<Option<u32>>,
     pub room: Mutex<Option<u64>>,
+    pub removals_tried: Mutex<usize>,
     pub pool: Arc<Faulty<MemoryPool>>,
     pub pools: Arc<MemoryPools>,
     pub clock: Arc<ManualClock>,
@@ -61,6 +62,11 @@ pub struct Fakes {
 
 impl Fakes {
     pub fn files() -> (Arc<Fakes>, Arc<Files>) {
+        Fakes::files_over(|fakes| fakes)
+    }
+
+    /// With another namespace than the fake one.
+    pub fn files_over(namespace: impl FnOnce(Arc<Fakes>) -> Arc<dyn Namespace>) -> (Arc<Fakes>, Arc<Files>) {
         let pool_clock = Arc::new(ManualClock::new(100));
         let pool = Arc::new(Faulty::new(MemoryPool::with_clock(POOL, pool_clock.clone())));
         let fakes = Arc::new(Fakes {
@@ -70,13 +76,14 @@ impl Fakes {
             recorded_writes: Mutex::default(),
             looks_until_unlinked: Mutex::default(),
             room: Mutex::default(),
+            removals_tried: Mutex::default(),
             pools: Arc::new(MemoryPools::of([pool.clone() as Arc<dyn Pool>])),
             pool,
             clock: Arc::new(ManualClock::new(1_000)),
             pool_clock,
         });
         let files = Files::new(FilesServices {
-            namespace: fakes.clone(),
+            namespace: namespace(fakes.clone()),
             acls: fakes.clone(),
             locations: fakes.clone(),
             properties: fakes.clone(),
@@ -173,7 +180,9 @@ impl Namespace for Fakes {
         _: &Name,
         _: ExpectedFile,
     ) -> Result<Unlinked, NamespaceError> {
-        Err(NOT_ASKED)
+        // Another file has the name each time.
+        *self.removals_tried.lock() += 1;
+        Err(NamespaceError::Moved)
     }
     async fn rename(
         &self,
