@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{
-    Cookie, HandleKey, KeyGeneration, Locations, Namespace, Pool, PoolManager, SetAttributes, Term,
-    TicketKeys, Unobserved,
+    Cookie, ExpectedFile, HandleKey, KeyGeneration, Locations, Namespace, Pool, PoolManager, SetAttributes,
+    Term, TicketKeys, Unobserved,
 };
 use door_nfs::direct::Direct;
 use door_nfs::{
@@ -118,7 +118,7 @@ impl World {
                 continue;
             }
             for entry in page.entries {
-                if self.namespace.unlink(&root, dir, &entry.name).await.is_err() {
+                if self.namespace.unlink(&root, dir, &entry.name, ExpectedFile::Any).await.is_err() {
                     assert_eq!(entry.attributes.kind, FileKind::Directory, "only what is not empty stays");
                     dirs.push(entry.attributes.file);
                     break;

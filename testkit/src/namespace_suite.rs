@@ -7,8 +7,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use api::{
-    Acls, CreateKind, CreateMode, CreateSpec, Created, Locality, Locations, Namespace, NamespaceError,
-    Properties, RecoveryRecords, Replace, ReplicaRef, SetAttributes, Stability, Uploads, Written, Xattrs,
+    Acls, CreateKind, CreateMode, CreateSpec, Created, ExpectedEnds, ExpectedFile, Locality, Locations,
+    Namespace, NamespaceError, Properties, RecoveryRecords, Replace, ReplicaRef, SetAttributes, Stability,
+    Uploads, Written, Xattrs,
 };
 use types::{Attributes, FileId, Identity, Name, PoolId, Timestamp};
 
@@ -169,7 +170,7 @@ impl World {
         to: (FileId, &str),
         replace: Replace,
     ) -> Result<api::Renamed, NamespaceError> {
-        self.names.rename(who, (from.0, &name(from.1)), (to.0, &name(to.1)), replace).await
+        self.names.rename(who, (from.0, &name(from.1)), (to.0, &name(to.1)), replace, ExpectedEnds::ANY).await
     }
 
     pub async fn unlink(
@@ -178,7 +179,7 @@ impl World {
         dir: FileId,
         text: &str,
     ) -> Result<api::Unlinked, NamespaceError> {
-        self.names.unlink(who, dir, &name(text)).await
+        self.names.unlink(who, dir, &name(text), ExpectedFile::Any).await
     }
 }
 
@@ -221,6 +222,7 @@ macro_rules! namespace_suite {
         $crate::namespace_suite!(@tests $make, removal: [
             removal_needs_write_permission_on_the_directory
             in_a_sticky_directory_only_owners_remove
+            a_removal_takes_the_expected_file_only
             a_directory_with_entries_is_not_removed
             a_removed_directory_is_stale
             a_file_whose_last_name_went_is_an_orphan_until_forgotten
@@ -247,6 +249,7 @@ macro_rules! namespace_suite {
             renaming_needs_permission_on_both_directories
             a_rename_onto_a_name_that_must_be_free_replaces_nothing
             a_rename_replaces_the_very_file_it_was_told
+            a_rename_moves_and_replaces_the_expected_files_only
         ]);
         $crate::namespace_suite!(@tests $make, attributes: [
             only_the_owner_changes_the_mode

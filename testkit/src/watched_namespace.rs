@@ -6,8 +6,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use api::{
-    Cookie, CreateSpec, Created, Found, Linked, Namespace, NamespaceError, Page, Renamed, Replace,
-    SetAttributes, Unlinked, Usage, Written,
+    Cookie, CreateSpec, Created, ExpectedEnds, ExpectedFile, Found, Linked, Namespace, NamespaceError, Page,
+    Renamed, Replace, SetAttributes, Unlinked, Usage, Written,
 };
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -120,8 +120,14 @@ impl Namespace for WatchedNamespace {
         self.ask("link", self.namespace.link(who, file, dir, name)).await
     }
 
-    async fn unlink(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Unlinked, NamespaceError> {
-        self.ask("unlink", self.namespace.unlink(who, dir, name)).await
+    async fn unlink(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &Name,
+        expected: ExpectedFile,
+    ) -> Result<Unlinked, NamespaceError> {
+        self.ask("unlink", self.namespace.unlink(who, dir, name, expected)).await
     }
 
     async fn rename(
@@ -130,8 +136,9 @@ impl Namespace for WatchedNamespace {
         from: (FileId, &Name),
         to: (FileId, &Name),
         replace: Replace,
+        expected: ExpectedEnds,
     ) -> Result<Renamed, NamespaceError> {
-        self.ask("rename", self.namespace.rename(who, from, to, replace)).await
+        self.ask("rename", self.namespace.rename(who, from, to, replace, expected)).await
     }
 
     async fn list(

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use api::{Cookie, CreateKind, CreateMode, CreateSpec, Locations, Namespace, SetAttributes};
+use api::{Cookie, CreateKind, CreateMode, CreateSpec, ExpectedFile, Locations, Namespace, SetAttributes};
 use clap::Args;
 use namespace::{SqlNamespace, Sync};
 use serde_json::{Map, Value, json};
@@ -222,7 +222,7 @@ impl Sample<'_> {
         }
         for ((dir, _), (name, _)) in places.zip(&made) {
             let began = Instant::now();
-            namespace.unlink(&ROOT, *dir, name).await?;
+            namespace.unlink(&ROOT, *dir, name, ExpectedFile::Any).await?;
             deletes.add(began.elapsed());
         }
         let files: Vec<FileId> = made.iter().map(|(_, file)| *file).collect();

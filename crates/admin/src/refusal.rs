@@ -83,7 +83,7 @@ impl From<NamespaceError> for Refusal {
             | E::Cycle
             | E::TooManyLinks => StatusCode::CONFLICT,
             E::NoSpace | E::QuotaExceeded => StatusCode::INSUFFICIENT_STORAGE,
-            E::ReadOnly(_) | E::Busy => StatusCode::SERVICE_UNAVAILABLE,
+            E::ReadOnly(_) | E::Moved | E::Busy => StatusCode::SERVICE_UNAVAILABLE,
             E::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if status == StatusCode::INTERNAL_SERVER_ERROR {

@@ -33,6 +33,9 @@ pub enum NamespaceError {
     TooManyLinks,
     #[error("listing cookie is not of this directory")]
     BadCookie,
+    /// Another file has the name than the caller has found there.
+    #[error("name stands for another file now")]
+    Moved,
     #[error("no space left for the namespace database")]
     NoSpace,
     /// Of the user, of the group, or of a directory above.

@@ -45,8 +45,8 @@ pub use lineage::Lineage;
 pub use local_range::LocalRange;
 pub use locality::{Locality, ReplicaRef, ReplicaState};
 pub use namespace::{
-    Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, Found, Linked, Namespace, Page, Renamed,
-    Replace, SetAttributes, SetTime, Unlinked, Usage, Written,
+    Cookie, CreateKind, CreateMode, CreateSpec, Created, DirEntry, ExpectedEnds, ExpectedFile, Found, Linked,
+    Namespace, Page, Renamed, Replace, SetAttributes, SetTime, Unlinked, Usage, Written,
 };
 pub use observer::{Observer, Subject, Unobserved};
 pub use paths::Paths;

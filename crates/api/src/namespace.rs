@@ -44,17 +44,25 @@ pub trait Namespace: Send + Sync {
     ) -> Result<Linked, NamespaceError>;
 
     /// Removes a name of any kind (a directory if empty). A file whose last name went becomes an orphan: it keeps its
-    /// attributes and locations until `Locations::forget`.
-    async fn unlink(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Unlinked, NamespaceError>;
+    /// attributes and locations until `Locations::forget`. `Moved`: the name stands for another file than the expected.
+    async fn unlink(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &Name,
+        expected: ExpectedFile,
+    ) -> Result<Unlinked, NamespaceError>;
 
     /// `Exists`: `replace` forbids it, asked as soon as both names are looked up. Two names of one file stay both, as
-    /// POSIX has it, unless `replace` names that file: then the source's goes.
+    /// POSIX has it, unless `replace` names that file: then the source's goes. `Moved`, before `replace` is judged: one of
+    /// the names does not stand for the expected file.
     async fn rename(
         &self,
         who: &Identity,
         from: (FileId, &Name),
         to: (FileId, &Name),
         replace: Replace,
+        expected: ExpectedEnds,
     ) -> Result<Renamed, NamespaceError>;
 
     /// Up to `limit` entries behind `after`, in the stable order of their cookies. Needs read permission on `dir`.
@@ -96,6 +104,38 @@ pub enum Replace {
         file: FileId,
         change: u64,
     },
+}
+
+/// The file that a caller has found under a name, and for which it has asked permission and recalled grants. Compared
+/// in the transaction that changes the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExpectedFile {
+    /// Whichever has the name.
+    Any,
+    /// The name is free.
+    Absent,
+    Exactly(FileId),
+}
+
+impl ExpectedFile {
+    pub fn is_met_by(self, found: Option<FileId>) -> bool {
+        match self {
+            ExpectedFile::Any => true,
+            ExpectedFile::Absent => found.is_none(),
+            ExpectedFile::Exactly(file) => found == Some(file),
+        }
+    }
+}
+
+/// The files that the two names of a rename are expected to stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpectedEnds {
+    pub source: ExpectedFile,
+    pub target: ExpectedFile,
+}
+
+impl ExpectedEnds {
+    pub const ANY: ExpectedEnds = ExpectedEnds { source: ExpectedFile::Any, target: ExpectedFile::Any };
 }
 
 /// Attributes to change; `None` leaves an attribute as is.

@@ -22,7 +22,7 @@ pub(crate) fn of_namespace(error: NamespaceError) -> NfsStat4 {
         NamespaceError::NoSpace => NfsStat4::NoSpc,
         NamespaceError::QuotaExceeded => NfsStat4::DQuot,
         NamespaceError::ReadOnly(_) => NfsStat4::RoFs,
-        NamespaceError::Busy => NfsStat4::Delay,
+        NamespaceError::Moved | NamespaceError::Busy => NfsStat4::Delay,
         NamespaceError::Database(reason) => {
             tracing::error!(%reason, "namespace failed an NFS operation");
             NfsStat4::Io
@@ -83,7 +83,7 @@ pub(crate) fn of_files(error: FilesError) -> NfsStat4 {
         FilesError::Namespace(error) => of_namespace(error),
         FilesError::Pool(error) => of_pool(error),
         FilesError::Select(error) => of_select(error),
-        FilesError::Recalled | FilesError::Shortened => NfsStat4::Delay,
+        FilesError::Recalled | FilesError::Shortened | FilesError::Moved => NfsStat4::Delay,
         FilesError::Denied => NfsStat4::Locked,
         FilesError::TooLarge => NfsStat4::FBig,
         FilesError::Limit(_) => NfsStat4::ServerFault,

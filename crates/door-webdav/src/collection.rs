@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{Activity, Cookie, NamespaceError, Page};
+use api::{Activity, Cookie, ExpectedFile, NamespaceError, Page};
 use file_state::Change;
 use http::StatusCode;
 use http_server::{RequestBody, Response};
@@ -253,7 +253,8 @@ impl Front {
             return;
         }
         let name = level.way.name().or(place.path.last()).expect("the root is not removed");
-        let removed = self.services.namespace.unlink(&call.caller.identity, level.above, name).await;
+        let removed =
+            self.services.namespace.unlink(&call.caller.identity, level.above, name, ExpectedFile::Any).await;
         if let Err(error) = removed {
             failures.push((path, error.into()));
         }
@@ -283,7 +284,7 @@ impl Front {
                 }
             }
         }
-        match self.services.namespace.unlink(who, dir, name).await {
+        match self.services.namespace.unlink(who, dir, name, ExpectedFile::Any).await {
             // Somebody else was faster: it is gone all the same.
             Ok(_) | Err(NamespaceError::NotFound) => Ok(()),
             Err(error) => Err(error.into()),

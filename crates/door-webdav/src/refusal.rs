@@ -103,7 +103,7 @@ impl From<NamespaceError> for Refusal {
                 let why = error_body(&Precondition::QuotaNotExceeded);
                 return Refusal::new(StatusCode::INSUFFICIENT_STORAGE, error.to_string()).with_xml(why);
             }
-            E::Busy => return Refusal::busy(error.to_string()),
+            E::Moved | E::Busy => return Refusal::busy(error.to_string()),
             E::Database(_) => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if status == StatusCode::INTERNAL_SERVER_ERROR {
@@ -152,7 +152,7 @@ impl From<FilesError> for Refusal {
             FilesError::Select(error) => error.into(),
             FilesError::TooLarge => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
             FilesError::Denied => Refusal::new(StatusCode::LOCKED, error.to_string()),
-            FilesError::Recalled | FilesError::Shortened | FilesError::Limit(_) => {
+            FilesError::Recalled | FilesError::Shortened | FilesError::Moved | FilesError::Limit(_) => {
                 Refusal::busy(error.to_string())
             }
             FilesError::Upload(error) => error.into(),

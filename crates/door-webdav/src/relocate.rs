@@ -5,7 +5,7 @@ mod beside;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use api::{Activity, Cookie, NamespaceError, Page, PropertyChange, Replace};
+use api::{Activity, Cookie, ExpectedEnds, NamespaceError, Page, PropertyChange, Replace};
 use file_state::Change;
 use files::{ContentMode, FilesError, UploadTarget, UploadTerms};
 use http::StatusCode;
@@ -163,7 +163,12 @@ impl Front {
                 Err(failures) => return Ok(Some(crate::propfind::failures(&failures))),
             };
             let (from, to) = (ends.source.entry()?, ends.target.entry()?);
-            match self.services.namespace.rename(&call.caller.identity, from, to, replace).await {
+            match self
+                .services
+                .namespace
+                .rename(&call.caller.identity, from, to, replace, ExpectedEnds::ANY)
+                .await
+            {
                 Ok(_) => {
                     // Locks do not move (RFC 4918 §7.5).
                     self.forget_locks(&ends.source.path);

@@ -215,10 +215,11 @@ impl FileState {
         self.files.get(&file).map_or(Ok(()), |known| known.shares.judge_change(by.map(|holder| holder.door)))
     }
 
-    /// Whether [`FileState::judge_change`] has anything to say against clients of this door, of any file. It spares them
-    /// to find out which file a name stands for.
-    pub fn has_denials_of_others(&self, door: Door) -> bool {
-        self.denials.keys().any(|other| *other != door)
+    /// Whether [`FileState::judge_change`] has anything to say against this holder, of any file. If not, a caller that
+    /// changes a name need not find out for which file it stands.
+    pub fn has_denials_of_others(&self, by: Option<Holder>) -> bool {
+        let door = by.map(|holder| holder.door);
+        self.denials.keys().any(|other| Some(*other) != door)
     }
 
     fn put_share(&mut self, file: FileId, owner: Owner, share: Option<Share>) -> Option<Share> {

@@ -10,7 +10,7 @@ use crate::UploadError;
 #[derive(Debug, Error)]
 pub enum FilesError {
     #[error(transparent)]
-    Namespace(#[from] NamespaceError),
+    Namespace(NamespaceError),
     #[error(transparent)]
     Pool(#[from] PoolError),
     #[error(transparent)]
@@ -24,12 +24,24 @@ pub enum FilesError {
     /// Its end has moved to before the bytes that were asked for, while they were looked for.
     #[error("file was made shorter meanwhile")]
     Shortened,
+    /// The name stands for another file than the caller has found, or for another one each time that it was looked up.
+    #[error("name stands for another file now")]
+    Moved,
     #[error("file would be larger than files can be")]
     TooLarge,
     #[error("the bound of {0} is reached")]
     Limit(&'static str),
     #[error(transparent)]
     Upload(#[from] UploadError),
+}
+
+impl From<NamespaceError> for FilesError {
+    fn from(error: NamespaceError) -> FilesError {
+        match error {
+            NamespaceError::Moved => FilesError::Moved,
+            error => FilesError::Namespace(error),
+        }
+    }
 }
 
 impl FilesError {
@@ -48,7 +60,7 @@ impl FilesError {
         match self {
             FilesError::Namespace(error) => error.is_retryable(),
             FilesError::Pool(error) => error.is_retryable(),
-            FilesError::Recalled | FilesError::Shortened => true,
+            FilesError::Recalled | FilesError::Shortened | FilesError::Moved => true,
             FilesError::Select(_)
             | FilesError::Denied
             | FilesError::TooLarge
@@ -72,7 +84,11 @@ impl FilesError {
                     | PoolError::Busy(_)
             ),
             FilesError::Select(error) => matches!(error, SelectError::Unavailable),
-            FilesError::Recalled | FilesError::Shortened | FilesError::Denied | FilesError::Limit(_) => true,
+            FilesError::Recalled
+            | FilesError::Shortened
+            | FilesError::Moved
+            | FilesError::Denied
+            | FilesError::Limit(_) => true,
             FilesError::Upload(error) => matches!(
                 error,
                 UploadError::Contended

@@ -15,6 +15,7 @@ mod checksum;
 mod content;
 mod dislodge;
 mod doors;
+mod entries;
 mod error;
 mod fresh;
 mod judge;
@@ -51,6 +52,7 @@ use types::{Clock, FileId};
 
 pub use content::{Content, ContentMode, Segment, Segments};
 pub use doors::RegisterError;
+pub use entries::{By, Entry};
 pub use error::FilesError;
 pub use file_state::{Change, Door, Granted, LockKind, Modes, Recall, Share, Want};
 pub use judge::Judge;

@@ -4,6 +4,7 @@ mod content;
 mod copies;
 mod dislodged;
 mod doors;
+mod entries;
 pub mod fakes;
 mod freshness;
 mod holding;

@@ -249,7 +249,7 @@ fn by_pool(orphans: &[&FileLocations]) -> BTreeMap<PoolId, Vec<FileId>> {
 
 #[cfg(test)]
 mod tests {
-    use api::{Locality, Namespace, Pool, Publish, Published, Replace, Unnamed, Uploads};
+    use api::{ExpectedFile, Locality, Namespace, Pool, Publish, Published, Replace, Unnamed, Uploads};
     use async_trait::async_trait;
     use file_state::{Door, Holder};
     use files::{FilesServices, Modes, Share};
@@ -326,7 +326,7 @@ mod tests {
             if let Some((file, name)) = named {
                 self.give_name(file, &name).await?;
                 if self.is_unlinked {
-                    self.namespace.unlink(&Identity::root(), FileId::ROOT, &name).await?;
+                    self.namespace.unlink(&Identity::root(), FileId::ROOT, &name, ExpectedFile::Any).await?;
                 }
             }
             self.namespace.forget(files).await

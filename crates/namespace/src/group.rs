@@ -390,8 +390,8 @@ mod tests {
     use crate::ops::{create, properties, publish, rename, setattr, unlink, xattrs};
     use crate::scratch::{name, open, regular};
     use api::{
-        Acls, CreateKind, CreateSpec, Namespace, Properties, Property, PropertyChange, Replace,
-        SetAttributes, SetXattr, Unnamed, Xattrs,
+        Acls, CreateKind, CreateSpec, ExpectedEnds, ExpectedFile, Namespace, Properties, Property,
+        PropertyChange, Replace, SetAttributes, SetXattr, Unnamed, Xattrs,
     };
     use types::{Access, Ace, AceFlags, AceWho, Acl, Identity};
 
@@ -414,14 +414,21 @@ mod tests {
             let root = Identity::root();
             let mut seen = vec![group.has_children(dir)?];
             for text in ["a", "b"] {
-                unlink::unlink(group, &root, dir, &name(text))?;
+                unlink::unlink(group, &root, dir, &name(text), ExpectedFile::Any)?;
                 seen.push(group.has_children(dir)?);
             }
             create::create(group, &root, dir, &name("c"), &regular())?;
             seen.push(group.has_children(dir)?);
-            rename::rename(group, &root, (dir, &name("c")), (TOP, &name("c")), Replace::Never)?;
+            rename::rename(
+                group,
+                &root,
+                (dir, &name("c")),
+                (TOP, &name("c")),
+                Replace::Never,
+                ExpectedEnds::ANY,
+            )?;
             seen.push(group.has_children(dir)?);
-            unlink::unlink(group, &root, TOP, &name("d"))?;
+            unlink::unlink(group, &root, TOP, &name("d"), ExpectedFile::Any)?;
             Ok(seen)
         });
         assert_eq!(made.await.unwrap(), [true, true, false, true, false]);
@@ -440,12 +447,19 @@ mod tests {
             .shared
             .submit(|group| {
                 let root = Identity::root();
-                unlink::unlink(group, &root, TOP, &name("n"))?;
+                unlink::unlink(group, &root, TOP, &name("n"), ExpectedFile::Any)?;
                 create::create(group, &root, TOP, &name("n"), &regular())?;
                 let other = create::create(group, &root, TOP, &name("m"), &regular())?.attributes.file;
-                rename::rename(group, &root, (TOP, &name("m")), (TOP, &name("n")), Replace::Any)?;
+                rename::rename(
+                    group,
+                    &root,
+                    (TOP, &name("m")),
+                    (TOP, &name("n")),
+                    Replace::Any,
+                    ExpectedEnds::ANY,
+                )?;
                 create::create(group, &root, TOP, &name("gone"), &regular())?;
-                unlink::unlink(group, &root, TOP, &name("gone"))?;
+                unlink::unlink(group, &root, TOP, &name("gone"), ExpectedFile::Any)?;
                 Ok(other)
             })
             .await
@@ -507,7 +521,7 @@ mod tests {
             let kept = create::create(group, &bob, dir, &name("kept"), &inherits)?.attributes.file;
             let gone = create::create(group, &bob, dir, &name("gone"), &inherits)?.attributes;
             assert!(gone.has_acl && group.acl(&gone)?.is_some());
-            unlink::unlink(group, &bob, dir, &name("gone"))?;
+            unlink::unlink(group, &bob, dir, &name("gone"), ExpectedFile::Any)?;
             crate::ops::records::forget(group, &[gone.file])?;
             setattr::set_attributes(group, &root, dir, &given(Vec::new()))?;
             Ok((kept, gone.file))

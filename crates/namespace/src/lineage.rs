@@ -59,10 +59,10 @@ mod tests {
         assert_eq!(namespace.homes(file, 1).await.unwrap(), [a]);
         assert_eq!(namespace.homes(b, 10).await.unwrap(), [a]);
 
-        namespace.unlink(&root, b, &name("file")).await.unwrap();
+        namespace.unlink(&root, b, &name("file"), api::ExpectedFile::Any).await.unwrap();
         assert_eq!(namespace.home(file).await.unwrap(), Some(a), "it moves with the names");
-        namespace.unlink(&root, a, &name("link")).await.unwrap();
-        namespace.unlink(&root, a, &name("again")).await.unwrap();
+        namespace.unlink(&root, a, &name("link"), api::ExpectedFile::Any).await.unwrap();
+        namespace.unlink(&root, a, &name("again"), api::ExpectedFile::Any).await.unwrap();
         assert_eq!(namespace.home(file).await.unwrap(), None);
         assert_eq!(namespace.homes(file, 10).await.unwrap(), []);
     }

@@ -13,7 +13,7 @@ pub mod unlink;
 pub mod writes;
 pub mod xattrs;
 
-use api::{NamespaceError, Replace};
+use api::{ExpectedFile, NamespaceError, Replace};
 use types::permission::{self, Removal};
 use types::{Access, FileId, Identity, Name};
 
@@ -58,6 +58,11 @@ fn existing(group: &mut Group<'_>, dir: FileId, name: &Name) -> OpResult<Option<
         Some(child) => group.inode(child).map(Some),
         None => Ok(None),
     }
+}
+
+/// Whether the name stands for what the caller has found there.
+fn judge_expectation(expected: ExpectedFile, found: Option<&Inode>) -> Result<(), NamespaceError> {
+    if expected.is_met_by(found.map(Inode::id)) { Ok(()) } else { Err(NamespaceError::Moved) }
 }
 
 /// Whether what has the name may lose it to what is to get it.

@@ -49,14 +49,20 @@ mod tests {
         assert_eq!(found, [path("a/b/c"), Some(Vec::new()), None, path("a/b")]);
 
         namespace
-            .rename(&root, (FileId::ROOT, &name("a")), (FileId::ROOT, &name("z")), api::Replace::Any)
+            .rename(
+                &root,
+                (FileId::ROOT, &name("a")),
+                (FileId::ROOT, &name("z")),
+                api::Replace::Any,
+                api::ExpectedEnds::ANY,
+            )
             .await
             .unwrap();
         assert_eq!(namespace.paths(&[file]).await.unwrap(), [path("z/b/c")]);
         namespace.link(&root, file, FileId::ROOT, &name("link")).await.unwrap();
-        namespace.unlink(&root, b, &name("c")).await.unwrap();
+        namespace.unlink(&root, b, &name("c"), api::ExpectedFile::Any).await.unwrap();
         assert_eq!(namespace.paths(&[file]).await.unwrap(), [path("link")]);
-        namespace.unlink(&root, FileId::ROOT, &name("link")).await.unwrap();
+        namespace.unlink(&root, FileId::ROOT, &name("link"), api::ExpectedFile::Any).await.unwrap();
         assert_eq!(namespace.paths(&[file]).await.unwrap(), [None]);
     }
 

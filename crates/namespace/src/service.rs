@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use api::{
-    ClientRecord, Cookie, CreateSpec, Created, DirEntry, FileLocations, Found, Linked, Locality, Locations,
-    Namespace, NamespaceError, Page, RecoveryRecords, Renamed, Replace, ReplicaRef, SetAttributes, Stability,
-    Unlinked, Usage, Written,
+    ClientRecord, Cookie, CreateSpec, Created, DirEntry, ExpectedEnds, ExpectedFile, FileLocations, Found,
+    Linked, Locality, Locations, Namespace, NamespaceError, Page, RecoveryRecords, Renamed, Replace,
+    ReplicaRef, SetAttributes, Stability, Unlinked, Usage, Written,
 };
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -408,11 +408,19 @@ impl Namespace for SqlNamespace {
             .await
     }
 
-    async fn unlink(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Unlinked, NamespaceError> {
+    async fn unlink(
+        &self,
+        who: &Identity,
+        dir: FileId,
+        name: &Name,
+        expected: ExpectedFile,
+    ) -> Result<Unlinked, NamespaceError> {
         let (who, name) = (who.clone(), name.clone());
         let wanted = [Wanted::Inode(dir), Wanted::Name(dir, name.clone())];
         self.shared
-            .submit_for(turn(&who, dir), wanted, move |group| ops::unlink::unlink(group, &who, dir, &name))
+            .submit_for(turn(&who, dir), wanted, move |group| {
+                ops::unlink::unlink(group, &who, dir, &name, expected)
+            })
             .await
     }
 
@@ -422,6 +430,7 @@ impl Namespace for SqlNamespace {
         from: (FileId, &Name),
         to: (FileId, &Name),
         replace: Replace,
+        expected: ExpectedEnds,
     ) -> Result<Renamed, NamespaceError> {
         let who = who.clone();
         let (from_dir, from_name, to_dir, to_name) = (from.0, from.1.clone(), to.0, to.1.clone());
@@ -433,7 +442,8 @@ impl Namespace for SqlNamespace {
         ];
         self.shared
             .submit_for(turn(&who, from_dir), wanted, move |group| {
-                ops::rename::rename(group, &who, (from_dir, &from_name), (to_dir, &to_name), replace)
+                let (from, to) = ((from_dir, &from_name), (to_dir, &to_name));
+                ops::rename::rename(group, &who, from, to, replace, expected)
             })
             .await
     }

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use api::{Consistency, CreateKind, Directories, Namespace, NamespaceError};
+use api::{Consistency, CreateKind, Directories, ExpectedFile, Namespace, NamespaceError};
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use testkit::clock::ManualClock;
 use testkit::namespace_suite::{at, name, root, spec};
@@ -66,7 +66,7 @@ fn child_makes_directories_until_it_is_killed() {
                     let made = namespace.create(&root(), dir, &text, &folder).await.unwrap();
                     println!("did {} {} {time}", mode.name(), made.parent.after);
                     if number % 3 == 0 {
-                        let gone = namespace.unlink(&root(), dir, &text).await.unwrap();
+                        let gone = namespace.unlink(&root(), dir, &text, ExpectedFile::Any).await.unwrap();
                         println!("did {} {} {time}", mode.name(), gone.parent.after);
                     }
                     clock.advance(1);

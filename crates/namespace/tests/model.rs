@@ -16,8 +16,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use api::{
-    Cookie, CreateKind, CreateMode, CreateSpec, Locations, Namespace, NamespaceError, Properties, Property,
-    PropertyChange, Publish, Replace, SetAttributes, Stability, Unnamed, Uploads, Xattrs,
+    Cookie, CreateKind, CreateMode, CreateSpec, ExpectedEnds, ExpectedFile, Locations, Namespace,
+    NamespaceError, Properties, Property, PropertyChange, Publish, Replace, SetAttributes, Stability,
+    Unnamed, Uploads, Xattrs,
 };
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use proptest::prelude::*;
@@ -88,10 +89,11 @@ impl Run {
                 let found = found.map(|found| found.entry);
                 self.compare(found, expected);
             }
-            Step::Unlink { dir, name: text } => {
+            Step::Unlink { dir, name: text, expected } => {
                 let (dir, text) = (self.dir(*dir), NAMES[*text]);
-                let expected = self.model.unlink(who, dir, text);
-                let found = self.namespace.unlink(who, self.ids[dir], &name(text)).await;
+                let (file, is_expected) = self.expectation((dir, text), *expected);
+                let expected = self.model.unlink(who, dir, text, is_expected);
+                let found = self.namespace.unlink(who, self.ids[dir], &name(text), file).await;
                 self.compare(found.map(|unlinked| unlinked.attributes), expected);
             }
             Step::Link { file, dir, name: text } => {
@@ -100,14 +102,18 @@ impl Run {
                 let found = self.namespace.link(who, self.ids[file], self.ids[dir], &name(text)).await;
                 self.compare(found.map(|linked| linked.attributes), expected);
             }
-            Step::Rename { from, to, replace } => {
+            Step::Rename { from, to, replace, expected } => {
                 let (from, to) = ((self.dir(from.0), NAMES[from.1]), (self.dir(to.0), NAMES[to.1]));
                 let (rule, is_allowed) = self.rule(to, *replace).await;
                 let is_any = rule == Replace::Any;
-                let expected = self.model.rename(who, from, to, is_allowed.then_some(is_any));
+                let (source_file, is_source_expected) = self.expectation(from, expected.0);
+                let (target_file, is_target_expected) = self.expectation(to, expected.1);
+                let are_expected = is_source_expected && is_target_expected;
+                let expected_ends = ExpectedEnds { source: source_file, target: target_file };
+                let expected = self.model.rename(who, from, to, are_expected, is_allowed.then_some(is_any));
                 let (from_name, to_name) = (name(from.1), name(to.1));
                 let (source, target) = ((self.ids[from.0], &from_name), (self.ids[to.0], &to_name));
-                let found = self.namespace.rename(who, source, target, rule).await;
+                let found = self.namespace.rename(who, source, target, rule, expected_ends).await;
                 self.compare(found.map(|renamed| renamed.moved), expected);
             }
             Step::Set { file, set } => {
@@ -251,6 +257,17 @@ impl Run {
             3 => (Replace::File(file), there.is_some()),
             4 => (Replace::File(FileId(4)), there.is_some() && file == FileId(4)),
             _ => (Replace::Any, true),
+        }
+    }
+
+    /// Of what a name is expected to stand for, and whether it does. Now and then it stands for something else.
+    fn expectation(&self, (dir, text): (usize, &str), choice: u8) -> (ExpectedFile, bool) {
+        let there = self.model.child(dir, text).map(|there| self.ids[there]);
+        match choice {
+            0 => (ExpectedFile::Absent, there.is_none()),
+            1 => (ExpectedFile::Exactly(FileId(4)), there == Some(FileId(4))),
+            2 | 3 => (there.map_or(ExpectedFile::Absent, ExpectedFile::Exactly), true),
+            _ => (ExpectedFile::Any, true),
         }
     }
 
@@ -403,6 +420,7 @@ fn refusal(error: &NamespaceError) -> Refusal {
         NamespaceError::NotFound => Refusal::NotFound,
         NamespaceError::Stale(_) => Refusal::Stale,
         NamespaceError::Exists => Refusal::Exists,
+        NamespaceError::Moved => Refusal::Moved,
         NamespaceError::NotDirectory => Refusal::NotDirectory,
         NamespaceError::IsDirectory => Refusal::IsDirectory,
         NamespaceError::NotRegular => Refusal::NotRegular,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{Cookie, CreateKind, Namespace, NamespaceError, Properties, SetAttributes, Stability};
+use api::{
+    Cookie, CreateKind, ExpectedFile, Namespace, NamespaceError, Properties, SetAttributes, Stability,
+};
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use testkit::clock::ManualClock;
 use testkit::namespace_suite::{name, root, spec, written};
@@ -87,7 +89,7 @@ impl Stage {
                 let regular = spec(CreateKind::Regular, 0o644);
                 self.namespace.create(&root(), FileId::ROOT, &text, &regular).await.unwrap();
             } else {
-                self.namespace.unlink(&root(), FileId::ROOT, &text).await.unwrap();
+                self.namespace.unlink(&root(), FileId::ROOT, &text, ExpectedFile::Any).await.unwrap();
             }
             watched.ended.fetch_add(1, Ordering::SeqCst);
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use api::{
-    Cookie, CreateKind, Namespace, Properties, Property, PropertyChange, Publish, Replace, SetAttributes,
-    Stability, Unnamed, Uploads,
+    Cookie, CreateKind, ExpectedFile, Namespace, Properties, Property, PropertyChange, Publish, Replace,
+    SetAttributes, Stability, Unnamed, Uploads,
 };
 use forebay_namespace::{Config, Database, SqlNamespace, Sync};
 use testkit::clock::ManualClock;
@@ -133,7 +133,10 @@ async fn measure(sync: Sync) {
     concurrently(64, 500, |number| {
         let namespace = Arc::clone(&namespace);
         async move {
-            namespace.unlink(&root(), FileId::ROOT, &name(&format!("file-64-{number}"))).await.unwrap();
+            namespace
+                .unlink(&root(), FileId::ROOT, &name(&format!("file-64-{number}")), ExpectedFile::Any)
+                .await
+                .unwrap();
         }
     })
     .await;

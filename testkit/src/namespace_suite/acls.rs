@@ -1,6 +1,8 @@
 //! ACLs: kept in step with modes, inherited, and asked before anything is done.
 
-use api::{CreateKind, CreateSpec, NamespaceError, Replace, SetAttributes, SetTime};
+use api::{
+    CreateKind, CreateSpec, ExpectedEnds, ExpectedFile, NamespaceError, Replace, SetAttributes, SetTime,
+};
 use types::{Access, Ace, AceFlags, AceWho, Acl, Attributes, FileId, Identity, SymlinkTarget, permission};
 
 use super::uploads::complete;
@@ -136,7 +138,7 @@ pub async fn directories_are_searched_listed_and_filled_as_their_acls_say(world:
     world.set_acl(&alice(), dir, &[owner, Ace::allow(BOB, X | Access::ADD_FILE)]).await;
     refused!(made(CreateKind::Directory).await, NamespaceError::AccessDenied);
     made(CreateKind::Regular).await.unwrap();
-    names.unlink(&alice(), dir, &name("new")).await.unwrap();
+    names.unlink(&alice(), dir, &name("new"), ExpectedFile::Any).await.unwrap();
     world.set_acl(&alice(), dir, &[owner, Ace::allow(BOB, X | Access::ADD_SUBDIRECTORY)]).await;
     refused!(made(CreateKind::Regular).await, NamespaceError::AccessDenied);
     made(CreateKind::Directory).await.unwrap();
@@ -150,7 +152,7 @@ pub async fn names_are_taken_away_by_delete_child_of_the_directory_or_delete_of_
         world.file(&alice(), dir, text).await;
     }
     let names = &world.names;
-    let unlink = async |text: &str| names.unlink(&bob(), dir, &name(text)).await;
+    let unlink = async |text: &str| names.unlink(&bob(), dir, &name(text), ExpectedFile::Any).await;
     world.set_acl(&alice(), dir, &[owner, Ace::allow(BOB, X)]).await;
     refused!(unlink("a").await, NamespaceError::AccessDenied);
     let a = names.lookup(&alice(), dir, &name("a")).await.unwrap().entry.file;
@@ -160,13 +162,19 @@ pub async fn names_are_taken_away_by_delete_child_of_the_directory_or_delete_of_
     unlink("b").await.unwrap();
     // To move in is to add.
     let (from, to) = ((dir, &name("c")), (dir, &name("moved")));
-    refused!(names.rename(&bob(), from, to, Replace::Never).await, NamespaceError::AccessDenied);
+    refused!(
+        names.rename(&bob(), from, to, Replace::Never, ExpectedEnds::ANY).await,
+        NamespaceError::AccessDenied
+    );
     let denies = [Ace::deny(BOB, Access::DELETE_CHILD), Ace::allow(EVERYONE, R | W | X)];
     world.set_acl(&alice(), dir, &denies).await;
     refused!(unlink("c").await, NamespaceError::AccessDenied);
-    refused!(names.rename(&bob(), from, to, Replace::Never).await, NamespaceError::AccessDenied);
+    refused!(
+        names.rename(&bob(), from, to, Replace::Never, ExpectedEnds::ANY).await,
+        NamespaceError::AccessDenied
+    );
     world.set_acl(&alice(), dir, &[Ace::allow(EVERYONE, R | W | X)]).await;
-    names.rename(&bob(), from, to, Replace::Never).await.unwrap();
+    names.rename(&bob(), from, to, Replace::Never, ExpectedEnds::ANY).await.unwrap();
     names.set_attributes(&alice(), dir, &chmod(0o1777)).await.unwrap();
     refused!(unlink("e").await, NamespaceError::NotPermitted);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use api::{Cookie, NamespaceError, Stability};
+use api::{Cookie, ExpectedFile, NamespaceError, Stability};
 use types::FileId;
 
 use super::{World, alice, bob, root, written};
@@ -68,7 +68,7 @@ pub async fn a_directory_is_listed_while_it_is_emptied(world: World) {
         let page = world.names.list(&root(), work, after, 7).await.unwrap();
         for entry in &page.entries {
             assert!(seen.insert(entry.name.to_string()), "{} came twice", entry.name);
-            world.names.unlink(&alice(), work, &entry.name).await.unwrap();
+            world.names.unlink(&alice(), work, &entry.name, ExpectedFile::Any).await.unwrap();
             after = entry.cookie;
         }
         if page.is_last {

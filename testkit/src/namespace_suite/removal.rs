@@ -1,6 +1,6 @@
 //! Removal, hard links, orphans.
 
-use api::{CreateKind, FileLocations, NamespaceError};
+use api::{CreateKind, ExpectedFile, FileLocations, NamespaceError};
 use types::{FileId, PoolId};
 
 use super::{World, alice, at, bob, name, placed, root};
@@ -26,6 +26,23 @@ pub async fn in_a_sticky_directory_only_owners_remove(world: World) {
     world.file(&alice(), dir, "a").await;
     refused!(world.unlink(&bob(), dir, "a").await, NamespaceError::NotPermitted);
     assert!(world.unlink(&alice(), dir, "a").await.is_ok());
+}
+
+pub async fn a_removal_takes_the_expected_file_only(world: World) {
+    let work = world.work().await;
+    let file = world.file(&alice(), work, "a").await;
+    let other = world.file(&alice(), work, "b").await;
+    let before = world.attributes(work).await;
+    let remove = async |expected| world.names.unlink(&alice(), work, &name("a"), expected).await;
+    for expected in [ExpectedFile::Absent, ExpectedFile::Exactly(other)] {
+        refused!(remove(expected).await, NamespaceError::Moved);
+    }
+    // Whether another file may be removed is not what was asked.
+    let by_other = world.names.unlink(&bob(), work, &name("a"), ExpectedFile::Exactly(other)).await;
+    refused!(by_other, NamespaceError::Moved);
+    assert_eq!(world.attributes(work).await, before);
+    assert_eq!(remove(ExpectedFile::Exactly(file)).await.unwrap().attributes.file, file);
+    refused!(remove(ExpectedFile::Exactly(file)).await, NamespaceError::NotFound);
 }
 
 pub async fn a_directory_with_entries_is_not_removed(world: World) {

@@ -1,6 +1,6 @@
 //! Rename, by the rules of Linux.
 
-use api::{NamespaceError, Replace};
+use api::{ExpectedEnds, ExpectedFile, NamespaceError, Replace};
 
 use super::{World, alice, bob, name, root, written};
 use crate::refused;
@@ -232,4 +232,28 @@ pub async fn a_rename_replaces_the_very_file_it_was_told(world: World) {
     world.names.record_write(appeared, &written(5, api::Stability::FileSync)).await.unwrap();
     let renamed = rename(Replace::File(appeared)).await.unwrap();
     assert_eq!((renamed.moved.file, renamed.replaced.unwrap().file), (file, appeared));
+}
+
+pub async fn a_rename_moves_and_replaces_the_expected_files_only(world: World) {
+    let work = world.work().await;
+    let file = world.file(&alice(), work, "file").await;
+    let other = world.file(&alice(), work, "other").await;
+    let (old, new, free) = (name("file"), name("other"), name("free"));
+    let before = world.attributes(work).await;
+    let rename = async |to, replace, source, target| {
+        let expected = ExpectedEnds { source, target };
+        world.names.rename(&alice(), (work, &old), (work, to), replace, expected).await
+    };
+    let (any, this, that) = (ExpectedFile::Any, ExpectedFile::Exactly(file), ExpectedFile::Exactly(other));
+    for replace in [Replace::Any, Replace::Never] {
+        refused!(rename(&new, replace, that, any).await, NamespaceError::Moved);
+        refused!(rename(&new, replace, this, ExpectedFile::Absent).await, NamespaceError::Moved);
+        refused!(rename(&new, replace, this, this).await, NamespaceError::Moved);
+        refused!(rename(&free, replace, this, that).await, NamespaceError::Moved);
+    }
+    assert_eq!(world.attributes(work).await, before);
+    refused!(rename(&new, Replace::Never, this, that).await, NamespaceError::Exists);
+    let renamed = rename(&new, Replace::Any, this, that).await.unwrap();
+    assert_eq!((renamed.moved.file, renamed.replaced.unwrap().file), (file, other));
+    refused!(rename(&free, Replace::Any, this, ExpectedFile::Absent).await, NamespaceError::NotFound);
 }

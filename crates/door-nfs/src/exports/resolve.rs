@@ -128,7 +128,7 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
-    use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
+    use api::{CreateKind, CreateMode, CreateSpec, ExpectedFile, SetAttributes};
     use namespace::{Config, Database, SqlNamespace, Sync};
     use types::{Clock, Timestamp};
 
@@ -228,7 +228,7 @@ mod tests {
         assert_ne!(table.version(), first);
         assert_eq!(table.view(peer).unwrap().child(a, &path("b")[0]), Some(b));
 
-        scene.namespace.unlink(&root, a, &path("b")[0]).await.unwrap();
+        scene.namespace.unlink(&root, a, &path("b")[0], ExpectedFile::Any).await.unwrap();
         table.look_again(&scene.namespace).await;
         assert_eq!(table.view(peer).unwrap().names(FileId::ROOT).count(), 0);
         let anew = scene.make(a, "b", CreateKind::Directory).await;

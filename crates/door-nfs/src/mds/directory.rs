@@ -1,15 +1,14 @@
 //! LOOKUP, LOOKUPP, READLINK, CREATE, REMOVE, RENAME, LINK.
 
-use api::{CreateKind, CreateMode, CreateSpec, Replace};
+use api::{CreateKind, CreateMode, CreateSpec, NamespaceError, Replace};
 use bytes::Bytes;
-use files::{Change, FileChangeGuard};
+use files::{Entry, FilesError};
 use nfs4::{
     ChangeInfo4, Create4Args, Create4ResOk, CreateType4, Link4Args, Link4ResOk, LinkText4, Lookup4Args,
     NfsStat4, ReadLink4ResOk, Remove4Args, Remove4ResOk, Rename4Args, Rename4ResOk, SpecData4,
 };
-use types::{Access, ChangeInfo, Device, FileId, FileKind, Name, SymlinkTarget};
+use types::{ChangeInfo, Device, FileKind, SymlinkTarget};
 
-use super::change::before_change;
 use super::component::name;
 use super::exports::Exports;
 use super::file_system::FileSystem;
@@ -105,10 +104,9 @@ pub(super) async fn remove(
 ) -> Result<Remove4ResOk, NfsStat4> {
     let dir = names::plain_directory(fs, compound.file()?).await?;
     let name = name(&args.target)?;
-    let _removing = before_removal(compound, fs, dir, &name, Change::Remove).await?;
     // A file that somebody has open keeps its data until the last close: the row stays, the reaper asks the states.
-    let removed = fs.namespace.unlink(&compound.identity, dir, &name).await.map_err(status::of_namespace)?;
-    call_back(compound, fs, removed.attributes.file, Change::Remove);
+    let removed =
+        fs.files.remove(fs.by(compound), Entry::any(dir, &name)).await.map_err(status::of_removal)?;
     Ok(Remove4ResOk { cinfo: change_info(removed.parent) })
 }
 
@@ -120,53 +118,14 @@ pub(super) async fn rename(
     let source = names::plain_directory(fs, compound.saved_file()?).await?;
     let target = names::plain_directory(fs, compound.file()?).await?;
     let (old, new) = (name(&args.oldname)?, name(&args.newname)?);
-    let _moving = before_removal(compound, fs, source, &old, Change::Rename).await?;
-    let _replacing = before_removal(compound, fs, target, &new, Change::Remove).await?;
-    let (from, to) = ((source, &old), (target, &new));
-    let renamed = fs.namespace.rename(&compound.identity, from, to, Replace::Any).await;
+    let (from, to) = (Entry::any(source, &old), Entry::any(target, &new));
+    let renamed = fs.files.rename(fs.by(compound), from, to, Replace::Any).await;
     let renamed = renamed.map_err(|error| match error {
         // RFC 8881 §18.26.3: an existing target that cannot be replaced is EXIST, whatever is wrong with it.
-        api::NamespaceError::IsDirectory | api::NamespaceError::NotDirectory => NfsStat4::Exist,
-        error => status::of_namespace(error),
+        FilesError::Namespace(NamespaceError::IsDirectory | NamespaceError::NotDirectory) => NfsStat4::Exist,
+        error => status::of_removal(error),
     })?;
-    call_back(compound, fs, renamed.moved.file, Change::Rename);
-    if let Some(replaced) = renamed.replaced {
-        call_back(compound, fs, replaced.file, Change::Remove);
-    }
     Ok(Rename4ResOk { source_cinfo: change_info(renamed.source), target_cinfo: change_info(renamed.target) })
-}
-
-/// Before a name is removed or comes to stand for another file: a file that is locked at another door keeps its names,
-/// and delegations of other clients are recalled. All other checks of the name are the operation's.
-async fn before_removal(
-    compound: &Compound,
-    fs: &FileSystem,
-    dir: FileId,
-    name: &Name,
-    change: Change,
-) -> Result<Option<FileChangeGuard>, NfsStat4> {
-    let by = fs.caller(compound);
-    // Mostly no other client denies access or has a delegation, and the name need not be looked up.
-    let is_free = {
-        let table = fs.files.table();
-        !table.has_denials_of_others(fs.door) && !table.has_delegations_of_others(by)
-    };
-    if is_free {
-        return Ok(None);
-    }
-    let who = &compound.identity;
-    let Ok(found) = names::lookup(compound, fs, dir, name).await else { return Ok(None) };
-    // Nothing is recalled for a change that is refused anyway.
-    if !fs.may_remove(who, &found.dir, &found.entry).await? {
-        return Ok(None);
-    }
-    before_change(compound, fs, found.entry.file, change).await.map(Some).map_err(status::of_removal)
-}
-
-/// After the change: recalls delegations granted since the check before it, or of a file that got the name only since
-/// the lookup, and does not wait for them.
-fn call_back(compound: &Compound, fs: &FileSystem, file: FileId, change: Change) {
-    fs.files.call_back(file, fs.caller(compound), change);
 }
 
 pub(super) async fn link(
@@ -178,21 +137,12 @@ pub(super) async fn link(
     if fs.attributes(file).await?.kind == FileKind::Directory {
         return Err(NfsStat4::IsDir);
     }
-    let above = fs.attributes(compound.file()?).await?;
-    if above.kind != FileKind::Directory {
+    let dir = fs.attributes(compound.file()?).await?;
+    if dir.kind != FileKind::Directory {
         return Err(NfsStat4::NotDir);
     }
-    let (dir, name) = (above.file, name(&args.newname)?);
-    // Nothing is recalled for a change that is refused anyway.
-    let needed = Access::ADD_FILE | Access::EXECUTE;
-    let _linking = if fs.allows(&compound.identity, &above, needed).await? {
-        let linking = before_change(compound, fs, file, Change::Link).await;
-        Some(linking.map_err(status::of_files)?)
-    } else {
-        None
-    };
-    let linked =
-        fs.namespace.link(&compound.identity, file, dir, &name).await.map_err(status::of_namespace)?;
+    let name = name(&args.newname)?;
+    let linked = fs.files.link(fs.by(compound), file, &dir, &name).await.map_err(status::of_files)?;
     Ok(Link4ResOk { cinfo: change_info(linked.parent) })
 }
 

@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use api::{HandleKey, Namespace, Xattrs};
 use file_state::{Door, Holder};
-use files::{Content, ContentMode, Files};
+use files::{By, Content, ContentMode, Files};
 use nfs4::{ClientId4, FsId4, NfsFh4, NfsStat4};
 use nfs4_state::stateid;
-use types::permission::Removal;
 use types::{Access, Acl, Attributes, Clock, FileId, Identity};
 
 use super::offers::Offers;
@@ -55,6 +54,11 @@ impl FileSystem {
         compound.client.map(|client| self.holder(client))
     }
 
+    /// The caller of an operation on entries.
+    pub fn by<'a>(&self, compound: &'a Compound) -> By<'a> {
+        By { identity: &compound.identity, holder: self.caller(compound), patience: WAIT }
+    }
+
     pub fn holder(&self, client: ClientId4) -> Holder {
         stateid::holder(self.door, client)
     }
@@ -76,16 +80,6 @@ impl FileSystem {
 
     pub async fn allows(&self, who: &Identity, file: &Attributes, wanted: Access) -> Result<bool, NfsStat4> {
         Ok(self.granted(who, file).await?.contains(wanted))
-    }
-
-    pub async fn may_remove(
-        &self,
-        who: &Identity,
-        dir: &Attributes,
-        entry: &Attributes,
-    ) -> Result<bool, NfsStat4> {
-        let removal = self.files.judge().judge_removal(who, dir, entry).await;
-        Ok(removal.map_err(status::of_namespace)? == Removal::Allowed)
     }
 
     pub async fn acl(&self, file: &Attributes) -> Result<Option<Acl>, NfsStat4> {

@@ -1,6 +1,5 @@
 //! Names as a client sees them: in an export those of the namespace, and in a pseudo directory those of the client's
-//! view, which lead to exports (RFC 8881 §7.3). LOOKUP, OPEN, READDIR and SECINFO come by here, and
-//! REMOVE and RENAME before they recall delegations.
+//! view, which lead to exports (RFC 8881 §7.3). LOOKUP, OPEN, READDIR and SECINFO come by here.
 
 use api::{Cookie, DirEntry, Found, NamespaceError, Page};
 use nfs4::{Component4, NfsStat4};

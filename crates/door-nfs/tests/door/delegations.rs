@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use api::{CreateKind, Namespace};
+use api::{CreateKind, ExpectedFile, Namespace};
 use files::Change;
 use forebay_door_nfs::{Export, Squash};
 use nfs4::{OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_READ_DELEG, OpenClaim4, OpenFlag4};
@@ -32,7 +32,10 @@ fn a_file_that_is_removed_while_it_is_opened_is_not_delegated_or_the_delegation_
             // As a client of another door does that met no delegation.
             let namespace = Arc::clone(&ground.namespace);
             ground.names.behind(questions, async move {
-                let removed = namespace.unlink(&Identity::root(), FileId::ROOT, &name("file")).await.unwrap();
+                let removed = namespace
+                    .unlink(&Identity::root(), FileId::ROOT, &name("file"), ExpectedFile::Any)
+                    .await
+                    .unwrap();
                 files.call_back(removed.attributes.file, None, Change::Remove);
             });
             let opened = if by_handle {

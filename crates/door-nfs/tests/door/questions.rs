@@ -1,8 +1,10 @@
 //! The questions that operations ask the namespace, and an OPEN that a removal overtakes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use api::Namespace;
+use api::{CreateKind, ExpectedEnds, ExpectedFile, Namespace, Replace};
+use file_state::{DelegationKind, Holder};
 use files::{Change, Files};
 use forebay_door_nfs::{Export, Squash};
 use nfs4::{
@@ -98,7 +100,7 @@ fn a_file_that_is_freed_while_it_is_opened_is_stale_and_not_open() {
     scene.client.close(&file).unwrap();
     let (namespace, files) = (Arc::clone(&scene.ground.namespace), Arc::clone(&scene.files));
     scene.ground.names.behind_next("lookup", async move {
-        namespace.unlink(&Identity::root(), FileId::ROOT, &name("file")).await.unwrap();
+        namespace.unlink(&Identity::root(), FileId::ROOT, &name("file"), ExpectedFile::Any).await.unwrap();
         assert!(files.begin_freeing([id]).contains(&id));
     });
     assert_eq!(scene.open(OpenFlag4::NoCreate, "file"), (NfsStat4::Stale, vec!["lookup", "attributes"]));
@@ -112,8 +114,86 @@ fn a_file_that_another_client_removes_while_it_is_opened_is_stale() {
     scene.client.close(&file).unwrap();
     let (namespace, files) = (Arc::clone(&scene.ground.namespace), Arc::clone(&scene.files));
     scene.ground.names.behind_next("lookup", async move {
-        let removed = namespace.unlink(&Identity::root(), FileId::ROOT, &name("file")).await.unwrap();
+        let removed = namespace
+            .unlink(&Identity::root(), FileId::ROOT, &name("file"), ExpectedFile::Any)
+            .await
+            .unwrap();
         files.call_back(removed.attributes.file, None, Change::Remove);
     });
     assert_eq!(scene.open(OpenFlag4::NoCreate, "file").0, NfsStat4::Stale);
+}
+
+impl Scene {
+    /// A file of its own, which another door's client has delegated: names have to be looked up before they change.
+    fn delegate_another(&mut self) {
+        let kind = CreateKind::Regular;
+        let another = self.ground.make(FileId::ROOT, "another", kind, 0o644);
+        let holder = Holder::of(self.files.register("another").unwrap(), 1);
+        self.files.table().delegate(another, holder, DelegationKind::Read, Duration::ZERO).unwrap();
+    }
+
+    fn at(&self, text: &str) -> Option<FileId> {
+        let (root, text) = (Identity::root(), name(text));
+        let found = self.ground.namespace.lookup(&root, FileId::ROOT, &text);
+        self.ground.runtime.block_on(found).ok().map(|found| found.entry.file)
+    }
+}
+
+#[test]
+fn a_removal_and_a_rename_ask_for_the_change_only_while_nobody_is_in_the_way() {
+    let mut scene = Scene::set();
+    let root = scene.root.clone();
+    scene.ground.make(FileId::ROOT, "file", CreateKind::Regular, 0o644);
+    scene.ground.names.take_asked();
+    scene.client.rename((&root, "file"), (&root, "new")).unwrap();
+    let asked = scene.ground.names.take_asked();
+    assert_eq!(asked.iter().filter(|question| **question != "attributes").collect::<Vec<_>>(), [&"rename"]);
+    let (status, asked) = scene.asked(&root, ops::remove("new"));
+    assert_eq!((status, asked.last()), (NfsStat4::Ok, Some(&"unlink")));
+    assert!(!asked.contains(&"lookup"), "{asked:?}");
+}
+
+#[test]
+fn a_name_that_goes_to_another_file_before_it_is_removed_is_looked_up_again() {
+    let mut scene = Scene::set();
+    let root = scene.root.clone();
+    let file = scene.ground.make(FileId::ROOT, "file", CreateKind::Regular, 0o644);
+    scene.ground.make(FileId::ROOT, "other", CreateKind::Regular, 0o644);
+    scene.delegate_another();
+    let namespace = Arc::clone(&scene.ground.namespace);
+    scene.ground.names.behind_next("lookup", async move {
+        for (from, to) in [("file", "first"), ("other", "file")] {
+            let (from, to) = (name(from), name(to));
+            let ends = ((FileId::ROOT, &from), (FileId::ROOT, &to));
+            let root = Identity::root();
+            namespace.rename(&root, ends.0, ends.1, Replace::Never, ExpectedEnds::ANY).await.unwrap();
+        }
+    });
+    let (status, asked) = scene.asked(&root, ops::remove("file"));
+    assert_eq!(status, NfsStat4::Ok);
+    let changes: Vec<_> = asked.iter().filter(|question| **question != "attributes").collect();
+    assert_eq!(changes, [&"lookup", &"unlink", &"lookup", &"unlink"]);
+    assert_eq!((scene.at("file"), scene.at("other"), scene.at("first")), (None, None, Some(file)));
+}
+
+#[test]
+fn errors_of_a_removal_and_a_rename_are_the_same_whether_names_are_looked_up_or_not() {
+    for is_looked_up in [false, true] {
+        let mut scene = Scene::set();
+        let root = scene.root.clone();
+        scene.ground.make(FileId::ROOT, "file", CreateKind::Regular, 0o644);
+        let full = scene.ground.make(FileId::ROOT, "full", CreateKind::Directory, 0o755);
+        scene.ground.make(full, "member", CreateKind::Regular, 0o644);
+        if is_looked_up {
+            scene.delegate_another();
+        }
+        let client = &mut scene.client;
+        assert_eq!(status_of(client.remove(&root, "none")), NfsStat4::NoEnt);
+        assert_eq!(status_of(client.remove(&root, "full")), NfsStat4::NotEmpty);
+        let mut rename = |from, to| status_of(client.rename((&root, from), (&root, to)));
+        assert_eq!(rename("none", "file"), NfsStat4::NoEnt);
+        assert_eq!(rename("file", "full"), NfsStat4::Exist);
+        assert_eq!(rename("full", "file"), NfsStat4::Exist);
+        assert_eq!(rename("file", "file"), NfsStat4::Ok);
+    }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 
 use api::{
-    Account, Acls, Birth, Cookie, Counted, CreateSpec, Created, FileLocations, Found, Linked, Locality,
-    NamespaceError, Page, Pool, Property, PropertyChange, Publish, Published, Quota, Renamed, Replace,
-    ReplicaRef, SetAttributes, Standing, Unlinked, Unnamed, Usage, Written,
+    Account, Acls, Birth, Cookie, Counted, CreateSpec, Created, ExpectedEnds, ExpectedFile, FileLocations,
+    Found, Linked, Locality, NamespaceError, Page, Pool, Property, PropertyChange, Publish, Published, Quota,
+    Renamed, Replace, ReplicaRef, SetAttributes, Standing, Unlinked, Unnamed, Usage, Written,
 };
 use async_trait::async_trait;
 use testkit::clock::ManualClock;
@@ -55,6 +55,7 @@ pub struct Fakes {
     /// The file loses its name after so many looks at it.
     pub looks_until_unlinked: Mutex<Option<u32>>,
     pub room: Mutex<Option<u64>>,
+    pub removals_tried: Mutex<usize>,
     pub pool: Arc<Faulty<MemoryPool>>,
     pub pools: Arc<MemoryPools>,
     pub clock: Arc<ManualClock>,
@@ -63,6 +64,11 @@ pub struct Fakes {
 
 impl Fakes {
     pub fn files() -> (Arc<Fakes>, Arc<Files>) {
+        Fakes::files_over(|fakes| fakes)
+    }
+
+    /// With another namespace than the fake one.
+    pub fn files_over(namespace: impl FnOnce(Arc<Fakes>) -> Arc<dyn Namespace>) -> (Arc<Fakes>, Arc<Files>) {
         let pool_clock = Arc::new(ManualClock::new(100));
         let pool = Arc::new(Faulty::new(MemoryPool::with_clock(POOL, pool_clock.clone())));
         let fakes = Arc::new(Fakes {
@@ -73,13 +79,14 @@ impl Fakes {
             checksums: Mutex::default(),
             looks_until_unlinked: Mutex::default(),
             room: Mutex::default(),
+            removals_tried: Mutex::default(),
             pools: Arc::new(MemoryPools::of([pool.clone() as Arc<dyn Pool>])),
             pool,
             clock: Arc::new(ManualClock::new(1_000)),
             pool_clock,
         });
         let files = Files::new(FilesServices {
-            namespace: fakes.clone(),
+            namespace: namespace(fakes.clone()),
             acls: fakes.clone(),
             locations: fakes.clone(),
             properties: fakes.clone(),
@@ -170,8 +177,16 @@ impl Namespace for Fakes {
     async fn link(&self, _: &Identity, _: FileId, _: FileId, _: &Name) -> Result<Linked, NamespaceError> {
         Err(NOT_ASKED)
     }
-    async fn unlink(&self, _: &Identity, _: FileId, _: &Name) -> Result<Unlinked, NamespaceError> {
-        Err(NOT_ASKED)
+    async fn unlink(
+        &self,
+        _: &Identity,
+        _: FileId,
+        _: &Name,
+        _: ExpectedFile,
+    ) -> Result<Unlinked, NamespaceError> {
+        // Another file has the name each time.
+        *self.removals_tried.lock() += 1;
+        Err(NamespaceError::Moved)
     }
     async fn rename(
         &self,
@@ -179,6 +194,7 @@ impl Namespace for Fakes {
         _: (FileId, &Name),
         _: (FileId, &Name),
         _: Replace,
+        _: ExpectedEnds,
     ) -> Result<Renamed, NamespaceError> {
         Err(NOT_ASKED)
     }

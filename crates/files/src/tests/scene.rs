@@ -123,7 +123,11 @@ impl Scene {
     pub async fn rename(&self, from: &str, to: &str) {
         let (from, to) = (name(from), name(to));
         let (from, to) = ((FileId::ROOT, &from), (FileId::ROOT, &to));
-        let renamed = self.namespace.rename(&Identity::root(), from, to, Replace::Never).await.unwrap();
+        let renamed = self
+            .namespace
+            .rename(&Identity::root(), from, to, Replace::Never, api::ExpectedEnds::ANY)
+            .await
+            .unwrap();
         self.files.call_back(renamed.moved.file, Some(A), Change::Rename);
     }
 

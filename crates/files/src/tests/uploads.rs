@@ -76,7 +76,11 @@ async fn a_name_that_another_file_gets_meanwhile_is_asked_for_again() {
     // The name was free when it was asked for first, and was walked to anew for the second time.
     assert_eq!(*rules.asked.lock(), [true, true, false]);
     let gone = scene.begin("file", Replace::Any, "new").await.unwrap();
-    scene.namespace.unlink(&Identity::root(), scene.dir, &name("file")).await.unwrap();
+    scene
+        .namespace
+        .unlink(&Identity::root(), scene.dir, &name("file"), api::ExpectedFile::Any)
+        .await
+        .unwrap();
     assert_eq!(give_name(gone, &Rules::default()).await.unwrap().replaced, None);
 }
 

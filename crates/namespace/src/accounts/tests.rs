@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use api::{
-    Account, Counted, CreateKind, CreateSpec, Limit, Locations, Namespace, NamespaceError, Publish, Quota,
-    Quotas, Replace, Scope, SetAttributes, Stability, Unnamed, Uploads, Written,
+    Account, Counted, CreateKind, CreateSpec, ExpectedEnds, ExpectedFile, Limit, Locations, Namespace,
+    NamespaceError, Publish, Quota, Quotas, Replace, Scope, SetAttributes, Stability, Unnamed, Uploads,
+    Written,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -98,14 +99,21 @@ fn apply(group: &mut Group<'_>, made: &mut Made, step: &Step) -> OpResult<()> {
             if is_directory { &mut made.dirs } else { &mut made.files }.push(file);
         }
         Step::Unlink { dir, name } => {
-            ops::unlink::unlink(group, &root, made.dir(dir), &text(name))?;
+            ops::unlink::unlink(group, &root, made.dir(dir), &text(name), ExpectedFile::Any)?;
         }
         Step::Link { file, dir, name } => {
             ops::link::link(group, &root, made.file(file), made.dir(dir), &text(name))?;
         }
         Step::Rename { from, to } => {
             let (from, to) = ((made.dir(from.0), text(from.1)), (made.dir(to.0), text(to.1)));
-            ops::rename::rename(group, &root, (from.0, &from.1), (to.0, &to.1), Replace::Any)?;
+            ops::rename::rename(
+                group,
+                &root,
+                (from.0, &from.1),
+                (to.0, &to.1),
+                Replace::Any,
+                ExpectedEnds::ANY,
+            )?;
         }
         Step::Set { file, size, uid, gid } => {
             let set = SetAttributes { size, uid, gid, ..SetAttributes::default() };

@@ -6,8 +6,8 @@ use crate::scratch::{config, name, occupy, open, regular};
 use crate::service::SqlNamespace;
 use crate::sqlite::rows::CHECKPOINT_BYTES;
 use api::{
-    CreateKind, CreateSpec, Locations, Namespace, Properties, Property, PropertyChange, Replace,
-    SetAttributes, SetXattr, Stability, Written, Xattrs,
+    CreateKind, CreateSpec, ExpectedEnds, ExpectedFile, Locations, Namespace, Properties, Property,
+    PropertyChange, Replace, SetAttributes, SetXattr, Stability, Written, Xattrs,
 };
 use types::{Access, Ace, AceWho, Acl, Identity};
 
@@ -141,7 +141,13 @@ async fn a_group_that_fails_leaves_no_trace_and_the_next_one_works() {
         .shared
         .submit(move |group| {
             crate::ops::create::create(group, &Identity::root(), FileId::ROOT, &name("gone"), &regular())?;
-            crate::ops::unlink::unlink(group, &Identity::root(), FileId::ROOT, &name("kept"))?;
+            crate::ops::unlink::unlink(
+                group,
+                &Identity::root(),
+                FileId::ROOT,
+                &name("kept"),
+                ExpectedFile::Any,
+            )?;
             Err(OpError::Failed(StoreError::Failed("for the test".to_owned())))
         })
         .await;
@@ -248,7 +254,9 @@ async fn without_its_reserve_a_namespace_takes_what_needs_no_room_and_nothing_el
     refused(namespace.create(&root, top, &name("new"), &regular()).await.map(drop));
     refused(namespace.create(&root, top, &name("new"), &folder).await.map(drop));
     refused(namespace.link(&root, files[0], top, &name("new")).await.map(drop));
-    let to_new = namespace.rename(&root, (top, &name("a")), (top, &name("new")), Replace::Any).await;
+    let to_new = namespace
+        .rename(&root, (top, &name("a")), (top, &name("new")), Replace::Any, ExpectedEnds::ANY)
+        .await;
     refused(to_new.map(drop));
     refused(namespace.set_xattr(&root, files[0], &xattr, &"blue".into(), SetXattr::Either).await.map(drop));
     let property = Property { name: "{DAV:}colour".to_owned(), value: "red".into() };
@@ -262,7 +270,7 @@ async fn without_its_reserve_a_namespace_takes_what_needs_no_room_and_nothing_el
     let (release, occupied) = occupy(&namespace);
     release.wait_begun();
     let create = async { namespace.create(&root, top, &name("new"), &regular()).await.map(drop) };
-    let remove = async { namespace.unlink(&root, top, &name("b")).await.map(drop) };
+    let remove = async { namespace.unlink(&root, top, &name("b"), ExpectedFile::Any).await.map(drop) };
     let both = async { tokio::join!(create, remove) };
     tokio::pin!(both);
     tokio::select! {
@@ -275,7 +283,10 @@ async fn without_its_reserve_a_namespace_takes_what_needs_no_room_and_nothing_el
     refused(created);
     removed.unwrap();
     occupied.await.unwrap().unwrap();
-    namespace.rename(&root, (top, &name("c")), (top, &name("d")), Replace::Any).await.unwrap();
+    namespace
+        .rename(&root, (top, &name("c")), (top, &name("d")), Replace::Any, ExpectedEnds::ANY)
+        .await
+        .unwrap();
     namespace.remove_xattr(&root, files[0], &xattr).await.unwrap();
     let cut = SetAttributes { size: Some(0), mode: Some(0o600), ..SetAttributes::default() };
     namespace.set_attributes(&root, files[0], &cut).await.unwrap();

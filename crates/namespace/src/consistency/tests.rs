@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use api::{
-    Consistency, Cookie, CreateKind, CreateSpec, Directories, Namespace, NamespaceError, Replace,
-    SetAttributes, SetTime,
+    Consistency, Cookie, CreateKind, CreateSpec, Directories, ExpectedEnds, ExpectedFile, Namespace,
+    NamespaceError, Replace, SetAttributes, SetTime,
 };
 use tempfile::TempDir;
 use testkit::clock::ManualClock;
@@ -157,11 +157,11 @@ impl Stage {
             let made = namespace.create(&root, self.dirs[here], &old, &spec).await.unwrap();
             self.acknowledge(here, made.parent);
             let (from, to) = ((self.dirs[here], &old), (self.dirs[there], &new));
-            let moved = namespace.rename(&root, from, to, Replace::Never).await.unwrap();
+            let moved = namespace.rename(&root, from, to, Replace::Never, ExpectedEnds::ANY).await.unwrap();
             self.acknowledge(here, moved.source);
             self.acknowledge(there, moved.target);
             if round % 4 == 1 {
-                let gone = namespace.unlink(&root, self.dirs[there], &new).await.unwrap();
+                let gone = namespace.unlink(&root, self.dirs[there], &new, ExpectedFile::Any).await.unwrap();
                 self.acknowledge(there, gone.parent);
             }
             self.clock.advance(1);
@@ -285,7 +285,10 @@ async fn nothing_of_a_directory_goes_backwards_and_no_listing_outlives_a_change(
             let namespace = engine.open();
             for (old, new) in [("a", format!("a-{}", mode.name())), ("b", format!("b-{}", mode.name()))] {
                 let (from, to) = ((TOP, &name(old)), (TOP, &name(&new)));
-                namespace.rename(&Identity::root(), from, to, Replace::Never).await.unwrap();
+                namespace
+                    .rename(&Identity::root(), from, to, Replace::Never, ExpectedEnds::ANY)
+                    .await
+                    .unwrap();
             }
             namespace.close().await;
         }
@@ -333,7 +336,7 @@ async fn pending_directory_changes_survive_a_kill_of_the_process() {
                 let text = format!("d{number}");
                 made(&namespace, dir, &text, &folder()).await;
                 if number % 4 == 0 {
-                    namespace.unlink(&Identity::root(), dir, &name(&text)).await.unwrap();
+                    namespace.unlink(&Identity::root(), dir, &name(&text), ExpectedFile::Any).await.unwrap();
                 }
                 engine.clock.advance(1);
             }

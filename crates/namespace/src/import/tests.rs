@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Seek, Write};
 use std::sync::Arc;
 
-use api::{Cookie, Locations, Namespace};
+use api::{Cookie, ExpectedFile, Locations, Namespace};
 use testkit::clock::ManualClock;
 use testkit::postgres::{Cluster, unless_missing};
 use types::{FileId, FileKind, Identity};
@@ -80,7 +80,7 @@ fn look(database: Database) -> Seen {
         let seen = seen(&namespace).await;
         let (root, name) = (Identity::root(), crate::scratch::name("made later"));
         let made = namespace.create(&root, FileId::ROOT, &name, &crate::scratch::regular()).await.unwrap();
-        namespace.unlink(&root, FileId::ROOT, &name).await.unwrap();
+        namespace.unlink(&root, FileId::ROOT, &name, ExpectedFile::Any).await.unwrap();
         namespace.forget(&[made.attributes.file]).await.unwrap();
         namespace.close().await;
         assert_eq!(namespace.check().unwrap(), []);

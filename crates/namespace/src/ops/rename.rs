@@ -1,9 +1,12 @@
 //! Rename, in the order of checks of Linux' `do_renameat2` and `vfs_rename`.
 
-use api::{NamespaceError, Renamed, Replace};
+use api::{ExpectedEnds, NamespaceError, Renamed, Replace};
 use types::{Access, FileId, Identity, Name};
 
-use super::{drop_link, existing, judge_replacement, may_add, may_take, next_home, require, searchable};
+use super::{
+    drop_link, existing, judge_expectation, judge_replacement, may_add, may_take, next_home, require,
+    searchable,
+};
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, LINKS_MAX, NO_PARENT};
 
@@ -13,11 +16,14 @@ pub fn rename(
     from: (FileId, &Name),
     to: (FileId, &Name),
     replace: Replace,
+    expected: ExpectedEnds,
 ) -> OpResult<Renamed> {
     let source = searchable(group, who, from.0)?;
     let target = searchable(group, who, to.0)?;
     let moved = existing(group, from.0, from.1)?.ok_or(NamespaceError::NotFound)?;
     let replaced = existing(group, to.0, to.1)?;
+    judge_expectation(expected.source, Some(&moved))?;
+    judge_expectation(expected.target, replaced.as_ref())?;
     // Here Linux asks for `RENAME_NOREPLACE`.
     judge_replacement(replace, replaced.as_ref())?;
     if from.0 != to.0 {

@@ -1,14 +1,21 @@
 //! Removal of a name.
 
-use api::{NamespaceError, Unlinked};
+use api::{ExpectedFile, NamespaceError, Unlinked};
 use types::{FileId, Identity, Name};
 
-use super::{drop_link, existing, may_take, next_home, searchable};
+use super::{drop_link, existing, judge_expectation, may_take, next_home, searchable};
 use crate::group::{Group, OpResult};
 
-pub fn unlink(group: &mut Group<'_>, who: &Identity, dir: FileId, name: &Name) -> OpResult<Unlinked> {
+pub fn unlink(
+    group: &mut Group<'_>,
+    who: &Identity,
+    dir: FileId,
+    name: &Name,
+    expected: ExpectedFile,
+) -> OpResult<Unlinked> {
     let mut parent = searchable(group, who, dir)?;
     let entry = existing(group, dir, name)?.ok_or(NamespaceError::NotFound)?;
+    judge_expectation(expected, Some(&entry))?;
     may_take(group, who, &parent, &entry)?;
     if entry.is_directory() && group.has_children(entry.id())? {
         return Err(NamespaceError::NotEmpty.into());

@@ -20,6 +20,7 @@ pub enum Refusal {
     NotFound,
     Stale,
     Exists,
+    Moved,
     NotDirectory,
     IsDirectory,
     NotRegular,
@@ -154,9 +155,13 @@ impl Model {
         Ok(seen)
     }
 
-    pub fn unlink(&mut self, who: &Identity, dir: usize, name: &str) -> Answer<Seen> {
+    /// `is_expected`: the name stands for the file that the caller expects.
+    pub fn unlink(&mut self, who: &Identity, dir: usize, name: &str, is_expected: bool) -> Answer<Seen> {
         self.search(who, dir)?;
         let number = self.child(dir, name).ok_or(Refusal::NotFound)?;
+        if !is_expected {
+            return Err(Refusal::Moved);
+        }
         self.may_take(who, dir, number)?;
         if !self.read(number)?.children.is_empty() {
             return Err(Refusal::NotEmpty);
@@ -193,12 +198,16 @@ impl Model {
         who: &Identity,
         from: (usize, &str),
         to: (usize, &str),
+        are_expected: bool,
         allowed_by_any: Option<bool>,
     ) -> Answer<Seen> {
         self.search(who, from.0)?;
         self.search(who, to.0)?;
         let moved = self.child(from.0, from.1).ok_or(Refusal::NotFound)?;
         let replaced = self.child(to.0, to.1);
+        if !are_expected {
+            return Err(Refusal::Moved);
+        }
         let is_any = allowed_by_any.ok_or(Refusal::Exists)?;
         if from.0 != to.0 {
             if self.is_below(to.0, moved) {

@@ -10,9 +10,9 @@ use super::NAMES;
 pub enum Step {
     Create { dir: usize, name: usize, kind: u8, mode: u8, permissions: u32 },
     Lookup { dir: usize, name: usize },
-    Unlink { dir: usize, name: usize },
+    Unlink { dir: usize, name: usize, expected: u8 },
     Link { file: usize, dir: usize, name: usize },
-    Rename { from: (usize, usize), to: (usize, usize), replace: u8 },
+    Rename { from: (usize, usize), to: (usize, usize), replace: u8, expected: (u8, u8) },
     Set { file: usize, set: SetAttributes },
     RecordWrite { file: usize, size: u64, is_stable: bool },
     CreateUnnamed { dir: usize, permissions: u32 },
@@ -83,10 +83,11 @@ pub fn step() -> impl Strategy<Value = Step> {
         8 => (dir(), name(), 0_u8..8, 0_u8..4, permissions())
             .prop_map(|(dir, name, kind, mode, permissions)| Step::Create { dir, name, kind, mode, permissions }),
         3 => (dir(), name()).prop_map(|(dir, name)| Step::Lookup { dir, name }),
-        4 => (dir(), name()).prop_map(|(dir, name)| Step::Unlink { dir, name }),
+        4 => (dir(), name(), 0_u8..8)
+            .prop_map(|(dir, name, expected)| Step::Unlink { dir, name, expected }),
         2 => (0_usize..12, dir(), name()).prop_map(|(file, dir, name)| Step::Link { file, dir, name }),
-        8 => ((dir(), name()), (dir(), name()), 0_u8..10)
-            .prop_map(|(from, to, replace)| Step::Rename { from, to, replace }),
+        8 => ((dir(), name()), (dir(), name()), 0_u8..10, (0_u8..8, 0_u8..8))
+            .prop_map(|(from, to, replace, expected)| Step::Rename { from, to, replace, expected }),
         4 => (0_usize..12, set_attributes()).prop_map(|(file, set)| Step::Set { file, set }),
         3 => (0_usize..12, 1_u64..200, any::<bool>())
             .prop_map(|(file, size, is_stable)| Step::RecordWrite { file, size, is_stable }),

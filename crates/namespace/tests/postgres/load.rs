@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use api::{Namespace, Replace};
+use api::{ExpectedEnds, ExpectedFile, Namespace, Replace};
 use forebay_namespace::SqlNamespace;
 use testkit::namespace_suite::{name, root};
 use tokio::task::JoinHandle;
@@ -71,13 +71,15 @@ async fn change(namespace: &SqlNamespace, text: &str, number: u64, acknowledged:
         1 => {
             let to = format!("{text}-renamed");
             let (from, to_name) = (name(text), name(&to));
-            let moved = namespace.rename(&root(), (TOP, &from), (TOP, &to_name), Replace::Never).await;
+            let moved = namespace
+                .rename(&root(), (TOP, &from), (TOP, &to_name), Replace::Never, ExpectedEnds::ANY)
+                .await;
             moved.unwrap();
             acknowledged.remove(text);
             acknowledged.insert(to);
         }
         2 => {
-            namespace.unlink(&root(), TOP, &name(text)).await.unwrap();
+            namespace.unlink(&root(), TOP, &name(text), ExpectedFile::Any).await.unwrap();
             acknowledged.remove(text);
         }
         _ => {}

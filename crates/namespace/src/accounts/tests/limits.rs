@@ -1,5 +1,7 @@
 //! Quotas at their limits.
 
+use api::{ExpectedEnds, ExpectedFile};
+
 use super::*;
 
 async fn create(
@@ -55,7 +57,7 @@ async fn a_create_beyond_the_quota_fails_alone_in_its_group() {
                 made.push(ops::create::create(group, who, TOP, &text, &regular()).is_ok());
             }
             // The removed file becomes an orphan; to forget an unknown file changes nothing.
-            ops::unlink::unlink(group, &alice(), TOP, &name("f0"))?;
+            ops::unlink::unlink(group, &alice(), TOP, &name("f0"), ExpectedFile::Any)?;
             ops::records::forget(group, &[FileId(4711)])?;
             Ok(made)
         });
@@ -125,9 +127,9 @@ async fn a_soft_limit_is_passed_for_its_grace_and_then_holds() {
         clock.advance(1);
         refused!(create(&namespace, &alice(), TOP, "f3", &folder()));
         // Raising the limit forgets no time; coming below it does.
-        namespace.unlink(&alice(), TOP, &name("f1")).await.unwrap();
+        namespace.unlink(&alice(), TOP, &name("f1"), ExpectedFile::Any).await.unwrap();
         refused!(create(&namespace, &alice(), first, "f3", &folder()));
-        namespace.unlink(&alice(), TOP, &name("f2")).await.unwrap();
+        namespace.unlink(&alice(), TOP, &name("f2"), ExpectedFile::Any).await.unwrap();
         assert_eq!(over(&namespace), None);
         create(&namespace, &alice(), first, "f3", &folder()).await.unwrap();
         assert_eq!(over(&namespace), Some(1_000_000 + 7 * 86_400));
@@ -173,10 +175,28 @@ async fn a_tree_is_bounded_wherever_below_it_something_is_made_or_moved() {
         refused!(create(&namespace, &alice(), below, "y", &of_size(81)));
 
         // A whole tree with 90 bytes does not fit, less does, and root may.
-        refused!(namespace.rename(&alice(), (TOP, &name("elsewhere")), (below, &name("e")), Replace::Any));
-        namespace.rename(&alice(), (elsewhere, &name("f")), (below, &name("f")), Replace::Any).await.unwrap();
-        refused!(namespace.rename(&alice(), (elsewhere, &name("g")), (tree, &name("g")), Replace::Any));
-        namespace.rename(&root, (TOP, &name("elsewhere")), (tree, &name("e")), Replace::Any).await.unwrap();
+        refused!(namespace.rename(
+            &alice(),
+            (TOP, &name("elsewhere")),
+            (below, &name("e")),
+            Replace::Any,
+            ExpectedEnds::ANY
+        ));
+        namespace
+            .rename(&alice(), (elsewhere, &name("f")), (below, &name("f")), Replace::Any, ExpectedEnds::ANY)
+            .await
+            .unwrap();
+        refused!(namespace.rename(
+            &alice(),
+            (elsewhere, &name("g")),
+            (tree, &name("g")),
+            Replace::Any,
+            ExpectedEnds::ANY
+        ));
+        namespace
+            .rename(&root, (TOP, &name("elsewhere")), (tree, &name("e")), Replace::Any, ExpectedEnds::ANY)
+            .await
+            .unwrap();
         let used = |dir| namespace.standing_here(Account::tree(dir)).unwrap().used;
         assert_eq!(used(tree), Counted { files: 3, directories: 2, bytes: 110 });
         assert_eq!(used(below), Counted { files: 2, directories: 0, bytes: 90 });
@@ -184,8 +204,14 @@ async fn a_tree_is_bounded_wherever_below_it_something_is_made_or_moved() {
         assert_eq!(namespace.room(&alice(), file).await.unwrap(), Some(0));
 
         // Within a tree all may move; out of it too, and then there is room.
-        namespace.rename(&alice(), (below, &name("f")), (elsewhere, &name("f")), Replace::Any).await.unwrap();
-        namespace.rename(&alice(), (tree, &name("e")), (TOP, &name("e")), Replace::Any).await.unwrap();
+        namespace
+            .rename(&alice(), (below, &name("f")), (elsewhere, &name("f")), Replace::Any, ExpectedEnds::ANY)
+            .await
+            .unwrap();
+        namespace
+            .rename(&alice(), (tree, &name("e")), (TOP, &name("e")), Replace::Any, ExpectedEnds::ANY)
+            .await
+            .unwrap();
         assert_eq!(used(tree), Counted { files: 1, directories: 1, bytes: 20 });
         assert_eq!(used(below), Counted { files: 1, directories: 0, bytes: 20 });
         create(&namespace, &alice(), tree, "y", &of_size(80)).await.unwrap();
@@ -193,9 +219,9 @@ async fn a_tree_is_bounded_wherever_below_it_something_is_made_or_moved() {
         // A directory takes its quota with it.
         for text in ["x", "y"] {
             let dir = if text == "x" { below } else { tree };
-            namespace.unlink(&alice(), dir, &name(text)).await.unwrap();
+            namespace.unlink(&alice(), dir, &name(text), ExpectedFile::Any).await.unwrap();
         }
-        namespace.unlink(&alice(), tree, &name("below")).await.unwrap();
+        namespace.unlink(&alice(), tree, &name("below"), ExpectedFile::Any).await.unwrap();
         assert_eq!(namespace.quotas().await.unwrap().len(), 1);
         refused_as_missing(&namespace, below).await;
     })
@@ -219,13 +245,13 @@ async fn a_file_of_several_names_counts_once_and_moves_with_the_name_it_counts_a
         assert_eq!((bytes(a).await, bytes(b).await, bytes(TOP).await), (7, 0, 7));
         // Another name goes in the same group, and is no place to count at.
         let gone = namespace.shared.submit(move |group| {
-            ops::unlink::unlink(group, &alice(), b, &name("g"))?;
-            ops::unlink::unlink(group, &alice(), a, &name("f"))?;
+            ops::unlink::unlink(group, &alice(), b, &name("g"), ExpectedFile::Any)?;
+            ops::unlink::unlink(group, &alice(), a, &name("f"), ExpectedFile::Any)?;
             Ok(())
         });
         gone.await.unwrap();
         assert_eq!((bytes(a).await, bytes(b).await, bytes(TOP).await), (0, 7, 7));
-        namespace.unlink(&alice(), b, &name("h")).await.unwrap();
+        namespace.unlink(&alice(), b, &name("h"), ExpectedFile::Any).await.unwrap();
         assert_eq!((bytes(b).await, bytes(TOP).await), (0, 0));
         assert_eq!(namespace.counted(Account::user(10)).await.unwrap().bytes, 7);
     })
@@ -300,7 +326,7 @@ async fn more_bytes_than_a_number_holds_are_counted_and_taken_off_again() {
         namespace.set_quota(Account::user(10), bytes(1 << 40)).await.unwrap();
         refused!(create(&namespace, &alice(), TOP, "d", &of_size(1)));
         for text in ["a", "b"] {
-            namespace.unlink(&alice(), TOP, &name(text)).await.unwrap();
+            namespace.unlink(&alice(), TOP, &name(text), ExpectedFile::Any).await.unwrap();
         }
         let orphans = namespace.orphans(FileId(0), 9).await.unwrap();
         let orphans: Vec<FileId> = orphans.iter().map(|orphan| orphan.attributes.file).collect();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use api::{Locations, Namespace, RecoveryRecords, Replace};
+use api::{ExpectedEnds, Locations, Namespace, RecoveryRecords, Replace};
 use testkit::clock::ManualClock;
 
 use super::*;
@@ -29,7 +29,10 @@ async fn backups_under_load(place: &NamespaceLocation, dir: &Path) -> Vec<PathBu
                     }
                     let (one, other) = (name(&format!("{creator}-{at}")), name(&format!("{creator}-{at}'")));
                     namespace.create(&root, TOP, &one, &regular()).await.unwrap();
-                    namespace.rename(&root, (TOP, &one), (TOP, &other), Replace::Never).await.unwrap();
+                    namespace
+                        .rename(&root, (TOP, &one), (TOP, &other), Replace::Never, ExpectedEnds::ANY)
+                        .await
+                        .unwrap();
                     made.fetch_add(1, Ordering::Relaxed);
                 }
             })

@@ -1,6 +1,6 @@
 //! From one engine to the other: whole, or gone on with, or refused.
 
-use api::{Locations, Namespace, Properties};
+use api::{ExpectedFile, Locations, Namespace, Properties};
 
 use super::*;
 use crate::bulk::copy::carry;
@@ -140,7 +140,7 @@ async fn a_source_that_changed_since_is_refused_unless_all_is_begun_anew() {
         aside(move || begin_and_be_killed(&ends.0, &ends.1, 1)).await;
         let namespace = open_at(&from);
         let file = namespace.create(&Identity::root(), TOP, &name("later"), &regular()).await.unwrap();
-        namespace.unlink(&Identity::root(), TOP, &name("later")).await.unwrap();
+        namespace.unlink(&Identity::root(), TOP, &name("later"), ExpectedFile::Any).await.unwrap();
         namespace.forget(&[file.attributes.file]).await.unwrap();
         namespace.close().await;
         drop(namespace);
