@@ -1,6 +1,4 @@
-//! The cost of a PUT, in questions to the namespace.
-
-#![allow(clippy::unwrap_used, reason = "these are tests")]
+//! A front over a namespace in SQLite and one pool in memory, asked without a connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,7 +11,7 @@ use api::{
 use async_trait::async_trait;
 use files::{Files, FilesServices};
 use forebay_door_webdav::{Front, FrontConfig, FrontService, FrontServices, Redirect, TransferConfig};
-use http::{Method, StatusCode, header};
+use http::{Method, header};
 use http_server::{Memory, Peer, Request, RequestBody, Response, Service};
 use namespace::{Config, Database, SqlNamespace, Sync};
 use tempfile::TempDir;
@@ -23,7 +21,7 @@ use testkit::memory_pools::MemoryPools;
 use testkit::watched_namespace::WatchedNamespace;
 use types::{Identity, PoolId, Random};
 
-const POOL: PoolId = PoolId(0);
+pub const POOL: PoolId = PoolId(0);
 
 struct NoChance;
 
@@ -56,14 +54,15 @@ impl Authenticator for Trusting {
     async fn end(&self, _: &str) {}
 }
 
-struct Scene {
-    names: Arc<WatchedNamespace>,
+pub struct Scene {
+    pub names: Arc<WatchedNamespace>,
+    pub pools: Arc<MemoryPools>,
     front: FrontService,
     _dir: TempDir,
 }
 
 impl Scene {
-    fn set() -> Scene {
+    pub fn set(redirect: Redirect) -> Scene {
         let dir = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(1_800_000_000));
         let namespace = SqlNamespace::open(Config {
@@ -94,7 +93,7 @@ impl Scene {
             locations: namespace.clone(),
             uploads: namespace.clone(),
             properties: namespace.clone(),
-            pools,
+            pools: pools.clone(),
             files,
             authenticator: Arc::new(Trusting),
             clock,
@@ -102,17 +101,14 @@ impl Scene {
             ticket_keys: TicketKeys::new(&[1; 32], Term::UNCOUNTED, KeyGeneration::FIRST),
             client: http_client::Client::new(http_client::ClientConfig::default()).unwrap(),
         };
-        let front = FrontService(Front::new(services, config()).unwrap());
-        Scene { names, front, _dir: dir }
+        let front = FrontService(Front::new(services, config(redirect)).unwrap());
+        Scene { names, pools, front, _dir: dir }
     }
 
-    async fn ask(&self, method: Method, path: &str, body: RequestBody) -> Response {
-        self.ask_with(method, path, &[], body).await
-    }
-
-    async fn ask_with(
+    /// Asks with headers of its own.
+    pub async fn ask(
         &self,
-        method: Method,
+        method: &str,
         path: &str,
         own: &[(&'static str, &str)],
         body: RequestBody,
@@ -121,23 +117,17 @@ impl Scene {
         headers.insert(header::HOST, "head.example:80".parse().unwrap());
         own.iter().for_each(|(name, value)| _ = headers.insert(*name, value.parse().unwrap()));
         let peer = Peer { address: at(9), local: at(80), tls: None, memory: Memory::unbounded() };
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
         let uri = path.parse().unwrap();
         let version = http::Version::HTTP_11;
         self.front.serve(Request { method, uri, version, headers, peer: Arc::new(peer), body }).await
     }
-
-    /// The status of a PUT, and the namespace's questions that it cost.
-    async fn put(&self, path: &str) -> (StatusCode, Vec<&'static str>) {
-        self.names.take_asked();
-        let status = self.ask(Method::PUT, path, RequestBody::of("content")).await.status;
-        (status, self.names.take_asked())
-    }
 }
 
-fn config() -> FrontConfig {
+fn config(redirect: Redirect) -> FrontConfig {
     FrontConfig {
         site: "test".to_owned(),
-        redirect: Redirect::Never,
+        redirect,
         is_tls: false,
         authorities: Vec::new(),
         reserved: &[],
@@ -154,35 +144,4 @@ fn config() -> FrontConfig {
 
 fn at(port: u16) -> SocketAddr {
     ([127, 0, 0, 1], port).into()
-}
-
-#[tokio::test]
-async fn a_put_walks_its_path_once() {
-    let scene = Scene::set();
-    let made = scene.ask(Method::from_bytes(b"MKCOL").unwrap(), "/dir", RequestBody::empty()).await;
-    assert_eq!(made.status, StatusCode::CREATED);
-    let walk = vec!["attributes", "lookup", "lookup"];
-    assert_eq!(scene.put("/dir/file").await, (StatusCode::CREATED, walk.clone()), "a new file");
-    assert_eq!(scene.put("/dir/file").await, (StatusCode::NO_CONTENT, walk), "a file that is replaced");
-}
-
-/// The namespace refuses nothing here: the file would appear in the directory that was moved.
-#[tokio::test]
-async fn an_upload_whose_directory_was_moved_and_made_anew_is_refused() {
-    let scene = Scene::set();
-    let ask = async |method: &str, path: &str, headers: &[(&'static str, &str)], body| {
-        let method = Method::from_bytes(method.as_bytes()).unwrap();
-        scene.ask_with(method, path, headers, body).await.status
-    };
-    let part = [("content-range", "bytes 0-2/6")];
-    let last = [("content-range", "bytes 3-5/6")];
-    let to = [("destination", "/moved")];
-    assert_eq!(ask("MKCOL", "/dir", &[], RequestBody::empty()).await, StatusCode::CREATED);
-    assert_eq!(ask("PUT", "/dir/file", &part, RequestBody::of("con")).await, StatusCode::ACCEPTED);
-    assert_eq!(ask("MOVE", "/dir", &to, RequestBody::empty()).await, StatusCode::CREATED);
-    assert_eq!(ask("MKCOL", "/dir", &[], RequestBody::empty()).await, StatusCode::CREATED);
-    assert_eq!(ask("PUT", "/dir/file", &last, RequestBody::of("ten")).await, StatusCode::CONFLICT);
-    for path in ["/dir/file", "/moved/file"] {
-        assert_eq!(ask("GET", path, &[], RequestBody::empty()).await, StatusCode::NOT_FOUND, "{path}");
-    }
 }
