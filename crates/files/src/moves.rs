@@ -3,6 +3,8 @@
 //!
 //! A rename is noted after it was made. A change by path that looks before that overlaps with the rename and counts as the
 //! first of the two: what it puts into a directory moves with the directory.
+//!
+//! A door tells of a rename as of any other change: by the guard of [`Files::before_change`], or by [`Files::call_back`].
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

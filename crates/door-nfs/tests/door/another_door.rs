@@ -174,6 +174,18 @@ fn names_and_bytes_of_a_file_that_another_door_has_locked_stay() {
 }
 
 #[test]
+fn another_door_hears_that_a_directory_has_moved_and_that_nothing_has() {
+    let mut scene = Scene::set();
+    let root = scene.root.clone();
+    scene.client.mkdir(&root, "dir", 0o755).unwrap();
+    let before = scene.files.moves();
+    assert_eq!(status_of(scene.client.rename((&root, "missing"), (&root, "moved"))), NfsStat4::NoEnt);
+    assert_eq!(scene.files.moves(), before);
+    scene.client.rename((&root, "dir"), (&root, "moved")).unwrap();
+    assert_ne!(scene.files.moves(), before);
+}
+
+#[test]
 fn a_file_that_a_client_has_open_for_writing_is_not_locked_by_another_door() {
     let mut scene = Scene::set();
     let (file, id) = scene.file("file");

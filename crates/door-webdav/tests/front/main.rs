@@ -1,0 +1,7 @@
+//! The front of the door, asked without a connection.
+
+#![allow(clippy::unwrap_used, reason = "these are tests")]
+
+mod ground;
+mod redirects;
+mod uploads;
