@@ -202,8 +202,7 @@ impl Front {
         if !failures.is_empty() {
             return Ok(failures);
         }
-        let change = if old.kind.is_regular() { Change::Replace } else { Change::Rename };
-        let _renaming = self.make_way(old.file, change).await?;
+        let _renaming = self.make_way(old.file, Change::Rename).await?;
         match self.services.uploads.exchange(who, dir, copy, (name, old.file)).await {
             Ok(()) => Ok(failures),
             Err(NamespaceError::Exists | NamespaceError::NotFound) => Err(has_changed()),
