@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use api::{Activity, Cookie, ExpectedFile, NamespaceError, Page};
-use file_state::Change;
+use api::{Activity, Cookie, NamespaceError, Page};
+use files::{By, Entry, FilesError};
 use http::StatusCode;
 use http_server::{RequestBody, Response};
 use types::permission::Removal;
@@ -253,13 +253,13 @@ impl Front {
             return;
         }
         let name = level.way.name().or(place.path.last()).expect("the root is not removed");
-        let removed =
-            self.services.namespace.unlink(&call.caller.identity, level.above, name, ExpectedFile::Any).await;
-        if let Err(error) = removed {
+        let entry = Entry::of(level.above, name, level.here);
+        if let Err(error) = self.services.files.remove(self.by(&call.caller.identity), entry).await {
             failures.push((path, error.into()));
         }
     }
 
+    /// Of another file that has the name by now nothing was asked: it stays, and the client may come again.
     pub(crate) async fn remove_entry(
         &self,
         who: &Identity,
@@ -267,28 +267,16 @@ impl Front {
         name: &Name,
         found: &Attributes,
     ) -> Result<(), Refusal> {
-        let _removing;
-        if found.kind.is_regular() {
-            let parent = self.services.namespace.attributes(dir).await?;
-            self.may_take(who, &parent, found).await?;
-            let is_last = found.nlink == 1;
-            let change = if is_last { Change::Replace } else { Change::Remove };
-            _removing = self.make_way(found.file, change).await?;
-            if is_last {
-                // That may have taken long. Of another file that has the name now nobody was asked.
-                match self.services.namespace.lookup(who, dir, name).await {
-                    Ok(now) if now.entry.file == found.file => {}
-                    Ok(_) => return Err(Refusal::busy("the name was given to another file meanwhile")),
-                    Err(NamespaceError::NotFound) => return Ok(()),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        match self.services.namespace.unlink(who, dir, name, ExpectedFile::Any).await {
+        match self.services.files.remove(self.by(who), Entry::of(dir, name, found.file)).await {
             // Somebody else was faster: it is gone all the same.
-            Ok(_) | Err(NamespaceError::NotFound) => Ok(()),
+            Ok(_) | Err(FilesError::Namespace(NamespaceError::NotFound)) => Ok(()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The caller of an operation on entries, on behalf of a request.
+    pub(crate) fn by<'a>(&self, identity: &'a Identity) -> By<'a> {
+        By { identity, holder: Some(self.requests), patience: self.config.recall_patience }
     }
 }
 

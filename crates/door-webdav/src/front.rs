@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Authenticator, Credential, Namespace, Origin, Properties, TicketKeys, Uploads};
+use api::{Authenticator, Credential, Namespace, Origin, Properties, TicketKeys};
 use async_trait::async_trait;
 use file_state::{Holder, Owner, Share};
 use files::{Files, Judge, OpenFile, RegisterError, UploadBounds, UploadsAtPools, UploadsInParts};
@@ -31,7 +31,6 @@ const CHANGES_MAX: usize = 4_096;
 
 pub struct FrontServices {
     pub namespace: Arc<dyn Namespace>,
-    pub uploads: Arc<dyn Uploads>,
     pub properties: Arc<dyn Properties>,
     pub files: Arc<Files>,
     pub authenticator: Arc<dyn Authenticator>,

@@ -5,9 +5,9 @@ mod beside;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use api::{Activity, Cookie, ExpectedEnds, NamespaceError, Page, PropertyChange, Replace};
+use api::{Activity, Cookie, ExpectedFile, Page, PropertyChange, Replace};
 use file_state::Change;
-use files::{ContentMode, FilesError, UploadTarget, UploadTerms};
+use files::{ContentMode, Entry, FilesError, UploadTarget, UploadTerms};
 use http::StatusCode;
 use http_server::Response;
 use http_wire::dav::Depth;
@@ -154,32 +154,33 @@ impl Front {
         }
         ends.found = source.existing()?;
         self.judge_move(call, &ends).await?;
-        let _renaming = self.make_way(ends.found.file, Change::Rename).await?;
         let was_there = ends.target.found.is_some();
         let mut is_removed = false;
         for _ in 0..ATTEMPTS_MAX {
-            let (replace, _replacing) = match self.clear_target(call, &ends, &mut is_removed).await? {
+            let (replace, _renaming) = match self.clear_target(call, &ends, &mut is_removed).await? {
                 Ok(cleared) => cleared,
                 Err(failures) => return Ok(Some(crate::propfind::failures(&failures))),
             };
             let (from, to) = (ends.source.entry()?, ends.target.entry()?);
-            match self
-                .services
-                .namespace
-                .rename(&call.caller.identity, from, to, replace, ExpectedEnds::ANY)
-                .await
-            {
+            let expected = match replace {
+                Replace::File(old) => ExpectedFile::Exactly(old),
+                _ => ExpectedFile::Absent,
+            };
+            let (from, to) =
+                (Entry::of(from.0, from.1, ends.found.file), Entry { dir: to.0, name: to.1, expected });
+            match self.services.files.rename(self.by(&call.caller.identity), from, to, replace).await {
                 Ok(_) => {
                     // Locks do not move (RFC 4918 §7.5).
                     self.forget_locks(&ends.source.path);
                     self.forget_locks(&ends.target.path);
                     return Ok(Some(Response::new(created_or_replaced(was_there))));
                 }
-                Err(NamespaceError::Exists) if !is_removed => return Ok(None),
+                Err(FilesError::Moved) if !is_removed => return Ok(None),
                 // The destination was judged with the tree that is gone by now: it is not judged again.
-                Err(NamespaceError::Exists) => {
+                Err(FilesError::Moved) => {
+                    let source = self.still_at(call, &call.path, Last::Itself, &ends.source).await;
                     let target = self.resolve(call, &ends.target.path, Last::Itself).await?;
-                    if target.path != ends.target.path {
+                    if source.is_none() || target.path != ends.target.path {
                         break;
                     }
                     ends.target = target;
@@ -235,13 +236,17 @@ impl Front {
                     return Ok(Err(failures));
                 }
             }
+            // A move that is refused for what others have of the source leaves the tree.
+            let renaming = self.make_way(ends.found.file, Change::Rename).await?;
             *is_removed = true;
             let failures = self.remove_tree(call, &ends.target).await;
-            return Ok(if failures.is_empty() { Ok((Replace::Never, None)) } else { Err(failures) });
+            return Ok(if failures.is_empty() {
+                Ok((Replace::Never, Some(renaming)))
+            } else {
+                Err(failures)
+            });
         }
-        let is_another = old.file != ends.found.file;
-        let replacing = if is_another { Some(self.make_way(old.file, Change::Replace).await?) } else { None };
-        Ok(Ok((Replace::File(old.file), replacing)))
+        Ok(Ok((Replace::File(old.file), None)))
     }
 
     /// Reasons against the removal of a tree for a move, or against the move after it.

@@ -101,8 +101,7 @@ impl Front {
     async fn may_remove(&self, call: &Call, dir: &Attributes, found: &Attributes) -> Result<(), Refusal> {
         self.may_take(&call.caller.identity, dir, found).await?;
         if found.kind.is_regular() {
-            let change = if found.nlink == 1 { Change::Replace } else { Change::Remove };
-            drop(self.make_way(found.file, change).await?);
+            drop(self.make_way(found.file, Change::Remove).await?);
         }
         Ok(())
     }

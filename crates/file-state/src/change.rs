@@ -13,10 +13,10 @@ pub enum Change {
     Access(Share),
     /// To a smaller size: bytes vanish under the layouts of others.
     Truncate,
-    /// Its last name goes, or comes to stand for another file, through a door whose users do not keep files open: the
-    /// layouts of others are recalled first.
+    /// An upload takes its name: the layouts of others are recalled first.
     Replace,
-    /// As POSIX has it: a holder that has the file open keeps it.
+    /// A name of it is removed, or a rename gives that to another file. As POSIX has it, a holder that has the file open keeps
+    /// it, with its layouts.
     Remove,
     Rename,
     /// One more name.

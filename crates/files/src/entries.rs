@@ -119,6 +119,24 @@ impl Files {
         Ok(linked)
     }
 
+    /// Exchanges the name of an expected file with another name in the directory, which stands for a file that only the
+    /// caller knows of. `Moved`: one of the names stands for another file, or for none.
+    pub async fn exchange(
+        self: &Arc<Self>,
+        by: By<'_>,
+        (dir, name): (FileId, &Name),
+        (taken, expected): (&Name, FileId),
+    ) -> Result<(), FilesError> {
+        let _renaming = self.before_change(expected, by.holder, Change::Rename, by.patience).await?;
+        match self.services.uploads.exchange(by.identity, dir, name, (taken, expected)).await {
+            Ok(()) => {}
+            Err(NamespaceError::Exists | NamespaceError::NotFound) => return Err(FilesError::Moved),
+            Err(error) => return Err(error.into()),
+        }
+        self.call_back(expected, by.holder, Change::Rename);
+        Ok(())
+    }
+
     async fn try_remove(
         self: &Arc<Self>,
         by: By<'_>,

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use api::{NamespaceError, Replace};
-use file_state::Change;
 use http::StatusCode;
 use http_wire::target;
 use types::{Attributes, FileId, Name};
@@ -201,12 +200,7 @@ impl Front {
         if !failures.is_empty() {
             return Ok(failures);
         }
-        let change = if old.kind.is_regular() { Change::Replace } else { Change::Rename };
-        let _renaming = self.make_way(old.file, change).await?;
-        match self.services.uploads.exchange(who, dir, copy, (name, old.file)).await {
-            Ok(()) => Ok(failures),
-            Err(NamespaceError::Exists | NamespaceError::NotFound) => Err(has_changed()),
-            Err(error) => Err(error.into()),
-        }
+        self.services.files.exchange(self.by(who), (dir, copy), (name, old.file)).await?;
+        Ok(failures)
     }
 }

@@ -90,7 +90,6 @@ impl Scene {
         }));
         let services = FrontServices {
             namespace: names.clone(),
-            uploads: namespace.clone(),
             properties: namespace.clone(),
             files,
             authenticator: Arc::new(Trusting),

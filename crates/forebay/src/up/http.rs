@@ -115,7 +115,6 @@ pub fn start(
     let front = Front::new(
         FrontServices {
             namespace: services.namespace.clone(),
-            uploads: services.namespace.clone(),
             properties: services.namespace.clone(),
             files: Arc::clone(files),
             authenticator: authority,

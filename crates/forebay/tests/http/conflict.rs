@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use nfs4::{
-    DelegReturn4Args, FfLayoutReturn4, FileAttributes, LayoutIomode4, LayoutRecall4, NfsArgop4, NfsStat4,
-    OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
-    OPEN4_SHARE_ACCESS_WRITE, OpenDelegation4, StableHow4,
+    DelegReturn4Args, FfLayoutReturn4, FileAttributes, LayoutIomode4, LayoutRecall4, NfsArgop4, NfsFh4,
+    NfsStat4, OPEN4_SHARE_ACCESS_BOTH, OPEN4_SHARE_ACCESS_READ, OPEN4_SHARE_ACCESS_WANT_READ_DELEG,
+    OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG, OPEN4_SHARE_ACCESS_WRITE, OpenDelegation4, StableHow4, StateId4,
 };
 use testkit::nfs_client::{Answer as Callback, Layout, NfsClient, OpenFile, ops};
 
@@ -45,6 +45,37 @@ impl Writer {
         assert_eq!(recalled.fh, self.file.handle);
         meanwhile();
         self.client.layout_return(&self.file.handle, recalled.stateid, &FfLayoutReturn4::default()).unwrap();
+    }
+}
+
+/// A client with a delegation to read `/file`, which is empty.
+pub struct Reader {
+    pub client: NfsClient,
+    handle: NfsFh4,
+    delegation: StateId4,
+}
+
+impl Reader {
+    pub fn of(server: &Server) -> Reader {
+        let mut client = server.nfs("reader");
+        let root = client.root().unwrap();
+        let made = client.create(&root, "file").unwrap();
+        client.close(&made).unwrap();
+        let wanted = OPEN4_SHARE_ACCESS_READ | OPEN4_SHARE_ACCESS_WANT_READ_DELEG;
+        let file = client.open(&root, "file", wanted).unwrap();
+        let OpenDelegation4::Read(granted) = &file.opened.delegation else { panic!("{:?}", file.opened) };
+        let (handle, delegation) = (file.handle.clone(), granted.stateid);
+        client.close(&file).unwrap();
+        Reader { client, handle, delegation }
+    }
+
+    /// Waits for the recall, and gives the delegation back when something is done, by this client too.
+    pub fn gives_back_after(&mut self, meanwhile: impl FnOnce(&mut NfsClient)) {
+        let recall = self.client.callbacks.wait_for_recall(WAIT).expect("a recall comes");
+        assert_eq!((&recall.fh, recall.stateid), (&self.handle, self.delegation));
+        meanwhile(&mut self.client);
+        let give_back = NfsArgop4::DelegReturn(DelegReturn4Args { deleg_stateid: self.delegation });
+        self.client.call(&[ops::put_fh(&self.handle), give_back]).unwrap();
     }
 }
 
@@ -150,47 +181,75 @@ fn waiting_for_one_directory_does_not_make_the_sizes_in_the_next_one_wrong() {
 }
 
 #[test]
-fn a_put_or_delete_recalls_the_layouts_of_the_file_and_goes_on_when_they_are_back() {
+fn a_put_recalls_the_layouts_of_the_file_and_goes_on_when_they_are_back() {
     let (_instance, server) = Server::start();
-    for (method, status) in [("PUT", 204), ("DELETE", 204)] {
-        let mut writer = Writer::of(&server);
-        std::thread::scope(|scope| {
-            let server = &server;
-            let change =
-                scope.spawn(move || server.send(&server.ask(method, "/file").body("replaced")).status);
-            writer.gives_back();
-            assert_eq!(change.join().unwrap(), status, "{method}");
-        });
-        writer.client.close(&writer.file).unwrap();
-    }
-    assert_eq!(server.status_of("GET", "/file"), 404);
-}
-
-#[test]
-fn a_move_over_a_file_recalls_its_layouts() {
-    let (_instance, server) = Server::start();
-    server.put("/other", "other");
     let mut writer = Writer::of(&server);
     std::thread::scope(|scope| {
         let server = &server;
-        let ask = server.ask("MOVE", "/other").with("Destination", server.url("/file"));
-        let change = scope.spawn(move || server.send(&ask).status);
+        let change = scope.spawn(move || server.send(&server.ask("PUT", "/file").body("replaced")).status);
         writer.gives_back();
         assert_eq!(change.join().unwrap(), 204);
     });
-    assert_eq!(server.read("/file"), b"other");
+    assert_eq!(server.read("/file"), b"replaced");
 }
 
 #[test]
-fn a_change_that_waits_for_a_layout_in_vain_is_told_to_come_again() {
+fn a_delete_and_a_move_over_a_file_leave_its_layouts_to_a_client_that_has_it_open() {
+    let (_instance, server) = Server::start();
+    let ways = [
+        server.ask("DELETE", "/file"),
+        server.ask("MOVE", "/other").with("Destination", server.url("/file")),
+        server.ask("MOVE", "/dir").with("Destination", server.url("/file")),
+    ];
+    for ask in ways {
+        server.put("/other", "other");
+        server.call("MKCOL", "/dir");
+        let mut writer = Writer::of(&server);
+        assert_eq!(server.send(&ask).status, 204, "{ask:?}");
+        let mut pool = writer.client.data_server(&writer.layout).unwrap();
+        let (ticket, stateid) = (writer.layout.ticket(), writer.layout.data_server().stateid);
+        pool.write(ticket, stateid, 10_000, StableHow4::FileSync, &[8; 5]).unwrap();
+        assert_eq!(pool.read(ticket, stateid, 9_999, 6).unwrap().data[..], [7, 8, 8, 8, 8, 8]);
+        assert!(writer.client.callbacks.seen().is_empty(), "nothing is recalled: {ask:?}");
+        writer.client.close(&writer.file).unwrap();
+        server.call("DELETE", "/file");
+    }
+}
+
+#[test]
+fn a_delete_and_a_move_wait_for_the_delegations_of_the_files() {
+    let (_instance, server) = Server::start();
+    let ways = [
+        (server.ask("DELETE", "/file"), 204),
+        (server.ask("MOVE", "/other").with("Destination", server.url("/file")), 204),
+        (server.ask("MOVE", "/file").with("Destination", server.url("/new")), 201),
+    ];
+    for (ask, status) in ways {
+        server.put("/other", "other");
+        let mut reader = Reader::of(&server);
+        std::thread::scope(|scope| {
+            let (server, ask) = (&server, &ask);
+            let change = scope.spawn(move || server.send(ask).status);
+            reader.gives_back_after(|_| assert_eq!(server.read("/file"), b"", "it is there until then"));
+            assert_eq!(change.join().unwrap(), status, "{ask:?}");
+        });
+        server.call("DELETE", "/file");
+    }
+}
+
+#[test]
+fn a_change_that_waits_for_a_delegation_in_vain_is_told_to_come_again() {
     let (_instance, server) = Server::start_with("recall_patience_ms = 300");
-    let writer = Writer::of(&server);
-    writer.client.callbacks.answer_always(Callback::Silence);
-    let refused = server.call("DELETE", "/file");
-    assert_eq!(refused.status, 503, "{refused:?}");
-    assert_eq!(refused.told("retry-after"), "1");
-    assert_eq!(server.read("/file"), [7; 10_000], "nothing was changed");
-    writer.client.callbacks.wait_for_layout_recall(WAIT).expect("it was recalled");
+    let reader = Reader::of(&server);
+    reader.client.callbacks.answer_always(Callback::Silence);
+    let move_away = server.ask("MOVE", "/file").with("Destination", server.url("/new"));
+    for ask in [server.ask("DELETE", "/file"), move_away] {
+        let refused = server.send(&ask);
+        assert_eq!(refused.status, 503, "{refused:?}");
+        assert_eq!(refused.told("retry-after"), "1");
+        assert_eq!(server.read("/file"), b"", "nothing was changed");
+    }
+    reader.client.callbacks.wait_for_recall(WAIT).expect("it was recalled");
 }
 
 #[test]

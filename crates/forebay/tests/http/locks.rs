@@ -9,7 +9,7 @@ use nfs4::{
 };
 use testkit::nfs_client::{NfsClient, ops, when_ready};
 
-use crate::conflict::Writer;
+use crate::conflict::Reader;
 use crate::dav::{LOCK, PATCH, lock, relocate};
 use crate::server::{Instance, Server, status_of};
 
@@ -22,18 +22,18 @@ fn create_denying(client: &mut NfsClient, root: &NfsFh4, name: &str) {
     client.open_by(root, open).unwrap();
 }
 
-/// The status of a MOVE of `/other` to `/file`, which an NFS client renames while its layout is waited for; `take` gives
+/// The status of a MOVE of `/other` to `/file`, which an NFS client renames while its delegation is waited for; `take` gives
 /// the name to another.
 fn move_while_the_name_is_taken(server: &Server, take: impl FnOnce(&mut NfsClient, &NfsFh4)) -> u16 {
     server.put("/other", "other");
-    let mut writer = Writer::of(server);
+    let mut reader = Reader::of(server);
     let mut client = server.nfs("host");
     let root = client.root().unwrap();
     let ask = relocate(server, "MOVE", "/other", "/file");
     std::thread::scope(|scope| {
         let moved = scope.spawn(|| server.send(&ask).status);
-        writer.gives_back_after(|| {
-            client.rename((&root, "file"), (&root, "away")).unwrap();
+        reader.gives_back_after(|reader| {
+            reader.rename((&root, "file"), (&root, "away")).unwrap();
             take(&mut client, &root);
         });
         moved.join().unwrap()
@@ -118,11 +118,11 @@ fn a_file_is_not_copied_or_moved_to_a_name_of_a_directory_that_is_not_there() {
 #[test]
 fn a_lock_waits_for_what_is_under_way_and_is_of_what_is_there_then() {
     let (_instance, server) = Server::start();
-    let mut writer = Writer::of(&server);
+    let mut reader = Reader::of(&server);
     std::thread::scope(|scope| {
         let removed = scope.spawn(|| server.status_of("DELETE", "/file"));
         let mut locker = server.connect();
-        writer.gives_back_after(|| {
+        reader.gives_back_after(|_| {
             locker.begin(&server.ask("LOCK", "/file").body(LOCK));
             locker.write(LOCK.as_bytes());
             // Others go on meanwhile.
@@ -167,11 +167,11 @@ fn a_locked_name_is_at_no_moment_open_to_nfs_writers() {
 #[test]
 fn a_change_whose_client_hangs_up_keeps_locks_away_until_it_is_done() {
     let (_instance, server) = Server::start();
-    let mut writer = Writer::of(&server);
+    let mut reader = Reader::of(&server);
     let mut locker = server.connect();
     let mut remover = server.connect();
     remover.begin(&server.ask("DELETE", "/file"));
-    writer.gives_back_after(|| {
+    reader.gives_back_after(|_| {
         remover.end();
         assert_eq!(remover.answer_or_end(), None, "nobody is told any more");
         locker.begin(&server.ask("LOCK", "/file").body(LOCK));
@@ -188,12 +188,12 @@ fn a_request_for_a_path_is_not_applied_to_a_directory_that_was_moved_from_there(
     let (_instance, server) = Server::start();
     assert_eq!(server.status_of("MKCOL", "/dir"), 201);
     server.put("/dir/one", "data");
-    let mut writer = Writer::of(&server);
+    let mut reader = Reader::of(&server);
     let ask = relocate(&server, "MOVE", "/dir", "/file");
     std::thread::scope(|scope| {
         let moved = scope.spawn(|| server.send(&ask).status);
         let mut others: Vec<_> = (0..3).map(|_| server.connect()).collect();
-        writer.gives_back_after(|| {
+        reader.gives_back_after(|_| {
             others[0].begin(&server.ask("MKCOL", "/dir/sub"));
             others[1].begin(&server.ask("DELETE", "/dir/one"));
             others[2].begin(&server.ask("PROPPATCH", "/dir").body(PATCH));
@@ -213,15 +213,15 @@ fn a_request_for_a_path_is_not_applied_to_a_directory_that_was_moved_from_there(
 fn a_tree_in_which_something_is_under_way_is_moved_when_that_is_done() {
     let (_instance, server) = Server::start();
     assert_eq!(server.status_of("MKCOL", "/dir"), 201);
-    let mut writer = Writer::of(&server);
+    let mut reader = Reader::of(&server);
     let mut client = server.nfs("host");
     let root = client.root().unwrap();
     let dir = client.lookup(&root, "dir").unwrap();
-    client.rename((&root, "file"), (&dir, "file")).unwrap();
+    reader.client.rename((&root, "file"), (&dir, "file")).unwrap();
     std::thread::scope(|scope| {
         let removed = scope.spawn(|| server.status_of("DELETE", "/dir/file"));
         let mut mover = server.connect();
-        writer.gives_back_after(|| {
+        reader.gives_back_after(|_| {
             mover.begin(&relocate(&server, "MOVE", "/dir", "/away"));
             lock(&server, "/other");
             assert_eq!(server.status_of("PROPFIND", "/dir/"), 207, "still there");
@@ -234,15 +234,15 @@ fn a_tree_in_which_something_is_under_way_is_moved_when_that_is_done() {
 }
 
 #[test]
-fn a_file_that_got_the_name_while_layouts_were_waited_for_is_not_removed() {
+fn a_file_that_got_the_name_while_delegations_were_waited_for_is_not_removed() {
     let (_instance, server) = Server::start();
-    let mut writer = Writer::of(&server);
+    let mut reader = Reader::of(&server);
     let mut client = server.nfs("host");
     let root = client.root().unwrap();
     std::thread::scope(|scope| {
         let removed = scope.spawn(|| server.call("DELETE", "/file"));
-        writer.gives_back_after(|| {
-            client.rename((&root, "file"), (&root, "away")).unwrap();
+        reader.gives_back_after(|reader| {
+            reader.rename((&root, "file"), (&root, "away")).unwrap();
             create_denying(&mut client, &root, "file");
         });
         let removed = removed.join().unwrap();
