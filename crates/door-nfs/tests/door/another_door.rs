@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use api::{ExpectedEnds, Namespace, Replace};
 use file_state::{Door, Holder};
 use files::{Change, Files, FilesError, Modes, OpenFile, Share};
 use forebay_door_nfs::{Export, Squash};
@@ -11,9 +12,9 @@ use nfs4::{
     OPEN4_SHARE_ACCESS_WANT_WRITE_DELEG,
 };
 use testkit::nfs_client::{Answer, NfsClient};
-use types::FileId;
+use types::{FileId, Identity};
 
-use crate::ground::{Ground, LONG, client, status_of};
+use crate::ground::{Ground, LONG, client, name, status_of};
 
 /// A client of the door that is registered behind the door under test.
 const FOREIGN: Holder = Holder::of(Door::numbered(1), 1);
@@ -146,6 +147,35 @@ fn a_client_that_knows_of_no_layout_is_not_waited_for() {
     scene.client.layout_get(&file.handle, file.stateid, LayoutIomode4::Read).unwrap();
     scene.client.callbacks.answer_always(Answer::Status(NfsStat4::NoMatchingLayout));
     scene.replace(id, LONG).unwrap();
+}
+
+/// Of the file that had the name first nobody has anything.
+#[test]
+fn a_locked_file_that_gets_a_name_while_that_is_removed_or_moved_keeps_it() {
+    for is_rename in [false, true] {
+        let mut scene = Scene::set();
+        let root = scene.root.clone();
+        let (first, _) = scene.file("file");
+        scene.client.close(&first).unwrap();
+        let (other, id) = scene.file("other");
+        scene.client.close(&other).unwrap();
+        let _lock = scene.lock(id);
+        let namespace = Arc::clone(&scene.ground.namespace);
+        scene.ground.names.behind_next("lookup", async move {
+            for (from, to) in [("file", "away"), ("other", "file")] {
+                let (who, from, to) = (Identity::root(), name(from), name(to));
+                let ends = ((FileId::ROOT, &from), (FileId::ROOT, &to));
+                namespace.rename(&who, ends.0, ends.1, Replace::Never, ExpectedEnds::ANY).await.unwrap();
+            }
+        });
+        let refused = match is_rename {
+            true => status_of(scene.client.rename((&root, "file"), (&root, "new"))),
+            false => status_of(scene.client.remove(&root, "file")),
+        };
+        assert_eq!(refused, NfsStat4::FileOpen);
+        assert!(!scene.ground.names.cancel(), "the name went meanwhile");
+        assert_eq!(scene.client.lookup(&root, "file").unwrap(), other.handle);
+    }
 }
 
 #[test]

@@ -336,6 +336,17 @@ async fn a_file_that_another_door_has_locked_keeps_its_names() {
 }
 
 #[tokio::test]
+async fn a_locked_file_that_gets_the_name_meanwhile_keeps_it() {
+    let tree = Tree::new(true).await;
+    let owner = tree.files.owner(FOREIGN);
+    tree.files.table().open(tree.other, owner, deny_writing()).unwrap();
+    tree.names.behind_next("lookup", tree.exchange());
+    assert!(matches!(tree.remove(&root(), ExpectedFile::Any).await, Err(FilesError::Denied)));
+    assert_eq!(tree.at("file").await, Some(tree.other));
+    assert!(!tree.names.cancel(), "the name went meanwhile");
+}
+
+#[tokio::test]
 async fn a_removed_or_replaced_name_counts_as_a_removal_and_a_move_does_not() {
     let tree = Tree::new(true).await;
     let seen = tree.files.removals();
