@@ -24,9 +24,6 @@ use crate::resolve::{Last, PathTarget};
 use crate::survey::Fate;
 use crate::upload::LockOwner;
 
-/// One read of a copy.
-const STEP_BYTES: u32 = 1 << 20;
-
 /// A directory that is being copied.
 struct Level {
     source: FileId,
@@ -480,21 +477,10 @@ impl Front {
         let target = if is_beside { UploadTarget::beside(place) } else { UploadTarget::new(place, None) };
         let (owner, size) = (LockOwner::of(call)?, Some(source.size));
         let terms = UploadTerms { replace, size, ..UploadTerms::default() };
-        let mut upload = self.begin_upload(call, target, terms).await?;
-        upload.open().await?;
-        if source.size > 0 {
-            let content = self.services.files.content(&source, ContentMode::Read).await?;
-            while upload.arrived() < source.size {
-                let length = u64::from(STEP_BYTES).min(source.size - upload.arrived());
-                let data = content.read(upload.arrived(), length as u32).await?.data;
-                if data.is_empty() {
-                    return Err(FilesError::Shortened.into());
-                }
-                upload.write(data).await?;
-            }
-        }
+        let upload = self.begin_upload(call, target, terms).await?;
         let unnamed = *upload.file();
-        let complete = upload.finish().await?;
+        let content = self.services.files.content(&source, ContentMode::Read).await?;
+        let complete = upload.copy_from(&content).await?;
         // Before it has its name: the file with the copy's contents never shows without them.
         let has_properties = self.copy_properties(call, &source, &unnamed).await?;
         let published = self.publish(complete, owner).await?;

@@ -20,6 +20,7 @@ use types::{Attributes, ByteRange, Identity};
 use crate::replicas::{Located, lost};
 use crate::{Files, FilesError};
 
+pub(crate) use copy::copy_in_pieces;
 pub use segments::{Segment, Segments};
 
 /// The use that the caller makes of the bytes; it has judged whether it may.
@@ -79,6 +80,10 @@ impl Files {
 }
 
 impl Content {
+    pub fn file(&self) -> &Attributes {
+        &self.file
+    }
+
     /// The replica that is read, for a server that sends bytes from the disk to the network itself and breaks off where
     /// the replica ends early. `None`: the file is empty.
     pub fn replica(&self) -> Option<&Arc<dyn OpenReplica>> {
@@ -222,7 +227,7 @@ impl Content {
     }
 
     /// The replica goes as far as `end`, or the file is shorter by now: then the caller is to begin again.
-    async fn require_bytes(&self, end: u64) -> Result<(), FilesError> {
+    pub(crate) async fn require_bytes(&self, end: u64) -> Result<(), FilesError> {
         if self.replica_length().await? >= end {
             return Ok(());
         }

@@ -7,6 +7,7 @@
 //! they are back or revoked: the bytes are not sent twice because a client is slow. The price is that an upload that
 //! fails has cost the clients their layouts, and for up to a lease they get no others and go through the head.
 
+mod copied;
 mod naming;
 mod scattered;
 

@@ -77,7 +77,7 @@ impl Content {
 }
 
 /// The bytes that were copied; at least one. `is_over` is told how many there are.
-async fn copy_in_pieces(
+pub(crate) async fn copy_in_pieces(
     from: &Content,
     to: &Content,
     stretch: Stretch,
