@@ -7,7 +7,7 @@ use api::{ANSWER_TIME, NamespaceError, Publish, Published, Replace};
 use types::{Attributes, FileId, Name};
 
 use super::{Body, Complete, Upload, UploadError, UploadTarget, Way, of_walk};
-use crate::{FileChangeGuard, FilesError, Last, walk};
+use crate::{Change, FileChangeGuard, FilesError, Last, walk};
 
 /// A grant that is not back by its deadline is revoked within this: a round of the NFS door, and fencing at the pools.
 const REVOCATION: Duration = Duration::from_secs(10);
@@ -138,6 +138,10 @@ impl Upload {
         let uploads = &body.files.services.uploads;
         let published = uploads.publish(&body.caller.identity, body.file.file, dir, name, &how).await;
         if let Ok(published) = &published {
+            if let Some(replaced) = &published.replaced {
+                // Before the door lets go of the file: an open that has found it by the name looks again.
+                body.files.call_back(replaced.file, Some(body.holder), Change::Replace);
+            }
             guard.given(published);
         }
         drop(guard);
