@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use types::PoolId;
 
+use crate::NAME;
 use crate::compound::Engine;
 use crate::exports::{ExportError, ExportTable, Hosts};
 use crate::head_config::{HeadConfig, HeadServices};
@@ -21,9 +22,6 @@ use crate::operations::Operations;
 use crate::security::SecurityStatus;
 use crate::session_ops::{ClientSummary, Sessions, SessionsConfig, major_id};
 use crate::transport::{self, Flight, TransportLimits};
-
-/// As messages and statistics name the door, and as a pool manager knows the addresses of pools for it.
-pub const NAME: &str = "nfs";
 
 /// How often leases and recalls are looked at; both are counted in seconds.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_millis(250);

@@ -33,7 +33,7 @@ mod transport;
 
 pub use asking::NamesUnavailable;
 pub use exports::{Export, ExportError, ExportRules, Hosts, Squash};
-pub use head::{ClientStatus, CopyStatus, DoorStatus, HeadDoor, NAME, PoolReports, StartError};
+pub use head::{ClientStatus, CopyStatus, DoorStatus, HeadDoor, PoolReports, StartError};
 pub use head_config::{HeadConfig, HeadServices};
 pub use mds::GrantCounts;
 pub use nfs4_state::{Courtesy, DelegationMode, DelegationRules, WriteDelegations};
@@ -41,3 +41,6 @@ pub use owners::{LocalNames, OwnerKind, OwnerNames};
 pub use pool_door::{PoolDoor, PoolDoorConfig};
 pub use security::{Flavor, Flavors, Kerberos, LocalUsers, Security, SecurityStatus};
 pub use transport::Flight;
+
+/// As messages and statistics name the door, and as a pool manager knows the addresses of pools for it.
+pub const NAME: &str = "nfs";

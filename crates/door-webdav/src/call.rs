@@ -11,10 +11,9 @@ use http_server::{Held, Peer};
 use http_wire::dav::{self, Depth};
 use types::{Attributes, Name};
 
-use crate::get::asks_for_digest;
 use crate::locks::Path;
 use crate::refusal::Refusal;
-use crate::sums::may_see_sums;
+use crate::sums::{asks_for_digest, may_see_sums};
 
 pub(crate) struct Call {
     pub caller: Caller,

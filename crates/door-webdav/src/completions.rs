@@ -1,7 +1,6 @@
 //! The seam from a pool's data face to the head: versions to read, and uploads that come in at the pool. One process calls;
 //! a pool elsewhere would send messages, so all that passes is a value, but for the hold on a version.
 
-use std::any::Any;
 use std::sync::Arc;
 
 use api::{NamespaceError, Published};
@@ -13,9 +12,7 @@ use types::{Attributes, ChecksumKind, FileId};
 
 use crate::front::Front;
 use crate::refusal::Refusal;
-
-/// A file that stays what it is while this lives.
-pub(crate) type Hold = Box<dyn Any + Send + Sync>;
+use crate::representation::Hold;
 
 #[async_trait]
 pub(crate) trait Completions: Send + Sync {

@@ -16,9 +16,9 @@ use types::{Attributes, Name};
 
 use crate::call::Call;
 use crate::front::Front;
-use crate::get::etag;
-use crate::locks::{BeginError, Locks, PathChange, Principal, Reach};
+use crate::locks::{BeginError, LockOwner, Locks, PathChange, Principal, Reach};
 use crate::refusal::Refusal;
+use crate::representation::etag;
 use crate::resolve::{Last, PathTarget};
 
 /// Places that are somewhere else each time when a change of them has begun.
@@ -239,6 +239,10 @@ impl Front {
 pub(crate) fn if_header(call: &Call) -> Result<Option<IfHeader>, Refusal> {
     let header = call.single("if")?.map(|value| IfHeader::parse(value.as_bytes())).transpose();
     header.map_err(|error| Refusal::bad_request(error.to_string()))
+}
+
+pub(crate) fn lock_owner(call: &Call) -> Result<LockOwner, Refusal> {
+    Ok(LockOwner { principal: Principal::from(&call.caller), tokens: submitted(call)? })
 }
 
 /// The tokens of `If`: that somebody names them is enough, wherever they stand in it.

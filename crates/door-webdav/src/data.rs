@@ -21,11 +21,11 @@ use http_wire::target::{self, Target};
 use types::{Attributes, Checksum, ChecksumKind, Clock, Epoch, Random};
 
 use crate::call::with_host;
-use crate::completions::{Completions, Hold, LocalCompletions};
+use crate::completions::{Completions, LocalCompletions};
 use crate::front::Front;
-use crate::get::{Representation, etag, respond};
 use crate::put::answer;
 use crate::refusal::Refusal;
+use crate::representation::{Hold, Representation, etag, respond, safe_type};
 use crate::ticket::{PARAMETER, Purpose, UrlTicket, UrlTicketError};
 use arrivals::{Arrival, Arrivals, Arrived};
 
@@ -118,7 +118,7 @@ impl DataFace {
             etag: etag(&file),
             modified: file.mtime,
             size: file.size,
-            content_type: crate::get::safe_type(name),
+            content_type: safe_type(name),
             random: &*self.random,
             digests: HeaderMap::new(),
             source: Some(Source::new(replica)),

@@ -14,13 +14,14 @@ use http_wire::target;
 use types::{Attributes, Checksum, ChecksumKind, Name};
 
 use crate::call::Call;
+use crate::conditions::lock_owner;
 use crate::data::host_for;
 use crate::front::{Front, NAME};
+use crate::locks::LockOwner;
 use crate::refusal::Refusal;
 use crate::resolve::Last;
 use crate::ticket::{PARAMETER, UrlTicket};
 use crate::tpc::{CopyRefusal, CopyRequest, CopySource, CopyTarget, Direction, LocalError, is_third_party};
-use crate::upload::LockOwner;
 
 impl Front {
     /// `None`: it is a COPY inside this instance.
@@ -71,7 +72,7 @@ impl Front {
         } else {
             Replace::Never
         };
-        let owner = LockOwner::of(call)?;
+        let owner = lock_owner(call)?;
         let terms = UploadTerms { replace, ..UploadTerms::default() };
         let upload = self.begin_upload(call, UploadTarget::new(place, Some(seen)), terms).await?;
         upload.recall_ahead().await?;

@@ -17,11 +17,10 @@ use tracing::Instrument;
 use types::{Attributes, ChecksumKind, Clock, FileId, Name, Random};
 
 use crate::call::{Call, payer, with_host};
-use crate::locks::{Locks, Open};
+use crate::locks::{LockOwner, Locks, Open};
 use crate::refusal::Refusal;
 use crate::tasks::Tasks;
 use crate::tpc::{TransferConfig, Transfers};
-use crate::upload::LockOwner;
 
 /// As messages and statistics name the door, and as a pool manager knows the addresses of data faces for it.
 pub const NAME: &str = "http";

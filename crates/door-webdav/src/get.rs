@@ -6,20 +6,18 @@ use std::time::Duration;
 use api::{Activity, Birth, Grant, NamespaceError, TicketMode};
 use file_state::{Modes, Share};
 use files::{Content, ContentMode, FilesError, OpenFile};
-use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
-use http_server::{Piece, Response, ResponseBody, Source};
-use http_wire::conditional::{self, Current, ETag, Verdict};
-use http_wire::multipart::{Boundary, ByteRanges};
-use http_wire::range::{self, ContentRange, RangeLimits, Selection};
-use http_wire::{content, date, digest, target};
-use types::{Access, Attributes, ByteRange, FileId, FileKind, Random, Timestamp};
+use http_server::{Response, Source};
+use http_wire::{content, digest, target};
+use types::{Access, Attributes, FileId, FileKind};
 
 use crate::call::Call;
-use crate::completions::Hold;
 use crate::front::{Front, Redirect};
 use crate::refusal::Refusal;
+use crate::representation::{Representation, etag, respond, safe_type};
 use crate::resolve::{Last, PathTarget};
+use crate::sums::asks_for_digest;
 use crate::ticket::{Purpose, UrlTicket};
 
 /// How long a redirect to read is good for, and so how long a user who was removed meanwhile may still read with it.
@@ -28,24 +26,6 @@ const TICKET_S: u64 = 300;
 const LOOKUPS_MAX: usize = 16;
 /// The pause between two look-ups: the file may be replaced once more.
 const LOOKUP_AGAIN: Duration = Duration::from_millis(10);
-/// A map that grows is made anew each time.
-const HEADERS_ROOM: usize = 10;
-const PRIVATE: HeaderValue = HeaderValue::from_static("private, no-cache");
-
-/// A representation to send: the same at the head and at a pool.
-pub(crate) struct Representation<'a> {
-    pub etag: ETag,
-    pub modified: Timestamp,
-    pub size: u64,
-    pub content_type: &'static str,
-    /// For a boundary between parts, if there are several.
-    pub random: &'a dyn Random,
-    pub digests: HeaderMap,
-    /// `None`: the file is empty.
-    pub source: Option<Source>,
-    /// Kept until the last byte is sent.
-    pub held: Option<Hold>,
-}
 
 impl Front {
     pub(crate) async fn get(self: &Arc<Self>, call: &Call) -> Result<Response, Refusal> {
@@ -198,30 +178,9 @@ impl Front {
     }
 }
 
-fn boundary(random: &dyn Random) -> Boundary {
-    let mut chance = [0; 16];
-    random.fill(&mut chance);
-    Boundary::new(chance)
-}
-
-pub(crate) fn etag(file: &Attributes) -> ETag {
-    ETag::of_change(file.file, file.change)
-}
-
 /// By the name; what a browser would run as a page of ours is sent as plain text or a download.
 fn content_type(place: &PathTarget) -> &'static str {
     safe_type(place.name().map_or(&b""[..], |name| name.as_bytes()))
-}
-
-pub(crate) fn safe_type(name: &[u8]) -> &'static str {
-    match content::media_type(name) {
-        active if content::is_active(active) => "text/plain; charset=utf-8",
-        other => other,
-    }
-}
-
-pub(crate) fn asks_for_digest(headers: &HeaderMap) -> bool {
-    headers.contains_key(digest::WANT_DIGEST) || headers.contains_key(digest::WANT_REPR_DIGEST)
 }
 
 /// Clients that are known not to follow; everybody else does for GET.
@@ -231,103 +190,4 @@ fn follows_redirects(headers: &HeaderMap) -> bool {
     let is_part_of_page =
         headers.get("sec-fetch-dest").is_some_and(|destination| destination.as_bytes() != b"document");
     !is_part_of_page && !["litmus", "cadaver", "davfs2", "neon"].iter().any(|name| agent.starts_with(name))
-}
-
-/// Conditions, ranges, headers, pieces (RFC 9110 §13, §14).
-pub(crate) fn respond(
-    method: &Method,
-    headers: &HeaderMap,
-    content: Representation<'_>,
-    now: Timestamp,
-) -> Result<Response, Refusal> {
-    let etag = content.etag.clone();
-    let current = Current { etag: &etag, modified: content.modified };
-    match conditional::evaluate(method, headers, Some(current)) {
-        Verdict::Proceed => {}
-        Verdict::NotModified => {
-            return Err(Refusal::new(StatusCode::NOT_MODIFIED, "")
-                .with(header::ETAG, content.etag.header_value())
-                .with(header::CACHE_CONTROL, PRIVATE));
-        }
-        Verdict::PreconditionFailed => return Err(Refusal::precondition("file was changed")),
-    }
-    let response = described(&content);
-    let is_head = method == Method::HEAD;
-    let selection = if !is_head && conditional::if_range_holds(headers, current, now) {
-        range::select(headers, content.size, &RangeLimits::default())
-    } else {
-        Selection::Whole
-    };
-    match selection {
-        Selection::Whole => Ok(whole(response, content, is_head)),
-        Selection::Parts(ranges) => Ok(parts(response, content, ranges)),
-        Selection::Refused(why) => {
-            let complete = ContentRange::Unsatisfied { complete: content.size }.header_value();
-            Err(Refusal::new(StatusCode::RANGE_NOT_SATISFIABLE, why.to_string())
-                .with(header::CONTENT_RANGE, complete))
-        }
-    }
-}
-
-fn described(content: &Representation<'_>) -> Response {
-    let mut response = Response::new(StatusCode::OK);
-    response.headers.reserve(HEADERS_ROOM);
-    response = response
-        .with(header::ETAG, content.etag.header_value())
-        .with(header::LAST_MODIFIED, date::header_value(content.modified))
-        .with(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))
-        .with(header::CACHE_CONTROL, PRIVATE)
-        .with(header::CONTENT_TYPE, HeaderValue::from_static(content.content_type))
-        .with(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"))
-        .with(HeaderName::from_static("content-security-policy"), HeaderValue::from_static("sandbox"));
-    response.headers.extend(content.digests.clone());
-    response
-}
-
-fn whole(mut response: Response, content: Representation<'_>, is_head: bool) -> Response {
-    if is_head {
-        return response.with_body(ResponseBody::Absent { length: Some(content.size) });
-    }
-    let length = content.size;
-    if length > 0 {
-        let Representation { source, held, .. } = content;
-        let pieces = piece(source.as_ref(), 0, length).into_iter().inspect(move |_| {
-            let _kept = &held;
-        });
-        response = response.with_body(ResponseBody::Pieces { length, pieces: Box::new(pieces) });
-    }
-    response
-}
-
-fn parts(mut response: Response, content: Representation<'_>, ranges: Vec<ByteRange>) -> Response {
-    response.status = StatusCode::PARTIAL_CONTENT;
-    let Representation { source, held, size, content_type, random, .. } = content;
-    if let [only] = ranges[..] {
-        let pieces = piece(source.as_ref(), only.offset(), only.length()).into_iter().inspect(move |_| {
-            let _kept = &held;
-        });
-        return response
-            .with(
-                header::CONTENT_RANGE,
-                ContentRange::Part { range: only, complete: Some(size) }.header_value(),
-            )
-            .with_body(ResponseBody::Pieces { length: only.length(), pieces: Box::new(pieces) });
-    }
-    let body = ByteRanges::new(boundary(random), &HeaderValue::from_static(content_type), size, &ranges);
-    drop(ranges);
-    let (length, content_type, closing) = (body.content_length(), body.content_type(), body.closing());
-    let parts = body.into_parts().flat_map(move |(head, range)| {
-        let _kept = &held;
-        let bytes = piece(source.as_ref(), range.offset(), range.length());
-        std::iter::once(Piece::Bytes(head)).chain(bytes)
-    });
-    let pieces = parts.chain(std::iter::once(Piece::Bytes(closing)));
-    response
-        .with(header::CONTENT_TYPE, content_type)
-        .with_body(ResponseBody::Pieces { length, pieces: Box::new(pieces) })
-}
-
-/// Without a replica there are no bytes: who counts on some gets none that are wrong.
-fn piece(source: Option<&Source>, offset: u64, length: u64) -> Option<Piece> {
-    source.map(|source| source.piece(offset, length))
 }

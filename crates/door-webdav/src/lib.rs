@@ -25,6 +25,7 @@ mod proppatch;
 mod put;
 mod refusal;
 mod relocate;
+mod representation;
 mod resolve;
 mod service;
 mod sums;

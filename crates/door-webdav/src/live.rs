@@ -6,10 +6,10 @@ use http_wire::dav::{ActiveLock, LiveProperty, PropFind, Props, QName};
 use types::{Access, Attributes, Checksum, FileKind, Name};
 
 use crate::front::Front;
-use crate::get::{etag, safe_type};
 use crate::locks::{Lock, Path};
 use crate::propfind::{needs_dead, wants};
 use crate::refusal::Refusal;
+use crate::representation::{etag, safe_type};
 use crate::sums::may_see_sums;
 
 const EXECUTE_BITS: u32 = 0o111;

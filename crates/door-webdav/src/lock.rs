@@ -16,12 +16,11 @@ use http_wire::dav::{self, ActiveLock, Depth, LockInfo, LockRequest, LockScope, 
 use types::{Access, Attributes, FileId, FileKind, Name, hex::Hex};
 
 use crate::call::Call;
-use crate::conditions::{ATTEMPTS_MAX, submitted};
+use crate::conditions::{ATTEMPTS_MAX, lock_owner, submitted};
 use crate::front::Front;
 use crate::locks::{Lock, LockError, PathChange, Principal, Scope};
 use crate::refusal::Refusal;
 use crate::resolve::PathTarget;
-use crate::upload::LockOwner;
 
 /// The share that a lock has towards other doors.
 const DENY_WRITING: Share = Share::new(Modes::READ, Modes::WRITE);
@@ -273,7 +272,7 @@ impl Front {
         place: PathTarget,
         lock: &Lock,
     ) -> Result<(), PublishError<Refusal>> {
-        let mut owner = LockOwner::of(call).map_err(PublishError::Door)?;
+        let mut owner = lock_owner(call).map_err(PublishError::Door)?;
         owner.tokens.push(lock.token.clone());
         let terms = UploadTerms { replace: Replace::Never, size: Some(0), ..UploadTerms::default() };
         let target = UploadTarget::new(place, None);

@@ -41,6 +41,14 @@ impl From<&Caller> for Principal {
     }
 }
 
+/// The caller for whom locks are judged, and the tokens that were submitted: they are asked for when the name is given,
+/// which may be hours after the request.
+#[derive(Clone, Debug)]
+pub(crate) struct LockOwner {
+    pub principal: Principal,
+    pub tokens: Vec<String>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lock {
     /// `urn:uuid:…`, without brackets.

@@ -15,14 +15,13 @@ use http_wire::{digest, range};
 use types::{Access, Timestamp};
 
 use crate::call::Call;
-use crate::conditions::if_header;
+use crate::conditions::{if_header, lock_owner};
 use crate::front::{Front, Redirect};
-use crate::get::etag;
-use crate::locks::Reach;
+use crate::locks::{LockOwner, Reach};
 use crate::refusal::Refusal;
+use crate::representation::etag;
 use crate::resolve::PathTarget;
 use crate::ticket::{Purpose, UrlTicket};
-use crate::upload::LockOwner;
 
 /// How long a redirect to upload is good for: until the body begins, and while its name has to be waited for.
 const TICKET_S: u64 = 900;
@@ -43,7 +42,7 @@ impl Front {
             && body.is_awaited()
             && !call.caller.is_bound_to_addresses();
         let admitted = is_redirected.then(|| self.at_pools.admit(&call.caller)).transpose()?;
-        let owner = LockOwner::of(call)?;
+        let owner = lock_owner(call)?;
         let upload = self.begin_upload(call, UploadTarget::new(place, Some(seen)), terms).await?;
         // With the body still to come: what takes time is under way when it is all there.
         upload.recall_ahead().await?;

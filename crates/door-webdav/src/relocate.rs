@@ -16,13 +16,12 @@ use types::{Access, Attributes, FileId, FileKind, Name};
 
 use crate::call::Call;
 use crate::collection::{Descent, FAILURES_MAX, Failures, PAGE, extended};
-use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE, UntilSeen};
+use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE, UntilSeen, lock_owner};
 use crate::front::Front;
 use crate::locks::{Path, PathChange};
 use crate::refusal::Refusal;
 use crate::resolve::{Last, PathTarget};
 use crate::survey::Fate;
-use crate::upload::LockOwner;
 
 /// A directory that is being copied.
 struct Level {
@@ -475,7 +474,7 @@ impl Front {
         let CopyTerms { replace, is_beside } = terms;
         let place = target.clone();
         let target = if is_beside { UploadTarget::beside(place) } else { UploadTarget::new(place, None) };
-        let (owner, size) = (LockOwner::of(call)?, Some(source.size));
+        let (owner, size) = (lock_owner(call)?, Some(source.size));
         let terms = UploadTerms { replace, size, ..UploadTerms::default() };
         let upload = self.begin_upload(call, target, terms).await?;
         let unnamed = *upload.file();

@@ -1,6 +1,8 @@
-//! The callers who may see checksums.
+//! Requests for checksums, and the callers who may see them.
 
 use api::{Activity, Caller};
+use http::HeaderMap;
+use http_wire::digest;
 use types::Name;
 
 /// A checksum tells of contents. Readers get it, and uploaders, who compare it with the one of what they have
@@ -10,4 +12,8 @@ pub(crate) fn may_see_sums(caller: &Caller, path: &[Name]) -> bool {
     let may = |activities: &[Activity]| activities.iter().any(|activity| caller.may(*activity, path));
     may(&[Activity::Download, Activity::Stage])
         || (may(&[Activity::Upload]) && may(&[Activity::Delete, Activity::Manage, Activity::List]))
+}
+
+pub(crate) fn asks_for_digest(headers: &HeaderMap) -> bool {
+    headers.contains_key(digest::WANT_DIGEST) || headers.contains_key(digest::WANT_REPR_DIGEST)
 }

@@ -8,25 +8,11 @@ use files::{Complete, NameToGive, Naming, NamingGuard, Upload, UploadTarget, Upl
 use types::FileId;
 
 use crate::call::Call;
-use crate::conditions::{PathChangeGuard, submitted};
+use crate::conditions::PathChangeGuard;
 use crate::front::Front;
 use crate::lock::Carried;
-use crate::locks::{PathChange, Principal};
+use crate::locks::{LockOwner, PathChange};
 use crate::refusal::Refusal;
-
-/// The caller for whom locks are judged, and the tokens that were submitted: they are asked for when the name is given,
-/// which may be hours after the request.
-#[derive(Clone, Debug)]
-pub(crate) struct LockOwner {
-    pub principal: Principal,
-    pub tokens: Vec<String>,
-}
-
-impl LockOwner {
-    pub fn of(call: &Call) -> Result<LockOwner, Refusal> {
-        Ok(LockOwner { principal: Principal::from(&call.caller), tokens: submitted(call)? })
-    }
-}
 
 pub(crate) struct LockNaming {
     front: Arc<Front>,

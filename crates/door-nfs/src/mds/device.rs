@@ -22,8 +22,8 @@ use types::PoolId;
 use xdr::to_bytes;
 
 use super::clients::Clients;
+use crate::NAME;
 use crate::context::Compound;
-use crate::head::NAME;
 use crate::limits::IO_BYTES_MAX;
 use crate::transport::Connection;
 

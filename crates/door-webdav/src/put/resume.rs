@@ -19,10 +19,10 @@ use types::{Checksum, ChecksumKind, FileId};
 
 use super::{answer, promised};
 use crate::call::Call;
+use crate::conditions::lock_owner;
 use crate::front::Front;
 use crate::refusal::Refusal;
 use crate::resolve::PathTarget;
-use crate::upload::LockOwner;
 
 const UPLOAD_ID: HeaderName = HeaderName::from_static("upload-id");
 
@@ -107,7 +107,7 @@ impl Front {
         if !promised.is_empty() {
             kept.promise(promised);
         }
-        let owner = LockOwner::of(call)?;
+        let owner = lock_owner(call)?;
         Ok(answer(&self.publish(kept.finish().await?, owner).await?))
     }
 
