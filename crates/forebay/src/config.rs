@@ -15,6 +15,7 @@ use door_nfs::{Courtesy, Flavor, Flavors};
 use serde::{Deserialize, Serialize};
 
 use crate::cli::{InstanceArguments, UpArguments};
+use crate::data_dir::SQLITE;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -79,9 +80,6 @@ pub struct Namespace {
 
 /// As in the DNS.
 const DOMAIN_BYTES_MAX: usize = 253;
-
-/// The namespace's database is a file in the data directory.
-pub const SQLITE: &str = "sqlite";
 
 /// Which changes a power cut may lose; the names are the manual's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

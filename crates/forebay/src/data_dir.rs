@@ -28,7 +28,8 @@ use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 use types::{PoolId, Random, hex, hex::Hex};
 
-use crate::config::SQLITE;
+/// The namespace's database is a file in the data directory.
+pub const SQLITE: &str = "sqlite";
 
 /// The newest layout this program knows.
 const VERSION: u32 = 1;

@@ -17,8 +17,8 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use types::Clock;
 
-use crate::config::SQLITE;
 use crate::data_dir::DataDir;
+use crate::data_dir::SQLITE;
 use crate::system::{SystemClock, SystemRandom};
 use ticker::Ticker;
 

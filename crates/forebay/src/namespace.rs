@@ -12,7 +12,7 @@ use ::namespace::bulk::{self, Begin, NamespaceLocation, Order};
 use anyhow::{Result, bail};
 
 use crate::cli::{BackupArguments, CopyArguments, MigrateArguments, NamespaceCommand, RestoreArguments};
-use crate::config::SQLITE;
+use crate::data_dir::SQLITE;
 use crate::data_dir::{DataDir, complaint};
 use crate::system::SystemClock;
 use progress::Teller;

@@ -15,7 +15,8 @@ use pool::{Found, KeptDescriptions};
 use types::{Epoch, FileId, PoolId};
 
 use crate::cli::RebuildArguments;
-use crate::config::{Config, SQLITE};
+use crate::config::Config;
+use crate::data_dir::SQLITE;
 use crate::data_dir::{DataDir, complaint};
 use crate::fsck::{Log, stray};
 use crate::system::{SystemClock, SystemRandom};

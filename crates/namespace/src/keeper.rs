@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::open::spawn;
 use crate::sqlite::wal_sync::Log;
+use crate::thread::spawn;
 use crate::timeline::Mark;
 
 /// File ids that one note covers.

@@ -46,6 +46,7 @@ mod session;
 mod sqlite;
 mod starts;
 mod store;
+mod thread;
 mod timeline;
 mod trouble;
 mod unsettled;

@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, mpsc};
-use std::thread;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -25,6 +24,7 @@ use crate::service::SqlNamespace;
 use crate::session::Purpose;
 use crate::sqlite::wal_sync::Log;
 use crate::store::{NumberEnds, Store, Totals};
+use crate::thread::spawn;
 use crate::timeline::{Noted, Unfit};
 use crate::trouble::Trouble;
 use crate::{postgres, sqlite};
@@ -257,8 +257,4 @@ fn start(config: Config, opened: Opened, keeper: Arc<Keeper>) -> Result<SqlNames
         lengths_in_doubt: AtomicBool::new(false),
     };
     Ok(namespace)
-}
-
-pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
-    thread::Builder::new().name(name.to_owned()).spawn(run)
 }

@@ -9,6 +9,7 @@
 
 mod accounts;
 mod acls;
+mod change;
 pub mod check;
 pub mod connection;
 mod holder;

@@ -17,7 +17,7 @@ use types::PoolId;
 use super::ticker::Ticker;
 use super::walk::{Step, Walk};
 use super::{AdoptArguments, Target, place_of, require_new, tell};
-use crate::config::SQLITE;
+use crate::data_dir::SQLITE;
 use crate::data_dir::{DataDir, complaint};
 use crate::system::SystemRandom;
 

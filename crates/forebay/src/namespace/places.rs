@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use ::namespace::bulk::NamespaceLocation;
 use anyhow::{Context, Result, bail};
 
-use crate::config::{Config, SQLITE};
+use crate::config::Config;
 use crate::data_dir::DataDir;
+use crate::data_dir::SQLITE;
 use crate::system::SystemRandom;
 
 /// One end of a copy.

@@ -4,9 +4,9 @@ use std::sync::LazyLock;
 
 use api::{Account, Counted};
 
+use super::change::Change;
 use super::connection::{Link, Trouble};
 use super::rows::get;
-use super::store::Change;
 use crate::accounts::{scope_number, wrapping_sum};
 use crate::store::Batch;
 

@@ -3,9 +3,9 @@
 use tokio_postgres::Row;
 use types::{Acl, FileId};
 
+use super::change::{Change, remove_all};
 use super::connection::{Link, Trouble};
 use super::rows::{corrupt, get, signed};
-use super::store::{Change, remove_all};
 use crate::store::{Batch, StoreResult};
 
 pub const ACL: &str = "SELECT acl FROM acls WHERE inode = $1";

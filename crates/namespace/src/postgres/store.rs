@@ -10,6 +10,7 @@ use postgres_types::ToSql;
 use tokio::sync::Mutex;
 use types::{Acl, FileId, Name, XattrName};
 
+use super::change::{Change, remove_all};
 use super::connection::{Link, Target, Trouble};
 use super::presence::Side;
 use super::rows::{
@@ -44,12 +45,6 @@ pub struct PostgresStore {
 struct Found {
     inodes: HashMap<FileId, Option<Inode>>,
     children: HashMap<(FileId, Name), Option<FileId>>,
-}
-
-/// A statement with its values.
-pub struct Change {
-    pub sql: &'static str,
-    pub values: Vec<Box<dyn ToSql + Sync + Send>>,
 }
 
 impl PostgresStore {
@@ -323,12 +318,6 @@ fn change_inodes(batch: &Batch, changes: &mut Vec<Change>) {
         changes.push(Change { sql: WRITE_INODES, values: written.into_values() });
     }
     remove_all(changes, "DELETE FROM inodes WHERE id = ANY($1)", removed);
-}
-
-pub(super) fn remove_all(changes: &mut Vec<Change>, sql: &'static str, files: Vec<i64>) {
-    if !files.is_empty() {
-        changes.push(Change { sql, values: vec![Box::new(files)] });
-    }
 }
 
 fn change_names(batch: &Batch, changes: &mut Vec<Change>) {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use types::Acl;
 
-use super::store::Change;
+use super::change::Change;
 use crate::store::Batch;
 
 /// How long no group waits for the disk.

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use tokio_postgres::Error;
 use tokio_postgres::error::Severity;
 
+use super::change::Change;
 use super::connection::{ANSWER_TIMEOUT, Link, Target, in_time};
 use super::presence::{Attempts, Presence, Side};
 use super::rows::get;
-use super::store::Change;
 use super::tenure::Moment;
 use super::trouble::{Trouble, describe, slow};
 use super::unsynced::{Group, UnsyncedGroups};

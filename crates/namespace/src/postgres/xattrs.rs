@@ -5,9 +5,9 @@ use postgres_types::ToSql;
 use tokio_postgres::Row;
 use types::{FileId, XattrName};
 
+use super::change::Change;
 use super::connection::{Link, Trouble};
 use super::rows::{corrupt, get, signed};
-use super::store::Change;
 use crate::store::{Batch, StoreResult, XattrEntry};
 
 /// Without their values, of which only the lengths are read.

@@ -20,9 +20,10 @@ use super::wal_sync::WalSync;
 use crate::consistency::FOLD_ALL;
 use crate::ids::FIRST;
 use crate::inode::{ChangeFloor, Instance};
-use crate::open::{Background, Config, OpenError, Opened, Past, State, Sync, spawn};
+use crate::open::{Background, Config, OpenError, Opened, Past, State, Sync};
 use crate::starts::{Notes, new_root};
 use crate::store::{NumberEnds, StoreError, Totals};
+use crate::thread::spawn;
 use crate::timeline::{self, Mark, Timeline, Unfit};
 
 pub const DATABASE: &str = "namespace.db";

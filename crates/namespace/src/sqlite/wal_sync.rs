@@ -15,8 +15,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::wal_frames;
-use crate::open::spawn;
 use crate::queue::Queue;
+use crate::thread::spawn;
 
 pub struct WalSync {
     thread: JoinHandle<()>,
