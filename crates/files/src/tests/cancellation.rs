@@ -1,15 +1,18 @@
 //! Operations whose callers are dropped after each of their polls: each leaves nothing, or is done to its end.
 
 use std::future::poll_fn;
+use std::sync::atomic::AtomicUsize;
 use std::task::Poll;
 
-use api::{FileLocations, Locations, Pool, Replace};
+use api::{FileLocations, Locations, Pool, Published, Replace, Stability, Stretch};
+use bytes::Bytes;
 use file_state::DelegationKind;
+use futures_util::FutureExt;
 use testkit::faulty::{Call, Fault, Gate};
-use types::Name;
+use types::{Attributes, ByteRange, ChecksumKind, Name};
 
 use super::fakes::FakeRecaller;
-use super::scene::{POOL, Scene, name};
+use super::scene::{POOL, Rules, Scene, give_name, name};
 use super::*;
 
 /// When a caller is dropped after a poll that had no answer.
@@ -253,4 +256,231 @@ async fn a_dropped_change_of_names_is_made_to_its_end_or_not_at_all() {
         drop_changes(change, true).await;
     }
     drop_changes(NameChange::Exchange, false).await;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Read,
+    Checksum,
+    Sync,
+    Write(Stability),
+    Allocate,
+    Deallocate,
+    Cut,
+    Grow,
+    Copy,
+}
+
+/// A use of the bytes of `file`, which are `12345678`.
+struct Bytes8<'a> {
+    stage: &'a Stage,
+    of: Use,
+    file: Attributes,
+    source: Attributes,
+}
+
+impl Bytes8<'_> {
+    async fn make(&self) -> Result<(), FilesError> {
+        let (files, by) = (self.stage.files(), self.stage.by());
+        let who = by.identity;
+        let content = files.content(&self.file, ContentMode::Write).await?;
+        let range = |from, to| ByteRange::from_bounds(from, to).unwrap();
+        match self.of {
+            Use::Read => content.read(0, 100).await.map(drop),
+            Use::Checksum => files.checksum(&self.file, ChecksumKind::Crc32c, &content).await.map(drop),
+            Use::Sync => content.sync().await.map(drop),
+            Use::Write(stability) => content.write(who, 6, Bytes::from_static(b"data"), stability).await,
+            Use::Allocate => content.allocate(who, range(2, 12)).await,
+            Use::Deallocate => content.deallocate(range(2, 6)).await,
+            Use::Cut => files.set_length(by, &self.file, 3, false).await.map(drop),
+            Use::Grow => files.set_length(by, &self.file, 12, false).await.map(drop),
+            Use::Copy => {
+                let source = files.content(&self.source, ContentMode::Read).await?;
+                let stretch = Stretch { from: 0, to: 4, length: 8 };
+                files.copy(&source, &content, stretch, |_| false).await.map(drop)
+            }
+        }
+    }
+
+    fn made(&self) -> &'static [u8] {
+        match self.of {
+            Use::Read | Use::Checksum | Use::Sync => b"12345678",
+            Use::Write(_) => b"123456data",
+            Use::Allocate | Use::Grow => b"12345678\0\0\0\0",
+            Use::Deallocate => b"12\0\0\0\x0078",
+            Use::Cut => b"123",
+            Use::Copy => b"123412345678",
+        }
+    }
+
+    /// As the pool has them, whatever waits at the gate.
+    async fn at_pool(&self) -> Bytes {
+        let replica = self.stage.scene.pool.pool().writer(self.file.file);
+        replica.read_at(0, 100).await.unwrap().data
+    }
+
+    /// Drops the caller after so many polls. `true`: it was done before.
+    async fn is_made_before(&self, polls: usize, when: When) -> bool {
+        let (stage, files) = (self.stage, self.stage.files());
+        let context = format!("{:?}, dropped after {polls} polls, {when:?}", self.of);
+        let answer = stage.polled(self.make(), polls, when).await;
+        let turn = files.begin_resizing(&self.file, 1, None, LONG).now_or_never();
+        let then = self.at_pool().await;
+        stage.settle().await;
+        assert!(
+            turn.is_none() || self.at_pool().await == then,
+            "{context}: it went on in the turn of another"
+        );
+        drop(turn);
+        let turn = files.begin_resizing(&self.file, 1, None, LONG).now_or_never();
+        assert!(turn.is_some_and(|turn| turn.is_ok()), "{context}: a turn is left");
+        stage.judge(&context).await;
+        let now = files.attributes(self.file.file).await.unwrap();
+        let bytes = self.at_pool().await;
+        assert_eq!(bytes.len() as u64, now.size, "{context}: the namespace has heard of the length");
+        let is_made = bytes == self.made();
+        assert!(is_made || bytes == b"12345678"[..], "{context}: {bytes:?}");
+        assert!(bytes == b"12345678"[..] || now.change != self.file.change, "{context}: caches would stay");
+        if let Some(answer) = answer {
+            assert!(answer.is_ok() && is_made, "{context}: {answer:?}");
+            return true;
+        }
+        self.make().await.unwrap();
+        assert_eq!(self.at_pool().await, self.made(), "{context}");
+        false
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_change_of_bytes_is_told_the_namespace_or_not_made() {
+    let writes = [Stability::Unstable, Stability::FileSync].map(Use::Write);
+    let others = [Use::Read, Use::Checksum, Use::Sync, Use::Allocate, Use::Deallocate];
+    for of in writes.into_iter().chain(others).chain([Use::Cut, Use::Grow, Use::Copy]) {
+        let stage = Stage::set().await;
+        let source = stage.put("source").await;
+        let source = stage.files().attributes(source).await.unwrap();
+        let mut cases = 0;
+        at_each_poll(async |polls, when| {
+            cases += 1;
+            let file = stage.put(&cases.to_string()).await;
+            let file = stage.files().attributes(file).await.unwrap();
+            Bytes8 { stage: &stage, of, file, source }.is_made_before(polls, when).await
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_open_is_not_held() {
+    let stage = Stage::set().await;
+    let file = stage.put("file").await;
+    let found = stage.files().attributes(file).await.unwrap();
+    at_each_poll(async |polls, when| {
+        let share = Share::new(Modes::BOTH, Modes::NONE);
+        let open = stage.files().open_found(&found, B, share);
+        let is_open = stage.polled(open, polls, when).await.map(|open| drop(open.unwrap())).is_some();
+        stage.settle().await;
+        stage.judge(&format!("dropped after {polls} polls, {when:?}")).await;
+        is_open
+    })
+    .await;
+}
+
+/// Counts the guards that live.
+#[derive(Default)]
+struct Counting(Arc<AtomicUsize>);
+
+struct Counted(Arc<AtomicUsize>);
+
+impl NamingGuard for Counted {
+    fn given(&mut self, _: &Published) {}
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Naming for Counting {
+    type Guard = Counted;
+    type Refused = ();
+
+    async fn begin(&self, _: NameToGive<'_>) -> Result<Counted, ()> {
+        tokio::task::yield_now().await;
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Ok(Counted(Arc::clone(&self.0)))
+    }
+
+    fn may_pass((): &()) -> bool {
+        false
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_upload_has_its_name_or_is_left_to_the_reaper() {
+    let stage = Stage::set().await;
+    let (rules, mut cases) = (Counting::default(), 0);
+    at_each_poll(async |polls, when| {
+        cases += 1;
+        let (text, context) = (cases.to_string(), format!("dropped after {polls} polls, {when:?}"));
+        // Every other one replaces a file.
+        let before = if cases % 2 == 0 { Some(stage.put(&text).await) } else { None };
+        let put = async || {
+            let upload = stage.scene.begin(&text, Replace::Any, "abcd").await.unwrap();
+            let published = upload.finish().await.unwrap().publish(&rules).await.unwrap();
+            published.attributes.file
+        };
+        let answer = stage.polled(put(), polls, when).await;
+        stage.settle().await;
+        assert_eq!(rules.0.load(Ordering::Relaxed), 0, "{context}: a guard is left");
+        stage.judge(&context).await;
+        let named = stage.at(&name(&text)).await;
+        assert!(answer.is_none() || named == answer, "{context}");
+        let reaped = stage.scene.reap().await;
+        _ = stage.scene.pool.pool().remove(&reaped, LONG).await;
+        assert_eq!(stage.scene.namespace.orphans(FileId(0), 1_000).await.unwrap(), [], "{context}");
+        if named == before {
+            let file = put().await;
+            assert_eq!(stage.at(&name(&text)).await, Some(file), "{context}");
+        }
+        answer.is_some()
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dropped_part_of_an_upload_is_gone_on_with_where_it_ended() {
+    let stage = Stage::set().await;
+    let bounds = UploadBounds { all_max: 1, per_caller_max: 1 };
+    let uploads = UploadsInParts::new(bounds, stage.scene.clock.clone());
+    let mut cases = 0;
+    at_each_poll(async |polls, when| {
+        cases += 1;
+        let (text, context) = (cases.to_string(), format!("dropped after {polls} polls, {when:?}"));
+        let key = UploadKey::new(&stage.scene.caller, vec![name("dir"), name(&text)]);
+        let place = uploads.admit(&stage.scene.caller).unwrap();
+        let upload = stage.scene.begin_with(&text, Replace::Any, "1234", 8).await.unwrap();
+        drop(uploads.begin(&key, upload, place));
+        let last_part = async || {
+            let mut upload = uploads.take_up(&key, None, 8).unwrap().expect("it is kept");
+            let arrived = upload.arrived();
+            assert!(arrived == 4 || arrived == 8, "{context}: {arrived}");
+            if arrived == 4 {
+                upload.write(Bytes::from_static(b"5678")).await.unwrap();
+            }
+            give_name(upload, &Rules::default()).await.unwrap();
+        };
+        let is_done = stage.polled(last_part(), polls, when).await.is_some();
+        stage.settle().await;
+        if stage.at(&name(&text)).await.is_none() {
+            last_part().await;
+        }
+        let file = stage.at(&name(&text)).await.expect("it has its name");
+        let replica = stage.scene.pool.pool().writer(file);
+        assert_eq!(replica.read_at(0, 100).await.unwrap().data, b"12345678"[..], "{context}");
+        stage.judge(&context).await;
+        is_done
+    })
+    .await;
 }

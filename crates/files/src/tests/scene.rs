@@ -101,7 +101,18 @@ impl Scene {
         replace: Replace,
         bytes: &'static str,
     ) -> Result<Upload, FilesError> {
-        let (target, size) = (self.target(text).await, Some(bytes.len() as u64));
+        self.begin_with(text, replace, bytes, bytes.len() as u64).await
+    }
+
+    /// As [`Scene::begin`], with the first bytes of so many.
+    pub async fn begin_with(
+        &self,
+        text: &str,
+        replace: Replace,
+        bytes: &'static str,
+        size: u64,
+    ) -> Result<Upload, FilesError> {
+        let (target, size) = (self.target(text).await, Some(size));
         let terms =
             UploadTerms { replace, size, kinds: vec![ChecksumKind::Adler32], ..UploadTerms::default() };
         let mut upload = self.files.begin_upload(FOREIGN, &self.caller, target, terms).await?;
