@@ -4,6 +4,7 @@
 use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::{
     Cookie, CreateSpec, Created, ExpectedEnds, ExpectedFile, Found, Linked, Namespace, NamespaceError, Page,
@@ -18,6 +19,7 @@ pub struct WatchedNamespace {
     /// Methods of the trait, in the order of the calls.
     asked: Mutex<Vec<&'static str>>,
     planned: Mutex<Option<Planned>>,
+    is_slow: AtomicBool,
 }
 
 /// Happens once, when a question is answered and before the caller hears the answer.
@@ -31,7 +33,24 @@ struct Planned {
 
 impl WatchedNamespace {
     pub fn new(namespace: Arc<dyn Namespace>) -> WatchedNamespace {
-        WatchedNamespace { namespace, asked: Mutex::default(), planned: Mutex::default() }
+        WatchedNamespace {
+            namespace,
+            asked: Mutex::default(),
+            planned: Mutex::default(),
+            is_slow: AtomicBool::new(false),
+        }
+    }
+
+    /// From now on each question and each answer is under way for at least one poll.
+    pub fn slow_down(&self) {
+        self.is_slow.store(true, Ordering::Relaxed);
+    }
+
+    /// The way of a question or an answer.
+    pub async fn travel(&self) {
+        if self.is_slow.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// The questions since this was last called.
@@ -57,7 +76,9 @@ impl WatchedNamespace {
 
     async fn ask<T: Send>(&self, question: &'static str, answer: impl Future<Output = T> + Send) -> T {
         self.asked.lock().push(question);
+        self.travel().await;
         let answer = answer.await;
+        self.travel().await;
         if let Some(planned) = self.take_planned(question) {
             planned.event.await;
         }

@@ -20,7 +20,7 @@ use types::{Attributes, ByteRange, Identity};
 use crate::replicas::{Located, lost};
 use crate::{Files, FilesError};
 
-pub(crate) use copy::copy_in_pieces;
+pub(crate) use copy::copy_whole;
 pub use segments::{Segment, Segments};
 
 /// The use that the caller makes of the bytes; it has judged whether it may.
@@ -36,6 +36,9 @@ pub enum ContentMode {
 }
 
 /// A file whose bytes can be read or written.
+///
+/// A change that a pool was asked for comes to its end, and the namespace hears of it, also when its caller is dropped.
+#[derive(Clone)]
 pub struct Content {
     files: Arc<Files>,
     /// As the caller knew it.
@@ -141,12 +144,21 @@ impl Content {
         if data.is_empty() {
             return Ok(());
         }
-        let (files, file) = (&self.files, self.file.file);
+        self.open()?;
+        self.change(move |content| async move { content.write_steadily(offset, data, end, stability).await })
+            .await
+    }
+
+    async fn write_steadily(
+        &self,
+        offset: u64,
+        data: Bytes,
+        end: u64,
+        stability: Stability,
+    ) -> Result<(), FilesError> {
         let replica = &self.open()?.replica;
-        files.before_write(file).await?;
-        let _steady = files.steady(file).await;
         let written = Written { size_at_least: Some(end), mtime: None, space_used: None, stability };
-        let noted = files.services.namespace.record_write(file, &written);
+        let noted = self.files.services.namespace.record_write(self.file.file, &written);
         if stability == Stability::Unstable {
             replica.write_at(offset, data, stability).await?;
             noted.await?;
@@ -174,11 +186,12 @@ impl Content {
     pub async fn allocate(&self, who: &Identity, range: ByteRange) -> Result<(), FilesError> {
         let end = require_end(range.offset(), range.length())?;
         self.require_room(who, end).await?;
-        let ranges = self.ranges()?;
-        self.files.before_write(self.file.file).await?;
-        let _steady = self.files.steady(self.file.file).await;
-        ranges.allocate(range).await?;
-        self.settle(end).await
+        self.ranges()?;
+        self.change(move |content| async move {
+            content.ranges()?.allocate(range).await?;
+            content.settle(end).await
+        })
+        .await
     }
 
     /// The range reads as zeros and its space is free, where there is any; on disk when it is answered.
@@ -186,12 +199,13 @@ impl Content {
         if self.located.is_none() {
             return Ok(());
         }
-        let ranges = self.ranges()?;
-        self.files.before_write(self.file.file).await?;
-        let _steady = self.files.steady(self.file.file).await;
-        ranges.deallocate(range).await?;
-        // Written, but not longer for it.
-        self.settle(0).await
+        self.ranges()?;
+        self.change(move |content| async move {
+            content.ranges()?.deallocate(range).await?;
+            // Written, but not longer for it.
+            content.settle(0).await
+        })
+        .await
     }
 
     /// Where `kind` next begins, from an offset within the file on; the size where it does not. A pool that cannot tell
@@ -247,6 +261,24 @@ impl Content {
         let at = self.files.services.pools.pool(pool).ok_or(PoolError::Offline(pool))?;
         let facts = at.facts(&[self.file.file], ANSWER_TIME).await.sole();
         Ok(self.judged(facts).await?.map_or(0, |facts| facts.size))
+    }
+
+    /// Makes a change at the pool and tells the namespace of it. The length stays steady until it is made, also when the
+    /// caller is dropped.
+    async fn change<T, W>(&self, change: impl FnOnce(Content) -> W + Send) -> Result<T, FilesError>
+    where
+        T: Send + 'static,
+        W: Future<Output = Result<T, FilesError>> + Send + 'static,
+    {
+        let (files, file) = (&self.files, self.file.file);
+        files.before_write(file).await?;
+        let steady = files.steady(file).await;
+        let change = change(self.clone());
+        let change = async move {
+            let _steady = steady;
+            change.await
+        };
+        files.tasks.carry_on(change).await
     }
 
     /// Brings a change to the disk and makes it visible, in this order. The caller keeps the length steady from before the

@@ -4,7 +4,8 @@
 //! nothing is recalled for a change that is refused anyway, and the namespace says why it is refused. (2) It recalls what
 //! others hold of all files concerned, and waits for them together. (3) The namespace changes the names, if they still
 //! stand for the files of step 1. If they do not, the operation begins anew, unless the caller itself has expected
-//! the file. (4) It recalls what was granted since step 2.
+//! the file. (4) It recalls what was granted since step 2. Steps 3 and 4 are done also for a caller that is gone by then:
+//! the namespace may have changed the names already.
 //!
 //! A name that goes is a [`Change::Remove`] for every door: delegations are recalled, layouts are not. A client has a
 //! layout only with an open file, and an open file keeps its data without a name until the last close. To wait for
@@ -109,14 +110,19 @@ impl Files {
         dir: &Attributes,
         name: &Name,
     ) -> Result<Linked, FilesError> {
-        let _linking = match self.judge().allows(by.identity, dir, Access::ADD_FILE | Access::EXECUTE).await?
-        {
+        let linking = match self.judge().allows(by.identity, dir, Access::ADD_FILE | Access::EXECUTE).await? {
             true => Some(self.before_change(file, by.holder, Change::Link, by.patience).await?),
             false => None,
         };
-        let linked = self.services.namespace.link(by.identity, file, dir.file, name).await?;
-        self.call_back(file, by.holder, Change::Link);
-        Ok(linked)
+        let (files, identity, holder) = (Arc::clone(self), by.identity.clone(), by.holder);
+        let (dir, name) = (dir.file, name.clone());
+        let link = async move {
+            let _linking = linking;
+            let linked = files.services.namespace.link(&identity, file, dir, &name).await?;
+            files.call_back(file, holder, Change::Link);
+            Ok(linked)
+        };
+        self.tasks.carry_on(link).await
     }
 
     /// Exchanges the name of an expected file with another name in the directory, which stands for a file that only the
@@ -127,14 +133,20 @@ impl Files {
         (dir, name): (FileId, &Name),
         (taken, expected): (&Name, FileId),
     ) -> Result<(), FilesError> {
-        let _renaming = self.before_change(expected, by.holder, Change::Rename, by.patience).await?;
-        match self.services.uploads.exchange(by.identity, dir, name, (taken, expected)).await {
-            Ok(()) => {}
-            Err(NamespaceError::Exists | NamespaceError::NotFound) => return Err(FilesError::Moved),
-            Err(error) => return Err(error.into()),
-        }
-        self.call_back(expected, by.holder, Change::Rename);
-        Ok(())
+        let renaming = self.before_change(expected, by.holder, Change::Rename, by.patience).await?;
+        let (files, identity, holder) = (Arc::clone(self), by.identity.clone(), by.holder);
+        let (name, taken) = (name.clone(), taken.clone());
+        let exchange = async move {
+            let _renaming = renaming;
+            match files.services.uploads.exchange(&identity, dir, &name, (&taken, expected)).await {
+                Ok(()) => {}
+                Err(NamespaceError::Exists | NamespaceError::NotFound) => return Err(FilesError::Moved),
+                Err(error) => return Err(error.into()),
+            }
+            files.call_back(expected, holder, Change::Rename);
+            Ok(())
+        };
+        self.tasks.carry_on(exchange).await
     }
 
     async fn try_remove(
@@ -144,10 +156,15 @@ impl Files {
         entry: Entry<'_>,
     ) -> Result<Unlinked, FilesError> {
         let begun = self.begin_removal(by, deadline, entry).await?;
-        let (namespace, expected) = (&self.services.namespace, begun.expected.source);
-        let removed = namespace.unlink(by.identity, entry.dir, entry.name, expected).await?;
-        self.call_back(removed.attributes.file, by.holder, Change::Remove);
-        Ok(removed)
+        let (files, identity, holder) = (Arc::clone(self), by.identity.clone(), by.holder);
+        let (dir, name) = (entry.dir, entry.name.clone());
+        let remove = async move {
+            let Begun { expected, _guards } = begun;
+            let removed = files.services.namespace.unlink(&identity, dir, &name, expected.source).await?;
+            files.call_back(removed.attributes.file, holder, Change::Remove);
+            Ok(removed)
+        };
+        self.tasks.carry_on(remove).await
     }
 
     async fn try_rename(
@@ -158,14 +175,20 @@ impl Files {
         replace: Replace,
     ) -> Result<Renamed, FilesError> {
         let begun = self.begin_rename(by, deadline, (from, to)).await?;
-        let (source, target) = ((from.dir, from.name), (to.dir, to.name));
-        let namespace = &self.services.namespace;
-        let renamed = namespace.rename(by.identity, source, target, replace, begun.expected).await?;
-        self.call_back(renamed.moved.file, by.holder, Change::Rename);
-        if let Some(replaced) = renamed.replaced {
-            self.call_back(replaced.file, by.holder, Change::Remove);
-        }
-        Ok(renamed)
+        let (files, identity, holder) = (Arc::clone(self), by.identity.clone(), by.holder);
+        let (from_dir, old, to_dir, new) = (from.dir, from.name.clone(), to.dir, to.name.clone());
+        let rename = async move {
+            let Begun { expected, _guards } = begun;
+            let (source, target) = ((from_dir, &old), (to_dir, &new));
+            let namespace = &files.services.namespace;
+            let renamed = namespace.rename(&identity, source, target, replace, expected).await?;
+            files.call_back(renamed.moved.file, holder, Change::Rename);
+            if let Some(replaced) = renamed.replaced {
+                files.call_back(replaced.file, holder, Change::Remove);
+            }
+            Ok(renamed)
+        };
+        self.tasks.carry_on(rename).await
     }
 
     async fn begin_removal(

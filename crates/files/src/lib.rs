@@ -64,7 +64,6 @@ pub use pools::Pools;
 pub use punctual::PunctualPool;
 pub use recall::{FileChangeGuard, Recaller};
 pub use removals::RemovalsSeen;
-pub use replicas::Truncated;
 pub use sums::{Sums, mismatch};
 pub use tasks::Tasks;
 pub use unwritten::{Patience, Told};
@@ -113,7 +112,7 @@ pub struct Files {
     silent: Silent,
     summing: Summing,
     owners: AtomicU64,
-    /// Names that are being given.
+    /// Names that are being given, and the rest of what dropped callers have begun.
     tasks: Arc<Tasks>,
 }
 

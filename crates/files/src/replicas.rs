@@ -8,23 +8,25 @@ use std::time::Duration;
 
 use api::{
     ANSWER_TIME, Birth, Grant, Locality, NamespaceError, OpenReplica, PoolError, Purpose, ReplicaFacts,
-    SelectError, Selection, Ticket, TicketMode,
+    SelectError, Selection, SetAttributes, Ticket, TicketMode,
 };
 use file_state::{Change, Holder};
 use types::{Attributes, FileId, PoolId};
 
 use crate::lengths::Alone;
-use crate::{FileChangeGuard, Files, FilesError};
+use crate::{By, FileChangeGuard, Files, FilesError};
 
-/// The replicas of a file have a new length.
-#[must_use = "the namespace is to be told while this lives"]
-pub struct Truncated {
-    pub space_used: u64,
+/// A file that gets a new length, first at its replicas and then in the namespace, while this lives.
+pub(crate) struct Resizing {
+    files: Arc<Files>,
+    file: Attributes,
+    size: u64,
     _changing: FileChangeGuard,
     _alone: Alone,
 }
 
 /// An open replica and the ticket that it was opened with, which names its pool.
+#[derive(Clone)]
 pub(crate) struct Located {
     pub ticket: Ticket,
     pub replica: Arc<dyn OpenReplica>,
@@ -181,27 +183,53 @@ impl Files {
 
     /// Sets the length of the replicas, durably, before the namespace says so: old bytes never show behind a new end,
     /// and a length that is acknowledged is on disk. A start after a crash in between finishes a cut. Layouts and
-    /// delegations of others are waited for up to `patience`, as [`Files::before_change`] does, and so are writes
-    /// that are under way. The caller keeps the answer until the namespace says the new size too.
-    pub async fn truncate(
+    /// delegations of others are waited for as [`Files::before_change`] does, and so are writes that are under way. If
+    /// the caller is dropped after that, the namespace is told the new length all the same.
+    ///
+    /// The door has judged whether the caller may. Quotas are asked here. `keeps_set_id`: as of the namespace.
+    pub async fn set_length(
+        self: &Arc<Self>,
+        by: By<'_>,
+        file: &Attributes,
+        size: u64,
+        keeps_set_id: bool,
+    ) -> Result<Attributes, FilesError> {
+        require_possible(size)?;
+        if size > file.size {
+            // Before the replica grows: bytes that it has count as used.
+            self.require_room(by.identity, file.file, size - file.size, 0).await?;
+        }
+        let resizing = self.begin_resizing(file, size, by.holder, by.patience).await?;
+        let identity = by.identity.clone();
+        let resize = async move {
+            let change = SetAttributes {
+                size: Some(size),
+                size_is_authorized: true,
+                keeps_set_id,
+                space_used: Some(resizing.set_at_replicas().await?),
+                ..SetAttributes::default()
+            };
+            let namespace = &resizing.files.services.namespace;
+            Ok(namespace.set_attributes(&identity, resizing.file.file, &change).await?)
+        };
+        self.tasks.carry_on(resize).await
+    }
+
+    /// Waits until nobody else has anything to do with the length. `Recalled`: not within `patience`.
+    pub(crate) async fn begin_resizing(
         self: &Arc<Self>,
         file: &Attributes,
         size: u64,
         by: Option<Holder>,
         patience: Duration,
-    ) -> Result<Truncated, FilesError> {
-        require_possible(size)?;
+    ) -> Result<Resizing, FilesError> {
         // Layouts do not mind a file that grows.
         let change = if size <= file.size { Change::Truncate } else { Change::SetAttributes };
         let changing = self.before_change(file.file, by, change, patience).await?;
         // Behind the recall: a layout's return may write.
         let alone = tokio::time::timeout(patience, self.lengths.alone(file.file)).await;
         let alone = alone.map_err(|_| FilesError::Recalled)?;
-        let space_used = match self.truncate_alone(file, size).await {
-            Ok(space_used) => space_used,
-            Err(error) => return Err(self.unless_removed(file.file, error).await),
-        };
-        Ok(Truncated { space_used, _changing: changing, _alone: alone })
+        Ok(Resizing { files: Arc::clone(self), file: *file, size, _changing: changing, _alone: alone })
     }
 
     /// Returns the space used.
@@ -231,6 +259,16 @@ impl Files {
             space_used = truncated.sole()?.space_used;
         }
         Ok(space_used)
+    }
+}
+
+impl Resizing {
+    /// Returns the space used.
+    pub async fn set_at_replicas(&self) -> Result<u64, FilesError> {
+        match self.files.truncate_alone(&self.file, self.size).await {
+            Ok(space_used) => Ok(space_used),
+            Err(error) => Err(self.files.unless_removed(self.file.file, error).await),
+        }
     }
 }
 

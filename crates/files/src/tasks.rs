@@ -1,5 +1,9 @@
 //! Steps that go on to their end when nobody waits for them any more.
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -27,6 +31,15 @@ impl Tasks {
         answered.await.ok()
     }
 
+    /// As [`Tasks::to_its_end`], for steps that are short and many: the caller itself does the work, and a task is made
+    /// only for what is left of it when the caller stops waiting. Nothing is done for a caller that never begins to wait.
+    pub fn carry_on<T: Send + 'static, W: Future<Output = T> + Send + 'static>(
+        self: &Arc<Self>,
+        work: W,
+    ) -> impl Future<Output = T> + Send + use<T, W> {
+        CarriedOn { tasks: Arc::clone(self), work: Some(Box::pin(work)), is_begun: false }
+    }
+
     /// For what is left to do when a caller is dropped: short, and one for each.
     pub fn follow_up(&self, work: impl Future<Output = ()> + Send + 'static) {
         // Without a runtime no caller is left to wait.
@@ -35,9 +48,46 @@ impl Tasks {
         }
     }
 
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        let mut running = self.running.lock();
+        while running.try_join_next().is_some() {}
+        running.is_empty()
+    }
+
     fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let mut running = self.running.lock();
         while running.try_join_next().is_some() {}
         running.spawn(task.in_current_span());
+    }
+}
+
+/// Work in the hand of the caller that waits for it.
+struct CarriedOn<W: Future<Output: Send> + Send + 'static> {
+    tasks: Arc<Tasks>,
+    /// `None` when it is done, and while it is polled: work that panics is not gone on with.
+    work: Option<Pin<Box<W>>>,
+    is_begun: bool,
+}
+
+impl<W: Future<Output: Send> + Send + 'static> Future for CarriedOn<W> {
+    type Output = W::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<W::Output> {
+        let mut work = self.work.take().expect("polled until it is done");
+        self.is_begun = true;
+        let polled = work.as_mut().poll(context);
+        if polled.is_pending() {
+            self.work = Some(work);
+        }
+        polled
+    }
+}
+
+impl<W: Future<Output: Send> + Send + 'static> Drop for CarriedOn<W> {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take().filter(|_| self.is_begun) {
+            self.tasks.follow_up(async move { drop(work.await) });
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! One module per concern; a namespace as a fake that can be told what to say, and a pool in memory.
 
+mod cancellation;
 mod content;
 mod copies;
 mod dislodged;

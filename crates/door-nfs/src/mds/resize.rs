@@ -1,17 +1,17 @@
-//! A new length for a file: first at its replicas, then in the namespace, as `Files::truncate` has it.
+//! A new length for a file: first at its replicas, then in the namespace, as `Files::set_length` has it.
 //!
 //! Bytes that were cut off do not come back. So all checks that may refuse come first: other attributes of a SETATTR
 //! are set before, in a call of their own, and after the cut only the length is set, for which the door has checked the
 //! caller's permission.
 
 use api::{SetAttributes, SetTime};
-use files::{Change, Truncated};
+use files::Change;
 use nfs4::attr::number;
 use nfs4::{Bitmap4, NfsStat4};
 use types::Attributes;
 
 use super::change::before_change;
-use super::file_system::{FileSystem, WAIT};
+use super::file_system::FileSystem;
 use crate::context::Compound;
 use crate::status;
 
@@ -58,15 +58,8 @@ pub(super) async fn set_length(
     size: u64,
     keeps_set_id: bool,
 ) -> Result<(), NfsStat4> {
-    let truncated = truncate(compound, fs, file, size).await?;
-    let change = SetAttributes {
-        size: Some(size),
-        size_is_authorized: true,
-        keeps_set_id,
-        space_used: Some(truncated.space_used),
-        ..SetAttributes::default()
-    };
-    set(compound, fs, file, &change).await
+    let set = fs.files.set_length(fs.by(compound), file, size, keeps_set_id).await;
+    set.map(drop).map_err(status::of_files)
 }
 
 async fn set(
@@ -77,22 +70,6 @@ async fn set(
 ) -> Result<(), NfsStat4> {
     let set = fs.namespace.set_attributes(&compound.identity, file.file, change).await;
     set.map(drop).map_err(status::of_namespace)
-}
-
-/// Sets the length of the replicas. The [`Truncated`] keeps other writers off until the namespace has the size.
-async fn truncate(
-    compound: &Compound,
-    fs: &FileSystem,
-    file: &Attributes,
-    size: u64,
-) -> Result<Truncated, NfsStat4> {
-    if size > file.size {
-        // Before the replica grows: bytes that it has count as used.
-        let grown = fs.files.require_room(&compound.identity, file.file, size - file.size, 0);
-        grown.await.map_err(status::of_files)?;
-    }
-    let by = fs.caller(compound);
-    fs.files.truncate(file, size, by, WAIT).await.map_err(status::of_files)
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Bytes from one file to another: within a pool its file system copies, between pools the head reads and writes, a piece
 //! at a time. Holes stay holes.
 
+use std::sync::Arc;
+
 use api::{OpenReplica, PoolError, RangeKind, Source, Stability, Stretch, Written};
 use bytes::Bytes;
 use types::ByteRange;
 
 use super::{Content, require_end};
-use crate::{Files, FilesError};
+use crate::{Files, FilesError, Steady};
 
 /// Read and written at once, where the head copies.
 const PIECE_BYTES: u64 = 1 << 20;
@@ -29,16 +31,73 @@ impl Files {
         from.require_bytes(require_end(stretch.from, stretch.length)?).await?;
         let target = to.file.file;
         self.before_write(target).await?;
-        let _steady = self.steady(target).await;
-        let count = copy_in_pieces(from, to, stretch, is_over).await?;
+        let steady = Some(self.steady(target).await);
+        let (from, to) = (from.clone(), to.clone());
+        let mut copying = Copying { from, to, stretch, done: 0, is_done_by_pool: true, steady };
+        while copying.done < stretch.length {
+            let step = async move { (copying.copy_piece().await, copying) };
+            let (copied, back) = self.tasks.carry_on(step).await;
+            copying = back;
+            match copied {
+                Ok(()) => {}
+                Err(error) if copying.done == 0 => return Err(error),
+                // A request for the rest gets the error.
+                Err(_) => break,
+            }
+            if is_over(copying.done) {
+                break;
+            }
+        }
+        if let Some(told) = copying.telling() {
+            self.tasks.carry_on(told).await?;
+        }
+        Ok(copying.done)
+    }
+}
+
+/// A copy under way. The namespace is told what is done also when its caller is dropped.
+struct Copying {
+    from: Content,
+    to: Content,
+    stretch: Stretch,
+    done: u64,
+    is_done_by_pool: bool,
+    /// `None` when the namespace is told, or is about to be.
+    steady: Option<Steady>,
+}
+
+impl Copying {
+    async fn copy_piece(&mut self) -> Result<(), FilesError> {
+        let rest = self.stretch.behind(self.done);
+        self.done += copy_piece(&self.from, &self.to, rest, &mut self.is_done_by_pool).await?;
+        Ok(())
+    }
+
+    /// Makes visible what is done. `None`: there is nothing to tell any more.
+    fn telling(&mut self) -> Option<impl Future<Output = Result<(), FilesError>> + Send + use<>> {
+        let steady = self.steady.take().filter(|_| self.done > 0)?;
+        let (files, target) = (Arc::clone(&self.to.files), self.to.file.file);
         let written = Written {
-            size_at_least: Some(stretch.to + count),
+            size_at_least: Some(self.stretch.to + self.done),
             mtime: None,
             space_used: None,
             stability: Stability::Unstable,
         };
-        self.services.namespace.record_write(target, &written).await?;
-        Ok(count)
+        Some(async move {
+            let _steady = steady;
+            files.services.namespace.record_write(target, &written).await?;
+            Ok(())
+        })
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        if let Some(told) = self.telling() {
+            let tasks = Arc::clone(&self.to.files.tasks);
+            // Nobody is left to hear of an error.
+            tasks.follow_up(async move { drop(told.await) });
+        }
     }
 }
 
@@ -76,27 +135,14 @@ impl Content {
     }
 }
 
-/// The bytes that were copied; at least one. `is_over` is told how many there are.
-pub(crate) async fn copy_in_pieces(
-    from: &Content,
-    to: &Content,
-    stretch: Stretch,
-    is_over: impl Fn(u64) -> bool,
-) -> Result<u64, FilesError> {
+/// Copies all of it, for a caller that tells the namespace itself.
+pub(crate) async fn copy_whole(from: &Content, to: &Content, stretch: Stretch) -> Result<(), FilesError> {
     let mut done = 0;
     let mut is_done_by_pool = true;
     while done < stretch.length {
-        match copy_piece(from, to, stretch.behind(done), &mut is_done_by_pool).await {
-            Ok(copied) => done += copied,
-            Err(error) if done == 0 => return Err(error),
-            // A request for the rest gets the error.
-            Err(_) => break,
-        }
-        if is_over(done) {
-            break;
-        }
+        done += copy_piece(from, to, stretch.behind(done), &mut is_done_by_pool).await?;
     }
-    Ok(done)
+    Ok(())
 }
 
 /// The beginning of the stretch, at least a byte of it. A pool that does not reach the source is asked once.

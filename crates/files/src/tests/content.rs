@@ -104,7 +104,8 @@ async fn a_read_beside_a_cut_waits_for_it_and_ends_at_the_new_length() {
     fakes.put_replica(Birth::UNKNOWN, 10, 100);
     let file = sized(&fakes, 10);
     let content = opened(&files, &file, ContentMode::Read).await;
-    let cut = files.truncate(&file, 4, None, SHORT).await.unwrap();
+    let cut = files.begin_resizing(&file, 4, None, SHORT).await.unwrap();
+    cut.set_at_replicas().await.unwrap();
     let read = content.read(2, 8);
     let length_is_set = async {
         tokio::task::yield_now().await;
@@ -218,7 +219,7 @@ async fn an_operation_that_is_dropped_at_any_await_leaves_no_turn_at_the_length(
             }
             drop(run);
             gate.let_all_pass();
-            let cut = files.truncate(&attributes(FILE, 10), 1, None, SHORT).await;
+            let cut = files.begin_resizing(&attributes(FILE, 10), 1, None, LONG).await;
             assert!(cut.is_ok(), "operation {operation} was dropped after {polls} polls");
             if is_done {
                 assert!(polls > 1, "the pool was waited for");

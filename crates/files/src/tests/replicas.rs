@@ -4,14 +4,14 @@ use api::{Birth, Locality, NamespaceError, Presence, ReplicaRef, ReplicaState, T
 use file_state::LayoutMode::ReadWrite;
 use testkit::faulty::Request;
 use testkit::memory_pool::MemoryPool;
-use types::{Epoch, PoolId, Timestamp};
+use types::{Epoch, Identity, PoolId, Timestamp};
 
 use super::fakes::{FakeRecaller, POOL};
 use super::*;
 
 async fn truncate(files: &Arc<Files>, file: FileId, size: u64) -> Result<u64, FilesError> {
-    let truncated = files.truncate(&attributes(file, 10), size, Some(FOREIGN), SHORT).await;
-    truncated.map(|truncated| truncated.space_used)
+    let attributes = attributes(file, 10);
+    files.begin_resizing(&attributes, size, Some(FOREIGN), SHORT).await?.set_at_replicas().await
 }
 
 #[tokio::test]
@@ -81,7 +81,8 @@ async fn a_file_without_a_location_gets_one_when_it_needs_bytes() {
     assert!(files.locate(&attributes(file, 0), TicketMode::Read, None).await.unwrap().is_none());
     assert!(files.open_replica(&attributes(file, 0), TicketMode::Read).await.unwrap().is_none());
     assert!(fakes.locations.lock().get(&file).is_none());
-    drop(files.truncate(&attributes(file, 0), 1, Some(FOREIGN), SHORT).await.unwrap());
+    let empty = attributes(file, 0);
+    files.begin_resizing(&empty, 1, Some(FOREIGN), SHORT).await.unwrap().set_at_replicas().await.unwrap();
     assert_eq!(fakes.locations.lock()[&file], [POOL]);
 }
 
@@ -216,6 +217,10 @@ async fn a_size_that_no_file_can_have_is_refused_before_anybody_is_asked() {
     let (_fakes, files) = Fakes::files();
     let clients = FakeRecaller::attach(&files, DOOR, true);
     granted(&files, A, ReadWrite);
-    assert!(matches!(truncate(&files, FILE, 1 << 63).await, Err(FilesError::TooLarge)));
+    let by = By { identity: &Identity::root(), holder: Some(FOREIGN), patience: SHORT };
+    assert!(matches!(
+        files.set_length(by, &attributes(FILE, 10), 1 << 63, false).await,
+        Err(FilesError::TooLarge)
+    ));
     assert_eq!(clients.holders(), []);
 }

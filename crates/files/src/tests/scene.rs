@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use namespace::{Config, Database, SqlNamespace, Sync};
 use testkit::clock::ManualClock;
+use testkit::faulty::Faulty;
 use testkit::memory_pool::MemoryPool;
 use testkit::memory_pools::MemoryPools;
 use testkit::watched_namespace::WatchedNamespace;
@@ -23,6 +24,7 @@ pub struct Scene {
     pub names: Arc<WatchedNamespace>,
     pub namespace: Arc<SqlNamespace>,
     pub pools: Arc<MemoryPools>,
+    pub pool: Arc<Faulty<MemoryPool>>,
     pub files: Arc<Files>,
     pub clock: Arc<ManualClock>,
     pub caller: Caller,
@@ -47,9 +49,11 @@ impl Scene {
         };
         let namespace = Arc::new(SqlNamespace::open(config).unwrap());
         let names = Arc::new(WatchedNamespace::new(namespace.clone()));
-        let pools = Arc::new(MemoryPools::of([Arc::new(MemoryPool::new(POOL)) as Arc<dyn api::Pool>]));
+        let pool = Arc::new(Faulty::new(MemoryPool::new(POOL)));
+        let pools = Arc::new(MemoryPools::of([pool.clone() as Arc<dyn api::Pool>]));
         let giving = Arc::new(RwLock::new(()));
-        let uploads = Arc::new(Gated { uploads: namespace.clone(), giving: giving.clone() });
+        let uploads =
+            Arc::new(Gated { uploads: namespace.clone(), names: names.clone(), giving: giving.clone() });
         let files = Arc::new(Files::new(FilesServices {
             namespace: names.clone(),
             acls: namespace.clone(),
@@ -64,7 +68,8 @@ impl Scene {
         assert_eq!((files.register("one"), files.register("other")), (Ok(DOOR), Ok(OTHER_DOOR)));
         let caller = Caller { identity: Identity::new(10, 100, &[]), ..Caller::anonymous() };
         let dir = FileId::ROOT;
-        let mut scene = Scene { names, namespace, pools, files, clock, caller, dir, giving, _dir: database };
+        let mut scene =
+            Scene { names, namespace, pools, pool, files, clock, caller, dir, giving, _dir: database };
         scene.dir = scene.make_directory("dir").await;
         scene
     }
@@ -96,7 +101,18 @@ impl Scene {
         replace: Replace,
         bytes: &'static str,
     ) -> Result<Upload, FilesError> {
-        let (target, size) = (self.target(text).await, Some(bytes.len() as u64));
+        self.begin_with(text, replace, bytes, bytes.len() as u64).await
+    }
+
+    /// As [`Scene::begin`], with the first bytes of so many.
+    pub async fn begin_with(
+        &self,
+        text: &str,
+        replace: Replace,
+        bytes: &'static str,
+        size: u64,
+    ) -> Result<Upload, FilesError> {
+        let (target, size) = (self.target(text).await, Some(size));
         let terms =
             UploadTerms { replace, size, kinds: vec![ChecksumKind::Adler32], ..UploadTerms::default() };
         let mut upload = self.files.begin_upload(FOREIGN, &self.caller, target, terms).await?;
@@ -153,9 +169,10 @@ pub async fn give_name(upload: Upload, rules: &Rules) -> Result<Published, Files
     }
 }
 
-/// A test may hold up that names are given.
+/// As slow as the namespace. A test may hold up that names are given.
 struct Gated {
     uploads: Arc<dyn Uploads>,
+    names: Arc<WatchedNamespace>,
     giving: Arc<RwLock<()>>,
 }
 
@@ -167,7 +184,10 @@ impl Uploads for Gated {
         dir: FileId,
         new: &Unnamed,
     ) -> Result<Attributes, NamespaceError> {
-        self.uploads.create_unnamed(who, dir, new).await
+        self.names.travel().await;
+        let created = self.uploads.create_unnamed(who, dir, new).await;
+        self.names.travel().await;
+        created
     }
 
     async fn publish(
@@ -179,7 +199,10 @@ impl Uploads for Gated {
         how: &Publish,
     ) -> Result<Published, NamespaceError> {
         let _turn = self.giving.read().await;
-        self.uploads.publish(who, file, dir, name, how).await
+        self.names.travel().await;
+        let published = self.uploads.publish(who, file, dir, name, how).await;
+        self.names.travel().await;
+        published
     }
 
     async fn exchange(
@@ -189,7 +212,10 @@ impl Uploads for Gated {
         name: &Name,
         taken: (&Name, FileId),
     ) -> Result<(), NamespaceError> {
-        self.uploads.exchange(who, dir, name, taken).await
+        self.names.travel().await;
+        let exchanged = self.uploads.exchange(who, dir, name, taken).await;
+        self.names.travel().await;
+        exchanged
     }
 }
 

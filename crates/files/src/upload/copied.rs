@@ -4,7 +4,7 @@ use api::Stretch;
 use types::Checksum;
 
 use super::{Complete, Upload};
-use crate::content::copy_in_pieces;
+use crate::content::copy_whole;
 use crate::{Content, ContentMode, FilesError, Received};
 
 /// Read, summed and written at once, where the checksums are not known.
@@ -51,11 +51,7 @@ impl Upload {
         let target = body.files.content(&body.file, ContentMode::Write).await?;
         let size = source.file().size;
         source.require_bytes(size).await?;
-        let whole = Stretch { from: 0, to: 0, length: size };
-        let mut done = 0;
-        while done < size {
-            done += copy_in_pieces(source, &target, whole.behind(done), |_| false).await?;
-        }
+        copy_whole(source, &target, Stretch { from: 0, to: 0, length: size }).await?;
         target.replica().expect("it is open to be written").sync().await?;
         Ok(())
     }
