@@ -9,7 +9,8 @@ use bytes::Bytes;
 use file_state::{DelegationKind, Held};
 use futures_util::FutureExt;
 use testkit::faulty::{Call, Fault, Gate};
-use types::{Attributes, ByteRange, ChecksumKind, Name};
+use testkit::memory_pool::MemoryPool;
+use types::{Attributes, ByteRange, ChecksumKind, Name, PoolId};
 
 use super::fakes::FakeRecaller;
 use super::scene::{POOL, Rules, Scene, give_name, name};
@@ -578,4 +579,16 @@ async fn a_dropped_change_whose_recall_is_answered_holds_no_delegation_off() {
         is_made
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_file_whose_placing_was_dropped_gets_no_second_place() {
+    const OTHER: PoolId = PoolId(POOL.0 + 1);
+    let (fakes, files) = Fakes::files();
+    fakes.pools.list().add(Arc::new(MemoryPool::new(OTHER))).unwrap();
+    let file = FileId(8);
+    assert!(files.place(file, None).now_or_never().is_none(), "the database writes");
+    fakes.pools.lose(POOL);
+    assert_eq!(files.place(file, None).await.unwrap(), POOL);
+    assert_eq!(fakes.locations.lock()[&file], [POOL]);
 }
