@@ -104,7 +104,7 @@ pub struct Files {
     returned: Notify,
     doors: Doors,
     /// The turn to give a first location to a file that has none. Held while the database writes it.
-    placing: tokio::sync::Mutex<()>,
+    placing: Arc<tokio::sync::Mutex<()>>,
     births: Births,
     removals: Removals,
     moves: Moves,
@@ -123,7 +123,7 @@ impl Files {
             table: Arc::default(),
             returned: Notify::new(),
             doors: Doors::default(),
-            placing: tokio::sync::Mutex::default(),
+            placing: Arc::default(),
             births: Births::default(),
             removals: Removals::default(),
             moves: Moves::default(),

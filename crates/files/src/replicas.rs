@@ -43,7 +43,7 @@ impl Files {
     /// Chooses the pool for a file without any replica; concurrent callers get the same pool. Files get their place
     /// when they are created; this is for the few that could not.
     pub async fn place(&self, file: FileId, client: Option<u64>) -> Result<PoolId, FilesError> {
-        let _turn = self.placing.lock().await;
+        let turn = Arc::clone(&self.placing).lock_owned().await;
         match self.services.locations.locality(file).await? {
             placed @ Locality::Replicas(_) => {
                 return placed.good_pools().next().ok_or(SelectError::NoLocation.into());
@@ -52,7 +52,13 @@ impl Files {
             Locality::Empty | Locality::Lost => {}
         }
         let pool = self.choose(&Selection { file: Some(file), client, ..Selection::new(Purpose::Create) })?;
-        self.services.locations.add_location(file, pool).await?;
+        let locations = Arc::clone(&self.services.locations);
+        // The next in turn sees the location also if this caller is dropped, and gives no second one.
+        let add = async move {
+            let _turn = turn;
+            locations.add_location(file, pool).await
+        };
+        self.tasks.carry_on(add).await?;
         Ok(pool)
     }
 

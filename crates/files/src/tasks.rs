@@ -91,3 +91,38 @@ impl<W: Future<Output: Send> + Send + 'static> Drop for CarriedOn<W> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_goes_on_without_its_caller_once_it_is_begun() {
+        let tasks = Arc::new(Tasks::default());
+        let (go_on, may_go_on) = oneshot::channel();
+        let (end, mut ended) = oneshot::channel();
+        let work = tasks.carry_on(async move { end.send(may_go_on.await) });
+        assert!(work.now_or_never().is_none());
+        go_on.send("on").unwrap();
+        assert_eq!((&mut ended).await, Ok(Ok("on")));
+    }
+
+    #[tokio::test]
+    async fn work_that_is_done_or_never_begun_makes_no_task() {
+        let tasks = Arc::new(Tasks::default());
+        drop(tasks.carry_on(async { panic!("it was not begun") }));
+        assert_eq!(tasks.carry_on(async { 7 }).await, 7);
+        assert!(tasks.is_idle());
+    }
+
+    #[tokio::test]
+    async fn work_that_panics_is_not_gone_on_with() {
+        let tasks = Arc::new(Tasks::default());
+        let shared = Arc::clone(&tasks);
+        let failed = tokio::spawn(async move { shared.carry_on(async { panic!("on purpose") }).await }).await;
+        assert!(failed.is_err_and(|error| error.is_panic()));
+        assert!(tasks.is_idle());
+    }
+}

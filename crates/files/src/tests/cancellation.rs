@@ -6,10 +6,11 @@ use std::task::Poll;
 
 use api::{FileLocations, Locations, Pool, Published, Replace, Stability, Stretch};
 use bytes::Bytes;
-use file_state::DelegationKind;
+use file_state::{DelegationKind, Held};
 use futures_util::FutureExt;
 use testkit::faulty::{Call, Fault, Gate};
-use types::{Attributes, ByteRange, ChecksumKind, Name};
+use testkit::memory_pool::MemoryPool;
+use types::{Attributes, ByteRange, ChecksumKind, Name, PoolId};
 
 use super::fakes::FakeRecaller;
 use super::scene::{POOL, Rules, Scene, give_name, name};
@@ -125,6 +126,13 @@ impl Stage {
         self.files().table().release_holder(A);
         self.files().returned();
     }
+}
+
+/// Until then a change that waited may be asked for again before others get new grants.
+fn recall_time_passes(stage: &Stage) {
+    stage.scene.clock.pass(LONG);
+    let now = stage.scene.clock.monotonic();
+    assert_eq!(stage.files().table().expired_recalls(now, now), [], "everything was returned");
 }
 
 /// Drops callers after one poll, then after two, and so on, until the operation is done before: `case` says so.
@@ -483,4 +491,104 @@ async fn a_dropped_part_of_an_upload_is_gone_on_with_where_it_ended() {
         is_done
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_dropped_look_at_unsent_writes_leaves_the_delegation_as_it_is() {
+    let stage = Stage::set().await;
+    let file = stage.put("file").await;
+    let files = stage.files();
+    files.table().delegate(file, A, DelegationKind::Write, Duration::ZERO).unwrap();
+    *stage.clients.told.lock() = Some(Told { is_modified: true, size: 20, accessed: None, modified: None });
+    at_each_poll(async |polls, when| {
+        let found = files.attributes(file).await.unwrap();
+        let seen = stage.polled(files.seen_by(found, Some(B), LONG), polls, when).await;
+        stage.settle().await;
+        assert!(!stage.recalled(file), "its holder answers");
+        let again = files.seen_by(found, Some(B), LONG).await.unwrap();
+        assert!(again.size == 20 && again.change > found.change);
+        seen.is_some_and(|seen| seen.unwrap().size == 20)
+    })
+    .await;
+    assert_eq!(files.table().held(A).delegations, 1);
+    stage.give_all_back();
+    stage.judge("the delegation is returned").await;
+}
+
+/// The holder answers neither the question nor the recall.
+#[tokio::test]
+async fn a_dropped_look_or_change_that_waits_for_a_recall_leaves_the_recall_and_nothing_else() {
+    for looks in [true, false] {
+        let stage = Stage::set().await;
+        let file = stage.put("file").await;
+        let files = stage.files();
+        let found = files.attributes(file).await.unwrap();
+        files.table().delegate(file, A, DelegationKind::Write, Duration::ZERO).unwrap();
+        let wait = async || {
+            if looks {
+                files.seen_by(found, Some(B), LONG).await.map(drop)
+            } else {
+                files.before_change(file, Some(B), Change::Replace, LONG).await.map(drop)
+            }
+        };
+        let mut polls = 1;
+        while !stage.recalled(file) {
+            assert!(stage.polled(wait(), polls, When::AtOnce).await.is_none(), "the holder does not answer");
+            polls += 1;
+        }
+        assert_eq!(files.table().held(B), Held::default());
+        for _ in 0..2 {
+            assert!(stage.polled(wait(), 1, When::AtOnce).await.is_none(), "the delegation is out");
+        }
+        assert_eq!(stage.clients.recalled.lock().len(), 1, "the recall is under way");
+        stage.give_all_back();
+        recall_time_passes(&stage);
+        stage.judge("the delegation is returned").await;
+        delegate(&stage, file);
+        stage.give_all_back();
+        wait().await.unwrap();
+    }
+}
+
+/// A door whose holders return what they have while the change is waited for.
+#[tokio::test]
+async fn a_dropped_change_whose_recall_is_answered_holds_no_delegation_off() {
+    let stage = Stage::set().await;
+    let file = stage.put("file").await;
+    let files = stage.files();
+    at_each_poll(async |polls, when| {
+        delegate(&stage, file);
+        let returned = async {
+            tokio::task::yield_now().await;
+            stage.give_all_back();
+        };
+        let changed = async {
+            let changing = files.before_change(file, Some(B), Change::Replace, LONG);
+            let (changing, ()) = tokio::join!(changing, returned);
+            let changing = changing.unwrap();
+            tokio::task::yield_now().await;
+            assert!(files.table().delegate(file, A, DelegationKind::Read, Duration::ZERO).is_err());
+            drop(changing);
+        };
+        let is_made = stage.polled(changed, polls, when).await.is_some();
+        stage.give_all_back();
+        recall_time_passes(&stage);
+        stage.judge(&format!("dropped after {polls} polls, {when:?}")).await;
+        delegate(&stage, file);
+        stage.give_all_back();
+        is_made
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_file_whose_placing_was_dropped_gets_no_second_place() {
+    const OTHER: PoolId = PoolId(POOL.0 + 1);
+    let (fakes, files) = Fakes::files();
+    fakes.pools.list().add(Arc::new(MemoryPool::new(OTHER))).unwrap();
+    let file = FileId(8);
+    assert!(files.place(file, None).now_or_never().is_none(), "the database writes");
+    fakes.pools.lose(POOL);
+    assert_eq!(files.place(file, None).await.unwrap(), POOL);
+    assert_eq!(fakes.locations.lock()[&file], [POOL]);
 }

@@ -2,7 +2,8 @@
 
 use api::{Birth, Pool, PoolError, Stretch};
 use bytes::Bytes;
-use testkit::faulty::{Call, Fault, Faulty, Request, Schedule};
+use futures_util::FutureExt;
+use testkit::faulty::{Call, Fault, Faulty, Gate, Request, Schedule};
 use testkit::memory_pool::MemoryPool;
 use types::{Attributes, PoolId};
 
@@ -86,6 +87,33 @@ async fn a_copy_that_fails_half_way_answers_with_the_bytes_done_and_then_with_th
     let rest = ends.copy(WHOLE.behind(done), |_| false).await;
     assert!(matches!(rest, Err(FilesError::Pool(PoolError::NoSpace(_)))));
     assert_eq!(ends.attributes().size, 7 + 2 * PIECE);
+}
+
+#[tokio::test]
+async fn a_copy_that_is_dropped_half_way_tells_the_namespace_of_all_that_it_wrote() {
+    for pieces in 1..=4 {
+        let ends = Ends::in_two_pools(MemoryPool::without_ranges(OTHER)).await;
+        let gate = Gate::shut();
+        ends.target_pool.on(Call::Write, .., Fault::Delay(gate.clone()));
+        let mut copy = Box::pin(ends.copy(WHOLE, |_| false));
+        for _ in 1..pieces {
+            assert!(copy.as_mut().now_or_never().is_none());
+            gate.let_waiting_pass();
+        }
+        assert!(copy.as_mut().now_or_never().is_none(), "its last piece is under way");
+        drop(copy);
+        assert!(ends.files.steady(TARGET).now_or_never().is_some(), "others write");
+        let target = attributes(TARGET, 0);
+        let cut = ends.files.begin_resizing(&target, 0, None, LONG).now_or_never();
+        assert!(cut.is_none(), "its turn lasts as long");
+        gate.let_all_pass();
+        while !ends.files.tasks.is_idle() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(ends.attributes().size, 7 + pieces * PIECE);
+        assert!(ends.target_bytes(7, (pieces * PIECE) as u32).await == vec![7; (pieces * PIECE) as usize]);
+        assert!(ends.files.begin_resizing(&target, 0, None, LONG).now_or_never().is_some());
+    }
 }
 
 /// Whether or not the pool of the target can have holes.

@@ -46,7 +46,7 @@ pub fn at(seconds: i64) -> Timestamp {
 /// A namespace that has `FILE`, of 10 bytes, on `POOL`, and that pool, where its replica is missing.
 pub struct Fakes {
     pub files: Mutex<BTreeMap<FileId, Attributes>>,
-    pub locations: Mutex<BTreeMap<FileId, Vec<PoolId>>>,
+    pub locations: Arc<Mutex<BTreeMap<FileId, Vec<PoolId>>>>,
     /// Where the data of every file is, in place of `locations`.
     pub spoilt: Mutex<Option<Locality>>,
     pub recorded_writes: Mutex<Vec<Written>>,
@@ -73,7 +73,7 @@ impl Fakes {
         let pool = Arc::new(Faulty::new(MemoryPool::with_clock(POOL, pool_clock.clone())));
         let fakes = Arc::new(Fakes {
             files: Mutex::new(BTreeMap::from([(FILE, attributes(FILE, 10))])),
-            locations: Mutex::new(BTreeMap::from([(FILE, vec![POOL])])),
+            locations: Arc::new(Mutex::new(BTreeMap::from([(FILE, vec![POOL])]))),
             spoilt: Mutex::new(None),
             recorded_writes: Mutex::default(),
             checksums: Mutex::default(),
@@ -278,9 +278,11 @@ impl Locations for Fakes {
         Ok(spoilt.unwrap_or(if good.is_empty() { Locality::Empty } else { Locality::Replicas(good) }))
     }
     async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
-        // Others get their turn meanwhile, as they do while a database writes.
-        tokio::task::yield_now().await;
-        self.locations.lock().entry(file).or_default().push(pool);
+        let locations = Arc::clone(&self.locations);
+        // Others get their turn meanwhile, as they do while a database writes, which it does also for a caller that is
+        // gone.
+        let added = tokio::spawn(async move { locations.lock().entry(file).or_default().push(pool) });
+        added.await.expect("it does not panic");
         Ok(())
     }
     async fn drop_location(&self, _: FileId, _: PoolId) -> Result<(), NamespaceError> {
