@@ -153,7 +153,7 @@ async fn a_client_that_watches_a_file_is_told_before_the_file_is_replaced() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_gives_back_what_it_has() {
+async fn a_client_that_ends_its_watch_or_leaves_gives_the_file_back() {
     let scene = Scene::set(LONG).await;
     let mut client = scene.connect().await;
     assert_eq!(client.put("/dir/file", b"first").await, "OK");
@@ -161,6 +161,9 @@ async fn a_client_that_leaves_gives_back_what_it_has() {
     let mut watcher = scene.connect().await;
     assert_eq!(watcher.ask("WATCH /dir/file").await, "OK");
     assert!(scene.files.is_in_use(file));
+    assert_eq!(watcher.ask("").await, "CHANGED");
+    until(|| !scene.files.is_in_use(file)).await;
+    assert_eq!(watcher.ask("WATCH /dir/file").await, "OK");
     drop(watcher);
     until(|| !scene.files.is_in_use(file)).await;
 }
