@@ -87,8 +87,8 @@ pub(crate) fn of_files(error: FilesError) -> NfsStat4 {
         FilesError::Denied => NfsStat4::Locked,
         FilesError::TooLarge => NfsStat4::FBig,
         FilesError::Limit(_) => NfsStat4::ServerFault,
-        // No operation of this protocol is an upload.
-        FilesError::Upload(_) => NfsStat4::ServerFault,
+        // No operation of this protocol is an upload or has a path.
+        FilesError::Upload(_) | FilesError::Path(_) => NfsStat4::ServerFault,
     }
 }
 

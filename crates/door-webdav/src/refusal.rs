@@ -148,6 +148,7 @@ impl From<FilesError> for Refusal {
     fn from(error: FilesError) -> Refusal {
         match error {
             FilesError::Namespace(error) => error.into(),
+            FilesError::Path(error) => error.into(),
             FilesError::Pool(error) => error.into(),
             FilesError::Select(error) => error.into(),
             FilesError::TooLarge => Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()),
@@ -172,7 +173,6 @@ impl From<UploadError> for Refusal {
             }
             E::Exists | E::Changed => StatusCode::PRECONDITION_FAILED,
             E::IsDirectory => StatusCode::METHOD_NOT_ALLOWED,
-            E::Path(error) => return error.into(),
             E::Contended | E::TooMany | E::TooManyOf(_) | E::BeingReceived => {
                 return Refusal::busy(error.to_string());
             }

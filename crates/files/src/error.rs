@@ -5,12 +5,15 @@ use file_state::FileStateError;
 use thiserror::Error;
 use types::FileId;
 
-use crate::UploadError;
+use crate::{UploadError, WalkError};
 
 #[derive(Debug, Error)]
 pub enum FilesError {
     #[error(transparent)]
     Namespace(NamespaceError),
+    /// A path leads nowhere that the caller may go to. Errors of the namespace on the way are `Namespace`.
+    #[error(transparent)]
+    Path(WalkError),
     #[error(transparent)]
     Pool(#[from] PoolError),
     #[error(transparent)]
@@ -44,6 +47,15 @@ impl From<NamespaceError> for FilesError {
     }
 }
 
+impl From<WalkError> for FilesError {
+    fn from(error: WalkError) -> FilesError {
+        match error {
+            WalkError::Namespace(error) => error.into(),
+            error => FilesError::Path(error),
+        }
+    }
+}
+
 impl FilesError {
     /// Translates an error of the conflict table.
     pub fn of_table(file: FileId, error: FileStateError) -> FilesError {
@@ -61,7 +73,8 @@ impl FilesError {
             FilesError::Namespace(error) => error.is_retryable(),
             FilesError::Pool(error) => error.is_retryable(),
             FilesError::Recalled | FilesError::Shortened | FilesError::Moved => true,
-            FilesError::Select(_)
+            FilesError::Path(_)
+            | FilesError::Select(_)
             | FilesError::Denied
             | FilesError::TooLarge
             | FilesError::Limit(_)
@@ -96,7 +109,7 @@ impl FilesError {
                     | UploadError::TooMany
                     | UploadError::TooManyOf(_)
             ),
-            FilesError::TooLarge => false,
+            FilesError::TooLarge | FilesError::Path(_) => false,
         }
     }
 }

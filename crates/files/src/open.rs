@@ -3,14 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::NamespaceError;
-use file_state::{Holder, Owner, Share, Want};
-use types::{Attributes, FileId};
+use api::{Activity, Caller, NamespaceError};
+use file_state::{Holder, Modes, Owner, Share, Want};
+use types::{Access, Attributes, FileId, Name};
 
-use crate::{Change, Files, FilesError};
+use crate::{Change, Files, FilesError, Last, WalkError, walk};
 
 /// Time for a door to revoke grants that were not returned by the deadline.
 const REVOCATION: Duration = Duration::from_secs(5);
+
+/// A file that is replaced so often between the look-up and the open makes its reader come again.
+const LOOKUPS_MAX: usize = 16;
+/// The pause between two look-ups: the file may be replaced once more.
+const LOOKUP_AGAIN: Duration = Duration::from_millis(10);
 
 /// An open in the conflict table, closed when it is dropped. Not to be dropped while the table is locked.
 #[must_use]
@@ -75,6 +80,39 @@ impl Files {
             return Err(NamespaceError::Stale(found.file).into());
         }
         Ok((open, held))
+    }
+
+    /// Opens the regular file at a path for a caller that may read it. If it loses its name between the look-up and the
+    /// open, the path is walked again: a replaced file is not reported as missing. `Moved`: it was replaced each time.
+    pub async fn open_to_read(
+        self: &Arc<Self>,
+        caller: &Caller,
+        path: &[Name],
+        holder: Holder,
+    ) -> Result<(OpenFile, Attributes), FilesError> {
+        for _ in 0..LOOKUPS_MAX {
+            let place = walk(&*self.services.namespace, caller, path, Last::Followed).await?;
+            let found = place.existing()?;
+            if !caller.may(Activity::Download, &place.path) {
+                return Err(WalkError::Denied.into());
+            }
+            if found.kind.is_directory() {
+                return Err(NamespaceError::IsDirectory.into());
+            }
+            if !found.kind.is_regular() {
+                return Err(NamespaceError::NotRegular.into());
+            }
+            if !self.judge().allows(&caller.identity, &found, Access::READ).await? {
+                return Err(NamespaceError::AccessDenied.into());
+            }
+            match self.open_found(&found, holder, Share::new(Modes::READ, Modes::NONE)).await {
+                Ok((open, held)) if held.nlink > 0 => return Ok((open, held)),
+                Ok(_) | Err(FilesError::Namespace(NamespaceError::Stale(_))) => {}
+                Err(error) => return Err(error),
+            }
+            tokio::time::sleep(LOOKUP_AGAIN).await;
+        }
+        Err(FilesError::Moved)
     }
 
     /// Makes a file that has no name yet and holds it: between the two nobody takes it for one that was left behind.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use file_state::{Change, ChangeVerdict, Holder, Modes, Recall, Share, Want};
+use file_state::{Change, ChangeVerdict, DelegationKind, Holder, Modes, Recall, Share, Want};
 use types::FileId;
 
 use crate::{Files, FilesError, Told};
@@ -80,6 +80,20 @@ impl Files {
             Err(error) => return Err(error),
         }
         self.once_returned(patience, || self.ask(file, by, change)).await
+    }
+
+    /// Delegates reading of a file that the holder has open. From then on the holder's door is told before others change
+    /// the file ([`Recaller::recall`]). `Recalled`: others write the file, or a change of it is under way.
+    pub fn delegate_reading(&self, file: FileId, holder: Holder) -> Result<(), FilesError> {
+        let now = self.services.clock.monotonic();
+        let delegated = self.table().delegate(file, holder, DelegationKind::Read, now);
+        delegated.map_err(|error| FilesError::of_table(file, error))
+    }
+
+    /// A holder has given a delegation back, as its door was asked for: waiting changes go on.
+    pub fn return_delegation(&self, file: FileId, holder: Holder) {
+        self.table().return_delegation(file, holder);
+        self.returned();
     }
 
     /// Calls `look` until it finds something: at once, and after each return. `Recalled`: nothing within `patience`.

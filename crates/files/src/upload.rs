@@ -91,8 +91,6 @@ pub enum UploadError {
     Changed,
     #[error("a directory has this name")]
     IsDirectory,
-    #[error(transparent)]
-    Path(WalkError),
     #[error("the name is given to one file after the other")]
     Contended,
     #[error("the file was not given its name")]
@@ -351,7 +349,6 @@ fn of_walk(error: WalkError) -> FilesError {
         WalkError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)) => {
             UploadError::Moved.into()
         }
-        WalkError::Namespace(error) => error.into(),
-        error => UploadError::Path(error).into(),
+        error => error.into(),
     }
 }

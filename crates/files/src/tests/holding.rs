@@ -1,7 +1,11 @@
 //! Opens that live as long as their guard, and files that are being made.
 
-use api::NamespaceError;
+use api::{Activities, Activity, Caller, ExpectedFile, NamespaceError, PathGrant, Replace, SetAttributes};
+use file_state::DelegationKind;
+use types::Identity;
 
+use super::fakes::FakeRecaller;
+use super::scene::{Scene, name};
 use super::*;
 
 fn reading() -> Share {
@@ -103,4 +107,46 @@ async fn a_file_that_could_not_be_made_or_is_given_up_is_not_waited_for() {
         }
     }
     assert!(files.births_settled(Duration::ZERO).await);
+}
+
+/// While the reader waits for a delegation of the file that it has found.
+#[tokio::test]
+async fn a_reader_of_a_path_opens_the_file_that_has_replaced_the_one_it_has_found() {
+    let scene = Scene::set().await;
+    let clients = FakeRecaller::attach(&scene.files, DOOR, false);
+    let old = scene.put("file", Replace::Never, "old").await.unwrap().attributes.file;
+    scene.files.table().delegate(old, A, DelegationKind::Write, Duration::ZERO).unwrap();
+    let path = [name("dir"), name("file")];
+    let reading = scene.files.open_to_read(&scene.caller, &path, FOREIGN);
+    let replacing = async {
+        while clients.holders().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        scene.namespace.unlink(&Identity::root(), scene.dir, &name("file"), ExpectedFile::Any).await.unwrap();
+        let new = scene.put("file", Replace::Never, "new").await.unwrap().attributes.file;
+        scene.files.return_delegation(old, A);
+        new
+    };
+    let (opened, new) = tokio::join!(reading, replacing);
+    assert_eq!(opened.unwrap().1.file, new);
+    assert!(!scene.files.is_in_use(old));
+}
+
+#[tokio::test]
+async fn a_reader_of_a_path_needs_permission_and_a_regular_file() {
+    let scene = Scene::set().await;
+    let file = scene.put("file", Replace::Never, "bytes").await.unwrap().attributes.file;
+    let path = [name("dir"), name("file")];
+    let opened = scene.files.open_to_read(&scene.caller, &path[..1], A).await.map(drop);
+    assert!(matches!(opened, Err(FilesError::Namespace(NamespaceError::IsDirectory))), "{opened:?}");
+    let grant =
+        PathGrant { activities: Activities::of(&[Activity::Upload]), path: vec![], is_below_only: false };
+    let uploader = Caller { grants: Some([grant].into()), ..scene.caller.clone() };
+    let opened = scene.files.open_to_read(&uploader, &path, A).await.map(drop);
+    assert!(matches!(opened, Err(FilesError::Path(WalkError::Denied))), "{opened:?}");
+    let hidden = SetAttributes { mode: Some(0o200), ..SetAttributes::default() };
+    scene.namespace.set_attributes(&Identity::root(), file, &hidden).await.unwrap();
+    let opened = scene.files.open_to_read(&scene.caller, &path, A).await.map(drop);
+    assert!(matches!(opened, Err(FilesError::Namespace(NamespaceError::AccessDenied))), "{opened:?}");
+    assert!(!scene.files.is_in_use(file));
 }
