@@ -4,7 +4,7 @@
 //! through `api`. Results are encoded in `compound` only, semantic errors become status codes in `status` only.
 //!
 //! ```text
-//! transport -> compound -> mds (head)  -> api::Namespace, api::PoolManager, access (the conflict table)
+//! transport -> compound -> mds (head)  -> files (bytes, entries, pools, the conflict table), api::Namespace
 //!                       -> ds  (pool)  -> api::Pool
 //! ```
 

@@ -10,6 +10,7 @@ use files::{Files, Judge, OpenFile, RegisterError, UploadBounds, UploadsAtPools,
 use http::StatusCode;
 use http_server::{Request, RequestBody, Response, Service};
 use http_wire::credential::{self, CredentialError, Given};
+use http_wire::target;
 use http_wire::target::Target;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -256,16 +257,22 @@ impl Service for FrontService {
         };
         let span =
             tracing::debug_span!("request", door = NAME, client = %call.peer.address, method = %call.method);
-        let mut response = match self.0.handle(&call, body).instrument(span).await {
-            Ok(response) => response,
-            Err(refusal) => call.reconsider(refusal).into_response(),
+        let (mut response, reason) = match self.0.handle(&call, body).instrument(span).await {
+            Ok(response) => (response, None),
+            Err(refusal) => {
+                let refusal = call.reconsider(refusal);
+                let reason = refusal.message.clone();
+                (refusal.into_response(), Some(reason))
+            }
         };
         response.payer = payer(&call.caller);
         tracing::debug!(
             client = %call.peer.address,
             caller = %call.caller.name,
             method = %call.method,
+            path = target::encode_path(&call.path, false),
             status = response.status.as_u16(),
+            reason,
             "request"
         );
         response

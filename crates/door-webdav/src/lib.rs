@@ -2,7 +2,7 @@
 //!
 //! The front at the head knows paths, callers, locks and the conflict table; the data face at a pool moves the bytes
 //! that a ticket names. Both are a `http_server::Service`. A PUT becomes visible when it is complete and agrees with
-//! its checksums; whatever else ends it leaves nothing. Only `refusal.rs` turns the seams' errors into statuses.
+//! its checksums; one that ends otherwise leaves nothing, but for the parts of an upload in parts (`put/resume.rs`). Only `refusal.rs` turns the seams' errors into statuses.
 //!
 //! Absent: the page for browsers and the administrator's interface (`admin`), connections and TLS (`http-server`).
 

@@ -12,7 +12,7 @@ use crate::refusal::Refusal;
 impl Front {
     /// Walks to what must be there up to its last component.
     ///
-    /// A directory on the way that is missing is 404 here; who is about to make something says 409 for it.
+    /// A directory on the way that is missing is 404 here, and 409 in `resolve_new`.
     pub(crate) async fn resolve(
         &self,
         call: &Call,

@@ -1,7 +1,8 @@
 //! An upload: bytes into a file without a name, and the name when all of them are there.
 //!
-//! The bytes may go through the head ([`Upload::write`], [`ScatteredUpload`]) or come in at a pool ([`Upload::received`]). An upload that ends
-//! before it has its name leaves nothing: the unnamed file is an orphan.
+//! The bytes may go through the head ([`Upload::write`], [`ScatteredUpload`]), come from another file
+//! ([`Upload::copy_from`]) or come in at a pool ([`Upload::received`]). An upload that ends before it has its name leaves
+//! nothing, for the unnamed file is an orphan, unless a keeper takes it (`kept_uploads`).
 //!
 //! Grants of NFS clients on the file that has the name are recalled while the bytes come in, and the upload waits until
 //! they are back or revoked: the bytes are not sent twice because a client is slow. The price is that an upload that
@@ -84,7 +85,7 @@ pub enum UploadError {
     #[error("checksum does not agree: told {told}, got {got}; nothing was kept")]
     Checksum { told: Checksum, got: Checksum },
     #[error("its directory was moved or removed meanwhile")]
-    Moved,
+    DirectoryMoved,
     #[error("file exists")]
     Exists,
     #[error("file was changed meanwhile")]
@@ -153,7 +154,7 @@ impl Files {
         let who = &caller.identity;
         let freed = target.place.found.as_ref().map_or(0, |found| found.size);
         // A body of unknown length counts as one byte.
-        self.require_room(who, dir, terms.size.unwrap_or(1), freed).await?;
+        self.require_room(who, dir, terms.size.unwrap_or(1), freed).await.map_err(of_directory)?;
         let pool = self.choose(&Selection {
             directory: Some(dir),
             name: Some(name),
@@ -164,7 +165,7 @@ impl Files {
         let new = Unnamed { permissions: PERMISSIONS, location: pool };
         let make = self.services.uploads.create_unnamed(who, dir, &new);
         let share = Share::new(Modes::BOTH, Modes::NONE);
-        let (held, file) = self.make_unnamed(holder, share, make).await?;
+        let (held, file) = self.make_unnamed(holder, share, make).await.map_err(of_directory)?;
         let (files, caller, data) = (Arc::clone(self), caller.clone(), Data::Awaited);
         let body = Body { files, holder, caller, target, terms, file, pool, held, data };
         Ok(Upload { body: Some(Box::new(body)), is_over: false, keeper: None })
@@ -344,10 +345,20 @@ impl Body {
     }
 }
 
+/// Of a question about the directory that the walk has found.
+fn of_directory(error: FilesError) -> FilesError {
+    match error {
+        FilesError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)) => {
+            UploadError::DirectoryMoved.into()
+        }
+        error => error,
+    }
+}
+
 fn of_walk(error: WalkError) -> FilesError {
     match error {
         WalkError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)) => {
-            UploadError::Moved.into()
+            UploadError::DirectoryMoved.into()
         }
         error => error.into(),
     }

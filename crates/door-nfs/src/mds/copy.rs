@@ -52,7 +52,7 @@ struct Judged {
 
 /// The bytes copied in one go.
 #[derive(Clone, Copy, Debug)]
-struct Moved {
+struct Copied {
     count: u64,
     /// As it was before the first byte: COMMIT detects bytes lost since.
     verifier: Verifier4,
@@ -139,16 +139,16 @@ async fn copy_stretch(
     (source, target): (&Attributes, &Attributes),
     stretch: Stretch,
     is_over: impl Fn(u64) -> bool,
-) -> Result<Moved, NfsStat4> {
+) -> Result<Copied, NfsStat4> {
     let moved = async {
         let target = files.content(target, ContentMode::Write).await?;
         let verifier = Verifier4(target.verifier()?.0);
         if stretch.length == 0 {
-            return Ok(Moved { count: 0, verifier });
+            return Ok(Copied { count: 0, verifier });
         }
         let source = files.content(source, ContentMode::Read).await?;
         let count = files.copy(&source, &target, stretch, is_over).await?;
-        Ok(Moved { count, verifier })
+        Ok(Copied { count, verifier })
     };
     moved.await.map_err(status::of_files)
 }

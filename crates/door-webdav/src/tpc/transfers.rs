@@ -1,4 +1,4 @@
-//! The transfers that run: how many, who owns them, and how each is told to its client.
+//! The third-party copies that run: how many, and how each is told to its client.
 //!
 //! A transfer is a task that this table owns; the response only watches it. When the client goes away the response is
 //! dropped, and the task hears of it and cleans up, which a dropped future could not.

@@ -2,7 +2,9 @@
 
 use std::pin::pin;
 
-use api::{Account, Limit, NamespaceError, Pool, Properties, Quota, Quotas, Replace, SelectError};
+use api::{
+    Account, ExpectedFile, Limit, NamespaceError, Pool, Properties, Quota, Quotas, Replace, SelectError,
+};
 use bytes::Bytes;
 use file_state::DelegationKind;
 use futures_util::FutureExt;
@@ -48,6 +50,19 @@ async fn bytes_that_were_not_promised_get_no_name() {
     assert_eq!(scene.reap().await.len(), 2);
 }
 
+/// Whether the directory goes before the upload begins or after.
+#[tokio::test]
+async fn an_upload_whose_directory_is_removed_is_told_so_and_not_that_a_file_is_stale() {
+    let scene = Scene::set().await;
+    let (early, late) = (scene.target("early").await, scene.begin("late", Replace::Any, "1").await.unwrap());
+    let (who, dir) = (Identity::root(), name("dir"));
+    scene.namespace.unlink(&who, FileId::ROOT, &dir, ExpectedFile::Any).await.unwrap();
+    let begun = scene.files.begin_upload(FOREIGN, &scene.caller, early, UploadTerms::default()).await;
+    let is_told = |error: &FilesError| matches!(error, FilesError::Upload(UploadError::DirectoryMoved));
+    assert!(begun.is_err_and(|error| is_told(&error)));
+    assert!(give_name(late, &Rules::default()).await.is_err_and(|error| is_told(&error)));
+}
+
 #[tokio::test]
 async fn an_upload_replaces_the_state_that_its_terms_name_and_no_other() {
     let scene = Scene::set().await;
@@ -78,11 +93,7 @@ async fn a_name_that_another_file_gets_meanwhile_is_asked_for_again() {
     // The name was free when it was asked for first, and was walked to anew for the second time.
     assert_eq!(*rules.asked.lock(), [true, true, false]);
     let gone = scene.begin("file", Replace::Any, "new").await.unwrap();
-    scene
-        .namespace
-        .unlink(&Identity::root(), scene.dir, &name("file"), api::ExpectedFile::Any)
-        .await
-        .unwrap();
+    scene.namespace.unlink(&Identity::root(), scene.dir, &name("file"), ExpectedFile::Any).await.unwrap();
     assert_eq!(give_name(gone, &Rules::default()).await.unwrap().replaced, None);
 }
 
@@ -92,7 +103,7 @@ async fn a_path_that_leads_elsewhere_when_the_bytes_are_there_is_refused() {
     let upload = scene.begin("file", Replace::Any, "bytes").await.unwrap();
     scene.rename("dir", "moved").await;
     let refused = give_name(upload, &Rules::default()).await;
-    assert!(matches!(refused, Err(FilesError::Upload(UploadError::Moved))));
+    assert!(matches!(refused, Err(FilesError::Upload(UploadError::DirectoryMoved))));
     assert!(scene.found("file").await.is_none());
 }
 

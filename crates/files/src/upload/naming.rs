@@ -186,7 +186,7 @@ impl Upload {
             }
             Err(NamespaceError::Exists) => differs(body.terms.replace).into(),
             Err(NamespaceError::IsDirectory) => UploadError::IsDirectory.into(),
-            Err(NamespaceError::NotFound | NamespaceError::Stale(_)) => UploadError::Moved.into(),
+            Err(NamespaceError::NotFound | NamespaceError::Stale(_)) => UploadError::DirectoryMoved.into(),
             Err(error) => FilesError::from(error),
         };
         self.is_over = !error.may_pass();
@@ -225,7 +225,7 @@ impl Body {
         let place = walk(namespace, &self.caller, path, Last::Itself).await.map_err(of_walk)?;
         let dir = self.entry().0;
         if place.path != *path || place.parent.is_none_or(|parent| parent.file != dir) {
-            return Err(UploadError::Moved.into());
+            return Err(UploadError::DirectoryMoved.into());
         }
         self.target = UploadTarget { place, way: Way::Walked(seen) };
         Ok(())

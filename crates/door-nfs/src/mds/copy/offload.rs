@@ -27,7 +27,7 @@ use types::{Attributes, Clock, FileId};
 
 use super::super::clients::Clients;
 use super::super::file_system::WAIT;
-use super::{Judged, Moved, copy_stretch};
+use super::{Copied, Judged, copy_stretch};
 use crate::callback::CallbackError;
 use crate::context::Compound;
 use crate::session_ops::Sessions;
@@ -282,7 +282,7 @@ pub(super) async fn carry_on(
     clients: &Clients,
     judged: Judged,
     offload: Offload,
-    begun: Moved,
+    begun: Copied,
 ) -> Option<StateId4> {
     let client = compound.client?;
     let hold = async |file: &Attributes, modes| {
@@ -329,7 +329,7 @@ pub(super) async fn carry_on(
 
 impl Job {
     /// Copies as far as possible. Returns the bytes copied, those before included.
-    async fn finish(&self, offload: &Offload, begun: Moved) -> u64 {
+    async fn finish(&self, offload: &Offload, begun: Copied) -> u64 {
         let mut done = begun.count;
         while done < self.stretch.length && offload.note(done) {
             match self.turn(offload, done).await {
@@ -353,7 +353,7 @@ impl Job {
         done
     }
 
-    async fn turn(&self, offload: &Offload, done: u64) -> Result<Option<Moved>, NfsStat4> {
+    async fn turn(&self, offload: &Offload, done: u64) -> Result<Option<Copied>, NfsStat4> {
         let Job { files, clock, .. } = self;
         let attributes = async |file| files.fresh_attributes(file).await.map_err(crate::status::of_files);
         let source = attributes(self.source.file).await?;
