@@ -100,6 +100,7 @@ impl Scene {
     /// Frees files without a name that nobody holds, as the reaper does. Returns how many it has found.
     pub async fn reap(&self) -> (usize, usize) {
         let left = self.namespace.orphans(FileId(0), 100).await.unwrap();
+        assert!(self.files.births_settled(LONG).await);
         let unused = self.files.begin_freeing(left.iter().map(|left| left.attributes.file));
         let unused: Vec<FileId> = unused.into_iter().collect();
         self.namespace.forget(&unused).await.unwrap();
