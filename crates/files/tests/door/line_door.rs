@@ -196,7 +196,9 @@ impl LineDoor {
 fn word(error: &FilesError) -> &'static str {
     use {NamespaceError as N, UploadError as U};
     match error {
-        FilesError::Namespace(N::NotFound | N::Stale(_)) | FilesError::Upload(U::Moved) => "NOT-FOUND",
+        FilesError::Namespace(N::NotFound | N::Stale(_)) | FilesError::Upload(U::DirectoryMoved) => {
+            "NOT-FOUND"
+        }
         FilesError::Namespace(N::AccessDenied | N::NotPermitted) | FilesError::Path(_) => "FORBIDDEN",
         FilesError::Namespace(N::IsDirectory | N::NotRegular | N::NotEmpty)
         | FilesError::Upload(U::IsDirectory) => "NOT-A-FILE",
