@@ -1,4 +1,4 @@
-//! PUT: a file is visible when it is complete and agrees with what was promised; anything else leaves nothing.
+//! PUT: a file is visible when it is complete and agrees with what was promised.
 
 mod resume;
 

@@ -312,7 +312,7 @@ impl Content {
         self.located.as_ref().ok_or(api::SelectError::NoLocation.into())
     }
 
-    /// The answer of a pool that may have been asked for a file that was removed.
+    /// An error of the pool is `Stale` if the file was removed meanwhile.
     async fn judged<T>(&self, answer: Result<T, PoolError>) -> Result<T, FilesError> {
         match answer {
             Ok(value) => Ok(value),

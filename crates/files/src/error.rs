@@ -11,7 +11,7 @@ use crate::{UploadError, WalkError};
 pub enum FilesError {
     #[error(transparent)]
     Namespace(NamespaceError),
-    /// A path leads nowhere that the caller may go to. Errors of the namespace on the way are `Namespace`.
+    /// The path cannot be walked by this caller, or by nobody. Errors of the namespace on the way are `Namespace`.
     #[error(transparent)]
     Path(WalkError),
     #[error(transparent)]
@@ -24,7 +24,7 @@ pub enum FilesError {
     /// Somebody else has the file open in a way that does not go with this, or has locked it.
     #[error("file is open or locked by another client")]
     Denied,
-    /// Its end has moved to before the bytes that were asked for, while they were looked for.
+    /// While bytes of the file were asked for it became shorter, and they lie behind its end now.
     #[error("file was made shorter meanwhile")]
     Shortened,
     /// The name stands for another file than the caller has found, or for another one each time that it was looked up.

@@ -1,5 +1,5 @@
-//! File operations common to all doors: the walk to a file, one conflict table, fresh attributes, recalls, replicas
-//! through the head, uploads.
+//! File operations common to all doors: the walk to a file, one conflict table, fresh attributes, recalls, entries of
+//! directories, bytes through the head, copies, checksums, uploads.
 //!
 //! A thin shell: `file-state` decides, `api` has the seams, and [`Files`] takes the lock, asks, drops the lock and
 //! does what was answered. It is made once, in the binary, and every door has it; there is no other way to the table.
