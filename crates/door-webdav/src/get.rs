@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Activity, Birth, Grant, NamespaceError, TicketMode};
+use api::{Activity, Birth, Grant, TicketMode};
 use file_state::{Modes, Share};
-use files::{Content, ContentMode, FilesError, OpenFile};
+use files::{Content, ContentMode, OpenFile};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Response, Source};
@@ -41,23 +41,13 @@ impl Front {
             }
             call.demand_reading(&place.path)?;
             self.check_readable(call, &found).await?;
-            if let Some((held, file)) = self.hold_named(&found).await? {
+            // Held from here on: an unlinked file keeps its data until the last byte is sent.
+            if let Some((held, file)) = self.services.files.open_named(&found, self.requests).await? {
                 return self.send_file(call, &place, held, file).await;
             }
             tokio::time::sleep(LOOKUP_AGAIN).await;
         }
         Err(Refusal::busy("the file is replaced again and again"))
-    }
-
-    /// Held from here on: an unlinked file keeps its data until the last byte is sent. `None`: it has lost its name
-    /// since it was looked up, and what has the name now is to be looked up instead.
-    async fn hold_named(&self, found: &Attributes) -> Result<Option<(OpenFile, Attributes)>, Refusal> {
-        let share = Share::new(Modes::READ, Modes::NONE);
-        match self.services.files.open_found(found, self.requests, share).await {
-            Ok((held, file)) => Ok(Some((held, file)).filter(|(_, file)| file.nlink > 0)),
-            Err(FilesError::Namespace(NamespaceError::Stale(_))) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
     }
 
     async fn send_file(

@@ -105,14 +105,26 @@ impl Files {
             if !self.judge().allows(&caller.identity, &found, Access::READ).await? {
                 return Err(NamespaceError::AccessDenied.into());
             }
-            match self.open_found(&found, holder, Share::new(Modes::READ, Modes::NONE)).await {
-                Ok((open, held)) if held.nlink > 0 => return Ok((open, held)),
-                Ok(_) | Err(FilesError::Namespace(NamespaceError::Stale(_))) => {}
-                Err(error) => return Err(error),
+            if let Some(held) = self.open_named(&found, holder).await? {
+                return Ok(held);
             }
             tokio::time::sleep(LOOKUP_AGAIN).await;
         }
         Err(FilesError::Moved)
+    }
+
+    /// Opens a file to read that was just looked up. `None`: it has lost its name since; whichever file has the name now is
+    /// to be looked up instead.
+    pub async fn open_named(
+        self: &Arc<Self>,
+        found: &Attributes,
+        holder: Holder,
+    ) -> Result<Option<(OpenFile, Attributes)>, FilesError> {
+        match self.open_found(found, holder, Share::new(Modes::READ, Modes::NONE)).await {
+            Ok((open, held)) => Ok(Some((open, held)).filter(|(_, held)| held.nlink > 0)),
+            Err(FilesError::Namespace(NamespaceError::Stale(_))) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// Makes a file that has no name yet and holds it: between the two nobody takes it for one that was left behind.
