@@ -4,7 +4,7 @@ use api::{
     CreateKind, CreateMode, CreateSpec, ExpectedFile, Namespace, NamespaceError, Replace, SetAttributes,
 };
 use file_state::DelegationKind;
-use namespace::{Config, Database, SqlNamespace, Sync};
+use namespace::SqlNamespace;
 use testkit::clock::ManualClock;
 use testkit::watched_namespace::WatchedNamespace;
 use types::{Identity, Name};
@@ -27,17 +27,7 @@ struct Tree {
 
 impl Tree {
     async fn new(gives_back: bool) -> Tree {
-        let store = tempfile::tempdir().unwrap();
-        let config = Config {
-            database: Database::Sqlite(store.path().to_owned()),
-            clock: Arc::new(ManualClock::new(1_000)),
-            root_owner: (0, 0),
-            sync: Sync::Interval(LONG),
-            cache_bytes: 1 << 20,
-            queue_len_max: 10,
-            group_len_max: 10,
-        };
-        let namespace = Arc::new(SqlNamespace::open(config).unwrap());
+        let (store, namespace) = scene::sqlite(&Arc::new(ManualClock::new(1_000)));
         let names = Arc::new(WatchedNamespace::new(namespace.clone()));
         let (_, files) = Fakes::files_over(|_| names.clone());
         let clients = FakeRecaller::attach(&files, DOOR, gives_back);

@@ -34,20 +34,25 @@ pub struct Scene {
     _dir: tempfile::TempDir,
 }
 
+/// A namespace in a directory that goes with the test.
+pub fn sqlite(clock: &Arc<ManualClock>) -> (tempfile::TempDir, Arc<SqlNamespace>) {
+    let database = tempfile::tempdir().unwrap();
+    let config = Config {
+        database: Database::Sqlite(database.path().to_owned()),
+        clock: clock.clone(),
+        root_owner: (0, 0),
+        sync: Sync::Interval(LONG),
+        cache_bytes: 1 << 20,
+        queue_len_max: 100,
+        group_len_max: 100,
+    };
+    (database, Arc::new(SqlNamespace::open(config).unwrap()))
+}
+
 impl Scene {
     pub async fn set() -> Scene {
-        let database = tempfile::tempdir().unwrap();
         let clock = Arc::new(ManualClock::new(1_000));
-        let config = Config {
-            database: Database::Sqlite(database.path().to_owned()),
-            clock: clock.clone(),
-            root_owner: (0, 0),
-            sync: Sync::Interval(LONG),
-            cache_bytes: 1 << 20,
-            queue_len_max: 100,
-            group_len_max: 100,
-        };
-        let namespace = Arc::new(SqlNamespace::open(config).unwrap());
+        let (database, namespace) = sqlite(&clock);
         let names = Arc::new(WatchedNamespace::new(namespace.clone()));
         let pool = Arc::new(Faulty::new(MemoryPool::new(POOL)));
         let pools = Arc::new(MemoryPools::of([pool.clone() as Arc<dyn api::Pool>]));
