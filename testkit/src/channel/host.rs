@@ -57,6 +57,12 @@ impl Host {
         loop {
             let is_held = *hold.borrow_and_update();
             let (number, body) = tokio::select! {
+                // In this order: a request that is sent after the pool was told to hang is not taken.
+                biased;
+                changed = hold.changed() => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
                 request = requests.recv(), if !is_held => {
                     let Some(request) = request else { return };
                     self.begin(wire::read(request));
@@ -68,10 +74,6 @@ impl Host {
                     (number, body)
                 }
                 _ = ticks.tick() => (0, Bytes::new()),
-                changed = hold.changed() => match changed {
-                    Ok(()) => continue,
-                    Err(_) => return,
-                },
             };
             let status = wire::Status::of(&self.pool.status());
             let answer = wire::written(&Answer { number, status, body: Opaque(body) });
