@@ -34,10 +34,11 @@ class Nfs(servers.Server):
 
     NAME, TITLE, MODES, CONSISTENCY = "b", "through NFS, native client", list(SYNC), CONSISTENCY
     name = "forebay"
+    binary = None
 
     def __init__(self, scratch, mode, consistency):
         super().__init__(scratch, mode)
-        self.binary, self.mode = binary(), mode
+        self.binary, self.mode = self.binary or binary(), mode
         self.config = os.path.join(self.home, "forebay.toml")
         with open(self.config, "w") as f:
             f.write('[namespace]\nsync = "%s"\nconsistency = "%s"\n[http]\nenabled = false\n[nfs]\nslots_max = 64\n' % (SYNC[mode], consistency))
@@ -62,7 +63,12 @@ class Nfs(servers.Server):
         found = generate(["nfs", "--server", "127.0.0.1:%d" % self.port, "--mode", self.mode, "--directory", directories,
                           "--creators", str(creators), "--seconds", str(seconds)], seconds)
         found["cpu_us_per_create"] = (self.cpu_s() - cpu) * 1e6 / max(1, found["creates"])
-        return found
+        return {**found, "level": self.NAME}
+
+
+def before(binary):
+    """Level (b) by another binary, to compare two commits in one run."""
+    return type("Before", (Nfs,), {"NAME": "before", "TITLE": Nfs.TITLE + ", by the binary of --before", "binary": os.path.abspath(binary)})
 
 
 class Engine:

@@ -1,7 +1,7 @@
 """The sides that bench/reopen compares, and its report."""
 import os, statistics, subprocess
 
-from .sides import ROOT, ForebaySide, GaneshaSide
+from .sides import BEFORE, ROOT, ForebaySide, GaneshaSide
 from driver.server import Forebay
 
 SCHEMA = 1
@@ -17,14 +17,14 @@ class Delegating(ForebaySide):
         self.mode = mode
 
     def start_in(self, scratch):
-        return Forebay(scratch, extra=["--no-root-squash"], config='[nfs.delegations]\nmode = "%s"\n' % self.mode)
+        return Forebay(scratch, binary=self.binary, extra=["--no-root-squash"], config='[nfs.delegations]\nmode = "%s"\n' % self.mode)
 
 
 SIDES = [Delegating("forebay", "Read delegations as they come (nfs.delegations.mode = adaptive).", "adaptive"),
          Delegating("forebay-off", "No delegations (nfs.delegations.mode = off).", "off"),
          GaneshaSide("ganesha", "Grants no delegations on a VFS export, whatever is configured.")]
 # (faster, slower, at least how much faster the issue wants `loop`)
-PAIRS = [("forebay", "forebay-off", 5.0), ("forebay", "ganesha", 1.25)]
+PAIRS = [("forebay", "forebay-off", 5.0), ("forebay", "ganesha", 1.25), ("forebay", BEFORE, 1.0)]
 
 
 def prepare(opt, scratch):

@@ -9,6 +9,9 @@ GANESHA_DATA = "WRITE is answered UNSTABLE and COMMIT fsyncs the file."
 FOREBAY_DATA = "WRITE is answered UNSTABLE and COMMIT syncs the replica."
 
 
+BEFORE = "before"
+
+
 class Side:
     layout_driver = True
     metrics = None       # where its counters are, as seen from the servers' host
@@ -20,6 +23,7 @@ class Side:
 class ForebaySide(Side):
     product = "forebay"
     METRICS = "http://127.0.0.1:8080/metrics"
+    binary = None        # that of the environment, or the one built last
 
     def __init__(self, name, durability, sync="always", layout_driver=True, consistency="auto"):
         super().__init__(name, durability)
@@ -31,9 +35,15 @@ class ForebaySide(Side):
         side.metrics = self.METRICS
         return side
 
+    def by(self, binary):
+        """The same by another binary, as the side `before`: two commits in one run."""
+        side = copy.copy(self)
+        side.name, side.binary, side.durability = BEFORE, os.path.abspath(binary), "As forebay, by the binary of --before."
+        return side
+
     def start_in(self, scratch):
         http = "[http]\n" if self.metrics else ""
-        return Forebay(scratch, extra=["--no-root-squash"], config='%s[namespace]\nsync = "%s"\nconsistency = "%s"\n' % (http, self.sync, self.consistency))
+        return Forebay(scratch, binary=self.binary, extra=["--no-root-squash"], config='%s[namespace]\nsync = "%s"\nconsistency = "%s"\n' % (http, self.sync, self.consistency))
 
 
 class GaneshaSide(Side):
@@ -73,18 +83,35 @@ PAIRS = [
     ("forebay-nopnfs", "ganesha-dirsync", "equal durability, strict, without pNFS"),
     ("forebay-interval", "ganesha", "equal durability, seconds may be lost"),
     ("forebay", "ganesha", "UNEQUAL: only Forebay's names are on disk"),
+    ("forebay", BEFORE, "the same settings, two binaries"),
 ]
 
 
-def versions(binary):
+def chosen(opt, sides, default=None):
+    """The sides that the options name; `--before` alone sets two binaries of ours beside each other."""
+    wanted = opt.side or (["forebay"] if opt.before else default or [s.name for s in sides])
+    ours = next(s for s in sides if s.name == "forebay")
+    return [s for s in sides if s.name in wanted] + ([ours.by(opt.before)] if opt.before else [])
+
+
+def add_before(parser):
+    parser.add_argument("--before", metavar="BINARY", help="another binary of Forebay as a side of its own, named before")
+
+
+def versions(binary, before=None):
     """The binary by its own bytes: it may be older or newer than the tree, so the tree's commit says nothing about it."""
     first = lambda argv: (subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True).stdout.splitlines()
                           or [""])[0].strip()
     ganesha = first(["ganesha.nfsd", "-v"]) if shutil.which("ganesha.nfsd") else "not installed"
     out = {"ganesha": ganesha, "bench_commit": first(["git", "-C", ROOT, "describe", "--always", "--dirty"])}
     if binary:
-        with open(binary, "rb") as f:
-            digest = hashlib.sha256(f.read()).hexdigest()
         changed = datetime.datetime.fromtimestamp(os.stat(binary).st_mtime, datetime.timezone.utc)
-        out.update(forebay=first([binary, "--version"]), forebay_sha256=digest, forebay_file_time=changed.isoformat(timespec="seconds"))
+        out.update(forebay=first([binary, "--version"]), forebay_sha256=digest_of(binary), forebay_file_time=changed.isoformat(timespec="seconds"))
+    if before:
+        out.update(before=first([before, "--version"]), before_sha256=digest_of(before))
     return out
+
+
+def digest_of(path):
+    with open(path, "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()

@@ -20,20 +20,26 @@ def summarise(runs, opt):
         figures = {side: {"values": [r["rate"] for r in rounds], "median": statistics.median(r["rate"] for r in rounds),
                           "cpu": {"unit": job.cpu_unit, "values": [r["cpu"] for r in rounds], "median": statistics.median(r["cpu"] for r in rounds)}}
                    for side, rounds in sides.items()}
-        ours, theirs = sides["forebay"], sides["nginx"]
+        ours, theirs = sides["forebay"], sides[peer_of(sides)]
         pairs = lambda key: [a[key] / b[key] for a, b in zip(ours, theirs) if b[key] > 0]
         ratios = {key: {"of_medians": ratio(figures, key), "per_round": pairs(key)} for key in ("rate", "cpu")}
-        out[name] = rounded({"unit": job.unit, "sides": figures, "forebay / nginx": ratios})
+        out[name] = rounded({"unit": job.unit, "sides": figures, "forebay / %s" % peer_of(sides): ratios})
     for at_once, one_by_one in VECTORS:
-        for side in ("forebay", "nginx") if at_once in out and one_by_one in out else ():
+        for side in out[at_once]["sides"] if at_once in out and one_by_one in out else ():
             gain = out[at_once]["sides"][side]["median"] / out[one_by_one]["sides"][side]["median"]
             out[at_once]["sides"][side]["times_faster_than_parts"] = round(gain, 1)
     return out
 
 
+def peer_of(sides):
+    """nginx, or another binary of Forebay."""
+    return next(name for name in sides if name != "forebay")
+
+
 def ratio(figures, key):
+    peer = peer_of(figures)
     pick = lambda side: figures[side]["median"] if key == "rate" else figures[side]["cpu"]["median"]
-    return pick("forebay") / pick("nginx") if pick("nginx") else None
+    return pick("forebay") / pick(peer) if pick(peer) else None
 
 
 def rounded(value):
@@ -48,12 +54,12 @@ def table(figures, sides, limits, calm):
     lines = ["%-11s %-8s" % ("job", "unit") + "".join(("%s" % s).rjust(12) for s in sides) + "  ratio    CPU" + "".join(s.rjust(12) for s in sides) + "  ratio"]
     for name, job in figures.items():
         one = lambda pick: "".join(("%.4g" % pick(job["sides"][s])).rjust(12) for s in sides)
-        ratios = job["forebay / nginx"]
+        ratios = job["forebay / %s" % peer_of(sides)]
         shown = lambda key: "   -" if ratios[key]["of_medians"] is None else "%.2f" % ratios[key]["of_medians"]
         lines.append("%-11s %-8s" % (name, job["unit"]) + one(lambda s: s["median"]) + "   " + shown("rate")
                      + "  " + jobs.JOBS[name].cpu_unit.ljust(7) + one(lambda s: s["cpu"]["median"])[2:] + "   " + shown("cpu"))
     lines += ["", "targets"]
-    for name, key, sense, bound in TARGETS:
+    for name, key, sense, bound in TARGETS if "nginx" in sides else ():
         if name in figures and (found := figures[name]["forebay / nginx"][key]["of_medians"]) is not None:
             met = found >= bound if sense == ">=" else found <= bound
             lines.append("  %-11s %-4s of nginx %s %.2f: %.2f  %s" % (name, key, sense, bound, found, "met" if met else "MISSED"))

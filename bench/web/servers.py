@@ -57,9 +57,10 @@ class Forebay(Server):
     durability = "A PUT is answered when the bytes are on disk (fdatasync) and the name is committed; checksums (adler32, crc32c) are kept with it."
     credential = ["--user", "%s:%s" % (USER, PASSWORD)]
 
-    def __init__(self, scratch):
-        super().__init__(scratch, self.name)
-        self.binary = os.environ.get("FOREBAY", os.path.join(ROOT, "target/release/forebay"))
+    def __init__(self, scratch, name="forebay", binary=None):
+        super().__init__(scratch, name)
+        self.name = name
+        self.binary = binary or os.environ.get("FOREBAY", os.path.join(ROOT, "target/release/forebay"))
         if not os.access(self.binary, os.X_OK):
             raise SystemExit("%s is not built (cargo build --release)" % self.binary)
         self.config = os.path.join(self.home, "forebay.toml")
@@ -137,8 +138,13 @@ def first_line(argv):
 
 
 def versions(sides):
-    """The binary by its own bytes: it may be older or newer than the tree."""
-    with open(sides[0].binary, "rb") as f:
-        digest = hashlib.sha256(f.read()).hexdigest()
-    return {"nginx": first_line(["nginx", "-v"]), "forebay": first_line([sides[0].binary, "--version"]), "forebay_sha256": digest,
-            "bench_commit": first_line(["git", "-C", ROOT, "describe", "--always", "--dirty"])}
+    """Binaries by their own bytes: they may be older or newer than the tree."""
+    out = {"bench_commit": first_line(["git", "-C", ROOT, "describe", "--always", "--dirty"])}
+    for side in sides:
+        if side.name == "nginx":
+            out["nginx"] = first_line(["nginx", "-v"])
+            continue
+        with open(side.binary, "rb") as f:
+            out[side.name + "_sha256"] = hashlib.sha256(f.read()).hexdigest()
+        out[side.name] = first_line([side.binary, "--version"])
+    return out

@@ -15,8 +15,8 @@ class Forebay:
 
     name = "forebay"
 
-    def __init__(self, scratch, pools=1, extra=(), config="", user=None, port=NFS_PORT):
-        self.binary = os.environ.get("FOREBAY", os.path.join(ROOT, "target/release/forebay"))
+    def __init__(self, scratch, pools=1, extra=(), config="", user=None, port=NFS_PORT, binary=None):
+        self.binary = binary or os.environ.get("FOREBAY", os.path.join(ROOT, "target/release/forebay"))
         self.scratch, self.pools, self.extra, self.user, self.port = scratch, pools, list(extra), user, port
         self.data = os.path.join(scratch, "data")
         self.config = os.path.join(scratch, "forebay.toml")
