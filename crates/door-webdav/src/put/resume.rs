@@ -10,25 +10,30 @@
 
 use std::sync::Arc;
 
-use files::{MovesSeen, Upload, UploadKey, UploadTarget};
+use files::{MovesSeen, Upload, UploadKey, UploadTarget, UploadsInParts};
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use http_server::{RequestBody, Response};
 use http_wire::range::ContentRange;
 use types::{Checksum, ChecksumKind, FileId};
 
-use super::{answer, promised};
+use super::terms::{promised, terms};
 use crate::call::Call;
-use crate::conditions::lock_owner;
-use crate::front::Front;
 use crate::refusal::Refusal;
+use crate::representation::stored;
 use crate::resolve::PathTarget;
+use crate::upload::Uploading;
 
 const UPLOAD_ID: HeaderName = HeaderName::from_static("upload-id");
 
-impl Front {
-    pub(super) async fn put_part(
-        self: &Arc<Self>,
+pub(crate) struct PartialPuts {
+    pub uploading: Arc<Uploading>,
+    pub in_parts: UploadsInParts,
+}
+
+impl PartialPuts {
+    pub async fn put(
+        &self,
         call: &Call,
         (place, seen): (&PathTarget, MovesSeen),
         part: ContentRange,
@@ -84,7 +89,7 @@ impl Front {
 
     /// Answers how far the upload is; if all bytes are there, gives it its name.
     async fn tell_arrived(
-        self: &Arc<Self>,
+        &self,
         call: &Call,
         known: Option<Upload>,
         promised: Vec<Checksum>,
@@ -99,7 +104,7 @@ impl Front {
     }
 
     async fn complete_parts(
-        self: &Arc<Self>,
+        &self,
         call: &Call,
         mut kept: Upload,
         promised: Vec<Checksum>,
@@ -107,8 +112,8 @@ impl Front {
         if !promised.is_empty() {
             kept.promise(promised);
         }
-        let owner = lock_owner(call)?;
-        Ok(answer(&self.publish(kept.finish().await?, owner).await?))
+        let owner = call.lock_owner()?;
+        Ok(stored(&self.uploading.publish(kept.finish().await?, owner).await?))
     }
 
     async fn begin_parts(
@@ -119,11 +124,11 @@ impl Front {
         total: u64,
     ) -> Result<Upload, Refusal> {
         let admitted = self.in_parts.admit(&call.caller)?;
-        let mut terms = self.terms(call, place, &RequestBody::empty())?;
+        let mut terms = terms(call, place, &RequestBody::empty())?;
         terms.size = Some(total);
         // The checksums that the last part will promise are not known yet.
         terms.kinds = ChecksumKind::ALL.to_vec();
-        let mut upload = self.begin_upload(call, UploadTarget::new(place.clone(), None), terms).await?;
+        let mut upload = self.uploading.begin(call, UploadTarget::new(place.clone(), None), terms).await?;
         upload.open().await?;
         Ok(self.in_parts.begin(key, upload, admitted))
     }
