@@ -23,18 +23,18 @@ pub(crate) struct Collections {
 impl Collections {
     pub async fn make(&self, call: &Call) -> Result<Response, Refusal> {
         for _ in 0..ATTEMPTS_MAX {
-            let place = self.resolver.resolve_new(call, &call.path).await?;
-            if !call.caller.may_make_directory(&place.path) {
+            let target = self.resolver.resolve_new(call, &call.path).await?;
+            if !call.caller.may_make_directory(&target.path) {
                 return Err(call.denied());
             }
-            if place.found.is_some() {
+            if target.found.is_some() {
                 return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "name is taken"));
             }
-            self.conditions.check(call, &place).await?;
+            self.conditions.check(call, &target).await?;
             let _changing =
-                self.locks.begin(&call.lock_owner()?, vec![PathChange::of_member(&place.path)]).await?;
-            if let Some(place) = self.conditions.still_at(call, &call.path, Last::Followed, &place).await {
-                let (dir, name) = place.entry()?;
+                self.locks.begin(&call.lock_owner()?, vec![PathChange::of_member(&target.path)]).await?;
+            if let Some(target) = self.conditions.still_at(call, &call.path, Last::Followed, &target).await {
+                let (dir, name) = target.entry()?;
                 self.access.make_directory(&call.caller.identity, dir, name).await?;
                 return Ok(Response::new(StatusCode::CREATED));
             }

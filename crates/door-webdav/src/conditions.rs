@@ -28,26 +28,26 @@ pub(crate) struct Conditions {
 
 impl Conditions {
     /// Of a request that changes something: `If-Match`, `If-None-Match`, `If-Unmodified-Since` (RFC 9110 §13), and `If`.
-    pub async fn check(&self, call: &Call, place: &PathTarget) -> Result<(), Refusal> {
-        let current_etag = place.found.as_ref().map(etag);
-        let current = match (&current_etag, &place.found) {
+    pub async fn check(&self, call: &Call, target: &PathTarget) -> Result<(), Refusal> {
+        let current_etag = target.found.as_ref().map(etag);
+        let current = match (&current_etag, &target.found) {
             (Some(etag), Some(found)) => Some(Current { etag, modified: found.mtime }),
             _ => None,
         };
         if conditional::evaluate(&call.method, &call.headers, current) != Verdict::Proceed {
             return Err(Refusal::precondition("a condition of the request does not hold"));
         }
-        self.check_if(call, place).await
+        self.check_if(call, target).await
     }
 
     /// RFC 4918 §10.4, of any method.
-    pub async fn check_if(&self, call: &Call, place: &PathTarget) -> Result<(), Refusal> {
+    pub async fn check_if(&self, call: &Call, target: &PathTarget) -> Result<(), Refusal> {
         let Some(header) = call.if_header()? else { return Ok(()) };
         let mut states = BTreeMap::new();
         for tag in header.resources() {
             let state = match tag {
-                None => self.state(place),
-                Some(url) => self.tagged_state(call, place, url).await,
+                None => self.state(target),
+                Some(url) => self.tagged_state(call, target, url).await,
             };
             states.insert(tag, state);
         }
@@ -75,13 +75,13 @@ impl Conditions {
     }
 
     /// Of what a list names by its URL. It is the same resource by whatever links it is reached.
-    async fn tagged_state(&self, call: &Call, place: &PathTarget, url: &str) -> ResourceState {
+    async fn tagged_state(&self, call: &Call, target: &PathTarget, url: &str) -> ResourceState {
         let Ok(path) = self.own_urls.path(call, url.as_bytes()) else {
             // A resource elsewhere has no state here.
             return ResourceState::default();
         };
         if path == call.path {
-            return self.state(place);
+            return self.state(target);
         }
         match self.resolver.walk(call, &path, Last::Followed).await {
             Ok(found) => self.state(&found),
@@ -93,10 +93,10 @@ impl Conditions {
         }
     }
 
-    fn state(&self, place: &PathTarget) -> ResourceState {
+    fn state(&self, target: &PathTarget) -> ResourceState {
         ResourceState {
-            tokens: self.locks.covering(&place.path).into_iter().map(|lock| lock.token).collect(),
-            etag: place.found.as_ref().map(|found| etag(found).to_string()),
+            tokens: self.locks.covering(&target.path).into_iter().map(|lock| lock.token).collect(),
+            etag: target.found.as_ref().map(|found| etag(found).to_string()),
         }
     }
 }

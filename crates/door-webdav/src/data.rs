@@ -133,7 +133,7 @@ impl DataFace {
     ) -> Result<Response, Refusal> {
         let begun = self.completions.begin(ticket.file).await;
         let kinds = begun.inspect_err(|_| drop(self.arrivals.take(ticket.file)))?;
-        let mut arrival = Arrival::new(self, ticket);
+        let mut arrival = Arrival::new(&self.arrivals, &*self.completions, &*self.clock, ticket);
         let received = match self.arrivals.take(ticket.file) {
             Some(before) => {
                 let received = arrival.finish(before).await?;

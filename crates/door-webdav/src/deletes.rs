@@ -25,33 +25,33 @@ pub(crate) struct Deletes {
 impl Deletes {
     pub async fn delete(&self, call: &Call) -> Result<Response, Refusal> {
         for _ in 0..ATTEMPTS_MAX {
-            let place = self.resolver.resolve(call, &call.path, Last::Itself).await?;
-            call.demand(Activity::Delete, &place.path)?;
-            let found = place.existing()?;
+            let target = self.resolver.resolve(call, &call.path, Last::Itself).await?;
+            call.demand(Activity::Delete, &target.path)?;
+            let found = target.existing()?;
             if call.is_directory_form && !found.kind.is_directory() {
                 return Err(Refusal::not_found());
             }
-            place.entry()?;
+            target.entry()?;
             call.demand_whole(&found)?;
-            self.conditions.check(call, &place).await?;
+            self.conditions.check(call, &target).await?;
             let _changing =
-                self.locks.begin(&call.lock_owner()?, vec![PathChange::of_tree(&place.path, true)]).await?;
-            if let Some(place) = self.conditions.still_at(call, &call.path, Last::Itself, &place).await {
-                return self.delete_found(call, &place).await;
+                self.locks.begin(&call.lock_owner()?, vec![PathChange::of_tree(&target.path, true)]).await?;
+            if let Some(target) = self.conditions.still_at(call, &call.path, Last::Itself, &target).await {
+                return self.delete_found(call, &target).await;
             }
         }
         Err(Refusal::busy(ELSEWHERE))
     }
 
-    async fn delete_found(&self, call: &Call, place: &PathTarget) -> Result<Response, Refusal> {
-        let failures = self.removals.remove_tree(call, place).await;
+    async fn delete_found(&self, call: &Call, target: &PathTarget) -> Result<Response, Refusal> {
+        let failures = self.removals.remove_tree(call, target).await;
         match failures {
             failures if failures.is_empty() => {
                 // Only if all is removed: members that are still there keep their locks.
-                self.locks.forget_tree(&place.path);
+                self.locks.forget_tree(&target.path);
                 Ok(Response::new(StatusCode::NO_CONTENT))
             }
-            mut failures if failures.len() == 1 && failures[0].0 == place.path => Err(failures.remove(0).1),
+            mut failures if failures.len() == 1 && failures[0].0 == target.path => Err(failures.remove(0).1),
             failures => Ok(multistatus::failures(&failures)),
         }
     }

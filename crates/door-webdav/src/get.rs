@@ -8,7 +8,8 @@ use files::{Content, ContentMode, OpenFile};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Response, Source};
-use http_wire::{content, digest, target};
+use http_wire::target::{encode_path, put_query_text};
+use http_wire::{content, digest};
 use types::{Attributes, Clock, FileKind, Random};
 
 use crate::access::FileAccess;
@@ -44,20 +45,20 @@ pub(crate) struct Reads {
 impl Reads {
     pub async fn get(&self, call: &Call) -> Result<Response, Refusal> {
         for _ in 0..LOOKUPS_MAX {
-            let place = self.resolver.resolve(call, &call.path, Last::Followed).await?;
-            let found = place.existing()?;
-            self.conditions.check_if(call, &place).await?;
+            let target = self.resolver.resolve(call, &call.path, Last::Followed).await?;
+            let found = target.existing()?;
+            self.conditions.check_if(call, &target).await?;
             match found.kind {
-                FileKind::Directory => return self.get_directory(call, &place, &found).await,
+                FileKind::Directory => return self.get_directory(call, &target, &found).await,
                 FileKind::Regular if call.is_directory_form => return Err(Refusal::not_found()),
                 FileKind::Regular => {}
                 _ => return Err(Refusal::forbidden("this is a device, not a file")),
             }
-            call.demand_reading(&place.path)?;
+            call.demand_reading(&target.path)?;
             self.access.check_readable(call, &found).await?;
             // Held from here on: an unlinked file keeps its data until the last byte is sent.
             if let Some((held, file)) = self.access.files.open_named(&found, self.access.requests).await? {
-                return self.send_file(call, &place, held, file).await;
+                return self.send_file(call, &target, held, file).await;
             }
             tokio::time::sleep(LOOKUP_AGAIN).await;
         }
@@ -67,11 +68,11 @@ impl Reads {
     async fn send_file(
         &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         held: OpenFile,
         file: Attributes,
     ) -> Result<Response, Refusal> {
-        if let Some(response) = self.redirect_read(call, place, &file).await? {
+        if let Some(response) = self.redirect_read(call, target, &file).await? {
             return Ok(response);
         }
         let bytes = self.access.files.content(&file, ContentMode::Read).await?;
@@ -79,7 +80,7 @@ impl Reads {
             etag: etag(&file),
             modified: file.mtime,
             size: file.size,
-            content_type: content_type(place),
+            content_type: content_type(target),
             random: &*self.random,
             digests: self.wanted_digests(call, &file, &bytes).await?,
             source: bytes.replica().cloned().map(Source::new),
@@ -93,7 +94,7 @@ impl Reads {
     async fn redirect_read(
         &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         file: &Attributes,
     ) -> Result<Option<Response>, Refusal> {
         if self.redirects.mode != Redirect::Always
@@ -113,7 +114,7 @@ impl Reads {
         let expires_s = self.redirects.expires_s(call, TICKET_S);
         let birth = Birth::of(file.birth);
         let ticket = UrlTicket { purpose, file: file.file, birth, pool, expires_s };
-        let Some(location) = self.redirects.url(call, &place.path, &ticket) else { return Ok(None) };
+        let Some(location) = self.redirects.url(call, &target.path, &ticket) else { return Ok(None) };
         let response = Response::new(StatusCode::TEMPORARY_REDIRECT)
             .with(header::LOCATION, location)
             .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -147,29 +148,29 @@ impl Reads {
     async fn get_directory(
         &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         dir: &Attributes,
     ) -> Result<Response, Refusal> {
         let wants_page = content::accepts(&call.headers, "text/html");
         if let Some(page) = self.page.as_ref().filter(|_| wants_page) {
-            let mut url = format!("{page}{}", target::encode_path(&place.path, true));
+            let mut url = format!("{page}{}", encode_path(&target.path, true));
             if let Some(token) = &call.token_in_query {
                 url.push_str("?authz=");
-                target::put_query_text(&mut url, token);
+                put_query_text(&mut url, token);
             }
             let location = HeaderValue::try_from(url).map_err(|_| Refusal::not_found())?;
             return Ok(Response::new(StatusCode::SEE_OTHER)
                 .with(header::LOCATION, location)
                 .with(header::VARY, HeaderValue::from_static("accept")));
         }
-        call.demand(Activity::List, &place.path)?;
-        index(&self.access, call, place, dir).await
+        call.demand(Activity::List, &target.path)?;
+        index(&self.access, call, target, dir).await
     }
 }
 
 /// By the name; what a browser would run as a page of ours is sent as plain text or a download.
-fn content_type(place: &PathTarget) -> &'static str {
-    safe_type(place.name().map_or(&b""[..], |name| name.as_bytes()))
+fn content_type(target: &PathTarget) -> &'static str {
+    safe_type(target.name().map_or(&b""[..], |name| name.as_bytes()))
 }
 
 /// Clients that are known not to follow; everybody else does for GET.

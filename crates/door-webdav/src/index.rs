@@ -9,7 +9,7 @@ use futures_util::stream;
 use http::header::{self, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Held, Response, ResponseBody};
-use http_wire::target;
+use http_wire::target::{encode_path, put_name};
 use types::{Attributes, FileId};
 
 use crate::access::FileAccess;
@@ -35,7 +35,7 @@ const LISTING_BYTES: usize = 256 << 10;
 pub(crate) async fn index(
     access: &Arc<FileAccess>,
     call: &Call,
-    place: &PathTarget,
+    target: &PathTarget,
     dir: &Attributes,
 ) -> Result<Response, Refusal> {
     let response = Response::new(StatusCode::OK)
@@ -52,7 +52,7 @@ pub(crate) async fn index(
         return Ok(response.with_body(ResponseBody::Absent { length: None }));
     }
     // Links are relative to the directory, also where the request left out the slash.
-    let base = target::encode_path(&place.path, true);
+    let base = encode_path(&target.path, true);
     let head = format!("<!doctype html>\n<title>{base}</title>\n<base href=\"{base}\">\n<pre>\n");
     let listing = Listing {
         access: Arc::clone(access),
@@ -78,7 +78,7 @@ impl Listing {
         for entry in &page.entries {
             let slash = if entry.attributes.kind.is_directory() { "/" } else { "" };
             let mut name = String::new();
-            target::put_name(&mut name, entry.name.as_bytes());
+            put_name(&mut name, entry.name.as_bytes());
             // In the first component of a relative link what stands before a colon is a scheme: `javascript:` too.
             let name = name.replace(':', "%3A");
             let text = escaped(&String::from_utf8_lossy(entry.name.as_bytes()));

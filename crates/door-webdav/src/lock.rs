@@ -60,17 +60,17 @@ impl Locking {
         let body = body.collect(dav::BODY_BYTES_MAX as u64).await?;
         let request = LockRequest::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
         let timeout = self.lock_timeout(call)?;
-        let place = self.resolver.resolve_new(call, &call.path).await?;
-        self.conditions.check(call, &place).await?;
-        call.demand(Activity::Upload, &place.path)?;
-        let LockRequest::New(info) = request else { return self.refresh_lock(call, &place, timeout) };
+        let target = self.resolver.resolve_new(call, &call.path).await?;
+        self.conditions.check(call, &target).await?;
+        call.demand(Activity::Upload, &target.path)?;
+        let LockRequest::New(info) = request else { return self.refresh_lock(call, &target, timeout) };
         let depth = call.depth()?.unwrap_or(Depth::Infinity);
         if depth == Depth::One {
             return Err(Refusal::bad_request("Depth of a LOCK is 0 or infinity"));
         }
-        self.judge_locking(call, &place, &[]).await?;
+        self.judge_locking(call, &target, &[]).await?;
         let scope = if info.scope == LockScope::Exclusive { Scope::Exclusive } else { Scope::Shared };
-        let mut lock = self.new_lock(call, &place, &info, scope, depth, timeout);
+        let mut lock = self.new_lock(call, &target, &info, scope, depth, timeout);
         if let Err(error) = self.locks.add(&mut lock).await {
             return not_locked(&lock, error);
         }
@@ -84,10 +84,10 @@ impl Locking {
     }
 
     /// Whether the caller may lock what is there, or make the file that is not.
-    async fn judge_locking(&self, call: &Call, place: &PathTarget, own: &[String]) -> Result<(), Refusal> {
-        if let Some(found) = &place.found {
+    async fn judge_locking(&self, call: &Call, target: &PathTarget, own: &[String]) -> Result<(), Refusal> {
+        if let Some(found) = &target.found {
             // It keeps others from writing what the credential may not overwrite.
-            call.demand(Activity::Delete, &place.path)?;
+            call.demand(Activity::Delete, &target.path)?;
             if self.access.judge().allows(&call.caller.identity, found, Access::WRITE).await? {
                 return Ok(());
             }
@@ -96,7 +96,7 @@ impl Locking {
         }
         let mut owner = call.lock_owner()?;
         owner.tokens.extend_from_slice(own);
-        Ok(self.locks.judge(&owner, &PathChange::of_member(&place.path))?)
+        Ok(self.locks.judge(&owner, &PathChange::of_member(&target.path))?)
     }
 
     /// Denies writing to other doors, on a file that is made for it where the name is free. Returns whether it was
@@ -106,13 +106,13 @@ impl Locking {
     /// changes the name; an NFS client may until the file is held, so the name is looked up again.
     async fn hold_locked(&self, call: &Call, lock: &Lock) -> Result<bool, Refusal> {
         for _ in 0..ATTEMPTS_MAX {
-            let place = self.resolver.resolve_new(call, &call.path).await?;
-            if place.path != lock.path {
+            let target = self.resolver.resolve_new(call, &call.path).await?;
+            if target.path != lock.path {
                 return Err(Refusal::busy("a link on the way was changed"));
             }
-            self.judge_locking(call, &place, std::slice::from_ref(&lock.token)).await?;
-            let Some(found) = place.found else {
-                match self.make_empty(call, place, lock).await {
+            self.judge_locking(call, &target, std::slice::from_ref(&lock.token)).await?;
+            let Some(found) = target.found else {
+                match self.make_empty(call, target, lock).await {
                     Ok(()) => return Ok(true),
                     // An NFS client was faster.
                     Err(PublishError::Files(FilesError::Upload(UploadError::Exists))) => continue,
@@ -121,8 +121,8 @@ impl Locking {
             };
             self.take_from_others(&lock.token, &found).await?;
             self.locks.end_denials(&lock.token, |file| file != found.file);
-            let Some(parent) = &place.parent else { return Ok(false) };
-            let name = place.path.last().expect("what has a parent has a name");
+            let Some(parent) = &target.parent else { return Ok(false) };
+            let name = target.path.last().expect("what has a parent has a name");
             match self.access.namespace.lookup(&call.caller.identity, parent.file, name).await {
                 Ok(again) if again.entry.file == found.file => return Ok(false),
                 Ok(_) | Err(NamespaceError::NotFound | NamespaceError::Stale(_)) => {}
@@ -148,8 +148,8 @@ impl Locking {
         Ok(self.locks.deny_writing(token, found)?)
     }
 
-    fn refresh_lock(&self, call: &Call, place: &PathTarget, timeout: Duration) -> Result<Response, Refusal> {
-        let lock = self.locks.refresh(&call.lock_owner()?, &place.path, timeout);
+    fn refresh_lock(&self, call: &Call, target: &PathTarget, timeout: Duration) -> Result<Response, Refusal> {
+        let lock = self.locks.refresh(&call.lock_owner()?, &target.path, timeout);
         let lock = lock.ok_or_else(|| Refusal::precondition("no lock of yours is named in the If header"))?;
         Ok(answer(StatusCode::OK, &[&lock]))
     }
@@ -165,7 +165,7 @@ impl Locking {
     fn new_lock(
         &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         info: &LockInfo,
         scope: Scope,
         depth: Depth,
@@ -173,8 +173,8 @@ impl Locking {
     ) -> Lock {
         Lock {
             token: self.new_token(),
-            path: place.path.clone(),
-            root_href: http_wire::target::encode_path(&place.path, false),
+            path: target.path.clone(),
+            root_href: http_wire::target::encode_path(&target.path, false),
             scope,
             is_deep: depth == Depth::Infinity,
             principal: Principal::from(&call.caller),
@@ -199,14 +199,14 @@ impl Locking {
     async fn make_empty(
         &self,
         call: &Call,
-        place: PathTarget,
+        target: PathTarget,
         lock: &Lock,
     ) -> Result<(), PublishError<Refusal>> {
         let mut owner = call.lock_owner().map_err(PublishError::Door)?;
         owner.tokens.push(lock.token.clone());
         let terms = UploadTerms { replace: Replace::Never, size: Some(0), ..UploadTerms::default() };
-        let target = UploadTarget::new(place, None);
-        let upload = self.uploading.begin(call, target, terms).await.map_err(PublishError::Door)?;
+        let upload = self.uploading.begin(call, UploadTarget::new(target, None), terms).await;
+        let upload = upload.map_err(PublishError::Door)?;
         let complete = upload.received(Received { size: 0, checksums: Vec::new() });
         complete.publish(&self.uploading.naming(owner)).await.map(drop)
     }
@@ -215,10 +215,10 @@ impl Locking {
         let value = call.single(LOCK_TOKEN)?.ok_or_else(|| Refusal::bad_request("Lock-Token is missing"))?;
         let token =
             dav::lock_token(value.as_bytes()).map_err(|error| Refusal::bad_request(error.to_string()))?;
-        let place = self.resolver.resolve(call, &call.path, Last::Followed).await?;
-        call.demand(Activity::Upload, &place.path)?;
-        self.conditions.check_if(call, &place).await?;
-        let Some(lock) = self.locks.find(token, &place.path) else { return Err(not_covering()) };
+        let target = self.resolver.resolve(call, &call.path, Last::Followed).await?;
+        call.demand(Activity::Upload, &target.path)?;
+        self.conditions.check_if(call, &target).await?;
+        let Some(lock) = self.locks.find(token, &target.path) else { return Err(not_covering()) };
         if lock.principal != Principal::from(&call.caller) && call.caller.role != api::Role::Admin {
             return Err(Refusal::forbidden("the lock is somebody else's"));
         }

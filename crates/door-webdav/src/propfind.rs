@@ -70,14 +70,14 @@ impl PropertyListing {
         let body = body.collect(dav::BODY_BYTES_MAX as u64).await?;
         let asked = PropFind::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
         let depth = call.depth()?.unwrap_or(Depth::Infinity);
-        let place = self.resolver.resolve(call, &call.path, Last::Followed).await?;
-        let found = place.existing()?;
-        call.demand(Activity::ReadMetadata, &place.path)?;
-        self.conditions.check_if(call, &place).await?;
+        let target = self.resolver.resolve(call, &call.path, Last::Followed).await?;
+        let found = target.existing()?;
+        call.demand(Activity::ReadMetadata, &target.path)?;
+        self.conditions.check_if(call, &target).await?;
         let is_listed = found.kind.is_directory() && depth != Depth::Zero;
         let held = if is_listed { Some(call.memory(WALK_BYTES).await?) } else { None };
         if is_listed {
-            call.demand(Activity::List, &place.path)?;
+            call.demand(Activity::List, &target.path)?;
             // A directory that may not be read is refused before the answer has begun.
             self.access.list_to_enter(&call.caller.identity, found.file, Cookie::START, 1).await?;
         }
@@ -88,13 +88,13 @@ impl PropertyListing {
             asked: Arc::new(asked),
             patience: Patience::of_walk(),
             is_deep: depth == Depth::Infinity,
-            top: place.path.clone(),
+            top: target.path.clone(),
             open: Vec::new(),
             page: None,
             out: Some(Multistatus::begin()),
             _held: held,
         };
-        let whole = Resource { shown: &call.path, path: &place.path, attributes: &found };
+        let whole = Resource { shown: &call.path, path: &target.path, attributes: &found };
         walk.write(&whole).await?;
         if is_listed {
             walk.open.push((Descent::default(), found.file, Cookie::START));

@@ -29,14 +29,14 @@ pub(crate) struct PropertyPatches {
 impl PropertyPatches {
     pub async fn patch(&self, call: &Call, patch: PropPatch) -> Result<Response, Refusal> {
         for _ in 0..ATTEMPTS_MAX {
-            let place = self.resolver.resolve(call, &call.path, Last::Followed).await?;
-            place.existing()?;
-            call.demand(Activity::UpdateMetadata, &place.path)?;
-            self.conditions.check(call, &place).await?;
+            let target = self.resolver.resolve(call, &call.path, Last::Followed).await?;
+            target.existing()?;
+            call.demand(Activity::UpdateMetadata, &target.path)?;
+            self.conditions.check(call, &target).await?;
             let _changing =
-                self.locks.begin(&call.lock_owner()?, vec![PathChange::of_file(&place.path)]).await?;
-            if let Some(place) = self.conditions.still_at(call, &call.path, Last::Followed, &place).await {
-                return self.patch_found(call, &place.existing()?, &patch).await;
+                self.locks.begin(&call.lock_owner()?, vec![PathChange::of_file(&target.path)]).await?;
+            if let Some(target) = self.conditions.still_at(call, &call.path, Last::Followed, &target).await {
+                return self.patch_found(call, &target.existing()?, &patch).await;
             }
         }
         Err(Refusal::busy(ELSEWHERE))

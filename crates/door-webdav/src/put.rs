@@ -50,21 +50,21 @@ impl Puts {
 
     pub async fn put(&self, call: &Call, body: RequestBody) -> Result<Response, Refusal> {
         let seen = self.access.files.moves();
-        let place = self.resolver.resolve_new(call, &call.path).await?;
-        self.uploading.authorize(call, &place).await?;
+        let target = self.resolver.resolve_new(call, &call.path).await?;
+        self.uploading.authorize(call, &target).await?;
         if let Some(value) = call.single(header::CONTENT_RANGE)? {
             let part = range::ContentRange::parse(value.as_bytes())
                 .ok_or_else(|| Refusal::bad_request("Content-Range is not understood"))?;
-            return self.partial.put(call, (&place, seen), part, body).await;
+            return self.partial.put(call, (&target, seen), part, body).await;
         }
-        let mut terms = terms(call, &place, &body)?;
+        let mut terms = terms(call, &target, &body)?;
         terms.promised = promised(&call.headers)?;
         let is_redirected = self.redirects.mode == Redirect::Always
             && body.is_awaited()
             && !call.caller.is_bound_to_addresses();
         let admitted = is_redirected.then(|| self.at_pools.admit(&call.caller)).transpose()?;
         let owner = call.lock_owner()?;
-        let upload = self.uploading.begin(call, UploadTarget::new(place, Some(seen)), terms).await?;
+        let upload = self.uploading.begin(call, UploadTarget::new(target, Some(seen)), terms).await?;
         // With the body still to come: what takes time is under way when it is all there.
         upload.recall_ahead().await?;
         if let Some(admitted) = admitted

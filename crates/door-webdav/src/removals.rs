@@ -27,17 +27,17 @@ struct Level {
 
 impl Removals {
     /// Removes what is there and everything below; what stays is told with its reason.
-    pub async fn remove_tree(&self, call: &Call, place: &PathTarget) -> Failures {
+    pub async fn remove_tree(&self, call: &Call, target: &PathTarget) -> Failures {
         let mut failures = Failures::new();
-        let (Ok((dir, name)), Some(found)) = (place.entry(), place.found) else { return failures };
+        let (Ok((dir, name)), Some(found)) = (target.entry(), target.found) else { return failures };
         if !found.kind.is_directory() {
             if let Err(refusal) = self.remove_entry(&call.caller.identity, dir, name, &found).await {
-                failures.push((place.path.clone(), refusal));
+                failures.push((target.path.clone(), refusal));
             }
             return failures;
         }
         if let Err(refusal) = self.may_remove_directory(call, dir, &found).await {
-            failures.push((place.path.clone(), refusal));
+            failures.push((target.path.clone(), refusal));
             return failures;
         }
         // Depth first; a directory is left by the way it was entered, so only those are kept that lead to where it is.
@@ -51,16 +51,16 @@ impl Removals {
             let page = match self.access.list_to_enter(who, level.here, level.after, PAGE).await {
                 Ok(page) => page,
                 Err(error) => {
-                    failures.push((level.way.path(&place.path), error.into()));
+                    failures.push((level.way.path(&target.path), error.into()));
                     continue;
                 }
             };
-            if let Some(below) = self.remove_files(call, place, &mut level, &page, &mut failures).await {
+            if let Some(below) = self.remove_files(call, target, &mut level, &page, &mut failures).await {
                 open.extend([level, below]);
             } else if !page.is_last {
                 open.push(level);
             } else {
-                self.remove_emptied(call, place, &level, &mut failures).await;
+                self.remove_emptied(call, target, &level, &mut failures).await;
             }
         }
         failures
@@ -81,7 +81,7 @@ impl Removals {
     async fn remove_files(
         &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         level: &mut Level,
         page: &Page,
         failures: &mut Failures,
@@ -102,19 +102,19 @@ impl Removals {
                 self.remove_entry(&call.caller.identity, level.here, &entry.name, found).await
             };
             if let Err(refusal) = removed {
-                failures.push((extended(&level.way.path(&place.path), &entry.name), refusal));
+                failures.push((extended(&level.way.path(&target.path), &entry.name), refusal));
             }
         }
         None
     }
 
     /// A directory in which something is left says nothing of itself.
-    async fn remove_emptied(&self, call: &Call, place: &PathTarget, level: &Level, failures: &mut Failures) {
-        let path = level.way.path(&place.path);
+    async fn remove_emptied(&self, call: &Call, target: &PathTarget, level: &Level, failures: &mut Failures) {
+        let path = level.way.path(&target.path);
         if failures.iter().any(|(failed, _)| failed.starts_with(&path)) {
             return;
         }
-        let name = level.way.name().or(place.path.last()).expect("the root is not removed");
+        let name = level.way.name().or(target.path.last()).expect("the root is not removed");
         let entry = Entry::of(level.above, name, level.here);
         if let Err(error) = self.access.files.remove(self.access.by(&call.caller.identity), entry).await {
             failures.push((path, error.into()));

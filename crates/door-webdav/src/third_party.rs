@@ -59,8 +59,8 @@ impl ThirdPartyCopies {
         );
         Ok(Some(match request.direction {
             Direction::Pull => {
-                let target = self.pull_target(call, &request).await?;
-                slot.pull(request, Box::new(target))
+                let pulled = self.pull_target(call, &request).await?;
+                slot.pull(request, Box::new(pulled))
             }
             Direction::Push => slot.push(request, Arc::new(self.push_source(call).await?)),
         }))
@@ -68,29 +68,29 @@ impl ThirdPartyCopies {
 
     async fn pull_target(&self, call: &Call, request: &CopyRequest) -> Result<PullTarget, Refusal> {
         let seen = self.access.files.moves();
-        let place = self.resolver.resolve_new(call, &call.path).await?;
-        self.uploading.authorize(call, &place).await?;
-        if place.found.is_some() && !request.overwrite {
+        let target = self.resolver.resolve_new(call, &call.path).await?;
+        self.uploading.authorize(call, &target).await?;
+        if target.found.is_some() && !request.overwrite {
             return Err(Refusal::precondition("destination exists"));
         }
-        let replace = if request.overwrite && call.caller.may(Activity::Delete, &place.path) {
+        let replace = if request.overwrite && call.caller.may(Activity::Delete, &target.path) {
             Replace::Any
         } else {
             Replace::Never
         };
         let owner = call.lock_owner()?;
         let terms = UploadTerms { replace, ..UploadTerms::default() };
-        let upload = self.uploading.begin(call, UploadTarget::new(place, Some(seen)), terms).await?;
+        let upload = self.uploading.begin(call, UploadTarget::new(target, Some(seen)), terms).await?;
         upload.recall_ahead().await?;
         Ok(PullTarget { uploading: Arc::clone(&self.uploading), owner, upload: upload.scattered().await? })
     }
 
     async fn push_source(&self, call: &Call) -> Result<PushSource, Refusal> {
-        let place = self.resolver.resolve(call, &call.path, Last::Followed).await?;
-        call.demand(Activity::Download, &place.path)?;
-        let found = place.existing()?;
+        let target = self.resolver.resolve(call, &call.path, Last::Followed).await?;
+        call.demand(Activity::Download, &target.path)?;
+        let found = target.existing()?;
         self.access.check_readable(call, &found).await?;
-        self.conditions.check(call, &place).await?;
+        self.conditions.check(call, &target).await?;
         let (held, file) = self.access.hold_for_reading(found.file).await?;
         let checksums = self.properties.checksums(file.file).await?;
         let content = self.access.files.content(&file, ContentMode::Read).await?;

@@ -18,7 +18,7 @@ pub(crate) const DEPTH_MAX: usize = 1_024;
 /// Members of a collection for which a request failed, and why.
 pub(crate) type Failures = Vec<(Path, Refusal)>;
 
-/// The way down from where a walk began. Places of one walk share what they have in common of it.
+/// The way down from where a walk began. Descents of one walk share what they have in common.
 #[derive(Clone, Default)]
 pub(crate) struct Descent(Option<Arc<Step>>);
 

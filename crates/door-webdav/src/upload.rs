@@ -25,22 +25,22 @@ pub(crate) struct Uploading {
 
 impl Uploading {
     /// Everything that can be refused before a byte of the body is sent.
-    pub async fn authorize(&self, call: &Call, place: &PathTarget) -> Result<(), Refusal> {
-        call.demand(Activity::Upload, &place.path)?;
-        let (_, _) = place.entry()?;
-        if let Some(found) = &place.found {
+    pub async fn authorize(&self, call: &Call, target: &PathTarget) -> Result<(), Refusal> {
+        call.demand(Activity::Upload, &target.path)?;
+        let (_, _) = target.entry()?;
+        if let Some(found) = &target.found {
             if found.kind.is_directory() {
                 return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a directory has this name"));
             }
-            call.demand(Activity::Delete, &place.path)?;
+            call.demand(Activity::Delete, &target.path)?;
             if !self.access.judge().allows(&call.caller.identity, found, Access::WRITE).await? {
                 return Err(Refusal::forbidden("access denied"));
             }
         } else if call.is_directory_form {
             return Err(Refusal::conflict("a name that ends with a slash is a directory's: use MKCOL"));
         }
-        self.conditions.check(call, place).await?;
-        Ok(self.locks.judge(&call.lock_owner()?, &change_of(&place.path, place.found.is_none()))?)
+        self.conditions.check(call, target).await?;
+        Ok(self.locks.judge(&call.lock_owner()?, &change_of(&target.path, target.found.is_none()))?)
     }
 
     pub async fn begin(

@@ -35,7 +35,7 @@ impl PartialPuts {
     pub async fn put(
         &self,
         call: &Call,
-        (place, seen): (&PathTarget, MovesSeen),
+        (target, seen): (&PathTarget, MovesSeen),
         part: ContentRange,
         body: RequestBody,
     ) -> Result<Response, Refusal> {
@@ -52,13 +52,13 @@ impl PartialPuts {
             }
             _ => {}
         }
-        let key = UploadKey::new(&call.caller, place.path.clone());
+        let key = UploadKey::new(&call.caller, target.path.clone());
         let named = call.single(UPLOAD_ID)?.map(HeaderValue::as_bytes);
         let (range, total) = match part {
             ContentRange::Part { range, complete } => (range, complete.unwrap_or(range.end())),
             ContentRange::Unsatisfied { complete } => {
                 let mut known = self.in_parts.take_up(&key, named, complete)?;
-                known.iter_mut().for_each(|upload| upload.walked_again(place, seen));
+                known.iter_mut().for_each(|upload| upload.walked_again(target, seen));
                 return self.tell_arrived(call, known, promised).await;
             }
         };
@@ -67,9 +67,9 @@ impl PartialPuts {
             self.in_parts.take_up(&key, named, total)?.ok_or_else(|| out_of_order(0))?
         } else {
             self.in_parts.supersede(&key, named);
-            self.begin_parts(call, place, &key, total).await?
+            self.begin_parts(call, target, &key, total).await?
         };
-        upload.walked_again(place, seen);
+        upload.walked_again(target, seen);
         if !upload.is_coming() || upload.arrived() != first {
             return Err(out_of_order(upload.arrived()));
         }
@@ -119,16 +119,16 @@ impl PartialPuts {
     async fn begin_parts(
         &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         key: &UploadKey,
         total: u64,
     ) -> Result<Upload, Refusal> {
         let admitted = self.in_parts.admit(&call.caller)?;
-        let mut terms = terms(call, place, &RequestBody::empty())?;
+        let mut terms = terms(call, target, &RequestBody::empty())?;
         terms.size = Some(total);
         // The checksums that the last part will promise are not known yet.
         terms.kinds = ChecksumKind::ALL.to_vec();
-        let mut upload = self.uploading.begin(call, UploadTarget::new(place.clone(), None), terms).await?;
+        let mut upload = self.uploading.begin(call, UploadTarget::new(target.clone(), None), terms).await?;
         upload.open().await?;
         Ok(self.in_parts.begin(key, upload, admitted))
     }

@@ -12,13 +12,13 @@ use crate::call::Call;
 use crate::refusal::Refusal;
 use crate::resolve::PathTarget;
 
-pub(super) fn terms(call: &Call, place: &PathTarget, body: &RequestBody) -> Result<UploadTerms, Refusal> {
-    let replace = match &place.found {
+pub(super) fn terms(call: &Call, target: &PathTarget, body: &RequestBody) -> Result<UploadTerms, Refusal> {
+    let replace = match &target.found {
         // The condition was checked; here it is kept true until the name is given.
         Some(found) if speaks_of_state(call)? => Replace::Exactly { file: found.file, change: found.change },
         None if call.headers.contains_key(header::IF_NONE_MATCH) => Replace::Never,
         // Without Delete nothing that appears meanwhile may be replaced.
-        None if !call.caller.may(Activity::Delete, &place.path) => Replace::Never,
+        None if !call.caller.may(Activity::Delete, &target.path) => Replace::Never,
         _ => Replace::Any,
     };
     let (size, mtime) = (body.length(), given_mtime(&call.headers));

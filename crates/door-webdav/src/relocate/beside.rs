@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use api::{NamespaceError, Replace};
 use http::StatusCode;
-use http_wire::target;
+use http_wire::target::encode_path;
 use types::{Attributes, FileId, Name, Random};
 
 use super::copier::{CopyTerms, TreeCopier};
@@ -39,22 +39,22 @@ struct Beside {
     replacements: Arc<Replacements>,
     call: Arc<Call>,
     /// `None`: it has its name, or is gone.
-    place: Option<PathTarget>,
+    target: Option<PathTarget>,
 }
 
 impl Beside {
     async fn remove(mut self) {
-        if let Some(place) = self.place.take() {
-            self.replacements.remove_beside(&self.call, place).await;
+        if let Some(target) = self.target.take() {
+            self.replacements.remove_beside(&self.call, target).await;
         }
     }
 }
 
 impl Drop for Beside {
     fn drop(&mut self) {
-        let Some(place) = self.place.take() else { return };
+        let Some(target) = self.target.take() else { return };
         let (replacements, call) = (Arc::clone(&self.replacements), Arc::clone(&self.call));
-        self.replacements.tasks.follow_up(async move { replacements.remove_beside(&call, place).await });
+        self.replacements.tasks.follow_up(async move { replacements.remove_beside(&call, target).await });
     }
 }
 
@@ -74,11 +74,11 @@ impl Replacements {
             Ok(copy) => copy,
             Err(failures) => return Ok(failures),
         };
-        let (replacements, call, target, old) =
-            (Arc::clone(self), Arc::clone(call), ends.target.clone(), *old);
+        let (replacements, call, destination, old) =
+            (Arc::clone(self), Arc::clone(call), ends.destination.clone(), *old);
         // To its end, whether the client waits or not.
         let exchanging = async move {
-            let exchanged = replacements.exchange(&call, &target, &old, copy).await;
+            let exchanged = replacements.exchange(&call, &destination, &old, copy).await;
             drop(changing);
             exchanged
         };
@@ -97,11 +97,11 @@ impl Replacements {
         if !failures.is_empty() {
             return Ok(Err(failures));
         }
-        let place = self.beside(&ends.target);
+        let target = self.beside(&ends.destination);
         // A client that hangs up before the answer has made it all the same.
         let beside =
-            Beside { replacements: Arc::clone(self), call: Arc::clone(call), place: Some(place.clone()) };
-        match self.fill(call, ends, is_deep, &place).await {
+            Beside { replacements: Arc::clone(self), call: Arc::clone(call), target: Some(target.clone()) };
+        match self.fill(call, ends, is_deep, &target).await {
             Ok(failures) if failures.is_empty() => Ok(Ok(beside)),
             outcome => {
                 beside.remove().await;
@@ -115,15 +115,15 @@ impl Replacements {
         call: &Arc<Call>,
         ends: &Ends,
         is_deep: bool,
-        place: &PathTarget,
+        target: &PathTarget,
     ) -> Result<Failures, Refusal> {
         if !ends.found.kind.is_directory() {
             let terms = CopyTerms { replace: Replace::Never, is_beside: false };
-            self.copier.copy_file(call, &ends.found, place, terms).await?;
+            self.copier.copy_file(call, &ends.found, target, terms).await?;
             return Ok(Failures::new());
         }
         // In the same directory, from which both inherit the same.
-        let made = self.copier.copy_directory(call, &ends.found, place).await?;
+        let made = self.copier.copy_directory(call, &ends.found, target).await?;
         Ok(if is_deep { self.copier.copy_members(call, ends, made, true).await } else { Failures::new() })
     }
 
@@ -141,25 +141,26 @@ impl Replacements {
             Survey::default()
         };
         let mut failures = std::mem::take(&mut source.failures);
-        failures
-            .append(&mut self.surveyor.survey(call, &ends.target.path, old, Fate::Removed).await?.failures);
+        failures.append(
+            &mut self.surveyor.survey(call, &ends.destination.path, old, Fate::Removed).await?.failures,
+        );
         if failures.is_empty() {
-            self.surveyor.judge_room(call, ends.target.entry()?.0, &source).await?;
+            self.surveyor.judge_room(call, ends.destination.entry()?.0, &source).await?;
         }
         Ok(failures)
     }
 
-    /// A place that is free, in the same directory.
-    fn beside(&self, target: &PathTarget) -> PathTarget {
+    /// A free name in the same directory.
+    fn beside(&self, destination: &PathTarget) -> PathTarget {
         let name = format!(".forebay-copy-{:016x}", self.random.u64());
-        let mut path = target.path.clone();
+        let mut path = destination.path.clone();
         path.pop();
         path.push(Name::new(name.as_bytes()).expect("it is short and has no slash"));
-        PathTarget { path, parent: target.parent, found: None }
+        PathTarget { path, parent: destination.parent, found: None }
     }
 
-    async fn remove_beside(&self, call: &Call, place: PathTarget) {
-        let Ok((dir, name)) = place.entry() else { return };
+    async fn remove_beside(&self, call: &Call, target: PathTarget) {
+        let Ok((dir, name)) = target.entry() else { return };
         let mut failures = Failures::new();
         for _ in 0..ATTEMPTS_MAX {
             // A request that is gone by now may have left changes that are still on their way.
@@ -168,14 +169,14 @@ impl Replacements {
             let Ok(found) = found else { return };
             failures = self
                 .removals
-                .remove_tree(call, &PathTarget { found: Some(found.entry), ..place.clone() })
+                .remove_tree(call, &PathTarget { found: Some(found.entry), ..target.clone() })
                 .await;
             if failures.is_empty() {
                 return;
             }
         }
         if let Some((_, refusal)) = failures.first() {
-            let path = target::encode_path(&place.path, true);
+            let path = encode_path(&target.path, true);
             tracing::warn!(path, reason = refusal.message, "what was copied of a tree could not be removed");
         }
     }
@@ -184,39 +185,39 @@ impl Replacements {
     async fn exchange(
         &self,
         call: &Call,
-        target: &PathTarget,
+        destination: &PathTarget,
         old: &Attributes,
         mut copy: Beside,
     ) -> Result<Failures, Refusal> {
-        let place = copy.place.clone().expect("it is taken only when it is removed");
-        match self.try_exchange(call, target, old, place.entry()?).await {
+        let target = copy.target.clone().expect("it is taken only when it is removed");
+        match self.try_exchange(call, destination, old, target.entry()?).await {
             Ok(failures) if failures.is_empty() => {}
             outcome => {
                 copy.remove().await;
                 return outcome;
             }
         }
-        copy.place = None;
-        self.locks.forget_members(&target.path);
-        Ok(self.removals.remove_tree(call, &PathTarget { found: Some(*old), ..place }).await)
+        copy.target = None;
+        self.locks.forget_members(&destination.path);
+        Ok(self.removals.remove_tree(call, &PathTarget { found: Some(*old), ..target }).await)
     }
 
     async fn try_exchange(
         &self,
         call: &Call,
-        target: &PathTarget,
+        destination: &PathTarget,
         old: &Attributes,
         (dir, copy): (FileId, &Name),
     ) -> Result<Failures, Refusal> {
         let (namespace, who) = (&self.access.namespace, &call.caller.identity);
-        let name = target.entry()?.1;
+        let name = destination.entry()?.1;
         let has_changed = || Refusal::busy("the name was given to another file meanwhile");
         match namespace.lookup(who, dir, name).await {
             Ok(found) if found.entry.file == old.file => {}
             Ok(_) | Err(NamespaceError::NotFound) => return Err(has_changed()),
             Err(error) => return Err(error.into()),
         }
-        let failures = self.surveyor.survey(call, &target.path, old, Fate::Removed).await?.failures;
+        let failures = self.surveyor.survey(call, &destination.path, old, Fate::Removed).await?.failures;
         if !failures.is_empty() {
             return Ok(failures);
         }

@@ -42,7 +42,7 @@ struct Level {
 }
 
 impl TreeCopier {
-    /// Into a directory that was made for it. `is_beside`: it gets the target's name later.
+    /// Into a directory that was made for it. `is_beside`: it gets the name of the destination later.
     pub(super) async fn copy_members(
         &self,
         call: &Call,
@@ -58,7 +58,7 @@ impl TreeCopier {
             if failures.len() >= FAILURES_MAX {
                 break;
             }
-            let path = level.way.path(&ends.target.path);
+            let path = level.way.path(&ends.destination.path);
             let who = &call.caller.identity;
             let page = match self.access.list_to_enter(who, level.source, level.after, PAGE).await {
                 Ok(page) => page,
@@ -88,15 +88,15 @@ impl TreeCopier {
         for entry in &page.entries {
             level.after = entry.cookie;
             let found = &entry.attributes;
-            let place =
+            let member =
                 PathTarget { path: extended(path, &entry.name), parent: Some(level.target), found: None };
             let copied = match (found.kind.is_directory(), level.way.down(&entry.name)) {
                 (false, _) => {
                     let terms = CopyTerms { replace: Replace::Never, is_beside: level.is_beside };
-                    self.copy_file(call, found, &place, terms).await
+                    self.copy_file(call, found, &member, terms).await
                 }
                 (true, Err(refusal)) => Err(refusal),
-                (true, Ok(way)) => match self.copy_directory(call, found, &place).await {
+                (true, Ok(way)) => match self.copy_directory(call, found, &member).await {
                     Ok(target) => {
                         let (source, is_beside) = (found.file, level.is_beside);
                         return Some(Level { source, after: Cookie::START, way, target, is_beside });
@@ -105,7 +105,7 @@ impl TreeCopier {
                 },
             };
             if let Err(refusal) = copied {
-                failures.push((place.path, refusal));
+                failures.push((member.path, refusal));
             }
         }
         None
@@ -165,11 +165,13 @@ impl TreeCopier {
         // It was listed before what lies in front of it was copied.
         self.access.check_readable(call, &source).await?;
         let CopyTerms { replace, is_beside } = terms;
-        let place = target.clone();
-        let target = if is_beside { UploadTarget::beside(place) } else { UploadTarget::new(place, None) };
+        let upload_target = match is_beside {
+            true => UploadTarget::beside(target.clone()),
+            false => UploadTarget::new(target.clone(), None),
+        };
         let (owner, size) = (call.lock_owner()?, Some(source.size));
         let terms = UploadTerms { replace, size, ..UploadTerms::default() };
-        let upload = self.uploading.begin(call, target, terms).await?;
+        let upload = self.uploading.begin(call, upload_target, terms).await?;
         let unnamed = *upload.file();
         let content = self.access.files.content(&source, ContentMode::Read).await?;
         let complete = upload.copy_from(&content).await?;

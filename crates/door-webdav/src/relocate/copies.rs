@@ -41,15 +41,15 @@ impl Copies {
         for _ in 0..ATTEMPTS_MAX {
             let mut ends = self.ends.resolve(call).await?;
             call.demand(Activity::Download, &ends.source.path)?;
-            call.demand(Activity::Upload, &ends.target.path)?;
+            call.demand(Activity::Upload, &ends.destination.path)?;
             if ends.found.kind.is_directory() {
-                call.demand(Activity::Manage, &ends.target.path)?;
+                call.demand(Activity::Manage, &ends.destination.path)?;
             }
-            let is_new = ends.target.found.is_none();
-            let change = PathChange::of_tree(&ends.target.path, is_new);
+            let is_new = ends.destination.found.is_none();
+            let change = PathChange::of_tree(&ends.destination.path, is_new);
             let changing = self.locks.begin(&call.lock_owner()?, vec![change]).await?;
             let source = self.conditions.still_at(call, &call.path, Last::Itself, &ends.source).await;
-            if source.is_some() && self.ends.is_target_still(call, &mut ends).await {
+            if source.is_some() && self.ends.is_destination_still(call, &mut ends).await {
                 // Unlike a MOVE it ends where its client hangs up, for it may take hours.
                 let changing = UntilSeen::new(&self.access.files, &self.tasks, changing);
                 return self.copy_between(call, &ends, depth == Depth::Infinity, changing).await;
@@ -69,7 +69,7 @@ impl Copies {
             changing.end();
             return Err(refusal);
         }
-        let failures = match ends.target.found {
+        let failures = match ends.destination.found {
             Some(old) if old.kind.is_directory() || ends.found.kind.is_directory() => {
                 self.replacements.copy_over(call, ends, &old, is_deep, changing).await?
             }
@@ -82,13 +82,13 @@ impl Copies {
         if !failures.is_empty() {
             return Ok(multistatus::failures(&failures));
         }
-        Ok(Response::new(created_or_replaced(ends.target.found.is_some())))
+        Ok(Response::new(created_or_replaced(ends.destination.found.is_some())))
     }
 
     /// Before anything is made for it.
     async fn judge_source(&self, call: &Call, ends: &Ends, is_deep: bool) -> Result<(), Refusal> {
         let is_directory = ends.found.kind.is_directory();
-        if is_directory && is_deep && ends.target.path.starts_with(&ends.source.path) {
+        if is_directory && is_deep && ends.destination.path.starts_with(&ends.source.path) {
             return Err(Refusal::conflict("a directory cannot be copied into itself"));
         }
         let needed = if is_directory { Access::READ | Access::EXECUTE } else { Access::READ };
@@ -102,14 +102,14 @@ impl Copies {
 
     async fn copy_tree(&self, call: &Call, ends: &Ends, is_deep: bool) -> Result<Failures, Refusal> {
         // Without Delete nothing that appears meanwhile may be replaced.
-        let may_replace = ends.may_overwrite && call.caller.may(Activity::Delete, &ends.target.path);
+        let may_replace = ends.may_overwrite && call.caller.may(Activity::Delete, &ends.destination.path);
         let replace = if may_replace { Replace::Any } else { Replace::Never };
         if !ends.found.kind.is_directory() {
             let terms = CopyTerms { replace, is_beside: false };
-            self.copier.copy_file(call, &ends.found, &ends.target, terms).await?;
+            self.copier.copy_file(call, &ends.found, &ends.destination, terms).await?;
             return Ok(Failures::new());
         }
-        let target = self.copier.copy_directory(call, &ends.found, &ends.target).await?;
-        Ok(if is_deep { self.copier.copy_members(call, ends, target, false).await } else { Failures::new() })
+        let made = self.copier.copy_directory(call, &ends.found, &ends.destination).await?;
+        Ok(if is_deep { self.copier.copy_members(call, ends, made, false).await } else { Failures::new() })
     }
 }

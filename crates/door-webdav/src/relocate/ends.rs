@@ -24,8 +24,8 @@ pub(crate) struct EndsResolver {
 pub(super) struct Ends {
     pub source: PathTarget,
     pub found: Attributes,
-    pub target: PathTarget,
-    /// The path of the target as it was asked for.
+    pub destination: PathTarget,
+    /// The path of the destination as it was asked for.
     pub asked: Path,
     pub may_overwrite: bool,
 }
@@ -37,41 +37,42 @@ impl EndsResolver {
         let found = source.existing()?;
         self.conditions.check(call, &source).await?;
         let (path, is_directory_form) = self.own_urls.destination(call)?;
-        let target = self.resolver.resolve(call, &path, Last::Itself).await.map_err(|refusal| {
+        let destination = self.resolver.resolve(call, &path, Last::Itself).await.map_err(|refusal| {
             if refusal.status == StatusCode::NOT_FOUND {
                 return Refusal::conflict("the directory that would hold it does not exist");
             }
             refusal
         })?;
-        target.entry()?;
+        destination.entry()?;
         let is_directory = |found: &Attributes| found.kind.is_directory();
-        if is_directory_form && !is_directory(&found) && !target.found.as_ref().is_some_and(is_directory) {
+        if is_directory_form && !is_directory(&found) && !destination.found.as_ref().is_some_and(is_directory)
+        {
             return Err(Refusal::conflict("a destination that ends with a slash is a directory's"));
         }
-        if source.path == target.path {
+        if source.path == destination.path {
             return Err(Refusal::forbidden("source and destination are one"));
         }
-        if target.found.is_some() {
+        if destination.found.is_some() {
             if !may_overwrite {
                 return Err(Refusal::precondition("destination exists"));
             }
-            call.demand(Activity::Delete, &target.path)?;
+            call.demand(Activity::Delete, &destination.path)?;
         }
-        refuse_ancestor(&source.path, &target.path)?;
-        Ok(Ends { source, found, target, asked: path, may_overwrite })
+        refuse_ancestor(&source.path, &destination.path)?;
+        Ok(Ends { source, found, destination, asked: path, may_overwrite })
     }
 
-    /// Looks at the target again, now that its change has begun.
-    pub(super) async fn is_target_still(&self, call: &Call, ends: &mut Ends) -> bool {
-        let still = self.conditions.still_at(call, &ends.asked, Last::Itself, &ends.target).await;
-        still.map(|target| ends.target = target).is_some()
+    /// Looks at the destination again, now that its change has begun.
+    pub(super) async fn is_destination_still(&self, call: &Call, ends: &mut Ends) -> bool {
+        let still = self.conditions.still_at(call, &ends.asked, Last::Itself, &ends.destination).await;
+        still.map(|destination| ends.destination = destination).is_some()
     }
 }
 
 impl Ends {
     /// A directory that is overwritten loses its contents before its name: first whether the name may go.
     pub async fn judge_overwrite(&self, access: &FileAccess, call: &Call) -> Result<(), Refusal> {
-        match (&self.target.parent, &self.target.found) {
+        match (&self.destination.parent, &self.destination.found) {
             (Some(parent), Some(old)) => access.may_take(&call.caller.identity, parent, old).await,
             _ => Ok(()),
         }
@@ -79,8 +80,8 @@ impl Ends {
 }
 
 /// A destination is removed before it is overwritten; a source below it would be removed too.
-fn refuse_ancestor(source: &[Name], target: &[Name]) -> Result<(), Refusal> {
-    if source.starts_with(target) {
+fn refuse_ancestor(source: &[Name], destination: &[Name]) -> Result<(), Refusal> {
+    if source.starts_with(destination) {
         return Err(Refusal::conflict("the destination is a directory above the source"));
     }
     Ok(())
@@ -99,8 +100,8 @@ mod tests {
 
     #[test]
     fn a_directory_above_the_source_is_not_overwritten() {
-        let judged = |source, target| {
-            refuse_ancestor(&parse_path(source).unwrap(), &parse_path(target).unwrap())
+        let judged = |source, destination| {
+            refuse_ancestor(&parse_path(source).unwrap(), &parse_path(destination).unwrap())
                 .map_err(|refusal| refusal.status)
         };
         assert_eq!(judged("/a/b/c", "/a"), Err(StatusCode::CONFLICT));

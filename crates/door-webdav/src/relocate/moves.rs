@@ -45,29 +45,29 @@ impl Moves {
     async fn try_relocate(&self, call: &Call) -> Result<Option<Response>, Refusal> {
         let mut ends = self.ends.resolve(call).await?;
         call.demand(Activity::Manage, &ends.source.path)?;
-        call.demand(Activity::Manage, &ends.target.path)?;
+        call.demand(Activity::Manage, &ends.destination.path)?;
         ends.source.entry()?;
         call.demand_whole(&ends.found)?;
         let changes =
-            vec![PathChange::of_move(&ends.source.path), PathChange::of_tree(&ends.target.path, true)];
+            vec![PathChange::of_move(&ends.source.path), PathChange::of_tree(&ends.destination.path, true)];
         let _changing = self.locks.begin(&call.lock_owner()?, changes).await?;
         let Some(source) = self.conditions.still_at(call, &call.path, Last::Itself, &ends.source).await
         else {
             return Ok(None);
         };
-        if !self.ends.is_target_still(call, &mut ends).await {
+        if !self.ends.is_destination_still(call, &mut ends).await {
             return Ok(None);
         }
         ends.found = source.existing()?;
         self.judge_move(call, &ends).await?;
-        let was_there = ends.target.found.is_some();
+        let was_there = ends.destination.found.is_some();
         let mut is_removed = false;
         for _ in 0..ATTEMPTS_MAX {
-            let (replace, _renaming) = match self.clear_target(call, &ends, &mut is_removed).await? {
+            let (replace, _renaming) = match self.clear_destination(call, &ends, &mut is_removed).await? {
                 Ok(cleared) => cleared,
                 Err(failures) => return Ok(Some(multistatus::failures(&failures))),
             };
-            let (from, to) = (ends.source.entry()?, ends.target.entry()?);
+            let (from, to) = (ends.source.entry()?, ends.destination.entry()?);
             let expected = match replace {
                 Replace::File(old) => ExpectedFile::Exactly(old),
                 _ => ExpectedFile::Absent,
@@ -78,18 +78,19 @@ impl Moves {
                 Ok(_) => {
                     // Locks do not move (RFC 4918 §7.5).
                     self.locks.forget_tree(&ends.source.path);
-                    self.locks.forget_tree(&ends.target.path);
+                    self.locks.forget_tree(&ends.destination.path);
                     return Ok(Some(Response::new(created_or_replaced(was_there))));
                 }
                 Err(FilesError::Moved) if !is_removed => return Ok(None),
                 // The destination was judged with the tree that is gone by now: it is not judged again.
                 Err(FilesError::Moved) => {
                     let source = self.conditions.still_at(call, &call.path, Last::Itself, &ends.source).await;
-                    let target = self.resolver.resolve(call, &ends.target.path, Last::Itself).await?;
-                    if source.is_none() || target.path != ends.target.path {
+                    let destination =
+                        self.resolver.resolve(call, &ends.destination.path, Last::Itself).await?;
+                    if source.is_none() || destination.path != ends.destination.path {
                         break;
                     }
-                    ends.target = target;
+                    ends.destination = destination;
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -100,9 +101,9 @@ impl Moves {
     /// Before anything is removed for it.
     async fn judge_move(&self, call: &Call, ends: &Ends) -> Result<(), Refusal> {
         let who = &call.caller.identity;
-        let (source, target) = (&ends.source, &ends.target);
-        let (from_dir, to_dir) = (source.entry()?.0, target.entry()?.0);
-        if target.path.len() > source.path.len() && target.path.starts_with(&source.path) {
+        let (source, destination) = (&ends.source, &ends.destination);
+        let (from_dir, to_dir) = (source.entry()?.0, destination.entry()?.0);
+        if destination.path.len() > source.path.len() && destination.path.starts_with(&source.path) {
             return Err(Refusal::conflict("a directory cannot be moved into itself"));
         }
         if let Some(parent) = &source.parent {
@@ -119,14 +120,14 @@ impl Moves {
 
     /// Makes way for what is moved, and tells what it may replace: what was asked for is what goes, neither a name that
     /// appears meanwhile nor another file that gets this one. Or tells what of a tree could not be removed.
-    async fn clear_target(
+    async fn clear_destination(
         &self,
         call: &Call,
         ends: &Ends,
         is_removed: &mut bool,
     ) -> Result<Result<(Replace, Option<FileChangeGuard>), Failures>, Refusal> {
         ends.judge_overwrite(&self.access, call).await?;
-        let Some(old) = ends.target.found else { return Ok(Ok((Replace::Never, None))) };
+        let Some(old) = ends.destination.found else { return Ok(Ok((Replace::Never, None))) };
         if old.kind.is_directory() || ends.found.kind.is_directory() {
             if !*is_removed {
                 let failures = self.judge_clearing(call, ends, &old).await?;
@@ -137,7 +138,7 @@ impl Moves {
             // A move that is refused for what others have of the source leaves the tree.
             let renaming = self.access.make_way(ends.found.file, Change::Rename).await?;
             *is_removed = true;
-            let failures = self.removals.remove_tree(call, &ends.target).await;
+            let failures = self.removals.remove_tree(call, &ends.destination).await;
             return Ok(if failures.is_empty() {
                 Ok((Replace::Never, Some(renaming)))
             } else {
@@ -149,9 +150,9 @@ impl Moves {
 
     /// Reasons against the removal of a tree for a move, or against the move after it.
     async fn judge_clearing(&self, call: &Call, ends: &Ends, old: &Attributes) -> Result<Failures, Refusal> {
-        let failures = self.surveyor.survey(call, &ends.target.path, old, Fate::Removed).await?.failures;
+        let failures = self.surveyor.survey(call, &ends.destination.path, old, Fate::Removed).await?.failures;
         if failures.is_empty() {
-            let dirs = (ends.source.entry()?.0, ends.target.entry()?.0);
+            let dirs = (ends.source.entry()?.0, ends.destination.entry()?.0);
             self.surveyor.judge_room_of_move(call, &ends.found, dirs, old).await?;
         }
         Ok(failures)
