@@ -1,30 +1,42 @@
 //! PROPPATCH (RFC 4918 §9.2): all changes or none.
 
-use api::{Activity, NamespaceError, Property, PropertyChange, SetAttributes};
+use std::sync::Arc;
+
+use api::{Activity, NamespaceError, Properties, Property, PropertyChange, SetAttributes};
 use file_state::Change;
 use http::StatusCode;
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, LiveProperty, Multistatus, Precondition, PropPatch, PropPatchOp};
 use types::{Attributes, permission};
 
+use crate::access::FileAccess;
 use crate::call::Call;
-use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE};
-use crate::front::Front;
-use crate::locks::PathChange;
-use crate::propfind::{href, multistatus};
+use crate::conditions::{ATTEMPTS_MAX, Conditions, ELSEWHERE};
+use crate::lock_table::PathChange;
+use crate::multistatus::{href, multistatus};
+use crate::path_locks::PathLocks;
 use crate::refusal::Refusal;
-use crate::resolve::Last;
+use crate::resolve::{Last, Resolver};
 
-impl Front {
-    pub(crate) async fn patch_properties(&self, call: &Call, patch: PropPatch) -> Result<Response, Refusal> {
+pub(crate) struct PropertyPatches {
+    pub access: Arc<FileAccess>,
+    pub resolver: Arc<Resolver>,
+    pub conditions: Arc<Conditions>,
+    pub locks: Arc<PathLocks>,
+    pub properties: Arc<dyn Properties>,
+}
+
+impl PropertyPatches {
+    pub async fn patch(&self, call: &Call, patch: PropPatch) -> Result<Response, Refusal> {
         for _ in 0..ATTEMPTS_MAX {
-            let place = self.resolve(call, &call.path, Last::Followed).await?;
-            place.existing()?;
-            call.demand(Activity::UpdateMetadata, &place.path)?;
-            self.check_conditions(call, &place).await?;
-            let _changing = self.begin_changes(call, vec![PathChange::of_file(&place.path)]).await?;
-            if let Some(place) = self.still_at(call, &call.path, Last::Followed, &place).await {
-                return self.patch_found(call, &place.existing()?, &patch).await;
+            let target = self.resolver.resolve(call, &call.path, Last::Followed).await?;
+            target.existing()?;
+            call.demand(Activity::UpdateMetadata, &target.path)?;
+            self.conditions.check(call, &target).await?;
+            let _changing =
+                self.locks.begin(&call.lock_owner()?, vec![PathChange::of_file(&target.path)]).await?;
+            if let Some(target) = self.conditions.still_at(call, &call.path, Last::Followed, &target).await {
+                return self.patch_found(call, &target.existing()?, &patch).await;
             }
         }
         Err(Refusal::busy(ELSEWHERE))
@@ -73,10 +85,10 @@ impl Front {
         }
         let mut _changing = None;
         if mode.is_some() {
-            _changing = Some(self.make_way(file.file, Change::SetAttributes).await?);
+            _changing = Some(self.access.make_way(file.file, Change::SetAttributes).await?);
         }
         if !changes.is_empty() {
-            let set = self.services.properties.set_properties(who, file.file, &changes).await;
+            let set = self.properties.set_properties(who, file.file, &changes).await;
             set.map_err(|error| match error {
                 NamespaceError::NoSpace => Refusal::new(
                     StatusCode::INSUFFICIENT_STORAGE,
@@ -88,7 +100,7 @@ impl Front {
         // Last, for it cannot be refused any more: all changes or none.
         if mode.is_some() {
             let set = SetAttributes { mode, ..SetAttributes::default() };
-            self.services.namespace.set_attributes(who, file.file, &set).await?;
+            self.access.namespace.set_attributes(who, file.file, &set).await?;
         }
         Ok(())
     }
