@@ -1,7 +1,7 @@
 //! PROPPATCH (RFC 4918 §9.2): all changes or none.
 
 use api::{Activity, NamespaceError, Property, PropertyChange, SetAttributes};
-use file_state::Change;
+use files::FilesError;
 use http::StatusCode;
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, LiveProperty, Multistatus, Precondition, PropPatch, PropPatchOp};
@@ -71,26 +71,15 @@ impl Front {
                 PropPatchOp::Remove(name) => changes.push(PropertyChange::Remove(name.to_string())),
             }
         }
-        let mut _changing = None;
-        if mode.is_some() {
-            _changing = Some(self.make_way(file.file, Change::SetAttributes).await?);
-        }
-        if !changes.is_empty() {
-            let set = self.services.properties.set_properties(who, file.file, &changes).await;
-            set.map_err(|error| match error {
-                NamespaceError::NoSpace => Refusal::new(
-                    StatusCode::INSUFFICIENT_STORAGE,
-                    "the properties of one file may have 64 KiB together",
-                ),
-                error => error.into(),
-            })?;
-        }
-        // Last, for it cannot be refused any more: all changes or none.
-        if mode.is_some() {
-            let set = SetAttributes { mode, ..SetAttributes::default() };
-            self.services.namespace.set_attributes(who, file.file, &set).await?;
-        }
-        Ok(())
+        let mode = mode.map(|mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() });
+        let set = self.services.files.set_properties(self.by(who), file, changes, mode).await;
+        set.map_err(|error| match error {
+            FilesError::Namespace(NamespaceError::NoSpace) => Refusal::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "the properties of one file may have 64 KiB together",
+            ),
+            error => error.into(),
+        })
     }
 }
 

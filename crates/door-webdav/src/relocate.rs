@@ -436,7 +436,7 @@ impl Front {
         if !taken_over.is_empty() {
             let changes: Vec<_> =
                 taken_over.into_iter().map(|property| PropertyChange::Remove(property.name)).collect();
-            self.services.properties.set_properties(&call.caller.identity, file.file, &changes).await?;
+            self.services.files.set_properties(self.by(&call.caller.identity), file, changes, None).await?;
         }
         Ok(())
     }
@@ -453,7 +453,7 @@ impl Front {
             return Ok(false);
         }
         let changes: Vec<_> = properties.into_iter().map(PropertyChange::Set).collect();
-        self.services.properties.set_properties(&call.caller.identity, target.file, &changes).await?;
+        self.services.files.set_properties(self.by(&call.caller.identity), target, changes, None).await?;
         Ok(true)
     }
 

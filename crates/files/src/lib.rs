@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod births;
 mod checksum;
 mod content;
@@ -34,6 +35,7 @@ mod sums;
 mod tasks;
 mod unwritten;
 mod upload;
+mod user_attributes;
 mod walk;
 mod writer;
 
@@ -44,12 +46,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{Acls, Locations, Namespace, PoolManager, Properties, Quotas, Uploads};
+use api::{Acls, Locations, Namespace, PoolManager, Properties, Quotas, Uploads, Xattrs};
 use file_state::{FileState, Holder, Owner};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use types::{Clock, FileId};
 
+pub use attributes::{SetAttributesError, SetProgress};
 pub use content::{Content, ContentMode, Segment, Segments};
 pub use doors::RegisterError;
 pub use entries::{By, Entry};
@@ -88,6 +91,7 @@ pub struct FilesServices {
     pub acls: Arc<dyn Acls>,
     pub locations: Arc<dyn Locations>,
     pub properties: Arc<dyn Properties>,
+    pub xattrs: Arc<dyn Xattrs>,
     pub quotas: Arc<dyn Quotas>,
     pub uploads: Arc<dyn Uploads>,
     pub pools: Arc<dyn PoolManager>,

@@ -22,7 +22,7 @@ use super::file_system::FileSystem;
 use super::grants::Grants;
 use super::lost_locks::LostLocks;
 use super::setattr::{self, Requested};
-use super::{courtesy, delegation, directory, lock_notice, names, resize};
+use super::{courtesy, delegation, directory, lock_notice, names};
 use crate::context::Compound;
 use crate::status;
 
@@ -190,7 +190,11 @@ async fn finish(
     let file = &target.attributes;
     fs.files.judge_still_named(file, seen).await.map_err(status::of_files)?;
     match target.size {
-        Some(size) => resize::set_length(compound, fs, file, size, target.is_new).await,
+        // The permission is checked. A new file keeps the set-id bits that it was made with.
+        Some(size) => {
+            let set = fs.files.set_length(fs.by(compound), file, size, target.is_new).await;
+            set.map(drop).map_err(status::of_files)
+        }
         None => Ok(()),
     }
 }
