@@ -103,6 +103,21 @@ impl WatchedNamespace {
         answer
     }
 
+    /// In a slow namespace a change waits in its queue, and is made also for a caller that is gone.
+    async fn queued(
+        &self,
+        change: impl Future<Output = Result<Attributes, NamespaceError>> + Send + 'static,
+    ) -> Result<Attributes, NamespaceError> {
+        if !self.is_slow.load(Ordering::Relaxed) {
+            return change.await;
+        }
+        let waiting = async move {
+            tokio::task::yield_now().await;
+            change.await
+        };
+        tokio::spawn(waiting).await.expect("it does not panic")
+    }
+
     fn is_busy(&self, question: &'static str) -> bool {
         let mut busy = self.busy.lock();
         let is_busy = busy.question == question && busy.left > 0;
@@ -143,19 +158,9 @@ impl Namespace for WatchedNamespace {
         file: FileId,
         set: &SetAttributes,
     ) -> Result<Attributes, NamespaceError> {
-        let (namespace, is_slow) = (Arc::clone(&self.namespace), self.is_slow.load(Ordering::Relaxed));
-        let (who, set) = (who.clone(), set.clone());
-        let change = async move {
-            if is_slow {
-                tokio::task::yield_now().await;
-            }
-            namespace.set_attributes(&who, file, &set).await
-        };
-        let answer = async {
-            // A change that waits in the namespace's queue is made also for a caller that is gone.
-            if is_slow { tokio::spawn(change).await.expect("it does not panic") } else { change.await }
-        };
-        self.ask("set_attributes", answer).await
+        let (namespace, who, set) = (Arc::clone(&self.namespace), who.clone(), set.clone());
+        let change = async move { namespace.set_attributes(&who, file, &set).await };
+        self.ask("set_attributes", self.queued(change)).await
     }
 
     async fn create(
@@ -214,7 +219,9 @@ impl Namespace for WatchedNamespace {
     }
 
     async fn record_write(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError> {
-        self.ask("record_write", self.namespace.record_write(file, written)).await
+        let (namespace, written) = (Arc::clone(&self.namespace), *written);
+        let change = async move { namespace.record_write(file, &written).await };
+        self.ask("record_write", self.queued(change)).await
     }
 
     async fn usage(&self) -> Result<Usage, NamespaceError> {

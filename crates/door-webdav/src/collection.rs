@@ -104,16 +104,9 @@ impl Front {
         who: &Identity,
         dir: FileId,
         name: &Name,
-    ) -> Result<Attributes, NamespaceError> {
-        let spec = api::CreateSpec {
-            kind: api::CreateKind::Directory,
-            mode: api::CreateMode::Guarded,
-            permissions: 0o777,
-            umask: Some(DIRECTORY_UMASK),
-            set: api::SetAttributes::default(),
-            location: None,
-        };
-        Ok(self.services.namespace.create(who, dir, name, &spec).await?.attributes)
+    ) -> Result<Attributes, FilesError> {
+        let made = self.services.files.make_directory(self.by(who), dir, name, (0o777, DIRECTORY_UMASK));
+        Ok(made.await?.attributes)
     }
 
     /// A page of a directory for a walk that enters the listed entries. By path that would need search permission:

@@ -500,15 +500,7 @@ impl Front {
         if let Some(old) = &target.found {
             self.remove_entry(&call.caller.identity, dir, name, old).await?;
         }
-        let spec = api::CreateSpec {
-            kind: api::CreateKind::Symlink(link),
-            mode: api::CreateMode::Guarded,
-            permissions: 0o777,
-            umask: None,
-            set: api::SetAttributes::default(),
-            location: None,
-        };
-        self.services.namespace.create(&call.caller.identity, dir, name, &spec).await?;
+        self.services.files.make_symlink(self.by(&call.caller.identity), dir, name, link).await?;
         Ok(())
     }
 }

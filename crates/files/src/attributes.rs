@@ -26,7 +26,7 @@ const TELLINGS_MAX: u32 = 12;
 const PAUSE: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// What is set when a change of attributes fails.
+/// The attributes that are set when a change of them fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetProgress {
     Nothing,

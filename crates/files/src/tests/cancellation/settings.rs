@@ -28,7 +28,7 @@ const ALL: [Setting; 6] = [
 const MODE: u32 = 0o604;
 const TIME: Timestamp = Timestamp::from_seconds(77);
 
-/// What a change of attributes changes.
+/// All that a change of attributes changes.
 #[derive(Debug, PartialEq, Eq)]
 struct State {
     mode: u32,
