@@ -74,7 +74,7 @@ pub use upload::{
     Complete, NameToGive, Naming, NamingGuard, PublishError, ScatteredUpload, Upload, UploadError,
     UploadTarget, UploadTerms,
 };
-pub use walk::{Last, PathTarget, WalkError, walk};
+pub use walk::{Last, PathTarget, WalkError, path_text, walk};
 pub use writer::{Received, Writer};
 
 use births::Births;

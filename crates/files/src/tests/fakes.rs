@@ -414,10 +414,6 @@ impl Recaller for FakeRecaller {
         }
     }
 
-    async fn void_former(&self, _: FileId) -> bool {
-        true
-    }
-
     fn dislodge(&self, holders: &[Holder]) -> bool {
         let going: Vec<Holder> = {
             let lost = self.lost.lock();
