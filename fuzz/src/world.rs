@@ -75,6 +75,7 @@ impl World {
             acls: namespace.clone(),
             locations: namespace.clone(),
             properties: namespace.clone(),
+            xattrs: namespace.clone(),
             quotas: namespace.clone(),
             uploads: namespace.clone(),
             pools,

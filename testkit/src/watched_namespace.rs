@@ -20,6 +20,14 @@ pub struct WatchedNamespace {
     asked: Mutex<Vec<&'static str>>,
     planned: Mutex<Option<Planned>>,
     is_slow: AtomicBool,
+    busy: Mutex<Busy>,
+}
+
+/// Questions that are refused.
+#[derive(Default)]
+struct Busy {
+    question: &'static str,
+    left: usize,
 }
 
 /// Happens once, when a question is answered and before the caller hears the answer.
@@ -38,6 +46,7 @@ impl WatchedNamespace {
             asked: Mutex::default(),
             planned: Mutex::default(),
             is_slow: AtomicBool::new(false),
+            busy: Mutex::default(),
         }
     }
 
@@ -69,20 +78,51 @@ impl WatchedNamespace {
         *self.planned.lock() = Some(Planned { question: None, before, event: Box::pin(event) });
     }
 
+    /// The next so many questions of this name are answered with `Busy`, and nothing is done for them.
+    pub fn be_busy(&self, question: &'static str, times: usize) {
+        *self.busy.lock() = Busy { question, left: times };
+    }
+
     /// Whether the event has not happened, and now will not.
     pub fn cancel(&self) -> bool {
         self.planned.lock().take().is_some()
     }
 
-    async fn ask<T: Send>(&self, question: &'static str, answer: impl Future<Output = T> + Send) -> T {
+    async fn ask<T: Send>(
+        &self,
+        question: &'static str,
+        answer: impl Future<Output = Result<T, NamespaceError>> + Send,
+    ) -> Result<T, NamespaceError> {
         self.asked.lock().push(question);
         self.travel().await;
-        let answer = answer.await;
+        let answer = if self.is_busy(question) { Err(NamespaceError::Busy) } else { answer.await };
         self.travel().await;
         if let Some(planned) = self.take_planned(question) {
             planned.event.await;
         }
         answer
+    }
+
+    /// In a slow namespace a change waits in its queue, and is made also for a caller that is gone.
+    async fn queued(
+        &self,
+        change: impl Future<Output = Result<Attributes, NamespaceError>> + Send + 'static,
+    ) -> Result<Attributes, NamespaceError> {
+        if !self.is_slow.load(Ordering::Relaxed) {
+            return change.await;
+        }
+        let waiting = async move {
+            tokio::task::yield_now().await;
+            change.await
+        };
+        tokio::spawn(waiting).await.expect("it does not panic")
+    }
+
+    fn is_busy(&self, question: &'static str) -> bool {
+        let mut busy = self.busy.lock();
+        let is_busy = busy.question == question && busy.left > 0;
+        busy.left -= usize::from(is_busy);
+        is_busy
     }
 
     fn take_planned(&self, question: &'static str) -> Option<Planned> {
@@ -118,7 +158,9 @@ impl Namespace for WatchedNamespace {
         file: FileId,
         set: &SetAttributes,
     ) -> Result<Attributes, NamespaceError> {
-        self.ask("set_attributes", self.namespace.set_attributes(who, file, set)).await
+        let (namespace, who, set) = (Arc::clone(&self.namespace), who.clone(), set.clone());
+        let change = async move { namespace.set_attributes(&who, file, &set).await };
+        self.ask("set_attributes", self.queued(change)).await
     }
 
     async fn create(
@@ -177,7 +219,9 @@ impl Namespace for WatchedNamespace {
     }
 
     async fn record_write(&self, file: FileId, written: &Written) -> Result<Attributes, NamespaceError> {
-        self.ask("record_write", self.namespace.record_write(file, written)).await
+        let (namespace, written) = (Arc::clone(&self.namespace), *written);
+        let change = async move { namespace.record_write(file, &written).await };
+        self.ask("record_write", self.queued(change)).await
     }
 
     async fn usage(&self) -> Result<Usage, NamespaceError> {

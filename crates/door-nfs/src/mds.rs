@@ -47,7 +47,6 @@ mod readdir;
 mod recaller;
 mod recalls;
 mod reports;
-mod resize;
 mod revocation;
 mod security;
 mod segment;

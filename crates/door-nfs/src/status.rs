@@ -31,10 +31,10 @@ pub(crate) fn of_namespace(error: NamespaceError) -> NfsStat4 {
 }
 
 /// Of an operation on an extended attribute (RFC 8276 §8.4).
-pub(crate) fn of_xattr(error: NamespaceError) -> NfsStat4 {
-    match error {
-        NamespaceError::NotFound => NfsStat4::NoXattr,
-        error => of_namespace(error),
+pub(crate) fn of_xattr(error: impl Into<FilesError>) -> NfsStat4 {
+    match error.into() {
+        FilesError::Namespace(NamespaceError::NotFound) => NfsStat4::NoXattr,
+        error => of_files(error),
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::{Cookie, Namespace, NamespaceError, Page};
 use file_state::{Change, Holder, Modes, Share};
-use files::{By, FileChangeGuard, Files, Judge, OpenFile};
+use files::{By, FileChangeGuard, Files, FilesError, Judge, OpenFile};
 use types::permission::Removal;
 use types::{Access, Attributes, FileId, Identity, Name};
 
@@ -94,15 +94,8 @@ impl FileAccess {
         who: &Identity,
         dir: FileId,
         name: &Name,
-    ) -> Result<Attributes, NamespaceError> {
-        let spec = api::CreateSpec {
-            kind: api::CreateKind::Directory,
-            mode: api::CreateMode::Guarded,
-            permissions: 0o777,
-            umask: Some(DIRECTORY_UMASK),
-            set: api::SetAttributes::default(),
-            location: None,
-        };
-        Ok(self.namespace.create(who, dir, name, &spec).await?.attributes)
+    ) -> Result<Attributes, FilesError> {
+        let made = self.files.make_directory(self.by(who), dir, name, (0o777, DIRECTORY_UMASK));
+        Ok(made.await?.attributes)
     }
 }

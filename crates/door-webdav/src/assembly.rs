@@ -73,7 +73,7 @@ impl Front {
             reads: reads(&services, &config, &parts),
             puts,
             listing: listing(&services, &parts),
-            changes: changes(&services, &parts, moves),
+            changes: changes(&parts, moves),
             locking: locking(&services, &config, &parts),
             copies,
             third_party: third_party(&services, &config, &parts),
@@ -174,7 +174,7 @@ fn listing(services: &FrontServices, parts: &Parts) -> PropertyListing {
     }
 }
 
-fn changes(services: &FrontServices, parts: &Parts, moves: Moves) -> Changes {
+fn changes(parts: &Parts, moves: Moves) -> Changes {
     Changes {
         tasks: Arc::clone(&parts.tasks),
         collections: Arc::new(Collections {
@@ -195,7 +195,6 @@ fn changes(services: &FrontServices, parts: &Parts, moves: Moves) -> Changes {
             resolver: Arc::clone(&parts.resolver),
             conditions: Arc::clone(&parts.conditions),
             locks: Arc::clone(&parts.locks),
-            properties: Arc::clone(&services.properties),
         }),
     }
 }

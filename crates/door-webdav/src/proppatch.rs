@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use api::{Activity, NamespaceError, Properties, Property, PropertyChange, SetAttributes};
-use file_state::Change;
+use api::{Activity, NamespaceError, Property, PropertyChange, SetAttributes};
+use files::FilesError;
 use http::StatusCode;
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, LiveProperty, Multistatus, Precondition, PropPatch, PropPatchOp};
@@ -23,7 +23,6 @@ pub(crate) struct PropertyPatches {
     pub resolver: Arc<Resolver>,
     pub conditions: Arc<Conditions>,
     pub locks: Arc<PathLocks>,
-    pub properties: Arc<dyn Properties>,
 }
 
 impl PropertyPatches {
@@ -83,26 +82,15 @@ impl PropertyPatches {
                 PropPatchOp::Remove(name) => changes.push(PropertyChange::Remove(name.to_string())),
             }
         }
-        let mut _changing = None;
-        if mode.is_some() {
-            _changing = Some(self.access.make_way(file.file, Change::SetAttributes).await?);
-        }
-        if !changes.is_empty() {
-            let set = self.properties.set_properties(who, file.file, &changes).await;
-            set.map_err(|error| match error {
-                NamespaceError::NoSpace => Refusal::new(
-                    StatusCode::INSUFFICIENT_STORAGE,
-                    "the properties of one file may have 64 KiB together",
-                ),
-                error => error.into(),
-            })?;
-        }
-        // Last, for it cannot be refused any more: all changes or none.
-        if mode.is_some() {
-            let set = SetAttributes { mode, ..SetAttributes::default() };
-            self.access.namespace.set_attributes(who, file.file, &set).await?;
-        }
-        Ok(())
+        let mode = mode.map(|mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() });
+        let set = self.access.files.set_properties(self.access.by(who), file, changes, mode).await;
+        set.map_err(|error| match error {
+            FilesError::Namespace(NamespaceError::NoSpace) => Refusal::new(
+                StatusCode::INSUFFICIENT_STORAGE,
+                "the properties of one file may have 64 KiB together",
+            ),
+            error => error.into(),
+        })
     }
 }
 

@@ -170,7 +170,7 @@ impl From<UploadError> for Refusal {
         use UploadError as E;
         let status = match error {
             E::Length { .. } | E::Checksum { .. } => StatusCode::BAD_REQUEST,
-            E::DirectoryMoved | E::Superseded => StatusCode::CONFLICT,
+            E::DirectoryMoved { .. } | E::Superseded { .. } => StatusCode::CONFLICT,
             E::Ambiguous => {
                 let by = "name yours by the Upload-Id that its first part was answered with";
                 return Refusal::conflict(format!("{error}: {by}"));

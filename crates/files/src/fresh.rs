@@ -6,11 +6,13 @@
 //! and appends in the wrong place. So while a layout to write is out, the pool is asked, and the length it has is made
 //! visible, like an UNSTABLE write.
 
+use std::sync::Arc;
+
 use api::{ANSWER_TIME, ReplicaFacts, Stability, Written};
-use types::{Attributes, FileId};
+use types::{Attributes, FileId, Timestamp};
 
 use crate::replicas::check_birth;
-use crate::{Files, FilesError};
+use crate::{FileChangeGuard, Files, FilesError};
 
 impl Files {
     /// As the namespace has them.
@@ -48,6 +50,32 @@ impl Files {
             stability: Stability::Unstable,
         };
         Ok(self.services.namespace.record_write(attributes.file, &written).await?)
+    }
+
+    /// Makes visible what clients have written at the pools; on disk when it is answered. `modified`: when they say it was
+    /// written. Until the namespace has heard of it, `changing` is kept.
+    pub async fn commit_written(
+        self: &Arc<Self>,
+        file: &Attributes,
+        modified: Option<Timestamp>,
+        changing: Option<FileChangeGuard>,
+    ) -> Result<Attributes, FilesError> {
+        let (files, file, steady) = (Arc::clone(self), *file, self.steady(file.file).await);
+        let commit = async move {
+            let (_changing, _steady) = (changing, steady);
+            let facts = files.replica_facts(&file).await?;
+            let written = Written {
+                // The pool's size, not the client's: no size without the bytes, and no size that is behind other writes
+                // of the same client, or the client would take the file to be that short.
+                size_at_least: facts.map(|facts| facts.size),
+                // The bytes may have been written before the times were set by another request.
+                mtime: modified.or(facts.and_then(|facts| facts.modified)),
+                space_used: facts.map(|facts| facts.space_used),
+                stability: Stability::FileSync,
+            };
+            Ok(files.services.namespace.record_write(file.file, &written).await?)
+        };
+        self.tasks.carry_on(commit).await
     }
 
     /// Whether a client may be changing the bytes right now, at the pools or through the head. If so, size and

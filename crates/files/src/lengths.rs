@@ -22,7 +22,7 @@ pub(crate) struct Lengths {
 
 /// While this lives nobody sets the length of the file; others may write.
 #[must_use = "the turn is over when this is dropped"]
-pub struct Steady {
+pub(crate) struct Steady {
     // Before the entry, which looks whether anybody is left.
     _turn: OwnedRwLockReadGuard<()>,
     _entry: Entry,
@@ -74,7 +74,7 @@ impl Drop for Entry {
 impl Files {
     /// To be kept from before bytes are written at a pool, or a pool is asked for what was written, until the namespace
     /// has heard of it. Not while another turn is held, and nothing may be recalled meanwhile.
-    pub async fn steady(&self, file: FileId) -> Steady {
+    pub(crate) async fn steady(&self, file: FileId) -> Steady {
         self.lengths.steady(file).await
     }
 }

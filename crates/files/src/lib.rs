@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod attributes;
 mod births;
 mod checksum;
 mod content;
@@ -21,6 +22,7 @@ mod fresh;
 mod judge;
 mod kept_uploads;
 mod lengths;
+mod making;
 mod moves;
 mod open;
 mod pools;
@@ -34,6 +36,7 @@ mod sums;
 mod tasks;
 mod unwritten;
 mod upload;
+mod user_attributes;
 mod walk;
 mod writer;
 
@@ -44,12 +47,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use api::{Acls, Locations, Namespace, PoolManager, Properties, Quotas, Uploads};
+use api::{Acls, Locations, Namespace, PoolManager, Properties, Quotas, Uploads, Xattrs};
 use file_state::{FileState, Holder, Owner};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use types::{Clock, FileId};
 
+pub use attributes::{SetAttributesError, SetProgress};
 pub use content::{Content, ContentMode, Segment, Segments};
 pub use doors::RegisterError;
 pub use entries::{By, Entry};
@@ -57,7 +61,6 @@ pub use error::FilesError;
 pub use file_state::{Change, Door, Granted, LockKind, Modes, Recall, Share, Want};
 pub use judge::Judge;
 pub use kept_uploads::{UploadBounds, UploadKey, UploadPlace, UploadsAtPools, UploadsInParts};
-pub use lengths::Steady;
 pub use moves::MovesSeen;
 pub use open::OpenFile;
 pub use pools::Pools;
@@ -71,7 +74,7 @@ pub use upload::{
     Complete, NameToGive, Naming, NamingGuard, PublishError, ScatteredUpload, Upload, UploadError,
     UploadTarget, UploadTerms,
 };
-pub use walk::{Last, PathTarget, WalkError, walk};
+pub use walk::{Last, PathTarget, WalkError, path_text, walk};
 pub use writer::{Received, Writer};
 
 use births::Births;
@@ -88,6 +91,7 @@ pub struct FilesServices {
     pub acls: Arc<dyn Acls>,
     pub locations: Arc<dyn Locations>,
     pub properties: Arc<dyn Properties>,
+    pub xattrs: Arc<dyn Xattrs>,
     pub quotas: Arc<dyn Quotas>,
     pub uploads: Arc<dyn Uploads>,
     pub pools: Arc<dyn PoolManager>,

@@ -8,19 +8,19 @@ use std::time::Duration;
 
 use api::{
     ANSWER_TIME, Birth, Grant, Locality, NamespaceError, OpenReplica, PoolError, Purpose, ReplicaFacts,
-    SelectError, Selection, SetAttributes, Ticket, TicketMode,
+    SelectError, Selection, Ticket, TicketMode,
 };
 use file_state::{Change, Holder};
 use types::{Attributes, FileId, PoolId};
 
 use crate::lengths::Alone;
-use crate::{By, FileChangeGuard, Files, FilesError};
+use crate::{FileChangeGuard, Files, FilesError};
 
 /// A file that gets a new length, first at its replicas and then in the namespace, while this lives.
 pub(crate) struct Resizing {
-    files: Arc<Files>,
-    file: Attributes,
-    size: u64,
+    pub files: Arc<Files>,
+    pub file: Attributes,
+    pub size: u64,
     _changing: FileChangeGuard,
     _alone: Alone,
 }
@@ -189,40 +189,6 @@ impl Files {
         placed.ok_or(FilesError::Select(SelectError::NoLocation))
     }
 
-    /// Sets the length of the replicas, durably, before the namespace says so: old bytes never show behind a new end,
-    /// and a length that is acknowledged is on disk. A start after a crash in between finishes a cut. Layouts and
-    /// delegations of others are waited for as [`Files::before_change`] does, and so are writes that are under way. If
-    /// the caller is dropped after that, the namespace is told the new length all the same.
-    ///
-    /// The door has judged whether the caller may. Quotas are asked here. `keeps_set_id`: as of the namespace.
-    pub async fn set_length(
-        self: &Arc<Self>,
-        by: By<'_>,
-        file: &Attributes,
-        size: u64,
-        keeps_set_id: bool,
-    ) -> Result<Attributes, FilesError> {
-        require_possible(size)?;
-        if size > file.size {
-            // Before the replica grows: bytes that it has count as used.
-            self.require_room(by.identity, file.file, size - file.size, 0).await?;
-        }
-        let resizing = self.begin_resizing(file, size, by.holder, by.patience).await?;
-        let identity = by.identity.clone();
-        let resize = async move {
-            let change = SetAttributes {
-                size: Some(size),
-                size_is_authorized: true,
-                keeps_set_id,
-                space_used: Some(resizing.set_at_replicas().await?),
-                ..SetAttributes::default()
-            };
-            let namespace = &resizing.files.services.namespace;
-            Ok(namespace.set_attributes(&identity, resizing.file.file, &change).await?)
-        };
-        self.tasks.carry_on(resize).await
-    }
-
     /// Waits until nobody else has anything to do with the length. `Recalled`: not within `patience`.
     pub(crate) async fn begin_resizing(
         self: &Arc<Self>,
@@ -292,7 +258,7 @@ fn good_replicas(file: &Attributes, locality: &Locality) -> Result<Option<Vec<Po
     if good.is_empty() { Err(SelectError::NoLocation.into()) } else { Ok(Some(good)) }
 }
 
-fn require_possible(size: u64) -> Result<(), FilesError> {
+pub(crate) fn require_possible(size: u64) -> Result<(), FilesError> {
     if i64::try_from(size).is_ok() { Ok(()) } else { Err(FilesError::TooLarge) }
 }
 

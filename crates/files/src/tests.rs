@@ -14,6 +14,7 @@ mod recalls;
 mod removals;
 mod replicas;
 pub mod scene;
+mod settings;
 mod unwritten;
 mod uploads;
 

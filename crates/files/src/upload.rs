@@ -22,7 +22,7 @@ use thiserror::Error;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Name, PoolId, Timestamp};
 
 use crate::{
-    Change, Files, FilesError, MovesSeen, OpenFile, PathTarget, Received, WalkError, Writer, mismatch,
+    Change, Files, FilesError, MovesSeen, OpenFile, PathTarget, Received, Writer, mismatch, path_text,
 };
 pub use naming::{NameToGive, Naming, NamingGuard, PublishError};
 pub use scattered::ScatteredUpload;
@@ -84,8 +84,10 @@ pub enum UploadError {
     Length { told: u64, got: u64 },
     #[error("checksum does not agree: told {told}, got {got}; nothing was kept")]
     Checksum { told: Checksum, got: Checksum },
-    #[error("its directory was moved or removed meanwhile")]
-    DirectoryMoved,
+    #[error(
+        "directory {directory} was moved or removed meanwhile: make it again, or upload to where it is now"
+    )]
+    DirectoryMoved { directory: Box<str> },
     #[error("file exists")]
     Exists,
     #[error("file was changed meanwhile")]
@@ -96,8 +98,10 @@ pub enum UploadError {
     Contended,
     #[error("the file was not given its name")]
     Failed,
-    #[error("this upload is over: another one of this name was begun meanwhile, or it was given up")]
-    Superseded,
+    #[error(
+        "this upload of {path} is over: another one was begun meanwhile, or it was given up; begin again with the first byte"
+    )]
+    Superseded { path: Box<str> },
     #[error("several uploads of this name were begun")]
     Ambiguous,
     #[error("a part of this upload is being received: come again")]
@@ -150,11 +154,12 @@ impl Files {
         target: UploadTarget,
         terms: UploadTerms,
     ) -> Result<Upload, FilesError> {
-        let (dir, name) = target.place.entry().map_err(of_walk)?;
+        let (dir, name) = target.place.entry()?;
+        let judged = |error| of_directory(&target.place.path, error);
         let who = &caller.identity;
         let freed = target.place.found.as_ref().map_or(0, |found| found.size);
         // A body of unknown length counts as one byte.
-        self.require_room(who, dir, terms.size.unwrap_or(1), freed).await.map_err(of_directory)?;
+        self.require_room(who, dir, terms.size.unwrap_or(1), freed).await.map_err(judged)?;
         let pool = self.choose(&Selection {
             directory: Some(dir),
             name: Some(name),
@@ -165,7 +170,7 @@ impl Files {
         let new = Unnamed { permissions: PERMISSIONS, location: pool };
         let make = self.services.uploads.create_unnamed(who, dir, &new);
         let share = Share::new(Modes::BOTH, Modes::NONE);
-        let (held, file) = self.make_unnamed(holder, share, make).await.map_err(of_directory)?;
+        let (held, file) = self.make_unnamed(holder, share, make).await.map_err(judged)?;
         let (files, caller, data) = (Arc::clone(self), caller.clone(), Data::Awaited);
         let body = Body { files, holder, caller, target, terms, file, pool, held, data };
         Ok(Upload { body: Some(Box::new(body)), is_over: false, keeper: None })
@@ -345,21 +350,18 @@ impl Body {
     }
 }
 
-/// Of a question about the directory that the walk has found.
-fn of_directory(error: FilesError) -> FilesError {
+/// Of a question about the directory on this path that the walk has found.
+fn of_directory(path: &[Name], error: FilesError) -> FilesError {
     match error {
         FilesError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)) => {
-            UploadError::DirectoryMoved.into()
+            directory_moved(path).into()
         }
         error => error,
     }
 }
 
-fn of_walk(error: WalkError) -> FilesError {
-    match error {
-        WalkError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)) => {
-            UploadError::DirectoryMoved.into()
-        }
-        error => error.into(),
-    }
+/// The directory that was to hold the last name of this path.
+fn directory_moved(path: &[Name]) -> UploadError {
+    let above = path.split_last().map_or(path, |(_, above)| above);
+    UploadError::DirectoryMoved { directory: path_text(above) }
 }

@@ -59,6 +59,13 @@ impl PathTarget {
     }
 }
 
+/// A path in one line for people.
+pub fn path_text(path: &[Name]) -> Box<str> {
+    let names: String = path.iter().map(|name| format!("/{name}")).collect();
+    let text = names.replace(char::is_control, "\u{fffd}");
+    if text.is_empty() { "/".into() } else { text.into() }
+}
+
 /// Walks a path of which all components but the last must exist; a missing directory on the way is `NotFound`, also
 /// for a caller that is about to create something.
 pub async fn walk(

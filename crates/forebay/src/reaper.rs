@@ -373,6 +373,7 @@ mod tests {
             acls: namespace.clone(),
             locations: namespace.clone(),
             properties: namespace.clone(),
+            xattrs: namespace.clone(),
             quotas: namespace.clone(),
             uploads: namespace.clone(),
             pools: Arc::clone(&pools),

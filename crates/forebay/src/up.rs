@@ -335,6 +335,7 @@ fn share_files(config: &Config, services: &Services, manager: &Arc<dyn PoolManag
         acls: services.namespace.clone(),
         locations: services.namespace.clone(),
         properties: services.namespace.clone(),
+        xattrs: services.namespace.clone(),
         quotas: services.namespace.clone(),
         uploads: services.namespace.clone(),
         pools: Arc::clone(manager),

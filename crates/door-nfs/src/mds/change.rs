@@ -1,6 +1,6 @@
-//! Before a file is changed: grants of other clients are called back.
+//! Before a file is opened, or read or written without an open: grants of other clients are called back.
 
-use files::{Change, FileChangeGuard, FilesError, Modes, Share};
+use files::{Change, FileChangeGuard, Modes, Share};
 use nfs4::NfsStat4;
 use types::FileId;
 
@@ -9,18 +9,7 @@ use crate::context::Compound;
 use crate::status;
 
 /// Conflicting grants of others must be returned first, or the answer is DELAY. The caller keeps the
-/// [`FileChangeGuard`] until the change is made.
-pub(super) async fn before_change(
-    compound: &Compound,
-    fs: &FileSystem,
-    file: FileId,
-    change: Change,
-) -> Result<FileChangeGuard, FilesError> {
-    let by = fs.caller(compound);
-    fs.files.before_change(file, by, change, WAIT).await
-}
-
-/// As `before_change`, of an open, or of I/O without one.
+/// [`FileChangeGuard`] until its access is entered or done.
 pub(super) async fn make_way(
     compound: &Compound,
     fs: &FileSystem,
@@ -28,6 +17,6 @@ pub(super) async fn make_way(
     access: Modes,
     deny: Modes,
 ) -> Result<FileChangeGuard, NfsStat4> {
-    let change = Change::Access(Share::new(access, deny));
-    before_change(compound, fs, file, change).await.map_err(status::of_files)
+    let (by, change) = (fs.caller(compound), Change::Access(Share::new(access, deny)));
+    fs.files.before_change(file, by, change, WAIT).await.map_err(status::of_files)
 }

@@ -3,10 +3,9 @@
 //! The delegation is the right to set them: its holder need not own the file. They are the times of what it did itself,
 //! between the delegation and now; what it has written meanwhile has moved the file's own times to later ones.
 
-use api::{SetAttributes, SetTime};
 use nfs4::{NfsStat4, NfsTime4, StateId4};
 use nfs4_state::stateid::{DelegatedTimes, DelegationKind};
-use types::{Identity, Timestamp};
+use types::Timestamp;
 
 use super::clients::Clients;
 use crate::context::Compound;
@@ -44,21 +43,13 @@ pub(super) async fn set(
     }
     let now = clients.fs.clock.now();
     let vet = |original, given: Option<Timestamp>| {
-        given.and_then(|given| DelegatedTimes::vet(original, given, now)).map(SetTime::To)
+        given.and_then(|given| DelegatedTimes::vet(original, given, now))
     };
-    let change = SetAttributes {
-        atime: vet(original.accessed, given.accessed),
-        mtime: vet(original.modified, given.modified),
-        ..SetAttributes::default()
-    };
-    if change.atime.is_none() && change.mtime.is_none() {
+    let (accessed, modified) =
+        (vet(original.accessed, given.accessed), vet(original.modified, given.modified));
+    if accessed.is_none() && modified.is_none() {
         return Ok(());
     }
-    clients
-        .fs
-        .namespace
-        .set_attributes(&Identity::root(), file, &change)
-        .await
-        .map(drop)
-        .map_err(status::of_namespace)
+    let set = clients.fs.files.set_delegated_times(file, accessed, modified).await;
+    set.map(drop).map_err(status::of_files)
 }

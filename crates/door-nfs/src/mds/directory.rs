@@ -66,8 +66,7 @@ pub(super) async fn create(
         set: requested.beside_mode(),
         location: None,
     };
-    let created =
-        fs.namespace.create(&compound.identity, dir, &name, &spec).await.map_err(status::of_namespace)?;
+    let created = fs.files.make(fs.by(compound), dir, &name, spec).await.map_err(status::of_files)?;
     compound.set_file(created.attributes.file);
     let attrset = setattr::set_at_creation(args.createattrs.attrmask);
     Ok(Create4ResOk { cinfo: change_info(created.parent), attrset })

@@ -1,7 +1,7 @@
 //! LAYOUTGET, LAYOUTCOMMIT and LAYOUTRETURN: flex-files layouts (RFC 8435), one for each
 //! (client, file), always from the beginning to the end, or as far as quotas let it be written, and returned on close.
 
-use api::{Stability, TicketMode, Written};
+use api::TicketMode;
 use files::FilesError;
 use nfs4::{
     ClientId4, FfLayoutReturn4, LayoutCommit4Args, LayoutCommit4ResOk, LayoutGet4Args, LayoutGet4Res,
@@ -180,7 +180,7 @@ pub(super) async fn commit(
         return Err(NfsStat4::UnknownLayoutType);
     }
     let stateid = compound.resolve(args.stateid)?;
-    let _changing = if authorize_commit(compound, clients, &file, stateid, args.reclaim).await? {
+    let changing = if authorize_commit(compound, clients, &file, stateid, args.reclaim).await? {
         None
     } else {
         // As a write without an open.
@@ -193,19 +193,9 @@ pub(super) async fn commit(
         Some(time) => Some(Timestamp::new(time.seconds, time.nseconds).ok_or(NfsStat4::Inval)?),
         None => None,
     };
-    let _steady = fs.files.steady(file.file).await;
-    let facts = fs.files.replica_facts(&file).await.map_err(status::of_files)?;
-    let written = Written {
-        // The pool's size, not the client's: no size without the bytes, and no size that is behind other writes of
-        // the same client, or the client would take the file to be that short.
-        size_at_least: facts.map(|facts| facts.size),
-        // Linux sends none: the bytes may have been written before the times were set by SETATTR.
-        mtime: told.or(facts.and_then(|facts| facts.modified)),
-        space_used: facts.map(|facts| facts.space_used),
-        stability: Stability::FileSync,
-    };
-    tracing::trace!(client = client.0, file = %file.file, size = written.size_at_least, "layout committed");
-    let after = fs.namespace.record_write(file.file, &written).await.map_err(status::of_namespace)?;
+    // Linux sends no time.
+    let after = fs.files.commit_written(&file, told, changing).await.map_err(status::of_files)?;
+    tracing::trace!(client = client.0, file = %file.file, size = after.size, "layout committed");
     Ok(LayoutCommit4ResOk { newsize: (after.size != file.size).then_some(after.size) })
 }
 

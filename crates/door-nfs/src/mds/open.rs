@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use api::{CreateKind, CreateMode, CreateSpec, Purpose, Selection, SetAttributes};
+use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
 use aws_lc_rs::digest;
-use files::{RemovalsSeen, Share, Want};
+use files::{FilesError, RemovalsSeen, Share, Want};
 use nfs4::attr::number;
 use nfs4::{
     Bitmap4, ChangeInfo4, ClientId4, Component4, CreateHow4, Fattr4, NfsStat4, OPEN4_RESULT_LOCKTYPE_POSIX,
@@ -13,7 +13,7 @@ use nfs4::{
 };
 use nfs4_state::Incarnation;
 use nfs4_state::stateid::{Modes, OpenRequest};
-use types::{Access, Attributes, FileId, FileKind, Name, PoolId, permission};
+use types::{Access, Attributes, FileId, FileKind, Name, permission};
 
 use super::change::make_way;
 use super::clients::Clients;
@@ -22,7 +22,7 @@ use super::file_system::FileSystem;
 use super::grants::Grants;
 use super::lost_locks::LostLocks;
 use super::setattr::{self, Requested};
-use super::{courtesy, delegation, directory, lock_notice, names, resize};
+use super::{courtesy, delegation, directory, lock_notice, names};
 use crate::context::Compound;
 use crate::status;
 
@@ -190,7 +190,11 @@ async fn finish(
     let file = &target.attributes;
     fs.files.judge_still_named(file, seen).await.map_err(status::of_files)?;
     match target.size {
-        Some(size) => resize::set_length(compound, fs, file, size, target.is_new).await,
+        // The permission is checked. A new file keeps the set-id bits that it was made with.
+        Some(size) => {
+            let set = fs.files.set_length(fs.by(compound), file, size, target.is_new).await;
+            set.map(drop).map_err(status::of_files)
+        }
         None => Ok(()),
     }
 }
@@ -297,16 +301,6 @@ async fn create(
     let requested = setattr::parse_for_creation(compound, fs, given).await?;
     requested.judge_kind(FileKind::Regular)?;
     let (permissions, umask) = requested.permissions(PERMISSIONS_DEFAULT);
-    let location = match choose_pool(compound, fs, dir, &name) {
-        Ok(pool) => pool,
-        // Without space for new data an existing file can still be opened.
-        Err(status) if mode == CreateMode::Unchecked => {
-            return look_up(compound, fs, component)
-                .await
-                .map_err(|error| if error == NfsStat4::NoEnt { status } else { error });
-        }
-        Err(status) => return Err(status),
-    };
     let spec = CreateSpec {
         kind: CreateKind::Regular,
         mode,
@@ -314,10 +308,19 @@ async fn create(
         umask,
         // The size is the data's matter: set when the file is open.
         set: SetAttributes { size: None, ..requested.beside_mode() },
-        location: Some(location),
+        location: None,
     };
-    let created =
-        fs.namespace.create(&compound.identity, dir, &name, &spec).await.map_err(status::of_namespace)?;
+    let created = match fs.files.make(fs.by(compound), dir, &name, spec).await {
+        Ok(created) => created,
+        // Without space for new data an existing file can still be opened.
+        Err(FilesError::Select(error)) if mode == CreateMode::Unchecked => {
+            return look_up(compound, fs, component).await.map_err(|status| match status {
+                NfsStat4::NoEnt => status::of_select(error),
+                status => status,
+            });
+        }
+        Err(error) => return Err(status::of_files(error)),
+    };
     let is_repeated = matches!(mode, CreateMode::Exclusive { .. });
     let size = requested_size(&requested, created.is_new);
     Ok(Target {
@@ -350,17 +353,6 @@ fn exclusive(compound: &Compound, clients: &Clients, given: &Verifier4) -> Creat
     let mut verifier = [0; 8];
     verifier.copy_from_slice(&digest.finish().as_ref()[..8]);
     CreateMode::Exclusive { verifier }
-}
-
-fn choose_pool(compound: &Compound, fs: &FileSystem, dir: FileId, name: &Name) -> Result<PoolId, NfsStat4> {
-    let new = Selection {
-        directory: Some(dir),
-        name: Some(name),
-        owner: Some((compound.identity.uid, compound.identity.gid)),
-        client: compound.client.map(|client| client.0),
-        ..Selection::new(Purpose::Create)
-    };
-    fs.files.choose(&new).map_err(status::of_files)
 }
 
 /// Of an existing file only truncation to nothing is asked by UNCHECKED (RFC 8881 §18.16.3); a new one may get a length.

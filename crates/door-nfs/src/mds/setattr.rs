@@ -1,25 +1,22 @@
 //! SETATTR, and the reading of settable attributes for OPEN and CREATE too.
 
 use api::{SetAttributes, SetTime};
-use files::{Change, FileChangeGuard};
+use files::{SetAttributesError, SetProgress};
 use nfs4::attr::{Principal4, number};
 use nfs4::{
     Bitmap4, Fattr4, FileAttributes, NfsAce4, NfsStat4, SetAttr4Args, SetAttr4Res, SetTime4, StateId4,
 };
-use types::{Access, Attributes, FileId, FileKind, Timestamp, permission};
+use types::{Access, Attributes, FileKind, Timestamp, permission};
 
 use super::attributes::{DELEGATED_TIMES, SETTABLE_AT_CREATION, SETTABLE_BY_SETATTR, supported};
-use super::change::before_change;
 use super::clients::Clients;
 use super::file_system::FileSystem;
 use super::permit::check_io;
-use super::{acl, delegated_times, owners, resize};
+use super::{acl, delegated_times, owners};
 use crate::context::Compound;
 use crate::status;
 
 const MODE_BITS: u32 = 0o7777;
-/// Accesses that let a user who is not the owner change attributes.
-const OF_ATTRIBUTES: Access = Access::WRITE_ATTRIBUTES.and(Access::WRITE_ACL).and(Access::WRITE_OWNER);
 
 /// A SETATTR that fails half way also answers with the attributes that it has set (RFC 8881 §18.30.3).
 pub(super) async fn set(compound: &mut Compound, clients: &Clients, args: &SetAttr4Args) -> SetAttr4Res {
@@ -47,45 +44,37 @@ async fn try_set(
         }
     }
     let before = fs.attributes(file).await?;
-    let change = requested.into_change(before.mode, compound.identity.is_root())?;
+    let mut change = requested.into_change(before.mode, compound.identity.is_root())?;
     if let Some(acl) = &change.acl {
         acl::judge_place(acl, before.kind)?;
     }
-    if let Some(size) = change.size {
+    if change.size.is_some() {
         let stateid = compound.resolve(args.stateid)?;
         authorize_size(compound, clients, stateid, &before).await?;
-        return resize::with_others(compound, fs, (&before, size), (change, asked), done).await;
+        change.size_is_authorized = true;
     }
-    let _changing = before_setting_of(compound, fs, &before).await?;
-    fs.namespace.set_attributes(&compound.identity, file, &change).await.map_err(status::of_namespace)?;
-    *done = asked;
-    Ok(())
-}
-
-/// Before attributes of a file are set, or extended ones: recalls delegations of others.
-pub(super) async fn before_setting(
-    compound: &Compound,
-    fs: &FileSystem,
-    file: FileId,
-) -> Result<Option<FileChangeGuard>, NfsStat4> {
-    before_setting_of(compound, fs, &fs.attributes(file).await?).await
-}
-
-async fn before_setting_of(
-    compound: &Compound,
-    fs: &FileSystem,
-    file: &Attributes,
-) -> Result<Option<FileChangeGuard>, NfsStat4> {
-    let who = &compound.identity;
-    // Nothing is recalled for a change that is refused anyway.
-    if !permission::is_owner(who, file) {
-        let granted = fs.granted(who, file).await?;
-        if !granted.intersects(OF_ATTRIBUTES) && !granted.contains(Access::WRITE) {
-            return Ok(None);
+    let set = fs.files.set_attributes(fs.by(compound), &before, change).await;
+    let SetAttributesError { progress, error } = match set {
+        Ok(_) => {
+            *done = asked;
+            return Ok(());
         }
+        Err(failed) => failed,
+    };
+    if let Some(unset) = unset(progress) {
+        *done = asked;
+        done.remove(unset);
     }
-    let changing = before_change(compound, fs, file.file, Change::SetAttributes).await;
-    changing.map(Some).map_err(status::of_files)
+    Err(status::of_files(error))
+}
+
+/// The attribute that was not set. `None`: none was.
+fn unset(progress: SetProgress) -> Option<u32> {
+    match progress {
+        SetProgress::Nothing => None,
+        SetProgress::AllButSize => Some(number::SIZE),
+        SetProgress::AllButModifyTime => Some(number::TIME_MODIFY_SET),
+    }
 }
 
 /// ACCESS: the caller neither has the file open for writing nor may write it.

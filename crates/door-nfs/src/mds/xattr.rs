@@ -11,8 +11,8 @@ use nfs4::{
 use types::XattrName;
 use xdr::Opaque;
 
+use super::directory;
 use super::file_system::FileSystem;
-use super::{directory, setattr};
 use crate::context::Compound;
 use crate::status;
 
@@ -45,8 +45,8 @@ pub(super) async fn set(
         SetXattrOption4::Create => SetXattr::Create,
         SetXattrOption4::Replace => SetXattr::Replace,
     };
-    let _changing = setattr::before_setting(compound, fs, file).await?;
-    let changed = fs.xattrs.set_xattr(&compound.identity, file, &name, &args.value.0, how).await;
+    let named = (name, args.value.0.clone());
+    let changed = fs.files.set_xattr(fs.by(compound), file, named, how).await;
     Ok(SetXattr4ResOk { info: directory::change_info(changed.map_err(status::of_xattr)?) })
 }
 
@@ -56,8 +56,7 @@ pub(super) async fn remove(
     args: &RemoveXattr4Args,
 ) -> Result<RemoveXattr4ResOk, NfsStat4> {
     let (file, name) = (compound.file()?, name(&args.name)?);
-    let _changing = setattr::before_setting(compound, fs, file).await?;
-    let changed = fs.xattrs.remove_xattr(&compound.identity, file, &name).await;
+    let changed = fs.files.remove_xattr(fs.by(compound), file, name).await;
     Ok(RemoveXattr4ResOk { info: directory::change_info(changed.map_err(status::of_xattr)?) })
 }
 

@@ -123,6 +123,7 @@ impl Ground {
             acls: namespace(),
             locations: namespace(),
             properties: namespace(),
+            xattrs: namespace(),
             quotas: namespace(),
             uploads: namespace(),
             pools,

@@ -129,7 +129,8 @@ impl TreeCopier {
         if !taken_over.is_empty() {
             let changes: Vec<_> =
                 taken_over.into_iter().map(|property| PropertyChange::Remove(property.name)).collect();
-            self.properties.set_properties(&call.caller.identity, file.file, &changes).await?;
+            let by = self.access.by(&call.caller.identity);
+            self.access.files.set_properties(by, file, changes, None).await?;
         }
         Ok(())
     }
@@ -146,7 +147,8 @@ impl TreeCopier {
             return Ok(false);
         }
         let changes: Vec<_> = properties.into_iter().map(PropertyChange::Set).collect();
-        self.properties.set_properties(&call.caller.identity, target.file, &changes).await?;
+        let by = self.access.by(&call.caller.identity);
+        self.access.files.set_properties(by, target, changes, None).await?;
         Ok(true)
     }
 
@@ -195,15 +197,7 @@ impl TreeCopier {
         if let Some(old) = &target.found {
             self.removals.remove_entry(&call.caller.identity, dir, name, old).await?;
         }
-        let spec = api::CreateSpec {
-            kind: api::CreateKind::Symlink(link),
-            mode: api::CreateMode::Guarded,
-            permissions: 0o777,
-            umask: None,
-            set: api::SetAttributes::default(),
-            location: None,
-        };
-        self.access.namespace.create(&call.caller.identity, dir, name, &spec).await?;
+        self.access.files.make_symlink(self.access.by(&call.caller.identity), dir, name, link).await?;
         Ok(())
     }
 }

@@ -82,6 +82,7 @@ impl Scene {
             acls: namespace.clone(),
             locations: namespace.clone(),
             properties: namespace.clone(),
+            xattrs: namespace.clone(),
             quotas: namespace.clone(),
             uploads: namespace.clone(),
             pools: pools.clone(),

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use types::ByteRange;
 
 use super::{Content, require_end};
-use crate::{Files, FilesError, Steady};
+use crate::lengths::Steady;
+use crate::{Files, FilesError};
 
 /// Read and written at once, where the head copies.
 const PIECE_BYTES: u64 = 1 << 20;

@@ -13,7 +13,7 @@ use types::{Clock, FileId, Identity, Name};
 
 use super::places::Places;
 use super::{UploadBounds, UploadPlace};
-use crate::{Upload, UploadError};
+use crate::{Upload, UploadError, path_text};
 
 /// An upload that nobody goes on with is given up then.
 const IDLE: Duration = Duration::from_secs(3_600);
@@ -33,6 +33,10 @@ impl UploadKey {
 
     fn is_of_caller(&self, other: &UploadKey) -> bool {
         (&self.caller, &self.identity) == (&other.caller, &other.identity)
+    }
+
+    fn superseded(&self) -> UploadError {
+        UploadError::Superseded { path: path_text(&self.path) }
     }
 }
 
@@ -92,7 +96,7 @@ impl UploadsInParts {
         let id = upload.file().file;
         drop(upload);
         let is_there = self.0.parts.lock().uploads.get(key).is_some_and(|slot| slot.id == id);
-        if is_there { Ok(()) } else { Err(UploadError::Superseded) }
+        if is_there { Ok(()) } else { Err(key.superseded()) }
     }
 
     /// To be called every second or so.
@@ -159,10 +163,10 @@ impl Parts {
     ) -> Result<Option<Waiting>, UploadError> {
         let is_contested = self.contested.contains_key(key);
         let Some(upload) = self.uploads.get_mut(key).filter(|upload| upload.total == total) else {
-            return if named.is_some() { Err(UploadError::Superseded) } else { Ok(None) };
+            return if named.is_some() { Err(key.superseded()) } else { Ok(None) };
         };
         match named {
-            Some(named) if named != text(upload.id).as_bytes() => return Err(UploadError::Superseded),
+            Some(named) if named != text(upload.id).as_bytes() => return Err(key.superseded()),
             None if is_contested => return Err(UploadError::Ambiguous),
             _ => {}
         }
@@ -259,7 +263,8 @@ mod tests {
         parts.expired(IDLE * 3);
         assert!(matches!(refused(&mut parts), UploadError::Ambiguous));
         let named = parts.take_up(&key(), Some(text(FileId(1)).as_bytes()), 9);
-        assert!(matches!(named, Err(UploadError::Superseded)));
+        let told = named.err().expect("it is over").to_string();
+        assert!(told.starts_with("this upload of /x is over"), "{told}");
         parts.uploads.clear();
         parts.expired(IDLE * 3);
         assert!(parts.contested.is_empty());

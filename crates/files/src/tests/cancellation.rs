@@ -1,5 +1,8 @@
 //! Operations whose callers are dropped after each of their polls: each leaves nothing, or is done to its end.
 
+mod making;
+mod settings;
+
 use std::future::poll_fn;
 use std::sync::atomic::AtomicUsize;
 use std::task::Poll;

@@ -5,15 +5,20 @@ use std::sync::Weak;
 
 use api::{
     Account, Acls, Birth, Cookie, Counted, CreateSpec, Created, ExpectedEnds, ExpectedFile, FileLocations,
-    Found, Linked, Locality, NamespaceError, Page, Pool, Property, PropertyChange, Publish, Published, Quota,
-    Renamed, Replace, ReplicaRef, SetAttributes, Standing, Unlinked, Unnamed, Usage, Written,
+    Found, Linked, ListedXattr, Locality, NamespaceError, Page, Pool, Property, PropertyChange, Publish,
+    Published, Quota, Renamed, Replace, ReplicaRef, SetAttributes, SetXattr, Standing, Unlinked, Unnamed,
+    Usage, Written,
 };
 use async_trait::async_trait;
+use bytes::Bytes;
 use testkit::clock::ManualClock;
 use testkit::faulty::{Faulty, Request};
 use testkit::memory_pool::MemoryPool;
 use testkit::memory_pools::MemoryPools;
-use types::{Acl, Attributes, Checksum, Epoch, FileKind, Identity, Name, PoolId, SymlinkTarget, Timestamp};
+use types::{
+    Acl, Attributes, ChangeInfo, Checksum, Epoch, FileKind, Identity, Name, PoolId, SymlinkTarget, Timestamp,
+    XattrName,
+};
 
 use super::*;
 
@@ -90,6 +95,7 @@ impl Fakes {
             acls: fakes.clone(),
             locations: fakes.clone(),
             properties: fakes.clone(),
+            xattrs: fakes.clone(),
             quotas: fakes.clone(),
             uploads: fakes.clone(),
             pools: fakes.pools.clone(),
@@ -266,6 +272,34 @@ impl Properties for Fakes {
 }
 
 #[async_trait]
+impl Xattrs for Fakes {
+    async fn xattr(&self, _: &Identity, _: FileId, _: &XattrName) -> Result<Bytes, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn xattrs(&self, _: &Identity, _: FileId, _: Cookie) -> Result<Vec<ListedXattr>, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn set_xattr(
+        &self,
+        _: &Identity,
+        _: FileId,
+        _: &XattrName,
+        _: &Bytes,
+        _: SetXattr,
+    ) -> Result<ChangeInfo, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+    async fn remove_xattr(
+        &self,
+        _: &Identity,
+        _: FileId,
+        _: &XattrName,
+    ) -> Result<ChangeInfo, NamespaceError> {
+        Err(NOT_ASKED)
+    }
+}
+
+#[async_trait]
 impl Locations for Fakes {
     async fn settle(&self) -> Result<(), NamespaceError> {
         Ok(())
@@ -378,10 +412,6 @@ impl Recaller for FakeRecaller {
                 }
             }
         }
-    }
-
-    async fn void_former(&self, _: FileId) -> bool {
-        true
     }
 
     fn dislodge(&self, holders: &[Holder]) -> bool {

@@ -76,11 +76,11 @@ async fn an_upload_that_is_begun_anew_takes_the_place_of_the_one_before() {
     let id = before.file().file.to_string();
     parts.uploads.supersede(&parts.key, None);
     let after = parts.begin("456").await;
-    assert!(matches!(parts.uploads.put_back(&parts.key, before), Err(UploadError::Superseded)));
+    assert!(matches!(parts.uploads.put_back(&parts.key, before), Err(UploadError::Superseded { .. })));
     parts.uploads.put_back(&parts.key, after).unwrap();
     assert!(matches!(parts.take_up(3), Err(UploadError::Ambiguous)));
     let stale = parts.uploads.take_up(&parts.key, Some(id.as_bytes()), 3);
-    assert!(matches!(stale, Err(UploadError::Superseded)));
+    assert!(matches!(stale, Err(UploadError::Superseded { .. })));
     assert_eq!(parts.scene.reap().await.len(), 1, "the one before leaves nothing");
 }
 

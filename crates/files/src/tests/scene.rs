@@ -64,6 +64,7 @@ impl Scene {
             acls: namespace.clone(),
             locations: namespace.clone(),
             properties: namespace.clone(),
+            xattrs: namespace.clone(),
             quotas: namespace.clone(),
             uploads,
             pools: pools.clone(),

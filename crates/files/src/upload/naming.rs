@@ -7,7 +7,7 @@ use std::time::Duration;
 use api::{ANSWER_TIME, NamespaceError, Publish, Published, Replace};
 use types::{Attributes, FileId, Name};
 
-use super::{Body, Complete, Upload, UploadError, UploadTarget, Way, of_walk};
+use super::{Body, Complete, Upload, UploadError, UploadTarget, Way, directory_moved, of_directory};
 use crate::{Change, FileChangeGuard, FilesError, Last, walk};
 
 /// A grant that is not back by its deadline is revoked within this: a round of the NFS door, and fencing at the pools.
@@ -186,7 +186,9 @@ impl Upload {
             }
             Err(NamespaceError::Exists) => differs(body.terms.replace).into(),
             Err(NamespaceError::IsDirectory) => UploadError::IsDirectory.into(),
-            Err(NamespaceError::NotFound | NamespaceError::Stale(_)) => UploadError::DirectoryMoved.into(),
+            Err(NamespaceError::NotFound | NamespaceError::Stale(_)) => {
+                directory_moved(&body.target.place.path).into()
+            }
             Err(error) => FilesError::from(error),
         };
         self.is_over = !error.may_pass();
@@ -222,10 +224,11 @@ impl Body {
         let seen = self.files.moves();
         let path = &self.target.place.path;
         let namespace = &*self.files.services.namespace;
-        let place = walk(namespace, &self.caller, path, Last::Itself).await.map_err(of_walk)?;
+        let place = walk(namespace, &self.caller, path, Last::Itself).await;
+        let place = place.map_err(|error| of_directory(path, error.into()))?;
         let dir = self.entry().0;
         if place.path != *path || place.parent.is_none_or(|parent| parent.file != dir) {
-            return Err(UploadError::DirectoryMoved.into());
+            return Err(directory_moved(path).into());
         }
         self.target = UploadTarget { place, way: Way::Walked(seen) };
         Ok(())

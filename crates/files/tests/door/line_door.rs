@@ -13,11 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use api::{Activity, Caller, Namespace, NamespaceError, PoolError, Replace, SelectError};
-use async_trait::async_trait;
 use bytes::Bytes;
 use file_state::Holder;
 use forebay_files::{
-    By, ContentMode, Door, Entry, Files, FilesError, Last, Recall, Recaller, RegisterError, Told, Upload,
+    By, ContentMode, Door, Entry, Files, FilesError, Last, Recall, Recaller, RegisterError, Upload,
     UploadError, UploadTarget, UploadTerms, WalkError, walk,
 };
 use parking_lot::Mutex;
@@ -196,7 +195,7 @@ impl LineDoor {
 fn word(error: &FilesError) -> &'static str {
     use {NamespaceError as N, UploadError as U};
     match error {
-        FilesError::Namespace(N::NotFound | N::Stale(_)) | FilesError::Upload(U::DirectoryMoved) => {
+        FilesError::Namespace(N::NotFound | N::Stale(_)) | FilesError::Upload(U::DirectoryMoved { .. }) => {
             "NOT-FOUND"
         }
         FilesError::Namespace(N::AccessDenied | N::NotPermitted) | FilesError::Path(_) => "FORBIDDEN",
@@ -227,7 +226,6 @@ enum Failure {
 #[derive(Default)]
 struct Watchers(Mutex<BTreeMap<Holder, oneshot::Sender<()>>>);
 
-#[async_trait]
 impl Recaller for Watchers {
     fn recall(&self, recalls: &[Recall]) {
         let mut watchers = self.0.lock();
@@ -235,21 +233,6 @@ impl Recaller for Watchers {
             // A connection that has just ended gives back by itself.
             let _ = tell.send(());
         }
-    }
-
-    async fn ask_writer(&self, _: FileId, _: Holder, _: Duration) -> Option<Told> {
-        // No client has a delegation to write.
-        None
-    }
-
-    fn dislodge(&self, _: &[Holder]) -> bool {
-        // The state of a client ends with its connection.
-        false
-    }
-
-    async fn void_former(&self, _: FileId) -> bool {
-        // No connection outlives the door.
-        true
     }
 }
 

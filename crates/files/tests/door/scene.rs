@@ -5,9 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Caller, CreateKind, CreateMode, CreateSpec, Locations, Namespace, Pool, SetAttributes};
-use async_trait::async_trait;
 use file_state::Holder;
-use forebay_files::{Files, FilesServices, OpenFile, Recall, Recaller, Share, Told};
+use forebay_files::{Files, FilesServices, OpenFile, Recall, Recaller, Share};
 use namespace::{Config, Database, SqlNamespace, Sync};
 use parking_lot::Mutex;
 use testkit::clock::ManualClock;
@@ -56,6 +55,7 @@ impl Scene {
             acls: namespace.clone(),
             locations: namespace.clone(),
             properties: namespace.clone(),
+            xattrs: namespace.clone(),
             quotas: namespace.clone(),
             uploads: namespace.clone(),
             pools: Arc::new(MemoryPools::of([pool])),
@@ -144,22 +144,9 @@ impl OtherDoor {
     }
 }
 
-#[async_trait]
 impl Recaller for OtherDoor {
     fn recall(&self, recalls: &[Recall]) {
         self.0.lock().extend(recalls);
-    }
-
-    async fn ask_writer(&self, _: FileId, _: Holder, _: Duration) -> Option<Told> {
-        None
-    }
-
-    fn dislodge(&self, _: &[Holder]) -> bool {
-        false
-    }
-
-    async fn void_former(&self, _: FileId) -> bool {
-        true
     }
 }
 

@@ -1,0 +1,90 @@
+//! New entries.
+
+use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
+use types::SymlinkTarget;
+
+use super::*;
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Directory,
+    Symlink,
+    File,
+}
+
+async fn make(stage: &Stage, kind: Kind, name: &Name) -> Result<(), FilesError> {
+    let (files, by, dir) = (stage.files(), stage.by(), stage.scene.dir);
+    let made = match kind {
+        Kind::Directory => files.make_directory(by, dir, name, (0o777, 0o022)).await,
+        Kind::Symlink => files.make_symlink(by, dir, name, SymlinkTarget::new(b"to").unwrap()).await,
+        Kind::File => {
+            let (kind, mode) = (CreateKind::Regular, CreateMode::Guarded);
+            let set = SetAttributes::default();
+            let spec = CreateSpec { kind, mode, permissions: 0o644, umask: None, set, location: None };
+            files.make(by, dir, name, spec).await
+        }
+    };
+    made.map(drop)
+}
+
+#[tokio::test]
+async fn a_dropped_creation_leaves_the_entry_or_nothing() {
+    for kind in [Kind::Directory, Kind::Symlink, Kind::File] {
+        let stage = Stage::set().await;
+        let mut cases = 0;
+        at_each_poll(async |polls, when| {
+            cases += 1;
+            let name = name(&cases.to_string());
+            let context = format!("{kind:?}, dropped after {polls} polls, {when:?}");
+            let answer = stage.polled(make(&stage, kind, &name), polls, when).await;
+            stage.settle().await;
+            stage.judge(&context).await;
+            let made = stage.at(&name).await;
+            if let Some(answer) = answer {
+                assert!(answer.is_ok() && made.is_some(), "{context}: {answer:?}");
+                return true;
+            }
+            if made.is_none() {
+                make(&stage, kind, &name).await.unwrap();
+            }
+            false
+        })
+        .await;
+    }
+}
+
+/// As a LAYOUTCOMMIT of a client without an open.
+#[tokio::test]
+async fn a_dropped_commit_of_bytes_at_a_pool_keeps_delegations_off_until_it_is_made() {
+    let stage = Stage::set().await;
+    let (files, mut cases) = (stage.files(), 0);
+    at_each_poll(async |polls, when| {
+        cases += 1;
+        let context = format!("dropped after {polls} polls, {when:?}");
+        let file = stage.put(&cases.to_string()).await;
+        let found = files.attributes(file).await.unwrap();
+        let replica = stage.scene.pool.pool().writer(file);
+        replica.write_at(8, Bytes::from_static(b"more"), Stability::FileSync).await.unwrap();
+        let commit = async || {
+            let changing = files.before_change(file, Some(B), Change::Replace, LONG).await?;
+            files.commit_written(&found, None, Some(changing)).await
+        };
+        let answer = stage.polled(commit(), polls, when).await;
+        let delegated = files.table().delegate(file, A, DelegationKind::Read, Duration::ZERO);
+        let then = files.attributes(file).await.unwrap();
+        stage.settle().await;
+        let now = files.attributes(file).await.unwrap();
+        assert!(delegated.is_err() || now == then, "{context}: it goes on while its holder caches {then:?}");
+        stage.give_all_back();
+        recall_time_passes(&stage);
+        stage.judge(&context).await;
+        assert!([8, 12].contains(&now.size), "{context}: {now:?}");
+        if let Some(answer) = answer {
+            assert!(answer.is_ok_and(|committed| committed == now && now.size == 12), "{context}");
+            return true;
+        }
+        assert_eq!(commit().await.unwrap().size, 12, "{context}");
+        false
+    })
+    .await;
+}
