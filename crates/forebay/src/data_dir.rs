@@ -261,7 +261,12 @@ impl DataDir {
     }
 
     pub fn pool(&self, number: u32) -> PathBuf {
-        self.path.join("pools").join(format!("pool-{number}"))
+        DataDir::pool_of(&self.path, number)
+    }
+
+    /// Of a directory that may be in use.
+    pub fn pool_of(path: &Path, number: u32) -> PathBuf {
+        path.join("pools").join(format!("pool-{number}"))
     }
 }
 

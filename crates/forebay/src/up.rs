@@ -74,7 +74,8 @@ pub struct Services {
     pub random: Arc<dyn Random>,
     pub namespace: Arc<SqlNamespace>,
     pub local_pools: Vec<Arc<LocalPool>>,
-    pub pools: Vec<Arc<dyn Pool>>,
+    /// As doors and tasks see them; `local_pools` are those of the start.
+    pub pools: Arc<PoolList>,
     pub settled: Settled,
 }
 
@@ -108,8 +109,13 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
     // Before anybody sees a file, and while pools that are behind can still be told from the others.
     let settled = lengths::settle(&namespace, &local_pools, &behind).await?;
     // Before any file is made.
-    namespace.keep_marks(Arc::new(Marks::new(data, &settled.unsettled)))?;
-    let pools = local_pools.iter().map(|pool| seam_of(Arc::clone(pool))).collect();
+    let pools = Arc::new(PoolList::of(local_pools.iter().map(|pool| seam_of(Arc::clone(pool))))?);
+    let (listed, unsettled) = (Arc::clone(&pools), settled.unsettled.clone());
+    let noting = move || {
+        let ids = listed.enabled().into_iter().map(|pool| pool.id());
+        ids.filter(|id| !unsettled.contains(id)).collect()
+    };
+    namespace.keep_marks(Arc::new(Marks::new(data, noting)))?;
     Ok(Services { clock, random, namespace, local_pools, pools, settled })
 }
 
@@ -261,8 +267,8 @@ async fn lost(namespace: &SqlNamespace) -> anyhow::Error {
 
 fn manage_pools(data: &DataDir, services: &Services, nfs_faces: &[TcpListener]) -> Result<Arc<PoolMap>> {
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
-    let pools = PoolList::of(services.pools.iter().cloned())?;
-    for (pool, listener) in services.pools.iter().zip(nfs_faces) {
+    let pools = Arc::clone(&services.pools);
+    for (pool, listener) in pools.enabled().iter().zip(nfs_faces) {
         pools.set_address(pool.id(), door_nfs::NAME, listener.local_addr()?)?;
     }
     Ok(Arc::new(PoolMap::new(pools, data.drained_pools().load()?, clock, random)))
@@ -274,7 +280,7 @@ fn start_naming(
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Arc<Naming> {
-    let (namespace, pools) = (Arc::clone(&services.namespace), services.pools.clone());
+    let (namespace, pools) = (Arc::clone(&services.namespace), Arc::clone(&services.pools));
     let naming = Arc::new(Naming::new(namespace, pools, Arc::clone(&services.clock)));
     if config.namespace.describe_s > 0 {
         let period = Duration::from_secs(config.namespace.describe_s);
@@ -406,7 +412,7 @@ fn start_pool_doors(
     stop: &watch::Receiver<bool>,
 ) -> Result<PoolDoors> {
     let mut doors = PoolDoors::new();
-    for (listener, pool) in listeners.into_iter().zip(&services.pools) {
+    for (listener, pool) in listeners.into_iter().zip(services.pools.enabled()) {
         let door = start_pool_door(config, data, (services, security, head), measures, pool);
         doors.push(Arc::clone(&door));
         tasks.spawn(door.serve(listener, stop.clone()));
@@ -419,7 +425,7 @@ fn start_pool_door(
     data: &DataDir,
     (services, security, head): (&Services, &Arc<Security>, &HeadDoor),
     measures: &Arc<Measures>,
-    pool: &Arc<dyn Pool>,
+    pool: Arc<dyn Pool>,
 ) -> Arc<PoolDoor> {
     let config = PoolDoorConfig {
         instance: data.instance,
@@ -433,7 +439,7 @@ fn start_pool_door(
     };
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
     let key = ticket_keys(data).pool_key(pool.id());
-    PoolDoor::start(Arc::clone(pool), key, clock, random, measures.clone(), config)
+    PoolDoor::start(pool, key, clock, random, measures.clone(), config)
 }
 
 /// Head and pools of one process start together, and their keys stay.

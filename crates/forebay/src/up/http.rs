@@ -109,7 +109,7 @@ pub fn start(
     let overview = Arc::new(overview);
     let admin = make_admin(head, &overview, &authority)?;
 
-    for (pool, listener) in services.pools.iter().zip(&pools) {
+    for (pool, listener) in services.pools.enabled().iter().zip(&pools) {
         pool_map.list().set_address(pool.id(), door_webdav::NAME, listener.local_addr()?)?;
     }
     let front = Front::new(
@@ -130,10 +130,11 @@ pub fn start(
         stop_time: STOP,
         ..Limits::default()
     };
-    for (pool, listener) in services.pools.iter().zip(pools) {
+    for (pool, listener) in services.pools.enabled().into_iter().zip(pools) {
+        let key = ticket_keys(data).pool_key(pool.id());
         let face = DataFace::new(
-            Arc::clone(pool),
-            ticket_keys(data).pool_key(pool.id()),
+            pool,
+            key,
             (Arc::clone(&services.clock), Arc::clone(&services.random)),
             Arc::clone(&front),
             DataFaceConfig { head: address, is_tls: tls.is_some() },

@@ -23,7 +23,7 @@ use crate::naming::Naming;
 use crate::pool_map::PoolMap;
 use crate::pools::{self, PoolState};
 use crate::quota;
-use crate::report::{ClientReport, PoolReport, StatusReport};
+use crate::report::{ClientReport, FsckReport, PoolReport, StatusReport};
 
 /// Rates are over the last so many seconds.
 const WINDOW_S: usize = 10;
@@ -33,7 +33,8 @@ pub struct Responder {
     clock: Arc<dyn Clock>,
     started: Duration,
     namespace: Arc<SqlNamespace>,
-    pools: Vec<Arc<LocalPool>>,
+    /// Those of the start: some may have left the list of `pool_map`.
+    local_pools: Vec<Arc<LocalPool>>,
     door: Arc<HeadDoor>,
     pool_doors: Vec<Arc<PoolDoor>>,
     naming: Arc<Naming>,
@@ -57,7 +58,7 @@ impl Responder {
             clock: Arc::clone(&services.clock),
             started: services.clock.monotonic(),
             namespace: Arc::clone(&services.namespace),
-            pools: services.local_pools.clone(),
+            local_pools: services.local_pools.clone(),
             door,
             pool_doors,
             naming,
@@ -106,19 +107,27 @@ impl Responder {
 
     async fn pool(&self, question: pools::Question) -> Result<Vec<PoolState>> {
         let kept = self.drained.lock().await;
-        let all = self.pools.iter().map(|pool| pool.id()).collect();
+        let statuses = self.pool_map.pools();
+        let all = statuses.iter().map(|pool| pool.id).collect();
         let drained = pools::apply(&kept, &all, question)?;
         self.pool_map.set_drained(drained.clone());
         let closed = self.door.closed_pools();
         let left = |id| closed.iter().find(|(pool, _)| *pool == id).map(|(_, left)| *left);
-        let states = self.pools.iter().map(|pool| PoolState {
-            id: pool.id().0,
-            is_drained: drained.contains(&pool.id()),
-            is_slow: self.pool_map.pace(pool.id()).is_slow,
-            offline: pool.status().trouble(),
-            layouts_left: left(pool.id()),
+        let states = statuses.iter().map(|pool| PoolState {
+            id: pool.id.0,
+            is_drained: drained.contains(&pool.id),
+            is_slow: self.pool_map.pace(pool.id).is_slow,
+            offline: pool.trouble(),
+            layouts_left: left(pool.id),
         });
         Ok(states.collect())
+    }
+
+    /// A disabled pool too: its files are still there.
+    async fn check(&self) -> Result<FsckReport> {
+        let listed = self.pool_map.list().ids();
+        let pools = self.local_pools.iter().filter(|pool| listed.contains(&pool.id()));
+        fsck::check(&self.namespace, &pools.cloned().collect::<Vec<_>>()).await
     }
 
     fn refused(&self) -> Option<String> {
@@ -197,7 +206,7 @@ impl crate::control::Responder for Responder {
             }
             Request::Quota(question) => quota::answer(&self.namespace, question).await?,
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
-            Request::Fsck => serde_json::to_value(fsck::check(&self.namespace, &self.pools).await?)?,
+            Request::Fsck => serde_json::to_value(self.check().await?)?,
         })
     }
 }
