@@ -99,6 +99,11 @@ impl PoolList {
         Some(Arc::clone(&entry.pool))
     }
 
+    /// Of all that are listed, disabled or not.
+    pub fn ids(&self) -> BTreeSet<PoolId> {
+        self.now().entries.iter().map(|entry| entry.pool.id()).collect()
+    }
+
     /// Those that may be asked: all that are not disabled.
     pub fn enabled(&self) -> Vec<Arc<dyn Pool>> {
         let state = self.now();

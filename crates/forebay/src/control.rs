@@ -3,6 +3,7 @@
 //! Only who may enter the data directory (mode 0700) reaches it. Requests are answered one at a time per connection,
 //! connections and request lengths are bounded.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream as BlockingStream;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use types::PoolId;
 
 use crate::cli::InstanceArguments;
 use crate::data_dir::DataDir;
@@ -37,6 +39,7 @@ pub enum Request {
     Directory(crate::dir::Question),
     Quota(crate::quota::Question),
     Pool(crate::pools::Question),
+    RenewKeys,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -126,7 +129,8 @@ pub fn ask_or_open<T: DeserializeOwned>(
     let behind = marks::pools_behind(&noted);
     let clock = Arc::new(SystemClock::new());
     let namespace = Arc::new(crate::up::open_namespace(&data, &config, clock, noted)?);
-    namespace.keep_marks(Arc::new(Marks::new(&data, &behind)))?;
+    let noting: BTreeSet<_> = (0..data.pools).map(PoolId).filter(|pool| !behind.contains(pool)).collect();
+    namespace.keep_marks(Arc::new(Marks::new(&data, move || noting.clone())))?;
     runtime.block_on(async {
         let found = answer(&namespace).await;
         namespace.close().await;

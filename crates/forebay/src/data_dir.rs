@@ -7,6 +7,7 @@
 //!   macaroon-secret 32 bytes, mode 0600: signs macaroons; may be removed to end them all
 //!   ended-sessions  sessions of the page that were logged out before their end, mode 0600
 //!   users           who may log in by HTTP, mode 0600 (`forebay user`)
+//!   keys.json       which generation of keys tickets are sealed with (`keys`)
 //!   lock            held by the running process
 //!   control.sock    `forebay status`, `forebay fsck`
 //!   namespace/      the SQLite namespace
@@ -261,7 +262,12 @@ impl DataDir {
     }
 
     pub fn pool(&self, number: u32) -> PathBuf {
-        self.path.join("pools").join(format!("pool-{number}"))
+        DataDir::pool_of(&self.path, number)
+    }
+
+    /// Of a directory that may be in use.
+    pub fn pool_of(path: &Path, number: u32) -> PathBuf {
+        path.join("pools").join(format!("pool-{number}"))
     }
 }
 

@@ -3,7 +3,7 @@
 //! The data directory's note is on disk before anything goes on. A pool's disk that does not answer is waited for a
 //! moment and told of once: nothing else may stand still because of it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -101,13 +101,18 @@ fn read(dir: &Path) -> Result<Option<Mark>> {
 
 pub struct Marks {
     data: PathBuf,
-    pools: Vec<Arc<OfPool>>,
+    /// The pools that are there now and are to be told.
+    noting: Box<dyn Fn() -> BTreeSet<PoolId> + Send + Sync>,
+    /// All that were there at some note. Leaf lock.
+    pools: Mutex<BTreeMap<PoolId, Arc<OfPool>>>,
 }
 
 struct OfPool {
     dir: PathBuf,
     turn: Mutex<Turn>,
-    /// The last one was not written, which was told.
+    /// The last note was not written there, or the pool was not there.
+    lacks_note: AtomicBool,
+    /// The last one could not be written, which was told.
     is_failing: AtomicBool,
 }
 
@@ -119,18 +124,10 @@ struct Turn {
 }
 
 impl Marks {
-    /// Leaves pools `behind` as they are: their files were not compared with the namespace yet.
-    pub fn new(data: &DataDir, behind: &BTreeSet<PoolId>) -> Marks {
-        let of_pool = |number| OfPool {
-            dir: data.pool(number),
-            turn: Mutex::default(),
-            is_failing: AtomicBool::new(false),
-        };
-        let numbers = (0..data.pools).filter(|number| !behind.contains(&PoolId(*number)));
-        Marks {
-            data: data.path().to_owned(),
-            pools: numbers.map(|number| Arc::new(of_pool(number))).collect(),
-        }
+    /// Asks for each note which pools are to have it. Those that are behind are not: their files were not compared with
+    /// the namespace yet.
+    pub fn new(data: &DataDir, noting: impl Fn() -> BTreeSet<PoolId> + Send + Sync + 'static) -> Marks {
+        Marks { data: data.path().to_owned(), noting: Box::new(noting), pools: Mutex::default() }
     }
 }
 
@@ -153,9 +150,10 @@ impl Marks {
     fn note_in_pools(&self, text: &Arc<[u8]>, reach: Reach) {
         let (tell, told) = channel();
         let mut under_way = 0;
+        let pools = self.pools();
         let is_due =
-            |pool: &&Arc<OfPool>| reach == Reach::Everywhere || pool.is_failing.load(Ordering::Acquire);
-        for pool in self.pools.iter().filter(is_due) {
+            |pool: &&Arc<OfPool>| reach == Reach::Everywhere || pool.lacks_note.load(Ordering::Acquire);
+        for pool in pools.iter().filter(is_due) {
             if !pool.begin(Arc::clone(text)) {
                 continue;
             }
@@ -178,13 +176,31 @@ impl Marks {
                 break;
             }
         }
-        for pool in self.pools.iter().filter(|pool| pool.turn.lock().is_writing) {
+        for pool in pools.iter().filter(|pool| pool.turn.lock().is_writing) {
             pool.told(Err(io::Error::from(ErrorKind::TimedOut)));
         }
+    }
+
+    /// Those that are there now. The others lack this note.
+    fn pools(&self) -> Vec<Arc<OfPool>> {
+        let now = (self.noting)();
+        let mut pools = self.pools.lock();
+        for id in &now {
+            let of_pool = || Arc::new(OfPool::new(DataDir::pool_of(&self.data, id.0)));
+            pools.entry(*id).or_insert_with(of_pool);
+        }
+        let (there, gone): (Vec<_>, Vec<_>) = pools.iter().partition(|(id, _)| now.contains(id));
+        gone.into_iter().for_each(|(_, pool)| pool.lacks_note.store(true, Ordering::Release));
+        there.into_iter().map(|(_, pool)| Arc::clone(pool)).collect()
     }
 }
 
 impl OfPool {
+    fn new(dir: PathBuf) -> OfPool {
+        let (lacks_note, is_failing) = (AtomicBool::new(true), AtomicBool::new(false));
+        OfPool { dir, turn: Mutex::default(), lacks_note, is_failing }
+    }
+
     /// Whether a thread is to be started that writes it: where one is at work, it writes the newest note as its next.
     fn begin(&self, text: Arc<[u8]>) -> bool {
         let mut turn = self.turn.lock();
@@ -204,6 +220,7 @@ impl OfPool {
     }
 
     fn told(&self, written: io::Result<()>) {
+        self.lacks_note.store(written.is_err(), Ordering::Release);
         let was_failing = self.is_failing.swap(written.is_err(), Ordering::AcqRel);
         if let (Err(error), false) = (written, was_failing) {
             let file = self.dir.join(NAME).display().to_string();
@@ -220,8 +237,7 @@ mod tests {
     #[test]
     fn a_pool_whose_disk_is_slow_gets_the_newest_mark_last() {
         let dir = tempfile::tempdir().unwrap();
-        let pool =
-            OfPool { dir: dir.path().to_owned(), turn: Mutex::default(), is_failing: AtomicBool::new(false) };
+        let pool = OfPool::new(dir.path().to_owned());
         let text = |mark: &str| Arc::from(mark.as_bytes());
         assert!(pool.begin(text("first")), "a thread is wanted");
         assert_eq!(pool.next(), Some(text("first")));
@@ -241,7 +257,7 @@ mod tests {
         fs::create_dir_all(data.pool(1)).unwrap();
         let mark = Mark { starts: 3, place: 4, drawn: -5, files: u64::MAX, groups: 7 };
         // A pool that cannot be written does not stand in the way.
-        Marks::new(&data, &BTreeSet::new()).note(&mark, Reach::Everywhere).unwrap();
+        Marks::new(&data, || BTreeSet::from([PoolId(0), PoolId(1)])).note(&mark, Reach::Everywhere).unwrap();
         let found = noted(&data).unwrap();
         let by: Vec<&str> = found.iter().map(|noted| noted.by.as_str()).collect();
         assert_eq!(by, ["the data directory", "pool-1"]);
@@ -249,7 +265,7 @@ mod tests {
         assert_eq!(behind(&found).count(), 0);
         let next = Mark { place: 5, ..mark };
         let copy = fs::read(data.pool(1).join(NAME)).unwrap();
-        Marks::new(&data, &BTreeSet::new()).note(&next, Reach::Everywhere).unwrap();
+        Marks::new(&data, || BTreeSet::from([PoolId(0), PoolId(1)])).note(&next, Reach::Everywhere).unwrap();
         fs::write(data.pool(1).join(NAME), copy).unwrap();
         let found = noted(&data).unwrap();
         assert_eq!(behind(&found).collect::<Vec<_>>(), ["pool-1"], "it was put back");
@@ -268,7 +284,7 @@ mod tests {
         let in_the_way = data.pool(0).join(format!("{NAME}.new"));
         fs::create_dir(&in_the_way).unwrap();
         let mark = Mark { starts: 3, place: 4, drawn: -5, files: 6, groups: 7 };
-        let marks = Marks::new(&data, &BTreeSet::new());
+        let marks = Marks::new(&data, || BTreeSet::from([PoolId(0)]));
         marks.note(&mark, Reach::Everywhere).unwrap();
         assert_eq!(noted(&data).unwrap().len(), 1, "in the data directory alone");
         fs::remove_dir(&in_the_way).unwrap();
@@ -278,5 +294,25 @@ mod tests {
         // Once is enough.
         marks.note(&Mark { groups: 9, ..mark }, Reach::DataDirectory).unwrap();
         assert_eq!(read(&data.pool(0)).unwrap(), Some(next));
+    }
+
+    #[test]
+    fn marks_go_to_the_pools_that_are_there_now() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = DataDir::open(dir.path(), Some(2), &SystemRandom).unwrap();
+        (0..2).for_each(|number| fs::create_dir_all(data.pool(number)).unwrap());
+        let there = Arc::new(Mutex::new(BTreeSet::from([PoolId(0)])));
+        let asked = Arc::clone(&there);
+        let marks = Marks::new(&data, move || asked.lock().clone());
+        let mark = |groups| Mark { starts: 3, place: 4, drawn: -5, files: 6, groups };
+        let noted_groups = || [0, 1].map(|number| read(&data.pool(number)).unwrap().map(|mark| mark.groups));
+        marks.note(&mark(1), Reach::Everywhere).unwrap();
+        assert_eq!(noted_groups(), [Some(1), None]);
+        *there.lock() = BTreeSet::from([PoolId(1)]);
+        marks.note(&mark(2), Reach::DataDirectory).unwrap();
+        assert_eq!(noted_groups(), [Some(1), Some(2)], "one that was added lacks the notes before");
+        *there.lock() = BTreeSet::from([PoolId(0), PoolId(1)]);
+        marks.note(&mark(3), Reach::DataDirectory).unwrap();
+        assert_eq!(noted_groups(), [Some(3), Some(2)], "one that is back lacks the notes meanwhile");
     }
 }

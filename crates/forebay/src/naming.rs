@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use api::{Description, Pool};
+use api::{Description, PoolList};
 use namespace::{DescribedPage, SqlNamespace};
 use tokio::sync::{Mutex, watch};
 use types::{Clock, FileId};
@@ -38,7 +38,7 @@ fn describe_stopped(config: &Config) -> Result<u64> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let services = fsck::open(&data, config).await?;
-        let (namespace, pools) = (Arc::clone(&services.namespace), services.pools.clone());
+        let (namespace, pools) = (Arc::clone(&services.namespace), Arc::clone(&services.pools));
         let told = Naming::new(namespace, pools, Arc::clone(&services.clock)).tell_all().await;
         services.close().await;
         Ok(told?.files)
@@ -53,7 +53,7 @@ const REST: u32 = 9;
 
 pub struct Naming {
     namespace: Arc<SqlNamespace>,
-    pools: Vec<Arc<dyn Pool>>,
+    pools: Arc<PoolList>,
     clock: Arc<dyn Clock>,
     /// Held for a pass: of two, the one with the older state could write last. Guards nothing else.
     pass: Mutex<()>,
@@ -68,7 +68,7 @@ pub struct Pass {
 }
 
 impl Naming {
-    pub fn new(namespace: Arc<SqlNamespace>, pools: Vec<Arc<dyn Pool>>, clock: Arc<dyn Clock>) -> Naming {
+    pub fn new(namespace: Arc<SqlNamespace>, pools: Arc<PoolList>, clock: Arc<dyn Clock>) -> Naming {
         Naming { namespace, pools, clock, pass: Mutex::default() }
     }
 
@@ -129,7 +129,7 @@ impl Naming {
     }
 
     async fn tell_page(&self, page: DescribedPage) -> Result<()> {
-        for pool in &self.pools {
+        for pool in self.pools.enabled() {
             // Directories and files without data are needed in all pools.
             let concerns = |told: &&Description| {
                 told.replicas.is_empty() || told.replicas.iter().any(|replica| replica.pool == pool.id())
@@ -143,7 +143,7 @@ impl Naming {
 
 #[cfg(test)]
 mod tests {
-    use api::{Publish, Replace, Unnamed, Uploads};
+    use api::{Pool, Publish, Replace, Unnamed, Uploads};
     use testkit::memory_pool::MemoryPool;
     use types::{Identity, Name, PoolId};
 
@@ -179,7 +179,8 @@ mod tests {
         publish(0, "early").await;
         publish(2, "also early").await;
         let pool = Arc::new(MemoryPool::new(PoolId(0)));
-        let naming = Naming::new(Arc::clone(&namespace), vec![pool.clone()], clock);
+        let listed = Arc::new(PoolList::of([pool.clone() as Arc<dyn Pool>]).unwrap());
+        let naming = Naming::new(Arc::clone(&namespace), Arc::clone(&listed), clock);
         let (_keep, stop) = watch::channel(false);
         let first = naming.tell(FileId(0), 0, &stop).await.unwrap();
         let known = || pool.descriptions().iter().map(|description| description.file).collect::<Vec<_>>();
@@ -188,5 +189,10 @@ mod tests {
         let second = naming.tell(first.through, 0, &stop).await.unwrap();
         assert_eq!(known(), [FileId::ROOT, files[0], files[1], files[2]]);
         assert_eq!((first.files, second.files, second.through), (3, 2, files[2]));
+        // The list of pools is that of the moment.
+        let added = Arc::new(MemoryPool::new(PoolId(1)));
+        listed.add(added.clone()).unwrap();
+        naming.tell(FileId(0), 0, &stop).await.unwrap();
+        assert_eq!(added.descriptions().len(), 1, "the root; the files have data elsewhere");
     }
 }

@@ -25,7 +25,7 @@ use pace::Paces;
 pub use pace::PoolPace;
 
 pub struct PoolMap {
-    list: PoolList,
+    list: Arc<PoolList>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
     /// By the administrator. Leaf lock.
@@ -38,7 +38,7 @@ pub struct PoolMap {
 
 impl PoolMap {
     pub fn new(
-        list: PoolList,
+        list: Arc<PoolList>,
         drained: BTreeSet<PoolId>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
@@ -54,7 +54,7 @@ impl PoolMap {
     }
 
     /// To add pools, disable them, change their addresses, and remove them.
-    pub fn list(&self) -> &PoolList {
+    pub fn list(&self) -> &Arc<PoolList> {
         &self.list
     }
 
@@ -184,7 +184,8 @@ mod tests {
     fn map() -> PoolMap {
         let pools = POOLS.map(|id| Arc::new(MemoryPool::new(id)) as Arc<dyn Pool>);
         let clock = Arc::new(ManualClock::new(1_000));
-        PoolMap::new(PoolList::of(pools).unwrap(), BTreeSet::new(), clock, Arc::new(SystemRandom))
+        let list = Arc::new(PoolList::of(pools).unwrap());
+        PoolMap::new(list, BTreeSet::new(), clock, Arc::new(SystemRandom))
     }
 
     fn reads(map: &PoolMap, tried: &[PoolId]) -> Option<PoolId> {
@@ -217,9 +218,11 @@ mod tests {
         assert_eq!((reads(&map, &[]), created(&map, &[])), (Some(second), BTreeSet::from([second])));
         assert!(map.is_closed(first) && map.pool(first).is_none());
         assert_eq!(map.pools()[0].offline.as_deref(), Some("it is disabled"));
+        assert_eq!(map.list().ids(), BTreeSet::from(POOLS));
         map.list().remove(second).unwrap();
         assert_eq!((reads(&map, &[]), created(&map, &[])), (None, BTreeSet::new()));
         assert_eq!((map.closed(), map.pools().len()), (BTreeSet::from(POOLS), 1));
+        assert_eq!(map.list().ids(), BTreeSet::from([first]));
         map.list().add(Arc::new(MemoryPool::new(third))).unwrap();
         assert_eq!(created(&map, &[]), BTreeSet::from([third]));
         map.list().set_disabled(first, false).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use admin::log::LogControl;
 use anyhow::{Result, anyhow, bail};
-use api::{HandleKey, KeyGeneration, Pool, PoolList, PoolManager, PoolStatus, Term, TicketKeys};
+use api::{HandleKey, Pool, PoolList, PoolManager, PoolStatus};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, Security, StartError};
 use files::{Files, FilesServices, PunctualPool};
 use namespace::{Noted, SqlNamespace};
@@ -23,6 +23,7 @@ use crate::banner::Banner;
 use crate::cli::UpArguments;
 use crate::config::{Config, Level, Sync};
 use crate::data_dir::DataDir;
+use crate::keys::Keys;
 use crate::lengths::{self, Settled};
 use crate::marks::{self, Marks};
 use crate::naming::Naming;
@@ -62,6 +63,7 @@ pub struct Head<'a> {
     pub data: &'a DataDir,
     pub services: &'a Services,
     pub pool_map: &'a PoolMap,
+    pub keys: &'a Arc<Keys>,
     pub files: &'a Arc<Files>,
 }
 
@@ -74,7 +76,8 @@ pub struct Services {
     pub random: Arc<dyn Random>,
     pub namespace: Arc<SqlNamespace>,
     pub local_pools: Vec<Arc<LocalPool>>,
-    pub pools: Vec<Arc<dyn Pool>>,
+    /// As doors and tasks see them; `local_pools` are those of the start.
+    pub pools: Arc<PoolList>,
     pub settled: Settled,
 }
 
@@ -108,8 +111,13 @@ pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock
     // Before anybody sees a file, and while pools that are behind can still be told from the others.
     let settled = lengths::settle(&namespace, &local_pools, &behind).await?;
     // Before any file is made.
-    namespace.keep_marks(Arc::new(Marks::new(data, &settled.unsettled)))?;
-    let pools = local_pools.iter().map(|pool| seam_of(Arc::clone(pool))).collect();
+    let pools = Arc::new(PoolList::of(local_pools.iter().map(|pool| seam_of(Arc::clone(pool))))?);
+    let (listed, unsettled) = (Arc::clone(&pools), settled.unsettled.clone());
+    let noting = move || {
+        let ids = listed.enabled().into_iter().map(|pool| pool.id());
+        ids.filter(|id| !unsettled.contains(id)).collect()
+    };
+    namespace.keep_marks(Arc::new(Marks::new(data, noting)))?;
     Ok(Services { clock, random, namespace, local_pools, pools, settled })
 }
 
@@ -194,16 +202,18 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let http_ports = http::Ports::take(config, data.pools).await?;
 
     let services = open_services(data, config, clock).await?;
+    let keys = Arc::new(Keys::open(data, config.keys, Arc::clone(&services.clock))?);
     let (security, keytab) = security::start(config, &services.clock, &services.random)?;
     let measures = Measures::new(Arc::clone(&services.clock));
     let map = manage_pools(data, &services, &pool_listeners)?;
     let manager: Arc<dyn PoolManager> = map.clone();
     let files = share_files(config, &services, &manager);
-    let door = start_head_door(config, data, (&services, &security), &files, &measures).await?;
+    let door = start_head_door(config, data, (&services, &security, &*keys), &files, &measures).await?;
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
-    let parts = (&services, &security, &*door);
+    tasks.spawn(Arc::clone(&keys).run(stop.clone()));
+    let parts = (&services, &security, &*keys, &*door);
     let pool_doors = start_pool_doors(config, data, parts, &measures, pool_listeners, &mut tasks, &stop)?;
     let head_address = head_listener.local_addr()?;
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
@@ -219,14 +229,14 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         tasks.spawn(security::watch_keytab(keytab, Arc::clone(&security), stop.clone()));
     }
 
-    let head = Head { config, data, services: &services, pool_map: &map, files: &files };
+    let head = Head { config, data, services: &services, pool_map: &map, keys: &keys, files: &files };
     tasks.spawn(tick_log(log.clone(), stop.clone()));
     let overview = make_overview(&head, &door, &map, measures, log);
     let web = http_ports.map(|ports| http::start(ports, &head, overview, &mut tasks, &stop)).transpose()?;
 
     let naming = start_naming(config, &services, &mut tasks, &stop);
     let doors = (door, pool_doors);
-    let responder = responder::Responder::new(data, &services, doors, naming, map);
+    let responder = responder::Responder::new(data, &services, doors, naming, (map, keys));
     tasks.spawn(Arc::clone(&responder).sample(stop));
     let control = tokio::spawn(control::serve(control::listen(data.path())?, responder));
 
@@ -261,8 +271,8 @@ async fn lost(namespace: &SqlNamespace) -> anyhow::Error {
 
 fn manage_pools(data: &DataDir, services: &Services, nfs_faces: &[TcpListener]) -> Result<Arc<PoolMap>> {
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
-    let pools = PoolList::of(services.pools.iter().cloned())?;
-    for (pool, listener) in services.pools.iter().zip(nfs_faces) {
+    let pools = Arc::clone(&services.pools);
+    for (pool, listener) in pools.enabled().iter().zip(nfs_faces) {
         pools.set_address(pool.id(), door_nfs::NAME, listener.local_addr()?)?;
     }
     Ok(Arc::new(PoolMap::new(pools, data.drained_pools().load()?, clock, random)))
@@ -274,7 +284,7 @@ fn start_naming(
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Arc<Naming> {
-    let (namespace, pools) = (Arc::clone(&services.namespace), services.pools.clone());
+    let (namespace, pools) = (Arc::clone(&services.namespace), Arc::clone(&services.pools));
     let naming = Arc::new(Naming::new(namespace, pools, Arc::clone(&services.clock)));
     if config.namespace.describe_s > 0 {
         let period = Duration::from_secs(config.namespace.describe_s);
@@ -291,7 +301,7 @@ fn make_overview(
     measures: Arc<Measures>,
     log: LogControl,
 ) -> Overview {
-    let Head { config, services, files, .. } = *head;
+    let Head { config, services, keys, files, .. } = *head;
     Overview {
         site: config.http.site.clone(),
         clock: Arc::clone(&services.clock),
@@ -299,6 +309,7 @@ fn make_overview(
         namespace: Arc::clone(&services.namespace),
         pool_map: Arc::clone(pool_map),
         door: Arc::clone(door),
+        keys: Arc::clone(keys),
         files: Arc::clone(files),
         measures,
         log,
@@ -357,7 +368,7 @@ async fn listen_for_pools(config: &Config, pools: u32) -> Result<Vec<TcpListener
 async fn start_head_door(
     config: &Config,
     data: &DataDir,
-    (services, security): (&Services, &Arc<Security>),
+    (services, security, keys): (&Services, &Arc<Security>, &Keys),
     files: &Arc<Files>,
     measures: &Arc<Measures>,
 ) -> Result<Arc<HeadDoor>> {
@@ -372,7 +383,7 @@ async fn start_head_door(
         random: Arc::clone(&services.random),
         observer: measures.clone(),
         handle_key: HandleKey::new(&data.secret),
-        ticket_keys: ticket_keys(data),
+        ticket_keys: keys.ticket_keys(),
     };
     let config = HeadConfig {
         instance: data.instance,
@@ -400,15 +411,15 @@ async fn start_head_door(
 fn start_pool_doors(
     config: &Config,
     data: &DataDir,
-    (services, security, head): (&Services, &Arc<Security>, &HeadDoor),
+    (services, security, keys, head): (&Services, &Arc<Security>, &Keys, &HeadDoor),
     measures: &Arc<Measures>,
     listeners: Vec<TcpListener>,
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Result<PoolDoors> {
     let mut doors = PoolDoors::new();
-    for (listener, pool) in listeners.into_iter().zip(&services.pools) {
-        let door = start_pool_door(config, data, (services, security, head), measures, pool);
+    for (listener, pool) in listeners.into_iter().zip(services.pools.enabled()) {
+        let door = start_pool_door(config, data, (services, security, keys, head), measures, pool);
         doors.push(Arc::clone(&door));
         tasks.spawn(door.serve(listener, stop.clone()));
     }
@@ -418,9 +429,9 @@ fn start_pool_doors(
 fn start_pool_door(
     config: &Config,
     data: &DataDir,
-    (services, security, head): (&Services, &Arc<Security>, &HeadDoor),
+    (services, security, keys, head): (&Services, &Arc<Security>, &Keys, &HeadDoor),
     measures: &Arc<Measures>,
-    pool: &Arc<dyn Pool>,
+    pool: Arc<dyn Pool>,
 ) -> Arc<PoolDoor> {
     let config = PoolDoorConfig {
         instance: data.instance,
@@ -433,13 +444,8 @@ fn start_pool_door(
         hosts: head.hosts().to_vec(),
     };
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
-    let key = ticket_keys(data).pool_key(pool.id());
-    PoolDoor::start(Arc::clone(pool), key, clock, random, measures.clone(), config)
-}
-
-/// Head and pools of one process start together, and their keys stay.
-fn ticket_keys(data: &DataDir) -> TicketKeys {
-    TicketKeys::new(&data.secret, Term::UNCOUNTED, KeyGeneration::FIRST)
+    let key = keys.pool_key(pool.id());
+    PoolDoor::start(pool, key, clock, random, measures.clone(), config)
 }
 
 async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {

@@ -184,7 +184,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         }
         self.log.secure()?;
         for stray in strays {
-            let pool = self.services.pools.iter().find(|pool| pool.id() == stray.pool);
+            let pool = self.services.pools.pool(stray.pool);
             let pool = pool.context("a pool has gone meanwhile")?;
             self.handle.block_on(pool.remove(&[stray.file], ANSWER_TIME)).sole()?;
             self.made += 1;

@@ -20,7 +20,7 @@ use types::{ChecksumKind, Identity, Network};
 
 use super::origin::Origins;
 use super::overview::Overview;
-use super::{Head, STOP, Services, listen, ticket_keys};
+use super::{Head, STOP, Services, listen};
 use crate::config::Config;
 use crate::config::http::{Anonymous, Http, Issuer, Profile, Redirect};
 use crate::data_dir::DataDir;
@@ -99,7 +99,7 @@ pub fn start(
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Result<Shown> {
-    let Head { config, data, services, pool_map, files } = *head;
+    let Head { config, data, services, pool_map, keys, files } = *head;
     let Ports { head: listener, pools, tls } = ports;
     let address = listener.local_addr()?;
     let password_file = users::password_file(config);
@@ -109,7 +109,7 @@ pub fn start(
     let overview = Arc::new(overview);
     let admin = make_admin(head, &overview, &authority)?;
 
-    for (pool, listener) in services.pools.iter().zip(&pools) {
+    for (pool, listener) in services.pools.enabled().iter().zip(&pools) {
         pool_map.list().set_address(pool.id(), door_webdav::NAME, listener.local_addr()?)?;
     }
     let front = Front::new(
@@ -120,7 +120,7 @@ pub fn start(
             authenticator: authority,
             clock: Arc::clone(&services.clock),
             random: Arc::clone(&services.random),
-            ticket_keys: ticket_keys(data),
+            ticket_keys: keys.ticket_keys(),
             client,
         },
         front_config(config, address, tls.is_some()),
@@ -130,10 +130,11 @@ pub fn start(
         stop_time: STOP,
         ..Limits::default()
     };
-    for (pool, listener) in services.pools.iter().zip(pools) {
+    for (pool, listener) in services.pools.enabled().into_iter().zip(pools) {
+        let key = keys.pool_key(pool.id());
         let face = DataFace::new(
-            Arc::clone(pool),
-            ticket_keys(data).pool_key(pool.id()),
+            pool,
+            key,
             (Arc::clone(&services.clock), Arc::clone(&services.random)),
             front.completions(),
             DataFaceConfig { head: address, is_tls: tls.is_some() },

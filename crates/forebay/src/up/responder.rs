@@ -19,11 +19,12 @@ use crate::control::Request;
 use crate::data_dir::{DataDir, DrainedPools};
 use crate::dir;
 use crate::fsck;
+use crate::keys::Keys;
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
 use crate::pools::{self, PoolState};
 use crate::quota;
-use crate::report::{ClientReport, PoolReport, StatusReport};
+use crate::report::{ClientReport, FsckReport, PoolReport, StatusReport};
 
 /// Rates are over the last so many seconds.
 const WINDOW_S: usize = 10;
@@ -33,11 +34,13 @@ pub struct Responder {
     clock: Arc<dyn Clock>,
     started: Duration,
     namespace: Arc<SqlNamespace>,
-    pools: Vec<Arc<LocalPool>>,
+    /// Those of the start: some may have left the list of `pool_map`.
+    local_pools: Vec<Arc<LocalPool>>,
     door: Arc<HeadDoor>,
     pool_doors: Vec<Arc<PoolDoor>>,
     naming: Arc<Naming>,
     pool_map: Arc<PoolMap>,
+    keys: Arc<Keys>,
     /// Which pools are drained, on disk. The lock is held during a write, so that two changes do not lose one.
     drained: tokio::sync::Mutex<DrainedPools>,
     /// Total operations at each of the last seconds. Leaf lock.
@@ -50,18 +53,19 @@ impl Responder {
         services: &Services,
         (door, pool_doors): (Arc<HeadDoor>, Vec<Arc<PoolDoor>>),
         naming: Arc<Naming>,
-        pool_map: Arc<PoolMap>,
+        (pool_map, keys): (Arc<PoolMap>, Arc<Keys>),
     ) -> Arc<Responder> {
         Arc::new(Responder {
             data: data.path().to_owned(),
             clock: Arc::clone(&services.clock),
             started: services.clock.monotonic(),
             namespace: Arc::clone(&services.namespace),
-            pools: services.local_pools.clone(),
+            local_pools: services.local_pools.clone(),
             door,
             pool_doors,
             naming,
             pool_map,
+            keys,
             drained: tokio::sync::Mutex::new(data.drained_pools()),
             samples: Mutex::default(),
         })
@@ -106,19 +110,27 @@ impl Responder {
 
     async fn pool(&self, question: pools::Question) -> Result<Vec<PoolState>> {
         let kept = self.drained.lock().await;
-        let all = self.pools.iter().map(|pool| pool.id()).collect();
+        let statuses = self.pool_map.pools();
+        let all = statuses.iter().map(|pool| pool.id).collect();
         let drained = pools::apply(&kept, &all, question)?;
         self.pool_map.set_drained(drained.clone());
         let closed = self.door.closed_pools();
         let left = |id| closed.iter().find(|(pool, _)| *pool == id).map(|(_, left)| *left);
-        let states = self.pools.iter().map(|pool| PoolState {
-            id: pool.id().0,
-            is_drained: drained.contains(&pool.id()),
-            is_slow: self.pool_map.pace(pool.id()).is_slow,
-            offline: pool.status().trouble(),
-            layouts_left: left(pool.id()),
+        let states = statuses.iter().map(|pool| PoolState {
+            id: pool.id.0,
+            is_drained: drained.contains(&pool.id),
+            is_slow: self.pool_map.pace(pool.id).is_slow,
+            offline: pool.trouble(),
+            layouts_left: left(pool.id),
         });
         Ok(states.collect())
+    }
+
+    /// A disabled pool too: its files are still there.
+    async fn check(&self) -> Result<FsckReport> {
+        let listed = self.pool_map.list().ids();
+        let pools = self.local_pools.iter().filter(|pool| listed.contains(&pool.id()));
+        fsck::check(&self.namespace, &pools.cloned().collect::<Vec<_>>()).await
     }
 
     fn refused(&self) -> Option<String> {
@@ -180,6 +192,7 @@ impl Responder {
                 })
                 .collect(),
             pools: pools.collect(),
+            keys: self.keys.report(),
             operations_per_s: self.operations_per_s(),
             operations: self.operations(),
         }
@@ -197,7 +210,11 @@ impl crate::control::Responder for Responder {
             }
             Request::Quota(question) => quota::answer(&self.namespace, question).await?,
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
-            Request::Fsck => serde_json::to_value(fsck::check(&self.namespace, &self.pools).await?)?,
+            Request::RenewKeys => {
+                let keys = Arc::clone(&self.keys);
+                serde_json::to_value(tokio::task::spawn_blocking(move || keys.renew()).await??)?
+            }
+            Request::Fsck => serde_json::to_value(self.check().await?)?,
         })
     }
 }
