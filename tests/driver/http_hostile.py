@@ -344,12 +344,13 @@ def forged_and_expired_tickets_open_nothing(place):
     same("again, a part", expect(206, up, "GET", target, headers={"Range": "bytes=7-8"}, login=False, port=port).body, data[7:9])
     path, sealed = target.split("?forebay-ticket=")
     face = lambda method, ticket, body=None: ask(up, method, path + "?forebay-ticket=" + ticket, body, login=False, port=port)
-    pool_of = lambda ticket: base64.urlsafe_b64decode(ticket + "==")[4:8]
+    decoded = lambda ticket: base64.urlsafe_b64decode(ticket + "==")
+    pool_and_generation = lambda ticket: (decoded(ticket)[4:8], decoded(ticket)[36:40])
     for at in range(len(sealed)):
         forged = sealed[:at] + ("B" if sealed[at] == "A" else "A") + sealed[at + 1:]
         answer = face("GET", forged)
-        if pool_of(forged) != pool_of(sealed):
-            same("character %d changed, one of another pool" % at, location(answer, up), (up.http, "/a"))
+        if pool_and_generation(forged) != pool_and_generation(sealed):
+            same("character %d changed, one of another pool or of other keys" % at, location(answer, up), (up.http, "/a"))
         else:
             check(answer.status in (403,), "character %d changed: %r" % (at, answer))
     for forged in ("", "A", sealed[:-1], sealed + "A", sealed * 100, base64.urlsafe_b64encode(bytes(64)).decode().rstrip("=")):

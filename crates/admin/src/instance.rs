@@ -45,6 +45,7 @@ pub struct Snapshot {
     pub operations: Vec<OperationCount>,
     pub namespace: NamespaceView,
     pub nfs: NfsView,
+    pub keys: KeysView,
     pub gss: GssView,
 }
 
@@ -196,6 +197,13 @@ pub struct GrantView {
     pub recalls_answered: u64,
     pub recalls_unanswered: u64,
     pub revoked: u64,
+}
+
+/// The keys that tickets to pools are sealed with.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct KeysView {
+    pub generation: u32,
+    pub age_s: u64,
 }
 
 /// Kerberos contexts of NFS clients: now, and since the start.

@@ -10,7 +10,7 @@
 //! file handle of the head, and no ticket to another pool. (As long as head and pools are one process, its HTTP face can still reach the head's own keys.) These derivations are fixed: a head and a pool of different
 //! versions have to agree.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 use hmac::{Hmac, Mac};
@@ -43,6 +43,11 @@ pub struct KeyGeneration(pub u32);
 impl KeyGeneration {
     pub const FIRST: KeyGeneration = KeyGeneration(0);
 
+    /// `None`: there are 2³² of them.
+    pub fn next(self) -> Option<KeyGeneration> {
+        self.0.checked_add(1).map(KeyGeneration)
+    }
+
     fn previous(self) -> Option<KeyGeneration> {
         self.0.checked_sub(1).map(KeyGeneration)
     }
@@ -64,20 +69,52 @@ impl HandleKey {
     }
 }
 
-/// The head's part: seals tickets to every pool.
+/// The head's part: seals tickets to every pool. All clones are renewed together.
 #[derive(Clone)]
-pub struct TicketKeys {
+pub struct TicketKeys(Arc<RwLock<Arc<Sealer>>>);
+
+/// Seals tickets in one term and with the keys of one generation, also while others are renewed.
+pub struct Sealer {
     root: Prk,
     term: Term,
     generation: KeyGeneration,
     /// By the pool's number, filled when the pool is first asked for.
-    kept: Arc<[OnceLock<Box<GenerationKey>>]>,
+    kept: Box<[OnceLock<Box<GenerationKey>>]>,
 }
 
 impl TicketKeys {
     pub fn new(secret: &[u8; 32], term: Term, generation: KeyGeneration) -> TicketKeys {
         let root = Salt::new(HKDF_SHA256, SALT).extract(secret);
-        TicketKeys { root, term, generation, kept: (0..KEPT_LEN).map(|_| OnceLock::new()).collect() }
+        TicketKeys(Arc::new(RwLock::new(Arc::new(Sealer::new(root, term, generation)))))
+    }
+
+    /// For one ticket: the term and the generation that it says are those that it is sealed with.
+    pub fn sealer(&self) -> Arc<Sealer> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on tickets are sealed so. Neither number goes back. The pools accept the generation already.
+    pub fn renew(&self, term: Term, generation: KeyGeneration) {
+        let mut sealer = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        assert!(term >= sealer.term && generation >= sealer.generation, "terms and generations only rise");
+        *sealer = Arc::new(Sealer::new(sealer.root.clone(), term, generation));
+    }
+
+    /// For the faces of that pool. They accept the generation that is sealed with now, and the one before it.
+    pub fn pool_key(&self, pool: PoolId) -> PoolKey {
+        let sealer = self.sealer();
+        PoolKey { pool, accepted: Arc::new(RwLock::new(sealer.accepted(pool, sealer.generation))) }
+    }
+
+    /// The keys of that generation and the one before it, to be accepted by that pool.
+    pub fn accepted(&self, pool: PoolId, generation: KeyGeneration) -> AcceptedKeys {
+        self.sealer().accepted(pool, generation)
+    }
+}
+
+impl Sealer {
+    fn new(root: Prk, term: Term, generation: KeyGeneration) -> Sealer {
+        Sealer { root, term, generation, kept: (0..KEPT_LEN).map(|_| OnceLock::new()).collect() }
     }
 
     /// The term in which tickets are sealed.
@@ -90,13 +127,7 @@ impl TicketKeys {
         self.generation
     }
 
-    /// For the faces of that pool. They accept this generation and the one before it.
-    pub fn pool_key(&self, pool: PoolId) -> PoolKey {
-        let previous = self.generation.previous().map(|generation| self.derive(pool, generation));
-        PoolKey { pool, newest: self.derive(pool, self.generation), previous }
-    }
-
-    /// Authenticates the body of a URL's ticket to that pool, which says the [`generation`](TicketKeys::generation).
+    /// Authenticates the body of a URL's ticket to that pool, which says the [`generation`](Sealer::generation).
     pub fn authenticate_url(&self, pool: PoolId, body: &[u8]) -> [u8; MAC_BYTES] {
         self.with_key(pool, |key| truncated(&key.http, body))
     }
@@ -112,6 +143,11 @@ impl TicketKeys {
         }
     }
 
+    fn accepted(&self, pool: PoolId, generation: KeyGeneration) -> AcceptedKeys {
+        let former = generation.previous().map(|generation| self.derive(pool, generation));
+        AcceptedKeys { pool, newest: self.derive(pool, generation), former }
+    }
+
     fn derive(&self, pool: PoolId, generation: KeyGeneration) -> GenerationKey {
         let (nfs, http) =
             (expand(&self.root, OF_NFS, pool, generation), expand(&self.root, OF_HTTP, pool, generation));
@@ -119,12 +155,20 @@ impl TicketKeys {
     }
 }
 
-/// A pool's part: opens tickets to that pool, of two generations.
+/// A pool's part: opens tickets to that pool. All clones are renewed together.
 #[derive(Clone)]
 pub struct PoolKey {
     pool: PoolId,
+    /// Leaf lock.
+    accepted: Arc<RwLock<AcceptedKeys>>,
+}
+
+/// The keys of one pool that open tickets: of the newest generation, and for a time of the one before it.
+#[derive(Clone)]
+pub struct AcceptedKeys {
+    pool: PoolId,
     newest: GenerationKey,
-    previous: Option<GenerationKey>,
+    former: Option<GenerationKey>,
 }
 
 #[derive(Clone)]
@@ -140,6 +184,20 @@ impl PoolKey {
         self.pool
     }
 
+    /// Takes newer keys; no others, so that keys that were dropped do not come back.
+    pub fn accept(&self, keys: AcceptedKeys) {
+        assert_eq!(keys.pool, self.pool, "a pool takes its own keys");
+        let mut accepted = self.accepted.write().unwrap_or_else(PoisonError::into_inner);
+        if keys.newest.generation > accepted.newest.generation {
+            *accepted = keys;
+        }
+    }
+
+    /// Tickets of the generation before the newest are refused from now on.
+    pub fn drop_former(&self) {
+        self.accepted.write().unwrap_or_else(PoisonError::into_inner).former = None;
+    }
+
     /// Verifies the body of a URL's ticket to this pool, sealed with a key of that generation.
     pub fn verify_url(
         &self,
@@ -147,7 +205,8 @@ impl PoolKey {
         body: &[u8],
         mac: &[u8; MAC_BYTES],
     ) -> Result<(), TicketError> {
-        verify(&self.of_generation(generation)?.http, body, mac)
+        let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
+        verify(&accepted.of_generation(generation)?.http, body, mac)
     }
 
     pub(crate) fn verify_handle(
@@ -156,11 +215,14 @@ impl PoolKey {
         body: &[u8],
         mac: &[u8; MAC_BYTES],
     ) -> Result<(), TicketError> {
-        verify(&self.of_generation(generation)?.nfs, body, mac)
+        let accepted = self.accepted.read().unwrap_or_else(PoisonError::into_inner);
+        verify(&accepted.of_generation(generation)?.nfs, body, mac)
     }
+}
 
+impl AcceptedKeys {
     fn of_generation(&self, generation: KeyGeneration) -> Result<&GenerationKey, TicketError> {
-        let mut accepted = std::iter::once(&self.newest).chain(&self.previous);
+        let mut accepted = std::iter::once(&self.newest).chain(&self.former);
         accepted.find(|key| key.generation == generation).ok_or(TicketError::UnknownGeneration)
     }
 }
@@ -215,7 +277,8 @@ mod tests {
 
     /// All MACs that a holder of the pool's key can make of the body.
     fn macs_of(key: &PoolKey) -> Vec<[u8; MAC_BYTES]> {
-        let generations = std::iter::once(&key.newest).chain(&key.previous);
+        let accepted = key.accepted.read().unwrap();
+        let generations = std::iter::once(&accepted.newest).chain(&accepted.former);
         generations.flat_map(|key| [truncated(&key.nfs, BODY), truncated(&key.http, BODY)]).collect()
     }
 
@@ -243,7 +306,8 @@ mod tests {
     #[test]
     fn a_ticket_of_a_url_is_none_of_a_file_handle() {
         let (keys, pool) = (keys(0), keys(0).pool_key(POOL));
-        let (nfs, http) = (keys.authenticate_handle(POOL, BODY), keys.authenticate_url(POOL, BODY));
+        let (nfs, http) =
+            (keys.sealer().authenticate_handle(POOL, BODY), keys.sealer().authenticate_url(POOL, BODY));
         assert_eq!(pool.verify_handle(KeyGeneration::FIRST, BODY, &nfs), Ok(()));
         assert_eq!(pool.verify_url(KeyGeneration::FIRST, BODY, &http), Ok(()));
         assert_eq!(pool.verify_handle(KeyGeneration::FIRST, BODY, &http), Err(TicketError::Forged));
@@ -254,14 +318,64 @@ mod tests {
     fn a_pool_accepts_two_generations_and_no_other() {
         let pool = keys(5).pool_key(POOL);
         for generation in 3..=6 {
-            let mac = keys(generation).authenticate_url(POOL, BODY);
+            let mac = keys(generation).sealer().authenticate_url(POOL, BODY);
             let verified = pool.verify_url(KeyGeneration(generation), BODY, &mac);
             let accepted = (4..=5).contains(&generation);
             assert_eq!(verified, if accepted { Ok(()) } else { Err(TicketError::UnknownGeneration) });
         }
-        let before = keys(4).authenticate_url(POOL, BODY);
+        let before = keys(4).sealer().authenticate_url(POOL, BODY);
         assert_eq!(pool.verify_url(KeyGeneration(5), BODY, &before), Err(TicketError::Forged));
-        assert_eq!(keys(0).pool_key(POOL).previous.map(|key| key.generation), None);
+        assert!(keys(0).pool_key(POOL).accepted.read().unwrap().former.is_none());
+    }
+
+    /// The pool's verdict on tickets of both kinds that were sealed with that generation.
+    fn verdict(pool: &PoolKey, generation: u32) -> Result<(), TicketError> {
+        let (sealer, number) = (keys(generation).sealer(), KeyGeneration(generation));
+        let of_url = pool.verify_url(number, BODY, &sealer.authenticate_url(POOL, BODY));
+        assert_eq!(of_url, pool.verify_handle(number, BODY, &sealer.authenticate_handle(POOL, BODY)));
+        of_url
+    }
+
+    #[test]
+    fn a_renewed_pool_accepts_the_former_generation_until_it_is_dropped() {
+        let (keys, refused) = (keys(5), Err(TicketError::UnknownGeneration));
+        let (pool, untold) = (keys.pool_key(POOL), keys.pool_key(POOL));
+        let faces = [pool.clone(), pool];
+        faces[0].accept(keys.accepted(POOL, KeyGeneration(6)));
+        for face in &faces {
+            assert_eq!(
+                [4, 5, 6, 7].map(|generation| verdict(face, generation)),
+                [refused, Ok(()), Ok(()), refused]
+            );
+        }
+        assert_eq!([4, 6].map(|generation| verdict(&untold, generation)), [Ok(()), refused]);
+        faces[1].drop_former();
+        for face in &faces {
+            assert_eq!([5, 6].map(|generation| verdict(face, generation)), [refused, Ok(())]);
+        }
+        // Neither the same nor older keys bring back what was dropped.
+        for generation in [6, 5] {
+            faces[0].accept(keys.accepted(POOL, KeyGeneration(generation)));
+            assert_eq!([5, 6].map(|generation| verdict(&faces[0], generation)), [refused, Ok(())]);
+        }
+    }
+
+    #[test]
+    fn tickets_are_sealed_with_what_was_renewed_and_one_under_way_with_what_it_says() {
+        let (keys, pool) = (keys(5), keys(6).pool_key(POOL));
+        let (under_way, clone) = (keys.sealer(), keys.clone());
+        keys.renew(Term(8), KeyGeneration(6));
+        for (sealer, term, generation) in [(under_way, 0, 5), (clone.sealer(), 8, 6)] {
+            assert_eq!((sealer.term(), sealer.generation()), (Term(term), KeyGeneration(generation)));
+            let mac = sealer.authenticate_url(POOL, BODY);
+            assert_eq!(pool.verify_url(KeyGeneration(generation), BODY, &mac), Ok(()));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "only rise")]
+    fn a_generation_does_not_go_back() {
+        keys(5).renew(Term::UNCOUNTED, KeyGeneration(4));
     }
 
     #[test]
@@ -269,7 +383,7 @@ mod tests {
         let keys = keys(5);
         for pool in [PoolId(0), PoolId(KEPT_LEN as u32 - 1), PoolId(KEPT_LEN as u32), PoolId(u32::MAX)] {
             for _ in 0..2 {
-                let mac = keys.authenticate_url(pool, BODY);
+                let mac = keys.sealer().authenticate_url(pool, BODY);
                 assert_eq!(keys.pool_key(pool).verify_url(KeyGeneration(5), BODY, &mac), Ok(()));
             }
         }
@@ -279,8 +393,8 @@ mod tests {
     #[test]
     fn keys_are_derived_as_in_every_version() {
         assert_eq!(HandleKey::new(&SECRET).authenticate(BODY), HANDLE_MAC);
-        assert_eq!(keys(2).authenticate_handle(POOL, BODY), NFS_MAC);
-        assert_eq!(keys(2).authenticate_url(POOL, BODY), HTTP_MAC);
+        assert_eq!(keys(2).sealer().authenticate_handle(POOL, BODY), NFS_MAC);
+        assert_eq!(keys(2).sealer().authenticate_url(POOL, BODY), HTTP_MAC);
     }
 
     const HANDLE_MAC: [u8; 16] =

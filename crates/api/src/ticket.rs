@@ -109,6 +109,7 @@ pub enum TicketError {
 impl TicketKeys {
     /// The replica has been made ([`Pool::make`](crate::Pool::make)): the holder does not make it.
     pub fn seal(&self, ticket: &Ticket, conditions: Conditions) -> [u8; SEALED_BYTES] {
+        let sealer = self.sealer();
         let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
         let mut sealed = [0; SEALED_BYTES];
         sealed[0] = VERSION;
@@ -124,9 +125,9 @@ impl TicketKeys {
         sealed[8..16].copy_from_slice(&ticket.file.0.to_be_bytes());
         sealed[16..20].copy_from_slice(&ticket.epoch.0.to_be_bytes());
         sealed[20..24].copy_from_slice(&ticket.birth.0.to_be_bytes());
-        sealed[24..32].copy_from_slice(&self.term().0.to_be_bytes());
-        sealed[32..36].copy_from_slice(&self.generation().0.to_be_bytes());
-        let mac = self.authenticate_handle(ticket.pool, &sealed[..BODY_BYTES]);
+        sealed[24..32].copy_from_slice(&sealer.term().0.to_be_bytes());
+        sealed[32..36].copy_from_slice(&sealer.generation().0.to_be_bytes());
+        let mac = sealer.authenticate_handle(ticket.pool, &sealed[..BODY_BYTES]);
         sealed[BODY_BYTES..].copy_from_slice(&mac);
         sealed
     }
@@ -201,7 +202,7 @@ mod tests {
             let conditions = Conditions { demand: Demand(5), is_mirrored, is_write_only };
             let sealed = keys.seal(&ticket(), conditions);
             assert_eq!(keys.clone().seal(&ticket(), conditions), sealed);
-            let opened = OpenedTicket { ticket: ticket(), conditions, term: keys.term() };
+            let opened = OpenedTicket { ticket: ticket(), conditions, term: keys.sealer().term() };
             assert_eq!(pool.open(&sealed), Ok(opened));
         }
     }
@@ -244,7 +245,7 @@ mod tests {
         }
         assert_eq!(pool.open(&sealed[1..]), Err(TicketError::Malformed));
         assert_eq!(pool.open(&[&sealed[..], &[0]].concat()), Err(TicketError::Malformed));
-        let foreign = TicketKeys::new(&[8; 32], keys.term(), keys.generation());
+        let foreign = TicketKeys::new(&[8; 32], keys.sealer().term(), keys.sealer().generation());
         assert_eq!(foreign.pool_key(PoolId(3)).open(&sealed), Err(TicketError::Forged));
     }
 

@@ -60,7 +60,8 @@ impl DataServer {
     fn put_file_handle(&self, compound: &mut Compound, args: &PutFh4Args) -> NfsStat4 {
         let OpenedTicket { ticket, conditions, .. } = match self.key.open(args.object.as_bytes()) {
             Ok(opened) => opened,
-            Err(TicketError::OtherPool) => return NfsStat4::Stale,
+            // As of a fenced ticket: the client drops the layout and asks for another.
+            Err(TicketError::OtherPool | TicketError::UnknownGeneration) => return NfsStat4::Stale,
             Err(_) => return NfsStat4::BadHandle,
         };
         // RFC 8881 §2.6.3.1.1.7: as at the head, by the flavors of the export that the layout was given in.

@@ -68,10 +68,12 @@ impl DataFace {
         };
         let ticket = match UrlTicket::open(&self.key, sealed, self.now_s()) {
             Ok(ticket) => ticket,
-            // The head judges anew. Whether a ticket of another pool is forged cannot be told here.
-            Err(UrlTicketError::Expired | UrlTicketError::Seal(TicketError::OtherPool)) => {
-                return Ok(self.back_to_head(&request, &target));
-            }
+            // The head judges anew. Whether a ticket of another pool or of keys that were dropped is forged cannot be told
+            // here.
+            Err(
+                UrlTicketError::Expired
+                | UrlTicketError::Seal(TicketError::OtherPool | TicketError::UnknownGeneration),
+            ) => return Ok(self.back_to_head(&request, &target)),
             Err(error) => return Err(Refusal::forbidden(error.to_string())),
         };
         match (request.method.as_str(), ticket.purpose) {

@@ -53,7 +53,7 @@ pub(crate) enum UrlTicketError {
 
 impl UrlTicket {
     pub fn seal(&self, keys: &TicketKeys) -> String {
-        let mut sealed = [0; BODY_BYTES + MAC_BYTES];
+        let (sealer, mut sealed) = (keys.sealer(), [0; BODY_BYTES + MAC_BYTES]);
         sealed[0] = VERSION;
         let (purpose, state) = match self.purpose {
             Purpose::Read { change } => (1, change),
@@ -65,9 +65,9 @@ impl UrlTicket {
         sealed[16..24].copy_from_slice(&state.to_be_bytes());
         sealed[24..32].copy_from_slice(&self.expires_s.to_be_bytes());
         sealed[32..36].copy_from_slice(&self.birth.0.to_be_bytes());
-        sealed[36..40].copy_from_slice(&keys.generation().0.to_be_bytes());
-        sealed[40..48].copy_from_slice(&keys.term().0.to_be_bytes());
-        let mac = keys.authenticate_url(self.pool, &sealed[..BODY_BYTES]);
+        sealed[36..40].copy_from_slice(&sealer.generation().0.to_be_bytes());
+        sealed[40..48].copy_from_slice(&sealer.term().0.to_be_bytes());
+        let mac = sealer.authenticate_url(self.pool, &sealed[..BODY_BYTES]);
         sealed[BODY_BYTES..].copy_from_slice(&mac);
         URL_SAFE_NO_PAD.encode(sealed)
     }
@@ -158,7 +158,7 @@ mod tests {
         // As the holder of pool 3's key would make one to pool 4.
         let mut forged = URL_SAFE_NO_PAD.decode(ticket().seal(&keys(7, 0))).unwrap();
         forged[4..8].copy_from_slice(&4_u32.to_be_bytes());
-        let mac = keys(7, 0).authenticate_url(PoolId(3), &forged[..BODY_BYTES]);
+        let mac = keys(7, 0).sealer().authenticate_url(PoolId(3), &forged[..BODY_BYTES]);
         forged[BODY_BYTES..].copy_from_slice(&mac);
         let forged = URL_SAFE_NO_PAD.encode(forged);
         assert_eq!(UrlTicket::open(&other, &forged, 0), Err(TicketError::Forged.into()));

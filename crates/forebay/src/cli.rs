@@ -33,6 +33,11 @@ pub enum Command {
         #[command(subcommand)]
         command: PoolCommand,
     },
+    /// The keys that clients' tickets to pools are sealed with
+    Keys {
+        #[command(subcommand)]
+        command: KeysCommand,
+    },
     /// How much users, groups and directory trees may have
     Quota {
         #[command(subcommand)]
@@ -212,6 +217,15 @@ pub struct PoolArguments {
     /// pool-0, pool-1, …
     #[arg(value_name = "POOL")]
     pub pool: String,
+}
+
+#[derive(Subcommand)]
+pub enum KeysCommand {
+    /// Seal with new keys from now on; tickets of the keys before are accepted for keys.overlap_s more, and older ones not
+    Renew {
+        #[command(flatten)]
+        place: InstanceArguments,
+    },
 }
 
 #[derive(Subcommand)]

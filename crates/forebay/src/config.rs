@@ -3,6 +3,7 @@
 pub mod delegations;
 pub mod exports;
 pub mod http;
+pub mod keys;
 pub mod reference;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,6 +25,7 @@ pub struct Config {
     pub listen: IpAddr,
     pub nfs: Nfs,
     pub pools: Pools,
+    pub keys: keys::KeyRules,
     pub namespace: Namespace,
     pub http: http::Http,
     pub auth: http::Auth,
@@ -133,6 +135,7 @@ impl Default for Config {
             listen: IpAddr::V4(Ipv4Addr::LOCALHOST),
             nfs: Nfs::default(),
             pools: Pools::default(),
+            keys: keys::KeyRules::default(),
             namespace: Namespace::default(),
             http: http::Http::default(),
             auth: http::Auth::default(),
@@ -326,6 +329,7 @@ impl Config {
         within("pools.open_files_max", self.pools.open_files_max.unwrap_or(16).into(), 16, 1_000_000)?;
         within("pools.threads", self.pools.threads.into(), 0, 256)?;
         within("pools.queue_len_max", self.pools.queue_len_max.into(), 16, 1_000_000)?;
+        self.keys.validate(within)?;
         within("namespace.sync_interval_ms", self.namespace.sync_interval_ms, 10, 60_000)?;
         within("namespace.cache_mib", self.namespace.cache_mib, 1, 1_048_576)?;
         within("namespace.queue_len_max", self.namespace.queue_len_max.into(), 16, 1_000_000)?;
@@ -398,6 +402,15 @@ mod tests {
     fn a_value_out_of_range_is_refused_with_the_range() {
         let error = format!("{:#}", parse("[nfs]\nlease_s = 0\n").unwrap_err());
         assert!(error.contains("nfs.lease_s = 0 is outside 1 to 3600"), "{error}");
+    }
+
+    #[test]
+    fn keys_are_not_renewed_before_the_overlap_is_over() {
+        let error = format!("{:#}", parse("[keys]\nrenew_after_s = 3600\n").unwrap_err());
+        assert!(error.contains("keys.renew_after_s = 3600 is less than keys.overlap_s = 86400"), "{error}");
+        let config = parse("[keys]\nrenew_after_s = 3600\noverlap_s = 3600\n").unwrap();
+        assert_eq!(config.keys.renew_after(), Some(Duration::from_secs(3_600)));
+        assert_eq!(Config::default().keys.renew_after(), None);
     }
 
     #[test]

@@ -39,6 +39,7 @@ pub enum Request {
     Directory(crate::dir::Question),
     Quota(crate::quota::Question),
     Pool(crate::pools::Question),
+    RenewKeys,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

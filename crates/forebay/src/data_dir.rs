@@ -7,6 +7,7 @@
 //!   macaroon-secret 32 bytes, mode 0600: signs macaroons; may be removed to end them all
 //!   ended-sessions  sessions of the page that were logged out before their end, mode 0600
 //!   users           who may log in by HTTP, mode 0600 (`forebay user`)
+//!   keys.json       which generation of keys tickets are sealed with (`keys`)
 //!   lock            held by the running process
 //!   control.sock    `forebay status`, `forebay fsck`
 //!   namespace/      the SQLite namespace

@@ -12,6 +12,7 @@ mod data_dir;
 mod dir;
 mod fsck;
 mod import;
+mod keys;
 mod lengths;
 mod marks;
 mod namespace;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         cli::Command::Fsck(arguments) => fsck::run(&arguments),
         cli::Command::Dir { command } => dir::run(&command),
         cli::Command::Pool { command } => pools::run(&command),
+        cli::Command::Keys { command } => keys::command::run(&command),
         cli::Command::Quota { command } => quota::run(&command),
         cli::Command::Du(arguments) => quota::run_du(&arguments),
         cli::Command::Namespace { command } => namespace::run(&command),

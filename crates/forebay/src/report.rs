@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use types::display::{Seconds, Size};
 
+use crate::keys::KeysReport;
+
 #[derive(Debug, Serialize, Deserialize)]
 pub struct StatusReport {
     pub version: String,
@@ -23,6 +25,9 @@ pub struct StatusReport {
     pub layouts: u64,
     pub delegations: u64,
     pub pools: Vec<PoolReport>,
+    /// Those that tickets to pools are sealed with.
+    #[serde(default)]
+    pub keys: KeysReport,
     /// NFS operations per second over the last ten seconds, head and pools.
     pub operations_per_s: f64,
     /// Since the start, by name.
@@ -98,6 +103,7 @@ impl StatusReport {
             self.delegations
         );
         out += &format!("operations {:.1}/s\n", self.operations_per_s);
+        out += &format!("keys       {}\n", self.keys);
         for pool in &self.pools {
             let state = match (pool.is_drained, pool.offline.as_deref()) {
                 (false, None) => "online".to_owned(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use admin::log::LogControl;
 use anyhow::{Result, anyhow, bail};
-use api::{HandleKey, KeyGeneration, Pool, PoolList, PoolManager, PoolStatus, Term, TicketKeys};
+use api::{HandleKey, Pool, PoolList, PoolManager, PoolStatus};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, Security, StartError};
 use files::{Files, FilesServices, PunctualPool};
 use namespace::{Noted, SqlNamespace};
@@ -23,6 +23,7 @@ use crate::banner::Banner;
 use crate::cli::UpArguments;
 use crate::config::{Config, Level, Sync};
 use crate::data_dir::DataDir;
+use crate::keys::Keys;
 use crate::lengths::{self, Settled};
 use crate::marks::{self, Marks};
 use crate::naming::Naming;
@@ -62,6 +63,7 @@ pub struct Head<'a> {
     pub data: &'a DataDir,
     pub services: &'a Services,
     pub pool_map: &'a PoolMap,
+    pub keys: &'a Arc<Keys>,
     pub files: &'a Arc<Files>,
 }
 
@@ -200,16 +202,18 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let http_ports = http::Ports::take(config, data.pools).await?;
 
     let services = open_services(data, config, clock).await?;
+    let keys = Arc::new(Keys::open(data, config.keys, Arc::clone(&services.clock))?);
     let (security, keytab) = security::start(config, &services.clock, &services.random)?;
     let measures = Measures::new(Arc::clone(&services.clock));
     let map = manage_pools(data, &services, &pool_listeners)?;
     let manager: Arc<dyn PoolManager> = map.clone();
     let files = share_files(config, &services, &manager);
-    let door = start_head_door(config, data, (&services, &security), &files, &measures).await?;
+    let door = start_head_door(config, data, (&services, &security, &*keys), &files, &measures).await?;
 
     let (stop_sender, stop) = watch::channel(false);
     let mut tasks = JoinSet::new();
-    let parts = (&services, &security, &*door);
+    tasks.spawn(Arc::clone(&keys).run(stop.clone()));
+    let parts = (&services, &security, &*keys, &*door);
     let pool_doors = start_pool_doors(config, data, parts, &measures, pool_listeners, &mut tasks, &stop)?;
     let head_address = head_listener.local_addr()?;
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
@@ -225,14 +229,14 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
         tasks.spawn(security::watch_keytab(keytab, Arc::clone(&security), stop.clone()));
     }
 
-    let head = Head { config, data, services: &services, pool_map: &map, files: &files };
+    let head = Head { config, data, services: &services, pool_map: &map, keys: &keys, files: &files };
     tasks.spawn(tick_log(log.clone(), stop.clone()));
     let overview = make_overview(&head, &door, &map, measures, log);
     let web = http_ports.map(|ports| http::start(ports, &head, overview, &mut tasks, &stop)).transpose()?;
 
     let naming = start_naming(config, &services, &mut tasks, &stop);
     let doors = (door, pool_doors);
-    let responder = responder::Responder::new(data, &services, doors, naming, map);
+    let responder = responder::Responder::new(data, &services, doors, naming, (map, keys));
     tasks.spawn(Arc::clone(&responder).sample(stop));
     let control = tokio::spawn(control::serve(control::listen(data.path())?, responder));
 
@@ -297,7 +301,7 @@ fn make_overview(
     measures: Arc<Measures>,
     log: LogControl,
 ) -> Overview {
-    let Head { config, services, files, .. } = *head;
+    let Head { config, services, keys, files, .. } = *head;
     Overview {
         site: config.http.site.clone(),
         clock: Arc::clone(&services.clock),
@@ -305,6 +309,7 @@ fn make_overview(
         namespace: Arc::clone(&services.namespace),
         pool_map: Arc::clone(pool_map),
         door: Arc::clone(door),
+        keys: Arc::clone(keys),
         files: Arc::clone(files),
         measures,
         log,
@@ -362,7 +367,7 @@ async fn listen_for_pools(config: &Config, pools: u32) -> Result<Vec<TcpListener
 async fn start_head_door(
     config: &Config,
     data: &DataDir,
-    (services, security): (&Services, &Arc<Security>),
+    (services, security, keys): (&Services, &Arc<Security>, &Keys),
     files: &Arc<Files>,
     measures: &Arc<Measures>,
 ) -> Result<Arc<HeadDoor>> {
@@ -377,7 +382,7 @@ async fn start_head_door(
         random: Arc::clone(&services.random),
         observer: measures.clone(),
         handle_key: HandleKey::new(&data.secret),
-        ticket_keys: ticket_keys(data),
+        ticket_keys: keys.ticket_keys(),
     };
     let config = HeadConfig {
         instance: data.instance,
@@ -405,7 +410,7 @@ async fn start_head_door(
 fn start_pool_doors(
     config: &Config,
     data: &DataDir,
-    (services, security, head): (&Services, &Arc<Security>, &HeadDoor),
+    (services, security, keys, head): (&Services, &Arc<Security>, &Keys, &HeadDoor),
     measures: &Arc<Measures>,
     listeners: Vec<TcpListener>,
     tasks: &mut JoinSet<()>,
@@ -413,7 +418,7 @@ fn start_pool_doors(
 ) -> Result<PoolDoors> {
     let mut doors = PoolDoors::new();
     for (listener, pool) in listeners.into_iter().zip(services.pools.enabled()) {
-        let door = start_pool_door(config, data, (services, security, head), measures, pool);
+        let door = start_pool_door(config, data, (services, security, keys, head), measures, pool);
         doors.push(Arc::clone(&door));
         tasks.spawn(door.serve(listener, stop.clone()));
     }
@@ -423,7 +428,7 @@ fn start_pool_doors(
 fn start_pool_door(
     config: &Config,
     data: &DataDir,
-    (services, security, head): (&Services, &Arc<Security>, &HeadDoor),
+    (services, security, keys, head): (&Services, &Arc<Security>, &Keys, &HeadDoor),
     measures: &Arc<Measures>,
     pool: Arc<dyn Pool>,
 ) -> Arc<PoolDoor> {
@@ -438,13 +443,8 @@ fn start_pool_door(
         hosts: head.hosts().to_vec(),
     };
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
-    let key = ticket_keys(data).pool_key(pool.id());
+    let key = keys.pool_key(pool.id());
     PoolDoor::start(pool, key, clock, random, measures.clone(), config)
-}
-
-/// Head and pools of one process start together, and their keys stay.
-fn ticket_keys(data: &DataDir) -> TicketKeys {
-    TicketKeys::new(&data.secret, Term::UNCOUNTED, KeyGeneration::FIRST)
 }
 
 async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {

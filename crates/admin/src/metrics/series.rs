@@ -63,6 +63,8 @@ pub const SERIES: &[Series] = &[
         "Changes that were committed together; the count is that of commits.",
     ),
     histogram(super::COMMIT_SECONDS, &[], "How long a commit took, from the first row to the disk."),
+    gauge("forebay_keys_generation", &[], "Generation of the keys that tickets to pools are sealed with."),
+    gauge("forebay_keys_age_seconds", &[], "Time since these keys were renewed."),
     gauge("forebay_pool_up", &["pool"], "1 if the pool is in order, 0 if it is offline."),
     gauge(
         "forebay_pool_drained",

@@ -17,6 +17,8 @@ pub(super) fn record(snapshot: &Snapshot) {
     gauge!("forebay_namespace_files").set(snapshot.files as f64);
     gauge!("forebay_namespace_bytes").set(snapshot.bytes as f64);
     namespace(&snapshot.namespace);
+    gauge!("forebay_keys_generation").set(snapshot.keys.generation);
+    gauge!("forebay_keys_age_seconds").set(snapshot.keys.age_s as f64);
     pools(snapshot);
     clients(snapshot);
     nfs(snapshot);

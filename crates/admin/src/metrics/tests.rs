@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::instance::{
-    CacheView, ClientView, GrantView, GssView, IoModeView, NamespaceView, NfsView, OperationCount, PoolView,
-    QuestionCount,
+    CacheView, ClientView, GrantView, GssView, IoModeView, KeysView, NamespaceView, NfsView, OperationCount,
+    PoolView, QuestionCount,
 };
 
 fn snapshot() -> Snapshot {
@@ -71,6 +71,7 @@ fn snapshot() -> Snapshot {
                 revoked: 2,
             }],
         },
+        keys: KeysView { generation: 3, age_s: 86_400 },
         gss: GssView { contexts: 2, established: 5, refused: 1 },
         ..Snapshot::default()
     }
@@ -121,6 +122,8 @@ fn the_text_has_values_types_and_help() {
         "forebay_nfs_copies{state=\"running\"} 2",
         "forebay_nfs_copies{state=\"unheard\"} 1",
         "forebay_nfs_reply_cache_max_bytes 640",
+        "forebay_keys_generation 3",
+        "forebay_keys_age_seconds 86400",
         "forebay_gss_contexts 2",
         "forebay_gss_contexts_established_total 5",
         "forebay_gss_contexts_refused_total 1",

@@ -189,6 +189,18 @@ const KEYS: &[Key] = &[
         "Disk requests waiting per pool; at it, clients are told to wait.",
     ),
     key(
+        "keys.renew_after_s",
+        "0",
+        "seconds",
+        "Age at which the keys that tickets to pools are sealed with are renewed; 0: only by `forebay keys renew`.",
+    ),
+    key(
+        "keys.overlap_s",
+        "86400",
+        "seconds",
+        "Pools accept tickets of the former keys for so long after a renewal; then clients ask the head for others.",
+    ),
+    key(
         "namespace.database",
         "\"sqlite\"",
         "sqlite|URL",

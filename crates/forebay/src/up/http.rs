@@ -20,7 +20,7 @@ use types::{ChecksumKind, Identity, Network};
 
 use super::origin::Origins;
 use super::overview::Overview;
-use super::{Head, STOP, Services, listen, ticket_keys};
+use super::{Head, STOP, Services, listen};
 use crate::config::Config;
 use crate::config::http::{Anonymous, Http, Issuer, Profile, Redirect};
 use crate::data_dir::DataDir;
@@ -99,7 +99,7 @@ pub fn start(
     tasks: &mut JoinSet<()>,
     stop: &watch::Receiver<bool>,
 ) -> Result<Shown> {
-    let Head { config, data, services, pool_map, files } = *head;
+    let Head { config, data, services, pool_map, keys, files } = *head;
     let Ports { head: listener, pools, tls } = ports;
     let address = listener.local_addr()?;
     let password_file = users::password_file(config);
@@ -120,7 +120,7 @@ pub fn start(
             authenticator: authority,
             clock: Arc::clone(&services.clock),
             random: Arc::clone(&services.random),
-            ticket_keys: ticket_keys(data),
+            ticket_keys: keys.ticket_keys(),
             client,
         },
         front_config(config, address, tls.is_some()),
@@ -131,7 +131,7 @@ pub fn start(
         ..Limits::default()
     };
     for (pool, listener) in services.pools.enabled().into_iter().zip(pools) {
-        let key = ticket_keys(data).pool_key(pool.id());
+        let key = keys.pool_key(pool.id());
         let face = DataFace::new(
             pool,
             key,

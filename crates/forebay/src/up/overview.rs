@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use admin::Instance;
 use admin::instance::{
-    CacheView, ClientView, GrantView, GssView, IoModeView, LogLevels, NamespaceView, NfsView, OpenView,
-    OperationCount, PoolView, Problem, QuestionCount, SlowOperation, Snapshot,
+    CacheView, ClientView, GrantView, GssView, IoModeView, KeysView, LogLevels, NamespaceView, NfsView,
+    OpenView, OperationCount, PoolView, Problem, QuestionCount, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
 use api::{Observer, Paths, PoolManager, PoolStatus, Subject};
@@ -20,6 +20,7 @@ use namespace::{SqlNamespace, Trouble, TroubleKind};
 use parking_lot::{Mutex, RwLock};
 use types::{Clock, FileId, Name, PoolId, display::Size};
 
+use crate::keys::Keys;
 use crate::pool_map::{PoolMap, PoolPace};
 
 /// Rates are over the last so many samples, one a second.
@@ -147,6 +148,7 @@ pub struct Overview {
     pub namespace: Arc<SqlNamespace>,
     pub pool_map: Arc<PoolMap>,
     pub door: Arc<HeadDoor>,
+    pub keys: Arc<Keys>,
     pub files: Arc<Files>,
     pub measures: Arc<Measures>,
     pub log: LogControl,
@@ -393,6 +395,7 @@ impl Instance for Overview {
         let nfs_view = self.nfs_view(&door);
         let DoorStatus { clients: nfs, security, .. } = door;
         let (open_count, open_files) = self.opens(&nfs);
+        let keys = self.keys.report();
         Snapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             site: self.site.clone(),
@@ -408,6 +411,7 @@ impl Instance for Overview {
             operations: self.measures.counts(),
             namespace: namespace_view(self.namespace.figures()),
             nfs: nfs_view,
+            keys: KeysView { generation: keys.generation, age_s: keys.age_s },
             gss: GssView {
                 contexts: security.contexts,
                 established: security.established,

@@ -19,6 +19,7 @@ use crate::control::Request;
 use crate::data_dir::{DataDir, DrainedPools};
 use crate::dir;
 use crate::fsck;
+use crate::keys::Keys;
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
 use crate::pools::{self, PoolState};
@@ -39,6 +40,7 @@ pub struct Responder {
     pool_doors: Vec<Arc<PoolDoor>>,
     naming: Arc<Naming>,
     pool_map: Arc<PoolMap>,
+    keys: Arc<Keys>,
     /// Which pools are drained, on disk. The lock is held during a write, so that two changes do not lose one.
     drained: tokio::sync::Mutex<DrainedPools>,
     /// Total operations at each of the last seconds. Leaf lock.
@@ -51,7 +53,7 @@ impl Responder {
         services: &Services,
         (door, pool_doors): (Arc<HeadDoor>, Vec<Arc<PoolDoor>>),
         naming: Arc<Naming>,
-        pool_map: Arc<PoolMap>,
+        (pool_map, keys): (Arc<PoolMap>, Arc<Keys>),
     ) -> Arc<Responder> {
         Arc::new(Responder {
             data: data.path().to_owned(),
@@ -63,6 +65,7 @@ impl Responder {
             pool_doors,
             naming,
             pool_map,
+            keys,
             drained: tokio::sync::Mutex::new(data.drained_pools()),
             samples: Mutex::default(),
         })
@@ -189,6 +192,7 @@ impl Responder {
                 })
                 .collect(),
             pools: pools.collect(),
+            keys: self.keys.report(),
             operations_per_s: self.operations_per_s(),
             operations: self.operations(),
         }
@@ -206,6 +210,10 @@ impl crate::control::Responder for Responder {
             }
             Request::Quota(question) => quota::answer(&self.namespace, question).await?,
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
+            Request::RenewKeys => {
+                let keys = Arc::clone(&self.keys);
+                serde_json::to_value(tokio::task::spawn_blocking(move || keys.renew()).await??)?
+            }
             Request::Fsck => serde_json::to_value(self.check().await?)?,
         })
     }

@@ -20,6 +20,7 @@ mod directory_attributes;
 mod drain;
 mod exports;
 mod held;
+mod keys;
 mod layout;
 mod load;
 mod lock;

@@ -1,0 +1,204 @@
+//! Renewal of the keys that tickets are sealed with: by an administrator ([`command`]), and by itself after
+//! `keys.renew_after_s`.
+//!
+//! A renewal goes to disk first, so that no start goes back to keys that were replaced. Then the pools accept the new keys
+//! besides the former ones, and then the head seals with them. After `keys.overlap_s` the pools drop the former ones: a
+//! client that has a ticket of these comes back to the head for another.
+
+pub mod command;
+mod store;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use api::{KeyGeneration, PoolKey, Term, TicketKeys};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use types::display::Seconds;
+use types::{Clock, PoolId};
+
+use crate::config::keys::KeyRules;
+use crate::data_dir::DataDir;
+use store::{KeyStore, Renewal};
+
+/// How often it is looked whether the keys are due.
+const PERIOD: Duration = Duration::from_secs(1);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeysReport {
+    pub generation: u32,
+    pub age_s: u64,
+    /// Pools accept tickets of the generation before for so long; 0: no more.
+    pub former_left_s: u64,
+}
+
+impl std::fmt::Display for KeysReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let KeysReport { generation, age_s, former_left_s } = *self;
+        write!(f, "generation {generation}, {} old", Seconds(age_s))?;
+        match generation.checked_sub(1) {
+            Some(former) if former_left_s > 0 => {
+                write!(f, "; tickets of generation {former} for {} more", Seconds(former_left_s))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The keys of tickets of an instance: the head's, and those of its pools.
+pub struct Keys {
+    ticket_keys: TicketKeys,
+    rules: KeyRules,
+    clock: Arc<dyn Clock>,
+    /// Held during a renewal, so that of two each has its own generation. Taken before `state`.
+    store: Mutex<KeyStore>,
+    state: Mutex<State>,
+}
+
+struct State {
+    generation: KeyGeneration,
+    age: Age,
+    /// Whether pools accept the generation before.
+    has_former: bool,
+    pool_keys: BTreeMap<PoolId, PoolKey>,
+}
+
+/// Counted in monotonic time, so that a wall clock that is set while the process runs changes nothing.
+struct Age {
+    at_start: Duration,
+    started: Duration,
+}
+
+impl Age {
+    fn at(&self, now: Duration) -> Duration {
+        self.at_start + now.saturating_sub(self.started)
+    }
+}
+
+impl Keys {
+    pub fn open(data: &DataDir, rules: KeyRules, clock: Arc<dyn Clock>) -> Result<Keys> {
+        let store = KeyStore::of(data);
+        let now_s = wall_s(&*clock);
+        let Renewal { generation, renewed_s } = store.load_or_begin(now_s)?;
+        let age = Age {
+            at_start: Duration::from_secs(now_s.saturating_sub(renewed_s)),
+            started: clock.monotonic(),
+        };
+        let has_former = generation > KeyGeneration::FIRST && age.at_start < rules.overlap();
+        Ok(Keys {
+            ticket_keys: TicketKeys::new(&data.secret, Term::UNCOUNTED, generation),
+            rules,
+            clock,
+            store: Mutex::new(store),
+            state: Mutex::new(State { generation, age, has_former, pool_keys: BTreeMap::new() }),
+        })
+    }
+
+    /// The head's. They are renewed with these.
+    pub fn ticket_keys(&self) -> TicketKeys {
+        self.ticket_keys.clone()
+    }
+
+    /// That of a pool, for all its faces. It is renewed with these.
+    pub fn pool_key(&self, pool: PoolId) -> PoolKey {
+        let mut state = self.state.lock();
+        let has_former = state.has_former;
+        let made = || {
+            let key = self.ticket_keys.pool_key(pool);
+            if !has_former {
+                key.drop_former();
+            }
+            key
+        };
+        state.pool_keys.entry(pool).or_insert_with(made).clone()
+    }
+
+    /// Tickets are sealed with new keys when this returns. Blocks.
+    pub fn renew(&self) -> Result<KeysReport> {
+        self.renew_in(&self.store.lock())
+    }
+
+    pub fn report(&self) -> KeysReport {
+        let state = self.state.lock();
+        let age = state.age.at(self.clock.monotonic());
+        let former_left =
+            if state.has_former { self.rules.overlap().saturating_sub(age) } else { Duration::ZERO };
+        KeysReport {
+            generation: state.generation.0,
+            age_s: age.as_secs(),
+            // Rounded up: 0 says that it is over.
+            former_left_s: former_left.as_millis().div_ceil(1_000).try_into().unwrap_or(u64::MAX),
+        }
+    }
+
+    /// Ends overlaps, and renews what is due, until stopped.
+    pub async fn run(self: Arc<Keys>, mut stop: watch::Receiver<bool>) {
+        while !*stop.borrow() {
+            self.end_overlap();
+            if self.is_due() {
+                let keys = Arc::clone(&self);
+                let renewed = tokio::task::spawn_blocking(move || keys.renew_if_due()).await;
+                if let Err(error) = renewed.map_err(anyhow::Error::from).and_then(|done| done) {
+                    tracing::warn!(error = format!("{error:#}"), "keys of tickets are not renewed");
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(PERIOD) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+
+    fn end_overlap(&self) {
+        let mut state = self.state.lock();
+        if state.has_former && state.age.at(self.clock.monotonic()) >= self.rules.overlap() {
+            state.has_former = false;
+            state.pool_keys.values().for_each(PoolKey::drop_former);
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        let age = self.state.lock().age.at(self.clock.monotonic());
+        self.rules.renew_after().is_some_and(|renew_after| age >= renew_after)
+    }
+
+    fn renew_if_due(&self) -> Result<()> {
+        let store = self.store.lock();
+        // An administrator may have been faster.
+        if self.is_due() {
+            self.renew_in(&store)?;
+        }
+        Ok(())
+    }
+
+    fn renew_in(&self, store: &KeyStore) -> Result<KeysReport> {
+        let former = self.state.lock().generation;
+        let generation = former.next().context("keys can be renewed no more: there are 2³² generations")?;
+        store.store(Renewal { generation, renewed_s: wall_s(&*self.clock) })?;
+        self.take(generation);
+        tracing::info!(generation = generation.0, "keys of tickets are renewed");
+        Ok(self.report())
+    }
+
+    /// The pools first: they are to accept what the head seals.
+    fn take(&self, generation: KeyGeneration) {
+        let mut state = self.state.lock();
+        for (pool, key) in &state.pool_keys {
+            key.accept(self.ticket_keys.accepted(*pool, generation));
+        }
+        self.ticket_keys.renew(self.ticket_keys.sealer().term(), generation);
+        state.generation = generation;
+        state.age = Age { at_start: Duration::ZERO, started: self.clock.monotonic() };
+        state.has_former = true;
+    }
+}
+
+fn wall_s(clock: &dyn Clock) -> u64 {
+    u64::try_from(clock.now().seconds).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

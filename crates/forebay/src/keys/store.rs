@@ -1,0 +1,121 @@
+//! `keys.json` in the data directory: the generation of keys that tickets are sealed with, and its time. No secret.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use api::KeyGeneration;
+use serde::{Deserialize, Serialize};
+
+use crate::data_dir::{DataDir, complaint};
+
+const NAME: &str = "keys.json";
+const VERSION: u32 = 1;
+
+pub struct KeyStore(PathBuf);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Renewal {
+    pub generation: KeyGeneration,
+    /// Since 1970.
+    pub renewed_s: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Document {
+    version: u32,
+    generation: u32,
+    renewed_s: u64,
+}
+
+/// Read before the rest, which a newer version may have changed.
+#[derive(Deserialize)]
+struct Version {
+    version: u32,
+}
+
+impl KeyStore {
+    pub fn of(data: &DataDir) -> KeyStore {
+        KeyStore(data.path().join(NAME))
+    }
+
+    /// An instance without the file has the first generation, as of now.
+    pub fn load_or_begin(&self, now_s: u64) -> Result<Renewal> {
+        if let Some(renewal) = self.load()? {
+            return Ok(renewal);
+        }
+        let first = Renewal { generation: KeyGeneration::FIRST, renewed_s: now_s };
+        self.write(first)?;
+        Ok(first)
+    }
+
+    /// It is on disk when this returns. Blocks.
+    pub fn store(&self, renewal: Renewal) -> Result<()> {
+        let stored = self.load()?.map(|stored| stored.generation);
+        ensure!(
+            stored < Some(renewal.generation),
+            "{} was changed by another program: restart forebay, then renew the keys",
+            self.0.display()
+        );
+        self.write(renewal)
+    }
+
+    fn load(&self) -> Result<Option<Renewal>> {
+        let text = match fs::read(&self.0) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(complaint(&self.0, "read", &error)),
+        };
+        let damaged = || format!("{} is damaged (restore it from a copy)", self.0.display());
+        let Version { version } = serde_json::from_slice(&text).with_context(damaged)?;
+        if version > VERSION {
+            bail!("{} was written by a newer forebay: use that version", self.0.display());
+        }
+        let Document { generation, renewed_s, .. } = serde_json::from_slice(&text).with_context(damaged)?;
+        Ok(Some(Renewal { generation: KeyGeneration(generation), renewed_s }))
+    }
+
+    fn write(&self, renewal: Renewal) -> Result<()> {
+        let Renewal { generation: KeyGeneration(generation), renewed_s } = renewal;
+        let mut text = serde_json::to_vec_pretty(&Document { version: VERSION, generation, renewed_s })?;
+        text.push(b'\n');
+        durable::replace(&self.0, &text).map_err(|error| complaint(&self.0, "write", &error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::SystemRandom;
+
+    fn renewal(generation: u32, renewed_s: u64) -> Renewal {
+        Renewal { generation: KeyGeneration(generation), renewed_s }
+    }
+
+    #[test]
+    fn a_generation_is_stored_and_none_below_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = KeyStore::of(&DataDir::open(dir.path(), None, &SystemRandom).unwrap());
+        assert_eq!(store.load_or_begin(100).unwrap(), renewal(0, 100));
+        assert_eq!(store.load_or_begin(200).unwrap(), renewal(0, 100), "the first start counts");
+        store.store(renewal(2, 300)).unwrap();
+        for generation in 0..=2 {
+            assert!(store.store(renewal(generation, 400)).is_err());
+        }
+        assert_eq!(store.load_or_begin(500).unwrap(), renewal(2, 300));
+    }
+
+    /// A start with the first generation would seal with keys that were replaced.
+    #[test]
+    fn a_damaged_or_newer_file_is_told_of_and_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = KeyStore::of(&DataDir::open(dir.path(), None, &SystemRandom).unwrap());
+        for (text, why) in [("{", "keys.json is damaged"), (r#"{"version": 2}"#, "newer forebay")] {
+            fs::write(dir.path().join(NAME), text).unwrap();
+            let refused = store.load_or_begin(1).unwrap_err().to_string();
+            assert!(refused.contains(why), "{refused}");
+            assert_eq!(fs::read_to_string(dir.path().join(NAME)).unwrap(), text);
+        }
+    }
+}
