@@ -209,10 +209,14 @@ impl Connection {
 
     fn more(&mut self) -> bool {
         let mut buffer = vec![0; 64 << 10];
-        // A server that was killed resets what it has not read.
-        let read = match self.stream.read(&mut buffer) {
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
-            read => read.expect("an answer in time"),
+        let read = loop {
+            match self.stream.read(&mut buffer) {
+                // A signal, as that of a child that ends, interrupts a read that has a timeout.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // A server that was killed resets what it has not read.
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break 0,
+                read => break read.expect("an answer in time"),
+            }
         };
         self.ahead.extend(&buffer[..read]);
         read > 0
