@@ -1,3 +1,5 @@
+//! Renewals over restarts, kills and clocks that are set, seen by the tickets that pools accept.
+
 use api::{Birth, Conditions, Demand, Presence, Ticket, TicketError, TicketMode};
 use testkit::clock::ManualClock;
 use types::{Epoch, FileId};
