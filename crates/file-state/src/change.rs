@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use types::FileId;
 
-use crate::{DelegationKind, Holder, LayoutModes, Share};
+use crate::{DelegationKind, Holder, LayoutModes, Modes, Share};
 
 /// A change that is about to be made to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,16 @@ impl Change {
     /// Changes of names and attributes, and writes of others, do not matter to layouts.
     pub(crate) fn recalls_layouts(self) -> bool {
         matches!(self, Change::Truncate | Change::Replace)
+    }
+
+    /// Whether a delegation of another holder must be returned before the change is made.
+    pub(crate) fn ends(self, delegation: DelegationKind) -> bool {
+        match (delegation, self) {
+            (DelegationKind::Read, Change::Access(share)) => {
+                share.access.contains(Modes::WRITE) || share.deny.contains(Modes::READ)
+            }
+            _ => true,
+        }
     }
 
     /// Whether an open at another door that denies writing stands in its way.
@@ -75,7 +85,7 @@ pub struct Recall {
     pub file: FileId,
     pub holder: Holder,
     pub granted: Granted,
-    /// It was recalled before, and that was not heard: see [`FileState::recall_unheard`](crate::FileState::recall_unheard).
+    /// It was recalled before, and that was not heard: see [`Recalls::note_unheard`](crate::Recalls::note_unheard).
     pub is_repeated: bool,
 }
 
@@ -85,7 +95,7 @@ pub struct Revoke {
     pub file: FileId,
     pub holder: Holder,
     pub granted: Granted,
-    /// The holder has let its time pass; else nobody waited for it, see [`FileState::expire_recall`](crate::FileState::expire_recall).
+    /// The holder has let its time pass; else nobody waited for it, see [`Recalls::expire`](crate::Recalls::expire).
     /// The same at every try.
     pub is_overdue: bool,
 }

@@ -3,7 +3,7 @@
 //! A read delegation goes with read delegations of others, and with no other holder that changes the file; a write
 //! delegation goes with no other holder. A holder's own changes never conflict with its own delegation.
 
-use crate::{Change, Modes};
+use crate::Modes;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DelegationKind {
@@ -17,16 +17,6 @@ impl DelegationKind {
         match self {
             DelegationKind::Read => Modes::READ,
             DelegationKind::Write => Modes::BOTH,
-        }
-    }
-
-    /// Whether it must be returned before another holder makes this change.
-    pub(crate) fn is_in_the_way_of(self, change: Change) -> bool {
-        match (self, change) {
-            (DelegationKind::Read, Change::Access(share)) => {
-                share.access.contains(Modes::WRITE) || share.deny.contains(Modes::READ)
-            }
-            _ => true,
         }
     }
 }

@@ -18,8 +18,12 @@ pub(crate) enum Few<K, V> {
 
 impl<K, V> Default for Few<K, V> {
     fn default() -> Self {
-        Few::Sorted(Vec::new())
+        Few::EMPTY
     }
+}
+
+impl<K, V> Few<K, V> {
+    pub const EMPTY: Few<K, V> = Few::Sorted(Vec::new());
 }
 
 impl<K: Ord + Copy, V> Few<K, V> {

@@ -38,8 +38,12 @@ pub(crate) struct Ended {
 
 impl<T> Default for Grants<T> {
     fn default() -> Self {
-        Grants { holders: Few::default() }
+        Grants::NONE
     }
+}
+
+impl<T> Grants<T> {
+    pub const NONE: Grants<T> = Grants { holders: Few::EMPTY };
 }
 
 impl<T: Copy> Grants<T> {

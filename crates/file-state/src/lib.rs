@@ -13,6 +13,7 @@ mod delegations;
 mod few;
 mod grants;
 mod layouts;
+mod limits;
 mod locks;
 mod share;
 mod table;
@@ -20,9 +21,13 @@ mod table;
 pub use change::{Change, ChangeVerdict, GrantKind, Granted, Recall, Revoke};
 pub use delegations::DelegationKind;
 pub use layouts::{LayoutMode, LayoutModes};
+pub use limits::Limits;
 pub use locks::{Lock, LockKind};
 pub use share::{Modes, Share};
-pub use table::{FileState, Held, Limits, LockNotice, Want};
+pub use table::{
+    Changes, Delegations, FileEntry, FileState, Held, Holders, Layouts, LockNotice, RangeLocks, Recalls,
+    Waiters, Want,
+};
 
 use thiserror::Error;
 
@@ -69,7 +74,7 @@ pub enum FileStateError {
     ShareDenied,
     #[error("another owner has locked {:?}", .0.range)]
     Locked(Lock),
-    /// Others hold what must be given back first, or it is being recalled: see [`FileState::change`].
+    /// Others hold what must be given back first, or it is being recalled: see [`Changes::ask`].
     #[error("a recall is under way")]
     RecallConflict,
     /// Others use the file in a way that does not go with what is asked for.

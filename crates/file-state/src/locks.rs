@@ -56,6 +56,8 @@ static NO_LOCKS: Locks =
     Locks { owners: BTreeMap::new(), count: 0, waiters: Vec::new(), released: Vec::new() };
 
 impl FileLocks {
+    pub const NONE: FileLocks = FileLocks(None);
+
     pub fn tidy(&mut self) {
         self.0.take_if(|locks| locks.is_empty());
     }

@@ -81,6 +81,8 @@ struct Count {
 }
 
 impl Count {
+    const ZERO: Count = Count { read: 0, write: 0 };
+
     fn add(&mut self, modes: Modes) {
         self.read += u32::from(modes.contains(Modes::READ));
         self.write += u32::from(modes.contains(Modes::WRITE));
@@ -100,6 +102,8 @@ impl Count {
 }
 
 impl Shares {
+    pub const NONE: Shares = Shares { opens: Few::EMPTY, accesses: Count::ZERO, denials: Count::ZERO };
+
     pub fn is_empty(&self) -> bool {
         self.opens.is_empty()
     }

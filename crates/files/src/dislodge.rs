@@ -18,7 +18,7 @@ impl Files {
     }
 
     fn asks_to_go(&self, file: FileId, want: Want) -> bool {
-        let in_the_way: Vec<Holder> = self.table().in_the_way_of(file, want).into_iter().collect();
+        let in_the_way: Vec<Holder> = self.table().file(file).in_the_way_of(want).into_iter().collect();
         let mut is_any_going = false;
         for (recaller, of_door) in self.by_door(&in_the_way, |holder| *holder) {
             is_any_going |= recaller.dislodge(&of_door);

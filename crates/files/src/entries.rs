@@ -244,7 +244,7 @@ impl Files {
     /// Mostly no other client denies anything or has a delegation, and it does not matter which file has a name.
     fn is_nobody_in_the_way(&self, by: By<'_>) -> bool {
         let table = self.table();
-        !table.has_denials_of_others(by.holder) && !table.has_delegations_of_others(by.holder)
+        !table.has_denials_of_others(by.holder) && !table.holders().has_delegations_of_others(by.holder)
     }
 
     async fn wait_until(

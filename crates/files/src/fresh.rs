@@ -25,7 +25,7 @@ impl Files {
     }
 
     pub async fn freshen(&self, attributes: Attributes) -> Result<Attributes, FilesError> {
-        if !attributes.kind.is_regular() || !self.table().is_written_at_pools(attributes.file) {
+        if !attributes.kind.is_regular() || !self.table().file(attributes.file).is_written_at_pools() {
             return Ok(attributes);
         }
         self.ask_pools(attributes).await
@@ -54,7 +54,7 @@ impl Files {
     /// checksums may be out of date.
     pub fn is_being_written(&self, file: FileId) -> bool {
         let table = self.table();
-        table.is_written_at_pools(file) || table.is_open_for_writing(file)
+        table.file(file).is_written_at_pools() || table.file(file).is_open_for_writing()
     }
 
     /// Called before bytes of a file are written where the namespace hears of it only afterwards: forgets the checksums

@@ -158,7 +158,7 @@ impl Files {
     /// Whether somebody, of whatever door, has the file open or holds a layout of it. An unlinked file of which this is
     /// not so can never be opened again.
     pub fn is_in_use(&self, file: FileId) -> bool {
-        self.table().is_in_use(file)
+        self.table().file(file).is_in_use()
     }
 
     /// A door says that layouts have come back, or went in another way.

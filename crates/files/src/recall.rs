@@ -47,7 +47,7 @@ impl Drop for FileChangeGuard {
         if self.is_rename {
             self.files.moves.note();
         }
-        self.files.table().end_change(self.file);
+        self.files.table().changes().end(self.file);
     }
 }
 
@@ -86,13 +86,13 @@ impl Files {
     /// the file ([`Recaller::recall`]). `Recalled`: others write the file, or a change of it is under way.
     pub fn delegate_reading(&self, file: FileId, holder: Holder) -> Result<(), FilesError> {
         let now = self.services.clock.monotonic();
-        let delegated = self.table().delegate(file, holder, DelegationKind::Read, now);
+        let delegated = self.table().delegations().grant(file, holder, DelegationKind::Read, now);
         delegated.map_err(|error| FilesError::of_table(file, error))
     }
 
     /// A holder has given a delegation back, as its door was asked for: waiting changes go on.
     pub fn return_delegation(&self, file: FileId, holder: Holder) {
-        self.table().return_delegation(file, holder);
+        self.table().delegations().give_back(file, holder);
         self.returned();
     }
 
@@ -140,10 +140,10 @@ impl Files {
         let deadline = self.recall_deadline();
         let recalls = {
             let mut table = self.table();
-            if !table.has_delegations_of_others(by) {
+            if !table.holders().has_delegations_of_others(by) {
                 return;
             }
-            table.recall_for(file, by, change, deadline)
+            table.changes().recall_for(file, by, change, deadline)
         };
         self.send(&recalls);
     }
@@ -151,7 +151,7 @@ impl Files {
     /// Calls all layouts of a file back, for its pool is closed to clients. It is not waited for.
     pub fn call_back_layouts(&self, file: FileId) {
         let deadline = self.recall_deadline();
-        let recalls = self.table().recall_layouts(file, deadline);
+        let recalls = self.table().changes().recall_layouts(file, deadline);
         self.send(&recalls);
     }
 
@@ -166,11 +166,11 @@ impl Files {
         let verdict = {
             let mut table = self.table();
             if change.is_deniable() {
-                table.judge_change(file, by).map_err(|error| FilesError::of_table(file, error))?;
+                table.file(file).judge_change(by).map_err(|error| FilesError::of_table(file, error))?;
             }
-            let verdict = table.change(file, by, change, deadline);
+            let verdict = table.changes().ask(file, by, change, deadline);
             if verdict == ChangeVerdict::Proceed {
-                table.begin_change(file);
+                table.changes().begin(file);
             }
             verdict
         };

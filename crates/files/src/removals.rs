@@ -53,7 +53,8 @@ impl Files {
     /// caller may free what they held.
     pub fn begin_freeing(&self, files: impl IntoIterator<Item = FileId>) -> BTreeSet<FileId> {
         let table = self.table();
-        let unused: BTreeSet<FileId> = files.into_iter().filter(|file| !table.is_in_use(*file)).collect();
+        let unused: BTreeSet<FileId> =
+            files.into_iter().filter(|file| !table.file(*file).is_in_use()).collect();
         if !unused.is_empty() {
             // Under the lock: an open that is entered later must find it moved.
             self.removals.note();

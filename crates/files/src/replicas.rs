@@ -160,7 +160,9 @@ impl Files {
             return error;
         }
         match self.services.namespace.attributes(file).await {
-            Ok(now) if now.nlink == 0 && !self.table().is_in_use(file) => NamespaceError::Stale(file).into(),
+            Ok(now) if now.nlink == 0 && !self.table().file(file).is_in_use() => {
+                NamespaceError::Stale(file).into()
+            }
             Err(stale @ NamespaceError::Stale(_)) => stale.into(),
             Ok(_) | Err(_) => error,
         }

@@ -40,11 +40,11 @@ const SHORT: Duration = Duration::from_millis(5);
 const LEASE: Duration = Duration::from_secs(90);
 
 pub fn granted(files: &Files, holder: Holder, mode: LayoutMode) {
-    files.table().grant_layout(FILE, holder, mode, Duration::ZERO).unwrap();
+    files.table().layouts().grant(FILE, holder, mode, Duration::ZERO).unwrap();
 }
 
 pub fn given_back(files: &Files, holder: Holder) {
-    assert!(files.table().return_layout(FILE, holder, LayoutModes::ALL).is_empty());
+    assert!(files.table().layouts().give_back(FILE, holder, LayoutModes::ALL).is_empty());
     files.returned();
 }
 

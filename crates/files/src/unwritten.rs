@@ -142,9 +142,9 @@ impl Files {
         // All in one look: everybody's GETATTR comes by here.
         let (writer, is_written_at_pools) = {
             let table = self.table();
-            let writer = table.writer_beside(file, by);
-            let recalled = |writer| (writer, table.is_recalled(file, writer, GrantKind::Delegation));
-            (writer.map(recalled), table.is_written_at_pools(file))
+            let writer = table.file(file).writer_beside(by);
+            let recalled = |writer| (writer, table.file(file).is_recalled(writer, GrantKind::Delegation));
+            (writer.map(recalled), table.file(file).is_written_at_pools())
         };
         let (writer, is_recalled) = match (writer, is_written_at_pools) {
             (Some(writer), _) => writer,
@@ -166,7 +166,7 @@ impl Files {
             Some(told) => self.apply(file, told).await.map(Heard::Seen),
             None if given < ANSWER => Ok(Heard::TooLittleTime),
             None => {
-                if self.table().writer_beside(file, by) == Some(writer) {
+                if self.table().file(file).writer_beside(by) == Some(writer) {
                     self.silent.insert(writer);
                 }
                 Ok(Heard::Nothing)

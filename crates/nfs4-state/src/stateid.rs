@@ -94,7 +94,7 @@ impl ClientState {
     }
 
     pub fn held_by(&self, client: ClientId4) -> HeldBy {
-        let held = self.files.lock().held(holder(self.door, client));
+        let held = self.files.lock().holders().held(holder(self.door, client));
         HeldBy {
             opens: held.opens as u64,
             locks: held.locks as u64,

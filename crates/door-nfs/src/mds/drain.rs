@@ -87,7 +87,7 @@ impl Drain {
     async fn look_through(&self, pools: BTreeSet<PoolId>) -> BTreeMap<PoolId, usize> {
         let mut counts: BTreeMap<_, _> = pools.into_iter().map(|pool| (pool, 0)).collect();
         let files: BTreeSet<FileId> =
-            self.clients.fs.files.table().layouts().map(|(file, ..)| file).collect();
+            self.clients.fs.files.table().all_layouts().map(|(file, ..)| file).collect();
         let mut to_recall = Vec::new();
         for file in files {
             let pools = match self.clients.fs.files.pools().of_file(file).await {
@@ -105,7 +105,7 @@ impl Drain {
             }
             here.iter().for_each(|pool| *counts.entry(*pool).or_default() += 1);
             // Recalls that were sent already are repeated elsewhere (`Recalls::repeat`), if need be.
-            if self.clients.fs.files.table().has_layouts_to_recall(file) {
+            if self.clients.fs.files.table().file(file).layout_holders_to_recall().next().is_some() {
                 to_recall.push(file);
             }
         }
@@ -116,12 +116,12 @@ impl Drain {
     async fn call_back(&self, files: &[FileId]) {
         let mut without_layouts = self.progress.lock().asked_for_each();
         let fs = &self.clients.fs;
-        without_layouts.retain(|client| fs.files.table().held(fs.holder(*client)).layouts == 0);
+        without_layouts.retain(|client| fs.files.table().holders().held(fs.holder(*client)).layouts == 0);
         self.progress.lock().forget_asked_for_each(&without_layouts);
         bulk_recall::call_back(&self.recalls, &self.progress, files);
         let mut waiting = Waiting::default();
         for file in files {
-            if self.clients.fs.files.table().has_layouts_to_recall(*file) {
+            if self.clients.fs.files.table().file(*file).layout_holders_to_recall().next().is_some() {
                 waiting.offer(
                     *file,
                     |file| self.recalls.busy_holder(file),

@@ -81,7 +81,7 @@ impl Exports {
         let client = compound.client()?;
         let (access, layout) = {
             let table = fs.files.table();
-            (table.access_of(file, fs.holder(client)), table.layout_of(file, fs.holder(client)))
+            (table.file(file).access_of(fs.holder(client)), table.file(file).layout_of(fs.holder(client)))
         };
         // The client may not have reclaimed yet its open to write from before a restart.
         let may_reclaim = sessions.in_grace() && sessions.judge_reclaim(client, true).is_ok();

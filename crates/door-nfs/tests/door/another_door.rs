@@ -222,7 +222,7 @@ fn a_file_that_a_client_has_open_for_writing_is_not_locked_by_another_door() {
     let share = Share::new(Modes::NONE, Modes::WRITE);
     let refused = scene.ground.runtime.block_on(scene.files.open(id, FOREIGN, share)).map(|_| ());
     assert!(matches!(refused, Err(FilesError::Denied)));
-    assert!(scene.files.table().is_open_for_writing(id));
+    assert!(scene.files.table().file(id).is_open_for_writing());
     scene.client.close(&file).unwrap();
     drop(scene.lock(id));
 }

@@ -157,7 +157,7 @@ fn layouts_that_a_copy_keeps_over_the_last_close_go_with_the_copy() {
     scene.client.close(&scene.target).unwrap();
     scene.writes.let_all_pass();
     assert_eq!(scene.count_told(stateid), SIZE);
-    assert_eq!(scene.files.table().layouts().count(), 0);
+    assert_eq!(scene.files.table().all_layouts().count(), 0);
 }
 
 #[test]

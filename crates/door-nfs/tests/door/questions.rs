@@ -129,7 +129,11 @@ impl Scene {
         let kind = CreateKind::Regular;
         let another = self.ground.make(FileId::ROOT, "another", kind, 0o644);
         let holder = Holder::of(self.files.register("another").unwrap(), 1);
-        self.files.table().delegate(another, holder, DelegationKind::Read, Duration::ZERO).unwrap();
+        self.files
+            .table()
+            .delegations()
+            .grant(another, holder, DelegationKind::Read, Duration::ZERO)
+            .unwrap();
     }
 
     fn at(&self, text: &str) -> Option<FileId> {

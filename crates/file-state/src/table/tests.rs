@@ -1,10 +1,14 @@
 //! One module per kind of state; each rule beside a reference model where the cases are too many to list.
 
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use testkit::dice::Dice;
+use types::ByteRange;
 
 use super::*;
-use crate::{ChangeVerdict, Granted, LayoutMode, Recall, Revoke};
+use crate::grants::Grants;
+use crate::{ChangeVerdict, DelegationKind, Door, GrantKind, Granted, LayoutMode, LockKind, Modes, Recall};
 
 const FILE: FileId = FileId(7);
 const DOOR: Door = Door::numbered(0);
@@ -32,7 +36,7 @@ fn s(seconds: u64) -> Duration {
 /// There may be hundreds of thousands of each: what is rare has a place of its own.
 #[test]
 fn a_file_and_a_grant_take_little_memory() {
-    assert!(size_of::<File>() <= 112, "{}", size_of::<File>());
+    assert!(size_of::<FileEntry>() <= 112, "{}", size_of::<FileEntry>());
     let grant = Grants::<LayoutModes>::ENTRY_BYTES;
     assert!(grant <= 48, "{grant}");
 }
@@ -42,12 +46,12 @@ fn a_file_whose_locks_are_gone_keeps_no_place_for_them() {
     let mut state = FileState::default();
     state.open(FILE, owner(A, 1), share(3, 0)).unwrap();
     let range = ByteRange::from_bounds(0, 10).unwrap();
-    let has_place = |state: &FileState| state.files[&FILE].locks.has_place();
-    state.unlock(FILE, owner(A, 1), range).unwrap();
+    let has_place = |state: &FileState| state.file(FILE).locks.has_place();
+    state.locks().unlock(FILE, owner(A, 1), range).unwrap();
     assert!(!has_place(&state));
-    state.lock(FILE, owner(A, 1), range, LockKind::Write).unwrap();
+    state.locks().lock(FILE, owner(A, 1), range, LockKind::Write).unwrap();
     assert!(has_place(&state));
-    state.unlock(FILE, owner(A, 1), range).unwrap();
+    state.locks().unlock(FILE, owner(A, 1), range).unwrap();
     assert!(!has_place(&state));
 }
 
@@ -70,15 +74,15 @@ mod opens {
         state.open(FILE, owner(A, 1), share(1, 3)).unwrap();
         assert_eq!(state.open(FILE, owner(A, 1), share(2, 0)), Ok(share(3, 3)));
         assert_eq!(state.open(FILE, owner(A, 2), share(1, 0)), Err(FileStateError::ShareDenied));
-        assert_eq!(state.held(A).opens, 1);
+        assert_eq!(state.holders().held(A).opens, 1);
     }
 
     #[test]
     fn io_without_an_open_is_denied_too() {
         let mut state = FileState::default();
         state.open(FILE, owner(A, 1), share(1, 2)).unwrap();
-        assert!(state.check_io(FILE, B, Modes::READ).is_ok());
-        assert_eq!(state.check_io(FILE, B, Modes::WRITE), Err(FileStateError::ShareDenied));
+        assert!(state.file(FILE).check_io(B, Modes::READ).is_ok());
+        assert_eq!(state.file(FILE).check_io(B, Modes::WRITE), Err(FileStateError::ShareDenied));
     }
 
     #[test]
@@ -105,15 +109,15 @@ mod opens {
         let mut state = FileState::default();
         let foreign = Holder::of(OTHER_DOOR, 1);
         state.open(FILE, owner(foreign, 1), share(0, 2)).unwrap();
-        assert_eq!(state.judge_change(FILE, Some(A)), Err(FileStateError::ShareDenied));
-        assert_eq!(state.judge_change(FILE, None), Err(FileStateError::ShareDenied));
-        assert_eq!(state.judge_change(FILE, Some(Holder::of(OTHER_DOOR, 2))), Ok(()));
-        assert_eq!(state.judge_change(FileId(8), Some(A)), Ok(()));
+        assert_eq!(state.file(FILE).judge_change(Some(A)), Err(FileStateError::ShareDenied));
+        assert_eq!(state.file(FILE).judge_change(None), Err(FileStateError::ShareDenied));
+        assert_eq!(state.file(FILE).judge_change(Some(Holder::of(OTHER_DOOR, 2))), Ok(()));
+        assert_eq!(state.file(FileId(8)).judge_change(Some(A)), Ok(()));
         assert!(state.has_denials_of_others(Some(A)) && !state.has_denials_of_others(Some(foreign)));
         assert!(state.has_denials_of_others(None), "to the server itself every door is another");
         state.release_holder(foreign);
         assert!(!state.has_denials_of_others(None));
-        assert_eq!(state.judge_change(FILE, Some(A)), Ok(()));
+        assert_eq!(state.file(FILE).judge_change(Some(A)), Ok(()));
         assert!(state.is_empty());
     }
 
@@ -124,9 +128,9 @@ mod opens {
         state.open(FILE, owner(A, 1), share(1, 2)).unwrap();
         assert_eq!(state.open(FILE, owner(foreign, 1), share(2, 0)), Err(FileStateError::ShareDenied));
         state.open(FILE, owner(foreign, 1), share(1, 0)).unwrap();
-        assert_eq!((state.held(A).opens, state.held(foreign).opens), (1, 1));
+        assert_eq!((state.holders().held(A).opens, state.holders().held(foreign).opens), (1, 1));
         state.release_holder(A);
-        assert_eq!(state.share_of(FILE, owner(foreign, 1)), Some(share(1, 0)));
+        assert_eq!(state.file(FILE).share_of(owner(foreign, 1)), Some(share(1, 0)));
     }
 
     #[test]
@@ -137,7 +141,7 @@ mod opens {
         state.open(FILE, owner(A, 1), share(1, 0)).unwrap();
         assert_eq!(state.open_unlinked(FILE, owner(B, 1), share(1, 0)), Ok(share(1, 0)));
         state.close(FILE, owner(A, 1));
-        assert!(state.is_in_use(FILE));
+        assert!(state.file(FILE).is_in_use());
     }
 
     /// The reference: a list of opens, each pair compared.
@@ -212,20 +216,20 @@ mod opens {
                     Step::Io(access) => {
                         let access = Modes::from_bits(access).unwrap();
                         let denied = model.0.iter().any(|(_, held)| held.deny.intersects(access));
-                        prop_assert_eq!(state.check_io(FILE, holder(99), access).is_err(), denied);
+                        prop_assert_eq!(state.file(FILE).check_io(holder(99), access).is_err(), denied);
                     }
                     Step::Release(h) => {
                         state.release_holder(of_some_door(h));
                         model.0.retain(|(owner, _)| owner.holder != of_some_door(h));
                     }
                 }
-                prop_assert_eq!(state.total().opens, model.0.len());
-                prop_assert_eq!(state.is_in_use(FILE), !model.0.is_empty());
+                prop_assert_eq!(state.holders().total().opens, model.0.len());
+                prop_assert_eq!(state.file(FILE).is_in_use(), !model.0.is_empty());
                 let has_writers = model.0.iter().any(|(_, held)| held.access.intersects(Modes::WRITE));
-                prop_assert_eq!(state.is_open_for_writing(FILE), has_writers);
+                prop_assert_eq!(state.file(FILE).is_open_for_writing(), has_writers);
                 for by in [None, Some(of_some_door(1)), Some(of_some_door(3))] {
                     let denied = model.denies_change(by);
-                    prop_assert_eq!(state.judge_change(FILE, by).is_err(), denied);
+                    prop_assert_eq!(state.file(FILE).judge_change(by).is_err(), denied);
                     prop_assert_eq!(state.has_denials_of_others(by), denied);
                 }
             }
@@ -244,16 +248,16 @@ mod locks {
     fn at_the_bound_a_lock_that_would_split_is_refused_and_nothing_changes() {
         let mut state = FileState::new(Limits { locks_per_file: 2, ..Limits::default() });
         let range = |from, to| ByteRange::from_bounds(from, to).unwrap();
-        state.lock(FILE, owner(A, 1), range(0, 10), LockKind::Read).unwrap();
-        let refused = state.lock(FILE, owner(A, 1), range(4, 5), LockKind::Write);
+        state.locks().lock(FILE, owner(A, 1), range(0, 10), LockKind::Read).unwrap();
+        let refused = state.locks().lock(FILE, owner(A, 1), range(4, 5), LockKind::Write);
         assert_eq!(refused, Err(FileStateError::Limit("locks of a file")));
-        assert!(state.lock(FILE, owner(B, 1), range(4, 5), LockKind::Read).is_ok());
+        assert!(state.locks().lock(FILE, owner(B, 1), range(4, 5), LockKind::Read).is_ok());
         assert_eq!(
-            state.unlock(FILE, owner(A, 1), range(4, 5)),
+            state.locks().unlock(FILE, owner(A, 1), range(4, 5)),
             Err(FileStateError::Limit("locks of a file"))
         );
-        assert!(state.unlock(FILE, owner(A, 1), range(0, 5)).is_ok());
-        assert_eq!((state.held(A).locks, state.held(B).locks), (1, 1));
+        assert!(state.locks().unlock(FILE, owner(A, 1), range(0, 5)).is_ok());
+        assert_eq!((state.holders().held(A).locks, state.holders().held(B).locks), (1, 1));
     }
 
     /// The reference: for every byte who has locked it and how.
@@ -317,7 +321,7 @@ mod locks {
             for step in steps {
                 match step {
                     Step::Lock(owner, range, kind) => {
-                        let outcome = state.lock(FILE, owner, range, kind);
+                        let outcome = state.locks().lock(FILE, owner, range, kind);
                         prop_assert_eq!(outcome.is_err(), model.conflicts(owner, range, kind));
                         match outcome {
                             Ok(()) => model.set(owner, range, Some(kind)),
@@ -330,19 +334,19 @@ mod locks {
                         }
                     }
                     Step::Unlock(owner, range) => {
-                        state.unlock(FILE, owner, range).unwrap();
+                        state.locks().unlock(FILE, owner, range).unwrap();
                         model.set(owner, range, None);
                     }
                     Step::Test(owner, range, kind) => {
-                        let found = state.test_lock(FILE, Some(owner), range, kind);
+                        let found = state.file(FILE).test_lock(Some(owner), range, kind);
                         prop_assert_eq!(found.is_some(), model.conflicts(owner, range, kind));
                     }
                     Step::Release(owner) => {
-                        state.release_locks(FILE, owner);
+                        state.locks().release(FILE, owner);
                         model.0.retain(|(other, _), _| *other != owner);
                     }
                 }
-                prop_assert_eq!(state.total().locks, model.count());
+                prop_assert_eq!(state.holders().total().locks, model.count());
             }
             (1..3).for_each(|h| state.release_holder(holder(h)));
             prop_assert!(state.is_empty());
@@ -356,7 +360,7 @@ mod layouts {
     fn granted(holders: &[(Holder, LayoutMode)]) -> FileState {
         let mut state = FileState::default();
         for (holder, mode) in holders {
-            state.grant_layout(FILE, *holder, *mode, s(0)).unwrap();
+            state.layouts().grant(FILE, *holder, *mode, s(0)).unwrap();
         }
         state
     }
@@ -366,18 +370,18 @@ mod layouts {
         let mut state = granted(&[(A, LayoutMode::ReadWrite), (B, LayoutMode::Read)]);
         let recall =
             Recall { file: FILE, holder: B, granted: Granted::Layout(READ_LAYOUT), is_repeated: false };
-        let verdict = state.change(FILE, Some(A), Change::Truncate, s(10));
+        let verdict = state.changes().ask(FILE, Some(A), Change::Truncate, s(10));
         assert_eq!(verdict, ChangeVerdict::Wait { recalls: vec![recall] });
-        let again = state.change(FILE, Some(A), Change::Truncate, s(11));
+        let again = state.changes().ask(FILE, Some(A), Change::Truncate, s(11));
         assert_eq!(again, ChangeVerdict::Wait { recalls: vec![] });
-        assert!(state.return_layout(FILE, B, LayoutModes::ALL).is_empty());
-        assert_eq!(state.change(FILE, Some(A), Change::Truncate, s(12)), ChangeVerdict::Proceed);
+        assert!(state.layouts().give_back(FILE, B, LayoutModes::ALL).is_empty());
+        assert_eq!(state.changes().ask(FILE, Some(A), Change::Truncate, s(12)), ChangeVerdict::Proceed);
     }
 
     #[test]
     fn another_door_recalls_everybody() {
         let mut state = granted(&[(A, LayoutMode::ReadWrite), (B, LayoutMode::Read)]);
-        let ChangeVerdict::Wait { recalls } = state.change(FILE, None, Change::Truncate, s(10)) else {
+        let ChangeVerdict::Wait { recalls } = state.changes().ask(FILE, None, Change::Truncate, s(10)) else {
             panic!()
         };
         assert_eq!(recalls.iter().map(|recall| recall.holder).collect::<Vec<_>>(), [A, B]);
@@ -387,7 +391,7 @@ mod layouts {
     fn names_and_attributes_do_not_disturb_layouts() {
         let mut state = granted(&[(A, LayoutMode::ReadWrite)]);
         for change in [Change::Remove, Change::Rename, Change::SetAttributes] {
-            assert_eq!(state.change(FILE, Some(B), change, s(10)), ChangeVerdict::Proceed);
+            assert_eq!(state.changes().ask(FILE, Some(B), change, s(10)), ChangeVerdict::Proceed);
         }
     }
 
@@ -395,42 +399,43 @@ mod layouts {
     fn a_replacement_by_another_door_recalls_as_a_truncation_does() {
         let mut state = granted(&[(A, LayoutMode::ReadWrite)]);
         let by = Some(Holder::of(OTHER_DOOR, A.number));
-        assert!(!state.is_recalled(FILE, A, GrantKind::Layout));
-        let ChangeVerdict::Wait { recalls } = state.change(FILE, by, Change::Replace, s(10)) else {
+        assert!(!state.file(FILE).is_recalled(A, GrantKind::Layout));
+        let ChangeVerdict::Wait { recalls } = state.changes().ask(FILE, by, Change::Replace, s(10)) else {
             panic!()
         };
         assert_eq!(recalls.iter().map(|recall| recall.holder).collect::<Vec<_>>(), [A]);
         assert!(
-            state.is_recalled(FILE, A, GrantKind::Layout) && !state.is_recalled(FILE, B, GrantKind::Layout)
+            state.file(FILE).is_recalled(A, GrantKind::Layout)
+                && !state.file(FILE).is_recalled(B, GrantKind::Layout)
         );
-        state.return_layout(FILE, A, LayoutModes::ALL);
-        assert!(!state.is_recalled(FILE, A, GrantKind::Layout));
-        assert_eq!(state.change(FILE, by, Change::Replace, s(10)), ChangeVerdict::Proceed);
+        state.layouts().give_back(FILE, A, LayoutModes::ALL);
+        assert!(!state.file(FILE).is_recalled(A, GrantKind::Layout));
+        assert_eq!(state.changes().ask(FILE, by, Change::Replace, s(10)), ChangeVerdict::Proceed);
         assert!(state.is_empty());
     }
 
     #[test]
     fn nobody_gets_a_layout_while_one_is_recalled_nor_before_the_change_had_its_turn() {
         let mut state = granted(&[(B, LayoutMode::Read)]);
-        let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
+        let _ = state.changes().ask(FILE, Some(A), Change::Truncate, s(10));
         for holder in [A, B] {
-            let refused = state.grant_layout(FILE, holder, LayoutMode::ReadWrite, s(1));
+            let refused = state.layouts().grant(FILE, holder, LayoutMode::ReadWrite, s(1));
             assert_eq!(refused, Err(FileStateError::RecallConflict));
         }
-        state.return_layout(FILE, B, LayoutModes::ALL);
-        let refused = state.grant_layout(FILE, B, LayoutMode::Read, s(1));
+        state.layouts().give_back(FILE, B, LayoutModes::ALL);
+        let refused = state.layouts().grant(FILE, B, LayoutMode::Read, s(1));
         assert_eq!(refused, Err(FileStateError::RecallConflict), "the change comes first");
-        assert_eq!(state.change(FILE, Some(A), Change::Truncate, s(12)), ChangeVerdict::Proceed);
-        assert!(state.grant_layout(FILE, B, LayoutMode::Read, s(1)).is_ok());
+        assert_eq!(state.changes().ask(FILE, Some(A), Change::Truncate, s(12)), ChangeVerdict::Proceed);
+        assert!(state.layouts().grant(FILE, B, LayoutMode::Read, s(1)).is_ok());
     }
 
     #[test]
     fn a_change_that_never_comes_back_blocks_until_the_deadline_only() {
         let mut state = granted(&[(B, LayoutMode::Read)]);
-        let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
-        state.return_layout(FILE, B, LayoutModes::ALL);
+        let _ = state.changes().ask(FILE, Some(A), Change::Truncate, s(10));
+        state.layouts().give_back(FILE, B, LayoutModes::ALL);
         assert!(state.expired_recalls(s(9), s(19)).is_empty());
-        assert!(state.grant_layout(FILE, B, LayoutMode::Read, s(9)).is_err());
+        assert!(state.layouts().grant(FILE, B, LayoutMode::Read, s(9)).is_err());
         assert!(state.expired_recalls(s(10), s(20)).is_empty());
         assert!(state.is_empty());
     }
@@ -438,14 +443,14 @@ mod layouts {
     #[test]
     fn a_recall_that_is_not_answered_is_revoked_again_and_again_until_the_layout_is_gone() {
         let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
-        let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
+        let _ = state.changes().ask(FILE, Some(A), Change::Truncate, s(10));
         assert!(state.expired_recalls(s(9), s(10)).is_empty());
         let granted = Granted::Layout(LayoutModes::only(LayoutMode::ReadWrite));
         let revoke = Revoke { file: FILE, holder: B, granted, is_overdue: true };
         assert_eq!(state.expired_recalls(s(10), s(11)), [revoke]);
         assert_eq!(state.expired_recalls(s(10), s(11)), []);
         assert_eq!(state.expired_recalls(s(11), s(12)), [revoke]);
-        state.return_layout(FILE, B, LayoutModes::ALL);
+        state.layouts().give_back(FILE, B, LayoutModes::ALL);
         assert_eq!(state.expired_recalls(s(99), s(100)), []);
         assert!(state.is_empty());
     }
@@ -453,22 +458,23 @@ mod layouts {
     #[test]
     fn a_recall_without_a_path_is_due_at_once() {
         let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
-        let _ = state.change(FILE, None, Change::Truncate, s(10));
-        state.expire_recall(FILE, B, GrantKind::Layout);
+        let _ = state.changes().ask(FILE, None, Change::Truncate, s(10));
+        state.recalls().expire(FILE, B, GrantKind::Layout);
         assert_eq!(state.expired_recalls(s(1), s(2)).len(), 1);
-        state.expire_recall(FILE, A, GrantKind::Layout);
+        state.recalls().expire(FILE, A, GrantKind::Layout);
     }
 
     #[test]
     fn a_recall_that_was_not_heard_is_told_again_under_its_first_deadline() {
         let mut state = granted(&[(B, LayoutMode::ReadWrite)]);
-        let _ = state.change(FILE, Some(A), Change::Truncate, s(10));
-        state.recall_unheard(FILE, B, GrantKind::Layout);
-        let ChangeVerdict::Wait { recalls } = state.change(FILE, Some(A), Change::Truncate, s(15)) else {
+        let _ = state.changes().ask(FILE, Some(A), Change::Truncate, s(10));
+        state.recalls().note_unheard(FILE, B, GrantKind::Layout);
+        let ChangeVerdict::Wait { recalls } = state.changes().ask(FILE, Some(A), Change::Truncate, s(15))
+        else {
             panic!()
         };
         assert!(recalls.len() == 1 && recalls[0].is_repeated);
-        let again = state.change(FILE, Some(A), Change::Truncate, s(15));
+        let again = state.changes().ask(FILE, Some(A), Change::Truncate, s(15));
         assert_eq!(again, ChangeVerdict::Wait { recalls: vec![] });
         assert_eq!(state.expired_recalls(s(10), s(11)).len(), 1);
     }
@@ -479,7 +485,10 @@ mod layouts {
         state.open(FILE, owner(A, 1), share(1, 0)).unwrap();
         state.open(FileId(8), owner(A, 1), share(1, 0)).unwrap();
         state.release(FILE, A);
-        assert_eq!((state.files_of(A), state.holders().collect::<Vec<_>>()), (vec![FileId(8)], vec![A]));
+        assert_eq!(
+            (state.holders().files_of(A).collect::<Vec<_>>(), state.holders().iter().collect::<Vec<_>>()),
+            (vec![FileId(8)], vec![A])
+        );
         state.release(FileId(8), A);
         assert!(state.is_empty());
     }
@@ -487,9 +496,9 @@ mod layouts {
     #[test]
     fn returning_one_mode_keeps_the_other_and_the_recall() {
         let mut state = granted(&[(B, LayoutMode::ReadWrite), (B, LayoutMode::Read)]);
-        assert_eq!(state.held(B).layouts, 1);
-        let _ = state.change(FILE, None, Change::Truncate, s(10));
-        let left = state.return_layout(FILE, B, LayoutModes::only(LayoutMode::Read));
+        assert_eq!(state.holders().held(B).layouts, 1);
+        let _ = state.changes().ask(FILE, None, Change::Truncate, s(10));
+        let left = state.layouts().give_back(FILE, B, LayoutModes::only(LayoutMode::Read));
         assert_eq!(left, LayoutModes::only(LayoutMode::ReadWrite));
         assert_eq!(state.expired_recalls(s(10), s(11)).len(), 1);
     }
@@ -497,38 +506,42 @@ mod layouts {
     #[test]
     fn at_the_bound_a_client_gets_no_layout_of_another_file() {
         let mut state = FileState::new(Limits { layouts_per_holder: 1, ..Limits::default() });
-        state.grant_layout(FILE, A, LayoutMode::Read, s(0)).unwrap();
-        let refused = state.grant_layout(FileId(8), A, LayoutMode::Read, s(0));
+        state.layouts().grant(FILE, A, LayoutMode::Read, s(0)).unwrap();
+        let refused = state.layouts().grant(FileId(8), A, LayoutMode::Read, s(0));
         assert_eq!(refused, Err(FileStateError::Limit("layouts of a client")));
-        assert!(state.grant_layout(FILE, A, LayoutMode::ReadWrite, s(0)).is_ok());
+        assert!(state.layouts().grant(FILE, A, LayoutMode::ReadWrite, s(0)).is_ok());
     }
 
     #[test]
     fn a_layout_keeps_an_unlinked_file_in_use() {
         let mut state = granted(&[(A, LayoutMode::Read)]);
-        assert!(state.is_in_use(FILE));
+        assert!(state.file(FILE).is_in_use());
         state.release_holder(A);
-        assert!(!state.is_in_use(FILE) && state.is_empty());
+        assert!(!state.file(FILE).is_in_use() && state.is_empty());
     }
 
     #[test]
     fn a_closed_pool_recalls_the_layouts_of_all_and_delegations_of_nobody() {
         let mut state = granted(&[(A, LayoutMode::Read), (B, LayoutMode::Read)]);
-        state.delegate(FILE, A, DelegationKind::Read, s(0)).unwrap();
-        let recalled: Vec<_> =
-            state.recall_layouts(FILE, s(9)).iter().map(|recall| (recall.holder, recall.granted)).collect();
+        state.delegations().grant(FILE, A, DelegationKind::Read, s(0)).unwrap();
+        let recalled: Vec<_> = state
+            .changes()
+            .recall_layouts(FILE, s(9))
+            .iter()
+            .map(|recall| (recall.holder, recall.granted))
+            .collect();
         assert_eq!(recalled, [(A, Granted::Layout(READ_LAYOUT)), (B, Granted::Layout(READ_LAYOUT))]);
-        assert!(state.recall_layouts(FILE, s(9)).is_empty(), "they were asked");
+        assert!(state.changes().recall_layouts(FILE, s(9)).is_empty(), "they were asked");
         assert_eq!(state.expired_recalls(s(9), s(10)).len(), 2);
     }
 
     #[test]
     fn it_is_known_when_a_layout_was_granted_last() {
         let mut state = granted(&[(A, LayoutMode::Read)]);
-        state.grant_layout(FILE, A, LayoutMode::ReadWrite, s(4)).unwrap();
-        state.return_layout(FILE, A, LayoutModes::only(LayoutMode::Read));
-        assert_eq!(state.layout_granted(FILE, A), Some(s(4)));
-        assert_eq!(state.layout_granted(FILE, B), None);
+        state.layouts().grant(FILE, A, LayoutMode::ReadWrite, s(4)).unwrap();
+        state.layouts().give_back(FILE, A, LayoutModes::only(LayoutMode::Read));
+        assert_eq!(state.file(FILE).layout_granted(A), Some(s(4)));
+        assert_eq!(state.file(FILE).layout_granted(B), None);
     }
 
     #[test]
@@ -536,10 +549,12 @@ mod layouts {
         let mut state = granted(&[(A, LayoutMode::Read), (B, LayoutMode::ReadWrite)]);
         state.open(FileId(8), owner(A, 1), share(1, 0)).unwrap();
         assert_eq!(state.layouts_of(A).collect::<Vec<_>>(), [(FILE, LayoutModes::only(LayoutMode::Read))]);
-        assert_eq!(state.layouts().count(), 2);
+        assert_eq!(state.all_layouts().count(), 2);
     }
 }
 
-mod bulk;
+mod at_once;
 mod delegations;
+mod in_the_way;
 mod together;
+mod waiters;

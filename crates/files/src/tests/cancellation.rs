@@ -210,8 +210,9 @@ impl Names<'_> {
         let answer = stage.polled(self.make(), polls, when).await;
         let seen = (files.moves(), files.removals());
         let delegated: Vec<FileId> = [Some(self.file), self.other].into_iter().flatten().collect();
-        let delegate =
-            |file: &FileId| files.table().delegate(*file, A, DelegationKind::Read, Duration::ZERO).is_ok();
+        let delegate = |file: &FileId| {
+            files.table().delegations().grant(*file, A, DelegationKind::Read, Duration::ZERO).is_ok()
+        };
         let delegated: Vec<FileId> = delegated.into_iter().filter(delegate).collect();
         stage.settle().await;
         let is_made = self.is_made().await;
@@ -254,7 +255,7 @@ async fn drop_changes(change: NameChange, are_names_looked_up: bool) {
 }
 
 fn delegate(stage: &Stage, file: FileId) {
-    stage.files().table().delegate(file, A, DelegationKind::Read, Duration::ZERO).unwrap();
+    stage.files().table().delegations().grant(file, A, DelegationKind::Read, Duration::ZERO).unwrap();
 }
 
 #[tokio::test]
@@ -498,7 +499,7 @@ async fn a_dropped_look_at_unsent_writes_leaves_the_delegation_as_it_is() {
     let stage = Stage::set().await;
     let file = stage.put("file").await;
     let files = stage.files();
-    files.table().delegate(file, A, DelegationKind::Write, Duration::ZERO).unwrap();
+    files.table().delegations().grant(file, A, DelegationKind::Write, Duration::ZERO).unwrap();
     *stage.clients.told.lock() = Some(Told { is_modified: true, size: 20, accessed: None, modified: None });
     at_each_poll(async |polls, when| {
         let found = files.attributes(file).await.unwrap();
@@ -510,7 +511,7 @@ async fn a_dropped_look_at_unsent_writes_leaves_the_delegation_as_it_is() {
         seen.is_some_and(|seen| seen.unwrap().size == 20)
     })
     .await;
-    assert_eq!(files.table().held(A).delegations, 1);
+    assert_eq!(files.table().holders().held(A).delegations, 1);
     stage.give_all_back();
     stage.judge("the delegation is returned").await;
 }
@@ -523,7 +524,7 @@ async fn a_dropped_look_or_change_that_waits_for_a_recall_leaves_the_recall_and_
         let file = stage.put("file").await;
         let files = stage.files();
         let found = files.attributes(file).await.unwrap();
-        files.table().delegate(file, A, DelegationKind::Write, Duration::ZERO).unwrap();
+        files.table().delegations().grant(file, A, DelegationKind::Write, Duration::ZERO).unwrap();
         let wait = async || {
             if looks {
                 files.seen_by(found, Some(B), LONG).await.map(drop)
@@ -536,7 +537,7 @@ async fn a_dropped_look_or_change_that_waits_for_a_recall_leaves_the_recall_and_
             assert!(stage.polled(wait(), polls, When::AtOnce).await.is_none(), "the holder does not answer");
             polls += 1;
         }
-        assert_eq!(files.table().held(B), Held::default());
+        assert_eq!(files.table().holders().held(B), Held::default());
         for _ in 0..2 {
             assert!(stage.polled(wait(), 1, When::AtOnce).await.is_none(), "the delegation is out");
         }
@@ -567,7 +568,9 @@ async fn a_dropped_change_whose_recall_is_answered_holds_no_delegation_off() {
             let (changing, ()) = tokio::join!(changing, returned);
             let changing = changing.unwrap();
             tokio::task::yield_now().await;
-            assert!(files.table().delegate(file, A, DelegationKind::Read, Duration::ZERO).is_err());
+            assert!(
+                files.table().delegations().grant(file, A, DelegationKind::Read, Duration::ZERO).is_err()
+            );
             drop(changing);
         };
         let is_made = stage.polled(changed, polls, when).await.is_some();

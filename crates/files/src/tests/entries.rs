@@ -43,7 +43,7 @@ impl Tree {
     }
 
     fn give_back(&self, file: FileId, holder: Holder) {
-        self.files.table().return_delegation(file, holder).unwrap();
+        self.files.table().delegations().give_back(file, holder).unwrap();
         self.files.returned();
     }
 
@@ -98,7 +98,7 @@ fn by(identity: &Identity, patience: Duration) -> By<'_> {
 }
 
 fn delegate(files: &Files, file: FileId, holder: Holder) {
-    files.table().delegate(file, holder, DelegationKind::Read, Duration::ZERO).unwrap();
+    files.table().delegations().grant(file, holder, DelegationKind::Read, Duration::ZERO).unwrap();
 }
 
 fn name(text: &str) -> Name {
@@ -214,7 +214,7 @@ async fn one_more_name_waits_for_the_delegations_of_its_file_and_holds_new_ones_
     tree.delegate(tree.file, A);
     let (files, file) = (Arc::clone(&tree.files), tree.file);
     tree.names.behind_next("link", async move {
-        assert!(files.table().delegate(file, A, DelegationKind::Read, Duration::ZERO).is_err());
+        assert!(files.table().delegations().grant(file, A, DelegationKind::Read, Duration::ZERO).is_err());
     });
     tree.link(&root()).await.unwrap();
     assert!(!tree.names.cancel(), "it was asked for");

@@ -358,7 +358,7 @@ impl Recaller for FakeRecaller {
     async fn ask_writer(&self, _: FileId, writer: Holder, _: Duration) -> Option<Told> {
         // Deadlocks if the table is still held.
         let files = self.files.upgrade().unwrap();
-        assert!(files.table().holders().any(|holder| holder == writer));
+        assert!(files.table().holders().iter().any(|holder| holder == writer));
         self.asked.lock().push(writer);
         // So that an answer takes some time.
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -373,7 +373,7 @@ impl Recaller for FakeRecaller {
             match recall.granted {
                 Granted::Layout(_) => given_back(&files, recall.holder),
                 Granted::Delegation(_) => {
-                    files.table().return_delegation(recall.file, recall.holder);
+                    files.table().delegations().give_back(recall.file, recall.holder);
                     files.returned();
                 }
             }

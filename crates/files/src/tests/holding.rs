@@ -115,7 +115,7 @@ async fn a_reader_of_a_path_opens_the_file_that_has_replaced_the_one_it_has_foun
     let scene = Scene::set().await;
     let clients = FakeRecaller::attach(&scene.files, DOOR, false);
     let old = scene.put("file", Replace::Never, "old").await.unwrap().attributes.file;
-    scene.files.table().delegate(old, A, DelegationKind::Write, Duration::ZERO).unwrap();
+    scene.files.table().delegations().grant(old, A, DelegationKind::Write, Duration::ZERO).unwrap();
     let path = [name("dir"), name("file")];
     let reading = scene.files.open_to_read(&scene.caller, &path, FOREIGN);
     let replacing = async {

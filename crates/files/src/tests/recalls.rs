@@ -95,7 +95,7 @@ async fn a_file_locked_by_another_door_is_not_changed_and_nothing_is_recalled_fo
             assert!(matches!(refused, Err(FilesError::Denied)), "{change:?} {by:?} {refused:?}");
         }
     }
-    assert_eq!(files.table().judge_change(FILE, Some(B)), Err(file_state::FileStateError::ShareDenied));
+    assert_eq!(files.table().file(FILE).judge_change(Some(B)), Err(file_state::FileStateError::ShareDenied));
     assert_eq!(clients.holders(), []);
     drop(files.before_change(FILE, Some(B), Change::SetAttributes, LONG).await.unwrap());
     replace(&files, Some(Holder::of(OTHER_DOOR, 2)), LONG).await.unwrap();
@@ -122,7 +122,7 @@ async fn a_lock_that_comes_while_a_change_waits_stops_it() {
 }
 
 fn delegated(files: &Files, holder: Holder) {
-    files.table().delegate(FILE, holder, DelegationKind::Read, Duration::ZERO).unwrap();
+    files.table().delegations().grant(FILE, holder, DelegationKind::Read, Duration::ZERO).unwrap();
 }
 
 fn writing() -> Change {
@@ -137,7 +137,7 @@ async fn delegations_of_others_come_home_before_a_change_and_none_is_given_while
     delegated(&files, B);
     let changing = files.before_change(FILE, Some(A), Change::SetAttributes, LONG).await.unwrap();
     assert_eq!(clients.holders(), [B]);
-    assert!(files.table().delegate(FILE, B, DelegationKind::Read, Duration::ZERO).is_err());
+    assert!(files.table().delegations().grant(FILE, B, DelegationKind::Read, Duration::ZERO).is_err());
     drop(changing);
     delegated(&files, B);
 }
@@ -146,7 +146,7 @@ async fn delegations_of_others_come_home_before_a_change_and_none_is_given_while
 async fn a_reader_of_another_door_waits_for_a_writers_delegation() {
     let (_fakes, files) = Fakes::files();
     let clients = FakeRecaller::attach(&files, DOOR, true);
-    files.table().delegate(FILE, A, DelegationKind::Write, Duration::ZERO).unwrap();
+    files.table().delegations().grant(FILE, A, DelegationKind::Write, Duration::ZERO).unwrap();
     let (open, _) = files.open(FILE, FOREIGN, Share::new(Modes::READ, Modes::NONE)).await.unwrap();
     assert_eq!(clients.holders(), [A]);
     drop(open);

@@ -13,7 +13,7 @@ fn scene(gives_back: bool, told: Option<Told>) -> (Arc<Fakes>, Arc<Files>, Arc<F
     let (fakes, files) = Fakes::files();
     let clients = FakeRecaller::attach(&files, DOOR, gives_back);
     *clients.told.lock() = told;
-    files.table().delegate(FILE, A, DelegationKind::Write, Duration::ZERO).unwrap();
+    files.table().delegations().grant(FILE, A, DelegationKind::Write, Duration::ZERO).unwrap();
     (fakes, files, clients)
 }
 
@@ -84,7 +84,7 @@ async fn a_writer_that_does_not_say_gives_back_or_the_caller_comes_again() {
         (vec![A], 1),
         "it was asked, and recalled, once"
     );
-    files.table().return_delegation(FILE, A);
+    files.table().delegations().give_back(FILE, A);
     assert_eq!(seen(&files, Some(B)).await.unwrap().size, 10);
     let (_fakes, files, _) = scene(true, None);
     assert_eq!(seen(&files, Some(B)).await.unwrap().size, 10, "it gave back at once");
@@ -94,7 +94,7 @@ async fn a_writer_that_does_not_say_gives_back_or_the_caller_comes_again() {
 async fn a_list_waits_for_no_recall_and_asks_a_silent_writer_once() {
     let (_fakes, files, clients) = scene(false, None);
     let other = FileId(9);
-    files.table().delegate(other, A, DelegationKind::Write, Duration::ZERO).unwrap();
+    files.table().delegations().grant(other, A, DelegationKind::Write, Duration::ZERO).unwrap();
     let mut patience = Patience::default();
     for file in [FILE, other] {
         let found = fakes::attributes(file, 10);

@@ -167,12 +167,12 @@ async fn bytes_that_come_in_any_order_are_one_file_without_what_was_given_up_beh
 async fn delegated(scene: &Scene, gives_back: bool) -> (Arc<FakeRecaller>, FileId) {
     let clients = FakeRecaller::attach(&scene.files, DOOR, gives_back);
     let file = scene.put("file", Replace::Any, "old").await.unwrap().attributes.file;
-    scene.files.table().delegate(file, A, DelegationKind::Read, Duration::ZERO).unwrap();
+    scene.files.table().delegations().grant(file, A, DelegationKind::Read, Duration::ZERO).unwrap();
     (clients, file)
 }
 
 fn give_back(scene: &Scene, file: FileId) {
-    scene.files.table().return_delegation(file, A);
+    scene.files.table().delegations().give_back(file, A);
     scene.files.returned();
 }
 

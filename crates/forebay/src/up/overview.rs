@@ -241,7 +241,7 @@ impl Overview {
     fn opens(&self, nfs: &[ClientStatus]) -> (u64, Vec<OpenView>) {
         let (count, opens) = {
             let table = self.files.table();
-            (table.total().opens, table.opens().take(OPENS_SHOWN).collect::<Vec<_>>())
+            (table.holders().total().opens, table.all_opens().take(OPENS_SHOWN).collect::<Vec<_>>())
         };
         let names: HashMap<u64, &str> =
             nfs.iter().map(|client| (client.number, client.name.as_str())).collect();

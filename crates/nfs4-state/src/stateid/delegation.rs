@@ -53,7 +53,7 @@ impl ClientState {
         if self.has_lost_locks(client, file) {
             return Err(FileStateError::InUse);
         }
-        self.files.lock().delegate(file, holder(self.door, client), kind, now)?;
+        self.files.lock().delegations().grant(file, holder(self.door, client), kind, now)?;
         let key = match self.states.delegation_of(client, file) {
             Some(key) => {
                 let before = self.states.terms(key);
@@ -88,7 +88,7 @@ impl ClientState {
     }
 
     pub fn delegation_of(&self, client: ClientId4, file: FileId) -> Option<DelegationKind> {
-        self.files.lock().delegation_of(file, holder(self.door, client))
+        self.files.lock().file(file).delegation_of(holder(self.door, client))
     }
 
     /// The delegation behind a stateid, for opening what was opened by it (CLAIM_DELEGATE_CUR, CLAIM_DELEG_CUR_FH).
@@ -109,7 +109,7 @@ impl ClientState {
         stateid: StateId4,
     ) -> Result<(), NfsStat4> {
         let (key, _) = self.judge_delegation_stateid(client, file, stateid)?;
-        self.files.lock().return_delegation(file, holder(self.door, client));
+        self.files.lock().delegations().give_back(file, holder(self.door, client));
         self.states.remove(key);
         self.drop_uncovered_layouts(client, file);
         self.note_closed(client, file);
@@ -123,7 +123,7 @@ impl ClientState {
 
     /// `is_told` by its stateid, as long as the client has not freed that.
     pub(super) fn revoke_delegation(&mut self, client: ClientId4, file: FileId, is_told: bool) {
-        self.files.lock().return_delegation(file, holder(self.door, client));
+        self.files.lock().delegations().give_back(file, holder(self.door, client));
         let Some(key) = self.states.delegation_of(client, file) else { return };
         if is_told && self.states.revoked_count(client) < REVOKED_MAX {
             self.states.revoke(key);
@@ -135,7 +135,7 @@ impl ClientState {
     /// Layouts were given with `return_on_close`: with the last open go those that no delegation covers. For the door, when
     /// what it held open itself for the client is closed.
     pub fn drop_uncovered_layouts(&mut self, client: ClientId4, file: FileId) {
-        let left = self.files.lock().access_of(file, holder(self.door, client));
+        let left = self.files.lock().file(file).access_of(holder(self.door, client));
         if left == Modes::NONE {
             self.drop_layouts(client, file, LayoutModes::ALL);
         }

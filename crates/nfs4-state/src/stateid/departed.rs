@@ -25,7 +25,7 @@ impl Departures {
 impl ClientState {
     /// Clients that have any state.
     pub fn clients(&self) -> Vec<ClientId4> {
-        self.files.lock().holders().filter_map(|holder| client_of(self.door, holder)).collect()
+        self.files.lock().holders().iter().filter_map(|holder| client_of(self.door, holder)).collect()
     }
 
     /// The client is gone: its state waits to be released.
@@ -62,7 +62,8 @@ impl ClientState {
             self.release_forgotten_waiters();
             return;
         }
-        for file in files.files_of(holder).into_iter().filter(|file| !unfenced.contains(file)) {
+        let fenced = files.holders().files_of(holder).filter(|file| !unfenced.contains(file));
+        for file in fenced.collect::<Vec<_>>() {
             // Stateids and owners go with the last file: nobody can use them meanwhile.
             files.release(file, holder);
         }

@@ -34,7 +34,7 @@ impl ClientState {
         if stateid != StateId4::ANONYMOUS && stateid != StateId4::BYPASS {
             return Err(NfsStat4::BadStateId);
         }
-        match self.files.lock().check_io(file, holder(self.door, client), access) {
+        match self.files.lock().file(file).check_io(holder(self.door, client), access) {
             Err(FileStateError::RecallConflict) => Err(NfsStat4::Delay),
             Err(_) if stateid == StateId4::BYPASS && access == Modes::READ => Ok(()),
             judged => judged.map_err(|_| NfsStat4::Locked),
@@ -49,12 +49,12 @@ impl ClientState {
             Kind::Layout => return Err(NfsStat4::BadStateId),
             Kind::Delegation { kind, .. } => return Ok(kind.access()),
         };
-        let share = self.files.lock().share_of(state.file, owner_of(self.door, client, owner));
+        let share = self.files.lock().file(state.file).share_of(owner_of(self.door, client, owner));
         Ok(share.ok_or(NfsStat4::BadStateId)?.access)
     }
 
     pub fn has_open_for_writing(&self, client: ClientId4, file: FileId) -> bool {
-        self.files.lock().access_of(file, holder(self.door, client)).contains(Modes::WRITE)
+        self.files.lock().file(file).access_of(holder(self.door, client)).contains(Modes::WRITE)
     }
 
     pub(super) fn open_owner(&self, client: ClientId4, open: StateKey) -> Result<u64, NfsStat4> {
@@ -77,7 +77,7 @@ impl ClientState {
             return Ok(());
         }
         let Kind::Lock { owner, .. } = state.kind else { return Err(NfsStat4::LocksHeld) };
-        let locks = self.files.lock().locks_of(state.file, owner_of(self.door, client, owner));
+        let locks = self.files.lock().file(state.file).locks_of(owner_of(self.door, client, owner));
         if locks > 0 {
             return Err(NfsStat4::LocksHeld);
         }

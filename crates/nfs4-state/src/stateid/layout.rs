@@ -27,7 +27,7 @@ impl ClientState {
             // Requests of one client overtake each other: an older seqid is as good (RFC 8881 §12.5.3).
             Kind::Layout if state.file == file => {
                 tolerate_older(stateid, state.seqid)?;
-                self.files.lock().access_of(file, holder(self.door, client))
+                self.files.lock().file(file).access_of(holder(self.door, client))
             }
             _ => self.access(client, &self.states.judge(client, stateid, file)?)?,
         };
@@ -47,7 +47,7 @@ impl ClientState {
     pub fn layout_get(&mut self, request: &LayoutRequest, now: Duration) -> Result<StateId4, NfsStat4> {
         self.judge_layout(request)?;
         let LayoutRequest { client, file, mode, .. } = *request;
-        let granted = self.files.lock().grant_layout(file, holder(self.door, client), mode, now);
+        let granted = self.files.lock().layouts().grant(file, holder(self.door, client), mode, now);
         granted.map_err(|error| match error {
             FileStateError::RecallConflict => NfsStat4::RecallConflict,
             // At the bound the client does its I/O through the head.
@@ -74,12 +74,17 @@ impl ClientState {
 
     /// Clients of this door that have a layout of the file.
     pub fn layout_clients(&self, file: FileId) -> Vec<ClientId4> {
-        self.files.lock().layout_holders(file).filter_map(|holder| client_of(self.door, holder)).collect()
+        self.files
+            .lock()
+            .file(file)
+            .layout_holders()
+            .filter_map(|holder| client_of(self.door, holder))
+            .collect()
     }
 
     /// When the client was last granted a layout of the file, if it has one.
     pub fn layout_granted(&self, client: ClientId4, file: FileId) -> Option<Duration> {
-        self.files.lock().layout_granted(file, holder(self.door, client))
+        self.files.lock().file(file).layout_granted(holder(self.door, client))
     }
 
     /// LAYOUTCOMMIT needs a layout to write.
@@ -90,7 +95,7 @@ impl ClientState {
         stateid: StateId4,
     ) -> Result<(), NfsStat4> {
         self.judge_layout_stateid(client, file, stateid)?;
-        let held = self.files.lock().layout_of(file, holder(self.door, client));
+        let held = self.files.lock().file(file).layout_of(holder(self.door, client));
         if held.read_write { Ok(()) } else { Err(NfsStat4::BadIoMode) }
     }
 
@@ -121,7 +126,7 @@ impl ClientState {
     }
 
     pub(super) fn drop_layouts(&mut self, client: ClientId4, file: FileId, modes: LayoutModes) {
-        let left = self.files.lock().return_layout(file, holder(self.door, client), modes);
+        let left = self.files.lock().layouts().give_back(file, holder(self.door, client), modes);
         if left.is_empty()
             && let Some(key) = self.states.layout_of(client, file)
         {

@@ -49,7 +49,7 @@ impl ClientState {
         let LockRequest { client, file, ref locker, locktype, range } = request;
         let place = self.place(client, file, locker)?;
         let kind = kind(locktype);
-        let share = self.files.lock().share_of(file, owner_of(self.door, client, place.open_owner));
+        let share = self.files.lock().file(file).share_of(owner_of(self.door, client, place.open_owner));
         let access = share.unwrap_or_default().access;
         let wanted = if kind == LockKind::Write { Modes::WRITE } else { Modes::READ };
         if !access.contains(wanted) {
@@ -64,7 +64,7 @@ impl ClientState {
             }
             _ => place.owner,
         };
-        let locked = self.files.lock().lock(file, owner_of(self.door, client, number), range, kind);
+        let locked = self.files.lock().locks().lock(file, owner_of(self.door, client, number), range, kind);
         if let Err(error) = locked {
             if matches!(error, FileStateError::Locked(_)) && locktype.is_waiting() {
                 self.wait(file, owner_of(self.door, client, number), range, kind);
@@ -110,7 +110,7 @@ impl ClientState {
     ) -> Option<Lock4Denied> {
         let number = self.owners.find(client, OwnerKind::Lock, owner);
         let owner = (number != Owners::UNKNOWN).then(|| owner_of(self.door, client, number));
-        let lock = self.files.lock().test_lock(file, owner, range, kind(locktype))?;
+        let lock = self.files.lock().file(file).test_lock(owner, range, kind(locktype))?;
         Some(self.denied(lock))
     }
 
@@ -122,14 +122,14 @@ impl ClientState {
         range: ByteRange,
     ) -> Result<StateId4, NfsStat4> {
         let (key, owner, _) = self.judge_lock_stateid(client, file, stateid)?;
-        self.files.lock().unlock(file, owner_of(self.door, client, owner), range).map_err(refusal)?;
+        self.files.lock().locks().unlock(file, owner_of(self.door, client, owner), range).map_err(refusal)?;
         Ok(self.states.bump(key))
     }
 
     /// Removes a lock state with its locks.
     pub(super) fn free_lock(&mut self, lock: State) {
         if let Kind::Lock { owner, .. } = lock.kind {
-            self.files.lock().release_locks(lock.file, owner_of(self.door, lock.client, owner));
+            self.files.lock().locks().release(lock.file, owner_of(self.door, lock.client, owner));
             self.states.remove(lock.key);
             self.owners.release(owner);
         }

@@ -293,8 +293,8 @@ impl ClientState {
         let files: Vec<FileId> = self.files.lock().layouts_of(holder).map(|(file, _)| file).collect();
         for file in files.into_iter().filter(|file| self.has_lost_locks(client, *file)) {
             let mut table = self.files.lock();
-            table.recall(file, holder, GrantKind::Layout, Duration::ZERO);
-            table.expire_recall(file, holder, GrantKind::Layout);
+            table.recalls().begin(file, holder, GrantKind::Layout, Duration::ZERO);
+            table.recalls().expire(file, holder, GrantKind::Layout);
         }
     }
 
@@ -316,7 +316,7 @@ impl ClientState {
             || self
                 .lost
                 .former(client)
-                .any(|former| self.files.lock().may_have_locked(file, holder(self.door, former)))
+                .any(|former| self.files.lock().file(file).may_have_locked(holder(self.door, former)))
     }
 
     /// The client is about to lose what it has of all files but these.
@@ -324,8 +324,8 @@ impl ClientState {
         let holder = holder(self.door, client);
         let locked: Vec<FileId> = {
             let files = self.files.lock();
-            let files_of = files.files_of(holder).into_iter();
-            files_of.filter(|file| !but.contains(file) && files.may_have_locked(*file, holder)).collect()
+            let files_of = files.holders().files_of(holder);
+            files_of.filter(|file| !but.contains(file) && files.file(*file).may_have_locked(holder)).collect()
         };
         locked.into_iter().for_each(|file| self.lost.add(client, file));
     }
@@ -342,8 +342,8 @@ impl ClientState {
         let (is_open, held) = {
             let files = self.files.lock();
             (
-                files.access_of(file, holder(self.door, client)) != file_state::Modes::NONE,
-                files.held(holder(self.door, client)),
+                files.file(file).access_of(holder(self.door, client)) != file_state::Modes::NONE,
+                files.holders().held(holder(self.door, client)),
             )
         };
         if !is_open {
@@ -460,7 +460,7 @@ mod tests {
         let mut states = states(LostLimits::default());
         let opened = open(&mut states, OLD, FILE);
         delegate(&mut states, OLD).unwrap();
-        states.files.lock().recall(
+        states.files.lock().recalls().begin(
             FILE,
             holder(DOOR, OLD),
             file_state::GrantKind::Delegation,

@@ -40,7 +40,7 @@ impl ClientState {
                 GrantKind::Layout => self.states.layout_of(client, file)?,
                 GrantKind::Delegation => self.states.delegation_of(client, file)?,
             };
-            if !self.files.lock().is_recalled(file, recall.holder, granted.kind()) {
+            if !self.files.lock().file(file).is_recalled(recall.holder, granted.kind()) {
                 return None;
             }
             // The recall of a layout is a change of its state (RFC 8881 §12.5.3), that of a delegation is not.
@@ -55,20 +55,20 @@ impl ClientState {
     /// [`ClientState::unheard_recalls`] or by the next change.
     pub fn recall_unheard(&mut self, recall: &AddressedRecall) {
         let kind = recall.granted.kind();
-        self.files.lock().recall_unheard(recall.file, holder(self.door, recall.client), kind);
+        self.files.lock().recalls().note_unheard(recall.file, holder(self.door, recall.client), kind);
     }
 
     /// The client cannot be reached, or says that it has no such grant: the recall is over, and the client is to be
     /// fenced off.
     pub fn expire_recall(&mut self, recall: &AddressedRecall) {
         let kind = recall.granted.kind();
-        self.files.lock().expire_recall(recall.file, holder(self.door, recall.client), kind);
+        self.files.lock().recalls().expire(recall.file, holder(self.door, recall.client), kind);
     }
 
     /// Whether the recall still waits for the client.
     pub fn is_recalled(&self, recall: &AddressedRecall) -> bool {
         let kind = recall.granted.kind();
-        self.files.lock().is_recalled(recall.file, holder(self.door, recall.client), kind)
+        self.files.lock().file(recall.file).is_recalled(holder(self.door, recall.client), kind)
     }
 
     /// The grants to revoke. Each comes again after `retry_at` until [`ClientState::revoke`] says that it is done.
@@ -77,7 +77,7 @@ impl ClientState {
         let due = files.expired_recalls(now, retry_at);
         let of_clients = due.into_iter().filter_map(|revoke| {
             let client = client_of(self.door, revoke.holder)?;
-            let layouts = files.layout_of(revoke.file, revoke.holder);
+            let layouts = files.file(revoke.file).layout_of(revoke.holder);
             // A client that loses its delegation must not read by an old ticket either.
             let is_at_pools = match revoke.granted {
                 Granted::Layout(modes) => modes.read_write,
@@ -99,7 +99,7 @@ impl ClientState {
     /// has none and so would never free it.
     pub fn revoke(&mut self, revoked: &Revoked) -> bool {
         let Revoked { client, file, granted, is_overdue, .. } = *revoked;
-        if !self.files.lock().is_due(file, holder(self.door, client), granted.kind()) {
+        if !self.files.lock().file(file).is_due(holder(self.door, client), granted.kind()) {
             return false;
         }
         if granted.kind() == GrantKind::Delegation {
@@ -117,22 +117,22 @@ impl ClientState {
     /// Recalls those that the client has of these files, to be asked for by LAYOUTRECALL4_ALL. Of how many: none while
     /// one of its layouts is being recalled, for then the server must not ask (RFC 8881 §12.5.5.2.1.5).
     pub fn recall_at_once(&mut self, client: ClientId4, files: &[FileId], deadline: Duration) -> usize {
-        self.files.lock().recall_at_once(holder(self.door, client), files, deadline)
+        self.files.lock().recalls().begin_at_once(holder(self.door, client), files, deadline)
     }
 
     /// The client says that it has none: what it might still do at the pools is to be fenced off.
     pub fn expire_at_once(&mut self, client: ClientId4) {
-        self.files.lock().expire_at_once(holder(self.door, client));
+        self.files.lock().recalls().expire_at_once(holder(self.door, client));
     }
 
     /// The client does not do that: it is to be asked for each of them.
     pub fn forget_at_once(&mut self, client: ClientId4) {
-        self.files.lock().forget_at_once(holder(self.door, client));
+        self.files.lock().recalls().forget_at_once(holder(self.door, client));
     }
 
     /// Recalls that could not be told yet, so many of each client at most and so many in all.
     pub fn unheard_recalls(&mut self, each: usize, max: usize) -> Vec<AddressedRecall> {
-        let again = self.files.lock().unheard_recalls(self.door, each, max);
+        let again = self.files.lock().recalls().repeat_unheard(self.door, each, max);
         self.address_recalls(&again)
     }
 }

@@ -61,8 +61,12 @@ enum Resize {
 
 /// As the shell does: asks the table, and then for the stateids of the grants to recall.
 fn begin_resize(states: &mut ClientState, file: FileId, by: Option<ClientId4>, deadline: Duration) -> Resize {
-    let verdict =
-        states.files.lock().change(file, by.map(|client| holder(DOOR, client)), Change::Truncate, deadline);
+    let verdict = states.files.lock().changes().ask(
+        file,
+        by.map(|client| holder(DOOR, client)),
+        Change::Truncate,
+        deadline,
+    );
     match verdict {
         ChangeVerdict::Proceed => Resize::Proceed,
         ChangeVerdict::Wait { recalls } => Resize::Wait(states.address_recalls(&recalls)),
@@ -71,7 +75,7 @@ fn begin_resize(states: &mut ClientState, file: FileId, by: Option<ClientId4>, d
 
 fn assert_empty(states: &ClientState) {
     assert!(states.states.is_empty() && states.owners.is_empty());
-    assert_eq!(states.files.lock().total(), file_state::Held::default());
+    assert_eq!(states.files.lock().holders().total(), file_state::Held::default());
 }
 
 mod opens {
@@ -197,10 +201,10 @@ mod opens {
     fn a_closed_stateid_is_bad() {
         let mut states = states();
         let stateid = open(&mut states, A, READ);
-        assert!(states.files.lock().is_in_use(FILE));
+        assert!(states.files.lock().file(FILE).is_in_use());
         assert_eq!(states.close(A, FILE, newer(stateid)), Err(NfsStat4::BadStateId));
         assert_eq!(states.close(A, FILE, stateid), Ok(()));
-        assert!(!states.files.lock().is_in_use(FILE));
+        assert!(!states.files.lock().file(FILE).is_in_use());
         assert_eq!(states.close(A, FILE, stateid), Err(NfsStat4::BadStateId));
         assert_eq!(states.test(A, stateid), NfsStat4::BadStateId);
     }

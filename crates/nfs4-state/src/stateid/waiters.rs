@@ -24,7 +24,7 @@ pub struct LockNotice {
 impl ClientState {
     /// The waiters to notify now. One that does not retry LOCK within `patience` loses its place to the next.
     pub fn lock_notices(&mut self, now: Duration, patience: Duration) -> Vec<LockNotice> {
-        let notices = self.files.lock().lock_notices(now, patience);
+        let notices = self.files.lock().waiters().notices(now, patience);
         let addressed = notices.into_iter().filter_map(|notice| {
             let client = client_of(self.door, notice.owner.holder)?;
             let name = self.owners.name(notice.owner.number)?;
@@ -38,19 +38,19 @@ impl ClientState {
 
     /// The client could not be told; the next are to be.
     pub fn lock_notice_unheard(&mut self, notice: &LockNotice) {
-        self.files.lock().lock_notice_unheard(notice.notice);
+        self.files.lock().waiters().notice_unheard(notice.notice);
         self.release_forgotten_waiters();
     }
 
     pub(super) fn wait(&mut self, file: FileId, owner: Owner, range: ByteRange, kind: LockKind) {
-        if self.files.lock().wait(file, owner, range, kind) {
+        if self.files.lock().waiters().wait(file, owner, range, kind) {
             self.owners.hold(owner.number);
         }
     }
 
     /// Each waiter was one use of its owner. (Only clients of this door wait.)
     pub(super) fn release_forgotten_waiters(&mut self) {
-        let forgotten = self.files.lock().take_forgotten_waiters();
+        let forgotten = self.files.lock().waiters().take_forgotten();
         for owner in forgotten {
             self.owners.release(owner.number);
         }

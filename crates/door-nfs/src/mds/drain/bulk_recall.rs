@@ -42,7 +42,7 @@ pub(super) fn call_back(recalls: &Arc<Recalls>, progress: &Arc<Mutex<Progress>>,
 fn holders_of_many(table: &FileState, door: Door, files: &[FileId]) -> BTreeMap<ClientId4, Vec<FileId>> {
     let mut held: BTreeMap<ClientId4, Vec<FileId>> = BTreeMap::new();
     for file in files {
-        let holders = table.layout_holders_to_recall(*file);
+        let holders = table.file(*file).layout_holders_to_recall();
         for client in holders.filter_map(|holder| client_of(door, holder)) {
             held.entry(client).or_default().push(*file);
         }
@@ -145,14 +145,14 @@ mod tests {
         let files: Vec<FileId> = (1..=65).map(FileId).collect();
         let mut grant = |file, number| {
             let holder = Holder::of(DOOR, number);
-            table.grant_layout(file, holder, LayoutMode::Read, Duration::ZERO).unwrap();
+            table.layouts().grant(file, holder, LayoutMode::Read, Duration::ZERO).unwrap();
         };
         files.iter().for_each(|file| grant(*file, 1));
         files[1..].iter().for_each(|file| grant(*file, 2));
         // Many of its layouts are elsewhere.
         (65..200).for_each(|file| grant(FileId(file), 3));
         assert_eq!(holders_of_many(&table, DOOR, &files), BTreeMap::from([(ClientId4(1), files.clone())]));
-        let _ = table.recall_layouts(files[0], Duration::from_secs(1));
+        let _ = table.changes().recall_layouts(files[0], Duration::from_secs(1));
         assert!(holders_of_many(&table, DOOR, &files).is_empty(), "it was asked for one of them");
     }
 

@@ -9,7 +9,7 @@ const WRITING: Change = Change::Access(Share { access: Modes::WRITE, deny: Modes
 fn delegated(holders: &[Holder], kind: DelegationKind) -> FileState {
     let mut state = FileState::default();
     for holder in holders {
-        state.delegate(FILE, *holder, kind, s(0)).unwrap();
+        state.delegations().grant(FILE, *holder, kind, s(0)).unwrap();
     }
     state
 }
@@ -21,36 +21,51 @@ fn recall_of(holder: Holder, kind: DelegationKind) -> Recall {
 #[test]
 fn readers_share_a_delegation_and_a_writer_is_alone_with_one() {
     let mut state = delegated(&[A, B], Read);
-    assert_eq!(state.delegate(FILE, holder(3), Write, s(0)), Err(FileStateError::InUse));
-    assert_eq!(state.delegate(FILE, A, Read, s(0)), Err(FileStateError::InUse), "one of a file is enough");
+    assert_eq!(state.delegations().grant(FILE, holder(3), Write, s(0)), Err(FileStateError::InUse));
+    assert_eq!(
+        state.delegations().grant(FILE, A, Read, s(0)),
+        Err(FileStateError::InUse),
+        "one of a file is enough"
+    );
     let mut state = delegated(&[A], Write);
     for kind in [Read, Write] {
-        assert_eq!(state.delegate(FILE, B, kind, s(0)), Err(FileStateError::InUse));
+        assert_eq!(state.delegations().grant(FILE, B, kind, s(0)), Err(FileStateError::InUse));
     }
 }
 
 #[test]
 fn the_only_reader_gets_a_write_delegation_in_place_of_its_read_delegation() {
     let mut state = delegated(&[A, B], Read);
-    assert_eq!(state.delegate(FILE, A, Write, s(0)), Err(FileStateError::InUse), "another one reads");
-    state.return_delegation(FILE, B);
-    state.delegate(FILE, A, Write, s(0)).unwrap();
-    assert_eq!((state.delegation_of(FILE, A), state.held(A).delegations), (Some(Write), 1));
+    assert_eq!(
+        state.delegations().grant(FILE, A, Write, s(0)),
+        Err(FileStateError::InUse),
+        "another one reads"
+    );
+    state.delegations().give_back(FILE, B);
+    state.delegations().grant(FILE, A, Write, s(0)).unwrap();
+    assert_eq!((state.file(FILE).delegation_of(A), state.holders().held(A).delegations), (Some(Write), 1));
     for less in [Read, Write] {
-        assert_eq!(state.delegate(FILE, A, less, s(0)), Err(FileStateError::InUse), "it has as much already");
+        assert_eq!(
+            state.delegations().grant(FILE, A, less, s(0)),
+            Err(FileStateError::InUse),
+            "it has as much already"
+        );
     }
-    assert_eq!((state.writer_beside(FILE, None), state.writer_beside(FILE, Some(B))), (Some(A), Some(A)));
-    assert_eq!(state.writer_beside(FILE, Some(A)), None, "nobody is asked what he has written himself");
-    assert_eq!(state.return_delegation(FILE, A), Some(Write));
+    assert_eq!(
+        (state.file(FILE).writer_beside(None), state.file(FILE).writer_beside(Some(B))),
+        (Some(A), Some(A))
+    );
+    assert_eq!(state.file(FILE).writer_beside(Some(A)), None, "nobody is asked what he has written himself");
+    assert_eq!(state.delegations().give_back(FILE, A), Some(Write));
     assert!(state.is_empty());
 }
 
 #[test]
 fn a_delegation_that_is_recalled_does_not_become_one_to_write() {
     let mut state = delegated(&[A], Read);
-    let _ = state.change(FILE, Some(B), WRITING, s(10));
-    assert_eq!(state.delegate(FILE, A, Write, s(1)), Err(FileStateError::RecallConflict));
-    assert_eq!(state.delegation_of(FILE, A), Some(Read));
+    let _ = state.changes().ask(FILE, Some(B), WRITING, s(10));
+    assert_eq!(state.delegations().grant(FILE, A, Write, s(1)), Err(FileStateError::RecallConflict));
+    assert_eq!(state.file(FILE).delegation_of(A), Some(Read));
 }
 
 #[test]
@@ -64,13 +79,20 @@ fn a_file_that_others_write_or_deny_is_not_delegated() {
     ] {
         let mut state = FileState::default();
         state.open(FILE, owner(A, 1), share(access, deny)).unwrap();
-        assert_eq!(state.delegate(FILE, B, Write, s(0)).is_ok(), writes, "{access} {deny}");
-        assert_eq!(state.delegate(FILE, B, Read, s(0)).is_ok(), reads, "{access} {deny}");
+        assert_eq!(state.delegations().grant(FILE, B, Write, s(0)).is_ok(), writes, "{access} {deny}");
+        assert_eq!(state.delegations().grant(FILE, B, Read, s(0)).is_ok(), reads, "{access} {deny}");
     }
     let mut state = FileState::default();
-    state.grant_layout(FILE, A, LayoutMode::ReadWrite, s(0)).unwrap();
-    assert_eq!(state.delegate(FILE, B, Read, s(0)), Err(FileStateError::InUse), "it writes at the pools");
-    assert!(state.delegate(FILE, A, Write, s(0)).is_ok(), "its own opens and layouts are no matter");
+    state.layouts().grant(FILE, A, LayoutMode::ReadWrite, s(0)).unwrap();
+    assert_eq!(
+        state.delegations().grant(FILE, B, Read, s(0)),
+        Err(FileStateError::InUse),
+        "it writes at the pools"
+    );
+    assert!(
+        state.delegations().grant(FILE, A, Write, s(0)).is_ok(),
+        "its own opens and layouts are no matter"
+    );
 }
 
 #[test]
@@ -79,13 +101,13 @@ fn a_writer_waits_for_read_delegations_of_others_and_a_reader_does_not() {
     assert_eq!(state.open(FILE, owner(B, 2), share(1, 1)), Err(FileStateError::RecallConflict));
     assert_eq!(state.open(FILE, owner(B, 2), share(2, 0)), Err(FileStateError::RecallConflict));
     assert!(state.open(FILE, owner(B, 1), share(1, 0)).is_ok());
-    assert_eq!(state.change(FILE, Some(B), READING, s(9)), ChangeVerdict::Proceed);
+    assert_eq!(state.changes().ask(FILE, Some(B), READING, s(9)), ChangeVerdict::Proceed);
     let waiting = ChangeVerdict::Wait { recalls: vec![recall_of(A, Read)] };
-    assert_eq!(state.change(FILE, Some(B), WRITING, s(9)), waiting);
-    assert_eq!(state.return_delegation(FILE, A), Some(Read));
-    assert_eq!(state.change(FILE, Some(B), WRITING, s(9)), ChangeVerdict::Proceed);
+    assert_eq!(state.changes().ask(FILE, Some(B), WRITING, s(9)), waiting);
+    assert_eq!(state.delegations().give_back(FILE, A), Some(Read));
+    assert_eq!(state.changes().ask(FILE, Some(B), WRITING, s(9)), ChangeVerdict::Proceed);
     assert!(state.open(FILE, owner(B, 2), share(2, 0)).is_ok());
-    assert_eq!(state.delegation_of(FILE, B), Some(Read), "nobody waits for himself");
+    assert_eq!(state.file(FILE).delegation_of(B), Some(Read), "nobody waits for himself");
 }
 
 #[test]
@@ -102,62 +124,62 @@ fn every_change_brings_a_delegation_home_and_a_write_delegation_every_access_too
         for kind in [Read, Write] {
             let mut state = delegated(&[A], kind);
             let waiting = ChangeVerdict::Wait { recalls: vec![recall_of(A, kind)] };
-            assert_eq!(state.change(FILE, Some(A), change, s(9)), ChangeVerdict::Proceed);
-            assert_eq!(state.change(FILE, Some(B), change, s(9)), waiting, "{change:?}");
+            assert_eq!(state.changes().ask(FILE, Some(A), change, s(9)), ChangeVerdict::Proceed);
+            assert_eq!(state.changes().ask(FILE, Some(B), change, s(9)), waiting, "{change:?}");
             let mut state = delegated(&[A], kind);
-            assert_eq!(state.change(FILE, None, change, s(9)), waiting, "{change:?}");
+            assert_eq!(state.changes().ask(FILE, None, change, s(9)), waiting, "{change:?}");
         }
     }
     let mut state = delegated(&[A], Write);
     assert_eq!(state.open(FILE, owner(B, 1), share(1, 0)), Err(FileStateError::RecallConflict));
-    assert_eq!(state.check_io(FILE, B, Modes::READ), Err(FileStateError::RecallConflict));
-    assert!(state.check_io(FILE, A, Modes::BOTH).is_ok());
+    assert_eq!(state.file(FILE).check_io(B, Modes::READ), Err(FileStateError::RecallConflict));
+    assert!(state.file(FILE).check_io(A, Modes::BOTH).is_ok());
 }
 
 #[test]
 fn a_delegation_is_in_the_way_of_io_before_a_denial_is() {
     let mut state = delegated(&[A], Write);
     state.open(FILE, owner(A, 1), share(3, 3)).unwrap();
-    assert_eq!(state.check_io(FILE, B, Modes::READ), Err(FileStateError::RecallConflict));
-    state.return_delegation(FILE, A);
-    assert_eq!(state.check_io(FILE, B, Modes::READ), Err(FileStateError::ShareDenied));
+    assert_eq!(state.file(FILE).check_io(B, Modes::READ), Err(FileStateError::RecallConflict));
+    state.delegations().give_back(FILE, A);
+    assert_eq!(state.file(FILE).check_io(B, Modes::READ), Err(FileStateError::ShareDenied));
 }
 
 #[test]
 fn nobody_is_delegated_what_a_change_waits_for_or_is_under_way_for() {
     let mut state = delegated(&[A], Read);
-    let _ = state.change(FILE, Some(B), WRITING, s(10));
-    assert_eq!(state.delegate(FILE, holder(3), Read, s(1)), Err(FileStateError::RecallConflict));
-    state.return_delegation(FILE, A);
+    let _ = state.changes().ask(FILE, Some(B), WRITING, s(10));
+    assert_eq!(state.delegations().grant(FILE, holder(3), Read, s(1)), Err(FileStateError::RecallConflict));
+    state.delegations().give_back(FILE, A);
     assert_eq!(
-        state.delegate(FILE, A, Read, s(1)),
+        state.delegations().grant(FILE, A, Read, s(1)),
         Err(FileStateError::RecallConflict),
         "the change comes first"
     );
-    assert!(state.grant_layout(FILE, A, LayoutMode::Read, s(1)).is_ok(), "a writer minds no layouts");
-    assert_eq!(state.change(FILE, Some(B), WRITING, s(10)), ChangeVerdict::Proceed);
-    state.begin_change(FILE);
-    assert_eq!(state.delegate(FILE, A, Read, s(1)), Err(FileStateError::RecallConflict));
-    state.end_change(FILE);
-    assert!(state.delegate(FILE, A, Read, s(1)).is_ok());
+    assert!(state.layouts().grant(FILE, A, LayoutMode::Read, s(1)).is_ok(), "a writer minds no layouts");
+    assert_eq!(state.changes().ask(FILE, Some(B), WRITING, s(10)), ChangeVerdict::Proceed);
+    state.changes().begin(FILE);
+    assert_eq!(state.delegations().grant(FILE, A, Read, s(1)), Err(FileStateError::RecallConflict));
+    state.changes().end(FILE);
+    assert!(state.delegations().grant(FILE, A, Read, s(1)).is_ok());
 }
 
 #[test]
 fn a_change_under_way_is_forgotten_with_its_end() {
     let mut state = FileState::default();
-    state.begin_change(FILE);
-    state.begin_change(FILE);
-    state.end_change(FILE);
-    assert!(state.delegate(FILE, A, Read, s(0)).is_err());
-    state.end_change(FILE);
+    state.changes().begin(FILE);
+    state.changes().begin(FILE);
+    state.changes().end(FILE);
+    assert!(state.delegations().grant(FILE, A, Read, s(0)).is_err());
+    state.changes().end(FILE);
     assert!(state.is_empty());
 }
 
 #[test]
 fn a_truncation_recalls_a_delegation_before_the_layout_it_covers() {
     let mut state = delegated(&[A], Read);
-    state.grant_layout(FILE, A, LayoutMode::Read, s(0)).unwrap();
-    let ChangeVerdict::Wait { recalls } = state.change(FILE, Some(B), Change::Truncate, s(9)) else {
+    state.layouts().grant(FILE, A, LayoutMode::Read, s(0)).unwrap();
+    let ChangeVerdict::Wait { recalls } = state.changes().ask(FILE, Some(B), Change::Truncate, s(9)) else {
         panic!()
     };
     let granted: Vec<_> = recalls.iter().map(|recall| recall.granted).collect();
@@ -171,14 +193,14 @@ fn a_truncation_recalls_a_delegation_before_the_layout_it_covers() {
 #[test]
 fn a_delegation_that_is_not_given_back_is_due_at_its_deadline_and_again_until_it_is_taken() {
     let mut state = delegated(&[A], Read);
-    let _ = state.change(FILE, Some(B), Change::Remove, s(10));
+    let _ = state.changes().ask(FILE, Some(B), Change::Remove, s(10));
     assert!(state.expired_recalls(s(9), s(10)).is_empty());
     let revoke = Revoke { file: FILE, holder: A, granted: Granted::Delegation(Read), is_overdue: true };
     assert_eq!(state.expired_recalls(s(10), s(12)), [revoke]);
     assert_eq!(state.expired_recalls(s(12), s(14)), [revoke]);
-    state.expire_recall(FILE, A, GrantKind::Delegation);
+    state.recalls().expire(FILE, A, GrantKind::Delegation);
     assert_eq!(state.expired_recalls(s(12), s(14)), [revoke], "its time had passed before");
-    state.return_delegation(FILE, A);
+    state.delegations().give_back(FILE, A);
     assert!(state.expired_recalls(s(99), s(100)).is_empty());
     assert!(state.is_empty());
 }
@@ -186,13 +208,13 @@ fn a_delegation_that_is_not_given_back_is_due_at_its_deadline_and_again_until_it
 #[test]
 fn a_delegation_that_its_holder_does_not_know_is_not_overdue_however_often_its_fence_fails() {
     let mut state = delegated(&[A], Read);
-    let _ = state.change(FILE, Some(B), Change::Remove, s(10));
-    state.expire_recall(FILE, A, GrantKind::Delegation);
+    let _ = state.changes().ask(FILE, Some(B), Change::Remove, s(10));
+    state.recalls().expire(FILE, A, GrantKind::Delegation);
     let revoke = Revoke { file: FILE, holder: A, granted: Granted::Delegation(Read), is_overdue: false };
     for now in [1, 3, 20] {
         assert_eq!(state.expired_recalls(s(now), s(now + 2)), [revoke]);
     }
-    state.return_delegation(FILE, A);
+    state.delegations().give_back(FILE, A);
     assert!(state.expired_recalls(s(99), s(100)).is_empty());
     assert!(state.is_empty());
 }
@@ -200,15 +222,15 @@ fn a_delegation_that_its_holder_does_not_know_is_not_overdue_however_often_its_f
 #[test]
 fn a_holder_whose_delegation_is_being_taken_gets_no_layout_by_it() {
     let mut state = delegated(&[A], Write);
-    let _ = state.change(FILE, Some(B), Change::Remove, s(10));
+    let _ = state.changes().ask(FILE, Some(B), Change::Remove, s(10));
     assert!(state.expired_recalls(s(9), s(11)).is_empty());
-    assert_eq!(state.grant_layout(FILE, A, LayoutMode::ReadWrite, s(9)), Ok(()), "it has its time");
-    state.return_layout(FILE, A, LayoutModes::ALL);
+    assert_eq!(state.layouts().grant(FILE, A, LayoutMode::ReadWrite, s(9)), Ok(()), "it has its time");
+    state.layouts().give_back(FILE, A, LayoutModes::ALL);
     assert_eq!(state.expired_recalls(s(10), s(12)).len(), 1, "it has no layout to fence off");
     for mode in [LayoutMode::Read, LayoutMode::ReadWrite] {
-        assert_eq!(state.grant_layout(FILE, A, mode, s(10)), Err(FileStateError::RecallConflict));
+        assert_eq!(state.layouts().grant(FILE, A, mode, s(10)), Err(FileStateError::RecallConflict));
     }
-    state.return_delegation(FILE, A);
+    state.delegations().give_back(FILE, A);
     assert!(state.expired_recalls(s(99), s(100)).is_empty());
     assert!(state.is_empty());
 }
@@ -216,41 +238,44 @@ fn a_holder_whose_delegation_is_being_taken_gets_no_layout_by_it() {
 #[test]
 fn a_delegation_is_an_open_of_its_holder() {
     let mut state = delegated(&[A], Read);
-    assert_eq!((state.access_of(FILE, A), state.access_of(FILE, B)), (Modes::READ, Modes::NONE));
-    assert!(state.is_in_use(FILE), "a file without a name keeps its data for it");
-    assert!(!state.is_open_for_writing(FILE));
-    assert!(state.has_delegations_of_others(Some(B)) && !state.has_delegations_of_others(Some(A)));
+    assert_eq!((state.file(FILE).access_of(A), state.file(FILE).access_of(B)), (Modes::READ, Modes::NONE));
+    assert!(state.file(FILE).is_in_use(), "a file without a name keeps its data for it");
+    assert!(!state.file(FILE).is_open_for_writing());
+    assert!(
+        state.holders().has_delegations_of_others(Some(B))
+            && !state.holders().has_delegations_of_others(Some(A))
+    );
     state.release_holder(A);
     assert!(state.is_empty());
     let state = delegated(&[A], Write);
-    assert!(state.is_open_for_writing(FILE));
+    assert!(state.file(FILE).is_open_for_writing());
 }
 
 #[test]
 fn at_the_bound_a_client_gets_no_delegation() {
     let mut state = FileState::new(Limits { delegations_per_holder: 1, ..Limits::default() });
-    state.delegate(FILE, A, Read, s(0)).unwrap();
-    let refused = state.delegate(FileId(8), A, Read, s(0));
+    state.delegations().grant(FILE, A, Read, s(0)).unwrap();
+    let refused = state.delegations().grant(FileId(8), A, Read, s(0));
     assert_eq!(refused, Err(FileStateError::Limit("delegations of a client")));
-    assert!(state.delegate(FileId(8), B, Read, s(0)).is_ok());
+    assert!(state.delegations().grant(FileId(8), B, Read, s(0)).is_ok());
 }
 
 #[test]
 fn a_client_that_never_hears_its_recalls_keeps_nobody_elses_from_being_told_again() {
     let mut state = FileState::default();
     let recalled = |state: &mut FileState, holder, file| {
-        state.delegate(file, holder, Read, s(0)).unwrap();
-        let _ = state.change(file, None, Change::Remove, s(10));
-        state.recall_unheard(file, holder, GrantKind::Delegation);
+        state.delegations().grant(file, holder, Read, s(0)).unwrap();
+        let _ = state.changes().ask(file, None, Change::Remove, s(10));
+        state.recalls().note_unheard(file, holder, GrantKind::Delegation);
     };
     (1..=9).for_each(|file| recalled(&mut state, A, FileId(file)));
     (11..=12).for_each(|file| recalled(&mut state, B, FileId(file)));
     let mut round = |each, max| {
-        let again = state.unheard_recalls(DOOR, each, max);
+        let again = state.recalls().repeat_unheard(DOOR, each, max);
         // Nobody hears of them this time either.
-        again
-            .iter()
-            .for_each(|recall| state.recall_unheard(recall.file, recall.holder, GrantKind::Delegation));
+        again.iter().for_each(|recall| {
+            state.recalls().note_unheard(recall.file, recall.holder, GrantKind::Delegation)
+        });
         again.iter().map(|recall| recall.file.0).collect::<Vec<_>>()
     };
     assert_eq!(round(2, 3), [1, 2, 11], "some of each");
@@ -267,18 +292,18 @@ fn a_client_that_never_hears_its_recalls_keeps_nobody_elses_from_being_told_agai
 #[test]
 fn a_recall_that_nobody_could_be_told_of_is_told_again_under_its_first_deadline() {
     let mut state = delegated(&[A], Read);
-    state.recall_unheard(FILE, A, GrantKind::Delegation);
-    assert_eq!(state.unheard_recalls(DOOR, 9, 9), [], "nothing is under way");
-    let _ = state.change(FILE, Some(B), Change::Remove, s(10));
-    state.recall_unheard(FILE, A, GrantKind::Delegation);
-    assert_eq!(state.unheard_recalls(OTHER_DOOR, 9, 9), []);
-    assert_eq!(state.unheard_recalls(DOOR, 9, 0), []);
+    state.recalls().note_unheard(FILE, A, GrantKind::Delegation);
+    assert_eq!(state.recalls().repeat_unheard(DOOR, 9, 9), [], "nothing is under way");
+    let _ = state.changes().ask(FILE, Some(B), Change::Remove, s(10));
+    state.recalls().note_unheard(FILE, A, GrantKind::Delegation);
+    assert_eq!(state.recalls().repeat_unheard(OTHER_DOOR, 9, 9), []);
+    assert_eq!(state.recalls().repeat_unheard(DOOR, 9, 0), []);
     let again = Recall { is_repeated: true, ..recall_of(A, Read) };
-    assert_eq!(state.unheard_recalls(DOOR, 9, 9), [again]);
-    assert_eq!(state.unheard_recalls(DOOR, 9, 9), [], "once");
-    state.recall_unheard(FILE, A, GrantKind::Delegation);
+    assert_eq!(state.recalls().repeat_unheard(DOOR, 9, 9), [again]);
+    assert_eq!(state.recalls().repeat_unheard(DOOR, 9, 9), [], "once");
+    state.recalls().note_unheard(FILE, A, GrantKind::Delegation);
     assert_eq!(state.expired_recalls(s(10), s(11)).len(), 1);
-    state.return_delegation(FILE, A);
+    state.delegations().give_back(FILE, A);
     state.expired_recalls(s(99), s(100));
     assert!(state.is_empty());
 }
@@ -286,16 +311,16 @@ fn a_recall_that_nobody_could_be_told_of_is_told_again_under_its_first_deadline(
 #[test]
 fn another_change_that_proceeds_takes_nothing_from_one_that_waits() {
     let mut state = delegated(&[A], Read);
-    state.grant_layout(FILE, A, LayoutMode::Read, s(0)).unwrap();
-    let _ = state.change(FILE, Some(B), Change::Truncate, s(20));
+    state.layouts().grant(FILE, A, LayoutMode::Read, s(0)).unwrap();
+    let _ = state.changes().ask(FILE, Some(B), Change::Truncate, s(20));
     // A third client waits for the delegation too, and somebody reads.
-    let _ = state.change(FILE, Some(holder(3)), WRITING, s(10));
-    assert_eq!(state.change(FILE, Some(holder(4)), READING, s(10)), ChangeVerdict::Proceed);
+    let _ = state.changes().ask(FILE, Some(holder(3)), WRITING, s(10));
+    assert_eq!(state.changes().ask(FILE, Some(holder(4)), READING, s(10)), ChangeVerdict::Proceed);
     state.release_holder(A);
-    let refused = state.grant_layout(FILE, A, LayoutMode::Read, s(15));
+    let refused = state.layouts().grant(FILE, A, LayoutMode::Read, s(15));
     assert_eq!(refused, Err(FileStateError::RecallConflict), "the truncation has not had its turn");
-    assert_eq!(state.change(FILE, Some(holder(3)), WRITING, s(10)), ChangeVerdict::Proceed);
-    assert!(state.grant_layout(FILE, A, LayoutMode::Read, s(15)).is_ok());
+    assert_eq!(state.changes().ask(FILE, Some(holder(3)), WRITING, s(10)), ChangeVerdict::Proceed);
+    assert!(state.layouts().grant(FILE, A, LayoutMode::Read, s(15)).is_ok());
 }
 
 mod model {
@@ -366,7 +391,7 @@ mod model {
     impl Model {
         fn check(&self, state: &FileState) {
             for (file, holder, kind) in &self.delegations {
-                assert_eq!(state.delegation_of(*file, *holder), Some(*kind));
+                assert_eq!(state.file(*file).delegation_of(*holder), Some(*kind));
                 let others = self.delegations.iter().filter(|(of, other, _)| of == file && other != holder);
                 for (_, _, other) in others {
                     assert!(*kind == Read && *other == Read);
@@ -381,12 +406,12 @@ mod model {
                     assert!(*kind == Read && *mode == LayoutMode::Read, "it writes at the pools");
                 }
                 if *kind == Write {
-                    assert_eq!(state.writer_beside(*file, None), Some(*holder));
-                    assert_eq!(state.writer_beside(*file, Some(*holder)), None);
+                    assert_eq!(state.file(*file).writer_beside(None), Some(*holder));
+                    assert_eq!(state.file(*file).writer_beside(Some(*holder)), None);
                 }
             }
-            assert_eq!(state.total().delegations, self.delegations.len());
-            assert_eq!(state.delegations, self.delegations.len());
+            assert_eq!(state.holders().delegations, self.delegations.len());
+            assert_eq!(state.holders().delegations, self.delegations.len());
         }
 
         fn delegation(&self, file: FileId, holder: Holder) -> Option<DelegationKind> {
@@ -418,7 +443,7 @@ mod model {
                     model.opens.retain(|(of, other, _)| (*of, *other) != (file, who));
                 }
                 Step::Delegate(kind) => {
-                    if state.delegate(file, who, kind, s(now)).is_ok() {
+                    if state.delegations().grant(file, who, kind, s(now)).is_ok() {
                         assert!(!model.changing.iter().any(|(of, _)| *of == file), "a change is under way");
                         let before = model.delegation(file, who);
                         assert!(before.is_none_or(|before| before == Read && kind == Write), "{before:?}");
@@ -427,38 +452,38 @@ mod model {
                     }
                 }
                 Step::Return => {
-                    let returned = state.return_delegation(file, who).is_some();
+                    let returned = state.delegations().give_back(file, who).is_some();
                     let before = model.delegations.len();
                     model.delegations.retain(|(of, other, _)| (*of, *other) != (file, who));
                     assert_eq!(returned, model.delegations.len() < before);
                 }
                 Step::Layout(mode) => {
-                    if state.grant_layout(file, who, mode, s(now)).is_ok() {
+                    if state.layouts().grant(file, who, mode, s(now)).is_ok() {
                         model.layouts.push((file, who, mode));
                     }
                 }
                 Step::ReturnLayout => {
-                    state.return_layout(file, who, LayoutModes::ALL);
+                    state.layouts().give_back(file, who, LayoutModes::ALL);
                     model.layouts.retain(|(of, other, _)| (*of, *other) != (file, who));
                 }
                 Step::Change(change) => {
-                    if state.change(file, Some(who), change, s(now + 10)) == ChangeVerdict::Proceed
+                    if state.changes().ask(file, Some(who), change, s(now + 10)) == ChangeVerdict::Proceed
                         && !matches!(change, READING)
                     {
-                        state.begin_change(file);
+                        state.changes().begin(file);
                         model.changing.push((file, who));
                     }
                 }
                 Step::EndChange => {
                     if let Some((file, _)) = model.changing.pop() {
-                        state.end_change(file);
+                        state.changes().end(file);
                     }
                 }
                 Step::Expire(later) => {
                     now += later;
                     for revoke in state.expired_recalls(s(now), s(now + 2)) {
                         if let Granted::Delegation(_) = revoke.granted {
-                            state.return_delegation(revoke.file, revoke.holder);
+                            state.delegations().give_back(revoke.file, revoke.holder);
                             let gone = (revoke.file, revoke.holder);
                             model.delegations.retain(|(of, other, _)| (*of, *other) != gone);
                         }
@@ -473,7 +498,7 @@ mod model {
             model.check(&state);
         }
         for (file, _) in std::mem::take(&mut model.changing) {
-            state.end_change(file);
+            state.changes().end(file);
         }
         for number in 0..HOLDERS {
             state.release_holder(holder(number + 1));

@@ -89,7 +89,7 @@ impl Model {
     /// Nothing that was granted conflicts with another, and the table counts the same.
     fn check(&self, state: &FileState) {
         for (file, owner, share) in &self.opens {
-            assert_eq!(state.share_of(*file, *owner), Some(*share));
+            assert_eq!(state.file(*file).share_of(*owner), Some(*share));
             assert!(self.may_open(*file, *owner, *share), "{owner:?} has {share:?}");
         }
         for ((file, owner, byte), kind) in &self.locks {
@@ -104,7 +104,7 @@ impl Model {
                     .all(|(_, _, other)| (*kind, *other) == (DelegationKind::Read, DelegationKind::Read))
             );
         }
-        let held = state.total();
+        let held = state.holders().total();
         assert_eq!((held.opens, held.delegations), (self.opens.len(), self.delegations.len()));
         assert_eq!(held.layouts, self.layouts.len());
         let begins = |(file, owner, byte): &(FileId, Owner, u64), kind: &LockKind| {
@@ -150,18 +150,18 @@ fn lock_or_unlock(state: &mut FileState, model: &mut Model, dice: &mut Dice, fil
     let kind = dice.of(&[LockKind::Read, LockKind::Write]);
     match dice.below(8) {
         0..4 => {
-            let locked = state.lock(file, owner, range, kind);
+            let locked = state.locks().lock(file, owner, range, kind);
             assert_eq!(locked.is_ok(), model.may_lock(file, owner, range, kind));
             if locked.is_ok() {
                 model.set(file, owner, range, Some(kind));
             }
         }
         4..7 => {
-            state.unlock(file, owner, range).unwrap();
+            state.locks().unlock(file, owner, range).unwrap();
             model.set(file, owner, range, None);
         }
         _ => {
-            state.release_locks(file, owner);
+            state.locks().release(file, owner);
             model.locks.retain(|(of, other, _), _| (*of, *other) != (file, owner));
         }
     }
@@ -177,7 +177,7 @@ fn grant_or_return(
     match dice.below(6) {
         0 | 1 => {
             let kind = dice.of(&[DelegationKind::Read, DelegationKind::Write]);
-            if state.delegate(file, holder, kind, now).is_ok() {
+            if state.delegations().grant(file, holder, kind, now).is_ok() {
                 // One to read becomes one to write.
                 model.delegations.retain(|(of, who, _)| (*of, *who) != (file, holder));
                 model.delegations.push((file, holder, kind));
@@ -192,18 +192,18 @@ fn grant_or_return(
         2 => {
             let at = model.delegations.iter().position(|(of, who, _)| (*of, *who) == (file, holder));
             assert_eq!(
-                state.return_delegation(file, holder),
+                state.delegations().give_back(file, holder),
                 at.map(|at| model.delegations.swap_remove(at).2)
             );
         }
         3 | 4 => {
             let mode = dice.of(&[LayoutMode::Read, LayoutMode::ReadWrite]);
-            if state.grant_layout(file, holder, mode, now).is_ok() {
-                model.layouts.insert((file, holder), state.layout_of(file, holder));
+            if state.layouts().grant(file, holder, mode, now).is_ok() {
+                model.layouts.insert((file, holder), state.file(file).layout_of(holder));
             }
         }
         _ => {
-            assert!(state.return_layout(file, holder, LayoutModes::ALL).is_empty());
+            assert!(state.layouts().give_back(file, holder, LayoutModes::ALL).is_empty());
             model.layouts.remove(&(file, holder));
         }
     }
@@ -214,11 +214,11 @@ fn revoke(state: &mut FileState, model: &mut Model, now: Duration) {
     for revoke in state.expired_recalls(now, now + s(2)) {
         match revoke.granted {
             Granted::Delegation(_) => {
-                state.return_delegation(revoke.file, revoke.holder);
+                state.delegations().give_back(revoke.file, revoke.holder);
                 model.delegations.retain(|(of, who, _)| (*of, *who) != (revoke.file, revoke.holder));
             }
             Granted::Layout(_) => {
-                state.return_layout(revoke.file, revoke.holder, LayoutModes::ALL);
+                state.layouts().give_back(revoke.file, revoke.holder, LayoutModes::ALL);
                 model.layouts.remove(&(revoke.file, revoke.holder));
             }
         }
@@ -230,12 +230,12 @@ fn recall_at_once(state: &mut FileState, dice: &mut Dice, now: Duration) {
     let holder = dice.owner().holder;
     let files: Vec<FileId> = (1..=FILES).map(FileId).collect();
     match dice.below(4) {
-        0 => state.expire_at_once(holder),
-        1 => state.forget_at_once(holder),
-        _ => _ = state.recall_at_once(holder, &files, now + s(10)),
+        0 => state.recalls().expire_at_once(holder),
+        1 => state.recalls().forget_at_once(holder),
+        _ => _ = state.recalls().begin_at_once(holder, &files, now + s(10)),
     }
-    if state.is_recalled_at_once(holder) {
-        assert!(files.iter().any(|file| state.is_recalled(*file, holder, GrantKind::Layout)));
+    if state.under_way.at_once.has(holder) {
+        assert!(files.iter().any(|file| state.file(*file).is_recalled(holder, GrantKind::Layout)));
     }
 }
 
@@ -249,7 +249,7 @@ fn run(dice: &mut Dice) {
             14..20 => grant_or_return(&mut state, &mut model, dice, (file, now)),
             20 | 21 => {
                 let change = dice.of(&[Change::Truncate, Change::Remove, Change::SetAttributes]);
-                let _ = state.change(file, Some(dice.owner().holder), change, now + s(10));
+                let _ = state.changes().ask(file, Some(dice.owner().holder), change, now + s(10));
             }
             22 => recall_at_once(&mut state, dice, now),
             23 => {
@@ -260,7 +260,7 @@ fn run(dice: &mut Dice) {
                 let gone = dice.owner().holder;
                 state.release_holder(gone);
                 model.forget(gone);
-                assert_eq!(state.held(gone), Held::default());
+                assert_eq!(state.holders().held(gone), Held::default());
             }
         }
         model.check(&state);

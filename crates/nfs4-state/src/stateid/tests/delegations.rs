@@ -15,7 +15,7 @@ fn delegate_as(states: &mut ClientState, client: ClientId4, kind: DelegationKind
 
 /// A recall for a removal.
 fn recall(states: &mut ClientState) -> AddressedRecall {
-    let verdict = states.files.lock().change(FILE, Some(holder(DOOR, B)), Change::Remove, s(10));
+    let verdict = states.files.lock().changes().ask(FILE, Some(holder(DOOR, B)), Change::Remove, s(10));
     let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
     let mut sent = states.address_recalls(&recalls);
     assert_eq!(sent.len(), 1);
@@ -74,7 +74,7 @@ fn a_layout_stays_with_the_open_when_the_delegation_is_returned() {
 fn a_recall_carries_the_stateid_as_it_was_given() {
     let mut states = states();
     let held = delegate(&mut states, A);
-    let verdict = states.files.lock().change(FILE, Some(holder(DOOR, B)), Change::Remove, s(10));
+    let verdict = states.files.lock().changes().ask(FILE, Some(holder(DOOR, B)), Change::Remove, s(10));
     let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
     let granted = Granted::Delegation(DelegationKind::Read);
     let recall = AddressedRecall { client: A, file: FILE, stateid: held, granted };
@@ -90,7 +90,7 @@ fn the_holder_can_open_a_delegated_file_during_the_recall() {
     let mut states = states();
     let held = delegate(&mut states, A);
     let writing = Change::Access(file_state::Share::new(Modes::WRITE, Modes::NONE));
-    let _ = states.files.lock().change(FILE, Some(holder(DOOR, B)), writing, s(10));
+    let _ = states.files.lock().changes().ask(FILE, Some(holder(DOOR, B)), writing, s(10));
     assert_eq!(states.open(request(B, WRITE, 0)), Err(NfsStat4::RecallConflict));
     // CLAIM_DELEG_CUR_FH: the writer proceeds when this is done and the delegation is back.
     assert_eq!(states.judge_delegation(A, FILE, held), Ok(DelegationKind::Read));
@@ -163,7 +163,7 @@ fn a_delegation_granted_anew_while_the_old_one_is_fenced_off_is_not_revoked() {
     let again = delegate(&mut states, A);
     assert!(!states.revoke(&due[0]));
     // Nor if it is asked for anew already: that has its own time.
-    let verdict = states.files.lock().change(FILE, Some(holder(DOOR, B)), Change::Remove, s(30));
+    let verdict = states.files.lock().changes().ask(FILE, Some(holder(DOOR, B)), Change::Remove, s(30));
     assert!(matches!(verdict, ChangeVerdict::Wait { .. }));
     assert!(!states.revoke(&due[0]));
     assert_eq!((states.test(A, again), states.has_revoked(A)), (NfsStat4::Ok, false));

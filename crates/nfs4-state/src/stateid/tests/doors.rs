@@ -27,7 +27,7 @@ fn state_of_another_door_belongs_to_no_client() {
     states.files.lock().open(FILE, FOREIGN, share(Modes::READ, Modes::NONE)).unwrap();
     assert!(states.clients().is_empty() && !states.holds(A));
     states.release(A, &[]);
-    assert!(states.files.lock().is_in_use(FILE));
+    assert!(states.files.lock().file(FILE).is_in_use());
 }
 
 #[test]
@@ -39,11 +39,11 @@ fn a_byte_range_lock_of_another_door_is_told_without_a_name() {
     let range = ByteRange::new(0, 10).unwrap();
     for number in 1..4 {
         let owner = Owner { number, ..FOREIGN };
-        states.files.lock().lock(FILE, owner, range, LockKind::Write).unwrap();
+        states.files.lock().locks().lock(FILE, owner, range, LockKind::Write).unwrap();
         let asked = locks::request(A, Locker::Existing(mine), 0, 1);
         let Ok(LockOutcome::Denied(denied)) = states.lock(asked) else { panic!() };
         assert_eq!((denied.owner.clientid, denied.owner.owner.len()), (ClientId4(0), 0));
-        states.files.lock().release_locks(FILE, owner);
+        states.files.lock().locks().release(FILE, owner);
     }
 }
 
@@ -62,12 +62,12 @@ fn a_recall_that_comes_too_late_is_not_sent() {
     let mut states = states();
     let opened = open(&mut states, B, BOTH);
     let held = layouts::get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
-    let verdict = states.files.lock().change(FILE, Some(FOREIGN.holder), Change::Replace, s(10));
+    let verdict = states.files.lock().changes().ask(FILE, Some(FOREIGN.holder), Change::Replace, s(10));
     let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
     // The layout is returned before the recall gets its stateid, and is granted anew after the change.
     states.layout_return(B, FILE, held, LayoutModes::ALL).unwrap();
     assert_eq!(states.address_recalls(&recalls), []);
-    let verdict = states.files.lock().change(FILE, Some(FOREIGN.holder), Change::Replace, s(10));
+    let verdict = states.files.lock().changes().ask(FILE, Some(FOREIGN.holder), Change::Replace, s(10));
     assert_eq!(verdict, ChangeVerdict::Proceed);
     let again = layouts::get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
     assert_eq!(states.address_recalls(&recalls), []);
