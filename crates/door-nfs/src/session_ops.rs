@@ -217,49 +217,53 @@ impl Sessions {
     }
 
     pub fn in_grace(&self) -> bool {
-        self.lock().in_grace()
+        self.lock().reclaims().in_grace()
     }
 
     pub fn grace_left(&self) -> Duration {
-        self.lock().grace_remaining(self.now()).unwrap_or_default()
+        self.lock().reclaims().grace_remaining(self.now()).unwrap_or_default()
     }
 
     /// Whether the client may reclaim (or, not reclaiming, obtain) opens, locks and layouts now: NO_GRACE, or GRACE.
     pub fn judge_reclaim(&self, client: ClientId4, is_reclaim: bool) -> Result<(), NfsStat4> {
         let mut table = self.lock();
-        if is_reclaim { table.may_reclaim(self.now(), client) } else { table.may_obtain(client) }
+        if is_reclaim {
+            table.reclaims().may_reclaim(self.now(), client)
+        } else {
+            table.reclaims().may_obtain(client)
+        }
     }
 
     /// Whether a client of a former start may still have tickets, and has not come back in time to reclaim.
     pub fn has_missed_reclaims(&self) -> bool {
-        self.lock().has_missed_reclaims()
+        self.lock().reclaims().has_missed()
     }
 
     pub fn incarnation(&self, client: ClientId4) -> Option<Incarnation> {
-        self.lock().incarnation(client)
+        self.lock().clients().incarnation(client)
     }
 
     /// Whether the client could be asked to give something back.
     pub fn has_back_channel(&self, client: ClientId4) -> bool {
-        self.lock().has_back_channel(client)
+        self.lock().callbacks().has_back_channel(client)
     }
 
     pub fn slot_facts(&self) -> SlotFacts {
-        self.lock().slot_facts()
+        self.lock().sessions().slot_facts()
     }
 
     /// Clients that are to be asked for slots, since this was last asked.
     pub fn take_slot_recalls(&self) -> Vec<SlotRecall> {
-        self.lock().take_slot_recalls()
+        self.lock().sessions_mut().take_slot_recalls()
     }
 
     /// Raises SEQ4_STATUS_* flags in the client's replies until they are lowered.
     pub fn raise_status(&self, client: ClientId4, flags: u32) {
-        self.lock().raise_status(client, flags);
+        self.lock().clients_mut().raise_status(client, flags);
     }
 
     pub fn lower_status(&self, client: ClientId4, flags: u32) {
-        self.lock().lower_status(client, flags);
+        self.lock().clients_mut().lower_status(client, flags);
     }
 
     /// Confirmed clients, by id.
@@ -271,9 +275,9 @@ impl Sessions {
                 id: client.client,
                 name: client.owner.escape_ascii().to_string(),
                 address: client.address.ip().to_string(),
-                sessions: client.sessions as u64,
-                slots: client.slots.into(),
-                slots_busy: client.slots_busy.into(),
+                sessions: client.sessions.count as u64,
+                slots: client.sessions.slots.into(),
+                slots_busy: client.sessions.slots_busy.into(),
                 idle: client.silent,
                 is_courtesy: client.is_courtesy,
             })
@@ -284,18 +288,18 @@ impl Sessions {
     #[cfg(feature = "direct")]
     pub fn known(&self) -> (usize, usize) {
         let table = self.lock();
-        (table.snapshot(self.now()).len(), table.session_count())
+        (table.snapshot(self.now()).len(), table.sessions().count())
     }
 
     /// The transport has closed a connection.
     pub fn disconnected(&self, connection: ConnectionId) {
         self.connections.lock().remove(&connection);
-        self.lock().connection_closed(connection);
+        self.lock().sessions_mut().connection_closed(connection);
     }
 
     /// Whether a session has the connection for its calls or for those to its client.
     pub fn is_used(&self, connection: ConnectionId) -> bool {
-        self.lock().is_used(connection)
+        self.lock().sessions().is_used(connection)
     }
 
     /// A connection that serves as back channel, if it is still there.
@@ -306,25 +310,25 @@ impl Sessions {
     /// The request is about to grant something of the file that may be recalled.
     pub fn note_grant(&self, compound: &Compound, file: FileId) {
         if let (Some(session), Some(request)) = (compound.session, compound.request) {
-            self.lock().note_grant(session, request.slotid, file);
+            self.lock().sessions_mut().note_grant(session, request.slotid, file);
         }
     }
 
     /// Requests whose replies a recall of what they grant of the file may overtake.
     pub fn granting_calls(&self, client: ClientId4, file: Option<FileId>) -> Vec<ReferringCallList4> {
-        self.lock().granting_calls(client, file)
+        self.lock().callbacks().granting_calls(client, file)
     }
 
     pub fn callback_begin(&self, client: ClientId4) -> Result<CallbackTicket, CallbackRefusal> {
-        self.lock().callback_begin(client)
+        self.lock().callbacks().begin(client)
     }
 
     pub fn callback_misordered(&self, ticket: &CallbackTicket) -> Option<CallbackTicket> {
-        self.lock().callback_misordered(ticket)
+        self.lock().callbacks().misordered(ticket)
     }
 
     pub fn callback_end(&self, ticket: CallbackTicket, outcome: CallbackOutcome) {
-        self.lock().callback_end(ticket, outcome);
+        self.lock().callbacks().end(ticket, outcome);
         self.callback_freed.notify_waiters();
     }
 
@@ -343,7 +347,7 @@ impl Sessions {
         }
         // Before others can see that they are gone: a departed client is always in this list or released.
         self.departed.lock().extend(departed);
-        clients.iter().filter(|client| !table.is_confirmed(**client)).copied().collect()
+        clients.iter().filter(|client| !table.clients().is_confirmed(**client)).copied().collect()
     }
 
     /// Those of the clients that are unknown: neither confirmed, nor departed with [`expire`](Self::expire) still to
@@ -352,7 +356,7 @@ impl Sessions {
         // Under both locks, or one that goes in between would be neither.
         let table = self.lock();
         let departing: BTreeSet<_> = self.departed.lock().iter().map(|departed| departed.client).collect();
-        clients.retain(|client| !departing.contains(client) && !table.is_confirmed(*client));
+        clients.retain(|client| !departing.contains(client) && !table.clients().is_confirmed(*client));
         clients
     }
 
@@ -420,7 +424,7 @@ impl Sessions {
     }
 
     async fn end_grace(&self) {
-        let due = self.lock().grace_due(self.now());
+        let due = self.lock().reclaims().grace_due(self.now());
         let Some(actions) = due.or_else(|| self.grace_ending.lock().take()) else { return };
         for action in &actions {
             if let Err(error) = self.record(Some(action)).await {
@@ -429,7 +433,7 @@ impl Sessions {
                 return;
             }
         }
-        self.lock().grace_ended();
+        self.lock().reclaims().grace_ended();
         tracing::info!(not_reclaimed = actions.len(), "the grace period is over");
     }
 
@@ -439,10 +443,10 @@ impl Sessions {
         if self.robbed.lock().contains(&client) {
             return Ok(());
         }
-        let owner = self.lock().set_robbed(client, true);
+        let owner = self.lock().clients_mut().set_robbed(client, true);
         let Some(owner) = owner else { return Ok(()) };
         if let Err(error) = self.record_standing(&owner).await {
-            self.lock().set_robbed(client, false);
+            self.lock().clients_mut().set_robbed(client, false);
             return Err(error);
         }
         self.robbed.lock().insert(client);
@@ -453,12 +457,12 @@ impl Sessions {
     pub async fn allow_reclaim(&self, has_heard: impl Fn(ClientId4) -> bool) {
         let robbed: Vec<ClientId4> = self.robbed.lock().iter().copied().collect();
         for client in robbed.into_iter().filter(|client| has_heard(*client)) {
-            let owner = self.lock().set_robbed(client, false);
+            let owner = self.lock().clients_mut().set_robbed(client, false);
             if let Some(owner) = owner
                 && let Err(error) = self.record_standing(&owner).await
             {
                 tracing::warn!(client = client.0, %error, "cannot put down that a client may reclaim, will try again");
-                self.lock().set_robbed(client, true);
+                self.lock().clients_mut().set_robbed(client, true);
                 continue;
             }
             self.robbed.lock().remove(&client);
@@ -469,7 +473,7 @@ impl Sessions {
     async fn record_standing(&self, owner: &Bytes) -> Result<(), NamespaceError> {
         let Some(records) = &self.records else { return Ok(()) };
         let _in_order = self.recording.lock().await;
-        let standing = self.lock().standing(owner);
+        let standing = self.lock().clients().standing(owner);
         let Some(reclaim_complete) = standing else { return Ok(()) };
         records.put(&ClientRecord { owner: owner.to_vec(), reclaim_complete }).await
     }
@@ -484,11 +488,11 @@ impl Sessions {
         match action {
             Action::PutRecord { owner, reclaim_complete } => put(owner, *reclaim_complete).await,
             Action::VoidRecord { owner } => {
-                let standing = self.lock().standing(owner);
+                let standing = self.lock().clients().standing(owner);
                 if standing == Some(true) { Ok(()) } else { put(owner, false).await }
             }
             Action::RemoveRecord { owner } => {
-                let standing = self.lock().standing(owner);
+                let standing = self.lock().clients().standing(owner);
                 match standing {
                     None => records.remove(owner).await,
                     // The client is back, with nothing of what it had.

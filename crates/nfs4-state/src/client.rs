@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bytes::Bytes;
-use nfs4::{ClientId4, CreateSession4ResOk, NfsStat4, SessionId4, Verifier4};
+use nfs4::{ClientId4, CreateSession4ResOk, NfsStat4, SessionId4};
 
 use crate::Principal;
 
@@ -20,27 +20,37 @@ pub struct Incarnation {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) id: ClientId4,
-    /// `co_ownerid`, copied out of its request.
-    pub(crate) owner: Bytes,
-    pub(crate) verifier: Verifier4,
+    /// Copied out of its request.
+    pub(crate) incarnation: Incarnation,
     pub(crate) principal: Principal,
     pub(crate) confirmed: bool,
     pub(crate) create_slot: CreateSlot,
     pub(crate) sessions: Vec<SessionId4>,
     /// Sessions made so far, for their numbers.
     pub(crate) sessions_made: u32,
-    /// The client has said RECLAIM_COMPLETE to this instance.
-    pub(crate) reclaim_complete: bool,
-    /// State was revoked that the client may not know of: after a restart it would reclaim that too.
-    pub(crate) is_robbed: bool,
+    pub(crate) reclaim: Reclaim,
     /// SEQ4_STATUS_* that stay until they are cleared.
     pub(crate) status_flags: u32,
-    /// Last sign of life.
-    pub(crate) renewed: Duration,
-    /// Its lease was found to be over, and it stays.
-    pub(crate) is_courtesy: bool,
+    pub(crate) lease: Lease,
     pub(crate) address: SocketAddr,
     pub(crate) implementation: Option<Bytes>,
+}
+
+/// The right of a client to reclaim its state from the next instance.
+#[derive(Debug, Default)]
+pub(crate) struct Reclaim {
+    /// The client has said RECLAIM_COMPLETE to this instance.
+    pub(crate) is_complete: bool,
+    /// State was revoked that the client may not know of: after a restart it would reclaim that too.
+    pub(crate) is_robbed: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// Last sign of life.
+    pub(crate) renewed: Duration,
+    /// It was found to be over, and the client stays.
+    pub(crate) is_courtesy: bool,
 }
 
 /// The one slot that CREATE_SESSION has for itself, since there is no session yet (RFC 8881 §18.36.4).
@@ -83,12 +93,46 @@ impl CreateSlot {
 }
 
 impl Client {
+    pub(crate) fn new(
+        id: ClientId4,
+        incarnation: Incarnation,
+        principal: Principal,
+        address: SocketAddr,
+        implementation: Option<Bytes>,
+        now: Duration,
+    ) -> Client {
+        Client {
+            id,
+            incarnation,
+            principal,
+            confirmed: false,
+            create_slot: CreateSlot::default(),
+            sessions: Vec::new(),
+            sessions_made: 0,
+            reclaim: Reclaim::default(),
+            status_flags: 0,
+            lease: Lease { renewed: now, is_courtesy: false },
+            address,
+            implementation,
+        }
+    }
+
+    pub(crate) fn owner(&self) -> &Bytes {
+        &self.incarnation.owner
+    }
+
     pub(crate) fn renew(&mut self, now: Duration) {
-        self.renewed = now;
-        self.is_courtesy = false;
+        self.lease = Lease { renewed: now, is_courtesy: false };
     }
 
     pub(crate) fn is_silent_since(&self, now: Duration, lease: Duration) -> bool {
-        now.saturating_sub(self.renewed) > lease
+        now.saturating_sub(self.lease.renewed) > lease
+    }
+}
+
+impl Reclaim {
+    /// Whether its record entitles the client to reclaims.
+    pub(crate) fn is_entitled(&self) -> bool {
+        self.is_complete && !self.is_robbed
     }
 }

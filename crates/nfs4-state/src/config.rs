@@ -6,8 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use nfs4::{EXCHGID4_FLAG_USE_PNFS_DS, EXCHGID4_FLAG_USE_PNFS_MDS};
 
-use crate::Courtesy;
-
 /// Which half of pNFS a server is (RFC 8881 §13.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -101,6 +99,20 @@ pub struct SessionConfig {
     pub grace: Duration,
     /// Random per start of the process: it makes client and session ids of another instance unknown here.
     pub instance: u64,
+}
+
+/// How far courtesy goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Courtesy {
+    /// After the lease; zero: none.
+    pub time: Duration,
+    /// Those that were silent longest go beyond these: clients, and what all of them hold together.
+    pub clients_max: usize,
+    pub states_max: u64,
+}
+
+impl Courtesy {
+    pub const NONE: Courtesy = Courtesy { time: Duration::ZERO, clients_max: 0, states_max: 0 };
 }
 
 /// A transport connection, numbered by the transport and never reused.

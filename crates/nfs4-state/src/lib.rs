@@ -21,11 +21,17 @@ pub use adaptive::{Adaptive, DelegationMode, DelegationRules, WriteDelegations};
 pub use back_channel::CallbackOutcome;
 pub use client::Incarnation;
 pub use config::{
-    ConnectionId, Peer, Principal, RequestFacts, Role, ServerIdentity, SessionConfig, SessionLimits,
+    ConnectionId, Courtesy, Peer, Principal, RequestFacts, Role, ServerIdentity, SessionConfig, SessionLimits,
 };
 pub use grace::KnownClient;
-pub use table::{
-    Action, CallbackRefusal, CallbackTicket, ClientFacts, Courtesy, CreateStep, Departed, Exchanged,
-    Holdings, Lapsed, PendingSession, SequenceVerdict, SessionTable, SlotFacts, SlotRecall, SlotTicket,
-    Started,
-};
+pub use table::SessionTable;
+pub use table::callbacks::{CallbackRefusal, CallbackTicket, Callbacks};
+pub use table::clients::Clients;
+pub use table::courtesy::{Holdings, Lapsed};
+pub use table::establish::{CreateStep, PendingSession, Started};
+pub use table::exchange::Exchanged;
+pub use table::facts::{ClientFacts, SessionFacts};
+pub use table::reclaims::Reclaims;
+pub use table::records::{Action, Departed};
+pub use table::sequence::{SequenceVerdict, SlotTicket};
+pub use table::sessions::{Sessions, SlotFacts, SlotRecall};

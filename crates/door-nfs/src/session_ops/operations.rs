@@ -45,7 +45,8 @@ impl Sessions {
             }
             A::BackchannelCtl(args) => {
                 let session = compound.session.ok_or(NfsStat4::OpNotInSession);
-                let done = session.and_then(|session| self.lock().backchannel_ctl(session, &args));
+                let done =
+                    session.and_then(|session| self.lock().sessions_mut().backchannel_ctl(session, &args));
                 R::BackchannelCtl(outcome(done))
             }
             A::DestroyClientId(args) => {
@@ -124,9 +125,9 @@ impl Sessions {
             // There is one file system, and it does not move: nothing to note (RFC 8881 §18.51.3).
             return compound.current.handle.map(|_| ()).ok_or(NfsStat4::NoFileHandle);
         }
-        let action = self.lock().reclaim_complete(client)?;
+        let action = self.lock().reclaims().complete(client)?;
         self.record(Some(&action)).await.map_err(status::of_namespace)?;
-        self.lock().reclaim_completed(client);
+        self.lock().reclaims().completed(client);
         Ok(())
     }
 

@@ -11,22 +11,9 @@ use std::time::Duration;
 
 use nfs4::ClientId4;
 
-use super::{Departed, SessionTable};
-use crate::client::Client;
-
-/// How far courtesy goes.
-#[derive(Clone, Copy, Debug)]
-pub struct Courtesy {
-    /// After the lease; zero: none.
-    pub time: Duration,
-    /// Those that were silent longest go beyond these: clients, and what all of them hold together.
-    pub clients_max: usize,
-    pub states_max: u64,
-}
-
-impl Courtesy {
-    pub const NONE: Courtesy = Courtesy { time: Duration::ZERO, clients_max: 0, states_max: 0 };
-}
+use super::SessionTable;
+use super::records::{Departed, Records};
+use crate::SessionConfig;
 
 /// The state of clients, as their door knows it. Asked under the table's lock.
 pub trait Holdings {
@@ -60,69 +47,53 @@ impl SessionTable {
     /// Looks at the leases. A client with a request running is not silent. Unconfirmed clients are removed and not
     /// reported: they have no state.
     pub fn expire(&mut self, now: Duration, holdings: &dyn Holdings) -> Lapsed {
-        self.review_slots(now);
+        let SessionConfig { lease, courtesy, ref limits, .. } = self.config;
+        let Records { clients, sessions, .. } = &mut self.records;
+        let is_only = |id| clients.get(id).is_some_and(|client| client.sessions.len() == 1);
+        sessions.review_slots(now, lease, limits, is_only);
         let mut found = Lapsed { departed: self.take_evicted(), kept: Vec::new() };
         let mut lapsed: Vec<(Duration, ClientId4)> =
-            self.lapsed(now).map(|client| (client.renewed, client.id)).collect();
+            self.records.lapsed(now, lease).map(|client| (client.lease.renewed, client.id)).collect();
         lapsed.sort_unstable_by_key(|(renewed, id)| Reverse((*renewed, *id)));
         let (mut clients, mut states) = (0, 0_u64);
         for (_, id) in lapsed {
-            let courtesy = self.config.courtesy;
-            let time = self.config.lease.saturating_add(courtesy.time);
-            let client = self.clients.get_mut(&id).expect("it was found a moment ago");
+            let time = lease.saturating_add(courtesy.time);
+            let client = self.records.clients.get_mut(id).expect("it was found a moment ago");
             // A client without RECLAIM_COMPLETE has obtained nothing, and its record entitles it to nothing.
-            let may_stay = client.confirmed && client.reclaim_complete && !client.is_silent_since(now, time);
+            let may_stay =
+                client.confirmed && client.reclaim.is_complete && !client.is_silent_since(now, time);
             let held = if may_stay { holdings.states(id) } else { 0 };
-            let is_new = !client.is_courtesy;
+            let is_new = !client.lease.is_courtesy;
             if held > 0
                 && clients < courtesy.clients_max
                 && states.saturating_add(held) <= courtesy.states_max
                 && !(is_new && holdings.is_waited_for(id))
             {
                 (clients, states) = (clients + 1, states + held);
-                client.is_courtesy = true;
+                client.lease.is_courtesy = true;
                 found.kept.extend(is_new.then_some(id));
                 continue;
             }
             let was_confirmed = client.confirmed;
-            found.departed.extend(self.depart(id).filter(|_| was_confirmed));
+            found.departed.extend(self.records.depart(id).filter(|_| was_confirmed));
         }
         found
     }
 
     /// Ends those of these clients whose lease has ended, for others need what they have. A client that is back stays.
     pub fn dislodge(&mut self, now: Duration, clients: &[ClientId4]) -> Vec<Departed> {
-        let is_lapsed =
-            |id: &&ClientId4| self.clients.get(id).is_some_and(|client| self.is_lapsed(client, now));
+        let (records, lease) = (&self.records, self.config.lease);
+        let is_lapsed = |id: &&ClientId4| {
+            records.clients.get(**id).is_some_and(|client| records.is_lapsed(client, now, lease))
+        };
         let lapsed: Vec<_> = clients.iter().filter(is_lapsed).copied().collect();
-        lapsed.into_iter().filter_map(|id| self.depart(id)).collect()
+        lapsed.into_iter().filter_map(|id| self.records.depart(id)).collect()
     }
 
     /// Clients that made room for others since this was last asked. If nobody asks, the next [`expire`](Self::expire)
     /// returns them.
     pub fn take_evicted(&mut self) -> Vec<Departed> {
-        std::mem::take(&mut self.evicted)
-    }
-
-    /// Makes room by the client that is silent longest, if one is lapsed. It is told of by
-    /// [`take_evicted`](Self::take_evicted).
-    pub(super) fn evict(&mut self, now: Duration) -> bool {
-        let longest = self.lapsed(now).filter(|client| client.confirmed);
-        let Some(id) = longest.min_by_key(|client| (client.renewed, client.id)).map(|client| client.id)
-        else {
-            return false;
-        };
-        let departed = self.depart(id);
-        self.evicted.extend(departed);
-        true
-    }
-
-    fn lapsed(&self, now: Duration) -> impl Iterator<Item = &Client> {
-        self.clients.values().filter(move |client| self.is_lapsed(client, now))
-    }
-
-    fn is_lapsed(&self, client: &Client, now: Duration) -> bool {
-        client.is_silent_since(now, self.config.lease) && !self.is_busy(client)
+        std::mem::take(&mut self.records.evicted)
     }
 }
 
@@ -130,10 +101,11 @@ impl SessionTable {
 mod tests {
     use nfs4::{NfsStat4, SessionId4};
 
-    use super::super::SequenceVerdict;
     use super::super::fixture::{CHANNEL, COURTESY, Fixture, LEASE, facts, s, sequence_args};
+    use super::super::sequence::SequenceVerdict;
     use super::*;
-    use crate::{SessionLimits, table::Action};
+    use crate::SessionLimits;
+    use crate::table::records::Action;
 
     /// Each of these has so much.
     struct Holds(u64);
@@ -152,7 +124,7 @@ mod tests {
 
     fn client(server: &mut Fixture, owner: &str) -> (ClientId4, SessionId4) {
         let (client, session) = server.mount(owner);
-        server.table.reclaim_completed(client);
+        server.table.reclaims().completed(client);
         (client, session)
     }
 
@@ -231,7 +203,10 @@ mod tests {
         let action = Some(Action::RemoveRecord { owner: "a".into() });
         assert_eq!(server.table.dislodge(server.now, &[a, c]), [Departed { client: a, action }]);
         assert_eq!(server.sequence(session, 0, 1), Err(NfsStat4::BadSession));
-        assert!(server.table.is_confirmed(b) && server.table.is_confirmed(c), "busy is not silent");
+        assert!(
+            server.table.clients().is_confirmed(b) && server.table.clients().is_confirmed(c),
+            "busy is not silent"
+        );
         server.table.finish(server.now, running, None);
     }
 
@@ -261,7 +236,7 @@ mod tests {
         assert_eq!(server.exchange_id("c", 1).unwrap_err(), NfsStat4::Delay);
         server.now += LEASE + s(1);
         client(&mut server, "c");
-        assert!(!server.table.is_confirmed(a) && server.table.is_confirmed(b));
+        assert!(!server.table.clients().is_confirmed(a) && server.table.clients().is_confirmed(b));
         let lapsed = server.table.expire(server.now, &ONE);
         assert_eq!((gone(&lapsed), lapsed.kept), (vec![a], vec![b]));
     }
@@ -279,7 +254,7 @@ mod tests {
         let (b, _) = client(&mut server, "b");
         server.now += LEASE + s(1);
         assert_eq!(server.create_session(b, 2), Err(NfsStat4::NoSpc));
-        assert!(server.table.is_confirmed(a), "it has made no room for anybody");
+        assert!(server.table.clients().is_confirmed(a), "it has made no room for anybody");
     }
 
     #[test]

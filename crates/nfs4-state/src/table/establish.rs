@@ -1,5 +1,4 @@
-//! Sessions come and go: CREATE_SESSION (RFC 8881 §18.36), DESTROY_SESSION (§18.37), BIND_CONN_TO_SESSION (§18.34) and
-//! BACKCHANNEL_CTL (§18.33).
+//! Sessions come and go: CREATE_SESSION (RFC 8881 §18.36), DESTROY_SESSION (§18.37) and BIND_CONN_TO_SESSION (§18.34).
 //!
 //! CREATE_SESSION takes two steps, since confirming a restarted client ends its old state, and that must be on record
 //! before the reply leaves: `create_session` judges, the shell does the actions, `commit_session` makes the session.
@@ -8,13 +7,13 @@
 use std::time::Duration;
 
 use nfs4::{
-    BackchannelCtl4Args, BindConnToSession4Args, BindConnToSession4ResOk,
-    CREATE_SESSION4_FLAG_CONN_BACK_CHAN, CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST,
-    CallbackSecParms4, ChannelDirFromClient4, ChannelDirFromServer4, ClientId4, CreateSession4Args,
-    CreateSession4ResOk, NfsStat4, SessionId4,
+    BindConnToSession4Args, BindConnToSession4ResOk, CREATE_SESSION4_FLAG_CONN_BACK_CHAN,
+    CREATE_SESSION4_FLAG_CONN_RDMA, CREATE_SESSION4_FLAG_PERSIST, CallbackSecParms4, ChannelDirFromClient4,
+    ChannelDirFromServer4, ClientId4, CreateSession4Args, CreateSession4ResOk, NfsStat4, SessionId4,
 };
 
-use super::{Action, Departed, SessionTable, share};
+use super::SessionTable;
+use super::records::{Action, Departed};
 use crate::back_channel::BackChannel;
 use crate::client::CreateTurn;
 use crate::session::{Session, session_id};
@@ -59,7 +58,7 @@ impl SessionTable {
         principal: Principal,
         peer: &Peer,
     ) -> Result<CreateStep, NfsStat4> {
-        let client = self.clients.get_mut(&args.clientid).ok_or(NfsStat4::StaleClientId)?;
+        let client = self.records.clients.get_mut(args.clientid).ok_or(NfsStat4::StaleClientId)?;
         if let CreateTurn::Replay(reply) = client.create_slot.turn(args.sequence)? {
             return Ok(CreateStep::Replay(reply));
         }
@@ -72,8 +71,9 @@ impl SessionTable {
         client.create_slot.running = true;
         // The former incarnation's record stops to entitle to reclaims; the client itself gets its own with
         // RECLAIM_COMPLETE. Without a former one nothing is on record that must change.
-        let restarts = !client.confirmed && self.confirmed.contains_key(&client.owner);
-        let put = || Action::PutRecord { owner: client.owner.clone(), reclaim_complete: false };
+        let (is_confirmed, owner) = (client.confirmed, client.owner().clone());
+        let restarts = !is_confirmed && self.records.clients.confirmed_of(&owner).is_some();
+        let put = || Action::PutRecord { owner, reclaim_complete: false };
         Ok(CreateStep::Prepared(PendingSession {
             actions: restarts.then(put).into_iter().collect(),
             client: args.clientid,
@@ -87,23 +87,27 @@ impl SessionTable {
     /// The actions are durable: makes the session and confirms its client.
     pub fn commit_session(&mut self, now: Duration, pending: PendingSession) -> Result<Started, NfsStat4> {
         let id = pending.client;
-        let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientId)?;
-        let may_have_more = client.sessions.len() < self.config.limits.sessions_per_client_max;
+        let (limits, lease) = (&self.config.limits, self.config.lease);
+        let client = self.records.clients.get(id).ok_or(NfsStat4::StaleClientId)?;
+        let may_have_more = client.sessions.len() < limits.sessions_per_client_max;
         // A lapsed client must not keep others out; but none is evicted for a client that gets no session anyway.
-        while may_have_more && self.affordable_slots(id, &pending.args) == 0 && self.evict(now) {}
+        while may_have_more
+            && self.records.affordable_slots(id, &pending.args, limits) == 0
+            && self.records.evict(now, lease)
+        {}
         let outcome = self.start_session(now, &pending);
-        let client = self.clients.get_mut(&id).expect("it was there a moment ago");
+        let client = self.records.clients.get_mut(id).expect("it was there a moment ago");
         client.create_slot.done(outcome.clone());
         let reply = outcome?;
         client.sessions.push(reply.sessionid);
         client.renew(now);
-        let departed = self.confirm(id);
+        let departed = self.records.confirm(id);
         Ok(Started { reply, departed })
     }
 
     /// The actions could not be made durable: the client may send the same request again.
     pub fn abandon_session(&mut self, pending: PendingSession) {
-        if let Some(client) = self.clients.get_mut(&pending.client) {
+        if let Some(client) = self.records.clients.get_mut(pending.client) {
             client.create_slot.running = false;
         }
     }
@@ -119,12 +123,12 @@ impl SessionTable {
         if in_session == Some(id) && !is_last {
             return Err(NfsStat4::NotOnlyOp);
         }
-        let session = self.sessions.get(&id).ok_or(NfsStat4::BadSession)?;
+        let session = self.records.sessions.get(id).ok_or(NfsStat4::BadSession)?;
         if !session.is_associated(connection) {
             return Err(NfsStat4::ConnNotBoundToSession);
         }
-        let session = self.forget_session(id).expect("it was there a moment ago");
-        if let Some(client) = self.clients.get_mut(&session.client) {
+        let session = self.records.sessions.remove(id).expect("it was there a moment ago");
+        if let Some(client) = self.records.clients.get_mut(session.client) {
             client.sessions.retain(|known| *known != id);
         }
         Ok(())
@@ -136,7 +140,7 @@ impl SessionTable {
         args: &BindConnToSession4Args,
         peer: &Peer,
     ) -> Result<BindConnToSession4ResOk, NfsStat4> {
-        let session = self.sessions.get_mut(&args.sessid).ok_or(NfsStat4::BadSession)?;
+        let session = self.records.sessions.get_mut(args.sessid).ok_or(NfsStat4::BadSession)?;
         let dir = match args.dir {
             ChannelDirFromClient4::Fore => ChannelDirFromServer4::Fore,
             ChannelDirFromClient4::Back => ChannelDirFromServer4::Back,
@@ -151,18 +155,10 @@ impl SessionTable {
         if dir != ChannelDirFromServer4::Back {
             session.associate(peer.connection);
         }
-        if let Some(client) = self.clients.get_mut(&session.client) {
+        if let Some(client) = self.records.clients.get_mut(session.client) {
             client.renew(now);
         }
         Ok(BindConnToSession4ResOk { sessid: args.sessid, dir, use_conn_in_rdma_mode: false })
-    }
-
-    pub fn backchannel_ctl(&mut self, id: SessionId4, args: &BackchannelCtl4Args) -> Result<(), NfsStat4> {
-        let security = channel::callback_security(&args.sec_parms)?;
-        let session = self.sessions.get_mut(&id).ok_or(NfsStat4::BadSession)?;
-        session.back.program = args.cb_program;
-        session.back.security = security;
-        Ok(())
     }
 
     fn start_session(
@@ -170,9 +166,9 @@ impl SessionTable {
         now: Duration,
         pending: &PendingSession,
     ) -> Result<CreateSession4ResOk, NfsStat4> {
-        let slots = self.affordable_slots(pending.client, &pending.args);
         let (args, limits) = (&pending.args, &self.config.limits);
-        let client = self.clients.get_mut(&pending.client).expect("the caller has looked");
+        let slots = self.records.affordable_slots(pending.client, args, limits);
+        let client = self.records.clients.get_mut(pending.client).expect("the caller has looked");
         if client.sessions.len() >= limits.sessions_per_client_max {
             return Err(NfsStat4::NoSpc);
         }
@@ -201,8 +197,7 @@ impl SessionTable {
         client.sessions_made = client.sessions_made.wrapping_add(1);
         let instance = (self.config.instance >> 32) as u32;
         let sessionid = session_id(client.id, client.sessions_made, instance);
-        self.reply_cache_reserved += session.reply_cache_bytes();
-        self.sessions.insert(sessionid, session);
+        self.records.sessions.insert(sessionid, session);
         Ok(CreateSession4ResOk {
             sessionid,
             sequence: args.sequence,
@@ -210,28 +205,6 @@ impl SessionTable {
             fore_chan_attrs: fore,
             back_chan_attrs: back,
         })
-    }
-
-    /// As many as are asked for, and as the reply cache has room for where the client comes from.
-    fn affordable_slots(&self, client: ClientId4, args: &CreateSession4Args) -> u32 {
-        let (asked, limits) = (&args.fore_chan_attrs, &self.config.limits);
-        let slot_bytes = u64::from(channel::cached_bytes(asked, limits)).max(1);
-        let own = || self.clients.get(&client).map_or(0, |client| self.reply_cache_bytes_of(client.address));
-        let wanted = u64::from(asked.maxrequests.min(limits.slots_first).min(limits.slots_max));
-        let bytes = slot_bytes * wanted;
-        let room = share::room(limits.reply_cache_bytes_max, self.reply_cache_reserved, bytes, own);
-        // No more than are wanted, which are 32 bits.
-        (room / slot_bytes) as u32
-    }
-
-    /// Confirms a client at its first session; a former incarnation of the owner departs.
-    fn confirm(&mut self, id: ClientId4) -> Option<Departed> {
-        let client = self.clients.get_mut(&id).filter(|client| !client.confirmed)?;
-        client.confirmed = true;
-        let owner = client.owner.clone();
-        self.unconfirmed.remove(&owner);
-        let former = self.confirmed.insert(owner, id)?;
-        self.remove_client(former).map(|former| Departed { client: former.id, action: None })
     }
 }
 
@@ -258,7 +231,7 @@ mod tests {
         let mut server = Fixture::new();
         let client = server.exchange_id("a", 1).unwrap().clientid;
         let reply = server.create_session(client, 1).unwrap();
-        assert!(server.table.is_confirmed(client));
+        assert!(server.table.clients().is_confirmed(client));
         assert_eq!(reply.sequence, 1);
         assert_eq!(reply.flags, CREATE_SESSION4_FLAG_CONN_BACK_CHAN);
         assert!(reply.fore_chan_attrs.maxoperations >= 8);
@@ -272,7 +245,7 @@ mod tests {
         let client = server.exchange_id("a", 1).unwrap().clientid;
         let first = server.create_session(client, 1).unwrap();
         assert_eq!(server.create_session(client, 1).unwrap(), first);
-        assert_eq!(server.table.session_count(), 1);
+        assert_eq!(server.table.sessions().count(), 1);
         assert_eq!(server.create_session(client, 3), Err(NfsStat4::SeqMisordered));
         assert_eq!(server.create_session(client, 0), Err(NfsStat4::SeqMisordered));
         assert_ne!(server.create_session(client, 2).unwrap().sessionid, first.sessionid);

@@ -11,9 +11,10 @@ use nfs4::{
 };
 use xdr::Opaque;
 
-use super::{Departed, SessionTable, share};
-use crate::client::{Client, CreateSlot};
-use crate::{Peer, Principal};
+use super::records::Departed;
+use super::{SessionTable, share};
+use crate::client::Client;
+use crate::{Incarnation, Peer, Principal, ServerIdentity};
 
 /// Flags that a client may send in 4.1 (RFC 8881 §18.35.1).
 const FLAGS_4_1: u32 = EXCHGID4_FLAG_SUPP_MOVED_REFER
@@ -44,17 +45,16 @@ impl SessionTable {
         check_protection(&args.state_protect)?;
         let owner = &args.clientowner.ownerid.0;
         let is_update = args.flags & EXCHGID4_FLAG_UPD_CONFIRMED_REC_A != 0;
-        let confirmed = self.confirmed.get(owner).copied();
-        let Some(id) = confirmed else {
+        let Some(id) = self.records.clients.confirmed_of(owner) else {
             if is_update {
                 return Err(NfsStat4::NoEnt);
             }
             return self.admit(now, args, principal, peer, None);
         };
         let lease = self.config.lease;
-        let client = self.clients.get_mut(&id).expect("a confirmed owner names a client");
+        let client = self.records.clients.get_mut(id).expect("a confirmed owner names a client");
         let same_principal = client.principal == principal;
-        let same_verifier = client.verifier == args.clientowner.verifier;
+        let same_verifier = client.incarnation.verifier == args.clientowner.verifier.0;
         if is_update {
             if !same_verifier {
                 return Err(NfsStat4::NotSame);
@@ -77,16 +77,19 @@ impl SessionTable {
         client.address = peer.address;
         client.implementation = implementation(args);
         let sequence = client.create_slot.sequence.wrapping_add(1);
-        Ok(Exchanged { reply: self.exchange_reply(id, sequence, EXCHGID4_FLAG_CONFIRMED_R), departed: None })
+        Ok(Exchanged {
+            reply: reply(&self.config.identity, id, sequence, EXCHGID4_FLAG_CONFIRMED_R),
+            departed: None,
+        })
     }
 
     /// Ends a client record. The head says in `holds_state` whether the client has opens, locks or layouts.
     pub fn destroy_clientid(&mut self, id: ClientId4, holds_state: bool) -> Result<Departed, NfsStat4> {
-        let client = self.clients.get(&id).ok_or(NfsStat4::StaleClientId)?;
+        let client = self.records.clients.get(id).ok_or(NfsStat4::StaleClientId)?;
         if holds_state || !client.sessions.is_empty() || client.create_slot.running {
             return Err(NfsStat4::ClientIdBusy);
         }
-        self.depart(id).ok_or(NfsStat4::StaleClientId)
+        self.records.depart(id).ok_or(NfsStat4::StaleClientId)
     }
 
     /// Makes an unconfirmed record in place of an unconfirmed one of the same owner and of `displaced`.
@@ -99,40 +102,24 @@ impl SessionTable {
         displaced: Option<ClientId4>,
     ) -> Result<Exchanged, NfsStat4> {
         let owner = Bytes::copy_from_slice(&args.clientowner.ownerid);
-        if let Some(former) = self.unconfirmed.get(&owner).copied() {
-            self.remove_client(former);
+        if let Some(former) = self.records.clients.unconfirmed_of(&owner) {
+            self.records.remove_client(former);
         }
-        let departed = displaced.and_then(|id| self.depart(id));
+        let departed = displaced.and_then(|id| self.records.depart(id));
         self.make_room(now, peer)?;
-        self.clients_made = self.clients_made.wrapping_add(1);
-        let id = ClientId4(self.config.instance << 32 | u64::from(self.clients_made));
-        let client = Client {
-            id,
-            owner: owner.clone(),
-            verifier: args.clientowner.verifier,
-            principal,
-            confirmed: false,
-            create_slot: CreateSlot::default(),
-            sessions: Vec::new(),
-            sessions_made: 0,
-            reclaim_complete: false,
-            is_robbed: false,
-            status_flags: 0,
-            renewed: now,
-            is_courtesy: false,
-            address: peer.address,
-            implementation: implementation(args),
-        };
-        self.clients.insert(id, client);
-        self.unconfirmed.insert(owner, id);
-        Ok(Exchanged { reply: self.exchange_reply(id, 1, 0), departed })
+        let incarnation = Incarnation { owner, verifier: args.clientowner.verifier.0 };
+        let clients = &mut self.records.clients;
+        let id = clients.next_id(self.config.instance);
+        clients.insert(Client::new(id, incarnation, principal, peer.address, implementation(args), now));
+        Ok(Exchanged { reply: reply(&self.config.identity, id, 1, 0), departed })
     }
 
     /// At the bound the oldest unconfirmed record goes: it costs its client one more EXCHANGE_ID. Then the client whose
     /// lease ended first; others that are confirmed stay. An address at its own bound makes room by its own records.
     fn make_room(&mut self, now: Duration, peer: &Peer) -> Result<(), NfsStat4> {
-        let (max, used) = (self.config.limits.clients_max, self.clients.len());
-        let own = || self.clients_of(peer.address).count() as u64;
+        let (max, used) = (self.config.limits.clients_max, self.records.clients.count());
+        let clients = &self.records.clients;
+        let own = || clients.of_address(peer.address).count() as u64;
         if share::room(max as u64, used as u64, 1, own) > 0 {
             return Ok(());
         }
@@ -140,37 +127,36 @@ impl SessionTable {
         let oldest = |clients: &mut dyn Iterator<Item = &Client>| {
             clients
                 .filter(|client| !client.confirmed && !client.create_slot.running)
-                .min_by_key(|client| (client.renewed, client.id))
+                .min_by_key(|client| (client.lease.renewed, client.id))
                 .map(|client| client.id)
         };
-        let oldest = oldest(&mut self.clients_of(peer.address))
-            .or_else(|| oldest(&mut self.clients.values()).filter(|_| is_full));
+        let oldest = oldest(&mut clients.of_address(peer.address))
+            .or_else(|| oldest(&mut clients.iter()).filter(|_| is_full));
         match oldest {
-            Some(oldest) => _ = self.remove_client(oldest),
-            None if is_full && self.evict(now) => {}
+            Some(oldest) => _ = self.records.remove_client(oldest),
+            None if is_full && self.records.evict(now, self.config.lease) => {}
             None => return Err(NfsStat4::Delay),
         }
         Ok(())
     }
+}
 
-    fn exchange_reply(&self, clientid: ClientId4, sequenceid: u32, flags: u32) -> ExchangeId4ResOk {
-        let identity = &self.config.identity;
-        ExchangeId4ResOk {
-            clientid,
-            sequenceid,
-            flags: identity.role.exchange_flags() | flags,
-            state_protect: StateProtect4R::None,
-            server_owner: ServerOwner4 {
-                minor_id: identity.minor_id,
-                major_id: Opaque(identity.major_id.clone()),
-            },
-            server_scope: Opaque(identity.scope.clone()),
-            server_impl_id: Some(NfsImplId4 {
-                domain: Opaque::new(),
-                name: Opaque(identity.implementation.clone()),
-                date: nfs4::NfsTime4::default(),
-            }),
-        }
+fn reply(identity: &ServerIdentity, clientid: ClientId4, sequenceid: u32, flags: u32) -> ExchangeId4ResOk {
+    ExchangeId4ResOk {
+        clientid,
+        sequenceid,
+        flags: identity.role.exchange_flags() | flags,
+        state_protect: StateProtect4R::None,
+        server_owner: ServerOwner4 {
+            minor_id: identity.minor_id,
+            major_id: Opaque(identity.major_id.clone()),
+        },
+        server_scope: Opaque(identity.scope.clone()),
+        server_impl_id: Some(NfsImplId4 {
+            domain: Opaque::new(),
+            name: Opaque(identity.implementation.clone()),
+            date: nfs4::NfsTime4::default(),
+        }),
     }
 }
 
@@ -197,8 +183,8 @@ fn implementation(args: &ExchangeId4Args) -> Option<Bytes> {
 mod tests {
     use nfs4::{EXCHGID4_FLAG_USE_PNFS_DS, EXCHGID4_FLAG_USE_PNFS_MDS, StateProtectOps4};
 
-    use super::super::Action;
     use super::super::fixture::{Fixture, LEASE, s};
+    use super::super::records::Action;
     use super::*;
     use crate::{Role, SessionLimits};
 
@@ -208,7 +194,7 @@ mod tests {
         let reply = server.exchange_id("a", 1).unwrap();
         assert_eq!(reply.flags, EXCHGID4_FLAG_USE_PNFS_MDS);
         assert_eq!(reply.sequenceid, 1);
-        assert!(!server.table.is_confirmed(reply.clientid));
+        assert!(!server.table.clients().is_confirmed(reply.clientid));
         assert_eq!(reply.clientid.0 >> 32, 0x0123_4567, "another instance's ids are unknown here");
     }
 
@@ -245,7 +231,7 @@ mod tests {
         assert_eq!(new.flags & EXCHGID4_FLAG_CONFIRMED_R, 0);
         server.sequence(session, 0, 1).expect("the old incarnation still works");
         server.create_session(new.clientid, 1).unwrap();
-        assert!(!server.table.is_confirmed(old));
+        assert!(!server.table.clients().is_confirmed(old));
         assert_eq!(server.departed, [old]);
         assert_eq!(server.sequence(session, 0, 2), Err(NfsStat4::BadSession));
         let put = Action::PutRecord { owner: "a".into(), reclaim_complete: false };

@@ -6,8 +6,10 @@ use bytes::Bytes;
 use nfs4::*;
 use xdr::Opaque;
 
-use super::*;
-use crate::{Peer, Principal, RequestFacts, Role, ServerIdentity, SessionLimits};
+use crate::{
+    Action, ConnectionId, Courtesy, CreateStep, Departed, KnownClient, Peer, PendingSession, Principal,
+    RequestFacts, Role, SequenceVerdict, ServerIdentity, SessionConfig, SessionLimits, SessionTable,
+};
 
 pub(super) const fn s(seconds: u64) -> Duration {
     Duration::from_secs(seconds)

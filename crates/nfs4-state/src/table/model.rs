@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
+
 use super::fixture::*;
-use super::*;
-use crate::{Principal, RequestFacts, SessionLimits};
+use crate::{Principal, RequestFacts, SequenceVerdict, SessionLimits, SlotTicket};
 use nfs4::{ClientId4, NfsStat4, Sequence4Args, SessionId4};
 use testkit::dice::Dice;
 
@@ -252,17 +253,19 @@ fn run(dice: &mut Dice) {
             _ if dice.below(8) == 0 => model.silence(&mut fixture),
             _ => {}
         }
-        assert_eq!(fixture.table.session_count(), model.sessions.len());
-        assert_eq!(fixture.table.clients.len(), model.clients.len());
+        assert_eq!(fixture.table.sessions().count(), model.sessions.len());
+        assert_eq!(fixture.table.clients().count(), model.clients.len());
     }
     while !model.running.is_empty() {
         model.finish(&mut fixture, dice);
     }
     model.silence(&mut fixture);
     let table = &fixture.table;
-    assert!(table.clients.is_empty() && table.sessions.is_empty(), "clients that are gone left something");
-    assert!(table.confirmed.is_empty() && table.unconfirmed.is_empty());
-    assert_eq!(table.reply_cache_reserved, 0);
+    assert!(
+        table.clients().is_empty() && table.sessions().count() == 0,
+        "clients that are gone left something"
+    );
+    assert_eq!(table.sessions().reply_cache_reserved(), 0);
 }
 
 #[test]

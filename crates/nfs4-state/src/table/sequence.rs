@@ -9,6 +9,7 @@ use nfs4::{
 };
 
 use super::SessionTable;
+use super::records::Records;
 use crate::client::Client;
 use crate::session::Session;
 use crate::slot::{SlotRequest, SlotVerdict};
@@ -61,7 +62,8 @@ impl SessionTable {
         facts: &RequestFacts,
         peer: &Peer,
     ) -> SequenceVerdict {
-        let Some(session) = self.sessions.get_mut(&args.sessionid) else {
+        let Records { clients, sessions, .. } = &mut self.records;
+        let Some(session) = sessions.get_mut(args.sessionid) else {
             return SequenceVerdict::Refuse(NfsStat4::BadSession);
         };
         if facts.operations > session.fore.maxoperations {
@@ -82,13 +84,15 @@ impl SessionTable {
         });
         session.associate(peer.connection);
         let id = session.client;
-        self.reply_cache_reserved -= reserved - session.reply_cache_bytes();
-        if verdict == SlotVerdict::Execute && session.slots.is_last(args.slotid) {
-            self.offer_slots(args.sessionid);
+        let given_back = reserved - session.reply_cache_bytes();
+        let uses_all = verdict == SlotVerdict::Execute && session.slots.is_last(args.slotid);
+        sessions.give_back(given_back);
+        if uses_all {
+            sessions.offer_slots(args.sessionid, &self.config.limits);
         }
-        self.clients.get_mut(&id).expect("a session belongs to a client").renew(now);
-        let client = self.clients.get(&id).expect("it was there a moment ago");
-        let session = self.sessions.get(&args.sessionid).expect("it was there a moment ago");
+        clients.get_mut(id).expect("a session belongs to a client").renew(now);
+        let client = self.records.clients.get(id).expect("it was there a moment ago");
+        let session = self.records.sessions.get(args.sessionid).expect("it was there a moment ago");
         match verdict {
             SlotVerdict::Refuse(status) => SequenceVerdict::Refuse(status),
             SlotVerdict::Replay(reply) => SequenceVerdict::Replay(reply),
@@ -100,29 +104,11 @@ impl SessionTable {
     /// The request is done. `reply` is its encoded COMPOUND4res, kept if the client asked for it. A session destroyed
     /// meanwhile needs nothing.
     pub fn finish(&mut self, now: Duration, ticket: SlotTicket, reply: Option<Bytes>) {
-        let Some(session) = self.sessions.get_mut(&ticket.session) else { return };
+        let Some(session) = self.records.sessions.get_mut(ticket.session) else { return };
         let kept = reply.filter(|reply| ticket.cache_this && reply.len() <= ticket.reply_bytes_max);
         session.slots.finish(ticket.result.slotid, ticket.result.sequenceid, kept);
-        if let Some(client) = self.clients.get_mut(&session.client) {
+        if let Some(client) = self.records.clients.get_mut(session.client) {
             client.renew(now);
-        }
-    }
-
-    /// The client that a session belongs to.
-    pub fn client_of(&self, session: SessionId4) -> Option<ClientId4> {
-        self.sessions.get(&session).map(|session| session.client)
-    }
-
-    /// Raises flags in `sr_status_flags` of the client's replies until they are lowered.
-    pub fn raise_status(&mut self, client: ClientId4, flags: u32) {
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.status_flags |= flags;
-        }
-    }
-
-    pub fn lower_status(&mut self, client: ClientId4, flags: u32) {
-        if let Some(client) = self.clients.get_mut(&client) {
-            client.status_flags &= !flags;
         }
     }
 
@@ -168,8 +154,7 @@ impl SessionTable {
         if !session.back.is_down() {
             return 0;
         }
-        let another =
-            client.sessions.iter().filter_map(|id| self.sessions.get(id)).any(|session| session.back.is_up());
+        let another = self.records.sessions.of(&client.sessions).any(|session| session.back.is_up());
         let whole_client = if another { 0 } else { SEQ4_STATUS_CB_PATH_DOWN };
         SEQ4_STATUS_CB_PATH_DOWN_SESSION | whole_client
     }
@@ -276,7 +261,7 @@ mod tests {
         let mut server = Fixture::new();
         let (_, session) = server.mount("a");
         assert_eq!(server.sequence(session, 0, 1).unwrap().status_flags, 0);
-        server.table.connection_closed(server.peer.connection);
+        server.table.sessions_mut().connection_closed(server.peer.connection);
         server.peer = peer(2);
         let flags = server.sequence(session, 0, 2).unwrap().status_flags;
         assert_eq!(flags, SEQ4_STATUS_CB_PATH_DOWN | SEQ4_STATUS_CB_PATH_DOWN_SESSION);
@@ -296,12 +281,12 @@ mod tests {
     fn raised_flags_stay_until_they_are_lowered() {
         let mut server = Fixture::new();
         let (client, session) = server.mount("a");
-        server.table.raise_status(client, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+        server.table.clients_mut().raise_status(client, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
         for sequence in 1..3 {
             let flags = server.sequence(session, 0, sequence).unwrap().status_flags;
             assert_eq!(flags, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
         }
-        server.table.lower_status(client, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
+        server.table.clients_mut().lower_status(client, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
         assert_eq!(server.sequence(session, 0, 3).unwrap().status_flags, 0);
     }
 }

@@ -1,13 +1,6 @@
 //! The share of one address in clients and in the reply cache: the last eighth of either is for addresses that have
 //! little, so that one host cannot keep others from mounting. A cluster behind one address has the rest.
 
-use std::net::SocketAddr;
-
-use types::shares::network;
-
-use super::SessionTable;
-use crate::client::Client;
-
 /// The part of all that is kept for others.
 const KEPT_DIVISOR: u64 = 8;
 /// An address with less than this part of all has little.
@@ -20,18 +13,6 @@ pub(super) fn room(max: u64, used: u64, wanted: u64, own: impl FnOnce() -> u64) 
     let for_all = free.saturating_sub(max / KEPT_DIVISOR);
     let has_little = for_all < wanted && own() <= max / LITTLE_DIVISOR;
     wanted.min(if has_little { free } else { for_all })
-}
-
-impl SessionTable {
-    pub(super) fn clients_of(&self, address: SocketAddr) -> impl Iterator<Item = &Client> {
-        let address = network(address.ip());
-        self.clients.values().filter(move |client| network(client.address.ip()) == address)
-    }
-
-    pub(super) fn reply_cache_bytes_of(&self, address: SocketAddr) -> u64 {
-        let sessions = self.clients_of(address).flat_map(|client| &client.sessions);
-        sessions.filter_map(|id| self.sessions.get(id)).map(|session| session.reply_cache_bytes()).sum()
-    }
 }
 
 #[cfg(test)]

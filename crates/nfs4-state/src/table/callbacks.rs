@@ -3,7 +3,8 @@
 use nfs4::{CallbackSecParms4, ClientId4, ReferringCallList4, SessionId4};
 use types::FileId;
 
-use super::SessionTable;
+use super::clients::Clients;
+use super::sessions::Sessions;
 use crate::ConnectionId;
 use crate::back_channel::CallbackOutcome;
 
@@ -38,14 +39,20 @@ pub enum CallbackRefusal {
     Busy,
 }
 
-impl SessionTable {
-    /// Takes a slot on a back channel of the client. Call [`callback_end`](Self::callback_end) whatever comes of it.
-    pub fn callback_begin(&mut self, client: ClientId4) -> Result<CallbackTicket, CallbackRefusal> {
-        let client = self.clients.get(&client).ok_or(CallbackRefusal::UnknownClient)?;
+/// The back channels of clients.
+pub struct Callbacks<'a> {
+    pub(super) clients: &'a Clients,
+    pub(super) sessions: &'a mut Sessions,
+}
+
+impl Callbacks<'_> {
+    /// Takes a slot on a back channel of the client. Call [`end`](Self::end) whatever comes of it.
+    pub fn begin(&mut self, client: ClientId4) -> Result<CallbackTicket, CallbackRefusal> {
+        let client = self.clients.get(client).ok_or(CallbackRefusal::UnknownClient)?;
         let mut refusal = CallbackRefusal::NoPath;
         // The newest session first: the client has made it because it is in use.
         for id in client.sessions.iter().rev() {
-            let Some(session) = self.sessions.get_mut(id) else { continue };
+            let Some(session) = self.sessions.get_mut(*id) else { continue };
             let Some(connection) = session.back.connection().filter(|_| !session.back.is_at_fault()) else {
                 continue;
             };
@@ -69,30 +76,23 @@ impl SessionTable {
     }
 
     /// The client answered SEQ_MISORDERED: the ticket to try once more with, if an earlier loss explains it.
-    pub fn callback_misordered(&mut self, ticket: &CallbackTicket) -> Option<CallbackTicket> {
-        let sequence = self.sessions.get_mut(&ticket.session)?.back.misordered(ticket.slot)?;
+    pub fn misordered(&mut self, ticket: &CallbackTicket) -> Option<CallbackTicket> {
+        let sequence = self.sessions.get_mut(ticket.session)?.back.misordered(ticket.slot)?;
         Some(CallbackTicket { sequence, ..ticket.clone() })
     }
 
-    pub fn callback_end(&mut self, ticket: CallbackTicket, outcome: CallbackOutcome) {
-        if let Some(session) = self.sessions.get_mut(&ticket.session) {
+    pub fn end(&mut self, ticket: CallbackTicket, outcome: CallbackOutcome) {
+        if let Some(session) = self.sessions.get_mut(ticket.session) {
             session.back.end(ticket.slot, outcome);
-        }
-    }
-
-    /// The request that runs on a slot is about to grant something of the file that may be recalled.
-    pub fn note_grant(&mut self, session: SessionId4, slot: u32, file: FileId) {
-        if let Some(session) = self.sessions.get_mut(&session) {
-            session.slots.note_grant(slot, file);
         }
     }
 
     /// Requests of the client that have granted something of the file (of any, if none is named) and whose replies a recall
     /// may overtake (RFC 8881 §2.10.6.3, §20.9.3).
     pub fn granting_calls(&self, client: ClientId4, file: Option<FileId>) -> Vec<ReferringCallList4> {
-        let sessions = self.clients.get(&client).into_iter().flat_map(|client| client.sessions.iter());
+        let sessions = self.clients.get(client).into_iter().flat_map(|client| client.sessions.iter());
         let of_session = |id: &SessionId4| {
-            let session = self.sessions.get(id)?;
+            let session = self.sessions.get(*id)?;
             let referring_calls: Vec<_> = session.slots.granting(file).take(REFERRING_CALLS_MAX).collect();
             (!referring_calls.is_empty()).then_some(ReferringCallList4 { sessionid: *id, referring_calls })
         };
@@ -101,8 +101,8 @@ impl SessionTable {
 
     /// Whether a call to the client could be made.
     pub fn has_back_channel(&self, client: ClientId4) -> bool {
-        self.clients.get(&client).is_some_and(|client| {
-            let mut sessions = client.sessions.iter().filter_map(|id| self.sessions.get(id));
+        self.clients.get(client).is_some_and(|client| {
+            let mut sessions = self.sessions.of(&client.sessions);
             sessions.any(|session| session.back.is_up() && !session.back.is_at_fault())
         })
     }
@@ -121,22 +121,22 @@ mod tests {
         let (client, session) = server.mount("a");
         server.peer = peer(9);
         server.bind_back(session);
-        let ticket = server.table.callback_begin(client).unwrap();
+        let ticket = server.table.callbacks().begin(client).unwrap();
         assert_eq!((ticket.connection, ticket.slot, ticket.sequence), (ConnectionId(9), 0, 1));
         assert_eq!((ticket.session, ticket.minor_version), (session, 1));
-        server.table.callback_end(ticket, CallbackOutcome::Answered);
-        assert_eq!(server.table.callback_begin(client).unwrap().sequence, 2);
+        server.table.callbacks().end(ticket, CallbackOutcome::Answered);
+        assert_eq!(server.table.callbacks().begin(client).unwrap().sequence, 2);
     }
 
     #[test]
     fn without_a_path_there_is_no_call() {
         let mut server = Fixture::new();
         let (client, _) = server.mount("a");
-        assert!(server.table.has_back_channel(client));
-        server.table.connection_closed(server.peer.connection);
-        assert!(!server.table.has_back_channel(client));
-        assert_eq!(server.table.callback_begin(client), Err(CallbackRefusal::NoPath));
-        assert_eq!(server.table.callback_begin(ClientId4(1)), Err(CallbackRefusal::UnknownClient));
+        assert!(server.table.callbacks().has_back_channel(client));
+        server.table.sessions_mut().connection_closed(server.peer.connection);
+        assert!(!server.table.callbacks().has_back_channel(client));
+        assert_eq!(server.table.callbacks().begin(client), Err(CallbackRefusal::NoPath));
+        assert_eq!(server.table.callbacks().begin(ClientId4(1)), Err(CallbackRefusal::UnknownClient));
     }
 
     #[test]
@@ -146,39 +146,42 @@ mod tests {
         let (_, stranger) = server.mount("b");
         let _ = server.begin(&sequence_args(session, 2, 1), &facts());
         let _ = server.begin(&sequence_args(stranger, 0, 1), &facts());
-        server.table.note_grant(session, 2, FileId(5));
-        server.table.note_grant(stranger, 0, FileId(5));
+        server.table.sessions_mut().note_grant(session, 2, FileId(5));
+        server.table.sessions_mut().note_grant(stranger, 0, FileId(5));
         let call = ReferringCall4 { sequenceid: 1, slotid: 2 };
         let list = ReferringCallList4 { sessionid: session, referring_calls: vec![call] };
-        assert_eq!(server.table.granting_calls(client, Some(FileId(5))), std::slice::from_ref(&list));
-        assert_eq!(server.table.granting_calls(client, None), [list], "of any file");
-        assert_eq!(server.table.granting_calls(client, Some(FileId(6))), []);
+        assert_eq!(
+            server.table.callbacks().granting_calls(client, Some(FileId(5))),
+            std::slice::from_ref(&list)
+        );
+        assert_eq!(server.table.callbacks().granting_calls(client, None), [list], "of any file");
+        assert_eq!(server.table.callbacks().granting_calls(client, Some(FileId(6))), []);
     }
 
     #[test]
     fn calls_are_bounded_by_the_slots() {
         let mut server = Fixture::new();
         let (client, _) = server.mount("a");
-        let tickets: Vec<_> = (0..16).map(|_| server.table.callback_begin(client).unwrap()).collect();
+        let tickets: Vec<_> = (0..16).map(|_| server.table.callbacks().begin(client).unwrap()).collect();
         assert_eq!(tickets[15].highest_slot, 15);
-        assert_eq!(server.table.callback_begin(client), Err(CallbackRefusal::Busy));
+        assert_eq!(server.table.callbacks().begin(client), Err(CallbackRefusal::Busy));
         for ticket in tickets {
-            server.table.callback_end(ticket, CallbackOutcome::Answered);
+            server.table.callbacks().end(ticket, CallbackOutcome::Answered);
         }
-        assert_eq!(server.table.callback_begin(client).unwrap().sequence, 2);
+        assert_eq!(server.table.callbacks().begin(client).unwrap().sequence, 2);
     }
 
     #[test]
     fn a_lost_call_is_made_up_for_when_the_client_says_misordered() {
         let mut server = Fixture::new();
         let (client, _) = server.mount("a");
-        let lost = server.table.callback_begin(client).unwrap();
-        server.table.callback_end(lost, CallbackOutcome::Lost);
-        let others: Vec<_> = (1..16).map(|_| server.table.callback_begin(client).unwrap()).collect();
+        let lost = server.table.callbacks().begin(client).unwrap();
+        server.table.callbacks().end(lost, CallbackOutcome::Lost);
+        let others: Vec<_> = (1..16).map(|_| server.table.callbacks().begin(client).unwrap()).collect();
         assert!(others.iter().all(|ticket| ticket.slot != 0), "slots without doubt come first");
-        let ticket = server.table.callback_begin(client).unwrap();
+        let ticket = server.table.callbacks().begin(client).unwrap();
         assert_eq!((ticket.slot, ticket.sequence), (0, 2));
-        assert_eq!(server.table.callback_misordered(&ticket).unwrap().sequence, 1);
-        assert_eq!(server.table.callback_misordered(&ticket), None, "once");
+        assert_eq!(server.table.callbacks().misordered(&ticket).unwrap().sequence, 1);
+        assert_eq!(server.table.callbacks().misordered(&ticket), None, "once");
     }
 }
