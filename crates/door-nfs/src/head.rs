@@ -222,7 +222,7 @@ impl HeadDoor {
             layouts: mds.grants.counts.layouts(),
             delegations: mds.grants.counts.delegations(),
             all_layouts: mds.grants.counts.all_layouts(),
-            lost_locks: mds.clients.states.lock().lost_count().0 as u64,
+            lost_locks: mds.clients.states.lock().lost().count().0 as u64,
             waiters: mds.clients.fs.files.table().waiter_count() as u64,
             flight_bytes: self.flight.bytes(),
             copies: CopyStatus { running: running as u64, unheard: unheard as u64 },

@@ -1,39 +1,48 @@
 //! Stateids of opens, locks, layouts and delegations (RFC 8881 §8.2), over the conflict table that all doors share.
 //!
-//! [`ClientState`] is what an operation asks once: it judges the stateid, asks the conflict table, and answers the new
-//! stateid or a status. Invariants: an open stateid stands for one (open-owner, file), a lock stateid for one (lock
-//! owner, open), a layout or delegation stateid for one (client, file); each has its counterpart in [`FileState`]; seqids
-//! grow by one. State of a client goes when the client goes, so nothing here expires by itself; a revoked layout is gone
-//! at once, and its stateid a bad one, while a revoked delegation leaves a stateid that says so until it is freed. The
-//! state that NFS clients have of a file is changed here only: between two looks at the table only other doors change it.
+//! [`ClientState`] has a part for each kind of state. A part is what an operation asks once: it judges the stateid, asks
+//! the conflict table, and answers the new stateid or a status. Invariants: an open stateid stands for one (open-owner,
+//! file), a lock stateid for one (lock owner, open), a layout or delegation stateid for one (client, file); each has its
+//! counterpart in [`FileState`]; seqids grow by one. State of a client goes when the client goes, so nothing here expires
+//! by itself; a revoked layout is gone at once, and its stateid a bad one, while a revoked delegation leaves a stateid that
+//! says so until it is freed. The state that NFS clients have of a file is changed here only: between two looks at the
+//! table only other doors change it.
 
-mod delegation;
+mod access;
+mod delegations;
 mod departed;
+mod departures;
+mod door_table;
 mod io;
-mod layout;
-mod lock;
+mod layouts;
+mod locks;
 mod lost;
-mod open;
+mod opens;
 mod owners;
-mod recall;
+mod recalls;
 mod table;
+mod terms;
 mod waiters;
 
 use std::sync::Arc;
 
-use file_state::{Door, FileState, Holder, Owner};
-use nfs4::{ClientId4, NfsStat4, StateId4};
+use file_state::{Door, FileState};
+use nfs4::ClientId4;
 use parking_lot::Mutex;
 
-pub use delegation::{DelegatedTimes, DelegationTerms};
+pub use delegations::Delegations;
+pub use door_table::{client_of, holder};
 pub use file_state::{DelegationKind, FileStateError, Granted, LayoutMode, LayoutModes, LockKind, Modes};
-pub use layout::{LayoutRequest, iomode};
-pub use lock::{LockOutcome, LockRequest, Locker};
-pub use open::OpenRequest;
-pub use recall::{AddressedRecall, Revoked};
-pub use waiters::LockNotice;
+pub use layouts::{LayoutRequest, Layouts, iomode};
+pub use locks::{LockOutcome, LockRequest, Locker, Locks};
+pub use lost::Lost;
+pub use opens::{OpenRequest, Opens};
+pub use recalls::{AddressedRecall, Recalls, Revoked};
+pub use terms::{DelegatedTimes, DelegationTerms};
+pub use waiters::{LockNotice, Waiters};
 
-use departed::Departures;
+use departures::Departures;
+use door_table::DoorTable;
 use lost::LostLocks;
 use owners::Owners;
 use table::StateTable;
@@ -44,11 +53,7 @@ const LOCK_STATES_MAX: usize = 1 << 16;
 /// Opens, locks, layouts and delegations of all clients of the head, with their stateids.
 #[derive(Debug)]
 pub struct ClientState {
-    /// The table that all doors share. Leaf lock: taken for one question at a time, by a caller that has this state
-    /// already.
-    files: Arc<Mutex<FileState>>,
-    /// The clients' door, as the table knows it.
-    door: Door,
+    table: DoorTable,
     states: StateTable,
     owners: Owners,
     departed: Departures,
@@ -78,8 +83,7 @@ impl ClientState {
         lock_states_max: usize,
     ) -> ClientState {
         ClientState {
-            files,
-            door,
+            table: DoorTable { files, door },
             states: StateTable::new(boot),
             owners: Owners::default(),
             departed: Departures::default(),
@@ -90,11 +94,50 @@ impl ClientState {
 
     /// The door that the clients came through.
     pub fn door(&self) -> Door {
-        self.door
+        self.table.door
+    }
+
+    pub fn opens(&mut self) -> Opens<'_> {
+        Opens {
+            table: &self.table,
+            states: &mut self.states,
+            owners: &mut self.owners,
+            lost: &mut self.lost,
+            lock_states_max: self.lock_states_max,
+        }
+    }
+
+    pub fn locks(&mut self) -> Locks<'_> {
+        Locks {
+            table: &self.table,
+            states: &mut self.states,
+            owners: &mut self.owners,
+            states_max: self.lock_states_max,
+        }
+    }
+
+    pub fn waiters(&mut self) -> Waiters<'_> {
+        Waiters { table: &self.table, owners: &mut self.owners }
+    }
+
+    pub fn layouts(&mut self) -> Layouts<'_> {
+        Layouts { table: &self.table, states: &mut self.states, lost: &self.lost }
+    }
+
+    pub fn delegations(&mut self) -> Delegations<'_> {
+        Delegations { table: &self.table, states: &mut self.states, lost: &mut self.lost }
+    }
+
+    pub fn recalls(&mut self) -> Recalls<'_> {
+        Recalls { table: &self.table, states: &mut self.states, lost: &mut self.lost }
+    }
+
+    pub fn lost(&mut self) -> Lost<'_> {
+        Lost { table: &self.table, memory: &mut self.lost }
     }
 
     pub fn held_by(&self, client: ClientId4) -> HeldBy {
-        let held = self.files.lock().holders().held(holder(self.door, client));
+        let held = self.table.lock().holders().held(self.table.holder(client));
         HeldBy {
             opens: held.opens as u64,
             locks: held.locks as u64,
@@ -111,7 +154,7 @@ impl ClientState {
 
     /// Whether others wait for locks where the client has some.
     pub fn is_waited_for(&self, client: ClientId4) -> bool {
-        self.files.lock().is_waited_for(holder(self.door, client))
+        self.table.lock().is_waited_for(self.table.holder(client))
     }
 
     /// Nobody has a stateid, nobody is remembered but for locks that were lost, and nobody waits to be released.
@@ -122,42 +165,6 @@ impl ClientState {
     /// Whether the client has any state; lock stateids without a lock do not count, for their opens do.
     pub fn holds(&self, client: ClientId4) -> bool {
         self.held_by(client) != HeldBy::default()
-    }
-}
-
-/// The client of a door, as the conflict table knows it.
-pub fn holder(door: Door, client: ClientId4) -> Holder {
-    Holder::of(door, client.0)
-}
-
-/// `None`: the holder is another door's.
-pub fn client_of(door: Door, holder: Holder) -> Option<ClientId4> {
-    (holder.door == door).then_some(ClientId4(holder.number))
-}
-
-fn owner_of(door: Door, client: ClientId4, number: u64) -> Owner {
-    Owner { holder: holder(door, client), number }
-}
-
-/// For opens and locks. At a bound the application gets an error at once: there is nothing to wait for.
-fn refusal(error: FileStateError) -> NfsStat4 {
-    match error {
-        FileStateError::ShareDenied => NfsStat4::ShareDenied,
-        FileStateError::Locked(_) => NfsStat4::Denied,
-        FileStateError::RecallConflict | FileStateError::InUse => NfsStat4::RecallConflict,
-        FileStateError::Gone => NfsStat4::Stale,
-        FileStateError::Limit(_) => NfsStat4::ServerFault,
-    }
-}
-
-/// RFC 8881 §8.2.2: zero stands for the newest.
-fn judge_seqid(given: StateId4, newest: u32) -> Result<(), NfsStat4> {
-    // Half of the circle is older, half is newer.
-    match newest.wrapping_sub(given.seqid) as i32 {
-        _ if given.seqid == 0 => Ok(()),
-        0 => Ok(()),
-        1.. => Err(NfsStat4::OldStateId),
-        _ => Err(NfsStat4::BadStateId),
     }
 }
 

@@ -76,7 +76,7 @@ impl Clients {
 
     /// Says in the client's replies whether it still has to free what was revoked. Neither lock is held under the other.
     pub(super) fn tell_of_revoked(&self, client: ClientId4) {
-        let has_revoked = || self.states.lock().has_revoked(client);
+        let has_revoked = || self.states.lock().delegations().has_revoked(client);
         if !has_revoked() {
             self.sessions.lower_status(client, SEQ4_STATUS_RECALLABLE_STATE_REVOKED);
         }

@@ -18,7 +18,8 @@ pub(super) fn downgrade(
     let stateid = compound.resolve(args.open_stateid)?;
     // Wants of delegations may ride along, and mean nothing here.
     let access = args.share_access & !OPEN4_SHARE_ACCESS_WANT_DELEG_MASK;
-    let open_stateid = clients.states.lock().downgrade(client, file, stateid, access, args.share_deny)?;
+    let open_stateid =
+        clients.states.lock().opens().downgrade(client, file, stateid, access, args.share_deny)?;
     compound.current.stateid = Some(open_stateid);
     Ok(OpenDowngrade4ResOk { open_stateid })
 }
@@ -30,7 +31,7 @@ pub(super) fn close(
 ) -> Result<Close4ResOk, NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.open_stateid)?;
-    clients.states.lock().close(client, file, stateid)?;
+    clients.states.lock().opens().close(client, file, stateid)?;
     // Layouts went with it: requests may wait for that.
     clients.fs.files.returned();
     lock_notice::tell_waiters(clients);

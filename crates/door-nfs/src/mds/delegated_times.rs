@@ -38,7 +38,7 @@ pub(super) async fn set(
 ) -> Result<(), NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(stateid)?;
-    let (kind, original) = clients.states.lock().judge_delegated_times(client, file, stateid)?;
+    let (kind, original) = clients.states.lock().delegations().judge_times(client, file, stateid)?;
     if given.modified.is_some() && kind == DelegationKind::Read {
         return Err(NfsStat4::Inval);
     }

@@ -177,14 +177,14 @@ async fn grant(
     };
     let (held, stateid) = {
         let mut states = states.lock();
-        let held = states.delegation_of(client, file);
+        let held = states.delegations().of(client, file);
         if held == Some(DelegationKind::Write) && wish == Wish::Wanted(DelegationKind::Read) {
             return Err(OpenNoneDelegation4::Why(WND4_NOT_SUPP_DOWNGRADE));
         }
         if held.is_some_and(|held| held >= kind) {
             return Err(NO_ROOM);
         }
-        let granted = states.delegate(client, file, (kind, terms), fs.clock.monotonic());
+        let granted = states.delegations().grant(client, file, (kind, terms), fs.clock.monotonic());
         let stateid = granted.map_err(|error| match error {
             FileStateError::Limit(_) => NO_ROOM,
             _ => CONTENTION,
@@ -195,7 +195,7 @@ async fn grant(
     // The holder would go on to open the file by a name that is another's, for as long as it likes.
     if held.is_none() && !still_has_its_name(compound, fs, found).await {
         // It may be gone again already, with its client.
-        let _ = states.lock().return_delegation(client, file, stateid);
+        let _ = states.lock().delegations().give_back(client, file, stateid);
         fs.files.returned();
         return Err(CONTENTION);
     }
@@ -286,7 +286,7 @@ pub(super) fn give_back(
 ) -> Result<(), NfsStat4> {
     let (client, file) = (compound.client()?, compound.file()?);
     let stateid = compound.resolve(args.deleg_stateid)?;
-    clients.states.lock().return_delegation(client, file, stateid)?;
+    clients.states.lock().delegations().give_back(client, file, stateid)?;
     // Requests may wait for it.
     clients.fs.files.returned();
     Ok(())

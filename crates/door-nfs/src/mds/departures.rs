@@ -50,7 +50,7 @@ impl Departures {
 
     async fn release_one(&self, client: ClientId4) {
         let Clients { fs, sessions, states, .. } = &*self.clients;
-        let writable = states.lock().writable_layouts(client);
+        let writable = states.lock().layouts().writable(client);
         let mut unfenced = Vec::new();
         let mut fenced = stream::iter(writable)
             .map(|file| async move { (file, self.grants.fencing.fence(file).await) })

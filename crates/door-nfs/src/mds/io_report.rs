@@ -17,7 +17,7 @@ use crate::context::Compound;
 
 pub(super) fn error(compound: &Compound, layouts: &Layouts, args: &LayoutError4Args) -> Result<(), NfsStat4> {
     let stateid = compound.resolve(args.stateid)?;
-    layouts.clients.states.lock().judge_layout_stateid(compound.client()?, compound.file()?, stateid)?;
+    layouts.clients.states.lock().layouts().judge_stateid(compound.client()?, compound.file()?, stateid)?;
     take_errors(compound, layouts, &args.errors);
     Ok(())
 }
@@ -28,7 +28,7 @@ pub(super) fn stats(compound: &Compound, layouts: &Layouts, args: &LayoutStats4A
     }
     let stateid = compound.resolve(args.stateid)?;
     let client = compound.client()?;
-    layouts.clients.states.lock().judge_layout_stateid(client, compound.file()?, stateid)?;
+    layouts.clients.states.lock().layouts().judge_stateid(client, compound.file()?, stateid)?;
     // A body that cannot be decoded is ignored, as in a layout return.
     match nfs4::decode_body::<FfLayoutUpdate4>(&args.layoutupdate.body) {
         Ok(update) => _ = take_update(compound, layouts, args.deviceid, &update),
@@ -67,7 +67,7 @@ fn take_update(
     if !pools.contains(pool) {
         return None;
     }
-    layouts.clients.states.lock().layout_granted(client, file)?;
+    layouts.clients.states.lock().layouts().granted(client, file)?;
     let source = Source { client: client.0, file, pool };
     let (reads, writes) =
         layouts.reports.take_counters(source, update, layouts.clients.fs.clock.monotonic())?;
@@ -101,7 +101,7 @@ fn take_errors(compound: &Compound, layouts: &Layouts, errors: &[DeviceError4]) 
 fn tell(compound: &Compound, layouts: &Layouts, outcome: Outcome) {
     let (Some(client), Ok(file)) = (compound.client, compound.file()) else { return };
     // A report about a layout that is gone says nothing about the next one.
-    let Some(sent) = layouts.clients.states.lock().layout_granted(client, file) else { return };
+    let Some(sent) = layouts.clients.states.lock().layouts().granted(client, file) else { return };
     layouts.clients.fs.files.pools().report(&ClientReport { client: client.0, file, outcome, sent });
 }
 

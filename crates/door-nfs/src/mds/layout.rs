@@ -61,7 +61,7 @@ async fn try_get(
     }
     sessions.judge_reclaim(client, false)?;
     let request = LayoutRequest { client, file: file.file, stateid, mode };
-    states.lock().judge_layout(&request)?;
+    states.lock().layouts().judge(&request)?;
 
     let length = writable_length(compound, fs, &file, args).await?;
     let pool = choose_pool(compound, fs, &file, mode).await?;
@@ -83,7 +83,7 @@ async fn try_get(
         return Err(NfsStat4::RecallConflict);
     }
     sessions.note_grant(compound, file.file);
-    let stateid = states.lock().layout_get(&request, now)?;
+    let stateid = states.lock().layouts().get(&request, now)?;
     grants.counts.count(Granted::Layout(LayoutModes::only(mode)), Step::Granted);
     drain.judge_granted(pool);
     Ok(LayoutGet4ResOk { stateid, ..body })
@@ -219,8 +219,8 @@ async fn authorize_commit(
 ) -> Result<bool, NfsStat4> {
     let client = compound.client()?;
     let (judged, has_open) = {
-        let states = clients.states.lock();
-        let judged = states.judge_layout_commit(client, file.file, stateid);
+        let mut states = clients.states.lock();
+        let judged = states.layouts().judge_commit(client, file.file, stateid);
         (judged, states.has_open_for_writing(client, file.file))
     };
     match judged {
@@ -278,7 +278,7 @@ pub(super) async fn give_back(
             let is_whole = returned.offset == 0 && returned.length == u64::MAX;
             let modes = if is_whole { modes } else { LayoutModes { read: false, read_write: false } };
             let stateid = compound.resolve(returned.stateid)?;
-            states.lock().layout_return(client, file, stateid, modes)?
+            states.lock().layouts().give_back(client, file, stateid, modes)?
         }
         // All files lie in one file system; a pseudo directory lies in another, where there are no layouts.
         LayoutReturn4::FsId => {
@@ -303,7 +303,7 @@ pub(super) async fn give_back(
 }
 
 fn return_all(layouts: &Layouts, client: ClientId4, modes: LayoutModes) {
-    layouts.clients.states.lock().layout_return_all(client, modes);
+    layouts.clients.states.lock().layouts().give_back_all(client, modes);
     if modes == LayoutModes::ALL {
         layouts.drain.has_returned_all(client);
     }

@@ -53,9 +53,9 @@ async fn try_lock(
         Locker4::Exist(existing) => Locker::Existing(compound.resolve(existing.lock_stateid)?),
     };
     let request = LockRequest { client, file, locker, locktype: args.locktype, range };
-    let mut outcome = states.lock().lock(request.clone())?;
+    let mut outcome = states.lock().locks().lock(request.clone())?;
     if matches!(outcome, LockOutcome::Denied(_)) && dislodge(fs, file, args.locktype, range).await? {
-        outcome = states.lock().lock(request)?;
+        outcome = states.lock().locks().lock(request)?;
     }
     match outcome {
         // Somebody else has it before its owner came back (RFC 8881 §18.10.4).
@@ -95,7 +95,7 @@ async fn try_test(compound: &Compound, clients: &Clients, args: &LockT4Args) -> 
     clients.sessions.judge_reclaim(client, false)?;
     // The holder of a delegation to write locks without asking the server (RFC 8881 §10.4.2).
     drop(make_way(compound, &clients.fs, file, Modes::READ, Modes::NONE).await?);
-    let test = || clients.states.lock().test_lock(client, file, &args.owner.owner.0, args.locktype, range);
+    let test = || clients.states.lock().locks().test(client, file, &args.owner.owner.0, args.locktype, range);
     let mut denied = test();
     if denied.is_some() && dislodge(&clients.fs, file, args.locktype, range).await? {
         denied = test();
@@ -111,7 +111,7 @@ pub(super) fn unlock(
     let (client, file) = (compound.client()?, compound.file()?);
     let range = range(args.offset, args.length)?;
     let stateid = compound.resolve(args.lock_stateid)?;
-    let lock_stateid = clients.states.lock().unlock(client, file, stateid, range)?;
+    let lock_stateid = clients.states.lock().locks().unlock(client, file, stateid, range)?;
     lock_notice::tell_waiters(clients);
     compound.current.stateid = Some(lock_stateid);
     Ok(LockU4ResOk { lock_stateid })

@@ -21,7 +21,7 @@ pub(super) fn promise(is_reachable: bool) -> u32 {
 /// Notifies waiters whose locks have become free. To be called after a release, and now and then in case a notified
 /// client does not ask again.
 pub(super) fn tell_waiters(clients: &Clients) {
-    let notices = clients.states.lock().lock_notices(clients.fs.clock.monotonic(), PATIENCE);
+    let notices = clients.states.lock().waiters().notices(clients.fs.clock.monotonic(), PATIENCE);
     notices.into_iter().for_each(|notice| tell(clients, notice));
 }
 
@@ -39,11 +39,11 @@ fn tell(clients: &Clients, notice: LockNotice) {
             // The client has no such process or file any more, or cannot be reached: the next are told soon.
             Ok(status) => {
                 tracing::debug!(client = client.0, %file, status = status.name(), "client does not wait for a lock");
-                states.lock().lock_notice_unheard(&notice);
+                states.lock().waiters().notice_unheard(&notice);
             }
             Err(error) => {
                 tracing::debug!(client = client.0, %file, %error, "cannot tell a client of a lock");
-                states.lock().lock_notice_unheard(&notice);
+                states.lock().waiters().notice_unheard(&notice);
             }
         }
     });

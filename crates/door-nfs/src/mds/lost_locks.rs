@@ -105,8 +105,8 @@ impl LostLocks {
             records.former.clear();
         }
         let (owners, (_, has_forgotten)) = {
-            let states = self.clients.states.lock();
-            (states.owners_with_lost_locks(), states.lost_count())
+            let mut states = self.clients.states.lock();
+            (states.lost().owners(), states.lost().count())
         };
         if has_forgotten && !std::mem::replace(&mut records.has_forgotten, true) {
             tracing::warn!(
@@ -140,9 +140,9 @@ impl LostLocks {
     pub(super) async fn introduce(&self, client: ClientId4, is_reclaim: bool) {
         let is_introduced = |states: &mut ClientState| {
             if !is_reclaim {
-                states.obtains(client);
+                states.lost().obtains(client);
             }
-            states.is_introduced(client)
+            states.lost().is_introduced(client)
         };
         if is_introduced(&mut self.clients.states.lock()) {
             return;
@@ -150,7 +150,7 @@ impl LostLocks {
         if let Some(incarnation) = self.clients.sessions.incarnation(client) {
             {
                 let mut states = self.clients.states.lock();
-                states.introduce(client, incarnation);
+                states.lost().introduce(client, incarnation);
                 is_introduced(&mut states);
             }
             self.keep_records().await;
@@ -162,7 +162,7 @@ impl LostLocks {
         let (Ok(client), Ok(file)) = (compound.client(), compound.file()) else { return };
         let Some(incarnation) = self.clients.sessions.incarnation(client) else { return };
         if self.written.lock().await.former.contains(&tag(&self.clients.fs.handle_key, &incarnation.owner)) {
-            self.clients.states.lock().reclaim_refused(client, file);
+            self.clients.states.lock().lost().reclaim_refused(client, file);
         }
     }
 
@@ -173,9 +173,9 @@ impl LostLocks {
             tracing::debug!(client = client.0, %file, status = status.name(), "refused a reclaim");
             self.introduce(client, true).await;
             if status == NfsStat4::NoGrace {
-                self.clients.states.lock().reclaims_refused(client, file);
+                self.clients.states.lock().lost().reclaims_refused(client, file);
             } else {
-                self.clients.states.lock().reclaim_refused(client, file);
+                self.clients.states.lock().lost().reclaim_refused(client, file);
             }
             // Layouts that it got meanwhile.
             revocation::expire_recalls(&self.grants).await;

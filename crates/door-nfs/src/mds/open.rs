@@ -121,7 +121,7 @@ async fn try_open(
         return Err(status);
     }
     if target.is_new {
-        states.lock().created(client, file);
+        states.lock().lost().created(client, file);
     }
     compound.set_file(file);
     compound.current.stateid = Some(stateid);
@@ -167,14 +167,14 @@ async fn admit(
     request: OpenRequest,
     share: Share,
 ) -> Result<StateId4, NfsStat4> {
-    let mut opened = clients.states.lock().open(request.clone());
+    let mut opened = clients.states.lock().opens().open(request.clone());
     let want = Want::Share(share);
     if opened == Err(NfsStat4::ShareDenied) && courtesy::dislodge(&clients.fs, request.file, want).await? {
-        opened = clients.states.lock().open(request.clone());
+        opened = clients.states.lock().opens().open(request.clone());
     }
     let Err(NfsStat4::RecallConflict) = opened else { return opened };
     let changing = make_way(compound, &clients.fs, request.file, share.access, share.deny).await?;
-    let opened = clients.states.lock().open(request);
+    let opened = clients.states.lock().opens().open(request);
     drop(changing);
     // Another client was faster.
     opened.map_err(|status| if status == NfsStat4::RecallConflict { NfsStat4::Delay } else { status })
@@ -198,7 +198,7 @@ async fn finish(
 /// Takes a first open back. An upgrade stays: the owner had the file open before, and closes all of it at once.
 fn undo(clients: &Clients, client: ClientId4, file: FileId, stateid: StateId4) -> bool {
     // If another request has used the stateid meanwhile, it is that one's.
-    stateid.seqid == 1 && clients.states.lock().take_back_open(client, file, stateid).is_ok()
+    stateid.seqid == 1 && clients.states.lock().opens().take_back(client, file, stateid).is_ok()
 }
 
 async fn find(
@@ -247,7 +247,7 @@ fn by_delegation(
     target: Target,
 ) -> Result<Target, NfsStat4> {
     let (client, file) = (compound.client()?, target.attributes.file);
-    let kind = clients.states.lock().judge_delegation(client, file, compound.resolve(stateid)?)?;
+    let kind = clients.states.lock().delegations().judge(client, file, compound.resolve(stateid)?)?;
     if kind.access().contains(access) { Ok(target) } else { Err(NfsStat4::Inval) }
 }
 

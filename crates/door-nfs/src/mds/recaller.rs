@@ -27,7 +27,7 @@ impl Recaller for ClientRecaller {
 
     fn recall(&self, recalls: &[Recall]) {
         let Some(sender) = self.0.upgrade() else { return };
-        let addressed = sender.clients.states.lock().address_recalls(recalls);
+        let addressed = sender.clients.states.lock().recalls().address(recalls);
         let clients: Vec<ClientId4> = addressed.iter().map(|recall| recall.client).collect();
         // A client that is silent for longer than a lease is not asked, and not waited for.
         let going = courtesy::depart(&sender.clients, &clients);

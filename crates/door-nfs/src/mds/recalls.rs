@@ -44,7 +44,7 @@ impl Recalls {
             self.grants.note_recall(recall.file);
         }
         let Some(turn) = Turn::take(self, recall.client) else {
-            self.clients.states.lock().recall_unheard(&recall);
+            self.clients.states.lock().recalls().note_unheard(&recall);
             return;
         };
         self.grants.counts.count(recall.granted, Step::Sent);
@@ -66,7 +66,7 @@ impl Recalls {
     /// Tells again of recalls that clients could not be told of: their connection is back, or their calls have become
     /// fewer.
     pub fn repeat(self: &Arc<Self>) {
-        let again = self.clients.states.lock().unheard_recalls(ASKED_MAX, REPEATED_MAX);
+        let again = self.clients.states.lock().recalls().repeat_unheard(ASKED_MAX, REPEATED_MAX);
         again.into_iter().for_each(|recall| self.send(recall));
     }
 
@@ -77,7 +77,7 @@ impl Recalls {
 
     /// A client that has a layout of the file and is busy.
     pub(super) fn busy_holder(&self, file: FileId) -> Option<ClientId4> {
-        let clients = self.clients.states.lock().layout_clients(file);
+        let clients = self.clients.states.lock().layouts().clients(file);
         clients.into_iter().find(|client| self.is_busy(*client))
     }
 
@@ -92,15 +92,15 @@ impl Recalls {
             Next::Wait => {}
             Next::TellAgain => {
                 tracing::debug!(client = client.0, %file, answer, "cannot recall {} yet", name_of(granted));
-                states.recall_unheard(recall);
+                states.recalls().note_unheard(recall);
             }
             Next::HoldsNothing => {
                 tracing::debug!(client = client.0, %file, answer, "client holds nothing of the file");
-                states.expire_recall(recall);
+                states.recalls().expire(recall);
             }
             Next::Revoke => {
                 tracing::warn!(client = client.0, %file, answer, "cannot recall {}, revoking it", name_of(granted));
-                states.expire_recall(recall);
+                states.recalls().expire(recall);
             }
         }
     }
@@ -161,7 +161,7 @@ async fn ask_delegation(clients: &Clients, recall: &AddressedRecall) -> Result<N
         if !is_unknown
             || !may_overtake
             || Instant::now() >= overtaken_until
-            || !states.lock().is_recalled(recall)
+            || !states.lock().recalls().is_recalled(recall)
         {
             return Ok(answered);
         }

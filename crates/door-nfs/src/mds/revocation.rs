@@ -22,7 +22,7 @@ pub(super) const FENCED_AT_ONCE: usize = 64;
 pub(super) async fn expire_recalls(grants: &Grants) {
     let clients = &grants.clients;
     let now = clients.fs.clock.monotonic();
-    let due = clients.states.lock().expired_recalls(now, now + RETRY);
+    let due = clients.states.lock().recalls().expired(now, now + RETRY);
     let mut fenced =
         stream::iter(due).map(|revoked| fence_off(&grants.fencing, revoked)).buffer_unordered(FENCED_AT_ONCE);
     while let Some(revoked) = fenced.next().await {
@@ -31,7 +31,7 @@ pub(super) async fn expire_recalls(grants: &Grants) {
         }
     }
     // A client that has freed all its revoked stateids knows of the loss.
-    clients.sessions.allow_reclaim(|client| !clients.states.lock().has_revoked(client)).await;
+    clients.sessions.allow_reclaim(|client| !clients.states.lock().delegations().has_revoked(client)).await;
 }
 
 /// `None`: the pools still accept its tickets.
@@ -57,7 +57,7 @@ async fn revoke(grants: &Grants, revoked: Revoked) {
         tracing::warn!(client = client.0, %error, "cannot put down that a client may not reclaim, will try again");
         return;
     }
-    let is_revoked = clients.states.lock().revoke(&revoked);
+    let is_revoked = clients.states.lock().recalls().revoke(&revoked);
     if is_revoked {
         grants.counts.count(granted, Step::Revoked);
     }

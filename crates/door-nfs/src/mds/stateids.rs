@@ -30,7 +30,7 @@ pub(super) fn free(compound: &Compound, clients: &Clients, args: &FreeStateId4Ar
     let (client, stateid) = (compound.client()?, compound.resolve(args.stateid)?);
     let had_revoked = {
         let mut states = clients.states.lock();
-        let had_revoked = states.has_revoked(client);
+        let had_revoked = states.delegations().has_revoked(client);
         states.free(client, stateid)?;
         had_revoked
     };

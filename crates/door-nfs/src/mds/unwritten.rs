@@ -27,7 +27,7 @@ pub(super) async fn ask(
     let deadline = Instant::now() + patience;
     let handle = clients.fs.handle(file);
     loop {
-        let terms = clients.states.lock().delegation_terms(client, file)?;
+        let terms = clients.states.lock().delegations().terms(client, file)?;
         let wanted = match terms.times {
             Some(_) => ASKED.with(number::TIME_DELEG_ACCESS).with(number::TIME_DELEG_MODIFY),
             None => ASKED,

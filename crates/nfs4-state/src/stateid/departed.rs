@@ -8,24 +8,12 @@ use std::collections::BTreeSet;
 use nfs4::ClientId4;
 use types::FileId;
 
-use super::{ClientState, client_of, holder};
-
-#[derive(Debug, Default)]
-pub(super) struct Departures {
-    gone: BTreeSet<ClientId4>,
-    strays: BTreeSet<ClientId4>,
-}
-
-impl Departures {
-    pub fn is_empty(&self) -> bool {
-        self.gone.is_empty() && self.strays.is_empty()
-    }
-}
+use super::ClientState;
 
 impl ClientState {
     /// Clients that have any state.
     pub fn clients(&self) -> Vec<ClientId4> {
-        self.files.lock().holders().iter().filter_map(|holder| client_of(self.door, holder)).collect()
+        self.table.lock().holders().iter().filter_map(|holder| self.table.client_of(holder)).collect()
     }
 
     /// The client is gone: its state waits to be released.
@@ -49,17 +37,17 @@ impl ClientState {
 
     /// Releases a departed client, but for files that could not be fenced off: those stay for another time.
     pub fn release(&mut self, client: ClientId4, unfenced: &[FileId]) {
-        self.note_all_lost_locks(client, unfenced);
-        let holder = holder(self.door, client);
-        let mut files = self.files.lock();
+        self.lost.note_all(&self.table, client, unfenced);
+        let holder = self.table.holder(client);
+        let mut files = self.table.lock();
         if unfenced.is_empty() {
             files.release_holder(holder);
             self.states.remove_client(client);
             self.owners.remove_client(client);
             self.departed.gone.remove(&client);
             drop(files);
-            self.leave(client);
-            self.release_forgotten_waiters();
+            self.lost.leave(client);
+            self.waiters().release_forgotten();
             return;
         }
         let fenced = files.holders().files_of(holder).filter(|file| !unfenced.contains(file));

@@ -4,8 +4,9 @@ use file_state::{FileStateError, Modes};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use types::FileId;
 
-use super::table::{Kind, State, StateKey};
-use super::{ClientState, holder, judge_seqid, owner_of};
+use super::ClientState;
+use super::access::access_of;
+use super::table::{Kind, judge_seqid};
 
 impl ClientState {
     /// Whether I/O with this stateid may be done (RFC 8881 §8.2.3, §9.1.2). CURRENT has been put in its place before.
@@ -20,7 +21,11 @@ impl ClientState {
             return self.check_special(client, file, stateid, access);
         }
         let state = self.states.judge(client, stateid, file)?;
-        if self.access(client, &state)?.contains(access) { Ok(()) } else { Err(NfsStat4::OpenMode) }
+        if access_of(&self.table, &self.states, client, &state)?.contains(access) {
+            Ok(())
+        } else {
+            Err(NfsStat4::OpenMode)
+        }
     }
 
     /// Without an open others' denials and delegations count; the bypass stateid reads past denials.
@@ -34,31 +39,15 @@ impl ClientState {
         if stateid != StateId4::ANONYMOUS && stateid != StateId4::BYPASS {
             return Err(NfsStat4::BadStateId);
         }
-        match self.files.lock().file(file).check_io(holder(self.door, client), access) {
+        match self.table.lock().file(file).check_io(self.table.holder(client), access) {
             Err(FileStateError::RecallConflict) => Err(NfsStat4::Delay),
             Err(_) if stateid == StateId4::BYPASS && access == Modes::READ => Ok(()),
             judged => judged.map_err(|_| NfsStat4::Locked),
         }
     }
 
-    /// The accesses of the open behind a stateid; a lock has those of its open.
-    pub(super) fn access(&self, client: ClientId4, state: &State) -> Result<Modes, NfsStat4> {
-        let owner = match state.kind {
-            Kind::Open { owner, .. } => owner,
-            Kind::Lock { open, .. } => self.open_owner(client, open)?,
-            Kind::Layout => return Err(NfsStat4::BadStateId),
-            Kind::Delegation { kind, .. } => return Ok(kind.access()),
-        };
-        let share = self.files.lock().file(state.file).share_of(owner_of(self.door, client, owner));
-        Ok(share.ok_or(NfsStat4::BadStateId)?.access)
-    }
-
     pub fn has_open_for_writing(&self, client: ClientId4, file: FileId) -> bool {
-        self.files.lock().file(file).access_of(holder(self.door, client)).contains(Modes::WRITE)
-    }
-
-    pub(super) fn open_owner(&self, client: ClientId4, open: StateKey) -> Result<u64, NfsStat4> {
-        self.states.open_owner(client, open).ok_or(NfsStat4::BadStateId)
+        self.table.lock().file(file).access_of(self.table.holder(client)).contains(Modes::WRITE)
     }
 
     /// TEST_STATEID: the status that a use would get, of the stateid alone.
@@ -77,11 +66,11 @@ impl ClientState {
             return Ok(());
         }
         let Kind::Lock { owner, .. } = state.kind else { return Err(NfsStat4::LocksHeld) };
-        let locks = self.files.lock().file(state.file).locks_of(owner_of(self.door, client, owner));
+        let locks = self.table.lock().file(state.file).locks_of(self.table.owner(client, owner));
         if locks > 0 {
             return Err(NfsStat4::LocksHeld);
         }
-        self.free_lock(state);
+        self.locks().free(state);
         Ok(())
     }
 }

@@ -12,8 +12,7 @@ use file_state::{DelegationKind, Share};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use types::FileId;
 
-use super::delegation::DelegationTerms;
-use super::judge_seqid;
+use super::terms::DelegationTerms;
 
 /// The number in a stateid.
 pub(super) type StateKey = u64;
@@ -288,6 +287,17 @@ impl StateTable {
             && self.revoked_counts.is_empty()
             && self.by_client.is_empty()
             && self.lock_counts.is_empty()
+    }
+}
+
+/// RFC 8881 §8.2.2: zero stands for the newest.
+pub(super) fn judge_seqid(given: StateId4, newest: u32) -> Result<(), NfsStat4> {
+    // Half of the circle is older, half is newer.
+    match newest.wrapping_sub(given.seqid) as i32 {
+        _ if given.seqid == 0 => Ok(()),
+        0 => Ok(()),
+        1.. => Err(NfsStat4::OldStateId),
+        _ => Err(NfsStat4::BadStateId),
     }
 }
 

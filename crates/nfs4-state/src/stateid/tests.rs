@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use file_state::{Change, ChangeVerdict, Limits};
-use nfs4::NfsLockType4;
+use file_state::{Change, ChangeVerdict, Holder, Limits, Owner};
+use nfs4::{NfsLockType4, NfsStat4, StateId4};
 use proptest::prelude::*;
 use types::{ByteRange, FileId};
 
+use super::table::judge_seqid;
 use super::*;
 
 const A: ClientId4 = ClientId4(0x0a);
@@ -37,7 +38,7 @@ fn request(client: ClientId4, access: u32, deny: u32) -> OpenRequest {
 }
 
 fn open(states: &mut ClientState, client: ClientId4, access: u32) -> StateId4 {
-    states.open(request(client, access, 0)).unwrap()
+    states.opens().open(request(client, access, 0)).unwrap()
 }
 
 fn older(stateid: StateId4) -> StateId4 {
@@ -61,7 +62,7 @@ enum Resize {
 
 /// As the shell does: asks the table, and then for the stateids of the grants to recall.
 fn begin_resize(states: &mut ClientState, file: FileId, by: Option<ClientId4>, deadline: Duration) -> Resize {
-    let verdict = states.files.lock().changes().ask(
+    let verdict = states.table.lock().changes().ask(
         file,
         by.map(|client| holder(DOOR, client)),
         Change::Truncate,
@@ -69,13 +70,13 @@ fn begin_resize(states: &mut ClientState, file: FileId, by: Option<ClientId4>, d
     );
     match verdict {
         ChangeVerdict::Proceed => Resize::Proceed,
-        ChangeVerdict::Wait { recalls } => Resize::Wait(states.address_recalls(&recalls)),
+        ChangeVerdict::Wait { recalls } => Resize::Wait(states.recalls().address(&recalls)),
     }
 }
 
 fn assert_empty(states: &ClientState) {
     assert!(states.states.is_empty() && states.owners.is_empty());
-    assert_eq!(states.files.lock().holders().total(), file_state::Held::default());
+    assert_eq!(states.table.lock().holders().total(), file_state::Held::default());
 }
 
 mod opens {
@@ -90,8 +91,10 @@ mod opens {
         assert_eq!(first.other, second.other);
         assert_eq!(states.check_io(A, FILE, second, Modes::BOTH), Ok(()));
         assert_eq!(states.held_by(A).opens, 1);
-        let other =
-            states.open(OpenRequest { owner: Bytes::from_static(b"x"), ..request(A, READ, 0) }).unwrap();
+        let other = states
+            .opens()
+            .open(OpenRequest { owner: Bytes::from_static(b"x"), ..request(A, READ, 0) })
+            .unwrap();
         assert_ne!(other.other, first.other);
     }
 
@@ -138,7 +141,7 @@ mod opens {
     #[test]
     fn without_an_open_denials_count_and_only_reading_goes_past_them() {
         let mut states = states();
-        states.open(request(A, READ, BOTH)).unwrap();
+        states.opens().open(request(A, READ, BOTH)).unwrap();
         let check = |stateid, access| states.check_io(B, FILE, stateid, access);
         assert_eq!(check(StateId4::ANONYMOUS, Modes::READ), Err(NfsStat4::Locked));
         assert_eq!(check(StateId4::BYPASS, Modes::READ), Ok(()));
@@ -151,9 +154,9 @@ mod opens {
     #[test]
     fn a_denied_open_leaves_nothing_behind() {
         let mut states = states();
-        let held = states.open(request(A, READ, WRITE)).unwrap();
-        assert_eq!(states.open(request(B, WRITE, 0)), Err(NfsStat4::ShareDenied));
-        states.close(A, FILE, held).unwrap();
+        let held = states.opens().open(request(A, READ, WRITE)).unwrap();
+        assert_eq!(states.opens().open(request(B, WRITE, 0)), Err(NfsStat4::ShareDenied));
+        states.opens().close(A, FILE, held).unwrap();
         assert_empty(&states);
     }
 
@@ -161,7 +164,7 @@ mod opens {
     fn share_bits_are_validated() {
         let mut states = states();
         for (access, deny) in [(0, 0), (4, 0), (1, 4)] {
-            assert_eq!(states.open(request(A, access, deny)), Err(NfsStat4::Inval));
+            assert_eq!(states.opens().open(request(A, access, deny)), Err(NfsStat4::Inval));
         }
         assert_empty(&states);
     }
@@ -170,7 +173,7 @@ mod opens {
     fn at_the_bound_an_open_fails_at_once() {
         let limits = Limits { opens_per_holder: 0, ..Limits::default() };
         let mut states = with_limits(limits);
-        assert_eq!(states.open(request(A, READ, 0)), Err(NfsStat4::ServerFault));
+        assert_eq!(states.opens().open(request(A, READ, 0)), Err(NfsStat4::ServerFault));
         assert_empty(&states);
     }
 
@@ -179,33 +182,37 @@ mod opens {
         let mut states = states();
         open(&mut states, A, READ);
         let both = open(&mut states, A, BOTH);
-        assert_eq!(states.downgrade(A, FILE, both, WRITE, 0), Err(NfsStat4::Inval), "never opened so");
-        assert_eq!(states.downgrade(A, FILE, both, READ, READ), Err(NfsStat4::Inval));
-        let read = states.downgrade(A, FILE, both, READ, 0).unwrap();
+        assert_eq!(
+            states.opens().downgrade(A, FILE, both, WRITE, 0),
+            Err(NfsStat4::Inval),
+            "never opened so"
+        );
+        assert_eq!(states.opens().downgrade(A, FILE, both, READ, READ), Err(NfsStat4::Inval));
+        let read = states.opens().downgrade(A, FILE, both, READ, 0).unwrap();
         assert_eq!(read.seqid, both.seqid + 1);
         assert_eq!(states.check_io(A, FILE, read, Modes::WRITE), Err(NfsStat4::OpenMode));
-        assert_eq!(states.downgrade(A, FILE, read, BOTH, 0), Err(NfsStat4::Inval));
+        assert_eq!(states.opens().downgrade(A, FILE, read, BOTH, 0), Err(NfsStat4::Inval));
     }
 
     #[test]
     fn a_downgrade_lets_others_in() {
         let mut states = states();
-        states.open(request(A, READ, 0)).unwrap();
-        let denying = states.open(request(A, READ, WRITE)).unwrap();
-        assert_eq!(states.open(request(B, WRITE, 0)), Err(NfsStat4::ShareDenied));
-        states.downgrade(A, FILE, denying, READ, 0).unwrap();
-        assert!(states.open(request(B, WRITE, 0)).is_ok());
+        states.opens().open(request(A, READ, 0)).unwrap();
+        let denying = states.opens().open(request(A, READ, WRITE)).unwrap();
+        assert_eq!(states.opens().open(request(B, WRITE, 0)), Err(NfsStat4::ShareDenied));
+        states.opens().downgrade(A, FILE, denying, READ, 0).unwrap();
+        assert!(states.opens().open(request(B, WRITE, 0)).is_ok());
     }
 
     #[test]
     fn a_closed_stateid_is_bad() {
         let mut states = states();
         let stateid = open(&mut states, A, READ);
-        assert!(states.files.lock().file(FILE).is_in_use());
-        assert_eq!(states.close(A, FILE, newer(stateid)), Err(NfsStat4::BadStateId));
-        assert_eq!(states.close(A, FILE, stateid), Ok(()));
-        assert!(!states.files.lock().file(FILE).is_in_use());
-        assert_eq!(states.close(A, FILE, stateid), Err(NfsStat4::BadStateId));
+        assert!(states.table.lock().file(FILE).is_in_use());
+        assert_eq!(states.opens().close(A, FILE, newer(stateid)), Err(NfsStat4::BadStateId));
+        assert_eq!(states.opens().close(A, FILE, stateid), Ok(()));
+        assert!(!states.table.lock().file(FILE).is_in_use());
+        assert_eq!(states.opens().close(A, FILE, stateid), Err(NfsStat4::BadStateId));
         assert_eq!(states.test(A, stateid), NfsStat4::BadStateId);
     }
 
@@ -216,7 +223,7 @@ mod opens {
         locks::lock(&mut states, A, stateid, 0, 10).unwrap();
         layouts::get(&mut states, A, stateid, LayoutMode::ReadWrite).unwrap();
         assert!(states.holds(A));
-        assert_eq!(states.writable_layouts(A), [FILE]);
+        assert_eq!(states.layouts().writable(A), [FILE]);
         states.release(A, &[]);
         assert!(!states.holds(A));
         assert_empty(&states);
@@ -251,7 +258,7 @@ mod locks {
         offset: u64,
         length: u64,
     ) -> Result<StateId4, LockOutcome> {
-        match states.lock(request(client, by_new(open), offset, length)).unwrap() {
+        match states.locks().lock(request(client, by_new(open), offset, length)).unwrap() {
             LockOutcome::Granted(stateid) => Ok(stateid),
             denied => Err(denied),
         }
@@ -263,7 +270,7 @@ mod locks {
         let opened = open(&mut states, A, BOTH);
         let first = lock(&mut states, A, opened, 0, 10).unwrap();
         assert_eq!(first.seqid, 1);
-        let again = states.lock(request(A, Locker::Existing(first), 20, 10)).unwrap();
+        let again = states.locks().lock(request(A, Locker::Existing(first), 20, 10)).unwrap();
         assert_eq!(again, LockOutcome::Granted(newer(first)));
         // An owner that is introduced once more is the same.
         assert_eq!(lock(&mut states, A, opened, 40, 10).unwrap().other, first.other);
@@ -279,7 +286,7 @@ mod locks {
         let Err(LockOutcome::Denied(denied)) = lock(&mut states, B, b, 0, 100) else { panic!() };
         assert_eq!((denied.offset, denied.length, denied.locktype), (5, 10, NfsLockType4::Write));
         assert_eq!((denied.owner.clientid, &denied.owner.owner[..]), (A, &b"lock owner"[..]));
-        states.close(B, FILE, b).unwrap();
+        states.opens().close(B, FILE, b).unwrap();
         assert!(!states.holds(B));
     }
 
@@ -287,12 +294,12 @@ mod locks {
     fn a_lock_needs_the_access_that_fits_its_kind() {
         let mut states = states();
         let read = open(&mut states, A, READ);
-        assert_eq!(states.lock(request(A, by_new(read), 0, 1)), Err(NfsStat4::OpenMode));
+        assert_eq!(states.locks().lock(request(A, by_new(read), 0, 1)), Err(NfsStat4::OpenMode));
         let read = LockRequest { locktype: NfsLockType4::ReadW, ..request(A, by_new(read), 0, 1) };
-        assert!(matches!(states.lock(read), Ok(LockOutcome::Granted(_))));
+        assert!(matches!(states.locks().lock(read), Ok(LockOutcome::Granted(_))));
         let write = open(&mut states, B, WRITE);
         let read = LockRequest { locktype: NfsLockType4::Read, ..request(B, by_new(write), 50, 1) };
-        assert_eq!(states.lock(read), Err(NfsStat4::OpenMode));
+        assert_eq!(states.locks().lock(read), Err(NfsStat4::OpenMode));
     }
 
     #[test]
@@ -300,8 +307,14 @@ mod locks {
         let mut states = states();
         let opened = open(&mut states, A, BOTH);
         lock(&mut states, A, opened, 0, 10).unwrap();
-        let test = |client, owner: &'static [u8]| {
-            states.test_lock(client, FILE, &Bytes::from_static(owner), NfsLockType4::Read, range(9, u64::MAX))
+        let mut test = |client, owner: &'static [u8]| {
+            states.locks().test(
+                client,
+                FILE,
+                &Bytes::from_static(owner),
+                NfsLockType4::Read,
+                range(9, u64::MAX),
+            )
         };
         assert_eq!(test(A, b"lock owner"), None);
         assert!(test(A, b"another").is_some());
@@ -313,11 +326,15 @@ mod locks {
         let mut states = states();
         let opened = open(&mut states, A, BOTH);
         let locked = lock(&mut states, A, opened, 0, 10).unwrap();
-        let unlocked = states.unlock(A, FILE, locked, range(0, u64::MAX)).unwrap();
+        let unlocked = states.locks().unlock(A, FILE, locked, range(0, u64::MAX)).unwrap();
         assert_eq!(unlocked, newer(locked));
-        assert_eq!(states.unlock(A, FILE, locked, range(0, 1)), Err(NfsStat4::OldStateId));
-        assert!(states.unlock(A, FILE, unlocked, range(0, 1)).is_ok());
-        assert_eq!(states.unlock(A, FILE, opened, range(0, 1)), Err(NfsStat4::BadStateId), "of an open");
+        assert_eq!(states.locks().unlock(A, FILE, locked, range(0, 1)), Err(NfsStat4::OldStateId));
+        assert!(states.locks().unlock(A, FILE, unlocked, range(0, 1)).is_ok());
+        assert_eq!(
+            states.locks().unlock(A, FILE, opened, range(0, 1)),
+            Err(NfsStat4::BadStateId),
+            "of an open"
+        );
     }
 
     #[test]
@@ -325,7 +342,7 @@ mod locks {
         let mut states = states();
         let (a, b) = (open(&mut states, A, BOTH), open(&mut states, B, BOTH));
         let locked = lock(&mut states, A, a, 0, 10).unwrap();
-        states.close(A, FILE, a).unwrap();
+        states.opens().close(A, FILE, a).unwrap();
         assert_eq!(states.test(A, locked), NfsStat4::BadStateId);
         assert!(lock(&mut states, B, b, 0, 10).is_ok());
     }
@@ -338,7 +355,7 @@ mod locks {
         assert_eq!(states.free(A, locked), Err(NfsStat4::LocksHeld));
         assert_eq!(states.free(A, opened), Err(NfsStat4::LocksHeld));
         assert_eq!(states.free(B, locked), Err(NfsStat4::BadStateId));
-        let unlocked = states.unlock(A, FILE, locked, range(0, 10)).unwrap();
+        let unlocked = states.locks().unlock(A, FILE, locked, range(0, 10)).unwrap();
         assert_eq!(states.test(A, unlocked), NfsStat4::Ok);
         assert_eq!(states.test(A, locked), NfsStat4::OldStateId);
         assert_eq!(states.free(A, locked), Err(NfsStat4::OldStateId));
@@ -352,10 +369,10 @@ mod locks {
         let opened = open(&mut states, A, BOTH);
         let locked = lock(&mut states, A, opened, 0, 1).unwrap();
         let another = Locker::New { open: opened, owner: Bytes::from_static(b"another") };
-        assert_eq!(states.lock(request(A, another.clone(), 10, 1)), Err(NfsStat4::ServerFault));
-        let unlocked = states.unlock(A, FILE, locked, range(0, 1)).unwrap();
+        assert_eq!(states.locks().lock(request(A, another.clone(), 10, 1)), Err(NfsStat4::ServerFault));
+        let unlocked = states.locks().unlock(A, FILE, locked, range(0, 1)).unwrap();
         states.free(A, unlocked).unwrap();
-        assert!(matches!(states.lock(request(A, another, 10, 1)), Ok(LockOutcome::Granted(_))));
+        assert!(matches!(states.locks().lock(request(A, another, 10, 1)), Ok(LockOutcome::Granted(_))));
     }
 }
 
@@ -368,7 +385,7 @@ mod layouts {
         stateid: StateId4,
         mode: LayoutMode,
     ) -> Result<StateId4, NfsStat4> {
-        states.layout_get(&LayoutRequest { client, file: FILE, stateid, mode }, s(0))
+        states.layouts().get(&LayoutRequest { client, file: FILE, stateid, mode }, s(0))
     }
 
     #[test]
@@ -393,11 +410,11 @@ mod layouts {
         assert_eq!(get(&mut states, A, opened, LayoutMode::ReadWrite), Err(NfsStat4::OpenMode));
         let layout = get(&mut states, A, opened, LayoutMode::Read).unwrap();
         assert_eq!(get(&mut states, A, layout, LayoutMode::ReadWrite), Err(NfsStat4::OpenMode));
-        assert_eq!(states.judge_layout_commit(A, FILE, layout), Err(NfsStat4::BadIoMode));
+        assert_eq!(states.layouts().judge_commit(A, FILE, layout), Err(NfsStat4::BadIoMode));
         open(&mut states, A, WRITE);
         let layout = get(&mut states, A, layout, LayoutMode::ReadWrite).unwrap();
-        assert_eq!(states.judge_layout_commit(A, FILE, layout), Ok(()));
-        assert_eq!(states.judge_layout_commit(A, FILE, opened), Err(NfsStat4::BadStateId));
+        assert_eq!(states.layouts().judge_commit(A, FILE, layout), Ok(()));
+        assert_eq!(states.layouts().judge_commit(A, FILE, opened), Err(NfsStat4::BadStateId));
         assert_eq!(states.check_io(A, FILE, layout, Modes::READ), Err(NfsStat4::BadStateId));
     }
 
@@ -407,14 +424,14 @@ mod layouts {
         let opened = open(&mut states, A, BOTH);
         get(&mut states, A, opened, LayoutMode::Read).unwrap();
         let held = get(&mut states, A, opened, LayoutMode::ReadWrite).unwrap();
-        let part = states.layout_return(A, FILE, held, LayoutModes::NONE).unwrap().unwrap();
+        let part = states.layouts().give_back(A, FILE, held, LayoutModes::NONE).unwrap().unwrap();
         assert_eq!(part, newer(held));
         let read_only = LayoutModes::only(LayoutMode::Read);
-        assert_eq!(states.layout_return(A, FILE, older(part), read_only), Err(NfsStat4::OldStateId));
-        let read = states.layout_return(A, FILE, part, read_only).unwrap().unwrap();
+        assert_eq!(states.layouts().give_back(A, FILE, older(part), read_only), Err(NfsStat4::OldStateId));
+        let read = states.layouts().give_back(A, FILE, part, read_only).unwrap().unwrap();
         assert_eq!(read, newer(part));
-        assert_eq!(states.layout_return(A, FILE, read, LayoutModes::ALL), Ok(None));
-        assert_eq!(states.layout_return(A, FILE, part, LayoutModes::ALL), Err(NfsStat4::BadStateId));
+        assert_eq!(states.layouts().give_back(A, FILE, read, LayoutModes::ALL), Ok(None));
+        assert_eq!(states.layouts().give_back(A, FILE, part, LayoutModes::ALL), Err(NfsStat4::BadStateId));
     }
 
     #[test]
@@ -422,9 +439,9 @@ mod layouts {
         let mut states = states();
         let opened = open(&mut states, A, BOTH);
         get(&mut states, A, opened, LayoutMode::ReadWrite).unwrap();
-        states.layout_return_all(A, LayoutModes::only(LayoutMode::Read));
+        states.layouts().give_back_all(A, LayoutModes::only(LayoutMode::Read));
         assert_eq!(states.held_by(A).layouts, 1);
-        states.layout_return_all(A, LayoutModes::ALL);
+        states.layouts().give_back_all(A, LayoutModes::ALL);
         assert_eq!(states.held_by(A).layouts, 0);
     }
 
@@ -433,11 +450,11 @@ mod layouts {
         let mut states = states();
         let first = open(&mut states, A, BOTH);
         let owner = Bytes::from_static(b"second");
-        let second = states.open(OpenRequest { owner, ..request(A, READ, 0) }).unwrap();
+        let second = states.opens().open(OpenRequest { owner, ..request(A, READ, 0) }).unwrap();
         get(&mut states, A, first, LayoutMode::ReadWrite).unwrap();
-        states.close(A, FILE, first).unwrap();
+        states.opens().close(A, FILE, first).unwrap();
         assert_eq!(states.held_by(A).layouts, 1);
-        states.close(A, FILE, second).unwrap();
+        states.opens().close(A, FILE, second).unwrap();
         assert_empty(&states);
     }
 
@@ -451,7 +468,7 @@ mod layouts {
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Wait(vec![recall]));
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Wait(vec![]), "once");
         assert_eq!(get(&mut states, B, held, LayoutMode::Read), Err(NfsStat4::RecallConflict));
-        assert_eq!(states.layout_return(B, FILE, recall.stateid, LayoutModes::ALL), Ok(None));
+        assert_eq!(states.layouts().give_back(B, FILE, recall.stateid, LayoutModes::ALL), Ok(None));
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Proceed);
     }
 
@@ -462,7 +479,7 @@ mod layouts {
         get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
         let first = begin_resize(&mut states, FILE, Some(A), s(10));
         let Resize::Wait(sent) = &first else { panic!() };
-        states.recall_unheard(&sent[0]);
+        states.recalls().note_unheard(&sent[0]);
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(11)), first);
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(11)), Resize::Wait(vec![]));
     }
@@ -472,11 +489,11 @@ mod layouts {
         let mut states = states();
         let opened = open(&mut states, B, BOTH);
         let held = get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
-        assert_eq!(states.recall_at_once(B, &[FILE], s(10)), 1);
+        assert_eq!(states.recalls().begin_at_once(B, &[FILE], s(10)), 1);
         assert_eq!(get(&mut states, B, opened, LayoutMode::Read), Err(NfsStat4::RecallConflict));
-        assert_eq!(states.judge_layout_commit(B, FILE, held), Ok(()), "what was written is still told");
-        states.layout_return_all(B, LayoutModes::ALL);
-        assert_eq!(states.judge_layout_commit(B, FILE, held), Err(NfsStat4::BadStateId));
+        assert_eq!(states.layouts().judge_commit(B, FILE, held), Ok(()), "what was written is still told");
+        states.layouts().give_back_all(B, LayoutModes::ALL);
+        assert_eq!(states.layouts().judge_commit(B, FILE, held), Err(NfsStat4::BadStateId));
         assert!(get(&mut states, B, opened, LayoutMode::Read).is_ok());
     }
 
@@ -485,9 +502,9 @@ mod layouts {
         let mut states = states();
         let opened = open(&mut states, B, BOTH);
         let held = get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
-        assert_eq!(states.recall_at_once(B, &[FILE], s(10)), 1);
+        assert_eq!(states.recalls().begin_at_once(B, &[FILE], s(10)), 1);
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Wait(vec![]), "it was asked for");
-        states.forget_at_once(B);
+        states.recalls().forget_at_once(B);
         let granted = Granted::Layout(LayoutModes::only(LayoutMode::ReadWrite));
         let recall = AddressedRecall { client: B, file: FILE, stateid: newer(held), granted };
         assert_eq!(begin_resize(&mut states, FILE, Some(A), s(10)), Resize::Wait(vec![recall]));
@@ -507,13 +524,13 @@ mod layouts {
         let opened = open(&mut states, B, BOTH);
         let held = get(&mut states, B, opened, LayoutMode::ReadWrite).unwrap();
         let Resize::Wait(sent) = begin_resize(&mut states, FILE, None, s(10)) else { panic!() };
-        assert_eq!(states.expired_recalls(s(9), s(10)), []);
-        states.expire_recall(&sent[0]);
+        assert_eq!(states.recalls().expired(s(9), s(10)), []);
+        states.recalls().expire(&sent[0]);
         let granted = Granted::Layout(LayoutModes::only(LayoutMode::ReadWrite));
         let revoked = Revoked { client: B, file: FILE, granted, is_at_pools: true, is_overdue: false };
-        assert_eq!(states.expired_recalls(s(9), s(12)), [revoked], "nobody waited for it");
-        assert!(states.revoke(&revoked));
-        assert_eq!(states.judge_layout_commit(B, FILE, held), Err(NfsStat4::BadStateId));
+        assert_eq!(states.recalls().expired(s(9), s(12)), [revoked], "nobody waited for it");
+        assert!(states.recalls().revoke(&revoked));
+        assert_eq!(states.layouts().judge_commit(B, FILE, held), Err(NfsStat4::BadStateId));
         assert_eq!(begin_resize(&mut states, FILE, None, s(12)), Resize::Proceed);
         assert_eq!(states.check_io(B, FILE, opened, Modes::WRITE), Ok(()), "through the head");
     }
@@ -536,12 +553,13 @@ mod departures {
         let opened = open(&mut states, A, BOTH);
         layouts::get(&mut states, A, opened, LayoutMode::ReadWrite).unwrap();
         let elsewhere = OpenRequest { file: FileId(8), ..request(A, READ, WRITE) };
-        states.open(elsewhere.clone()).unwrap();
+        states.opens().open(elsewhere.clone()).unwrap();
         states.depart(A);
         assert_eq!(states.departed(), [A]);
-        states.release(A, &states.writable_layouts(A));
-        assert_eq!((states.departed(), states.writable_layouts(A)), (vec![A], vec![FILE]));
-        assert!(states.open(OpenRequest { client: B, access: WRITE, ..elsewhere }).is_ok(), "freed");
+        let unfenced = states.layouts().writable(A);
+        states.release(A, &unfenced);
+        assert_eq!((states.departed(), states.layouts().writable(A)), (vec![A], vec![FILE]));
+        assert!(states.opens().open(OpenRequest { client: B, access: WRITE, ..elsewhere }).is_ok(), "freed");
         states.release(A, &[]);
         assert!(states.departed().is_empty() && !states.holds(A));
         states.release(B, &[]);
@@ -565,6 +583,7 @@ mod departures {
 
 mod delegations;
 mod doors;
+mod lost;
 mod waiters;
 
 #[derive(Clone, Debug)]
@@ -603,10 +622,10 @@ proptest! {
             let answered = match step {
                 Step::Open(c, owner, access, deny) => {
                     let owner = Bytes::copy_from_slice(&[owner]);
-                    states.open(OpenRequest { owner, ..request(ClientId4(c), access, deny) }).ok().map(|s| (c, s))
+                    states.opens().open(OpenRequest { owner, ..request(ClientId4(c), access, deny) }).ok().map(|s| (c, s))
                 }
                 Step::Close(c, i) => {
-                    let _ = states.close(ClientId4(c), FILE, newest(pick(i)));
+                    let _ = states.opens().close(ClientId4(c), FILE, newest(pick(i)));
                     None
                 }
                 Step::Lock(c, i, at) => {
@@ -614,7 +633,7 @@ proptest! {
                     // Every other one would wait.
                     let locktype = if at % 2 == 0 { NfsLockType4::WriteW } else { NfsLockType4::Write };
                     let request = locks::request(ClientId4(c), locker, at, 5);
-                    match states.lock(LockRequest { locktype, ..request }) {
+                    match states.locks().lock(LockRequest { locktype, ..request }) {
                         Ok(LockOutcome::Granted(stateid)) => Some((c, stateid)),
                         _ => None,
                     }
@@ -633,14 +652,14 @@ proptest! {
                     None
                 }
                 Step::Revoke => {
-                    for revoked in states.expired_recalls(s(10), s(11)) {
-                        states.revoke(&revoked);
+                    for revoked in states.recalls().expired(s(10), s(11)) {
+                        states.recalls().revoke(&revoked);
                     }
                     None
                 }
                 Step::Release(c) => {
                     states.release(ClientId4(c), &[]);
-                    let notices = states.lock_notices(s(1), s(1));
+                    let notices = states.waiters().notices(s(1), s(1));
                     prop_assert!(notices.iter().all(|notice| states.holds(notice.client)));
                     None
                 }

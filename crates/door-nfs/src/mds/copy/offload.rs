@@ -259,7 +259,7 @@ struct Held {
 impl Drop for Held {
     fn drop(&mut self) {
         drop(self.open.take());
-        self.states.lock().drop_uncovered_layouts(self.client, self.file);
+        self.states.lock().layouts().drop_uncovered(self.client, self.file);
         self.files.returned();
     }
 }

@@ -61,7 +61,7 @@ fn ask(recalls: &Arc<Recalls>, progress: &Arc<Mutex<Progress>>, client: ClientId
     let patience = fs.files.recall_time();
     let deadline = fs.clock.monotonic() + patience;
     progress.lock().begin_asking_for_all(client, deadline);
-    let wanted = states.lock().recall_at_once(client, files, deadline);
+    let wanted = states.lock().recalls().begin_at_once(client, files, deadline);
     if wanted == 0 {
         progress.lock().end_asking_for_all(client, false);
         return;
@@ -118,9 +118,9 @@ fn settle(
     tracing::debug!(client = client.0, answer, ?next, "asked a client for all its layouts");
     match next {
         Next::Wait => {}
-        Next::HoldsNothing => clients.states.lock().expire_at_once(client),
+        Next::HoldsNothing => clients.states.lock().recalls().expire_at_once(client),
         Next::AskForEach => {
-            clients.states.lock().forget_at_once(client);
+            clients.states.lock().recalls().forget_at_once(client);
             // Requests that wait for one of these layouts now recall it.
             clients.fs.files.returned();
         }

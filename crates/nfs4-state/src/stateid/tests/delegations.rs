@@ -10,14 +10,14 @@ fn delegate(states: &mut ClientState, client: ClientId4) -> StateId4 {
 }
 
 fn delegate_as(states: &mut ClientState, client: ClientId4, kind: DelegationKind) -> StateId4 {
-    states.delegate(client, FILE, (kind, DelegationTerms::default()), s(0)).unwrap()
+    states.delegations().grant(client, FILE, (kind, DelegationTerms::default()), s(0)).unwrap()
 }
 
 /// A recall for a removal.
 fn recall(states: &mut ClientState) -> AddressedRecall {
-    let verdict = states.files.lock().changes().ask(FILE, Some(holder(DOOR, B)), Change::Remove, s(10));
+    let verdict = states.table.lock().changes().ask(FILE, Some(holder(DOOR, B)), Change::Remove, s(10));
     let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
-    let mut sent = states.address_recalls(&recalls);
+    let mut sent = states.recalls().address(&recalls);
     assert_eq!(sent.len(), 1);
     sent.remove(0)
 }
@@ -25,7 +25,7 @@ fn recall(states: &mut ClientState) -> AddressedRecall {
 /// And the end of its time.
 fn recall_and_expire(states: &mut ClientState) -> Vec<Revoked> {
     recall(states);
-    states.expired_recalls(s(10), s(12))
+    states.recalls().expired(s(10), s(12))
 }
 
 #[test]
@@ -40,9 +40,9 @@ fn a_delegation_reads_by_its_own_stateid_and_writes_nothing() {
     }
     assert_eq!(states.test(A, held), NfsStat4::Ok);
     assert_eq!(states.free(A, held), Err(NfsStat4::LocksHeld), "it is returned by DELEGRETURN");
-    assert_eq!(states.judge_delegation(A, FILE, held), Ok(DelegationKind::Read));
+    assert_eq!(states.delegations().judge(A, FILE, held), Ok(DelegationKind::Read));
     let opened = open(&mut states, A, READ);
-    assert_eq!(states.judge_delegation(A, FILE, opened), Err(NfsStat4::BadStateId));
+    assert_eq!(states.delegations().judge(A, FILE, opened), Err(NfsStat4::BadStateId));
 }
 
 #[test]
@@ -52,9 +52,9 @@ fn a_delegation_gets_a_layout_and_keeps_it_over_the_last_close() {
     let held = delegate(&mut states, A);
     layouts::get(&mut states, A, newest(held), LayoutMode::Read).unwrap();
     assert_eq!(layouts::get(&mut states, A, held, LayoutMode::ReadWrite), Err(NfsStat4::OpenMode));
-    states.close(A, FILE, opened).unwrap();
+    states.opens().close(A, FILE, opened).unwrap();
     assert_eq!(states.held_by(A).layouts, 1);
-    states.return_delegation(A, FILE, held).unwrap();
+    states.delegations().give_back(A, FILE, held).unwrap();
     assert_eq!(states.held_by(A), HeldBy::default());
     assert_empty(&states);
 }
@@ -65,24 +65,24 @@ fn a_layout_stays_with_the_open_when_the_delegation_is_returned() {
     let opened = open(&mut states, A, READ);
     let held = delegate(&mut states, A);
     layouts::get(&mut states, A, opened, LayoutMode::Read).unwrap();
-    states.return_delegation(A, FILE, held).unwrap();
+    states.delegations().give_back(A, FILE, held).unwrap();
     assert_eq!(states.held_by(A).layouts, 1);
-    assert_eq!(states.return_delegation(A, FILE, held), Err(NfsStat4::BadStateId));
+    assert_eq!(states.delegations().give_back(A, FILE, held), Err(NfsStat4::BadStateId));
 }
 
 #[test]
 fn a_recall_carries_the_stateid_as_it_was_given() {
     let mut states = states();
     let held = delegate(&mut states, A);
-    let verdict = states.files.lock().changes().ask(FILE, Some(holder(DOOR, B)), Change::Remove, s(10));
+    let verdict = states.table.lock().changes().ask(FILE, Some(holder(DOOR, B)), Change::Remove, s(10));
     let ChangeVerdict::Wait { recalls } = verdict else { panic!() };
     let granted = Granted::Delegation(DelegationKind::Read);
     let recall = AddressedRecall { client: A, file: FILE, stateid: held, granted };
-    assert_eq!(states.address_recalls(&recalls), [recall]);
-    assert!(states.is_recalled(&recall));
-    states.return_delegation(A, FILE, held).unwrap();
-    assert!(!states.is_recalled(&recall));
-    assert_eq!(states.address_recalls(&recalls), [], "it has come back");
+    assert_eq!(states.recalls().address(&recalls), [recall]);
+    assert!(states.recalls().is_recalled(&recall));
+    states.delegations().give_back(A, FILE, held).unwrap();
+    assert!(!states.recalls().is_recalled(&recall));
+    assert_eq!(states.recalls().address(&recalls), [], "it has come back");
 }
 
 #[test]
@@ -90,13 +90,13 @@ fn the_holder_can_open_a_delegated_file_during_the_recall() {
     let mut states = states();
     let held = delegate(&mut states, A);
     let writing = Change::Access(file_state::Share::new(Modes::WRITE, Modes::NONE));
-    let _ = states.files.lock().changes().ask(FILE, Some(holder(DOOR, B)), writing, s(10));
-    assert_eq!(states.open(request(B, WRITE, 0)), Err(NfsStat4::RecallConflict));
+    let _ = states.table.lock().changes().ask(FILE, Some(holder(DOOR, B)), writing, s(10));
+    assert_eq!(states.opens().open(request(B, WRITE, 0)), Err(NfsStat4::RecallConflict));
     // CLAIM_DELEG_CUR_FH: the writer proceeds when this is done and the delegation is back.
-    assert_eq!(states.judge_delegation(A, FILE, held), Ok(DelegationKind::Read));
+    assert_eq!(states.delegations().judge(A, FILE, held), Ok(DelegationKind::Read));
     open(&mut states, A, READ);
-    states.return_delegation(A, FILE, held).unwrap();
-    assert!(states.open(request(B, WRITE, 0)).is_ok());
+    states.delegations().give_back(A, FILE, held).unwrap();
+    assert!(states.opens().open(request(B, WRITE, 0)).is_ok());
 }
 
 #[test]
@@ -108,20 +108,20 @@ fn a_revoked_delegation_says_so_until_it_is_freed() {
     let granted = Granted::Delegation(DelegationKind::Read);
     let revoked = Revoked { client: A, file: FILE, granted, is_at_pools: true, is_overdue: true };
     assert_eq!(due, [revoked], "it has a layout: the pools are told too");
-    assert!(states.revoke(&revoked));
-    assert!(!states.revoke(&revoked), "once");
+    assert!(states.recalls().revoke(&revoked));
+    assert!(!states.recalls().revoke(&revoked), "once");
     assert_eq!(states.held_by(A), HeldBy::default(), "nothing stands in anybody's way");
     assert_eq!(states.test(A, held), NfsStat4::DelegRevoked);
     assert_eq!(states.check_io(A, FILE, held, Modes::READ), Err(NfsStat4::DelegRevoked));
-    assert_eq!(states.judge_delegation(A, FILE, held), Err(NfsStat4::DelegRevoked));
-    assert_eq!(states.return_delegation(A, FILE, held), Err(NfsStat4::DelegRevoked));
-    assert!(states.has_revoked(A) && !states.has_revoked(B));
+    assert_eq!(states.delegations().judge(A, FILE, held), Err(NfsStat4::DelegRevoked));
+    assert_eq!(states.delegations().give_back(A, FILE, held), Err(NfsStat4::DelegRevoked));
+    assert!(states.delegations().has_revoked(A) && !states.delegations().has_revoked(B));
     let again = delegate(&mut states, A);
     assert_ne!(again.other, held.other);
     assert_eq!(states.free(A, held), Ok(()));
-    assert!(!states.has_revoked(A));
+    assert!(!states.delegations().has_revoked(A));
     assert_eq!(states.test(A, held), NfsStat4::BadStateId);
-    states.return_delegation(A, FILE, again).unwrap();
+    states.delegations().give_back(A, FILE, again).unwrap();
     assert_empty(&states);
 }
 
@@ -131,7 +131,7 @@ fn a_delegation_never_used_at_the_pools_is_revoked_without_fencing() {
     delegate(&mut states, A);
     let due = recall_and_expire(&mut states);
     assert!(!due[0].is_at_pools);
-    assert!(states.revoke(&due[0]));
+    assert!(states.recalls().revoke(&due[0]));
     states.release(A, &[]);
     assert_empty(&states);
 }
@@ -150,7 +150,7 @@ fn io_without_an_open_waits_for_a_writers_delegation() {
 fn a_read_with_the_bypass_stateid_still_waits_for_a_write_delegation() {
     let mut states = states();
     delegate_as(&mut states, A, DelegationKind::Write);
-    states.open(request(A, BOTH, READ)).unwrap();
+    states.opens().open(request(A, BOTH, READ)).unwrap();
     assert_eq!(states.check_io(B, FILE, StateId4::BYPASS, Modes::READ), Err(NfsStat4::Delay));
 }
 
@@ -159,14 +159,14 @@ fn a_delegation_granted_anew_while_the_old_one_is_fenced_off_is_not_revoked() {
     let mut states = states();
     let held = delegate(&mut states, A);
     let due = recall_and_expire(&mut states);
-    states.return_delegation(A, FILE, held).unwrap();
+    states.delegations().give_back(A, FILE, held).unwrap();
     let again = delegate(&mut states, A);
-    assert!(!states.revoke(&due[0]));
+    assert!(!states.recalls().revoke(&due[0]));
     // Nor if it is asked for anew already: that has its own time.
-    let verdict = states.files.lock().changes().ask(FILE, Some(holder(DOOR, B)), Change::Remove, s(30));
+    let verdict = states.table.lock().changes().ask(FILE, Some(holder(DOOR, B)), Change::Remove, s(30));
     assert!(matches!(verdict, ChangeVerdict::Wait { .. }));
-    assert!(!states.revoke(&due[0]));
-    assert_eq!((states.test(A, again), states.has_revoked(A)), (NfsStat4::Ok, false));
+    assert!(!states.recalls().revoke(&due[0]));
+    assert_eq!((states.test(A, again), states.delegations().has_revoked(A)), (NfsStat4::Ok, false));
 }
 
 #[test]
@@ -174,10 +174,10 @@ fn a_delegation_that_its_client_does_not_know_leaves_nothing_to_free() {
     let mut states = states();
     let held = delegate(&mut states, A);
     let sent = recall(&mut states);
-    states.expire_recall(&sent);
-    let due = states.expired_recalls(s(1), s(2));
-    assert!(states.revoke(&due[0]));
-    assert_eq!((states.test(A, held), states.has_revoked(A)), (NfsStat4::BadStateId, false));
+    states.recalls().expire(&sent);
+    let due = states.recalls().expired(s(1), s(2));
+    assert!(states.recalls().revoke(&due[0]));
+    assert_eq!((states.test(A, held), states.delegations().has_revoked(A)), (NfsStat4::BadStateId, false));
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn a_delegation_that_is_being_revoked_gets_no_layout_that_its_fence_would_miss()
         let refused = layouts::get(&mut states, A, stateid, LayoutMode::ReadWrite);
         assert_eq!(refused, Err(NfsStat4::RecallConflict));
     }
-    assert!(states.revoke(&due[0]));
-    assert_eq!(states.writable_layouts(A), []);
+    assert!(states.recalls().revoke(&due[0]));
+    assert_eq!(states.layouts().writable(A), []);
     layouts::get(&mut states, A, opened, LayoutMode::ReadWrite).unwrap();
 }
 
@@ -201,11 +201,11 @@ fn a_delegation_that_its_client_does_not_know_leaves_nothing_to_free_though_its_
     let mut states = states();
     let held = delegate(&mut states, A);
     let sent = recall(&mut states);
-    states.expire_recall(&sent);
-    assert_eq!(states.expired_recalls(s(1), s(3)).len(), 1, "and the pool cannot be told");
-    let due = states.expired_recalls(s(3), s(5));
-    assert!(states.revoke(&due[0]));
-    assert_eq!((states.test(A, held), states.has_revoked(A)), (NfsStat4::BadStateId, false));
+    states.recalls().expire(&sent);
+    assert_eq!(states.recalls().expired(s(1), s(3)).len(), 1, "and the pool cannot be told");
+    let due = states.recalls().expired(s(3), s(5));
+    assert!(states.recalls().revoke(&due[0]));
+    assert_eq!((states.test(A, held), states.delegations().has_revoked(A)), (NfsStat4::BadStateId, false));
 }
 
 #[test]
@@ -217,11 +217,11 @@ fn a_delegation_to_write_reads_writes_and_gets_layouts_by_its_stateid() {
     }
     assert!(states.has_open_for_writing(A, FILE));
     layouts::get(&mut states, A, held, LayoutMode::ReadWrite).unwrap();
-    assert_eq!(states.writable_layouts(A), [FILE], "to be fenced off if the client is lost");
-    assert_eq!(states.open(request(B, READ, 0)), Err(NfsStat4::RecallConflict), "a reader, too");
+    assert_eq!(states.layouts().writable(A), [FILE], "to be fenced off if the client is lost");
+    assert_eq!(states.opens().open(request(B, READ, 0)), Err(NfsStat4::RecallConflict), "a reader, too");
     let due = recall_and_expire(&mut states);
     assert!(due[0].is_at_pools);
-    assert!(states.revoke(&due[0]));
+    assert!(states.recalls().revoke(&due[0]));
     assert_eq!(states.check_io(A, FILE, held, Modes::WRITE), Err(NfsStat4::DelegRevoked));
     assert_eq!(states.free(A, held), Ok(()));
     assert_empty(&states);
@@ -232,19 +232,23 @@ fn a_read_delegation_becomes_one_to_write_and_keeps_its_stateid_and_what_the_cli
     let time = |seconds| Timestamp::new(seconds, 0).unwrap();
     let mut states = states();
     let terms = |change, times| DelegationTerms { change: Some(change), times };
-    let read = states.delegate(A, FILE, (DelegationKind::Read, terms(5, None)), s(0)).unwrap();
-    assert_eq!(states.judge_delegated_times(A, FILE, read), Err(NfsStat4::Inval));
+    let read = states.delegations().grant(A, FILE, (DelegationKind::Read, terms(5, None)), s(0)).unwrap();
+    assert_eq!(states.delegations().judge_times(A, FILE, read), Err(NfsStat4::Inval));
     let kept = DelegatedTimes { accessed: time(1), modified: time(2) };
     let times = Some(kept);
-    let write = states.delegate(A, FILE, (DelegationKind::Write, terms(7, times)), s(0)).unwrap();
+    let write = states.delegations().grant(A, FILE, (DelegationKind::Write, terms(7, times)), s(0)).unwrap();
     assert_eq!(write, StateId4 { seqid: 2, ..read });
-    assert_eq!(states.delegation_terms(A, FILE), Some(terms(5, times)), "a client keeps what it had first");
-    assert_eq!(states.judge_delegation(A, FILE, write), Ok(DelegationKind::Write));
-    let judged = states.judge_delegated_times(A, FILE, write);
+    assert_eq!(
+        states.delegations().terms(A, FILE),
+        Some(terms(5, times)),
+        "a client keeps what it had first"
+    );
+    assert_eq!(states.delegations().judge(A, FILE, write), Ok(DelegationKind::Write));
+    let judged = states.delegations().judge_times(A, FILE, write);
     assert_eq!(judged, Ok((DelegationKind::Write, kept)));
     assert_eq!(states.held_by(A).delegations, 1);
-    states.return_delegation(A, FILE, write).unwrap();
-    assert_eq!(states.delegation_terms(A, FILE), None);
+    states.delegations().give_back(A, FILE, write).unwrap();
+    assert_eq!(states.delegations().terms(A, FILE), None);
     assert_empty(&states);
 }
 

@@ -5,9 +5,14 @@ use file_state::{Modes, Share};
 use nfs4::{ClientId4, NfsStat4, StateId4};
 use types::FileId;
 
-use super::owners::OwnerKind;
-use super::table::{Kind, Shares, State, StateKey};
-use super::{ClientState, owner_of, refusal};
+use super::access::judge_open;
+use super::door_table::{DoorTable, refusal};
+use super::layouts::Layouts;
+use super::locks::Locks;
+use super::lost::LostLocks;
+use super::owners::{OwnerKind, Owners};
+use super::table::{Kind, Shares, StateTable};
+use super::waiters::Waiters;
 
 /// An OPEN whose file is known and whose opener is allowed to.
 #[derive(Clone, Debug)]
@@ -23,7 +28,15 @@ pub struct OpenRequest {
     pub is_unlinked: bool,
 }
 
-impl ClientState {
+pub struct Opens<'a> {
+    pub(super) table: &'a DoorTable,
+    pub(super) states: &'a mut StateTable,
+    pub(super) owners: &'a mut Owners,
+    pub(super) lost: &'a mut LostLocks,
+    pub(super) lock_states_max: usize,
+}
+
+impl Opens<'_> {
     /// A first open gets a new stateid; another one by the same owner upgrades it. RECALLCONFLICT if the delegation of
     /// another client must be returned first.
     pub fn open(&mut self, request: OpenRequest) -> Result<StateId4, NfsStat4> {
@@ -31,8 +44,8 @@ impl ClientState {
         let share = share(request.access, request.deny)?;
         let number = self.owners.acquire(client, OwnerKind::Open, &request.owner);
         let opened = {
-            let mut files = self.files.lock();
-            let owner = owner_of(self.door, client, number);
+            let mut files = self.table.lock();
+            let owner = self.table.owner(client, number);
             if is_unlinked { files.open_unlinked(file, owner, share) } else { files.open(file, owner, share) }
         };
         if let Err(error) = opened {
@@ -60,9 +73,9 @@ impl ClientState {
         deny: u32,
     ) -> Result<StateId4, NfsStat4> {
         let share = share(access, deny)?;
-        let (key, number) = self.judge_open_stateid(client, file, stateid)?;
+        let (key, number) = judge_open(self.states, client, file, stateid)?;
         let shares = self.states.shares(key).down_to(share).ok_or(NfsStat4::Inval)?;
-        let is_part = self.files.lock().downgrade(file, owner_of(self.door, client, number), share);
+        let is_part = self.table.lock().downgrade(file, self.table.owner(client, number), share);
         if !is_part {
             return Err(NfsStat4::Inval);
         }
@@ -73,41 +86,40 @@ impl ClientState {
     /// Closes, with the locks that were taken through the open (RFC 8881 §18.2.3: a server may free them). With the last
     /// open of the client the file's layouts go too, unless a delegation covers them.
     pub fn close(&mut self, client: ClientId4, file: FileId, stateid: StateId4) -> Result<(), NfsStat4> {
-        self.take_back_open(client, file, stateid)?;
-        self.note_closed(client, file);
+        self.take_back(client, file, stateid)?;
+        self.lost.note_closed(self.table, client, file);
         Ok(())
     }
 
     /// As `close`, of an open that the client has not heard of.
-    pub fn take_back_open(
-        &mut self,
-        client: ClientId4,
-        file: FileId,
-        stateid: StateId4,
-    ) -> Result<(), NfsStat4> {
-        let (key, number) = self.judge_open_stateid(client, file, stateid)?;
+    pub fn take_back(&mut self, client: ClientId4, file: FileId, stateid: StateId4) -> Result<(), NfsStat4> {
+        let (key, number) = judge_open(self.states, client, file, stateid)?;
         for lock in self.states.locks_of(key) {
-            self.free_lock(lock);
+            self.locks().free(lock);
         }
-        self.files.lock().close(file, owner_of(self.door, client, number));
+        self.table.lock().close(file, self.table.owner(client, number));
         self.states.remove(key);
         self.owners.release(number);
-        self.drop_uncovered_layouts(client, file);
-        self.release_forgotten_waiters();
+        self.layouts().drop_uncovered(client, file);
+        self.waiters().release_forgotten();
         Ok(())
     }
 
-    /// The open behind an open stateid, and its owner.
-    pub(super) fn judge_open_stateid(
-        &self,
-        client: ClientId4,
-        file: FileId,
-        stateid: StateId4,
-    ) -> Result<(StateKey, u64), NfsStat4> {
-        match self.states.judge(client, stateid, file)? {
-            State { key, kind: Kind::Open { owner, .. }, .. } => Ok((key, owner)),
-            _ => Err(NfsStat4::BadStateId),
+    fn locks(&mut self) -> Locks<'_> {
+        Locks {
+            table: self.table,
+            states: &mut *self.states,
+            owners: &mut *self.owners,
+            states_max: self.lock_states_max,
         }
+    }
+
+    fn layouts(&mut self) -> Layouts<'_> {
+        Layouts { table: self.table, states: &mut *self.states, lost: &*self.lost }
+    }
+
+    fn waiters(&mut self) -> Waiters<'_> {
+        Waiters { table: self.table, owners: &mut *self.owners }
     }
 }
 

@@ -6,7 +6,11 @@ use file_state::{GrantKind, Granted, LayoutModes, Recall};
 use nfs4::{ClientId4, StateId4};
 use types::FileId;
 
-use super::{ClientState, client_of, holder};
+use super::delegations::Delegations;
+use super::door_table::DoorTable;
+use super::layouts::Layouts;
+use super::lost::LostLocks;
+use super::table::StateTable;
 
 /// A recall to send: the stateid is as the callback has to carry it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,18 +33,25 @@ pub struct Revoked {
     pub is_overdue: bool,
 }
 
-impl ClientState {
+/// Grants that clients are asked to give back.
+pub struct Recalls<'a> {
+    pub(super) table: &'a DoorTable,
+    pub(super) states: &'a mut StateTable,
+    pub(super) lost: &'a mut LostLocks,
+}
+
+impl Recalls<'_> {
     /// Puts the stateid to each recall of the table that is still under way. Grants that have come back since, or are
     /// another door's, are left out.
-    pub fn address_recalls(&mut self, recalls: &[Recall]) -> Vec<AddressedRecall> {
+    pub fn address(&mut self, recalls: &[Recall]) -> Vec<AddressedRecall> {
         let with_stateid = recalls.iter().filter_map(|recall| {
-            let client = client_of(self.door, recall.holder)?;
+            let client = self.table.client_of(recall.holder)?;
             let (file, granted) = (recall.file, recall.granted);
             let key = match granted.kind() {
                 GrantKind::Layout => self.states.layout_of(client, file)?,
                 GrantKind::Delegation => self.states.delegation_of(client, file)?,
             };
-            if !self.files.lock().file(file).is_recalled(recall.holder, granted.kind()) {
+            if !self.table.lock().file(file).is_recalled(recall.holder, granted.kind()) {
                 return None;
             }
             // The recall of a layout is a change of its state (RFC 8881 §12.5.3), that of a delegation is not.
@@ -52,31 +63,31 @@ impl ClientState {
     }
 
     /// The recall did not reach the client: it is sent again, with the same stateid, by
-    /// [`ClientState::unheard_recalls`] or by the next change.
-    pub fn recall_unheard(&mut self, recall: &AddressedRecall) {
+    /// [`Recalls::repeat_unheard`] or by the next change.
+    pub fn note_unheard(&mut self, recall: &AddressedRecall) {
         let kind = recall.granted.kind();
-        self.files.lock().recalls().note_unheard(recall.file, holder(self.door, recall.client), kind);
+        self.table.lock().recalls().note_unheard(recall.file, self.table.holder(recall.client), kind);
     }
 
     /// The client cannot be reached, or says that it has no such grant: the recall is over, and the client is to be
     /// fenced off.
-    pub fn expire_recall(&mut self, recall: &AddressedRecall) {
+    pub fn expire(&mut self, recall: &AddressedRecall) {
         let kind = recall.granted.kind();
-        self.files.lock().recalls().expire(recall.file, holder(self.door, recall.client), kind);
+        self.table.lock().recalls().expire(recall.file, self.table.holder(recall.client), kind);
     }
 
     /// Whether the recall still waits for the client.
     pub fn is_recalled(&self, recall: &AddressedRecall) -> bool {
         let kind = recall.granted.kind();
-        self.files.lock().file(recall.file).is_recalled(holder(self.door, recall.client), kind)
+        self.table.lock().file(recall.file).is_recalled(self.table.holder(recall.client), kind)
     }
 
-    /// The grants to revoke. Each comes again after `retry_at` until [`ClientState::revoke`] says that it is done.
-    pub fn expired_recalls(&mut self, now: Duration, retry_at: Duration) -> Vec<Revoked> {
-        let mut files = self.files.lock();
+    /// The grants to revoke. Each comes again after `retry_at` until [`Recalls::revoke`] says that it is done.
+    pub fn expired(&mut self, now: Duration, retry_at: Duration) -> Vec<Revoked> {
+        let mut files = self.table.lock();
         let due = files.expired_recalls(now, retry_at);
         let of_clients = due.into_iter().filter_map(|revoke| {
-            let client = client_of(self.door, revoke.holder)?;
+            let client = self.table.client_of(revoke.holder)?;
             let layouts = files.file(revoke.file).layout_of(revoke.holder);
             // A client that loses its delegation must not read by an old ticket either.
             let is_at_pools = match revoke.granted {
@@ -99,16 +110,17 @@ impl ClientState {
     /// has none and so would never free it.
     pub fn revoke(&mut self, revoked: &Revoked) -> bool {
         let Revoked { client, file, granted, is_overdue, .. } = *revoked;
-        if !self.files.lock().file(file).is_due(holder(self.door, client), granted.kind()) {
+        if !self.table.lock().file(file).is_due(self.table.holder(client), granted.kind()) {
             return false;
         }
         if granted.kind() == GrantKind::Delegation {
             if is_overdue {
-                self.note_lost_delegation(client, file);
+                self.lost.note_delegation(self.table, client, file);
             }
-            self.revoke_delegation(client, file, is_overdue);
+            self.delegations().revoke(client, file, is_overdue);
         }
-        self.drop_layouts(client, file, LayoutModes::ALL);
+        let mut layouts = Layouts { table: self.table, states: &mut *self.states, lost: &*self.lost };
+        layouts.drop(client, file, LayoutModes::ALL);
         true
     }
 
@@ -116,23 +128,27 @@ impl ClientState {
 
     /// Recalls those that the client has of these files, to be asked for by LAYOUTRECALL4_ALL. Of how many: none while
     /// one of its layouts is being recalled, for then the server must not ask (RFC 8881 §12.5.5.2.1.5).
-    pub fn recall_at_once(&mut self, client: ClientId4, files: &[FileId], deadline: Duration) -> usize {
-        self.files.lock().recalls().begin_at_once(holder(self.door, client), files, deadline)
+    pub fn begin_at_once(&mut self, client: ClientId4, files: &[FileId], deadline: Duration) -> usize {
+        self.table.lock().recalls().begin_at_once(self.table.holder(client), files, deadline)
     }
 
     /// The client says that it has none: what it might still do at the pools is to be fenced off.
     pub fn expire_at_once(&mut self, client: ClientId4) {
-        self.files.lock().recalls().expire_at_once(holder(self.door, client));
+        self.table.lock().recalls().expire_at_once(self.table.holder(client));
     }
 
     /// The client does not do that: it is to be asked for each of them.
     pub fn forget_at_once(&mut self, client: ClientId4) {
-        self.files.lock().recalls().forget_at_once(holder(self.door, client));
+        self.table.lock().recalls().forget_at_once(self.table.holder(client));
     }
 
     /// Recalls that could not be told yet, so many of each client at most and so many in all.
-    pub fn unheard_recalls(&mut self, each: usize, max: usize) -> Vec<AddressedRecall> {
-        let again = self.files.lock().recalls().repeat_unheard(self.door, each, max);
-        self.address_recalls(&again)
+    pub fn repeat_unheard(&mut self, each: usize, max: usize) -> Vec<AddressedRecall> {
+        let again = self.table.lock().recalls().repeat_unheard(self.table.door, each, max);
+        self.address(&again)
+    }
+
+    fn delegations(&mut self) -> Delegations<'_> {
+        Delegations { table: self.table, states: &mut *self.states, lost: &mut *self.lost }
     }
 }

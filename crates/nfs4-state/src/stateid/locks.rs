@@ -6,9 +6,11 @@ use nfs4::{ClientId4, Lock4Denied, NfsLockType4, NfsStat4, StateId4, StateOwner4
 use types::{ByteRange, FileId};
 use xdr::Opaque;
 
+use super::access::judge_open;
+use super::door_table::{DoorTable, refusal};
 use super::owners::{OwnerKind, Owners};
-use super::table::{Kind, State, StateKey};
-use super::{ClientState, client_of, owner_of, refusal};
+use super::table::{Kind, State, StateKey, StateTable};
+use super::waiters::Waiters;
 
 /// By which right a lock is taken (RFC 8881 §18.10.3).
 #[derive(Clone, Debug)]
@@ -44,18 +46,25 @@ struct ResolvedLocker {
     owner: u64,
 }
 
-impl ClientState {
+pub struct Locks<'a> {
+    pub(super) table: &'a DoorTable,
+    pub(super) states: &'a mut StateTable,
+    pub(super) owners: &'a mut Owners,
+    pub(super) states_max: usize,
+}
+
+impl Locks<'_> {
     pub fn lock(&mut self, request: LockRequest) -> Result<LockOutcome, NfsStat4> {
         let LockRequest { client, file, ref locker, locktype, range } = request;
         let place = self.place(client, file, locker)?;
         let kind = kind(locktype);
-        let share = self.files.lock().file(file).share_of(owner_of(self.door, client, place.open_owner));
+        let share = self.table.lock().file(file).share_of(self.table.owner(client, place.open_owner));
         let access = share.unwrap_or_default().access;
         let wanted = if kind == LockKind::Write { Modes::WRITE } else { Modes::READ };
         if !access.contains(wanted) {
             return Err(NfsStat4::OpenMode);
         }
-        if place.lock.is_none() && self.states.lock_count(client) >= self.lock_states_max {
+        if place.lock.is_none() && self.states.lock_count(client) >= self.states_max {
             return Err(NfsStat4::ServerFault);
         }
         let number = match locker {
@@ -64,10 +73,11 @@ impl ClientState {
             }
             _ => place.owner,
         };
-        let locked = self.files.lock().locks().lock(file, owner_of(self.door, client, number), range, kind);
+        let by = self.table.owner(client, number);
+        let locked = self.table.lock().locks().lock(file, by, range, kind);
         if let Err(error) = locked {
             if matches!(error, FileStateError::Locked(_)) && locktype.is_waiting() {
-                self.wait(file, owner_of(self.door, client, number), range, kind);
+                self.waiters().wait(file, by, range, kind);
             }
             if place.lock.is_none() {
                 self.owners.release(number);
@@ -80,27 +90,27 @@ impl ClientState {
         let key = place.lock.unwrap_or_else(|| {
             self.states.insert(client, file, Kind::Lock { owner: number, open: place.open })
         });
-        self.release_forgotten_waiters();
+        self.waiters().release_forgotten();
         Ok(LockOutcome::Granted(self.states.bump(key)))
     }
 
     fn place(&self, client: ClientId4, file: FileId, locker: &Locker) -> Result<ResolvedLocker, NfsStat4> {
         match locker {
             Locker::New { open, owner } => {
-                let (open, open_owner) = self.judge_open_stateid(client, file, *open)?;
+                let (open, open_owner) = judge_open(self.states, client, file, *open)?;
                 let owner = self.owners.find(client, OwnerKind::Lock, owner);
                 Ok(ResolvedLocker { open, open_owner, lock: self.states.lock_of(open, owner), owner })
             }
             Locker::Existing(stateid) => {
-                let (key, owner, open) = self.judge_lock_stateid(client, file, *stateid)?;
-                let open_owner = self.open_owner(client, open)?;
+                let (key, owner, open) = self.judge_stateid(client, file, *stateid)?;
+                let open_owner = self.states.open_owner(client, open).ok_or(NfsStat4::BadStateId)?;
                 Ok(ResolvedLocker { open, open_owner, lock: Some(key), owner })
             }
         }
     }
 
     /// The lock that stands in the way of this one, if any.
-    pub fn test_lock(
+    pub fn test(
         &self,
         client: ClientId4,
         file: FileId,
@@ -109,8 +119,8 @@ impl ClientState {
         range: ByteRange,
     ) -> Option<Lock4Denied> {
         let number = self.owners.find(client, OwnerKind::Lock, owner);
-        let owner = (number != Owners::UNKNOWN).then(|| owner_of(self.door, client, number));
-        let lock = self.files.lock().file(file).test_lock(owner, range, kind(locktype))?;
+        let owner = (number != Owners::UNKNOWN).then(|| self.table.owner(client, number));
+        let lock = self.table.lock().file(file).test_lock(owner, range, kind(locktype))?;
         Some(self.denied(lock))
     }
 
@@ -121,22 +131,22 @@ impl ClientState {
         stateid: StateId4,
         range: ByteRange,
     ) -> Result<StateId4, NfsStat4> {
-        let (key, owner, _) = self.judge_lock_stateid(client, file, stateid)?;
-        self.files.lock().locks().unlock(file, owner_of(self.door, client, owner), range).map_err(refusal)?;
+        let (key, owner, _) = self.judge_stateid(client, file, stateid)?;
+        self.table.lock().locks().unlock(file, self.table.owner(client, owner), range).map_err(refusal)?;
         Ok(self.states.bump(key))
     }
 
     /// Removes a lock state with its locks.
-    pub(super) fn free_lock(&mut self, lock: State) {
+    pub(super) fn free(&mut self, lock: State) {
         if let Kind::Lock { owner, .. } = lock.kind {
-            self.files.lock().locks().release(lock.file, owner_of(self.door, lock.client, owner));
+            self.table.lock().locks().release(lock.file, self.table.owner(lock.client, owner));
             self.states.remove(lock.key);
             self.owners.release(owner);
         }
     }
 
     /// The lock state behind a lock stateid, its owner and its open.
-    fn judge_lock_stateid(
+    fn judge_stateid(
         &self,
         client: ClientId4,
         file: FileId,
@@ -151,7 +161,7 @@ impl ClientState {
     /// Names the other owner as its own client does. Holders of other doors have neither client id nor name, and their
     /// owners' numbers mean nothing here.
     fn denied(&self, lock: Lock) -> Lock4Denied {
-        let client = client_of(self.door, lock.owner.holder);
+        let client = self.table.client_of(lock.owner.holder);
         let owner = client.and_then(|_| self.owners.name(lock.owner.number)).unwrap_or_default();
         Lock4Denied {
             offset: lock.range.offset(),
@@ -159,6 +169,10 @@ impl ClientState {
             locktype: if lock.kind == LockKind::Write { NfsLockType4::Write } else { NfsLockType4::Read },
             owner: StateOwner4 { clientid: client.unwrap_or(ClientId4(0)), owner: Opaque(owner) },
         }
+    }
+
+    fn waiters(&mut self) -> Waiters<'_> {
+        Waiters { table: self.table, owners: &mut *self.owners }
     }
 }
 

@@ -6,8 +6,10 @@ use file_state::{FileStateError, LayoutMode, LayoutModes, Modes};
 use nfs4::{ClientId4, LayoutIomode4, NfsStat4, StateId4};
 use types::FileId;
 
-use super::table::Kind;
-use super::{ClientState, client_of, holder};
+use super::access::access_of;
+use super::door_table::DoorTable;
+use super::lost::LostLocks;
+use super::table::{Kind, StateTable, judge_seqid};
 
 #[derive(Clone, Copy, Debug)]
 pub struct LayoutRequest {
@@ -18,18 +20,24 @@ pub struct LayoutRequest {
     pub mode: LayoutMode,
 }
 
-impl ClientState {
+pub struct Layouts<'a> {
+    pub(super) table: &'a DoorTable,
+    pub(super) states: &'a mut StateTable,
+    pub(super) lost: &'a LostLocks,
+}
+
+impl Layouts<'_> {
     /// Whether the client may ask for the layout: the stateid is good, and it has the file open so, or may open it so by itself.
-    pub fn judge_layout(&self, request: &LayoutRequest) -> Result<(), NfsStat4> {
+    pub fn judge(&self, request: &LayoutRequest) -> Result<(), NfsStat4> {
         let LayoutRequest { client, file, stateid, mode } = *request;
         let state = self.states.find(client, stateid)?;
         let access = match state.kind {
             // Requests of one client overtake each other: an older seqid is as good (RFC 8881 §12.5.3).
             Kind::Layout if state.file == file => {
                 tolerate_older(stateid, state.seqid)?;
-                self.files.lock().file(file).access_of(holder(self.door, client))
+                self.table.lock().file(file).access_of(self.table.holder(client))
             }
-            _ => self.access(client, &self.states.judge(client, stateid, file)?)?,
+            _ => access_of(self.table, self.states, client, &self.states.judge(client, stateid, file)?)?,
         };
         let wanted = match mode {
             LayoutMode::Read => access != Modes::NONE,
@@ -39,15 +47,15 @@ impl ClientState {
             return Err(NfsStat4::OpenMode);
         }
         // Its writes go through the head, and fail if they are by a lock that was lost.
-        if self.has_lost_locks(client, file) { Err(NfsStat4::LayoutUnavailable) } else { Ok(()) }
+        if self.lost.has(self.table, client, file) { Err(NfsStat4::LayoutUnavailable) } else { Ok(()) }
     }
 
     /// Grants a layout. A client that has one already and asks by an open stateid gets the same `other` all the same:
     /// to Linux a second one would invalidate the first (`pnfs_layout_process`).
-    pub fn layout_get(&mut self, request: &LayoutRequest, now: Duration) -> Result<StateId4, NfsStat4> {
-        self.judge_layout(request)?;
+    pub fn get(&mut self, request: &LayoutRequest, now: Duration) -> Result<StateId4, NfsStat4> {
+        self.judge(request)?;
         let LayoutRequest { client, file, mode, .. } = *request;
-        let granted = self.files.lock().layouts().grant(file, holder(self.door, client), mode, now);
+        let granted = self.table.lock().layouts().grant(file, self.table.holder(client), mode, now);
         granted.map_err(|error| match error {
             FileStateError::RecallConflict => NfsStat4::RecallConflict,
             // At the bound the client does its I/O through the head.
@@ -59,12 +67,7 @@ impl ClientState {
     }
 
     /// Whether a stateid is the client's layout of the file, for LAYOUTERROR and LAYOUTSTATS.
-    pub fn judge_layout_stateid(
-        &self,
-        client: ClientId4,
-        file: FileId,
-        stateid: StateId4,
-    ) -> Result<(), NfsStat4> {
+    pub fn judge_stateid(&self, client: ClientId4, file: FileId, stateid: StateId4) -> Result<(), NfsStat4> {
         let state = self.states.find(client, stateid)?;
         if state.kind != Kind::Layout || state.file != file {
             return Err(NfsStat4::BadStateId);
@@ -73,60 +76,55 @@ impl ClientState {
     }
 
     /// Clients of this door that have a layout of the file.
-    pub fn layout_clients(&self, file: FileId) -> Vec<ClientId4> {
-        self.files
+    pub fn clients(&self, file: FileId) -> Vec<ClientId4> {
+        self.table
             .lock()
             .file(file)
             .layout_holders()
-            .filter_map(|holder| client_of(self.door, holder))
+            .filter_map(|holder| self.table.client_of(holder))
             .collect()
     }
 
     /// When the client was last granted a layout of the file, if it has one.
-    pub fn layout_granted(&self, client: ClientId4, file: FileId) -> Option<Duration> {
-        self.files.lock().file(file).layout_granted(holder(self.door, client))
+    pub fn granted(&self, client: ClientId4, file: FileId) -> Option<Duration> {
+        self.table.lock().file(file).layout_granted(self.table.holder(client))
     }
 
     /// LAYOUTCOMMIT needs a layout to write.
-    pub fn judge_layout_commit(
-        &self,
-        client: ClientId4,
-        file: FileId,
-        stateid: StateId4,
-    ) -> Result<(), NfsStat4> {
-        self.judge_layout_stateid(client, file, stateid)?;
-        let held = self.files.lock().file(file).layout_of(holder(self.door, client));
+    pub fn judge_commit(&self, client: ClientId4, file: FileId, stateid: StateId4) -> Result<(), NfsStat4> {
+        self.judge_stateid(client, file, stateid)?;
+        let held = self.table.lock().file(file).layout_of(self.table.holder(client));
         if held.read_write { Ok(()) } else { Err(NfsStat4::BadIoMode) }
     }
 
     /// LAYOUTRETURN of one file, by the newest stateid: a return that was sent before a grant came in must not take that
     /// grant with it (Linux refreshes the stateid and asks again). `modes` may be none, if only a part of the file was
     /// returned: what is given are whole files. The stateid is answered while something is held.
-    pub fn layout_return(
+    pub fn give_back(
         &mut self,
         client: ClientId4,
         file: FileId,
         stateid: StateId4,
         modes: LayoutModes,
     ) -> Result<Option<StateId4>, NfsStat4> {
-        self.judge_layout_stateid(client, file, stateid)?;
-        super::judge_seqid(stateid, self.states.find(client, stateid)?.seqid)?;
-        self.drop_layouts(client, file, modes);
+        self.judge_stateid(client, file, stateid)?;
+        judge_seqid(stateid, self.states.find(client, stateid)?.seqid)?;
+        self.drop(client, file, modes);
         let left = self.states.layout_of(client, file);
         Ok(left.map(|key| self.states.bump(key)))
     }
 
     /// LAYOUTRETURN of all files.
-    pub fn layout_return_all(&mut self, client: ClientId4, modes: LayoutModes) {
+    pub fn give_back_all(&mut self, client: ClientId4, modes: LayoutModes) {
         let files: Vec<FileId> =
-            self.files.lock().layouts_of(holder(self.door, client)).map(|(file, _)| file).collect();
+            self.table.lock().layouts_of(self.table.holder(client)).map(|(file, _)| file).collect();
         for file in files {
-            self.drop_layouts(client, file, modes);
+            self.drop(client, file, modes);
         }
     }
 
-    pub(super) fn drop_layouts(&mut self, client: ClientId4, file: FileId, modes: LayoutModes) {
-        let left = self.files.lock().layouts().give_back(file, holder(self.door, client), modes);
+    pub(super) fn drop(&mut self, client: ClientId4, file: FileId, modes: LayoutModes) {
+        let left = self.table.lock().layouts().give_back(file, self.table.holder(client), modes);
         if left.is_empty()
             && let Some(key) = self.states.layout_of(client, file)
         {
@@ -134,16 +132,25 @@ impl ClientState {
         }
     }
 
+    /// Layouts were given with `return_on_close`: with the last open go those that no delegation covers. For the door, when
+    /// what it held open itself for the client is closed.
+    pub fn drop_uncovered(&mut self, client: ClientId4, file: FileId) {
+        let left = self.table.lock().file(file).access_of(self.table.holder(client));
+        if left == Modes::NONE {
+            self.drop(client, file, LayoutModes::ALL);
+        }
+    }
+
     /// Files that a client may write at the pools: to be fenced off before the state of a lost client is released.
-    pub fn writable_layouts(&self, client: ClientId4) -> Vec<FileId> {
-        let files = self.files.lock();
-        let layouts = files.layouts_of(holder(self.door, client));
+    pub fn writable(&self, client: ClientId4) -> Vec<FileId> {
+        let files = self.table.lock();
+        let layouts = files.layouts_of(self.table.holder(client));
         layouts.filter(|(_, modes)| modes.read_write).map(|(file, _)| file).collect()
     }
 }
 
 fn tolerate_older(stateid: StateId4, newest: u32) -> Result<(), NfsStat4> {
-    match super::judge_seqid(stateid, newest) {
+    match judge_seqid(stateid, newest) {
         Err(NfsStat4::OldStateId) => Ok(()),
         judged => judged,
     }
