@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use types::FileId;
 use xdr::{Decoder, Encoder, Opaque, Xdr, to_bytes};
 
-use crate::session_ops::Sessions;
+use crate::session_ops::BackChannels;
 use crate::transport::{CallError, Connection};
 
 /// How long one attempt waits for its reply; a client that is there answers a callback in milliseconds.
@@ -73,7 +73,7 @@ enum Attempt {
     Failed(CallbackError),
 }
 
-impl Sessions {
+impl BackChannels {
     /// Recalls a whole file's layout. NFS4_OK: the client will return it; NOMATCHING_LAYOUT: it has none.
     pub async fn recall_layout(
         &self,
@@ -224,11 +224,11 @@ impl Sessions {
         deadline: Instant,
     ) -> Result<CallbackTicket, CallbackError> {
         loop {
-            let freed = self.callback_freed.notified();
+            let freed = self.freed.notified();
             tokio::pin!(freed);
             // Registered before looking, or a slot freed in between would be missed.
             freed.as_mut().enable();
-            match self.callback_begin(client) {
+            match self.begin(client) {
                 Ok(ticket) => return Ok(ticket),
                 Err(CallbackRefusal::UnknownClient) => return Err(CallbackError::UnknownClient),
                 Err(CallbackRefusal::NoPath) => return Err(CallbackError::NoPath),
@@ -240,8 +240,8 @@ impl Sessions {
 
     async fn attempt(&self, ticket: CallbackTicket, call: &Call<'_>, deadline: Instant) -> Attempt {
         let mut slot =
-            Slot { sessions: self, ticket: Some(ticket.clone()), outcome: CallbackOutcome::Refused };
-        let Some(connection) = self.connection(ticket.connection) else {
+            Slot { channels: self, ticket: Some(ticket.clone()), outcome: CallbackOutcome::Refused };
+        let Some(connection) = self.open_connection(ticket.connection) else {
             // It closed while it was being bound: the table has not heard of it.
             self.disconnected(ticket.connection);
             return Attempt::Again(CallbackError::NoPath);
@@ -250,7 +250,7 @@ impl Sessions {
         slot.outcome = CallbackOutcome::Lost;
         let mut answer = exchange(&connection, &ticket, call, deadline).await;
         if let Ok(CallbackReply::Sequence(NfsStat4::SeqMisordered)) = answer
-            && let Some(ticket) = self.callback_misordered(&ticket)
+            && let Some(ticket) = self.misordered(&ticket)
         {
             answer = exchange(&connection, &ticket, call, deadline).await;
         }
@@ -277,35 +277,35 @@ impl Sessions {
         }
     }
 
-    fn connection(&self, id: ConnectionId) -> Option<Arc<Connection>> {
-        self.back_connection(id).filter(|connection| !connection.is_closed())
+    fn open_connection(&self, id: ConnectionId) -> Option<Arc<Connection>> {
+        self.connection(id).filter(|connection| !connection.is_closed())
     }
 }
 
 /// The right to call a client: one of so many of all, and of so many of its own. One that answers none does not take the calls
 /// of others.
 struct CallbackPermit<'a> {
-    sessions: &'a Sessions,
+    channels: &'a BackChannels,
     client: ClientId4,
     _of_all: SemaphorePermit<'a>,
 }
 
 impl<'a> CallbackPermit<'a> {
-    fn take(sessions: &'a Sessions, client: ClientId4) -> Result<CallbackPermit<'a>, CallbackError> {
-        let of_all = sessions.callback_places.try_acquire().map_err(|_| CallbackError::Busy)?;
-        let mut called = sessions.called.lock();
+    fn take(channels: &'a BackChannels, client: ClientId4) -> Result<CallbackPermit<'a>, CallbackError> {
+        let of_all = channels.places.try_acquire().map_err(|_| CallbackError::Busy)?;
+        let mut called = channels.called.lock();
         let count = called.entry(client).or_default();
         if *count >= CALLS_PER_CLIENT_MAX {
             return Err(CallbackError::Busy);
         }
         *count += 1;
-        Ok(CallbackPermit { sessions, client, _of_all: of_all })
+        Ok(CallbackPermit { channels, client, _of_all: of_all })
     }
 }
 
 impl Drop for CallbackPermit<'_> {
     fn drop(&mut self) {
-        let mut called = self.sessions.called.lock();
+        let mut called = self.channels.called.lock();
         let Some(count) = called.get_mut(&self.client) else { return };
         *count -= 1;
         if *count == 0 {
@@ -316,7 +316,7 @@ impl Drop for CallbackPermit<'_> {
 
 /// Gives the callback's slot back when the call is over, also when nobody waits for it any more.
 struct Slot<'a> {
-    sessions: &'a Sessions,
+    channels: &'a BackChannels,
     ticket: Option<CallbackTicket>,
     outcome: CallbackOutcome,
 }
@@ -324,7 +324,7 @@ struct Slot<'a> {
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.sessions.callback_end(ticket, self.outcome);
+            self.channels.end(ticket, self.outcome);
         }
     }
 }

@@ -61,7 +61,7 @@ impl Program for Engine {
     }
 
     fn disconnected(&self, connection: ConnectionId) {
-        self.sessions.disconnected(connection);
+        self.sessions.callbacks.disconnected(connection);
     }
 
     async fn call(
@@ -243,7 +243,7 @@ impl Run<'_> {
         let is_last = self.left == 0;
         let holds_state = |client| table.holds_state(client);
         let result = sessions.execute(compound, operation, is_last, &holds_state).await;
-        if sessions.has_departed() {
+        if sessions.leases.has_departed() {
             table.release_departed().await;
         }
         result.unwrap_or_else(|| NfsResop4::error(number, NfsStat4::NotSupp))

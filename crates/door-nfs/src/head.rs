@@ -177,7 +177,7 @@ impl HeadDoor {
     }
 
     pub fn in_grace(&self) -> bool {
-        self.engine.sessions.in_grace()
+        self.engine.sessions.reclaims.in_grace()
     }
 
     /// Pools that are closed to clients, each with the number of its files of which a client still has a layout.
@@ -192,7 +192,8 @@ impl HeadDoor {
 
     pub fn status(&self) -> DoorStatus {
         let (mds, sessions) = (&self.mds, &self.engine.sessions);
-        let (clients, grace_left, slots) = (sessions.clients(), sessions.grace_left(), sessions.slot_facts());
+        let (clients, grace_left, slots) =
+            (sessions.clients(), sessions.reclaims.grace_left(), sessions.slot_facts());
         let status_of = |client: ClientSummary| {
             // After the table of sessions, and gone before anything else is asked.
             let held = mds.clients.states.lock().held_by(client.id);

@@ -1,6 +1,7 @@
 //! Bounds of the conflict table.
 
-/// Bounds of the state that clients can make grow. At a bound the call is refused with [`FileStateError::Limit`](crate::FileStateError::Limit).
+/// Bounds of the state that clients can make grow. At a bound the call is refused with
+/// [`FileStateError::Limit`](crate::FileStateError::Limit).
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub opens_per_holder: usize,

@@ -56,7 +56,7 @@ impl FileState {
 
     // Parts.
 
-    /// What holders have of one file, for questions.
+    /// The opens, locks and grants of one file, for questions.
     pub fn file(&self, file: FileId) -> &FileEntry {
         self.entries.of(file)
     }

@@ -36,7 +36,7 @@ pub(crate) struct Client {
     pub(crate) implementation: Option<Bytes>,
 }
 
-/// What the client may reclaim from the next instance.
+/// The right of a client to reclaim its state from the next instance.
 #[derive(Debug, Default)]
 pub(crate) struct Reclaim {
     /// The client has said RECLAIM_COMPLETE to this instance.

@@ -1,11 +1,12 @@
 //! Stateids of opens, locks, layouts and delegations (RFC 8881 §8.2), over the conflict table that all doors share.
 //!
 //! [`ClientState`] has a part for each kind of state. A part is what an operation asks once: it judges the stateid, asks
-//! the conflict table, and answers the new stateid or a status. Invariants: an open stateid stands for one (open-owner, file), a lock stateid for one (lock
-//! owner, open), a layout or delegation stateid for one (client, file); each has its counterpart in [`FileState`]; seqids
-//! grow by one. State of a client goes when the client goes, so nothing here expires by itself; a revoked layout is gone
-//! at once, and its stateid a bad one, while a revoked delegation leaves a stateid that says so until it is freed. The
-//! state that NFS clients have of a file is changed here only: between two looks at the table only other doors change it.
+//! the conflict table, and answers the new stateid or a status. Invariants: an open stateid stands for one (open-owner,
+//! file), a lock stateid for one (lock owner, open), a layout or delegation stateid for one (client, file); each has its
+//! counterpart in [`FileState`]; seqids grow by one. State of a client goes when the client goes, so nothing here expires
+//! by itself; a revoked layout is gone at once, and its stateid a bad one, while a revoked delegation leaves a stateid that
+//! says so until it is freed. The state that NFS clients have of a file is changed here only: between two looks at the
+//! table only other doors change it.
 
 mod access;
 mod delegations;

@@ -18,7 +18,7 @@ fn recall() -> LayoutRecall {
 }
 
 async fn call(server: &Server, client: ClientId4, patience: Duration) -> Result<NfsStat4, CallbackError> {
-    server.engine.sessions.recall_layout(client, recall(), patience).await
+    server.engine.sessions.callbacks.recall_layout(client, recall(), patience).await
 }
 
 fn sequence_of(arguments: &CbCompound4Args) -> CbSequence4Args {
@@ -111,7 +111,7 @@ async fn a_client_that_has_given_a_layout_back_is_not_asked_for_it_again() {
         answer(&mut client, NfsStat4::Delay).await;
         answer(&mut client, NfsStat4::Delay).await;
     };
-    let (answered, ()) = tokio::join!(sessions.recall_all_layouts(id, &is_wanted, PATIENCE), seen);
+    let (answered, ()) = tokio::join!(sessions.callbacks.recall_all_layouts(id, &is_wanted, PATIENCE), seen);
     assert_eq!(answered, Ok(NfsStat4::Delay), "though it would have been asked as long as it has patience");
 }
 
@@ -153,17 +153,17 @@ async fn one_client_that_answers_nothing_does_not_take_the_calls_of_others() {
     let mut calls = tokio::task::JoinSet::new();
     for _ in 0..CALLS_PER_CLIENT_MAX {
         let engine = Arc::clone(&server.engine);
-        calls.spawn(async move { engine.sessions.recall_layout(id, recall(), PATIENCE).await });
+        calls.spawn(async move { engine.sessions.callbacks.recall_layout(id, recall(), PATIENCE).await });
     }
     let sessions = &server.engine.sessions;
-    while sessions.called.lock().get(&id) != Some(&CALLS_PER_CLIENT_MAX) {
+    while sessions.callbacks.called.lock().get(&id) != Some(&CALLS_PER_CLIENT_MAX) {
         tokio::task::yield_now().await;
     }
     assert_eq!(call(&server, id, PATIENCE).await, Err(CallbackError::Busy));
     let (answered, _) = tokio::join!(call(&server, other, PATIENCE), answer(&mut client, NfsStat4::Ok));
     assert_eq!(answered, Ok(NfsStat4::Ok));
     calls.shutdown().await;
-    assert!(sessions.called.lock().is_empty(), "a call that is not waited for takes no place");
+    assert!(sessions.callbacks.called.lock().is_empty(), "a call that is not waited for takes no place");
 }
 
 #[tokio::test]

@@ -67,8 +67,10 @@ impl Clients {
             let sessions = Arc::clone(&self.sessions);
             let recall = CbRecallSlot4Args { target_highest_slotid: target_highest };
             self.spawn_call(async move {
-                let asked =
-                    sessions.call_client(client, NfsCbArgop4::RecallSlot(recall), SLOTS_PATIENCE).await;
+                let asked = sessions
+                    .callbacks
+                    .call_client(client, NfsCbArgop4::RecallSlot(recall), SLOTS_PATIENCE)
+                    .await;
                 tracing::debug!(client = client.0, ?asked, "asked a client for slots");
             });
         }

@@ -79,7 +79,7 @@ pub(super) async fn copy(
     let judged = judge(compound, clients, &request).await?;
     let client = compound.client()?;
     // Without a way to tell that it is done, or room for one more, it is answered with what there is.
-    let may_go_on = !args.synchronous && sessions.has_back_channel(client);
+    let may_go_on = !args.synchronous && sessions.callbacks.is_reachable(client);
     let offload = may_go_on.then(|| copies.offloads.begin(client, judged.target.file)).flatten();
     let patience = if offload.is_some() { copies.answer_within } else { COPY_TIME_MAX };
     let deadline = fs.clock.monotonic() + patience;

@@ -37,9 +37,9 @@ pub(super) async fn dislodge(fs: &FileSystem, file: FileId, want: Want) -> Resul
 
 /// Those of these clients that are gone, or go now.
 pub(super) fn depart(clients: &Clients, these: &[ClientId4]) -> BTreeSet<ClientId4> {
-    let going = clients.sessions.dislodge(these);
+    let going = clients.sessions.leases.dislodge(these);
     // State that cannot be released yet is left to the periodic housekeeping.
-    if clients.sessions.has_departed() {
+    if clients.sessions.leases.has_departed() {
         clients.departures.notify_one();
     }
     going

@@ -44,7 +44,7 @@ impl Departures {
             }
             self.release_one(client).await;
         }
-        let strays = sessions.strangers(with_state);
+        let strays = sessions.leases.strangers(with_state);
         states.lock().note_strays(strays);
     }
 
@@ -68,7 +68,7 @@ impl Departures {
             unfenced.is_empty() || states.count(client) < before
         };
         if unfenced.is_empty() {
-            sessions.released(client).await;
+            sessions.leases.released(client).await;
         }
         self.grants.forget_client(client);
         self.devices.forget_client(client);

@@ -74,7 +74,7 @@ impl Devices {
         for (client, device) in known {
             let sessions = Arc::clone(&self.clients.sessions);
             self.clients.spawn_call(async move {
-                let told = sessions.notify_device_deleted(client, device, NOTIFY_PATIENCE).await;
+                let told = sessions.callbacks.notify_device_deleted(client, device, NOTIFY_PATIENCE).await;
                 // Nothing depends on it: the id never comes again.
                 tracing::debug!(client = client.0, %pool, ?told, "told that a device is gone");
             });

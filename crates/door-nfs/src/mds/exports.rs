@@ -84,9 +84,9 @@ impl Exports {
             (table.file(file).access_of(fs.holder(client)), table.file(file).layout_of(fs.holder(client)))
         };
         // The client may not have reclaimed yet its open to write from before a restart.
-        let may_reclaim = sessions.in_grace() && sessions.judge_reclaim(client, true).is_ok();
+        let may_reclaim = sessions.reclaims.in_grace() && sessions.reclaims.judge(client, true).is_ok();
         let is_written = access.contains(Modes::WRITE) || layout.read_write || may_reclaim;
-        if is_written || access != Modes::NONE || !layout.is_empty() || sessions.in_grace() {
+        if is_written || access != Modes::NONE || !layout.is_empty() || sessions.reclaims.in_grace() {
             return compound.caller.view.strictest(is_written, compound.caller.flavor).ok_or(NfsStat4::Stale);
         }
         Err(NfsStat4::Stale)

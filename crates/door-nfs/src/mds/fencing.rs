@@ -41,7 +41,7 @@ impl Fencing {
 
     /// Before a client gets a lock of the file, or the like, that it did not have before the start.
     pub async fn fence_former(&self, file: FileId) -> Result<(), NfsStat4> {
-        if !self.clients.sessions.has_missed_reclaims() || self.former_tickets.lock().are_void(file) {
+        if !self.clients.sessions.reclaims.has_missed() || self.former_tickets.lock().are_void(file) {
             return Ok(());
         }
         if let Err(error) = self.fence(file).await {

@@ -59,7 +59,7 @@ async fn try_get(
         // Asked for together with the open and the attribute that says that it needs none.
         return Err(NfsStat4::LayoutUnavailable);
     }
-    sessions.judge_reclaim(client, false)?;
+    sessions.reclaims.judge(client, false)?;
     let request = LayoutRequest { client, file: file.file, stateid, mode };
     states.lock().layouts().judge(&request)?;
 
@@ -215,7 +215,7 @@ async fn authorize_commit(
     };
     match judged {
         Ok(()) => Ok(true),
-        Err(_) if reclaim => clients.sessions.judge_reclaim(client, true).map(|()| true),
+        Err(_) if reclaim => clients.sessions.reclaims.judge(client, true).map(|()| true),
         Err(NfsStat4::BadStateId | NfsStat4::StaleStateId) if has_open => Ok(true),
         Err(status @ (NfsStat4::BadStateId | NfsStat4::StaleStateId)) => {
             if clients.fs.allows(&compound.identity, file, Access::WRITE).await? {
@@ -259,7 +259,7 @@ pub(super) async fn give_back(
             return Err(NfsStat4::Inval);
         }
         // Of a former start: there is nothing to return, only errors to tell (RFC 8881 §18.44.3).
-        sessions.judge_reclaim(client, true)?;
+        sessions.reclaims.judge(client, true)?;
         return Ok(LayoutReturn4ResOk { stateid: None });
     }
     let stateid = match args.layoutreturn {

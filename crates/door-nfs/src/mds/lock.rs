@@ -42,7 +42,7 @@ async fn try_lock(
     let Clients { fs, sessions, states, .. } = &*lost_locks.clients;
     let (client, file) = (compound.client()?, compound.file()?);
     let range = range(args.offset, args.length)?;
-    sessions.judge_reclaim(client, args.reclaim)?;
+    sessions.reclaims.judge(client, args.reclaim)?;
     if !args.reclaim {
         lost_locks.grants.fencing.fence_former(file).await?;
     }
@@ -92,7 +92,7 @@ async fn try_test(compound: &Compound, clients: &Clients, args: &LockT4Args) -> 
         FileKind::Symlink => return Err(NfsStat4::SymLink.into()),
         _ => return Err(NfsStat4::WrongType.into()),
     }
-    clients.sessions.judge_reclaim(client, false)?;
+    clients.sessions.reclaims.judge(client, false)?;
     // The holder of a delegation to write locks without asking the server (RFC 8881 §10.4.2).
     drop(make_way(compound, &clients.fs, file, Modes::READ, Modes::NONE).await?);
     let test = || clients.states.lock().locks().test(client, file, &args.owner.owner.0, args.locktype, range);

@@ -33,7 +33,7 @@ fn tell(clients: &Clients, notice: LockNotice) {
     });
     clients.spawn_call(async move {
         let LockNotice { client, file, .. } = notice;
-        let answered = sessions.call_client(client, operation, PATIENCE).await;
+        let answered = sessions.callbacks.call_client(client, operation, PATIENCE).await;
         match answered.map(|result| result.status()) {
             Ok(NfsStat4::Ok) => {}
             // The client has no such process or file any more, or cannot be reached: the next are told soon.

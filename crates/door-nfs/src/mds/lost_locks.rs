@@ -101,7 +101,7 @@ impl LostLocks {
     /// Updates the records of owners that have lost locks.
     pub async fn keep_records(&self) {
         let mut records = self.written.lock().await;
-        if !self.clients.sessions.in_grace() {
+        if !self.clients.sessions.reclaims.in_grace() {
             records.former.clear();
         }
         let (owners, (_, has_forgotten)) = {

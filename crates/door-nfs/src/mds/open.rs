@@ -90,7 +90,7 @@ async fn try_open(
     let Clients { fs, sessions, states, .. } = &**clients;
     let client = compound.client()?;
     let share = judge_shares(args)?;
-    sessions.judge_reclaim(client, is_reclaim)?;
+    sessions.reclaims.judge(client, is_reclaim)?;
     lost_locks.introduce(client, is_reclaim).await;
     if is_reclaim {
         lost_locks.note_reclaim(compound).await;
@@ -125,7 +125,7 @@ async fn try_open(
     }
     compound.set_file(file);
     compound.current.stateid = Some(stateid);
-    let is_reachable = sessions.has_back_channel(client);
+    let is_reachable = sessions.callbacks.is_reachable(client);
     if is_reachable {
         // Before there is anything to recall.
         sessions.note_grant(compound, file);

@@ -20,7 +20,7 @@ pub(super) async fn check_io(
     access: Access,
 ) -> Result<Option<FileChangeGuard>, NfsStat4> {
     // Without an open the I/O might meet a denial that is still to be reclaimed (RFC 8881 §8.4.2.1).
-    if stateid == StateId4::ANONYMOUS && clients.sessions.in_grace() {
+    if stateid == StateId4::ANONYMOUS && clients.sessions.reclaims.in_grace() {
         return Err(NfsStat4::Grace);
     }
     let modes = if access.contains(Access::WRITE) { Modes::WRITE } else { Modes::READ };

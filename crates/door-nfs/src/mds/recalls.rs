@@ -143,7 +143,7 @@ async fn ask_layout(
 ) -> Result<NfsStat4, CallbackError> {
     let (file, handle) = (recall.file, clients.fs.handle(recall.file));
     let asked = callback::LayoutRecall { file, handle, stateid: recall.stateid, iomode: iomode(modes) };
-    let answered = clients.sessions.recall_layout(recall.client, asked, clients.fs.lease).await?;
+    let answered = clients.sessions.callbacks.recall_layout(recall.client, asked, clients.fs.lease).await?;
     // OLD_STATEID: it has heard this recall before, and the answer was lost.
     Ok(if answered == NfsStat4::OldStateId { NfsStat4::Ok } else { answered })
 }
@@ -155,8 +155,9 @@ async fn ask_delegation(clients: &Clients, recall: &AddressedRecall) -> Result<N
     loop {
         let delegation = (recall.file, handle.clone(), recall.stateid);
         // Once the client has used the slot again it has had the reply.
-        let may_overtake = !sessions.granting_calls(recall.client, Some(recall.file)).is_empty();
-        let answered = sessions.recall_delegation(recall.client, delegation, fs.files.recall_time()).await?;
+        let may_overtake = !sessions.callbacks.granting_calls(recall.client, Some(recall.file)).is_empty();
+        let answered =
+            sessions.callbacks.recall_delegation(recall.client, delegation, fs.files.recall_time()).await?;
         let is_unknown = matches!(answered, NfsStat4::BadStateId | NfsStat4::BadHandle);
         if !is_unknown
             || !may_overtake

@@ -31,7 +31,7 @@ pub(super) async fn expire_recalls(grants: &Grants) {
         }
     }
     // A client that has freed all its revoked stateids knows of the loss.
-    clients.sessions.allow_reclaim(|client| !clients.states.lock().delegations().has_revoked(client)).await;
+    clients.sessions.reclaims.allow(|client| !clients.states.lock().delegations().has_revoked(client)).await;
 }
 
 /// `None`: the pools still accept its tickets.
@@ -52,7 +52,7 @@ async fn revoke(grants: &Grants, revoked: Revoked) {
     // A layout is fenced off and never reclaimed; the holder of a delegation that is reclaimed is believed again.
     if revoked.is_overdue
         && matches!(granted, Granted::Delegation(_))
-        && let Err(error) = clients.sessions.forbid_reclaim(client).await
+        && let Err(error) = clients.sessions.reclaims.forbid(client).await
     {
         tracing::warn!(client = client.0, %error, "cannot put down that a client may not reclaim, will try again");
         return;

@@ -33,7 +33,8 @@ pub(super) async fn ask(
             None => ASKED,
         };
         let left = deadline.saturating_duration_since(Instant::now());
-        let answered = clients.sessions.ask_attributes(client, (handle.clone(), wanted), left).await;
+        let answered =
+            clients.sessions.callbacks.ask_attributes(client, (handle.clone(), wanted), left).await;
         match answered {
             Ok(Ok(told)) => {
                 let told = FileAttributes::decode(&told).ok()?;

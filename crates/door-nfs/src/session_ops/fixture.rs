@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use api::NamespaceError;
 use async_trait::async_trait;
 use bytes::BytesMut;
 use nfs4::*;
@@ -10,6 +11,7 @@ use nfs4_state::SessionLimits;
 use oncrpc::{
     AuthSys, CallHeader, Credential, MessageType, OpaqueAuth, ReplyHeader, message_type, record_header,
 };
+use parking_lot::Mutex;
 use testkit::clock::ManualClock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

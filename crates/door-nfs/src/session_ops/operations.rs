@@ -1,13 +1,11 @@
 //! The operations that make, change and end clients and sessions (RFC 8881 §18.33–18.37, §18.50, §18.51).
 
-use std::sync::Arc;
-
 use nfs4::{
     CREATE_SESSION4_FLAG_CONN_BACK_CHAN, ChannelDirFromServer4, ClientId4, CreateSession4Args,
     CreateSession4ResOk, ExchangeId4Args, ExchangeId4ResOk, NfsArgop4, NfsResop4, NfsStat4,
     ReclaimComplete4Args,
 };
-use nfs4_state::{CreateStep, Departed, SessionTable};
+use nfs4_state::CreateStep;
 
 use super::{Sessions, peer, principal};
 use crate::context::Compound;
@@ -33,26 +31,27 @@ impl Sessions {
             A::CreateSession(args) => R::CreateSession(self.create_session(compound, &args).await.into()),
             A::DestroySession(args) => {
                 let connection = compound.caller.connection.id();
-                let done = self.lock().destroy_session(args.sessionid, connection, compound.session, is_last);
+                let done =
+                    self.table.lock().destroy_session(args.sessionid, connection, compound.session, is_last);
                 R::DestroySession(outcome(done))
             }
             A::BindConnToSession(args) => {
-                let bound = self.lock().bind_conn_to_session(self.now(), &args, &peer(compound));
+                let bound = self.table.lock().bind_conn_to_session(self.table.now(), &args, &peer(compound));
                 if bound.as_ref().is_ok_and(|bound| bound.dir != ChannelDirFromServer4::Fore) {
-                    self.remember(compound);
+                    self.callbacks.remember(compound);
                 }
                 R::BindConnToSession(bound.into())
             }
             A::BackchannelCtl(args) => {
                 let session = compound.session.ok_or(NfsStat4::OpNotInSession);
-                let done =
-                    session.and_then(|session| self.lock().sessions_mut().backchannel_ctl(session, &args));
+                let done = session
+                    .and_then(|session| self.table.lock().sessions_mut().backchannel_ctl(session, &args));
                 R::BackchannelCtl(outcome(done))
             }
             A::DestroyClientId(args) => {
                 let holds = holds_state(args.clientid);
-                let done = self.lock().destroy_clientid(args.clientid, holds);
-                R::DestroyClientId(outcome(done.map(|departed| self.note_departed(departed))))
+                let done = self.table.lock().destroy_clientid(args.clientid, holds);
+                R::DestroyClientId(outcome(done.map(|departed| self.leases.note_departed(departed))))
             }
             A::ReclaimComplete(args) => {
                 R::ReclaimComplete(outcome(self.reclaim_complete(compound, &args).await))
@@ -68,19 +67,19 @@ impl Sessions {
         holds_state: HoldsState<'_>,
     ) -> Result<ExchangeId4ResOk, NfsStat4> {
         let exchanged = {
-            let mut table = self.lock();
+            let mut table = self.table.lock();
             let exchanged = table.exchange_id(
-                self.now(),
+                self.table.now(),
                 args,
                 compound.minorversion,
                 principal(compound),
                 &peer(compound),
                 holds_state,
             );
-            self.note_evicted(&mut table);
+            self.leases.note_evicted(&mut table);
             exchanged?
         };
-        exchanged.departed.into_iter().for_each(|departed| self.note_departed(departed));
+        exchanged.departed.into_iter().for_each(|departed| self.leases.note_departed(departed));
         Ok(exchanged.reply)
     }
 
@@ -89,28 +88,32 @@ impl Sessions {
         compound: &Compound,
         args: &CreateSession4Args,
     ) -> Result<CreateSession4ResOk, NfsStat4> {
-        let step =
-            self.lock().create_session(args, compound.minorversion, principal(compound), &peer(compound))?;
+        let step = self.table.lock().create_session(
+            args,
+            compound.minorversion,
+            principal(compound),
+            &peer(compound),
+        )?;
         let mut pending = match step {
             CreateStep::Replay(reply) => return reply,
             CreateStep::Prepared(pending) => pending,
         };
         for action in std::mem::take(&mut pending.actions) {
-            if let Err(error) = self.record(Some(&action)).await {
-                self.lock().abandon_session(pending);
+            if let Err(error) = self.records.record(Some(&action)).await {
+                self.table.lock().abandon_session(pending);
                 return Err(status::of_namespace(error));
             }
         }
         if args.flags & CREATE_SESSION4_FLAG_CONN_BACK_CHAN != 0 {
-            self.remember(compound);
+            self.callbacks.remember(compound);
         }
         let started = {
-            let mut table = self.lock();
-            let started = table.commit_session(self.now(), pending);
-            self.note_evicted(&mut table);
+            let mut table = self.table.lock();
+            let started = table.commit_session(self.table.now(), pending);
+            self.leases.note_evicted(&mut table);
             started?
         };
-        started.departed.into_iter().for_each(|departed| self.note_departed(departed));
+        started.departed.into_iter().for_each(|departed| self.leases.note_departed(departed));
         tracing::debug!(client = args.clientid.0, peer = %compound.caller.connection.peer(), "session created");
         Ok(started.reply)
     }
@@ -125,33 +128,10 @@ impl Sessions {
             // There is one file system, and it does not move: nothing to note (RFC 8881 §18.51.3).
             return compound.current.handle.map(|_| ()).ok_or(NfsStat4::NoFileHandle);
         }
-        let action = self.lock().reclaims().complete(client)?;
-        self.record(Some(&action)).await.map_err(status::of_namespace)?;
-        self.lock().reclaims().completed(client);
+        let action = self.table.lock().reclaims().complete(client)?;
+        self.records.record(Some(&action)).await.map_err(status::of_namespace)?;
+        self.table.lock().reclaims().completed(client);
         Ok(())
-    }
-
-    /// A client is gone: its state is released with the next [`expire`](Self::expire), which the engine calls at once.
-    fn note_departed(&self, departed: Departed) {
-        self.departed.lock().push(departed);
-    }
-
-    /// As `note_departed`, of clients that were evicted to make room. Called before others can see that they are gone:
-    /// a request that conflicts with their state looks for them in the list.
-    fn note_evicted(&self, table: &mut SessionTable) {
-        let evicted = table.take_evicted();
-        if !evicted.is_empty() {
-            self.departed.lock().extend(evicted);
-        }
-    }
-
-    /// The connection serves as a back channel: calls find it by its id.
-    fn remember(&self, compound: &Compound) {
-        let mut connections = self.connections.lock();
-        // It may have closed while its request waited.
-        if !compound.caller.connection.is_closed() {
-            connections.insert(compound.caller.connection.id(), Arc::downgrade(&compound.caller.connection));
-        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sessions over a real socket and a database that may fail.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use nfs4::{NfsArgop4, NfsStat4, ReclaimComplete4Args, SessionId4};
@@ -51,10 +52,12 @@ async fn a_slot_whose_request_was_dropped_can_be_used_on() {
     let facts = RequestFacts::new(100, 2, &Principal::sys(0), b"");
     let sessions = &server.engine.sessions;
     let peer = Peer { connection: ConnectionId(99), address: ([127, 0, 0, 1], 1).into() };
-    let SequenceVerdict::Execute(ticket) = sessions.lock().begin(sessions.now(), &args, &facts, &peer) else {
+    let SequenceVerdict::Execute(ticket) =
+        sessions.table.lock().begin(sessions.table.now(), &args, &facts, &peer)
+    else {
         panic!("it is new")
     };
-    drop(SlotTicket { ticket: Some(ticket), shared: Arc::clone(&sessions.shared) });
+    drop(SlotTicket { ticket: Some(ticket), table: Arc::clone(&sessions.table) });
     assert_eq!(client.run(session, 2, NfsArgop4::PutRootFh).await, NfsStat4::Ok);
 }
 
@@ -64,11 +67,11 @@ async fn reclaim_complete_is_on_record_before_it_is_answered() {
     let (mut client, id, session) = server.mount("a").await;
     server.records.fails.store(true, Ordering::Relaxed);
     assert_eq!(client.run(session, 1, RECLAIM_COMPLETE).await, NfsStat4::Delay);
-    assert_eq!(server.engine.sessions.judge_reclaim(id, false), Err(NfsStat4::Grace));
+    assert_eq!(server.engine.sessions.reclaims.judge(id, false), Err(NfsStat4::Grace));
     server.records.fails.store(false, Ordering::Relaxed);
     assert_eq!(client.run(session, 2, RECLAIM_COMPLETE).await, NfsStat4::Ok);
     assert_eq!(server.records.of("a"), Some(true));
-    assert_eq!(server.engine.sessions.judge_reclaim(id, false), Ok(()));
+    assert_eq!(server.engine.sessions.reclaims.judge(id, false), Ok(()));
     assert_eq!(client.run(session, 3, RECLAIM_COMPLETE).await, NfsStat4::CompleteAlready);
 }
 
@@ -80,7 +83,7 @@ async fn a_silent_client_is_handed_over_once_its_record_is_removed() {
     server.clock.pass(LEASE + Duration::from_secs(1));
     server.records.fails.store(true, Ordering::Relaxed);
     assert_eq!(server.engine.sessions.expire(&()).await, []);
-    assert!(server.engine.sessions.has_departed());
+    assert!(server.engine.sessions.leases.has_departed());
     server.records.fails.store(false, Ordering::Relaxed);
     assert_eq!(server.engine.sessions.expire(&()).await, [id]);
     assert_eq!(server.records.of("a"), None);
@@ -110,7 +113,7 @@ async fn that_a_client_is_not_fenced_off_yet_is_on_record() {
     assert_eq!(sessions.expire(&Holds(1)).await, [id]);
     assert_eq!(records.of("a"), Some(false), "what it had at the pools is there");
     records.fails.store(true, Ordering::Relaxed);
-    sessions.released(id).await;
+    sessions.leases.released(id).await;
     records.fails.store(false, Ordering::Relaxed);
     assert_eq!(records.of("a"), Some(false));
     assert_eq!(sessions.expire(&Holds(0)).await, [id], "it is handed over once more");
@@ -125,8 +128,8 @@ async fn the_state_of_a_displaced_client_is_released_when_the_next_needs_it() {
     let sessions = &server.engine.sessions;
     server.clock.pass(LEASE + Duration::from_secs(1));
     server.connect().await.exchange_id("b", 1).await.unwrap();
-    assert!(sessions.has_departed(), "the next client need not wait for a lease");
-    assert_eq!(sessions.dislodge(&[id]), BTreeSet::from([id]));
+    assert!(sessions.leases.has_departed(), "the next client need not wait for a lease");
+    assert_eq!(sessions.leases.dislodge(&[id]), BTreeSet::from([id]));
     assert_eq!(sessions.expire(&()).await, [id]);
 }
 
@@ -137,7 +140,7 @@ async fn a_departed_client_is_a_stranger_once_it_was_handed_over() {
     server.clock.pass(LEASE + Duration::from_secs(1));
     let (_client, known, _) = server.mount("b").await;
     let (sessions, never) = (&server.engine.sessions, ClientId4(u64::MAX));
-    let strangers = || sessions.strangers(vec![gone, known, never]);
+    let strangers = || sessions.leases.strangers(vec![gone, known, never]);
     server.records.fails.store(true, Ordering::Relaxed);
     assert_eq!(sessions.expire(&()).await, []);
     assert_eq!(strangers(), [never]);
@@ -153,26 +156,26 @@ async fn a_client_whose_state_was_revoked_may_not_reclaim_until_it_knows() {
     client.run(session, 1, RECLAIM_COMPLETE).await;
     let sessions = &server.engine.sessions;
     server.records.fails.store(true, Ordering::Relaxed);
-    assert!(sessions.forbid_reclaim(id).await.is_err());
+    assert!(sessions.reclaims.forbid(id).await.is_err());
     server.records.fails.store(false, Ordering::Relaxed);
     for _ in 0..2 {
-        sessions.forbid_reclaim(id).await.unwrap();
+        sessions.reclaims.forbid(id).await.unwrap();
         assert_eq!(server.records.of("a"), Some(false), "on record before anything is taken");
-        sessions.allow_reclaim(|_| false).await;
+        sessions.reclaims.allow(|_| false).await;
     }
     server.records.fails.store(true, Ordering::Relaxed);
-    sessions.allow_reclaim(|_| true).await;
+    sessions.reclaims.allow(|_| true).await;
     server.records.fails.store(false, Ordering::Relaxed);
     assert_eq!(server.records.of("a"), Some(false));
-    sessions.allow_reclaim(|_| true).await;
+    sessions.reclaims.allow(|_| true).await;
     assert_eq!(server.records.of("a"), Some(true));
     // A client that is gone has no record that could be changed.
-    sessions.forbid_reclaim(id).await.unwrap();
+    sessions.reclaims.forbid(id).await.unwrap();
     server.clock.pass(LEASE + Duration::from_secs(1));
     assert_eq!(sessions.expire(&()).await, [id]);
-    sessions.allow_reclaim(|_| true).await;
+    sessions.reclaims.allow(|_| true).await;
     assert_eq!(server.records.of("a"), None);
-    assert!(sessions.robbed.lock().is_empty());
+    assert!(sessions.reclaims.robbed.lock().is_empty());
 }
 
 #[tokio::test]
@@ -223,19 +226,19 @@ async fn grace_ends_when_the_records_of_the_missing_entitle_to_nothing() {
     let server = Server::restarted(&["a", "gone"]).await;
     let (mut client, id, session) = server.mount("a").await;
     let sessions = &server.engine.sessions;
-    assert_eq!(sessions.judge_reclaim(id, true), Ok(()));
-    assert_eq!(sessions.grace_left(), LEASE);
+    assert_eq!(sessions.reclaims.judge(id, true), Ok(()));
+    assert_eq!(sessions.reclaims.grace_left(), LEASE);
     client.run(session, 1, RECLAIM_COMPLETE).await;
     server.clock.pass(LEASE);
     server.records.fails.store(true, Ordering::Relaxed);
     sessions.expire(&()).await;
-    assert!(sessions.in_grace(), "the missing could reclaim yet");
+    assert!(sessions.reclaims.in_grace(), "the missing could reclaim yet");
     server.records.fails.store(false, Ordering::Relaxed);
     sessions.expire(&()).await;
-    assert!(!sessions.in_grace());
+    assert!(!sessions.reclaims.in_grace());
     assert_eq!((server.records.of("a"), server.records.of("gone")), (Some(true), Some(false)));
-    assert!(sessions.has_missed_reclaims());
-    assert_eq!(sessions.judge_reclaim(id, false), Ok(()));
+    assert!(sessions.reclaims.has_missed());
+    assert_eq!(sessions.reclaims.judge(id, false), Ok(()));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use types::FileId;
 
-use super::DelegationRules;
+use super::rules::DelegationRules;
 
 /// When something was used last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

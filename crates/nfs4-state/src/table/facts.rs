@@ -7,6 +7,7 @@ use bytes::Bytes;
 use nfs4::ClientId4;
 
 use super::SessionTable;
+use super::records::Records;
 use crate::client::Client;
 use crate::session::Session;
 
@@ -39,11 +40,13 @@ pub struct SessionFacts {
 
 impl SessionTable {
     pub fn snapshot(&self, now: Duration) -> Vec<ClientFacts> {
-        self.records.clients.iter().map(|client| self.facts(client, now)).collect()
+        self.records.clients.iter().map(|client| self.records.facts(client, now)).collect()
     }
+}
 
+impl Records {
     fn facts(&self, client: &Client, now: Duration) -> ClientFacts {
-        let sessions = || self.records.sessions.of(&client.sessions);
+        let sessions = || self.sessions.of(&client.sessions);
         ClientFacts {
             client: client.id,
             owner: client.owner().clone(),

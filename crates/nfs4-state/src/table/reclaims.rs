@@ -8,7 +8,7 @@ use super::clients::Clients;
 use super::records::Action;
 use crate::grace::Grace;
 
-/// What clients may reclaim, and when others may obtain.
+/// The right of clients to reclaim, and of others to obtain.
 pub struct Reclaims<'a> {
     pub(super) clients: &'a mut Clients,
     pub(super) grace: &'a mut Grace,

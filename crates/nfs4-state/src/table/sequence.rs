@@ -96,8 +96,12 @@ impl SessionTable {
         match verdict {
             SlotVerdict::Refuse(status) => SequenceVerdict::Refuse(status),
             SlotVerdict::Replay(reply) => SequenceVerdict::Replay(reply),
-            SlotVerdict::Uncached => SequenceVerdict::Uncached(self.sequence_result(args, client, session)),
-            SlotVerdict::Execute => SequenceVerdict::Execute(self.ticket(args, facts, client, session)),
+            SlotVerdict::Uncached => {
+                SequenceVerdict::Uncached(self.records.sequence_result(args, client, session))
+            }
+            SlotVerdict::Execute => {
+                SequenceVerdict::Execute(self.records.ticket(args, facts, client, session))
+            }
         }
     }
 
@@ -111,7 +115,9 @@ impl SessionTable {
             client.renew(now);
         }
     }
+}
 
+impl Records {
     fn ticket(
         &self,
         args: &Sequence4Args,
@@ -154,7 +160,7 @@ impl SessionTable {
         if !session.back.is_down() {
             return 0;
         }
-        let another = self.records.sessions.of(&client.sessions).any(|session| session.back.is_up());
+        let another = self.sessions.of(&client.sessions).any(|session| session.back.is_up());
         let whole_client = if another { 0 } else { SEQ4_STATUS_CB_PATH_DOWN };
         SEQ4_STATUS_CB_PATH_DOWN_SESSION | whole_client
     }

@@ -380,7 +380,7 @@ async fn tell(
 ) {
     loop {
         let operation = NfsCbArgop4::Offload(told.clone());
-        match sessions.call_behind(client, operation, &|| behind.to_vec(), patience).await {
+        match sessions.callbacks.call_behind(client, operation, &|| behind.to_vec(), patience).await {
             Ok(result) if result.status() == NfsStat4::Delay => {}
             Ok(result) => {
                 let status = result.status().name();

@@ -75,7 +75,7 @@ fn ask(recalls: &Arc<Recalls>, progress: &Arc<Mutex<Progress>>, client: ClientId
             let Clients { fs, sessions, .. } = &*recalls.clients;
             // Once it has returned all it is granted new ones, which are not asked for.
             let is_wanted = || progress.lock().is_asked_for_all(client, fs.clock.monotonic());
-            let answered = sessions.recall_all_layouts(client, &is_wanted, patience).await;
+            let answered = sessions.callbacks.recall_all_layouts(client, &is_wanted, patience).await;
             settle(&recalls, &progress, client, answered);
             drop(turn);
         }
