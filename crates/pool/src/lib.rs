@@ -29,6 +29,7 @@ mod local;
 mod parts;
 mod removed;
 mod replica;
+mod replicas;
 mod scan;
 mod space;
 mod store;
