@@ -18,6 +18,7 @@ mod adopt;
 mod counters;
 mod database;
 mod descriptions;
+mod disk_error;
 mod error;
 mod handle;
 mod identity;

@@ -24,6 +24,7 @@ use types::{Epoch, FileId, PoolId, Random};
 
 use crate::counters::Counters;
 use crate::descriptions::Descriptions;
+use crate::disk_error::is_of_the_disk;
 use crate::error::OpenError;
 use crate::handle::Handle;
 use crate::identity::{self, Identity};
@@ -36,7 +37,7 @@ use crate::replicas::{Replicas, Settling};
 use crate::scan::{Found, scan};
 use crate::space::Space;
 use crate::store::{Extent, Store};
-use crate::writability::{self, Writability};
+use crate::writability::Writability;
 
 pub struct Config {
     pub id: PoolId,
@@ -512,7 +513,7 @@ pub fn claim(dir: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
     }
     match fsetxattr(lock.as_fd(), "user.forebay.test", b"1", XattrFlags::empty()) {
         Ok(()) => Ok((root.into(), lock)),
-        Err(errno) if writability::is_of_the_disk(errno) => Ok((root.into(), lock)),
+        Err(errno) if is_of_the_disk(errno) => Ok((root.into(), lock)),
         Err(Errno::OPNOTSUPP) => Err(OpenError::NoAttributes { dir: dir.to_owned() }),
         Err(errno) => Err(OpenError::io("label", &path, errno)),
     }

@@ -17,9 +17,9 @@ use types::{FileId, PoolId, Timestamp};
 
 use self::faults::Faults;
 use self::names::Names;
+use crate::disk_error::is_of_the_disk;
 use crate::label::{self, Label, LabelError};
 use crate::layout::{DATA, ReplicaPlace};
-use crate::writability::is_of_the_disk;
 use types::Epoch;
 
 /// Written where writes have failed, to learn whether they do still.
