@@ -22,6 +22,7 @@ use crate::fsck;
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
 use crate::pools::{self, PoolState};
+use crate::questions::PoolQuestion;
 use crate::quota;
 use crate::report::{ClientReport, PoolReport, StatusReport};
 
@@ -104,7 +105,7 @@ impl Responder {
         }
     }
 
-    async fn pool(&self, question: pools::Question) -> Result<Vec<PoolState>> {
+    async fn pool(&self, question: PoolQuestion) -> Result<Vec<PoolState>> {
         let kept = self.drained.lock().await;
         let all = self.pools.iter().map(|pool| pool.id()).collect();
         let drained = pools::apply(&kept, &all, question)?;
