@@ -6,18 +6,10 @@ says why it cannot run here, or nothing.
 """
 import importlib, json, os, subprocess, sys
 
+from creates.modes import CONSISTENCY, ROOT, SYNC, binary, built
 from web import servers
 
-ROOT = servers.ROOT
 LOAD = os.environ.get("FOREBAY_LOAD", os.path.join(ROOT, "target/release/forebay-load"))
-# The mode's name in the configuration of the namespace.
-SYNC = {"durable": "always", "interval": "interval"}
-# When a directory's own attributes follow its entries (docs/decisions/0008).
-CONSISTENCY = ["strong", "weak", "soft", "auto"]
-
-
-def built(path, how):
-    return None if os.access(path, os.X_OK) else "%s is not built (%s)" % (path, how)
 
 
 def generate(argv, seconds):
@@ -154,10 +146,6 @@ def kernel_clients():
         return [importlib.import_module("creates.mdtest").Level]
     except (ImportError, AttributeError):
         return []
-
-
-def binary():
-    return os.environ.get("FOREBAY", os.path.join(ROOT, "target/release/forebay"))
 
 
 def known():

@@ -4,14 +4,14 @@ Server and guests stay up for all figures of a mode. How the guests are asked is
 """
 import csv, math, os, re, shutil, signal, statistics, subprocess, sys, time
 
-from creates import levels
+from creates import modes
 from macro import guest
 from macro.sides import ForebaySide
 
 sys.path.insert(0, os.path.dirname(guest.KERNEL_CLIENT))
 from rpc_counters import parse_stats
 
-JOB = os.path.join(levels.ROOT, "bench/mdtest")
+JOB = os.path.join(modes.ROOT, "bench/mdtest")
 # The output of ../mdtest/build.
 MDTEST = os.environ.get("FOREBAY_MDTEST", "/var/tmp/forebay-mdtest")
 CLIENTS = [1, 2]
@@ -27,7 +27,7 @@ MEMORY = ["--mem", "1536M", "--sysctl", "vm.min_free_kbytes=131072"]
 class Level:
     """A server and two guests; `run` answers a figure for one client and, with creators for both, one for two."""
 
-    NAME, TITLE, MODES, CONSISTENCY = "c", "through kernel clients, mdtest", list(levels.SYNC), levels.CONSISTENCY
+    NAME, TITLE, MODES, CONSISTENCY = "c", "through kernel clients, mdtest", list(modes.SYNC), modes.CONSISTENCY
 
     def __init__(self, scratch, mode, consistency):
         self.consistency = consistency
@@ -39,14 +39,14 @@ class Level:
             return "level c needs root (network namespaces, tap devices)"
         if not shutil.which("linux.uml"):
             return "user-mode Linux is not installed (apt-get install user-mode-linux)"
-        return levels.built(levels.binary(), "cargo build --release") or levels.built(os.path.join(MDTEST, "mdtest"), "bench/mdtest/build")
+        return modes.built(modes.binary(), "cargo build --release") or modes.built(os.path.join(MDTEST, "mdtest"), "bench/mdtest/build")
 
     def __enter__(self):
         home = os.path.join(self.scratch, "kernel-clients-%d" % self.starts)
         self.talk, self.out = os.path.join(home, "talk"), os.path.join(home, "output")
         self.asked, self.starts = 0, self.starts + 1
         os.makedirs(self.talk)
-        server = ForebaySide("forebay", "", sync=levels.SYNC[self.mode], consistency=self.consistency).start_in(home)
+        server = ForebaySide("forebay", "", sync=modes.SYNC[self.mode], consistency=self.consistency).start_in(home)
         argv = ["setpriv", "--pdeathsig", "TERM", "nice", "-n", str(guest.NICE), guest.KERNEL_CLIENT, "--quiet", "--clients", str(max(CLIENTS)),
                 "--export", "/", "--opts", "vers=4.2", "--server-cmd", server.command(), "--timeout", str(ALL_S), "--rw", self.talk,
                 "--hook", "mark=" + guest.CPU_MARK, "--hook", "network=" + guest.NETWORK] + MEMORY

@@ -10,6 +10,7 @@ use http_server::{Request, Response};
 use http_wire::content;
 use serde_json::{Value, json};
 
+use crate::answer;
 use crate::instance::{Problem, Snapshot};
 use crate::refusal::Refusal;
 use crate::service::Admin;
@@ -30,7 +31,7 @@ impl Admin {
         if !problems.is_empty() {
             body["problems"] = listed(&problems, is_shown);
         }
-        Ok(crate::json_api::answer(status, &body))
+        Ok(answer::json(status, &body))
     }
 
     /// If the instance does not answer in time, that is the problem.

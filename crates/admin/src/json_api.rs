@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use api::{Activity, Caller, Role};
 
+use crate::answer;
 use crate::caller::{memory, query};
 use crate::health;
 use crate::instance::{Snapshot, find_paths};
@@ -148,11 +149,7 @@ fn reconsider(refusal: Refusal, caller: &Caller) -> Refusal {
 }
 
 fn ok(body: &Value) -> Response {
-    answer(StatusCode::OK, body)
-}
-
-pub(crate) fn answer(status: StatusCode, body: &Value) -> Response {
-    Response::full(status, "application/json", body.to_string() + "\n")
+    answer::json(StatusCode::OK, body)
 }
 
 const PART_LEN: usize = 1_000;

@@ -10,7 +10,9 @@
 
 #![forbid(unsafe_code)]
 
+mod answer;
 mod caller;
+mod config;
 #[cfg(test)]
 mod fixture;
 mod health;
@@ -23,5 +25,6 @@ mod refusal;
 mod router;
 mod service;
 
+pub use config::{AdminConfig, AdminServices};
 pub use instance::Instance;
-pub use service::{Admin, AdminConfig, AdminServices, RESERVED, owns};
+pub use service::{Admin, RESERVED, owns};

@@ -25,8 +25,8 @@ use http_server::{Request, Response};
 use types::Clock;
 
 use crate::Instance;
+use crate::config::{AdminConfig, AdminServices};
 use crate::refusal::Refusal;
-use crate::service::{AdminConfig, AdminServices};
 use visitor::{Administrators, Visitor};
 
 pub(crate) struct Page {

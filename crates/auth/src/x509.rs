@@ -6,6 +6,7 @@
 //! the RFC, delta and partial revocation lists.
 
 mod certificate;
+mod checks;
 mod directory;
 mod error;
 mod name;
@@ -26,8 +27,9 @@ use parking_lot::{Mutex, RwLock};
 use tracing::info;
 
 use certificate::Certificate;
+use checks::{Budget, Purpose};
 use directory::Listed;
-use path::{Budget, Path, Purpose};
+use path::Path;
 use trust::Trust;
 use verdicts::Verdicts;
 

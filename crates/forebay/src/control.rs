@@ -3,7 +3,6 @@
 //! Only who may enter the data directory (mode 0700) reaches it. Requests are answered one at a time per connection,
 //! connections and request lengths are bounded.
 
-use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream as BlockingStream;
@@ -12,18 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use namespace::SqlNamespace;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
-use types::PoolId;
 
-use crate::cli::InstanceArguments;
-use crate::data_dir::DataDir;
-use crate::marks::{self, Marks};
-use crate::system::{SystemClock, SystemRandom};
+use crate::questions::{DirectoryQuestion, PoolQuestion, QuotaQuestion};
 
 const CONNECTIONS_MAX: usize = 16;
 const REQUEST_BYTES_MAX: u64 = 16_384;
@@ -36,9 +30,9 @@ pub enum Request {
     Fsck,
     /// Tell the pools what their files are called.
     Describe,
-    Directory(crate::dir::Question),
-    Quota(crate::quota::Question),
-    Pool(crate::pools::Question),
+    Directory(DirectoryQuestion),
+    Quota(QuotaQuestion),
+    Pool(PoolQuestion),
     RenewKeys,
 }
 
@@ -111,31 +105,6 @@ async fn converse(stream: UnixStream, responder: Arc<dyn Responder>) -> Result<(
     text.push(b'\n');
     writer.write_all(&text).await?;
     Ok(())
-}
-
-/// Asks the process that runs at a place; where none does, `answer` is given the namespace, as a head that starts has it.
-pub fn ask_or_open<T: DeserializeOwned>(
-    place: &InstanceArguments,
-    request: Request,
-    answer: impl AsyncFnOnce(&Arc<SqlNamespace>) -> Result<T>,
-) -> Result<T> {
-    let config = place.config()?;
-    if let Some(found) = ask(&config.data, request)? {
-        return Ok(found);
-    }
-    let data = DataDir::open_existing(&config.data, &SystemRandom)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let noted = marks::noted(&data)?;
-    let behind = marks::pools_behind(&noted);
-    let clock = Arc::new(SystemClock::new());
-    let namespace = Arc::new(crate::up::open_namespace(&data, &config, clock, noted)?);
-    let noting: BTreeSet<_> = (0..data.pools).map(PoolId).filter(|pool| !behind.contains(pool)).collect();
-    namespace.keep_marks(Arc::new(Marks::new(&data, move || noting.clone())))?;
-    runtime.block_on(async {
-        let found = answer(&namespace).await;
-        namespace.close().await;
-        found
-    })
 }
 
 /// Asks the process that runs on `data`; `None` if no process runs.

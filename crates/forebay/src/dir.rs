@@ -11,20 +11,14 @@ use tokio::task::JoinSet;
 use types::{FileId, Identity, Name};
 
 use crate::cli::{ConsistencyArgument, DirCommand, InstanceArguments};
-use crate::control::{self, Request};
+use crate::control::Request;
+use crate::instance::ask_or_open;
+use crate::questions::DirectoryQuestion;
 
 /// Directories that are changed at the same time, so that they share a commit.
 const CHANGES_MAX: usize = 64;
 /// Entries asked for at once.
 const PAGE_LEN: usize = 1000;
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Question {
-    path: String,
-    /// `None`: the setting is only reported.
-    set: Option<ConsistencyArgument>,
-    recursive: bool,
-}
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
@@ -41,14 +35,14 @@ pub fn run(command: &DirCommand) -> Result<ExitCode> {
     match command {
         DirCommand::SetConsistency(arguments) => {
             let (path, set, recursive) = (arguments.path.clone(), Some(arguments.mode), arguments.recursive);
-            let report = ask(&arguments.place, Question { path, set, recursive })?;
+            let report = ask(&arguments.place, DirectoryQuestion { path, set, recursive })?;
             println!("{}", report.text());
             if report.changed > 1 {
                 println!("set for {} directories", report.changed);
             }
         }
         DirCommand::Show(arguments) => {
-            let question = Question { path: arguments.path.clone(), set: None, recursive: false };
+            let question = DirectoryQuestion { path: arguments.path.clone(), set: None, recursive: false };
             let report = ask(&arguments.place, question)?;
             if arguments.json {
                 println!("{}", serde_json::to_string_pretty(&report)?);
@@ -67,12 +61,12 @@ impl Report {
     }
 }
 
-fn ask(place: &InstanceArguments, question: Question) -> Result<Report> {
+fn ask(place: &InstanceArguments, question: DirectoryQuestion) -> Result<Report> {
     let request = Request::Directory(question.clone());
-    control::ask_or_open(place, request, async |namespace| answer(namespace, &question).await)
+    ask_or_open(place, request, async |namespace| answer(namespace, &question).await)
 }
 
-pub async fn answer(namespace: &Arc<SqlNamespace>, question: &Question) -> Result<Report> {
+pub async fn answer(namespace: &Arc<SqlNamespace>, question: &DirectoryQuestion) -> Result<Report> {
     let path = &question.path;
     let dir = find(namespace, path).await.with_context(|| path.clone())?;
     let changed = match question.set {

@@ -22,8 +22,8 @@ use crate::control::{self, Request};
 use crate::data_dir::DataDir;
 use crate::lengths::Settled;
 use crate::report::FsckReport;
+use crate::services::Services;
 use crate::system::{SystemClock, SystemRandom};
-use crate::up::Services;
 
 /// Problems told in full; the rest is counted.
 const PROBLEMS_MAX: usize = 1000;
@@ -77,7 +77,7 @@ async fn check_opened(data: &DataDir, config: &Config) -> Result<FsckReport> {
 }
 
 pub async fn open(data: &DataDir, config: &Config) -> Result<Services> {
-    crate::up::open_services(data, config, Arc::new(SystemClock::new())).await
+    crate::services::open_services(data, config, Arc::new(SystemClock::new())).await
 }
 
 /// Describes a replica found in a pool, for a repair or a rebuild.

@@ -112,7 +112,7 @@ struct Target {
 
 impl Target {
     fn open(to: &str, data: Option<&Path>) -> Result<Target> {
-        match crate::namespace::places::parse(to) {
+        match crate::namespace::location::parse(to) {
             Some(place @ NamespaceLocation::Postgres(_)) => {
                 let data = data.map(empty_data_dir).transpose()?;
                 Ok(Target { place, data })
@@ -172,7 +172,7 @@ fn require_new(data: &DataDir) -> Result<()> {
 fn place_of(data: &DataDir, namespace: Option<&str>) -> Result<NamespaceLocation> {
     match namespace {
         None | Some(SQLITE) => Ok(NamespaceLocation::Sqlite(data.namespace())),
-        Some(url) => match crate::namespace::places::parse(url) {
+        Some(url) => match crate::namespace::location::parse(url) {
             Some(place @ NamespaceLocation::Postgres(_)) => Ok(place),
             _ => bail!("{url} is not understood; it looks like postgres://user@host/database"),
         },

@@ -1,5 +1,6 @@
 //! `forebay namespace`: the database of names as a whole, moved, saved, restored and migrated.
 
+pub mod location;
 pub mod places;
 mod progress;
 
@@ -39,7 +40,7 @@ fn begin(start_over: bool) -> Begin {
 }
 
 fn copy(arguments: &CopyArguments) -> Result<ExitCode> {
-    if let Some(place @ NamespaceLocation::File(_)) = places::parse(&arguments.from) {
+    if let Some(place @ NamespaceLocation::File(_)) = location::parse(&arguments.from) {
         // A copy goes on where the backup ends, with numbers that were given since.
         bail!(
             "{place} is a backup; use `forebay namespace restore --from FILE`, which goes on above what came after it"
@@ -128,7 +129,7 @@ fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
         None => {
             places::of_data(&arguments.place.config()?).map(|(place, instance)| (place, Some(instance)))?
         }
-        Some(text) => match places::parse(text) {
+        Some(text) => match location::parse(text) {
             Some(place) => (place, None),
             None => bail!(
                 "{text} is neither sqlite:DIR nor postgres://user@host/database; a data directory is given with --data"
@@ -213,7 +214,7 @@ fn restore(arguments: &RestoreArguments) -> Result<ExitCode> {
 fn migrate(arguments: &MigrateArguments) -> Result<ExitCode> {
     let place = match arguments.at.as_deref() {
         None => places::of_data(&arguments.place.config()?)?.0,
-        Some(text) => match places::parse(text) {
+        Some(text) => match location::parse(text) {
             Some(place) => place,
             None => bail!(
                 "{text} is none of sqlite:DIR, file:FILE, postgres://user@host/database; a data directory is given with --data"

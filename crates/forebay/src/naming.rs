@@ -156,7 +156,7 @@ mod tests {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
         let database = ::namespace::Database::Sqlite(dir.path().to_owned());
         let config = Config::default();
-        let namespace = crate::up::open_database(&config, database, Arc::clone(&clock), Vec::new());
+        let namespace = crate::services::open_database(&config, database, Arc::clone(&clock), Vec::new());
         let namespace = Arc::new(namespace.unwrap());
         let root = Identity::root();
         let new = Unnamed { permissions: 0o644, location: PoolId(0) };

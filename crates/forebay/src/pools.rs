@@ -10,15 +10,8 @@ use types::PoolId;
 use crate::cli::{InstanceArguments, PoolArguments, PoolCommand};
 use crate::control::{self, Request};
 use crate::data_dir::{DataDir, DrainedPools};
+use crate::questions::PoolQuestion;
 use crate::system::SystemRandom;
-
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Question {
-    List,
-    Drain(u32),
-    Enable(u32),
-}
 
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PoolState {
@@ -36,20 +29,20 @@ pub struct PoolState {
 pub fn run(command: &PoolCommand) -> Result<ExitCode> {
     match command {
         PoolCommand::List { place, json } => {
-            let pools = ask(place, Question::List)?;
+            let pools = ask(place, PoolQuestion::List)?;
             if *json {
                 println!("{}", serde_json::to_string_pretty(&pools)?);
             } else {
                 pools.iter().for_each(|pool| println!("{}", pool.text()));
             }
         }
-        PoolCommand::Drain(arguments) => change(arguments, Question::Drain)?,
-        PoolCommand::Enable(arguments) => change(arguments, Question::Enable)?,
+        PoolCommand::Drain(arguments) => change(arguments, PoolQuestion::Drain)?,
+        PoolCommand::Enable(arguments) => change(arguments, PoolQuestion::Enable)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn change(arguments: &PoolArguments, question: impl FnOnce(u32) -> Question) -> Result<()> {
+fn change(arguments: &PoolArguments, question: impl FnOnce(u32) -> PoolQuestion) -> Result<()> {
     let id = number(&arguments.pool)?;
     let pools = ask(&arguments.place, question(id))?;
     if let Some(pool) = pools.iter().find(|pool| pool.id == id) {
@@ -64,7 +57,7 @@ fn number(name: &str) -> Result<u32> {
     digits.parse().ok().with_context(|| format!("{name:?} is no pool (they are called pool-0, pool-1, …)"))
 }
 
-fn ask(place: &InstanceArguments, question: Question) -> Result<Vec<PoolState>> {
+fn ask(place: &InstanceArguments, question: PoolQuestion) -> Result<Vec<PoolState>> {
     let data = place.config()?.data;
     if let Some(pools) = control::ask(&data, Request::Pool(question))? {
         return Ok(pools);
@@ -83,16 +76,20 @@ fn ask(place: &InstanceArguments, question: Question) -> Result<Vec<PoolState>> 
 }
 
 /// Answers `question` with the drained pools. A change is stored before this returns.
-pub fn apply(kept: &DrainedPools, all: &BTreeSet<PoolId>, question: Question) -> Result<BTreeSet<PoolId>> {
+pub fn apply(
+    kept: &DrainedPools,
+    all: &BTreeSet<PoolId>,
+    question: PoolQuestion,
+) -> Result<BTreeSet<PoolId>> {
     let before = kept.load()?;
     let mut drained = before.clone();
     match question {
-        Question::List => {}
-        Question::Drain(id) | Question::Enable(id) if !all.contains(&PoolId(id)) => {
+        PoolQuestion::List => {}
+        PoolQuestion::Drain(id) | PoolQuestion::Enable(id) if !all.contains(&PoolId(id)) => {
             bail!("there is no pool-{id} (`forebay pool list` tells which there are)")
         }
-        Question::Drain(id) => _ = drained.insert(PoolId(id)),
-        Question::Enable(id) => _ = drained.remove(&PoolId(id)),
+        PoolQuestion::Drain(id) => _ = drained.insert(PoolId(id)),
+        PoolQuestion::Enable(id) => _ = drained.remove(&PoolId(id)),
     }
     if drained != before {
         kept.store(&drained)?;
@@ -149,9 +146,11 @@ mod tests {
         let kept = DataDir::open(dir.path(), Some(2), &SystemRandom).unwrap().drained_pools();
         let all = BTreeSet::from([PoolId(0), PoolId(1)]);
         let ask = |question| apply(&kept, &all, question);
-        assert!(ask(Question::Drain(2)).is_err());
-        assert_eq!(ask(Question::Drain(1)).unwrap(), BTreeSet::from([PoolId(1)]));
-        assert_eq!(ask(Question::List).unwrap(), BTreeSet::from([PoolId(1)]));
-        assert!(ask(Question::Enable(1)).unwrap().is_empty() && ask(Question::List).unwrap().is_empty());
+        assert!(ask(PoolQuestion::Drain(2)).is_err());
+        assert_eq!(ask(PoolQuestion::Drain(1)).unwrap(), BTreeSet::from([PoolId(1)]));
+        assert_eq!(ask(PoolQuestion::List).unwrap(), BTreeSet::from([PoolId(1)]));
+        assert!(
+            ask(PoolQuestion::Enable(1)).unwrap().is_empty() && ask(PoolQuestion::List).unwrap().is_empty()
+        );
     }
 }

@@ -7,13 +7,14 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, anyhow, bail};
 use api::{Account, Cookie, Limit, Namespace, Paths, Quota, Quotas, Scope};
 use namespace::SqlNamespace;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use types::{FileId, Identity};
 
 use crate::cli::{DuArguments, InstanceArguments, LimitArguments, QuotaCommand, WhoseArguments};
-use crate::control::{self, Request};
+use crate::control::Request;
 use crate::dir::find;
+use crate::instance::ask_or_open;
+use crate::questions::{Limits, QuotaQuestion, Whose};
 use report::{AccountReport, UsageReport};
 
 /// Lines of `forebay du`.
@@ -21,46 +22,19 @@ const LINES_MAX: usize = 100_000;
 /// Entries asked for at once.
 const PAGE_LEN: usize = 1000;
 
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Question {
-    Set(Whose, Limits),
-    Remove(Whose),
-    Show(Whose),
-    List,
-    Usage { path: String, depth: u32 },
-}
-
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Whose {
-    User(u32),
-    Group(u32),
-    Tree(String),
-}
-
-/// Those that are given are set, and those that are zero taken away.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub struct Limits {
-    bytes_soft: Option<u64>,
-    bytes_hard: Option<u64>,
-    files_soft: Option<u64>,
-    files_hard: Option<u64>,
-}
-
 pub fn run(command: &QuotaCommand) -> Result<ExitCode> {
     match command {
         QuotaCommand::Set { place, whose, limits } => {
             let limits = limits_of(limits)?;
-            let account: AccountReport = ask(place, Question::Set(account_of(whose)?, limits))?;
+            let account: AccountReport = ask(place, QuotaQuestion::Set(account_of(whose)?, limits))?;
             print!("{}", report::table(&[account]));
         }
         QuotaCommand::Remove { place, whose } => {
-            let account: AccountReport = ask(place, Question::Remove(account_of(whose)?))?;
+            let account: AccountReport = ask(place, QuotaQuestion::Remove(account_of(whose)?))?;
             println!("{} has no quota", account.name());
         }
         QuotaCommand::Show { place, whose, json } => {
-            let account: AccountReport = ask(place, Question::Show(account_of(whose)?))?;
+            let account: AccountReport = ask(place, QuotaQuestion::Show(account_of(whose)?))?;
             if *json {
                 println!("{}", serde_json::to_string_pretty(&account)?);
             } else {
@@ -68,7 +42,7 @@ pub fn run(command: &QuotaCommand) -> Result<ExitCode> {
             }
         }
         QuotaCommand::List { place, json } => {
-            let accounts: Vec<AccountReport> = ask(place, Question::List)?;
+            let accounts: Vec<AccountReport> = ask(place, QuotaQuestion::List)?;
             if *json {
                 println!("{}", serde_json::to_string_pretty(&accounts)?);
             } else {
@@ -80,7 +54,7 @@ pub fn run(command: &QuotaCommand) -> Result<ExitCode> {
 }
 
 pub fn run_du(arguments: &DuArguments) -> Result<ExitCode> {
-    let question = Question::Usage { path: arguments.path.clone(), depth: arguments.depth };
+    let question = QuotaQuestion::Usage { path: arguments.path.clone(), depth: arguments.depth };
     let lines: Vec<UsageReport> = ask(&arguments.place, question)?;
     if arguments.json {
         println!("{}", serde_json::to_string_pretty(&lines)?);
@@ -90,15 +64,15 @@ pub fn run_du(arguments: &DuArguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask<T: serde::de::DeserializeOwned>(place: &InstanceArguments, question: Question) -> Result<T> {
-    control::ask_or_open(place, Request::Quota(question.clone()), async |namespace| {
+fn ask<T: serde::de::DeserializeOwned>(place: &InstanceArguments, question: QuotaQuestion) -> Result<T> {
+    ask_or_open(place, Request::Quota(question.clone()), async |namespace| {
         Ok(serde_json::from_value(answer(namespace, question).await?)?)
     })
 }
 
-pub async fn answer(namespace: &SqlNamespace, question: Question) -> Result<Value> {
+pub async fn answer(namespace: &SqlNamespace, question: QuotaQuestion) -> Result<Value> {
     Ok(match question {
-        Question::Set(whose, limits) => {
+        QuotaQuestion::Set(whose, limits) => {
             let account = find_account(namespace, &whose).await?;
             let quota = namespace.standing(account).await?.map(|standing| standing.quota).unwrap_or_default();
             let quota = Quota {
@@ -108,16 +82,16 @@ pub async fn answer(namespace: &SqlNamespace, question: Question) -> Result<Valu
             namespace.set_quota(account, Some(quota)).await.context("quota cannot be set")?;
             serde_json::to_value(show(namespace, account).await?)?
         }
-        Question::Remove(whose) => {
+        QuotaQuestion::Remove(whose) => {
             let account = find_account(namespace, &whose).await?;
             namespace.set_quota(account, None).await.context("quota cannot be removed")?;
             serde_json::to_value(show(namespace, account).await?)?
         }
-        Question::Show(whose) => {
+        QuotaQuestion::Show(whose) => {
             serde_json::to_value(show(namespace, find_account(namespace, &whose).await?).await?)?
         }
-        Question::List => serde_json::to_value(list(namespace).await?)?,
-        Question::Usage { path, depth } => serde_json::to_value(usage(namespace, &path, depth).await?)?,
+        QuotaQuestion::List => serde_json::to_value(list(namespace).await?)?,
+        QuotaQuestion::Usage { path, depth } => serde_json::to_value(usage(namespace, &path, depth).await?)?,
     })
 }
 

@@ -44,7 +44,7 @@ pub fn run(arguments: &RebuildArguments) -> Result<ExitCode> {
     let told = {
         let clock = Arc::new(SystemClock::new());
         // A new database lacks every mark that was noted, and would be refused for that.
-        let namespace = crate::up::open_database(&config, target.database.clone(), clock, Vec::new())?;
+        let namespace = crate::services::open_database(&config, target.database.clone(), clock, Vec::new())?;
         runtime.block_on(namespace.close());
         build(&namespace, found, &data)
             .context("the namespace was not built; what there is of it goes at the next attempt")?

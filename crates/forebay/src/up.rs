@@ -7,27 +7,25 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::log::LogControl;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow};
 use api::{HandleKey, Pool, PoolList, PoolManager, PoolStatus};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, Security, StartError};
-use files::{Files, FilesServices, PunctualPool};
-use namespace::{Noted, SqlNamespace};
-use pool::LocalPool;
+use files::{Files, FilesServices};
+use namespace::SqlNamespace;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use types::{Clock, PoolId, Random};
+use types::Clock;
 
 use crate::banner::Banner;
 use crate::cli::UpArguments;
-use crate::config::{Config, Level, Sync};
+use crate::config::{Config, Level};
 use crate::data_dir::DataDir;
 use crate::keys::Keys;
-use crate::lengths::{self, Settled};
-use crate::marks::{self, Marks};
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
+use crate::services::{Services, open_services};
 use crate::system::{SystemClock, SystemRandom};
 use crate::{control, reaper};
 use overview::{Measures, Overview};
@@ -38,8 +36,6 @@ mod overview;
 mod responder;
 mod security;
 
-/// Replicas that a pool has open at most where nobody says, however many descriptors there are.
-const OPEN_FILES_MAX: usize = 32_768;
 /// Connections that the system has ready before they are accepted; its own bound (`net.core.somaxconn`) may be lower.
 const BACKLOG: u32 = 4096;
 /// Stopping takes at most this long, whatever clients and disks do.
@@ -69,127 +65,6 @@ pub struct Head<'a> {
 
 /// The NFS faces of the pools.
 type PoolDoors = Vec<Arc<PoolDoor>>;
-
-/// The namespace and the pools of a data directory.
-pub struct Services {
-    pub clock: Arc<dyn Clock>,
-    pub random: Arc<dyn Random>,
-    pub namespace: Arc<SqlNamespace>,
-    pub local_pools: Vec<Arc<LocalPool>>,
-    /// As doors and tasks see them; `local_pools` are those of the start.
-    pub pools: Arc<PoolList>,
-    pub settled: Settled,
-}
-
-pub async fn open_services(data: &DataDir, config: &Config, clock: Arc<dyn Clock>) -> Result<Services> {
-    let random: Arc<dyn Random> = Arc::new(SystemRandom);
-    let noted = marks::noted(data)?;
-    let behind = marks::pools_behind(&noted);
-    let namespace = open_namespace(data, config, Arc::clone(&clock), noted)?;
-    let open_files_share = open_files_share(data.pools);
-    let mut local_pools = Vec::new();
-    for number in 0..data.pools {
-        let dir = data.pool(number);
-        // An empty directory would become a new pool, and every file of the old one would read as lost.
-        if data.is_recorded(number) && pool::Identity::read(&dir)?.is_none() {
-            bail!("{} has no pool although it had one: is its disk mounted?", dir.display());
-        }
-        local_pools.push(LocalPool::open(pool::Config {
-            id: PoolId(number),
-            dir,
-            instance: data.instance,
-            reserve_bytes: config.pools.reserve_mib << 20,
-            reserve_files: config.pools.reserve_files,
-            open_files_max: config.pools.open_files_max.map_or(open_files_share, |files| files as usize),
-            queue_len_max: config.pools.queue_len_max as usize,
-            threads: config.pools.threads as usize,
-            random: Arc::clone(&random),
-        })?);
-    }
-    data.record_pools()?;
-    let namespace = Arc::new(namespace);
-    // Before anybody sees a file, and while pools that are behind can still be told from the others.
-    let settled = lengths::settle(&namespace, &local_pools, &behind).await?;
-    // Before any file is made.
-    let pools = Arc::new(PoolList::of(local_pools.iter().map(|pool| seam_of(Arc::clone(pool))))?);
-    let (listed, unsettled) = (Arc::clone(&pools), settled.unsettled.clone());
-    let noting = move || {
-        let ids = listed.enabled().into_iter().map(|pool| pool.id());
-        ids.filter(|id| !unsettled.contains(id)).collect()
-    };
-    namespace.keep_marks(Arc::new(Marks::new(data, noting)))?;
-    Ok(Services { clock, random, namespace, local_pools, pools, settled })
-}
-
-/// The pool as all others see it.
-fn seam_of(pool: Arc<LocalPool>) -> Arc<dyn Pool> {
-    #[cfg(feature = "channel")]
-    let pool = {
-        tracing::info!(pool = %pool.id(), "pool is behind a channel: this program is for tests");
-        Arc::new(testkit::channel::ChannelPool::around(pool))
-    };
-    Arc::new(PunctualPool::new(pool))
-}
-
-/// The namespace of a data directory, unless it is not the one of which something was `noted` there and in the pools. From
-/// here on it is another start, so that marks are to be kept (`SqlNamespace::keep_marks`).
-pub fn open_namespace(
-    data: &DataDir,
-    config: &Config,
-    clock: Arc<dyn Clock>,
-    noted: Vec<Noted>,
-) -> Result<SqlNamespace> {
-    let database = data.database(&config.namespace.database)?;
-    let namespace = open_database(config, database, clock, noted)?;
-    data.record_database(&config.namespace.database)?;
-    Ok(namespace)
-}
-
-pub fn open_database(
-    config: &Config,
-    database: namespace::Database,
-    clock: Arc<dyn Clock>,
-    noted: Vec<Noted>,
-) -> Result<SqlNamespace> {
-    let of_head = namespace::Config {
-        database,
-        clock,
-        root_owner: (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw()),
-        sync: match config.namespace.sync {
-            Sync::Always => namespace::Sync::Always,
-            Sync::Interval => {
-                namespace::Sync::Interval(Duration::from_millis(config.namespace.sync_interval_ms))
-            }
-        },
-        cache_bytes: config.namespace.cache_mib << 20,
-        queue_len_max: config.namespace.queue_len_max as usize,
-        group_len_max: config.namespace.group_len_max as usize,
-    };
-    let namespace = SqlNamespace::open_after(of_head, noted)?;
-    namespace.set_default_consistency(config.namespace.consistency.into());
-    namespace.set_quota_grace(Duration::from_secs(u64::from(config.namespace.quota_grace_days) * 86_400));
-    Ok(namespace)
-}
-
-impl Services {
-    /// Everything that was answered is on disk already; this writes what may be lazy.
-    pub async fn close(&self) {
-        let pools = self.local_pools.clone();
-        // A replica may be shorter than its file: the next start compares them.
-        let is_in_doubt = self.namespace.has_lengths_in_doubt();
-        // Closing a pool writes its index and joins its threads: a blocking matter.
-        let close = move || {
-            for pool in &pools {
-                if is_in_doubt {
-                    pool.doubt_index();
-                }
-                pool.close();
-            }
-        };
-        let _ = tokio::task::spawn_blocking(close).await;
-        self.namespace.close().await;
-    }
-}
 
 async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogControl) -> Result<()> {
     // Signals first: from here on a Ctrl-C stops in order.
@@ -467,15 +342,6 @@ async fn listen(address: SocketAddr, option: &str) -> Result<TcpListener> {
         }
         _ => anyhow!("cannot listen on {address}: {error}"),
     })
-}
-
-/// Default number of files that a pool may have open. The other half of the descriptors is for connections and the
-/// database.
-fn open_files_share(pools: u32) -> usize {
-    use rustix::process::{Resource, getrlimit};
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    let share = limit / 2 / u64::from(pools.max(1));
-    usize::try_from(share).unwrap_or(usize::MAX).clamp(16, OPEN_FILES_MAX)
 }
 
 /// Connections and replicas are descriptors: as many as the host allows us.

@@ -3,26 +3,12 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use thiserror::Error;
 use tokio::time::timeout;
 
+use crate::body_error::BodyError;
 use crate::budget::{Account, charged};
 use crate::h1::Slot;
 use crate::h2::Frames;
-
-#[derive(Debug, Error)]
-pub enum BodyError {
-    #[error("client went away in the middle of the body")]
-    Gone,
-    #[error("body did not come in time")]
-    Slow,
-    #[error("body is not well-formed: {0}")]
-    Malformed(&'static str),
-    #[error("body is longer than {0} bytes")]
-    TooLong(u64),
-    #[error("the server has no memory for this body now; try again")]
-    Busy,
-}
 
 /// Nothing of it is read, and no `100 Continue` is sent, before the first [`RequestBody::next`].
 ///
@@ -91,8 +77,8 @@ impl RequestBody {
         }
         let (account, patience) = match &self.source {
             Source::Memory(_) => return within(self.next().await?.unwrap_or_default(), bytes_max),
-            Source::H1(slot) => (Arc::clone(&slot.account), slot.shared.limits.body_time),
-            Source::H2(frames) => (Arc::clone(&frames.account), frames.shared.limits.body_time),
+            Source::H1(slot) => (Arc::clone(&slot.account), slot.intake.limits.body_time),
+            Source::H2(frames) => (Arc::clone(&frames.account), frames.intake.limits.body_time),
         };
         timeout(patience, self.gather(bytes_max, &account)).await.unwrap_or(Err(BodyError::Slow))
     }

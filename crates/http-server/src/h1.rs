@@ -8,6 +8,7 @@ mod connection;
 mod head;
 mod incoming;
 mod respond;
+mod send_error;
 mod sendfile;
 mod slot;
 

@@ -27,7 +27,7 @@ use tokio_rustls::server::TlsStream;
 use crate::budget::{Account, Charge};
 use crate::listener_state::ListenerState;
 use crate::message::{Peer, Request, Response};
-use crate::server::{stopped, tell_of_panic};
+use crate::tasks::{stopped, tell_of_panic};
 use crate::{Limits, RequestBody};
 
 use activity::{Activity, Running};
@@ -223,7 +223,8 @@ async fn answer(request: http::Request<RecvStream>, leftover: Leftover, streams:
     let (head, body) = request.into_parts();
     let announced = || head.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
     let length = if body.is_end_stream() { Some(0) } else { announced() };
-    let frames = Frames::new(body, leftover, Arc::clone(&streams.shared), Arc::clone(&streams.requests));
+    let frames =
+        Frames::new(body, leftover, Arc::clone(&streams.shared.intake), Arc::clone(&streams.requests));
     let body = RequestBody::h2(frames, length);
     // HTTP/2 is spoken behind TLS only.
     if let Err(error) = parsed::check(&head.method, &head.uri, &head.headers, &Scheme::HTTPS) {

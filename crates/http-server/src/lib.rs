@@ -11,11 +11,13 @@
 mod admission;
 mod assembly;
 mod body;
+mod body_error;
 mod budget;
 mod buffers;
 mod clock;
 mod h1;
 mod h2;
+mod intake;
 mod limits;
 mod listener_state;
 mod memory;
@@ -23,10 +25,12 @@ mod message;
 mod segments;
 mod server;
 mod stream;
+mod tasks;
 pub mod tls;
 mod wire;
 
-pub use body::{BodyError, RequestBody};
+pub use body::RequestBody;
+pub use body_error::BodyError;
 pub use limits::Limits;
 pub use memory::{Held, Memory};
 pub use message::{Peer, Piece, Pieces, Request, Response, ResponseBody, Service, Source, TlsPeer};

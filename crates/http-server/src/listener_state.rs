@@ -6,14 +6,14 @@ use tokio::sync::Semaphore;
 
 use crate::admission::Admission;
 use crate::budget::Budget;
-use crate::buffers::Buffers;
 use crate::clock::DateClock;
+use crate::intake::Intake;
 use crate::{Limits, Service};
 
 pub(crate) struct ListenerState {
     pub service: Arc<dyn Service>,
     pub limits: Limits,
-    pub buffers: Arc<Buffers>,
+    pub intake: Arc<Intake>,
     /// For responses on their way.
     pub budget: Arc<Budget>,
     /// For large heads, bodies that are collected, and large parts of others.
@@ -34,7 +34,7 @@ impl ListenerState {
         Arc::new(ListenerState {
             service,
             limits,
-            buffers: Buffers::new(limits.buffers_bytes_max),
+            intake: Intake::new(limits),
             budget: Budget::new(limits.memory_bytes_max, limits.connection_bytes_max),
             requests: Budget::new(limits.memory_bytes_max / 2, limits.connection_bytes_max),
             documents: Budget::new(limits.memory_bytes_max / 2, limits.connection_bytes_max),

@@ -7,13 +7,14 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::{JoinError, JoinSet};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, sleep, timeout};
 
 use crate::admission::{Admission, ConnectionPlace};
 use crate::listener_state::ListenerState;
 use crate::message::Peer;
 use crate::stream::Stream;
+use crate::tasks::{stopped, tell_of_panic};
 use crate::tls::{self, Tls};
 use crate::wire::Wire;
 use crate::{Limits, Memory, Service, h1};
@@ -81,23 +82,9 @@ pub async fn serve(
     tasks.shutdown().await;
 }
 
-/// Ready when the server is to stop, also when nobody is left to say so.
-pub(crate) async fn stopped(stop: &mut watch::Receiver<bool>) {
-    // An error means that the sender is gone.
-    let _ = stop.wait_for(|stop| *stop).await;
-}
-
 /// An IPv4 client of a listener for both is an IPv4 client.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-pub(crate) fn tell_of_panic(ended: Result<(), JoinError>) {
-    if let Err(error) = ended
-        && error.is_panic()
-    {
-        tracing::error!(%error, "a connection's task panicked");
-    }
 }
 
 fn turn_away(stream: &TcpStream, address: IpAddr, is_tls: bool) {

@@ -1,6 +1,7 @@
 //! The query of a URL, and the body of a form, which is written almost like it.
 
-use crate::target::{TargetError, decode};
+use crate::escapes::decode;
+use crate::target_error::TargetError;
 
 const PAIRS_MAX: usize = 64;
 

@@ -5,48 +5,14 @@
 //!
 //! Deliberately absent: `+` for a space, which only forms have; `;` parameters, which are part of the name.
 
-use http::{StatusCode, Uri};
+use http::Uri;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
-use thiserror::Error;
-use types::{Name, NameError, hex};
+use types::{Name, NameError};
 
+use crate::escapes::decode;
 pub use crate::query::{Query, parse_form};
+pub use crate::target_error::{DEPTH_MAX, PATH_BYTES_MAX, TargetError};
 pub use crate::url::{AbsoluteUrl, Reference, Scheme, UrlError};
-
-pub const DEPTH_MAX: usize = 256;
-/// Of all names together, decoded. Encoded they may be three times as long, and the request line's limit holds.
-pub const PATH_BYTES_MAX: usize = 8 << 10;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum TargetError {
-    #[error("the path does not begin with a slash")]
-    NotAPath,
-    #[error("a % is not followed by two hexadecimal digits")]
-    Escape,
-    #[error("the path contains an encoded slash or NUL")]
-    BadCharacter,
-    #[error("the path contains a component . or ..")]
-    Dot,
-    #[error("a name in the path is longer than {} bytes", Name::BYTES_MAX)]
-    NameTooLong,
-    #[error("the path is longer than {PATH_BYTES_MAX} bytes or deeper than {DEPTH_MAX} directories")]
-    TooLong,
-    #[error("the query is not text in pairs, or has too many")]
-    Query,
-}
-
-impl TargetError {
-    pub fn status(self) -> StatusCode {
-        match self {
-            TargetError::NameTooLong | TargetError::TooLong => StatusCode::URI_TOO_LONG,
-            TargetError::NotAPath
-            | TargetError::Escape
-            | TargetError::BadCharacter
-            | TargetError::Dot
-            | TargetError::Query => StatusCode::BAD_REQUEST,
-        }
-    }
-}
 
 /// A place in the namespace and what else the URL says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,29 +59,6 @@ pub fn parse_path(path: &str) -> Result<Vec<Name>, TargetError> {
     Ok(names)
 }
 
-/// The library's decoder leaves a broken escape as it is; here it is an error.
-pub(crate) fn decode(text: &str) -> Result<Vec<u8>, TargetError> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    loop {
-        rest = match rest {
-            [] => return Ok(out),
-            [b'%', high, low, after @ ..] => {
-                let (Some(high), Some(low)) = (hex::value(*high), hex::value(*low)) else {
-                    return Err(TargetError::Escape);
-                };
-                out.push(high << 4 | low);
-                after
-            }
-            [b'%', ..] => return Err(TargetError::Escape),
-            [byte, after @ ..] => {
-                out.push(*byte);
-                after
-            }
-        };
-    }
-}
-
 /// Left as they are: the unreserved characters of RFC 3986 §2.3 and those of a path segment that neither XML, nor
 /// HTML, nor a reader that takes `+` for a space could trip over.
 const KEPT_IN_NAMES: &AsciiSet = &NON_ALPHANUMERIC
@@ -160,6 +103,8 @@ pub fn put_query_text(out: &mut String, text: &str) {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+
+    use http::StatusCode;
 
     use super::*;
 

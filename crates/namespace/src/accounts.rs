@@ -8,6 +8,7 @@
 //!
 //! Of an account with a quota the current usage itself is kept, for it is asked before each change.
 
+pub mod counting;
 pub mod journal;
 pub mod load;
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub use restore::restore;
 pub use writer::{Bulk, End};
 
 use crate::check::Problem;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::starts::Notes;
 use tables::{Table, Value};
 

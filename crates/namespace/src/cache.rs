@@ -14,6 +14,7 @@
 //! Entries are bounded by bytes (`keep`). Nothing depends on whether an entry is kept, also not at 0 bytes.
 
 mod keep;
+mod published;
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -23,7 +24,6 @@ use std::time::{Duration, Instant};
 
 use api::ReplicaRef;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use types::{Acl, FileId, Name, SymlinkTarget};
 
 use crate::consistency::{DirectoryChange, Pending};
@@ -34,15 +34,13 @@ use crate::unsettled::{Merged, Unsettled};
 use crate::written::Delta;
 
 use keep::{DentryKey, Keep};
+use published::Published;
 
 const SHARDS: usize = 64;
 /// Files with unstable writes in memory; beyond it a write goes through to the database.
 pub const UNSETTLED_MAX: usize = 16_384;
 /// A written-out entry stays this long for readers whose snapshot is older than the write.
 const SETTLED_KEPT: Duration = Duration::from_secs(1);
-/// A group is published within microseconds of being visible in the database; longer means the committer died.
-const PUBLISH_TIMEOUT: Duration = Duration::from_secs(5);
-
 pub struct Cache {
     keep: Keep,
     pub counts: Arc<Counts>,
@@ -52,7 +50,7 @@ pub struct Cache {
     unsettled_len: AtomicUsize,
     /// Directories whose rows follow their entries later.
     pub pending: Pending,
-    published: watch::Sender<u64>,
+    pub published: Published,
 }
 
 #[derive(Default)]
@@ -98,7 +96,7 @@ impl Cache {
             hasher: std::hash::RandomState::new(),
             unsettled_len: AtomicUsize::new(0),
             pending: Pending::default(),
-            published: watch::Sender::new(published),
+            published: Published::new(published),
         }
     }
 
@@ -227,7 +225,7 @@ impl Cache {
             self.publish_inode(sequence, *file, *inode, instance);
         }
         self.learn(sequence, changes.learned);
-        self.published.send_replace(sequence);
+        self.published.note(sequence);
     }
 
     fn publish_inode(&self, sequence: u64, file: FileId, inode: Option<Inode>, instance: Instance) {
@@ -293,16 +291,6 @@ impl Cache {
                 None => self.keep.is_whole(*dir),
             },
         }
-    }
-
-    /// Waits until all that a snapshot of group `sequence` shows is published, so that no two readers disagree.
-    pub async fn wait_published(&self, sequence: u64) -> bool {
-        if *self.published.borrow() >= sequence {
-            return true;
-        }
-        let mut published = self.published.subscribe();
-        let waited = tokio::time::timeout(PUBLISH_TIMEOUT, published.wait_for(|known| *known >= sequence));
-        matches!(waited.await, Ok(Ok(_)))
     }
 
     /// Makes an unstable write visible. `base` is what a snapshot of that group number said of the file.

@@ -51,14 +51,20 @@ pub struct CommitterState {
     pub habits: Habits,
     /// The committer's thread looks by itself, and soon, for what is to be written besides operations.
     pub is_looked_after: AtomicBool,
-    /// Every cookie ever given lies below.
-    pub cookies_end: AtomicU64,
-    pub totals: Mutex<Totals>,
+    pub progress: Progress,
     /// For health. Leaf lock.
     pub troubles: Mutex<Troubles>,
     /// Where another head can take over.
     pub presence: Option<Arc<Presence>>,
     pub keeper: Arc<Keeper>,
+}
+
+/// How far the committed groups have come.
+pub struct Progress {
+    /// Every cookie ever given lies below.
+    pub cookies_end: AtomicU64,
+    /// Leaf lock.
+    pub totals: Mutex<Totals>,
 }
 
 /// An operation with the way back to its caller.
@@ -434,7 +440,7 @@ impl Committer {
             shared.keeper.note_groups(groups);
             shared.keeper.cover(files_end)
         });
-        shared.cookies_end.store(self.ids.cookies.end(), Ordering::Release);
+        shared.progress.cookies_end.store(self.ids.cookies.end(), Ordering::Release);
         reserved
     }
 
@@ -467,24 +473,24 @@ impl Committer {
         let mut group =
             Group::new(&mut **store, (&shared.cache, &shared.accounts), &*shared.clock, shared.instance, ids);
         let sequence = self.sequence + 1;
-        let totals = *shared.totals.lock();
+        let totals = *shared.progress.totals.lock();
         match write(&mut group, jobs, waiting, totals, sequence, gather) {
             Ok(totals) => {
                 let outcome = if totals.is_some() { Outcome::Written } else { Outcome::Nothing };
                 if let Some(totals) = totals {
                     self.sequence = sequence;
-                    let is_on_disk = !shared.habits.is_deferred || group.batch.is_durable;
+                    let is_on_disk = !shared.habits.is_deferred || group.rows.batch.is_durable;
                     if shared.habits.is_synced_by_log || is_on_disk {
                         shared.keeper.note_groups(sequence);
                     }
-                    *shared.totals.lock() = totals;
-                    shared.accounts.settle(group.charges.settled());
+                    *shared.progress.totals.lock() = totals;
+                    shared.accounts.settle(group.quotas.settled());
                 }
                 shared.cache.publish(self.sequence, group.into_changes(), shared.instance);
                 Ok(outcome)
             }
             Err(error) => {
-                shared.cache.untake(group.taken());
+                shared.cache.untake(group.inodes.taken());
                 store.abandon();
                 Err(error)
             }
@@ -507,10 +513,10 @@ impl Committer {
                 ids,
             );
             for (account, quota) in loaded.quotas {
-                let used = group.usage_of(account).inspect_err(|_| group.store.abandon())?;
+                let used = group.usage().usage_of(account).inspect_err(|_| group.abandon())?;
                 settled.limited.insert(account, Some(Limited { quota, used }));
             }
-            group.store.abandon();
+            group.abandon();
         }
         shared.accounts.settle(settled);
         // If it cannot be written now, it is with a later group.
@@ -582,7 +588,7 @@ fn write(
         job.apply(group)?;
     }
     for dir in &waiting.folding {
-        group.fold(*dir)?;
+        group.inodes.fold(*dir)?;
     }
     for file in &waiting.unsettled {
         // Reading it takes it; a file that was removed meanwhile has nothing to write.
@@ -592,11 +598,11 @@ fn write(
         }
     }
     if waiting.is_probe {
-        group.be_durable();
+        group.rows.be_durable();
     }
-    group.charges.is_flush |= waiting.accounts;
-    if !group.is_written() && !group.charges.is_flush {
-        group.store.abandon();
+    group.quotas.is_flush |= waiting.accounts;
+    if !group.is_written() && !group.quotas.is_flush {
+        group.abandon();
         return Ok(None);
     }
     let (began, computed) = (Instant::now(), cpu_time());

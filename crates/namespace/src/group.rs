@@ -3,94 +3,53 @@
 //! An operation checks everything before it changes anything, so one that is refused leaves no trace and needs no
 //! savepoint. Nothing is written before the end; then each row is written once however often it was touched, which is
 //! what makes a hot directory cheap.
+//!
+//! Each kind of row has a part of its own, which keeps what was asked and what changed of it: `inodes` with `directories` and
+//! `charges`, `names`, `locations`, `acls`, `usage`; `attached` keeps nothing but rows. The group puts them together at its
+//! end.
 
 mod acls;
 mod attached;
+mod charges;
 mod directories;
+mod error;
+mod inodes;
 mod locations;
-pub mod usage;
-mod xattrs;
+mod names;
+mod rows;
+mod source;
+mod usage;
 
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
-
-use api::{NamespaceError, ReplicaRef};
-use types::{Clock, FileId, Name, SymlinkTarget, Timestamp};
+use api::NamespaceError;
+use types::{ChangeInfo, Clock, FileId, SymlinkTarget, Timestamp};
 
 use crate::accounts::Accounts;
 use crate::cache::{Cache, Changes};
-use crate::counts::{Event, Question};
 use crate::ids::Ids;
 use crate::inode::{Inode, Instance};
-use crate::store::{Batch, InodeChange, NameChange, Store, StoreError, Totals};
+use crate::store::{Store, StoreError, Totals};
 
-/// Why an operation ended without a result.
-#[derive(Debug)]
-pub enum OpError {
-    /// The operation alone is refused.
-    Refused(NamespaceError),
-    /// The database failed: the whole group is rolled back.
-    Failed(StoreError),
-}
-
-impl From<NamespaceError> for OpError {
-    fn from(error: NamespaceError) -> OpError {
-        OpError::Refused(error)
-    }
-}
-
-impl From<StoreError> for OpError {
-    fn from(error: StoreError) -> OpError {
-        OpError::Failed(error)
-    }
-}
-
-pub type OpResult<T> = Result<T, OpError>;
+use self::acls::{Acls, AskedAcls};
+use self::attached::Attachments;
+use self::charges::Charges;
+pub use self::error::{OpError, OpResult};
+use self::inodes::Inodes;
+use self::locations::{ChangedLocations, Locations};
+use self::names::{LookedNames, Names};
+use self::rows::Rows;
+use self::source::Source;
+use self::usage::{Quotas, Usage};
 
 pub struct Group<'a> {
-    pub store: &'a mut dyn Store,
-    pub cache: &'a Cache,
-    pub accounts: &'a Accounts,
     pub clock: &'a dyn Clock,
     pub instance: Instance,
     pub ids: &'a mut Ids,
-    pub charges: usage::Charges,
-    inodes: HashMap<FileId, Working>,
-    dentries: HashMap<(FileId, Name), Looked>,
-    locations: HashMap<FileId, Option<Vec<ReplicaRef>>>,
-    taken: Vec<FileId>,
-    asked_acls: HashMap<FileId, acls::AskedAcl>,
-    /// Without its inodes and names, until the end.
-    pub batch: Batch,
-    /// Something other than inodes is to be written.
-    is_written: bool,
-}
-
-struct Working {
-    /// `None`: removed.
-    inode: Option<Inode>,
-    /// The inode in the database.
-    stored: Option<Inode>,
-    /// There may be rows of checksums, also such as this group wrote.
-    is_summed: bool,
-    is_dirty: bool,
-    /// More than the entries of a directory changed.
-    is_whole: bool,
-    /// How often the entries of a directory changed.
-    touches: u32,
-}
-
-impl Working {
-    fn new(inode: Option<Inode>, stored: Option<Inode>) -> Working {
-        let is_summed = stored.is_some_and(|stored| stored.extras.has_checksums);
-        Working { inode, stored, is_summed, is_dirty: false, is_whole: false, touches: 0 }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Looked {
-    child: Option<FileId>,
-    change: Option<NameChange>,
+    pub inodes: Inodes<'a>,
+    pub quotas: Quotas<'a>,
+    pub rows: Rows,
+    looked_names: LookedNames,
+    changed_locations: ChangedLocations,
+    asked_acls: AskedAcls,
 }
 
 impl<'a> Group<'a> {
@@ -102,20 +61,15 @@ impl<'a> Group<'a> {
         ids: &'a mut Ids,
     ) -> Group<'a> {
         Group {
-            store,
-            cache,
-            accounts,
             clock,
             instance,
             ids,
-            charges: usage::Charges::new(accounts),
-            inodes: HashMap::new(),
-            dentries: HashMap::new(),
-            locations: HashMap::new(),
-            taken: Vec::new(),
-            asked_acls: HashMap::new(),
-            batch: Batch::default(),
-            is_written: false,
+            inodes: Inodes::new(Source { store, cache }, Charges::new(accounts.has_tree_quotas())),
+            quotas: Quotas::new(accounts, clock),
+            rows: Rows::default(),
+            looked_names: LookedNames::default(),
+            changed_locations: ChangedLocations::default(),
+            asked_acls: AskedAcls::default(),
         }
     }
 
@@ -123,36 +77,30 @@ impl<'a> Group<'a> {
         self.clock.now()
     }
 
-    /// Asks the store for something that the cache does not know.
-    fn ask(&mut self, question: Question) -> &mut dyn Store {
-        self.cache.counts.add(Event::Asked(question));
-        &mut *self.store
+    pub fn names(&mut self) -> Names<'_, 'a> {
+        Names { looked: &mut self.looked_names, inodes: &mut self.inodes, rows: &mut self.rows }
+    }
+
+    pub fn locations(&mut self) -> Locations<'_, 'a> {
+        Locations { changed: &mut self.changed_locations, inodes: &mut self.inodes, rows: &mut self.rows }
+    }
+
+    pub fn acls(&mut self) -> Acls<'_, 'a> {
+        Acls { asked: &mut self.asked_acls, source: &mut self.inodes.source, rows: &mut self.rows }
+    }
+
+    /// Checksums, properties and extended attributes.
+    pub fn attached(&mut self) -> Attachments<'_, 'a> {
+        Attachments { inodes: &mut self.inodes, rows: &mut self.rows }
+    }
+
+    pub fn usage(&mut self) -> Usage<'_, 'a> {
+        Usage { quotas: &mut self.quotas, inodes: &mut self.inodes, rows: &mut self.rows }
     }
 
     /// `Stale` if there is none.
     pub fn inode(&mut self, file: FileId) -> OpResult<Inode> {
-        if let Some(working) = self.inodes.get(&file) {
-            return working.inode.ok_or(OpError::Refused(NamespaceError::Stale(file)));
-        }
-        let (inode, stored, is_dirty) = match self.cache.take_unsettled(file) {
-            Some(entry) => {
-                let is_dirty = entry.is_waiting();
-                if is_dirty {
-                    self.taken.push(file);
-                    self.charges.exchange(Some(&entry.stored), Some(&entry.visible));
-                }
-                (entry.visible, entry.stored, is_dirty)
-            }
-            None => match self.cache.pending.truth(file).or_else(|| self.cache.stored_inode(file)) {
-                Some(inode) => (inode, inode, false),
-                None => {
-                    let inode = self.ask(Question::Inode).inode(file)?.ok_or(NamespaceError::Stale(file))?;
-                    (inode, inode, false)
-                }
-            },
-        };
-        self.inodes.insert(file, Working { is_dirty, ..Working::new(Some(inode), Some(stored)) });
-        Ok(inode)
+        self.inodes.read(file)
     }
 
     pub fn directory(&mut self, dir: FileId) -> OpResult<Inode> {
@@ -160,96 +108,54 @@ impl<'a> Group<'a> {
         if inode.is_directory() { Ok(inode) } else { Err(NamespaceError::NotDirectory.into()) }
     }
 
-    pub fn child(&mut self, dir: FileId, name: &Name) -> OpResult<Option<FileId>> {
-        let key = (dir, name.clone());
-        if let Some(looked) = self.dentries.get(&key) {
-            return Ok(looked.child);
-        }
-        let child = match self.cache.dentry(dir, name) {
-            Some(child) => child,
-            None if self.is_new(dir) => None,
-            None => self.ask(Question::Name).child(dir, name)?,
-        };
-        self.dentries.insert(key, Looked { child, change: None });
-        Ok(child)
-    }
-
-    /// Made by this group: it has no names but those it was given since.
-    fn is_new(&self, file: FileId) -> bool {
-        self.inodes.get(&file).is_some_and(|working| working.stored.is_none())
-    }
-
-    pub fn has_children(&mut self, dir: FileId) -> OpResult<bool> {
-        let mut gone = HashSet::new();
-        for ((parent, name), looked) in &self.dentries {
-            match (*parent == dir, looked.change) {
-                (true, Some(NameChange::Remove)) => gone.insert(name),
-                (true, Some(_)) => return Ok(true),
-                _ => continue,
-            };
-        }
-        self.cache.counts.add(Event::Asked(Question::List));
-        let stored = self.store.some_names(dir, gone.len() + 1)?;
-        Ok(stored.iter().any(|name| !gone.contains(name)))
-    }
-
-    /// A directory that has a name of the file, other than this one.
-    pub fn other_parent(&mut self, file: FileId, but: (FileId, &Name)) -> OpResult<Option<FileId>> {
-        let is_other = |(dir, name): &(FileId, Name)| (*dir, name) != but;
-        let changed = || self.dentries.iter().filter(|(_, looked)| looked.change.is_some());
-        let made = changed().filter(|(key, looked)| looked.child == Some(file) && is_other(key));
-        if let Some(dir) = made.map(|((dir, _), _)| *dir).min() {
-            return Ok(Some(dir));
-        }
-        let changed_len = changed().count();
-        let stored = self.ask(Question::Names).names_of(file, changed_len + 2)?;
-        let is_there =
-            |key: &(FileId, Name)| self.dentries.get(key).is_none_or(|looked| looked.change.is_none());
-        Ok(stored.into_iter().filter(|key| is_other(key) && is_there(key)).map(|(dir, _)| dir).min())
-    }
-
     /// Replaces a working copy; the row is written at the end of the group.
     pub fn put(&mut self, inode: Inode) {
-        let working =
-            self.inodes.get_mut(&inode.id()).expect("an inode is put after it was read or inserted");
-        self.charges.exchange(working.inode.as_ref(), Some(&inode));
-        working.inode = Some(inode);
-        (working.is_dirty, working.is_whole) = (true, true);
+        self.inodes.put(inode);
     }
 
     pub fn insert(&mut self, inode: Inode) {
-        self.charges.exchange(None, Some(&inode));
-        let working = Working { is_dirty: true, is_whole: true, ..Working::new(Some(inode), None) };
-        self.inodes.insert(inode.id(), working);
+        self.inodes.insert(inode);
     }
 
     /// Removes the row with all that hangs on it.
     pub fn remove(&mut self, inode: &Inode) {
         let file = inode.id();
-        let working = self.inodes.get_mut(&file).expect("an inode is removed after it was read");
-        self.charges.exchange(working.inode.as_ref(), None);
-        working.inode = None;
-        (working.is_dirty, working.is_whole) = (true, true);
-        self.is_written = true;
+        self.inodes.remove(file);
         let kind = inode.attributes.kind;
         if kind.is_regular() {
-            self.batch.locations.clear(file);
-            self.locations.insert(file, None);
-        } else if kind == types::FileKind::Symlink {
-            self.batch.targets.insert(file, None);
+            self.locations().clear(file);
+        }
+        let batch = self.rows.change();
+        if kind == types::FileKind::Symlink {
+            batch.targets.insert(file, None);
         }
         if inode.extras.has_properties {
-            self.batch.properties.clear(file);
+            batch.properties.clear(file);
         }
         if inode.extras.has_xattrs {
-            self.batch.xattrs.clear(file);
+            batch.xattrs.clear(file);
         }
         if inode.attributes.has_acl {
-            self.batch.acls.insert(file, None);
+            batch.acls.insert(file, None);
         }
         if inode.is_directory() {
-            self.close_tree(inode);
+            self.usage().close_tree(inode);
         }
+    }
+
+    /// The entries of a directory changed, and nothing else of it but its link count.
+    pub fn touch_entries(&mut self, dir: Inode, now: Timestamp) -> ChangeInfo {
+        self.inodes.touch_entries(dir, now, self.instance)
+    }
+
+    /// Of a directory before and after one operation.
+    pub fn change_info(&self, before: &Inode, after: &Inode) -> ChangeInfo {
+        self.inodes.change_info(before, after)
+    }
+
+    /// As readers see it until the group is written, where that is less than the truth.
+    pub fn shown(&self, inode: &Inode) -> Inode {
+        self.inodes.shown(inode)
     }
 
     pub fn new_file_id(&mut self) -> OpResult<FileId> {
@@ -261,127 +167,53 @@ impl<'a> Group<'a> {
         self.ids.cookies.take().ok_or(OpError::Refused(NamespaceError::NoSpace))
     }
 
-    pub fn add_name(&mut self, dir: FileId, name: &Name, cookie: u64, child: FileId) {
-        self.change_name(dir, name, Some(child), NameChange::Put { cookie, child });
-    }
-
-    /// The name keeps its place in listings.
-    pub fn replace_name(&mut self, dir: FileId, name: &Name, child: FileId) {
-        let known = self.dentries.get(&(dir, name.clone())).and_then(|looked| looked.change);
-        let change = match known {
-            Some(NameChange::Put { cookie, .. }) => NameChange::Put { cookie, child },
-            _ => NameChange::Repoint { child },
-        };
-        self.change_name(dir, name, Some(child), change);
-    }
-
-    pub fn remove_name(&mut self, dir: FileId, name: &Name) {
-        self.change_name(dir, name, None, NameChange::Remove);
-    }
-
-    fn change_name(&mut self, dir: FileId, name: &Name, child: Option<FileId>, change: NameChange) {
-        self.is_written = true;
-        self.dentries.insert((dir, name.clone()), Looked { child, change: Some(change) });
-    }
-
     pub fn set_target(&mut self, file: FileId, target: &SymlinkTarget) {
-        self.is_written = true;
-        self.batch.targets.insert(file, Some(target.clone()));
-    }
-
-    /// The operation wrote rows that no cache knows.
-    pub fn wrote(&mut self) {
-        self.is_written = true;
-    }
-
-    /// It is written also if it changes nothing, and is on disk when it is answered, where that can be.
-    pub fn be_durable(&mut self) {
-        self.is_written = true;
-        self.batch.is_durable = true;
+        self.rows.change().targets.insert(file, Some(target.clone()));
     }
 
     /// Of what asks for more room than there was.
     pub fn require_room(&self) -> OpResult<()> {
-        if self.store.has_room() { Ok(()) } else { Err(NamespaceError::NoSpace.into()) }
+        if self.inodes.source.store.has_room() { Ok(()) } else { Err(NamespaceError::NoSpace.into()) }
     }
 
     pub fn is_written(&self) -> bool {
-        self.is_written || self.inodes.values().any(|working| working.is_dirty)
+        self.rows.is_written() || self.inodes.is_any_dirty()
     }
 
     /// Writes everything as the group of this number; the new totals.
     pub fn commit(&mut self, sequence: u64, totals: Totals) -> Result<Totals, StoreError> {
-        self.finish_accounts()?;
+        self.usage().finish()?;
         self.finish(sequence, totals);
-        self.store.commit(&self.batch)?;
-        Ok(self.batch.totals)
+        self.inodes.source.store.commit(&self.rows.batch)?;
+        Ok(self.rows.batch.totals)
     }
 
     fn finish(&mut self, sequence: u64, totals: Totals) {
-        self.write_directories();
-        let batch = &mut self.batch;
+        let batch = &mut self.rows.batch;
+        self.inodes.write_directories(batch);
         (batch.sequence, batch.totals) = (sequence, totals);
-        for (file, working) in self.inodes.iter().filter(|(_, working)| working.is_dirty) {
-            let change = match (&working.stored, working.inode) {
-                _ if batch.dir_deltas.contains_key(file) => None,
-                (None, Some(inode)) => Some(InodeChange::Insert(inode)),
-                (Some(_), Some(inode)) => Some(InodeChange::Update(inode)),
-                (Some(_), None) => Some(InodeChange::Remove),
-                (None, None) => None,
-            };
-            batch.inodes.extend(change.map(|change| (*file, change)));
-            // Data may have changed in ways that know nothing of this table: the inode says it.
-            if working.is_summed && !working.inode.is_some_and(|inode| inode.extras.has_checksums) {
-                batch.checksums.clear(*file);
-            }
-            if let Some(inode) = &working.inode {
-                batch.totals.files += 1;
-                batch.totals.bytes = batch.totals.bytes.wrapping_add(counted_bytes(inode));
-            }
-            if let Some(inode) = &working.stored {
-                batch.totals.files -= 1;
-                batch.totals.bytes = batch.totals.bytes.wrapping_sub(counted_bytes(inode));
-            }
-        }
-        let changed = self.dentries.iter().filter_map(|(key, looked)| Some((key.clone(), looked.change?)));
-        batch.names.extend(changed);
+        self.inodes.write(batch);
+        self.looked_names.write(batch);
+    }
+
+    /// Nothing of the group is written.
+    pub fn abandon(&mut self) {
+        self.inodes.source.store.abandon();
     }
 
     /// For the cache, once the group is committed.
     pub fn into_changes(self) -> Changes {
-        let mut changes = Changes { directories: self.directory_changes(), ..Changes::default() };
-        for (file, working) in self.inodes {
-            if working.stored.is_none() && working.inode.is_some_and(|inode| inode.is_directory()) {
-                changes.new_directories.push(file);
-            }
-            match working.inode {
-                inode if working.is_dirty => changes.inodes.push((file, inode)),
-                Some(inode) => changes.learned.inodes.push(inode),
-                None => {}
-            }
-        }
-        for (key, looked) in self.dentries {
-            let into =
-                if looked.change.is_some() { &mut changes.dentries } else { &mut changes.learned.dentries };
-            into.push((key, looked.child));
-        }
-        changes.locations =
-            self.locations.into_iter().map(|(file, known)| (file, known.map(Arc::from))).collect();
-        let mut batch = self.batch;
-        Group::tell_acls(self.asked_acls, &mut batch, &mut changes);
-        let targets = batch.targets;
-        changes.targets = targets.into_iter().filter_map(|(file, target)| Some((file, target?))).collect();
+        let mut batch = self.rows.batch;
+        let directories = self.inodes.directory_changes(&batch);
+        let mut changes = Changes { directories, ..Changes::default() };
+        self.inodes.tell(&mut changes);
+        self.looked_names.tell(&mut changes);
+        self.changed_locations.tell(&mut changes);
+        self.asked_acls.tell(&mut batch, &mut changes);
+        let targets = batch.targets.into_iter();
+        changes.targets = targets.filter_map(|(file, target)| Some((file, target?))).collect();
         changes
     }
-
-    /// Files whose waiting writes this group carries.
-    pub fn taken(&self) -> &[FileId] {
-        &self.taken
-    }
-}
-
-fn counted_bytes(inode: &Inode) -> i64 {
-    if inode.attributes.kind.is_regular() { inode.attributes.size.cast_signed() } else { 0 }
 }
 
 #[cfg(test)]
@@ -412,13 +244,13 @@ mod tests {
         }
         let made = namespace.shared.submit(move |group| {
             let root = Identity::root();
-            let mut seen = vec![group.has_children(dir)?];
+            let mut seen = vec![group.names().has_children(dir)?];
             for text in ["a", "b"] {
                 unlink::unlink(group, &root, dir, &name(text), ExpectedFile::Any)?;
-                seen.push(group.has_children(dir)?);
+                seen.push(group.names().has_children(dir)?);
             }
             create::create(group, &root, dir, &name("c"), &regular())?;
-            seen.push(group.has_children(dir)?);
+            seen.push(group.names().has_children(dir)?);
             rename::rename(
                 group,
                 &root,
@@ -427,7 +259,7 @@ mod tests {
                 Replace::Never,
                 ExpectedEnds::ANY,
             )?;
-            seen.push(group.has_children(dir)?);
+            seen.push(group.names().has_children(dir)?);
             unlink::unlink(group, &root, TOP, &name("d"), ExpectedFile::Any)?;
             Ok(seen)
         });
@@ -520,7 +352,7 @@ mod tests {
             let inherits = CreateSpec { umask: Some(0o022), ..regular() };
             let kept = create::create(group, &bob, dir, &name("kept"), &inherits)?.attributes.file;
             let gone = create::create(group, &bob, dir, &name("gone"), &inherits)?.attributes;
-            assert!(gone.has_acl && group.acl(&gone)?.is_some());
+            assert!(gone.has_acl && group.acls().of(&gone)?.is_some());
             unlink::unlink(group, &bob, dir, &name("gone"), ExpectedFile::Any)?;
             crate::ops::records::forget(group, &[gone.file])?;
             setattr::set_attributes(group, &root, dir, &given(Vec::new()))?;

@@ -13,7 +13,7 @@ use crate::session::Purpose;
 #[async_trait]
 impl Lineage for SqlNamespace {
     async fn home(&self, file: FileId) -> Result<Option<FileId>, NamespaceError> {
-        let parent = self.inode(file).await?.parent;
+        let parent = self.lookups.inode(file).await?.parent;
         Ok((parent != NO_PARENT).then_some(parent))
     }
 

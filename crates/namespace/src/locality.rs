@@ -9,9 +9,6 @@ use std::sync::Arc;
 use api::{Locality, ReplicaRef, ReplicaState};
 use types::{PoolId, Timestamp};
 
-use crate::session::Session;
-use crate::store::StoreResult;
-
 /// A field of the extras of a regular file; 0 of anything else.
 ///
 /// It may change without a new `change`: a reader with an older copy sees the locality of a moment ago.
@@ -76,22 +73,6 @@ pub fn state_number(state: ReplicaState) -> i16 {
 pub fn decode_replica(pool: PoolId, state: i64, since: i64) -> ReplicaRef {
     let known = ReplicaState::ALL.into_iter().find(|known| i64::from(state_number(*known)) == state);
     ReplicaRef { pool, state: known.unwrap_or(ReplicaState::Broken), since: Timestamp::from_seconds(since) }
-}
-
-/// SQL for the placement of a file by its rows, as a number; `inode` is the name of the inode's row.
-pub fn placement_by_rows(inode: &str) -> String {
-    format!(
-        "CASE WHEN {inode}.kind != 0 OR EXISTS (SELECT 1 FROM locations l WHERE l.inode = {inode}.id) THEN 0 \
-         WHEN {inode}.size = 0 THEN 1 ELSE 2 END"
-    )
-}
-
-/// After changes of rows or lengths: the placement of the files that `of` describes is what the rows say.
-pub fn note_placement(session: &mut dyn Session, of: &str) -> StoreResult<u64> {
-    let (field, shift) = (Placement::MASK << Placement::SHIFT, Placement::SHIFT);
-    let found = placement_by_rows("inodes");
-    session
-        .run(&format!("UPDATE inodes SET extras = (extras & ~{field}) | (({found}) << {shift}) WHERE {of}"))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 pub mod acls;
 pub mod create;
 pub mod link;
+pub mod mode_bits;
 pub mod properties;
 pub mod publish;
 pub mod quotas;
@@ -28,7 +29,7 @@ fn searchable(group: &mut Group<'_>, who: &Identity, dir: FileId) -> OpResult<In
 }
 
 fn require(group: &mut Group<'_>, who: &Identity, inode: &Inode, wanted: Access) -> OpResult<()> {
-    let acl = group.acl(&inode.attributes)?;
+    let acl = group.acls().of(&inode.attributes)?;
     if permission::allows(who, &inode.attributes, acl.as_ref(), wanted) {
         Ok(())
     } else {
@@ -44,7 +45,7 @@ fn may_add(group: &mut Group<'_>, who: &Identity, dir: &Inode, is_directory: boo
 
 /// `entry` may be taken out of `dir` (Linux: `may_delete`).
 fn may_take(group: &mut Group<'_>, who: &Identity, dir: &Inode, entry: &Inode) -> OpResult<()> {
-    let (above, below) = (group.acl(&dir.attributes)?, group.acl(&entry.attributes)?);
+    let (above, below) = (group.acls().of(&dir.attributes)?, group.acls().of(&entry.attributes)?);
     let (dir, entry) = (&dir.attributes, &entry.attributes);
     match permission::judge_removal(who, (dir, above.as_ref()), (entry, below.as_ref())) {
         Removal::Allowed => Ok(()),
@@ -54,7 +55,7 @@ fn may_take(group: &mut Group<'_>, who: &Identity, dir: &Inode, entry: &Inode) -
 }
 
 fn existing(group: &mut Group<'_>, dir: FileId, name: &Name) -> OpResult<Option<Inode>> {
-    match group.child(dir, name)? {
+    match group.names().child(dir, name)? {
         Some(child) => group.inode(child).map(Some),
         None => Ok(None),
     }
@@ -86,7 +87,7 @@ fn next_home(group: &mut Group<'_>, inode: &Inode, (dir, name): (FileId, &Name))
     if inode.attributes.nlink <= 1 {
         return Ok(NO_PARENT);
     }
-    Ok(group.other_parent(inode.id(), (dir, name))?.unwrap_or(NO_PARENT))
+    Ok(group.names().other_parent(inode.id(), (dir, name))?.unwrap_or(NO_PARENT))
 }
 
 /// Takes one name from an inode, which counts at `home` then. A file that loses its last name stays as an orphan, for

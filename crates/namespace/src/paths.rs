@@ -7,20 +7,13 @@ use types::{FileId, Name};
 use crate::counts::Question;
 use crate::service::SqlNamespace;
 
-/// Directories above a file. Deeper ones, and circles of a damaged database, have no path here.
-pub const DEPTH_MAX: usize = 1024;
-/// A longer path is not returned: a caller that asks for many must not get a megabyte for each (Linux: `PATH_MAX`).
-pub const PATH_BYTES_MAX: usize = 4096;
-/// Names that one call looks for in the database; what would need more has no path here.
-pub const LOOKUPS_MAX: usize = 16 << 10;
-
 #[async_trait]
 impl Paths for SqlNamespace {
     async fn paths(&self, files: &[FileId]) -> Result<Vec<Option<Vec<Name>>>, NamespaceError> {
         if files.is_empty() {
             return Ok(Vec::new());
         }
-        Ok(self.cold(Question::Paths, self.reads.paths(files)).await?.value)
+        Ok(self.lookups.cold(Question::Paths, self.reads.paths(files)).await?.value)
     }
 }
 

@@ -13,6 +13,7 @@ mod change;
 pub mod check;
 pub mod connection;
 mod holder;
+mod link;
 pub mod open;
 pub mod presence;
 mod reads;

@@ -9,7 +9,7 @@ use types::{FileId, Identity};
 use crate::accounts::WAY_MAX;
 use crate::inode::{Inode, NO_PARENT};
 use crate::ops;
-use crate::ops::setattr::SET_GID;
+use crate::ops::mode_bits::SET_GID;
 use crate::queue::Order;
 use crate::service::SqlNamespace;
 
@@ -38,7 +38,7 @@ impl SqlNamespace {
                 break;
             }
             found.extend(self.standing_here(Account::tree(at)));
-            at = match self.inode(at).await {
+            at = match self.lookups.inode(at).await {
                 Ok(inode) => inode.parent,
                 // It was removed meanwhile; a client that has the file open may still write it.
                 Err(NamespaceError::Stale(_)) => NO_PARENT,
@@ -56,7 +56,9 @@ fn home(inode: &Inode) -> FileId {
 #[async_trait]
 impl Quotas for SqlNamespace {
     async fn counted(&self, account: Account) -> Result<Counted, NamespaceError> {
-        self.shared.submit_for(Order::BY_INSTANCE, [], move |group| Ok(group.usage_of(account)?)).await
+        self.shared
+            .submit_for(Order::BY_INSTANCE, [], move |group| Ok(group.usage().usage_of(account)?))
+            .await
     }
 
     async fn quotas(&self) -> Result<Vec<Standing>, NamespaceError> {
@@ -85,7 +87,7 @@ impl Quotas for SqlNamespace {
         if who.is_root() || !self.shared.accounts.has_quotas() {
             return Ok(None);
         }
-        let inode = self.inode(file).await?;
+        let inode = self.lookups.inode(file).await?;
         let attributes = &inode.attributes;
         let (uid, gid) = match inode.is_directory() {
             true if attributes.mode & SET_GID != 0 => (who.uid, attributes.gid),
@@ -106,7 +108,7 @@ impl Quotas for SqlNamespace {
         if !self.shared.accounts.has_tree_quotas() {
             return Ok(None);
         }
-        let trees = self.standings_above(home(&self.inode(file).await?)).await?;
+        let trees = self.standings_above(home(&self.lookups.inode(file).await?)).await?;
         debug_assert!(trees.iter().all(|standing| standing.account.scope == Scope::Tree));
         let left = |standing: &Standing| {
             (standing.bytes_left.unwrap_or(u64::MAX), standing.files_left.unwrap_or(u64::MAX))

@@ -9,6 +9,13 @@ use crate::inode::Inode;
 use crate::session::{Purpose, Session};
 use crate::store::XattrEntry;
 
+/// Directories above a file. Deeper ones, and circles of a damaged database, have no path here.
+pub const DEPTH_MAX: usize = 1024;
+/// A longer path is not returned: a caller that asks for many must not get a megabyte for each (Linux: `PATH_MAX`).
+pub const PATH_BYTES_MAX: usize = 4096;
+/// Names that one call looks for in the database; what would need more has no path here.
+pub const LOOKUPS_MAX: usize = 16 << 10;
+
 /// An answer with the number of the last group that it shows.
 #[derive(Clone, Copy, Debug)]
 pub struct AsOf<T> {

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 use testkit::clock::ManualClock;
 use types::{FileId, Name, PoolId};
 
-use crate::open::{Config, Database, Sync};
+use crate::config::{Config, Database, Sync};
 use crate::queue::Order;
 use crate::service::SqlNamespace;
 use crate::timeline::Noted;
@@ -96,7 +96,7 @@ impl Engine {
         let mut engines = vec![Engine { database: Database::Sqlite(dir.path().to_owned()), _dir: dir }];
         if let Some(cluster) = testkit::postgres::Cluster::shared() {
             let url = cluster.create_database().unwrap();
-            let server = crate::open::Server { url, instance: [7; 16], may_be_new: true };
+            let server = crate::config::Server { url, instance: [7; 16], may_be_new: true };
             let dir = tempfile::tempdir().unwrap();
             engines.push(Engine { database: Database::Postgres(server), _dir: dir });
         }

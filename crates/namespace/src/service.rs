@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use api::{
-    ClientRecord, Cookie, CreateSpec, Created, DirEntry, ExpectedEnds, ExpectedFile, FileLocations, Found,
-    Linked, Locality, Locations, Namespace, NamespaceError, Page, RecoveryRecords, Renamed, Replace,
-    ReplicaRef, SetAttributes, Stability, Unlinked, Usage, Written,
+    ClientRecord, Cookie, CreateSpec, Created, ExpectedEnds, ExpectedFile, FileLocations, Found, Linked,
+    Locality, Locations, Namespace, NamespaceError, Page, RecoveryRecords, Renamed, Replace, ReplicaRef,
+    SetAttributes, Stability, Unlinked, Usage, Written,
 };
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -16,13 +16,14 @@ use types::{Access, Attributes, Epoch, FileId, FileKind, Identity, Name, PoolId,
 use crate::cache::Learned;
 use crate::check::Problem;
 use crate::committer::CommitterState;
-use crate::counts::{Event, Figures, Question};
+use crate::counts::{Figures, Question};
+use crate::engine::Background;
 use crate::inode::{Inode, NO_PARENT};
 use crate::locality::Placement;
-use crate::open::Background;
+use crate::lookups::{Lookups, READ_ATTEMPTS, turn};
 use crate::ops;
-use crate::queue::{Caller, Order};
-use crate::reads::{Answer, Reads};
+use crate::queue::Order;
+use crate::reads::Reads;
 use crate::session::Purpose;
 use crate::sqlite::wal_sync::Log;
 use crate::store::Wanted;
@@ -32,8 +33,6 @@ use crate::written::Delta;
 
 /// Entries of one page, whatever the caller asks.
 const PAGE_LEN_MAX: usize = 4096;
-/// Attempts to read what is not so old that nobody knows any more what was shown since.
-const READ_ATTEMPTS: usize = 3;
 /// Attempts to base an unstable write on a cold file while groups pass; then it goes through the committer.
 const MERGE_ATTEMPTS: usize = 3;
 
@@ -41,6 +40,7 @@ const MERGE_ATTEMPTS: usize = 3;
 pub struct SqlNamespace {
     pub(crate) shared: Arc<CommitterState>,
     pub(crate) reads: Arc<dyn Reads>,
+    pub(crate) lookups: Lookups,
     pub(crate) committer: Mutex<Option<JoinHandle<()>>>,
     pub(crate) background: Arc<Mutex<Box<dyn Background>>>,
     pub(crate) log: Option<Arc<Log>>,
@@ -73,7 +73,7 @@ impl SqlNamespace {
 
     /// As of the last change, also while a database does not answer; `usage` waits for it.
     pub fn totals(&self) -> Usage {
-        let totals = *self.shared.totals.lock();
+        let totals = *self.shared.progress.totals.lock();
         Usage { files: totals.files.max(0).cast_unsigned(), bytes: totals.bytes.max(0).cast_unsigned() }
     }
 
@@ -111,110 +111,13 @@ impl SqlNamespace {
         crate::check::check(&mut *session).map_err(|error| (&error).into())
     }
 
-    /// The answer of a reader, once all groups that it shows are published: a warm read never shows less than a cold
-    /// read before it.
-    pub(crate) async fn cold<T>(
-        &self,
-        question: Question,
-        asked: impl Future<Output = Answer<T>>,
-    ) -> Answer<T> {
-        self.shared.cache.counts.add(Event::Read(question));
-        let answer = asked.await?;
-        if !self.shared.cache.wait_published(answer.sequence).await {
-            // The group is on its way for longer than usual, or its committer has ended, which is told elsewhere.
-            return Err(NamespaceError::Busy);
-        }
-        Ok(answer)
-    }
-
-    pub(crate) async fn inode(&self, file: FileId) -> Result<Inode, NamespaceError> {
-        self.shared.require_certain().await?;
-        if let Some(inode) = self.shared.cache.inode(file) {
-            return Ok(inode);
-        }
-        let cache = &self.shared.cache;
-        for _ in 0..READ_ATTEMPTS {
-            let found = self.cold_inode(file).await?;
-            let newest = cache.newest(found.value.ok_or(NamespaceError::Stale(file))?);
-            if !cache.pending.is_forgotten(found.sequence) {
-                return Ok(newest);
-            }
-        }
-        Err(NamespaceError::Busy)
-    }
-
-    async fn cold_inode(&self, file: FileId) -> Answer<Option<Inode>> {
-        let found = self.cold(Question::Inode, self.reads.inode(file)).await?;
-        let inodes = found.value.into_iter().collect();
-        self.shared.cache.learn(found.sequence, Learned { inodes, ..Learned::default() });
-        Ok(found)
-    }
-
-    /// `dir` and its entry, if all is warm.
-    fn warm_entry(&self, dir: FileId, name: &Name) -> Option<(Inode, Option<Inode>)> {
-        let cache = &self.shared.cache;
-        let dir_inode = cache.inode(dir)?;
-        match cache.dentry(dir, name)? {
-            Some(child) => Some((dir_inode, Some(cache.inode(child)?))),
-            None => Some((dir_inode, None)),
-        }
-    }
-
-    async fn entry(&self, dir: FileId, name: &Name) -> Result<(Inode, Option<Inode>), NamespaceError> {
-        self.shared.require_certain().await?;
-        if let Some(warm) = self.warm_entry(dir, name) {
-            return Ok(warm);
-        }
-        let cache = &self.shared.cache;
-        for _ in 0..READ_ATTEMPTS {
-            let found = self.cold(Question::Name, self.reads.entry(dir, name)).await?;
-            let entry = found.value.ok_or(NamespaceError::Stale(dir))?;
-            let learned = Learned {
-                inodes: [entry.dir].into_iter().chain(entry.child).collect(),
-                dentries: vec![((dir, name.clone()), entry.child.map(|child| child.id()))],
-                ..Learned::default()
-            };
-            cache.learn(found.sequence, learned);
-            let newest = (cache.newest(entry.dir), entry.child.map(|child| cache.newest(child)));
-            if !cache.pending.is_forgotten(found.sequence) {
-                return Ok(newest);
-            }
-        }
-        Err(NamespaceError::Busy)
-    }
-
-    /// With the last group that it shows.
-    async fn page(&self, dir: FileId, after: Cookie, limit: usize) -> Result<(Page, u64), NamespaceError> {
-        // One more than asked tells whether anything follows.
-        let found = self.cold(Question::List, self.reads.list(dir, after.0, limit + 1)).await?;
-        let mut listed = found.value;
-        // A client that lists will look up names and ask for attributes.
-        let learned = Learned {
-            inodes: listed.iter().map(|entry| entry.inode).collect(),
-            dentries: listed
-                .iter()
-                .map(|entry| ((dir, entry.name.clone()), Some(entry.inode.id())))
-                .collect(),
-            ..Learned::default()
-        };
-        self.shared.cache.learn(found.sequence, learned);
-        let is_last = listed.len() <= limit;
-        listed.truncate(limit);
-        let entries = listed.into_iter().map(|entry| DirEntry {
-            name: entry.name,
-            cookie: Cookie(entry.cookie),
-            attributes: self.shared.cache.newest(entry.inode).attributes,
-        });
-        Ok((Page { entries: entries.collect(), is_last }, found.sequence))
-    }
-
     /// Without waiting for the disk. `None`: it has to go through the committer.
     async fn record_unstable_write(
         &self,
         file: FileId,
         delta: &Delta,
     ) -> Result<Option<Attributes>, NamespaceError> {
-        ops::writes::require_regular(&self.inode(file).await?)?;
+        ops::writes::require_regular(&self.lookups.inode(file).await?)?;
         let CommitterState { cache, instance, .. } = &*self.shared;
         let mut base = None;
         for _ in 0..MERGE_ATTEMPTS {
@@ -227,25 +130,12 @@ impl SqlNamespace {
                 }
                 Merged::Refused => return Ok(None),
                 Merged::NeedsBase => {
-                    let found = self.cold_inode(file).await?;
+                    let found = self.lookups.cold_inode(file).await?;
                     base = Some((found.value.ok_or(NamespaceError::Stale(file))?, found.sequence));
                 }
             }
         }
         Ok(None)
-    }
-
-    /// Of a change of a file by `who`: with his other changes where the file is, as far as that is known without asking.
-    pub(crate) fn turn_at(&self, who: &Identity, file: FileId) -> Order {
-        turn(who, self.shared.cache.peek_inode(file).map_or(file, |inode| place_of(&inode)))
-    }
-
-    /// Of a change that nobody in particular asks for: it is put down to the owner of the file.
-    pub(crate) fn turn_of(&self, file: FileId) -> Order {
-        match self.shared.cache.peek_inode(file) {
-            Some(inode) => Order::Turn { caller: Caller::User(inode.attributes.uid), dir: place_of(&inode) },
-            None => Order::Turn { caller: Caller::Instance, dir: file },
-        }
     }
 
     async fn require_search(&self, who: &Identity, dir: &Inode) -> Result<(), NamespaceError> {
@@ -272,7 +162,8 @@ impl SqlNamespace {
         only_orphans: bool,
     ) -> Result<Vec<FileLocations>, NamespaceError> {
         let limit = limit.clamp(1, PAGE_LEN_MAX);
-        let found = self.cold(Question::Files, self.reads.files(after, limit, only_orphans)).await?.value;
+        let found =
+            self.lookups.cold(Question::Files, self.reads.files(after, limit, only_orphans)).await?.value;
         let mut files = Vec::with_capacity(found.len());
         for (inode, replicas) in found {
             let newest = self.shared.cache.newest(inode);
@@ -321,26 +212,17 @@ fn join(committer: Option<JoinHandle<()>>, background: &Mutex<Box<dyn Background
     background.lock().stop();
 }
 
-pub(crate) fn turn(who: &Identity, dir: FileId) -> Order {
-    Order::Turn { caller: Caller::User(who.uid), dir }
-}
-
-/// The directory that holds it, where the inode says so.
-fn place_of(inode: &Inode) -> FileId {
-    if inode.parent == NO_PARENT { inode.id() } else { inode.parent }
-}
-
 #[async_trait]
 impl Namespace for SqlNamespace {
     async fn lookup(&self, who: &Identity, dir: FileId, name: &Name) -> Result<Found, NamespaceError> {
-        let (dir, child) = self.entry(dir, name).await?;
+        let (dir, child) = self.lookups.entry(dir, name).await?;
         self.require_search(who, &dir).await?;
         let child = child.ok_or(NamespaceError::NotFound)?;
         Ok(Found { entry: child.attributes, dir: dir.attributes })
     }
 
     async fn parent(&self, who: &Identity, dir: FileId) -> Result<Attributes, NamespaceError> {
-        let inode = self.inode(dir).await?;
+        let inode = self.lookups.inode(dir).await?;
         self.require_search(who, &inode).await?;
         if inode.parent == NO_PARENT {
             return Err(NamespaceError::NotFound);
@@ -349,7 +231,7 @@ impl Namespace for SqlNamespace {
     }
 
     async fn attributes(&self, file: FileId) -> Result<Attributes, NamespaceError> {
-        Ok(self.inode(file).await?.attributes)
+        Ok(self.lookups.inode(file).await?.attributes)
     }
 
     async fn set_attributes(
@@ -362,7 +244,7 @@ impl Namespace for SqlNamespace {
         let is_cut = set.size.is_some() && set.size_is_authorized;
         let changed = self
             .shared
-            .submit_for(self.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
+            .submit_for(self.lookups.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
                 ops::setattr::set_attributes(group, &who, file, &set)
             })
             .await;
@@ -380,7 +262,7 @@ impl Namespace for SqlNamespace {
         spec: &CreateSpec,
     ) -> Result<Created, NamespaceError> {
         self.shared.require_certain().await?;
-        if let Some((dir, Some(found))) = self.warm_entry(dir, name) {
+        if let Some((dir, Some(found))) = self.lookups.warm_entry(dir, name) {
             // A name known to be there needs no committer.
             self.require_search(who, &dir).await?;
             return ops::create::answer_existing(&dir, &found, spec);
@@ -455,14 +337,14 @@ impl Namespace for SqlNamespace {
         after: Cookie,
         limit: usize,
     ) -> Result<Page, NamespaceError> {
-        self.require_of_directory(who, &self.inode(dir).await?, Access::READ).await?;
-        let is_given = after.0 > 2 && after.0 < self.shared.cookies_end.load(Ordering::Acquire);
+        self.require_of_directory(who, &self.lookups.inode(dir).await?, Access::READ).await?;
+        let is_given = after.0 > 2 && after.0 < self.shared.progress.cookies_end.load(Ordering::Acquire);
         if after != Cookie::START && !is_given {
             return Err(NamespaceError::BadCookie);
         }
         let limit = limit.clamp(1, PAGE_LEN_MAX);
         for _ in 0..READ_ATTEMPTS {
-            let (page, sequence) = self.page(dir, after, limit).await?;
+            let (page, sequence) = self.lookups.page(dir, after, limit).await?;
             if !self.shared.cache.pending.is_forgotten(sequence) {
                 return Ok(page);
             }
@@ -471,14 +353,14 @@ impl Namespace for SqlNamespace {
     }
 
     async fn read_link(&self, file: FileId) -> Result<SymlinkTarget, NamespaceError> {
-        let inode = self.inode(file).await?;
+        let inode = self.lookups.inode(file).await?;
         if inode.attributes.kind != FileKind::Symlink {
             return Err(NamespaceError::NotSymlink);
         }
         if let Some(target) = self.shared.cache.target(file) {
             return Ok(target);
         }
-        let found = self.cold(Question::Target, self.reads.target(file)).await?;
+        let found = self.lookups.cold(Question::Target, self.reads.target(file)).await?;
         let target = found.value.ok_or(NamespaceError::Stale(file))?;
         let targets = vec![(file, target.clone())];
         self.shared.cache.learn(found.sequence, Learned { targets, ..Learned::default() });
@@ -493,7 +375,7 @@ impl Namespace for SqlNamespace {
             return Ok(attributes);
         }
         self.shared
-            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
+            .submit_for(self.lookups.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::writes::record_write(group, file, &delta)
             })
             .await
@@ -508,7 +390,7 @@ impl Namespace for SqlNamespace {
 #[async_trait]
 impl Locations for SqlNamespace {
     async fn locality(&self, file: FileId) -> Result<Locality, NamespaceError> {
-        let inode = self.inode(file).await?;
+        let inode = self.lookups.inode(file).await?;
         ops::writes::require_regular(&inode)?;
         let placement = inode.extras.placement;
         if placement != Placement::Replicas {
@@ -517,7 +399,7 @@ impl Locations for SqlNamespace {
         if let Some(replicas) = self.shared.cache.locations(file) {
             return Ok(placement.locality(replicas));
         }
-        let found = self.cold(Question::Locations, self.reads.locations(file)).await?;
+        let found = self.lookups.cold(Question::Locations, self.reads.locations(file)).await?;
         let replicas: Arc<[ReplicaRef]> = found.value.into();
         let locations = vec![(file, Arc::clone(&replicas))];
         self.shared.cache.learn(found.sequence, Learned { locations, ..Learned::default() });
@@ -526,7 +408,7 @@ impl Locations for SqlNamespace {
 
     async fn add_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
         self.shared
-            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
+            .submit_for(self.lookups.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::records::add_location(group, file, pool)
             })
             .await
@@ -534,7 +416,7 @@ impl Locations for SqlNamespace {
 
     async fn drop_location(&self, file: FileId, pool: PoolId) -> Result<(), NamespaceError> {
         self.shared
-            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
+            .submit_for(self.lookups.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::records::drop_location(group, file, pool)
             })
             .await
@@ -545,7 +427,7 @@ impl Locations for SqlNamespace {
     async fn raise_epoch(&self, file: FileId) -> Result<Epoch, NamespaceError> {
         let raised = self
             .shared
-            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
+            .submit_for(self.lookups.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::records::raise_epoch(group, file)
             })
             .await?;
@@ -591,7 +473,7 @@ fn is_of_database(error: &NamespaceError) -> bool {
 #[async_trait]
 impl RecoveryRecords for SqlNamespace {
     async fn load(&self) -> Result<Vec<ClientRecord>, NamespaceError> {
-        Ok(self.cold(Question::Clients, self.reads.clients()).await?.value)
+        Ok(self.lookups.cold(Question::Clients, self.reads.clients()).await?.value)
     }
 
     async fn put(&self, record: &ClientRecord) -> Result<(), NamespaceError> {

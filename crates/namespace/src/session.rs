@@ -3,12 +3,14 @@
 //! In the SQL that all engines have in common. Whole numbers stand in the text, bytes are `$1`, `$2` and so on.
 
 mod insert;
+mod placement;
 
 use types::{FileId, PoolId};
 
 use crate::store::{StoreError, StoreResult};
 
 pub use insert::{insert_inodes, insert_locations, insert_names, insert_targets};
+pub use placement::{note_placement, placement_by_rows};
 
 /// Purpose of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use types::{Attributes, Checksum, FileId, Identity, Name};
 
 use crate::counts::Question;
+use crate::lookups::turn;
 use crate::ops;
-use crate::service::{SqlNamespace, turn};
+use crate::service::SqlNamespace;
 use crate::store::Wanted;
 
 #[async_trait]
@@ -64,10 +65,10 @@ impl Uploads for SqlNamespace {
 #[async_trait]
 impl Properties for SqlNamespace {
     async fn properties(&self, file: FileId) -> Result<Vec<Property>, NamespaceError> {
-        if !self.inode(file).await?.extras.has_properties {
+        if !self.lookups.inode(file).await?.extras.has_properties {
             return Ok(Vec::new());
         }
-        Ok(self.cold(Question::Properties, self.reads.properties(file)).await?.value)
+        Ok(self.lookups.cold(Question::Properties, self.reads.properties(file)).await?.value)
     }
 
     async fn set_properties(
@@ -78,19 +79,19 @@ impl Properties for SqlNamespace {
     ) -> Result<Attributes, NamespaceError> {
         let (who, changes) = (who.clone(), changes.to_vec());
         self.shared
-            .submit_for(self.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
+            .submit_for(self.lookups.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
                 ops::properties::set_properties(group, &who, file, &changes)
             })
             .await
     }
 
     async fn checksums(&self, file: FileId) -> Result<Vec<Checksum>, NamespaceError> {
-        if !self.inode(file).await?.extras.has_checksums {
+        if !self.lookups.inode(file).await?.extras.has_checksums {
             return Ok(Vec::new());
         }
-        let found = self.cold(Question::Checksums, self.reads.checksums(file)).await?.value;
+        let found = self.lookups.cold(Question::Checksums, self.reads.checksums(file)).await?.value;
         // They were true when this began; data that changed while the reader looked is not to be vouched for.
-        if self.inode(file).await?.extras.has_checksums { Ok(found) } else { Ok(Vec::new()) }
+        if self.lookups.inode(file).await?.extras.has_checksums { Ok(found) } else { Ok(Vec::new()) }
     }
 
     async fn record_checksums(
@@ -101,18 +102,18 @@ impl Properties for SqlNamespace {
     ) -> Result<bool, NamespaceError> {
         let checksums = checksums.to_vec();
         self.shared
-            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
+            .submit_for(self.lookups.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::properties::record_checksums(group, file, of_change, &checksums)
             })
             .await
     }
 
     async fn forget_checksums(&self, file: FileId) -> Result<(), NamespaceError> {
-        if !self.inode(file).await?.extras.has_checksums {
+        if !self.lookups.inode(file).await?.extras.has_checksums {
             return Ok(());
         }
         self.shared
-            .submit_for(self.turn_of(file), [Wanted::Inode(file)], move |group| {
+            .submit_for(self.lookups.turn_of(file), [Wanted::Inode(file)], move |group| {
                 ops::properties::forget_checksums(group, file)
             })
             .await

@@ -18,10 +18,10 @@ use crate::store::Wanted;
 #[async_trait]
 impl Xattrs for SqlNamespace {
     async fn xattr(&self, who: &Identity, file: FileId, name: &XattrName) -> Result<Bytes, NamespaceError> {
-        if !self.may_read_xattrs(who, &self.inode(file).await?).await? {
+        if !self.may_read_xattrs(who, &self.lookups.inode(file).await?).await? {
             return Err(NamespaceError::NotFound);
         }
-        let found = self.cold(Question::Xattr, self.reads.xattr(file, name)).await?;
+        let found = self.lookups.cold(Question::Xattr, self.reads.xattr(file, name)).await?;
         found.value.ok_or(NamespaceError::NotFound)
     }
 
@@ -31,14 +31,14 @@ impl Xattrs for SqlNamespace {
         file: FileId,
         after: Cookie,
     ) -> Result<Vec<ListedXattr>, NamespaceError> {
-        let has_any = self.may_read_xattrs(who, &self.inode(file).await?).await?;
-        if after != Cookie::START && after.0 >= self.shared.cookies_end.load(Ordering::Acquire) {
+        let has_any = self.may_read_xattrs(who, &self.lookups.inode(file).await?).await?;
+        if after != Cookie::START && after.0 >= self.shared.progress.cookies_end.load(Ordering::Acquire) {
             return Err(NamespaceError::BadCookie);
         }
         if !has_any {
             return Ok(Vec::new());
         }
-        let found = self.cold(Question::Xattrs, self.reads.xattrs(file)).await?.value;
+        let found = self.lookups.cold(Question::Xattrs, self.reads.xattrs(file)).await?.value;
         let behind = found.into_iter().filter(|(_, entry)| entry.cookie > after.0);
         // They come by their cookies.
         Ok(behind.map(|(name, entry)| ListedXattr { name, cookie: Cookie(entry.cookie) }).collect())
@@ -54,7 +54,7 @@ impl Xattrs for SqlNamespace {
     ) -> Result<ChangeInfo, NamespaceError> {
         let (who, name, value) = (who.clone(), name.clone(), value.clone());
         self.shared
-            .submit_for(self.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
+            .submit_for(self.lookups.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
                 xattrs::set(group, &who, file, (&name, &value), how)
             })
             .await
@@ -68,7 +68,7 @@ impl Xattrs for SqlNamespace {
     ) -> Result<ChangeInfo, NamespaceError> {
         let (who, name) = (who.clone(), name.clone());
         self.shared
-            .submit_for(self.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
+            .submit_for(self.lookups.turn_at(&who, file), [Wanted::Inode(file)], move |group| {
                 xattrs::remove(group, &who, file, &name)
             })
             .await

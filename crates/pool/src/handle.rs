@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::parts::PoolParts;
 use crate::replica::{Claim, KnownLength, Replica};
+use crate::replicas::Replicas;
 use api::{
     IoHandle, LocalRange, OpenReplica, PoolError, ReadData, ReplicaRanges, Stability, TicketMode, Verifier,
     WriteThrough,
@@ -18,6 +19,7 @@ use types::ByteRange;
 #[derive(Clone)]
 pub struct Handle {
     pub shared: Arc<PoolParts>,
+    pub replicas: Arc<Replicas>,
     pub replica: Arc<Replica>,
     pub claim: Claim,
     pub mode: TicketMode,
@@ -29,7 +31,7 @@ impl OpenReplica for Handle {
     }
 
     fn read_resident(&self, offset: u64, length: u32, into: &mut BytesMut) -> bool {
-        let Some(file) = self.check().ok().and_then(|()| self.replica.open_file()) else { return false };
+        let Some(file) = self.check().ok().and_then(|()| self.replica.file().open()) else { return false };
         if !self.shared.engine.read_resident(file, offset, length as usize, into) {
             return false;
         }
@@ -66,11 +68,11 @@ impl OpenReplica for Handle {
 
     fn sync(&self) -> IoHandle<Verifier> {
         let verifier = self.shared.verifier;
-        if !self.replica.is_loaded() {
+        if !self.replica.file().is_loaded() {
             // Nothing was written, but a broken replica says so.
             let this = self.clone();
             return self.shared.engine.run(Work::Open, move || {
-                this.replica.load(&this.shared)?;
+                this.replica.file().load(&this.shared)?;
                 this.check_sync().map(|()| verifier)
             });
         }
@@ -78,7 +80,7 @@ impl OpenReplica for Handle {
             return IoHandle::ready(Err(error));
         }
         self.shared.counters.syncs.add(1);
-        if !self.replica.has_unsynced() {
+        if self.replica.unsynced().is_empty() {
             // Nothing was written since the pool was opened; what an earlier process wrote, the verifier tells of.
             return IoHandle::ready(Ok(verifier));
         }
@@ -91,9 +93,9 @@ impl OpenReplica for Handle {
 
     fn local_range(&self, range: ByteRange) -> Option<Arc<dyn LocalRange>> {
         self.check().ok()?;
-        let file = self.replica.lend_file()?;
+        let file = self.replica.file().descriptors().lend()?;
         // The caller that sends from it cannot tell lost bytes from a hole.
-        self.replica.check_whole(&self.shared).ok()?;
+        self.replica.file().check_whole(&self.shared).ok()?;
         self.shared.counters.reads.add(1);
         Some(Arc::new(LentRange { shared: Arc::clone(&self.shared), file, offset: range.offset() }))
     }
@@ -128,8 +130,8 @@ impl Handle {
     /// A removed replica that is open goes on until it is let go, as POSIX has it; one without a file is just gone.
     fn check(&self) -> Result<(), PoolError> {
         self.shared.check_open()?;
-        self.replica.check_claim(&self.shared, self.claim)?;
-        if self.replica.is_removed() && self.replica.open_file().is_none() {
+        self.replica.file().record().check_claim(&self.shared, self.claim)?;
+        if self.replica.file().is_removed() && self.replica.file().open().is_none() {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
         Ok(())
@@ -145,8 +147,8 @@ impl Handle {
     /// Of a replica that was looked for.
     fn check_sync(&self) -> Result<(), PoolError> {
         self.check()?;
-        self.replica.check_unbroken(&self.shared)?;
-        self.replica.check_present(&self.shared, self.claim)
+        self.replica.file().check_unbroken(&self.shared)?;
+        self.replica.file().check_present(&self.shared, self.claim)
     }
 }
 
@@ -154,36 +156,36 @@ impl Readable for Handle {
     type KnownBefore = KnownLength;
 
     fn is_loaded(&self) -> bool {
-        self.replica.is_loaded()
+        self.replica.file().is_loaded()
     }
 
     fn load(&self) -> Result<(), PoolError> {
-        self.replica.load(&self.shared)
+        self.replica.file().load(&self.shared)
     }
 
     fn known(&self) -> KnownLength {
-        self.replica.known()
+        self.replica.file().record().known_length()
     }
 
     fn open(&self) -> Result<Option<BorrowedFd<'_>>, PoolError> {
         self.check()?;
         self.shared.counters.reads.add(1);
-        let file = self.replica.open_file();
+        let file = self.replica.file().open();
         if file.is_none() {
-            self.replica.check_present(&self.shared, self.claim)?;
+            self.replica.file().check_present(&self.shared, self.claim)?;
         }
         Ok(file)
     }
 
     fn opened(&self) -> BorrowedFd<'_> {
-        self.replica.open_file().expect("a read was started on it, and it is never closed")
+        self.replica.file().open().expect("a read was started on it, and it is never closed")
     }
 
     /// `known` from before the read: a file that ends sooner has lost something.
     fn judge(&self, read: ReadData, offset: u64, known: KnownLength) -> Result<ReadData, PoolError> {
         let bytes = read.data.len() as u64;
         if read.end_of_file {
-            self.replica.check_end(&self.shared, known, offset.saturating_add(bytes))?;
+            self.replica.file().record().check_end(&self.shared, known, offset.saturating_add(bytes))?;
         }
         self.shared.counters.read_bytes.add(bytes);
         Ok(read)
@@ -192,7 +194,7 @@ impl Readable for Handle {
 
 impl Syncable for Handle {
     fn gate(&self) -> &SyncGate {
-        self.replica.gate()
+        self.replica.unsynced().gate()
     }
 
     fn sync(&self) -> Result<(), PoolError> {

@@ -24,19 +24,20 @@ use types::{Epoch, FileId, PoolId, Random};
 
 use crate::counters::Counters;
 use crate::descriptions::Descriptions;
+use crate::disk_error::is_of_the_disk;
 use crate::error::OpenError;
 use crate::handle::Handle;
 use crate::identity::{self, Identity};
 use crate::index::Index;
 use crate::journal;
-use crate::parts::{PoolParts, Settling};
+use crate::parts::PoolParts;
 use crate::removed::Removed;
 use crate::replica::{Claim, Replica};
+use crate::replicas::{Replicas, Settling};
 use crate::scan::{Found, scan};
 use crate::space::Space;
 use crate::store::{Extent, Store};
-use crate::table::Table;
-use crate::writability::{self, Writability};
+use crate::writability::Writability;
 
 pub struct Config {
     pub id: PoolId,
@@ -72,6 +73,7 @@ const FILE_ID_MAX: FileId = FileId(i64::MAX.cast_unsigned());
 
 pub struct LocalPool {
     shared: Arc<PoolParts>,
+    replicas: Arc<Replicas>,
     upkeep: Arc<Upkeep>,
     upkeep_thread: Mutex<Option<JoinHandle<()>>>,
     dir: PathBuf,
@@ -130,12 +132,14 @@ impl LocalPool {
             removed,
             verifier,
             closed,
-            table: Table::new(within_process_limit(config.id, config.open_files_max)),
         });
+        let open_files_max = within_process_limit(config.id, config.open_files_max);
+        let replicas = Replicas::new(Arc::clone(&shared), open_files_max);
         let upkeep = Arc::new(Upkeep::default());
         let thread = upkeep.start(Arc::clone(&shared)).map_err(|error| OpenError::io("start", dir, error))?;
         Ok(Arc::new(LocalPool {
             shared,
+            replicas,
             upkeep,
             upkeep_thread: Mutex::new(Some(thread)),
             dir: config.dir,
@@ -226,7 +230,7 @@ impl LocalPool {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
         for _ in 0..ROOM_TRIES_MAX {
-            let to_settle = match self.shared.take(file) {
+            let to_settle = match self.replicas.take(file) {
                 Ok(replica) => return Ok(replica),
                 Err(full) => full.to_settle,
             };
@@ -243,10 +247,10 @@ impl LocalPool {
     /// To make the file of a replica that has no bytes to keep, in place of one that somebody else than the head has removed.
     async fn replica_to_fill(&self, file: FileId) -> Result<Arc<Replica>, PoolError> {
         let replica = self.replica(file).await?;
-        if !replica.is_orphaned(&self.shared)? {
+        if !replica.file().is_orphaned(&self.shared)? {
             return Ok(replica);
         }
-        self.shared.table.drop_replica(&replica);
+        self.replicas.drop_replica(&replica);
         self.replica(file).await
     }
 
@@ -268,7 +272,8 @@ impl LocalPool {
 
     async fn make_one(&self, file: FileId, birth: Birth) -> Result<(), PoolError> {
         let replica = self.replica_to_fill(file).await?;
-        if replica.open_file().is_some() && replica.birth() == birth && !replica.is_removed() {
+        let there = replica.file();
+        if there.open().is_some() && there.record().birth() == birth && !there.is_removed() {
             return Ok(());
         }
         self.with(file, Work::Create, move |replica, shared| replica.make(shared, birth)).await
@@ -282,9 +287,10 @@ impl LocalPool {
     }
 
     async fn remove_one(&self, file: FileId) -> Result<(), PoolError> {
+        let replicas = Arc::clone(&self.replicas);
         self.with(file, Work::Remove, move |replica, shared| {
             replica.remove(shared)?;
-            shared.table.drop_replica(replica);
+            replicas.drop_replica(replica);
             Ok(())
         })
         .await
@@ -292,13 +298,13 @@ impl LocalPool {
 
     async fn facts_of(&self, file: FileId) -> Result<Option<ReplicaFacts>, PoolError> {
         let replica = self.replica(file).await?;
-        if replica.open_file().is_some() {
+        if replica.file().open().is_some() {
             // The kernel has the attributes of an open file in memory: not worth a thread.
-            return replica.facts(&self.shared);
+            return replica.file().facts(&self.shared);
         }
         self.with(file, Work::Inspect, |replica, shared| {
-            replica.load(shared)?;
-            replica.facts(shared)
+            replica.file().load(shared)?;
+            replica.file().facts(shared)
         })
         .await
     }
@@ -339,23 +345,24 @@ impl Pool for LocalPool {
             _ => self.replica(ticket.file).await?,
         };
         // A write runs on a thread of the engine anyway, and looks at the replica there.
-        let is_to_load = !replica.is_loaded() && !replica.load_resident(&self.shared)?;
+        let there = replica.file();
+        let is_to_load = !there.is_loaded() && !there.load_resident(&self.shared)?;
         if is_to_load && ticket.mode == TicketMode::Read {
             let (shared, loading) = (Arc::clone(&self.shared), Arc::clone(&replica));
-            self.shared.engine.run(Work::Open, move || loading.load(&shared)).await?;
+            self.shared.engine.run(Work::Open, move || loading.file().load(&shared)).await?;
         }
-        if replica.is_removed() || self.shared.removed.contains(ticket.file) {
+        if there.is_removed() || self.shared.removed.contains(ticket.file) {
             return Err(PoolError::NoReplica(self.shared.id()));
         }
         let claim = Claim::of(ticket);
-        replica.check_claim(&self.shared, claim)?;
+        there.record().check_claim(&self.shared, claim)?;
         if ticket.mode == TicketMode::Read {
             // Before the caller says that it has the file.
-            replica.check_present(&self.shared, claim)?;
-            replica.check_whole(&self.shared)?;
+            there.check_present(&self.shared, claim)?;
+            there.check_whole(&self.shared)?;
         }
-        let shared = Arc::clone(&self.shared);
-        Ok(Arc::new(Handle { shared, replica, claim, mode: ticket.mode }))
+        let (shared, replicas) = (Arc::clone(&self.shared), Arc::clone(&self.replicas));
+        Ok(Arc::new(Handle { shared, replicas, replica, claim, mode: ticket.mode }))
     }
 
     async fn make(&self, files: &[(FileId, Birth)], _within: Duration) -> Answers<()> {
@@ -506,7 +513,7 @@ pub fn claim(dir: &Path) -> Result<(OwnedFd, OwnedFd), OpenError> {
     }
     match fsetxattr(lock.as_fd(), "user.forebay.test", b"1", XattrFlags::empty()) {
         Ok(()) => Ok((root.into(), lock)),
-        Err(errno) if writability::is_of_the_disk(errno) => Ok((root.into(), lock)),
+        Err(errno) if is_of_the_disk(errno) => Ok((root.into(), lock)),
         Err(Errno::OPNOTSUPP) => Err(OpenError::NoAttributes { dir: dir.to_owned() }),
         Err(errno) => Err(OpenError::io("label", &path, errno)),
     }

@@ -2,12 +2,10 @@
 //!
 //! Everything is relative to one open directory, so a pool keeps to it whatever happens to the path. All calls block.
 
-#[cfg(test)]
 mod faults;
+mod names;
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use api::Birth;
 use rustix::fs::{
@@ -17,17 +15,12 @@ use rustix::fs::{
 use rustix::io::Errno;
 use types::{FileId, PoolId, Timestamp};
 
+use self::faults::Faults;
+use self::names::Names;
+use crate::disk_error::is_of_the_disk;
 use crate::label::{self, Label, LabelError};
-use crate::layout::{DATA, FAN_OUT, ReplicaPlace};
-use crate::writability::is_of_the_disk;
+use crate::layout::{DATA, ReplicaPlace};
 use types::Epoch;
-
-/// File systems that persist a new file's name, and the directories above it, with the first fsync of the file: the
-/// creation is in the same or an earlier transaction of their log, and logs are written in order. On others the
-/// directories are synced as POSIX asks for. ext4 without a journal, and ext2, have ext4's number. There a power cut takes
-/// files that were synced (Linux 6.18), also where their directories were, so that syncing these is of no use; the pool warns
-/// of it (`journal`).
-const NAMES_FOLLOW_FILES: &[i64] = &[0xef53, 0x5846_5342, 0x9123_683e];
 
 /// Written where writes have failed, to learn whether they do still.
 const PROBE: &str = "write-probe";
@@ -36,14 +29,10 @@ pub struct Store {
     pub pool: PoolId,
     pub instance: [u8; 16],
     root: OwnedFd,
-    names_follow_files: bool,
+    names: Names,
     /// Files may share blocks of this size.
     pub clone_granularity: Option<u32>,
-    /// By `ReplicaPlace::directory_index`: known to be on disk.
-    directory_durable: Vec<AtomicBool>,
-    outer_durable: Vec<AtomicBool>,
-    #[cfg(test)]
-    pub faults: faults::Faults,
+    pub faults: Faults,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,20 +86,15 @@ impl Store {
             synced => synced?,
         }
         let about = fstatfs(&root)?;
-        let names_follow_files = NAMES_FOLLOW_FILES.contains(&{ about.f_type });
         let block_bytes = u32::try_from(about.f_bsize).ok();
         let clone_granularity = block_bytes.filter(|_| shares_blocks(root.as_fd()));
-        let unknown = |length: usize| (0..length).map(|_| AtomicBool::new(false)).collect();
         Ok(Store {
             pool,
             instance,
             root,
-            names_follow_files,
+            names: Names::of(about.f_type),
             clone_granularity,
-            directory_durable: unknown(FAN_OUT * FAN_OUT),
-            outer_durable: unknown(FAN_OUT),
-            #[cfg(test)]
-            faults: faults::Faults::default(),
+            faults: Faults::none(),
         })
     }
 
@@ -141,7 +125,7 @@ impl Store {
 
     /// Opens the file if the kernel can say at once where it is (`RESOLVE_CACHED`): without a disk, without a wait.
     pub fn open_resident(&self, file: FileId) -> Result<OwnedFd, Errno> {
-        self.injected_at_open()?;
+        self.faults.of_open()?;
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOATIME;
         openat2(&self.root, ReplicaPlace::of(file).path(), flags, Mode::empty(), ResolveFlags::CACHED)
     }
@@ -160,17 +144,11 @@ impl Store {
     }
 
     pub fn make_directories(&self, place: ReplicaPlace) -> Result<(), Errno> {
-        for directory in [place.outer_directory(), place.directory()] {
-            match mkdirat(&self.root, directory, Mode::RWXU) {
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno),
-            }
-        }
-        Ok(())
+        names::make_directories(&self.root, place)
     }
 
     fn open_with(&self, file: FileId, flags: OFlags) -> Result<OwnedFd, Errno> {
-        self.injected_at_open()?;
+        self.faults.of_open()?;
         let path = ReplicaPlace::of(file).path();
         let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         match openat(&self.root, &path, flags | OFlags::NOATIME, Mode::RUSR | Mode::WUSR) {
@@ -311,71 +289,25 @@ impl Store {
 
     /// The data, and what is needed to read it back: size and extents (fdatasync(2)).
     pub fn sync_data(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.injected()?;
+        self.faults.of_sync()?;
         fdatasync(file)
     }
 
     /// The data and everything about the file, also its label.
     pub fn sync_all(&self, file: BorrowedFd<'_>) -> Result<(), Errno> {
-        self.injected()?;
+        self.faults.of_sync()?;
         fsync(file)
     }
 
     /// The replica's name; the file itself has been synced.
     pub fn sync_name(&self, file: FileId) -> Result<(), Errno> {
-        if self.names_follow_files {
-            return Ok(());
-        }
-        let place = ReplicaPlace::of(file);
-        self.sync_directory(&place.directory())?;
-        let durable = &self.directory_durable[place.directory_index()];
-        if !durable.load(Ordering::Acquire) {
-            self.sync_directory(&place.outer_directory())?;
-            let outer = &self.outer_durable[place.outer_index()];
-            if !outer.load(Ordering::Acquire) {
-                self.sync_directory(DATA)?;
-                outer.store(true, Ordering::Release);
-            }
-            durable.store(true, Ordering::Release);
-        }
-        Ok(())
+        self.names.sync_one(&self.root, file)
     }
 
     /// Names that came or went are on disk as they are now.
     pub fn sync_names(&self, files: &[FileId]) -> Result<(), Errno> {
-        self.injected()?;
-        // Where there is a journal, the first of them brings all to the disk.
-        let directories: BTreeSet<_> = files.iter().map(|file| ReplicaPlace::of(*file).directory()).collect();
-        directories.iter().try_for_each(|directory| match self.sync_directory(directory) {
-            // Nothing was ever made there.
-            Err(Errno::NOENT) => Ok(()),
-            synced => synced,
-        })
-    }
-
-    fn sync_directory(&self, path: &str) -> Result<(), Errno> {
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        fsync(openat(&self.root, path, flags, Mode::empty())?)
-    }
-
-    #[cfg(test)]
-    fn injected(&self) -> Result<(), Errno> {
-        self.faults.of_sync()
-    }
-
-    #[cfg(not(test))]
-    fn injected(&self) -> Result<(), Errno> {
-        Ok(())
-    }
-
-    #[cfg(test)]
-    fn injected_at_open(&self) -> Result<(), Errno> {
-        if self.faults.read_only.load(Ordering::SeqCst) { Err(Errno::ROFS) } else { Ok(()) }
-    }
-
-    #[cfg(not(test))]
-    fn injected_at_open(&self) -> Result<(), Errno> {
-        Ok(())
+        self.faults.of_sync()?;
+        names::sync_all(&self.root, files)
     }
 }
 
@@ -493,18 +425,5 @@ mod tests {
         assert_eq!(store.space_for(extent, 100, 8192), 8192);
         store.clone_granularity = None;
         assert_eq!(store.space_for(extent, 100, 8192), 0);
-    }
-
-    #[test]
-    fn where_names_do_not_follow_files_the_directories_are_synced_once_each() {
-        let dir = tempfile::tempdir().unwrap();
-        let mut store = store(&dir);
-        store.names_follow_files = false;
-        store.create(FileId(9)).unwrap();
-        store.sync_name(FileId(9)).unwrap();
-        let place = ReplicaPlace::of(FileId(9));
-        assert!(store.directory_durable[place.directory_index()].load(Ordering::SeqCst));
-        assert!(store.outer_durable[place.outer_index()].load(Ordering::SeqCst));
-        store.sync_name(FileId(9)).unwrap();
     }
 }

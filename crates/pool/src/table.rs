@@ -84,8 +84,8 @@ impl Table {
 
     /// Forgets a replica that is gone; its holders keep it.
     pub fn drop_replica(&self, replica: &Replica) {
-        let mut shard = self.shard(replica.file()).lock();
-        let slot = shard.by_file.get(&replica.file()).copied();
+        let mut shard = self.shard(replica.id()).lock();
+        let slot = shard.by_file.get(&replica.id()).copied();
         if let Some(slot) = slot.filter(|slot| std::ptr::eq(&*shard.slots[*slot].replica, replica)) {
             shard.remove(slot);
         }
@@ -110,7 +110,7 @@ impl Shard {
                 self.remove(self.hand);
                 return true;
             }
-            if to_settle.len() < TO_SETTLE_MAX && slot.replica.has_unsynced() {
+            if to_settle.len() < TO_SETTLE_MAX && !slot.replica.unsynced().is_empty() {
                 to_settle.push(Arc::clone(&slot.replica));
             }
         }
@@ -121,7 +121,10 @@ impl Shard {
         for _ in 0..LOOKED_AT_MAX.min(self.slots.len()) {
             self.hand = (self.hand + 1) % self.slots.len();
             let replica = &self.slots[self.hand].replica;
-            if to_settle.len() < TO_SETTLE_MAX && Arc::strong_count(replica) == 1 && replica.has_unsynced() {
+            if to_settle.len() < TO_SETTLE_MAX
+                && Arc::strong_count(replica) == 1
+                && !replica.unsynced().is_empty()
+            {
                 to_settle.push(Arc::clone(replica));
             }
         }
@@ -129,9 +132,9 @@ impl Shard {
 
     fn remove(&mut self, slot: usize) {
         let removed = self.slots.swap_remove(slot);
-        self.by_file.remove(&removed.replica.file());
+        self.by_file.remove(&removed.replica.id());
         if let Some(moved) = self.slots.get(slot) {
-            self.by_file.insert(moved.replica.file(), slot);
+            self.by_file.insert(moved.replica.id(), slot);
         }
     }
 }
@@ -185,7 +188,7 @@ mod tests {
         let mut asked = 0;
         for file in 0..8 {
             let taken = table.take(FileId(file)).ok().unwrap();
-            taken.replica.note_write();
+            taken.replica.unsynced().note_write();
             assert!(taken.to_settle.len() <= TO_SETTLE_MAX && (file >= 4 || taken.to_settle.is_empty()));
             asked += taken.to_settle.len();
         }
@@ -208,7 +211,7 @@ mod tests {
         let table = Table::new(2);
         let unsynced = {
             let replica = table.take(FileId(1)).ok().unwrap().replica;
-            replica.note_write();
+            replica.unsynced().note_write();
             Arc::downgrade(&replica)
         };
         let taken = table.take(FileId(2)).ok().unwrap();
@@ -224,7 +227,8 @@ mod tests {
         let table = Table::new(2);
         let (replica, lent) = {
             let replica = table.take(FileId(1)).ok().unwrap().replica;
-            (Arc::downgrade(&replica), replica.lend_for_test())
+            replica.file().descriptors().keep(std::fs::File::open("/dev/null").unwrap().into());
+            (Arc::downgrade(&replica), replica.file().descriptors().lend())
         };
         for file in 2..9 {
             table.take(FileId(file)).ok().unwrap();

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rustix::io::Errno;
 use types::PoolId;
 
+use crate::disk_error::is_of_the_disk;
 use crate::store::Store;
 
 /// Looks in a row that find nothing wrong, after which earlier doubts no longer count.
@@ -81,14 +82,6 @@ impl Writability {
 
 fn reason(errno: Errno) -> String {
     format!("writing to its disk fails: {}", std::io::Error::from(errno))
-}
-
-/// And not of a pool that is full, or of what was asked for.
-pub fn is_of_the_disk(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::IO | Errno::ROFS | Errno::NXIO | Errno::NODEV | Errno::UCLEAN | Errno::SHUTDOWN | Errno::STALE
-    )
 }
 
 #[cfg(test)]

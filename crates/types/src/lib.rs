@@ -3,6 +3,7 @@
 //! Floor 0. Plain values without behaviour beyond their own invariants; no I/O, no clock, no randomness. A value is
 //! checked where it is made (parse, don't validate), and not again.
 
+mod access;
 pub mod acl;
 pub mod attributes;
 pub mod calendar;
@@ -20,6 +21,7 @@ pub mod shares;
 pub mod time;
 pub mod xattr;
 
+pub use access::Access;
 pub use acl::{Ace, AceFlags, AceKind, AceWho, Acl};
 pub use attributes::{Attributes, ChangeInfo, Device, FileKind};
 pub use calendar::DateTime;
@@ -29,7 +31,6 @@ pub use id::{Epoch, FileId, PoolId};
 pub use identity::Identity;
 pub use name::{Name, NameError, SymlinkTarget};
 pub use network::Network;
-pub use permission::Access;
 pub use range::ByteRange;
 pub use shares::Shares;
 pub use time::Timestamp;

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use super::certificate::{Certificate, ProxyInfo};
+use super::checks::{Budget, Purpose, check_holder, check_signature};
 use super::error::X509Error;
-use super::path::{Budget, Purpose, check_holder, check_signature};
 
 const INHERIT_ALL: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 21, 1];
 const INDEPENDENT: &[u8] = &[0x2b, 6, 1, 5, 5, 7, 21, 2];

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use x509_parser::prelude::{CertificateRevocationList, FromDer};
 
 use super::certificate::Certificate;
+use super::checks::SKEW_S;
 use super::name::Name;
-use super::path::SKEW_S;
 use super::signature::Signed;
 
 #[derive(Debug)]

@@ -9,8 +9,9 @@ mod servers;
 use bytes::Bytes;
 
 use super::certificate::Certificate;
+use super::checks::{Budget, Purpose, SKEW_S};
 use super::error::VomsError;
-use super::path::{self, Budget, Purpose, SKEW_S};
+use super::path;
 use super::trust::Trust;
 
 pub use attributes::AttributeCertificate;

@@ -22,8 +22,8 @@ use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
 use crate::report::FsckReport;
+use crate::services::Services;
 use crate::system::SystemRandom;
-use crate::up::Services;
 
 /// As many as the namespace tells of one kind.
 const TOLD_MAX: usize = 10_000;

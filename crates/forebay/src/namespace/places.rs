@@ -1,10 +1,11 @@
 //! Where a namespace is, as people write it.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ::namespace::bulk::NamespaceLocation;
 use anyhow::{Context, Result, bail};
 
+use super::location::parse;
 use crate::config::Config;
 use crate::data_dir::DataDir;
 use crate::data_dir::SQLITE;
@@ -15,18 +16,6 @@ pub struct End {
     pub place: NamespaceLocation,
     /// Held with its lock, where it is a data directory.
     pub data: Option<DataDir>,
-}
-
-/// Anything but a data directory.
-pub fn parse(text: &str) -> Option<NamespaceLocation> {
-    let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
-    let path_behind = |scheme| text.strip_prefix(scheme).map(PathBuf::from);
-    if is_url {
-        return Some(NamespaceLocation::Postgres(text.to_owned()));
-    }
-    path_behind("sqlite:")
-        .map(NamespaceLocation::Sqlite)
-        .or_else(|| path_behind("file:").map(NamespaceLocation::File))
 }
 
 /// A data directory is for the namespace in its own SQLite.

@@ -23,6 +23,7 @@ use crate::keys::Keys;
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
 use crate::pools::{self, PoolState};
+use crate::questions::PoolQuestion;
 use crate::quota;
 use crate::report::{ClientReport, FsckReport, PoolReport, StatusReport};
 
@@ -108,7 +109,7 @@ impl Responder {
         }
     }
 
-    async fn pool(&self, question: pools::Question) -> Result<Vec<PoolState>> {
+    async fn pool(&self, question: PoolQuestion) -> Result<Vec<PoolState>> {
         let kept = self.drained.lock().await;
         let statuses = self.pool_map.pools();
         let all = statuses.iter().map(|pool| pool.id).collect();

@@ -3,7 +3,7 @@
 use aws_lc_rs::hmac;
 
 use super::cts::{BLOCK_LEN, BlockCipher};
-use super::{Enctype, Key, Usage};
+use super::key::{Enctype, Key, Usage};
 
 /// The last byte of the constant that a key is derived with (RFC 3961 §5.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub fn key(base: &Key, usage: Usage, purpose: Purpose) -> Vec<u8> {
     let mut constant = [0; 5];
     constant[..4].copy_from_slice(&usage.0.to_be_bytes());
     constant[4] = purpose as u8;
-    match base.enctype {
+    match base.enctype() {
         Enctype::Aes128CtsHmacSha1_96 | Enctype::Aes256CtsHmacSha1_96 => by_encryption(base, &constant),
         Enctype::Aes128CtsHmacSha256_128 => by_hmac(base, &constant, 16),
         // Integrity and checksum keys are as long as half the hash, the encryption key is a key of AES-256.
@@ -42,7 +42,7 @@ fn by_encryption(base: &Key, constant: &[u8]) -> Vec<u8> {
 /// One round of SP 800-108 in counter mode: every key here is shorter than the hash.
 fn by_hmac(base: &Key, label: &[u8], len: usize) -> Vec<u8> {
     let bits = u32::try_from(len * 8).expect("keys are short");
-    let mut context = hmac::Context::with_key(&hmac::Key::new(base.enctype.hmac(), base.as_bytes()));
+    let mut context = hmac::Context::with_key(&hmac::Key::new(base.enctype().hmac(), base.as_bytes()));
     context.update(&1u32.to_be_bytes());
     context.update(label);
     context.update(&[0]);

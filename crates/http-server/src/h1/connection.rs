@@ -12,11 +12,12 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 use super::Slot;
 use super::head::Asked;
 use super::incoming::{Incoming, Leftover};
-use super::respond::{SendError, respond};
+use super::respond::respond;
+use super::send_error::SendError;
 use crate::budget::{Account, Charge};
 use crate::listener_state::ListenerState;
 use crate::message::{Peer, Request, Response, ResponseBody};
-use crate::server::stopped;
+use crate::tasks::stopped;
 use crate::wire::Wire;
 use crate::{RequestBody, Service};
 
@@ -180,7 +181,7 @@ impl Connection<'_> {
         };
         let account = &self.account;
         let incoming = Incoming::new(wire, head.framing, head.expects_continue, Arc::clone(account));
-        let slot = Slot::new(incoming, Arc::clone(self.shared), Arc::clone(account));
+        let slot = Slot::new(incoming, Arc::clone(&self.shared.intake), Arc::clone(account));
         let request = Request {
             method: head.method,
             uri: head.uri,
@@ -220,7 +221,7 @@ impl Connection<'_> {
         if leftover == Leftover::Nothing {
             return Some(incoming.wire);
         }
-        match timeout(limits.linger_time, incoming.drain(self.shared)).await {
+        match timeout(limits.linger_time, incoming.drain(&self.shared.intake)).await {
             Ok(true) => Some(incoming.wire),
             _ => None,
         }

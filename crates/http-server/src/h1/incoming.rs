@@ -12,10 +12,10 @@ use http_wire::head::BodyFraming;
 use tokio::io::AsyncReadExt;
 use tokio::time::{Instant, timeout};
 
-use crate::BodyError;
+use crate::body_error::BodyError;
 use crate::budget::Account;
 use crate::buffers::{Buffer, SIZES};
-use crate::listener_state::ListenerState;
+use crate::intake::Intake;
 use crate::wire::Wire;
 
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -103,10 +103,10 @@ impl Incoming {
         }
     }
 
-    pub async fn next(&mut self, shared: &ListenerState) -> Result<Option<Bytes>, BodyError> {
+    pub async fn next(&mut self, intake: &Intake) -> Result<Option<Bytes>, BodyError> {
         let error = match self.ending.take() {
             Some(error) => error,
-            None => match self.next_part(shared).await {
+            None => match self.next_part(intake).await {
                 Ok(part) => return Ok(part),
                 Err(error) => error,
             },
@@ -123,16 +123,16 @@ impl Incoming {
         }
     }
 
-    async fn next_part(&mut self, shared: &ListenerState) -> Result<Option<Bytes>, BodyError> {
-        self.say_continue(shared).await?;
+    async fn next_part(&mut self, intake: &Intake) -> Result<Option<Bytes>, BodyError> {
+        self.say_continue(intake).await?;
         match self.rest {
             Rest::Broken => Err(BodyError::Gone),
-            Rest::Length(_) => self.next_of_length(shared).await.map(Some),
-            Rest::Nothing | Rest::Chunked(_) => self.next_of_chunks(shared).await,
+            Rest::Length(_) => self.next_of_length(intake).await.map(Some),
+            Rest::Nothing | Rest::Chunked(_) => self.next_of_chunks(intake).await,
         }
     }
 
-    async fn say_continue(&mut self, shared: &ListenerState) -> Result<(), BodyError> {
+    async fn say_continue(&mut self, intake: &Intake) -> Result<(), BodyError> {
         if self.owed.is_empty() || matches!(self.rest, Rest::Broken) {
             return Ok(());
         }
@@ -143,10 +143,10 @@ impl Incoming {
         }
         self.wire.out.copy(self.owed);
         self.owed = &[];
-        self.wire.send(shared.limits.write_time).await.map_err(|_| BodyError::Gone)
+        self.wire.send(intake.limits.write_time).await.map_err(|_| BodyError::Gone)
     }
 
-    async fn next_of_length(&mut self, shared: &ListenerState) -> Result<Bytes, BodyError> {
+    async fn next_of_length(&mut self, intake: &Intake) -> Result<Bytes, BodyError> {
         let Rest::Length(left) = self.rest else { unreachable!("only called for a body with a length") };
         let received = self.wire.received.len();
         if self.filling.is_none() && received > 0 {
@@ -155,7 +155,7 @@ impl Incoming {
             self.took(left, part);
             return Ok(bytes);
         }
-        let buffer = self.filling.take().unwrap_or_else(|| self.begin(shared));
+        let buffer = self.filling.take().unwrap_or_else(|| self.begin(intake));
         let goal = (buffer.bytes.len() as u64 + buffer.room() as u64).min(left) as usize;
         // Kept in `self` while this waits, so that dropping it loses nothing.
         let slot = self.filling.insert(buffer);
@@ -164,7 +164,7 @@ impl Incoming {
         while slot.bytes.len() < goal {
             let filling = poll_fn(|context| poll_fill(stream, slot, goal, context));
             // The time begins anew with every byte.
-            match timeout(shared.limits.body_time, filling).await {
+            match timeout(intake.limits.body_time, filling).await {
                 Ok(Ok(())) => {}
                 Ok(Err(_)) => return Err(BodyError::Gone),
                 Err(_) => return Err(BodyError::Slow),
@@ -176,9 +176,9 @@ impl Incoming {
         Ok(bytes)
     }
 
-    fn begin(&mut self, shared: &ListenerState) -> Buffer {
+    fn begin(&mut self, intake: &Intake) -> Buffer {
         self.begun = Instant::now();
-        shared.buffers.take(self.size, &self.account)
+        intake.buffers.take(self.size, &self.account)
     }
 
     /// The buffer that is being filled, as far as it is full.
@@ -195,13 +195,13 @@ impl Incoming {
     }
 
     /// Also hands out the last of a chunked body.
-    async fn next_of_chunks(&mut self, shared: &ListenerState) -> Result<Option<Bytes>, BodyError> {
+    async fn next_of_chunks(&mut self, intake: &Intake) -> Result<Option<Bytes>, BodyError> {
         loop {
             if let Some(data) = self.overflow.take() {
                 if self.filling.is_none() && data.len() >= UNCOPIED_BYTES_MIN {
                     return Ok(Some(data));
                 }
-                if let Some(full) = self.gather(data, shared) {
+                if let Some(full) = self.gather(data, intake) {
                     return Ok(Some(full));
                 }
             }
@@ -214,7 +214,7 @@ impl Incoming {
                 Ok(Chunked::NeedMore) => {
                     let room = self.filling.as_ref().map_or(SLOW_BYTES, Buffer::size_charged).max(SLOW_BYTES);
                     let receiving = self.wire.receive(room);
-                    match timeout(shared.limits.body_time, receiving).await {
+                    match timeout(intake.limits.body_time, receiving).await {
                         Ok(Ok(received)) if received > 0 => {}
                         Ok(_) => return Err(BodyError::Gone),
                         Err(_) => return Err(BodyError::Slow),
@@ -226,9 +226,9 @@ impl Incoming {
     }
 
     /// Copies into the buffer that is being filled; gives it back when it is full.
-    fn gather(&mut self, mut data: Bytes, shared: &ListenerState) -> Option<Bytes> {
+    fn gather(&mut self, mut data: Bytes, intake: &Intake) -> Option<Bytes> {
         if self.filling.is_none() {
-            self.filling = Some(self.begin(shared));
+            self.filling = Some(self.begin(intake));
         }
         let buffer = self.filling.as_mut()?;
         let part = data.len().min(buffer.room());
@@ -239,9 +239,9 @@ impl Incoming {
     }
 
     /// Throws away what is left, if it comes in time.
-    pub async fn drain(&mut self, shared: &ListenerState) -> bool {
+    pub async fn drain(&mut self, intake: &Intake) -> bool {
         while let Rest::Length(_) = self.rest {
-            if self.next(shared).await.is_err() {
+            if self.next(intake).await.is_err() {
                 return false;
             }
         }

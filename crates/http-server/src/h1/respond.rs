@@ -9,10 +9,10 @@ use std::task::Poll;
 use bytes::Bytes;
 use futures_core::Stream as Items;
 use http_wire::chunked::{CHUNK_END, ChunkHead, LAST_CHUNK};
-use thiserror::Error;
 use tokio::time::sleep;
 
 use super::head::{self, Asked, Framing};
+use super::send_error::SendError;
 use super::sendfile::{self, Sent};
 use crate::Memory;
 use crate::assembly::{Assembly, Broken, Part, Purse, Shape, Stretch};
@@ -26,19 +26,6 @@ const BATCH_BYTES: usize = 256 << 10;
 const TLS_BATCH_BYTES: usize = 1 << 20;
 /// Of a stream, what is ready at once is written together up to this.
 const STREAM_BYTES: usize = 64 << 10;
-
-#[derive(Debug, Error)]
-pub(crate) enum SendError {
-    /// The client's doing: nobody needs to know.
-    #[error("client does not take the response: {0}")]
-    Gone(#[from] io::Error),
-    #[error("response ends early: {0}")]
-    Broken(#[from] Broken),
-    #[error("response ends early: {0}")]
-    Stream(io::Error),
-    #[error("response ends early: cannot send a file: {0}")]
-    File(io::Error),
-}
 
 /// After an error the connection is to be reset.
 pub(crate) async fn respond(

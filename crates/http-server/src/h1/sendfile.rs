@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::respond::SendError;
+use super::send_error::SendError;
 use crate::assembly::Stretch;
 use crate::listener_state::ListenerState;
 

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 
 use super::incoming::Incoming;
-use crate::BodyError;
+use crate::body_error::BodyError;
 use crate::budget::Account;
-use crate::listener_state::ListenerState;
+use crate::intake::Intake;
 
 pub(crate) struct Slot {
     /// Held for a move.
@@ -20,7 +20,7 @@ pub(crate) struct Slot {
     /// The body has ended, so that what comes next on the connection is the client's end, or its next request.
     ended: Notify,
     has_ended: AtomicBool,
-    pub shared: Arc<ListenerState>,
+    pub intake: Arc<Intake>,
     /// For what is collected of the body.
     pub account: Arc<Account>,
 }
@@ -39,13 +39,13 @@ pub(crate) struct Lease<'a> {
 }
 
 impl Slot {
-    pub fn new(incoming: Incoming, shared: Arc<ListenerState>, account: Arc<Account>) -> Arc<Slot> {
+    pub fn new(incoming: Incoming, intake: Arc<Intake>, account: Arc<Account>) -> Arc<Slot> {
         let has_ended = incoming.has_ended();
         let slot = Slot {
             state: Mutex::new(State::Here(Box::new(incoming))),
             ended: Notify::new(),
             has_ended: AtomicBool::new(false),
-            shared,
+            intake,
             account,
         };
         if has_ended {
@@ -64,7 +64,7 @@ impl Slot {
         if lease.has_ended() {
             return Ok(None);
         }
-        let part = lease.next(&self.shared).await;
+        let part = lease.next(&self.intake).await;
         if lease.has_ended() {
             drop(lease);
             self.end();

@@ -10,10 +10,10 @@ use h2::RecvStream;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use crate::BodyError;
+use crate::body_error::BodyError;
 use crate::budget::Account;
 use crate::buffers::{Buffer, SIZES};
-use crate::listener_state::ListenerState;
+use crate::intake::Intake;
 
 /// Frames have 16 KiB as a rule; handlers are better served with more at a time.
 const GATHERED: usize = 1;
@@ -22,7 +22,7 @@ pub(crate) struct Frames {
     /// Gone when this is dropped, never before.
     incoming: Option<RecvStream>,
     leftover: Leftover,
-    pub shared: Arc<ListenerState>,
+    pub intake: Arc<Intake>,
     pub account: Arc<Account>,
     filling: Option<Buffer>,
     overflow: Option<Bytes>,
@@ -71,13 +71,13 @@ impl Frames {
     pub fn new(
         incoming: RecvStream,
         leftover: Leftover,
-        shared: Arc<ListenerState>,
+        intake: Arc<Intake>,
         account: Arc<Account>,
     ) -> Frames {
         Frames {
             incoming: Some(incoming),
             leftover,
-            shared,
+            intake,
             account,
             filling: None,
             overflow: None,
@@ -124,12 +124,12 @@ impl Frames {
             Poll::Ready(Some(Ok(data))) => Poll::Ready(Ok(Frame::Data(data))),
             Poll::Ready(Some(Err(_))) => Poll::Ready(Err(BodyError::Gone)),
         });
-        timeout(self.shared.limits.body_time, framing).await.map_err(|_| BodyError::Slow)?
+        timeout(self.intake.limits.body_time, framing).await.map_err(|_| BodyError::Slow)?
     }
 
     fn copy(&mut self, mut data: Bytes) -> Option<Bytes> {
-        let (shared, account) = (&self.shared, &self.account);
-        let buffer = self.filling.get_or_insert_with(|| shared.buffers.take(GATHERED, account));
+        let (intake, account) = (&self.intake, &self.account);
+        let buffer = self.filling.get_or_insert_with(|| intake.buffers.take(GATHERED, account));
         let part = data.len().min(buffer.room());
         buffer.bytes.extend_from_slice(&data[..part]);
         data.advance(part);

@@ -53,7 +53,7 @@ pub(super) const SUPPORTED_LOCKS: &str = "\
 /// The body of an answer to LOCK (§9.10.1): the locks on the resource, the new one among them.
 pub fn lock_body(locks: &[ActiveLock<'_>]) -> Bytes {
     let mut out = BytesMut::with_capacity(1024);
-    out.put_slice(super::multistatus::XML_DECLARATION);
+    out.put_slice(super::escape::XML_DECLARATION);
     out.put_slice(b"<D:prop xmlns:D=\"DAV:\"><D:lockdiscovery>");
     put_locks(&mut out, locks);
     out.put_slice(b"</D:lockdiscovery></D:prop>\n");

@@ -69,7 +69,7 @@ impl Precondition<'_> {
 /// A whole body.
 pub fn error_body(why: &Precondition<'_>) -> Bytes {
     let mut out = BytesMut::with_capacity(256);
-    out.put_slice(super::multistatus::XML_DECLARATION);
+    out.put_slice(super::escape::XML_DECLARATION);
     out.put_slice(b"<D:error xmlns:D=\"DAV:\">");
     why.put(&mut out);
     out.put_slice(b"</D:error>\n");

@@ -2,6 +2,8 @@
 
 use bytes::{BufMut, BytesMut};
 
+pub const XML_DECLARATION: &[u8] = b"<?xml version=\"1.0\" encoding=\"utf-8\"?>\n";
+
 /// Character data. Carriage returns are written as references, since a reader turns bare ones into line feeds
 /// (XML 1.0, §2.11).
 pub fn text(out: &mut BytesMut, value: &str) {

@@ -14,8 +14,6 @@ use super::active_lock::{ActiveLock, SUPPORTED_LOCKS, put_locks};
 use super::{DAV, LiveProperty, Precondition, QName, date, escape};
 use crate::date as http_date;
 
-pub(super) const XML_DECLARATION: &[u8] = b"<?xml version=\"1.0\" encoding=\"utf-8\"?>\n";
-
 /// The prefixes of [`LiveProperty`]. Windows takes nothing but `D` for `DAV:`.
 const ROOT: &[u8] =
     b"<D:multistatus xmlns:D=\"DAV:\" xmlns:L=\"LCGDM:\" xmlns:A=\"http://apache.org/dav/props/\" \
@@ -29,7 +27,7 @@ pub struct Multistatus {
 impl Multistatus {
     pub fn begin() -> Multistatus {
         let mut out = BytesMut::with_capacity(4096);
-        out.put_slice(XML_DECLARATION);
+        out.put_slice(escape::XML_DECLARATION);
         out.put_slice(ROOT);
         Multistatus { out }
     }

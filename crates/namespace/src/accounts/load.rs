@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use api::{Account, Counted, Limit, Quota};
 
+use super::counting::{COUNTS, counted, is_counting};
 use super::{journal, scope_of};
-use crate::check::counts::{COUNTS, counted, is_counting};
 use crate::inode::NO_PARENT;
 use crate::session::Session;
 use crate::store::{StoreError, StoreResult};

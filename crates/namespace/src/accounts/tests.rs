@@ -217,7 +217,7 @@ fn run(engine: &Engine, groups: &[(Vec<Step>, u8, usize)]) -> Result<(), TestCas
                 }
                 3 | 4 => {
                     let flushed = namespace.shared.submit(|group| {
-                        group.charges.is_flush = true;
+                        group.quotas.is_flush = true;
                         Ok(())
                     });
                     flushed.await.unwrap();

@@ -17,7 +17,7 @@ use super::{
     Begin, BulkError, BulkResult, Marks, NamespaceLocation, Phase, Progress, Source, file, open_sink,
 };
 use crate::check::Problem;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::session::{Purpose, Session};
 use crate::sqlite::check::session;
 use crate::sqlite::open::DATABASE;

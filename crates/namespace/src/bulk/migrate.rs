@@ -9,7 +9,7 @@ use super::seal::{Contents, seal, verify};
 use super::sqlite::{lock_stopped, open_unchanged, read_marks};
 use super::{BulkError, BulkResult, NamespaceLocation, file, postgres, sqlite};
 use crate::migration::Migration;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::postgres::schema::{MIGRATIONS as POSTGRES, SCHEMA};
 use crate::sqlite::open::DATABASE;
 use crate::sqlite::rows::{Durability, open_writer};

@@ -14,7 +14,7 @@ use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use super::tables::{Kind, TABLES, Table, Value};
 use super::{Begin, BulkError, BulkResult, Marks, Sink, Source, Tables};
 use crate::check::Problem;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::postgres::connection::{Link, Target};
 use crate::postgres::open::{SERVER_VERSION_MIN, Schema};
 use crate::postgres::schema::{KNOWN_VERSION, MIGRATIONS, SCHEMA};

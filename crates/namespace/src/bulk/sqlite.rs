@@ -13,7 +13,7 @@ use super::seal::{Contents, seal};
 use super::tables::{Table, Value};
 use super::{Begin, BulkError, BulkResult, Marks, Sink, Source, Tables, file};
 use crate::check::Problem;
-use crate::open::OpenError;
+use crate::open_error::OpenError;
 use crate::session::Purpose;
 use crate::sqlite::check::session;
 use crate::sqlite::open::{DATABASE, lock};

@@ -23,9 +23,9 @@ use types::{
 
 use super::tables::{APART, TABLES};
 use super::*;
+use crate::config::{Config, Database, Server};
 use crate::inode::{Instance, new_inode};
 use crate::locality::{Placement, state_number};
-use crate::open::{Config, Database, Server};
 use crate::scratch::{config, name, pools, regular};
 use crate::service::SqlNamespace;
 use crate::session::Purpose;

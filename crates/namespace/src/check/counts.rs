@@ -6,23 +6,12 @@ use api::{Account, Counted, Scope};
 use types::FileId;
 
 use super::{PROBLEMS_MAX, Problem};
+use crate::accounts::counting::{COUNTS, counted, is_counting};
 use crate::accounts::load::journaled;
 use crate::accounts::scope_number;
 use crate::inode::NO_PARENT;
-use crate::session::{Fields, Session};
+use crate::session::Session;
 use crate::store::StoreResult;
-
-/// Counts of inodes: files, directories, and their bytes in two halves, since SQL's sum fails where sparse files together
-/// pass its largest number.
-pub const COUNTS: &str = "CAST(coalesce(sum(CASE WHEN kind != 1 THEN 1 ELSE 0 END), 0) AS bigint), \
-    CAST(coalesce(sum(CASE WHEN kind = 1 THEN 1 ELSE 0 END), 0) AS bigint), \
-    CAST(coalesce(sum(CASE WHEN kind = 0 THEN size / 4294967296 ELSE 0 END), 0) AS bigint), \
-    CAST(coalesce(sum(CASE WHEN kind = 0 THEN size % 4294967296 ELSE 0 END), 0) AS bigint)";
-
-pub fn counted(row: &dyn Fields, at: usize) -> Counted {
-    let bytes = row.number(at + 2).wrapping_mul(1 << 32).wrapping_add(row.number(at + 3));
-    Counted { files: row.number(at), directories: row.number(at + 1), bytes }
-}
 
 pub fn root(session: &mut dyn Session) -> StoreResult<Vec<Problem>> {
     let parent = session.number("SELECT parent FROM inodes WHERE id = 1 AND kind = 1")?;
@@ -196,11 +185,6 @@ fn deepest_first(parents: &HashMap<FileId, FileId>) -> Vec<FileId> {
         }
     }
     order
-}
-
-/// A database from before anything was counted has no account, not even of the tree below the root.
-pub fn is_counting(session: &mut dyn Session) -> StoreResult<bool> {
-    Ok(session.number("SELECT scope FROM usage LIMIT 1")?.is_some())
 }
 
 fn told(session: &mut dyn Session, which: &str) -> StoreResult<BTreeMap<u64, Counted>> {

@@ -3,9 +3,10 @@
 use api::ReplicaState;
 
 use super::{Kind, PROBLEMS_MAX, Problem, counts};
+use crate::accounts::counting::is_counting;
 use crate::inode::Extras;
-use crate::locality::{Placement, placement_by_rows, state_number};
-use crate::session::{Fields, Session};
+use crate::locality::{Placement, state_number};
+use crate::session::{Fields, Session, placement_by_rows};
 use crate::store::StoreResult;
 
 /// Tables whose rows hang on files, with the bit by which a file says that it has any.
@@ -52,7 +53,7 @@ pub fn find(session: &mut dyn Session, kind: Kind) -> StoreResult<Vec<Problem>> 
         Kind::Placements => placements(),
         Kind::Attachments => ATTACHED.iter().flat_map(|(table, bit)| attachments(table, *bit)).collect(),
         // Where nothing is counted, files need no home.
-        Kind::Homes if !counts::is_counting(session)? => Vec::new(),
+        Kind::Homes if !is_counting(session)? => Vec::new(),
         Kind::Homes => homes(),
         Kind::LinkCounts => link_counts(),
         Kind::Deltas => deltas(),

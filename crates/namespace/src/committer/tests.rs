@@ -1,7 +1,7 @@
 //! Groups and their callers.
 
 use super::*;
-use crate::open::{Config, Sync};
+use crate::config::{Config, Sync};
 use crate::scratch::{config, name, occupy, open, regular};
 use crate::service::SqlNamespace;
 use crate::sqlite::rows::CHECKPOINT_BYTES;
@@ -169,7 +169,9 @@ async fn a_full_disk_is_told_and_over_when_there_is_space() {
         let shared = Arc::clone(&namespace.shared);
         async move {
             shared
-                .submit(move |group| Ok(group.store.execute(&format!("PRAGMA max_page_count = {pages}"))?))
+                .submit(move |group| {
+                    Ok(group.inodes.source.store.execute(&format!("PRAGMA max_page_count = {pages}"))?)
+                })
                 .await
         }
     };

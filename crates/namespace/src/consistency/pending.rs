@@ -13,6 +13,7 @@ use parking_lot::{Mutex, RwLock};
 use types::FileId;
 
 use super::heat::Heat;
+use super::modes::Modes;
 use crate::inode::Inode;
 use crate::store::DirDelta;
 
@@ -64,7 +65,7 @@ pub struct Pending {
     len: AtomicUsize,
     /// The last fold of those that were dropped.
     forgotten: AtomicU64,
-    default: Mutex<Consistency>,
+    pub modes: Modes,
     /// The committer's. Taken before a shard.
     order: Mutex<Order>,
     /// The committer's. Leaf lock.
@@ -77,7 +78,7 @@ impl Default for Pending {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             len: AtomicUsize::new(0),
             forgotten: AtomicU64::new(0),
-            default: Mutex::default(),
+            modes: Modes::default(),
             order: Mutex::default(),
             heat: Mutex::default(),
         }
@@ -126,18 +127,6 @@ impl Pending {
         self.pinned(dir).is_some_and(|pinned| pinned.deltas > 0)
     }
 
-    pub fn set_default(&self, mode: Consistency) {
-        *self.default.lock() = mode;
-    }
-
-    pub fn default_mode(&self) -> Consistency {
-        *self.default.lock()
-    }
-
-    pub fn mode(&self, dir: &Inode) -> Consistency {
-        dir.extras.consistency.unwrap_or_else(|| self.default_mode())
-    }
-
     /// Further directories that may wait.
     pub fn room(&self) -> usize {
         PENDING_MAX.saturating_sub(self.len.load(Ordering::Acquire))
@@ -152,7 +141,7 @@ impl Pending {
         room: &mut usize,
     ) -> Option<DirDelta> {
         let dir = after.id();
-        let may_wait = match self.mode(before) {
+        let may_wait = match self.modes.of(before) {
             Consistency::Strong => false,
             Consistency::Weak | Consistency::Soft => true,
             Consistency::Auto => self.heat.lock().observe(dir, operations),
@@ -179,7 +168,7 @@ impl Pending {
 
     fn pin(&self, before: &Inode, after: &Inode) {
         let dir = after.id();
-        let is_weak = self.mode(after) == Consistency::Weak;
+        let is_weak = self.modes.of(after) == Consistency::Weak;
         let mut order = self.order.lock();
         let mut shard = self.shard(dir).write();
         let pinned = shard.entry(dir).or_insert_with(|| {

@@ -17,7 +17,7 @@ use testkit::postgres::Cluster;
 use types::{Attributes, ChangeInfo, FileId, Identity, Timestamp};
 
 use super::pending::FOLDED_MAX;
-use crate::open::{Config, Database, Server, Sync};
+use crate::config::{Config, Database, Server, Sync};
 use crate::ops::{create, setattr};
 use crate::scratch::{name, regular};
 use crate::service::SqlNamespace;
@@ -172,7 +172,7 @@ impl Stage {
         while !self.is_over.load(Ordering::SeqCst) {
             fold(&self.namespace);
             let forgotten = self.namespace.shared.submit(|group| {
-                group.cache.pending.forget_all();
+                group.inodes.source.cache.pending.forget_all();
                 Ok(())
             });
             forgotten.await.unwrap();
@@ -384,7 +384,7 @@ async fn the_next_start_merges_all_deltas_at_once() {
         namespace
             .shared
             .submit(move |group| {
-                group.store.execute(&left)?;
+                group.inodes.source.store.execute(&left)?;
                 // Or nothing is written.
                 create::create(group, &Identity::root(), TOP, &name("other"), &regular())?;
                 Ok(())
@@ -472,8 +472,8 @@ async fn folding_many_directories_is_spread_over_groups() {
     loop {
         // Others work meanwhile.
         let observed = namespace.shared.submit(|group| {
-            let found = group.cache.pending.groups_and_waiting();
-            group.fold(TOP)?;
+            let found = group.inodes.source.cache.pending.groups_and_waiting();
+            group.inodes.fold(TOP)?;
             Ok(found)
         });
         let (groups, waiting) = observed.await.unwrap();

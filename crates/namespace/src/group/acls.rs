@@ -4,66 +4,77 @@ use std::collections::HashMap;
 
 use types::{Acl, Attributes, FileId};
 
-use super::{Group, OpResult};
+use super::error::OpResult;
+use super::rows::Rows;
+use super::source::Source;
 use crate::cache::Changes;
 use crate::counts::Question;
 use crate::inode::Inode;
 use crate::store::Batch;
 
-/// As it was before the group. Each create in a directory asks for its ACL.
-pub(super) struct AskedAcl {
+/// As they were before the group. Each create in a directory asks for its ACL.
+#[derive(Default)]
+pub struct AskedAcls {
+    by_file: HashMap<FileId, AskedAcl>,
+}
+
+struct AskedAcl {
     acl: Acl,
     /// The database had it and the cache had not.
     is_news: bool,
 }
 
-impl Group<'_> {
-    pub fn acl(&mut self, attributes: &Attributes) -> OpResult<Option<Acl>> {
+impl AskedAcls {
+    /// For the cache: what was found, and then what changed since.
+    pub fn tell(self, batch: &mut Batch, changes: &mut Changes) {
+        let asked = self.by_file.into_iter();
+        let news = asked.filter(|(file, asked)| asked.is_news && !batch.acls.contains_key(file));
+        changes.learned.acls = news.map(|(file, asked)| (file, asked.acl)).collect();
+        changes.acls = std::mem::take(&mut batch.acls).into_iter().collect();
+    }
+}
+
+pub struct Acls<'g, 'a> {
+    pub asked: &'g mut AskedAcls,
+    pub source: &'g mut Source<'a>,
+    pub rows: &'g mut Rows,
+}
+
+impl Acls<'_, '_> {
+    pub fn of(&mut self, attributes: &Attributes) -> OpResult<Option<Acl>> {
         if !attributes.has_acl {
             return Ok(None);
         }
         let file = attributes.file;
-        if let Some(changed) = self.batch.acls.get(&file) {
+        if let Some(changed) = self.rows.batch.acls.get(&file) {
             return Ok(changed.clone());
         }
-        if let Some(asked) = self.asked_acls.get(&file) {
+        if let Some(asked) = self.asked.by_file.get(&file) {
             return Ok(Some(asked.acl.clone()));
         }
-        let kept = self.cache.acl(file);
+        let kept = self.source.cache.acl(file);
         let is_kept = kept.is_some();
-        let found = if is_kept { kept } else { self.ask(Question::Acl).acl(file)? };
+        let found = if is_kept { kept } else { self.source.ask(Question::Acl).acl(file)? };
         let is_news = !is_kept && found.is_some();
         // One that is missing is damage: nobody but the owner is let in by it.
         let acl = found.unwrap_or_default();
-        self.asked_acls.insert(file, AskedAcl { acl: acl.clone(), is_news });
+        self.asked.by_file.insert(file, AskedAcl { acl: acl.clone(), is_news });
         Ok(Some(acl))
     }
 
     /// The caller puts or inserts the inode.
-    pub fn set_acl(&mut self, inode: &mut Inode, acl: Option<Acl>) {
+    pub fn set(&mut self, inode: &mut Inode, acl: Option<Acl>) {
         if inode.attributes.has_acl || acl.is_some() {
             inode.attributes.has_acl = acl.is_some();
-            self.note_acl(inode.id(), acl);
+            self.rows.change().acls.insert(inode.id(), acl);
         }
     }
 
     /// Of an inode that was just inserted.
-    pub fn begin_acl(&mut self, file: FileId, acl: Option<Acl>) {
+    pub fn begin(&mut self, file: FileId, acl: Option<Acl>) {
         if acl.is_some() {
-            self.note_acl(file, acl);
+            self.rows.change().acls.insert(file, acl);
         }
-    }
-
-    /// For the cache: what was found, and then what changed since.
-    pub(super) fn tell_acls(asked: HashMap<FileId, AskedAcl>, batch: &mut Batch, changes: &mut Changes) {
-        let news = asked.into_iter().filter(|(file, asked)| asked.is_news && !batch.acls.contains_key(file));
-        changes.learned.acls = news.map(|(file, asked)| (file, asked.acl)).collect();
-        changes.acls = std::mem::take(&mut batch.acls).into_iter().collect();
-    }
-
-    fn note_acl(&mut self, file: FileId, acl: Option<Acl>) {
-        self.wrote();
-        self.batch.acls.insert(file, acl);
     }
 }
 

@@ -2,18 +2,19 @@
 
 use types::{ChangeInfo, FileId, Timestamp};
 
-use super::{Group, OpError};
+use super::error::OpError;
+use super::inodes::{Inodes, Working};
 use crate::consistency::DirectoryChange;
-use crate::inode::Inode;
-use crate::store::StoreError;
+use crate::inode::{Inode, Instance};
+use crate::store::{Batch, StoreError};
 use api::Consistency;
 
-impl Group<'_> {
+impl Inodes<'_> {
     /// The entries of a directory changed, and nothing else of it but its link count.
-    pub fn touch_entries(&mut self, mut dir: Inode, now: Timestamp) -> ChangeInfo {
-        let before = self.inodes.get(&dir.id()).and_then(|working| working.inode);
-        dir.touch_entries(now, self.instance);
-        let working = self.inodes.get_mut(&dir.id()).expect("a directory is touched after it was read");
+    pub fn touch_entries(&mut self, mut dir: Inode, now: Timestamp, instance: Instance) -> ChangeInfo {
+        let before = self.copies.get(&dir.id()).and_then(|working| working.inode);
+        dir.touch_entries(now, instance);
+        let working = self.copies.get_mut(&dir.id()).expect("a directory is touched after it was read");
         working.inode = Some(dir);
         working.is_dirty = true;
         working.touches += 1;
@@ -22,7 +23,7 @@ impl Group<'_> {
 
     /// Of a directory before and after one operation.
     pub fn change_info(&self, before: &Inode, after: &Inode) -> ChangeInfo {
-        if self.cache.pending.mode(after) == Consistency::Weak {
+        if self.source.cache.pending.modes.of(after) == Consistency::Weak {
             // Neither value may go beyond what a reader is shown. Not atomic: clients ask again for what they hold.
             let shown = self.shown(before).attributes.change;
             return ChangeInfo { atomic: false, before: shown, after: shown };
@@ -33,12 +34,12 @@ impl Group<'_> {
 
     /// As readers see it until the group is written, where that is less than the truth.
     pub fn shown(&self, inode: &Inode) -> Inode {
-        if !inode.is_directory() || self.cache.pending.mode(inode) != Consistency::Weak {
+        if !inode.is_directory() || self.source.cache.pending.modes.of(inode) != Consistency::Weak {
             return *inode;
         }
-        match self.inodes.get(&inode.id()) {
+        match self.copies.get(&inode.id()) {
             Some(working) if !working.is_whole => {
-                self.cache.pending.shown(inode.id()).or(working.stored).unwrap_or(*inode)
+                self.source.cache.pending.shown(inode.id()).or(working.stored).unwrap_or(*inode)
             }
             _ => *inode,
         }
@@ -46,23 +47,23 @@ impl Group<'_> {
 
     /// Writes what waits of a directory. One that was removed has nothing to write.
     pub fn fold(&mut self, dir: FileId) -> Result<(), StoreError> {
-        match self.inode(dir) {
+        match self.read(dir) {
             Ok(_) => {}
             Err(OpError::Refused(_)) => return Ok(()),
             Err(OpError::Failed(error)) => return Err(error),
         }
-        if let Some(working) = self.inodes.get_mut(&dir) {
+        if let Some(working) = self.copies.get_mut(&dir) {
             (working.is_dirty, working.is_whole) = (true, true);
         }
         Ok(())
     }
 
     /// Which directories are left with deltas, and which lose theirs.
-    pub(super) fn write_directories(&mut self) {
-        let pending = &self.cache.pending;
+    pub fn write_directories(&self, batch: &mut Batch) {
+        let pending = &self.source.cache.pending;
         pending.begin_group();
         let mut room = pending.room();
-        for (dir, working) in self.inodes.iter().filter(|(_, working)| working.is_dirty) {
+        for (dir, working) in self.copies.iter().filter(|(_, working)| working.is_dirty) {
             let delta = match (&working.stored, &working.inode) {
                 (Some(stored), Some(inode)) if !working.is_whole && inode.is_directory() => {
                     pending.delta(stored, inode, working.touches, &mut room)
@@ -70,25 +71,25 @@ impl Group<'_> {
                 _ => None,
             };
             if let Some(delta) = delta {
-                self.batch.dir_deltas.insert(*dir, delta);
+                batch.dir_deltas.insert(*dir, delta);
             } else if pending.is_waiting(*dir) {
-                self.batch.folded.insert(*dir);
+                batch.folded.insert(*dir);
             }
         }
     }
 
     /// Changes of directories, once the group is committed.
-    pub(super) fn directory_changes(&self) -> Vec<DirectoryChange> {
-        let pending = &self.cache.pending;
-        if pending.is_empty() && self.batch.dir_deltas.is_empty() {
+    pub fn directory_changes(&self, batch: &Batch) -> Vec<DirectoryChange> {
+        let pending = &self.source.cache.pending;
+        if pending.is_empty() && batch.dir_deltas.is_empty() {
             return Vec::new();
         }
-        let written = self.inodes.iter().filter(|(_, working)| working.is_dirty);
-        let change = |(dir, working): (&FileId, &super::Working)| DirectoryChange {
+        let written = self.copies.iter().filter(|(_, working)| working.is_dirty);
+        let change = |(dir, working): (&FileId, &Working)| DirectoryChange {
             dir: *dir,
             before: working.stored,
             after: working.inode,
-            is_delta: self.batch.dir_deltas.contains_key(dir),
+            is_delta: batch.dir_deltas.contains_key(dir),
         };
         written.map(change).filter(|change| change.is_delta || pending.holds(change.dir)).collect()
     }

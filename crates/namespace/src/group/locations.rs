@@ -1,65 +1,95 @@
 //! Replicas of a file: its rows, and what its inode says of them, which go together.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use api::ReplicaRef;
 use types::{FileId, PoolId, Timestamp};
 
-use super::{Group, OpResult};
+use super::error::OpResult;
+use super::inodes::Inodes;
+use super::rows::Rows;
+use crate::cache::Changes;
 use crate::counts::Question;
 use crate::inode::Inode;
 use crate::locality::Placement;
 
-impl Group<'_> {
+/// Of files whose replicas changed. `None`: the file was removed.
+#[derive(Default)]
+pub struct ChangedLocations {
+    by_file: HashMap<FileId, Option<Vec<ReplicaRef>>>,
+}
+
+impl ChangedLocations {
+    /// For the cache, once the group is committed.
+    pub fn tell(self, changes: &mut Changes) {
+        changes.locations =
+            self.by_file.into_iter().map(|(file, known)| (file, known.map(Arc::from))).collect();
+    }
+}
+
+pub struct Locations<'g, 'a> {
+    pub changed: &'g mut ChangedLocations,
+    pub inodes: &'g mut Inodes<'a>,
+    pub rows: &'g mut Rows,
+}
+
+impl Locations<'_, '_> {
     /// Of a file that this group makes, whose inode says that it has replicas: costs no row besides.
-    pub fn begin_locations(&mut self, file: FileId, pool: PoolId, now: Timestamp) {
-        self.put_location(file, ReplicaRef::good(pool, now), Vec::new());
+    pub fn begin(&mut self, file: FileId, pool: PoolId, now: Timestamp) {
+        self.put(file, ReplicaRef::good(pool, now), Vec::new());
     }
 
-    pub fn add_location(&mut self, inode: &mut Inode, replica: ReplicaRef) -> OpResult<()> {
-        let known = self.locations(inode)?;
+    pub fn add(&mut self, inode: &mut Inode, replica: ReplicaRef) -> OpResult<()> {
+        let known = self.of(inode)?;
         if known.iter().any(|known| known.pool == replica.pool) {
             return Ok(());
         }
-        self.put_location(inode.id(), replica, known);
+        self.put(inode.id(), replica, known);
         inode.extras.placement = Placement::Replicas;
-        self.put(*inode);
+        self.inodes.put(*inode);
         Ok(())
     }
 
-    pub fn drop_location(&mut self, inode: &mut Inode, pool: PoolId) -> OpResult<()> {
-        let mut known = self.locations(inode)?;
+    pub fn drop_one(&mut self, inode: &mut Inode, pool: PoolId) -> OpResult<()> {
+        let mut known = self.of(inode)?;
         let Some(at) = known.iter().position(|known| known.pool == pool) else { return Ok(()) };
         known.remove(at);
         let file = inode.id();
-        self.batch.locations.remove(file, pool);
-        self.is_written = true;
+        self.rows.change().locations.remove(file, pool);
         if known.is_empty() {
             inode.extras.placement = Placement::without_replicas(inode.attributes.size);
-            self.put(*inode);
+            self.inodes.put(*inode);
         }
-        self.locations.insert(file, Some(known));
+        self.changed.by_file.insert(file, Some(known));
         Ok(())
     }
 
+    /// Of a file that is removed.
+    pub fn clear(&mut self, file: FileId) {
+        self.rows.change().locations.clear(file);
+        self.changed.by_file.insert(file, None);
+    }
+
     /// In the order of their pools.
-    fn locations(&mut self, inode: &Inode) -> OpResult<Vec<ReplicaRef>> {
+    fn of(&mut self, inode: &Inode) -> OpResult<Vec<ReplicaRef>> {
         if inode.extras.placement != Placement::Replicas {
             return Ok(Vec::new());
         }
         let file = inode.id();
-        match self.locations.get(&file) {
+        match self.changed.by_file.get(&file) {
             Some(locations) => Ok(locations.clone().unwrap_or_default()),
-            None => match self.cache.locations(file) {
+            None => match self.inodes.source.cache.locations(file) {
                 Some(locations) => Ok(locations.to_vec()),
-                None => Ok(self.ask(Question::Locations).locations(file)?),
+                None => Ok(self.inodes.source.ask(Question::Locations).locations(file)?),
             },
         }
     }
 
-    fn put_location(&mut self, file: FileId, replica: ReplicaRef, mut known: Vec<ReplicaRef>) {
+    fn put(&mut self, file: FileId, replica: ReplicaRef, mut known: Vec<ReplicaRef>) {
         known.push(replica);
         known.sort_by_key(|known| known.pool);
-        self.batch.locations.put(file, replica.pool, replica);
-        self.is_written = true;
-        self.locations.insert(file, Some(known));
+        self.rows.change().locations.put(file, replica.pool, replica);
+        self.changed.by_file.insert(file, Some(known));
     }
 }

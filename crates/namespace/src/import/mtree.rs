@@ -12,7 +12,7 @@ use super::entry::{
     Entry, Facts, Listing, ListingError, ListingPosition, SameFile, What, instant, number, shown,
 };
 use super::vis;
-use crate::paths::DEPTH_MAX;
+use crate::reads::DEPTH_MAX;
 
 /// Of a line with all that continue it: a path and a target, each byte in four, and the numbers.
 const LINE_BYTES_MAX: usize = 64 << 10;

@@ -11,7 +11,7 @@ use testkit::postgres::{Cluster, unless_missing};
 use types::{FileId, FileKind, Identity};
 
 use super::*;
-use crate::open::{Config, Database, Server, Sync};
+use crate::config::{Config, Database, Server, Sync};
 use crate::service::SqlNamespace;
 
 fn options() -> Options {

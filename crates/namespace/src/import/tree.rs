@@ -15,7 +15,7 @@ use crate::bulk::BulkError;
 use crate::ids::FIRST;
 use crate::inode::{Inode, Instance, LINKS_MAX, new_inode};
 use crate::locality::Placement;
-use crate::paths::DEPTH_MAX;
+use crate::reads::DEPTH_MAX;
 use crate::store::{NumberEnds, Totals};
 
 /// Where rows go.

@@ -5,7 +5,7 @@ use types::{Acl, Attributes, FileKind, Identity, permission};
 
 use crate::group::{Group, OpResult};
 use crate::inode::Inode;
-use crate::ops::setattr::{SET_GID, SET_UID};
+use crate::ops::mode_bits::{SET_GID, SET_UID};
 
 const NINE_BITS: u32 = 0o777;
 
@@ -21,10 +21,10 @@ pub fn follow(
     if let Some(acl) = given {
         let kept = fit(inode, acl.clone())?;
         drop_privileges(who, &mut inode.attributes);
-        group.set_acl(inode, kept);
-    } else if is_mode_set && let Some(before) = group.acl(&inode.attributes)? {
+        group.acls().set(inode, kept);
+    } else if is_mode_set && let Some(before) = group.acls().of(&inode.attributes)? {
         let kept = fit(inode, changed(&before, inode.attributes.mode)?)?;
-        group.set_acl(inode, kept);
+        group.acls().set(inode, kept);
     }
     Ok(())
 }

@@ -3,7 +3,8 @@
 use api::{CreateKind, CreateMode, CreateSpec, Created, NamespaceError};
 use types::{Acl, Attributes, ChangeInfo, FileId, FileKind, Identity, Name, Timestamp};
 
-use super::setattr::{self, SET_GID};
+use super::mode_bits::SET_GID;
+use super::setattr;
 use super::{acls, existing, may_add, searchable};
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, LINKS_MAX, new_inode};
@@ -35,16 +36,16 @@ pub fn create(
     let (id, cookie) = (group.new_file_id()?, group.new_cookie()?);
     let (mut inode, acl) = prepared(group, who, &parent, id, spec, now)?;
     inode.parent = dir;
-    group.require_quota(who, (None, &inode), None)?;
+    group.usage().require_quota(who, (None, &inode), None)?;
 
     group.insert(inode);
-    group.begin_acl(id, acl);
-    group.add_name(dir, name, cookie, id);
+    group.acls().begin(id, acl);
+    group.names().add(dir, name, cookie, id);
     if let CreateKind::Symlink(target) = &spec.kind {
         group.set_target(id, target);
     }
     if let (CreateKind::Regular, Some(pool)) = (&spec.kind, spec.location) {
-        group.begin_locations(id, pool, now);
+        group.locations().begin(id, pool, now);
     }
     if is_directory {
         parent.attributes.nlink += 1;
@@ -82,7 +83,7 @@ pub fn prepared(
     now: Timestamp,
 ) -> OpResult<(Inode, Option<Acl>)> {
     let mut inode = new_inode(id, kind_of(&spec.kind), now, group.instance);
-    let above = group.acl(&parent.attributes)?;
+    let above = group.acls().of(&parent.attributes)?;
     let inherited = acls::inherited(above.as_ref(), inode.attributes.kind);
     let umask = spec.umask.filter(|_| !acls::replaces_umask(inherited.as_ref())).unwrap_or_default();
     let attributes = &mut inode.attributes;

@@ -16,7 +16,7 @@ pub fn link(
 ) -> OpResult<Linked> {
     let mut inode = group.inode(file)?;
     let parent = searchable(group, who, dir)?;
-    if group.child(dir, name)?.is_some() {
+    if group.names().child(dir, name)?.is_some() {
         return Err(NamespaceError::Exists.into());
     }
     may_add(group, who, &parent, inode.is_directory())?;
@@ -34,7 +34,7 @@ pub fn link(
     let now = group.now();
     let cookie = group.new_cookie()?;
 
-    group.add_name(dir, name, cookie, file);
+    group.names().add(dir, name, cookie, file);
     inode.attributes.nlink += 1;
     inode.touch(now, group.instance);
     group.put(inode);

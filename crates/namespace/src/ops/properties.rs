@@ -25,7 +25,7 @@ pub fn set_properties(
     if !is_owner(who, &inode.attributes) {
         require(group, who, &inode, Access::WRITE)?;
     }
-    let known = group.properties(&inode)?;
+    let known = group.attached().properties(&inode)?;
     let wanted = applied(&known, changes);
     check_bounds(&wanted)?;
     if changes.iter().any(|change| matches!(change, PropertyChange::Set(_))) {
@@ -33,10 +33,10 @@ pub fn set_properties(
     }
 
     for name in known.keys().filter(|name| !wanted.contains_key(*name)) {
-        group.remove_property(file, name);
+        group.attached().remove_property(file, name);
     }
     for (name, value) in wanted.iter().filter(|(name, value)| known.get(*name) != Some(value)) {
-        group.set_property(file, name, value);
+        group.attached().set_property(file, name, value);
     }
     inode.extras.has_properties = !wanted.is_empty();
     inode.touch(group.now(), group.instance);
@@ -80,7 +80,7 @@ pub fn record_checksums(
         return Ok(false);
     }
     if !checksums.is_empty() {
-        group.add_checksums(&mut inode, checksums);
+        group.attached().add_checksums(&mut inode, checksums);
         group.put(inode);
     }
     Ok(true)

@@ -35,11 +35,11 @@ pub fn create_unnamed(
     let (mut inode, acl) = create::prepared(group, who, &parent, id, &spec, now)?;
     inode.attributes.nlink = 0;
     inode.extras.is_unnamed = true;
-    group.require_quota(who, (None, &Inode { parent: dir, ..inode }), None)?;
+    group.usage().require_quota(who, (None, &Inode { parent: dir, ..inode }), None)?;
 
     group.insert(inode);
-    group.begin_acl(id, acl);
-    group.begin_locations(id, new.location, now);
+    group.acls().begin(id, acl);
+    group.locations().begin(id, new.location, now);
     Ok(inode.attributes)
 }
 
@@ -70,11 +70,11 @@ pub fn publish(
     let replaced = match replaced {
         Some(replaced) => {
             take_over(group, &mut inode, &replaced)?;
-            group.replace_name(dir, name, file);
+            group.names().replace(dir, name, file);
             Some(drop_link(group, replaced, home.unwrap_or(NO_PARENT), now).attributes)
         }
         None => {
-            group.add_name(dir, name, cookie, file);
+            group.names().add(dir, name, cookie, file);
             None
         }
     };
@@ -121,7 +121,7 @@ fn require_quota(
             (replaced.attributes.uid, replaced.attributes.gid);
     }
     let freed = replaced.filter(|replaced| replaced.attributes.nlink == 1);
-    group.require_quota(who, (Some(inode), &published), freed)
+    group.usage().require_quota(who, (Some(inode), &published), freed)
 }
 
 fn complete(group: &mut Group<'_>, inode: &mut Inode, how: &Publish) {
@@ -132,7 +132,7 @@ fn complete(group: &mut Group<'_>, inode: &mut Inode, how: &Publish) {
     inode.judge_placement();
     // Checksums recorded before this were of other data.
     inode.extras.has_checksums = false;
-    group.add_checksums(inode, &how.checksums);
+    group.attached().add_checksums(inode, &how.checksums);
 }
 
 /// To its users it is the replaced file with other contents. A symbolic link hands nothing on: its mode allows anybody
@@ -148,14 +148,14 @@ fn take_over(group: &mut Group<'_>, inode: &mut Inode, replaced: &Inode) -> OpRe
     new.mode = without_privileges(old.mode);
     (new.uid, new.gid) = (old.uid, old.gid);
     // Also that it has none: what was inherited until now was for a name that was free.
-    let acl = group.acl(old)?;
-    group.set_acl(inode, acl);
+    let acl = group.acls().of(old)?;
+    group.acls().set(inode, acl);
     if replaced.extras.has_properties && !inode.extras.has_properties {
-        group.copy_properties(replaced, inode.id())?;
+        group.attached().copy_properties(replaced, inode.id())?;
         inode.extras.has_properties = true;
     }
     if replaced.extras.has_xattrs && !inode.extras.has_xattrs {
-        group.copy_xattrs(replaced, inode.id())?;
+        group.attached().copy_xattrs(replaced, inode.id())?;
         inode.extras.has_xattrs = true;
     }
     Ok(())

@@ -12,6 +12,6 @@ pub fn set_quota(group: &mut Group<'_>, account: Account, quota: Option<Quota>) 
             error => error,
         })?;
     }
-    group.set_quota(account, quota);
+    group.usage().set_quota(account, quota);
     Ok(())
 }

@@ -13,13 +13,13 @@ pub fn add_location(group: &mut Group<'_>, file: FileId, pool: PoolId) -> OpResu
     let mut inode = group.inode(file)?;
     require_regular(&inode)?;
     let now = group.now();
-    group.add_location(&mut inode, ReplicaRef::good(pool, now))
+    group.locations().add(&mut inode, ReplicaRef::good(pool, now))
 }
 
 /// Also of a file that is no more.
 pub fn drop_location(group: &mut Group<'_>, file: FileId, pool: PoolId) -> OpResult<()> {
     match group.inode(file) {
-        Ok(mut inode) => group.drop_location(&mut inode, pool),
+        Ok(mut inode) => group.locations().drop_one(&mut inode, pool),
         Err(OpError::Refused(NamespaceError::Stale(_))) => Ok(()),
         Err(error) => Err(error),
     }
@@ -33,7 +33,7 @@ pub fn raise_epoch(group: &mut Group<'_>, file: FileId) -> OpResult<Epoch> {
     inode.attributes.change = group.instance.next_change(inode.attributes.change);
     group.put(inode);
     // A pool that learns the epoch keeps it.
-    group.batch.is_durable = true;
+    group.rows.batch.is_durable = true;
     Ok(inode.attributes.epoch)
 }
 
@@ -50,18 +50,16 @@ pub fn forget(group: &mut Group<'_>, files: &[FileId]) -> OpResult<()> {
 
 /// Changes nothing: the group is written all the same, and where it can say so on disk when it is answered.
 pub fn settle(group: &mut Group<'_>) -> OpResult<()> {
-    group.be_durable();
+    group.rows.be_durable();
     Ok(())
 }
 
 pub fn put_client(group: &mut Group<'_>, record: &ClientRecord) -> OpResult<()> {
-    group.wrote();
-    group.batch.clients.insert(record.owner.clone(), Some(record.reclaim_complete));
+    group.rows.change().clients.insert(record.owner.clone(), Some(record.reclaim_complete));
     Ok(())
 }
 
 pub fn remove_client(group: &mut Group<'_>, owner: &[u8]) -> OpResult<()> {
-    group.wrote();
-    group.batch.clients.insert(owner.to_vec(), None);
+    group.rows.change().clients.insert(owner.to_vec(), None);
     Ok(())
 }

@@ -44,14 +44,14 @@ pub fn rename(
     move_account(group, who, (&moved, from.0, to.0), replaced.as_ref())?;
 
     let now = group.now();
-    group.remove_name(from.0, from.1);
+    group.names().remove(from.0, from.1);
     let replaced = match replaced {
         Some(replaced) => {
-            group.replace_name(to.0, to.1, moved.id());
+            group.names().replace(to.0, to.1, moved.id());
             Some(drop_link(group, replaced, home.unwrap_or(NO_PARENT), now))
         }
         None => {
-            group.add_name(to.0, to.1, cookie, moved.id());
+            group.names().add(to.0, to.1, cookie, moved.id());
             None
         }
     };
@@ -87,7 +87,7 @@ pub fn exchange(
     }
     let now = group.now();
     for (name, mut entry) in [(taken, one), (name, other)] {
-        group.replace_name(dir, name, entry.id());
+        group.names().replace(dir, name, entry.id());
         entry.touch(now, group.instance);
         group.put(entry);
     }
@@ -121,7 +121,7 @@ fn check(
         require(group, who, moved, Access::WRITE)?;
     }
     match replaced {
-        Some(replaced) if replaced.is_directory() && group.has_children(replaced.id())? => {
+        Some(replaced) if replaced.is_directory() && group.names().has_children(replaced.id())? => {
             Err(NamespaceError::NotEmpty.into())
         }
         None if changes_parent && target.attributes.nlink >= LINKS_MAX => {
@@ -173,10 +173,10 @@ fn move_account(
         return Ok(());
     }
     if moved.is_directory() {
-        return group.move_tree(who, moved, to);
+        return group.usage().move_tree(who, moved, to);
     }
     let freed = replaced.filter(|replaced| replaced.attributes.nlink == 1);
-    group.require_quota(who, (Some(moved), &Inode { parent: to, ..*moved }), freed)
+    group.usage().require_quota(who, (Some(moved), &Inode { parent: to, ..*moved }), freed)
 }
 
 fn move_inode(
@@ -219,7 +219,7 @@ fn drop_source(
     may_take(group, who, source, &moved)?;
     may_take(group, who, target, &moved)?;
     let now = group.now();
-    group.remove_name(from.0, from.1);
+    group.names().remove(from.0, from.1);
     let home = if moved.parent == from.0 { target.id() } else { moved.parent };
     let moved = drop_link(group, moved, home, now);
     let after = touch_directory(group, from.0, 0, 0, now)?;

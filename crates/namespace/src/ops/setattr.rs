@@ -5,12 +5,10 @@ use types::permission::{granted, is_owner};
 use types::{Access, Acl, Attributes, FileId, FileKind, Identity, Timestamp};
 
 use super::acls;
+use super::mode_bits::SET_GID;
 use crate::group::{Group, OpResult};
 use crate::inode::{Inode, Instance};
 use types::permission::without_privileges;
-
-pub const SET_GID: u32 = 0o2000;
-pub const SET_UID: u32 = 0o4000;
 
 pub fn set_attributes(
     group: &mut Group<'_>,
@@ -19,7 +17,7 @@ pub fn set_attributes(
     set: &SetAttributes,
 ) -> OpResult<Attributes> {
     let mut inode = group.inode(file)?;
-    let acl = group.acl(&inode.attributes)?;
+    let acl = group.acls().of(&inode.attributes)?;
     check(who, &inode.attributes, acl.as_ref(), set)?;
     if is_empty(set) {
         return Ok(group.shown(&inode).attributes);
@@ -30,7 +28,7 @@ pub fn set_attributes(
     let now = group.now();
     let before = inode;
     apply(who, &mut inode, set, now, group.instance);
-    group.require_quota(who, (Some(&before), &inode), None)?;
+    group.usage().require_quota(who, (Some(&before), &inode), None)?;
     acls::follow(group, who, &mut inode, set.acl.as_ref(), set.mode.is_some())?;
     group.put(inode);
     Ok(inode.attributes)

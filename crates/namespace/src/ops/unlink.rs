@@ -17,13 +17,13 @@ pub fn unlink(
     let entry = existing(group, dir, name)?.ok_or(NamespaceError::NotFound)?;
     judge_expectation(expected, Some(&entry))?;
     may_take(group, who, &parent, &entry)?;
-    if entry.is_directory() && group.has_children(entry.id())? {
+    if entry.is_directory() && group.names().has_children(entry.id())? {
         return Err(NamespaceError::NotEmpty.into());
     }
     let home = next_home(group, &entry, (dir, name))?;
 
     let now = group.now();
-    group.remove_name(dir, name);
+    group.names().remove(dir, name);
     let entry = drop_link(group, entry, home, now);
     if entry.is_directory() {
         parent.attributes.nlink = parent.attributes.nlink.saturating_sub(1);

@@ -21,7 +21,7 @@ pub fn set(
 ) -> OpResult<ChangeInfo> {
     let inode = group.inode(file)?;
     may_write(group, who, &inode)?;
-    let known = group.xattrs(&inode)?;
+    let known = group.attached().xattrs(&inode)?;
     let found = known.get(name);
     match how {
         SetXattr::Create if found.is_some() => return Err(NamespaceError::Exists.into()),
@@ -35,19 +35,19 @@ pub fn set(
         None => group.new_cookie()?,
     };
 
-    group.set_xattr(file, name, XattrRow { cookie, value: value.clone() });
+    group.attached().set_xattr(file, name, XattrRow { cookie, value: value.clone() });
     Ok(touch(group, inode, true))
 }
 
 pub fn remove(group: &mut Group<'_>, who: &Identity, file: FileId, name: &XattrName) -> OpResult<ChangeInfo> {
     let inode = group.inode(file)?;
     may_write(group, who, &inode)?;
-    let known = group.xattrs(&inode)?;
+    let known = group.attached().xattrs(&inode)?;
     if !known.contains_key(name) {
         return Err(NamespaceError::NotFound.into());
     }
 
-    group.remove_xattr(file, name);
+    group.attached().remove_xattr(file, name);
     Ok(touch(group, inode, known.len() > 1))
 }
 

@@ -1,19 +1,16 @@
 //! Where the servers are, one connection to the one that takes writes, and its prepared statements.
 
-use std::collections::HashMap;
-use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-use postgres_types::ToSql;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, Error, Row, Statement};
+use tokio_postgres::{Client, Config};
 
+pub use super::link::{ANSWER_TIMEOUT, Link, in_time};
 use super::presence::Presence;
 use super::schema::SCHEMA;
 use super::settings;
@@ -21,13 +18,10 @@ use super::tls::Connector;
 pub use super::trouble::Trouble;
 use super::trouble::{POOLED, slow};
 use super::url::{Trust, Url};
-use super::whole::{WHOLES_MAX, compose};
 use crate::store::StoreError;
 
 /// Of one attempt at one server: name resolution, all addresses, TLS, login.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Of an answer. If the server waits longer for a lock, a standby or a disk, the head retries on another connection.
-pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const PORT: u16 = 5432;
 /// Set in the session in any case, so that a server that reloads another value does not change it.
 const STRICT: &str = "SELECT set_config('synchronous_commit', \
@@ -103,12 +97,7 @@ impl Target {
         let target = self.clone();
         // Sockets belong to the runtime that drives them, not to the one that asks.
         let link = match self.handle.spawn(async move { target.connect_to_any().await }).await {
-            Ok(connected) => Link {
-                client: connected?,
-                statements: Mutex::default(),
-                wholes: Mutex::default(),
-                uses: AtomicU64::new(0),
-            },
+            Ok(connected) => Link::new(connected?),
             Err(_) => return Err(Trouble::Passing("stopping".to_owned())),
         };
         in_time(settings::require(&link.client)).await?;
@@ -229,11 +218,6 @@ async fn login(server: &Config, connector: Connector) -> Result<Client, Trouble>
     Ok(client)
 }
 
-/// The answer, if it comes within `ANSWER_TIMEOUT`.
-pub async fn in_time<T>(asking: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
-    timeout(ANSWER_TIMEOUT, asking).await.unwrap_or_else(|_| Err(slow()))
-}
-
 /// For people; without the password.
 pub fn name(config: &Config) -> String {
     let hosts: Vec<String> = config.get_hosts().iter().map(host_name).collect();
@@ -247,64 +231,5 @@ fn host_name(host: &Host) -> String {
     match host {
         Host::Tcp(name) => name.clone(),
         Host::Unix(path) => path.display().to_string(),
-    }
-}
-
-pub struct Link {
-    pub client: Client,
-    statements: Mutex<HashMap<&'static str, Statement>>,
-    wholes: Mutex<HashMap<Vec<&'static str>, Statement>>,
-    uses: AtomicU64,
-}
-
-impl Link {
-    /// Prepared once for each connection.
-    pub async fn prepared(&self, sql: &'static str) -> Result<Statement, Error> {
-        if let Some(statement) = self.statements.lock().get(sql) {
-            return Ok(statement.clone());
-        }
-        let statement = self.client.prepare(sql).await?;
-        self.statements.lock().insert(sql, statement.clone());
-        Ok(statement)
-    }
-
-    /// The parts of a group as one statement; `values`: how many each has.
-    pub async fn prepared_whole(
-        &self,
-        parts: &[&'static str],
-        values: &[usize],
-    ) -> Result<Option<Statement>, Error> {
-        if let Some(statement) = self.wholes.lock().get(parts) {
-            return Ok(Some(statement.clone()));
-        }
-        let Some(sql) = compose(parts, values) else { return Ok(None) };
-        let statement = self.client.prepare(&sql).await?;
-        let mut wholes = self.wholes.lock();
-        if wholes.len() >= WHOLES_MAX {
-            wholes.clear();
-        }
-        wholes.insert(parts.to_vec(), statement.clone());
-        Ok(Some(statement))
-    }
-
-    pub async fn query(
-        &self,
-        sql: &'static str,
-        parameters: &[&(dyn ToSql + Sync)],
-    ) -> Result<Vec<Row>, Error> {
-        self.renew_plans().await?;
-        let statement = self.prepared(sql).await?;
-        self.client.query(&statement, parameters).await
-    }
-
-    /// A plan that was made while a table was empty may be a bad one for what it holds later. So all are made anew as a
-    /// session grows old, at its powers of two.
-    pub async fn renew_plans(&self) -> Result<(), Error> {
-        let uses = self.uses.fetch_add(1, Ordering::Relaxed) + 1;
-        if uses.is_power_of_two() && uses > 1 {
-            self.client.batch_execute("DISCARD PLANS").await
-        } else {
-            Ok(())
-        }
     }
 }

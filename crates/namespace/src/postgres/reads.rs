@@ -20,8 +20,10 @@ use super::trouble::{Trouble, slow};
 use super::writer::GROUPS;
 use super::{acls, check, rows, xattrs};
 use crate::inode::{ChangeFloor, Inode};
-use crate::paths::{DEPTH_MAX, LOOKUPS_MAX, PATH_BYTES_MAX};
-use crate::reads::{AclReads, Answer, AsOf, Entry, Listed, Reads, XattrReads, decode_checksum};
+use crate::reads::{
+    AclReads, Answer, AsOf, DEPTH_MAX, Entry, LOOKUPS_MAX, Listed, PATH_BYTES_MAX, Reads, XattrReads,
+    decode_checksum,
+};
 use crate::session::{Purpose, Session};
 use crate::store::{StoreError, StoreResult, XattrEntry};
 

@@ -6,9 +6,10 @@
 
 use tokio_postgres::{Client, SimpleQueryMessage, Statement};
 
-use super::connection::{Link, Trouble, in_time};
+use super::link::{Link, in_time};
 use super::rows::get;
 use super::schema::SCHEMA;
+use super::trouble::Trouble;
 use crate::store::StoreError;
 use crate::timeline;
 

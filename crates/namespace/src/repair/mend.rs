@@ -8,8 +8,8 @@ use super::replicas::remove_location;
 use crate::bulk::tables::TABLES;
 use crate::check::{ATTACHED, Problem, counts};
 use crate::inode::{Instance, NO_PARENT, new_inode};
-use crate::locality::{note_placement, state_number};
-use crate::session::{Session, insert_inodes};
+use crate::locality::state_number;
+use crate::session::{Session, insert_inodes, note_placement};
 use crate::store::{StoreError, StoreResult};
 
 /// Mends one, as things are now; what was made of it, with all that is gone.

@@ -7,8 +7,8 @@ use super::lost_found::{add_name, directory, lost_found, root_owner};
 use super::{RepairError, RepairLog, Repairs, meta, set_meta};
 use crate::ids::FIRST;
 use crate::inode::{Instance, new_inode};
-use crate::locality::{Placement, note_placement};
-use crate::session::{Session, insert_inodes, insert_locations};
+use crate::locality::Placement;
+use crate::session::{Session, insert_inodes, insert_locations, note_placement};
 use crate::store::StoreResult;
 
 /// Unit of used space, in bytes.

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension};
 use types::{FileId, Name};
 
 use super::rows::{decode_name, signed, unsigned};
-use crate::paths::{DEPTH_MAX, LOOKUPS_MAX, PATH_BYTES_MAX};
+use crate::reads::{DEPTH_MAX, LOOKUPS_MAX, PATH_BYTES_MAX};
 
 /// A name, and the directory that it is in.
 type Entry = (FileId, Name);

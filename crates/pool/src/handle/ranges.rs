@@ -28,14 +28,14 @@ impl ReplicaRanges for Handle {
             return IoHandle::ready(Ok(0));
         }
         self.change(Work::Copy, move |this| {
-            let source = this.shared.file_to_copy(source)?;
+            let source = this.replicas.file_to_copy(source)?;
             this.replica.copy_from(&this.shared, this.claim, &source, stretch)
         })
     }
 
     fn share_from(&self, source: Source, stretch: Stretch) -> IoHandle<bool> {
         self.change(Work::Share, move |this| {
-            let source = this.shared.file_to_copy(source)?;
+            let source = this.replicas.file_to_copy(source)?;
             this.replica.share_from(&this.shared, this.claim, &source, stretch)
         })
     }
@@ -69,7 +69,7 @@ impl Handle {
         }
         let this = self.clone();
         self.shared.engine.run(work, move || {
-            this.replica.load(&this.shared)?;
+            this.replica.file().load(&this.shared)?;
             this.check()?;
             look(&this)
         })

@@ -81,6 +81,7 @@ fn unloaded(pool: &LocalPool, file: u64, epoch: u32) -> Handle {
     let (replica, shared) = (Arc::new(Replica::new(FileId(file))), Arc::clone(&pool.shared));
     Handle {
         shared,
+        replicas: Arc::clone(&pool.replicas),
         replica,
         claim: Claim { epoch: Epoch(epoch), birth: Birth::UNKNOWN, presence: Presence::Unmade },
         mode: TicketMode::ReadWrite,

@@ -22,19 +22,19 @@ impl Replica {
         if !shared.space.admit_bytes(shared.store.root(), bytes.end() - bytes.offset()) {
             return Err(PoolError::NoSpace(shared.id()));
         }
-        let reserved = range::allocate(self.create(shared)?, bytes);
-        self.changed(shared);
+        let reserved = range::allocate(self.file.create(shared)?, bytes);
+        self.note_change(shared);
         reserved.map_err(|errno| shared.write_failure("reserve space", errno))
     }
 
     pub fn deallocate(&self, shared: &PoolParts, claim: Claim, bytes: ByteRange) -> Result<(), PoolError> {
         let _ordering = self.ordering.read();
         self.admit_change(shared, claim)?;
-        if self.open_file().is_none() {
+        if self.file.open().is_none() {
             return Ok(());
         }
-        let freed = range::deallocate(self.create(shared)?, bytes);
-        self.changed(shared);
+        let freed = range::deallocate(self.file.create(shared)?, bytes);
+        self.note_change(shared);
         freed.map_err(|errno| shared.write_failure("free space", errno))
     }
 
@@ -49,10 +49,10 @@ impl Replica {
         }
         // Its last byte gets a block, if it is to become longer.
         if length > extent.size {
-            self.admit_bytes(shared, extent, length - 1, length)?;
+            shared.admit_bytes(extent, length - 1, length)?;
         }
-        let extended = range::extend(self.create(shared)?, length);
-        self.changed(shared);
+        let extended = range::extend(self.file.create(shared)?, length);
+        self.note_change(shared);
         if extended == Err(Errno::OPNOTSUPP) {
             drop(ordering);
             return self.lengthen(shared, claim, length);
@@ -67,8 +67,8 @@ impl Replica {
         if length <= self.admit_change(shared, claim)?.size {
             return Ok(());
         }
-        let lengthened = self.cut(shared, self.create(shared)?, length);
-        self.changed(shared);
+        let lengthened = self.file.record().cut(shared, self.file.create(shared)?, length);
+        self.note_change(shared);
         lengthened.map_err(|errno| shared.write_failure("extend a replica", errno))
     }
 
@@ -82,7 +82,7 @@ impl Replica {
         let _ordering = self.ordering.read();
         let file = self.prepare_target(shared, claim, stretch)?;
         let copied = range::copy(source.as_fd(), file, stretch);
-        self.changed(shared);
+        self.note_change(shared);
         let copied = copied.map_err(|errno| shared.write_failure("copy data", errno))?;
         shared.counters.written_bytes.add(copied);
         Ok(copied)
@@ -98,13 +98,13 @@ impl Replica {
         let _ordering = self.ordering.read();
         let file = self.prepare_target(shared, claim, stretch)?;
         let cloned = range::clone(source.as_fd(), file, stretch);
-        self.changed(shared);
+        self.note_change(shared);
         cloned.map_err(|errno| shared.write_failure("share data", errno))
     }
 
     /// Behind the end of the replica, and where it has no file, all is a hole.
     pub fn seek(&self, shared: &PoolParts, offset: u64, kind: RangeKind) -> Result<Option<u64>, PoolError> {
-        match (self.open_file(), kind) {
+        match (self.file.open(), kind) {
             (Some(file), _) => {
                 range::seek(file, offset, kind).map_err(|errno| shared.failure("find data", errno))
             }
@@ -114,7 +114,7 @@ impl Replica {
     }
 
     pub fn advise(&self, shared: &PoolParts, bytes: ByteRange, advice: Advice) -> Result<(), PoolError> {
-        let Some(file) = self.open_file() else { return Ok(()) };
+        let Some(file) = self.file.open() else { return Ok(()) };
         range::advise(file, bytes, advice).map_err(|errno| shared.failure("take advice", errno))
     }
 
@@ -128,23 +128,8 @@ impl Replica {
         let extent = self.admit_change(shared, claim)?;
         let end = stretch.to.checked_add(stretch.length).filter(|end| *end <= write::OFFSET_MAX);
         let end = end.ok_or(PoolError::TooLarge)?.min(stretch.to + range::COPY_BYTES_MAX);
-        self.admit_bytes(shared, extent, stretch.to, end)?;
-        self.create(shared)
-    }
-
-    /// Takes the space that `[offset, end)` may need in the file.
-    pub(super) fn admit_bytes(
-        &self,
-        shared: &PoolParts,
-        extent: Extent,
-        offset: u64,
-        end: u64,
-    ) -> Result<(), PoolError> {
-        let added = shared.store.space_for(extent, offset, end);
-        if added == 0 || shared.space.admit_bytes(shared.store.root(), added) {
-            return Ok(());
-        }
-        Err(PoolError::NoSpace(shared.id()))
+        shared.admit_bytes(extent, stretch.to, end)?;
+        self.file.create(shared)
     }
 
     /// The file as it is, if its holder may change it.
@@ -160,23 +145,18 @@ impl Replica {
         offset: u64,
         end: u64,
     ) -> Result<Extent, PoolError> {
-        self.load(shared)?;
-        self.check_claim(shared, claim)?;
-        self.learn_birth(claim.birth);
-        self.check_unbroken(shared)?;
-        self.check_present(shared, claim)?;
-        let Some(file) = self.open_file() else { return Ok(Extent::NONE) };
-        let known = self.known();
+        let record = self.file.record();
+        self.file.load(shared)?;
+        record.check_claim(shared, claim)?;
+        record.learn_birth(claim.birth);
+        self.file.check_unbroken(shared)?;
+        self.file.check_present(shared, claim)?;
+        let Some(file) = self.file.open() else { return Ok(Extent::NONE) };
+        let known = record.known_length();
         let extent = look_at(file).map_err(|errno| shared.failure("look at a replica", errno))?;
-        self.check_linked(shared, extent)?;
+        self.file.check_linked(shared, extent)?;
         let end = if offset <= extent.size { extent.size.max(end) } else { extent.size };
-        self.check_end(shared, known, end)?;
+        record.check_end(shared, known, end)?;
         Ok(extent)
-    }
-
-    /// Also after a failure, which may have come half-way.
-    fn changed(&self, shared: &PoolParts) {
-        self.note_write();
-        shared.index.note(self.file);
     }
 }

@@ -312,7 +312,7 @@ async fn more_bytes_than_a_number_holds_are_counted_and_taken_off_again() {
     each(async |_, namespace, _| {
         let flush = async || {
             let flushed = namespace.shared.submit(|group| {
-                group.charges.is_flush = true;
+                group.quotas.is_flush = true;
                 Ok(())
             });
             flushed.await.unwrap();
@@ -352,7 +352,7 @@ async fn a_quota_of_a_user_asks_for_no_directory_above() {
         let again = engine.open();
         let asked = again.shared.submit(move |group| {
             let asked = |group: &Group<'_>| {
-                let questions = group.cache.counts.questions().into_iter();
+                let questions = group.inodes.source.cache.counts.questions().into_iter();
                 let of_inodes = questions.filter(|asked| asked.by == "committer" && asked.kind == "inode");
                 of_inodes.map(|asked| asked.count).sum::<u64>()
             };

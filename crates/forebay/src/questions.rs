@@ -1,0 +1,48 @@
+//! Questions of the control socket that have parts.
+
+use serde::{Deserialize, Serialize};
+
+use crate::cli::ConsistencyArgument;
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DirectoryQuestion {
+    pub path: String,
+    /// `None`: the setting is only reported.
+    pub set: Option<ConsistencyArgument>,
+    pub recursive: bool,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PoolQuestion {
+    List,
+    Drain(u32),
+    Enable(u32),
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QuotaQuestion {
+    Set(Whose, Limits),
+    Remove(Whose),
+    Show(Whose),
+    List,
+    Usage { path: String, depth: u32 },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Whose {
+    User(u32),
+    Group(u32),
+    Tree(String),
+}
+
+/// Those that are given are set, and those that are zero taken away.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Limits {
+    pub bytes_soft: Option<u64>,
+    pub bytes_hard: Option<u64>,
+    pub files_soft: Option<u64>,
+    pub files_hard: Option<u64>,
+}

@@ -1,0 +1,107 @@
+//! The writes of a replica that are done and not on disk, and the syncs that bring them there.
+//!
+//! Invariant: one sync runs at a time, and none after one that failed says that all is well. `synced` never passes
+//! `written`.
+
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use api::PoolError;
+use io_engine::SyncGate;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::file::ReplicaFile;
+use crate::parts::PoolParts;
+
+#[derive(Default)]
+pub struct Unsynced {
+    /// The name of the file is on disk.
+    named: AtomicBool,
+    /// Writes done, and those of them that a sync has covered.
+    written: AtomicU64,
+    synced: AtomicU64,
+    gate: SyncGate,
+    /// Held while the disk is asked for a sync, until what it tells is remembered. After `ordering`.
+    syncing: Mutex<()>,
+}
+
+/// The extent of a sync.
+#[derive(Clone, Copy)]
+enum Scope {
+    /// The written bytes, and where they are.
+    Data,
+    /// The same, and everything about the file.
+    All,
+    /// The label. The caller has `ordering` alone, so that every write that was begun is counted.
+    Label,
+}
+
+impl Unsynced {
+    pub fn gate(&self) -> &SyncGate {
+        &self.gate
+    }
+
+    pub fn is_empty(&self) -> bool {
+        // `synced` first: it never passes `written`.
+        let synced = self.synced.load(Ordering::Acquire);
+        synced == self.written.load(Ordering::Acquire)
+    }
+
+    /// Counted after the bytes are in the page cache and before the write is answered.
+    pub fn note_write(&self) {
+        self.written.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Brings everything written so far, and the replica's name, to the disk.
+    pub fn settle(&self, shared: &PoolParts, replica: &ReplicaFile) -> Result<(), PoolError> {
+        let syncing = self.syncing.lock();
+        replica.check_unbroken(shared)?;
+        let Some(file) = replica.open() else { return Ok(()) };
+        let covered = self.written.load(Ordering::Acquire);
+        let named = self.named.load(Ordering::Acquire);
+        let length = replica.length_to_sync(shared, file)?;
+        self.sync(shared, replica, file, if named { Scope::Data } else { Scope::All }, &syncing)?;
+        if !named {
+            if !replica.is_removed() {
+                let synced = shared.store.sync_name(replica.id());
+                synced.map_err(|errno| replica.record().faults.fail(shared, file, errno))?;
+            }
+            self.named.store(true, Ordering::Release);
+        }
+        self.synced.fetch_max(covered, Ordering::AcqRel);
+        drop(syncing);
+        replica.record().note_synced(shared, file, length);
+        Ok(())
+    }
+
+    /// Brings the label to the disk. Under `ordering`, alone.
+    pub fn settle_label(
+        &self,
+        shared: &PoolParts,
+        replica: &ReplicaFile,
+        file: BorrowedFd<'_>,
+    ) -> Result<(), PoolError> {
+        self.sync(shared, replica, file, Scope::Label, &self.syncing.lock())
+    }
+
+    /// The only way to sync a replica. The disk reports lost data once, to the first sync: another one that runs
+    /// meanwhile would get no error, so one runs at a time and the next finds the replica broken.
+    fn sync(
+        &self,
+        shared: &PoolParts,
+        replica: &ReplicaFile,
+        file: BorrowedFd<'_>,
+        scope: Scope,
+        _syncing: &MutexGuard<'_, ()>,
+    ) -> Result<(), PoolError> {
+        let synced = match scope {
+            Scope::Data => shared.store.sync_data(file),
+            Scope::All | Scope::Label => shared.store.sync_all(file),
+        };
+        synced.map_err(|errno| match scope {
+            // No data can have been lost.
+            Scope::Label if self.is_empty() => shared.write_failure("write a label", errno),
+            _ => replica.record().faults.fail(shared, file, errno),
+        })
+    }
+}
