@@ -18,7 +18,7 @@ use bytes::Bytes;
 use types::{Attributes, ByteRange, Identity};
 
 use crate::replicas::{Located, lost};
-use crate::{Files, FilesError};
+use crate::{FileChangeGuard, Files, FilesError};
 
 pub(crate) use copy::copy_whole;
 pub use segments::{Segment, Segments};
@@ -45,6 +45,8 @@ pub struct Content {
     file: Attributes,
     /// `None`: nothing was written to the file.
     located: Option<Located>,
+    /// Keeps delegations of the file off: a change takes it along.
+    _changing: Option<Arc<FileChangeGuard>>,
 }
 
 impl Files {
@@ -61,28 +63,36 @@ impl Files {
             ContentMode::Write => Some(self.open_located_for_writing(file).await?),
             ContentMode::Replace => Some(self.open_located_for_replacing(file).await?),
         };
-        Ok(Content { files: Arc::clone(self), file: *file, located })
+        Ok(Content { files: Arc::clone(self), file: *file, located, _changing: None })
     }
 
     /// Writes once. A write of all bytes that the file has replaces it: so does what a client sends again after a power
-    /// cut, of whose first bytes only the size has reached the disk.
+    /// cut, of whose first bytes only the size has reached the disk. `changing` is as of [`Content::keeping`].
     pub async fn write(
         self: &Arc<Self>,
         who: &Identity,
         file: &Attributes,
         (offset, data): (u64, Bytes),
         stability: Stability,
+        changing: Option<FileChangeGuard>,
     ) -> Result<Verifier, FilesError> {
         let replaces_all = offset == 0 && data.len() as u64 >= file.size;
         let mode = if replaces_all { ContentMode::Replace } else { ContentMode::Write };
         require_end(offset, data.len() as u64)?;
-        let content = self.content(file, mode).await?;
+        let content = self.content(file, mode).await?.keeping(changing);
         content.write(who, offset, data, stability).await?;
         content.verifier()
     }
 }
 
 impl Content {
+    /// For a caller without an open, who has recalled delegations of the file: they are kept off as long as this lives, and
+    /// until the last change that was begun is made.
+    #[must_use]
+    pub fn keeping(self, changing: Option<FileChangeGuard>) -> Content {
+        Content { _changing: changing.map(Arc::new), ..self }
+    }
+
     pub fn file(&self) -> &Attributes {
         &self.file
     }

@@ -95,12 +95,12 @@ pub(super) async fn allocate(
     clients: &Clients,
     args: &Allocate4Args,
 ) -> Result<(), NfsStat4> {
-    let (file, _changing) = authorize_current(compound, clients, args.stateid, Access::WRITE).await?;
+    let (file, changing) = authorize_current(compound, clients, args.stateid, Access::WRITE).await?;
     let range = range(args.offset, args.length)?.ok_or(NfsStat4::FBig)?;
     if i64::try_from(range.end()).is_err() {
         return Err(NfsStat4::FBig);
     }
-    let content = clients.fs.content(&file, ContentMode::Write).await?;
+    let content = clients.fs.content(&file, ContentMode::Write).await?.keeping(changing);
     content.allocate(&compound.identity, range).await.map_err(status::of_files)
 }
 
@@ -109,9 +109,9 @@ pub(super) async fn deallocate(
     clients: &Clients,
     args: &Deallocate4Args,
 ) -> Result<(), NfsStat4> {
-    let (file, _changing) = authorize_current(compound, clients, args.stateid, Access::WRITE).await?;
+    let (file, changing) = authorize_current(compound, clients, args.stateid, Access::WRITE).await?;
     let range = range(args.offset, args.length)?.ok_or(NfsStat4::Inval)?;
-    let content = clients.fs.content(&file, ContentMode::Change).await?;
+    let content = clients.fs.content(&file, ContentMode::Change).await?.keeping(changing);
     content.deallocate(range).await.map_err(status::of_files)
 }
 

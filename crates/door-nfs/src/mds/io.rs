@@ -43,10 +43,11 @@ pub(super) async fn write(
     clients: &Clients,
     args: Write4Args,
 ) -> Result<Write4ResOk, NfsStat4> {
-    let (file, _changing) = authorize(compound, clients, args.stateid, Access::WRITE).await?;
+    let (file, changing) = authorize(compound, clients, args.stateid, Access::WRITE).await?;
     let count = u32::try_from(args.data.len()).map_err(|_| NfsStat4::Inval)?;
     let data = (args.offset, args.data.0);
-    let written = clients.fs.files.write(&compound.identity, &file, data, stability(args.stable)).await;
+    let (who, stability) = (&compound.identity, stability(args.stable));
+    let written = clients.fs.files.write(who, &file, data, stability, changing).await;
     let writeverf = Verifier4(written.map_err(status::of_files)?.0);
     Ok(Write4ResOk { count, committed: args.stable, writeverf })
 }
@@ -77,8 +78,8 @@ pub(super) async fn authorize(
     authorize_file(compound, clients, &compound.identity, (file, stateid), access).await
 }
 
-/// As [`authorize`], of any file, for the caller's identity in its export. CURRENT must have been resolved. The caller
-/// holds the [`FileChangeGuard`] until its bytes are written: it keeps delegations away from writes without an open.
+/// As [`authorize`], of any file, for the caller's identity in its export. CURRENT must have been resolved. The
+/// [`FileChangeGuard`] goes with the bytes until they are written: it keeps delegations away from writes without an open.
 pub(super) async fn authorize_file(
     compound: &Compound,
     clients: &Clients,

@@ -132,14 +132,14 @@ async fn a_write_is_visible_after_its_bytes_are_there_and_a_failed_one_is_not() 
     let full = || Fault::Tear { bytes: 2, error: PoolError::NoSpace(fakes::POOL) };
     schedule.on(Call::Write, 0..2, full());
     for stability in [Stability::Unstable, Stability::FileSync] {
-        let torn = files.write(&who(), &file, (8, Bytes::from_static(b"torn")), stability).await;
+        let torn = files.write(&who(), &file, (8, Bytes::from_static(b"torn")), stability, None).await;
         assert!(matches!(torn, Err(FilesError::Pool(PoolError::NoSpace(_)))));
     }
     assert!(fakes.recorded_writes.lock().is_empty());
     let gate = Gate::shut();
     schedule.on(Call::Write, 0..1, Fault::Delay(gate.clone()));
     let who = who();
-    let write = files.write(&who, &file, (8, Bytes::from_static(b"data")), Stability::Unstable);
+    let write = files.write(&who, &file, (8, Bytes::from_static(b"data")), Stability::Unstable, None);
     let release = async {
         assert_eq!(gate.waiting(), 1);
         assert!(fakes.recorded_writes.lock().is_empty(), "the size says nothing that the replica has not");
@@ -157,7 +157,7 @@ async fn a_write_without_room_or_behind_the_largest_length_changes_nothing() {
     let file = sized(&fakes, 10);
     let write = async |offset| {
         let data = (offset, Bytes::from_static(b"data"));
-        files.write(&who(), &file, data, Stability::Unstable).await
+        files.write(&who(), &file, data, Stability::Unstable, None).await
     };
     *fakes.room.lock() = Some(3);
     assert!(matches!(write(10).await, Err(FilesError::Namespace(api::NamespaceError::QuotaExceeded))));
@@ -176,7 +176,7 @@ async fn a_write_of_all_bytes_makes_a_lost_replica_anew_and_one_of_some_does_not
     let (fakes, files) = Fakes::files();
     let file = sized(&fakes, 4);
     let write = async |offset, data| {
-        files.write(&who(), &file, (offset, Bytes::from_static(data)), Stability::FileSync).await
+        files.write(&who(), &file, (offset, Bytes::from_static(data)), Stability::FileSync, None).await
     };
     assert!(is_lost(&write(1, b"ata").await));
     write(0, b"data").await.unwrap();

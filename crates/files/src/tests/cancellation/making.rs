@@ -1,7 +1,7 @@
 //! New entries.
 
 use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
-use types::SymlinkTarget;
+use types::{ByteRange, SymlinkTarget};
 
 use super::*;
 
@@ -87,4 +87,52 @@ async fn a_dropped_commit_of_bytes_at_a_pool_keeps_delegations_off_until_it_is_m
         false
     })
     .await;
+}
+
+/// As a WRITE, ALLOCATE or DEALLOCATE by a special stateid.
+#[tokio::test]
+async fn a_dropped_write_without_an_open_keeps_delegations_off_until_it_is_made() {
+    let range = ByteRange::from_bounds(2, 6).unwrap();
+    for which in 0..3 {
+        let stage = Stage::set().await;
+        let (files, who, mut cases) = (stage.files(), &stage.scene.caller.identity, 0);
+        at_each_poll(async |polls, when| {
+            cases += 1;
+            let context = format!("{which}, dropped after {polls} polls, {when:?}");
+            let file = stage.put(&cases.to_string()).await;
+            let found = files.attributes(file).await.unwrap();
+            let write = async || {
+                let writing = Change::Access(Share::new(Modes::WRITE, Modes::NONE));
+                let changing = Some(files.before_change(file, Some(B), writing, LONG).await?);
+                let data = (2, Bytes::from_static(b"data"));
+                match which {
+                    0 => files.write(who, &found, data, Stability::FileSync, changing).await.map(drop),
+                    1 => {
+                        let content = files.content(&found, ContentMode::Write).await?.keeping(changing);
+                        content.allocate(who, ByteRange::from_bounds(4, 12).unwrap()).await
+                    }
+                    _ => {
+                        let content = files.content(&found, ContentMode::Change).await?.keeping(changing);
+                        content.deallocate(range).await
+                    }
+                }
+            };
+            let answer = stage.polled(write(), polls, when).await;
+            let delegated = files.table().delegate(file, A, DelegationKind::Read, Duration::ZERO);
+            let state = async || {
+                let replica = stage.scene.pool.pool().writer(file);
+                let data = replica.read_at(0, 100).await.unwrap().data;
+                (data, files.attributes(file).await.unwrap())
+            };
+            let then = state().await;
+            stage.settle().await;
+            let now = state().await;
+            assert!(delegated.is_err() || now == then, "{context}: it goes on while its holder caches");
+            stage.give_all_back();
+            recall_time_passes(&stage);
+            stage.judge(&context).await;
+            answer.is_some_and(|answer| answer.map(|()| assert_ne!(now.1, found)).is_ok())
+        })
+        .await;
+    }
 }
