@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use admin::log::LogControl;
 use anyhow::{Result, anyhow};
-use api::{HandleKey, Pool, PoolList, PoolManager, PoolStatus};
+use api::{HandleKey, Pool, PoolManager, PoolStatus};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, Security, StartError};
 use files::{Files, FilesServices};
 use namespace::SqlNamespace;

@@ -70,7 +70,7 @@ async fn a_dropped_commit_of_bytes_at_a_pool_keeps_delegations_off_until_it_is_m
             files.commit_written(&found, None, Some(changing)).await
         };
         let answer = stage.polled(commit(), polls, when).await;
-        let delegated = files.table().delegate(file, A, DelegationKind::Read, Duration::ZERO);
+        let delegated = files.table().delegations().grant(file, A, DelegationKind::Read, Duration::ZERO);
         let then = files.attributes(file).await.unwrap();
         stage.settle().await;
         let now = files.attributes(file).await.unwrap();
@@ -118,7 +118,7 @@ async fn a_dropped_write_without_an_open_keeps_delegations_off_until_it_is_made(
                 }
             };
             let answer = stage.polled(write(), polls, when).await;
-            let delegated = files.table().delegate(file, A, DelegationKind::Read, Duration::ZERO);
+            let delegated = files.table().delegations().grant(file, A, DelegationKind::Read, Duration::ZERO);
             let state = async || {
                 let replica = stage.scene.pool.pool().writer(file);
                 let data = replica.read_at(0, 100).await.unwrap().data;

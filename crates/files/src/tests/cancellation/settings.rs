@@ -116,7 +116,8 @@ impl Change<'_> {
         let before = self.state().await;
         let answer = stage.polled(self.make(), polls, when).await;
         let table = || stage.files().table();
-        let is_delegated = table().delegate(self.file, A, DelegationKind::Read, Duration::ZERO).is_ok();
+        let is_delegated =
+            table().delegations().grant(self.file, A, DelegationKind::Read, Duration::ZERO).is_ok();
         let then = self.state().await;
         stage.settle().await;
         let now = self.state().await;
