@@ -96,6 +96,8 @@ pub enum UploadError {
     Contended,
     #[error("the file was not given its name")]
     Failed,
+    #[error("the pool has started anew and may have lost bytes of the file; nothing was kept")]
+    Lost,
     #[error("this upload is over: another one of this name was begun meanwhile, or it was given up")]
     Superseded,
     #[error("several uploads of this name were begun")]
