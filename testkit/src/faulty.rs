@@ -27,7 +27,7 @@ pub trait Crash: Send + Sync {
 }
 
 /// A pool whose calls meet the faults of its schedule.
-pub struct Faulty<P> {
+pub struct Faulty<P: ?Sized> {
     pool: Arc<P>,
     schedule: Schedule,
 }
@@ -36,12 +36,20 @@ impl<P: Pool + Crash + 'static> Faulty<P> {
     pub fn new(pool: P) -> Faulty<P> {
         let pool = Arc::new(pool);
         let crashing = Arc::clone(&pool);
-        let schedule = Schedule::of(pool.id(), move || crashing.crash());
+        let schedule = Schedule::of(pool.id(), Some(Arc::new(move || crashing.crash())));
         Faulty { pool, schedule }
     }
 }
 
-impl<P> Faulty<P> {
+impl Faulty<dyn Pool> {
+    /// Around a pool of any kind. It does not crash: `Fault::LoseUnsynced` is not for its schedule.
+    pub fn around(pool: Arc<dyn Pool>) -> Faulty<dyn Pool> {
+        let schedule = Schedule::of(pool.id(), None);
+        Faulty { pool, schedule }
+    }
+}
+
+impl<P: ?Sized> Faulty<P> {
     pub fn schedule(&self) -> &Schedule {
         &self.schedule
     }
@@ -99,7 +107,7 @@ impl<P> Faulty<P> {
 }
 
 #[async_trait]
-impl<P: Pool> Pool for Faulty<P> {
+impl<P: Pool + ?Sized> Pool for Faulty<P> {
     fn id(&self) -> PoolId {
         self.pool.id()
     }

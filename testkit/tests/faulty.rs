@@ -285,3 +285,11 @@ async fn every_range_operation_reaches_the_replica() {
     assert_eq!((facts.size, facts.space_used), (20, 5));
     assert_eq!(pool.schedule().count(Call::Range), 3);
 }
+
+#[tokio::test]
+async fn a_pool_of_any_kind_meets_faults() {
+    let pool = Faulty::around(Arc::new(faulty()));
+    pool.schedule().on(Call::Facts, 0..1, busy());
+    assert!(is_busy(pool.facts(&[FILE], api::ANSWER_TIME).await.sole()));
+    assert_eq!(pool.facts(&[FILE], api::ANSWER_TIME).await.sole().unwrap(), None);
+}

@@ -180,7 +180,7 @@ impl From<UploadError> for Refusal {
             E::Contended | E::TooMany | E::TooManyOf(_) | E::BeingReceived => {
                 return Refusal::busy(error.to_string());
             }
-            E::Failed => StatusCode::INTERNAL_SERVER_ERROR,
+            E::Failed | E::Lost => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Refusal::new(status, error.to_string())
     }

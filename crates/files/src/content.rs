@@ -198,8 +198,9 @@ impl Content {
         self.require_room(who, end).await?;
         self.ranges()?;
         self.change(move |content| async move {
+            let verifier = content.verifier()?;
             content.ranges()?.allocate(range).await?;
-            content.settle(end).await
+            content.settle(verifier, end).await
         })
         .await
     }
@@ -211,9 +212,10 @@ impl Content {
         }
         self.ranges()?;
         self.change(move |content| async move {
+            let verifier = content.verifier()?;
             content.ranges()?.deallocate(range).await?;
             // Written, but not longer for it.
-            content.settle(0).await
+            content.settle(verifier, 0).await
         })
         .await
     }
@@ -292,9 +294,12 @@ impl Content {
     }
 
     /// Brings a change to the disk and makes it visible, in this order. The caller keeps the length steady from before the
-    /// change.
-    async fn settle(&self, size_at_least: u64) -> Result<(), FilesError> {
-        self.open()?.replica.sync().await?;
+    /// change, and has noted the verifier then. `Unknown`: the pool has started anew since and may have lost the change.
+    async fn settle(&self, verifier: Verifier, size_at_least: u64) -> Result<(), FilesError> {
+        let Located { replica, ticket } = self.open()?;
+        if replica.sync().await? != verifier {
+            return Err(PoolError::Unknown(ticket.pool).into());
+        }
         self.record_on_disk(Some(size_at_least)).await
     }
 

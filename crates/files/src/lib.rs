@@ -40,6 +40,10 @@ mod user_attributes;
 mod walk;
 mod writer;
 
+// Scenes of tests are shared with those of `tests/`, which see this crate from outside.
+#[cfg(test)]
+extern crate self as forebay_files;
+
 #[cfg(test)]
 mod tests;
 

@@ -9,10 +9,10 @@ mod entries;
 pub mod fakes;
 mod freshness;
 mod holding;
-mod kept_uploads;
 mod recalls;
 mod removals;
 mod replicas;
+#[path = "../tests/scene/mod.rs"]
 pub mod scene;
 mod settings;
 mod unwritten;
@@ -26,18 +26,9 @@ use types::FileId;
 
 use super::*;
 use fakes::{Fakes, attributes};
+pub use scene::{A, B, DOOR, FOREIGN, LONG, OTHER_DOOR, SHORT};
 
 pub const FILE: FileId = FileId(7);
-/// As [`Fakes`] registers them.
-const DOOR: Door = Door::numbered(0);
-const OTHER_DOOR: Door = Door::numbered(1);
-pub const A: Holder = Holder::of(DOOR, 1);
-const B: Holder = Holder::of(DOOR, 2);
-const FOREIGN: Holder = Holder::of(OTHER_DOOR, 1);
-
-/// For what comes at once, and for what never comes.
-const LONG: Duration = Duration::from_secs(60);
-const SHORT: Duration = Duration::from_millis(5);
 const LEASE: Duration = Duration::from_secs(90);
 
 pub fn granted(files: &Files, holder: Holder, mode: LayoutMode) {

@@ -98,6 +98,8 @@ pub enum UploadError {
     Contended,
     #[error("the file was not given its name")]
     Failed,
+    #[error("the pool has started anew and may have lost bytes of the file; nothing was kept")]
+    Lost,
     #[error(
         "this upload of {path} is over: another one was begun meanwhile, or it was given up; begin again with the first byte"
     )]

@@ -6,7 +6,7 @@ use api::{IoHandle, OpenReplica, PoolError, Stability, Verifier};
 use bytes::Bytes;
 use types::{Checksum, ChecksumKind};
 
-use crate::{FilesError, Sums};
+use crate::{FilesError, Sums, UploadError};
 
 /// After so many bytes a sync is begun, so that the disk works while the rest comes in and little is left for the end.
 /// Twice as much is about what an upload may leave unwritten in memory.
@@ -24,6 +24,8 @@ pub struct Writer {
     /// How far the writes went when the last sync was begun.
     synced_to: u64,
     syncing: Option<IoHandle<Verifier>>,
+    /// As of before the first write: with another one the pool has started anew, and may have lost bytes.
+    verifier: Verifier,
 }
 
 /// Data that a writer has put onto the disk.
@@ -36,6 +38,7 @@ pub struct Received {
 impl Writer {
     pub fn new(replica: Arc<dyn OpenReplica>, kinds: impl IntoIterator<Item = ChecksumKind>) -> Writer {
         Writer {
+            verifier: replica.verifier(),
             replica,
             sums: Sums::new(kinds),
             offset: 0,
@@ -81,8 +84,17 @@ impl Writer {
                 self.is_broken = true;
                 Err(error.into())
             }
-            Ok(_) | Err(_) => Ok(()),
+            Ok(verifier) => self.judge_synced(verifier),
+            Err(_) => Ok(()),
         }
+    }
+
+    fn judge_synced(&mut self, verifier: Verifier) -> Result<(), FilesError> {
+        if verifier == self.verifier {
+            return Ok(());
+        }
+        self.is_broken = true;
+        Err(UploadError::Lost.into())
     }
 
     async fn settle_write(&mut self) -> Result<(), FilesError> {
@@ -103,10 +115,13 @@ impl Writer {
         if self.offset > 0 {
             let synced = self.syncing.insert(self.replica.sync()).await;
             self.syncing = None;
-            if let Err(error) = synced {
-                self.is_broken |=
-                    !matches!(error, PoolError::Busy(_) | PoolError::Offline(_) | PoolError::Unknown(_));
-                return Err(error.into());
+            match synced {
+                Ok(verifier) => self.judge_synced(verifier)?,
+                Err(error) => {
+                    self.is_broken |=
+                        !matches!(error, PoolError::Busy(_) | PoolError::Offline(_) | PoolError::Unknown(_));
+                    return Err(error.into());
+                }
             }
         }
         let sums = std::mem::replace(&mut self.sums, Sums::new([]));
@@ -117,7 +132,7 @@ impl Writer {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt;
-    use testkit::faulty::{Call, Fault, FaultyReplica, Gate, Schedule};
+    use testkit::faulty::{Call, Crash, Fault, FaultyReplica, Gate, Schedule};
     use testkit::memory_pool::MemoryPool;
     use types::{FileId, PoolId};
 
@@ -198,6 +213,16 @@ mod tests {
         let received = writer.finish().await.unwrap();
         let sums: Vec<String> = received.checksums.iter().map(Checksum::to_string).collect();
         assert_eq!((received.size, &sums[..]), (9, &["adler32:091e01de".to_owned()][..]));
+    }
+
+    #[tokio::test]
+    async fn a_writer_whose_pool_has_started_anew_before_a_sync_is_broken() {
+        let pool = MemoryPool::new(PoolId(0));
+        let mut writer = Writer::new(pool.writer(FileId(7)), []);
+        writer.write(Bytes::from_static(b"lost")).await.unwrap();
+        pool.crash();
+        assert!(matches!(writer.finish().await, Err(FilesError::Upload(UploadError::Lost))));
+        assert!(writer.is_broken());
     }
 
     /// Lets the one call pass that waits there.

@@ -33,7 +33,7 @@ pub enum Fault {
 #[derive(Clone, Default)]
 pub struct Schedule(Arc<Mutex<Plan>>);
 
-type CrashPool = Arc<dyn Fn() + Send + Sync>;
+pub(super) type CrashPool = Arc<dyn Fn() + Send + Sync>;
 
 #[derive(Default)]
 struct Plan {
@@ -113,8 +113,9 @@ impl Schedule {
         self.plan().passed.clone()
     }
 
-    pub(super) fn of(pool: PoolId, crash: impl Fn() + Send + Sync + 'static) -> Schedule {
-        let plan = Plan { pool: Some(pool), crash: Some(Arc::new(crash)), ..Plan::default() };
+    /// `crash`: how the pool loses the bytes that no sync has covered, if it can.
+    pub(super) fn of(pool: PoolId, crash: Option<CrashPool>) -> Schedule {
+        let plan = Plan { pool: Some(pool), crash, ..Plan::default() };
         Schedule(Arc::new(Mutex::new(plan)))
     }
 
@@ -169,7 +170,7 @@ impl Plan {
             Some(Fault::LoseAnswer) => Passage::Unanswered(PoolError::Unknown(self.id())),
             Some(Fault::Tear { bytes, error }) => Passage::Torn { bytes, error },
             Some(Fault::LoseUnsynced) => {
-                crash = Some(self.crash.clone().expect("the schedule is that of a pool"));
+                crash = Some(self.crash.clone().expect("the schedule is that of a pool that can crash"));
                 Passage::Free
             }
             Some(Fault::Disappear) => {

@@ -119,10 +119,11 @@ impl Content {
         let ranges = self.ranges()?;
         self.files.before_write(self.file.file).await?;
         let _steady = self.files.steady(self.file.file).await;
+        let verifier = self.verifier()?;
         if !ranges.share_from(self.source_of_pool(from)?, stretch).await? {
             return Ok(false);
         }
-        self.settle(end).await.map(|()| true)
+        self.settle(verifier, end).await.map(|()| true)
     }
 
     /// The source, as the target's pool is told of it.

@@ -142,18 +142,6 @@ async fn a_pool_copies_its_own_replicas_and_the_head_moves_no_byte() {
 }
 
 #[tokio::test]
-async fn a_source_that_lost_its_end_is_an_error_and_no_zeros() {
-    for ends in [Ends::in_one_pool().await, Ends::in_two_pools(MemoryPool::new(OTHER)).await] {
-        ends.fakes.put_replica(Birth::UNKNOWN, 100, 100);
-        let copied = ends.copy(WHOLE, |_| false).await;
-        assert!(matches!(copied, Err(FilesError::Pool(PoolError::Io { .. }))));
-        assert_eq!(ends.attributes().size, 0);
-        let there = Stretch { length: 95, ..WHOLE };
-        assert_eq!(ends.copy(there, |_| false).await.unwrap(), 95);
-    }
-}
-
-#[tokio::test]
 async fn a_source_that_was_cut_since_it_was_looked_at_is_looked_at_again() {
     let ends = Ends::in_one_pool().await;
     ends.fakes.put_replica(Birth::UNKNOWN, 100, 100);

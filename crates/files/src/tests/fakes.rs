@@ -1,7 +1,6 @@
-//! A namespace and a recaller that remember what they were asked, and a pool in memory.
+//! A namespace that remembers what it was asked, and a pool in memory.
 
 use std::collections::BTreeMap;
-use std::sync::Weak;
 
 use api::{
     Account, Acls, Birth, Cookie, Counted, CreateSpec, Created, ExpectedEnds, ExpectedFile, FileLocations,
@@ -22,7 +21,7 @@ use types::{
 
 use super::*;
 
-pub const POOL: PoolId = PoolId(3);
+pub use super::scene::{FakeRecaller, POOL};
 
 pub fn attributes(file: FileId, size: u64) -> Attributes {
     Attributes {
@@ -333,96 +332,6 @@ impl Locations for Fakes {
     }
     async fn files(&self, _: FileId, _: usize) -> Result<Vec<FileLocations>, NamespaceError> {
         Err(NOT_ASKED)
-    }
-}
-
-/// A door whose clients give back at once, or never.
-pub struct FakeRecaller {
-    files: Weak<Files>,
-    gives_back: bool,
-    pub recalled: Mutex<Vec<Recall>>,
-    /// Holders that were asked for their unsent writes, and the answer of each.
-    pub asked: Mutex<Vec<Holder>>,
-    pub told: Mutex<Option<Told>>,
-    /// Holders that can be dislodged, and whether they are gone at once.
-    pub lost: Mutex<Vec<Holder>>,
-    pub goes_at_once: bool,
-}
-
-impl FakeRecaller {
-    pub fn attach(files: &Arc<Files>, door: Door, gives_back: bool) -> Arc<FakeRecaller> {
-        FakeRecaller::attach_with(files, door, gives_back, &[], false)
-    }
-
-    /// These clients were lost.
-    pub fn attach_with(
-        files: &Arc<Files>,
-        door: Door,
-        gives_back: bool,
-        lost: &[Holder],
-        goes_at_once: bool,
-    ) -> Arc<FakeRecaller> {
-        let recaller = Arc::new(FakeRecaller {
-            files: Arc::downgrade(files),
-            gives_back,
-            recalled: Mutex::default(),
-            asked: Mutex::default(),
-            told: Mutex::default(),
-            lost: Mutex::new(lost.to_vec()),
-            goes_at_once,
-        });
-        files.recall_through(door, recaller.clone());
-        recaller
-    }
-
-    /// Releases the state of a lost client.
-    pub fn release(&self, holder: Holder) {
-        let files = self.files.upgrade().unwrap();
-        files.table().release_holder(holder);
-        files.returned();
-    }
-
-    pub fn holders(&self) -> Vec<Holder> {
-        self.recalled.lock().iter().map(|recall| recall.holder).collect()
-    }
-}
-
-#[async_trait]
-impl Recaller for FakeRecaller {
-    async fn ask_writer(&self, _: FileId, writer: Holder, _: Duration) -> Option<Told> {
-        // Deadlocks if the table is still held.
-        let files = self.files.upgrade().unwrap();
-        assert!(files.table().holders().iter().any(|holder| holder == writer));
-        self.asked.lock().push(writer);
-        // So that an answer takes some time.
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        *self.told.lock()
-    }
-
-    fn recall(&self, recalls: &[Recall]) {
-        self.recalled.lock().extend(recalls);
-        let files = self.files.upgrade().unwrap();
-        for recall in recalls.iter().filter(|_| self.gives_back) {
-            // Deadlocks if the table is still held.
-            match recall.granted {
-                Granted::Layout(_) => given_back(&files, recall.holder),
-                Granted::Delegation(_) => {
-                    files.table().delegations().give_back(recall.file, recall.holder);
-                    files.returned();
-                }
-            }
-        }
-    }
-
-    fn dislodge(&self, holders: &[Holder]) -> bool {
-        let going: Vec<Holder> = {
-            let lost = self.lost.lock();
-            holders.iter().filter(|holder| lost.contains(holder)).copied().collect()
-        };
-        if self.goes_at_once {
-            going.iter().for_each(|holder| self.release(*holder));
-        }
-        !going.is_empty()
     }
 }
 

@@ -143,19 +143,6 @@ async fn delegations_of_others_come_home_before_a_change_and_none_is_given_while
 }
 
 #[tokio::test]
-async fn a_reader_of_another_door_waits_for_a_writers_delegation() {
-    let (_fakes, files) = Fakes::files();
-    let clients = FakeRecaller::attach(&files, DOOR, true);
-    files.table().delegations().grant(FILE, A, DelegationKind::Write, Duration::ZERO).unwrap();
-    let (open, _) = files.open(FILE, FOREIGN, Share::new(Modes::READ, Modes::NONE)).await.unwrap();
-    assert_eq!(clients.holders(), [A]);
-    drop(open);
-    delegated(&files, A);
-    files.open(FILE, FOREIGN, Share::new(Modes::READ, Modes::NONE)).await.map(drop).unwrap();
-    assert_eq!(clients.holders(), [A], "readers do not disturb each other");
-}
-
-#[tokio::test]
 async fn a_delegation_that_came_between_is_asked_for_after_the_change() {
     let (_fakes, files) = Fakes::files();
     let clients = FakeRecaller::attach(&files, DOOR, false);

@@ -204,15 +204,6 @@ async fn a_replica_of_another_file_is_neither_believed_nor_cut() {
 }
 
 #[tokio::test]
-async fn a_pool_that_is_not_there_is_an_error() {
-    let (fakes, files) = Fakes::files();
-    fakes.pools.lose(POOL);
-    let is_offline = |error| matches!(error, FilesError::Pool(api::PoolError::Offline(POOL)));
-    assert!(truncate(&files, FILE, 5).await.is_err_and(is_offline));
-    assert!(files.open_for_writing(&attributes(FILE, 10)).await.is_err_and(is_offline));
-}
-
-#[tokio::test]
 async fn a_size_that_no_file_can_have_is_refused_before_anybody_is_asked() {
     let (_fakes, files) = Fakes::files();
     let clients = FakeRecaller::attach(&files, DOOR, true);

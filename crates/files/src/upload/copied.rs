@@ -3,7 +3,7 @@
 use api::Stretch;
 use types::Checksum;
 
-use super::{Complete, Upload};
+use super::{Complete, Upload, UploadError};
 use crate::content::copy_whole;
 use crate::{Content, ContentMode, FilesError, Received};
 
@@ -51,9 +51,10 @@ impl Upload {
         let target = body.files.content(&body.file, ContentMode::Write).await?;
         let size = source.file().size;
         source.require_bytes(size).await?;
+        let verifier = target.verifier()?;
         copy_whole(source, &target, Stretch { from: 0, to: 0, length: size }).await?;
-        target.replica().expect("it is open to be written").sync().await?;
-        Ok(())
+        let synced = target.replica().expect("it is open to be written").sync().await?;
+        if synced == verifier { Ok(()) } else { Err(UploadError::Lost.into()) }
     }
 
     async fn is_unchanged(&self, source: &Content) -> Result<bool, FilesError> {

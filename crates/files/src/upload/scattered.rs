@@ -2,23 +2,26 @@
 
 use std::sync::Arc;
 
-use api::{ANSWER_TIME, Birth, OpenReplica, PoolError, Stability};
+use api::{ANSWER_TIME, Birth, OpenReplica, PoolError, Stability, Verifier};
 use bytes::Bytes;
 use types::Checksum;
 
-use super::{Complete, Upload};
+use super::{Complete, Upload, UploadError};
 use crate::{FilesError, Received};
 
 pub struct ScatteredUpload {
     upload: Upload,
     replica: Arc<dyn OpenReplica>,
+    /// As of before the first write.
+    verifier: Verifier,
 }
 
 impl Upload {
     /// For bytes that come in any order. None may have been written before.
     pub async fn scattered(self) -> Result<ScatteredUpload, FilesError> {
         let replica = self.body().files.open_for_writing(self.file()).await?;
-        Ok(ScatteredUpload { upload: self, replica })
+        let verifier = replica.verifier();
+        Ok(ScatteredUpload { upload: self, replica, verifier })
     }
 }
 
@@ -43,8 +46,8 @@ impl ScatteredUpload {
         if found.is_some_and(|facts| facts.size > size && facts.birth.agrees_with(birth)) {
             pool.truncate(&[(file, size)], ANSWER_TIME).await.sole()?;
         }
-        if size > 0 {
-            self.replica.sync().await?;
+        if size > 0 && self.replica.sync().await? != self.verifier {
+            return Err(UploadError::Lost.into());
         }
         Ok(self.upload.received(Received { size, checksums }))
     }

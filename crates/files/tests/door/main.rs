@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
+#[path = "../scene/mod.rs"]
+mod files_scene;
 mod line_door;
 mod scene;
 
@@ -9,13 +11,14 @@ use api::RangeKind;
 use forebay_files::{ContentMode, Modes, Share};
 use types::ByteRange;
 
-use crate::scene::{LONG, SHORT, Scene};
+use crate::files_scene::{FOREIGN, LONG, SHORT};
+use crate::scene::DoorScene;
 
 const MIB: u64 = 1 << 20;
 
 #[tokio::test]
 async fn a_file_that_is_put_is_read_back() {
-    let scene = Scene::set(LONG).await;
+    let scene = DoorScene::set(LONG).await;
     let mut client = scene.connect().await;
     let bytes: Vec<u8> = (0..3 * MIB + 7).map(|at| (at % 251) as u8).collect();
     assert_eq!(client.put("/dir/file", &bytes).await, "OK");
@@ -26,7 +29,7 @@ async fn a_file_that_is_put_is_read_back() {
 
 #[tokio::test]
 async fn each_error_has_its_word_and_the_connection_goes_on() {
-    let scene = Scene::set(LONG).await;
+    let scene = DoorScene::set(LONG).await;
     let mut client = scene.connect().await;
     assert_eq!(client.get("/dir/none").await.unwrap_err(), "NOT-FOUND");
     assert_eq!(client.put("/none/file", b"bytes").await, "NOT-FOUND");
@@ -41,7 +44,7 @@ async fn each_error_has_its_word_and_the_connection_goes_on() {
 
 #[tokio::test]
 async fn readers_see_the_file_before_a_put_or_after_it() {
-    let scene = Scene::set(LONG).await;
+    let scene = DoorScene::set(LONG).await;
     let mut writer = scene.connect().await;
     let version = |number: u8| vec![number; 100_000];
     assert_eq!(writer.put("/dir/file", &version(0)).await, "OK");
@@ -66,18 +69,18 @@ async fn readers_see_the_file_before_a_put_or_after_it() {
 
 #[tokio::test]
 async fn a_removed_file_is_gone_and_its_data_is_freed() {
-    let scene = Scene::set(LONG).await;
+    let scene = DoorScene::set(LONG).await;
     let mut client = scene.connect().await;
     assert_eq!(client.put("/dir/file", b"bytes").await, "OK");
     assert_eq!(client.ask("DELETE /dir/file").await, "OK");
     assert_eq!(client.get("/dir/file").await.unwrap_err(), "NOT-FOUND");
     assert_eq!(client.ask("DELETE /dir/file").await, "NOT-FOUND");
-    assert_eq!(scene.reap().await, (1, 1));
+    assert_eq!(scene.count_reaped().await, (1, 1));
 }
 
 #[tokio::test]
 async fn a_copy_keeps_the_holes_of_its_source() {
-    let scene = Scene::set(LONG).await;
+    let scene = DoorScene::set(LONG).await;
     let mut client = scene.connect().await;
     let mut bytes = vec![7; 4 * MIB as usize];
     assert_eq!(client.put("/dir/file", &bytes).await, "OK");
@@ -95,7 +98,7 @@ async fn a_copy_keeps_the_holes_of_its_source() {
 
 #[tokio::test]
 async fn an_open_of_another_door_that_denies_reading_or_writing_is_told() {
-    let scene = Scene::set(LONG).await;
+    let scene = DoorScene::set(LONG).await;
     let mut client = scene.connect().await;
     assert_eq!(client.put("/dir/file", b"first").await, "OK");
     let denies_writing = scene.open("file", Share::new(Modes::READ, Modes::WRITE)).await;
@@ -113,36 +116,36 @@ async fn an_open_of_another_door_that_denies_reading_or_writing_is_told() {
 
 #[tokio::test]
 async fn a_delegation_of_another_door_is_recalled_and_waited_for() {
-    let scene = Scene::set(LONG).await;
+    let scene = DoorScene::set(LONG).await;
     let mut client = scene.connect().await;
     assert_eq!(client.put("/dir/file", b"first").await, "OK");
     let file = scene.delegate("file").await;
     let returning = async {
-        scene.other.until_asked().await;
+        scene.other.until_recalled(1).await;
         assert_eq!(scene.found("file").await.unwrap().file, file, "it is not replaced yet");
-        scene.files.return_delegation(file, scene.holder);
+        scene.files.return_delegation(file, FOREIGN);
     };
     let (answer, ()) = tokio::join!(client.put("/dir/file", b"second"), returning);
-    assert_eq!((&*answer, scene.other.recalled()), ("OK", vec![file]));
+    assert_eq!((&*answer, scene.other.files()), ("OK", vec![file]));
     assert_eq!(client.get("/dir/file").await.unwrap(), b"second");
 }
 
 #[tokio::test]
 async fn a_removal_whose_recall_is_not_answered_in_time_may_be_asked_for_later() {
-    let scene = Scene::set(SHORT).await;
+    let scene = DoorScene::set(SHORT).await;
     let mut client = scene.connect().await;
     assert_eq!(client.put("/dir/file", b"bytes").await, "OK");
     let file = scene.delegate("file").await;
     assert_eq!(client.ask("DELETE /dir/file").await, "TRY-LATER");
     assert_eq!(client.get("/dir/file").await.unwrap(), b"bytes");
-    scene.files.return_delegation(file, scene.holder);
+    scene.files.return_delegation(file, FOREIGN);
     assert_eq!(client.ask("DELETE /dir/file").await, "OK");
-    assert_eq!(scene.other.recalled(), [file]);
+    assert_eq!(scene.other.files(), [file]);
 }
 
 #[tokio::test]
 async fn a_client_that_watches_a_file_is_told_before_the_file_is_replaced() {
-    let scene = Scene::set(LONG).await;
+    let scene = DoorScene::set(LONG).await;
     let mut client = scene.connect().await;
     assert_eq!(client.put("/dir/file", b"first").await, "OK");
     let mut watcher = scene.connect().await;
@@ -154,7 +157,7 @@ async fn a_client_that_watches_a_file_is_told_before_the_file_is_replaced() {
 
 #[tokio::test]
 async fn a_client_that_ends_its_watch_or_leaves_gives_the_file_back() {
-    let scene = Scene::set(LONG).await;
+    let scene = DoorScene::set(LONG).await;
     let mut client = scene.connect().await;
     assert_eq!(client.put("/dir/file", b"first").await, "OK");
     let file = scene.found("file").await.unwrap().file;
@@ -170,24 +173,24 @@ async fn a_client_that_ends_its_watch_or_leaves_gives_the_file_back() {
 
 #[tokio::test]
 async fn a_connection_that_is_dropped_in_the_middle_of_a_put_leaves_nothing() {
-    let scene = Scene::set(LONG).await;
+    let scene = DoorScene::set(LONG).await;
     let mut client = scene.connect().await;
     client.send("PUT /dir/file 1000\nsome").await;
     let unnamed = async {
-        while scene.reap().await != (1, 0) {
+        while scene.count_reaped().await != (1, 0) {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(LONG, unnamed).await.expect("it is held while its bytes come in");
     drop(client);
     let freed = async {
-        while scene.reap().await != (1, 1) {
+        while scene.count_reaped().await != (1, 1) {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(LONG, freed).await.expect("nobody holds it");
     assert!(scene.found("file").await.is_none());
-    assert_eq!(scene.reap().await, (0, 0));
+    assert_eq!(scene.count_reaped().await, (0, 0));
 }
 
 async fn until(is_so: impl Fn() -> bool) {

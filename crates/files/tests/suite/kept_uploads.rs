@@ -1,10 +1,16 @@
 //! Uploads between requests.
 
-use api::{Caller, Published, Replace};
-use types::{ChecksumKind, Name};
+use std::time::Duration;
 
-use super::scene::{Rules, Scene, give_name, name};
-use super::*;
+use api::{Caller, Published, Replace};
+use forebay_files::{
+    PublishError, Received, Sums, Upload, UploadBounds, UploadError, UploadKey, UploadsAtPools,
+    UploadsInParts,
+};
+use types::{ChecksumKind, FileId, Name};
+
+use crate::scene::{Rules, give_name, name};
+use crate::world::World;
 
 const BOUNDS: UploadBounds = UploadBounds { all_max: 2, per_caller_max: 2 };
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -14,14 +20,13 @@ fn path(text: &str) -> Vec<Name> {
 }
 
 struct InParts {
-    scene: Scene,
+    scene: World,
     uploads: UploadsInParts,
     key: UploadKey,
 }
 
 impl InParts {
-    async fn set() -> InParts {
-        let scene = Scene::set().await;
+    fn of(scene: World) -> InParts {
         let uploads = UploadsInParts::new(BOUNDS, scene.clock.clone());
         let key = UploadKey::new(&scene.caller, path("file"));
         InParts { scene, uploads, key }
@@ -39,9 +44,8 @@ impl InParts {
     }
 }
 
-#[tokio::test]
-async fn an_upload_in_parts_is_found_again_with_the_bytes_that_came() {
-    let parts = InParts::set().await;
+pub async fn an_upload_in_parts_is_found_again_with_the_bytes_that_came(scene: World) {
+    let parts = InParts::of(scene);
     let upload = parts.begin("123").await;
     assert!(matches!(parts.take_up(3), Err(UploadError::BeingReceived)));
     parts.uploads.put_back(&parts.key, upload).unwrap();
@@ -54,9 +58,8 @@ async fn an_upload_in_parts_is_found_again_with_the_bytes_that_came() {
     assert!(parts.take_up(3).unwrap().is_none(), "it is over");
 }
 
-#[tokio::test]
-async fn a_request_that_breaks_off_leaves_its_upload_to_the_next() {
-    let parts = InParts::set().await;
+pub async fn a_request_that_breaks_off_leaves_its_upload_to_the_next(scene: World) {
+    let parts = InParts::of(scene);
     drop(parts.begin("123").await);
     let upload = parts.take_up(3).unwrap().expect("a request that is dropped puts it back");
     let rules = Rules { refuses: true, may_pass: true, ..Rules::default() };
@@ -69,9 +72,8 @@ async fn a_request_that_breaks_off_leaves_its_upload_to_the_next() {
     assert_eq!(parts.scene.reap().await.len(), 1);
 }
 
-#[tokio::test]
-async fn an_upload_that_is_begun_anew_takes_the_place_of_the_one_before() {
-    let parts = InParts::set().await;
+pub async fn an_upload_that_is_begun_anew_takes_the_place_of_the_one_before(scene: World) {
+    let parts = InParts::of(scene);
     let before = parts.begin("123").await;
     let id = before.file().file.to_string();
     parts.uploads.supersede(&parts.key, None);
@@ -84,9 +86,8 @@ async fn an_upload_that_is_begun_anew_takes_the_place_of_the_one_before() {
     assert_eq!(parts.scene.reap().await.len(), 1, "the one before leaves nothing");
 }
 
-#[tokio::test]
-async fn an_upload_that_nobody_goes_on_with_gives_its_place_and_its_bytes_up() {
-    let parts = InParts::set().await;
+pub async fn an_upload_that_nobody_goes_on_with_gives_its_place_and_its_bytes_up(scene: World) {
+    let parts = InParts::of(scene);
     let held = parts.begin("123").await;
     let full = parts.uploads.admit(&parts.scene.caller).unwrap();
     assert!(parts.uploads.admit(&parts.scene.caller).is_err());
@@ -106,7 +107,7 @@ async fn an_upload_that_nobody_goes_on_with_gives_its_place_and_its_bytes_up() {
 }
 
 /// An upload that was sent to a pool, with a minute to begin.
-async fn sent(scene: &Scene) -> (UploadsAtPools<&'static str>, FileId) {
+async fn sent(scene: &World) -> (UploadsAtPools<&'static str>, FileId) {
     let uploads = UploadsAtPools::new(BOUNDS, scene.clock.clone());
     let place = uploads.admit(&scene.caller).unwrap();
     let upload = scene.begin("file", Replace::Any, "123456789").await.unwrap();
@@ -131,9 +132,7 @@ async fn complete(
     complete.publish(rules).await
 }
 
-#[tokio::test]
-async fn an_upload_at_a_pool_is_begun_once_unless_it_is_put_off() {
-    let scene = Scene::set().await;
+pub async fn an_upload_at_a_pool_is_begun_once_unless_it_is_put_off(scene: World) {
     let (uploads, file) = sent(&scene).await;
     assert_eq!(uploads.begin(file), Some(vec![ChecksumKind::Adler32]));
     assert_eq!(uploads.begin(file), None);
@@ -147,9 +146,7 @@ async fn an_upload_at_a_pool_is_begun_once_unless_it_is_put_off() {
     assert!(uploads.complete(file, received()).is_none(), "it is over");
 }
 
-#[tokio::test]
-async fn an_upload_at_a_pool_that_is_not_begun_in_time_or_given_up_leaves_nothing() {
-    let scene = Scene::set().await;
+pub async fn an_upload_at_a_pool_that_is_not_begun_in_time_or_given_up_leaves_nothing(scene: World) {
     let (uploads, file) = sent(&scene).await;
     uploads.begin(file).unwrap();
     scene.clock.pass(Duration::from_secs(61));
