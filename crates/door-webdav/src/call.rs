@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use api::{Activity, Caller, Origin, Role};
 use http::header::{self, AsHeaderName, HeaderMap, HeaderValue};
-use http::{Method, StatusCode, Uri};
+use http::{Method, StatusCode};
 use http_server::{Held, Peer};
-use http_wire::dav::{self, Depth};
+use http_wire::dav::{self, Depth, IfHeader};
 use types::{Attributes, Name};
 
-use crate::locks::Path;
+use crate::lock_table::{LockOwner, Path, Principal};
 use crate::refusal::Refusal;
 use crate::sums::{asks_for_digest, may_see_sums};
 
@@ -79,6 +79,19 @@ impl Call {
         dav::overwrite(value).map_err(|error| Refusal::bad_request(error.to_string()))
     }
 
+    pub fn if_header(&self) -> Result<Option<IfHeader>, Refusal> {
+        let header = self.single("if")?.map(|value| IfHeader::parse(value.as_bytes())).transpose();
+        header.map_err(|error| Refusal::bad_request(error.to_string()))
+    }
+
+    /// The user for whom locks are judged, with the tokens of `If`: that somebody names them is enough, wherever they stand
+    /// in it.
+    pub fn lock_owner(&self) -> Result<LockOwner, Refusal> {
+        let header = self.if_header()?;
+        let tokens = header.iter().flat_map(IfHeader::submitted_tokens).map(str::to_owned).collect();
+        Ok(LockOwner { principal: Principal::from(&self.caller), tokens })
+    }
+
     pub fn demand(&self, activity: Activity, path: &[Name]) -> Result<(), Refusal> {
         if self.caller.may(activity, path) { Ok(()) } else { Err(self.denied()) }
     }
@@ -125,15 +138,6 @@ pub(crate) fn payer(caller: &Caller) -> Option<u64> {
     (caller.role != Role::Anonymous).then(|| hasher.finish())
 }
 
-/// HTTP/2 has the host in `:authority`, and where a request line names one it counts (RFC 9112 §3.2.2): here it is always
-/// found in `Host`. The connection has refused a user name in either, and two that differ over HTTP/2.
-pub(crate) fn with_host(mut headers: HeaderMap, uri: &Uri) -> HeaderMap {
-    if let Some(Ok(host)) = uri.authority().map(|authority| HeaderValue::try_from(authority.as_str())) {
-        headers.insert(header::HOST, host);
-    }
-    headers
-}
-
 pub(crate) fn unauthorized(message: impl Into<String>) -> Refusal {
     let basic = HeaderValue::from_static("Basic realm=\"forebay\", charset=\"UTF-8\"");
     // Some clients take the first one only, and of those more know Basic (duplicity).
@@ -167,15 +171,5 @@ mod tests {
         }
         let reader = Caller { grants: Some([PathGrant::BOND].into()), ..Caller::anonymous() };
         assert_eq!((payer(&Caller::anonymous()), payer(&reader)), (None, None));
-    }
-
-    #[test]
-    fn the_host_of_http2_is_found_where_that_of_http1_is() {
-        let uri = "https://a.example:8443/f".parse().unwrap();
-        let headers = with_host(HeaderMap::new(), &uri);
-        assert_eq!(headers[header::HOST], "a.example:8443");
-        let named = HeaderMap::from_iter([(header::HOST, HeaderValue::from_static("b.example"))]);
-        assert_eq!(with_host(named.clone(), &"/f".parse().unwrap())[header::HOST], "b.example");
-        assert_eq!(with_host(named, &uri)[header::HOST], "a.example:8443", "the target decides in HTTP/1.1");
     }
 }

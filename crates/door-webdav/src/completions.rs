@@ -6,13 +6,15 @@ use std::sync::Arc;
 use api::{NamespaceError, Published};
 use async_trait::async_trait;
 use file_state::{Modes, Share};
-use files::{FilesError, Received};
+use files::{FilesError, Received, UploadsAtPools};
 use http::StatusCode;
 use types::{Attributes, ChecksumKind, FileId};
 
-use crate::front::Front;
+use crate::access::FileAccess;
+use crate::lock_table::LockOwner;
 use crate::refusal::Refusal;
 use crate::representation::Hold;
+use crate::upload::Uploading;
 
 #[async_trait]
 pub(crate) trait Completions: Send + Sync {
@@ -35,13 +37,18 @@ pub(crate) trait Completions: Send + Sync {
 }
 
 /// The head in the process of its pools.
-pub(crate) struct LocalCompletions(pub Arc<Front>);
+#[derive(Clone)]
+pub struct LocalCompletions {
+    pub(crate) access: Arc<FileAccess>,
+    pub(crate) uploading: Arc<Uploading>,
+    pub(crate) at_pools: Arc<UploadsAtPools<LockOwner>>,
+}
 
 #[async_trait]
 impl Completions for LocalCompletions {
     async fn hold_version(&self, file: FileId, change: u64) -> Result<Option<(Hold, Attributes)>, Refusal> {
         let share = Share::new(Modes::READ, Modes::NONE);
-        match self.0.services.files.open(file, self.0.requests, share).await {
+        match self.access.files.open(file, self.access.requests, share).await {
             Ok((held, now)) if now.nlink > 0 && now.change == change => Ok(Some((Box::new(held), now))),
             Ok(_)
             | Err(
@@ -53,20 +60,20 @@ impl Completions for LocalCompletions {
     }
 
     async fn begin(&self, file: FileId) -> Result<Vec<ChecksumKind>, Refusal> {
-        self.0.at_pools.begin(file).ok_or_else(over)
+        self.at_pools.begin(file).ok_or_else(over)
     }
 
     fn put_off(&self, file: FileId) {
-        self.0.at_pools.put_off(file);
+        self.at_pools.put_off(file);
     }
 
     fn give_up(&self, file: FileId) {
-        self.0.at_pools.give_up(file);
+        self.at_pools.give_up(file);
     }
 
     async fn complete(&self, file: FileId, received: Received) -> Result<Published, Refusal> {
-        let (complete, owner) = self.0.at_pools.complete(file, received).ok_or_else(over)?;
-        self.0.publish(complete, owner).await
+        let (complete, owner) = self.at_pools.complete(file, received).ok_or_else(over)?;
+        self.uploading.publish(complete, owner).await
     }
 }
 

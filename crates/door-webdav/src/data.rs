@@ -20,12 +20,10 @@ use http_server::{Request, RequestBody, Response, Service, Source};
 use http_wire::target::{self, Target};
 use types::{Attributes, Checksum, ChecksumKind, Clock, Epoch, Random};
 
-use crate::call::with_host;
 use crate::completions::{Completions, LocalCompletions};
-use crate::front::Front;
-use crate::put::answer;
+use crate::host::{host_for, with_host};
 use crate::refusal::Refusal;
-use crate::representation::{Hold, Representation, etag, respond, safe_type};
+use crate::representation::{Hold, Representation, etag, respond, safe_type, stored};
 use crate::ticket::{PARAMETER, Purpose, UrlTicket, UrlTicketError};
 use arrivals::{Arrival, Arrivals, Arrived};
 
@@ -51,11 +49,11 @@ impl DataFace {
         pool: Arc<dyn Pool>,
         key: PoolKey,
         (clock, random): (Arc<dyn Clock>, Arc<dyn Random>),
-        front: Arc<Front>,
+        completions: LocalCompletions,
         config: DataFaceConfig,
     ) -> DataFace {
         assert_eq!(key.pool(), pool.id(), "a pool's face has that pool's key");
-        let completions = Arc::new(LocalCompletions(front));
+        let completions = Arc::new(completions);
         DataFace { pool, key, clock, random, completions, config, arrivals: Arrivals::default() }
     }
 
@@ -135,7 +133,7 @@ impl DataFace {
     ) -> Result<Response, Refusal> {
         let begun = self.completions.begin(ticket.file).await;
         let kinds = begun.inspect_err(|_| drop(self.arrivals.take(ticket.file)))?;
-        let mut arrival = Arrival::new(self, ticket);
+        let mut arrival = Arrival::new(&self.arrivals, &*self.completions, &*self.clock, ticket);
         let received = match self.arrivals.take(ticket.file) {
             Some(before) => {
                 let received = arrival.finish(before).await?;
@@ -160,7 +158,7 @@ impl DataFace {
         if published.as_ref().map_or_else(|refusal| !refusal.may_pass(), |_| true) {
             drop(self.arrivals.take(ticket.file));
         }
-        Ok(answer(&published?))
+        Ok(stored(&published?))
     }
 
     fn now_s(&self) -> u64 {
@@ -217,25 +215,4 @@ async fn compare(mut body: RequestBody, before: &Received) -> Result<(), Refusal
         return Err(Refusal::conflict("these are other bytes than before; start again at the head"));
     }
     Ok(())
-}
-
-/// `host:port` of another of our listeners as this client can reach it: by the name that it used for this one.
-pub(crate) fn host_for(
-    headers: &HeaderMap,
-    listener: std::net::SocketAddr,
-    local: std::net::SocketAddr,
-) -> String {
-    if !listener.ip().is_unspecified() && listener.ip() != local.ip() {
-        return listener.to_string();
-    }
-    let host = headers.get(header::HOST).and_then(|value| value.to_str().ok());
-    let name = host.map(|host| match host.rfind(':') {
-        // The colons of an IPv6 address stand in brackets.
-        Some(at) if !host[at..].contains(']') => &host[..at],
-        _ => host,
-    });
-    match name {
-        Some(name) if !name.is_empty() => format!("{name}:{}", listener.port()),
-        _ => std::net::SocketAddr::new(local.ip(), listener.port()).to_string(),
-    }
 }

@@ -4,19 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Activity, Birth, Grant, TicketMode};
-use file_state::{Modes, Share};
 use files::{Content, ContentMode, OpenFile};
 use http::header::{self, HeaderMap, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Response, Source};
-use http_wire::{content, digest, target};
-use types::{Access, Attributes, FileId, FileKind};
+use http_wire::target::{encode_path, put_query_text};
+use http_wire::{content, digest};
+use types::{Attributes, Clock, FileKind, Random};
 
+use crate::access::FileAccess;
 use crate::call::Call;
-use crate::front::{Front, Redirect};
+use crate::conditions::Conditions;
+use crate::front_config::Redirect;
+use crate::index::index;
+use crate::redirects::Redirects;
 use crate::refusal::Refusal;
 use crate::representation::{Representation, etag, respond, safe_type};
-use crate::resolve::{Last, PathTarget};
+use crate::resolve::{Last, PathTarget, Resolver};
 use crate::sums::asks_for_digest;
 use crate::ticket::{Purpose, UrlTicket};
 
@@ -27,23 +31,34 @@ const LOOKUPS_MAX: usize = 16;
 /// The pause between two look-ups: the file may be replaced once more.
 const LOOKUP_AGAIN: Duration = Duration::from_millis(10);
 
-impl Front {
-    pub(crate) async fn get(self: &Arc<Self>, call: &Call) -> Result<Response, Refusal> {
+pub(crate) struct Reads {
+    pub access: Arc<FileAccess>,
+    pub resolver: Arc<Resolver>,
+    pub conditions: Arc<Conditions>,
+    pub redirects: Arc<Redirects>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    /// Where a browser that asks for a directory is sent, with the path appended. `None`: it gets the plain index.
+    pub page: Option<String>,
+}
+
+impl Reads {
+    pub async fn get(&self, call: &Call) -> Result<Response, Refusal> {
         for _ in 0..LOOKUPS_MAX {
-            let place = self.resolve(call, &call.path, Last::Followed).await?;
-            let found = place.existing()?;
-            self.check_if(call, &place).await?;
+            let target = self.resolver.resolve(call, &call.path, Last::Followed).await?;
+            let found = target.existing()?;
+            self.conditions.check_if(call, &target).await?;
             match found.kind {
-                FileKind::Directory => return self.get_directory(call, &place, &found).await,
+                FileKind::Directory => return self.get_directory(call, &target, &found).await,
                 FileKind::Regular if call.is_directory_form => return Err(Refusal::not_found()),
                 FileKind::Regular => {}
                 _ => return Err(Refusal::forbidden("this is a device, not a file")),
             }
-            call.demand_reading(&place.path)?;
-            self.check_readable(call, &found).await?;
+            call.demand_reading(&target.path)?;
+            self.access.check_readable(call, &found).await?;
             // Held from here on: an unlinked file keeps its data until the last byte is sent.
-            if let Some((held, file)) = self.services.files.open_named(&found, self.requests).await? {
-                return self.send_file(call, &place, held, file).await;
+            if let Some((held, file)) = self.access.files.open_named(&found, self.access.requests).await? {
+                return self.send_file(call, &target, held, file).await;
             }
             tokio::time::sleep(LOOKUP_AGAIN).await;
         }
@@ -51,42 +66,27 @@ impl Front {
     }
 
     async fn send_file(
-        self: &Arc<Self>,
+        &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         held: OpenFile,
         file: Attributes,
     ) -> Result<Response, Refusal> {
-        if let Some(response) = self.redirect_read(call, place, &file).await? {
+        if let Some(response) = self.redirect_read(call, target, &file).await? {
             return Ok(response);
         }
-        let bytes = self.services.files.content(&file, ContentMode::Read).await?;
+        let bytes = self.access.files.content(&file, ContentMode::Read).await?;
         let content = Representation {
             etag: etag(&file),
             modified: file.mtime,
             size: file.size,
-            content_type: content_type(place),
-            random: &*self.services.random,
+            content_type: content_type(target),
+            random: &*self.random,
             digests: self.wanted_digests(call, &file, &bytes).await?,
             source: bytes.replica().cloned().map(Source::new),
             held: Some(Box::new(held)),
         };
-        respond(&call.method, &call.headers, content, self.services.clock.now())
-    }
-
-    pub(crate) async fn check_readable(&self, call: &Call, file: &Attributes) -> Result<(), Refusal> {
-        if !file.kind.is_regular() {
-            return Err(Refusal::forbidden("not a regular file"));
-        }
-        if !self.judge().allows(&call.caller.identity, file, Access::READ).await? {
-            return Err(Refusal::forbidden("access denied"));
-        }
-        Ok(())
-    }
-
-    /// Refused (423) where an NFS client denies reading.
-    pub(crate) async fn hold_for_reading(&self, file: FileId) -> Result<(OpenFile, Attributes), Refusal> {
-        self.hold(file, Share::new(Modes::READ, Modes::NONE)).await
+        respond(&call.method, &call.headers, content, self.clock.now())
     }
 
     /// 307 to the pool that has the file, with a ticket. Not where the pool would send the client back: there what is
@@ -94,27 +94,27 @@ impl Front {
     async fn redirect_read(
         &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         file: &Attributes,
     ) -> Result<Option<Response>, Refusal> {
-        if self.config.redirect != Redirect::Always
+        if self.redirects.mode != Redirect::Always
             || call.method != Method::GET
             || !follows_redirects(&call.headers)
             || asks_for_digest(&call.headers)
             || call.headers.contains_key("if")
             || call.caller.is_bound_to_addresses()
-            || self.services.files.is_being_written(file.file)
+            || self.access.files.is_being_written(file.file)
         {
             return Ok(None);
         }
-        let located = self.services.files.locate(file, TicketMode::Read, None).await?;
-        let is_open = |grant: &Grant| file.size > 0 && !self.services.files.pools().is_closed(grant.pool);
+        let located = self.access.files.locate(file, TicketMode::Read, None).await?;
+        let is_open = |grant: &Grant| file.size > 0 && !self.access.files.pools().is_closed(grant.pool);
         let Some(Grant { pool }) = located.filter(is_open) else { return Ok(None) };
         let purpose = Purpose::Read { change: file.change };
-        let expires_s = self.ticket_expires_s(call, TICKET_S);
+        let expires_s = self.redirects.expires_s(call, TICKET_S);
         let birth = Birth::of(file.birth);
         let ticket = UrlTicket { purpose, file: file.file, birth, pool, expires_s };
-        let Some(location) = self.pool_url(call, &place.path, &ticket) else { return Ok(None) };
+        let Some(location) = self.redirects.url(call, &target.path, &ticket) else { return Ok(None) };
         let response = Response::new(StatusCode::TEMPORARY_REDIRECT)
             .with(header::LOCATION, location)
             .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -135,42 +135,42 @@ impl Front {
         let (wanted, wanted_repr) =
             (digest::want_digest(&call.headers), digest::want_repr_digest(&call.headers));
         if let Some(kind) = wanted.first() {
-            let sum = self.services.files.checksum(file, *kind, bytes).await?;
+            let sum = self.access.files.checksum(file, *kind, bytes).await?;
             headers.extend(digest::digest_header(&[sum]).map(|value| (digest::DIGEST, value)));
         }
         if let Some(kind) = wanted_repr.first() {
-            let sum = self.services.files.checksum(file, *kind, bytes).await?;
+            let sum = self.access.files.checksum(file, *kind, bytes).await?;
             headers.extend(digest::repr_digest_header(&[sum]).map(|value| (digest::REPR_DIGEST, value)));
         }
         Ok(headers)
     }
 
     async fn get_directory(
-        self: &Arc<Self>,
+        &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         dir: &Attributes,
     ) -> Result<Response, Refusal> {
         let wants_page = content::accepts(&call.headers, "text/html");
-        if let Some(page) = self.config.page.as_ref().filter(|_| wants_page) {
-            let mut url = format!("{page}{}", target::encode_path(&place.path, true));
+        if let Some(page) = self.page.as_ref().filter(|_| wants_page) {
+            let mut url = format!("{page}{}", encode_path(&target.path, true));
             if let Some(token) = &call.token_in_query {
                 url.push_str("?authz=");
-                target::put_query_text(&mut url, token);
+                put_query_text(&mut url, token);
             }
             let location = HeaderValue::try_from(url).map_err(|_| Refusal::not_found())?;
             return Ok(Response::new(StatusCode::SEE_OTHER)
                 .with(header::LOCATION, location)
                 .with(header::VARY, HeaderValue::from_static("accept")));
         }
-        call.demand(Activity::List, &place.path)?;
-        self.index(call, place, dir).await
+        call.demand(Activity::List, &target.path)?;
+        index(&self.access, call, target, dir).await
     }
 }
 
 /// By the name; what a browser would run as a page of ours is sent as plain text or a download.
-fn content_type(place: &PathTarget) -> &'static str {
-    safe_type(place.name().map_or(&b""[..], |name| name.as_bytes()))
+fn content_type(target: &PathTarget) -> &'static str {
+    safe_type(target.name().map_or(&b""[..], |name| name.as_bytes()))
 }
 
 /// Clients that are known not to follow; everybody else does for GET.

@@ -1,13 +1,15 @@
 //! The live properties of a file: computed from its attributes, the locks and the pools.
 
-use api::{Account, Caller, Property};
+use std::sync::Arc;
+
+use api::{Account, Caller, Properties, Property};
 use files::Patience;
-use http_wire::dav::{ActiveLock, LiveProperty, PropFind, Props, QName};
+use http_wire::dav::{ActiveLock, Depth, LiveProperty, LockScope, PropFind, Props, QName, Timeout};
 use types::{Access, Attributes, Checksum, FileKind, Name};
 
-use crate::front::Front;
-use crate::locks::{Lock, Path};
-use crate::propfind::{needs_dead, wants};
+use crate::access::FileAccess;
+use crate::lock_table::{Lock, Path, Scope};
+use crate::path_locks::PathLocks;
 use crate::refusal::Refusal;
 use crate::representation::{etag, safe_type};
 use crate::sums::may_see_sums;
@@ -35,42 +37,67 @@ pub(crate) struct Facts<'a> {
     space: Option<(u64, u64)>,
 }
 
-impl<'a> Facts<'a> {
-    pub async fn gather(
-        front: &Front,
+pub(crate) struct LiveProperties {
+    pub access: Arc<FileAccess>,
+    pub properties: Arc<dyn Properties>,
+    pub locks: Arc<PathLocks>,
+}
+
+impl LiveProperties {
+    pub async fn gather<'a>(
+        &self,
         caller: &Caller,
         resource: &Resource<'a>,
         (asked, patience): (&PropFind, &mut Patience),
     ) -> Result<Facts<'a>, Refusal> {
-        let attributes = front.services.files.listed_for(*resource.attributes, None, patience).await?;
+        let attributes = self.access.files.listed_for(*resource.attributes, None, patience).await?;
         // Metadata like the others: who may see the file's attributes sees them.
-        let dead = if needs_dead(asked) {
-            front.services.properties.properties(attributes.file).await?
-        } else {
-            Vec::new()
-        };
+        let dead =
+            if needs_dead(asked) { self.properties.properties(attributes.file).await? } else { Vec::new() };
         let wants_sums =
             wants(asked, LiveProperty::DcacheChecksums) || wants(asked, LiveProperty::OwncloudChecksums);
         let may_see = wants_sums
             && attributes.kind.is_regular()
             && may_see_sums(caller, resource.path)
-            && front.judge().allows(&caller.identity, &attributes, Access::READ).await?;
-        let checksums = if may_see && !front.services.files.is_being_written(attributes.file) {
-            front.services.properties.checksums(attributes.file).await?
+            && self.access.judge().allows(&caller.identity, &attributes, Access::READ).await?;
+        let checksums = if may_see && !self.access.files.is_being_written(attributes.file) {
+            self.properties.checksums(attributes.file).await?
         } else {
             Vec::new()
         };
         let wants_space =
             wants(asked, LiveProperty::QuotaUsedBytes) || wants(asked, LiveProperty::QuotaAvailableBytes);
         let space = if wants_space && attributes.kind.is_directory() {
-            Some(front.space(caller, &attributes).await?)
+            Some(self.space(caller, &attributes).await?)
         } else {
             None
         };
-        let locks = front.locks.lock().covering(resource.path).cloned().collect();
+        let locks = self.locks.covering(resource.path);
         Ok(Facts { name: resource.shown.last(), attributes, dead, checksums, locks, space })
     }
 
+    /// Used and free, as far as this caller may fill a directory (RFC 4331): of the quota of a tree that it lies in, else
+    /// of the caller's own, else of all pools.
+    async fn space(&self, caller: &Caller, dir: &Attributes) -> Result<(u64, u64), Refusal> {
+        let free: u64 = self.access.files.pools().states().iter().map(|pool| pool.free_bytes).sum();
+        let quotas = self.access.files.quotas();
+        let room = quotas.room(&caller.identity, dir.file).await?.unwrap_or(u64::MAX);
+        let tree = quotas.tree(dir.file).await?;
+        let bound = match tree {
+            Some(tree) => Some(tree),
+            None => quotas.standing(Account::user(caller.identity.uid)).await?,
+        };
+        let used = match bound {
+            Some(standing) => standing.used.bytes(),
+            None => self.access.namespace.usage().await?.bytes,
+        };
+        // Root is not refused, but of a tree's quota all are told the same.
+        let left = tree.and_then(|tree| tree.bytes_left).unwrap_or(u64::MAX);
+        Ok((used, free.min(room).min(left)))
+    }
+}
+
+impl Facts<'_> {
     pub fn live_names(&self) -> impl Iterator<Item = LiveProperty> {
         let is_directory = self.attributes.kind.is_directory();
         LiveProperty::ALL.into_iter().filter(move |live| match live {
@@ -111,7 +138,7 @@ impl<'a> Facts<'a> {
             LiveProperty::LastModified => props.time(live, file.mtime),
             LiveProperty::ResourceType => props.resource_type(is_directory),
             LiveProperty::LockDiscovery => {
-                let active: Vec<ActiveLock<'_>> = self.locks.iter().map(crate::lock::active).collect();
+                let active: Vec<ActiveLock<'_>> = self.locks.iter().map(active).collect();
                 props.lock_discovery(&active);
             }
             LiveProperty::SupportedLock => props.supported_lock(),
@@ -139,25 +166,33 @@ impl<'a> Facts<'a> {
     }
 }
 
-impl Front {
-    /// Used and free, as far as this caller may fill a directory (RFC 4331): of the quota of a tree that it lies in, else
-    /// of the caller's own, else of all pools.
-    async fn space(&self, caller: &Caller, dir: &Attributes) -> Result<(u64, u64), Refusal> {
-        let free: u64 = self.services.files.pools().states().iter().map(|pool| pool.free_bytes).sum();
-        let quotas = self.services.files.quotas();
-        let room = quotas.room(&caller.identity, dir.file).await?.unwrap_or(u64::MAX);
-        let tree = quotas.tree(dir.file).await?;
-        let bound = match tree {
-            Some(tree) => Some(tree),
-            None => quotas.standing(Account::user(caller.identity.uid)).await?,
-        };
-        let used = match bound {
-            Some(standing) => standing.used.bytes(),
-            None => self.services.namespace.usage().await?.bytes,
-        };
-        // Root is not refused, but of a tree's quota all are told the same.
-        let left = tree.and_then(|tree| tree.bytes_left).unwrap_or(u64::MAX);
-        Ok((used, free.min(room).min(left)))
+/// Whether the answer needs more of the database than the entries: dead properties, checksums.
+fn needs_dead(asked: &PropFind) -> bool {
+    match asked {
+        PropFind::AllProp { .. } | PropFind::PropName => true,
+        PropFind::Props(names) => names.iter().any(|name| LiveProperty::from_qname(name).is_none()),
+    }
+}
+
+fn wants(asked: &PropFind, live: LiveProperty) -> bool {
+    match asked {
+        PropFind::PropName => false,
+        PropFind::AllProp { include } => {
+            live.is_in_allprop() || include.iter().any(|name| LiveProperty::from_qname(name) == Some(live))
+        }
+        PropFind::Props(names) => names.iter().any(|name| LiveProperty::from_qname(name) == Some(live)),
+    }
+}
+
+/// As the wire has it, for LOCK and for the `lockdiscovery` property.
+pub(crate) fn active(lock: &Lock) -> ActiveLock<'_> {
+    ActiveLock {
+        scope: if lock.scope == Scope::Exclusive { LockScope::Exclusive } else { LockScope::Shared },
+        depth: if lock.is_deep { Depth::Infinity } else { Depth::Zero },
+        owner_xml: Some(&lock.owner[..]).filter(|owner| !owner.is_empty()),
+        timeout: Timeout::Seconds(u32::try_from(lock.timeout.as_secs()).unwrap_or(u32::MAX)),
+        token: &lock.token,
+        root_href: &lock.root_href,
     }
 }
 

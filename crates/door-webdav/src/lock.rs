@@ -7,90 +7,74 @@ use std::time::Duration;
 
 use api::{Activity, NamespaceError, Replace};
 use bytes::Bytes;
-use file_state::{Change, Modes, Share, Want};
+use file_state::{Change, Want};
 use files::{FilesError, PublishError, Received, UploadError, UploadTarget, UploadTerms};
 use http::StatusCode;
 use http::header::{HeaderName, HeaderValue};
 use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, ActiveLock, Depth, LockInfo, LockRequest, LockScope, Precondition, Timeout};
-use types::{Access, Attributes, FileId, FileKind, Name, hex::Hex};
+use types::{Access, Attributes, Clock, Random, hex::Hex};
 
+use crate::access::FileAccess;
 use crate::call::Call;
-use crate::conditions::{ATTEMPTS_MAX, lock_owner, submitted};
-use crate::front::Front;
-use crate::locks::{Lock, LockError, PathChange, Principal, Scope};
+use crate::conditions::{ATTEMPTS_MAX, Conditions};
+use crate::live::active;
+use crate::lock_table::{Lock, LockError, PathChange, Principal, Scope};
+use crate::multistatus;
+use crate::path_locks::{DENY_WRITING, PathLocks};
 use crate::refusal::Refusal;
-use crate::resolve::PathTarget;
-
-/// The share that a lock has towards other doors.
-const DENY_WRITING: Share = Share::new(Modes::READ, Modes::WRITE);
+use crate::resolve::{Last, PathTarget, Resolver};
+use crate::upload::Uploading;
 
 const NAME_IS_GIVEN_AWAY: &str = "the name is given to one file after the other";
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
+pub(crate) struct Locking {
+    pub access: Arc<FileAccess>,
+    pub resolver: Arc<Resolver>,
+    pub conditions: Arc<Conditions>,
+    pub locks: Arc<PathLocks>,
+    pub uploading: Arc<Uploading>,
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn Random>,
+    pub timeout_max: Duration,
+}
+
 /// A lock whose client has not been told of it: if it never is, the lock goes.
 struct Untold<'a> {
-    front: &'a Front,
+    locks: &'a PathLocks,
     token: Option<String>,
 }
 
 impl Drop for Untold<'_> {
     fn drop(&mut self) {
-        let gone = self.token.take().and_then(|token| self.front.locks.lock().remove(&token));
-        gone.iter().for_each(|lock| self.front.release_lock(lock));
-    }
-}
-
-/// Locks of a name that deny writing to the file that has it and to one that is to get it. When this is dropped it is
-/// settled which of them has it in the end.
-pub(crate) struct Carried {
-    front: Arc<Front>,
-    tokens: Vec<String>,
-    /// The file that does not have the name, or not any more.
-    without: Option<FileId>,
-}
-
-impl Carried {
-    pub fn given(&mut self, replaced: Option<FileId>) {
-        self.without = replaced;
-    }
-}
-
-impl Drop for Carried {
-    fn drop(&mut self) {
-        let Some(without) = self.without else { return };
-        for token in &self.tokens {
-            let over = self.front.locks.lock().take_opens(token, |file| file == without);
-            self.front.release_opens(&over);
+        if let Some(token) = self.token.take() {
+            self.locks.remove(&token);
         }
     }
 }
 
-impl Front {
-    pub(crate) async fn lock(
-        self: &Arc<Self>,
-        call: &Call,
-        mut body: RequestBody,
-    ) -> Result<Response, Refusal> {
+impl Locking {
+    pub async fn lock(&self, call: &Call, mut body: RequestBody) -> Result<Response, Refusal> {
         let body = body.collect(dav::BODY_BYTES_MAX as u64).await?;
         let request = LockRequest::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
         let timeout = self.lock_timeout(call)?;
-        let place = self.resolve_new(call, &call.path).await?;
-        self.check_conditions(call, &place).await?;
-        call.demand(Activity::Upload, &place.path)?;
-        let LockRequest::New(info) = request else { return self.refresh_lock(call, &place, timeout) };
+        let target = self.resolver.resolve_new(call, &call.path).await?;
+        self.conditions.check(call, &target).await?;
+        call.demand(Activity::Upload, &target.path)?;
+        let LockRequest::New(info) = request else { return self.refresh_lock(call, &target, timeout) };
         let depth = call.depth()?.unwrap_or(Depth::Infinity);
         if depth == Depth::One {
             return Err(Refusal::bad_request("Depth of a LOCK is 0 or infinity"));
         }
-        self.judge_locking(call, &place, &[]).await?;
+        self.judge_locking(call, &target, &[]).await?;
         let scope = if info.scope == LockScope::Exclusive { Scope::Exclusive } else { Scope::Shared };
-        let mut lock = self.new_lock(call, &place, &info, scope, depth, timeout);
-        if let Err(error) = self.add_lock(&mut lock).await {
+        let mut lock = self.new_lock(call, &target, &info, scope, depth, timeout);
+        if let Err(error) = self.locks.add(&mut lock).await {
             return not_locked(&lock, error);
         }
-        let mut untold = Untold { front: self, token: Some(lock.token.clone()) };
+        let mut untold = Untold { locks: &self.locks, token: Some(lock.token.clone()) };
         // Only now: a lock that is refused leaves no empty file.
         let is_new = self.hold_locked(call, &lock).await?;
         untold.token = None;
@@ -100,33 +84,19 @@ impl Front {
     }
 
     /// Whether the caller may lock what is there, or make the file that is not.
-    async fn judge_locking(&self, call: &Call, place: &PathTarget, own: &[String]) -> Result<(), Refusal> {
-        if let Some(found) = &place.found {
+    async fn judge_locking(&self, call: &Call, target: &PathTarget, own: &[String]) -> Result<(), Refusal> {
+        if let Some(found) = &target.found {
             // It keeps others from writing what the credential may not overwrite.
-            call.demand(Activity::Delete, &place.path)?;
-            if self.judge().allows(&call.caller.identity, found, Access::WRITE).await? {
+            call.demand(Activity::Delete, &target.path)?;
+            if self.access.judge().allows(&call.caller.identity, found, Access::WRITE).await? {
                 return Ok(());
             }
             // A lock keeps others from writing, NFS clients too, so it needs permission to write.
             return Err(Refusal::forbidden("who may not write it may not lock it"));
         }
-        let tokens = [submitted(call)?, own.to_vec()].concat();
-        let change = PathChange::of_member(&place.path);
-        self.judge_change(&Principal::from(&call.caller), &tokens, &change)
-    }
-
-    /// Puts the lock into the table. Changes that were let through before it are waited for, so that none is done to
-    /// what is locked after the client was told that it is.
-    async fn add_lock(&self, lock: &mut Lock) -> Result<(), LockError> {
-        let add = || {
-            let now = self.services.clock.monotonic();
-            let expired = self.locks.lock().expire(now);
-            expired.iter().for_each(|lock| self.release_lock(lock));
-            lock.expires = now + lock.timeout;
-            let added = self.locks.lock().add(lock.clone());
-            (added != Err(LockError::Changing)).then_some(added)
-        };
-        self.as_changes_end(self.config.recall_patience, add).await.unwrap_or(Err(LockError::Changing))
+        let mut owner = call.lock_owner()?;
+        owner.tokens.extend_from_slice(own);
+        Ok(self.locks.judge(&owner, &PathChange::of_member(&target.path))?)
     }
 
     /// Denies writing to other doors, on a file that is made for it where the name is free. Returns whether it was
@@ -134,15 +104,15 @@ impl Front {
     ///
     /// A file found before the lock was in the table does not count: it may have lost its name. From here on no request
     /// changes the name; an NFS client may until the file is held, so the name is looked up again.
-    async fn hold_locked(self: &Arc<Self>, call: &Call, lock: &Lock) -> Result<bool, Refusal> {
+    async fn hold_locked(&self, call: &Call, lock: &Lock) -> Result<bool, Refusal> {
         for _ in 0..ATTEMPTS_MAX {
-            let place = self.resolve_new(call, &call.path).await?;
-            if place.path != lock.path {
+            let target = self.resolver.resolve_new(call, &call.path).await?;
+            if target.path != lock.path {
                 return Err(Refusal::busy("a link on the way was changed"));
             }
-            self.judge_locking(call, &place, std::slice::from_ref(&lock.token)).await?;
-            let Some(found) = place.found else {
-                match self.make_empty(call, place, lock).await {
+            self.judge_locking(call, &target, std::slice::from_ref(&lock.token)).await?;
+            let Some(found) = target.found else {
+                match self.make_empty(call, target, lock).await {
                     Ok(()) => return Ok(true),
                     // An NFS client was faster.
                     Err(PublishError::Files(FilesError::Upload(UploadError::Exists))) => continue,
@@ -150,11 +120,10 @@ impl Front {
                 }
             };
             self.take_from_others(&lock.token, &found).await?;
-            let before = self.locks.lock().take_opens(&lock.token, |file| file != found.file);
-            self.release_opens(&before);
-            let Some(parent) = &place.parent else { return Ok(false) };
-            let name = place.path.last().expect("what has a parent has a name");
-            match self.services.namespace.lookup(&call.caller.identity, parent.file, name).await {
+            self.locks.end_denials(&lock.token, |file| file != found.file);
+            let Some(parent) = &target.parent else { return Ok(false) };
+            let name = target.path.last().expect("what has a parent has a name");
+            match self.access.namespace.lookup(&call.caller.identity, parent.file, name).await {
                 Ok(again) if again.entry.file == found.file => return Ok(false),
                 Ok(_) | Err(NamespaceError::NotFound | NamespaceError::Stale(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -169,44 +138,34 @@ impl Front {
         if !found.kind.is_regular() {
             return Ok(());
         }
-        self.services.files.before_denial(found.file).await?;
-        let _opening = self.make_way(found.file, Change::Access(DENY_WRITING)).await?;
-        let Err(refusal) = self.deny_writing(token, found) else { return Ok(()) };
-        let (want, patience) = (Want::Share(DENY_WRITING), self.config.recall_patience);
-        if !self.services.files.dislodge(found.file, want, patience).await? {
-            return Err(refusal);
+        self.access.files.before_denial(found.file).await?;
+        let _opening = self.access.make_way(found.file, Change::Access(DENY_WRITING)).await?;
+        let Err(refused) = self.locks.deny_writing(token, found) else { return Ok(()) };
+        let (want, patience) = (Want::Share(DENY_WRITING), self.access.patience);
+        if !self.access.files.dislodge(found.file, want, patience).await? {
+            return Err(refused.into());
         }
-        self.deny_writing(token, found)
+        Ok(self.locks.deny_writing(token, found)?)
     }
 
-    fn refresh_lock(&self, call: &Call, place: &PathTarget, timeout: Duration) -> Result<Response, Refusal> {
-        let now = self.services.clock.monotonic();
-        let (tokens, principal) = (submitted(call)?, Principal::from(&call.caller));
-        let mut locks = self.locks.lock();
-        let ours = tokens.into_iter().find(|token| {
-            locks.covers(token, &place.path)
-                && locks.find(token).is_some_and(|lock| lock.principal == principal)
-        });
-        let token =
-            ours.ok_or_else(|| Refusal::precondition("no lock of yours is named in the If header"))?;
-        let lock = locks.refresh(&token, timeout, now).expect("it was found under the same guard");
-        Ok(answer(StatusCode::OK, &[lock]))
+    fn refresh_lock(&self, call: &Call, target: &PathTarget, timeout: Duration) -> Result<Response, Refusal> {
+        let lock = self.locks.refresh(&call.lock_owner()?, &target.path, timeout);
+        let lock = lock.ok_or_else(|| Refusal::precondition("no lock of yours is named in the If header"))?;
+        Ok(answer(StatusCode::OK, &[&lock]))
     }
 
     fn lock_timeout(&self, call: &Call) -> Result<Duration, Refusal> {
         let wish = call.single("timeout")?.and_then(|value| Timeout::parse(value.as_bytes()));
         Ok(match wish {
-            Some(Timeout::Seconds(seconds)) => {
-                Duration::from_secs(seconds.into()).min(self.config.lock_timeout_max)
-            }
-            Some(Timeout::Infinite) | None => self.config.lock_timeout_max,
+            Some(Timeout::Seconds(seconds)) => Duration::from_secs(seconds.into()).min(self.timeout_max),
+            Some(Timeout::Infinite) | None => self.timeout_max,
         })
     }
 
     fn new_lock(
         &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         info: &LockInfo,
         scope: Scope,
         depth: Depth,
@@ -214,14 +173,14 @@ impl Front {
     ) -> Lock {
         Lock {
             token: self.new_token(),
-            path: place.path.clone(),
-            root_href: http_wire::target::encode_path(&place.path, false),
+            path: target.path.clone(),
+            root_href: http_wire::target::encode_path(&target.path, false),
             scope,
             is_deep: depth == Depth::Infinity,
             principal: Principal::from(&call.caller),
             owner: info.owner_xml.clone().unwrap_or_default(),
             timeout,
-            expires: self.services.clock.monotonic() + timeout,
+            expires: self.clock.monotonic() + timeout,
             opens: Vec::new(),
         }
     }
@@ -229,90 +188,51 @@ impl Front {
     /// RFC 4918 §6.5: a URN with a random UUID (RFC 9562 §5.4).
     fn new_token(&self) -> String {
         let mut bytes = [0; 16];
-        self.services.random.fill(&mut bytes);
+        self.random.fill(&mut bytes);
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let hex = Hex(&bytes).to_string();
         format!("urn:uuid:{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
     }
 
-    /// For a file that is about to get the name: what denies writing to other doors is there before it can be opened.
-    pub(crate) fn carry_locks(
-        self: &Arc<Self>,
-        path: &[Name],
-        file: &Attributes,
-    ) -> Result<Carried, Refusal> {
-        let tokens = self.locks.lock().tokens_at(path);
-        let carried = Carried { front: Arc::clone(self), tokens, without: Some(file.file) };
-        carried.tokens.iter().try_for_each(|token| self.deny_writing(token, file))?;
-        Ok(carried)
-    }
-
-    /// To other doors, for as long as there is the lock.
-    fn deny_writing(&self, token: &str, file: &Attributes) -> Result<(), Refusal> {
-        let is_denied = |lock: &Lock| lock.opens.iter().any(|(denied, _)| *denied == file.file);
-        if file.kind != FileKind::Regular || self.locks.lock().find(token).is_some_and(is_denied) {
-            return Ok(());
-        }
-        let owner = self.lock_owner();
-        if self.services.files.table().open(file.file, owner, DENY_WRITING).is_err() {
-            return Err(Refusal::new(StatusCode::LOCKED, "an NFS client has the file open for writing"));
-        }
-        let open = (file.file, owner.number);
-        if !self.locks.lock().hold(token, open) {
-            self.release_opens(&[open]);
-        }
-        Ok(())
-    }
-
     /// RFC 4918 §7.3: locking a free name makes an empty file.
     async fn make_empty(
-        self: &Arc<Self>,
+        &self,
         call: &Call,
-        place: PathTarget,
+        target: PathTarget,
         lock: &Lock,
     ) -> Result<(), PublishError<Refusal>> {
-        let mut owner = lock_owner(call).map_err(PublishError::Door)?;
+        let mut owner = call.lock_owner().map_err(PublishError::Door)?;
         owner.tokens.push(lock.token.clone());
         let terms = UploadTerms { replace: Replace::Never, size: Some(0), ..UploadTerms::default() };
-        let target = UploadTarget::new(place, None);
-        let upload = self.begin_upload(call, target, terms).await.map_err(PublishError::Door)?;
+        let upload = self.uploading.begin(call, UploadTarget::new(target, None), terms).await;
+        let upload = upload.map_err(PublishError::Door)?;
         let complete = upload.received(Received { size: 0, checksums: Vec::new() });
-        complete.publish(&self.naming(owner)).await.map(drop)
+        complete.publish(&self.uploading.naming(owner)).await.map(drop)
     }
 
-    pub(crate) async fn unlock(&self, call: &Call) -> Result<Response, Refusal> {
+    pub async fn unlock(&self, call: &Call) -> Result<Response, Refusal> {
         let value = call.single(LOCK_TOKEN)?.ok_or_else(|| Refusal::bad_request("Lock-Token is missing"))?;
         let token =
             dav::lock_token(value.as_bytes()).map_err(|error| Refusal::bad_request(error.to_string()))?;
-        let place = self.resolve(call, &call.path, crate::resolve::Last::Followed).await?;
-        call.demand(Activity::Upload, &place.path)?;
-        self.check_if(call, &place).await?;
-        let mut locks = self.locks.lock();
-        let Some(lock) = locks.find(token).filter(|_| locks.covers(token, &place.path)) else {
-            let why = dav::error_body(&Precondition::LockTokenMatchesRequestUri);
-            return Err(Refusal::conflict("no such lock covers this").with_xml(why));
-        };
+        let target = self.resolver.resolve(call, &call.path, Last::Followed).await?;
+        call.demand(Activity::Upload, &target.path)?;
+        self.conditions.check_if(call, &target).await?;
+        let Some(lock) = self.locks.find(token, &target.path) else { return Err(not_covering()) };
         if lock.principal != Principal::from(&call.caller) && call.caller.role != api::Role::Admin {
             return Err(Refusal::forbidden("the lock is somebody else's"));
         }
-        let gone = locks.remove(token);
-        drop(locks);
-        gone.iter().for_each(|lock| self.release_lock(lock));
+        if !self.locks.remove(token) {
+            return Err(not_covering());
+        }
         Ok(Response::new(StatusCode::NO_CONTENT))
     }
 }
 
-/// As the wire has it, for LOCK and for the `lockdiscovery` property.
-pub(crate) fn active(lock: &Lock) -> ActiveLock<'_> {
-    ActiveLock {
-        scope: if lock.scope == Scope::Exclusive { LockScope::Exclusive } else { LockScope::Shared },
-        depth: if lock.is_deep { Depth::Infinity } else { Depth::Zero },
-        owner_xml: Some(&lock.owner[..]).filter(|owner| !owner.is_empty()),
-        timeout: Timeout::Seconds(u32::try_from(lock.timeout.as_secs()).unwrap_or(u32::MAX)),
-        token: &lock.token,
-        root_href: &lock.root_href,
-    }
+/// Of an UNLOCK (RFC 4918 §9.11.1).
+fn not_covering() -> Refusal {
+    let why = dav::error_body(&Precondition::LockTokenMatchesRequestUri);
+    Refusal::conflict("no such lock covers this").with_xml(why)
 }
 
 /// 423 with the root of the lock in the way (RFC 4918 §16, `no-conflicting-lock`); if that is a member of what was to be
@@ -329,7 +249,7 @@ fn not_locked(lock: &Lock, error: LockError) -> Result<Response, Refusal> {
         return Err(locked);
     }
     let undone = Refusal::new(StatusCode::FAILED_DEPENDENCY, "a member is locked");
-    Ok(crate::propfind::failures(&vec![(path, locked), (lock.path.clone(), undone)]))
+    Ok(multistatus::failures(&vec![(path, locked), (lock.path.clone(), undone)]))
 }
 
 fn answer(status: StatusCode, locks: &[&Lock]) -> Response {

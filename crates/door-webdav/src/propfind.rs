@@ -9,19 +9,19 @@ use bytes::Bytes;
 use files::Patience;
 use futures_util::stream;
 use http::StatusCode;
-use http::header::{self, HeaderValue};
 use http_server::{Held, RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, Depth, LiveProperty, Multistatus, PropFind, QName};
-use http_wire::target;
 use types::{FileId, FileKind};
 
+use crate::access::FileAccess;
 use crate::call::Call;
-use crate::collection::{Descent, Failures, PAGE};
-use crate::front::Front;
-use crate::live::{Facts, Resource};
-use crate::locks::Path;
+use crate::conditions::Conditions;
+use crate::live::{Facts, LiveProperties, Resource};
+use crate::lock_table::Path;
+use crate::multistatus::{href, multistatus};
 use crate::refusal::Refusal;
-use crate::resolve::Last;
+use crate::resolve::{Last, Resolver};
+use crate::tree::{Descent, PAGE};
 
 /// Bytes that are handed to the connection at once, without those that the last resource adds.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -32,7 +32,8 @@ const PENDING_MAX: usize = 4_096;
 
 /// The walk: directories that are still to be listed, deepest last.
 struct Walk {
-    front: Arc<Front>,
+    access: Arc<FileAccess>,
+    live: Arc<LiveProperties>,
     call: Arc<Call>,
     asked: Arc<PropFind>,
     /// With clients that are asked what they have written.
@@ -57,39 +58,43 @@ struct Listed {
     below: Vec<(Descent, FileId, Cookie)>,
 }
 
-impl Front {
-    pub(crate) async fn find_properties(
-        self: &Arc<Self>,
-        call: &Arc<Call>,
-        mut body: RequestBody,
-    ) -> Result<Response, Refusal> {
+pub(crate) struct PropertyListing {
+    pub access: Arc<FileAccess>,
+    pub resolver: Arc<Resolver>,
+    pub conditions: Arc<Conditions>,
+    pub live: Arc<LiveProperties>,
+}
+
+impl PropertyListing {
+    pub async fn find(&self, call: &Arc<Call>, mut body: RequestBody) -> Result<Response, Refusal> {
         let body = body.collect(dav::BODY_BYTES_MAX as u64).await?;
         let asked = PropFind::parse(&body).map_err(|error| Refusal::bad_request(error.to_string()))?;
         let depth = call.depth()?.unwrap_or(Depth::Infinity);
-        let place = self.resolve(call, &call.path, Last::Followed).await?;
-        let found = place.existing()?;
-        call.demand(Activity::ReadMetadata, &place.path)?;
-        self.check_if(call, &place).await?;
+        let target = self.resolver.resolve(call, &call.path, Last::Followed).await?;
+        let found = target.existing()?;
+        call.demand(Activity::ReadMetadata, &target.path)?;
+        self.conditions.check_if(call, &target).await?;
         let is_listed = found.kind.is_directory() && depth != Depth::Zero;
         let held = if is_listed { Some(call.memory(WALK_BYTES).await?) } else { None };
         if is_listed {
-            call.demand(Activity::List, &place.path)?;
+            call.demand(Activity::List, &target.path)?;
             // A directory that may not be read is refused before the answer has begun.
-            self.list_to_enter(&call.caller.identity, found.file, Cookie::START, 1).await?;
+            self.access.list_to_enter(&call.caller.identity, found.file, Cookie::START, 1).await?;
         }
         let mut walk = Walk {
-            front: Arc::clone(self),
+            access: Arc::clone(&self.access),
+            live: Arc::clone(&self.live),
             call: Arc::clone(call),
             asked: Arc::new(asked),
             patience: Patience::of_walk(),
             is_deep: depth == Depth::Infinity,
-            top: place.path.clone(),
+            top: target.path.clone(),
             open: Vec::new(),
             page: None,
             out: Some(Multistatus::begin()),
             _held: held,
         };
-        let whole = Resource { shown: &call.path, path: &place.path, attributes: &found };
+        let whole = Resource { shown: &call.path, path: &target.path, attributes: &found };
         walk.write(&whole).await?;
         if is_listed {
             walk.open.push((Descent::default(), found.file, Cookie::START));
@@ -139,7 +144,7 @@ impl Walk {
         self.patience.begin_list();
         let shown = descent.path(&self.call.path);
         let who = self.call.caller.identity.clone();
-        let page = match self.front.list_to_enter(&who, dir, after, page_len(self.open.len())).await {
+        let page = match self.access.list_to_enter(&who, dir, after, page_len(self.open.len())).await {
             Ok(page) => page,
             // Below the top: a directory that the caller may not read, or that has gone meanwhile.
             Err(error) => {
@@ -196,7 +201,7 @@ impl Walk {
 
     async fn write(&mut self, resource: &Resource<'_>) -> Result<(), Refusal> {
         let asking = (&*self.asked, &mut self.patience);
-        let facts = Facts::gather(&self.front, &self.call.caller, resource, asking).await?;
+        let facts = self.live.gather(&self.call.caller, resource, asking).await?;
         let Some(out) = &mut self.out else { return Ok(()) };
         let is_collection = resource.attributes.kind == FileKind::Directory;
         out.response(&href(resource.shown, is_collection), |groups| match &*self.asked {
@@ -240,58 +245,22 @@ fn write_named(facts: &Facts<'_>, names: &[QName], groups: &mut dav::PropStats<'
     groups.group(StatusCode::NOT_FOUND, |props| missing.iter().for_each(|name| props.name(name)));
 }
 
-pub(crate) fn href(path: &Path, is_collection: bool) -> String {
-    target::encode_path(path, is_collection)
-}
-
-pub(crate) fn multistatus(body: ResponseBody) -> Response {
-    Response::new(StatusCode::MULTI_STATUS)
-        .with(header::CONTENT_TYPE, HeaderValue::from_static(dav::XML_CONTENT_TYPE))
-        .with_body(body)
-}
-
-/// 207 for a change of a tree of which parts could not be done.
-pub(crate) fn failures(failures: &Failures) -> Response {
-    let mut out = Multistatus::begin();
-    for (path, refusal) in failures {
-        out.status(&target::encode_path(path, false), refusal.status, None);
-    }
-    multistatus(ResponseBody::Full(out.end()))
-}
-
-/// Whether the answer needs more of the database than the entries: dead properties, checksums.
-pub(crate) fn needs_dead(asked: &PropFind) -> bool {
-    match asked {
-        PropFind::AllProp { .. } | PropFind::PropName => true,
-        PropFind::Props(names) => names.iter().any(|name| LiveProperty::from_qname(name).is_none()),
-    }
-}
-
-pub(crate) fn wants(asked: &PropFind, live: LiveProperty) -> bool {
-    match asked {
-        PropFind::PropName => false,
-        PropFind::AllProp { include } => {
-            live.is_in_allprop() || include.iter().any(|name| LiveProperty::from_qname(name) == Some(live))
-        }
-        PropFind::Props(names) => names.iter().any(|name| LiveProperty::from_qname(name) == Some(live)),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::DEPTH_MAX;
 
     #[test]
     fn a_walk_over_any_tree_keeps_a_bounded_number_of_directories() {
         // Every entry is a directory, and every directory has more entries than are listed at once.
         let mut pending: usize = 1;
-        for _ in 0..crate::collection::DEPTH_MAX {
+        for _ in 0..DEPTH_MAX {
             pending -= 1;
             let listed = page_len(pending);
             assert!((1..=PAGE).contains(&listed));
             pending += 1 + listed;
         }
-        assert!(pending <= PENDING_MAX + 2 * crate::collection::DEPTH_MAX, "{pending}");
+        assert!(pending <= PENDING_MAX + 2 * DEPTH_MAX, "{pending}");
         assert_eq!(page_len(0), PAGE, "where there are few, a directory is listed by pages");
     }
 }

@@ -1,5 +1,7 @@
 //! PROPPATCH (RFC 4918 §9.2): all changes or none.
 
+use std::sync::Arc;
+
 use api::{Activity, NamespaceError, Property, PropertyChange, SetAttributes};
 use files::FilesError;
 use http::StatusCode;
@@ -7,24 +9,33 @@ use http_server::{RequestBody, Response, ResponseBody};
 use http_wire::dav::{self, LiveProperty, Multistatus, Precondition, PropPatch, PropPatchOp};
 use types::{Attributes, permission};
 
+use crate::access::FileAccess;
 use crate::call::Call;
-use crate::conditions::{ATTEMPTS_MAX, ELSEWHERE};
-use crate::front::Front;
-use crate::locks::PathChange;
-use crate::propfind::{href, multistatus};
+use crate::conditions::{ATTEMPTS_MAX, Conditions, ELSEWHERE};
+use crate::lock_table::PathChange;
+use crate::multistatus::{href, multistatus};
+use crate::path_locks::PathLocks;
 use crate::refusal::Refusal;
-use crate::resolve::Last;
+use crate::resolve::{Last, Resolver};
 
-impl Front {
-    pub(crate) async fn patch_properties(&self, call: &Call, patch: PropPatch) -> Result<Response, Refusal> {
+pub(crate) struct PropertyPatches {
+    pub access: Arc<FileAccess>,
+    pub resolver: Arc<Resolver>,
+    pub conditions: Arc<Conditions>,
+    pub locks: Arc<PathLocks>,
+}
+
+impl PropertyPatches {
+    pub async fn patch(&self, call: &Call, patch: PropPatch) -> Result<Response, Refusal> {
         for _ in 0..ATTEMPTS_MAX {
-            let place = self.resolve(call, &call.path, Last::Followed).await?;
-            place.existing()?;
-            call.demand(Activity::UpdateMetadata, &place.path)?;
-            self.check_conditions(call, &place).await?;
-            let _changing = self.begin_changes(call, vec![PathChange::of_file(&place.path)]).await?;
-            if let Some(place) = self.still_at(call, &call.path, Last::Followed, &place).await {
-                return self.patch_found(call, &place.existing()?, &patch).await;
+            let target = self.resolver.resolve(call, &call.path, Last::Followed).await?;
+            target.existing()?;
+            call.demand(Activity::UpdateMetadata, &target.path)?;
+            self.conditions.check(call, &target).await?;
+            let _changing =
+                self.locks.begin(&call.lock_owner()?, vec![PathChange::of_file(&target.path)]).await?;
+            if let Some(target) = self.conditions.still_at(call, &call.path, Last::Followed, &target).await {
+                return self.patch_found(call, &target.existing()?, &patch).await;
             }
         }
         Err(Refusal::busy(ELSEWHERE))
@@ -72,7 +83,7 @@ impl Front {
             }
         }
         let mode = mode.map(|mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() });
-        let set = self.services.files.set_properties(self.by(who), file, changes, mode).await;
+        let set = self.access.files.set_properties(self.access.by(who), file, changes, mode).await;
         set.map_err(|error| match error {
             FilesError::Namespace(NamespaceError::NoSpace) => Refusal::new(
                 StatusCode::INSUFFICIENT_STORAGE,

@@ -8,6 +8,10 @@ use http::header::{self, HeaderName, HeaderValue};
 use http_server::{BodyError, Response, ResponseBody};
 use http_wire::dav::{Precondition, error_body};
 
+use crate::lock_table::BeginError;
+use crate::options::ALLOW;
+use crate::path_locks::OpenForWriting;
+
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub status: StatusCode,
@@ -79,7 +83,7 @@ impl Refusal {
         if self.status == StatusCode::METHOD_NOT_ALLOWED {
             // RFC 9110 §15.5.6 demands it. Of what can be done with some resource: which of it fits depends on more
             // than its kind.
-            response.headers.insert(header::ALLOW, crate::service::ALLOW);
+            response.headers.insert(header::ALLOW, ALLOW);
         }
         for (name, value) in self.headers {
             response.headers.append(name, value);
@@ -210,6 +214,25 @@ impl From<AuthError> for Refusal {
             AuthError::Unavailable(_) => return Refusal::busy(error.to_string()),
         };
         Refusal::new(status, error.to_string())
+    }
+}
+
+impl From<BeginError> for Refusal {
+    fn from(error: BeginError) -> Refusal {
+        match error {
+            // With the lock's root (RFC 4918 §16, `lock-token-submitted`).
+            BeginError::Locked { root_href } => {
+                let why = error_body(&Precondition::LockTokenSubmitted { hrefs: &[&root_href] });
+                Refusal::new(StatusCode::LOCKED, "locked").with_xml(why)
+            }
+            BeginError::Moving => Refusal::busy(error.to_string()),
+        }
+    }
+}
+
+impl From<OpenForWriting> for Refusal {
+    fn from(error: OpenForWriting) -> Refusal {
+        Refusal::new(StatusCode::LOCKED, error.to_string())
     }
 }
 

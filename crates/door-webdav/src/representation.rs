@@ -3,6 +3,7 @@
 
 use std::any::Any;
 
+use api::Published;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Method, StatusCode};
 use http_server::{Piece, Response, ResponseBody, Source};
@@ -137,6 +138,12 @@ fn boundary(random: &dyn Random) -> Boundary {
     let mut chance = [0; 16];
     random.fill(&mut chance);
     Boundary::new(chance)
+}
+
+/// 201 for a new name, 204 for new contents.
+pub(crate) fn stored(published: &Published) -> Response {
+    let status = if published.replaced.is_some() { StatusCode::NO_CONTENT } else { StatusCode::CREATED };
+    Response::new(status).with(header::ETAG, etag(&published.attributes).header_value())
 }
 
 pub(crate) fn etag(file: &Attributes) -> ETag {

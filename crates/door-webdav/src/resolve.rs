@@ -1,29 +1,29 @@
 //! From a path to a file, for a request.
 
-use api::NamespaceError;
+use std::sync::Arc;
+
+use api::{Namespace, NamespaceError};
 use files::WalkError;
 pub(crate) use files::{Last, PathTarget};
 use types::Name;
 
 use crate::call::Call;
-use crate::front::Front;
 use crate::refusal::Refusal;
 
-impl Front {
+pub(crate) struct Resolver {
+    pub namespace: Arc<dyn Namespace>,
+}
+
+impl Resolver {
     /// Walks to what must be there up to its last component.
     ///
     /// A directory on the way that is missing is 404 here, and 409 in `resolve_new`.
-    pub(crate) async fn resolve(
-        &self,
-        call: &Call,
-        path: &[Name],
-        last: Last,
-    ) -> Result<PathTarget, Refusal> {
+    pub async fn resolve(&self, call: &Call, path: &[Name], last: Last) -> Result<PathTarget, Refusal> {
         self.walk(call, path, last).await.map_err(|error| not_reached(call, error))
     }
 
     /// As `resolve`, for something about to be made: a missing directory on the way is a conflict.
-    pub(crate) async fn resolve_new(&self, call: &Call, path: &[Name]) -> Result<PathTarget, Refusal> {
+    pub async fn resolve_new(&self, call: &Call, path: &[Name]) -> Result<PathTarget, Refusal> {
         self.walk(call, path, Last::Followed).await.map_err(|error| match error {
             WalkError::Namespace(NamespaceError::NotFound | NamespaceError::Stale(_)) => {
                 Refusal::conflict("the directory that would hold it does not exist")
@@ -32,9 +32,9 @@ impl Front {
         })
     }
 
-    /// As `resolve`, for a caller that goes on where something is missing.
-    pub(crate) async fn walk(&self, call: &Call, path: &[Name], last: Last) -> Result<PathTarget, WalkError> {
-        files::walk(&*self.services.namespace, &call.caller, path, last).await
+    /// As `resolve`, for a condition, which may name what is missing.
+    pub async fn walk(&self, call: &Call, path: &[Name], last: Last) -> Result<PathTarget, WalkError> {
+        files::walk(&*self.namespace, &call.caller, path, last).await
     }
 }
 

@@ -10,33 +10,33 @@ use tokio::sync::Semaphore;
 use crate::refusal::Refusal;
 
 pub(crate) struct Tasks {
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     running: files::Tasks,
 }
 
 impl Tasks {
     pub fn new(tasks_max: usize) -> Tasks {
-        Tasks { places: Arc::new(Semaphore::new(tasks_max)), running: files::Tasks::default() }
+        Tasks { permits: Arc::new(Semaphore::new(tasks_max)), running: files::Tasks::default() }
     }
 
-    /// Begins at once and waits for the answer. A caller that stops waiting does not stop the work.
+    /// Begins at once and waits for the answer. A request that is dropped does not stop the work.
     pub async fn run<F>(&self, work: F) -> Result<Response, Refusal>
     where
         F: Future<Output = Result<Response, Refusal>> + Send + 'static,
     {
-        let place = Arc::clone(&self.places).try_acquire_owned();
-        let place = place.map_err(|_| Refusal::busy("too many changes are under way"))?;
-        let placed = async move {
+        let permit = Arc::clone(&self.permits).try_acquire_owned();
+        let permit = permit.map_err(|_| Refusal::busy("too many changes are under way"))?;
+        let permitted = async move {
             let outcome = work.await;
-            drop(place);
+            drop(permit);
             outcome
         };
         let failed =
             || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the request did not come to its end");
-        self.to_its_end(placed).await.unwrap_or_else(|| Err(failed()))
+        self.to_its_end(permitted).await.unwrap_or_else(|| Err(failed()))
     }
 
-    /// As `run`, without a place: for what has cost too much to be refused now. `None`: it panicked.
+    /// As `run`, without a permit: for what has cost too much to be refused now. `None`: it panicked.
     pub async fn to_its_end<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
@@ -101,7 +101,7 @@ mod tests {
         }
         assert_eq!(status(&tasks).await, StatusCode::SERVICE_UNAVAILABLE);
         held.pop().unwrap().send(()).unwrap();
-        while tasks.places.available_permits() == 0 {
+        while tasks.permits.available_permits() == 0 {
             tokio::task::yield_now().await;
         }
         assert_eq!(status(&tasks).await, StatusCode::NO_CONTENT);

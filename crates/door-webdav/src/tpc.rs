@@ -4,8 +4,8 @@
 //! ended. A pull becomes visible only when it is complete and size and checksum agree; whatever ends earlier (also
 //! the client going away) leaves nothing here, and at the other server as little as it lets us clean up.
 //!
-//! `request`, `marker` and `checksum` decide and do no I/O. Files and permissions are not known here: the caller has
-//! judged the request and gives a [`CopyTarget`] or a [`CopySource`].
+//! `request`, `marker` and `checksum` decide and do no I/O. Files and permissions are not known here: the handler of COPY
+//! has judged the request and gives a [`CopyTarget`] or a [`CopySource`].
 
 mod checksum;
 mod failure;
@@ -14,7 +14,7 @@ mod pull;
 mod push;
 mod remote;
 mod request;
-mod transfers;
+mod running;
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ use thiserror::Error;
 use types::{Checksum, ChecksumKind};
 
 pub use request::{CopyRefusal, CopyRequest, Direction, is_third_party};
-pub use transfers::{TransferConfig, Transfers};
+pub use running::{RunningCopies, ThirdPartyConfig};
 
 /// Where a pull puts its bytes. Nothing of it is visible before `publish`, and dropping it earlier leaves nothing.
 #[async_trait]

@@ -1,21 +1,69 @@
-//! The door's own rules when an upload gets its name: WebDAV locks, by path.
+//! Uploads of the door: judged, begun, and named by its own rules, which are WebDAV locks by path.
 
 use std::sync::Arc;
 
-use api::Published;
-use file_state::Change;
+use api::{Activity, Published};
 use files::{Complete, NameToGive, Naming, NamingGuard, Upload, UploadTarget, UploadTerms};
-use types::FileId;
+use http::StatusCode;
+use types::{Access, ChecksumKind, Name};
 
+use crate::access::FileAccess;
 use crate::call::Call;
-use crate::conditions::PathChangeGuard;
-use crate::front::Front;
-use crate::lock::Carried;
-use crate::locks::{LockOwner, PathChange};
+use crate::conditions::Conditions;
+use crate::lock_table::{LockOwner, PathChange};
+use crate::path_locks::{Carried, PathChangeGuard, PathLocks};
 use crate::refusal::Refusal;
+use crate::resolve::PathTarget;
+
+pub(crate) struct Uploading {
+    pub access: Arc<FileAccess>,
+    pub conditions: Arc<Conditions>,
+    pub locks: Arc<PathLocks>,
+    /// Kept for every upload.
+    pub checksums: Vec<ChecksumKind>,
+}
+
+impl Uploading {
+    /// Everything that can be refused before a byte of the body is sent.
+    pub async fn authorize(&self, call: &Call, target: &PathTarget) -> Result<(), Refusal> {
+        call.demand(Activity::Upload, &target.path)?;
+        let (_, _) = target.entry()?;
+        if let Some(found) = &target.found {
+            if found.kind.is_directory() {
+                return Err(Refusal::new(StatusCode::METHOD_NOT_ALLOWED, "a directory has this name"));
+            }
+            call.demand(Activity::Delete, &target.path)?;
+            if !self.access.judge().allows(&call.caller.identity, found, Access::WRITE).await? {
+                return Err(Refusal::forbidden("access denied"));
+            }
+        } else if call.is_directory_form {
+            return Err(Refusal::conflict("a name that ends with a slash is a directory's: use MKCOL"));
+        }
+        self.conditions.check(call, target).await?;
+        Ok(self.locks.judge(&call.lock_owner()?, &change_of(&target.path, target.found.is_none()))?)
+    }
+
+    pub async fn begin(
+        &self,
+        call: &Call,
+        target: UploadTarget,
+        mut terms: UploadTerms,
+    ) -> Result<Upload, Refusal> {
+        terms.kinds.extend(&self.checksums);
+        Ok(self.access.files.begin_upload(self.access.requests, &call.caller, target, terms).await?)
+    }
+
+    pub async fn publish(&self, complete: Complete, owner: LockOwner) -> Result<Published, Refusal> {
+        Ok(complete.publish(&self.naming(owner)).await?)
+    }
+
+    pub fn naming(&self, owner: LockOwner) -> LockNaming {
+        LockNaming { locks: Arc::clone(&self.locks), owner }
+    }
+}
 
 pub(crate) struct LockNaming {
-    front: Arc<Front>,
+    locks: Arc<PathLocks>,
     owner: LockOwner,
 }
 
@@ -32,10 +80,9 @@ impl Naming for LockNaming {
 
     async fn begin(&self, name: NameToGive<'_>) -> Result<LockNamingGuard, Refusal> {
         let NameToGive { path, file, is_new, patience } = name;
-        let change = if is_new { PathChange::of_member(path) } else { PathChange::of_resource(path) };
-        let LockOwner { principal, tokens } = &self.owner;
-        let changing = self.front.begin_changes_of(principal, tokens, vec![change], patience).await?;
-        Ok(LockNamingGuard { carried: self.front.carry_locks(path, file)?, _changing: changing })
+        let change = change_of(path, is_new);
+        let changing = self.locks.begin_within(&self.owner, vec![change], patience).await?;
+        Ok(LockNamingGuard { carried: self.locks.carry(path, file)?, _changing: changing })
     }
 
     fn may_pass(refused: &Refusal) -> bool {
@@ -49,37 +96,6 @@ impl NamingGuard for LockNamingGuard {
     }
 }
 
-impl Front {
-    pub(crate) async fn begin_upload(
-        &self,
-        call: &Call,
-        target: UploadTarget,
-        mut terms: UploadTerms,
-    ) -> Result<Upload, Refusal> {
-        terms.kinds.extend(&self.config.checksums);
-        Ok(self.services.files.begin_upload(self.requests, &call.caller, target, terms).await?)
-    }
-
-    pub(crate) async fn publish(
-        self: &Arc<Self>,
-        complete: Complete,
-        owner: LockOwner,
-    ) -> Result<Published, Refusal> {
-        Ok(complete.publish(&self.naming(owner)).await?)
-    }
-
-    pub(crate) fn naming(self: &Arc<Self>, owner: LockOwner) -> LockNaming {
-        LockNaming { front: Arc::clone(self), owner }
-    }
-
-    /// Recalls the grants of NFS clients on a file that is about to be changed; none of them is granted anew until the
-    /// returned guard is dropped.
-    pub(crate) async fn make_way(
-        &self,
-        file: FileId,
-        change: Change,
-    ) -> Result<files::FileChangeGuard, Refusal> {
-        let patience = self.config.recall_patience;
-        Ok(self.services.files.before_change(file, Some(self.requests), change, patience).await?)
-    }
+fn change_of(path: &[Name], is_new: bool) -> PathChange {
+    if is_new { PathChange::of_member(path) } else { PathChange::of_resource(path) }
 }

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use files::{Received, Writer};
 use parking_lot::Mutex;
-use types::FileId;
+use types::{Clock, FileId};
 
-use super::DataFace;
+use crate::completions::Completions;
 use crate::refusal::Refusal;
 use crate::ticket::UrlTicket;
 
@@ -49,7 +49,9 @@ impl Arrivals {
 /// An upload that a request has begun. A request that ends before it has handed it over gives it up, or puts it off if all
 /// its bytes are there.
 pub(super) struct Arrival<'a> {
-    face: &'a DataFace,
+    arrivals: &'a Arrivals,
+    completions: &'a dyn Completions,
+    clock: &'a dyn Clock,
     file: FileId,
     expires_s: u64,
     arrived: Option<Arrived>,
@@ -57,9 +59,14 @@ pub(super) struct Arrival<'a> {
 }
 
 impl<'a> Arrival<'a> {
-    pub fn new(face: &'a DataFace, ticket: &UrlTicket) -> Arrival<'a> {
+    pub fn new(
+        arrivals: &'a Arrivals,
+        completions: &'a dyn Completions,
+        clock: &'a dyn Clock,
+        ticket: &UrlTicket,
+    ) -> Arrival<'a> {
         let (file, expires_s) = (ticket.file, ticket.expires_s);
-        Arrival { face, file, expires_s, arrived: None, is_handed_over: false }
+        Arrival { arrivals, completions, clock, file, expires_s, arrived: None, is_handed_over: false }
     }
 
     /// Brings the bytes onto the disk.
@@ -87,12 +94,13 @@ impl Drop for Arrival<'_> {
             Arrived::Writer(writer) => !writer.is_broken(),
             Arrived::OnDisk(_) => true,
         });
-        let (arrivals, now_s) = (&self.face.arrivals, self.face.now_s());
-        let is_kept = arrived.is_some_and(|arrived| arrivals.keep(self.file, arrived, self.expires_s, now_s));
+        let now_s = u64::try_from(self.clock.now().seconds).unwrap_or(0);
+        let is_kept =
+            arrived.is_some_and(|arrived| self.arrivals.keep(self.file, arrived, self.expires_s, now_s));
         match (self.is_handed_over, is_kept) {
             (true, _) => {}
-            (false, true) => self.face.completions.put_off(self.file),
-            (false, false) => self.face.completions.give_up(self.file),
+            (false, true) => self.completions.put_off(self.file),
+            (false, false) => self.completions.give_up(self.file),
         }
     }
 }

@@ -10,27 +10,32 @@
 
 use std::sync::Arc;
 
-use files::{MovesSeen, Upload, UploadKey, UploadTarget};
+use files::{MovesSeen, Upload, UploadKey, UploadTarget, UploadsInParts};
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use http_server::{RequestBody, Response};
 use http_wire::range::ContentRange;
 use types::{Checksum, ChecksumKind, FileId};
 
-use super::{answer, promised};
+use super::terms::{promised, terms};
 use crate::call::Call;
-use crate::conditions::lock_owner;
-use crate::front::Front;
 use crate::refusal::Refusal;
+use crate::representation::stored;
 use crate::resolve::PathTarget;
+use crate::upload::Uploading;
 
 const UPLOAD_ID: HeaderName = HeaderName::from_static("upload-id");
 
-impl Front {
-    pub(super) async fn put_part(
-        self: &Arc<Self>,
+pub(crate) struct PartialPuts {
+    pub uploading: Arc<Uploading>,
+    pub in_parts: UploadsInParts,
+}
+
+impl PartialPuts {
+    pub async fn put(
+        &self,
         call: &Call,
-        (place, seen): (&PathTarget, MovesSeen),
+        (target, seen): (&PathTarget, MovesSeen),
         part: ContentRange,
         body: RequestBody,
     ) -> Result<Response, Refusal> {
@@ -47,13 +52,13 @@ impl Front {
             }
             _ => {}
         }
-        let key = UploadKey::new(&call.caller, place.path.clone());
+        let key = UploadKey::new(&call.caller, target.path.clone());
         let named = call.single(UPLOAD_ID)?.map(HeaderValue::as_bytes);
         let (range, total) = match part {
             ContentRange::Part { range, complete } => (range, complete.unwrap_or(range.end())),
             ContentRange::Unsatisfied { complete } => {
                 let mut known = self.in_parts.take_up(&key, named, complete)?;
-                known.iter_mut().for_each(|upload| upload.walked_again(place, seen));
+                known.iter_mut().for_each(|upload| upload.walked_again(target, seen));
                 return self.tell_arrived(call, known, promised).await;
             }
         };
@@ -62,9 +67,9 @@ impl Front {
             self.in_parts.take_up(&key, named, total)?.ok_or_else(|| out_of_order(0))?
         } else {
             self.in_parts.supersede(&key, named);
-            self.begin_parts(call, place, &key, total).await?
+            self.begin_parts(call, target, &key, total).await?
         };
-        upload.walked_again(place, seen);
+        upload.walked_again(target, seen);
         if !upload.is_coming() || upload.arrived() != first {
             return Err(out_of_order(upload.arrived()));
         }
@@ -84,7 +89,7 @@ impl Front {
 
     /// Answers how far the upload is; if all bytes are there, gives it its name.
     async fn tell_arrived(
-        self: &Arc<Self>,
+        &self,
         call: &Call,
         known: Option<Upload>,
         promised: Vec<Checksum>,
@@ -99,7 +104,7 @@ impl Front {
     }
 
     async fn complete_parts(
-        self: &Arc<Self>,
+        &self,
         call: &Call,
         mut kept: Upload,
         promised: Vec<Checksum>,
@@ -107,23 +112,23 @@ impl Front {
         if !promised.is_empty() {
             kept.promise(promised);
         }
-        let owner = lock_owner(call)?;
-        Ok(answer(&self.publish(kept.finish().await?, owner).await?))
+        let owner = call.lock_owner()?;
+        Ok(stored(&self.uploading.publish(kept.finish().await?, owner).await?))
     }
 
     async fn begin_parts(
         &self,
         call: &Call,
-        place: &PathTarget,
+        target: &PathTarget,
         key: &UploadKey,
         total: u64,
     ) -> Result<Upload, Refusal> {
         let admitted = self.in_parts.admit(&call.caller)?;
-        let mut terms = self.terms(call, place, &RequestBody::empty())?;
+        let mut terms = terms(call, target, &RequestBody::empty())?;
         terms.size = Some(total);
         // The checksums that the last part will promise are not known yet.
         terms.kinds = ChecksumKind::ALL.to_vec();
-        let mut upload = self.begin_upload(call, UploadTarget::new(place.clone(), None), terms).await?;
+        let mut upload = self.uploading.begin(call, UploadTarget::new(target.clone(), None), terms).await?;
         upload.open().await?;
         Ok(self.in_parts.begin(key, upload, admitted))
     }

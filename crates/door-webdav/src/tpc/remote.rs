@@ -13,14 +13,14 @@ use types::{Checksum, ChecksumKind};
 use super::checksum::want_digest;
 use super::failure::Failure;
 use super::marker::Progress;
-use super::{CopyRequest, TransferConfig};
+use super::{CopyRequest, ThirdPartyConfig};
 
 #[derive(Clone)]
 pub(super) struct Remote {
     pub client: Client,
     pub request: Arc<CopyRequest>,
     pub progress: Arc<Progress>,
-    pub config: TransferConfig,
+    pub config: ThirdPartyConfig,
 }
 
 /// How much of a refusal's body is told to the client.
@@ -151,7 +151,7 @@ pub(super) struct Retries {
 const WORTH_BYTES: u64 = 64 << 20;
 
 impl Retries {
-    pub fn new(config: &TransferConfig) -> Retries {
+    pub fn new(config: &ThirdPartyConfig) -> Retries {
         let (max, pause) = (config.retries_max, config.retry_pause);
         Retries { left: max, max, pause, first_pause: pause }
     }

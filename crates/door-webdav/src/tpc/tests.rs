@@ -14,7 +14,7 @@ use http::header::{HeaderMap, HeaderName, HeaderValue};
 use http_client::{Client, ClientConfig};
 use http_server::{Response, ResponseBody};
 
-use super::{CopyRequest, TransferConfig, Transfers};
+use super::{CopyRequest, RunningCopies, ThirdPartyConfig};
 use memory::{End, source, target};
 use peer::{Peer, Whims};
 
@@ -23,23 +23,23 @@ fn data() -> Vec<u8> {
     (0u32..1_200_001).map(|i| (i.wrapping_mul(2_654_435_761) >> 17) as u8).collect()
 }
 
-fn config() -> TransferConfig {
-    TransferConfig {
+fn config() -> ThirdPartyConfig {
+    ThirdPartyConfig {
         part_bytes_min: 1000,
         marker_interval: Duration::from_millis(20),
         retry_pause: Duration::from_millis(1),
-        ..TransferConfig::default()
+        ..ThirdPartyConfig::default()
     }
 }
 
-fn transfers(config: TransferConfig) -> Transfers {
+fn transfers(config: ThirdPartyConfig) -> RunningCopies {
     let client = ClientConfig {
         system_roots: false,
         idle_timeout: Duration::from_secs(3),
         answer_timeout: Duration::from_secs(5),
         ..ClientConfig::default().reaching_loopback()
     };
-    Transfers::new(Client::new(client).unwrap(), config)
+    RunningCopies::new(Client::new(client).unwrap(), config)
 }
 
 fn request(list: &[(&str, &str)]) -> CopyRequest {
@@ -71,7 +71,7 @@ async fn pull(peer: &Peer, more: &[(&str, &str)]) -> (String, End, u64) {
     pull_with(config(), peer, more).await
 }
 
-async fn pull_with(config: TransferConfig, peer: &Peer, more: &[(&str, &str)]) -> (String, End, u64) {
+async fn pull_with(config: ThirdPartyConfig, peer: &Peer, more: &[(&str, &str)]) -> (String, End, u64) {
     let request = request(&[&[("source", peer.url.as_str())], more].concat());
     let (target, mut watch) = target();
     let text = told(transfers(config).admit().ok().unwrap().pull(request, target)).await;
@@ -86,12 +86,12 @@ async fn push(peer: &Peer, source: memory::Source, more: &[(&str, &str)]) -> Str
 
 #[tokio::test]
 async fn beyond_the_bound_a_copy_is_told_to_come_later() {
-    let transfers = transfers(TransferConfig { transfers_max: 1, ..config() });
+    let transfers = transfers(ThirdPartyConfig { transfers_max: 1, ..config() });
     let slot = transfers.admit().ok().unwrap();
     let refusal = transfers.admit().err().unwrap().into_response();
     assert_eq!(refusal.status.as_u16(), 429);
     assert!(refusal.headers.contains_key("retry-after"));
-    assert_eq!(transfers.running(), 1);
+    assert_eq!(transfers.count(), 1);
     drop(slot);
     assert!(transfers.admit().is_ok());
 }
@@ -112,6 +112,6 @@ async fn stopping_ends_transfers_and_lets_them_clean_up() {
     assert_eq!(to.count("DELETE"), 1);
     assert_eq!(last_line(&told(pull).await), "aborted: server is stopping");
     drop(push);
-    assert_eq!(transfers.running(), 0);
+    assert_eq!(transfers.count(), 0);
     assert_eq!(transfers.admit().err().unwrap().status.as_u16(), 503);
 }

@@ -10,7 +10,7 @@ use api::{
 };
 use async_trait::async_trait;
 use files::{Files, FilesServices};
-use forebay_door_webdav::{Front, FrontConfig, FrontService, FrontServices, Redirect, TransferConfig};
+use forebay_door_webdav::{Front, FrontConfig, FrontService, FrontServices, Redirect, ThirdPartyConfig};
 use http::{Method, header};
 use http_server::{Memory, Peer, Request, RequestBody, Response, Service};
 use namespace::{Config, Database, SqlNamespace, Sync};
@@ -134,7 +134,7 @@ fn config(redirect: Redirect) -> FrontConfig {
         locks_max: 10,
         uploads_max: 10,
         uploads_per_caller_max: 10,
-        copies: TransferConfig::default(),
+        copies: ThirdPartyConfig::default(),
         lock_timeout_max: Duration::from_secs(60),
         recall_patience: Duration::from_millis(50),
     }

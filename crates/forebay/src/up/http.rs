@@ -135,7 +135,7 @@ pub fn start(
             Arc::clone(pool),
             ticket_keys(data).pool_key(pool.id()),
             (Arc::clone(&services.clock), Arc::clone(&services.random)),
-            Arc::clone(&front),
+            front.completions(),
             DataFaceConfig { head: address, is_tls: tls.is_some() },
         );
         tasks.spawn(http_server::serve(listener, tls.clone(), Arc::new(face), limits, stop.clone()));
@@ -252,11 +252,11 @@ fn front_config(config: &Config, address: SocketAddr, is_tls: bool) -> FrontConf
         locks_max: config.locks_max as usize,
         uploads_max: config.uploads_max as usize,
         uploads_per_caller_max: config.uploads_per_caller_max as usize,
-        copies: door_webdav::TransferConfig {
+        copies: door_webdav::ThirdPartyConfig {
             transfers_max: config.copies_max as usize,
             streams_max: config.copy_streams_max as usize,
             require_checksum: config.copy_requires_checksum,
-            ..door_webdav::TransferConfig::default()
+            ..door_webdav::ThirdPartyConfig::default()
         },
         lock_timeout_max: Duration::from_secs(config.lock_timeout_s.into()),
         recall_patience: Duration::from_millis(config.recall_patience_ms.into()),

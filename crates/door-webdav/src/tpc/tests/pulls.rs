@@ -233,7 +233,7 @@ async fn a_token_is_not_carried_to_where_a_redirect_leads() {
 
 #[tokio::test]
 async fn a_source_that_never_answers_or_stops_ends_in_bounded_time() {
-    let config = TransferConfig {
+    let config = ThirdPartyConfig {
         retries_max: 0,
         checksum_timeout: Duration::from_millis(200),
         speed_window: Duration::from_secs(60),
@@ -244,7 +244,7 @@ async fn a_source_that_never_answers_or_stops_ends_in_bounded_time() {
     assert!(last_line(&text).contains("does not answer within 0.2 s"), "{text}");
     assert_eq!(end, End::LeftNothing);
     // It keeps the connection and sends too little in the window.
-    let config = TransferConfig {
+    let config = ThirdPartyConfig {
         checksum_timeout: Duration::from_secs(60),
         speed_window: Duration::from_secs(1),
         speed_min_bytes_s: 1 << 20,
@@ -264,7 +264,7 @@ async fn a_client_that_goes_away_cancels_and_leaves_nothing() {
     let (target, mut watch) = target();
     let response = transfers.admit().ok().unwrap().pull(request(&[("source", &peer.url)]), target);
     peer.until_asked("STALLED").await;
-    assert_eq!(transfers.running(), 1);
+    assert_eq!(transfers.count(), 1);
     drop(response);
     assert_eq!(watch.end().await, End::LeftNothing);
 }

@@ -119,7 +119,7 @@ async fn a_killed_destination_is_tried_again_and_then_cleaned_up() {
 
 #[tokio::test]
 async fn a_client_that_goes_away_has_half_a_file_deleted() {
-    let transfers = transfers(TransferConfig { retry_pause: Duration::from_secs(3600), ..config() });
+    let transfers = transfers(ThirdPartyConfig { retry_pause: Duration::from_secs(3600), ..config() });
     let mut peer = Peer::start(None, Whims { put_cut: Some(1_000_000), ..Whims::default() }).await;
     let destination = request(&[("destination", &peer.url)]);
     let response = transfers.admit().ok().unwrap().push(destination, Arc::new(source(&data())));

@@ -27,8 +27,8 @@ fn lock(token: &str, at: &str, scope: Scope, is_deep: bool) -> Lock {
     }
 }
 
-fn table(locks: &[Lock]) -> Locks {
-    let mut table = Locks::new(10);
+fn table(locks: &[Lock]) -> LockTable {
+    let mut table = LockTable::new(10);
     locks.iter().for_each(|lock| table.add(lock.clone()).unwrap());
     table
 }
@@ -114,7 +114,7 @@ fn locks_end_by_time_by_token_and_with_their_tree() {
 
 #[test]
 fn shared_locks_of_one_resource_are_bounded() {
-    let mut locks = Locks::new(1_000);
+    let mut locks = LockTable::new(1_000);
     for number in 0..COVERING_MAX {
         assert_eq!(locks.add(lock(&number.to_string(), "/a", Scope::Shared, true)), Ok(()));
     }
@@ -125,14 +125,14 @@ fn shared_locks_of_one_resource_are_bounded() {
 
 #[test]
 fn beyond_the_bound_no_lock_is_given() {
-    let mut locks = Locks::new(1);
+    let mut locks = LockTable::new(1);
     assert_eq!(locks.add(lock("x", "/a", Scope::Shared, false)), Ok(()));
     assert_eq!(locks.add(lock("y", "/b", Scope::Shared, false)), Err(LockError::Limit));
 }
 
 #[test]
 fn one_principal_does_not_use_up_the_locks_of_all() {
-    let mut locks = Locks::new(HELD_BY_ONE_MIN * SHARE_OF_ONE * 2);
+    let mut locks = LockTable::new(HELD_BY_ONE_MIN * SHARE_OF_ONE * 2);
     let held_max = HELD_BY_ONE_MIN * 2;
     let numbered = |number: usize| lock(&number.to_string(), &format!("/{number}"), Scope::Exclusive, false);
     for number in 0..held_max {
@@ -149,8 +149,8 @@ fn one_principal_does_not_use_up_the_locks_of_all() {
 
 #[test]
 fn while_a_change_is_under_way_no_lock_is_given_that_would_have_forbidden_it() {
-    let change = |locks: &mut Locks, change| locks.begin(vec![change], &named("bob"), &[]).unwrap();
-    let may_lock = |locks: &mut Locks, at: &str, is_deep| {
+    let change = |locks: &mut LockTable, change| locks.begin(vec![change], &named("bob"), &[]).unwrap();
+    let may_lock = |locks: &mut LockTable, at: &str, is_deep| {
         let added = locks.add(lock("x", at, Scope::Shared, is_deep));
         locks.remove("x");
         added

@@ -26,7 +26,7 @@ use super::remote::Remote;
 use super::{CopyRefusal, CopyRequest, CopySource, CopyTarget, pull, push};
 
 #[derive(Clone, Debug)]
-pub struct TransferConfig {
+pub struct ThirdPartyConfig {
     /// Beyond this a COPY is told to come later (429).
     pub transfers_max: usize,
     /// Of one pull, whatever the client asks for.
@@ -48,9 +48,9 @@ pub struct TransferConfig {
     pub require_checksum: bool,
 }
 
-impl Default for TransferConfig {
-    fn default() -> TransferConfig {
-        TransferConfig {
+impl Default for ThirdPartyConfig {
+    fn default() -> ThirdPartyConfig {
+        ThirdPartyConfig {
             transfers_max: 100,
             streams_max: 8,
             part_bytes_min: 16 << 20,
@@ -67,13 +67,13 @@ impl Default for TransferConfig {
 
 /// Cheap to clone.
 #[derive(Clone)]
-pub struct Transfers {
-    shared: Arc<TransferContext>,
+pub struct RunningCopies {
+    shared: Arc<CopyTasks>,
 }
 
-struct TransferContext {
+struct CopyTasks {
     client: Client,
-    config: TransferConfig,
+    config: ThirdPartyConfig,
     slots: Arc<Semaphore>,
     /// Locked only to add a task and to take finished ones out.
     tasks: Mutex<JoinSet<()>>,
@@ -82,22 +82,16 @@ struct TransferContext {
 
 /// The right to run one transfer.
 pub struct Slot {
-    shared: Arc<TransferContext>,
+    shared: Arc<CopyTasks>,
     permit: OwnedSemaphorePermit,
 }
 
-impl Transfers {
-    pub fn new(client: Client, config: TransferConfig) -> Transfers {
+impl RunningCopies {
+    pub fn new(client: Client, config: ThirdPartyConfig) -> RunningCopies {
         let slots = Arc::new(Semaphore::new(config.transfers_max));
         let tasks = Mutex::new(JoinSet::new());
-        Transfers {
-            shared: Arc::new(TransferContext {
-                client,
-                config,
-                slots,
-                tasks,
-                stop: watch::Sender::new(false),
-            }),
+        RunningCopies {
+            shared: Arc::new(CopyTasks { client, config, slots, tasks, stop: watch::Sender::new(false) }),
         }
     }
 
@@ -113,7 +107,7 @@ impl Transfers {
         }
     }
 
-    pub fn running(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.shared.config.transfers_max - self.shared.slots.available_permits()
     }
 
@@ -195,7 +189,7 @@ impl Slot {
     }
 }
 
-impl TransferContext {
+impl CopyTasks {
     /// Ended by its own end, by the client going away, by the server stopping, or because nothing moves.
     async fn until_ended<T>(
         &self,

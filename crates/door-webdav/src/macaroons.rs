@@ -1,26 +1,26 @@
-//! OPTIONS, requests for macaroons, and the documents at well-known places.
+//! POST: requests for macaroons.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use api::{Activities, Activity, MacaroonRequest, Role};
-use http::header::{self, HeaderName, HeaderValue};
-use http::{Method, StatusCode};
+use api::{Activities, Activity, Authenticator, MacaroonRequest, Role};
+use http::StatusCode;
+use http::header::{self, HeaderValue};
 use http_server::{RequestBody, Response};
 use http_wire::{content, json, list, target};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use types::Name;
 
 use crate::call::Call;
-use crate::front::Front;
-use crate::locks::Path;
+use crate::lock_table::Path;
 use crate::refusal::Refusal;
 
-pub(crate) const ALLOW: HeaderValue = HeaderValue::from_static(
-    "OPTIONS, GET, HEAD, PUT, POST, DELETE, MKCOL, PROPFIND, PROPPATCH, COPY, MOVE, LOCK, UNLOCK",
-);
 const MACAROON_REQUEST: &str = "application/macaroon-request";
 const MACAROON_REQUEST_BYTES_MAX: u64 = 16 << 10;
+
+pub(crate) struct Macaroons {
+    pub authenticator: Arc<dyn Authenticator>,
+}
 
 /// As dCache and xrootd take it (`application/macaroon-request`).
 #[derive(Debug, Default, Deserialize)]
@@ -45,8 +45,8 @@ struct MacaroonUris {
     base: String,
 }
 
-impl Front {
-    pub(crate) async fn post(&self, call: &Call, mut body: RequestBody) -> Result<Response, Refusal> {
+impl Macaroons {
+    pub async fn post(&self, call: &Call, mut body: RequestBody) -> Result<Response, Refusal> {
         let content_type = call.headers.get(header::CONTENT_TYPE);
         if !content_type.is_some_and(|value| content::is_type(value.as_bytes(), MACAROON_REQUEST)) {
             return Err(Refusal::new(
@@ -62,7 +62,7 @@ impl Front {
         }
         let body = body.collect(MACAROON_REQUEST_BYTES_MAX).await?;
         let request = macaroon_request(&call.path, &macaroon_body(&body)?)?;
-        let macaroon = self.services.authenticator.mint(&call.caller, &request)?;
+        let macaroon = self.authenticator.mint(&call.caller, &request)?;
         let scheme = if call.origin.is_encrypted { "https" } else { "http" };
         let host = call.header(&header::HOST).unwrap_or("localhost");
         let (base, target) = (
@@ -83,80 +83,6 @@ impl Front {
         Ok(Response::full(StatusCode::OK, "application/json", json)
             .with(header::CACHE_CONTROL, HeaderValue::from_static("no-store")))
     }
-
-    /// `/.well-known/…`: what clients look for before they know anything.
-    pub async fn well_known(&self, method: &Method, name: &str) -> Option<Response> {
-        if !matches!(*method, Method::GET | Method::HEAD) {
-            return None;
-        }
-        match name {
-            // A disk-only instance has nothing to stage; saying so here keeps clients from asking further.
-            "wlcg-tape-rest-api" => Some(Response::text(
-                StatusCode::NOT_FOUND,
-                "this instance has no tape: every file is on disk, and there is nothing to stage",
-            )),
-            "wlcg-storage-record.json" => {
-                Some(self.storage_record().await.unwrap_or_else(Refusal::into_response))
-            }
-            _ => None,
-        }
-    }
-
-    /// The WLCG storage resource record: what accounting polls.
-    async fn storage_record(&self) -> Result<Response, Refusal> {
-        let usage = self.services.namespace.usage().await?;
-        let total: u64 = self.services.files.pools().states().iter().map(|pool| pool.total_bytes).sum();
-        let now_s = self.now_s();
-        let scheme = if self.config.is_tls { "https" } else { "http" };
-        let endpoints: Vec<_> = self
-            .config
-            .authorities
-            .iter()
-            .map(|authority| {
-                json!({
-                    "name": authority,
-                    "endpointurl": format!("{scheme}://{authority}/"),
-                    "interfacetype": scheme,
-                    "interfaceversion": "1.1",
-                    "capabilities": ["data.transfer", "data.access.flat", "data.management.transfer"],
-                    "qualitylevel": "production",
-                    "assignedshares": ["all"],
-                })
-            })
-            .collect();
-        let record = json!({ "storageservice": {
-            "name": self.config.site,
-            "id": self.config.site,
-            "servicetype": "forebay",
-            "implementation": "forebay",
-            "implementationversion": env!("CARGO_PKG_VERSION"),
-            "qualitylevel": "production",
-            "capabilities": ["data.access", "data.transfer", "data.management.transfer"],
-            "latestupdate": now_s,
-            "storagecapacity": { "online": { "totalsize": total, "usedsize": usage.bytes, "reservedsize": 0 } },
-            "storageendpoints": endpoints,
-            "storageshares": [{
-                "name": "all",
-                "timestamp": now_s,
-                "totalsize": total,
-                "usedsize": usage.bytes,
-                "numberoffiles": usage.files,
-                "path": ["/"],
-                "vos": [],
-                "assignedendpoints": ["all"],
-                "servingstate": "open",
-            }],
-        }});
-        Ok(Response::full(StatusCode::OK, "application/json", record.to_string()))
-    }
-}
-
-pub(crate) fn options() -> Response {
-    Response::new(StatusCode::OK)
-        .with(header::ALLOW, ALLOW)
-        .with(HeaderName::from_static("dav"), HeaderValue::from_static("1, 2"))
-        .with(HeaderName::from_static("ms-author-via"), HeaderValue::from_static("DAV"))
-        .with(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"))
 }
 
 fn macaroon_body(body: &[u8]) -> Result<MacaroonBody, Refusal> {

@@ -41,7 +41,7 @@ impl From<&Caller> for Principal {
     }
 }
 
-/// The caller for whom locks are judged, and the tokens that were submitted: they are asked for when the name is given,
+/// The user for whom locks are judged, and the tokens that were submitted: they are asked for when the name is given,
 /// which may be hours after the request.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOwner {
@@ -90,7 +90,7 @@ pub(crate) enum BeginError {
 }
 
 #[derive(Debug)]
-pub(crate) struct Locks {
+pub(crate) struct LockTable {
     by_token: BTreeMap<String, Lock>,
     /// Tokens by the path that was locked.
     by_path: BTreeMap<Path, Vec<String>>,
@@ -193,9 +193,9 @@ pub(crate) enum Reach {
     Tree,
 }
 
-impl Locks {
-    pub fn new(locks_max: usize) -> Locks {
-        Locks {
+impl LockTable {
+    pub fn new(locks_max: usize) -> LockTable {
+        LockTable {
             by_token: BTreeMap::new(),
             by_path: BTreeMap::new(),
             held: BTreeMap::new(),

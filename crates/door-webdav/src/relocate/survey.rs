@@ -2,38 +2,44 @@
 //! that cannot be removed, and room. A refusal here leaves both trees as they are.
 //!
 //! Other requests go on meanwhile, so a checked member may have changed when its turn comes. Such failures are reported
-//! member by member; a COPY is made beside the tree (`relocate::beside`), and leaves it as it is then too.
+//! member by member; a COPY is made beside the tree (`beside.rs`), and leaves it as it is then too.
+
+use std::sync::Arc;
 
 use api::{Account, Cookie, Counted, NamespaceError, SelectError};
 use file_state::Change;
 use files::ContentMode;
 use types::{Attributes, FileId, FileKind};
 
+use crate::access::FileAccess;
 use crate::call::Call;
-use crate::collection::{Descent, FAILURES_MAX, Failures, PAGE, extended};
-use crate::front::Front;
-use crate::locks::Path;
+use crate::lock_table::Path;
 use crate::refusal::Refusal;
+use crate::tree::{Descent, FAILURES_MAX, Failures, PAGE, extended};
 
 /// The fate of a tree.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(super) enum Fate {
     Copied,
     Removed,
 }
 
 /// A tree, looked over.
 #[derive(Default)]
-pub(crate) struct Survey {
+pub(super) struct Survey {
     /// By their paths, members with which it cannot be done.
     pub failures: Failures,
     entries: u64,
     bytes: u64,
 }
 
-impl Front {
+pub(crate) struct Surveyor {
+    pub access: Arc<FileAccess>,
+}
+
+impl Surveyor {
     /// Of `found`, which is at `top`, and of all below it.
-    pub(crate) async fn survey(
+    pub(super) async fn survey(
         &self,
         call: &Call,
         top: &Path,
@@ -43,7 +49,7 @@ impl Front {
         let mut survey = Survey::default();
         survey.count(found);
         if !found.kind.is_directory() {
-            // The caller has judged its name.
+            // Its name was judged before.
             if fate == Fate::Copied
                 && let Err(refusal) = self.may_copy(call, found).await
             {
@@ -56,7 +62,7 @@ impl Front {
             if survey.failures.len() >= FAILURES_MAX {
                 break;
             }
-            let page = match self.list_to_enter(&call.caller.identity, dir.file, after, PAGE).await {
+            let page = match self.access.list_to_enter(&call.caller.identity, dir.file, after, PAGE).await {
                 Ok(page) => page,
                 Err(error) => {
                     survey.failures.push((way.path(top), error.into()));
@@ -90,28 +96,28 @@ impl Front {
         if matches!(found.kind, FileKind::Directory | FileKind::Symlink) {
             return Ok(());
         }
-        self.check_readable(call, found).await?;
-        let (_held, now) = self.hold_for_reading(found.file).await?;
+        self.access.check_readable(call, found).await?;
+        let (_held, now) = self.access.hold_for_reading(found.file).await?;
         // A replica that was lost is found out here.
-        self.services.files.content(&now, ContentMode::Read).await?;
+        self.access.files.content(&now, ContentMode::Read).await?;
         Ok(())
     }
 
     /// Grants of NFS clients on the file are back then, as long as they get no new ones.
     async fn may_remove(&self, call: &Call, dir: &Attributes, found: &Attributes) -> Result<(), Refusal> {
-        self.may_take(&call.caller.identity, dir, found).await?;
+        self.access.may_take(&call.caller.identity, dir, found).await?;
         if found.kind.is_regular() {
-            drop(self.make_way(found.file, Change::Remove).await?);
+            drop(self.access.make_way(found.file, Change::Remove).await?);
         }
         Ok(())
     }
 
     /// Whether a copy of `source` has room in a directory. A tree that is removed for it counts until its data is
     /// removed, a moment later: so there must be room for both.
-    pub(crate) async fn judge_room(&self, call: &Call, dir: FileId, source: &Survey) -> Result<(), Refusal> {
+    pub(super) async fn judge_room(&self, call: &Call, dir: FileId, source: &Survey) -> Result<(), Refusal> {
         let who = &call.caller.identity;
-        self.services.files.require_room(who, dir, source.bytes, 0).await?;
-        let quotas = self.services.files.quotas();
+        self.access.files.require_room(who, dir, source.bytes, 0).await?;
+        let quotas = self.access.files.quotas();
         let user = quotas.standing(Account::user(who.uid)).await?;
         let group = quotas.standing(Account::group(who.gid)).await?;
         let standings = [user, group, quotas.tree(dir).await?].into_iter().flatten();
@@ -119,19 +125,19 @@ impl Front {
         if !who.is_root() && files_left.min().is_some_and(|left| source.entries > left) {
             return Err(NamespaceError::QuotaExceeded.into());
         }
-        let free: u64 = self.services.files.pools().states().iter().map(|pool| pool.free_bytes).sum();
+        let free: u64 = self.access.files.pools().states().iter().map(|pool| pool.free_bytes).sum();
         if source.bytes > free { Err(SelectError::NoSpace.into()) } else { Ok(()) }
     }
 
     /// Whether what is moved has room below the directory that it comes to, in place of `old`. Nobody's own account changes.
-    pub(crate) async fn judge_room_of_move(
+    pub(super) async fn judge_room_of_move(
         &self,
         call: &Call,
         moved: &Attributes,
         (from, to): (FileId, FileId),
         old: &Attributes,
     ) -> Result<(), Refusal> {
-        let quotas = self.services.files.quotas();
+        let quotas = self.access.files.quotas();
         let Some(tree) = quotas.tree(to).await?.filter(|_| !call.caller.identity.is_root()) else {
             return Ok(());
         };
@@ -155,7 +161,7 @@ impl Front {
             let bytes = if found.kind.is_regular() { found.size.cast_signed() } else { 0 };
             return Ok(Counted { files: 1, directories: 0, bytes });
         }
-        let mut counted = self.services.files.quotas().counted(Account::tree(found.file)).await?;
+        let mut counted = self.access.files.quotas().counted(Account::tree(found.file)).await?;
         counted.directories += 1;
         Ok(counted)
     }
