@@ -150,7 +150,6 @@ fn puts(services: &FrontServices, config: &FrontConfig, parts: &Parts) -> Puts {
     let bounds = UploadBounds { all_max, per_caller_max };
     Puts {
         access: Arc::clone(&parts.access),
-        resolver: Arc::clone(&parts.resolver),
         uploading: Arc::clone(&parts.uploading),
         redirects: Arc::clone(&parts.redirects),
         at_pools: Arc::new(UploadsAtPools::new(bounds, Arc::clone(&services.clock))),

@@ -205,7 +205,7 @@ impl Locking {
         let mut owner = call.lock_owner().map_err(PublishError::Door)?;
         owner.tokens.push(lock.token.clone());
         let terms = UploadTerms { replace: Replace::Never, size: Some(0), ..UploadTerms::default() };
-        let upload = self.uploading.begin(call, UploadTarget::new(target, None), terms).await;
+        let upload = self.uploading.begin(call, UploadTarget::new(target), terms).await;
         let upload = upload.map_err(PublishError::Door)?;
         let complete = upload.received(Received { size: 0, checksums: Vec::new() });
         complete.publish(&self.uploading.naming(owner)).await.map(drop)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use api::{Birth, Published};
-use files::{Upload, UploadTarget, UploadsAtPools};
+use files::{Upload, UploadsAtPools};
 use http::StatusCode;
 use http::header::{self, HeaderValue};
 use http_server::{RequestBody, Response};
@@ -21,7 +21,6 @@ use crate::lock_table::LockOwner;
 use crate::redirects::Redirects;
 use crate::refusal::Refusal;
 use crate::representation::stored;
-use crate::resolve::Resolver;
 use crate::ticket::{Purpose, UrlTicket};
 use crate::upload::Uploading;
 
@@ -32,7 +31,6 @@ const TICKET_S: u64 = 900;
 
 pub(crate) struct Puts {
     pub access: Arc<FileAccess>,
-    pub resolver: Arc<Resolver>,
     pub uploading: Arc<Uploading>,
     pub redirects: Arc<Redirects>,
     /// Uploads that were sent to a pool.
@@ -49,22 +47,20 @@ impl Puts {
     }
 
     pub async fn put(&self, call: &Call, body: RequestBody) -> Result<Response, Refusal> {
-        let seen = self.access.files.moves();
-        let target = self.resolver.resolve_new(call, &call.path).await?;
-        self.uploading.authorize(call, &target).await?;
+        let target = self.uploading.authorize(call).await?;
         if let Some(value) = call.single(header::CONTENT_RANGE)? {
             let part = range::ContentRange::parse(value.as_bytes())
                 .ok_or_else(|| Refusal::bad_request("Content-Range is not understood"))?;
-            return self.partial.put(call, (&target, seen), part, body).await;
+            return self.partial.put(call, &target, part, body).await;
         }
-        let mut terms = terms(call, &target, &body)?;
+        let mut terms = terms(call, target.place(), &body)?;
         terms.promised = promised(&call.headers)?;
         let is_redirected = self.redirects.mode == Redirect::Always
             && body.is_awaited()
             && !call.caller.is_bound_to_addresses();
         let admitted = is_redirected.then(|| self.at_pools.admit(&call.caller)).transpose()?;
         let owner = call.lock_owner()?;
-        let upload = self.uploading.begin(call, UploadTarget::new(target, Some(seen)), terms).await?;
+        let upload = self.uploading.begin(call, target, terms).await?;
         // With the body still to come: what takes time is under way when it is all there.
         upload.recall_ahead().await?;
         if let Some(admitted) = admitted

@@ -6,7 +6,7 @@ use std::time::Duration;
 use api::{Activity, Properties, Replace};
 use async_trait::async_trait;
 use bytes::Bytes;
-use files::{Content, ContentMode, Files, FilesError, OpenFile, ScatteredUpload, UploadTarget, UploadTerms};
+use files::{Content, ContentMode, Files, FilesError, OpenFile, ScatteredUpload, UploadTerms};
 use http_client::AbsoluteUrl;
 use http_server::Response;
 use types::{Attributes, Checksum, ChecksumKind};
@@ -67,9 +67,8 @@ impl ThirdPartyCopies {
     }
 
     async fn pull_target(&self, call: &Call, request: &CopyRequest) -> Result<PullTarget, Refusal> {
-        let seen = self.access.files.moves();
-        let target = self.resolver.resolve_new(call, &call.path).await?;
-        self.uploading.authorize(call, &target).await?;
+        let upload_target = self.uploading.authorize(call).await?;
+        let target = upload_target.place();
         if target.found.is_some() && !request.overwrite {
             return Err(Refusal::precondition("destination exists"));
         }
@@ -80,7 +79,7 @@ impl ThirdPartyCopies {
         };
         let owner = call.lock_owner()?;
         let terms = UploadTerms { replace, ..UploadTerms::default() };
-        let upload = self.uploading.begin(call, UploadTarget::new(target, Some(seen)), terms).await?;
+        let upload = self.uploading.begin(call, upload_target, terms).await?;
         upload.recall_ahead().await?;
         Ok(PullTarget { uploading: Arc::clone(&self.uploading), owner, upload: upload.scattered().await? })
     }

@@ -13,7 +13,7 @@ use crate::conditions::Conditions;
 use crate::lock_table::{LockOwner, PathChange};
 use crate::path_locks::{Carried, PathChangeGuard, PathLocks};
 use crate::refusal::Refusal;
-use crate::resolve::PathTarget;
+use crate::resolve::{PathTarget, not_made};
 
 pub(crate) struct Uploading {
     pub access: Arc<FileAccess>,
@@ -24,8 +24,15 @@ pub(crate) struct Uploading {
 }
 
 impl Uploading {
-    /// Everything that can be refused before a byte of the body is sent.
-    pub async fn authorize(&self, call: &Call, target: &PathTarget) -> Result<(), Refusal> {
+    /// Where the request's path leads, once everything is judged that can be refused before a byte of the body is sent.
+    pub async fn authorize(&self, call: &Call) -> Result<UploadTarget, Refusal> {
+        let found = self.access.files.upload_target(&call.caller, &call.path).await;
+        let upload_target = found.map_err(|error| not_made(call, &call.path, error))?;
+        self.judge(call, upload_target.place()).await?;
+        Ok(upload_target)
+    }
+
+    async fn judge(&self, call: &Call, target: &PathTarget) -> Result<(), Refusal> {
         call.demand(Activity::Upload, &target.path)?;
         let (_, _) = target.entry()?;
         if let Some(found) = &target.found {

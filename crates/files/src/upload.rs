@@ -22,7 +22,8 @@ use thiserror::Error;
 use types::{Attributes, Checksum, ChecksumKind, FileId, Name, PoolId, Timestamp};
 
 use crate::{
-    Change, Files, FilesError, MovesSeen, OpenFile, PathTarget, Received, Writer, mismatch, path_text,
+    Change, Files, FilesError, Last, MovesSeen, OpenFile, PathTarget, Received, WalkError, Writer, mismatch,
+    path_text, walk,
 };
 pub use naming::{NameToGive, Naming, NamingGuard, PublishError};
 pub use scattered::ScatteredUpload;
@@ -48,14 +49,18 @@ enum Way {
 }
 
 impl UploadTarget {
-    /// `seen` was noted before the walk; `None`: the path is walked again before the name is given.
-    pub fn new(place: PathTarget, seen: Option<MovesSeen>) -> UploadTarget {
-        UploadTarget { place, way: seen.map_or(Way::Unknown, Way::Walked) }
+    /// A place that the caller has walked to. The path is walked again before the name is given.
+    pub fn new(place: PathTarget) -> UploadTarget {
+        UploadTarget { place, way: Way::Unknown }
     }
 
     /// In a directory that gets the name in the path later: until then the path leads to the one that it replaces.
     pub fn beside(place: PathTarget) -> UploadTarget {
         UploadTarget { place, way: Way::Beside }
+    }
+
+    pub fn place(&self) -> &PathTarget {
+        &self.place
     }
 }
 
@@ -147,6 +152,13 @@ enum Data {
 pub struct Complete(Upload);
 
 impl Files {
+    /// Walks to where an upload is to get its name, as [`walk`]. While nothing is renamed, the path is not walked again.
+    pub async fn upload_target(&self, caller: &Caller, path: &[Name]) -> Result<UploadTarget, WalkError> {
+        let seen = self.moves();
+        let place = walk(&*self.services.namespace, caller, path, Last::Followed).await?;
+        Ok(UploadTarget { place, way: Way::Walked(seen) })
+    }
+
     /// Makes an unnamed file on a pool with space for all that was said to come. Refuses more than quotas allow; the file
     /// that is replaced gives its space.
     pub async fn begin_upload(
@@ -211,11 +223,11 @@ impl Upload {
     }
 
     /// Tells where a later walk of the same path has led.
-    pub fn walked_again(&mut self, place: &PathTarget, seen: MovesSeen) {
+    pub fn walked_again(&mut self, again: &UploadTarget) {
         let target = &mut self.body_mut().target;
-        let dir = |place: &PathTarget| place.parent.map(|parent| parent.file);
-        if place.path == target.place.path && dir(place) == dir(&target.place) {
-            *target = UploadTarget { place: place.clone(), way: Way::Walked(seen) };
+        let dir = |target: &UploadTarget| target.place.parent.map(|parent| parent.file);
+        if again.place.path == target.place.path && dir(again) == dir(target) {
+            *target = again.clone();
         }
     }
 

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use files::{MovesSeen, Upload, UploadKey, UploadTarget, UploadsInParts};
+use files::{Upload, UploadKey, UploadTarget, UploadsInParts};
 use http::StatusCode;
 use http::header::{self, HeaderName, HeaderValue};
 use http_server::{RequestBody, Response};
@@ -21,7 +21,6 @@ use super::terms::{promised, terms};
 use crate::call::Call;
 use crate::refusal::Refusal;
 use crate::representation::stored;
-use crate::resolve::PathTarget;
 use crate::upload::Uploading;
 
 const UPLOAD_ID: HeaderName = HeaderName::from_static("upload-id");
@@ -35,7 +34,7 @@ impl PartialPuts {
     pub async fn put(
         &self,
         call: &Call,
-        (target, seen): (&PathTarget, MovesSeen),
+        target: &UploadTarget,
         part: ContentRange,
         body: RequestBody,
     ) -> Result<Response, Refusal> {
@@ -52,13 +51,13 @@ impl PartialPuts {
             }
             _ => {}
         }
-        let key = UploadKey::new(&call.caller, target.path.clone());
+        let key = UploadKey::new(&call.caller, target.place().path.clone());
         let named = call.single(UPLOAD_ID)?.map(HeaderValue::as_bytes);
         let (range, total) = match part {
             ContentRange::Part { range, complete } => (range, complete.unwrap_or(range.end())),
             ContentRange::Unsatisfied { complete } => {
                 let mut known = self.in_parts.take_up(&key, named, complete)?;
-                known.iter_mut().for_each(|upload| upload.walked_again(target, seen));
+                known.iter_mut().for_each(|upload| upload.walked_again(target));
                 return self.tell_arrived(call, known, promised).await;
             }
         };
@@ -69,7 +68,7 @@ impl PartialPuts {
             self.in_parts.supersede(&key, named);
             self.begin_parts(call, target, &key, total).await?
         };
-        upload.walked_again(target, seen);
+        upload.walked_again(target);
         if !upload.is_coming() || upload.arrived() != first {
             return Err(out_of_order(upload.arrived()));
         }
@@ -119,16 +118,16 @@ impl PartialPuts {
     async fn begin_parts(
         &self,
         call: &Call,
-        target: &PathTarget,
+        target: &UploadTarget,
         key: &UploadKey,
         total: u64,
     ) -> Result<Upload, Refusal> {
         let admitted = self.in_parts.admit(&call.caller)?;
-        let mut terms = terms(call, target, &RequestBody::empty())?;
+        let mut terms = terms(call, target.place(), &RequestBody::empty())?;
         terms.size = Some(total);
         // The checksums that the last part will promise are not known yet.
         terms.kinds = ChecksumKind::ALL.to_vec();
-        let mut upload = self.uploading.begin(call, UploadTarget::new(target.clone(), None), terms).await?;
+        let mut upload = self.uploading.begin(call, target.clone(), terms).await?;
         upload.open().await?;
         Ok(self.in_parts.begin(key, upload, admitted))
     }

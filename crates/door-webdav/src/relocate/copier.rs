@@ -169,7 +169,7 @@ impl TreeCopier {
         let CopyTerms { replace, is_beside } = terms;
         let upload_target = match is_beside {
             true => UploadTarget::beside(target.clone()),
-            false => UploadTarget::new(target.clone(), None),
+            false => UploadTarget::new(target.clone()),
         };
         let (owner, size) = (call.lock_owner()?, Some(source.size));
         let terms = UploadTerms { replace, size, ..UploadTerms::default() };

@@ -12,7 +12,7 @@ use crate::conditions::Conditions;
 use crate::lock_table::Path;
 use crate::own_urls::OwnUrls;
 use crate::refusal::Refusal;
-use crate::resolve::{Last, PathTarget, Resolver};
+use crate::resolve::{Last, PathTarget, Resolver, no_directory};
 
 pub(crate) struct EndsResolver {
     pub resolver: Arc<Resolver>,
@@ -39,7 +39,7 @@ impl EndsResolver {
         let (path, is_directory_form) = self.own_urls.destination(call)?;
         let destination = self.resolver.resolve(call, &path, Last::Itself).await.map_err(|refusal| {
             if refusal.status == StatusCode::NOT_FOUND {
-                return Refusal::conflict("the directory that would hold it does not exist");
+                return no_directory(&path);
             }
             refusal
         })?;

@@ -2,7 +2,7 @@
 
 use forebay_door_webdav::Redirect;
 use http::StatusCode;
-use http_server::RequestBody;
+use http_server::{RequestBody, ResponseBody};
 
 use crate::ground::Scene;
 
@@ -41,4 +41,14 @@ async fn an_upload_whose_directory_was_moved_and_made_anew_is_refused() {
     for path in ["/dir/file", "/moved/file"] {
         assert_eq!(ask("GET", path, &[], RequestBody::empty()).await, StatusCode::NOT_FOUND, "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_put_without_its_directory_is_told_which_one_to_make() {
+    let scene = Scene::set(Redirect::Never);
+    let refused = scene.ask("PUT", "/dir/missing/file", &[], RequestBody::of("content")).await;
+    assert_eq!(refused.status, StatusCode::CONFLICT);
+    let ResponseBody::Full(told) = refused.body else { panic!("a refusal is one line") };
+    let told = String::from_utf8(told.to_vec()).unwrap();
+    assert!(told.starts_with("directory /dir/missing does not exist: make it by MKCOL first"), "{told}");
 }

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use file_state::Holder;
 use forebay_files::{
     By, ContentMode, Door, Entry, Files, FilesError, Last, Recall, Recaller, RegisterError, Upload,
-    UploadError, UploadTarget, UploadTerms, WalkError, walk,
+    UploadError, UploadTerms, WalkError, walk,
 };
 use parking_lot::Mutex;
 use thiserror::Error;
@@ -120,8 +120,8 @@ impl LineDoor {
     }
 
     async fn begin_upload(&self, holder: Holder, path: &[Name], size: u64) -> Result<Upload, FilesError> {
-        let seen = self.files.moves();
-        let place = walk(&*self.namespace, &self.caller, path, Last::Followed).await?;
+        let target = self.files.upload_target(&self.caller, path).await?;
+        let place = target.place();
         self.demand(Activity::Upload, &place.path)?;
         if let Some(found) = &place.found
             && !self.files.judge().allows(&self.caller.identity, found, Access::WRITE).await?
@@ -131,7 +131,6 @@ impl LineDoor {
         let may_replace = self.caller.may(Activity::Delete, &place.path);
         let replace = if may_replace { Replace::Any } else { Replace::Never };
         let terms = UploadTerms { replace, size: Some(size), ..UploadTerms::default() };
-        let target = UploadTarget::new(place, Some(seen));
         let upload = self.files.begin_upload(holder, &self.caller, target, terms).await?;
         upload.recall_ahead().await?;
         Ok(upload)

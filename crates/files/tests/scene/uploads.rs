@@ -18,10 +18,7 @@ use super::{FOREIGN, Scene, name};
 
 impl<P> Scene<P> {
     pub async fn target(&self, text: &str) -> UploadTarget {
-        let seen = self.files.moves();
-        let path = [name("dir"), name(text)];
-        let place = walk(&*self.names, &self.caller, &path, Last::Followed).await.unwrap();
-        UploadTarget::new(place, Some(seen))
+        self.files.upload_target(&self.caller, &[name("dir"), name(text)]).await.unwrap()
     }
 
     /// Begins an upload to `dir/name`, of these bytes.
