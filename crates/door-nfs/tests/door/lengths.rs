@@ -9,7 +9,7 @@ use std::time::Duration;
 use api::Pool;
 use forebay_door_nfs::{Export, Squash};
 use nfs4::attr::number;
-use nfs4::{NfsStat4, OPEN4_SHARE_ACCESS_BOTH, StableHow4};
+use nfs4::{Copy4Args, NfsArgop4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, StableHow4};
 use testkit::dice::Dice;
 use testkit::faulty::{Call, Fault, Faulty, Gate};
 use testkit::memory_pool::MemoryPool;
@@ -55,7 +55,7 @@ impl Worker {
                 let bytes = vec![7; length as usize];
                 client.write(&to.handle, to.stateid, at, stable, &bytes).map(drop)
             }
-            _ => client.copy((from, 0), (to, at), 0).map(drop),
+            _ => client.copy_by(from, to, synchronous_copy(from, to, at)).map(drop),
         };
         match done {
             // A busy server may ask for patience (RFC 8881 §15.1.1.3). The client goes on with another step.
@@ -63,6 +63,21 @@ impl Worker {
             done => done.unwrap(),
         }
     }
+}
+
+/// Of the whole source. A COPY whose source is cut meanwhile meets its end, and one that is not synchronous would go on behind
+/// the answer.
+fn synchronous_copy(from: &OpenFile, to: &OpenFile, at: u64) -> NfsArgop4 {
+    NfsArgop4::Copy(Copy4Args {
+        src_stateid: from.stateid,
+        dst_stateid: to.stateid,
+        src_offset: 0,
+        dst_offset: at,
+        count: 0,
+        consecutive: true,
+        synchronous: true,
+        source_server: Vec::new(),
+    })
 }
 
 /// Lets answers of the pool pass some time after the pool has given them.
@@ -98,7 +113,6 @@ impl Drop for Answers {
 
 #[test]
 fn sizes_agree_with_replicas_after_writes_copies_and_truncations_at_the_same_time() {
-    // No hole cuts a copy into pieces, of which the second would go on behind the answer.
     let pool = Arc::new(Faulty::new(MemoryPool::without_ranges(POOL)));
     let ground = Ground::new();
     let (door, _) = ground.door_over(pool.clone(), vec![Export::of_everything(Squash::None)]);
