@@ -150,7 +150,7 @@ impl Content {
         stability: Stability,
     ) -> Result<(), FilesError> {
         let end = require_end(offset, data.len() as u64)?;
-        self.require_room(who, end).await?;
+        require_room(self, who, end).await?;
         if data.is_empty() {
             return Ok(());
         }
@@ -195,7 +195,7 @@ impl Content {
     /// Reserves space for the range, which belongs to the file from then on; on disk when it is answered.
     pub async fn allocate(&self, who: &Identity, range: ByteRange) -> Result<(), FilesError> {
         let end = require_end(range.offset(), range.length())?;
-        self.require_room(who, end).await?;
+        require_room(self, who, end).await?;
         self.ranges()?;
         self.change(move |content| async move {
             let verifier = content.verifier()?;
@@ -310,13 +310,6 @@ impl Content {
         Ok(())
     }
 
-    async fn require_room(&self, who: &Identity, end: u64) -> Result<(), FilesError> {
-        if end <= self.file.size {
-            return Ok(());
-        }
-        self.files.require_room(who, self.file.file, end - self.file.size, 0).await
-    }
-
     fn ranges(&self) -> Result<&dyn ReplicaRanges, FilesError> {
         let Located { replica, ticket } = self.open()?;
         replica.ranges().ok_or(PoolError::Unsupported(ticket.pool).into())
@@ -334,6 +327,14 @@ impl Content {
             Err(error) => Err(self.files.unless_removed(self.file.file, error.into()).await),
         }
     }
+}
+
+async fn require_room(content: &Content, who: &Identity, end: u64) -> Result<(), FilesError> {
+    let Content { files, file, .. } = content;
+    if end <= file.size {
+        return Ok(());
+    }
+    files.require_room(who, file.file, end - file.size, 0).await
 }
 
 const ENDS_EARLY: &str = "ends before the length of the file";

@@ -120,20 +120,20 @@ impl Content {
         self.files.before_write(self.file.file).await?;
         let _steady = self.files.steady(self.file.file).await;
         let verifier = self.verifier()?;
-        if !ranges.share_from(self.source_of_pool(from)?, stretch).await? {
+        if !ranges.share_from(source_for(self, from)?, stretch).await? {
             return Ok(false);
         }
         self.settle(verifier, end).await.map(|()| true)
     }
+}
 
-    /// The source, as the target's pool is told of it.
-    fn source_of_pool(&self, from: &Content) -> Result<Source, FilesError> {
-        let ticket = from.open()?.ticket;
-        if ticket.pool == self.open()?.ticket.pool {
-            Ok(Source::Local(ticket.pool, ticket.file))
-        } else {
-            Ok(Source::Ticket(ticket))
-        }
+/// The source, as the target's pool is told of it.
+fn source_for(to: &Content, from: &Content) -> Result<Source, FilesError> {
+    let ticket = from.open()?.ticket;
+    if ticket.pool == to.open()?.ticket.pool {
+        Ok(Source::Local(ticket.pool, ticket.file))
+    } else {
+        Ok(Source::Ticket(ticket))
     }
 }
 
@@ -156,7 +156,7 @@ async fn copy_piece(
 ) -> Result<u64, FilesError> {
     let (source, target) = (&*from.open()?.replica, &*to.open()?.replica);
     if let Some(ranges) = target.ranges().filter(|_| *is_done_by_pool) {
-        match ranges.copy_from(to.source_of_pool(from)?, stretch).await {
+        match ranges.copy_from(source_for(to, from)?, stretch).await {
             Err(PoolError::Unsupported(_)) => *is_done_by_pool = false,
             copied => return Ok(copied?),
         }

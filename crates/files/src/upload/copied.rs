@@ -1,11 +1,11 @@
 //! An upload whose bytes are those of another file.
 
 use api::Stretch;
-use types::Checksum;
+use types::{Attributes, Checksum};
 
 use super::{Complete, Upload, UploadError};
 use crate::content::copy_whole;
-use crate::{Content, ContentMode, FilesError, Received};
+use crate::{Content, ContentMode, Files, FilesError, Received};
 
 /// Read, summed and written at once, where the checksums are not known.
 const STEP_BYTES: u32 = 1 << 20;
@@ -17,7 +17,7 @@ impl Upload {
     pub async fn copy_from(mut self, source: &Content) -> Result<Complete, FilesError> {
         if let Some(checksums) = self.kept_sums(source).await? {
             self.copy_unseen(source).await?;
-            if self.is_unchanged(source).await? {
+            if is_unchanged(&self.body().files, source.file()).await? {
                 return Ok(self.received(Received { size: source.file().size, checksums }));
             }
             // It was written meanwhile, and nobody knows the checksums of the copy.
@@ -42,7 +42,7 @@ impl Upload {
         }
         let kept = files.services.properties.checksums(file).await?;
         let is_kept = |kind| kept.iter().any(|sum| sum.kind() == kind);
-        let is_known = self.kinds().into_iter().all(is_kept) && self.is_unchanged(source).await?;
+        let is_known = self.kinds().into_iter().all(is_kept) && is_unchanged(files, source.file()).await?;
         Ok(is_known.then_some(kept))
     }
 
@@ -56,9 +56,8 @@ impl Upload {
         let synced = target.replica().expect("it is open to be written").sync().await?;
         if synced == verifier { Ok(()) } else { Err(UploadError::Lost.into()) }
     }
+}
 
-    async fn is_unchanged(&self, source: &Content) -> Result<bool, FilesError> {
-        let (files, file) = (&self.body().files, source.file());
-        Ok(files.attributes(file.file).await?.change == file.change && !files.is_being_written(file.file))
-    }
+async fn is_unchanged(files: &Files, file: &Attributes) -> Result<bool, FilesError> {
+    Ok(files.attributes(file.file).await?.change == file.change && !files.is_being_written(file.file))
 }
