@@ -25,24 +25,37 @@ impl Changes {
     pub async fn make_collection(&self, call: &Arc<Call>, body: RequestBody) -> Result<Response, Refusal> {
         refuse_body(body).await?;
         let (collections, call) = (Arc::clone(&self.collections), Arc::clone(call));
-        self.tasks.run(async move { collections.make(&call).await }).await
+        self.run(async move { collections.make(&call).await }).await
     }
 
     pub async fn delete(&self, call: &Arc<Call>) -> Result<Response, Refusal> {
         let (deletes, call) = (Arc::clone(&self.deletes), Arc::clone(call));
-        self.tasks.run(async move { deletes.delete(&call).await }).await
+        self.run(async move { deletes.delete(&call).await }).await
     }
 
     /// MOVE.
     pub async fn relocate(&self, call: &Arc<Call>) -> Result<Response, Refusal> {
         let (moves, call) = (Arc::clone(&self.moves), Arc::clone(call));
-        self.tasks.run(async move { moves.relocate(&call).await }).await
+        self.run(async move { moves.relocate(&call).await }).await
     }
 
     /// PROPPATCH. The body is read before the task.
     pub async fn patch_properties(&self, call: &Arc<Call>, body: RequestBody) -> Result<Response, Refusal> {
         let patch = patch_in(body).await?;
         let (patches, call) = (Arc::clone(&self.patches), Arc::clone(call));
-        self.tasks.run(async move { patches.patch(&call, patch).await }).await
+        self.run(async move { patches.patch(&call, patch).await }).await
+    }
+
+    /// The change keeps the tasks: without its client, and while the process stops, it is the last that does.
+    async fn run(
+        &self,
+        change: impl Future<Output = Result<Response, Refusal>> + Send + 'static,
+    ) -> Result<Response, Refusal> {
+        let tasks = Arc::clone(&self.tasks);
+        let change = async move {
+            let _tasks = tasks;
+            change.await
+        };
+        self.tasks.run(change).await
     }
 }

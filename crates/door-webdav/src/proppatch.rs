@@ -83,9 +83,10 @@ impl PropertyPatches {
             }
         }
         let mode = mode.map(|mode| SetAttributes { mode: Some(mode), ..SetAttributes::default() });
+        let has_properties = !changes.is_empty();
         let set = self.access.files.set_properties(self.access.by(who), file, changes, mode).await;
         set.map_err(|error| match error {
-            FilesError::Namespace(NamespaceError::NoSpace) => Refusal::new(
+            FilesError::Namespace(NamespaceError::NoSpace) if has_properties => Refusal::new(
                 StatusCode::INSUFFICIENT_STORAGE,
                 "the properties of one file may have 64 KiB together",
             ),

@@ -180,7 +180,11 @@ impl From<UploadError> for Refusal {
             E::Contended | E::TooMany | E::TooManyOf(_) | E::BeingReceived => {
                 return Refusal::busy(error.to_string());
             }
-            E::Failed | E::Lost => StatusCode::INTERNAL_SERVER_ERROR,
+            E::Lost => {
+                tracing::error!(%error, "an upload is refused");
+                StatusCode::INTERNAL_SERVER_ERROR
+            }
+            E::Failed => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Refusal::new(status, error.to_string())
     }

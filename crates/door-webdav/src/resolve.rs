@@ -44,7 +44,9 @@ pub(crate) fn not_made(call: &Call, path: &[Name], error: WalkError) -> Refusal 
 /// 409: the directory that is to hold the last name of the path is missing.
 pub(crate) fn no_directory(path: &[Name]) -> Refusal {
     let above = path_text(path.split_last().map_or(path, |(_, above)| above));
-    Refusal::conflict(format!("directory {above} does not exist: make it by MKCOL first"))
+    Refusal::conflict(format!(
+        "{above} is or leads to no directory: make one there by MKCOL first, or correct the path"
+    ))
 }
 
 fn not_reached(call: &Call, error: WalkError) -> Refusal {

@@ -79,7 +79,7 @@ impl Files {
         let replaces_all = offset == 0 && data.len() as u64 >= file.size;
         let mode = if replaces_all { ContentMode::Replace } else { ContentMode::Write };
         require_end(offset, data.len() as u64)?;
-        let content = self.content(file, mode).await?.keeping(changing);
+        let content = self.content(file, mode).await?.keeping(changing.map(Arc::new));
         content.write(who, offset, data, stability).await?;
         content.verifier()
     }
@@ -89,8 +89,8 @@ impl Content {
     /// For a caller without an open, who has recalled delegations of the file: they are kept off as long as this lives, and
     /// until the last change that was begun is made.
     #[must_use]
-    pub fn keeping(self, changing: Option<FileChangeGuard>) -> Content {
-        Content { _changing: changing.map(Arc::new), ..self }
+    pub fn keeping(self, changing: Option<Arc<FileChangeGuard>>) -> Content {
+        Content { _changing: changing, ..self }
     }
 
     pub fn file(&self) -> &Attributes {

@@ -3,7 +3,8 @@
 //!
 //! A writer, or a reader of a pool's facts, keeps the length [`Steady`] until the namespace has heard of it; a truncation
 //! is alone. A waiting truncation lets no new writes in. Nothing is recalled and no other turn is
-//! taken while one is held, so every turn ends with the pool's and the namespace's I/O.
+//! taken while one is held, so every turn ends with the pool's and the namespace's I/O. A cut whose
+//! namespace is busy keeps its turn for some seconds, in which the namespace is told again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

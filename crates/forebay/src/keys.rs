@@ -26,6 +26,8 @@ use store::{KeyStore, Renewal};
 
 /// How often it is looked whether the keys are due.
 const PERIOD: Duration = Duration::from_secs(1);
+/// A disk that is full or read-only stays so for a while.
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeysReport {
@@ -136,13 +138,15 @@ impl Keys {
 
     /// Ends overlaps, and renews what is due, until stopped.
     pub async fn run(self: Arc<Keys>, mut stop: watch::Receiver<bool>) {
+        let mut not_before = Duration::ZERO;
         while !*stop.borrow() {
             self.end_overlap();
-            if self.is_due() {
+            if self.is_due() && self.clock.monotonic() >= not_before {
                 let keys = Arc::clone(&self);
                 let renewed = tokio::task::spawn_blocking(move || keys.renew_if_due()).await;
                 if let Err(error) = renewed.map_err(anyhow::Error::from).and_then(|done| done) {
                     tracing::warn!(error = format!("{error:#}"), "keys of tickets are not renewed");
+                    not_before = self.clock.monotonic() + PAUSE_AFTER_FAILURE;
                 }
             }
             tokio::select! {

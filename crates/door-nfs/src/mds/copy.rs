@@ -47,7 +47,7 @@ struct Judged {
     target: Attributes,
     stretch: Stretch,
     /// Keeps delegations of the target away until the bytes are there.
-    changing: Option<FileChangeGuard>,
+    changing: Option<Arc<FileChangeGuard>>,
 }
 
 /// The bytes copied in one go.
@@ -85,7 +85,7 @@ pub(super) async fn copy(
     let deadline = fs.clock.monotonic() + patience;
     let ends = (&judged.source, &judged.target);
     let is_over = |_| fs.clock.monotonic() >= deadline;
-    let moved = copy_stretch(&fs.files, ends, judged.stretch, is_over).await?;
+    let moved = copy_stretch(&fs.files, ends, judged.changing.as_ref(), judged.stretch, is_over).await?;
     let mut response = WriteResponse4 {
         callback_id: None,
         count: moved.count,
@@ -117,7 +117,7 @@ pub(super) async fn clone(compound: &Compound, clients: &Clients, args: &Clone4A
         return Ok(());
     }
     let source = fs.content(&judged.source, ContentMode::Read).await?;
-    let target = fs.content(&judged.target, ContentMode::Write).await?;
+    let target = fs.content(&judged.target, ContentMode::Write).await?.keeping(judged.changing);
     let block = u64::from(target.shared_block(&source).ok_or(NfsStat4::XDev)?);
     let Stretch { from, to, length } = judged.stretch;
     let is_whole = length.is_multiple_of(block) || from + length == judged.source.size;
@@ -137,11 +137,12 @@ pub(super) async fn clone(compound: &Compound, clients: &Clients, args: &Clone4A
 async fn copy_stretch(
     files: &Arc<Files>,
     (source, target): (&Attributes, &Attributes),
+    changing: Option<&Arc<FileChangeGuard>>,
     stretch: Stretch,
     is_over: impl Fn(u64) -> bool,
 ) -> Result<Copied, NfsStat4> {
     let moved = async {
-        let target = files.content(target, ContentMode::Write).await?;
+        let target = files.content(target, ContentMode::Write).await?.keeping(changing.cloned());
         let verifier = Verifier4(target.verifier()?.0);
         if stretch.length == 0 {
             return Ok(Copied { count: 0, verifier });
@@ -182,5 +183,5 @@ async fn judge(compound: &Compound, clients: &Clients, request: &Request) -> Res
         let grown = clients.fs.files.require_room(&compound.identity, target.file, end - target.size, 0);
         grown.await.map_err(status::of_files)?;
     }
-    Ok(Judged { source, target, stretch, changing })
+    Ok(Judged { source, target, stretch, changing: changing.map(Arc::new) })
 }

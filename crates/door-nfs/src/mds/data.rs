@@ -3,6 +3,8 @@
 //! Stateids are judged as those of READ and WRITE. ALLOCATE and DEALLOCATE have no COMMIT, so they are on disk when they
 //! are answered.
 
+use std::sync::Arc;
+
 use api::{Advice, RangeKind};
 use files::{ContentMode, FileChangeGuard, Segment};
 use nfs4::{
@@ -100,7 +102,7 @@ pub(super) async fn allocate(
     if i64::try_from(range.end()).is_err() {
         return Err(NfsStat4::FBig);
     }
-    let content = clients.fs.content(&file, ContentMode::Write).await?.keeping(changing);
+    let content = clients.fs.content(&file, ContentMode::Write).await?.keeping(changing.map(Arc::new));
     content.allocate(&compound.identity, range).await.map_err(status::of_files)
 }
 
@@ -111,7 +113,7 @@ pub(super) async fn deallocate(
 ) -> Result<(), NfsStat4> {
     let (file, changing) = authorize_current(compound, clients, args.stateid, Access::WRITE).await?;
     let range = range(args.offset, args.length)?.ok_or(NfsStat4::Inval)?;
-    let content = clients.fs.content(&file, ContentMode::Change).await?.keeping(changing);
+    let content = clients.fs.content(&file, ContentMode::Change).await?.keeping(changing.map(Arc::new));
     content.deallocate(range).await.map_err(status::of_files)
 }
 

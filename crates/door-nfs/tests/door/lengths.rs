@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use api::Pool;
 use forebay_door_nfs::{Export, Squash};
 use nfs4::attr::number;
-use nfs4::{Copy4Args, NfsArgop4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, StableHow4};
+use nfs4::{NfsFh4, NfsStat4, OPEN4_SHARE_ACCESS_BOTH, StableHow4, StateId4};
 use testkit::dice::Dice;
 use testkit::faulty::{Call, Fault, Faulty, Gate};
 use testkit::memory_pool::MemoryPool;
@@ -27,11 +27,15 @@ const LENGTH_MAX: u64 = 100;
 /// Time that the pool takes to answer, so that other steps come between a step at the pool and what follows from it.
 const ANSWER_TIME: Duration = Duration::from_millis(1);
 
+const COPY_TIME_MAX: Duration = Duration::from_secs(30);
+
 /// A client that changes both files.
 struct Worker {
     client: NfsClient,
     files: [OpenFile; 2],
     dice: Dice,
+    /// Copies whose source was cut while it was read, so that they go on behind their answer.
+    copies: Vec<(NfsFh4, StateId4)>,
 }
 
 impl Worker {
@@ -39,11 +43,11 @@ impl Worker {
         let mut client = client(door, &format!("host-{seed}"));
         let root = client.root().unwrap();
         let files = FILES.map(|name| client.open(&root, name, OPEN4_SHARE_ACCESS_BOTH).unwrap());
-        Worker { client, files, dice: Dice::seeded(seed) }
+        Worker { client, files, dice: Dice::seeded(seed), copies: Vec::new() }
     }
 
     fn step(&mut self) {
-        let Worker { client, files, dice } = self;
+        let Worker { client, files, dice, copies } = self;
         let (at, length) = (dice.below(LENGTH_MAX), dice.below(LENGTH_MAX) + 1);
         let (from, to) = dice.of(&[(0, 1), (1, 0)]);
         let (from, to) = (&files[from], &files[to]);
@@ -55,7 +59,9 @@ impl Worker {
                 let bytes = vec![7; length as usize];
                 client.write(&to.handle, to.stateid, at, stable, &bytes).map(drop)
             }
-            _ => client.copy_by(from, to, synchronous_copy(from, to, at)).map(drop),
+            _ => client.copy((from, 0), (to, at), 0).map(|copied| {
+                copies.extend(copied.response.callback_id.map(|stateid| (to.handle.clone(), stateid)));
+            }),
         };
         match done {
             // A busy server may ask for patience (RFC 8881 §15.1.1.3). The client goes on with another step.
@@ -63,21 +69,16 @@ impl Worker {
             done => done.unwrap(),
         }
     }
-}
 
-/// Of the whole source. A COPY whose source is cut meanwhile meets its end, and one that is not synchronous would go on behind
-/// the answer.
-fn synchronous_copy(from: &OpenFile, to: &OpenFile, at: u64) -> NfsArgop4 {
-    NfsArgop4::Copy(Copy4Args {
-        src_stateid: from.stateid,
-        dst_stateid: to.stateid,
-        src_offset: 0,
-        dst_offset: at,
-        count: 0,
-        consecutive: true,
-        synchronous: true,
-        source_server: Vec::new(),
-    })
+    fn await_copies(&mut self) {
+        let deadline = Instant::now() + COPY_TIME_MAX;
+        for (target, stateid) in self.copies.drain(..) {
+            // The stateid is good until the callback was answered, with which the copy is over.
+            while self.client.offload_status(&target, stateid).is_ok_and(|told| told.complete.is_none()) {
+                assert!(Instant::now() < deadline, "the copy never ends");
+            }
+        }
+    }
 }
 
 /// Lets answers of the pool pass some time after the pool has given them.
@@ -124,7 +125,10 @@ fn sizes_agree_with_replicas_after_writes_copies_and_truncations_at_the_same_tim
     for round in 0..ROUNDS {
         std::thread::scope(|scope| {
             for worker in &mut workers {
-                scope.spawn(|| (0..STEPS).for_each(|_| worker.step()));
+                scope.spawn(|| {
+                    (0..STEPS).for_each(|_| worker.step());
+                    worker.await_copies();
+                });
             }
         });
         for file in &files {

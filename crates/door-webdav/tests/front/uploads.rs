@@ -50,5 +50,8 @@ async fn a_put_without_its_directory_is_told_which_one_to_make() {
     assert_eq!(refused.status, StatusCode::CONFLICT);
     let ResponseBody::Full(told) = refused.body else { panic!("a refusal is one line") };
     let told = String::from_utf8(told.to_vec()).unwrap();
-    assert!(told.starts_with("directory /dir/missing does not exist: make it by MKCOL first"), "{told}");
+    assert!(
+        told.starts_with("/dir/missing is or leads to no directory: make one there by MKCOL first"),
+        "{told}"
+    );
 }

@@ -116,14 +116,18 @@ impl Content {
     pub async fn share_from(&self, from: &Content, stretch: Stretch) -> Result<bool, FilesError> {
         let end = require_end(stretch.to, stretch.length)?;
         from.require_bytes(require_end(stretch.from, stretch.length)?).await?;
-        let ranges = self.ranges()?;
-        self.files.before_write(self.file.file).await?;
-        let _steady = self.files.steady(self.file.file).await;
-        let verifier = self.verifier()?;
-        if !ranges.share_from(source_for(self, from)?, stretch).await? {
-            return Ok(false);
-        }
-        self.settle(verifier, end).await.map(|()| true)
+        self.ranges()?;
+        let (source, from) = (source_for(self, from)?, from.clone());
+        self.change(move |content| async move {
+            // Open until the blocks are taken over.
+            let _from = from;
+            let verifier = content.verifier()?;
+            if !content.ranges()?.share_from(source, stretch).await? {
+                return Ok(false);
+            }
+            content.settle(verifier, end).await.map(|()| true)
+        })
+        .await
     }
 }
 

@@ -4,7 +4,7 @@
 //! is back it knows which locks it has lost, and fails what it would write with them; but Linux asks for a layout without
 //! looking at locks, and writes those pages at the pools. Without a layout and a delegation its writes fail as they must.
 //!
-//! LostFiles are the locks of a client that is gone, those that a revoked delegation to write may have hidden, and, since the
+//! Lost are the locks of a client that is gone, those that a revoked delegation to write may have hidden, and, since the
 //! server may have been restarted in between, whatever a client asks to reclaim and may not. On the first NO_GRACE Linux
 //! asks for no further reclaim and opens its other files anew: unless this start of the server knows all that the client
 //! had, every file of it counts until it has closed it. The client comes back with another client id, so that files are

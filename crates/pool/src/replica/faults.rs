@@ -74,7 +74,7 @@ impl Faults {
     }
 
     /// The kernel tells of a failed write-back once and then takes the pages for clean: what the file holds is not
-    /// known any more, and every later sync must hear of it.
+    /// known any more, and every later sync must hear of it. Called with `syncing` held, so that no other sync misses it.
     pub fn fail(&self, shared: &PoolParts, file: BorrowedFd<'_>, errno: Errno) -> PoolError {
         shared.writability.note(shared.id(), errno);
         self.broken.store(true, Ordering::Release);

@@ -272,7 +272,7 @@ struct Job {
     source: Held,
     target: Held,
     /// Keeps delegations of the target away where it was not opened to write.
-    _changing: Option<FileChangeGuard>,
+    changing: Option<Arc<FileChangeGuard>>,
 }
 
 /// Carries a copy on that has begun. `None`: the files cannot be held open beside what the client has, and the answer is
@@ -301,7 +301,7 @@ pub(super) async fn carry_on(
         stretch: judged.stretch,
         source,
         target,
-        _changing: judged.changing,
+        changing: judged.changing,
     };
     let stateid = offload.stateid();
     let fh = clients.fs.handle(job.target.file);
@@ -366,7 +366,7 @@ impl Job {
         let until = clock.monotonic() + TURN;
         let is_over = |more: u64| !offload.note(done + more) || clock.monotonic() >= until;
         let stretch = Stretch { length, ..rest };
-        copy_stretch(files, (&source, &target), stretch, is_over).await.map(Some)
+        copy_stretch(files, (&source, &target), self.changing.as_ref(), stretch, is_over).await.map(Some)
     }
 }
 

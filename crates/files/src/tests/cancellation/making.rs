@@ -1,6 +1,6 @@
 //! New entries.
 
-use api::{CreateKind, CreateMode, CreateSpec, SetAttributes};
+use api::{CreateKind, CreateMode, CreateSpec, SetAttributes, Stretch};
 use types::{ByteRange, SymlinkTarget};
 
 use super::*;
@@ -89,12 +89,13 @@ async fn a_dropped_commit_of_bytes_at_a_pool_keeps_delegations_off_until_it_is_m
     .await;
 }
 
-/// As a WRITE, ALLOCATE or DEALLOCATE by a special stateid.
+/// As a WRITE, ALLOCATE, DEALLOCATE or COPY by a special stateid.
 #[tokio::test]
 async fn a_dropped_write_without_an_open_keeps_delegations_off_until_it_is_made() {
     let range = ByteRange::from_bounds(2, 6).unwrap();
-    for which in 0..3 {
+    for which in 0..4 {
         let stage = Stage::set().await;
+        let source = stage.put("source").await;
         let (files, who, mut cases) = (stage.files(), &stage.scene.caller.identity, 0);
         at_each_poll(async |polls, when| {
             cases += 1;
@@ -103,17 +104,30 @@ async fn a_dropped_write_without_an_open_keeps_delegations_off_until_it_is_made(
             let found = files.attributes(file).await.unwrap();
             let write = async || {
                 let writing = Change::Access(Share::new(Modes::WRITE, Modes::NONE));
-                let changing = Some(files.before_change(file, Some(B), writing, LONG).await?);
-                let data = (2, Bytes::from_static(b"data"));
+                let changing = files.before_change(file, Some(B), writing, LONG).await?;
+                if which == 0 {
+                    let data = (2, Bytes::from_static(b"data"));
+                    return files
+                        .write(who, &found, data, Stability::FileSync, Some(changing))
+                        .await
+                        .map(drop);
+                }
+                let changing = Some(Arc::new(changing));
                 match which {
-                    0 => files.write(who, &found, data, Stability::FileSync, changing).await.map(drop),
                     1 => {
                         let content = files.content(&found, ContentMode::Write).await?.keeping(changing);
                         content.allocate(who, ByteRange::from_bounds(4, 12).unwrap()).await
                     }
-                    _ => {
+                    2 => {
                         let content = files.content(&found, ContentMode::Change).await?.keeping(changing);
                         content.deallocate(range).await
+                    }
+                    _ => {
+                        let target = files.content(&found, ContentMode::Write).await?.keeping(changing);
+                        let from = files.attributes(source).await?;
+                        let from = files.content(&from, ContentMode::Read).await?;
+                        let stretch = Stretch { from: 0, to: 2, length: from.file().size };
+                        files.copy(&from, &target, stretch, |_| false).await.map(drop)
                     }
                 }
             };
