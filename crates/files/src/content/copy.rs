@@ -77,7 +77,7 @@ impl Copying {
     /// Makes visible what is done. `None`: there is nothing to tell any more.
     fn telling(&mut self) -> Option<impl Future<Output = Result<(), FilesError>> + Send + use<>> {
         let steady = self.steady.take().filter(|_| self.done > 0)?;
-        let (files, target) = (Arc::clone(&self.to.files), self.to.file.file);
+        let to = self.to.clone();
         let written = Written {
             size_at_least: Some(self.stretch.to + self.done),
             mtime: None,
@@ -85,8 +85,9 @@ impl Copying {
             stability: Stability::Unstable,
         };
         Some(async move {
-            let _steady = steady;
-            files.services.namespace.record_write(target, &written).await?;
+            // All of the target: its guard keeps delegations off until then.
+            let (to, _steady) = (to, steady);
+            to.files.services.namespace.record_write(to.file.file, &written).await?;
             Ok(())
         })
     }
