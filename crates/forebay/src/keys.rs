@@ -62,6 +62,8 @@ pub struct Keys {
 
 struct State {
     generation: KeyGeneration,
+    /// The one that was written last by this process. It may be on disk also if that failed.
+    begun: Option<KeyGeneration>,
     age: Age,
     /// Whether pools accept the generation before.
     has_former: bool,
@@ -95,7 +97,7 @@ impl Keys {
             rules,
             clock,
             store: Mutex::new(store),
-            state: Mutex::new(State { generation, age, has_former, pool_keys: BTreeMap::new() }),
+            state: Mutex::new(State { generation, begun: None, age, has_former, pool_keys: BTreeMap::new() }),
         })
     }
 
@@ -181,7 +183,8 @@ impl Keys {
     fn renew_in(&self, store: &KeyStore) -> Result<KeysReport> {
         let former = self.state.lock().generation;
         let generation = former.next().context("keys can be renewed no more: there are 2³² generations")?;
-        store.store(Renewal { generation, renewed_s: wall_s(&*self.clock) })?;
+        let begun = self.state.lock().begun.replace(generation);
+        store.store(begun, Renewal { generation, renewed_s: wall_s(&*self.clock) })?;
         self.take(generation);
         tracing::info!(generation = generation.0, "keys of tickets are renewed");
         Ok(self.report())

@@ -50,11 +50,11 @@ impl KeyStore {
         Ok(first)
     }
 
-    /// It is on disk when this returns. Blocks.
-    pub fn store(&self, renewal: Renewal) -> Result<()> {
+    /// It is on disk when this returns. `begun`: a generation that this process tried to store, and may have. Blocks.
+    pub fn store(&self, begun: Option<KeyGeneration>, renewal: Renewal) -> Result<()> {
         let stored = self.load()?.map(|stored| stored.generation);
         ensure!(
-            stored < Some(renewal.generation),
+            stored < Some(renewal.generation) || stored == begun,
             "{} was changed by another program: restart forebay, then renew the keys",
             self.0.display()
         );
@@ -99,9 +99,9 @@ mod tests {
         let store = KeyStore::of(&DataDir::open(dir.path(), None, &SystemRandom).unwrap());
         assert_eq!(store.load_or_begin(100).unwrap(), renewal(0, 100));
         assert_eq!(store.load_or_begin(200).unwrap(), renewal(0, 100), "the first start counts");
-        store.store(renewal(2, 300)).unwrap();
+        store.store(None, renewal(2, 300)).unwrap();
         for generation in 0..=2 {
-            assert!(store.store(renewal(generation, 400)).is_err());
+            assert!(store.store(None, renewal(generation, 400)).is_err());
         }
         assert_eq!(store.load_or_begin(500).unwrap(), renewal(2, 300));
     }

@@ -108,7 +108,7 @@ fn a_renewal_that_was_cut_off_is_finished_by_the_next_start() {
     let scene = Scene::new();
     let keys = scene.start(RULES);
     let before = sealed(&keys);
-    keys.store.lock().store(Renewal { generation: KeyGeneration(1), renewed_s: 1_000 }).unwrap();
+    keys.store.lock().store(None, Renewal { generation: KeyGeneration(1), renewed_s: 1_000 }).unwrap();
     assert_eq!(sealed(&keys), before);
     let keys = scene.start(RULES);
     assert_eq!(keys.report(), report(1, 0, 100));
@@ -165,4 +165,27 @@ fn the_state_of_the_keys_is_told_in_a_line() {
     assert_eq!(report(0, 60, 0).to_string(), "generation 0, 1 min 0 s old");
     let text = report(3, 3_600, 82_800).to_string();
     assert_eq!(text, "generation 3, 1 h 0 min old; tickets of generation 2 for 23 h 0 min more");
+}
+
+/// As where the disk fails to sync the directory: the new file is there, and the renewal an error.
+#[test]
+fn a_renewal_whose_write_failed_half_way_does_not_stop_the_next_one() {
+    let scene = Scene::new();
+    let keys = scene.start(RULES);
+    let first = sealed(&keys);
+    assert_eq!(accepted(&keys, [&first]), [true]);
+    let in_the_way = scene.dir.path().join("keys.json.new");
+    std::fs::create_dir(&in_the_way).unwrap();
+    keys.renew().unwrap_err();
+    assert_eq!(
+        (sealed(&keys), keys.report()),
+        (first.clone(), report(0, 0, 0)),
+        "nothing is sealed that is not on disk"
+    );
+    std::fs::remove_dir(&in_the_way).unwrap();
+    let data = DataDir::open_existing(scene.dir.path(), &SystemRandom).unwrap();
+    KeyStore::of(&data).store(None, Renewal { generation: KeyGeneration(1), renewed_s: 1 }).unwrap();
+    assert_eq!(keys.renew().unwrap(), report(1, 0, 100));
+    let second = sealed(&keys);
+    assert_eq!(accepted(&keys, [&first, &second]), [true, true]);
 }
