@@ -62,8 +62,6 @@ pub struct Keys {
 
 struct State {
     generation: KeyGeneration,
-    /// The one that was written last by this process. It may be on disk also if that failed.
-    begun: Option<KeyGeneration>,
     age: Age,
     /// Whether pools accept the generation before.
     has_former: bool,
@@ -97,7 +95,7 @@ impl Keys {
             rules,
             clock,
             store: Mutex::new(store),
-            state: Mutex::new(State { generation, begun: None, age, has_former, pool_keys: BTreeMap::new() }),
+            state: Mutex::new(State { generation, age, has_former, pool_keys: BTreeMap::new() }),
         })
     }
 
@@ -122,7 +120,7 @@ impl Keys {
 
     /// Tickets are sealed with new keys when this returns. Blocks.
     pub fn renew(&self) -> Result<KeysReport> {
-        self.renew_in(&self.store.lock())
+        self.renew_in(&mut self.store.lock())
     }
 
     pub fn report(&self) -> KeysReport {
@@ -172,19 +170,18 @@ impl Keys {
     }
 
     fn renew_if_due(&self) -> Result<()> {
-        let store = self.store.lock();
+        let mut store = self.store.lock();
         // An administrator may have been faster.
         if self.is_due() {
-            self.renew_in(&store)?;
+            self.renew_in(&mut store)?;
         }
         Ok(())
     }
 
-    fn renew_in(&self, store: &KeyStore) -> Result<KeysReport> {
+    fn renew_in(&self, store: &mut KeyStore) -> Result<KeysReport> {
         let former = self.state.lock().generation;
         let generation = former.next().context("keys can be renewed no more: there are 2³² generations")?;
-        let begun = self.state.lock().begun.replace(generation);
-        store.store(begun, Renewal { generation, renewed_s: wall_s(&*self.clock) })?;
+        store.store(Renewal { generation, renewed_s: wall_s(&*self.clock) })?;
         self.take(generation);
         tracing::info!(generation = generation.0, "keys of tickets are renewed");
         Ok(self.report())

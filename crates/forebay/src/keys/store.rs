@@ -13,7 +13,11 @@ use crate::data_dir::{DataDir, complaint};
 const NAME: &str = "keys.json";
 const VERSION: u32 = 1;
 
-pub struct KeyStore(PathBuf);
+pub struct KeyStore {
+    path: PathBuf,
+    /// The generation that this process began to write last. It may be there also if the write failed.
+    begun: Option<KeyGeneration>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renewal {
@@ -37,7 +41,7 @@ struct Version {
 
 impl KeyStore {
     pub fn of(data: &DataDir) -> KeyStore {
-        KeyStore(data.path().join(NAME))
+        KeyStore { path: data.path().join(NAME), begun: None }
     }
 
     /// An instance without the file has the first generation, as of now.
@@ -50,27 +54,28 @@ impl KeyStore {
         Ok(first)
     }
 
-    /// It is on disk when this returns. `begun`: a generation that this process tried to store, and may have. Blocks.
-    pub fn store(&self, begun: Option<KeyGeneration>, renewal: Renewal) -> Result<()> {
+    /// It is on disk when this returns. Blocks.
+    pub fn store(&mut self, renewal: Renewal) -> Result<()> {
         let stored = self.load()?.map(|stored| stored.generation);
         ensure!(
-            stored < Some(renewal.generation) || stored == begun,
+            stored < Some(renewal.generation) || stored == self.begun,
             "{} was changed by another program: restart forebay, then renew the keys",
-            self.0.display()
+            self.path.display()
         );
+        self.begun = Some(renewal.generation);
         self.write(renewal)
     }
 
     fn load(&self) -> Result<Option<Renewal>> {
-        let text = match fs::read(&self.0) {
+        let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(complaint(&self.0, "read", &error)),
+            Err(error) => return Err(complaint(&self.path, "read", &error)),
         };
-        let damaged = || format!("{} is damaged (restore it from a copy)", self.0.display());
+        let damaged = || format!("{} is damaged (restore it from a copy)", self.path.display());
         let Version { version } = serde_json::from_slice(&text).with_context(damaged)?;
         if version > VERSION {
-            bail!("{} was written by a newer forebay: use that version", self.0.display());
+            bail!("{} was written by a newer forebay: use that version", self.path.display());
         }
         let Document { generation, renewed_s, .. } = serde_json::from_slice(&text).with_context(damaged)?;
         Ok(Some(Renewal { generation: KeyGeneration(generation), renewed_s }))
@@ -80,7 +85,7 @@ impl KeyStore {
         let Renewal { generation: KeyGeneration(generation), renewed_s } = renewal;
         let mut text = serde_json::to_vec_pretty(&Document { version: VERSION, generation, renewed_s })?;
         text.push(b'\n');
-        durable::replace(&self.0, &text).map_err(|error| complaint(&self.0, "write", &error))
+        durable::replace(&self.path, &text).map_err(|error| complaint(&self.path, "write", &error))
     }
 }
 
@@ -96,12 +101,19 @@ mod tests {
     #[test]
     fn a_generation_is_stored_and_none_below_it() {
         let dir = tempfile::tempdir().unwrap();
-        let store = KeyStore::of(&DataDir::open(dir.path(), None, &SystemRandom).unwrap());
+        let data = DataDir::open(dir.path(), None, &SystemRandom).unwrap();
+        let mut store = KeyStore::of(&data);
         assert_eq!(store.load_or_begin(100).unwrap(), renewal(0, 100));
         assert_eq!(store.load_or_begin(200).unwrap(), renewal(0, 100), "the first start counts");
-        store.store(None, renewal(2, 300)).unwrap();
+        store.store(renewal(2, 300)).unwrap();
         for generation in 0..=2 {
-            assert!(store.store(None, renewal(generation, 400)).is_err());
+            // Twice: a refusal is not the beginning of a write.
+            let mut other = KeyStore::of(&data);
+            assert!(
+                [other.store(renewal(generation, 400)), other.store(renewal(generation, 400))]
+                    .iter()
+                    .all(Result::is_err)
+            );
         }
         assert_eq!(store.load_or_begin(500).unwrap(), renewal(2, 300));
     }

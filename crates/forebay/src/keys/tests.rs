@@ -108,7 +108,7 @@ fn a_renewal_that_was_cut_off_is_finished_by_the_next_start() {
     let scene = Scene::new();
     let keys = scene.start(RULES);
     let before = sealed(&keys);
-    keys.store.lock().store(None, Renewal { generation: KeyGeneration(1), renewed_s: 1_000 }).unwrap();
+    keys.store.lock().store(Renewal { generation: KeyGeneration(1), renewed_s: 1_000 }).unwrap();
     assert_eq!(sealed(&keys), before);
     let keys = scene.start(RULES);
     assert_eq!(keys.report(), report(1, 0, 100));
@@ -184,7 +184,7 @@ fn a_renewal_whose_write_failed_half_way_does_not_stop_the_next_one() {
     );
     std::fs::remove_dir(&in_the_way).unwrap();
     let data = DataDir::open_existing(scene.dir.path(), &SystemRandom).unwrap();
-    KeyStore::of(&data).store(None, Renewal { generation: KeyGeneration(1), renewed_s: 1 }).unwrap();
+    KeyStore::of(&data).store(Renewal { generation: KeyGeneration(1), renewed_s: 1 }).unwrap();
     assert_eq!(keys.renew().unwrap(), report(1, 0, 100));
     let second = sealed(&keys);
     assert_eq!(accepted(&keys, [&first, &second]), [true, true]);
