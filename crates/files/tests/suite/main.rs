@@ -144,10 +144,18 @@ macro_rules! faults_suite {
                 acknowledged_bytes_survive_a_lost_answer
                 acknowledged_bytes_survive_a_torn_write
                 acknowledged_bytes_survive_a_pool_that_disappears_and_comes_back
-                acknowledged_bytes_survive_a_crash_that_loses_others
                 an_operation_waits_for_a_call_that_takes_its_time
                 an_operation_ends_in_time_at_a_call_that_hangs
             }
+        }
+    };
+}
+
+/// For pools whose crash loses what no sync has covered.
+macro_rules! crash_suite {
+    ($store:ident, $pool:ident) => {
+        crate::tests_of! { $store $pool
+            faults { acknowledged_bytes_survive_a_crash_that_loses_others }
         }
     };
 }
@@ -164,7 +172,7 @@ macro_rules! tests_of {
     };
 }
 
-use {bytes_suite, faults_suite, files_suite, names_suite, tests_of};
+use {bytes_suite, crash_suite, faults_suite, files_suite, names_suite, tests_of};
 
 mod sqlite {
     mod memory {
@@ -179,6 +187,7 @@ mod sqlite {
     mod faulty_memory {
         crate::files_suite!(sqlite, faulty_memory);
         crate::faults_suite!(sqlite, faulty_memory);
+        crate::crash_suite!(sqlite, faulty_memory);
     }
     mod faulty_local {
         crate::files_suite!(sqlite, faulty_local);
@@ -189,6 +198,7 @@ mod sqlite {
     }
     mod channelled_faulty {
         crate::faults_suite!(sqlite, channelled_faulty);
+        crate::crash_suite!(sqlite, channelled_faulty);
     }
 }
 
@@ -206,6 +216,7 @@ mod postgres {
     mod faulty_memory {
         crate::bytes_suite!(postgres, faulty_memory);
         crate::faults_suite!(postgres, faulty_memory);
+        crate::crash_suite!(postgres, faulty_memory);
     }
     mod faulty_local {
         crate::bytes_suite!(postgres, faulty_local);
