@@ -20,7 +20,7 @@ use crate::{By, Change, FileChangeGuard, Files, FilesError};
 /// Accesses that let a user who is not the owner change attributes.
 const OF_ATTRIBUTES: Access = Access::WRITE_ATTRIBUTES.and(Access::WRITE_ACL).and(Access::WRITE_OWNER);
 
-/// How often a busy namespace is told a length that the replicas have: for about six seconds.
+/// How often a busy namespace is told a length that the replicas have: for about five seconds.
 const TELLINGS_MAX: u32 = 12;
 /// Before the second telling; each further pause is twice as long, up to the longest.
 const PAUSE: Duration = Duration::from_millis(10);
