@@ -134,7 +134,8 @@ impl Kerberos {
     ) -> Result<(Vec<u8>, Arc<Established>, Vec<u8>), ContextError> {
         let entropy = self.entropy();
         let accepted = self.acceptor.lock().accept(token, self.now_s(), &entropy);
-        let accepted = accepted.inspect_err(|_| self.contexts.lock().note_refused())?;
+        // Some KiB of keys, while the user is looked up.
+        let accepted = Box::new(accepted.inspect_err(|_| self.contexts.lock().note_refused())?);
         let identity = self.identity(&accepted.context).await;
         // Not nobody: that would be kept for as long as the context is.
         let identity = identity.inspect_err(|_| self.contexts.lock().note_refused())?;

@@ -47,15 +47,16 @@ impl Changes {
     }
 
     /// The change keeps the tasks: without its client, and while the process stops, it is the last that does.
-    async fn run(
-        &self,
-        change: impl Future<Output = Result<Response, Refusal>> + Send + 'static,
-    ) -> Result<Response, Refusal> {
+    fn run<F>(&self, change: F) -> impl Future<Output = Result<Response, Refusal>> + Send + use<F>
+    where
+        F: Future<Output = Result<Response, Refusal>> + Send + 'static,
+    {
         let tasks = Arc::clone(&self.tasks);
-        let change = async move {
+        // Large, and handed on several times before it is a task.
+        let change = Box::pin(change);
+        self.tasks.run(async move {
             let _tasks = tasks;
             change.await
-        };
-        self.tasks.run(change).await
+        })
     }
 }

@@ -20,28 +20,31 @@ impl Tasks {
     }
 
     /// Begins at once and waits for the answer. A request that is dropped does not stop the work.
-    pub async fn run<F>(&self, work: F) -> Result<Response, Refusal>
+    pub fn run<F>(&self, work: F) -> impl Future<Output = Result<Response, Refusal>> + Send + use<F>
     where
         F: Future<Output = Result<Response, Refusal>> + Send + 'static,
     {
-        let permit = Arc::clone(&self.permits).try_acquire_owned();
-        let permit = permit.map_err(|_| Refusal::busy("too many changes are under way"))?;
-        let permitted = async move {
-            let outcome = work.await;
-            drop(permit);
-            outcome
-        };
-        let failed =
-            || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the request did not come to its end");
-        self.to_its_end(permitted).await.unwrap_or_else(|| Err(failed()))
+        let begun = Arc::clone(&self.permits).try_acquire_owned().map(|permit| {
+            self.to_its_end(async move {
+                let outcome = work.await;
+                drop(permit);
+                outcome
+            })
+        });
+        async move {
+            let begun = begun.map_err(|_| Refusal::busy("too many changes are under way"))?;
+            let failed =
+                || Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "the request did not come to its end");
+            begun.await.unwrap_or_else(|| Err(failed()))
+        }
     }
 
     /// As `run`, without a permit: for what has cost too much to be refused now. `None`: it panicked.
-    pub async fn to_its_end<T: Send + 'static>(
+    pub fn to_its_end<T: Send + 'static, W: Future<Output = T> + Send + 'static>(
         &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Option<T> {
-        self.running.to_its_end(work).await
+        work: W,
+    ) -> impl Future<Output = Option<T>> + Send + use<T, W> {
+        self.running.to_its_end(work)
     }
 
     /// For what is left to do when a request is dropped: short, and one for each.

@@ -19,16 +19,17 @@ pub struct Tasks {
 
 impl Tasks {
     /// Begins at once and waits for the answer. A caller that stops waiting does not stop the work. `None`: it panicked.
-    pub async fn to_its_end<T: Send + 'static>(
+    pub fn to_its_end<T: Send + 'static, W: Future<Output = T> + Send + 'static>(
         &self,
-        work: impl Future<Output = T> + Send + 'static,
-    ) -> Option<T> {
+        work: W,
+    ) -> impl Future<Output = Option<T>> + Send + use<T, W> {
         let (answer, answered) = oneshot::channel();
         self.spawn(async move {
             // The caller may be gone.
             let _ = answer.send(work.await);
         });
-        answered.await.ok()
+        // The caller's future has no part of the work: it is as small as the receiver.
+        async move { answered.await.ok() }
     }
 
     /// As [`Tasks::to_its_end`], for steps that are short and many: the caller itself does the work, and a task is made

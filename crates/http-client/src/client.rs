@@ -165,7 +165,8 @@ impl Client {
         if !url.is_encrypted() && !self.config.allow_plain {
             return Err(ClientError::PlainForbidden(url.authority()));
         }
-        let Connection { mut sender, peer, driver } = connect::connect(&self.config, &self.tls, url).await?;
+        let Connection { mut sender, peer, driver } =
+            Box::pin(connect::connect(&self.config, &self.tls, url)).await?;
         if let Some(on_peer) = &request.on_peer {
             on_peer(peer);
         }

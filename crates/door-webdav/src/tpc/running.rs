@@ -129,8 +129,8 @@ impl Slot {
         let (shared, stripes) =
             (Arc::clone(&self.shared), request.streams.min(self.shared.config.streams_max));
         self.start(request, stripes, move |remote, client_gone| async move {
-            let fetched =
-                shared.until_ended(&remote, client_gone, pull::fetch(&remote, target.as_ref())).await?;
+            let fetching = Box::pin(pull::fetch(&remote, target.as_ref()));
+            let fetched = shared.until_ended(&remote, client_gone, fetching).await?;
             // From here on it is decided; a client that goes away now finds the file.
             Ok(target.publish(fetched.size, fetched.checksums).await?)
         })
@@ -141,7 +141,7 @@ impl Slot {
         let shared = Arc::clone(&self.shared);
         self.start(request, 1, move |remote, client_gone| async move {
             let trace = Arc::new(Trace::default());
-            let sending = push::send(&remote, &source, &trace);
+            let sending = Box::pin(push::send(&remote, &source, &trace));
             let outcome = shared.until_ended(&remote, client_gone, sending).await;
             if outcome.is_err() {
                 push::clean_up(&remote, &trace).await;
@@ -166,7 +166,7 @@ impl Slot {
             config: shared.config.clone(),
         };
         let what = (remote.request.direction, remote.request.remote.to_string());
-        let job = job(remote, client_gone);
+        let job = Box::pin(job(remote, client_gone));
         let moved = Arc::clone(&progress);
         let task = async move {
             let outcome = job.await;

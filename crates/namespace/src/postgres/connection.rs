@@ -100,7 +100,7 @@ impl Target {
             Ok(connected) => Link::new(connected?),
             Err(_) => return Err(Trouble::Passing("stopping".to_owned())),
         };
-        in_time(settings::require(&link.client)).await?;
+        in_time(Box::pin(settings::require(&link.client))).await?;
         Ok(link)
     }
 
@@ -209,7 +209,7 @@ fn server(url: &Config, at: usize, options: &str) -> Config {
 }
 
 async fn login(server: &Config, connector: Connector) -> Result<Client, Trouble> {
-    let (client, connection) = server.connect(connector).await?;
+    let (client, connection) = Box::pin(server.connect(connector)).await?;
     tokio::spawn(async move {
         if let Err(error) = connection.await {
             tracing::debug!(%error, "connection to the namespace's database ended");

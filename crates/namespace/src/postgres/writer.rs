@@ -192,7 +192,8 @@ impl Writer {
     }
 
     async fn established(&mut self) -> Result<(Link, u64), Trouble> {
-        in_time(self.establish()).await
+        // Rare and large: the writing of groups does not carry its room.
+        in_time(Box::pin(self.establish())).await
     }
 
     /// Connects if need be. Between groups the database has to hold exactly the last one.
