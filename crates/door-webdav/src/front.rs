@@ -67,22 +67,22 @@ impl Front {
         if matches!(call.method.as_str(), "PUT" | "POST" | "PROPFIND" | "PROPPATCH" | "LOCK") {
             call.refuse_encoded_body()?;
         }
+        // What is large is boxed: other requests do not carry its room.
         match call.method.as_str() {
             "OPTIONS" => Ok(options()),
             "GET" | "HEAD" => self.reads.get(call).await,
-            "PUT" => self.puts.put(call, body).await,
+            "PUT" => Box::pin(self.puts.put(call, body)).await,
             "POST" => self.macaroons.post(call, body).await,
-            "PROPFIND" => self.listing.find(call, body).await,
-            "PROPPATCH" => self.changes.patch_properties(call, body).await,
+            "PROPFIND" => Box::pin(self.listing.find(call, body)).await,
+            "PROPPATCH" => Box::pin(self.changes.patch_properties(call, body)).await,
             "MKCOL" => self.changes.make_collection(call, body).await,
             "DELETE" => self.changes.delete(call).await,
             "MOVE" => self.changes.relocate(call).await,
-            // Rare and large: other requests do not carry its room.
             "COPY" => match Box::pin(self.third_party.copy(call)).await? {
                 Some(response) => Ok(response),
                 None => Box::pin(self.copies.copy(call)).await,
             },
-            "LOCK" => self.locking.lock(call, body).await,
+            "LOCK" => Box::pin(self.locking.lock(call, body)).await,
             "UNLOCK" => self.locking.unlock(call).await,
             _ => Err(Refusal::new(
                 StatusCode::NOT_IMPLEMENTED,

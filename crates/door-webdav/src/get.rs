@@ -49,7 +49,7 @@ impl Reads {
             let found = target.existing()?;
             self.conditions.check_if(call, &target).await?;
             match found.kind {
-                FileKind::Directory => return self.get_directory(call, &target, &found).await,
+                FileKind::Directory => return Box::pin(self.get_directory(call, &target, &found)).await,
                 FileKind::Regular if call.is_directory_form => return Err(Refusal::not_found()),
                 FileKind::Regular => {}
                 _ => return Err(Refusal::forbidden("this is a device, not a file")),
@@ -82,7 +82,7 @@ impl Reads {
             size: file.size,
             content_type: content_type(target),
             random: &*self.random,
-            digests: self.wanted_digests(call, &file, &bytes).await?,
+            digests: Box::pin(self.wanted_digests(call, &file, &bytes)).await?,
             source: bytes.replica().cloned().map(Source::new),
             held: Some(Box::new(held)),
         };

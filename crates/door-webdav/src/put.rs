@@ -51,7 +51,7 @@ impl Puts {
         if let Some(value) = call.single(header::CONTENT_RANGE)? {
             let part = range::ContentRange::parse(value.as_bytes())
                 .ok_or_else(|| Refusal::bad_request("Content-Range is not understood"))?;
-            return self.partial.put(call, &target, part, body).await;
+            return Box::pin(self.partial.put(call, &target, part, body)).await;
         }
         let mut terms = terms(call, target.place(), &body)?;
         terms.promised = promised(&call.headers)?;

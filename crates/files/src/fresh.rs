@@ -30,7 +30,7 @@ impl Files {
         if !attributes.kind.is_regular() || !self.table().file(attributes.file).is_written_at_pools() {
             return Ok(attributes);
         }
-        self.ask_pools(attributes).await
+        Box::pin(self.ask_pools(attributes)).await
     }
 
     /// Of a file of which a layout to write is out.

@@ -63,13 +63,13 @@ impl Files {
     ) -> Result<(OpenFile, Attributes), FilesError> {
         let mut entered = self.enter(found, holder, share);
         if matches!(entered, Err(FilesError::Denied))
-            && self.dislodge(found.file, Want::Share(share), REVOCATION).await?
+            && Box::pin(self.dislodge(found.file, Want::Share(share), REVOCATION)).await?
         {
             entered = self.enter(found, holder, share);
         }
         let open = match entered {
             Err(FilesError::Recalled) => {
-                self.make_way(found, holder, share).await?;
+                Box::pin(self.make_way(found, holder, share)).await?;
                 self.enter(found, holder, share)?
             }
             entered => entered?,

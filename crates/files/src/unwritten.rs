@@ -108,7 +108,7 @@ impl Files {
         if let Heard::Seen(seen) = self.hear(&found, by, &mut Patience::default()).await? {
             return Ok(seen);
         }
-        drop(self.before_change(found.file, by, Change::Access(READING), patience).await?);
+        drop(Box::pin(self.before_change(found.file, by, Change::Access(READING), patience)).await?);
         self.fresh_attributes(found.file).await
     }
 
@@ -148,7 +148,7 @@ impl Files {
         };
         let (writer, is_recalled) = match (writer, is_written_at_pools) {
             (Some(writer), _) => writer,
-            (None, true) => return self.ask_pools(*found).await.map(Heard::Seen),
+            (None, true) => return Box::pin(self.ask_pools(*found)).await.map(Heard::Seen),
             (None, false) => return Ok(Heard::Seen(*found)),
         };
         // A client that returns its delegation sends all its bytes first.
@@ -163,7 +163,7 @@ impl Files {
         let told = recaller.ask_writer(file, writer, given).await;
         patience.left = given.saturating_sub(began.elapsed());
         match told {
-            Some(told) => self.apply(file, told).await.map(Heard::Seen),
+            Some(told) => Box::pin(self.apply(file, told)).await.map(Heard::Seen),
             None if given < ANSWER => Ok(Heard::TooLittleTime),
             None => {
                 if self.table().file(file).writer_beside(by) == Some(writer) {

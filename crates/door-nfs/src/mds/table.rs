@@ -56,6 +56,7 @@ impl Mds {
         let number = operation.opnum();
         let Mds { clients, exports, lost_locks, opening, layouts, copies, .. } = self;
         let fs = &*clients.fs;
+        // What is large and seldom is boxed: other operations do not carry its room.
         match operation {
             A::PutRootFh => R::PutRootFh(file_handle::put_root(compound)),
             A::PutPubFh => R::PutPubFh(file_handle::put_root(compound)),
@@ -67,14 +68,18 @@ impl Mds {
             A::LookupP => R::LookupP(outcome(directory::lookup_parent(compound, exports).await)),
             A::Access(args) => R::Access(attributes::access(compound, fs, &args).await.into()),
             A::GetAttr(args) => R::GetAttr(attributes::get(compound, fs, &args).await.into()),
-            A::Verify(args) => R::Verify(attributes::verify(compound, fs, &args.obj_attributes).await),
-            A::NVerify(args) => R::NVerify(attributes::nverify(compound, fs, &args.obj_attributes).await),
+            A::Verify(args) => {
+                R::Verify(Box::pin(attributes::verify(compound, fs, &args.obj_attributes)).await)
+            }
+            A::NVerify(args) => {
+                R::NVerify(Box::pin(attributes::nverify(compound, fs, &args.obj_attributes)).await)
+            }
             A::SetAttr(args) => R::SetAttr(setattr::set(compound, clients, &args).await),
             A::ReadDir(args) => R::ReadDir(readdir::read(compound, fs, &args).await.into()),
             A::ReadLink => R::ReadLink(directory::read_link(compound, fs).await.into()),
             A::Create(args) => R::Create(directory::create(compound, fs, &args).await.into()),
             A::Remove(args) => R::Remove(directory::remove(compound, fs, &args).await.into()),
-            A::Rename(args) => R::Rename(directory::rename(compound, fs, &args).await.into()),
+            A::Rename(args) => R::Rename(Box::pin(directory::rename(compound, fs, &args)).await.into()),
             A::Link(args) => R::Link(directory::link(compound, fs, &args).await.into()),
             A::SecInfo(args) => R::SecInfo(security::by_name(compound, fs, &args).await.into()),
             A::SecInfoNoName(args) => {
@@ -95,7 +100,7 @@ impl Mds {
             },
             A::OffloadStatus(args) => R::OffloadStatus(copy::progress(compound, copies, &args).into()),
             A::OffloadCancel(args) => R::OffloadCancel(outcome(copy::cancel(compound, copies, &args).await)),
-            A::Open(args) => R::Open(open::open(compound, opening, args).await.into()),
+            A::Open(args) => R::Open(Box::pin(open::open(compound, opening, args)).await.into()),
             A::OpenDowngrade(args) => R::OpenDowngrade(close::downgrade(compound, clients, &args).into()),
             A::Close(args) => R::Close(close::close(compound, clients, &args).into()),
             A::Lock(args) => R::Lock(lock::lock(compound, lost_locks, args).await),
