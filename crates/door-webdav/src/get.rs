@@ -135,11 +135,11 @@ impl Reads {
         let (wanted, wanted_repr) =
             (digest::want_digest(&call.headers), digest::want_repr_digest(&call.headers));
         if let Some(kind) = wanted.first() {
-            let sum = self.access.files.checksum(file, *kind, bytes).await?;
+            let sum = self.access.files.checksum(&call.caller.identity, file, *kind, bytes).await?;
             headers.extend(digest::digest_header(&[sum]).map(|value| (digest::DIGEST, value)));
         }
         if let Some(kind) = wanted_repr.first() {
-            let sum = self.access.files.checksum(file, *kind, bytes).await?;
+            let sum = self.access.files.checksum(&call.caller.identity, file, *kind, bytes).await?;
             headers.extend(digest::repr_digest_header(&[sum]).map(|value| (digest::REPR_DIGEST, value)));
         }
         Ok(headers)

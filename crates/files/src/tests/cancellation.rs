@@ -299,7 +299,10 @@ impl Bytes8<'_> {
         let range = |from, to| ByteRange::from_bounds(from, to).unwrap();
         match self.of {
             Use::Read => content.read(0, 100).await.map(drop),
-            Use::Checksum => files.checksum(&self.file, ChecksumKind::Crc32c, &content).await.map(drop),
+            Use::Checksum => files
+                .checksum(&types::Identity::root(), &self.file, ChecksumKind::Crc32c, &content)
+                .await
+                .map(drop),
             Use::Sync => content.sync().await.map(drop),
             Use::Write(stability) => content.write(who, 6, Bytes::from_static(b"data"), stability).await,
             Use::Allocate => content.allocate(who, range(2, 12)).await,

@@ -10,7 +10,7 @@ use api::{ANSWER_TIME, PoolError, RangeKind, Replace, Stability, Stretch};
 use bytes::Bytes;
 use forebay_files::{ContentMode, FilesError, UploadError};
 use testkit::faulty::{Call, Fault, Gate, Schedule};
-use types::{ByteRange, ChecksumKind, FileId, PoolId};
+use types::{ByteRange, ChecksumKind, FileId, Identity, PoolId};
 
 use crate::scene::{POOL, Rules, give_name};
 use crate::world::{OTHER, World};
@@ -142,7 +142,7 @@ impl Case<'_> {
             Operation::Read => assert_eq!(content.read(0, 100).await?.data, BEFORE),
             Operation::Seek => assert_eq!(content.seek(0, RangeKind::Hole).await?, 8),
             Operation::Checksum => {
-                let sum = files.checksum(&file, ChecksumKind::Adler32, &content).await?;
+                let sum = files.checksum(&Identity::root(), &file, ChecksumKind::Adler32, &content).await?;
                 assert_eq!(sum.to_string(), "adler32:074001a5");
             }
             Operation::Sync => drop(content.sync().await?),

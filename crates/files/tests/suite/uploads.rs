@@ -264,7 +264,7 @@ pub async fn a_copy_has_the_bytes_holes_and_sums_of_its_source(scene: World) {
     let source = scene.attributes(source.file).await;
     let content = scene.files.content(&source, ContentMode::Read).await.unwrap();
     // Once the sum is kept no byte of the source needs to be seen.
-    let sum = scene.files.checksum(&source, ChecksumKind::Crc32c, &content).await.unwrap();
+    let sum = scene.files.checksum(&Identity::root(), &source, ChecksumKind::Crc32c, &content).await.unwrap();
     for (text, kind) in [("seen", ChecksumKind::Adler32), ("unseen", ChecksumKind::Crc32c)] {
         let terms = UploadTerms { size: Some(source.size), kinds: vec![kind], ..UploadTerms::default() };
         let target = scene.target(text).await;
