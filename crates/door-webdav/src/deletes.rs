@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use api::Activity;
+use files::FilesError;
 use http::StatusCode;
 use http_server::Response;
 
@@ -37,13 +38,31 @@ impl Deletes {
             let _changing =
                 self.locks.begin(&call.lock_owner()?, vec![PathChange::of_tree(&target.path, true)]).await?;
             if let Some(target) = self.conditions.still_at(call, &call.path, Last::Itself, &target).await {
-                return self.delete_found(call, &target).await;
+                match target.existing()?.kind.is_directory() {
+                    true => return self.delete_tree(call, &target).await,
+                    false if self.delete_file(call, &target).await? => {
+                        return Ok(Response::new(StatusCode::NO_CONTENT));
+                    }
+                    false => {}
+                }
             }
         }
         Err(Refusal::busy(ELSEWHERE))
     }
 
-    async fn delete_found(&self, call: &Call, target: &PathTarget) -> Result<Response, Refusal> {
+    /// False: the name stands for another file by now, which is to be looked up and judged.
+    async fn delete_file(&self, call: &Call, target: &PathTarget) -> Result<bool, Refusal> {
+        let (dir, name) = target.entry()?;
+        match self.removals.remove_entry(&call.caller.identity, dir, name, &target.existing()?).await {
+            Ok(()) => {}
+            Err(FilesError::Moved) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+        self.locks.forget_tree(&target.path);
+        Ok(true)
+    }
+
+    async fn delete_tree(&self, call: &Call, target: &PathTarget) -> Result<Response, Refusal> {
         let failures = self.removals.remove_tree(call, target).await;
         match failures {
             failures if failures.is_empty() => {

@@ -67,7 +67,7 @@ impl Front {
         if matches!(call.method.as_str(), "PUT" | "POST" | "PROPFIND" | "PROPPATCH" | "LOCK") {
             call.refuse_encoded_body()?;
         }
-        // What is large is boxed: other requests do not carry its room.
+        // Large futures of single methods are boxed: the others do not carry their room.
         match call.method.as_str() {
             "OPTIONS" => Ok(options()),
             "GET" | "HEAD" => self.reads.get(call).await,

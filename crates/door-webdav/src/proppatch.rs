@@ -35,10 +35,21 @@ impl PropertyPatches {
             let _changing =
                 self.locks.begin(&call.lock_owner()?, vec![PathChange::of_file(&target.path)]).await?;
             if let Some(target) = self.conditions.still_at(call, &call.path, Last::Followed, &target).await {
-                return self.patch_found(call, &target.existing()?, &patch).await;
+                let found = target.existing()?;
+                let patched = self.patch_found(call, &found, &patch).await?;
+                // A file that got the name meanwhile has taken over the properties from before the patch.
+                if !self.is_replaced(call, &found).await {
+                    return Ok(patched);
+                }
             }
         }
         Err(Refusal::busy(ELSEWHERE))
+    }
+
+    /// A file that was removed or moved is as patched as the client could have asked for.
+    async fn is_replaced(&self, call: &Call, found: &Attributes) -> bool {
+        let now = self.resolver.resolve(call, &call.path, Last::Followed).await;
+        now.is_ok_and(|now| now.found.is_some_and(|now| now.file != found.file))
     }
 
     async fn patch_found(

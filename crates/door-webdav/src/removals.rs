@@ -31,8 +31,8 @@ impl Removals {
         let mut failures = Failures::new();
         let (Ok((dir, name)), Some(found)) = (target.entry(), target.found) else { return failures };
         if !found.kind.is_directory() {
-            if let Err(refusal) = self.remove_entry(&call.caller.identity, dir, name, &found).await {
-                failures.push((target.path.clone(), refusal));
+            if let Err(error) = self.remove_entry(&call.caller.identity, dir, name, &found).await {
+                failures.push((target.path.clone(), error.into()));
             }
             return failures;
         }
@@ -99,7 +99,9 @@ impl Removals {
                     Err(refusal) => Err(refusal),
                 }
             } else {
-                self.remove_entry(&call.caller.identity, level.here, &entry.name, found).await
+                self.remove_entry(&call.caller.identity, level.here, &entry.name, found)
+                    .await
+                    .map_err(Refusal::from)
             };
             if let Err(refusal) = removed {
                 failures.push((extended(&level.way.path(&target.path), &entry.name), refusal));
@@ -128,11 +130,11 @@ impl Removals {
         dir: FileId,
         name: &Name,
         found: &Attributes,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), FilesError> {
         match self.access.files.remove(self.access.by(who), Entry::of(dir, name, found.file)).await {
             // Somebody else was faster: it is gone all the same.
             Ok(_) | Err(FilesError::Namespace(NamespaceError::NotFound)) => Ok(()),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(error),
         }
     }
 }

@@ -57,9 +57,13 @@ impl Authenticator for Trusting {
 pub struct Scene {
     pub names: Arc<WatchedNamespace>,
     pub pools: Arc<MemoryPools>,
-    front: FrontService,
+    pub front: Asked,
     _dir: TempDir,
 }
+
+/// The front, to be asked by several at once.
+#[derive(Clone)]
+pub struct Asked(Arc<FrontService>);
 
 impl Scene {
     pub fn set(redirect: Redirect) -> Scene {
@@ -99,11 +103,24 @@ impl Scene {
             ticket_keys: TicketKeys::new(&[1; 32], Term::UNCOUNTED, KeyGeneration::FIRST),
             client: http_client::Client::new(http_client::ClientConfig::default()).unwrap(),
         };
-        let front = FrontService(Front::new(services, config(redirect)).unwrap());
+        let front = Asked(Arc::new(FrontService(Front::new(services, config(redirect)).unwrap())));
         Scene { names, pools, front, _dir: dir }
     }
 
     /// Asks with headers of its own.
+    pub async fn ask(
+        &self,
+        method: &str,
+        path: &str,
+        own: &[(&'static str, &str)],
+        body: RequestBody,
+    ) -> Response {
+        self.front.ask(method, path, own, body).await
+    }
+}
+
+impl Asked {
+    /// As [`Scene::ask`].
     pub async fn ask(
         &self,
         method: &str,
@@ -118,7 +135,7 @@ impl Scene {
         let method = Method::from_bytes(method.as_bytes()).unwrap();
         let uri = path.parse().unwrap();
         let version = http::Version::HTTP_11;
-        self.front.serve(Request { method, uri, version, headers, peer: Arc::new(peer), body }).await
+        self.0.serve(Request { method, uri, version, headers, peer: Arc::new(peer), body }).await
     }
 }
 

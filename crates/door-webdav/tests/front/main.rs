@@ -3,5 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "these are tests")]
 
 mod ground;
+mod races;
 mod redirects;
 mod uploads;
