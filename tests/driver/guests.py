@@ -55,7 +55,7 @@ def command(group, server, cases, scratch, out):
     hooks = dict(HOOKS, **{n: c.format(data=server.data, scratch=scratch, forebay=getattr(server, "binary", "false"))
                            for n, c in group.hooks.items()})
     job = ". %s/guest/lib.sh; JOB=%s/guest/%s.sh; run_cases" % (TESTS, TESTS, group.job)
-    argv = [KERNEL_CLIENT, "--quiet", "--no-mount", "--server-cmd", server.command(), "--port", str(server.port),
+    argv = [KERNEL_CLIENT, "--quiet", "--no-mount", "--server-wait", "60", "--server-cmd", server.command(), "--port", str(server.port),
             "--clients", str(group.clients), "--timeout", str(group.limit_s()), "--out", out, "--json", out + ".json",
             "--mem", group.mem,
             # The card's driver spins for ever when it finds no 64 KiB in one piece for what arrives: leave it some.
@@ -89,6 +89,11 @@ def guest_words(out, guest):
     return words, read(os.path.join(out, "guest%d/out/current" % guest)).removeprefix("case_")
 
 
+def without_call_traces(log):
+    """The last lines of a case's log. Of the kernel's list of blocked tasks, what waits and not where: --keep keeps all."""
+    return "\n".join([l for l in log.splitlines() if not re.match(r"\[ *\d+\.\d+\]", l) or "task:" in l][-18:])
+
+
 def collect(group, cases, out, said):
     """One Result per case: the worst word of all guests, with the logs of those that failed."""
     guests = [guest_words(out, g) for g in range(group.clients)]
@@ -100,7 +105,7 @@ def collect(group, cases, out, said):
                 word = "ok"          # the job had this guest killed in this case
             words.append(word)
             seconds = max(seconds, s)
-            log = read(os.path.join(out, "guest%d/out/case_%s.log" % (g, case)), 30)
+            log = without_call_traces(read(os.path.join(out, "guest%d/out/case_%s.log" % (g, case))))
             if word != "ok":
                 note = "" if case in reported else ("the guest ended during this case\n" if current == case else "the guest did not get here\n")
                 logs.append("[guest %d] %s%s" % (g, note, log))

@@ -31,6 +31,10 @@ class Report:
 
     def close(self):
         count = {w: sum(r.word == w for r in self.results) for w in ("ok", "FAILED", "skipped")}
+        # Once more at the end: whoever reads only that sees what failed.
+        for r in self.results:
+            if r.word == "FAILED":
+                print("FAILED %s: %s" % (r.name, " | ".join(l.strip() for l in r.evidence.strip().splitlines()[-4:])), flush=True)
         tail = ", %d skipped" % count["skipped"] if count["skipped"] else ""
         print("%d passed, %d failed%s" % (count["ok"], count["FAILED"], tail), flush=True)
         return 1 if count["FAILED"] or not count["ok"] else 0
