@@ -21,6 +21,8 @@ use crate::questions::{DirectoryQuestion, PoolQuestion, QuotaQuestion};
 
 const CONNECTIONS_MAX: usize = 16;
 const REQUEST_BYTES_MAX: u64 = 16_384;
+/// A connection that says nothing for so long leaves its place to another.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -89,11 +91,9 @@ pub async fn serve(listener: UnixListener, responder: Arc<dyn Responder>) {
 async fn converse(stream: UnixStream, responder: Arc<dyn Responder>) -> Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut line = String::new();
-    tokio::io::AsyncBufReadExt::read_line(
-        &mut tokio::io::BufReader::new(reader.take(REQUEST_BYTES_MAX)),
-        &mut line,
-    )
-    .await?;
+    let mut reader = tokio::io::BufReader::new(reader.take(REQUEST_BYTES_MAX));
+    tokio::time::timeout(REQUEST_TIMEOUT, tokio::io::AsyncBufReadExt::read_line(&mut reader, &mut line))
+        .await??;
     let answer = match serde_json::from_str::<Request>(&line) {
         Ok(request) => match responder.respond(request).await {
             Ok(value) => Answer::Ok(value),

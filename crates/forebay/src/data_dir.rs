@@ -20,7 +20,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -100,7 +100,11 @@ impl DataDir {
         let path = path.canonicalize().map_err(|error| complaint(path, "open", &error))?;
         let lock = take_lock(&path)?;
         let (instance, recorded) = load_instance(&path, random)?;
-        let secret = load_secret(&path.join("secret"), random)?;
+        let secret = path.join("secret");
+        if recorded > 0 {
+            require_secret(&secret)?;
+        }
+        let secret = load_secret(&secret, random)?;
         if pools.is_some_and(|count| count < recorded) {
             bail!(
                 "{} has {recorded} pools with data; fewer would leave files unreachable (use --pools {recorded})",
@@ -348,19 +352,35 @@ fn write_instance(file: &Path, instance: &[u8; 16], pools: u32) -> Result<()> {
 }
 
 fn load_secret(file: &Path, random: &dyn Random) -> Result<[u8; 32]> {
-    let mut secret = [0; 32];
-    match File::open(file) {
-        Ok(mut open) => {
-            open.read_exact(&mut secret)
-                .with_context(|| format!("{} is damaged (restore it from a copy)", file.display()))?;
-        }
+    match fs::read(file) {
+        Ok(bytes) => <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| {
+            anyhow::anyhow!(
+                "{} is damaged: it has {} bytes and not 32 (restore it from a copy)",
+                file.display(),
+                bytes.len()
+            )
+        }),
         Err(error) if error.kind() == ErrorKind::NotFound => {
+            let mut secret = [0; 32];
             random.fill(&mut secret);
             write_durably(file, &secret)?;
+            Ok(secret)
         }
-        Err(error) => return Err(complaint(file, "read", &error)),
+        Err(error) => Err(complaint(file, "read", &error)),
     }
-    Ok(secret)
+}
+
+/// With another secret in its place, every file handle that a client has would be refused without a word of why.
+fn require_secret(file: &Path) -> Result<()> {
+    match file.try_exists() {
+        Ok(true) => Ok(()),
+        Ok(false) => bail!(
+            "{file} is missing, and the file handles of clients are signed with it: restore it from a copy; if there is \
+             none, make a new one (`(umask 077; head -c 32 /dev/urandom > {file})`) and mount anew at the clients",
+            file = file.display()
+        ),
+        Err(error) => Err(complaint(file, "read", &error)),
+    }
 }
 
 /// Complete or not at all, also over a power cut.
@@ -379,6 +399,21 @@ mod tests {
 
     fn open(path: &Path, pools: Option<u32>) -> Result<DataDir> {
         DataDir::open(path, pools, &SystemRandom)
+    }
+
+    #[test]
+    fn a_secret_that_is_missing_or_damaged_is_told_of_and_never_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        open(dir.path(), Some(1)).unwrap().record_pools().unwrap();
+        let secret = dir.path().join("secret");
+        let complaint = || open(dir.path(), None).map(drop).unwrap_err().to_string();
+        fs::write(&secret, "short").unwrap();
+        assert!(complaint().contains("secret is damaged: it has 5 bytes and not 32"), "{}", complaint());
+        fs::remove_file(&secret).unwrap();
+        assert!(complaint().contains("secret is missing"), "{}", complaint());
+        assert!(!secret.exists());
+        fs::create_dir(&secret).unwrap();
+        assert!(complaint().contains("Is a directory"), "{}", complaint());
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::cli::FsckArguments;
 use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
+use crate::keys;
 use crate::lengths::Settled;
 use crate::report::FsckReport;
 use crate::services::Services;
@@ -51,6 +52,9 @@ pub fn run(arguments: &FsckArguments) -> Result<ExitCode> {
 
 fn check_stopped(config: &Config) -> Result<FsckReport> {
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
+    // Damaged, each of them would refuse the next start.
+    data.drained_pools().load()?;
+    keys::check(&data)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(check_opened(&data, config))
 }

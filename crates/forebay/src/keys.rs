@@ -80,6 +80,11 @@ impl Age {
     }
 }
 
+/// Whether what is stored can be read; nothing is made.
+pub fn check(data: &DataDir) -> Result<()> {
+    KeyStore::of(data).load().map(drop)
+}
+
 impl Keys {
     pub fn open(data: &DataDir, rules: KeyRules, clock: Arc<dyn Clock>) -> Result<Keys> {
         let store = KeyStore::of(data);

@@ -15,6 +15,8 @@ const VERSION: u32 = 1;
 
 pub struct KeyStore {
     path: PathBuf,
+    /// The instance has pools: it has begun long ago, and so has its first generation.
+    is_old: bool,
     /// The generation that this process began to write last. It may be there also if the write failed.
     begun: Option<KeyGeneration>,
 }
@@ -41,13 +43,20 @@ struct Version {
 
 impl KeyStore {
     pub fn of(data: &DataDir) -> KeyStore {
-        KeyStore { path: data.path().join(NAME), begun: None }
+        KeyStore { path: data.path().join(NAME), is_old: data.is_recorded(0), begun: None }
     }
 
     /// An instance without the file has the first generation, as of now.
     pub fn load_or_begin(&self, now_s: u64) -> Result<Renewal> {
         if let Some(renewal) = self.load()? {
             return Ok(renewal);
+        }
+        if self.is_old {
+            tracing::warn!(
+                "{} is missing: tickets are sealed with the first generation of keys; after an upgrade from a version without \
+                 it that is right, otherwise restore it from a copy",
+                self.path.display()
+            );
         }
         let first = Renewal { generation: KeyGeneration::FIRST, renewed_s: now_s };
         self.write(first)?;
@@ -66,7 +75,7 @@ impl KeyStore {
         self.write(renewal)
     }
 
-    fn load(&self) -> Result<Option<Renewal>> {
+    pub fn load(&self) -> Result<Option<Renewal>> {
         let text = match fs::read(&self.path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
