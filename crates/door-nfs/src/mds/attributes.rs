@@ -278,7 +278,7 @@ async fn compare(compound: &Compound, fs: &FileSystem, given: &Fattr4) -> Result
 }
 
 pub(super) async fn verify(compound: &Compound, fs: &FileSystem, given: &Fattr4) -> NfsStat4 {
-    match compare(compound, fs, given).await {
+    match Box::pin(compare(compound, fs, given)).await {
         Ok(true) => NfsStat4::Ok,
         Ok(false) => NfsStat4::NotSame,
         Err(status) => status,
@@ -286,7 +286,7 @@ pub(super) async fn verify(compound: &Compound, fs: &FileSystem, given: &Fattr4)
 }
 
 pub(super) async fn nverify(compound: &Compound, fs: &FileSystem, given: &Fattr4) -> NfsStat4 {
-    match compare(compound, fs, given).await {
+    match Box::pin(compare(compound, fs, given)).await {
         Ok(true) => NfsStat4::Same,
         Ok(false) => NfsStat4::Ok,
         Err(status) => status,

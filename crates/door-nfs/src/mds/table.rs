@@ -50,13 +50,13 @@ impl OperationTable for Mds {
 }
 
 impl Mds {
+    /// Large futures of single operations are boxed: the others do not carry their room.
     async fn perform(&self, compound: &mut Compound, operation: NfsArgop4) -> NfsResop4 {
         use NfsArgop4 as A;
         use NfsResop4 as R;
         let number = operation.opnum();
         let Mds { clients, exports, lost_locks, opening, layouts, copies, .. } = self;
         let fs = &*clients.fs;
-        // What is large and seldom is boxed: other operations do not carry its room.
         match operation {
             A::PutRootFh => R::PutRootFh(file_handle::put_root(compound)),
             A::PutPubFh => R::PutPubFh(file_handle::put_root(compound)),
@@ -68,12 +68,8 @@ impl Mds {
             A::LookupP => R::LookupP(outcome(directory::lookup_parent(compound, exports).await)),
             A::Access(args) => R::Access(attributes::access(compound, fs, &args).await.into()),
             A::GetAttr(args) => R::GetAttr(attributes::get(compound, fs, &args).await.into()),
-            A::Verify(args) => {
-                R::Verify(Box::pin(attributes::verify(compound, fs, &args.obj_attributes)).await)
-            }
-            A::NVerify(args) => {
-                R::NVerify(Box::pin(attributes::nverify(compound, fs, &args.obj_attributes)).await)
-            }
+            A::Verify(args) => R::Verify(attributes::verify(compound, fs, &args.obj_attributes).await),
+            A::NVerify(args) => R::NVerify(attributes::nverify(compound, fs, &args.obj_attributes).await),
             A::SetAttr(args) => R::SetAttr(setattr::set(compound, clients, &args).await),
             A::ReadDir(args) => R::ReadDir(readdir::read(compound, fs, &args).await.into()),
             A::ReadLink => R::ReadLink(directory::read_link(compound, fs).await.into()),
