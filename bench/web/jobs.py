@@ -1,5 +1,5 @@
 """The jobs: each runs one kind of request on one side and says how long it took and what CPU the server used."""
-import base64, concurrent.futures, http.client, os, re, socket, statistics, subprocess, threading, time
+import base64, concurrent.futures, http.client, os, re, statistics, subprocess, threading, time
 
 from macro import machine
 from . import servers
@@ -39,6 +39,7 @@ def fill(side, files):
     def write(number):
         if not hasattr(local, "connection"):
             local.connection = http.client.HTTPConnection("127.0.0.1", side.port)
+            local.connection.sock = side.connect()
         local.connection.request("PUT", "/small-%05d" % number, content, {"Authorization": "Basic " + login})
         answer = local.connection.getresponse()
         answer.read()
@@ -49,7 +50,7 @@ def fill(side, files):
 
 
 def put(side, path, name):
-    curl(side.credential + ["-T", path, side.url + "/" + name], "20[14]")
+    curl(side.trust + side.credential + ["-T", path, side.url + "/" + name], "20[14]")
 
 
 def curl(argv, status):
@@ -79,7 +80,7 @@ class Get:
         self.connections = connections
 
     def run(self, side, opt, _kit):
-        argv = servers.NICE + ["curl", "-s", "-S", "-o", "/dev/null", side.url + "/large"]
+        argv = servers.NICE + ["curl", "-s", "-S", "-o", "/dev/null"] + side.trust + [side.url + "/large"]
 
         def fetch():
             clients = [subprocess.Popen(argv) for _ in range(self.connections)]
@@ -117,7 +118,7 @@ class Put:
             if self.durable:
                 side.make_durable(name)
         result = timed(side, send)
-        curl(side.credential + ["-X", "DELETE", side.url + "/" + name], "20[0-9]")
+        curl(side.trust + side.credential + ["-X", "DELETE", side.url + "/" + name], "20[0-9]")
         return result
 
 
@@ -155,7 +156,7 @@ class Vector:
         parts = ["%d-%d" % (i * step, i * step + RANGE_BYTES - 1) for i in range(opt.ranges)]
         asked = [",".join(parts)] if self.at_once else parts
         if self.by_curl:
-            argv = servers.NICE + ["curl", "-s", "-S"] + (curl_at_once if self.at_once else curl_one_by_one)(side, kit, asked)
+            argv = servers.NICE + ["curl", "-s", "-S"] + side.trust + (curl_at_once if self.at_once else curl_one_by_one)(side, kit, asked)
             return self.repeated(side, opt, lambda: subprocess.run(argv, check=True))
         requests = ["GET /large HTTP/1.1\r\nHost: bench\r\nRange: bytes=%s\r\n\r\n" % ranges for ranges in asked]
         requests = [request.encode() for request in requests]
@@ -177,14 +178,13 @@ def curl_at_once(side, kit, asked):
 
 def curl_one_by_one(side, kit, asked):
     with open(kit.large + ".config", "w") as f:
-        f.write("next\n".join('url = "%s/large"\nrange = "%s"\noutput = "/dev/null"\nsilent\nfail\n' % (side.url, part) for part in asked))
+        f.write("next\n".join('url = "%s/large"\nrange = "%s"\noutput = "/dev/null"\nsilent\nfail\n%s' % (side.url, part, "insecure\nhttp1.1\n" if side.tls else "") for part in asked))
     return ["-K", f.name]
 
 
 def exchange(side, requests):
     """By hand, so that the client costs little: the server is what is measured."""
-    with socket.create_connection(("127.0.0.1", side.port)) as connection:
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with side.connect() as connection:
         for request in requests:
             connection.sendall(request)
             received = connection.recv(1 << 20)

@@ -1,5 +1,5 @@
 """Forebay and nginx as servers of one directory each: started, stopped, and asked for the CPU time they used."""
-import hashlib, os, signal, socket, subprocess, time
+import hashlib, os, signal, socket, ssl, subprocess, time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -13,12 +13,25 @@ class Server:
 
     process, credential = None, []
 
-    def __init__(self, scratch, name):
+    def __init__(self, scratch, name, tls=None):
+        """`tls`: a certificate and its key, for HTTPS."""
         self.home = os.path.join(scratch, name)
         os.makedirs(self.home)
         os.chmod(self.home, 0o755)
-        self.port = free_port()
-        self.url = "http://127.0.0.1:%d" % self.port
+        self.port, self.tls = free_port(), tls
+        self.url = "%s://127.0.0.1:%d" % ("https" if tls else "http", self.port)
+        # Options of curl: nobody has signed the certificate.
+        self.trust = ["-k", "--http1.1"] if tls else []
+
+    def connect(self):
+        """A connection for a client that speaks HTTP by itself."""
+        connection = socket.create_connection(("127.0.0.1", self.port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if not self.tls:
+            return connection
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context.wrap_socket(connection)
 
     def start(self):
         log = open(os.path.join(self.home, "output"), "wb")
@@ -57,8 +70,8 @@ class Forebay(Server):
     durability = "A PUT is answered when the bytes are on disk (fdatasync) and the name is committed; checksums (adler32, crc32c) are kept with it."
     credential = ["--user", "%s:%s" % (USER, PASSWORD)]
 
-    def __init__(self, scratch, name="forebay", binary=None):
-        super().__init__(scratch, name)
+    def __init__(self, scratch, name="forebay", binary=None, tls=None):
+        super().__init__(scratch, name, tls)
         self.name = name
         self.binary = binary or os.environ.get("FOREBAY", os.path.join(ROOT, "target/release/forebay"))
         if not os.access(self.binary, os.X_OK):
@@ -66,6 +79,8 @@ class Forebay(Server):
         self.config = os.path.join(self.home, "forebay.toml")
         with open(self.config, "w") as f:
             f.write('[auth]\npasswords = "%s/users"\n' % self.home)
+            if tls:
+                f.write('[http]\ncertificate = "%s"\nkey = "%s"\n' % tls)
         argv = [self.binary, "user", "add", "--config", self.config, USER, "--uid", str(os.getuid()), "--gid", str(os.getgid()), "--password-stdin"]
         subprocess.run(argv, input=PASSWORD + "\n", text=True, check=True, stdout=subprocess.DEVNULL)
 
@@ -81,14 +96,15 @@ class Nginx(Server):
     name = "nginx"
     durability = "A PUT is answered when the bytes are in the page cache and renamed: nothing is on disk; no checksum."
 
-    def __init__(self, scratch):
-        super().__init__(scratch, self.name)
+    def __init__(self, scratch, tls=None):
+        super().__init__(scratch, self.name, tls)
         self.data = os.path.join(self.home, "data")
         os.makedirs(self.data)
         os.chmod(self.data, 0o777)
         self.config = os.path.join(self.home, "nginx.conf")
         with open(self.config, "w") as f:
-            f.write(CONFIG % dict(home=self.home, data=self.data, port=self.port, user="user root;" if os.geteuid() == 0 else "", workers=os.cpu_count()))
+            f.write(CONFIG % dict(home=self.home, data=self.data, port=self.port, user="user root;" if os.geteuid() == 0 else "", workers=os.cpu_count(),
+                                  ssl=" ssl" if tls else "", certificate=TLS % tls if tls else ""))
 
     def command(self):
         return ["nginx", "-c", self.config, "-p", self.home, "-e", os.path.join(self.home, "error.log"), "-g", "daemon off;"]
@@ -114,11 +130,23 @@ http {
   large_client_header_buffers 4 512k; client_max_body_size 0; client_body_buffer_size 1m;
   client_body_temp_path %(home)s/body; proxy_temp_path %(home)s/p; fastcgi_temp_path %(home)s/f; uwsgi_temp_path %(home)s/u; scgi_temp_path %(home)s/s;
   server {
-    listen 127.0.0.1:%(port)d backlog=1024; root %(data)s;
+    listen 127.0.0.1:%(port)d%(ssl)s backlog=1024; root %(data)s;
+    %(certificate)s
     location / { dav_methods PUT DELETE; create_full_put_path on; etag on; }
   }
 }
 """
+
+# TLS 1.3 alone; with its clients each side chooses TLS_AES_256_GCM_SHA384.
+TLS = "ssl_certificate %s; ssl_certificate_key %s; ssl_protocols TLSv1.3;"
+
+
+def certificate(scratch):
+    """One that signs itself: (certificate, key)."""
+    made = os.path.join(scratch, "cert.pem"), os.path.join(scratch, "key.pem")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
+                    "-addext", "subjectAltName=IP:127.0.0.1", "-out", made[0], "-keyout", made[1]], check=True, stderr=subprocess.DEVNULL)
+    return made
 
 
 def free_port():
