@@ -1,24 +1,26 @@
 //! The documents: links that lead somewhere, the changelog, the lock file.
 
+use std::collections::BTreeSet;
+
 use super::Finding;
 use super::tree::{File, Tree};
 
+/// Links lead to files that exist, and to headings that are on the page.
 pub fn links_lead_somewhere(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in markdown(tree) {
-        for (line, target) in links(&file.text) {
-            let outside = target.contains("://") || target.starts_with("mailto:");
-            let path = target.split('#').next().unwrap_or_default();
-            if !outside
-                && !path.is_empty()
-                && !resolve(&file.path, path).is_some_and(|path| tree.exists(&path))
-            {
-                findings.push(Finding::failure(
-                    &file.path,
-                    line,
-                    format!("link to `{target}`, which is not there"),
-                ));
-            }
+        let links = links(&file.text).into_iter().filter(|(_, target)| !is_outside(target));
+        for (line, target) in links {
+            let (path, heading) = target.split_once('#').unwrap_or((target.as_str(), ""));
+            let found = if path.is_empty() { Some(file.path.clone()) } else { resolve(&file.path, path) };
+            let problem = match found.filter(|path| tree.exists(path)) {
+                None => format!("link to `{target}`, which is not there"),
+                Some(path) if !heading.is_empty() && !has_heading(tree, &path, heading) => {
+                    format!("link to `{target}`, a heading that is not on {path}")
+                }
+                Some(_) => continue,
+            };
+            findings.push(Finding::failure(&file.path, line, problem));
         }
     }
     findings
@@ -44,6 +46,36 @@ pub fn lock_file_is_kept(tree: &Tree) -> Vec<Finding> {
 
 fn markdown(tree: &Tree) -> impl Iterator<Item = &File> {
     tree.files.iter().filter(|file| file.path.ends_with(".md"))
+}
+
+fn is_outside(target: &str) -> bool {
+    target.contains("://") || target.starts_with("mailto:")
+}
+
+/// Only pages have headings: a place in another file is not checked.
+fn has_heading(tree: &Tree, path: &str, heading: &str) -> bool {
+    !path.ends_with(".md") || tree.file(path).is_none_or(|file| anchors(&file.text).contains(heading))
+}
+
+/// How links name the headings of a page: in lower case, with hyphens for spaces and without other marks. A heading
+/// that was there before gets a number.
+fn anchors(text: &str) -> BTreeSet<String> {
+    let mut anchors = BTreeSet::new();
+    let mut fenced = false;
+    for line in text.lines() {
+        fenced ^= line.trim_start().starts_with("```");
+        let title = line.trim_start_matches('#');
+        if fenced || title.len() == line.len() || !title.starts_with(' ') {
+            continue;
+        }
+        let kept = title.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        let anchor: String =
+            kept.map(|c| if c == ' ' { '-' } else { c }).flat_map(char::to_lowercase).collect();
+        let repeated = (1..).map(|number| format!("{anchor}-{number}"));
+        let free = std::iter::once(anchor.clone()).chain(repeated).find(|name| !anchors.contains(name));
+        anchors.extend(free);
+    }
+    anchors
 }
 
 /// (line, target) of every inline link outside code.
@@ -102,11 +134,26 @@ mod tests {
         let with =
             |link: &str| found(links_lead_somewhere, &[("docs/manual.md", &page(link)), ("README.md", "")]);
         assert_eq!(with("../README.md"), 0);
-        assert_eq!(with("manual.md#top"), 0);
+        assert_eq!(with("manual.md"), 0);
         assert_eq!(with("https://example.org/nothing"), 0);
         assert_eq!(with(".."), 0);
         assert_eq!(with("missing.md"), 1);
         assert_eq!(with("../../README.md"), 1);
+    }
+
+    #[test]
+    fn a_link_to_a_heading_that_is_not_there_is_caught() {
+        let page = "# Top\n\n## `fsck` of a *running* server (1)\n\n## Again\n\n## Again\n\n```sh\n# no heading\n```\n";
+        let with = |link: &str| {
+            let other = format!("# Here\n\n[a]({link})\n");
+            found(links_lead_somewhere, &[("docs/a.md", page), ("docs/b.md", &other), ("docs/c.toml", "")])
+        };
+        for link in ["a.md#top", "a.md#fsck-of-a-running-server-1", "a.md#again-1", "#here", "c.toml#any"] {
+            assert_eq!(with(link), 0, "{link}");
+        }
+        for link in ["a.md#bottom", "a.md#again-2", "a.md#no-heading", "#top", "a.md#Top"] {
+            assert_eq!(with(link), 1, "{link}");
+        }
     }
 
     #[test]
