@@ -5,7 +5,7 @@ from .loopback import Skipped, Up, check, same
 from .server import ROOT
 
 INPUTS = os.path.join(ROOT, "tests/inputs")
-# fsspec's abstract tests through webdav4 0.11: what fails there is in docs/conformance.md, and is that client's.
+# fsspec's abstract tests through webdav4 0.11: what fails there is in docs/dev/conformance.md, and is that client's.
 ABSTRACT_PASS_MIN = 114
 
 

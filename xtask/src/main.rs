@@ -4,6 +4,7 @@
 //! every commit; it holds what the compiler and clippy cannot say: the floors, the sizes, the banned calls, the docs.
 
 mod floors;
+mod reference;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -14,8 +15,9 @@ use anyhow::{Context, Result};
 const VERBS: &str = "\
 usage: cargo xtask <verb>
 
-  tidy     check floors, sizes, banned calls, module heads and documents
-  floors   print the floors and what each crate may import";
+  tidy        check floors, sizes, banned calls, module heads and documents
+  floors      print the floors and what each crate may import
+  reference   write the generated pages of docs/reference";
 
 fn main() -> Result<ExitCode> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +27,7 @@ fn main() -> Result<ExitCode> {
             print!("{}", floors::table());
             Ok(ExitCode::SUCCESS)
         }
+        ["reference"] => reference::run(&workspace_root()?),
         [] | ["help" | "--help" | "-h"] => {
             println!("{VERBS}");
             Ok(ExitCode::SUCCESS)

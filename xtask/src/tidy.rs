@@ -6,6 +6,7 @@
 mod banned;
 mod documents;
 mod fakes;
+mod guarantees;
 mod heads;
 mod manifests;
 mod scan;
@@ -77,8 +78,8 @@ const RULES: &[Rule] = &[
     heads::modules_open_with_a_purpose,
     documents::links_lead_somewhere,
     documents::changelog_has_an_unreleased_section,
-    documents::promises_name_a_test,
     documents::lock_file_is_kept,
+    guarantees::guarantees_have_tests,
     words::sentences_name_their_subject,
     words::tests_name_their_subject,
     words::types_say_of_what,

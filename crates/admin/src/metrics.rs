@@ -2,7 +2,7 @@
 //!
 //! Values that the instance counts anyway are read from its snapshot on request. Values that only one place in the code
 //! knows (how long an operation took) are recorded there by the `metrics` facade and end in the same recorder. Every
-//! series stands in [`SERIES`] and, with its labels, in docs/metrics.md; a test compares the two.
+//! series stands in [`SERIES`] and, with its labels, in docs/reference/metrics.md; a test compares the two.
 //!
 //! Labels come from the code and the configuration, never from what a client sends, so the series are bounded.
 

@@ -24,6 +24,8 @@ mod questions;
 mod quota;
 mod reaper;
 mod rebuild;
+#[cfg(test)]
+mod reference;
 mod report;
 mod services;
 mod status;

@@ -28,6 +28,37 @@ fn the_description_has_every_endpoint_and_no_other() {
     assert_eq!(described, known);
 }
 
+/// Method, path, summary and query of each row of the reference page.
+fn documented() -> BTreeSet<[String; 4]> {
+    let text = include_str!("../../../../docs/reference/http-api.md");
+    let rows =
+        text.lines().filter(|line| line.starts_with("| `GET` | `/") || line.starts_with("| `PUT` | `/"));
+    rows.map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        [0, 1, 2, 3].map(|at| cells[at].replace('`', ""))
+    })
+    .collect()
+}
+
+#[test]
+fn the_reference_page_has_every_endpoint_and_no_other() {
+    let description: Value = serde_json::from_str(DESCRIPTION).unwrap();
+    let mut described = BTreeSet::new();
+    for (path, item) in description["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
+            let lists = [&operation["parameters"], &item["parameters"]];
+            let parameters = lists.into_iter().filter_map(Value::as_array).flatten();
+            let query: Vec<&str> = parameters
+                .filter(|parameter| parameter["in"] == "query")
+                .map(|parameter| parameter["name"].as_str().unwrap())
+                .collect();
+            let summary = operation["summary"].as_str().unwrap().to_owned();
+            described.insert([method.to_uppercase(), path.clone(), summary, query.join(", ")]);
+        }
+    }
+    assert_eq!(documented(), described);
+}
+
 #[test]
 fn every_schema_that_is_named_is_there() {
     let description: Value = serde_json::from_str(DESCRIPTION).unwrap();

@@ -29,28 +29,32 @@ const fn histogram(name: &'static str, labels: &'static [&'static str], help: &'
     Series { name, kind: Kind::Histogram, labels, help }
 }
 
-/// Each series needs its row in docs/metrics.md.
+/// Each series needs its row in docs/reference/metrics.md.
 pub const SERIES: &[Series] = &[
-    gauge("forebay_build_info", &["version", "site"], "Always 1; what runs is in the labels."),
+    gauge("forebay_build_info", &["version", "site"], "Always 1; the labels have version and site."),
     gauge("forebay_uptime_seconds", &[], "Time since the start."),
     gauge("forebay_healthy", &[], "1 if nothing is wrong, as /health says."),
-    gauge("forebay_problems", &["kind"], "Things that are wrong now, by kind."),
+    gauge("forebay_problems", &["kind"], "Present problems, by kind."),
     gauge("forebay_namespace_files", &[], "Files of any kind in the namespace."),
     gauge("forebay_namespace_bytes", &[], "Sum of the sizes of all files."),
     counter(
         "forebay_namespace_cache_hits_total",
         &["kind"],
-        "What the namespace's cache knew when it was asked.",
+        "Questions that the cache of the namespace answered.",
     ),
     counter(
         "forebay_namespace_cache_misses_total",
         &["kind"],
-        "What it did not know; a name that is absent, too.",
+        "Questions that the cache could not answer; absent names count.",
     ),
-    counter("forebay_namespace_cache_evictions_total", &["kind"], "What it let go for want of space."),
-    gauge("forebay_namespace_cache_entries", &["kind"], "What it keeps; absent names count as names."),
-    gauge("forebay_namespace_cache_bytes", &["kind"], "Memory that this takes."),
-    gauge("forebay_namespace_cache_max_bytes", &["kind"], "Memory that it may take."),
+    counter(
+        "forebay_namespace_cache_evictions_total",
+        &["kind"],
+        "Entries that the cache dropped for lack of space.",
+    ),
+    gauge("forebay_namespace_cache_entries", &["kind"], "Entries in the cache; absent names count as names."),
+    gauge("forebay_namespace_cache_bytes", &["kind"], "Memory of these entries."),
+    gauge("forebay_namespace_cache_max_bytes", &["kind"], "Memory that these entries may take."),
     counter(
         "forebay_namespace_questions_total",
         &["by", "kind"],
@@ -84,12 +88,12 @@ pub const SERIES: &[Series] = &[
     gauge(
         "forebay_pool_client_operation_seconds",
         &["direction", "pool"],
-        "What a read or write at the pool takes an NFS client, as they tell; 0 if none told lately.",
+        "Time of a read or write at the pool, as NFS clients report; 0 without recent reports.",
     ),
     gauge(
         "forebay_pool_client_mib_seconds",
         &["direction", "pool"],
-        "What each MiB takes it; 0 if none told lately.",
+        "Time per MiB at the pool, as NFS clients report; 0 without recent reports.",
     ),
     gauge("forebay_clients", &["door"], "Clients that the door knows."),
     gauge("forebay_open_files", &["door"], "Files that clients have open."),
@@ -99,12 +103,12 @@ pub const SERIES: &[Series] = &[
     gauge(
         "forebay_nfs_courtesy_clients",
         &[],
-        "NFS clients that keep, after their lease, what nobody needs.",
+        "NFS clients whose lease is over and that keep their state until others need it.",
     ),
     gauge("forebay_nfs_sessions", &[], "Sessions of NFS clients."),
     gauge("forebay_nfs_slots", &[], "Slots of these sessions."),
     gauge("forebay_nfs_slots_busy", &[], "Slots with a request running."),
-    gauge("forebay_nfs_lock_waiters", &[], "Locks that NFS clients wait for and are to be told of."),
+    gauge("forebay_nfs_lock_waiters", &[], "Locks for which NFS clients wait for a notification."),
     gauge(
         "forebay_nfs_clients_with_lost_locks",
         &[],
@@ -112,8 +116,12 @@ pub const SERIES: &[Series] = &[
     ),
     gauge("forebay_nfs_flight_bytes", &[], "Bytes of NFS calls and replies in memory, of head and pools."),
     counter("forebay_nfs_granted_total", &["kind"], "Layouts and delegations that were granted."),
-    counter("forebay_nfs_recalls_total", &["kind", "outcome"], "Recalls, and what came of them."),
-    counter("forebay_nfs_revoked_total", &["kind"], "What was taken since it did not come back in time."),
+    counter("forebay_nfs_recalls_total", &["kind", "outcome"], "Recalls by outcome."),
+    counter(
+        "forebay_nfs_revoked_total",
+        &["kind"],
+        "Layouts and delegations that were revoked because they were not returned in time.",
+    ),
     gauge("forebay_nfs_copies", &["state"], "Copies within the server that go on after COPY was answered."),
     gauge(
         "forebay_nfs_reply_cache_max_bytes",
@@ -126,12 +134,12 @@ pub const SERIES: &[Series] = &[
     counter(
         "forebay_io_reads_total",
         &["mode", "reason"],
-        "Reads at the pools, by how they were done and why so.",
+        "Reads at the pools, by mode and by reason for the mode.",
     ),
     counter(
         "forebay_io_writes_total",
         &["mode", "reason"],
-        "Writes at the pools, by how they were done and why so.",
+        "Writes at the pools, by mode and by reason for the mode.",
     ),
     counter("forebay_operations_total", &["door", "operation"], "Operations that clients asked for."),
     histogram(super::OPERATION_SECONDS, &["door", "operation"], "How long operations took."),

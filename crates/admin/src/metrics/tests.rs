@@ -207,7 +207,7 @@ fn a_method_that_nobody_knows_makes_no_series_of_its_own() {
 
 /// Name, kind, labels and help of each row of the table.
 fn documented() -> Vec<[String; 4]> {
-    let text = include_str!("../../../../docs/metrics.md");
+    let text = include_str!("../../../../docs/reference/metrics.md");
     let rows = text.lines().filter(|line| line.starts_with("| `forebay_"));
     rows.map(|row| {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
