@@ -80,6 +80,7 @@ const RULES: &[Rule] = &[
     documents::changelog_has_an_unreleased_section,
     documents::lock_file_is_kept,
     guarantees::guarantees_have_tests,
+    guarantees::guarantees_are_plain_sentences,
     words::sentences_name_their_subject,
     words::tests_name_their_subject,
     words::types_say_of_what,

@@ -4,12 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
 use super::tree::Tree;
+use super::words::PRONOUNS;
 
 const SEMANTICS: &str = "docs/semantics.md";
 const MAP: &str = "docs/dev/guarantees.md";
 
 /// Words of a backquoted name that make it a test's, where the name has no `/`.
 const WORDS_OF_A_TEST_NAME_MIN: usize = 3;
+/// A longer sentence has to be read twice.
+const WORDS_OF_A_SENTENCE_MAX: usize = 29;
 
 /// Both pages have the same ids, each id once; each has a test, and each test exists.
 pub fn guarantees_have_tests(tree: &Tree) -> Vec<Finding> {
@@ -37,6 +40,39 @@ pub fn guarantees_have_tests(tree: &Tree) -> Vec<Finding> {
         );
     }
     findings
+}
+
+/// The sentences of each guarantee are short, and begin with their subject.
+pub fn guarantees_are_plain_sentences(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let text = tree.file(SEMANTICS).map_or("", |file| file.text.as_str());
+    let mut line = 1;
+    for paragraph in text.split("\n\n") {
+        let told = guarantee_id(paragraph).and_then(|_| paragraph.split_once("** "));
+        for sentence in told.iter().flat_map(|(_, told)| told.split_inclusive(['.', ':', ';'])) {
+            let first = sentence.split_whitespace().next().unwrap_or_default();
+            if PRONOUNS.contains(&first) {
+                let message = format!("a sentence begins with `{first}`; name its subject");
+                findings.push(Finding::failure(SEMANTICS, line, message));
+            }
+        }
+        for sentence in told.iter().flat_map(|(_, told)| sentences(told)) {
+            let words = sentence.split_whitespace().count();
+            if words > WORDS_OF_A_SENTENCE_MAX {
+                let message = format!(
+                    "a sentence of {words} words; at most {WORDS_OF_A_SENTENCE_MAX} are read at once"
+                );
+                findings.push(Finding::failure(SEMANTICS, line, message));
+            }
+        }
+        line += paragraph.matches('\n').count() + 2;
+    }
+    findings
+}
+
+/// Full stops within words (`a.b`, 1.5) end no sentence.
+fn sentences(text: &str) -> impl Iterator<Item = &str> {
+    text.split(". ").flat_map(|part| part.split(".\n"))
 }
 
 /// Ids with their first lines; a repeated one is a finding.
@@ -249,6 +285,25 @@ mod tests {
         {
             let text = format!("**NAME-1** Kept.\n\n{text}");
             only(&messages(&page(&text), &map(KEPT), &[]), "semantics.md:11: a guarantee without an id");
+        }
+    }
+
+    #[test]
+    fn a_long_sentence_of_a_guarantee_and_one_without_a_subject_are_caught() {
+        let found = |guarantee: &str| {
+            let text = page(&format!("**NAME-1** {guarantee}\n\n**NAME-2** Kept.\n"));
+            let findings = guarantees_are_plain_sentences(&Tree::of(&[(SEMANTICS, &text)]));
+            findings.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let long = |words: usize| format!("A name{} in v1.5.", " is kept".repeat((words - 4) / 2));
+        assert_eq!(found(&format!("{}\n{} {}", long(28), long(28), long(28))), Vec::<String>::new());
+        only(&found(&format!("Kept. {}", long(30))), "semantics.md:9: a sentence of 30 words");
+        for before in ["", "Kept. ", "Kept:\n", "Kept; "] {
+            let word = PRONOUNS[0];
+            only(
+                &found(&format!("{before}{word} keeps a name.")),
+                &format!("a sentence begins with `{word}`"),
+            );
         }
     }
 

@@ -5,7 +5,7 @@ use super::Finding;
 use super::tree::Tree;
 
 /// Words that no sentence begins with, unless it is a question.
-const PRONOUNS: &[&str] = &["Who", "Whoever", "What", "Whatever", "Whom", "Whose"];
+pub const PRONOUNS: &[&str] = &["Who", "Whoever", "What", "Whatever", "Whom", "Whose"];
 /// A sentence may begin behind these, in the middle of a line.
 const SENTENCE_BREAKS: &[&str] = &[". ", ": ", "; "];
 /// A scenario is a function in the shell or in Python.
