@@ -7,8 +7,9 @@ from .server import ROOT
 PAGE_LIMIT_S = 120
 FENCE = re.compile(r"^```sh,example\n(.*?)^```$", re.M | re.S)
 
-# The machine's own system below, what a page changes above it and gone afterwards. `forebay` is where packages put it,
-# and its data on a disk: a file system in memory may lack what pools need.
+# The machine's own system below, what a page changes above it and gone afterwards. `forebay` is where packages put it;
+# /var/lib/forebay and /srv are on a disk, as nothing can be linked within an overlay and a file system in memory may lack
+# what pools need.
 FRESH = """
 set -e
 mount -t tmpfs tmpfs "$PLACE/root"
@@ -19,8 +20,9 @@ mount --rbind /dev merged/dev
 mount -t proc proc merged/proc
 mount -t tmpfs tmpfs merged/tmp
 mount -t tmpfs tmpfs merged/run
-mkdir -p merged/var/lib/forebay merged/etc/forebay
+mkdir -p merged/var/lib/forebay merged/etc/forebay merged/srv
 mount --bind "$PLACE/data" merged/var/lib/forebay
+mount --bind "$PLACE/srv" merged/srv
 cp "$BINARY" merged/usr/bin/forebay
 ip link set lo up
 exec chroot merged env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 bash -euo pipefail -c "cd /root; $SCRIPT"
@@ -40,10 +42,10 @@ def of_page(page):
     def scenario(place):
         if os.geteuid():
             raise Skipped("needs root")
-        for directory in ("root", "data"):
+        for directory in ("root", "data", "srv"):
             os.makedirs(place.path(directory))
         # Each line is shown before it runs: the last one shown is the one that failed.
-        script = "set -x\n" + "\n".join(examples(page)) + "\nset +x; kill $(jobs -p) 2>/dev/null; wait\n"
+        script = "set -x\n" + "\n".join(examples(page)) + "\nset +ex; kill $(jobs -p) 2>/dev/null; wait; exit 0\n"
         env = dict(os.environ, PLACE=place.dir, BINARY=place.binary, SCRIPT=script)
         argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", FRESH]
         try:
