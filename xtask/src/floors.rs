@@ -59,6 +59,7 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "a trait and its derive are one thing in two crates because the compiler asks for it",
     ),
     ("der", "types", "the calendar of GeneralizedTime is the one of all crates"),
+    ("http-server", "durable", "files that are replaced are watched in one place"),
     ("pool", "io-engine", "the engine is the pool's own way to its disks"),
     (
         "nfs4-state",
