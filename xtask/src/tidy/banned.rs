@@ -226,6 +226,15 @@ mod tests {
     }
 
     #[test]
+    fn fuzz_targets_are_held_to_the_bans_as_the_product_is() {
+        for text in ["fn f() { a.unwrap(); }", "fn f() { eprintln!(\"a\"); }", "use rusqlite::Connection;"] {
+            for path in ["fuzz/src/world.rs", "fuzz/fuzz_targets/xdr.rs"] {
+                assert_eq!(found(calls, path, text), 1, "{text} in {path}");
+            }
+        }
+    }
+
+    #[test]
     fn tests_and_comments_may_say_what_code_may_not() {
         let text = "// Instant::now()\n#[cfg(test)]\nmod tests { fn f() { a.unwrap(); Instant::now(); } }\n";
         assert_eq!(found(calls, "crates/types/src/lib.rs", text), 0);
