@@ -287,6 +287,29 @@ pub fn operation(e: &mut Encoder, decisions: &mut Decisions<'_>, known: &LearntV
             count.encode(e);
             (0..count).for_each(|_| known.stateid(d).encode(e));
         }
+        op::SETXATTR => {
+            u32::from(d.below(4)).encode(e);
+            name(e, d);
+            e.opaque_slice(d.bytes(32));
+        }
+        op::LISTXATTRS => {
+            u64::from(d.below(4)).encode(e);
+            d.word().encode(e);
+        }
+        // Without arguments.
+        op::GETFH
+        | op::PUTROOTFH
+        | op::PUTPUBFH
+        | op::SAVEFH
+        | op::RESTOREFH
+        | op::LOOKUPP
+        | op::READLINK => {}
+        _ => data_operation(e, d, known, number),
+    }
+}
+
+fn data_operation(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues, number: u32) {
+    match number {
         op::READ | op::READ_PLUS => io(e, d, known, |e, d| d.word().encode(e)),
         op::WRITE => io(e, d, known, |e, d| {
             u32::from(d.below(4)).encode(e);
@@ -309,6 +332,12 @@ pub fn operation(e: &mut Encoder, decisions: &mut Decisions<'_>, known: &LearntV
         op::LAYOUTERROR => pools::errors(e, d, known),
         op::LAYOUTSTATS => pools::statistics(e, d, known),
         op::OFFLOAD_CANCEL | op::OFFLOAD_STATUS => known.stateid(d).encode(e),
+        _ => session_operation(e, d, known, number),
+    }
+}
+
+fn session_operation(e: &mut Encoder, d: &mut Decisions<'_>, known: &LearntValues, number: u32) {
+    match number {
         op::EXCHANGE_ID => sessions::exchange(e, d),
         op::CREATE_SESSION => sessions::create(e, d, known),
         op::DESTROY_SESSION => sessions::session(e, d, known),
@@ -322,24 +351,7 @@ pub fn operation(e: &mut Encoder, decisions: &mut Decisions<'_>, known: &LearntV
             0x4000_0000u32.encode(e);
             sessions::security(e, d);
         }
-        op::SETXATTR => {
-            u32::from(d.below(4)).encode(e);
-            name(e, d);
-            e.opaque_slice(d.bytes(32));
-        }
-        op::LISTXATTRS => {
-            u64::from(d.below(4)).encode(e);
-            d.word().encode(e);
-        }
         op::RECLAIM_COMPLETE => u32::from(d.below(2)).encode(e),
-        // Without arguments.
-        op::GETFH
-        | op::PUTROOTFH
-        | op::PUTPUBFH
-        | op::SAVEFH
-        | op::RESTOREFH
-        | op::LOOKUPP
-        | op::READLINK => {}
         // As it comes.
         _ => e.put_raw(d.bytes(64)),
     }

@@ -17,11 +17,13 @@ pub enum Floor {
     Assembly,
     /// Suites, fakes, test clients and load generators: import what they like below the binary, imported by tests only.
     Testkit,
+    /// Fuzz targets: import what they like below the binary, the test kit too, and are imported by nothing.
+    Fuzz,
     /// Chores: imports nothing of ours.
     Chore,
 }
 
-/// Every crate of the workspace but the fuzz targets, by its name without the `forebay-` prefix.
+/// Every crate of the workspace, by its name without the `forebay-` prefix.
 pub const FLOORS: &[(&str, Floor)] = &[
     ("types", Floor::Ground),
     ("der", Floor::Ground),
@@ -48,6 +50,7 @@ pub const FLOORS: &[(&str, Floor)] = &[
     ("forebay", Floor::Assembly),
     ("testkit", Floor::Testkit),
     ("load", Floor::Testkit),
+    ("fuzz", Floor::Fuzz),
     ("xtask", Floor::Chore),
 ];
 
@@ -59,6 +62,7 @@ pub const EXCEPTIONS: &[(&str, &str, &str)] = &[
         "a trait and its derive are one thing in two crates because the compiler asks for it",
     ),
     ("der", "types", "the calendar of GeneralizedTime is the one of all crates"),
+    ("http-server", "durable", "files that are replaced are watched in one place"),
     ("pool", "io-engine", "the engine is the pool's own way to its disks"),
     (
         "nfs4-state",
@@ -94,10 +98,14 @@ pub fn edge(from: &str, to: &str) -> Result<(), String> {
         return Err(format!("`{from}` knows no protocol, `{to}` is one"));
     }
     match (above, below) {
+        (Floor::Fuzz, Floor::Testkit) => Ok(()),
         (_, Floor::Testkit) => Err(format!("`{to}` is a dev-dependency only")),
+        (_, Floor::Fuzz) => Err("nothing imports the fuzz targets".to_owned()),
         (Floor::Chore, _) | (_, Floor::Chore) => {
             Err("chores and the product do not import each other".to_owned())
         }
+        (Floor::Fuzz, Floor::Assembly) => Err("the fuzz targets stand below the binary".to_owned()),
+        (Floor::Fuzz, _) => Ok(()),
         (Floor::Testkit, Floor::Assembly) => Err("the test kit stands below the binary".to_owned()),
         (Floor::Testkit, _) => Ok(()),
         (Floor::Door, Floor::Service) => {
@@ -196,6 +204,19 @@ mod tests {
     fn the_test_kit_is_never_a_plain_dependency() {
         assert!(edge("forebay", "testkit").is_err());
         assert_eq!(edge("testkit", "api"), Ok(()));
+    }
+
+    #[test]
+    fn fuzz_targets_import_all_but_the_binary_and_chores_and_are_imported_by_none() {
+        for to in ["xdr", "files", "namespace", "door-nfs", "testkit"] {
+            assert_eq!(edge("fuzz", to), Ok(()), "{to}");
+        }
+        for to in ["forebay", "xtask"] {
+            assert!(edge("fuzz", to).is_err(), "{to}");
+        }
+        for (from, _) in FLOORS {
+            assert!(edge(from, "fuzz").is_err(), "{from}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@ const forebay = (() => {
 
   const units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
+  /** As the server writes sizes (`types::display`). */
   function size(bytes) {
     if (bytes < 1024) return `${bytes} B`;
     let unit = -1;
@@ -32,7 +33,7 @@ const forebay = (() => {
       value /= 1024;
       unit += 1;
     } while (value >= 1024 && unit + 1 < units.length);
-    return `${value < 100 ? Math.floor(value * 10) / 10 : Math.floor(value)} ${units[unit]}`;
+    return `${value < 100 ? (Math.floor(value * 10) / 10).toFixed(1) : Math.floor(value)} ${units[unit]}`;
   }
 
   /** Why a request was not done, in a sentence. What the server says of it stands behind, where it adds something. */

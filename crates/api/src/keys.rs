@@ -13,7 +13,7 @@
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use aws_lc_rs::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use types::PoolId;
 

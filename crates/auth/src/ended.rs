@@ -15,6 +15,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
+use types::{hex, hex::Hex};
 
 /// At the bound, the owner with the most of them loses the one that expires first.
 const ENDED_MAX: usize = 65_536;
@@ -160,7 +161,7 @@ fn read(path: &Path) -> Result<Marks, String> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(HashMap::new()),
         Err(error) => return Err(format!("cannot read {}: {error}", path.display())),
     };
-    let bytes = |text: &str| u128::from_str_radix(text, 16).ok().map(u128::to_be_bytes);
+    let bytes = |text: &str| <[u8; 16]>::try_from(hex::decode(text.as_bytes())?).ok();
     let parse = |line: &str| {
         let mut words = line.split(' ');
         let (mark, owner, end_s) = (words.next()?, words.next()?, words.next()?);
@@ -178,9 +179,8 @@ fn read(path: &Path) -> Result<Marks, String> {
 fn show(marks: &Marks) -> String {
     let mut text = String::new();
     for (mark, (owner, end_s)) in marks {
-        let (mark, owner) = (u128::from_be_bytes(*mark), u128::from_be_bytes(*owner));
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{mark:032x} {owner:032x} {end_s}");
+        let _ = writeln!(text, "{} {} {end_s}", Hex(mark), Hex(owner));
     }
     text
 }

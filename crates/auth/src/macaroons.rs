@@ -15,7 +15,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use api::{AuthError, Caller, Macaroon, MacaroonRequest, PathGrant, Role};
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use types::Network;
 

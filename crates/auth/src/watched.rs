@@ -2,13 +2,13 @@
 
 use std::fs;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
+use durable::WatchedFiles;
+use parking_lot::{Mutex, RwLock};
 use types::Clock;
 
 /// How long a change may go unseen.
@@ -23,16 +23,11 @@ pub struct Watched<T> {
     clock: Arc<dyn Clock>,
     /// In seconds of the monotonic clock. The thread that advances it looks at the file.
     next_look_s: AtomicU64,
-    seen: RwLock<Seen<T>>,
+    /// Held while the file is read again.
+    file: Mutex<WatchedFiles>,
+    /// Guards the pointer alone.
+    value: RwLock<Arc<T>>,
 }
-
-struct Seen<T> {
-    stamp: Stamp,
-    value: Arc<T>,
-}
-
-/// Metadata that changes when a file is written or replaced. `None`: the file does not exist.
-type Stamp = Option<(u64, u64, i64, i64, u64)>;
 
 impl<T: Send + Sync + 'static> Watched<T> {
     /// Fails when the file is there and cannot be understood, with its path and line in the words. Without a path the
@@ -42,9 +37,10 @@ impl<T: Send + Sync + 'static> Watched<T> {
         parse: fn(&str) -> Result<T, String>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Watched<T>>, String> {
-        let (stamp, bytes) = match path {
+        let file = WatchedFiles::new(path.map(Path::to_path_buf));
+        let bytes = match path {
             Some(path) => read(path).map_err(|error| format!("cannot read {}: {error}", path.display()))?,
-            None => (None, Vec::new()),
+            None => Vec::new(),
         };
         let value = text(bytes).and_then(|text| parse(&text)).map_err(|error| located(path, &error))?;
         let next_look_s = AtomicU64::new(clock.monotonic().as_secs() + LOOK_INTERVAL_S);
@@ -53,7 +49,8 @@ impl<T: Send + Sync + 'static> Watched<T> {
             parse,
             clock,
             next_look_s,
-            seen: RwLock::new(Seen { stamp, value: Arc::new(value) }),
+            file: Mutex::new(file),
+            value: RwLock::new(Arc::new(value)),
         }))
     }
 
@@ -64,7 +61,7 @@ impl<T: Send + Sync + 'static> Watched<T> {
             // A failure to run the closure means that the runtime stops; what is known serves until then.
             let _ = tokio::task::spawn_blocking(move || this.look()).await;
         }
-        self.seen.read().value.clone()
+        self.value.read().clone()
     }
 
     fn is_look_due(&self) -> bool {
@@ -80,24 +77,23 @@ impl<T: Send + Sync + 'static> Watched<T> {
 
     fn look(&self) {
         let Some(path) = &self.path else { return };
-        if stamp(path).is_ok_and(|stamp| stamp == self.seen.read().stamp) {
+        let mut file = self.file.lock();
+        if !file.have_changed() {
             return;
         }
-        let outcome = read(path).map(|(stamp, bytes)| {
+        let outcome = read(path).map(|bytes| {
             let value = text(bytes).and_then(|text| (self.parse)(&text));
-            (stamp, value.map_err(|error| located(Some(path), &error)))
+            value.map_err(|error| located(Some(path), &error))
         });
         match outcome {
-            Ok((stamp, Ok(value))) => {
-                *self.seen.write() = Seen { stamp, value: Arc::new(value) };
+            Ok(Ok(value)) => {
+                *self.value.write() = Arc::new(value);
                 tracing::info!(path = %path.display(), "read again");
             }
-            // The stamp is kept, so that one mistake is told once.
-            Ok((stamp, Err(error))) => {
-                self.seen.write().stamp = stamp;
-                tracing::error!(%error, "what the file said before stays in force");
-            }
+            // The file is not looked at again until it changes, so that one mistake is told once.
+            Ok(Err(error)) => tracing::error!(%error, "what the file said before stays in force"),
             Err(error) => {
+                file.forget();
                 tracing::error!(path = %path.display(), %error, "cannot read; what it said before stays in force");
             }
         }
@@ -111,18 +107,6 @@ fn located(path: Option<&Path>, error: &str) -> String {
     }
 }
 
-fn stamp(path: &Path) -> io::Result<Stamp> {
-    match fs::metadata(path) {
-        Ok(found) => Ok(Some(stamp_of(&found))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-fn stamp_of(found: &fs::Metadata) -> (u64, u64, i64, i64, u64) {
-    (found.dev(), found.ino(), found.ctime(), found.ctime_nsec(), found.len())
-}
-
 /// The content as text; if it is no UTF-8, the error begins with the number of the line.
 pub fn text(bytes: Vec<u8>) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|error| {
@@ -132,20 +116,18 @@ pub fn text(bytes: Vec<u8>) -> Result<String, String> {
     })
 }
 
-fn read(path: &Path) -> io::Result<(Stamp, Vec<u8>)> {
+fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = match fs::File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((None, Vec::new())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    // The stamp is taken before the text: a write in between makes for one more reading, not for a missed one.
-    let stamp = stamp_of(&file.metadata()?);
     let mut bytes = Vec::new();
     file.by_ref().take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(io::Error::other(format!("is larger than {FILE_BYTES_MAX} bytes")));
     }
-    Ok((Some(stamp), bytes))
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -203,6 +185,6 @@ mod tests {
         fs::write(&path, b"\xff").unwrap();
         clock.advance(2);
         assert_eq!(*watched.current().await, 1);
-        assert!(stamp(&path).unwrap() == watched.seen.read().stamp, "it is told of once");
+        assert!(!watched.file.lock().have_changed(), "it is told of once");
     }
 }

@@ -1,11 +1,15 @@
-//! Files that appear and are replaced as a whole, also over a power cut.
+//! Files that appear and are replaced as a whole, also over a power cut; and a look at whether others were replaced.
 
 #![forbid(unsafe_code)]
+
+mod watched;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+
+pub use watched::{Stamp, WatchedFiles};
 
 /// The file is on disk when this returns; a crash before leaves the old one or the new one, and perhaps `NAME.new` beside
 /// it. Only its owner may read it. Of two calls at once for one file the result is not defined. Blocks.

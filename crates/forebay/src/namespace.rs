@@ -18,6 +18,7 @@ use crate::data_dir::{DataDir, complaint};
 use crate::system::SystemClock;
 use progress::Teller;
 use tokio::signal::unix::{SignalKind, signal};
+use types::display::Size;
 
 /// More are not told: the check is there for that.
 const PROBLEMS_TOLD: usize = 10;
@@ -140,7 +141,7 @@ fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
     let mut teller = Teller::new();
     let saved = bulk::backup(&from, &arguments.to, instance, &mut |progress| teller.tell(progress))?;
     drop(teller);
-    println!("{} is saved in {}, {} KiB", from, arguments.to.display(), saved.bytes >> 10);
+    println!("{} is saved in {}, {}", from, arguments.to.display(), Size(saved.bytes));
     tell_problems(&saved.problems);
     Ok(exit(&saved.problems))
 }

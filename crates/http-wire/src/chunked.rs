@@ -199,12 +199,9 @@ impl ChunkHead {
         }
         let mut bytes = [0; SIZE_DIGITS_MAX + 2];
         bytes[SIZE_DIGITS_MAX..].copy_from_slice(b"\r\n");
-        let (mut start, mut left) = (SIZE_DIGITS_MAX, len);
-        while left > 0 {
-            start -= 1;
-            bytes[start] = hex::digit(left as u8);
-            left >>= 4;
-        }
+        let digits = hex::number(len as u64);
+        let start = SIZE_DIGITS_MAX - digits.len();
+        bytes[start..].iter_mut().zip(digits).for_each(|(byte, digit)| *byte = digit);
         Some(ChunkHead { bytes, start })
     }
 

@@ -21,10 +21,11 @@ pub struct ETag {
 
 impl ETag {
     pub fn of_change(file: FileId, change: u64) -> ETag {
-        let mut opaque = Vec::with_capacity(hex_len(file.0) + 1 + hex_len(change));
-        put_hex(&mut opaque, file.0);
+        let (file, change) = (hex::number(file.0), hex::number(change));
+        let mut opaque = Vec::with_capacity(file.len() + 1 + change.len());
+        opaque.extend(file);
         opaque.push(b'-');
-        put_hex(&mut opaque, change);
+        opaque.extend(change);
         ETag { weak: false, opaque: opaque.into_boxed_slice() }
     }
 
@@ -61,16 +62,6 @@ impl ETag {
     fn as_tag(&self) -> Tag<'_> {
         Tag { weak: self.weak, opaque: &self.opaque }
     }
-}
-
-fn hex_len(number: u64) -> usize {
-    (u64::BITS - number.leading_zeros()).div_ceil(4).max(1) as usize
-}
-
-/// As `{:x}`, which costs several times as much in every answer.
-fn put_hex(out: &mut Vec<u8>, number: u64) {
-    let digits = (0..hex_len(number)).rev();
-    out.extend(digits.map(|digit| hex::digit((number >> (4 * digit)) as u8)));
 }
 
 /// As in a header and in `getetag`.

@@ -15,7 +15,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use rustix::io::Errno;
 use thiserror::Error;
-use types::{Epoch, FileId};
+use types::{Epoch, FileId, hex, hex::Hex};
 
 const ID: &str = "user.forebay.id";
 const STATE: &str = "user.forebay.state";
@@ -129,11 +129,11 @@ pub fn parse_file(text: &str) -> Option<FileId> {
 }
 
 pub fn instance_text(instance: &[u8; 16]) -> String {
-    format!("{:032x}", u128::from_be_bytes(*instance))
+    Hex(instance).to_string()
 }
 
 pub fn parse_instance(text: &str) -> Option<[u8; 16]> {
-    let instance = u128::from_str_radix(text, 16).ok()?.to_be_bytes();
+    let instance = hex::decode(text.as_bytes())?.try_into().ok()?;
     (instance_text(&instance) == text).then_some(instance)
 }
 

@@ -8,23 +8,34 @@ pub struct Size(pub u64);
 
 impl Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-        if self.0 < 1024 {
-            return write!(f, "{} B", self.0);
-        }
-        // Tenths of the unit, so that no float rounds 1023.99 up to "1024 KiB".
-        let mut tenths = u128::from(self.0) * 10 / 1024;
-        let mut unit = 0;
-        while tenths >= 10_240 {
-            tenths /= 1024;
-            unit += 1;
-        }
-        if tenths < 1000 {
-            write!(f, "{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
-        } else {
-            write!(f, "{} {}", tenths / 10, UNITS[unit])
+        match in_units(self.0) {
+            (tenths, "") => write!(f, "{} B", tenths / 10),
+            (tenths, unit) if tenths < 1000 => write!(f, "{}.{} {unit}iB", tenths / 10, tenths % 10),
+            (tenths, unit) => write!(f, "{} {unit}iB", tenths / 10),
         }
     }
+}
+
+/// A size for tables of quotas, in binary units of one letter: `512`, `1.4M`, `930G`. Has a decimal where that tells more.
+#[derive(Clone, Copy)]
+pub struct ShortSize(pub u64);
+
+impl Display for ShortSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tenths, unit) = in_units(self.0);
+        let text = match tenths % 10 {
+            0 => format!("{}{unit}", tenths / 10),
+            decimal => format!("{}.{decimal}{unit}", tenths / 10),
+        };
+        f.pad(&text)
+    }
+}
+
+/// Tenths of the largest binary unit that the size has, cut off: a float would round 1023.99 up to "1024 KiB".
+fn in_units(bytes: u64) -> (u128, &'static str) {
+    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+    let power = bytes.checked_ilog2().unwrap_or(0) / 10;
+    ((u128::from(bytes) * 10) >> (10 * power), UNITS[power as usize])
 }
 
 /// Seconds in their two largest units: `3 d 4 h`, `12 s`.
@@ -64,6 +75,32 @@ mod tests {
         ] {
             assert_eq!(Size(bytes).to_string(), text);
         }
+    }
+
+    #[test]
+    fn the_last_size_before_a_unit_is_1023_and_the_next_is_one() {
+        let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        for (power, pair) in (1..).zip(units.windows(2)) {
+            let unit = 1_u64 << (10 * power);
+            assert_eq!(Size(unit - 1).to_string(), format!("1023 {}", pair[0]));
+            assert_eq!(Size(unit).to_string(), format!("1.0 {}", pair[1]));
+        }
+    }
+
+    #[test]
+    fn short_sizes_have_a_decimal_where_it_tells_more() {
+        for (bytes, text) in [
+            (0, "0"),
+            (1023, "1023"),
+            (1024, "1K"),
+            (1536, "1.5K"),
+            (10 << 30, "10G"),
+            ((150 << 30) + (1 << 29), "150.5G"),
+            (u64::MAX, "15.9E"),
+        ] {
+            assert_eq!(ShortSize(bytes).to_string(), text);
+        }
+        assert_eq!(format!("{:>6}|", ShortSize(1536)), "  1.5K|");
     }
 
     #[test]

@@ -27,6 +27,12 @@ pub fn digit(nibble: u8) -> u8 {
     DIGITS[usize::from(nibble & 0xf)]
 }
 
+/// The digits of a number, without zeros before them. As `{:x}`, which takes several times as long.
+pub fn number(number: u64) -> impl ExactSizeIterator<Item = u8> {
+    let count = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
+    (0..count).rev().map(move |at| digit((number >> (4 * at)) as u8))
+}
+
 /// The value of one digit of either case.
 pub fn value(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
@@ -54,6 +60,17 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn a_number_has_the_digits_that_formatting_gives_it(value: u64, fewer in 0_u32..64) {
+            for value in [value, value >> fewer, 0] {
+                let digits = number(value);
+                let count = digits.len();
+                let text: String = digits.map(char::from).collect();
+                prop_assert_eq!(count, text.len());
+                prop_assert_eq!(text, format!("{value:x}"));
+            }
+        }
+
         #[test]
         fn bytes_survive_being_written(bytes: Vec<u8>) {
             prop_assert_eq!(decode(Hex(&bytes).to_string().as_bytes()), Some(bytes));

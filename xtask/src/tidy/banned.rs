@@ -37,6 +37,7 @@ const NO_SQL: &str = "only the namespace and the pool know SQL";
 const NO_WIRE: &str = "a service knows no protocol";
 const NO_CALENDAR: &str = "dates are types::DateTime";
 const NO_DIGITS: &str = "hexadecimal digits are types::hex";
+const NO_WATCH: &str = "files that may change are durable::WatchedFiles";
 const TALKERS: &[&str] = &["forebay", "load", "xtask"];
 const SQL_CRATES: &[&str] = &["namespace", "pool"];
 
@@ -73,6 +74,8 @@ const BANS: &[Ban] = &[
     ban("146_097", Where::Everywhere, NO_CALENDAR),
     ban("UtcDateTime", Where::AllBut(&["types"]), NO_CALENDAR),
     ban("to_digit(16)", Where::AllBut(&["types"]), NO_DIGITS),
+    ban("ctime_nsec", Where::AllBut(&["durable"]), NO_WATCH),
+    ban("inotify", Where::Everywhere, NO_WATCH),
     ban("nfs4::", Where::Services, NO_WIRE),
     ban("xdr::", Where::Services, NO_WIRE),
     ban("oncrpc::", Where::Services, NO_WIRE),
@@ -205,6 +208,30 @@ mod tests {
         assert_eq!(found(calls, "crates/namespace/src/lib.rs", "use rusqlite::Connection;"), 0);
         assert_eq!(found(calls, "crates/pool/src/lib.rs", "use nfs4::StateId4;"), 1);
         assert_eq!(found(calls, "crates/namespace/src/lib.rs", "fn f(e: xdr::Encoder) {}"), 1);
+    }
+
+    #[test]
+    fn a_second_calendar_reader_of_digits_or_watcher_of_files_is_caught() {
+        for (text, home) in [
+            ("fn f() { days / 146_097; }", None),
+            ("fn f() { time::UtcDateTime::now(); }", Some("types")),
+            ("fn f() { byte.to_digit(16); }", Some("types")),
+            ("fn f() { found.ctime_nsec(); }", Some("durable")),
+        ] {
+            assert_eq!(found(calls, "crates/auth/src/lib.rs", text), 1, "{text}");
+            if let Some(home) = home {
+                assert_eq!(found(calls, &format!("crates/{home}/src/lib.rs"), text), 0, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn fuzz_targets_are_held_to_the_bans_as_the_product_is() {
+        for text in ["fn f() { a.unwrap(); }", "fn f() { eprintln!(\"a\"); }", "use rusqlite::Connection;"] {
+            for path in ["fuzz/src/world.rs", "fuzz/fuzz_targets/xdr.rs"] {
+                assert_eq!(found(calls, path, text), 1, "{text} in {path}");
+            }
+        }
     }
 
     #[test]

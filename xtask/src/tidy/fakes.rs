@@ -6,18 +6,20 @@ use super::tree::Tree;
 
 const SEAMS: &[&str] = &["Pool", "OpenReplica", "PoolManager", "ReplicaRanges"];
 const TESTKIT: &str = "testkit/";
+/// Test code as a whole, without a mark of it.
+const FUZZ: &str = "fuzz/";
 
 pub fn seams_are_faked_in_the_test_kit(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (file, scan) in tree.rust().filter(|(file, _)| !file.path.starts_with(TESTKIT)) {
-        let is_example = file.path.contains("/examples/");
+        let is_outside = file.path.contains("/examples/") || file.path.starts_with(FUZZ);
         for seam in SEAMS {
             let is_implemented = |at: &usize| {
                 let behind = &scan.code[at + seam.len()..];
                 behind.starts_with(char::is_whitespace) && behind.trim_start().starts_with("for ")
             };
             let lines = scan.find(seam).into_iter().filter(is_implemented).map(|at| scan.line_at(at));
-            for line in lines.filter(|line| is_example || scan.is_test(*line)) {
+            for line in lines.filter(|line| is_outside || scan.is_test(*line)) {
                 let message = format!("a fake `{seam}`; take or put it into the test kit");
                 findings.push(Finding::failure(&file.path, line, message));
             }

@@ -126,6 +126,13 @@ mod tests {
     }
 
     #[test]
+    fn a_long_function_of_a_fuzz_target_is_refused() {
+        let tree = Tree::of(&[("fuzz/src/world.rs", &function(121))]);
+        let levels: Vec<_> = functions(&tree).iter().map(|finding| finding.level).collect();
+        assert_eq!(levels, [Level::Failure]);
+    }
+
+    #[test]
     fn a_wide_trait_is_refused() {
         let wide = |methods: usize| {
             let declared = "    fn a(&self) -> Vec<u8>;\n".repeat(methods - 1);

@@ -106,8 +106,7 @@ impl Tree {
             let inside = |root: &String| {
                 file.path == format!("{root}.rs") || file.path.starts_with(&format!("{root}/"))
             };
-            let folder = file.path.starts_with("fuzz/")
-                || file.path.starts_with("tests/")
+            let folder = file.path.starts_with("tests/")
                 // Suites are tests that several crates run.
                 || file.path.starts_with("testkit/src/")
                 || file.path.contains("/tests/")
@@ -138,7 +137,7 @@ pub fn crate_of(path: &str) -> Option<&str> {
     }
     match path.strip_prefix("crates/") {
         Some(rest) => rest.split('/').next(),
-        None => ["testkit", "xtask"].into_iter().find(|name| path.starts_with(&format!("{name}/"))),
+        None => ["testkit", "fuzz", "xtask"].into_iter().find(|name| path.starts_with(&format!("{name}/"))),
     }
 }
 
@@ -168,6 +167,7 @@ mod tests {
         assert_eq!(crate_of("crates/xdr/derive/src/lib.rs"), Some("xdr-derive"));
         assert_eq!(crate_of("testkit/src/lib.rs"), Some("testkit"));
         assert_eq!(crate_of("bench/load/src/main.rs"), Some("load"));
+        assert_eq!(crate_of("fuzz/fuzz_targets/xdr.rs"), Some("fuzz"));
         assert_eq!(crate_of("README.md"), None);
     }
 }

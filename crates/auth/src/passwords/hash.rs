@@ -1,7 +1,8 @@
 //! scrypt (RFC 7914) in the string form of password hashes, `$scrypt$ln=15,r=8,p=1$salt$hash`.
 
-use scrypt::Params;
-use scrypt::password_hash::{PasswordHash, PasswordHasher, PasswordVerifier, SaltString};
+use scrypt::password_hash::phc::PasswordHash;
+use scrypt::password_hash::{CustomizedPasswordHasher, PasswordVerifier};
+use scrypt::{Params, Scrypt};
 
 /// The cost of one check; written into each hash, so it can be raised for new ones.
 #[derive(Clone, Copy, Debug)]
@@ -32,10 +33,9 @@ pub fn hash(password: &str, cost: Cost) -> Result<String, String> {
     let mut salt = [0; 16];
     aws_lc_rs::rand::fill(&mut salt).map_err(|_| "the system gives no random numbers".to_owned())?;
     let fail = |error: &dyn std::fmt::Display| format!("cannot hash the password: {error}");
-    let salt = SaltString::encode_b64(&salt).map_err(|error| fail(&error))?;
-    let params = Params::new(cost.log_n, cost.r, cost.p, 32).map_err(|error| fail(&error))?;
-    let hash = scrypt::Scrypt
-        .hash_password_customized(password.as_bytes(), None, None, params, &salt)
+    let params = Params::new(cost.log_n, cost.r, cost.p).map_err(|error| fail(&error))?;
+    let hash = Scrypt::new()
+        .hash_password_customized(password.as_bytes(), &salt, None, None, params)
         .map_err(|error| fail(&error))?;
     Ok(hash.to_string())
 }
@@ -62,7 +62,7 @@ pub fn check(text: &str) -> Result<(), String> {
 /// Compares in constant time. Takes its cost in CPU: not for an async thread.
 pub fn verify(password: &str, hash: &str) -> bool {
     PasswordHash::new(hash)
-        .is_ok_and(|hash| scrypt::Scrypt.verify_password(password.as_bytes(), &hash).is_ok())
+        .is_ok_and(|hash| Scrypt::new().verify_password(password.as_bytes(), &hash).is_ok())
 }
 
 #[cfg(test)]
@@ -102,5 +102,8 @@ mod tests {
         for bad in ["", "secret", "$2b$12$abcdefghijklmnopqrstuv", "$scrypt$ln=4,r=8,p=1"] {
             assert!(check(bad).is_err(), "{bad}");
         }
+        let salted = |salt: &str| check(&format!("$scrypt$ln=4,r=8,p=1${salt}${}", "A".repeat(43)));
+        assert!(salted("bm9ib2R5").is_err(), "a salt of 6 bytes");
+        assert_eq!(salted("bm9ib2R5bm8"), Ok(()), "a salt of 8 bytes");
     }
 }

@@ -104,7 +104,7 @@ async fn a_key_of_somebody_else_with_the_same_name_does_not_sign() {
 
 #[tokio::test]
 async fn algorithms_are_not_confused() {
-    use hmac::{Hmac, Mac};
+    use hmac::{Hmac, KeyInit, Mac};
 
     let (rsa, p256) = (TestKey::rsa("r"), TestKey::p256("e"));
     let trial = trial(&[&rsa, &p256]);

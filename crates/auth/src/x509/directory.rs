@@ -6,9 +6,9 @@
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use bytes::Bytes;
+use durable::Stamp;
 use tracing::warn;
 use x509_parser::pem::Pem;
 
@@ -20,8 +20,7 @@ const PEM_BLOCKS_MAX: usize = 1_000;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Listed {
     pub path: PathBuf,
-    bytes: u64,
-    modified: Option<SystemTime>,
+    stamp: Stamp,
 }
 
 impl Listed {
@@ -67,7 +66,7 @@ fn collect(dir: &Path, depth: u32, files: &mut Vec<Listed>) {
         let path = entry.path();
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() => {
-                files.push(Listed { path, bytes: metadata.len(), modified: metadata.modified().ok() });
+                files.push(Listed { path, stamp: Stamp::of(&metadata) });
             }
             Ok(metadata) if metadata.is_dir() && depth > 0 => collect(&path, depth - 1, files),
             Ok(_) | Err(_) => {}

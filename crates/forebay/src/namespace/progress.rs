@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ::namespace::bulk::{Phase, Progress};
-use types::display::Seconds;
+use types::display::{Seconds, Size};
 
 use crate::status_line::StatusLine;
 
@@ -45,8 +45,8 @@ fn line(progress: Progress, done: u64, taken: Duration) -> String {
         Phase::Checking => return "checking".to_owned(),
         Phase::Copying => format!("copying {table}: {} of {total} rows", progress.done),
         Phase::Verifying => format!("comparing {table}: {} of {total} rows", progress.done),
-        Phase::Saving => format!("saving: {} of {} MiB", progress.done >> 20, total >> 20),
-        Phase::Reading => format!("reading the backup: {} of {} MiB", progress.done >> 20, total >> 20),
+        Phase::Saving => format!("saving: {} of {}", Size(progress.done), Size(total)),
+        Phase::Reading => format!("reading the backup: {} of {}", Size(progress.done), Size(total)),
     };
     let percent = progress.done.saturating_mul(100).checked_div(total).unwrap_or(100).min(100);
     let mut text = format!("{what}, {percent} %");
@@ -54,7 +54,7 @@ fn line(progress: Progress, done: u64, taken: Duration) -> String {
         let rate = done as f64 / taken.as_secs_f64();
         let left = Duration::from_secs_f64(total.saturating_sub(progress.done) as f64 / rate);
         let unit = if matches!(phase, Phase::Saving | Phase::Reading) {
-            format!("{} MiB/s", rate as u64 >> 20)
+            format!("{}/s", Size(rate as u64))
         } else {
             format!("{}/s", rate as u64)
         };
@@ -74,6 +74,9 @@ mod tests {
         assert_eq!(told, "copying inodes: 3000 of 10000 rows, 30 %, 1000/s, 7 s left");
         let resumed = line(progress, 0, Duration::from_secs(2));
         assert_eq!(resumed, "copying inodes: 3000 of 10000 rows, 30 %");
+        let saving = Progress { phase: Phase::Saving, done: 3 << 20, total: 1 << 30, ..progress };
+        let told = line(saving, 2 << 20, Duration::from_secs(2));
+        assert_eq!(told, "saving: 3.0 MiB of 1.0 GiB, 0 %, 1.0 MiB/s, 17 min 1 s left");
         let nothing = Progress { done: 0, total: 0, ..progress };
         assert_eq!(line(nothing, 0, Duration::ZERO), "copying inodes: 0 of 0 rows, 100 %");
     }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use api::{Account, Counted, Limit, Scope, Standing};
 use serde::{Deserialize, Serialize};
+use types::display::ShortSize;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AccountReport {
@@ -99,11 +100,11 @@ pub fn table(accounts: &[AccountReport]) -> String {
         "bytes", "soft", "hard", "files", "soft", "hard"
     );
     for account in accounts {
-        let bytes = |limit: Option<u64>| limit.map_or("-".to_owned(), amount);
+        let bytes = |limit: Option<u64>| limit.map_or("-".to_owned(), |limit| ShortSize(limit).to_string());
         let files = |limit: Option<u64>| limit.map_or("-".to_owned(), |limit| limit.to_string());
         // A star as `quota` has it: the soft limit is passed.
         let mark = |limits: &LimitReport| if limits.over_since.is_some() { "*" } else { "" };
-        let used = amount(account.bytes);
+        let used = ShortSize(account.bytes).to_string();
         let _ = writeln!(
             text,
             "{:>10} {:>10} {:>10}  {:>10} {:>10} {:>10}  {}",
@@ -122,36 +123,15 @@ pub fn table(accounts: &[AccountReport]) -> String {
 pub fn usage(lines: &[UsageReport]) -> String {
     let mut text = format!("{:>10} {:>12} {:>12}  path\n", "bytes", "files", "directories");
     for line in lines {
-        let bytes = amount(line.bytes);
+        let bytes = ShortSize(line.bytes);
         let _ = writeln!(text, "{bytes:>10} {:>12} {:>12}  {}", line.files, line.directories, line.path);
     }
     text
 }
 
-/// With one decimal where that tells more.
-fn amount(bytes: u64) -> String {
-    let units = ["", "K", "M", "G", "T", "P", "E"];
-    let at = (0..units.len()).rev().find(|at| bytes >> (10 * at) > 0).unwrap_or(0);
-    let whole = bytes >> (10 * at);
-    let tenths = if at == 0 { 0 } else { ((bytes >> (10 * (at - 1))) & 1023) * 10 / 1024 };
-    match (at, tenths) {
-        (0, _) | (_, 0) => format!("{whole}{}", units[at]),
-        _ => format!("{whole}.{tenths}{}", units[at]),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn amounts_are_short() {
-        for (bytes, text) in
-            [(0, "0"), (1023, "1023"), (1024, "1K"), (1536, "1.5K"), (10 << 30, "10G"), (u64::MAX, "15.9E")]
-        {
-            assert_eq!(amount(bytes), text);
-        }
-    }
 
     #[test]
     fn a_table_has_a_line_for_each_account_and_a_star_at_what_is_passed() {

@@ -1,13 +1,13 @@
 //! Kerberos of the NFS doors: the keytab, which is read again when it changes, and who owners are by name.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use door_nfs::{Kerberos, OwnerNames, Security};
+use durable::WatchedFiles;
 use gss::{Acceptor, Keytab};
 use tokio::sync::watch;
 use types::{Clock, Random};
@@ -95,35 +95,22 @@ fn replace(security: &Security, keytab: Keytab) -> Result<()> {
     }
 }
 
-/// Metadata that changes when a file is written or replaced. `None`: the file cannot be examined.
-type Stamp = Option<(u64, u64, u64, i64, i64)>;
-
 pub struct Watched {
     file: PathBuf,
-    seen: Stamp,
+    watch: WatchedFiles,
 }
 
 impl Watched {
     /// Reads the file. If it changes meanwhile, or before `change` is first called, `change` returns that.
     fn begin<T>(file: &Path, read: impl FnOnce(&Path) -> Result<T>) -> Result<(T, Watched)> {
-        let watched = Watched { seen: stamp(file), file: file.to_owned() };
+        let watched = Watched { watch: WatchedFiles::new([file.to_owned()]), file: file.to_owned() };
         Ok((read(file)?, watched))
     }
 
     /// Reads the keytab if the file has changed since the last call. Each change is returned once, good or bad.
     fn change(&mut self) -> Option<Result<Keytab>> {
-        let stamp = stamp(&self.file);
-        if stamp == self.seen {
-            return None;
-        }
-        self.seen = stamp;
-        Some(read(&self.file))
+        self.watch.have_changed().then(|| read(&self.file))
     }
-}
-
-fn stamp(file: &Path) -> Stamp {
-    let found = std::fs::metadata(file).ok()?;
-    Some((found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
 }
 
 #[cfg(test)]

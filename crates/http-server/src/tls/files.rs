@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use durable::WatchedFiles;
 use parking_lot::{Mutex, RwLock};
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::{self, PemObject};
@@ -57,22 +57,19 @@ pub struct Tls {
     /// Offers HTTP/1.1 alone.
     config_h1: Arc<ServerConfig>,
     certificate: Arc<Current>,
-    /// The files as they were when they were last looked at, also if they were no good. Held while loading.
-    seen: Mutex<Option<Seen>>,
+    /// Held while loading.
+    watched: Mutex<WatchedFiles>,
 }
 
 /// Read at each handshake, replaced by a reload.
 struct Current(RwLock<Arc<CertifiedKey>>);
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Seen([(u64, u64, i64, i64); 2]);
 
 const CERTIFICATE_FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl Tls {
     pub fn load(files: TlsFiles, clients: ClientCertificates) -> Result<Arc<Tls>, TlsError> {
         let provider = Arc::new(aws_lc_rs::default_provider());
-        let seen = seen(&files);
+        let watched = WatchedFiles::new([files.certificate.clone(), files.key.clone()]);
         let certificate = Arc::new(Current(RwLock::new(Arc::new(certified_key(&files, &provider)?))));
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
@@ -88,27 +85,31 @@ impl Tls {
         let config_h1 = Arc::new(config.clone());
         config.alpn_protocols.insert(0, b"h2".to_vec());
         let config = Arc::new(config);
-        Ok(Arc::new(Tls { files, config, config_h1, certificate, seen: Mutex::new(seen) }))
+        Ok(Arc::new(Tls { files, config, config_h1, certificate, watched: Mutex::new(watched) }))
     }
 
     /// Loads the files as they are now. If they cannot be used, the old certificate stays.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let mut last = self.seen.lock();
-        *last = seen(&self.files);
-        let fresh = certified_key(&self.files, self.config.crypto_provider())?;
-        *self.certificate.0.write() = Arc::new(fresh);
-        tracing::info!(certificate = %self.files.certificate.display(), "certificate loaded");
-        Ok(())
+        let mut watched = self.watched.lock();
+        watched.have_changed();
+        self.replace()
     }
 
     /// Blocks for a look at two files. Warns once of files that are no good, and keeps what it has.
     pub fn reload_if_changed(&self) {
-        if *self.seen.lock() == seen(&self.files) {
-            return;
-        }
-        if let Err(error) = self.reload() {
+        let mut watched = self.watched.lock();
+        if watched.have_changed()
+            && let Err(error) = self.replace()
+        {
             tracing::warn!(%error, "new certificate is not used, the old one stays");
         }
+    }
+
+    fn replace(&self) -> Result<(), TlsError> {
+        let fresh = certified_key(&self.files, self.config.crypto_provider())?;
+        *self.certificate.0.write() = Arc::new(fresh);
+        tracing::info!(certificate = %self.files.certificate.display(), "certificate loaded");
+        Ok(())
     }
 
     /// DER, the server's own first.
@@ -131,15 +132,6 @@ impl fmt::Debug for Current {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Current")
     }
-}
-
-/// `None` while one of the files is missing, as it may be in the middle of a replacement.
-fn seen(files: &TlsFiles) -> Option<Seen> {
-    let of = |path: &Path| {
-        let facts = std::fs::metadata(path).ok()?;
-        Some((facts.ino(), facts.size(), facts.mtime(), facts.mtime_nsec()))
-    };
-    Some(Seen([of(&files.certificate)?, of(&files.key)?]))
 }
 
 fn certified_key(files: &TlsFiles, provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
