@@ -55,6 +55,7 @@ impl Follower<'_> {
                 Phase::Indexing => self.meter.begin("making indexes"),
                 Phase::Checking => self.meter.begin("checking"),
                 Phase::Copying => self.meter.resume("copying rows", Unit::Items, total, done),
+                Phase::Migrating => self.meter.resume("migrating rows", Unit::Items, total, done),
                 Phase::Verifying => self.meter.resume("comparing rows", Unit::Items, total, done),
                 Phase::Saving => self.meter.resume("saving", Unit::Bytes, total, done),
                 Phase::Reading => self.meter.resume("reading the backup", Unit::Bytes, total, done),
@@ -268,8 +269,8 @@ fn migrate(arguments: &MigrateArguments) -> Result<ExitCode> {
     if !report.steps.is_empty() && !arguments.dry_run {
         let meter = Meter::new();
         let _shown = Shown::of(&meter, arguments.progress);
-        meter.begin(format!("migrating, {} rows are read or written", report.rows()));
-        report.known = bulk::migrate(&place)?.known;
+        let mut follower = Follower::new(&meter);
+        report.known = bulk::migrate(&place, &mut |progress| follower.follow(progress))?.known;
         report.migrated = true;
     }
     output::print(arguments.output, &report, MigrateReport::outcome)?;

@@ -162,10 +162,6 @@ impl MigrateReport {
         MigrateReport { at: place.to_string(), found, known, steps, migrated: false }
     }
 
-    pub fn rows(&self) -> u64 {
-        self.steps.iter().map(|step| step.rows).sum()
-    }
-
     /// Before anything is changed.
     pub fn plan(&self) -> String {
         let MigrateReport { at, found, known, steps, .. } = self;
