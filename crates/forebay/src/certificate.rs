@@ -1,26 +1,48 @@
 //! `forebay cert self-signed`.
 
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
+use serde::Serialize;
 use types::Clock;
 
+use crate::cli::CertCommand;
+use crate::output;
 use crate::system::SystemClock;
 
-pub fn self_signed(hosts: &[String], days: u32, out: &Path) -> Result<ExitCode> {
+#[derive(Serialize)]
+struct Report {
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+pub fn run(command: &CertCommand) -> Result<ExitCode> {
+    let CertCommand::SelfSigned { hosts, days, out, output } = command;
+    let report = self_signed(hosts, *days, out)?;
+    output::print(*output, &report, Report::text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Report {
+    fn text(&self) -> String {
+        format!(
+            "{}\n{}\nUse it: http.certificate and http.key in the configuration; clients trust it by the first file.\n",
+            self.certificate.display(),
+            self.key.display()
+        )
+    }
+}
+
+fn self_signed(hosts: &[String], days: u32, out: &Path) -> Result<Report> {
     let now_s = u64::try_from(SystemClock::new().now().seconds).unwrap_or(0);
     let (certificate, key) = auth::cert::self_signed(hosts, days, now_s).map_err(|error| anyhow!(error))?;
     std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
-    let (certificate_file, key_file) = (out.join("certificate.pem"), out.join("key.pem"));
-    write_new(&key_file, &key, 0o600)?;
-    write_new(&certificate_file, &certificate, 0o644)?;
-    println!("{}\n{}", certificate_file.display(), key_file.display());
-    println!(
-        "Use it: http.certificate and http.key in the configuration; clients trust it by the first file."
-    );
-    Ok(ExitCode::SUCCESS)
+    let report = Report { certificate: out.join("certificate.pem"), key: out.join("key.pem") };
+    write_new(&report.key, &key, 0o600)?;
+    write_new(&report.certificate, &certificate, 0o644)?;
+    Ok(report)
 }
 
 /// A key that is in use is not overwritten by a second call.

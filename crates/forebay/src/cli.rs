@@ -1,4 +1,10 @@
 //! The command line.
+//!
+//! A test (`cli/tests.rs`) walks over it: every command and argument has a line of help, and every command that prints
+//! facts has `--json`.
+
+#[cfg(test)]
+mod tests;
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -8,8 +14,25 @@ use serde::{Deserialize, Serialize};
 
 use crate::import::{AdoptArguments, ImportArguments};
 
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  The command is done
+  1  The command failed, or a check found problems; an error is on standard error
+  2  The command line is not valid; nothing was done";
+
+const EXIT_CODES_OF_CHECKS: &str = "\
+Exit codes:
+  0  The command is done, and its check found no problem
+  1  The check found problems, or the command failed; an error is on standard error
+  2  The command line is not valid; nothing was done";
+
 #[derive(Parser)]
-#[command(name = "forebay", version, about = "One POSIX namespace over many data servers")]
+#[command(
+    name = "forebay",
+    version,
+    about = "Serve one POSIX namespace over many data servers",
+    after_help = EXIT_CODES
+)]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
@@ -17,50 +40,51 @@ pub struct Cli {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Run a head and its pools in this process
+    /// Run a head and its pools
     Up(UpArguments),
-    /// Ask the running process how it is
+    /// Show the state of a running instance
     Status(StatusArguments),
-    /// Compare the namespace with itself and with the pools
+    /// Check the namespace against itself and against the pools, and repair it
+    #[command(after_help = EXIT_CODES_OF_CHECKS)]
     Fsck(FsckArguments),
-    /// Set and show the consistency of directories
+    /// Set and show options of directories
     Dir {
         #[command(subcommand)]
         command: DirCommand,
     },
-    /// Which pools get files and clients
+    /// List, drain and enable pools
     Pool {
         #[command(subcommand)]
         command: PoolCommand,
     },
-    /// The keys that clients' tickets to pools are sealed with
+    /// Renew the keys of tickets
     Keys {
         #[command(subcommand)]
         command: KeysCommand,
     },
-    /// How much users, groups and directory trees may have
+    /// Set, show and remove quotas of users, groups and directory trees
     Quota {
         #[command(subcommand)]
         command: QuotaCommand,
     },
-    /// Count files and bytes below a directory, without walking it
+    /// Show the files and bytes below a directory, without walking it
     Du(DuArguments),
-    /// Move, save, restore and migrate the database of names
+    /// Copy, save, restore, migrate, import and rebuild the namespace
     Namespace {
         #[command(subcommand)]
         command: NamespaceCommand,
     },
-    /// Add, remove and list who may log in by HTTP
+    /// Add, change, remove and list users of HTTP
     User {
         #[command(subcommand)]
         command: UserCommand,
     },
-    /// Certificates for trials
+    /// Make certificates for trials
     Cert {
         #[command(subcommand)]
         command: CertCommand,
     },
-    /// Explain or check the configuration file
+    /// Explain the configuration, or check a file
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
@@ -69,10 +93,10 @@ pub enum Command {
 
 #[derive(Args, Default)]
 pub struct UpArguments {
-    /// Where everything is kept [default: ./forebay-data]
+    /// Data directory, which has namespace, pools and secret [default: ./forebay-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Address to listen on; anything but loopback squashes root [default: 127.0.0.1]
+    /// Address of head and pools; beyond loopback root is squashed [default: 127.0.0.1]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<IpAddr>,
     /// Port of the head [default: 2049 as root, else 20490]
@@ -81,7 +105,7 @@ pub struct UpArguments {
     /// Port of HTTP and WebDAV [default: 8080]
     #[arg(long, value_name = "PORT")]
     pub http_port: Option<u16>,
-    /// Serve no HTTP
+    /// Do not serve HTTP
     #[arg(long, conflicts_with = "http_port")]
     pub no_http: bool,
     /// Port of the first pool; pool N listens N ports above it [default: 20491]
@@ -93,21 +117,34 @@ pub struct UpArguments {
     /// Database of the namespace: sqlite, or postgres://user@host/database [default: sqlite, in the data directory]
     #[arg(long, value_name = "URL")]
     pub namespace: Option<String>,
-    /// Let root of the client hosts be root here, also beyond loopback
+    /// Do not squash root of client hosts beyond loopback
     #[arg(long)]
     pub no_root_squash: bool,
-    /// Configuration file (TOML); options given here win
+    /// Configuration file (TOML); options of the command line override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+}
+
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct OutputArguments {
+    /// Print one JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct ProgressArguments {
+    /// Print progress to standard error every 5 s if that is no terminal; a terminal shows it anyway
+    #[arg(long)]
+    pub progress: bool,
 }
 
 #[derive(Args)]
 pub struct StatusArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 #[derive(Args)]
@@ -117,24 +154,24 @@ pub struct FsckArguments {
     /// Database of the namespace: sqlite, or postgres://user@host/database [default: as the configuration says]
     #[arg(long, value_name = "URL")]
     pub namespace: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Mend what is wrong, asking for each kind of problem; the instance must be stopped
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
+    /// Repair the problems, after a question for each kind of them; the instance must be stopped
     #[arg(long)]
     pub repair: bool,
-    /// With --repair: do not ask; what gives up data is left
+    /// With --repair: make all repairs that lose no data, without questions
     #[arg(long, requires = "repair")]
     pub yes: bool,
-    /// With --repair: also give up data that no pool has any more
+    /// With --repair: also empty or cut files whose data no pool has
     #[arg(long, requires = "repair")]
     pub give_up_lost_data: bool,
-    /// With --repair: delete replicas of no file instead of putting them into /lost+found
+    /// With --repair: delete replicas that belong to no file, instead of moving them to /lost+found
     #[arg(long, requires = "repair")]
     pub delete_unknown_replicas: bool,
 }
 
-/// How the commands that talk to a running process find it.
 #[derive(Args)]
 pub struct InstanceArguments {
     /// Data directory of the instance [default: ./forebay-data]
@@ -147,9 +184,9 @@ pub struct InstanceArguments {
 
 #[derive(Subcommand)]
 pub enum DirCommand {
-    /// Say how soon a directory's own attributes follow its entries
+    /// Set how soon the attributes of a directory follow its entries
     SetConsistency(SetConsistencyArguments),
-    /// Tell what is set for a directory
+    /// Show the options of a directory
     Show(ShowDirArguments),
 }
 
@@ -157,28 +194,33 @@ pub enum DirCommand {
 pub struct SetConsistencyArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// Directory, from the root of the namespace
+    /// Path of the directory from the root of the namespace
     #[arg(value_name = "PATH")]
     pub path: String,
+    /// Consistency of its link count, times and change attribute
     #[arg(value_name = "MODE")]
     pub mode: ConsistencyArgument,
-    /// Also of all directories below it
+    /// Set it for all directories below as well
     #[arg(long)]
     pub recursive: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConsistencyArgument {
-    /// Written together with the entries
+    /// Attributes are written together with the entries
     Strong,
-    /// Written later; readers see old attributes for a moment
+    /// Attributes are written later; until then readers see the old ones
     Weak,
-    /// Written later; readers see the new ones
+    /// Attributes are written later; readers see the new ones
     Soft,
     /// Strong, or soft where that is cheaper
     Auto,
-    /// As namespace.consistency says
+    /// Value of namespace.consistency
     Inherit,
 }
 
@@ -186,27 +228,25 @@ pub enum ConsistencyArgument {
 pub struct ShowDirArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// Directory, from the root of the namespace
+    /// Path of the directory from the root of the namespace
     #[arg(value_name = "PATH")]
     pub path: String,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 #[derive(Subcommand)]
 pub enum PoolCommand {
-    /// All pools and whether they get files and clients
+    /// List all pools and their states
     List {
         #[command(flatten)]
         place: InstanceArguments,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArguments,
     },
-    /// Give a pool no new files and send no client there; its files are read and written through the head
+    /// Drain a pool: it gets no new files and no clients, and its files are read and written through the head
     Drain(PoolArguments),
-    /// Take a drained pool into use again
+    /// Enable a drained pool again
     Enable(PoolArguments),
 }
 
@@ -214,23 +254,27 @@ pub enum PoolCommand {
 pub struct PoolArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// pool-0, pool-1, …
+    /// Name of the pool: pool-0, pool-1, …
     #[arg(value_name = "POOL")]
     pub pool: String,
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 #[derive(Subcommand)]
 pub enum KeysCommand {
-    /// Seal with new keys from now on; tickets of the keys before are accepted for keys.overlap_s more, and older ones not
+    /// Replace the keys; tickets of the former keys stay valid for keys.overlap_s, older tickets do not
     Renew {
         #[command(flatten)]
         place: InstanceArguments,
+        #[command(flatten)]
+        output: OutputArguments,
     },
 }
 
 #[derive(Subcommand)]
 pub enum QuotaCommand {
-    /// Give an account limits, or other ones
+    /// Set or change limits of an account
     Set {
         #[command(flatten)]
         place: InstanceArguments,
@@ -238,59 +282,63 @@ pub enum QuotaCommand {
         whose: WhoseArguments,
         #[command(flatten)]
         limits: LimitArguments,
+        #[command(flatten)]
+        output: OutputArguments,
     },
-    /// Show the usage and limits of an account
+    /// Show usage and limits of an account
     Show {
         #[command(flatten)]
         place: InstanceArguments,
         #[command(flatten)]
         whose: WhoseArguments,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArguments,
     },
-    /// All accounts with a quota
+    /// List all accounts that have a quota
     List {
         #[command(flatten)]
         place: InstanceArguments,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: OutputArguments,
     },
-    /// Take all limits of an account away
+    /// Remove all limits of an account
     Remove {
         #[command(flatten)]
         place: InstanceArguments,
         #[command(flatten)]
         whose: WhoseArguments,
+        #[command(flatten)]
+        output: OutputArguments,
     },
 }
 
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub struct WhoseArguments {
-    /// Number, or name that this host knows, of who owns the files
+    /// User that owns the files: a number, or a name that this host knows
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
-    /// Likewise, of the files' group
+    /// Group of the files: a number, or a name that this host knows
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
-    /// Directory, from the root of the namespace: everything below it
+    /// Directory tree: path of its top from the root of the namespace
     #[arg(long, value_name = "PATH")]
     pub tree: Option<String>,
 }
 
-/// Limits that are not given stay; 0 takes one away.
+// Limits that are not given stay as they are.
 #[derive(Args)]
 pub struct LimitArguments {
-    /// May be passed for namespace.quota_grace_days; 10G is ten times 2³⁰
+    /// Bytes that may be passed for namespace.quota_grace_days; 10G is 10 times 2³⁰; 0 removes the limit
     #[arg(long, value_name = "SIZE")]
     pub bytes_soft: Option<String>,
+    /// Bytes that are never passed; 0 removes the limit
     #[arg(long, value_name = "SIZE")]
     pub bytes_hard: Option<String>,
-    /// Files and directories together
+    /// Files and directories that may be passed for namespace.quota_grace_days; 0 removes the limit
     #[arg(long, value_name = "N")]
     pub files_soft: Option<String>,
+    /// Files and directories that are never passed; 0 removes the limit
     #[arg(long, value_name = "N")]
     pub files_hard: Option<String>,
 }
@@ -299,66 +347,82 @@ pub struct LimitArguments {
 pub struct DuArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// Directory, from the root of the namespace
+    /// Path of the directory from the root of the namespace
     #[arg(value_name = "PATH")]
     pub path: String,
-    /// Also of directories so many levels below it
+    /// Levels of directories below it that get a line of their own
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub depth: u32,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
 }
 
 #[derive(Subcommand)]
 pub enum NamespaceCommand {
-    /// Copy a namespace that no head has open to another place or engine
+    /// Copy the namespace of a stopped instance to another place or engine
+    #[command(after_help = EXIT_CODES_OF_CHECKS)]
     Copy(CopyArguments),
-    /// Save a namespace into one file, also while a head runs
+    /// Save a namespace to a file, of a running instance as well
+    #[command(after_help = EXIT_CODES_OF_CHECKS)]
     Backup(BackupArguments),
-    /// Put a saved namespace into a place where there is none
+    /// Restore a saved namespace
+    #[command(after_help = EXIT_CODES_OF_CHECKS)]
     Restore(RestoreArguments),
-    /// Bring the schema up to this program's version, as the next start would
+    /// Migrate the schema to the version of this program, as the next start would
     Migrate(MigrateArguments),
-    /// Make a namespace out of a listing, without data
+    /// Import a namespace from a listing, without data
     Import(ImportArguments),
-    /// Make a namespace and a pool out of an existing tree, without copying data
+    /// Make a namespace and a pool from an existing tree, without copying data
     Adopt(AdoptArguments),
-    /// Build a lost namespace anew from what the pools have
+    /// Rebuild a lost namespace from the pools
     Rebuild(RebuildArguments),
-    /// Tell the pools now what their files are called, for a rebuild
+    /// Send names and owners of all files to the pools now, for a rebuild
     Describe {
         #[command(flatten)]
         place: InstanceArguments,
+        #[command(flatten)]
+        output: OutputArguments,
+        #[command(flatten)]
+        progress: ProgressArguments,
     },
 }
 
 #[derive(Args)]
 pub struct CopyArguments {
-    /// A data directory, sqlite:DIR or postgres://user@host/database
+    /// Source: a data directory, sqlite:DIR or postgres://user@host/database
     #[arg(long, value_name = "PLACE")]
     pub from: String,
-    /// Likewise; there must be no namespace in it
+    /// Target without a namespace: a data directory, sqlite:DIR or postgres://user@host/database
     #[arg(long, value_name = "PLACE")]
     pub to: String,
-    /// Data directory that has its namespace in the copy from then on; what it had is kept beside it
+    /// Data directory that uses the copy from then on; its former namespace is kept under another name
     #[arg(long, value_name = "DIR")]
     pub switch: Option<PathBuf>,
-    /// Remove what an earlier attempt has copied
+    /// Remove the rows that an earlier attempt copied, and begin anew
     #[arg(long)]
     pub start_over: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
 }
 
 #[derive(Args)]
 pub struct BackupArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// sqlite:DIR or postgres://user@host/database [default: that of the data directory]
+    /// Source: sqlite:DIR or postgres://user@host/database [default: that of the data directory]
     #[arg(long, value_name = "PLACE")]
     pub from: Option<String>,
-    /// File to be made
+    /// File to make; it must not exist
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
 }
 
 #[derive(Args)]
@@ -366,27 +430,35 @@ pub struct RestoreArguments {
     /// File that `forebay namespace backup` made
     #[arg(long, value_name = "FILE", required_unless_present = "in_place")]
     pub from: Option<PathBuf>,
-    /// Take the namespace that is there as if it had been saved and restored, though it lacks what came later
+    /// Accept the namespace in the target as restored, although later changes are missing from it
     #[arg(long, conflicts_with_all = ["from", "start_over"])]
     pub in_place: bool,
-    /// A data directory, sqlite:DIR or postgres://user@host/database; with --from there must be no namespace in it
+    /// Target: a data directory, sqlite:DIR or postgres://user@host/database; with --from it has no namespace
     #[arg(long, value_name = "PLACE")]
     pub to: String,
-    /// Remove what an earlier attempt has restored
+    /// Remove the rows that an earlier attempt restored, and begin anew
     #[arg(long)]
     pub start_over: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
 }
 
 #[derive(Args)]
 pub struct MigrateArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// sqlite:DIR, file:FILE (a backup) or postgres://user@host/database [default: that of the data directory]
+    /// Place: sqlite:DIR, file:FILE (a backup) or postgres://user@host/database [default: that of the data directory]
     #[arg(long, value_name = "PLACE")]
     pub at: Option<String>,
-    /// Say what would be done and change nothing
+    /// List the steps and change nothing
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
 }
 
 #[derive(Args)]
@@ -396,20 +468,32 @@ pub struct RebuildArguments {
     /// Database of the namespace: sqlite, or postgres://user@host/database [default: as the configuration says]
     #[arg(long, value_name = "URL")]
     pub namespace: Option<String>,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
 }
 
 #[derive(Subcommand)]
 pub enum UserCommand {
-    /// Add a user and print the password
+    /// Add a user, and print the password
     Add(AddUserArguments),
-    /// Give a user a new password and print it
-    SetPassword(NamedUserArguments),
+    /// Set a new password for a user, and print it
+    SetPassword(SetPasswordArguments),
     /// Remove a user
-    Remove(NamedUserArguments),
+    Remove {
+        #[command(flatten)]
+        place: InstanceArguments,
+        /// Name of the user
+        #[arg(value_name = "NAME")]
+        name: String,
+    },
     /// List all users
     List {
         #[command(flatten)]
         place: InstanceArguments,
+        #[command(flatten)]
+        output: OutputArguments,
     },
 }
 
@@ -417,58 +501,74 @@ pub enum UserCommand {
 pub struct AddUserArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
+    /// Name of the user
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// User id that the files belong to
+    /// User id that the user's files belong to
     #[arg(long, value_name = "UID")]
     pub uid: u32,
-    /// Primary group
+    /// Group id that the user's files belong to
     #[arg(long, value_name = "GID")]
     pub gid: u32,
-    /// Further groups, separated by commas
+    /// Ids of further groups, separated by commas
     #[arg(long, value_name = "GIDS", value_delimiter = ',')]
     pub groups: Vec<u32>,
-    /// May see and change the instance: clients, log levels
+    /// Make the user an administrator, who may see the clients and set log levels
     #[arg(long)]
     pub admin: bool,
     /// Read the password from the first line of standard input instead of making one
     #[arg(long)]
     pub password_stdin: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 #[derive(Args)]
-pub struct NamedUserArguments {
+pub struct SetPasswordArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
+    /// Name of the user
     #[arg(value_name = "NAME")]
     pub name: String,
     /// Read the password from the first line of standard input instead of making one
     #[arg(long)]
     pub password_stdin: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
 }
 
 #[derive(Subcommand)]
 pub enum CertCommand {
-    /// Make a certificate that is signed by itself, and its key
+    /// Make a self-signed certificate and its key
     SelfSigned {
-        /// Host name or address that clients use; may be given several times
+        /// Host name or address that clients use; can be given several times
         #[arg(long = "host", value_name = "HOST", required = true)]
         hosts: Vec<String>,
+        /// Validity from now on, in days
         #[arg(long, value_name = "DAYS", default_value_t = 90)]
         days: u32,
-        /// Where certificate.pem and key.pem are written
+        /// Directory for certificate.pem and key.pem; neither may exist
         #[arg(long, value_name = "DIR", default_value = ".")]
         out: PathBuf,
+        #[command(flatten)]
+        output: OutputArguments,
     },
 }
 
 #[derive(Subcommand)]
 pub enum ConfigCommand {
-    /// Print every key with its default, unit and meaning
-    Reference,
-    /// Say whether a file is a valid configuration
+    /// Print every key with its default, type, unit and meaning, as a configuration file
+    Reference {
+        #[command(flatten)]
+        output: OutputArguments,
+    },
+    /// Check a configuration file
+    #[command(after_help = EXIT_CODES_OF_CHECKS)]
     Check {
+        /// Configuration file (TOML)
         #[arg(value_name = "FILE")]
         file: PathBuf,
+        #[command(flatten)]
+        output: OutputArguments,
     },
 }

@@ -15,8 +15,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use door_nfs::{Courtesy, Flavor, Flavors};
 use serde::{Deserialize, Serialize};
 
-use crate::cli::{InstanceArguments, UpArguments};
+use crate::cli::{ConfigCommand, InstanceArguments, UpArguments};
 use crate::data_dir::SQLITE;
+use crate::output;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -366,10 +367,26 @@ impl InstanceArguments {
     }
 }
 
-pub fn check(file: &Path) -> Result<ExitCode> {
-    Config::read(file)?;
-    println!("{}: valid", file.display());
+pub fn run(command: &ConfigCommand) -> Result<ExitCode> {
+    match command {
+        ConfigCommand::Reference { output } => {
+            output::print(*output, &reference::listed(), |_| reference::text())?;
+        }
+        ConfigCommand::Check { file, output } => {
+            Config::read(file)?;
+            output::print(*output, &CheckReport { file, valid: true }, |_| {
+                format!("{}: valid\n", file.display())
+            })?;
+        }
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Of a valid file; the error tells of another one.
+#[derive(Serialize)]
+struct CheckReport<'a> {
+    file: &'a Path,
+    valid: bool,
 }
 
 #[cfg(test)]

@@ -4,15 +4,17 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use api::{Consistency, Cookie, Directories, Namespace, NamespaceError};
+use api::{Account, Consistency, Cookie, Directories, Namespace, NamespaceError, Quotas};
 use namespace::SqlNamespace;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use types::{FileId, Identity, Name};
 
-use crate::cli::{ConsistencyArgument, DirCommand, InstanceArguments};
+use crate::cli::{ConsistencyArgument, DirCommand, InstanceArguments, ProgressArguments};
 use crate::control::Request;
 use crate::instance::ask_or_open;
+use crate::output;
+use crate::progress::Meter;
 use crate::questions::DirectoryQuestion;
 
 /// Directories that are changed at the same time, so that they share a commit.
@@ -35,20 +37,14 @@ pub fn run(command: &DirCommand) -> Result<ExitCode> {
     match command {
         DirCommand::SetConsistency(arguments) => {
             let (path, set, recursive) = (arguments.path.clone(), Some(arguments.mode), arguments.recursive);
-            let report = ask(&arguments.place, DirectoryQuestion { path, set, recursive })?;
-            println!("{}", report.text());
-            if report.changed > 1 {
-                println!("set for {} directories", report.changed);
-            }
+            let question = DirectoryQuestion { path, set, recursive };
+            let report = ask(&arguments.place, question, arguments.progress)?;
+            output::print(arguments.output, &report, Report::text)?;
         }
         DirCommand::Show(arguments) => {
             let question = DirectoryQuestion { path: arguments.path.clone(), set: None, recursive: false };
-            let report = ask(&arguments.place, question)?;
-            if arguments.json {
-                println!("{}", serde_json::to_string_pretty(&report)?);
-            } else {
-                println!("{}", report.text());
-            }
+            let report = ask(&arguments.place, question, ProgressArguments::default())?;
+            output::print(arguments.output, &report, Report::text)?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -57,21 +53,33 @@ pub fn run(command: &DirCommand) -> Result<ExitCode> {
 impl Report {
     fn text(&self) -> String {
         let whence = if self.own.is_some() { "set for it" } else { "as namespace.consistency says" };
-        format!("{}: consistency {} ({whence})", self.path, self.consistency)
+        let mut text = format!("{}: consistency {} ({whence})\n", self.path, self.consistency);
+        if self.changed > 1 {
+            text += &format!("set for {} directories\n", self.changed);
+        }
+        text
     }
 }
 
-fn ask(place: &InstanceArguments, question: DirectoryQuestion) -> Result<Report> {
+fn ask(
+    place: &InstanceArguments,
+    question: DirectoryQuestion,
+    progress: ProgressArguments,
+) -> Result<Report> {
     let request = Request::Directory(question.clone());
-    ask_or_open(place, request, async |namespace| answer(namespace, &question).await)
+    ask_or_open(place, request, progress, async |namespace, meter| answer(namespace, &question, meter).await)
 }
 
-pub async fn answer(namespace: &Arc<SqlNamespace>, question: &DirectoryQuestion) -> Result<Report> {
+pub async fn answer(
+    namespace: &Arc<SqlNamespace>,
+    question: &DirectoryQuestion,
+    meter: &Meter,
+) -> Result<Report> {
     let path = &question.path;
     let dir = find(namespace, path).await.with_context(|| path.clone())?;
     let changed = match question.set {
         None => 0,
-        Some(mode) => set(namespace, dir, mode_of(mode), question.recursive).await?,
+        Some(mode) => set(namespace, dir, mode_of(mode), question.recursive, meter).await?,
     };
     let own = namespace.consistency(dir).await.with_context(|| path.clone())?;
     let consistency = own.unwrap_or_else(|| namespace.default_consistency()).name().to_owned();
@@ -106,14 +114,20 @@ async fn set(
     top: FileId,
     mode: Option<Consistency>,
     recursive: bool,
+    meter: &Meter,
 ) -> Result<u64> {
     namespace.set_consistency(top, mode).await?;
+    if recursive {
+        let below = namespace.counted(Account::tree(top)).await?.directories;
+        meter.begin_items("setting directories", u64::try_from(below + 1).ok());
+    }
     let (mut changed, mut found, mut changing) = (1, vec![top], JoinSet::new());
     while recursive && !(found.is_empty() && changing.is_empty()) {
         let Some(dir) = found.pop() else {
             found.extend(next(&mut changing, &mut changed).await?);
             continue;
         };
+        meter.set(changed);
         let mut after = Cookie::START;
         loop {
             let page = match namespace.list(&Identity::root(), dir, after, PAGE_LEN).await {

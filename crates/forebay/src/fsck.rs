@@ -16,12 +16,14 @@ use namespace::{SqlNamespace, Stray};
 use pool::{FoundReplica, LocalPool};
 use types::PoolId;
 
-use crate::cli::FsckArguments;
+use crate::cli::{FsckArguments, ProgressArguments};
 use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
 use crate::keys;
 use crate::lengths::Settled;
+use crate::output;
+use crate::progress::{Meter, Shown};
 use crate::report::FsckReport;
 use crate::services::Services;
 use crate::system::{SystemClock, SystemRandom};
@@ -37,31 +39,30 @@ pub fn run(arguments: &FsckArguments) -> Result<ExitCode> {
     let report = if arguments.repair {
         repair::run(arguments, &config)?
     } else {
-        match control::ask::<FsckReport>(&config.data, Request::Fsck)? {
+        match control::ask_showing::<FsckReport>(&config.data, Request::Fsck, arguments.progress)? {
             Some(report) => report,
-            None => check_stopped(&config)?,
+            None => check_stopped(&config, arguments.progress)?,
         }
     };
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.text());
-    }
+    output::print(arguments.output, &report, FsckReport::text)?;
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn check_stopped(config: &Config) -> Result<FsckReport> {
+fn check_stopped(config: &Config, progress: ProgressArguments) -> Result<FsckReport> {
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     // Damaged, each of them would refuse the next start.
     data.drained_pools().load()?;
     keys::check(&data)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(check_opened(&data, config))
+    runtime.block_on(check_opened(&data, config, progress))
 }
 
-async fn check_opened(data: &DataDir, config: &Config) -> Result<FsckReport> {
+async fn check_opened(data: &DataDir, config: &Config, progress: ProgressArguments) -> Result<FsckReport> {
+    let meter = Meter::new();
+    let _shown = Shown::of(&meter, progress);
+    meter.begin("opening namespace and pools");
     let services = open(data, config).await?;
-    let report = check(&services.namespace, &services.local_pools).await;
+    let report = check(&services.namespace, &services.local_pools, &meter).await;
     services.close().await;
     let mut report = report?;
     let Settled { finished, lost, .. } = services.settled;
@@ -98,8 +99,12 @@ pub fn stray(pool: PoolId, found: &FoundReplica) -> Stray {
 }
 
 /// Compares; changes nothing. On a running instance a file that changes meanwhile is looked at twice.
-pub async fn check(namespace: &Arc<SqlNamespace>, pools: &[Arc<LocalPool>]) -> Result<FsckReport> {
-    let found = compare::compare(namespace, pools).await?;
+pub async fn check(
+    namespace: &Arc<SqlNamespace>,
+    pools: &[Arc<LocalPool>],
+    meter: &Arc<Meter>,
+) -> Result<FsckReport> {
+    let found = compare::compare(namespace, pools, meter).await?;
     let mut report = FsckReport { files: found.files, replicas: found.replicas, ..FsckReport::default() };
     for problem in &found.of_namespace {
         note(&mut report.problems, problem.to_string());

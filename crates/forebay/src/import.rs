@@ -4,10 +4,10 @@
 //! made beside the tree (`adopt`).
 
 mod adopt;
-mod ticker;
 mod walk;
 
 use std::fs::File;
+use std::io::Seek;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -15,61 +15,75 @@ use ::namespace::bulk::NamespaceLocation;
 use ::namespace::import::{Format, Import, Made, Options, read};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use serde::Serialize;
 use types::Clock;
 
+use crate::cli::{OutputArguments, ProgressArguments};
 use crate::data_dir::DataDir;
 use crate::data_dir::SQLITE;
+use crate::output;
+use crate::progress::{Meter, Shown, Unit};
 use crate::system::{SystemClock, SystemRandom};
-use ticker::Ticker;
 
 pub use adopt::adopt;
 
 #[derive(Args)]
 pub struct ImportArguments {
-    /// File with the listing; - reads standard input
+    /// File with the listing; - is standard input
     #[arg(long, value_name = "FILE")]
     pub listing: PathBuf,
-    /// How it is written: by mtree or tar, or by find TREE -printf '%y %m %U %G %n %D:%i %s %b %T@ %A@ %C@ %B@ %P\0%l\0'
+    /// Format: of mtree or tar, or of find TREE -printf '%y %m %U %G %n %D:%i %s %b %T@ %A@ %C@ %B@ %P\0%l\0'
     #[arg(long, value_enum)]
     pub format: ListingFormat,
-    /// A data directory, made if it is missing, sqlite:DIR or postgres://user@host/database; there must be no namespace in it
+    /// Target without a namespace: a data directory (made if it is missing), sqlite:DIR or postgres://user@host/database
     #[arg(long, value_name = "PLACE")]
     pub to: String,
-    /// Data directory that has its namespace there from then on, where that is PostgreSQL; made if it is missing
+    /// Data directory that uses the namespace from then on, if that is in PostgreSQL; made if it is missing
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Where in the new namespace the top of the tree is to be
+    /// Path in the new namespace for the top of the tree
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub under: String,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ListingFormat {
+    /// Output of GNU find with the format above
     Find,
+    /// Output of mtree or bsdtar
     Mtree,
+    /// A tar archive, whose contents are not read
     Tar,
 }
 
 #[derive(Args)]
 pub struct AdoptArguments {
-    /// Directory whose files are taken in
+    /// Directory whose files become the namespace
     #[arg(long, value_name = "DIR")]
     pub tree: PathBuf,
-    /// Data directory to be made, for `forebay up`
+    /// Data directory to make, for `forebay up`
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Where its pool is to be, on the file system of the tree [default: pools/pool-0 in the data directory]
+    /// Directory of its pool, on the file system of the tree [default: pools/pool-0 in the data directory]
     #[arg(long, value_name = "DIR")]
     pub pool: Option<PathBuf>,
     /// Database of the namespace: postgres://user@host/database [default: sqlite, in the data directory]
     #[arg(long, value_name = "URL")]
     pub namespace: Option<String>,
-    /// Where in the new namespace the top of the tree is to be
+    /// Path in the new namespace for the top of the tree
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub under: String,
-    /// Take the files' names in the tree away when all is done, so that nothing is changed past the namespace
+    /// Remove the files' names in the tree at the end, so that nobody changes the files past the namespace
     #[arg(long = "move")]
     pub takes_names: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+    #[command(flatten)]
+    pub progress: ProgressArguments,
 }
 
 pub fn import(arguments: &ImportArguments) -> Result<ExitCode> {
@@ -83,24 +97,81 @@ pub fn import(arguments: &ImportArguments) -> Result<ExitCode> {
     let path = if is_input { Path::new("/dev/stdin") } else { &arguments.listing };
     let listing = File::open(path).with_context(|| format!("cannot open the listing {}", path.display()))?;
     let mut import = Import::begin(&target.place, &target.options(&arguments.under, 0))?;
-    let mut ticker = Ticker::new("names");
-    import.add_all(&mut *read(format, listing), &mut |made| ticker.tell(made.names, None))?;
-    ticker.say("indexing and checking");
+    let meter = Meter::new();
+    let shown = Shown::of(&meter, arguments.progress);
+    let mut counting = Counting::begin(&listing, &meter)?;
+    import.add_all(&mut *read(format, listing), &mut |made| counting.tell(made.names, &meter))?;
+    meter.begin("indexing and checking");
     let made = import.finish()?;
-    drop(ticker);
+    drop(shown);
     target.record()?;
-    tell(&made, &target.place);
-    if made.bytes > 0 {
-        println!("the files have sizes and no data: they are in no pool");
-    }
+    output::print(arguments.output, &Report::of(&made, &target.place), |report| {
+        let mut text = report.text();
+        if made.bytes > 0 {
+            text += "the files have sizes and no data: they are in no pool\n";
+        }
+        text
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell(made: &Made, place: &NamespaceLocation) {
-    let Made { directories, files, names, bytes, untold } = made;
-    println!("{files} files and {directories} directories are in {place}, {names} names, {bytes} bytes");
-    if *untold > 0 {
-        println!("{untold} of the directories were not told of and belong to root, mode 0755");
+/// Counts how much of a listing was read.
+enum Counting {
+    /// Bytes of a file. The handle shares its offset with the one that is read.
+    Bytes(File),
+    /// Names, if it is a pipe.
+    Names,
+}
+
+impl Counting {
+    fn begin(listing: &File, meter: &Meter) -> Result<Counting> {
+        let about = listing.metadata().context("cannot read the listing")?;
+        if !about.is_file() {
+            meter.begin_items("reading names", None);
+            return Ok(Counting::Names);
+        }
+        let shared = listing.try_clone().context("cannot read the listing")?;
+        meter.resume("reading the listing", Unit::Bytes, about.len(), 0);
+        Ok(Counting::Bytes(shared))
+    }
+
+    fn tell(&mut self, names: u64, meter: &Meter) {
+        match self {
+            Counting::Names => meter.set(names),
+            // Without an offset it is only not told.
+            Counting::Bytes(shared) => _ = shared.stream_position().map(|read| meter.set(read)),
+        }
+    }
+}
+
+/// A namespace that was made.
+#[derive(Serialize)]
+struct Report {
+    /// Without the password of a URL.
+    to: String,
+    files: u64,
+    directories: u64,
+    names: u64,
+    bytes: u64,
+    /// Directories above entries of the listing that are no entries themselves.
+    untold: u64,
+}
+
+impl Report {
+    fn of(made: &Made, place: &NamespaceLocation) -> Report {
+        let Made { directories, files, names, bytes, untold } = *made;
+        Report { to: place.to_string(), files, directories, names, bytes, untold }
+    }
+
+    fn text(&self) -> String {
+        let Report { to, files, directories, names, bytes, untold } = self;
+        let mut text = format!(
+            "{files} files and {directories} directories are in {to}, {names} names, {bytes} bytes\n"
+        );
+        if *untold > 0 {
+            text += &format!("{untold} of the directories were not told of and belong to root, mode 0755\n");
+        }
+        text
     }
 }
 

@@ -18,8 +18,10 @@ mod lengths;
 mod marks;
 mod namespace;
 mod naming;
+mod output;
 mod pool_map;
 mod pools;
+mod progress;
 mod questions;
 mod quota;
 mod reaper;
@@ -29,10 +31,10 @@ mod reference;
 mod report;
 mod services;
 mod status;
-mod status_line;
 mod system;
 mod system_names;
 mod system_users;
+mod table;
 mod up;
 mod users;
 
@@ -56,14 +58,8 @@ fn main() -> ExitCode {
         cli::Command::Du(arguments) => quota::run_du(&arguments),
         cli::Command::Namespace { command } => namespace::run(&command),
         cli::Command::User { command } => users::run(&command),
-        cli::Command::Cert { command: cli::CertCommand::SelfSigned { hosts, days, out } } => {
-            certificate::self_signed(&hosts, days, &out)
-        }
-        cli::Command::Config { command: cli::ConfigCommand::Reference } => {
-            print!("{}", config::reference::text());
-            Ok(ExitCode::SUCCESS)
-        }
-        cli::Command::Config { command: cli::ConfigCommand::Check { file } } => config::check(&file),
+        cli::Command::Cert { command } => certificate::run(&command),
+        cli::Command::Config { command } => config::run(&command),
     };
     outcome.unwrap_or_else(|error| {
         // One line for people: what, where, and what to do.

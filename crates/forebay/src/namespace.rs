@@ -2,26 +2,23 @@
 
 pub mod location;
 pub mod places;
-mod progress;
+mod report;
 
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
 
-use ::namespace::Problem;
-use ::namespace::bulk::{self, Begin, NamespaceLocation, Order};
-use anyhow::{Result, bail};
+use ::namespace::bulk::{self, Begin, NamespaceLocation, Order, Phase, Progress};
+use anyhow::{Context, Result, bail};
 
 use crate::cli::{BackupArguments, CopyArguments, MigrateArguments, NamespaceCommand, RestoreArguments};
 use crate::data_dir::SQLITE;
 use crate::data_dir::{DataDir, complaint};
+use crate::output;
+use crate::progress::{Meter, Shown, Unit};
 use crate::system::SystemClock;
-use progress::Teller;
+use report::{BackupReport, CopyReport, MigrateReport, Problems, RestoreReport, RetakeReport, Switched};
 use tokio::signal::unix::{SignalKind, signal};
-use types::display::Size;
-
-/// More are not told: the check is there for that.
-const PROBLEMS_TOLD: usize = 10;
 
 pub fn run(command: &NamespaceCommand) -> Result<ExitCode> {
     match command {
@@ -32,7 +29,39 @@ pub fn run(command: &NamespaceCommand) -> Result<ExitCode> {
         NamespaceCommand::Import(arguments) => crate::import::import(arguments),
         NamespaceCommand::Adopt(arguments) => crate::import::adopt(arguments),
         NamespaceCommand::Rebuild(arguments) => crate::rebuild::run(arguments),
-        NamespaceCommand::Describe { place } => crate::naming::describe(place),
+        NamespaceCommand::Describe { place, output, progress } => {
+            crate::naming::describe(place, *output, *progress)
+        }
+    }
+}
+
+/// Raises a meter as a bulk operation says.
+struct Follower<'a> {
+    meter: &'a Meter,
+    phase: Option<Phase>,
+}
+
+impl Follower<'_> {
+    fn new(meter: &Meter) -> Follower<'_> {
+        Follower { meter, phase: None }
+    }
+
+    fn follow(&mut self, progress: Progress) {
+        let Progress { phase, done, total, .. } = progress;
+        if self.phase != Some(phase) {
+            self.phase = Some(phase);
+            match phase {
+                Phase::Counting => self.meter.begin("counting rows"),
+                Phase::Indexing => self.meter.begin("making indexes"),
+                Phase::Checking => self.meter.begin("checking"),
+                Phase::Copying => self.meter.resume("copying rows", Unit::Items, total, done),
+                Phase::Migrating => self.meter.resume("migrating rows", Unit::Items, total, done),
+                Phase::Verifying => self.meter.resume("comparing rows", Unit::Items, total, done),
+                Phase::Saving => self.meter.resume("saving", Unit::Bytes, total, done),
+                Phase::Reading => self.meter.resume("reading the backup", Unit::Bytes, total, done),
+            }
+        }
+        self.meter.set(done);
     }
 }
 
@@ -71,18 +100,24 @@ fn copy(arguments: &CopyArguments) -> Result<ExitCode> {
         );
     }
     let order = Order { begin: begin(arguments.start_over), instance };
-    let mut teller = Teller::new();
-    let copied = bulk::copy(&from.place, &to.place, &order, &mut |progress| teller.tell(progress))?;
-    drop(teller);
-    println!("{} rows are in {}, the same as in {}", copied.rows, to.place, from.place);
-    if copied.resumed > 0 {
-        println!("{} of them were there from an earlier attempt", copied.resumed);
-    }
-    tell_problems(&copied.problems);
-    if let Some(data) = switched {
-        switch(data, &to.place)?;
-    }
-    Ok(exit(&copied.problems))
+    let meter = Meter::new();
+    let shown = Shown::of(&meter, arguments.progress);
+    let mut follower = Follower::new(&meter);
+    let copied = bulk::copy(&from.place, &to.place, &order, &mut |progress| follower.follow(progress))?;
+    drop(shown);
+    let report = CopyReport {
+        from: from.place.to_string(),
+        to: to.place.to_string(),
+        rows: copied.rows,
+        resumed: copied.resumed,
+        problems: Problems::of(&copied.problems),
+        switched: switched
+            .map(|data| switch(data, &to.place))
+            .transpose()
+            .context("the copy is made and not in use")?,
+    };
+    output::print(arguments.output, &report, CopyReport::text)?;
+    Ok(exit(&report.problems))
 }
 
 /// A data directory is named whose namespace is in PostgreSQL.
@@ -101,28 +136,21 @@ fn is_of(path: &Path, data: Option<&DataDir>) -> bool {
 }
 
 /// Keeps the old database under another name. The note is written first, so that a head always finds a database.
-fn switch(data: &DataDir, to: &NamespaceLocation) -> Result<()> {
+fn switch(data: &DataDir, to: &NamespaceLocation) -> Result<Switched> {
+    let mut switched = Switched { data: data.path().to_owned(), kept: None, is_postgres: false };
     match to {
         NamespaceLocation::Postgres(url) => {
             data.note_database(url)?;
+            switched.is_postgres = true;
             let (old, kept) = (data.namespace(), data.path().join("namespace.moved"));
             if old.exists() {
                 fs::rename(&old, &kept).map_err(|error| complaint(&kept, "make", &error))?;
-                println!("what {} had is in {}", data.path().display(), kept.display());
+                switched.kept = Some(kept);
             }
-            println!(
-                "start it with that URL as --namespace, or as namespace.database in its configuration file"
-            );
         }
-        NamespaceLocation::Sqlite(_) | NamespaceLocation::File(_) => {
-            data.note_database(SQLITE)?;
-            println!(
-                "{} has its namespace in its own SQLite: start it without --namespace",
-                data.path().display()
-            );
-        }
+        NamespaceLocation::Sqlite(_) | NamespaceLocation::File(_) => data.note_database(SQLITE)?,
     }
-    Ok(())
+    Ok(switched)
 }
 
 fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
@@ -138,12 +166,16 @@ fn backup(arguments: &BackupArguments) -> Result<ExitCode> {
         },
     };
     discard_when_stopped(&arguments.to)?;
-    let mut teller = Teller::new();
-    let saved = bulk::backup(&from, &arguments.to, instance, &mut |progress| teller.tell(progress))?;
-    drop(teller);
-    println!("{} is saved in {}, {}", from, arguments.to.display(), Size(saved.bytes));
-    tell_problems(&saved.problems);
-    Ok(exit(&saved.problems))
+    let meter = Meter::new();
+    let shown = Shown::of(&meter, arguments.progress);
+    let mut follower = Follower::new(&meter);
+    let saved = bulk::backup(&from, &arguments.to, instance, &mut |progress| follower.follow(progress))?;
+    drop(shown);
+    let problems = Problems::of(&saved.problems);
+    let report =
+        BackupReport { from: from.to_string(), to: arguments.to.clone(), bytes: saved.bytes, problems };
+    output::print(arguments.output, &report, BackupReport::text)?;
+    Ok(exit(&report.problems))
 }
 
 /// Removes an unfinished file when the process is told to stop, or its terminal is closed.
@@ -189,27 +221,35 @@ fn restore(arguments: &RestoreArguments) -> Result<ExitCode> {
     refuse_elsewhere(to.data.as_ref(), "--to")?;
     let Some(from) = &arguments.from else {
         let taken = bulk::retake(&to.place, &SystemClock::new())?;
-        println!("the namespace in {} is taken as it is; file ids go on above {}", to.place, taken.files);
-        println!("what it lacks is lost; `forebay fsck` compares it with the pools");
+        let report = RetakeReport { to: to.place.to_string(), last_file: taken.files };
+        output::print(arguments.output, &report, RetakeReport::text)?;
         return Ok(ExitCode::SUCCESS);
     };
     let instance = to.data.as_ref().map(|data| data.instance);
-    let mut teller = Teller::new();
+    let meter = Meter::new();
+    let shown = Shown::of(&meter, arguments.progress);
+    let mut follower = Follower::new(&meter);
     let begin = begin(arguments.start_over);
     let restored = bulk::restore(from, &to.place, instance, begin, &SystemClock::new(), &mut |progress| {
-        teller.tell(progress)
+        follower.follow(progress)
     })?;
-    drop(teller);
+    drop(shown);
     if !restored.is_verified {
         eprintln!(
             "warning: {} has no digest, as backups of older programs: whether it is what was saved is not known",
             from.display()
         );
     }
-    println!("{} rows are in {}, as {} has them", restored.rows, to.place, from.display());
-    println!("what happened after the backup is not in it; `forebay fsck` compares it with the pools");
-    tell_problems(&restored.problems);
-    Ok(exit(&restored.problems))
+    let report = RestoreReport {
+        from: from.clone(),
+        to: to.place.to_string(),
+        rows: restored.rows,
+        resumed: restored.resumed,
+        verified: restored.is_verified,
+        problems: Problems::of(&restored.problems),
+    };
+    output::print(arguments.output, &report, RestoreReport::text)?;
+    Ok(exit(&report.problems))
 }
 
 fn migrate(arguments: &MigrateArguments) -> Result<ExitCode> {
@@ -222,40 +262,29 @@ fn migrate(arguments: &MigrateArguments) -> Result<ExitCode> {
             ),
         },
     };
-    let plan = bulk::plan(&place)?;
-    println!("{place} has schema version {}, this program knows {}", plan.found, plan.known);
-    for step in &plan.steps {
-        println!("{}: {} ({} rows are read or written)", step.version, step.what, step.rows);
+    let mut report = MigrateReport::of(&place, &bulk::plan(&place)?);
+    if !arguments.output.json {
+        output::print_text(&report.plan())?;
     }
-    if plan.steps.is_empty() {
-        println!("nothing is to be done");
-    } else if arguments.dry_run {
-        println!("nothing was changed");
-    } else {
-        let done = bulk::migrate(&place)?;
-        println!("schema version {} is in place", done.known);
+    if !report.steps.is_empty() && !arguments.dry_run {
+        let meter = Meter::new();
+        let _shown = Shown::of(&meter, arguments.progress);
+        let mut follower = Follower::new(&meter);
+        report.known = bulk::migrate(&place, &mut |progress| follower.follow(progress))?.known;
+        report.migrated = true;
     }
+    output::print(arguments.output, &report, MigrateReport::outcome)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_problems(problems: &[Problem]) {
-    if problems.is_empty() {
-        println!("the check finds nothing wrong");
-        return;
-    }
-    println!("the check finds {} problems, see `forebay fsck`:", problems.len());
-    for problem in problems.iter().take(PROBLEMS_TOLD) {
-        println!("  {problem}");
-    }
-}
-
-fn exit(problems: &[Problem]) -> ExitCode {
+fn exit(problems: &Problems) -> ExitCode {
     if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{OutputArguments, ProgressArguments};
 
     #[test]
     fn a_backup_is_restored_and_not_copied() {
@@ -264,6 +293,8 @@ mod tests {
             to: "sqlite:/nowhere".to_owned(),
             switch: None,
             start_over: false,
+            output: OutputArguments::default(),
+            progress: ProgressArguments::default(),
         };
         let error = copy(&arguments).unwrap_err().to_string();
         assert!(error.contains("forebay namespace restore"), "{error}");

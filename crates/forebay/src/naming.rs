@@ -12,34 +12,52 @@ use std::time::Duration;
 use anyhow::Result;
 use api::{Description, PoolList};
 use namespace::{DescribedPage, SqlNamespace};
+use serde::Serialize;
 use tokio::sync::{Mutex, watch};
 use types::{Clock, FileId};
 
-use crate::cli::InstanceArguments;
+use crate::cli::{InstanceArguments, OutputArguments, ProgressArguments};
 use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
 use crate::fsck;
+use crate::output;
+use crate::progress::{Meter, Shown};
 use crate::system::SystemRandom;
 
 /// `forebay namespace describe`: now, through the running head, or directly if no head runs.
-pub fn describe(place: &InstanceArguments) -> Result<ExitCode> {
+pub fn describe(
+    place: &InstanceArguments,
+    output: OutputArguments,
+    progress: ProgressArguments,
+) -> Result<ExitCode> {
     let config = place.config()?;
-    let files = match control::ask::<u64>(&config.data, Request::Describe)? {
+    let files = match control::ask_showing::<u64>(&config.data, Request::Describe, progress)? {
         Some(files) => files,
-        None => describe_stopped(&config)?,
+        None => describe_stopped(&config, progress)?,
     };
-    println!("the pools know what {files} files and directories are called");
+    output::print(output, &DescribeReport { files }, |report| {
+        format!("the pools know what {} files and directories are called\n", report.files)
+    })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn describe_stopped(config: &Config) -> Result<u64> {
+#[derive(Serialize)]
+struct DescribeReport {
+    /// And directories.
+    files: u64,
+}
+
+fn describe_stopped(config: &Config, progress: ProgressArguments) -> Result<u64> {
+    let meter = Meter::new();
+    let _shown = Shown::of(&meter, progress);
+    meter.begin("opening namespace and pools");
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let services = fsck::open(&data, config).await?;
         let (namespace, pools) = (Arc::clone(&services.namespace), Arc::clone(&services.pools));
-        let told = Naming::new(namespace, pools, Arc::clone(&services.clock)).tell_all().await;
+        let told = Naming::new(namespace, pools, Arc::clone(&services.clock)).tell_all(&meter).await;
         services.close().await;
         Ok(told?.files)
     })
@@ -86,7 +104,7 @@ impl Naming {
             if number.is_multiple_of(ALL_EVERY) {
                 after = FileId(0);
             }
-            match self.tell(after, REST, &stop).await {
+            match self.tell(after, REST, &stop, &Meter::new()).await {
                 Ok(pass) => after = pass.through,
                 Err(error) => tracing::warn!(%error, "pools are not told what their files are called"),
             }
@@ -94,13 +112,21 @@ impl Naming {
     }
 
     /// All files, without rest.
-    pub async fn tell_all(&self) -> Result<Pass> {
+    pub async fn tell_all(&self, meter: &Meter) -> Result<Pass> {
         let (_keep, never) = watch::channel(false);
-        self.tell(FileId(0), 0, &never).await
+        meter.begin("waiting for the pass that runs");
+        self.tell(FileId(0), 0, &never, meter).await
     }
 
-    async fn tell(&self, mut after: FileId, rest: u32, stop: &watch::Receiver<bool>) -> Result<Pass> {
+    async fn tell(
+        &self,
+        mut after: FileId,
+        rest: u32,
+        stop: &watch::Receiver<bool>,
+        meter: &Meter,
+    ) -> Result<Pass> {
         let _pass = self.pass.lock().await;
+        meter.begin_items("describing files", Some(self.namespace.totals().files));
         let namespace = Arc::clone(&self.namespace);
         let mut describer = tokio::task::spawn_blocking(move || namespace.describer()).await??;
         let (mut files, mut unnamed) = (0, None);
@@ -119,6 +145,7 @@ impl Naming {
             after = if page.is_last { last.max(after) } else { page.through };
             let is_last = page.is_last;
             self.tell_page(page).await?;
+            meter.set(files);
             if is_last || *stop.borrow() {
                 // Numbers are given in order, names not: an upload gets its name when it is complete.
                 let through = unnamed.map_or(after, |file: FileId| FileId(file.0 - 1).min(after));
@@ -182,17 +209,17 @@ mod tests {
         let listed = Arc::new(PoolList::of([pool.clone() as Arc<dyn Pool>]).unwrap());
         let naming = Naming::new(Arc::clone(&namespace), Arc::clone(&listed), clock);
         let (_keep, stop) = watch::channel(false);
-        let first = naming.tell(FileId(0), 0, &stop).await.unwrap();
+        let first = naming.tell(FileId(0), 0, &stop, &Meter::new()).await.unwrap();
         let known = || pool.descriptions().iter().map(|description| description.file).collect::<Vec<_>>();
         assert_eq!(known(), [FileId::ROOT, files[0], files[2]]);
         publish(1, "late").await;
-        let second = naming.tell(first.through, 0, &stop).await.unwrap();
+        let second = naming.tell(first.through, 0, &stop, &Meter::new()).await.unwrap();
         assert_eq!(known(), [FileId::ROOT, files[0], files[1], files[2]]);
         assert_eq!((first.files, second.files, second.through), (3, 2, files[2]));
         // The list of pools is that of the moment.
         let added = Arc::new(MemoryPool::new(PoolId(1)));
         listed.add(added.clone()).unwrap();
-        naming.tell(FileId(0), 0, &stop).await.unwrap();
+        naming.tell(FileId(0), 0, &stop, &Meter::new()).await.unwrap();
         assert_eq!(added.descriptions().len(), 1, "the root; the files have data elsewhere");
     }
 }

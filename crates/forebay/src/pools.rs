@@ -10,31 +10,34 @@ use types::PoolId;
 use crate::cli::{InstanceArguments, PoolArguments, PoolCommand};
 use crate::control::{self, Request};
 use crate::data_dir::{DataDir, DrainedPools};
+use crate::output;
 use crate::questions::PoolQuestion;
 use crate::system::SystemRandom;
+use crate::table::{Column, Table};
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PoolState {
-    pub id: u32,
-    pub is_drained: bool,
+    /// `pool-0`.
+    pub name: String,
+    pub drained: bool,
     /// To most clients: it gets half as many new files.
-    #[serde(default)]
-    pub is_slow: bool,
+    pub slow: bool,
     pub offline: Option<String>,
     /// Files there of which clients still have layouts, while it is drained or offline. `None`: it is not known, for
     /// nothing runs.
     pub layouts_left: Option<usize>,
 }
 
+#[derive(Serialize)]
+struct PoolList {
+    pools: Vec<PoolState>,
+}
+
 pub fn run(command: &PoolCommand) -> Result<ExitCode> {
     match command {
-        PoolCommand::List { place, json } => {
+        PoolCommand::List { place, output } => {
             let pools = ask(place, PoolQuestion::List)?;
-            if *json {
-                println!("{}", serde_json::to_string_pretty(&pools)?);
-            } else {
-                pools.iter().for_each(|pool| println!("{}", pool.text()));
-            }
+            output::print(*output, &PoolList { pools }, PoolList::text)?;
         }
         PoolCommand::Drain(arguments) => change(arguments, PoolQuestion::Drain)?,
         PoolCommand::Enable(arguments) => change(arguments, PoolQuestion::Enable)?,
@@ -44,11 +47,9 @@ pub fn run(command: &PoolCommand) -> Result<ExitCode> {
 
 fn change(arguments: &PoolArguments, question: impl FnOnce(u32) -> PoolQuestion) -> Result<()> {
     let id = number(&arguments.pool)?;
-    let pools = ask(&arguments.place, question(id))?;
-    if let Some(pool) = pools.iter().find(|pool| pool.id == id) {
-        println!("{}", pool.text());
-    }
-    Ok(())
+    let mut pools = ask(&arguments.place, question(id))?;
+    pools.retain(|pool| pool.name == PoolId(id).to_string());
+    output::print(arguments.output, &PoolList { pools }, PoolList::text)
 }
 
 /// `pool-3`, as everything calls it, or the number alone.
@@ -66,9 +67,9 @@ fn ask(place: &InstanceArguments, question: PoolQuestion) -> Result<Vec<PoolStat
     let all: BTreeSet<_> = (0..data.pools).map(PoolId).collect();
     let drained = apply(&data.drained_pools(), &all, question)?;
     let state = |id: PoolId| PoolState {
-        id: id.0,
-        is_drained: drained.contains(&id),
-        is_slow: false,
+        name: id.to_string(),
+        drained: drained.contains(&id),
+        slow: false,
         offline: None,
         layouts_left: None,
     };
@@ -97,20 +98,29 @@ pub fn apply(
     Ok(drained)
 }
 
-impl PoolState {
+impl PoolList {
     fn text(&self) -> String {
-        let drained = match (self.is_drained, self.layouts_left) {
+        let mut table = Table::new([Column::Text("pool"), Column::Text("state")]);
+        for pool in &self.pools {
+            table.row([pool.name.clone(), pool.state()]);
+        }
+        table.to_string()
+    }
+}
+
+impl PoolState {
+    fn state(&self) -> String {
+        let drained = match (self.drained, self.layouts_left) {
             (false, _) => None,
             (true, None | Some(0)) => Some("drained".to_owned()),
             (true, Some(left)) => Some(format!("draining, files of which clients have layouts: {left}")),
         };
         let said: Vec<String> = drained.into_iter().chain(self.offline.clone()).collect();
-        let state = match said.is_empty() {
-            true if self.is_slow => "enabled; slow to clients".to_owned(),
+        match said.is_empty() {
+            true if self.slow => "enabled; slow to clients".to_owned(),
             true => "enabled".to_owned(),
             false => said.join("; "),
-        };
-        format!("pool-{:<4} {state}", self.id)
+        }
     }
 }
 
@@ -126,18 +136,18 @@ mod tests {
 
     #[test]
     fn of_a_pool_that_is_drained_and_offline_both_are_told() {
-        let state = |is_drained: bool, offline: Option<&str>| {
+        let pool = |drained: bool, offline: Option<&str>| {
             let offline = offline.map(str::to_owned);
-            let layouts_left = is_drained.then_some(0);
-            PoolState { id: 3, is_drained, is_slow: false, offline, layouts_left }
+            let layouts_left = drained.then_some(0);
+            PoolState { name: "pool-3".to_owned(), drained, slow: false, offline, layouts_left }
         };
-        let text = |is_drained, offline| state(is_drained, offline).text();
-        assert_eq!(text(false, None), "pool-3    enabled");
-        let slow = PoolState { is_slow: true, ..state(false, None) };
-        assert_eq!(slow.text(), "pool-3    enabled; slow to clients");
-        assert_eq!(text(true, None), "pool-3    drained");
-        assert_eq!(text(false, Some("no disk")), "pool-3    no disk");
-        assert_eq!(text(true, Some("no disk")), "pool-3    drained; no disk");
+        let state = |drained, offline| pool(drained, offline).state();
+        assert_eq!(state(false, None), "enabled");
+        let slow = PoolState { slow: true, ..pool(false, None) };
+        assert_eq!(slow.state(), "enabled; slow to clients");
+        assert_eq!(state(true, None), "drained");
+        assert_eq!(state(false, Some("no disk")), "no disk");
+        assert_eq!(state(true, Some("no disk")), "drained; no disk");
     }
 
     #[test]

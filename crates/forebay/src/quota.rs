@@ -7,15 +7,20 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context, Result, anyhow, bail};
 use api::{Account, Cookie, Limit, Namespace, Paths, Quota, Quotas, Scope};
 use namespace::SqlNamespace;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use types::{FileId, Identity};
 
-use crate::cli::{DuArguments, InstanceArguments, LimitArguments, QuotaCommand, WhoseArguments};
+use crate::cli::{
+    DuArguments, InstanceArguments, LimitArguments, ProgressArguments, QuotaCommand, WhoseArguments,
+};
 use crate::control::Request;
 use crate::dir::find;
 use crate::instance::ask_or_open;
+use crate::output;
+use crate::progress::Meter;
 use crate::questions::{Limits, QuotaQuestion, Whose};
-use report::{AccountReport, UsageReport};
+use report::{AccountList, AccountReport, UsageList, UsageReport};
 
 /// Lines of `forebay du`.
 const LINES_MAX: usize = 100_000;
@@ -24,30 +29,25 @@ const PAGE_LEN: usize = 1000;
 
 pub fn run(command: &QuotaCommand) -> Result<ExitCode> {
     match command {
-        QuotaCommand::Set { place, whose, limits } => {
+        QuotaCommand::Set { place, whose, limits, output } => {
             let limits = limits_of(limits)?;
-            let account: AccountReport = ask(place, QuotaQuestion::Set(account_of(whose)?, limits))?;
-            print!("{}", report::table(&[account]));
+            let account: AccountReport =
+                ask(place, QuotaQuestion::Set(account_of(whose)?, limits), ProgressArguments::default())?;
+            output::print(*output, &account, |account| report::table(std::slice::from_ref(account)))?;
         }
-        QuotaCommand::Remove { place, whose } => {
-            let account: AccountReport = ask(place, QuotaQuestion::Remove(account_of(whose)?))?;
-            println!("{} has no quota", account.name());
+        QuotaCommand::Remove { place, whose, output } => {
+            let account: AccountReport =
+                ask(place, QuotaQuestion::Remove(account_of(whose)?), ProgressArguments::default())?;
+            output::print(*output, &account, |account| format!("{} has no quota\n", account.name()))?;
         }
-        QuotaCommand::Show { place, whose, json } => {
-            let account: AccountReport = ask(place, QuotaQuestion::Show(account_of(whose)?))?;
-            if *json {
-                println!("{}", serde_json::to_string_pretty(&account)?);
-            } else {
-                print!("{}", report::table(&[account]));
-            }
+        QuotaCommand::Show { place, whose, output } => {
+            let account: AccountReport =
+                ask(place, QuotaQuestion::Show(account_of(whose)?), ProgressArguments::default())?;
+            output::print(*output, &account, |account| report::table(std::slice::from_ref(account)))?;
         }
-        QuotaCommand::List { place, json } => {
-            let accounts: Vec<AccountReport> = ask(place, QuotaQuestion::List)?;
-            if *json {
-                println!("{}", serde_json::to_string_pretty(&accounts)?);
-            } else {
-                print!("{}", report::table(&accounts));
-            }
+        QuotaCommand::List { place, output } => {
+            let quotas = ask(place, QuotaQuestion::List, ProgressArguments::default())?;
+            output::print(*output, &AccountList { quotas }, |list| report::table(&list.quotas))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -55,22 +55,22 @@ pub fn run(command: &QuotaCommand) -> Result<ExitCode> {
 
 pub fn run_du(arguments: &DuArguments) -> Result<ExitCode> {
     let question = QuotaQuestion::Usage { path: arguments.path.clone(), depth: arguments.depth };
-    let lines: Vec<UsageReport> = ask(&arguments.place, question)?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&lines)?);
-    } else {
-        print!("{}", report::usage(&lines));
-    }
+    let usage = ask(&arguments.place, question, arguments.progress)?;
+    output::print(arguments.output, &UsageList { usage }, |list| report::usage(&list.usage))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn ask<T: serde::de::DeserializeOwned>(place: &InstanceArguments, question: QuotaQuestion) -> Result<T> {
-    ask_or_open(place, Request::Quota(question.clone()), async |namespace| {
-        Ok(serde_json::from_value(answer(namespace, question).await?)?)
+fn ask<T: DeserializeOwned>(
+    place: &InstanceArguments,
+    question: QuotaQuestion,
+    progress: ProgressArguments,
+) -> Result<T> {
+    ask_or_open(place, Request::Quota(question.clone()), progress, async |namespace, meter| {
+        Ok(serde_json::from_value(answer(namespace, question, meter).await?)?)
     })
 }
 
-pub async fn answer(namespace: &SqlNamespace, question: QuotaQuestion) -> Result<Value> {
+pub async fn answer(namespace: &SqlNamespace, question: QuotaQuestion, meter: &Meter) -> Result<Value> {
     Ok(match question {
         QuotaQuestion::Set(whose, limits) => {
             let account = find_account(namespace, &whose).await?;
@@ -91,7 +91,9 @@ pub async fn answer(namespace: &SqlNamespace, question: QuotaQuestion) -> Result
             serde_json::to_value(show(namespace, find_account(namespace, &whose).await?).await?)?
         }
         QuotaQuestion::List => serde_json::to_value(list(namespace).await?)?,
-        QuotaQuestion::Usage { path, depth } => serde_json::to_value(usage(namespace, &path, depth).await?)?,
+        QuotaQuestion::Usage { path, depth } => {
+            serde_json::to_value(usage(namespace, &path, depth, meter).await?)?
+        }
     })
 }
 
@@ -153,16 +155,18 @@ async fn path_of(namespace: &SqlNamespace, account: Account) -> Result<Option<St
 }
 
 /// Nothing is walked but the directories that are told of.
-async fn usage(namespace: &SqlNamespace, path: &str, depth: u32) -> Result<Vec<UsageReport>> {
+async fn usage(namespace: &SqlNamespace, path: &str, depth: u32, meter: &Meter) -> Result<Vec<UsageReport>> {
     let top = find(namespace, path).await.with_context(|| path.to_owned())?;
     let attributes = namespace.attributes(top).await?;
     if !attributes.kind.is_directory() {
         return Ok(vec![UsageReport::of_file(path.to_owned(), attributes.size)]);
     }
     let mut lines = Vec::new();
+    meter.begin_items("counting in directories", None);
     let mut waiting = vec![(top, path.trim_end_matches('/').to_owned(), 0)];
     while let Some((dir, path, level)) = waiting.pop() {
         let counted = namespace.counted(Account::tree(dir)).await?;
+        meter.add(1);
         lines.push(UsageReport::of(if path.is_empty() { "/".to_owned() } else { path.clone() }, counted));
         if lines.len() + waiting.len() > LINES_MAX {
             bail!("more than {LINES_MAX} directories are within this depth; ask for less");

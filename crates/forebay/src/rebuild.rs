@@ -12,6 +12,7 @@ use ::namespace::{Database, FileFacts, Load, SqlNamespace, Stray};
 use anyhow::{Context, Result, bail};
 use api::Description;
 use pool::{Found, KeptDescriptions};
+use serde::Serialize;
 use types::{Epoch, FileId, PoolId};
 
 use crate::cli::RebuildArguments;
@@ -19,6 +20,8 @@ use crate::config::Config;
 use crate::data_dir::SQLITE;
 use crate::data_dir::{DataDir, complaint};
 use crate::fsck::{Log, stray};
+use crate::output;
+use crate::progress::{Meter, Shown};
 use crate::system::{SystemClock, SystemRandom};
 
 const PAGE: usize = 4096;
@@ -32,7 +35,9 @@ pub fn run(arguments: &RebuildArguments) -> Result<ExitCode> {
     }
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     let target = Target::choose(&data, &config)?;
-    let found = Inventory::read(&data)?;
+    let meter = Meter::new();
+    let shown = Shown::of(&meter, arguments.progress);
+    let found = Inventory::read(&data, &meter)?;
     if let Database::Postgres(server) = &target.database {
         // Before it is opened, which is a start and would take up what was restored.
         let files = namespace::bulk::discard_unfinished(&server.url)?;
@@ -46,11 +51,12 @@ pub fn run(arguments: &RebuildArguments) -> Result<ExitCode> {
         // A new database lacks every mark that was noted, and would be refused for that.
         let namespace = crate::services::open_database(&config, target.database.clone(), clock, Vec::new())?;
         runtime.block_on(namespace.close());
-        build(&namespace, found, &data)
+        build(&namespace, found, &data, &meter)
             .context("the namespace was not built; what there is of it goes at the next attempt")?
     };
     target.put_in_place(&data, &config)?;
-    print!("{}", told.text(&target.name));
+    drop(shown);
+    output::print(arguments.output, &Told { to: target.name, ..told }, Told::text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -124,24 +130,26 @@ struct Inventory {
 }
 
 impl Inventory {
-    fn read(data: &DataDir) -> Result<Inventory> {
+    fn read(data: &DataDir, meter: &Meter) -> Result<Inventory> {
         let mut found =
             Inventory { replicas: Vec::new(), fences: HashMap::new(), kept: Vec::new(), remarks: Vec::new() };
         for number in 0..data.pools {
             let dir = data.pool(number);
-            found.read_pool(&dir, number, data.instance)?;
+            meter.begin_items(format!("reading replicas of {}", PoolId(number)), None);
+            found.read_pool(&dir, number, data.instance, meter)?;
         }
         found.replicas.sort_unstable_by_key(|replica| (replica.file, replica.pool));
         Ok(found)
     }
 
-    fn read_pool(&mut self, dir: &Path, number: u32, instance: [u8; 16]) -> Result<()> {
+    fn read_pool(&mut self, dir: &Path, number: u32, instance: [u8; 16], meter: &Meter) -> Result<()> {
         let scan = pool::scan(dir)?;
         let identity = scan.identity();
         if identity.instance != instance || identity.pool != PoolId(number) {
             bail!("{} is not pool {number} of this instance", dir.display());
         }
         for entry in scan {
+            meter.add(1);
             match entry {
                 Found::Replica(replica) => self.replicas.push(stray(identity.pool, &replica)),
                 Found::Problem(problem) => self.remarks.push(problem.to_string()),
@@ -168,6 +176,8 @@ impl Inventory {
 struct Described<'a> {
     pools: Vec<(&'a KeptDescriptions, std::vec::IntoIter<Description>, FileId)>,
     heads: Vec<Option<Description>>,
+    /// Of all pools.
+    taken: u64,
     /// Of what could not be read.
     remarks: Vec<String>,
 }
@@ -177,6 +187,7 @@ impl<'a> Described<'a> {
         let mut described = Described {
             pools: kept.iter().map(|kept| (kept, Vec::new().into_iter(), FileId(0))).collect(),
             heads: vec![None; kept.len()],
+            taken: 0,
             remarks: Vec::new(),
         };
         for at in 0..kept.len() {
@@ -215,6 +226,7 @@ impl<'a> Described<'a> {
                 continue;
             }
             let head = self.heads[at].take();
+            self.taken += 1;
             if head.as_ref().map(|head| head.change) >= newest.as_ref().map(|newest| newest.change) {
                 newest = head;
             }
@@ -224,8 +236,11 @@ impl<'a> Described<'a> {
     }
 }
 
-#[derive(Default)]
+#[derive(Default, Serialize)]
 struct Told {
+    /// Without the password of a URL.
+    to: String,
+    /// And directories.
     files: u64,
     nameless: u64,
     without_data: u64,
@@ -234,7 +249,7 @@ struct Told {
 }
 
 impl Told {
-    fn text(&self, place: &str) -> String {
+    fn text(&self) -> String {
         let mut out = String::new();
         for remark in self.remarks.iter().take(20) {
             out += &format!("remark: {remark}\n");
@@ -242,7 +257,7 @@ impl Told {
         if self.remarks.len() > 20 {
             out += &format!("remark: and {} more\n", self.remarks.len() - 20);
         }
-        out += &format!("{} files and directories are in {place}\n", self.files);
+        out += &format!("{} files and directories are in {}\n", self.files, self.to);
         if self.nameless > 0 {
             out += &format!("{} of them nobody had described: they are in /lost+found\n", self.nameless);
         }
@@ -256,14 +271,18 @@ impl Told {
     }
 }
 
-fn build(namespace: &SqlNamespace, found: Inventory, data: &DataDir) -> Result<Told> {
+fn build(namespace: &SqlNamespace, found: Inventory, data: &DataDir, meter: &Meter) -> Result<Told> {
     let mut log = Log::open(data.path())?;
     let mut told = Told { remarks: found.remarks, log: log.path.display().to_string(), ..Told::default() };
     let mut repairs = namespace.repairs()?;
     repairs.begin_load()?;
     let mut load = Load::default();
     let mut described = Described::new(&found.kept);
+    let descriptions = found.kept.iter().filter_map(|kept| kept.count().ok()).sum::<u64>();
+    let total = descriptions + found.replicas.len() as u64;
+    meter.begin_items("loading descriptions and replicas", Some(total));
     let mut replicas = found.replicas.into_iter().peekable();
+    let mut loaded = 0;
     loop {
         let mut batch = Vec::new();
         while batch.len() < BATCH {
@@ -276,6 +295,7 @@ fn build(namespace: &SqlNamespace, found: Inventory, data: &DataDir) -> Result<T
             };
             while let Some(replica) = replicas.next_if(|replica| replica.file == file) {
                 known.replicas.push(replica);
+                loaded += 1;
             }
             told.note(&known);
             batch.push(known);
@@ -284,7 +304,9 @@ fn build(namespace: &SqlNamespace, found: Inventory, data: &DataDir) -> Result<T
             break;
         }
         repairs.load(&mut load, &batch)?;
+        meter.set(loaded + described.taken);
     }
+    meter.begin("counting and checking");
     told.remarks.append(&mut described.remarks);
     repairs.finish_load(&load, &mut log)?;
     Ok(told)

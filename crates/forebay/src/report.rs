@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use types::display::{Seconds, Size};
 
 use crate::keys::KeysReport;
+use crate::table::{Column, Table};
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct StatusReport {
     pub version: String,
     pub pid: u32,
@@ -34,7 +35,7 @@ pub struct StatusReport {
     pub operations: BTreeMap<String, u64>,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct ClientReport {
     /// The client's name for itself (`co_ownerid`).
     pub name: String,
@@ -51,13 +52,14 @@ pub struct ClientReport {
     pub courtesy: bool,
 }
 
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct PoolReport {
-    pub id: u32,
+    /// `pool-0`.
+    pub name: String,
     pub address: String,
     /// It gets no new files and no clients.
-    #[serde(default)]
-    pub is_drained: bool,
+    pub drained: bool,
+    /// `None`: it is in order.
     pub offline: Option<String>,
     pub total_bytes: u64,
     pub free_bytes: u64,
@@ -104,42 +106,73 @@ impl StatusReport {
         );
         out += &format!("operations {:.1}/s\n", self.operations_per_s);
         out += &format!("keys       {}\n", self.keys);
+        out += &format!("\n{}", self.pool_table());
+        if !self.clients.is_empty() {
+            out += &format!("\n{}", self.client_table());
+        }
+        out
+    }
+
+    fn pool_table(&self) -> Table<9> {
+        use Column::{Number, Text};
+        let mut table = Table::new([
+            Text("pool"),
+            Text("address"),
+            Number("free"),
+            Number("size"),
+            Number("replicas"),
+            Number("read"),
+            Number("written"),
+            Number("client errors"),
+            Text("state"),
+        ]);
         for pool in &self.pools {
-            let state = match (pool.is_drained, pool.offline.as_deref()) {
+            let state = match (pool.drained, pool.offline.as_deref()) {
                 (false, None) => "online".to_owned(),
                 (true, None) => "drained".to_owned(),
                 (false, Some(why)) => why.to_owned(),
                 (true, Some(why)) => format!("drained, {why}"),
             };
-            let errors = match pool.client_errors {
-                0 => String::new(),
-                count => format!(", {count} errors told by clients"),
-            };
-            out += &format!(
-                "pool-{:<4}  {} {state}, {} free of {}, {} replicas, {} read, {} written{errors}\n",
-                pool.id,
-                pool.address,
-                Size(pool.free_bytes),
-                Size(pool.total_bytes),
-                pool.replicas,
-                Size(pool.read_bytes),
-                Size(pool.written_bytes)
-            );
+            table.row([
+                pool.name.clone(),
+                pool.address.clone(),
+                Size(pool.free_bytes).to_string(),
+                Size(pool.total_bytes).to_string(),
+                pool.replicas.to_string(),
+                Size(pool.read_bytes).to_string(),
+                Size(pool.written_bytes).to_string(),
+                pool.client_errors.to_string(),
+                state,
+            ]);
         }
+        table
+    }
+
+    fn client_table(&self) -> Table<8> {
+        use Column::{Number, Text};
+        let mut table = Table::new([
+            Text("client"),
+            Text("address"),
+            Number("opens"),
+            Number("locks"),
+            Number("layouts"),
+            Number("delegations"),
+            Number("idle"),
+            Text("lease"),
+        ]);
         for client in &self.clients {
-            out += &format!(
-                "client     {} at {}: opens {}, locks {}, layouts {}, delegations {}, idle {}{}\n",
-                client.name,
-                client.address,
-                client.opens,
-                client.locks,
-                client.layouts,
-                client.delegations,
-                Seconds(client.idle_s),
-                if client.courtesy { ", lease over" } else { "" }
-            );
+            table.row([
+                client.name.clone(),
+                client.address.clone(),
+                client.opens.to_string(),
+                client.locks.to_string(),
+                client.layouts.to_string(),
+                client.delegations.to_string(),
+                Seconds(client.idle_s).to_string(),
+                if client.courtesy { "over" } else { "valid" }.to_owned(),
+            ]);
         }
-        out
+        table
     }
 }
 
@@ -158,5 +191,64 @@ impl FsckReport {
             format!("{} problems", self.problems.len())
         };
         out + &format!("{} files, {} replicas: {verdict}\n", self.files, self.replicas)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use admin::instance::{ClientView, PoolView};
+    use serde_json::{Map, Value};
+
+    use super::*;
+    use crate::pools::PoolState;
+
+    fn members(value: impl Serialize) -> Map<String, Value> {
+        let Value::Object(members) = serde_json::to_value(value).unwrap() else { panic!("an object") };
+        members
+    }
+
+    /// Of `report`, the members that `view` does not have.
+    fn further(report: impl Serialize, view: impl Serialize) -> Vec<String> {
+        let view = members(view);
+        members(report).into_iter().map(|(name, _)| name).filter(|name| !view.contains_key(name)).collect()
+    }
+
+    #[test]
+    fn reports_have_the_field_names_of_the_http_api() {
+        let pool = PoolView::default();
+        assert_eq!(further(PoolReport::default(), &pool), ["client_errors", "free_files"]);
+        assert_eq!(further(PoolState::default(), &pool), ["layouts_left"]);
+        let (name, address) = ("client".to_owned(), "address".to_owned());
+        let client = ClientView { name, address, ..ClientView::default() };
+        assert_eq!(further(ClientReport::default(), client), ["sessions"]);
+    }
+
+    #[test]
+    fn pools_and_clients_are_shown_in_tables() {
+        let pool = PoolReport {
+            name: "pool-0".to_owned(),
+            address: "127.0.0.1:20491".to_owned(),
+            free_bytes: 1 << 30,
+            total_bytes: 3 << 30,
+            offline: Some("no disk".to_owned()),
+            drained: true,
+            ..PoolReport::default()
+        };
+        let client =
+            ClientReport { name: "Linux host".to_owned(), courtesy: true, ..ClientReport::default() };
+        let report = StatusReport { pools: vec![pool], clients: vec![client], ..StatusReport::default() };
+        let text = report.text();
+        let tables: Vec<&str> = text.lines().skip_while(|line| !line.is_empty()).collect();
+        assert_eq!(
+            tables,
+            [
+                "",
+                "pool    address             free     size  replicas  read  written  client errors  state",
+                "pool-0  127.0.0.1:20491  1.0 GiB  3.0 GiB         0   0 B      0 B              0  drained, no disk",
+                "",
+                "client      address  opens  locks  layouts  delegations  idle  lease",
+                "Linux host               0      0        0            0   0 s  over",
+            ]
+        );
     }
 }

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::cli::StatusArguments;
 use crate::control::{self, Request};
+use crate::output;
 use crate::report::StatusReport;
 
 pub fn run(arguments: &StatusArguments) -> Result<ExitCode> {
@@ -13,10 +14,6 @@ pub fn run(arguments: &StatusArguments) -> Result<ExitCode> {
     let Some(report) = control::ask::<StatusReport>(&data, Request::Status)? else {
         bail!("no forebay is running on {} (start it with: forebay up --data {0})", data.display());
     };
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.text());
-    }
+    output::print(arguments.output, &report, StatusReport::text)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -6,10 +6,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, anyhow, bail};
 use api::Role;
 use auth::passwords::file;
+use serde::Serialize;
 use types::Identity;
 
-use crate::cli::{AddUserArguments, InstanceArguments, NamedUserArguments, UserCommand};
+use crate::cli::{AddUserArguments, InstanceArguments, OutputArguments, SetPasswordArguments, UserCommand};
 use crate::config::Config;
+use crate::output;
+use crate::table::{Column, Table};
 
 /// The login of a new instance.
 const FIRST_USER: &str = "admin";
@@ -18,8 +21,8 @@ pub fn run(command: &UserCommand) -> Result<ExitCode> {
     match command {
         UserCommand::Add(arguments) => add(arguments),
         UserCommand::SetPassword(arguments) => set_password(arguments),
-        UserCommand::Remove(arguments) => remove(arguments),
-        UserCommand::List { place } => list(place),
+        UserCommand::Remove { place, name } => remove(place, name),
+        UserCommand::List { place, output } => list(place, *output),
     }
 }
 
@@ -52,38 +55,82 @@ fn add(arguments: &AddUserArguments) -> Result<ExitCode> {
         password: given_password(arguments.password_stdin)?,
     };
     let password = file::add(&existing(&arguments.place)?, &new).map_err(|error| anyhow!(error))?;
-    if !arguments.password_stdin {
-        println!("{password}");
-    }
-    Ok(ExitCode::SUCCESS)
+    let password = (!arguments.password_stdin).then_some(password);
+    LoginReport { name: new.name, password }.print(arguments.output)
 }
 
-fn set_password(arguments: &NamedUserArguments) -> Result<ExitCode> {
+fn set_password(arguments: &SetPasswordArguments) -> Result<ExitCode> {
     let given = given_password(arguments.password_stdin)?;
     let file = existing(&arguments.place)?;
     let password =
         file::set_password(&file, &arguments.name, given.as_deref()).map_err(|error| anyhow!(error))?;
-    if !arguments.password_stdin {
-        println!("{password}");
+    let password = (!arguments.password_stdin).then_some(password);
+    LoginReport { name: arguments.name.clone(), password }.print(arguments.output)
+}
+
+fn remove(place: &InstanceArguments, name: &str) -> Result<ExitCode> {
+    let file = existing(place)?;
+    if !file::remove(&file, name).map_err(|error| anyhow!(error))? {
+        bail!("there is no user {name:?} in {}", file.display());
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn remove(arguments: &NamedUserArguments) -> Result<ExitCode> {
-    let file = existing(&arguments.place)?;
-    if !file::remove(&file, &arguments.name).map_err(|error| anyhow!(error))? {
-        bail!("there is no user {:?} in {}", arguments.name, file.display());
-    }
-    Ok(ExitCode::SUCCESS)
-}
-
-fn list(place: &InstanceArguments) -> Result<ExitCode> {
+fn list(place: &InstanceArguments, output: OutputArguments) -> Result<ExitCode> {
     let users = file::list(&existing(place)?).map_err(|error| anyhow!(error))?;
-    for (name, user) in users.list() {
-        let role = if user.role == Role::Admin { "admin" } else { "user" };
-        println!("{name}\tuid {}\tgid {}\t{role}", user.identity.uid, user.identity.gid);
-    }
+    let report = |(name, user): (&str, &file::User)| UserReport {
+        name: name.to_owned(),
+        uid: user.identity.uid,
+        gid: user.identity.gid,
+        groups: user.identity.groups.to_vec(),
+        role: if user.role == Role::Admin { "admin" } else { "user" },
+    };
+    let users = users.list().into_iter().map(report).collect();
+    output::print(output, &UserList { users }, UserList::text)?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Serialize)]
+struct LoginReport {
+    name: String,
+    /// `None`: it was given.
+    password: Option<String>,
+}
+
+impl LoginReport {
+    fn print(&self, output: OutputArguments) -> Result<ExitCode> {
+        output::print(output, self, |report| {
+            report.password.as_ref().map(|made| format!("{made}\n")).unwrap_or_default()
+        })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Serialize)]
+struct UserList {
+    users: Vec<UserReport>,
+}
+
+#[derive(Serialize)]
+struct UserReport {
+    name: String,
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+    role: &'static str,
+}
+
+impl UserList {
+    fn text(&self) -> String {
+        use Column::{Number, Text};
+        let mut table =
+            Table::new([Text("user"), Number("uid"), Number("gid"), Text("role"), Text("groups")]);
+        for UserReport { name, uid, gid, groups, role } in &self.users {
+            let groups: Vec<String> = groups.iter().map(u32::to_string).collect();
+            table.row([name.clone(), uid.to_string(), gid.to_string(), (*role).to_owned(), groups.join(",")]);
+        }
+        table.to_string()
+    }
 }
 
 /// In the place of an instance that is there: a new folder would be a mistyped name.

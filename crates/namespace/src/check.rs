@@ -326,12 +326,18 @@ impl Problem {
 
 /// All kinds, of one state.
 pub fn check(session: &mut dyn Session) -> StoreResult<Vec<Problem>> {
+    check_telling(session, &mut || {})
+}
+
+/// As [`check`]; `tell` is called after each kind.
+pub fn check_telling(session: &mut dyn Session, tell: &mut dyn FnMut()) -> StoreResult<Vec<Problem>> {
     session.begin()?;
     let mut problems = Vec::new();
     for kind in Kind::ALL {
         if problems.len() < PROBLEMS_MAX {
             problems.extend(find(session, kind)?);
         }
+        tell();
     }
     session.end();
     problems.truncate(PROBLEMS_MAX);

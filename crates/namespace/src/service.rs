@@ -107,8 +107,13 @@ impl SqlNamespace {
 
     /// Reads everything, for a namespace that nobody changes meanwhile; also when it is closed. Blocks.
     pub fn check(&self) -> Result<Vec<Problem>, NamespaceError> {
+        self.check_telling(&mut || {})
+    }
+
+    /// As [`check`](Self::check); `tell` is called after each of [`ProblemKind::ALL`](crate::ProblemKind::ALL).
+    pub fn check_telling(&self, tell: &mut dyn FnMut()) -> Result<Vec<Problem>, NamespaceError> {
         let mut session = self.reads.session(Purpose::Look)?;
-        crate::check::check(&mut *session).map_err(|error| (&error).into())
+        crate::check::check_telling(&mut *session, tell).map_err(|error| (&error).into())
     }
 
     /// Without waiting for the disk. `None`: it has to go through the committer.

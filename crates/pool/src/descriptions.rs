@@ -316,6 +316,12 @@ impl KeptDescriptions {
         Ok(Some(KeptDescriptions { path, database, columns }))
     }
 
+    pub fn count(&self) -> Result<u64, OpenError> {
+        let counted = self.database.query_row("SELECT count(*) FROM files", [], |row| row.get::<_, i64>(0));
+        let counted = counted.map(i64::cast_unsigned);
+        counted.map_err(|error| OpenError::Index { path: self.path.clone(), error })
+    }
+
     /// In the order of file ids.
     pub fn page(&self, after: FileId, limit: usize) -> Result<Vec<Description>, OpenError> {
         let through = FileId(i64::MAX.cast_unsigned());

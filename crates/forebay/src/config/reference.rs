@@ -1,13 +1,31 @@
-//! Every configuration key with default, unit and meaning: the one source of `forebay config reference`.
+//! Every configuration key with default, values or type or unit, and meaning: the one source of `forebay config reference`.
 //!
 //! A test holds the table against the `Config` struct: no key is missing, none is too many, defaults are the true ones.
+
+use serde_json::{Value, json};
 
 struct Key {
     name: &'static str,
     default: &'static str,
+    /// Of a number. Of other keys the type ([`TYPES`]), or the values with `|` between them.
     unit: &'static str,
     meaning: &'static str,
 }
+
+/// All other words say in which unit a number is.
+const TYPES: &[&str] = &[
+    "address",
+    "bool",
+    "domain",
+    "host:port list",
+    "list",
+    "networks",
+    "path",
+    "paths",
+    "port",
+    "tables",
+    "text",
+];
 
 const fn key(name: &'static str, default: &'static str, unit: &'static str, meaning: &'static str) -> Key {
     Key { name, default, unit, meaning }
@@ -153,13 +171,14 @@ const KEYS: &[Key] = &[
         "nfs.delegations.quiet_s",
         "30",
         "seconds",
-        "So long after its delegations were recalled a file is delegated to nobody.",
+        "Time after a recall of its delegations in which a file is delegated to nobody.",
     ),
     key(
         "nfs.delegations.recall_s",
         "(nfs.lease_s)",
         "seconds",
-        "What an NFS client holds and does not give back for so long after it was recalled is revoked, whether NFS or HTTP asked for it.",
+        "Time after a recall until a layout or delegation that its NFS client does not give back is revoked, whether NFS or HTTP \
+         asked for it.",
     ),
     key("pools.count", "(as the data directory has, 1 if new)", "pools", "Number of pools in this process."),
     key("pools.port", "20491", "port", "Port of pool 0; pool N listens N ports above it."),
@@ -244,7 +263,7 @@ const KEYS: &[Key] = &[
         "namespace.quota_grace_days",
         "7",
         "days",
-        "So long an account may be above a soft limit of its quota; after that the soft limit binds.",
+        "Time that an account may be above a soft limit of its quota; after that the soft limit binds.",
     ),
     key(
         "namespace.describe_s",
@@ -267,19 +286,19 @@ const KEYS: &[Key] = &[
         "http.names",
         "[]",
         "host:port list",
-        "What clients may call this instance, besides what they say in Host.",
+        "Names that clients may use for this instance, besides the one in Host.",
     ),
     key(
         "http.anonymous",
         "(read on loopback, else refuse)",
         "refuse|read",
-        "What a request without a credential may do; read is as nobody (65534).",
+        "Rights of a request without a credential; read is as nobody (65534).",
     ),
     key(
         "http.metrics_networks",
         "[]",
         "networks",
-        "Who may read /metrics without a login, besides this host.",
+        "Clients that may read /metrics without a login, besides this host.",
     ),
     key("http.page", "true", "bool", "Whether browsers get the web page."),
     key(
@@ -347,7 +366,12 @@ const KEYS: &[Key] = &[
         "bool",
         "Whether copies may use http without TLS.",
     ),
-    key("auth.passwords", "(users in the data directory)", "path", "Who may log in: see forebay user."),
+    key(
+        "auth.passwords",
+        "(users in the data directory)",
+        "path",
+        "File of the users that may log in; `forebay user` edits it.",
+    ),
     key("auth.mapping", "(none)", "path", "Identities of tokens, groups and certificates."),
     key("auth.macaroon_validity_max_s", "604800", "seconds", "No macaroon lives longer."),
     key("auth.clock_skew_s", "60", "seconds", "How far the clocks of token issuers may be off."),
@@ -381,9 +405,38 @@ pub fn text() -> String {
             section = in_section;
             out.push_str(&format!("\n[{section}]\n"));
         }
-        out.push_str(&format!("\n# {} Unit: {}.\n#{name} = {}\n", key.meaning, key.unit, key.default));
+        let (label, words) = key.kind();
+        out.push_str(&format!("\n# {} {label}: {words}.\n#{name} = {}\n", key.meaning, key.default));
     }
     out
+}
+
+/// For programs.
+pub fn listed() -> Value {
+    let keys = KEYS.iter().map(|key| {
+        let mut listed = json!({ "name": key.name, "default": key.default, "meaning": key.meaning });
+        listed[key.kind().0.to_lowercase()] = match key.values() {
+            Some(values) => json!(values),
+            None => json!(key.unit),
+        };
+        listed
+    });
+    json!({ "keys": keys.collect::<Vec<_>>() })
+}
+
+impl Key {
+    fn values(&self) -> Option<Vec<&'static str>> {
+        self.unit.contains('|').then(|| self.unit.split('|').collect())
+    }
+
+    /// A label, and the words behind it.
+    fn kind(&self) -> (&'static str, String) {
+        match self.values() {
+            Some(values) => ("Values", values.join(", ")),
+            None if TYPES.contains(&self.unit) => ("Type", self.unit.to_owned()),
+            None => ("Unit", self.unit.to_owned()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -400,6 +453,32 @@ mod tests {
                 value => vec![(name, value)],
             })
             .collect()
+    }
+
+    #[test]
+    fn numbers_have_a_unit_and_other_keys_a_type_or_values() {
+        for Key { name, default, unit, .. } in KEYS.iter().filter(|key| !key.default.starts_with('(')) {
+            let key = Key { name, default, unit, meaning: "" };
+            let is_number = default.parse::<u64>().is_ok();
+            match key.kind() {
+                ("Values", _) => {
+                    let values = key.values().unwrap();
+                    assert!(
+                        values.contains(&default.trim_matches('"')),
+                        "{name}: {default} is not in {unit}"
+                    );
+                }
+                ("Unit", _) => assert!(is_number, "{name}: {unit:?} belongs into TYPES"),
+                _ => assert!(!is_number || *unit == "port", "{name} is a number, and {unit:?} is no unit"),
+            }
+        }
+        let keys = listed();
+        let of =
+            |name: &str| keys["keys"].as_array().unwrap().iter().find(|key| key["name"] == name).unwrap();
+        assert_eq!(of("nfs.lease_s")["unit"], "seconds");
+        assert_eq!(of("http.port")["type"], "port");
+        assert_eq!(of("http.redirect")["values"], json!(["never", "auto", "always"]));
+        assert!(text().contains("Values: never, auto, always.\n#redirect ="), "{}", text());
     }
 
     #[test]

@@ -6,12 +6,14 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use api::{
-    Birth, FileLocations, Locality, Locations, Namespace, NamespaceError, Pool, ReplicaFacts, ReplicaRef,
-    ReplicaState,
+    Account, Birth, FileLocations, Locality, Locations, Namespace, NamespaceError, Pool, Quotas,
+    ReplicaFacts, ReplicaRef, ReplicaState,
 };
 use namespace::{Problem, SqlNamespace};
 use pool::{Found, FoundReplica, LocalPool, ProblemKind};
 use types::{FileId, FileKind, PoolId};
+
+use crate::progress::Meter;
 
 const PAGE: usize = 1024;
 /// Of each kind and pool.
@@ -148,9 +150,14 @@ fn name_of(kind: FileKind) -> &'static str {
 
 type Replicas = HashMap<PoolId, HashMap<FileId, ReplicaFacts>>;
 
-pub async fn compare(namespace: &Arc<SqlNamespace>, pools: &[Arc<LocalPool>]) -> Result<Findings> {
-    let checked = Arc::clone(namespace);
-    let problems = tokio::task::spawn_blocking(move || checked.check()).await?;
+pub async fn compare(
+    namespace: &Arc<SqlNamespace>,
+    pools: &[Arc<LocalPool>],
+    meter: &Arc<Meter>,
+) -> Result<Findings> {
+    let (checked, counted) = (Arc::clone(namespace), Arc::clone(meter));
+    meter.begin_items("checking the namespace", Some(namespace::ProblemKind::ALL.len() as u64));
+    let problems = tokio::task::spawn_blocking(move || checked.check_telling(&mut || counted.add(1))).await?;
     let mut found = Findings {
         files: 0,
         replicas: 0,
@@ -159,7 +166,10 @@ pub async fn compare(namespace: &Arc<SqlNamespace>, pools: &[Arc<LocalPool>]) ->
         unreadable: Vec::new(),
         remarks: Vec::new(),
     };
-    let replicas = collect_replicas(pools, &mut found).await?;
+    let replicas = collect_replicas(pools, &mut found, meter).await?;
+    // Without an answer the remaining time is not known.
+    let counted = namespace.counted(Account::tree(FileId::ROOT)).await.ok();
+    meter.begin_items("comparing files", counted.and_then(|counted| counted.files.try_into().ok()));
     let mut known = HashSet::new();
     let mut after = FileId(0);
     loop {
@@ -168,6 +178,7 @@ pub async fn compare(namespace: &Arc<SqlNamespace>, pools: &[Arc<LocalPool>]) ->
         after = last.attributes.file;
         for entry in &files {
             found.files += 1;
+            meter.add(1);
             known.extend(entry.locality.pools().map(|pool| (entry.attributes.file, pool)));
             for problem in look_at_file(entry, &replicas) {
                 match is_settled(namespace, pools, &problem).await {
@@ -289,11 +300,16 @@ async fn look(pool: &Arc<LocalPool>, file: FileId) -> Result<Result<FoundReplica
 }
 
 /// As the files themselves are: an index may lack some.
-async fn collect_replicas(pools: &[Arc<LocalPool>], found: &mut Findings) -> Result<Replicas> {
+async fn collect_replicas(
+    pools: &[Arc<LocalPool>],
+    found: &mut Findings,
+    meter: &Arc<Meter>,
+) -> Result<Replicas> {
     let mut all = HashMap::new();
     for pool in pools {
-        let read = Arc::clone(pool);
-        let read = tokio::task::spawn_blocking(move || read_pool(&read)).await?;
+        meter.begin_items(format!("reading replicas of {}", pool.id()), Some(pool.status().replicas));
+        let (read, counted) = (Arc::clone(pool), Arc::clone(meter));
+        let read = tokio::task::spawn_blocking(move || read_pool(&read, &counted)).await?;
         let OfPool { replicas, others, unreadable, remarks } =
             read.with_context(|| format!("cannot read {}", pool.id()))?;
         found.replicas += (replicas.len() + others.len()) as u64;
@@ -314,9 +330,10 @@ struct OfPool {
     remarks: Vec<String>,
 }
 
-fn read_pool(pool: &LocalPool) -> Result<OfPool> {
+fn read_pool(pool: &LocalPool, meter: &Meter) -> Result<OfPool> {
     let (id, mut read) = (pool.id(), OfPool::default());
     for found in pool::scan(pool.dir())? {
+        meter.add(1);
         match found {
             Found::Replica(FoundReplica { facts, broken, .. }) => {
                 read.replicas.insert(facts.file, facts);

@@ -21,6 +21,7 @@ use crate::cli::FsckArguments;
 use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
+use crate::progress::{Meter, Shown};
 use crate::report::FsckReport;
 use crate::services::Services;
 use crate::system::SystemRandom;
@@ -38,12 +39,17 @@ pub fn run(arguments: &FsckArguments, config: &Config) -> Result<FsckReport> {
     let mut log = Log::open(data.path())?;
     let mut made = 0;
     loop {
+        let meter = Meter::new();
+        let shown = Shown::of(&meter, arguments.progress);
+        meter.begin("opening namespace and pools");
         let services = runtime.block_on(super::open(&data, config))?;
         let found = runtime.block_on(async {
-            let found = compare(&services.namespace, &services.local_pools).await;
+            let found = compare(&services.namespace, &services.local_pools, &meter).await;
             services.namespace.close().await;
             found
         })?;
+        // Before questions are asked.
+        drop(shown);
         let handle = runtime.handle().clone();
         let (answers, log) = (&mut answers, &mut log);
         let mut work = Work { arguments, data: &data, services: &services, handle, answers, log, made: 0 };
@@ -58,7 +64,7 @@ pub fn run(arguments: &FsckArguments, config: &Config) -> Result<FsckReport> {
     if made > 0 {
         eprintln!("{made} repairs, written down in {}", log.path.display());
     }
-    runtime.block_on(super::check_opened(&data, config))
+    runtime.block_on(super::check_opened(&data, config, arguments.progress))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -12,13 +12,15 @@ use std::process::ExitCode;
 use ::namespace::import::{Import, ImportError, Made, Placed, What};
 use anyhow::{Context, Result, bail};
 use pool::{Adoption, Identity};
+use serde::Serialize;
 use types::PoolId;
 
-use super::ticker::Ticker;
 use super::walk::{Step, Walk};
-use super::{AdoptArguments, Target, place_of, require_new, tell};
+use super::{AdoptArguments, Report, Target, place_of, require_new};
 use crate::data_dir::SQLITE;
 use crate::data_dir::{DataDir, complaint};
+use crate::output;
+use crate::progress::{Meter, Shown};
 use crate::system::SystemRandom;
 
 const POOL: u32 = 0;
@@ -42,37 +44,67 @@ pub fn adopt(arguments: &AdoptArguments) -> Result<ExitCode> {
     if except.contains(&place_on_disk(&tree)?) {
         bail!("{} is the data directory or the pool itself", tree.display());
     }
-    let total = survey(&tree, &except)?;
+    let meter = Meter::new();
+    let shown = Shown::of(&meter, arguments.progress);
+    let total = survey(&tree, &except, &meter)?;
 
     let adoption = Adoption::begin(&pool, &Identity { pool: PoolId(POOL), instance: data.instance })?;
+    let mut report = AdoptReport { to: place.to_string(), tree: tree.clone(), ..AdoptReport::default() };
     if is_done && !data.is_recorded(POOL) {
         data.record_pools()?;
-        println!(
-            "{place} has the tree from an attempt that was broken off while it was checked: look at it with \
-             `forebay fsck`; no name was taken away, which the same command with --move does"
-        );
-        return Ok(ExitCode::SUCCESS);
-    }
-    if is_done {
-        println!("{place} has the tree from before");
+        report.is_unchecked = true;
     } else {
-        make(Target { place, data: Some(data) }, arguments, &adoption, &tree, &except, total)?;
+        if !is_done {
+            let target = Target { place, data: Some(data) };
+            report.made = Some(make(target, arguments, &adoption, &tree, &except, (total, &meter))?);
+        }
+        if arguments.takes_names {
+            report.names_removed = Some(take_names(&adoption, &tree, &except, (total, &meter))?);
+        }
     }
-    if arguments.takes_names {
-        let gone = take_names(&adoption, &tree, &except, total)?;
-        println!("{gone} names were taken away in {}; its directories and links are left", tree.display());
-    } else {
-        println!(
-            "the names in {} lead to the same files: whoever writes there changes them past Forebay",
-            tree.display()
-        );
-    }
-    println!(
-        "start it with: forebay up --data {}{}",
-        arguments.data.display(),
-        on(arguments.namespace.as_deref())
-    );
+    drop(shown);
+    output::print(arguments.output, &report, |report| report.text(arguments))?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[derive(Default, Serialize)]
+struct AdoptReport {
+    /// Without the password of a URL.
+    to: String,
+    tree: PathBuf,
+    /// `None`: an earlier attempt made the namespace.
+    made: Option<Report>,
+    /// An earlier attempt was broken off before its check.
+    #[serde(rename = "unchecked")]
+    is_unchecked: bool,
+    /// Names of files that were removed in the tree; `None`: they stay.
+    names_removed: Option<u64>,
+}
+
+impl AdoptReport {
+    fn text(&self, arguments: &AdoptArguments) -> String {
+        let (to, tree) = (&self.to, self.tree.display());
+        if self.is_unchecked {
+            return format!(
+                "{to} has the tree from an attempt that was broken off while it was checked: look at it with \
+                 `forebay fsck`; no name was taken away, which the same command with --move does\n"
+            );
+        }
+        let mut text = match &self.made {
+            None => format!("{to} has the tree from before\n"),
+            Some(made) => made.text(),
+        };
+        text += &match self.names_removed {
+            Some(gone) => {
+                format!("{gone} names were taken away in {tree}; its directories and links are left\n")
+            }
+            None => format!(
+                "the names in {tree} lead to the same files: a program that writes there changes them past Forebay\n"
+            ),
+        };
+        let on = on(arguments.namespace.as_deref());
+        text + &format!("start it with: forebay up --data {}{on}\n", arguments.data.display())
+    }
 }
 
 /// Links all files and makes the namespace.
@@ -82,23 +114,21 @@ fn make(
     adoption: &Adoption,
     tree: &Path,
     except: &[(u64, u64)],
-    total: u64,
-) -> Result<()> {
+    (total, meter): (u64, &Meter),
+) -> Result<Report> {
     // Files that an earlier attempt has linked keep their numbers.
     let options = target.options(&arguments.under, adoption.highest().0 + 1);
     let mut import = Import::begin(&target.place, &options)?;
-    let made = link_all(&mut import, adoption, tree, except, total)?;
+    let made = link_all(&mut import, adoption, tree, except, (total, meter))?;
+    meter.begin("syncing the pool");
     adoption.sync()?;
-    let mut ticker = Ticker::new("files");
-    ticker.say("indexing and checking");
+    meter.begin("indexing and checking");
     import.finish()?;
-    drop(ticker);
     target.record()?;
     if let Some(data) = &target.data {
         data.record_pools()?;
     }
-    tell(&made, &target.place);
-    Ok(())
+    Ok(Report::of(&made, &target.place))
 }
 
 /// The namespace is in place, and the pool is this instance's: an earlier attempt came to the names.
@@ -157,12 +187,12 @@ fn require_one_file_system(tree: &Path, pool: &Path) -> Result<()> {
 }
 
 /// How many regular files' names there are.
-fn survey(tree: &Path, except: &[(u64, u64)]) -> Result<u64> {
+fn survey(tree: &Path, except: &[(u64, u64)], meter: &Meter) -> Result<u64> {
     let (mut walk, mut files) = (Walk::new(tree, except)?, 0);
-    let mut ticker = Ticker::new("files found");
+    meter.begin_items("finding files", None);
     while let Some(Step { entry, .. }) = walk.step()? {
         files += u64::from(matches!(entry.what, What::Regular { .. }));
-        ticker.tell(files, None);
+        meter.set(files);
     }
     Ok(files)
 }
@@ -172,11 +202,10 @@ fn link_all(
     adoption: &Adoption,
     tree: &Path,
     except: &[(u64, u64)],
-    total: u64,
+    (total, meter): (u64, &Meter),
 ) -> Result<Made> {
     let mut walk = Walk::new(tree, except)?;
-    let mut ticker = Ticker::new("files linked");
-    let mut done = 0;
+    meter.begin_items("linking files", Some(total));
     while let Some(Step { path, seen, entry }) = walk.step()? {
         let place = &mut |file| match adoption.take(&path, seen, file) {
             Ok(file) => Ok(Placed { file, pool: Some(PoolId(POOL)) }),
@@ -191,22 +220,26 @@ fn link_all(
             }
             other => other.into(),
         })?;
-        done += u64::from(matches!(entry.what, What::Regular { .. }));
-        ticker.tell(done, Some(total));
+        meter.add(u64::from(matches!(entry.what, What::Regular { .. })));
     }
     Ok(import.made())
 }
 
-fn take_names(adoption: &Adoption, tree: &Path, except: &[(u64, u64)], total: u64) -> Result<u64> {
+fn take_names(
+    adoption: &Adoption,
+    tree: &Path,
+    except: &[(u64, u64)],
+    (total, meter): (u64, &Meter),
+) -> Result<u64> {
     let mut walk = Walk::new(tree, except)?;
-    let mut ticker = Ticker::new("names taken away");
+    meter.begin_items("removing names", Some(total));
     let mut gone = 0;
     while let Some(Step { path, seen, entry }) = walk.step()? {
         if matches!(entry.what, What::Regular { .. }) {
             let is_gone = adoption.release(&path, seen);
             let is_gone = is_gone.with_context(|| format!("{} keeps its name", path.display()))?;
             gone += u64::from(is_gone);
-            ticker.tell(gone, Some(total));
+            meter.set(gone);
         }
     }
     Ok(gone)
@@ -215,6 +248,7 @@ fn take_names(adoption: &Adoption, tree: &Path, except: &[(u64, u64)], total: u6
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::{OutputArguments, ProgressArguments};
 
     #[test]
     fn an_adoption_that_was_killed_after_the_namespace_is_finished_by_the_same_command() {
@@ -231,6 +265,8 @@ mod tests {
             namespace: None,
             under: "/".to_owned(),
             takes_names,
+            output: OutputArguments::default(),
+            progress: ProgressArguments::default(),
         };
         adopt(&arguments(false)).unwrap();
         assert!(adopt(&arguments(false)).unwrap_err().to_string().contains("has pools already"));

@@ -10,16 +10,17 @@ use crate::cli::KeysCommand;
 use crate::config::Config;
 use crate::control::{self, Request};
 use crate::data_dir::DataDir;
+use crate::output;
 use crate::system::{SystemClock, SystemRandom};
 
 pub fn run(command: &KeysCommand) -> Result<ExitCode> {
-    let KeysCommand::Renew { place } = command;
+    let KeysCommand::Renew { place, output } = command;
     let config = place.config()?;
     let report = match control::ask::<KeysReport>(&config.data, Request::RenewKeys)? {
         Some(report) => report,
         None => renew_stopped(&config)?,
     };
-    println!("{report}");
+    output::print(*output, &report, |report| format!("{report}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,10 +1,10 @@
 //! Reports of accounts for people and for programs.
 
-use std::fmt::Write;
-
 use api::{Account, Counted, Limit, Scope, Standing};
 use serde::{Deserialize, Serialize};
 use types::display::ShortSize;
+
+use crate::table::{Column, Table};
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AccountReport {
@@ -36,6 +36,16 @@ pub struct UsageReport {
     files: i64,
     directories: i64,
     bytes: u64,
+}
+
+#[derive(Serialize)]
+pub struct AccountList {
+    pub quotas: Vec<AccountReport>,
+}
+
+#[derive(Serialize)]
+pub struct UsageList {
+    pub usage: Vec<UsageReport>,
 }
 
 impl AccountReport {
@@ -95,38 +105,42 @@ impl UsageReport {
 }
 
 pub fn table(accounts: &[AccountReport]) -> String {
-    let mut text = format!(
-        "{:>10} {:>10} {:>10}  {:>10} {:>10} {:>10}  whose\n",
-        "bytes", "soft", "hard", "files", "soft", "hard"
-    );
+    use Column::{Number, Text};
+    let mut table = Table::new([
+        Number("bytes"),
+        Number("soft"),
+        Number("hard"),
+        Number("files"),
+        Number("soft"),
+        Number("hard"),
+        Text("account"),
+    ]);
     for account in accounts {
         let bytes = |limit: Option<u64>| limit.map_or("-".to_owned(), |limit| ShortSize(limit).to_string());
         let files = |limit: Option<u64>| limit.map_or("-".to_owned(), |limit| limit.to_string());
         // A star as `quota` has it: the soft limit is passed.
         let mark = |limits: &LimitReport| if limits.over_since.is_some() { "*" } else { "" };
-        let used = ShortSize(account.bytes).to_string();
-        let _ = writeln!(
-            text,
-            "{:>10} {:>10} {:>10}  {:>10} {:>10} {:>10}  {}",
-            used + mark(&account.bytes_limits),
+        table.row([
+            ShortSize(account.bytes).to_string() + mark(&account.bytes_limits),
             bytes(account.bytes_limits.soft),
             bytes(account.bytes_limits.hard),
             (account.files + account.directories).to_string() + mark(&account.files_limits),
             files(account.files_limits.soft),
             files(account.files_limits.hard),
-            account.name()
-        );
+            account.name(),
+        ]);
     }
-    text
+    table.to_string()
 }
 
 pub fn usage(lines: &[UsageReport]) -> String {
-    let mut text = format!("{:>10} {:>12} {:>12}  path\n", "bytes", "files", "directories");
+    use Column::{Number, Text};
+    let mut table = Table::new([Number("bytes"), Number("files"), Number("directories"), Text("path")]);
     for line in lines {
-        let bytes = ShortSize(line.bytes);
-        let _ = writeln!(text, "{bytes:>10} {:>12} {:>12}  {}", line.files, line.directories, line.path);
+        let (files, directories) = (line.files.to_string(), line.directories.to_string());
+        table.row([ShortSize(line.bytes).to_string(), files, directories, line.path.clone()]);
     }
-    text
+    table.to_string()
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use crate::keys::Keys;
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
 use crate::pools::{self, PoolState};
+use crate::progress::Meter;
 use crate::questions::PoolQuestion;
 use crate::quota;
 use crate::report::{ClientReport, FsckReport, PoolReport, StatusReport};
@@ -118,9 +119,9 @@ impl Responder {
         let closed = self.door.closed_pools();
         let left = |id| closed.iter().find(|(pool, _)| *pool == id).map(|(_, left)| *left);
         let states = statuses.iter().map(|pool| PoolState {
-            id: pool.id.0,
-            is_drained: drained.contains(&pool.id),
-            is_slow: self.pool_map.pace(pool.id).is_slow,
+            name: pool.id.to_string(),
+            drained: drained.contains(&pool.id),
+            slow: self.pool_map.pace(pool.id).is_slow,
             offline: pool.trouble(),
             layouts_left: left(pool.id),
         });
@@ -128,10 +129,10 @@ impl Responder {
     }
 
     /// A disabled pool too: its files are still there.
-    async fn check(&self) -> Result<FsckReport> {
+    async fn check(&self, meter: &Arc<Meter>) -> Result<FsckReport> {
         let listed = self.pool_map.list().ids();
         let pools = self.local_pools.iter().filter(|pool| listed.contains(&pool.id()));
-        fsck::check(&self.namespace, &pools.cloned().collect::<Vec<_>>()).await
+        fsck::check(&self.namespace, &pools.cloned().collect::<Vec<_>>(), meter).await
     }
 
     fn refused(&self) -> Option<String> {
@@ -148,9 +149,9 @@ impl Responder {
         let pools = self.pool_map.pools().into_iter().map(|status| {
             let address = self.pool_map.address(status.id, door_nfs::NAME);
             PoolReport {
-                id: status.id.0,
+                name: status.id.to_string(),
                 address: address.map(|address| address.to_string()).unwrap_or_default(),
-                is_drained: self.pool_map.is_drained(status.id),
+                drained: self.pool_map.is_drained(status.id),
                 offline: status.trouble(),
                 total_bytes: status.total_bytes,
                 free_bytes: status.free_bytes,
@@ -202,20 +203,20 @@ impl Responder {
 
 #[async_trait::async_trait]
 impl crate::control::Responder for Responder {
-    async fn respond(&self, request: Request) -> Result<serde_json::Value> {
+    async fn respond(&self, request: Request, meter: &Arc<Meter>) -> Result<serde_json::Value> {
         Ok(match request {
             Request::Status => serde_json::to_value(self.status())?,
-            Request::Describe => serde_json::to_value(self.naming.tell_all().await?.files)?,
+            Request::Describe => serde_json::to_value(self.naming.tell_all(meter).await?.files)?,
             Request::Directory(question) => {
-                serde_json::to_value(dir::answer(&self.namespace, &question).await?)?
+                serde_json::to_value(dir::answer(&self.namespace, &question, meter).await?)?
             }
-            Request::Quota(question) => quota::answer(&self.namespace, question).await?,
+            Request::Quota(question) => quota::answer(&self.namespace, question, meter).await?,
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
             Request::RenewKeys => {
                 let keys = Arc::clone(&self.keys);
                 serde_json::to_value(tokio::task::spawn_blocking(move || keys.renew()).await??)?
             }
-            Request::Fsck => serde_json::to_value(self.check().await?)?,
+            Request::Fsck => serde_json::to_value(self.check(meter).await?)?,
         })
     }
 }

@@ -234,6 +234,100 @@ fn fsck_says_clean_on_a_running_and_on_a_stopped_instance() {
     assert!(stopped.status.success() && report["problems"].as_array().unwrap().is_empty(), "{report}");
 }
 
+/// Commands in an order in which each succeeds, with a member that their answer has.
+const WITH_JSON: [(&str, &str); 18] = [
+    ("fsck", "problems"),
+    ("dir set-consistency / soft --recursive", "changed"),
+    ("dir show /", "consistency"),
+    ("pool drain pool-0", "pools"),
+    ("pool enable pool-0", "pools"),
+    ("pool list", "pools"),
+    ("keys renew", "generation"),
+    ("quota set --user 5 --files-hard 9", "files_limits"),
+    ("quota show --user 5", "bytes_limits"),
+    ("quota list", "quotas"),
+    ("quota remove --user 5", "scope"),
+    ("du /", "usage"),
+    ("user add json --uid 5 --gid 6 --groups 7,8", "password"),
+    ("user set-password json", "name"),
+    ("user list", "users"),
+    ("user remove json", ""),
+    ("namespace describe", "files"),
+    ("namespace migrate --dry-run", "steps"),
+];
+
+#[test]
+fn json_is_one_object_on_a_running_and_on_a_stopped_instance() {
+    let (instance, server) = Server::start();
+    let objects = || {
+        for (command, member) in WITH_JSON {
+            let mut words: Vec<&str> = command.split(' ').collect();
+            words.extend((!member.is_empty()).then_some("--json"));
+            let output = instance.run(&words);
+            assert!(output.status.success(), "{command}: {}", stderr(&output));
+            assert_eq!(stderr(&output), "", "{command}");
+            if !member.is_empty() {
+                let object: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+                assert!(object.get(member).is_some(), "{command}: {object}");
+            }
+        }
+    };
+    objects();
+    drop(server);
+    objects();
+
+    let path = |name: &str| instance.path().join(name).display().to_string();
+    let json = |arguments: &[&str]| {
+        let output = forebay(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let (data, saved, copy) = (instance.data().display().to_string(), path("saved"), path("copy"));
+    let backup = json(&["namespace", "backup", "--data", &data, "--to", &saved, "--json"]);
+    assert!(backup["bytes"].as_u64() > Some(0) && backup["problems"] == serde_json::json!([]), "{backup}");
+    let restored =
+        json(&["namespace", "restore", "--from", &saved, "--to", &format!("sqlite:{copy}"), "--json"]);
+    assert_eq!(restored["verified"], true, "{restored}");
+    let certificate = json(&["cert", "self-signed", "--host", "localhost", "--out", &path("tls"), "--json"]);
+    assert!(fs::exists(certificate["key"].as_str().unwrap()).unwrap(), "{certificate}");
+    let keys = json(&["config", "reference", "--json"]);
+    assert!(keys["keys"].as_array().unwrap().iter().any(|key| key["name"] == "nfs.lease_s"), "{keys}");
+    assert_eq!(json(&["config", "check", &path("forebay.toml"), "--json"])["valid"], true);
+}
+
+#[test]
+fn progress_is_printed_to_standard_error_on_demand() {
+    let (instance, server) = Server::start();
+    let last_step = |command: &[&str]| {
+        let output = instance.run(command);
+        assert!(output.status.success(), "{}", stderr(&output));
+        stderr(&output).lines().last().and_then(|line| line.split(':').next()).map(str::to_owned)
+    };
+    let commands: [(&[&str], &str); 2] = [
+        (&["fsck", "--json", "--progress"], "comparing files"),
+        (&["namespace", "describe", "--progress"], "describing files"),
+    ];
+    for (command, step) in commands {
+        assert_eq!(last_step(command).as_deref(), Some(step), "of a running instance");
+    }
+    assert_eq!(last_step(&["fsck"]), None, "standard error is no terminal");
+    drop(server);
+    for (command, step) in commands {
+        assert_eq!(last_step(command).as_deref(), Some(step), "of a stopped instance");
+    }
+    assert_eq!(last_step(&["fsck"]), None);
+}
+
+#[test]
+fn a_wrong_command_line_exits_with_2_and_a_failure_with_1() {
+    let (instance, server) = Server::start();
+    assert_eq!(forebay(&["quota", "show"]).status.code(), Some(2));
+    assert_eq!(instance.run(&["dir", "show", "/nowhere"]).status.code(), Some(1));
+    assert_eq!(instance.run(&["dir", "show", "/"]).status.code(), Some(0));
+    drop(server);
+    assert_eq!(instance.run(&["status"]).status.code(), Some(1));
+}
+
 #[test]
 fn the_reference_is_a_configuration_that_checks() {
     let reference = forebay(&["config", "reference"]);

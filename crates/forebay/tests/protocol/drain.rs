@@ -21,7 +21,7 @@ fn pool_command(instance: &Instance, command: &[&str]) -> String {
 }
 
 fn wait_until_drained(instance: &Instance, pool: &str) {
-    let (deadline, line) = (Instant::now() + WAIT, format!("{pool}    drained"));
+    let (deadline, line) = (Instant::now() + WAIT, format!("{pool}  drained"));
     while !pool_command(instance, &["list"]).contains(&line) {
         assert!(Instant::now() < deadline, "the pool is never empty");
         std::thread::sleep(Duration::from_millis(50));
@@ -136,17 +136,17 @@ fn a_pool_stays_drained_over_a_restart_and_can_be_enabled_on_a_stopped_instance(
     pool_command(&instance, &["drain", "pool-1"]);
     server.kill();
     let listed = pool_command(&instance, &["list"]);
-    assert_eq!(listed, "pool-0    enabled\npool-1    drained\n");
+    assert_eq!(listed, "pool    state\npool-0  enabled\npool-1  drained\n");
     let server = instance.up();
     // It looks first whether anybody has something there.
     wait_until_drained(&instance, "pool-1");
-    assert_eq!(pool_command(&instance, &["list"]), "pool-0    enabled\npool-1    drained\n");
+    assert_eq!(pool_command(&instance, &["list"]), "pool    state\npool-0  enabled\npool-1  drained\n");
     server.kill();
     pool_command(&instance, &["enable", "1"]);
     let unknown = instance.run(&["pool", "drain", "pool-2"]);
     assert!(!unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("no pool-2"));
     let _server = instance.up();
-    assert_eq!(pool_command(&instance, &["list"]), "pool-0    enabled\npool-1    enabled\n");
+    assert_eq!(pool_command(&instance, &["list"]), "pool    state\npool-0  enabled\npool-1  enabled\n");
 }
 
 /// More than are asked for one by one.

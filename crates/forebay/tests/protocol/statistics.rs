@@ -112,7 +112,7 @@ fn a_pool_that_clients_tell_is_slow_gets_fewer_files() {
     return_with(&mut two, &fast, 1);
 
     let deadline = Instant::now() + WAIT;
-    while pool_list(&instance) != "pool-0    enabled; slow to clients\npool-1    enabled\n" {
+    while pool_list(&instance) != "pool    state\npool-0  enabled; slow to clients\npool-1  enabled\n" {
         assert!(Instant::now() < deadline, "{}", pool_list(&instance));
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -152,5 +152,5 @@ fn statistics_that_mean_nothing_are_borne() {
     assert_eq!(tell(other), NfsStat4::UnknownLayoutType);
     let stranger = LayoutStats4Args { stateid: file.stateid, ..good };
     assert_eq!(tell(stranger), NfsStat4::BadStateId);
-    assert_eq!(pool_list(&instance), "pool-0    enabled\n");
+    assert_eq!(pool_list(&instance), "pool    state\npool-0  enabled\n");
 }

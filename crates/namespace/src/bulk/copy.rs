@@ -33,6 +33,8 @@ pub enum Phase {
     Indexing,
     /// Rows.
     Verifying,
+    /// Rows that the finished steps of a migration have read or written.
+    Migrating,
     Checking,
 }
 

@@ -1,9 +1,10 @@
-//! Migrates a namespace to a newer program, and tells the steps before they are done.
+//! Migrates a namespace to a newer program, and tells the steps before they are done. Each step is a transaction.
 
 use std::path::Path;
 
 use rusqlite::Connection;
 
+use super::copy::{Phase, Progress, Tell};
 use super::postgres::Seat;
 use super::seal::{Contents, seal, verify};
 use super::sqlite::{lock_stopped, open_unchanged, read_marks};
@@ -13,7 +14,7 @@ use crate::open_error::OpenError;
 use crate::postgres::schema::{MIGRATIONS as POSTGRES, SCHEMA};
 use crate::sqlite::open::DATABASE;
 use crate::sqlite::rows::{Durability, open_writer};
-use crate::sqlite::schema::{MIGRATIONS as SQLITE, found_version};
+use crate::sqlite::schema::{MIGRATIONS as SQLITE, found_version, migrate_telling};
 
 /// From the version that was found to the one that this program knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,17 +53,17 @@ pub fn plan(place: &NamespaceLocation) -> BulkResult<Plan> {
 }
 
 /// Migrates; returns the steps that were done. No head may have the namespace open.
-pub fn migrate(place: &NamespaceLocation) -> BulkResult<Plan> {
+pub fn migrate(place: &NamespaceLocation, tell: &mut Tell<'_>) -> BulkResult<Plan> {
     match place {
         NamespaceLocation::Sqlite(dir) => {
             let _lock = lock_stopped(dir)?;
-            migrate_sqlite(&dir.join(DATABASE))
+            migrate_sqlite(&dir.join(DATABASE), tell)
         }
         NamespaceLocation::File(path) => {
-            let is_sealed = verify(path, &mut |_| {})?.is_some();
+            let is_sealed = verify(path, tell)?.is_some();
             let plan = plan_sqlite(path)?;
             if !plan.steps.is_empty() {
-                migrate_file(path, is_sealed)?;
+                migrate_file(path, is_sealed, tell)?;
             }
             Ok(plan)
         }
@@ -70,34 +71,46 @@ pub fn migrate(place: &NamespaceLocation) -> BulkResult<Plan> {
             let seat = Seat::take(url)?;
             seat.lock()?.ok_or_else(|| OpenError::DatabaseInUse(seat.place()))?;
             let plan = plan_postgres(&seat)?;
-            seat.migrate()?;
+            seat.migrate(&mut steps_of(&plan, tell))?;
             Ok(plan)
         }
     }
 }
 
+/// Tells how many rows are done: now, and after each version.
+fn steps_of(plan: &Plan, tell: &mut Tell<'_>) -> impl FnMut(u32) {
+    let total = plan.steps.iter().map(|step| step.rows).sum();
+    let mut told = move |version: u32| {
+        let finished = plan.steps.iter().filter(|step| step.version <= version);
+        let done = finished.map(|step| step.rows).sum();
+        tell(Progress { phase: Phase::Migrating, table: "", done, total });
+    };
+    told(plan.found);
+    told
+}
+
 /// Migrates a copy beside the file, then puts it in place: after an interruption the file is the old or the new one.
-fn migrate_file(path: &Path, is_sealed: bool) -> BulkResult<()> {
+fn migrate_file(path: &Path, is_sealed: bool, tell: &mut Tell<'_>) -> BulkResult<()> {
     // A link stays one.
     let path = &path.canonicalize().map_err(|error| BulkError::failed(path.display(), error))?;
     file::require_alone(path)?;
     let copy = file::beside(path, ".migrating");
     // Of an attempt that was interrupted.
     file::remove(&copy)?;
-    let migrated = migrate_copy(path, &copy, is_sealed).and_then(|()| file::replace(&copy, path));
+    let migrated = migrate_copy(path, &copy, is_sealed, tell).and_then(|()| file::replace(&copy, path));
     migrated.inspect_err(|_| {
         // The error is returned. If the copy stays, the next attempt removes it.
         let _ = file::remove(&copy);
     })
 }
 
-fn migrate_copy(path: &Path, copy: &Path, is_sealed: bool) -> BulkResult<()> {
+fn migrate_copy(path: &Path, copy: &Path, is_sealed: bool, tell: &mut Tell<'_>) -> BulkResult<()> {
     file::create_private(copy)?;
     let name = copy.to_str().ok_or_else(|| BulkError::failed(copy.display(), "its name is not UTF-8"))?;
     open_unchanged(path)?
         .execute("VACUUM INTO ?1", [name])
         .map_err(|error| BulkError::failed(copy.display(), error))?;
-    migrate_sqlite(copy)?;
+    migrate_sqlite(copy, tell)?;
     let finish = || -> rusqlite::Result<Option<Contents>> {
         let connection = Connection::open(copy)?;
         // One file is all there is of a backup.
@@ -125,10 +138,10 @@ fn plan_sqlite(path: &Path) -> BulkResult<Plan> {
     })
 }
 
-fn migrate_sqlite(path: &Path) -> BulkResult<Plan> {
+fn migrate_sqlite(path: &Path, tell: &mut Tell<'_>) -> BulkResult<Plan> {
     let plan = plan_sqlite(path)?;
     let migrated = open_writer(path, Durability::EachCommit)
-        .and_then(|mut connection| crate::sqlite::schema::migrate(&mut connection, plan.found));
+        .and_then(|mut connection| migrate_telling(&mut connection, plan.found, &mut steps_of(&plan, tell)));
     migrated.map_err(|error| BulkError::failed(path.display(), error))?;
     Ok(plan)
 }

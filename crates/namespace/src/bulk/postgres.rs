@@ -124,9 +124,10 @@ impl Seat {
     }
 
     /// Of a namespace whose lock is held.
-    pub fn migrate(&self) -> BulkResult<()> {
-        let migrated =
-            self.runtime.block_on(async { Schema::find(&self.link).await?.migrate(&self.link).await });
+    pub fn migrate(&self, tell: &mut impl FnMut(u32)) -> BulkResult<()> {
+        let migrated = self
+            .runtime
+            .block_on(async { Schema::find(&self.link).await?.migrate_telling(&self.link, tell).await });
         migrated.map_err(|refused| crate::postgres::open::explain(&self.target, refused).into())
     }
 

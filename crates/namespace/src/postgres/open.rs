@@ -334,6 +334,11 @@ impl Schema {
 
     /// Each migration in a transaction of its own.
     pub async fn migrate(&self, link: &Link) -> Result<(), Refused> {
+        self.migrate_telling(link, &mut |_| {}).await
+    }
+
+    /// As [`migrate`](Self::migrate); `tell` gets each version that is in place.
+    pub async fn migrate_telling(&self, link: &Link, tell: &mut impl FnMut(u32)) -> Result<(), Refused> {
         let may = "SELECT has_database_privilege(current_database(), 'CREATE')";
         if !self.is_there && !number::<bool>(link, may).await? {
             return Err(Refused::NoRightToCreate);
@@ -349,6 +354,7 @@ impl Schema {
                     migration.sql
                 ))
                 .await?;
+            tell(version);
         }
         Ok(())
     }

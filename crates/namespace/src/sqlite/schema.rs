@@ -214,6 +214,15 @@ pub fn found_version(connection: &Connection) -> rusqlite::Result<Option<u32>> {
 
 /// Applies what is missing behind `from`.
 pub fn migrate(connection: &mut Connection, from: u32) -> rusqlite::Result<()> {
+    migrate_telling(connection, from, &mut |_| {})
+}
+
+/// As [`migrate`]; `tell` gets each version that is in place.
+pub fn migrate_telling(
+    connection: &mut Connection,
+    from: u32,
+    tell: &mut dyn FnMut(u32),
+) -> rusqlite::Result<()> {
     if from == 0 {
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
     }
@@ -225,6 +234,7 @@ pub fn migrate(connection: &mut Connection, from: u32) -> rusqlite::Result<()> {
         transaction.execute_batch(migration.sql)?;
         transaction.execute("INSERT INTO schema_version VALUES (?1, datetime('now'))", [version])?;
         transaction.commit()?;
+        tell(version);
     }
     Ok(())
 }

@@ -140,6 +140,24 @@ async fn a_restored_namespace_goes_on_above_all_numbers_given_since_the_backup()
     }
 }
 
+/// Migrates, and expects that rows are counted from the first to the last.
+fn migrate_counting(place: &NamespaceLocation) -> Plan {
+    let mut told = Vec::new();
+    let done = migrate(place, &mut |progress| {
+        assert_eq!(progress.phase, Phase::Migrating);
+        told.push((progress.done, progress.total));
+    })
+    .unwrap();
+    let rows = done.steps.iter().map(|step| step.rows);
+    let total = rows.clone().sum();
+    let sums = rows.scan(0, |sum, rows| {
+        *sum += rows;
+        Some((*sum, total))
+    });
+    assert_eq!(told, std::iter::once((0, total)).chain(sums).collect::<Vec<_>>());
+    done
+}
+
 #[test]
 fn a_dry_run_says_what_would_be_done_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -155,7 +173,7 @@ fn a_dry_run_says_what_would_be_done_and_changes_nothing() {
     let refused =
         copy_quietly(&place, &NamespaceLocation::Sqlite(dir.path().join("to")), Begin::Resume).unwrap_err();
     assert!(refused.to_string().contains("namespace migrate"), "{refused}");
-    assert_eq!(migrate(&place).unwrap(), planned);
+    assert_eq!(migrate_counting(&place), planned);
     let done = plan(&place).unwrap();
     assert_eq!((done.found, done.steps), (planned.known, Vec::new()));
     drop(crate::scratch::open(&dir));
@@ -180,7 +198,7 @@ fn a_dry_run_on_postgres_changes_nothing() {
     let planned = plan(&place).unwrap();
     assert_eq!((planned.found, planned.steps[0].version), (1, 2));
     assert_eq!(cluster.query(&url, state).unwrap(), before);
-    assert_eq!(migrate(&place).unwrap(), planned);
+    assert_eq!(migrate_counting(&place), planned);
     assert_eq!(plan(&place).unwrap().steps, []);
     drop(open_postgres(&url));
 }
@@ -197,7 +215,7 @@ async fn a_namespace_of_an_older_version_is_saved_and_its_backup_migrated() {
         assert_eq!(backup(&from, &file, None, &mut |_| {}).unwrap().problems, []);
         let old = restore(&file, &into, None, Begin::Resume, &clock(), &mut |_| {}).unwrap_err();
         assert!(matches!(old, BulkError::OldVersion { found: 1, .. }), "{old}");
-        migrate(&NamespaceLocation::File(file.clone())).unwrap();
+        migrate(&NamespaceLocation::File(file.clone()), &mut |_| {}).unwrap();
         restore(&file, &into, None, Begin::Resume, &clock(), &mut |_| {}).unwrap();
     })
     .await;
@@ -215,7 +233,7 @@ fn a_backup_whose_migration_fails_stays_as_it_was() {
     Connection::open(&database).unwrap().execute_batch("CREATE TABLE acls (a)").unwrap();
     backup(&NamespaceLocation::Sqlite(dir.path().to_owned()), &file, None, &mut |_| {}).unwrap();
     let before = std::fs::read(&file).unwrap();
-    let refused = migrate(&NamespaceLocation::File(file.clone())).unwrap_err().to_string();
+    let refused = migrate(&NamespaceLocation::File(file.clone()), &mut |_| {}).unwrap_err().to_string();
     assert!(refused.contains("acls"), "{refused}");
     assert!(std::fs::read(&file).unwrap() == before);
     crate::bulk::seal::verify(&file, &mut |_| {}).unwrap().unwrap();
@@ -237,14 +255,16 @@ fn a_backup_is_migrated_after_an_attempt_that_was_killed_and_keeps_its_mode_and_
     let open = Connection::open(dir.path().join("namespace.db")).unwrap();
     open.pragma_update(None, "journal_mode", "WAL").unwrap();
     open.execute("UPDATE meta SET value = value + 1", []).unwrap();
-    let refused = migrate(&NamespaceLocation::File(dir.path().join("namespace.db"))).unwrap_err().to_string();
+    let refused = migrate(&NamespaceLocation::File(dir.path().join("namespace.db")), &mut |_| {})
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("namespace.db-wal holds a part of it"), "{refused}");
-    assert!(migrate(&NamespaceLocation::File(link.clone())).unwrap().found == 1);
+    assert!(migrate(&NamespaceLocation::File(link.clone()), &mut |_| {}).unwrap().found == 1);
     assert!(link.is_symlink() && !dir.path().join("backup.migrating").exists());
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o640);
     crate::bulk::seal::verify(&file, &mut |_| {}).unwrap().unwrap();
     let before = std::fs::read(&file).unwrap();
-    assert_eq!(migrate(&NamespaceLocation::File(file.clone())).unwrap().steps, []);
+    assert_eq!(migrate(&NamespaceLocation::File(file.clone()), &mut |_| {}).unwrap().steps, []);
     assert!(std::fs::read(&file).unwrap() == before, "there was nothing to do");
 }
 

@@ -134,7 +134,7 @@ async fn an_older_program_refuses_a_namespace_that_was_migrated_and_says_what_to
         let old = place.clone();
         let done = aside(move || {
             make_old(&old);
-            migrate(&old).unwrap()
+            migrate(&old, &mut |_| {}).unwrap()
         })
         .await;
         assert!(done.found < done.known, "the program before knows up to the version that was found");
@@ -155,7 +155,8 @@ async fn an_older_program_refuses_a_namespace_that_was_migrated_and_says_what_to
                 }
                 NamespaceLocation::File(_) => panic!("no head has one"),
             }
-            [plan(&newer).unwrap_err(), migrate(&newer).unwrap_err()].map(|error| error.to_string())
+            [plan(&newer).unwrap_err(), migrate(&newer, &mut |_| {}).unwrap_err()]
+                .map(|error| error.to_string())
         })
         .await;
         let versions = format!("has schema version {next}, this program knows up to {known}; ");

@@ -1,0 +1,112 @@
+//! Walks over the command line.
+
+use clap::builder::PossibleValue;
+use clap::{Arg, Command, CommandFactory, Parser};
+
+use super::Cli;
+
+/// Commands that print no facts.
+const WITHOUT_JSON: [&str; 2] = ["forebay up", "forebay user remove"];
+
+/// Commands that may take longer than two seconds, besides those of `forebay namespace`.
+const LONG: [&str; 3] = ["forebay fsck", "forebay du", "forebay dir set-consistency"];
+
+/// A line of help begins with a verb or a noun.
+const NO_BEGINNINGS: [&str; 12] =
+    ["Who", "What", "Which", "Where", "How", "Whoever", "Whether", "Likewise", "Also", "May", "The", "All"];
+
+/// All commands with their full names, those with subcommands too.
+fn commands(command: &Command, above: &str) -> Vec<(String, Command)> {
+    let name = format!("{above}{}", command.get_name());
+    let below = command.get_subcommands().flat_map(|below| commands(below, &format!("{name} ")));
+    let mut all: Vec<_> = below.collect();
+    all.insert(0, (name, command.clone()));
+    all
+}
+
+fn all() -> Vec<(String, Command)> {
+    commands(&Cli::command(), "")
+}
+
+/// Commands that do something.
+fn leaves() -> Vec<(String, Command)> {
+    all().into_iter().filter(|(_, command)| !command.has_subcommands()).collect()
+}
+
+fn has(command: &Command, option: &str) -> bool {
+    command.get_arguments().any(|argument| argument.get_long() == Some(option))
+}
+
+fn mistake(help: Option<String>) -> Option<String> {
+    let Some(help) = help.filter(|help| !help.is_empty()) else { return Some("has no help".to_owned()) };
+    let first = help.split([' ', ',']).next().unwrap_or("");
+    if NO_BEGINNINGS.contains(&first) || help.ends_with('.') || help.contains('\n') {
+        return Some(format!("has no line of help that begins with a verb or noun: {help:?}"));
+    }
+    None
+}
+
+#[test]
+fn every_command_argument_and_value_has_a_line_of_help() {
+    let mut mistakes = Vec::new();
+    for (name, command) in all() {
+        mistakes
+            .extend(mistake(command.get_about().map(ToString::to_string)).map(|it| format!("{name} {it}")));
+        for argument in command.get_arguments() {
+            let told = mistake(argument.get_help().map(ToString::to_string));
+            mistakes.extend(told.map(|it| format!("{name} {argument} {it}")));
+            for value in values(argument) {
+                let told = mistake(value.get_help().map(ToString::to_string));
+                mistakes.extend(told.map(|it| format!("{name} {argument} {} {it}", value.get_name())));
+            }
+        }
+    }
+    assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
+}
+
+fn values(argument: &Arg) -> Vec<PossibleValue> {
+    if argument.get_action().takes_values() { argument.get_possible_values() } else { Vec::new() }
+}
+
+/// clap takes the comment of a group of arguments for the help of the command, if the group has one.
+#[test]
+fn a_group_of_arguments_does_not_replace_the_help_of_its_command() {
+    let about = |wanted: &str| {
+        let found = all().into_iter().find(|(name, _)| name == wanted).unwrap();
+        found.1.get_about().unwrap().to_string()
+    };
+    assert_eq!(about("forebay quota set"), "Set or change limits of an account");
+    assert_eq!(about("forebay pool list"), "List all pools and their states");
+}
+
+#[test]
+fn every_command_that_prints_facts_has_json() {
+    let without: Vec<String> =
+        leaves().into_iter().filter(|(_, command)| !has(command, "json")).map(|(name, _)| name).collect();
+    assert_eq!(without, WITHOUT_JSON, "a command prints facts, or is named above");
+}
+
+#[test]
+fn every_command_that_may_take_long_shows_progress() {
+    for (name, command) in leaves() {
+        let is_long = LONG.contains(&name.as_str()) || name.starts_with("forebay namespace ");
+        assert_eq!(has(&command, "progress"), is_long, "{name}");
+    }
+}
+
+#[test]
+fn exit_codes_are_documented_and_true() {
+    let root = Cli::command().render_help().to_string();
+    for line in ["Exit codes:", "  0  ", "  1  ", "  2  The command line is not valid"] {
+        assert!(root.contains(line), "no {line:?} in {root}");
+    }
+    let wrong = Cli::try_parse_from(["forebay", "quota", "show"]).err().unwrap();
+    assert_eq!(wrong.exit_code(), 2);
+    for (name, mut command) in leaves() {
+        let checks = ["fsck", "check", "copy", "backup", "restore"];
+        let is_check = checks.iter().any(|check| name.ends_with(&format!(" {check}")));
+        let told =
+            command.render_help().to_string().contains("found no problem\n  1  The check found problems");
+        assert_eq!(told, is_check, "{name}");
+    }
+}
