@@ -110,8 +110,8 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let web = http_ports.map(|ports| http::start(ports, &head, overview, &mut tasks, &stop)).transpose()?;
 
     let naming = start_naming(config, &services, &mut tasks, &stop);
-    let doors = (door, pool_doors);
-    let responder = responder::Responder::new(data, &services, doors, naming, (map, keys));
+    let (doors, parts) = ((door, pool_doors), (naming, web.as_ref().map(http::Shown::report)));
+    let responder = responder::Responder::new(data, &services, doors, parts, (map, keys));
     tasks.spawn(Arc::clone(&responder).sample(stop));
     let control = tokio::spawn(control::serve(control::listen(data.path())?, responder));
 

@@ -25,7 +25,7 @@ use crate::pool_map::PoolMap;
 use crate::pools::{self, PoolState};
 use crate::questions::PoolQuestion;
 use crate::quota;
-use crate::report::{ClientReport, FsckReport, PoolReport, StatusReport};
+use crate::report::{ClientReport, FsckReport, HttpReport, PoolReport, StatusReport};
 
 /// Rates are over the last so many seconds.
 const WINDOW_S: usize = 10;
@@ -40,6 +40,7 @@ pub struct Responder {
     door: Arc<HeadDoor>,
     pool_doors: Vec<Arc<PoolDoor>>,
     naming: Arc<Naming>,
+    http: Option<HttpReport>,
     pool_map: Arc<PoolMap>,
     keys: Arc<Keys>,
     /// Which pools are drained, on disk. The lock is held during a write, so that two changes do not lose one.
@@ -53,7 +54,7 @@ impl Responder {
         data: &DataDir,
         services: &Services,
         (door, pool_doors): (Arc<HeadDoor>, Vec<Arc<PoolDoor>>),
-        naming: Arc<Naming>,
+        (naming, http): (Arc<Naming>, Option<HttpReport>),
         (pool_map, keys): (Arc<PoolMap>, Arc<Keys>),
     ) -> Arc<Responder> {
         Arc::new(Responder {
@@ -65,6 +66,7 @@ impl Responder {
             door,
             pool_doors,
             naming,
+            http,
             pool_map,
             keys,
             drained: tokio::sync::Mutex::new(data.drained_pools()),
@@ -173,6 +175,7 @@ impl Responder {
             grace_s: door.grace_left.as_secs(),
             files: usage.files,
             refused: self.refused(),
+            http: self.http.clone(),
             opens: door.clients.iter().map(|client| client.opens).sum(),
             locks: door.clients.iter().map(|client| client.locks).sum(),
             layouts: door.clients.iter().map(|client| client.layouts).sum(),
