@@ -12,6 +12,8 @@ pub struct Banner<'a> {
     pub head: SocketAddr,
     pub pools: Vec<(SocketAddr, PoolStatus)>,
     pub squashes_root: bool,
+    /// A directory that users need before they can write anything.
+    pub missing_directory: Option<String>,
     /// `None`: the HTTP door is switched off.
     pub web: Option<Shown>,
 }
@@ -26,6 +28,13 @@ impl Banner<'_> {
         }
         out += &self.web_lines();
         out += &format!("  mount    {}\n", self.mount_command());
+        if let Some(path) = &self.missing_directory {
+            let data = self.data.display();
+            out += &format!(
+                "  write    users cannot write yet; create a directory: forebay dir create {path} --owner USER --group \
+                 GROUP --mode 2775 --data {data}\n"
+            );
+        }
         out += &format!("  stop     Ctrl-C, or: kill {}\n", std::process::id());
         if !self.head.ip().is_loopback() {
             let root = if self.squashes_root { "root is squashed to nobody" } else { "root is NOT squashed" };
@@ -87,6 +96,7 @@ mod tests {
             head: SocketAddr::new(ip.parse().unwrap(), 2049),
             pools: Vec::new(),
             squashes_root: true,
+            missing_directory: None,
             web: None,
         }
     }
@@ -99,6 +109,14 @@ mod tests {
             first_login: None,
             is_loopback_only,
         }
+    }
+
+    #[test]
+    fn where_users_cannot_write_one_line_names_the_command() {
+        let text = Banner { missing_directory: Some("/NAME".to_owned()), ..banner("0.0.0.0") }.text();
+        let command = "forebay dir create /NAME --owner USER --group GROUP --mode 2775 --data /data\n";
+        assert!(text.lines().any(|line| format!("{line}\n").ends_with(command)), "{text}");
+        assert!(!banner("0.0.0.0").text().contains("dir create"));
     }
 
     #[test]

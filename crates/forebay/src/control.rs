@@ -17,7 +17,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
-use crate::questions::{DirectoryQuestion, PoolQuestion, QuotaQuestion};
+use crate::questions::{CreateDirectoryQuestion, DirectoryQuestion, PoolQuestion, QuotaQuestion};
 
 const CONNECTIONS_MAX: usize = 16;
 const REQUEST_BYTES_MAX: u64 = 16_384;
@@ -33,6 +33,7 @@ pub enum Request {
     /// Tell the pools what their files are called.
     Describe,
     Directory(DirectoryQuestion),
+    CreateDirectory(CreateDirectoryQuestion),
     Quota(QuotaQuestion),
     Pool(PoolQuestion),
     RenewKeys,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use api::{Pool, PoolManager};
 use door_nfs::{HeadDoor, PoolDoor};
+use files::Files;
 use namespace::SqlNamespace;
 use parking_lot::Mutex;
 use pool::LocalPool;
@@ -18,6 +19,7 @@ use super::Services;
 use crate::control::Request;
 use crate::data_dir::{DataDir, DrainedPools};
 use crate::dir;
+use crate::dir::create::Layer;
 use crate::fsck;
 use crate::keys::Keys;
 use crate::naming::Naming;
@@ -40,6 +42,7 @@ pub struct Responder {
     door: Arc<HeadDoor>,
     pool_doors: Vec<Arc<PoolDoor>>,
     naming: Arc<Naming>,
+    files: Arc<Files>,
     http: Option<HttpReport>,
     pool_map: Arc<PoolMap>,
     keys: Arc<Keys>,
@@ -54,7 +57,7 @@ impl Responder {
         data: &DataDir,
         services: &Services,
         (door, pool_doors): (Arc<HeadDoor>, Vec<Arc<PoolDoor>>),
-        (naming, http): (Arc<Naming>, Option<HttpReport>),
+        (naming, files, http): (Arc<Naming>, Arc<Files>, Option<HttpReport>),
         (pool_map, keys): (Arc<PoolMap>, Arc<Keys>),
     ) -> Arc<Responder> {
         Arc::new(Responder {
@@ -66,6 +69,7 @@ impl Responder {
             door,
             pool_doors,
             naming,
+            files,
             http,
             pool_map,
             keys,
@@ -211,6 +215,10 @@ impl crate::control::Responder for Responder {
             Request::Describe => serde_json::to_value(self.naming.tell_all().await?.files)?,
             Request::Directory(question) => {
                 serde_json::to_value(dir::answer(&self.namespace, &question).await?)?
+            }
+            Request::CreateDirectory(question) => {
+                let layer = Layer::Files(&self.files);
+                serde_json::to_value(dir::create::answer(&self.namespace, layer, &question).await?)?
             }
             Request::Quota(question) => quota::answer(&self.namespace, question).await?,
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,
