@@ -137,6 +137,17 @@ def certificate_and_login(server):
                        (["user", "add", "admin", "--uid", "0", "--gid", "0", "--data", server.data, "--password-stdin"], HTTP_PASSWORD)):
         subprocess.run([server.binary] + argv, input=said, text=True, check=True, stdout=subprocess.DEVNULL)
 
+def login_of_a_user(server):
+    """Makes a login without rights of an administrator, before the first start."""
+    os.makedirs(server.data, mode=0o700, exist_ok=True)
+    argv = ["user", "add", "user", "--uid", str(CLI_USER), "--gid", str(CLI_USER), "--data", server.data, "--password-stdin"]
+    subprocess.run([server.binary] + argv, input=HTTP_PASSWORD, text=True, check=True, stdout=subprocess.DEVNULL)
+
+
+def banner_says(words):
+    """A check: a line of the banner of the first start has them."""
+    return lambda run: None if words in run.server_log() else "no %r in:\n%s" % (words, run.server_log())
+
 STATUS = {"status": "{forebay} status --data {data} --json"}
 # The head's connections by the port of the client; the n-th of them (or the last) is cut, or neither hears nor is heard.
 PORTS = "ss -tnH state established '( sport = :2049 )' | awk '{{print $4}}' | sed 's/.*://' | sort -n"
@@ -162,6 +173,12 @@ GROUPS = [
           checks=(("every_pool_holds_a_share_of_the_files", every_pool_holds_data),)),
     Group("ordinary_user", "started without privileges", "ordinary_user", user=CLI_USER, port=20490, forebay_only=True,
           server_args=(), about_s=20),
+    Group("first_server", "a server as a user starts it, a directory for users, and plain HTTP for one host", "first_server", pools=2,
+          clients=2, mem="400M", about_s=40, forebay_only=True, server_args=(), prepare=login_of_a_user,
+          config='[http]\nplain_networks = ["10.77.0.11"]\n', env={"HTTP": "http://%s:8080" % HEAD, "HTTP_LOGIN": "user:" + HTTP_PASSWORD},
+          hooks={"create": "{forebay} dir create --data {data} $*"},
+          checks=(("the_banner_names_the_command", banner_says("forebay dir create /NAME --owner USER")),
+                  ("the_banner_warns_of_plain_http", banner_says("HTTP without TLS for 10.77.0.11/32")))),
     Group("posix", "what POSIX promises, on one client", "posix", opts="vers=4.1"),
     Group("work", "real work, read back after a remount and a restart", "work", pools=3, about_s=240,
           without=("no_pool_was_spoken_to",)),

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use quick_cache::sync::Cache;
 use types::{Clock, Identity};
 
-use crate::config::{Anonymous, Config};
+use crate::config::{Anonymous, Config, SecretsInClear};
 use crate::ended::Ended;
 use crate::macaroons::Macaroons;
 use crate::mapping::{Fact, Mapped, Mapping};
@@ -37,7 +37,7 @@ pub struct Authority {
     ended: Arc<Ended>,
     certificates: Option<Certificates>,
     anonymous: Anonymous,
-    allow_secrets_in_clear: bool,
+    secrets_in_clear: SecretsInClear,
     clock: Arc<dyn Clock>,
     /// By what the token said; valid for the mapping that it was made with.
     callers: Cache<usize, CachedCaller>,
@@ -74,7 +74,7 @@ impl Authority {
             ended: Arc::new(Ended::open(config.ended_file)?),
             certificates,
             anonymous: config.anonymous,
-            allow_secrets_in_clear: config.allow_secrets_in_clear,
+            secrets_in_clear: config.secrets_in_clear,
             clock,
             callers: Cache::new(CALLERS_MAX),
         })
@@ -179,7 +179,7 @@ impl Authority {
     }
 
     fn check_channel(&self, from: &Origin) -> Result<(), AuthError> {
-        if from.is_encrypted || self.allow_secrets_in_clear {
+        if from.is_encrypted || self.secrets_in_clear.are_accepted_from(from.address) {
             return Ok(());
         }
         // It was sent already; refusing it keeps people from doing so every day (RFC 6750 §5.3).

@@ -1,9 +1,10 @@
 //! The operator's configuration. The binary makes it from its own file; nothing here reads TOML.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use types::{Identity, Name};
+use types::{Identity, Name, Network};
 
 use crate::x509;
 
@@ -24,9 +25,8 @@ pub struct Config {
     pub location: String,
     pub macaroon_validity_max: Duration,
     pub anonymous: Anonymous,
-    /// Whether passwords, tokens and macaroons are taken over a connection without TLS. To be set where every listener is
-    /// on loopback, or where somebody says so in as many words.
-    pub allow_secrets_in_clear: bool,
+    /// Clients whose passwords, tokens and macaroons are accepted over a connection without TLS.
+    pub secrets_in_clear: SecretsInClear,
     /// How far the clocks of issuers may be from ours.
     pub clock_skew: Duration,
 }
@@ -47,8 +47,26 @@ impl Config {
             location: String::new(),
             macaroon_validity_max: Config::MACAROON_VALIDITY_MAX,
             anonymous: Anonymous::Refuse,
-            allow_secrets_in_clear: false,
+            secrets_in_clear: SecretsInClear::From(Vec::new()),
             clock_skew: Config::CLOCK_SKEW,
+        }
+    }
+}
+
+/// Clients that may send secrets without TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretsInClear {
+    /// Clients of these networks.
+    From(Vec<Network>),
+    /// All: for listeners on loopback.
+    Accepted,
+}
+
+impl SecretsInClear {
+    pub fn are_accepted_from(&self, address: IpAddr) -> bool {
+        match self {
+            SecretsInClear::From(networks) => networks.iter().any(|network| network.contains(address)),
+            SecretsInClear::Accepted => true,
         }
     }
 }

@@ -17,6 +17,6 @@ pub mod watched;
 pub mod x509;
 
 pub use authority::Authority;
-pub use config::{Anonymous, Config, Issuer, Profile};
+pub use config::{Anonymous, Config, Issuer, Profile, SecretsInClear};
 pub use mapping::Mapping;
 pub use tokens::Fetch;

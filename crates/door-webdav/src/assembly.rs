@@ -125,7 +125,6 @@ impl Parts {
             clock: Arc::clone(clock),
             ticket_keys: services.ticket_keys.clone(),
             mode: config.redirect,
-            is_tls: config.is_tls,
         });
         let removals = Arc::new(Removals { access: Arc::clone(&access) });
         let tasks = Arc::new(Tasks::new(CHANGES_MAX));

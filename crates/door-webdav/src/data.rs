@@ -41,7 +41,6 @@ pub struct DataFace {
 pub struct DataFaceConfig {
     /// The head's port; its host is taken to be the one by which the client found this pool, unless it has an address.
     pub head: SocketAddr,
-    pub is_tls: bool,
 }
 
 impl DataFace {
@@ -169,7 +168,7 @@ impl DataFace {
 
     fn back_to_head(&self, request: &Request, target: &Target) -> Response {
         let host = host_for(&request.headers, self.config.head, request.peer.local);
-        let scheme = if self.config.is_tls { "https" } else { "http" };
+        let scheme = if request.peer.tls.is_some() { "https" } else { "http" };
         let mut url = format!("{scheme}://{host}{}", request.uri.path());
         // Without the ticket, or the two would send the client back and forth.
         let others = target.query.iter().filter(|(name, _)| *name != PARAMETER);

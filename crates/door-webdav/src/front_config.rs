@@ -29,6 +29,7 @@ pub struct FrontConfig {
     /// For the storage record and the User-Agent of copies.
     pub site: String,
     pub redirect: Redirect,
+    /// There is a certificate: the storage record names URLs of https.
     pub is_tls: bool,
     /// `host:port` by which clients know this instance, for COPY and MOVE; what the Host header says always counts.
     pub authorities: Vec<String>,

@@ -18,7 +18,6 @@ pub(crate) struct Redirects {
     pub clock: Arc<dyn Clock>,
     pub ticket_keys: TicketKeys,
     pub mode: Redirect,
-    pub is_tls: bool,
 }
 
 impl Redirects {
@@ -31,11 +30,12 @@ impl Redirects {
         (self.now_s() + validity_s).min(call.caller.expires_s.unwrap_or(u64::MAX))
     }
 
-    /// Where the pool of a ticket serves the path to this client.
+    /// Where the pool of a ticket serves the path to this client. A client that came without TLS may go on without it:
+    /// listeners of head and pools take the same clients.
     pub fn url(&self, call: &Call, path: &[Name], ticket: &UrlTicket) -> Option<HeaderValue> {
         let listener = self.files.pools().address(ticket.pool, NAME)?;
         let host = host_for(&call.headers, listener, call.peer.local);
-        let scheme = if self.is_tls { "https" } else { "http" };
+        let scheme = if call.peer.tls.is_some() { "https" } else { "http" };
         let path = target::encode_path(path, false);
         let mut url = format!("{scheme}://{host}{path}?{PARAMETER}={}", ticket.seal(&self.ticket_keys));
         if let Some(token) = &call.token_in_query {

@@ -12,6 +12,8 @@ pub struct Banner<'a> {
     pub head: SocketAddr,
     pub pools: Vec<(SocketAddr, PoolStatus)>,
     pub squashes_root: bool,
+    /// A directory that users need before they can write anything.
+    pub missing_directory: Option<String>,
     /// `None`: the HTTP door is switched off.
     pub web: Option<Shown>,
 }
@@ -26,6 +28,13 @@ impl Banner<'_> {
         }
         out += &self.web_lines();
         out += &format!("  mount    {}\n", self.mount_command());
+        if let Some(path) = &self.missing_directory {
+            let data = self.data.display();
+            out += &format!(
+                "  write    users cannot write yet; create a directory: forebay dir create {path} --owner USER --group \
+                 GROUP --mode 2775 --data {data}\n"
+            );
+        }
         out += &format!("  stop     Ctrl-C, or: kill {}\n", std::process::id());
         if !self.head.ip().is_loopback() {
             let root = if self.squashes_root { "root is squashed to nobody" } else { "root is NOT squashed" };
@@ -45,18 +54,35 @@ impl Banner<'_> {
             );
         }
         if web.is_loopback_only {
-            out += "  note     HTTP is served to this host only; for others give http.certificate and http.key\n";
+            out += &format!(
+                "  note     HTTP is served to this host only; others need http.certificate and http.key\n\
+                 \x20 note     certificate for a trial: forebay cert self-signed --host {}\n\
+                 \x20 note     closed network, without TLS: http.plain_networks = [\"10.1.0.0/16\"]\n",
+                self.host()
+            );
+        }
+        if !web.plain_networks.is_empty() {
+            let networks: Vec<String> = web.plain_networks.iter().map(ToString::to_string).collect();
+            out += &format!(
+                "  warning  HTTP without TLS for {}: others on the way can read and change passwords, tokens and data\n",
+                networks.join(", ")
+            );
         }
         out
     }
 
     fn mount_command(&self) -> String {
-        let ip = match self.head.ip() {
-            ip if ip.is_unspecified() => "THIS-HOST".to_owned(),
-            IpAddr::V4(ip) => ip.to_string(),
-            IpAddr::V6(ip) => format!("[{ip}]"),
+        let host = match self.head.ip() {
+            IpAddr::V6(ip) if !ip.is_unspecified() => format!("[{ip}]"),
+            _ => self.host(),
         };
-        format!("sudo mount -t nfs4 -o vers=4.2,port={} {ip}:/ /mnt", self.head.port())
+        format!("sudo mount -t nfs4 -o vers=4.2,port={} {host}:/ /mnt", self.head.port())
+    }
+
+    /// As clients call this host, where that is known.
+    fn host(&self) -> String {
+        let ip = self.head.ip();
+        if ip.is_unspecified() { "THIS-HOST".to_owned() } else { ip.to_string() }
     }
 }
 
@@ -64,15 +90,51 @@ impl Banner<'_> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn beyond_loopback_one_line_says_whom_auth_sys_trusts() {
-        let banner = |ip: &str| Banner {
+    fn banner(ip: &str) -> Banner<'static> {
+        Banner {
             data: std::path::Path::new("/data"),
             head: SocketAddr::new(ip.parse().unwrap(), 2049),
             pools: Vec::new(),
             squashes_root: true,
+            missing_directory: None,
             web: None,
-        };
+        }
+    }
+
+    fn web(plain_networks: &[&str], is_loopback_only: bool) -> Shown {
+        Shown {
+            address: "10.1.0.1:8080".parse().unwrap(),
+            is_tls: false,
+            plain_networks: plain_networks.iter().map(|text| text.parse().unwrap()).collect(),
+            first_login: None,
+            is_loopback_only,
+        }
+    }
+
+    #[test]
+    fn where_users_cannot_write_one_line_names_the_command() {
+        let text = Banner { missing_directory: Some("/NAME".to_owned()), ..banner("0.0.0.0") }.text();
+        let command = "forebay dir create /NAME --owner USER --group GROUP --mode 2775 --data /data\n";
+        assert!(text.lines().any(|line| format!("{line}\n").ends_with(command)), "{text}");
+        assert!(!banner("0.0.0.0").text().contains("dir create"));
+    }
+
+    #[test]
+    fn where_http_is_for_this_host_only_the_banner_says_how_to_open_it() {
+        let text = Banner { web: Some(web(&[], true)), ..banner("10.1.0.1") }.text();
+        assert!(text.contains("forebay cert self-signed --host 10.1.0.1\n"), "{text}");
+        assert!(text.contains("\n  note     closed network, without TLS: http.plain_networks"), "{text}");
+        let text =
+            Banner { web: Some(web(&["10.1.0.0/16", "10.3.0.0/16"], false)), ..banner("10.1.0.1") }.text();
+        assert!(
+            text.contains("\n  warning  HTTP without TLS for 10.1.0.0/16, 10.3.0.0/16: others"),
+            "{text}"
+        );
+        assert!(!text.contains("cert self-signed"), "{text}");
+    }
+
+    #[test]
+    fn beyond_loopback_one_line_says_whom_auth_sys_trusts() {
         assert!(!banner("127.0.0.1").text().contains("AUTH_SYS"));
         assert!(banner("127.0.0.1").text().contains("mount -t nfs4 -o vers=4.2,port=2049 127.0.0.1:/ /mnt"));
         assert!(banner("0.0.0.0").text().contains("AUTH_SYS trusts the client hosts"));

@@ -47,7 +47,7 @@ pub enum Command {
     /// Check the namespace against itself and against the pools, and repair it
     #[command(after_help = EXIT_CODES_OF_CHECKS)]
     Fsck(FsckArguments),
-    /// Set and show options of directories
+    /// Create directories, and set and show options of directories
     Dir {
         #[command(subcommand)]
         command: DirCommand,
@@ -184,10 +184,41 @@ pub struct InstanceArguments {
 
 #[derive(Subcommand)]
 pub enum DirCommand {
+    /// Create a directory with an owner, a group and a mode
+    Create(CreateDirArguments),
     /// Set how soon the attributes of a directory follow its entries
     SetConsistency(SetConsistencyArguments),
     /// Show the options of a directory
     Show(ShowDirArguments),
+}
+
+#[derive(Args)]
+pub struct CreateDirArguments {
+    #[command(flatten)]
+    pub place: InstanceArguments,
+    /// Directory to create, from the root of the namespace
+    #[arg(value_name = "PATH")]
+    pub path: String,
+    /// User that owns the directory: a name that this host knows, or a number
+    #[arg(long, value_name = "USER")]
+    pub owner: String,
+    /// Group of the directory: a name that this host knows, or a number [default: the primary group of the owner]
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
+    /// Permissions in octal; with 2775 the group writes, and owns all that is created in the directory
+    #[arg(long, value_name = "MODE", default_value = "0755", value_parser = octal_mode)]
+    pub mode: u32,
+    /// Create missing directories above it, too: each with mode 0755, and owner and group of the directory above
+    #[arg(long)]
+    pub parents: bool,
+    #[command(flatten)]
+    pub output: OutputArguments,
+}
+
+fn octal_mode(text: &str) -> Result<u32, String> {
+    let is_octal = text.bytes().all(|digit| (b'0'..=b'7').contains(&digit));
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o7777);
+    mode.ok_or_else(|| "not an octal number up to 7777, as 2775 is".to_owned())
 }
 
 #[derive(Args)]

@@ -441,6 +441,26 @@ mod tests {
     }
 
     #[test]
+    fn plain_networks_are_networks_and_never_all_addresses() {
+        let plain = |networks: &str| parse(format!("[http]\nplain_networks = [{networks}]\n"));
+        let two = plain("\"10.1.0.0/16\", \"2001:db8::1\"").unwrap().http.parsed_plain_networks().unwrap();
+        assert!(two[0].contains([10, 1, 2, 3].into()) && !two[0].contains([10, 2, 0, 1].into()));
+        assert_eq!(two[1].to_string(), "2001:db8::1/128");
+        for (networks, says) in [
+            ("\"10.1.0.0/33\"", "http.plain_networks: \"10.1.0.0/33\" has no prefix length of 0 to 32"),
+            ("\"node1\"", "http.plain_networks: \"node1\" is no address or network"),
+            (
+                "\"10.0.0.0/0\"",
+                "http.plain_networks: \"10.0.0.0/0\" has every address: name the closed networks only",
+            ),
+            ("\"::/0\"", "has every address"),
+        ] {
+            let error = format!("{:#}", plain(networks).unwrap_err());
+            assert!(error.contains(says) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
     fn flavors_of_kerberos_need_a_keytab() {
         let error = |text: &str| format!("{:#}", parse(text).unwrap_err());
         assert!(error("[nfs]\nsecurity = [\"krb5\"]\n").contains("needs nfs.keytab"));

@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::cli::ProgressArguments;
 use crate::progress::{Meter, Progress, Shown};
-use crate::questions::{DirectoryQuestion, PoolQuestion, QuotaQuestion};
+use crate::questions::{CreateDirectoryQuestion, DirectoryQuestion, PoolQuestion, QuotaQuestion};
 
 const CONNECTIONS_MAX: usize = 16;
 const REQUEST_BYTES_MAX: u64 = 16_384;
@@ -41,6 +41,7 @@ pub enum Request {
     /// Tell the pools what their files are called.
     Describe,
     Directory(DirectoryQuestion),
+    CreateDirectory(CreateDirectoryQuestion),
     Quota(QuotaQuestion),
     Pool(PoolQuestion),
     RenewKeys,

@@ -1,4 +1,6 @@
-//! `forebay dir`: what is set for directories, on a running instance or a stopped one.
+//! `forebay dir`: creates directories, and sets and shows their consistency, on a running instance or a stopped one.
+
+pub mod create;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,6 +37,7 @@ pub struct Report {
 
 pub fn run(command: &DirCommand) -> Result<ExitCode> {
     match command {
+        DirCommand::Create(arguments) => create::run(arguments)?,
         DirCommand::SetConsistency(arguments) => {
             let (path, set, recursive) = (arguments.path.clone(), Some(arguments.mode), arguments.recursive);
             let question = DirectoryQuestion { path, set, recursive };
@@ -98,13 +101,20 @@ fn mode_of(argument: ConsistencyArgument) -> Option<Consistency> {
 
 pub async fn find(namespace: &SqlNamespace, path: &str) -> Result<FileId> {
     let mut at = FileId::ROOT;
-    for part in path.split('/').filter(|part| !part.is_empty() && *part != ".") {
-        if part == ".." {
-            bail!("path may not have .. in it");
-        }
-        at = namespace.lookup(&Identity::root(), at, &Name::new(part.as_bytes())?).await?.entry.file;
+    for name in names(path)? {
+        at = namespace.lookup(&Identity::root(), at, &name).await?.entry.file;
     }
     Ok(at)
+}
+
+/// The names in a path from the root of the namespace.
+fn names(path: &str) -> Result<Vec<Name>> {
+    let parts = path.split('/').filter(|part| !part.is_empty() && *part != ".");
+    let names = parts.map(|part| match part {
+        ".." => bail!("path may not have .. in it"),
+        part => Ok(Name::new(part.as_bytes())?),
+    });
+    names.collect()
 }
 
 /// How many directories it was set for. One that goes meanwhile is none; one that comes meanwhile inherits it, for each is

@@ -12,6 +12,16 @@ pub struct DirectoryQuestion {
     pub recursive: bool,
 }
 
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CreateDirectoryQuestion {
+    pub path: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub mode: u32,
+    /// Missing directories above are created, too.
+    pub parents: bool,
+}
+
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PoolQuestion {

@@ -2,10 +2,11 @@
 
 mod report;
 
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow, bail};
 use api::{Account, Cookie, Limit, Namespace, Paths, Quota, Quotas, Scope};
+use door_nfs::OwnerKind;
 use namespace::SqlNamespace;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -20,6 +21,7 @@ use crate::instance::ask_or_open;
 use crate::output;
 use crate::progress::Meter;
 use crate::questions::{Limits, QuotaQuestion, Whose};
+use crate::system_names::number_of;
 use report::{AccountList, AccountReport, UsageList, UsageReport};
 
 /// Lines of `forebay du`.
@@ -200,22 +202,11 @@ async fn subdirectories(namespace: &SqlNamespace, dir: FileId) -> Result<Vec<(Fi
 
 fn account_of(arguments: &WhoseArguments) -> Result<Whose> {
     match (&arguments.user, &arguments.group, &arguments.tree) {
-        (Some(user), ..) => Ok(Whose::User(number_of("passwd", "user", user)?)),
-        (_, Some(group), _) => Ok(Whose::Group(number_of("group", "group", group)?)),
+        (Some(user), ..) => Ok(Whose::User(number_of(OwnerKind::User, user)?)),
+        (_, Some(group), _) => Ok(Whose::Group(number_of(OwnerKind::Group, group)?)),
         (.., Some(path)) => Ok(Whose::Tree(path.clone())),
         _ => bail!("say whose: --user, --group or --tree"),
     }
-}
-
-/// A number, or a name that this host knows.
-fn number_of(database: &str, what: &str, text: &str) -> Result<u32> {
-    if let Ok(number) = text.parse() {
-        return Ok(number);
-    }
-    let unknown = || anyhow!("{what} {text:?} is not known on this host; give the number");
-    let found = Command::new("getent").args([database, text]).output().map_err(|_| unknown())?;
-    let line = String::from_utf8_lossy(&found.stdout);
-    line.split(':').nth(2).and_then(|number| number.parse().ok()).ok_or_else(unknown)
 }
 
 fn limits_of(arguments: &LimitArguments) -> Result<Limits> {

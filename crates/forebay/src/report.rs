@@ -20,6 +20,9 @@ pub struct StatusReport {
     /// Which changes the namespace refuses now, if any, and why.
     #[serde(default)]
     pub refused: Option<String>,
+    /// `None`: the HTTP door is switched off.
+    #[serde(default)]
+    pub http: Option<HttpReport>,
     pub clients: Vec<ClientReport>,
     pub opens: u64,
     pub locks: u64,
@@ -33,6 +36,15 @@ pub struct StatusReport {
     pub operations_per_s: f64,
     /// Since the start, by name.
     pub operations: BTreeMap<String, u64>,
+}
+
+/// Where HTTP is served, and to which clients without TLS.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HttpReport {
+    pub address: String,
+    pub tls: bool,
+    /// As configured. Without TLS this host is served as well.
+    pub plain_networks: Vec<String>,
 }
 
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -95,6 +107,9 @@ impl StatusReport {
         }
         let refused = self.refused.as_ref().map(|refused| format!(", {refused}")).unwrap_or_default();
         out += &format!("namespace  {} files{refused}\n", self.files);
+        if let Some(http) = &self.http {
+            out += &format!("http       {}\n", http.text());
+        }
         let mounts = self.clients.iter().filter(|client| client.sessions > 0).count();
         out += &format!(
             "clients    {}, mounts {mounts}, opens {}, locks {}, layouts {}, delegations {}\n",
@@ -173,6 +188,17 @@ impl StatusReport {
             ]);
         }
         table
+    }
+}
+
+impl HttpReport {
+    fn text(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        let mut text = format!("{scheme}://{}/", self.address);
+        if !self.plain_networks.is_empty() {
+            text += &format!(", without TLS for {}", self.plain_networks.join(", "));
+        }
+        text
     }
 }
 

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::MaybeUninit;
 
+use anyhow::{Result, bail};
 use door_nfs::{LocalNames, NamesUnavailable, OwnerKind};
 
 /// Room for the strings of an entry: a group of thousands of members needs the last.
@@ -53,6 +54,24 @@ impl LocalNames for SystemNames {
     }
 }
 
+/// The id that a user of the command line names: a number, or a name that this host knows.
+pub fn number_of(kind: OwnerKind, text: &str) -> Result<u32> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    let what = match kind {
+        OwnerKind::User => "user",
+        OwnerKind::Group => "group",
+    };
+    match SystemNames.id_of(kind, text) {
+        Ok(Some(id)) => Ok(id),
+        Ok(None) => bail!("{what} {text:?} is not known on this host; give the number"),
+        Err(NamesUnavailable) => {
+            bail!("the name service of this host cannot look up {what} {text:?}; give the number")
+        }
+    }
+}
+
 /// Calls one of the `_r` functions with room that is enough, and reads what it found while its strings are there.
 pub fn entry<T, R>(
     call: impl Fn(*mut T, *mut c_char, usize, *mut *mut T) -> c_int,
@@ -91,6 +110,16 @@ fn text(name: *const c_char) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_command_line_takes_numbers_and_names_that_this_host_knows() {
+        assert_eq!(number_of(OwnerKind::User, "3999999999").unwrap(), 3_999_999_999);
+        assert_eq!(number_of(OwnerKind::Group, "root").unwrap(), 0);
+        for text in ["nobody-has-this-name", "-1", "4294967296", ""] {
+            let error = number_of(OwnerKind::Group, text).unwrap_err().to_string();
+            assert_eq!(error, format!("group {text:?} is not known on this host; give the number"));
+        }
+    }
 
     #[test]
     fn root_has_a_name_both_ways_and_strangers_have_none() {

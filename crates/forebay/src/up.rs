@@ -35,6 +35,7 @@ mod origin;
 mod overview;
 mod responder;
 mod security;
+mod writers;
 
 /// Connections that the system has ready before they are accepted; its own bound (`net.core.somaxconn`) may be lower.
 const BACKLOG: u32 = 4096;
@@ -111,19 +112,14 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
 
     let naming = start_naming(config, &services, &mut tasks, &stop);
     let doors = (door, pool_doors);
-    let responder = responder::Responder::new(data, &services, doors, naming, (map, keys));
+    let http = web.as_ref().map(http::Shown::report);
+    let parts = (naming, Arc::clone(&files), http);
+    let known = (Arc::clone(&map), Arc::clone(&keys));
+    let responder = responder::Responder::new(data, &services, doors, parts, known);
     tasks.spawn(Arc::clone(&responder).sample(stop));
     let control = tokio::spawn(control::serve(control::listen(data.path())?, responder));
 
-    let listening = |pool: PoolStatus| Some((manager.address(pool.id, door_nfs::NAME)?, pool));
-    let banner = Banner {
-        data: data.path(),
-        head: head_address,
-        pools: manager.pools().into_iter().filter_map(listening).collect(),
-        squashes_root: config.squashes_root(),
-        web,
-    };
-    print_out(&banner.text());
+    print_banner(&head, head_address, web).await;
 
     let outcome = tokio::select! {
         _ = interrupt.recv() => Ok(()),
@@ -135,6 +131,24 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     stop_sender.send_replace(true);
     drain(tasks, &services, control).await;
     outcome
+}
+
+async fn print_banner(head: &Head<'_>, address: SocketAddr, web: Option<http::Shown>) {
+    let Head { config, data, services, pool_map, .. } = *head;
+    let listening = |pool: PoolStatus| Some((pool_map.address(pool.id, door_nfs::NAME)?, pool));
+    let missing_directory = writers::missing_directory(&services.namespace, config).await;
+    let banner = Banner {
+        data: data.path(),
+        head: address,
+        pools: pool_map.pools().into_iter().filter_map(listening).collect(),
+        squashes_root: config.squashes_root(),
+        missing_directory: missing_directory.unwrap_or_else(|error| {
+            tracing::debug!("cannot look for directories of users: {error:#}");
+            None
+        }),
+        web,
+    };
+    print_out(&banner.text());
 }
 
 /// Once another head has the namespace. Clients of this one would go on to read what they have delegations of, which that

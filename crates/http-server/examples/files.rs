@@ -11,7 +11,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use forebay_http_server::tls::ClientCertificates;
 use forebay_http_server::{
-    Limits, Piece, Request, RequestBody, Response, ResponseBody, Service, Tls, TlsFiles, serve,
+    Limits, Piece, Request, RequestBody, Response, ResponseBody, Service, Tls, TlsFiles, Transport, serve,
 };
 use http::{Method, StatusCode};
 use parking_lot::Mutex;
@@ -88,16 +88,16 @@ async fn main() -> std::io::Result<()> {
     let [address, root, tls @ ..] = &arguments[..] else {
         return Err(std::io::Error::other("usage: files <address:port> <directory> [<certificate> <key>]"));
     };
-    let tls = match tls {
+    let transport = match tls {
         [certificate, key] => {
             let files = TlsFiles { certificate: certificate.into(), key: key.into() };
-            Some(Tls::load(files, ClientCertificates::Asked).map_err(std::io::Error::other)?)
+            Transport::tls(Tls::load(files, ClientCertificates::Asked).map_err(std::io::Error::other)?)
         }
-        _ => None,
+        _ => Transport::plain(),
     };
     let listener = tokio::net::TcpListener::bind(address).await?;
     let service = Arc::new(Directory { root: root.into(), open: Mutex::default() });
     let (_keep, stop) = watch::channel(false);
-    serve(listener, tls, service, Limits::default(), stop).await;
+    serve(listener, transport, service, Limits::default(), stop).await;
     Ok(())
 }

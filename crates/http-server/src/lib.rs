@@ -27,6 +27,7 @@ mod server;
 mod stream;
 mod tasks;
 pub mod tls;
+mod transport;
 mod wire;
 
 pub use body::RequestBody;
@@ -36,3 +37,4 @@ pub use memory::{Held, Memory};
 pub use message::{Peer, Piece, Pieces, Request, Response, ResponseBody, Service, Source, TlsPeer};
 pub use server::serve;
 pub use tls::{Tls, TlsFiles};
+pub use transport::{PlainClients, Transport};

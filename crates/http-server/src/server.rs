@@ -15,7 +15,8 @@ use crate::listener_state::ListenerState;
 use crate::message::Peer;
 use crate::stream::Stream;
 use crate::tasks::{stopped, tell_of_panic};
-use crate::tls::{self, Tls};
+use crate::tls::{self, Accepted, refuse};
+use crate::transport::Transport;
 use crate::wire::Wire;
 use crate::{Limits, Memory, Service, h1};
 
@@ -31,11 +32,13 @@ const KEEPALIVE_PROBES: u32 = 4;
 const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 
 const FULL: &str = "this server has no place for another connection from your address";
+const NO_PLAIN: &str =
+    "plain HTTP is served to the networks in http.plain_networks only; your address is in none of them";
 
 /// Serves until told to stop, then lets what is under way finish for a while.
 pub async fn serve(
     listener: TcpListener,
-    tls: Option<Arc<Tls>>,
+    transport: Transport,
     service: Arc<dyn Service>,
     limits: Limits,
     mut stop: watch::Receiver<bool>,
@@ -51,10 +54,10 @@ pub async fn serve(
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => match admission.admit(canonical(from).ip()) {
                     Some(place) => {
-                        let (tls, shared, stop) = (tls.clone(), Arc::clone(&shared), stop.clone());
-                        tasks.spawn(connection(stream, canonical(from), place, tls, shared, stop));
+                        let (transport, shared, stop) = (transport.clone(), Arc::clone(&shared), stop.clone());
+                        tasks.spawn(connection(stream, canonical(from), place, transport, shared, stop));
                     }
-                    None => turn_away(&stream, from.ip(), tls.is_some()),
+                    None => turn_away(&stream, from.ip(), transport.tls.is_some()),
                 },
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
@@ -63,8 +66,8 @@ pub async fn serve(
             },
             // Joined as they end, or the set would only grow.
             Some(ended) = tasks.join_next() => tell_of_panic(ended),
-            _ = look.tick(), if tls.is_some() => {
-                if let Some(tls) = tls.clone() {
+            _ = look.tick(), if transport.tls.is_some() => {
+                if let Some(tls) = transport.tls.clone() {
                     tasks.spawn_blocking(move || tls.reload_if_changed());
                 }
             }
@@ -99,32 +102,44 @@ async fn connection(
     stream: TcpStream,
     address: SocketAddr,
     _place: ConnectionPlace,
-    tls: Option<Arc<Tls>>,
+    transport: Transport,
     shared: Arc<ListenerState>,
     stop: watch::Receiver<bool>,
 ) {
     let Ok(local) = prepare(&stream, &shared.limits) else { return };
     let account = shared.budget.account(address.ip());
     let memory = Memory::of(shared.documents.account(address.ip()), MEMORY_PATIENCE);
-    let Some(tls) = tls else {
-        let peer = Arc::new(Peer { address, local, tls: None, memory });
-        return h1::serve(Box::new(Wire::new(Stream::Plain(stream), account)), peer, shared, stop).await;
-    };
+    let takes_plain = transport.plain.include(address.ip());
     // A client that finds no place is offered HTTP/1.1 alone, which costs less.
-    let h2_place = shared.h2_connections.admit(address.ip());
+    let h2_place = transport.tls.as_ref().and_then(|_| shared.h2_connections.admit(address.ip()));
     let mut stopping = stop.clone();
+    let accepting = async {
+        match &transport.tls {
+            Some(tls) => {
+                tls::accept(stream, tls, &shared.limits, &account, h2_place.is_some(), takes_plain).await
+            }
+            None if takes_plain => Some(Accepted::Plain(stream)),
+            None => {
+                refuse(stream, &account, StatusCode::FORBIDDEN, NO_PLAIN, &shared.limits).await;
+                None
+            }
+        }
+    };
     let accepted = tokio::select! {
-        accepted = tls::accept(stream, &tls, &shared.limits, &account, h2_place.is_some()) => accepted,
+        accepted = accepting => accepted,
         () = stopped(&mut stopping) => return,
     };
-    let Some((stream, tls, is_h2)) = accepted else { return };
-    let peer = Arc::new(Peer { address, local, tls: Some(tls), memory });
-    if is_h2 {
-        crate::h2::serve(stream, peer, account, shared, stop).await;
-    } else {
-        drop(h2_place);
-        h1::serve(Box::new(Wire::new(Stream::Tls(stream), account)), peer, shared, stop).await;
-    }
+    let peer = |tls| Arc::new(Peer { address, local, tls, memory });
+    let (stream, peer) = match accepted {
+        Some(Accepted::Plain(stream)) => (Stream::Plain(stream), peer(None)),
+        Some(Accepted::Tls { stream, client, is_h2: false }) => (Stream::Tls(stream), peer(Some(client))),
+        Some(Accepted::Tls { stream, client, is_h2: true }) => {
+            return crate::h2::serve(stream, peer(Some(client)), account, shared, stop).await;
+        }
+        None => return,
+    };
+    drop(h2_place);
+    h1::serve(Box::new(Wire::new(stream, account)), peer, shared, stop).await;
 }
 
 fn prepare(stream: &TcpStream, limits: &Limits) -> std::io::Result<SocketAddr> {

@@ -8,7 +8,7 @@ mod accept;
 mod files;
 mod possession;
 
-pub(crate) use accept::accept;
+pub(crate) use accept::{Accepted, accept, refuse};
 pub use files::{ClientCertificates, Tls, TlsError, TlsFiles};
 
 /// `Strict-Transport-Security` of every response behind TLS (RFC 6797): for a week a browser asks this host name by TLS only.

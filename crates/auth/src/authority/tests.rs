@@ -169,9 +169,21 @@ async fn secrets_are_not_taken_in_clear_unless_it_is_said() {
         let why = strict.authority.authenticate(credential, &origin(false)).await.unwrap_err();
         assert!(why.to_string().contains("over TLS only"), "{why}");
     }
-    let lax = trial_with(|config| config.allow_secrets_in_clear = true);
+    let lax = trial_with(|config| config.secrets_in_clear = SecretsInClear::Accepted);
     let token = lax.key.token(&wlcg("storage.read:/"));
     assert!(lax.authority.authenticate(Credential::Bearer(&token), &origin(false)).await.is_ok());
+}
+
+#[tokio::test]
+async fn secrets_in_clear_are_taken_from_the_networks_that_are_named() {
+    let networks = vec!["10.1.0.0/16".parse().unwrap()];
+    let trial = trial_with(|config| config.secrets_in_clear = SecretsInClear::From(networks));
+    let token = trial.key.token(&wlcg("storage.read:/"));
+    for (address, is_accepted) in [("10.1.2.3", true), ("::ffff:10.1.2.3", true), ("10.2.0.1", false)] {
+        let from = Origin { address: address.parse().unwrap(), is_encrypted: false };
+        let answer = trial.authority.authenticate(Credential::Bearer(&token), &from).await;
+        assert_eq!(answer.is_ok(), is_accepted, "{address}: {answer:?}");
+    }
 }
 
 #[tokio::test]

@@ -164,6 +164,23 @@ pub async fn resolve(config: &Config) -> Result<Vec<door_nfs::Export>> {
     Ok(exports)
 }
 
+/// Paths of the exports that clients may write. `None`: in one of them root of the clients is root here, and needs no
+/// directory of its own.
+pub fn written_by_users(config: &Config) -> Result<Option<Vec<Vec<Name>>>> {
+    let squashes_root = config.squashes_root();
+    if config.nfs.export.is_empty() {
+        return Ok(squashes_root.then(|| vec![Vec::new()]));
+    }
+    let mut paths = Vec::new();
+    for export in config.nfs.export.iter().filter(|export| export.access == Access::Rw) {
+        if export.squash.map_or(!squashes_root, |squash| squash == Squash::None) {
+            return Ok(None);
+        }
+        paths.push(export.path()?);
+    }
+    Ok(Some(paths))
+}
+
 async fn look_up(name: &str) -> Result<Vec<Hosts>> {
     let mut hosts: Vec<Hosts> = Vec::new();
     for address in tokio::net::lookup_host((name, 0)).await? {
@@ -231,6 +248,22 @@ mod tests {
         assert!(refusal(&twice).contains("/a/ is given twice for \"*\""));
         let unknown = exports("[[export]]\npath = \"/\"\nclients = [\"*\"]\nacces = \"rw\"\n").unwrap_err();
         assert!(unknown.to_string().contains("unknown field"), "{unknown}");
+    }
+
+    #[test]
+    fn users_write_the_exports_that_are_writable_unless_root_of_a_client_is_root_here() {
+        let paths = |listen: &str, text: &str| {
+            let nfs = Nfs { export: exports(text).unwrap(), ..Nfs::default() };
+            let config = Config { listen: listen.parse().unwrap(), nfs, ..Config::default() };
+            written_by_users(&config).unwrap().map(|paths| paths.len())
+        };
+        let one = |more: &str| format!("[[export]]\npath = \"/a\"\nclients = [\"*\"]\n{more}\n");
+        assert_eq!((paths("127.0.0.1", ""), paths("10.0.0.1", "")), (None, Some(1)));
+        assert_eq!(paths("10.0.0.1", &one("")), Some(0), "read-only");
+        assert_eq!(paths("10.0.0.1", &one("access = \"rw\"")), Some(1));
+        assert_eq!(paths("127.0.0.1", &one("access = \"rw\"")), None);
+        assert_eq!(paths("127.0.0.1", &one("access = \"rw\"\nsquash = \"all\"")), Some(1));
+        assert_eq!(paths("10.0.0.1", &one("access = \"rw\"\nsquash = \"none\"")), None);
     }
 
     #[tokio::test]

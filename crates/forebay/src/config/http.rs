@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
+use types::Network;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -12,6 +13,7 @@ pub struct Http {
     pub port: u16,
     pub certificate: Option<PathBuf>,
     pub key: Option<PathBuf>,
+    pub plain_networks: Vec<String>,
     pub site: String,
     pub names: Vec<String>,
     pub anonymous: Option<Anonymous>,
@@ -100,6 +102,7 @@ impl Default for Http {
             port: 8080,
             certificate: None,
             key: None,
+            plain_networks: Vec::new(),
             site: "forebay".to_owned(),
             names: Vec::new(),
             anonymous: None,
@@ -143,6 +146,7 @@ impl Http {
         if self.certificate.is_some() != self.key.is_some() {
             bail!("http.certificate and http.key go together: give both or none");
         }
+        self.parsed_plain_networks()?;
         for name in &self.checksums {
             if types::ChecksumKind::by_name(name).is_none() {
                 bail!("http.checksums has {name:?}; known are adler32, crc32c, md5 and sha-256");
@@ -162,6 +166,17 @@ impl Http {
             }
         }
         Ok(())
+    }
+
+    pub fn parsed_plain_networks(&self) -> Result<Vec<Network>> {
+        let networks = self.plain_networks.iter().map(|text| {
+            let network: Network = text.parse().map_err(|error| anyhow!("http.plain_networks: {error}"))?;
+            if network.prefix_bits() == 0 {
+                bail!("http.plain_networks: {text:?} has every address: name the closed networks only");
+            }
+            Ok(network)
+        });
+        networks.collect()
     }
 }
 

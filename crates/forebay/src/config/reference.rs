@@ -278,9 +278,17 @@ const KEYS: &[Key] = &[
         "http.certificate",
         "(none)",
         "path",
-        "PEM chain of the server. Without one only this host is served, in the clear.",
+        "PEM chain of the server. Without one only this host is served, and the networks in http.plain_networks.",
     ),
     key("http.key", "(none)", "path", "PEM key of http.certificate. Both are read again when they change."),
+    key(
+        "http.plain_networks",
+        "[]",
+        "networks",
+        "Closed networks, as in [\"10.1.0.0/16\"], whose clients are served HTTP without TLS, with http.certificate and \
+         without it. Everybody on the way can read and change passwords, tokens and data. Clients use an address, the name \
+         of this host or one of http.names.",
+    ),
     key("http.site", "\"forebay\"", "text", "Name of the site in the storage record and in macaroons."),
     key(
         "http.names",

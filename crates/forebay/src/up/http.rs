@@ -1,6 +1,6 @@
 //! The HTTP door of `up`: identities, certificate, front, and the pools' data faces.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use auth::Authority;
 use door_webdav::{DataFace, DataFaceConfig, Front, FrontConfig, FrontService, FrontServices};
 use http_server::tls::ClientCertificates;
-use http_server::{Limits, Request, Response, Service, Tls, TlsFiles};
+use http_server::{Limits, PlainClients, Request, Response, Service, Tls, TlsFiles, Transport};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -24,6 +24,7 @@ use super::{Head, STOP, Services, listen};
 use crate::config::Config;
 use crate::config::http::{Anonymous, Http, Issuer, Profile, Redirect};
 use crate::data_dir::DataDir;
+use crate::report::HttpReport;
 use crate::system::SystemRandom;
 use crate::users;
 
@@ -31,8 +32,23 @@ use crate::users;
 const TICK: Duration = Duration::from_secs(1);
 /// Copies that run at a stop may tell their clients and clean up for so long.
 const COPIES_STOP: Duration = Duration::from_secs(2);
+/// Its clients are served also where there is no certificate.
+const THIS_HOST: [Network; 2] = [
+    Network::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
+    Network::new(IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+];
 /// A login to the page lasts at most so long.
 const SESSION_MAX: Duration = Duration::from_secs(12 * 3600);
+
+impl Shown {
+    pub fn report(&self) -> HttpReport {
+        HttpReport {
+            address: self.address.to_string(),
+            tls: self.is_tls,
+            plain_networks: self.plain_networks.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
 
 /// The ports, taken before anything is touched.
 pub struct Ports {
@@ -41,10 +57,12 @@ pub struct Ports {
     tls: Option<Arc<Tls>>,
 }
 
-/// Facts about the HTTP door that the banner shows.
+/// Facts about the HTTP door that the banner and `forebay status` show.
 pub struct Shown {
     pub address: SocketAddr,
     pub is_tls: bool,
+    /// Clients beyond this host that need no TLS.
+    pub plain_networks: Vec<Network>,
     pub first_login: Option<(String, String)>,
     /// Others cannot reach it, although they can reach NFS.
     pub is_loopback_only: bool,
@@ -71,12 +89,25 @@ impl Ports {
     }
 }
 
-/// Without a certificate only this host is served, whoever else may mount.
+/// Without a certificate, and without networks that need none, only this host is served.
 fn address(config: &Config) -> IpAddr {
-    if config.http.certificate.is_some() || config.listen.is_loopback() {
+    let serves_others = config.http.certificate.is_some() || !config.http.plain_networks.is_empty();
+    if serves_others || config.listen.is_loopback() {
         return config.listen;
     }
     IpAddr::V4(Ipv4Addr::LOCALHOST)
+}
+
+/// Clients that need no TLS. `None`: all, since only this host is listened to and there is no certificate.
+fn plain_networks(config: &Config, is_tls: bool) -> Result<Option<Vec<Network>>> {
+    if !is_tls && address(config).is_loopback() {
+        return Ok(None);
+    }
+    let mut networks = config.http.parsed_plain_networks()?;
+    if !is_tls {
+        networks.extend(THIS_HOST);
+    }
+    Ok(Some(networks))
 }
 
 fn load_certificate(config: &Config) -> Result<Option<Arc<Tls>>> {
@@ -101,11 +132,13 @@ pub fn start(
 ) -> Result<Shown> {
     let Head { config, data, services, pool_map, keys, files } = *head;
     let Ports { head: listener, pools, tls } = ports;
-    let address = listener.local_addr()?;
+    let (address, is_tls) = (listener.local_addr()?, tls.is_some());
+    let plain = plain_networks(config, is_tls)?;
+    let plain_networks = plain.as_ref().map_or(Ok(Vec::new()), |_| config.http.parsed_plain_networks())?;
     let password_file = users::password_file(config);
     let first_login = users::first_login(&password_file)?;
     let client = http_client::Client::new(client_config(config)).context("cannot set up outgoing HTTP")?;
-    let authority = Arc::new(authority(config, data, services, &password_file, tls.is_some())?);
+    let authority = Arc::new(authority(config, data, services, &password_file, plain.clone())?);
     let overview = Arc::new(overview);
     let admin = make_admin(head, &overview, &authority)?;
 
@@ -123,8 +156,10 @@ pub fn start(
             ticket_keys: keys.ticket_keys(),
             client,
         },
-        front_config(config, address, tls.is_some()),
+        front_config(config, address, is_tls),
     )?;
+    let plain = plain.map_or(PlainClients::All, |networks| PlainClients::Of(networks.into()));
+    let transport = Transport { tls, plain };
     let limits = Limits {
         connections_max: config.http.connections_max as usize,
         stop_time: STOP,
@@ -137,17 +172,18 @@ pub fn start(
             key,
             (Arc::clone(&services.clock), Arc::clone(&services.random)),
             front.completions(),
-            DataFaceConfig { head: address, is_tls: tls.is_some() },
+            DataFaceConfig { head: address },
         );
-        tasks.spawn(http_server::serve(listener, tls.clone(), Arc::new(face), limits, stop.clone()));
+        tasks.spawn(http_server::serve(listener, transport.clone(), Arc::new(face), limits, stop.clone()));
     }
-    let origins = Origins::new(tls.is_some(), &config.http.names);
+    let origins = Origins::new(&config.http.names);
     let router = Arc::new(Router { front: FrontService(front), admin, overview, origins });
     tasks.spawn(tick(Arc::clone(&router), stop.clone()));
-    tasks.spawn(http_server::serve(listener, tls.clone(), router, limits, stop.clone()));
+    tasks.spawn(http_server::serve(listener, transport, router, limits, stop.clone()));
     Ok(Shown {
         address,
-        is_tls: tls.is_some(),
+        is_tls,
+        plain_networks,
         first_login,
         is_loopback_only: address.ip().is_loopback() && !config.listen.is_loopback(),
     })
@@ -279,7 +315,7 @@ fn authority(
     data: &DataDir,
     services: &Services,
     password_file: &Path,
-    is_tls: bool,
+    plain_networks: Option<Vec<Network>>,
 ) -> Result<Authority> {
     let is_loopback = address(config).is_loopback();
     let anonymous =
@@ -296,7 +332,8 @@ fn authority(
         Anonymous::Refuse => auth::Anonymous::Refuse,
         Anonymous::Read => auth::Anonymous::ReadOnly(Identity::nobody()),
     };
-    settings.allow_secrets_in_clear = !is_tls && is_loopback;
+    settings.secrets_in_clear =
+        plain_networks.map_or(auth::SecretsInClear::Accepted, auth::SecretsInClear::From);
     settings.x509 = config.auth.certificates.as_ref().map(|ca_dir| auth::x509::VerifierConfig {
         ca_dir: ca_dir.clone(),
         vomsdir: config.auth.vomsdir.clone(),

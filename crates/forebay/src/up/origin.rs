@@ -1,9 +1,9 @@
 //! Where a request may come from: by which name of this instance, and from whose page.
 //!
-//! Without TLS, on loopback, every client is on this host. But a page of another site can have a browser here send
-//! requests, and read the answers if its own name is made to resolve to our address (DNS rebinding). Its Host is then
-//! not one of our names. User-Agent does not matter, since pages choose it, too. With TLS the browser has compared the
-//! name with the certificate's.
+//! Without TLS every client is on this host, or in one of the networks in `http.plain_networks`. But a page of another site
+//! can have a browser there send requests, and read the answers if its own name is made to resolve to our address (DNS
+//! rebinding). Its Host is then not one of our names. User-Agent does not matter, since pages choose it, too. With TLS the
+//! browser has compared the name with the certificate's.
 
 use std::net::IpAddr;
 
@@ -11,24 +11,24 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use http_server::{Request, Response};
 
 pub struct Origins {
-    is_tls: bool,
     /// As in `http.names`, and the host's own.
     names: Vec<String>,
 }
 
 impl Origins {
-    pub fn new(is_tls: bool, names: &[String]) -> Origins {
+    pub fn new(names: &[String]) -> Origins {
         let mut names = names.to_vec();
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         if !host.is_empty() {
             names.push(host);
         }
-        Origins { is_tls, names }
+        Origins { names }
     }
 
     /// Returns the refusal if the request must not be served.
     pub fn refuse(&self, request: &Request) -> Option<Response> {
-        if !self.is_tls && !request.authority().is_none_or(|name| self.is_own(name.as_str(), name.host())) {
+        let is_own = || request.authority().is_none_or(|name| self.is_own(name.as_str(), name.host()));
+        if request.peer.tls.is_none() && !is_own() {
             return Some(Response::text(
                 StatusCode::MISDIRECTED_REQUEST,
                 "this instance is not known by that name; http.names in its configuration adds names",
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn this_instance_is_known_by_addresses_its_hosts_name_and_those_that_are_configured() {
-        let origins = Origins { is_tls: false, names: vec!["data.example.org".into(), "other:8080".into()] };
+        let origins = Origins { names: vec!["data.example.org".into(), "other:8080".into()] };
         for (authority, host) in [
             ("localhost:8080", "localhost"),
             ("LocalHost", "LocalHost"),

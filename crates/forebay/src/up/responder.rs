@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use api::{Pool, PoolManager};
 use door_nfs::{HeadDoor, PoolDoor};
+use files::Files;
 use namespace::SqlNamespace;
 use parking_lot::Mutex;
 use pool::LocalPool;
@@ -18,6 +19,7 @@ use super::Services;
 use crate::control::Request;
 use crate::data_dir::{DataDir, DrainedPools};
 use crate::dir;
+use crate::dir::create::Layer;
 use crate::fsck;
 use crate::keys::Keys;
 use crate::naming::Naming;
@@ -26,7 +28,7 @@ use crate::pools::{self, PoolState};
 use crate::progress::Meter;
 use crate::questions::PoolQuestion;
 use crate::quota;
-use crate::report::{ClientReport, FsckReport, PoolReport, StatusReport};
+use crate::report::{ClientReport, FsckReport, HttpReport, PoolReport, StatusReport};
 
 /// Rates are over the last so many seconds.
 const WINDOW_S: usize = 10;
@@ -41,6 +43,8 @@ pub struct Responder {
     door: Arc<HeadDoor>,
     pool_doors: Vec<Arc<PoolDoor>>,
     naming: Arc<Naming>,
+    files: Arc<Files>,
+    http: Option<HttpReport>,
     pool_map: Arc<PoolMap>,
     keys: Arc<Keys>,
     /// Which pools are drained, on disk. The lock is held during a write, so that two changes do not lose one.
@@ -54,7 +58,7 @@ impl Responder {
         data: &DataDir,
         services: &Services,
         (door, pool_doors): (Arc<HeadDoor>, Vec<Arc<PoolDoor>>),
-        naming: Arc<Naming>,
+        (naming, files, http): (Arc<Naming>, Arc<Files>, Option<HttpReport>),
         (pool_map, keys): (Arc<PoolMap>, Arc<Keys>),
     ) -> Arc<Responder> {
         Arc::new(Responder {
@@ -66,6 +70,8 @@ impl Responder {
             door,
             pool_doors,
             naming,
+            files,
+            http,
             pool_map,
             keys,
             drained: tokio::sync::Mutex::new(data.drained_pools()),
@@ -174,6 +180,7 @@ impl Responder {
             grace_s: door.grace_left.as_secs(),
             files: usage.files,
             refused: self.refused(),
+            http: self.http.clone(),
             opens: door.clients.iter().map(|client| client.opens).sum(),
             locks: door.clients.iter().map(|client| client.locks).sum(),
             layouts: door.clients.iter().map(|client| client.layouts).sum(),
@@ -209,6 +216,10 @@ impl crate::control::Responder for Responder {
             Request::Describe => serde_json::to_value(self.naming.tell_all(meter).await?.files)?,
             Request::Directory(question) => {
                 serde_json::to_value(dir::answer(&self.namespace, &question, meter).await?)?
+            }
+            Request::CreateDirectory(question) => {
+                let layer = Layer::Files(&self.files);
+                serde_json::to_value(dir::create::answer(&self.namespace, layer, &question).await?)?
             }
             Request::Quota(question) => quota::answer(&self.namespace, question, meter).await?,
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,

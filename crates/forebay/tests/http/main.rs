@@ -17,6 +17,7 @@ mod get;
 mod hostile;
 mod locks;
 mod namespace;
+mod plain;
 mod put;
 mod quota;
 mod rebuild;

@@ -85,10 +85,16 @@ impl Instance {
 
     /// Another command of the binary, on this instance; it must succeed.
     pub fn forebay(&self, arguments: &[&str]) {
+        self.output(arguments);
+    }
+
+    /// As `forebay`; its standard output.
+    pub fn output(&self, arguments: &[&str]) -> Vec<u8> {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
         let ended = command.args(arguments).arg("--data").arg(self.data()).output().expect("run forebay");
-        let told = [ended.stdout, ended.stderr].concat();
+        let told = [&ended.stdout[..], &ended.stderr].concat();
         assert!(ended.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&told));
+        ended.stdout
     }
 
     /// Somebody who may log in, by the `Authorization` that does it; a running server sees that in a while.
@@ -158,7 +164,8 @@ impl Server {
             match (words.next(), words.next(), words.next()) {
                 (Some("head"), Some(address), _) => self.head = address.parse().ok(),
                 (Some("web"), Some(url), _) => {
-                    let address = url.strip_prefix("http://").and_then(|url| url.strip_suffix('/'));
+                    let address = url.strip_prefix("http://").or(url.strip_prefix("https://"));
+                    let address = address.and_then(|url| url.strip_suffix('/'));
                     self.web = address.and_then(|address| address.parse().ok());
                 }
                 (Some("login"), Some(ADMIN), Some(shown)) => {

@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
+
+use rustix::net::{self, AddressFamily, SocketType};
 
 /// Long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -97,11 +99,22 @@ impl Connection {
 
     /// Of a server that may have ended.
     pub fn try_open(server: SocketAddr) -> std::io::Result<Connection> {
-        let stream = TcpStream::connect(server)?;
+        Ok(Connection::over(TcpStream::connect(server)?, server))
+    }
+
+    /// From an address of this host.
+    pub fn open_from(source: IpAddr, server: SocketAddr) -> Connection {
+        let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        net::bind(&socket, &SocketAddr::new(source, 0)).unwrap();
+        net::connect(&socket, &server).expect("connect to the server");
+        Connection::over(TcpStream::from(socket), server)
+    }
+
+    fn over(stream: TcpStream, server: SocketAddr) -> Connection {
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Ok(Connection { stream, server, ahead: Vec::new(), longest_chunk: 0 })
+        Connection { stream, server, ahead: Vec::new(), longest_chunk: 0 }
     }
 
     /// Head and body in one go; the final answer.

@@ -13,6 +13,7 @@ mod channel;
 mod cli;
 mod copy;
 mod courtesy;
+mod create_directory;
 mod data;
 mod delegation;
 mod directory;

@@ -7,6 +7,7 @@ mod bounds;
 mod files;
 mod h2;
 mod messages;
+mod plain;
 mod responses;
 mod support;
 mod tls;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use forebay_http_server::{Limits, Request, Response, Service, Tls, serve};
+use forebay_http_server::{Limits, Request, Response, Service, Tls, Transport, serve};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -51,10 +51,14 @@ impl Server {
     }
 
     pub async fn with(service: Arc<dyn Service>, limits: Limits, tls: Option<Arc<Tls>>) -> Server {
+        Server::over(tls.map_or_else(Transport::plain, Transport::tls), service, limits).await
+    }
+
+    pub async fn over(transport: Transport, service: Arc<dyn Service>, limits: Limits) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let running = tokio::spawn(serve(listener, tls, service, limits, stopped));
+        let running = tokio::spawn(serve(listener, transport, service, limits, stopped));
         Server { address, stop, running }
     }
 
