@@ -316,7 +316,7 @@ fn start_pool_door(
         flight: Arc::clone(head.flight()),
         slots_max: config.nfs.slots_max,
         security: Arc::clone(security),
-        hosts: head.hosts().to_vec(),
+        hosts: Arc::clone(head.hosts()),
     };
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
     let key = keys.pool_key(pool.id());
