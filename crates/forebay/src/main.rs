@@ -20,6 +20,7 @@ mod namespace;
 mod naming;
 mod pool_map;
 mod pools;
+mod process;
 mod questions;
 mod quota;
 mod reaper;
