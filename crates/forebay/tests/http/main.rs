@@ -23,5 +23,6 @@ mod rebuild;
 mod redirect;
 mod repair;
 mod restart;
+mod service;
 mod set_back;
 mod takeover;
