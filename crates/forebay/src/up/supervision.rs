@@ -24,6 +24,7 @@ use crate::report::StatusReport;
 const STATUS_PERIOD: Duration = Duration::from_secs(10);
 /// A part has so much of the watchdog's time to answer, and is asked again after as much.
 const PARTS_OF_WATCHDOG: u32 = 4;
+const COMMITTER: &str = "committer of the namespace";
 
 pub struct Supervision {
     pub notifier: Notifier,
@@ -67,8 +68,10 @@ impl Supervision {
 
     /// Feeds the watchdog if every part answers within `patience`.
     async fn feed(&self, patience: Duration) -> String {
-        let (silent, status) = tokio::join!(self.silent_parts(patience), timeout(patience, self.status()));
-        let mut silent = silent;
+        let namespace = Arc::clone(&self.namespace);
+        let takes_turns = async move { namespace.takes_turns().await };
+        let parts = silent_parts(takes_turns, &self.listeners, patience);
+        let (mut silent, status) = tokio::join!(parts, timeout(patience, self.status()));
         if status.is_err() {
             silent.push("tables of clients and files".to_owned());
         }
@@ -76,28 +79,32 @@ impl Supervision {
             self.notifier.is_alive();
             return status.unwrap_or_default();
         }
-        silent.sort();
         let silent = silent.join(", ");
         tracing::error!(%silent, patience_s = patience.as_secs_f64(), "parts of the server do not answer; the watchdog is not fed");
         format!("does not answer: {silent}")
     }
+}
 
-    async fn silent_parts(&self, patience: Duration) -> Vec<String> {
-        let mut asked = JoinSet::new();
-        let namespace = Arc::clone(&self.namespace);
-        asked.spawn(async move {
-            let answer = timeout(patience, namespace.takes_turns()).await;
-            (!matches!(answer, Ok(true))).then(|| "committer of the namespace".to_owned())
-        });
-        for (name, address) in self.listeners.clone() {
-            asked.spawn(async move { (!accepts(address, patience).await).then_some(name) });
-        }
-        let mut silent = Vec::new();
-        while let Some(answer) = asked.join_next().await {
-            silent.extend(answer.unwrap_or_else(|error| Some(error.to_string())));
-        }
-        silent
+/// Names of the parts that do not answer in time. `takes_turns`: the answer of the committer.
+async fn silent_parts(
+    takes_turns: impl Future<Output = bool> + Send + 'static,
+    listeners: &[(String, SocketAddr)],
+    patience: Duration,
+) -> Vec<String> {
+    let mut asked = JoinSet::new();
+    asked.spawn(async move {
+        let answer = timeout(patience, takes_turns).await;
+        (!matches!(answer, Ok(true))).then(|| COMMITTER.to_owned())
+    });
+    for (name, address) in listeners.iter().cloned() {
+        asked.spawn(async move { (!accepts(address, patience).await).then_some(name) });
     }
+    let mut silent = Vec::new();
+    while let Some(answer) = asked.join_next().await {
+        silent.extend(answer.unwrap_or_else(|error| Some(error.to_string())));
+    }
+    silent.sort();
+    silent
 }
 
 /// Whether a connection that says nothing and ends is accepted and ended in time. Every door does that, whatever it
@@ -130,7 +137,8 @@ fn reachable(listener: SocketAddr) -> SocketAddr {
 
 /// One line: what there is, then what it waits for.
 fn status_line(report: &StatusReport) -> String {
-    let mut out = format!("{} files, {} clients", report.files, report.clients.len());
+    let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let mut out = counted(report.files, "file") + ", " + &counted(report.clients.len() as u64, "client");
     if report.grace_s > 0 {
         out += &format!("; grace period, {} s left", report.grace_s);
     }
@@ -169,6 +177,16 @@ mod tests {
         served.abort();
         assert!(served.await.is_err());
         assert!(!accepts(address, Duration::from_secs(60)).await, "nobody listens");
+    }
+
+    #[tokio::test]
+    async fn parts_that_do_not_answer_are_named() {
+        let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listeners = [("a listener".to_owned(), hung.local_addr().unwrap())];
+        let silent = silent_parts(std::future::pending(), &listeners, PATIENCE).await;
+        assert_eq!(silent, ["a listener", COMMITTER]);
+        assert_eq!(silent_parts(async { false }, &[], PATIENCE).await, [COMMITTER]);
+        assert!(silent_parts(async { true }, &[], PATIENCE).await.is_empty());
     }
 
     #[test]

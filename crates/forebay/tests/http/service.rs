@@ -69,7 +69,7 @@ fn the_manager_is_told_of_start_state_reload_and_stop() {
     let opening = manager.hears("STATUS=");
     assert!(!opening.contains("READY=1"), "{opening}");
     let ready = manager.hears("READY=1");
-    assert!(ready.contains("STATUS=") && ready.contains(" files, 0 clients"), "{ready}");
+    assert!(ready.contains("STATUS=") && ready.contains("1 file, 0 clients"), "{ready}");
     server.signal(Signal::HUP);
     let reloading = manager.hears("RELOADING=1");
     assert!(reloading.contains("MONOTONIC_USEC="), "{reloading}");
