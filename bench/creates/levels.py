@@ -9,7 +9,7 @@ import importlib, json, os, subprocess, sys
 from creates.modes import CONSISTENCY, ROOT, SYNC, binary, built
 from web import servers
 
-LOAD = os.environ.get("FOREBAY_LOAD", os.path.join(ROOT, "target/release/forebay-load"))
+LOAD = os.environ.get("FOREBAY_BENCH_LOAD", os.path.join(ROOT, "target/release/forebay-load"))
 
 
 def generate(argv, seconds):

@@ -13,7 +13,7 @@ from rpc_counters import parse_stats
 
 JOB = os.path.join(modes.ROOT, "bench/mdtest")
 # The output of ../mdtest/build.
-MDTEST = os.environ.get("FOREBAY_MDTEST", "/var/tmp/forebay-mdtest")
+MDTEST = os.environ.get("FOREBAY_BENCH_MDTEST", "/var/tmp/forebay-mdtest")
 CLIENTS = [1, 2]
 # mdtest counts files, not seconds; so many for each second that is asked for, whatever the rate, so that the directories
 # of one run are equally large.

@@ -37,8 +37,9 @@ class Server:
     def _read(self, line):
         if found := re.match(r"  web +(https?://\S+?)/? ", line):
             self.url = found[1]
-        if found := re.match(r"  login +(\S+) (\S+)", line):
-            self.user, self.password = found[1], found[2]
+        if found := re.match(r"  login .* the password is in (.+)$", line):
+            with open(found[1]) as f:
+                self.user, self.password = f.read().strip().split(":", 1)
 
     def stop(self):
         self.process.terminate()

@@ -101,8 +101,9 @@ class Up:
     def login(self):
         """(user, password) of the first start."""
         if not self.given_login:
-            found = within(WAIT_S, lambda: re.search(r"^  login +(\S+) (\S+)", self.said(), re.M), "the banner names no login")
-            self.given_login = found.groups()
+            found = within(WAIT_S, lambda: re.search(r"^  login .* the password is in (.+)$", self.said(), re.M), "the banner names no login")
+            with open(found.group(1)) as f:
+                self.given_login = tuple(f.read().strip().split(":", 1))
         return self.given_login
 
     def said(self):

@@ -15,7 +15,9 @@ use namespace::SqlNamespace;
 use parking_lot::Mutex;
 use types::{Clock, FileId, Identity, Name, SymlinkTarget, Timestamp};
 
-use crate::instance::{ClientView, LogLevels, OpenView, PoolView, Problem, SlowOperation, Snapshot};
+use crate::instance::{
+    ClientView, LogLevels, OpenView, PoolView, Problem, ProcessView, SlowOperation, Snapshot,
+};
 use crate::metrics::Recorder;
 use crate::{Admin, AdminConfig, AdminServices, Instance};
 
@@ -84,6 +86,10 @@ impl Instance for FakeInstance {
             std::future::pending::<()>().await;
         }
         self.problems.lock().clone()
+    }
+
+    async fn process(&self) -> ProcessView {
+        ProcessView { open_fds: Some(12), ..ProcessView::default() }
     }
 
     async fn paths(&self, files: &[FileId]) -> Vec<Option<Vec<Name>>> {

@@ -15,6 +15,9 @@ pub trait Instance: Send + Sync {
     /// Current problems; empty when all is well.
     async fn problems(&self) -> Vec<Problem>;
 
+    /// Figures that the system has of this process now.
+    async fn process(&self) -> ProcessView;
+
     /// A path of each file as of now, in the order asked; `None` where it has no name. Not from memory: asked for what is
     /// shown, and for administrators.
     async fn paths(&self, files: &[FileId]) -> Vec<Option<Vec<Name>>>;
@@ -241,6 +244,21 @@ pub struct QuestionCount {
     pub by: &'static str,
     pub kind: &'static str,
     pub count: u64,
+}
+
+/// By the names that client libraries of Prometheus use. `None`: the system does not say.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProcessView {
+    /// User and system time.
+    pub cpu_seconds: Option<f64>,
+    pub open_fds: Option<u64>,
+    /// `u64::MAX`: as many as there are.
+    pub max_fds: Option<u64>,
+    pub resident_bytes: Option<u64>,
+    pub virtual_bytes: Option<u64>,
+    pub threads: Option<u64>,
+    /// Since 1970.
+    pub start_seconds: Option<f64>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -12,6 +12,7 @@
 mod filter;
 mod levels;
 mod limiter;
+mod lines;
 mod subject;
 
 use std::sync::Arc;
@@ -24,6 +25,7 @@ use types::Clock;
 
 pub use filter::LogFilter;
 pub use levels::CLIENTS_MAX;
+pub use lines::{Form, Lines};
 
 use crate::instance::LogLevels;
 use filter::Switches;
@@ -41,8 +43,8 @@ pub struct LogControl {
 
 struct LogState {
     clock: Arc<dyn Clock>,
-    /// The level in the configuration; in force unless an administrator has set another.
-    configured: Level,
+    /// The level in the configuration; in force unless an administrator has set another. Leaf lock.
+    configured: RwLock<Level>,
     switches: Switches,
     /// As somebody has set them. Written with the switches. Leaf lock.
     levels: RwLock<LogLevels>,
@@ -50,9 +52,9 @@ struct LogState {
 }
 
 /// Makes this the log of the process, on standard error.
-pub fn start(configured: Level, clock: Arc<dyn Clock>, has_colours: bool) -> LogControl {
+pub fn start(configured: Level, lines: Lines, clock: Arc<dyn Clock>) -> LogControl {
     let control = LogControl::new(configured, clock);
-    let lines = tracing_subscriber::fmt::layer().with_ansi(has_colours).with_writer(std::io::stderr);
+    let lines = lines.layer(std::io::stderr);
     // Another one may be there in tests; then it stays.
     let _ = tracing_subscriber::registry().with(control.filter()).with(lines).try_init();
     control
@@ -62,7 +64,7 @@ impl LogControl {
     pub fn new(configured: Level, clock: Arc<dyn Clock>) -> LogControl {
         let shared = LogState {
             clock,
-            configured,
+            configured: RwLock::new(configured),
             switches: Switches::default(),
             levels: RwLock::default(),
             limiter: Limiter::default(),
@@ -79,13 +81,13 @@ impl LogControl {
     /// With the global level that is in force, whether it was set or is that of the configuration.
     pub fn levels(&self) -> LogLevels {
         let mut levels = self.shared.levels.read().clone();
-        levels.level.get_or_insert_with(|| levels::name(self.shared.configured).to_owned());
+        levels.level.get_or_insert_with(|| levels::name(self.configured()).to_owned());
         levels
     }
 
     /// Takes the place of all levels set before; no global level means the configuration's. The error is for the user.
     pub fn set(&self, levels: &LogLevels) -> Result<(), String> {
-        let plan = Plan::new(levels, self.shared.configured)?;
+        let plan = Plan::new(levels, self.configured())?;
         {
             let mut kept = self.shared.levels.write();
             self.shared.switches.turn(plan);
@@ -93,6 +95,18 @@ impl LogControl {
         }
         tracing::callsite::rebuild_interest_cache();
         Ok(())
+    }
+
+    /// As the configuration says now. Levels that an administrator has set stay.
+    pub fn set_configured(&self, level: Level) {
+        *self.shared.configured.write() = level;
+        let levels = self.shared.levels.read().clone();
+        // They were good when they were set.
+        let _ = self.set(&levels);
+    }
+
+    fn configured(&self) -> Level {
+        *self.shared.configured.read()
     }
 
     /// Says what was left out; to be called every second or so.

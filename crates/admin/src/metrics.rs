@@ -6,6 +6,7 @@
 //!
 //! Labels come from the code and the configuration, never from what a client sends, so the series are bounded.
 
+mod process;
 mod series;
 mod snapshot;
 
@@ -23,7 +24,7 @@ use thiserror::Error;
 
 pub use series::{Kind, SERIES, Series};
 
-use crate::instance::{Problem, Snapshot};
+use crate::instance::{Problem, ProcessView, Snapshot};
 
 /// How long operations took, by door and operation.
 pub const OPERATION_SECONDS: &str = "forebay_operation_seconds";
@@ -106,7 +107,8 @@ impl Recorder {
             .build_recorder();
         let handle = recorder.handle();
         let recorder = Arc::new(recorder);
-        with_local_recorder(&recorder, || SERIES.iter().for_each(Series::describe));
+        let recorded = || SERIES.iter().filter(|series| !process::has(series.name));
+        with_local_recorder(&recorder, || recorded().for_each(Series::describe));
         Ok(Recorder { recorder, handle, problems_seen: Arc::default() })
     }
 
@@ -116,12 +118,12 @@ impl Recorder {
         self.handle.run_upkeep();
     }
 
-    pub(crate) fn render(&self, snapshot: &Snapshot, problems: &[Problem]) -> String {
+    pub(crate) fn render(&self, snapshot: &Snapshot, problems: &[Problem], process: &ProcessView) -> String {
         with_local_recorder(&self.recorder, || {
             snapshot::record(snapshot);
             self.record_problems(problems);
         });
-        self.handle.render()
+        self.handle.render() + &process::text(process)
     }
 
     fn record_problems(&self, problems: &[Problem]) {

@@ -57,7 +57,8 @@ impl Admin {
         }
         let snapshot = self.snapshot().await?;
         let problems = self.problems().await;
-        let text = self.services.metrics.render(&snapshot, &problems);
+        let text =
+            self.services.metrics.render(&snapshot, &problems, &self.services.instance.process().await);
         Ok(Response::full(StatusCode::OK, metrics::CONTENT_TYPE, text))
     }
 }

@@ -144,6 +144,11 @@ impl Activities {
 }
 
 impl Caller {
+    /// `None`: nobody has said who it is.
+    pub fn known_name(&self) -> Option<Arc<str>> {
+        (self.role != Role::Anonymous).then(|| Arc::clone(&self.name))
+    }
+
     pub fn anonymous() -> Caller {
         Caller {
             name: "anonymous".into(),

@@ -16,7 +16,7 @@ use nfs4::{
 use xdr::Opaque;
 
 use crate::context::{Compound, Handle};
-use crate::exports::{Hosts, View};
+use crate::exports::{ServedHosts, View};
 use crate::limits::IO_BYTES_MAX;
 use crate::operation_table::OperationTable;
 use crate::security::meets;
@@ -31,7 +31,7 @@ pub(crate) struct DataServer {
     pub key: PoolKey,
     pub view: Arc<View>,
     /// Those that the head exports something to.
-    pub hosts: Vec<Hosts>,
+    pub hosts: Arc<ServedHosts>,
 }
 
 #[async_trait]
@@ -41,7 +41,7 @@ impl OperationTable for DataServer {
     }
 
     fn is_served(&self, peer: IpAddr) -> bool {
-        self.hosts.iter().any(|hosts| hosts.contain(peer))
+        self.hosts.contain(peer)
     }
 
     async fn execute(&self, compound: &mut Compound, operation: NfsArgop4) -> NfsResop4 {

@@ -14,6 +14,6 @@ mod view;
 
 pub use resolve::ExportError;
 pub(crate) use rules::Claimed;
-pub use rules::{Export, ExportRules, Hosts, Squash};
+pub use rules::{Export, ExportRules, Hosts, ServedHosts, Squash};
 pub(crate) use table::ExportTable;
 pub(crate) use view::{View, ViewPlace};

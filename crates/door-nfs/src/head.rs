@@ -14,7 +14,7 @@ use types::PoolId;
 
 use crate::NAME;
 use crate::compound::Engine;
-use crate::exports::{ExportError, ExportTable, Hosts};
+use crate::exports::{Export, ExportError, ExportTable, ServedHosts};
 use crate::head_config::{HeadConfig, HeadServices};
 use crate::mds::{self, GrantCounts, Mds};
 use crate::operation_table::OperationTable;
@@ -34,7 +34,7 @@ pub struct HeadDoor {
     pub(crate) engine: Arc<Engine>,
     limits: TransportLimits,
     flight: Arc<Flight>,
-    hosts: Vec<Hosts>,
+    hosts: Arc<ServedHosts>,
 }
 
 /// Why the door cannot be opened.
@@ -109,7 +109,7 @@ pub struct ClientStatus {
 impl HeadDoor {
     /// Finds the exported directories, loads the recovery records and opens the grace period.
     pub async fn start(services: HeadServices, config: HeadConfig) -> Result<Arc<HeadDoor>, StartError> {
-        let hosts = config.exports.iter().flat_map(|export| export.hosts.iter().copied()).collect();
+        let hosts = ServedHosts::of(&config.exports);
         let exports = ExportTable::new(&*services.namespace, &config.exports).await?;
         let records = mds::load_records(&*services.records).await;
         let (known, lost_records) = records.map_err(StartError::Records)?;
@@ -172,8 +172,17 @@ impl HeadDoor {
     }
 
     /// Those that something is exported to.
-    pub fn hosts(&self) -> &[Hosts] {
+    pub fn hosts(&self) -> &Arc<ServedHosts> {
         &self.hosts
+    }
+
+    /// Exports these from now on, and nothing else. Clients see it with their next requests. They keep opens and layouts
+    /// of files that they do not see any more until they return them or their leases end. After an error all stays as it
+    /// was.
+    pub async fn replace_exports(&self, exports: &[Export]) -> Result<(), ExportError> {
+        self.mds.exports.table.replace(&*self.mds.clients.fs.namespace, exports).await?;
+        self.hosts.replace(exports);
+        Ok(())
     }
 
     pub fn in_grace(&self) -> bool {

@@ -32,7 +32,7 @@ mod status;
 mod transport;
 
 pub use asking::NamesUnavailable;
-pub use exports::{Export, ExportError, ExportRules, Hosts, Squash};
+pub use exports::{Export, ExportError, ExportRules, Hosts, ServedHosts, Squash};
 pub use head::{ClientStatus, CopyStatus, DoorStatus, HeadDoor, PoolReports, StartError};
 pub use head_config::{HeadConfig, HeadServices};
 pub use mds::GrantCounts;

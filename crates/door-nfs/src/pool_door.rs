@@ -11,7 +11,7 @@ use types::{Clock, Random};
 
 use crate::compound::Engine;
 use crate::ds::DataServer;
-use crate::exports::{Export, Hosts, Squash, View};
+use crate::exports::{Export, ServedHosts, Squash, View};
 use crate::operations::Operations;
 use crate::security::Security;
 use crate::session_ops::{Sessions, SessionsConfig, major_id};
@@ -28,7 +28,7 @@ pub struct PoolDoorConfig {
     pub slots_max: u32,
     pub security: Arc<Security>,
     /// Those that the head exports something to: others share a few connections until they show a ticket.
-    pub hosts: Vec<Hosts>,
+    pub hosts: Arc<ServedHosts>,
 }
 
 pub struct PoolDoor {

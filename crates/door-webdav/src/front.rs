@@ -117,6 +117,7 @@ impl Service for FrontService {
             }
         };
         response.payer = payer(&call.caller);
+        response.user = call.caller.known_name();
         tracing::debug!(
             client = %call.peer.address,
             caller = %call.caller.name,

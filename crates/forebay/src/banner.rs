@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use api::PoolStatus;
 
 use crate::up::http::Shown;
+use crate::users::FirstLogin;
 use types::display::Size;
 
 pub struct Banner<'a> {
@@ -48,10 +49,16 @@ impl Banner<'_> {
         let Some(web) = &self.web else { return String::new() };
         let scheme = if web.is_tls { "https" } else { "http" };
         let mut out = format!("  web      {scheme}://{}/ (WebDAV, and a page for browsers)\n", web.address);
-        if let Some((user, password)) = &web.first_login {
-            out += &format!(
-                "  login    {user} {password} (shown this once; forebay user set-password {user})\n"
-            );
+        match &web.first_login {
+            None => {}
+            Some(FirstLogin::Shown { user, password }) => {
+                out += &format!(
+                    "  login    {user} {password} (shown this once; forebay user set-password {user})\n"
+                );
+            }
+            Some(FirstLogin::Kept { user, file }) => {
+                out += &format!("  login    {user}, the password is in {}\n", file.display());
+            }
         }
         if web.is_loopback_only {
             out += &format!(

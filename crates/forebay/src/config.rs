@@ -1,6 +1,7 @@
-//! Configuration: a TOML file, overlaid by the command line, and what follows from both.
+//! Configuration: a TOML file, overlaid by the environment and the command line, and what follows from these.
 
 pub mod delegations;
+pub mod environment;
 pub mod exports;
 pub mod http;
 pub mod keys;
@@ -117,6 +118,14 @@ impl From<Consistency> for api::Consistency {
 #[serde(default, deny_unknown_fields)]
 pub struct Log {
     pub level: Level,
+    pub format: Form,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    Text,
+    Json,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -243,7 +252,7 @@ impl Default for Namespace {
 
 impl Default for Log {
     fn default() -> Log {
-        Log { level: Level::Warn }
+        Log { level: Level::Warn, format: Form::Text }
     }
 }
 
@@ -266,12 +275,15 @@ impl Config {
         Ok(config)
     }
 
-    /// File, then command line, then what depends on who runs it.
+    /// The file, if one is named, and the environment.
+    fn read_or_default(file: Option<&Path>) -> Result<Config> {
+        let config = file.map(Config::read).transpose()?.unwrap_or_default();
+        config.with_environment()
+    }
+
+    /// File, then environment, then command line, then what depends on who runs it.
     pub fn assemble(arguments: &UpArguments) -> Result<Config> {
-        let mut config = match &arguments.config {
-            Some(file) => Config::read(file)?,
-            None => Config::default(),
-        };
+        let mut config = Config::read_or_default(arguments.config.as_deref())?;
         if let Some(data) = &arguments.data {
             config.data.clone_from(data);
         }
@@ -356,10 +368,7 @@ impl Config {
 impl InstanceArguments {
     /// The configuration of the instance meant; its `data` is where it lies.
     pub fn config(&self) -> Result<Config> {
-        let mut config = match &self.config {
-            Some(file) => Config::read(file)?,
-            None => Config::default(),
-        };
+        let mut config = Config::read_or_default(self.config.as_deref())?;
         if let Some(data) = &self.data {
             config.data.clone_from(data);
         }

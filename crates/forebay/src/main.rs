@@ -3,6 +3,7 @@
 //! The binary: command line, configuration, roles, wiring in reading order, shutdown. `up` is the place where all
 //! parts meet; nowhere else is a service handed to a door.
 
+mod access_log;
 mod banner;
 mod certificate;
 mod cli;
@@ -21,6 +22,7 @@ mod naming;
 mod output;
 mod pool_map;
 mod pools;
+mod process;
 mod progress;
 mod questions;
 mod quota;
@@ -31,6 +33,7 @@ mod reference;
 mod report;
 mod services;
 mod status;
+mod stderr;
 mod system;
 mod system_names;
 mod system_users;
@@ -63,7 +66,7 @@ fn main() -> ExitCode {
     };
     outcome.unwrap_or_else(|error| {
         // One line for people: what, where, and what to do.
-        eprintln!("forebay: {error:#}");
+        stderr::fail(&error);
         ExitCode::FAILURE
     })
 }

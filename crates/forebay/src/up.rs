@@ -1,40 +1,43 @@
 //! `forebay up`: a head and its pools in one process, wired in reading order.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::log::LogControl;
+use admin::log::{Lines, LogControl};
 use anyhow::{Result, anyhow};
 use api::{HandleKey, Pool, PoolManager, PoolStatus};
 use door_nfs::{HeadConfig, HeadDoor, HeadServices, PoolDoor, PoolDoorConfig, Security, StartError};
 use files::{Files, FilesServices};
-use namespace::SqlNamespace;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use types::Clock;
+use types::{Clock, DateTime};
 
+use crate::access_log::AccessLogWriter;
 use crate::banner::Banner;
 use crate::cli::UpArguments;
-use crate::config::{Config, Level};
+use crate::config::{Config, Form, Level};
 use crate::data_dir::DataDir;
 use crate::keys::Keys;
 use crate::naming::Naming;
 use crate::pool_map::PoolMap;
 use crate::services::{Services, open_services};
 use crate::system::{SystemClock, SystemRandom};
-use crate::{control, reaper};
+use crate::{control, reaper, stderr};
+use outside::{Outside, Running};
 use overview::{Measures, Overview};
 
 pub mod http;
+mod notify;
 mod origin;
+mod outside;
 mod overview;
+mod reload;
 mod responder;
 mod security;
+mod supervision;
 mod writers;
 
 /// Connections that the system has ready before they are accepted; its own bound (`net.core.somaxconn`) may be lower.
@@ -45,11 +48,11 @@ const STOP: Duration = Duration::from_secs(4);
 pub fn run(arguments: &UpArguments) -> Result<ExitCode> {
     let config = Config::assemble(arguments)?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
-    let log = admin::log::start(level(config.log.level), Arc::clone(&clock), std::io::stderr().is_terminal());
+    let log = admin::log::start(level(config.log.level), log_lines(&config), Arc::clone(&clock));
     let data = DataDir::open(&config.data, config.pools.count, &SystemRandom)?;
     raise_open_files_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(&config, &data, clock, log));
+    let outcome = runtime.block_on(serve(arguments, &config, &data, clock, log));
     runtime.shutdown_timeout(Duration::from_millis(500));
     outcome.map(|()| ExitCode::SUCCESS)
 }
@@ -67,15 +70,21 @@ pub struct Head<'a> {
 /// The NFS faces of the pools.
 type PoolDoors = Vec<Arc<PoolDoor>>;
 
-async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogControl) -> Result<()> {
-    // Signals first: from here on a Ctrl-C stops in order.
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
+async fn serve(
+    arguments: &UpArguments,
+    config: &Config,
+    data: &DataDir,
+    clock: Arc<dyn Clock>,
+    log: LogControl,
+) -> Result<()> {
+    // Signals first.
+    let outside = Outside::meet(config, &clock)?;
 
     // Ports before anything is touched: a port in use is the commonest mistake.
     let head_listener = listen(SocketAddr::new(config.listen, config.nfs_port()), "--nfs-port").await?;
     let pool_listeners = listen_for_pools(config, data.pools).await?;
-    let http_ports = http::Ports::take(config, data.pools).await?;
+    let http_ports = http::Ports::take(config, data.pools, outside.access_log()).await?;
+    let tls = http_ports.as_ref().and_then(http::Ports::tls);
 
     let services = open_services(data, config, clock).await?;
     let keys = Arc::new(Keys::open(data, config.keys, Arc::clone(&services.clock))?);
@@ -93,51 +102,43 @@ async fn serve(config: &Config, data: &DataDir, clock: Arc<dyn Clock>, log: LogC
     let pool_doors = start_pool_doors(config, data, parts, &measures, pool_listeners, &mut tasks, &stop)?;
     let head_address = head_listener.local_addr()?;
     tasks.spawn(Arc::clone(&door).serve(head_listener, stop.clone()));
-    tasks.spawn(reaper::run(
-        services.namespace.clone(),
-        Arc::clone(&manager),
-        Arc::clone(&files),
-        Arc::clone(&door),
-        stop.clone(),
-    ));
-
+    start_reaper(&services, (&manager, &files, &door), &mut tasks, &stop);
     if let Some(keytab) = keytab {
         tasks.spawn(security::watch_keytab(keytab, Arc::clone(&security), stop.clone()));
     }
 
     let head = Head { config, data, services: &services, pool_map: &map, keys: &keys, files: &files };
     tasks.spawn(tick_log(log.clone(), stop.clone()));
-    let overview = make_overview(&head, &door, &map, measures, log);
+    let overview = make_overview(&head, &door, &map, measures, log.clone());
     let web = http_ports.map(|ports| http::start(ports, &head, overview, &mut tasks, &stop)).transpose()?;
 
     let naming = start_naming(config, &services, &mut tasks, &stop);
-    let doors = (door, pool_doors);
+    let doors = (Arc::clone(&door), pool_doors);
     let http = web.as_ref().map(http::Shown::report);
     let parts = (naming, Arc::clone(&files), http);
     let known = (Arc::clone(&map), Arc::clone(&keys));
     let responder = responder::Responder::new(data, &services, doors, parts, known);
-    tasks.spawn(Arc::clone(&responder).sample(stop));
-    let control = tokio::spawn(control::serve(control::listen(data.path())?, responder));
+    tasks.spawn(Arc::clone(&responder).sample(stop.clone()));
+    let control = tokio::spawn(control::serve(control::listen(data.path())?, Arc::clone(&responder) as _));
 
-    print_banner(&head, head_address, web).await;
+    let banner = banner(&head, head_address, web).await;
+    announce(&banner.text(), "ready", config);
 
-    let outcome = tokio::select! {
-        _ = interrupt.recv() => Ok(()),
-        _ = terminate.recv() => Ok(()),
-        lost = lost(&services.namespace) => Err(lost),
-    };
-    print_out("Forebay stops: finishing what is under way\n");
+    let (namespace, listeners) = (Arc::clone(&services.namespace), listeners(&banner, &*manager));
+    let running = Running { arguments, config, log, door, tls, responder, namespace, listeners };
+    let (outcome, access_log) = outside.run(running, &mut tasks, stop).await;
+    announce("Forebay stops: finishing what is under way\n", "stopping", config);
     // Nobody may come late: the receivers see the value, also those that subscribe after it.
     stop_sender.send_replace(true);
-    drain(tasks, &services, control).await;
+    drain(tasks, &services, control, access_log).await;
     outcome
 }
 
-async fn print_banner(head: &Head<'_>, address: SocketAddr, web: Option<http::Shown>) {
+async fn banner<'a>(head: &Head<'a>, address: SocketAddr, web: Option<http::Shown>) -> Banner<'a> {
     let Head { config, data, services, pool_map, .. } = *head;
     let listening = |pool: PoolStatus| Some((pool_map.address(pool.id, door_nfs::NAME)?, pool));
     let missing_directory = writers::missing_directory(&services.namespace, config).await;
-    let banner = Banner {
+    Banner {
         data: data.path(),
         head: address,
         pools: pool_map.pools().into_iter().filter_map(listening).collect(),
@@ -147,15 +148,27 @@ async fn print_banner(head: &Head<'_>, address: SocketAddr, web: Option<http::Sh
             None
         }),
         web,
-    };
-    print_out(&banner.text());
+    }
 }
 
-/// Once another head has the namespace. Clients of this one would go on to read what they have delegations of, which that
-/// one changes.
-async fn lost(namespace: &SqlNamespace) -> anyhow::Error {
-    namespace.taken_over().await;
-    anyhow!("another head has taken the namespace over: this one ends")
+/// Listeners of all doors, by names for people.
+fn listeners(banner: &Banner<'_>, manager: &dyn PoolManager) -> Vec<(String, SocketAddr)> {
+    let mut listeners = vec![("NFS listener of the head".to_owned(), banner.head)];
+    listeners.extend(banner.web.iter().map(|web| ("HTTP listener".to_owned(), web.address)));
+    for (address, pool) in &banner.pools {
+        listeners.push((format!("NFS listener of {}", pool.id), *address));
+        let face = manager.address(pool.id, door_webdav::NAME);
+        listeners.extend(face.map(|address| (format!("HTTP listener of {}", pool.id), address)));
+    }
+    listeners
+}
+
+fn log_lines(config: &Config) -> Lines {
+    let form = match config.log.format {
+        Form::Text => admin::log::Form::Text,
+        Form::Json => admin::log::Form::Json,
+    };
+    Lines { form, has_colours: stderr::has_colours(), is_journal: stderr::is_journal() }
 }
 
 fn manage_pools(data: &DataDir, services: &Services, nfs_faces: &[TcpListener]) -> Result<Arc<PoolMap>> {
@@ -165,6 +178,16 @@ fn manage_pools(data: &DataDir, services: &Services, nfs_faces: &[TcpListener]) 
         pools.set_address(pool.id(), door_nfs::NAME, listener.local_addr()?)?;
     }
     Ok(Arc::new(PoolMap::new(pools, data.drained_pools().load()?, clock, random)))
+}
+
+fn start_reaper(
+    services: &Services,
+    (manager, files, door): (&Arc<dyn PoolManager>, &Arc<Files>, &Arc<HeadDoor>),
+    tasks: &mut JoinSet<()>,
+    stop: &watch::Receiver<bool>,
+) {
+    let (namespace, manager) = (services.namespace.clone(), Arc::clone(manager));
+    tasks.spawn(reaper::run(namespace, manager, Arc::clone(files), Arc::clone(door), stop.clone()));
 }
 
 fn start_naming(
@@ -217,11 +240,18 @@ async fn tick_log(log: LogControl, mut stop: watch::Receiver<bool>) {
     }
 }
 
-async fn drain(mut tasks: JoinSet<()>, services: &Services, control: JoinHandle<()>) {
+async fn drain(
+    mut tasks: JoinSet<()>,
+    services: &Services,
+    control: JoinHandle<()>,
+    access_log: Option<AccessLogWriter>,
+) {
     let drained = tokio::time::timeout(STOP, async {
         while tasks.join_next().await.is_some() {}
         control.abort();
         services.close().await;
+        // Its disk may be slow.
+        let _ = tokio::task::spawn_blocking(move || drop(access_log)).await;
     });
     if drained.await.is_err() {
         tracing::warn!("stopped with work under way; nothing acknowledged is lost");
@@ -330,7 +360,7 @@ fn start_pool_door(
         flight: Arc::clone(head.flight()),
         slots_max: config.nfs.slots_max,
         security: Arc::clone(security),
-        hosts: head.hosts().to_vec(),
+        hosts: Arc::clone(head.hosts()),
     };
     let (clock, random) = (Arc::clone(&services.clock), Arc::clone(&services.random));
     let key = keys.pool_key(pool.id());
@@ -369,6 +399,19 @@ fn raise_open_files_limit() {
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
+}
+
+/// Tells on standard output what becomes of the server: as text, or in the form of the log if that is JSON.
+fn announce(text: &str, event: &str, config: &Config) {
+    if config.log.format == Form::Text {
+        return print_out(text);
+    }
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let at = DateTime::from(SystemClock::new().now()).to_string();
+    let object = serde_json::json!({
+        "timestamp": at, "level": "INFO", "target": "forebay", "fields": { "message": event, "lines": lines }
+    });
+    print_out(&format!("{object}\n"));
 }
 
 /// The terminal may be gone; that is no reason to stop serving.

@@ -16,6 +16,8 @@ use crate::table::{Column, Table};
 
 /// The login of a new instance.
 const FIRST_USER: &str = "admin";
+/// Beside the password file: the first login, until its password is changed.
+const FIRST_LOGIN: &str = "first-login";
 
 pub fn run(command: &UserCommand) -> Result<ExitCode> {
     match command {
@@ -31,8 +33,16 @@ pub fn password_file(config: &Config) -> PathBuf {
     config.auth.passwords.clone().unwrap_or_else(|| config.data.join("users"))
 }
 
-/// Makes the first login of an instance that has none: its name and password, to be shown once.
-pub fn first_login(file: &Path) -> Result<Option<(String, String)>> {
+/// The first login of a new instance.
+pub enum FirstLogin {
+    /// To be shown once.
+    Shown { user: String, password: String },
+    /// In a file as `user:password`: what is printed goes to a log that others may read.
+    Kept { user: String, file: PathBuf },
+}
+
+/// Makes the first login of an instance that has none. `is_seen`: by a person, at a terminal.
+pub fn first_login(file: &Path, is_seen: bool) -> Result<Option<FirstLogin>> {
     if file.exists() {
         return Ok(None);
     }
@@ -44,7 +54,28 @@ pub fn first_login(file: &Path) -> Result<Option<(String, String)>> {
         password: None,
     };
     let password = file::add(file, &new).map_err(|error| anyhow!(error))?;
-    Ok(Some((new.name, password)))
+    let user = new.name;
+    if is_seen {
+        return Ok(Some(FirstLogin::Shown { user, password }));
+    }
+    let kept = file.with_file_name(FIRST_LOGIN);
+    if let Err(error) = durable::replace(&kept, format!("{user}:{password}\n").as_bytes()) {
+        // The next start makes another: nobody would ever learn this one.
+        file::remove(file, &user).map_err(|error| anyhow!(error))?;
+        std::fs::remove_file(file)?;
+        return Err(error).with_context(|| format!("cannot write {}", kept.display()));
+    }
+    let file = kept.canonicalize().unwrap_or(kept);
+    Ok(Some(FirstLogin::Kept { user, file }))
+}
+
+/// Removes the file of the first login, which is of no use any more.
+fn forget_first_login(file: &Path, user: &str) -> Result<()> {
+    let kept = file.with_file_name(FIRST_LOGIN);
+    if user != FIRST_USER || !kept.exists() {
+        return Ok(());
+    }
+    std::fs::remove_file(&kept).with_context(|| format!("cannot remove {}", kept.display()))
 }
 
 fn add(arguments: &AddUserArguments) -> Result<ExitCode> {
@@ -64,6 +95,7 @@ fn set_password(arguments: &SetPasswordArguments) -> Result<ExitCode> {
     let file = existing(&arguments.place)?;
     let password =
         file::set_password(&file, &arguments.name, given.as_deref()).map_err(|error| anyhow!(error))?;
+    forget_first_login(&file, &arguments.name)?;
     let password = (!arguments.password_stdin).then_some(password);
     LoginReport { name: arguments.name.clone(), password }.print(arguments.output)
 }
@@ -73,6 +105,7 @@ fn remove(place: &InstanceArguments, name: &str) -> Result<ExitCode> {
     if !file::remove(&file, name).map_err(|error| anyhow!(error))? {
         bail!("there is no user {name:?} in {}", file.display());
     }
+    forget_first_login(&file, name)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,6 +1,7 @@
 //! The body of a request, pulled by its handler.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use tokio::time::timeout;
@@ -17,6 +18,8 @@ pub struct RequestBody {
     length: Option<u64>,
     is_awaited: bool,
     source: Source,
+    /// Where bytes that the handler has read are counted.
+    counter: Option<Arc<AtomicU64>>,
 }
 
 enum Source {
@@ -28,7 +31,7 @@ enum Source {
 
 impl RequestBody {
     pub fn empty() -> RequestBody {
-        RequestBody { length: Some(0), is_awaited: false, source: Source::Memory(None) }
+        RequestBody { length: Some(0), is_awaited: false, source: Source::Memory(None), counter: None }
     }
 
     /// A body that is all there, for tests and for requests that one part of the server makes to another.
@@ -38,15 +41,20 @@ impl RequestBody {
             length: Some(bytes.len() as u64),
             is_awaited: false,
             source: Source::Memory(Some(bytes).filter(|bytes| !bytes.is_empty())),
+            counter: None,
         }
     }
 
     pub(crate) fn h1(slot: Arc<Slot>, length: Option<u64>, is_awaited: bool) -> RequestBody {
-        RequestBody { length, is_awaited, source: Source::H1(slot) }
+        RequestBody { length, is_awaited, source: Source::H1(slot), counter: None }
     }
 
     pub(crate) fn h2(frames: Frames, length: Option<u64>) -> RequestBody {
-        RequestBody { length, is_awaited: false, source: Source::H2(Box::new(frames)) }
+        RequestBody { length, is_awaited: false, source: Source::H2(Box::new(frames)), counter: None }
+    }
+
+    pub(crate) fn counted(self, counter: Option<Arc<AtomicU64>>) -> RequestBody {
+        RequestBody { counter, ..self }
     }
 
     /// Zero for a request without a body; `None` for a chunked one.
@@ -63,11 +71,15 @@ impl RequestBody {
     /// middle it loses nothing.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
         self.is_awaited = false;
-        match &mut self.source {
+        let next = match &mut self.source {
             Source::Memory(bytes) => Ok(bytes.take()),
             Source::H1(slot) => slot.next().await,
             Source::H2(frames) => frames.next().await,
+        };
+        if let (Some(counter), Ok(Some(bytes))) = (&self.counter, &next) {
+            counter.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         }
+        next
     }
 
     /// All of a small body, in the time that any body has to get on. It is charged to its connection.

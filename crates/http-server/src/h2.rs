@@ -11,6 +11,7 @@ mod window;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
 use h2::server::{Connection, SendResponse};
@@ -25,6 +26,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
 use crate::budget::{Account, Charge};
+use crate::exchange::OpenExchange;
 use crate::listener_state::ListenerState;
 use crate::message::{Peer, Request, Response};
 use crate::tasks::{stopped, tell_of_panic};
@@ -203,13 +205,20 @@ async fn exchange(
     let leftover = Leftover::default();
     let running = Running::new(Arc::clone(&streams.activity));
     let is_head = request.method() == http::Method::HEAD;
+    let exchange = OpenExchange::begin(
+        streams.shared.exchange_log.as_ref(),
+        streams.peer.address,
+        (request.method(), request.uri(), request.version()),
+        request.headers(),
+    );
+    let received = exchange.as_deref().map(OpenExchange::received);
     let response = tokio::select! {
         biased;
-        response = answer(request, leftover.clone(), &streams) => response,
+        response = answer(request, leftover.clone(), received, &streams) => response,
         // The request goes with its stream.
         _ = poll_fn(|context| respond.poll_reset(context)) => return,
     };
-    let sending = response::send(respond, response, is_head, running, &streams);
+    let sending = response::send(respond, response, (is_head, exchange), running, &streams);
     match leftover.take() {
         // While the answer is on its way.
         Some(unread) => {
@@ -219,13 +228,18 @@ async fn exchange(
     }
 }
 
-async fn answer(request: http::Request<RecvStream>, leftover: Leftover, streams: &Streams) -> Response {
+async fn answer(
+    request: http::Request<RecvStream>,
+    leftover: Leftover,
+    received: Option<Arc<AtomicU64>>,
+    streams: &Streams,
+) -> Response {
     let (head, body) = request.into_parts();
     let announced = || head.headers.get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
     let length = if body.is_end_stream() { Some(0) } else { announced() };
     let frames =
         Frames::new(body, leftover, Arc::clone(&streams.shared.intake), Arc::clone(&streams.requests));
-    let body = RequestBody::h2(frames, length);
+    let body = RequestBody::h2(frames, length).counted(received);
     // HTTP/2 is spoken behind TLS only.
     if let Err(error) = parsed::check(&head.method, &head.uri, &head.headers, &Scheme::HTTPS) {
         tracing::debug!(peer = %streams.peer.address, %error, "request refused");

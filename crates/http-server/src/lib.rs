@@ -15,6 +15,7 @@ mod body_error;
 mod budget;
 mod buffers;
 mod clock;
+mod exchange;
 mod h1;
 mod h2;
 mod intake;
@@ -32,6 +33,7 @@ mod wire;
 
 pub use body::RequestBody;
 pub use body_error::BodyError;
+pub use exchange::{Exchange, ExchangeLog};
 pub use limits::Limits;
 pub use memory::{Held, Memory};
 pub use message::{Peer, Piece, Pieces, Request, Response, ResponseBody, Service, Source, TlsPeer};

@@ -8,10 +8,11 @@ use crate::admission::Admission;
 use crate::budget::Budget;
 use crate::clock::DateClock;
 use crate::intake::Intake;
-use crate::{Limits, Service};
+use crate::{ExchangeLog, Limits, Service};
 
 pub(crate) struct ListenerState {
     pub service: Arc<dyn Service>,
+    pub exchange_log: Option<Arc<dyn ExchangeLog>>,
     pub limits: Limits,
     pub intake: Arc<Intake>,
     /// For responses on their way.
@@ -32,6 +33,7 @@ pub(crate) struct ListenerState {
 impl ListenerState {
     pub fn new(service: Arc<dyn Service>, limits: Limits) -> Arc<ListenerState> {
         Arc::new(ListenerState {
+            exchange_log: service.exchange_log(),
             service,
             limits,
             intake: Intake::new(limits),

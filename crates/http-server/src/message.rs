@@ -12,7 +12,7 @@ use http::uri::Authority;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, Version};
 
 use crate::budget::Charge;
-use crate::{Memory, RequestBody};
+use crate::{ExchangeLog, Memory, RequestBody};
 
 /// A body as short is not worth a charge.
 const FREE_BYTES: usize = 4 << 10;
@@ -25,6 +25,11 @@ const BUSY: &str = "the server has no memory for this answer now; try again";
 #[async_trait]
 pub trait Service: Send + Sync + 'static {
     async fn serve(&self, request: Request) -> Response;
+
+    /// Is told of every exchange; asked for once for a listener.
+    fn exchange_log(&self) -> Option<Arc<dyn ExchangeLog>> {
+        None
+    }
 }
 
 pub struct Request {
@@ -71,6 +76,8 @@ pub struct Response {
     /// A number of the login or link that it is for: however many connections that has, it leaves memory to others. `None`
     /// where those who ask have nothing in common.
     pub payer: Option<u64>,
+    /// The name of the user that it was made for, for an [`ExchangeLog`].
+    pub user: Option<Arc<str>>,
 }
 
 pub enum ResponseBody {
@@ -119,7 +126,7 @@ impl Source {
 
 impl Response {
     pub fn new(status: StatusCode) -> Response {
-        Response { status, headers: HeaderMap::new(), body: ResponseBody::Empty, payer: None }
+        Response { status, headers: HeaderMap::new(), body: ResponseBody::Empty, payer: None, user: None }
     }
 
     /// A line for people; it ends with a newline.

@@ -22,11 +22,21 @@ pub(crate) struct Wire {
     pub out: Segments,
     /// Pays for the connection's memory.
     pub account: Arc<Account>,
+    /// Bytes that the stream has taken, and what of them goes before the body of the response under way.
+    pub sent: u64,
+    pub body_begins: u64,
 }
 
 impl Wire {
     pub fn new(stream: Stream, account: Arc<Account>) -> Wire {
-        Wire { stream, received: BytesMut::with_capacity(4 << 10), out: Segments::default(), account }
+        Wire {
+            stream,
+            received: BytesMut::with_capacity(4 << 10),
+            out: Segments::default(),
+            account,
+            sent: 0,
+            body_begins: 0,
+        }
     }
 
     /// Appends what comes to `received`; zero is the end. Loses nothing when dropped.
@@ -47,11 +57,22 @@ impl Wire {
                 return Err(io::ErrorKind::WriteZero.into());
             }
             self.out.advance(written);
+            self.sent += written as u64;
         }
         if self.stream.plain().is_none() {
             timeout(patience, self.stream.flush()).await??;
         }
         Ok(())
+    }
+
+    /// The head of a response is in `out` now; bytes that follow are of its body.
+    pub fn begin_body(&mut self) {
+        self.body_begins = self.sent + self.out.bytes() as u64;
+    }
+
+    /// Bytes of the body that the stream has taken, with their chunk heads if there are any.
+    pub fn body_bytes(&self) -> u64 {
+        self.sent.saturating_sub(self.body_begins)
     }
 
     /// Waits until the client has closed the connection, or its half of it. Loses nothing when dropped.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use api::{
     ClientRecord, Cookie, CreateSpec, Created, ExpectedEnds, ExpectedFile, FileLocations, Found, Linked,
@@ -11,6 +12,7 @@ use api::{
 };
 use async_trait::async_trait;
 use parking_lot::Mutex;
+use tokio::time::sleep;
 use types::{Access, Attributes, Epoch, FileId, FileKind, Identity, Name, PoolId, SymlinkTarget};
 
 use crate::cache::Learned;
@@ -27,7 +29,7 @@ use crate::reads::Reads;
 use crate::session::Purpose;
 use crate::sqlite::wal_sync::Log;
 use crate::store::Wanted;
-use crate::trouble::Trouble;
+use crate::trouble::{Trouble, TroubleKind};
 use crate::unsettled::Merged;
 use crate::written::Delta;
 
@@ -35,6 +37,8 @@ use crate::written::Delta;
 const PAGE_LEN_MAX: usize = 4096;
 /// Attempts to base an unstable write on a cold file while groups pass; then it goes through the committer.
 const MERGE_ATTEMPTS: usize = 3;
+/// How often a full queue is asked again.
+const BUSY_PAUSE: Duration = Duration::from_millis(100);
 
 /// A namespace in an SQL database. Dropping it ends it cleanly, too, but blocks.
 pub struct SqlNamespace {
@@ -75,6 +79,21 @@ impl SqlNamespace {
     pub fn totals(&self) -> Usage {
         let totals = *self.shared.progress.totals.lock();
         Usage { files: totals.files.max(0).cast_unsigned(), bytes: totals.bytes.max(0).cast_unsigned() }
+    }
+
+    /// Waits until the committer has taken an operation that changes nothing, whatever comes of it. False: it takes none
+    /// any more, and only a restart helps.
+    pub async fn takes_turns(&self) -> bool {
+        loop {
+            let taken = self.shared.submit_for(Order::BY_INSTANCE, [], |_| Ok(())).await;
+            match self.trouble() {
+                Some(trouble) if trouble.kind == TroubleKind::NeedsRestart => return false,
+                Some(_) => return true,
+                // Its queue is full: it is asked again when it may have got on.
+                None if matches!(taken, Err(NamespaceError::Busy)) => sleep(BUSY_PAUSE).await,
+                None => return true,
+            }
+        }
     }
 
     /// Waits until another head has the namespace; for ever if none can. A head that goes on to answer clients keeps

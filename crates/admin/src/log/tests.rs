@@ -212,3 +212,55 @@ fn lines_left_out_before_a_new_window_are_still_reported() {
         assert!(written.lines()[0].contains("left_out=2"));
     });
 }
+
+/// Lines of a log of this form about one warning in a span and one error.
+fn lines_of(lines: Lines) -> Vec<String> {
+    let _turn = TURN.lock();
+    let written = Written::default();
+    let writer = written.clone();
+    let subscriber = tracing_subscriber::registry().with(lines.layer(move || writer.clone()));
+    tracing::subscriber::with_default(subscriber, || {
+        info_span!("request", door = "http").in_scope(|| warn!(path = "/a \"b\"", "is \n slow"));
+        error!(count = 3, "failed");
+    });
+    written.lines()
+}
+
+#[test]
+fn json_is_one_object_for_each_line_with_the_fields_of_event_and_spans() {
+    let lines = lines_of(Lines { form: Form::Json, has_colours: true, is_journal: false });
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    let objects: Vec<serde_json::Value> =
+        lines.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(objects[0]["level"], "WARN");
+    assert_eq!(objects[0]["target"], "forebay_admin::log::tests");
+    assert_eq!(objects[0]["fields"]["message"], "is \n slow");
+    assert_eq!(objects[0]["fields"]["path"], "/a \"b\"");
+    assert_eq!(objects[0]["span"]["door"], "http");
+    assert_eq!(objects[1]["fields"]["count"], 3);
+    assert!(objects[1]["timestamp"].as_str().unwrap().ends_with('Z'), "{}", objects[1]);
+}
+
+#[test]
+fn lines_for_the_journal_begin_with_their_priority_in_either_form() {
+    let text = lines_of(Lines { form: Form::Text, has_colours: true, is_journal: true });
+    assert_eq!(text.last().unwrap(), "<3>ERROR forebay_admin::log::tests: failed count=3");
+    assert!(text[0].starts_with("<4> WARN request{door=\"http\"}: "), "{text:?}");
+    let json = lines_of(Lines { form: Form::Json, has_colours: false, is_journal: true });
+    let object = json[0].strip_prefix("<4>").unwrap();
+    assert_eq!(serde_json::from_str::<serde_json::Value>(object).unwrap()["level"], "WARN");
+}
+
+#[test]
+fn a_newly_configured_level_is_in_force_unless_an_administrator_has_set_one() {
+    with_log(|control, _, written| {
+        control.set_configured(Level::ERROR);
+        info!("quiet now");
+        assert!(written.lines().is_empty());
+        control.set(&levels(r#"{"level":"info"}"#)).unwrap();
+        control.set_configured(Level::WARN);
+        info!("as was set");
+        assert_eq!(written.lines().len(), 1);
+        assert_eq!(control.levels().level.as_deref(), Some("info"));
+    });
+}

@@ -143,6 +143,13 @@ pub const SERIES: &[Series] = &[
     ),
     counter("forebay_operations_total", &["door", "operation"], "Operations that clients asked for."),
     histogram(super::OPERATION_SECONDS, &["door", "operation"], "How long operations took."),
+    counter("process_cpu_seconds_total", &[], "CPU time of the process, user and system."),
+    gauge("process_open_fds", &[], "File descriptors that the process has open."),
+    gauge("process_max_fds", &[], "File descriptors that it may have open."),
+    gauge("process_resident_memory_bytes", &[], "Memory of the process that is in RAM."),
+    gauge("process_virtual_memory_bytes", &[], "Address space of the process."),
+    gauge("process_threads", &[], "Threads of the process."),
+    gauge("process_start_time_seconds", &[], "When the process was started, in seconds since 1970."),
 ];
 
 impl Series {

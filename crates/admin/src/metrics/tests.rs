@@ -77,6 +77,18 @@ fn snapshot() -> Snapshot {
     }
 }
 
+fn process() -> ProcessView {
+    ProcessView {
+        cpu_seconds: Some(12.25),
+        open_fds: Some(40),
+        max_fds: Some(1_048_576),
+        resident_bytes: Some(1 << 30),
+        virtual_bytes: Some(1 << 40),
+        threads: Some(30),
+        start_seconds: Some(1_700_000_000.5),
+    }
+}
+
 fn full() -> Problem {
     Problem { kind: "disk-nearly-full", what: String::new(), advice: String::new() }
 }
@@ -84,7 +96,7 @@ fn full() -> Problem {
 #[test]
 fn the_text_has_values_types_and_help() {
     let recorder = Recorder::new().unwrap();
-    let text = recorder.render(&snapshot(), &[]);
+    let text = recorder.render(&snapshot(), &[], &process());
     for line in [
         "# HELP forebay_pool_free_bytes Bytes that can still be written to the pool.",
         "# TYPE forebay_pool_free_bytes gauge",
@@ -127,6 +139,12 @@ fn the_text_has_values_types_and_help() {
         "forebay_gss_contexts 2",
         "forebay_gss_contexts_established_total 5",
         "forebay_gss_contexts_refused_total 1",
+        "# TYPE process_cpu_seconds_total counter",
+        "process_cpu_seconds_total 12.25",
+        "process_open_fds 40",
+        "process_max_fds 1048576",
+        "process_resident_memory_bytes 1073741824",
+        "process_start_time_seconds 1700000000.5",
     ] {
         assert!(text.lines().any(|known| known == line), "{line}\n{text}");
     }
@@ -135,19 +153,19 @@ fn the_text_has_values_types_and_help() {
 #[test]
 fn a_counter_follows_the_instance_and_does_not_add_up() {
     let recorder = Recorder::new().unwrap();
-    recorder.render(&snapshot(), &[]);
-    let text = recorder.render(&snapshot(), &[]);
+    recorder.render(&snapshot(), &[], &process());
+    let text = recorder.render(&snapshot(), &[], &process());
     assert!(text.contains("forebay_operations_total{door=\"nfs\",operation=\"READ\"} 9\n"), "{text}");
 }
 
 #[test]
 fn a_problem_that_is_over_reads_as_zero() {
     let recorder = Recorder::new().unwrap();
-    let text = recorder.render(&snapshot(), &[full(), full()]);
+    let text = recorder.render(&snapshot(), &[full(), full()], &process());
     assert!(
         text.contains("forebay_problems{kind=\"disk-nearly-full\"} 2") && text.contains("forebay_healthy 0")
     );
-    let text = recorder.render(&snapshot(), &[]);
+    let text = recorder.render(&snapshot(), &[], &process());
     assert!(
         text.contains("forebay_problems{kind=\"disk-nearly-full\"} 0") && text.contains("forebay_healthy 1")
     );
@@ -161,7 +179,7 @@ fn latencies_are_a_histogram_with_our_buckets() {
         observe("http", "GET", Duration::from_secs(90));
     });
     recorder.tick();
-    let text = recorder.render(&Snapshot::default(), &[]);
+    let text = recorder.render(&Snapshot::default(), &[], &process());
     for line in [
         "forebay_operation_seconds_bucket{door=\"http\",operation=\"GET\",le=\"0.0025\"} 0",
         "forebay_operation_seconds_bucket{door=\"http\",operation=\"GET\",le=\"0.005\"} 1",
@@ -181,7 +199,7 @@ fn groups_have_buckets_by_their_length() {
         ::metrics::histogram!(COMMIT_SECONDS).record(0.002);
     });
     recorder.tick();
-    let text = recorder.render(&Snapshot::default(), &[]);
+    let text = recorder.render(&Snapshot::default(), &[], &process());
     for line in [
         "forebay_namespace_group_operations_bucket{le=\"4\"} 0",
         "forebay_namespace_group_operations_bucket{le=\"8\"} 1",
@@ -195,7 +213,7 @@ fn groups_have_buckets_by_their_length() {
 fn there_is_one_recorder_in_a_process() {
     let recorder = install().unwrap();
     observe("http", "PUT", Duration::from_secs(1));
-    assert!(recorder.render(&Snapshot::default(), &[]).contains("operation=\"PUT\""));
+    assert!(recorder.render(&Snapshot::default(), &[], &process()).contains("operation=\"PUT\""));
     assert!(matches!(install(), Err(MetricsError::Installed)));
 }
 
@@ -208,7 +226,8 @@ fn a_method_that_nobody_knows_makes_no_series_of_its_own() {
 /// Name, kind, labels and help of each row of the table.
 fn documented() -> Vec<[String; 4]> {
     let text = include_str!("../../../../docs/reference/metrics.md");
-    let rows = text.lines().filter(|line| line.starts_with("| `forebay_"));
+    let is_of_series = |line: &&str| line.starts_with("| `forebay_") || line.starts_with("| `process_");
+    let rows = text.lines().filter(is_of_series);
     rows.map(|row| {
         let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
         [0, 1, 2, 3].map(|at| cells[at].replace('`', ""))
@@ -231,7 +250,7 @@ fn every_series_is_documented_as_it_is() {
 #[test]
 fn every_series_that_is_rendered_is_in_the_table() {
     let recorder = Recorder::new().unwrap();
-    let text = recorder.render(&snapshot(), &[full()]);
+    let text = recorder.render(&snapshot(), &[full()], &process());
     let rendered: BTreeSet<&str> =
         text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next()).collect();
     // A histogram that nobody recorded to is not there.
@@ -241,13 +260,32 @@ fn every_series_that_is_rendered_is_in_the_table() {
 }
 
 #[test]
+fn figures_that_the_system_does_not_have_of_the_process_are_left_out() {
+    assert_eq!(process::text(&ProcessView::default()), "");
+    let text = process::text(&ProcessView { open_fds: Some(7), ..ProcessView::default() });
+    assert_eq!(
+        text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>(),
+        ["process_open_fds 7", ""]
+    );
+}
+
+#[test]
 fn the_dashboard_asks_for_series_that_there_are() {
     let dashboard: serde_json::Value =
         serde_json::from_str(include_str!("../../../../deploy/grafana/forebay.json")).unwrap();
-    let text = dashboard.to_string();
+    assert_known_series(&dashboard.to_string());
+}
+
+#[test]
+fn alerts_ask_for_series_that_there_are() {
+    assert_known_series(include_str!("../../../../deploy/prometheus/forebay.rules.yml"));
+}
+
+/// Names of series begin with the name of the program and go on in letters.
+fn assert_known_series(text: &str) {
     let word = |at: usize| text[at..].split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next().unwrap();
     let named: BTreeSet<&str> = text.match_indices("forebay_").map(|(at, _)| word(at)).collect();
-    assert!(named.len() > 10, "{named:?}");
+    assert!(named.len() > 5, "{named:?}");
     for name in named {
         let base = ["_bucket", "_count", "_sum"].iter().find_map(|suffix| name.strip_suffix(suffix));
         let is_known = SERIES

@@ -62,7 +62,7 @@ impl FoundExports {
             if let Some(known) = before.directories.iter().find(|known| known.is_at(path))
                 && is_there(namespace, known.root).await
             {
-                found.directories.push(known.clone());
+                found.directories.push(Exported { entries: entries.clone(), ..known.clone() });
                 continue;
             }
             match find(namespace, path).await {
@@ -234,5 +234,32 @@ mod tests {
         let anew = scene.make(a, "b", CreateKind::Directory).await;
         table.look_again(&scene.namespace).await;
         assert_eq!(table.view(peer).unwrap().child(a, &path("b")[0]), Some(anew));
+    }
+
+    #[tokio::test]
+    async fn exports_are_replaced_as_a_whole_and_after_a_mistake_stay_as_they_were() {
+        let scene = Scene::new();
+        let a = scene.make(FileId::ROOT, "a", CreateKind::Directory).await;
+        scene.make(FileId::ROOT, "b", CreateKind::Directory).await;
+        scene.make(FileId::ROOT, "file", CreateKind::Regular).await;
+        let (one, other) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let table = scene.table(&[export("/a", &["10.0.0.1"])]).await.unwrap();
+        let first = table.version();
+        let mut wider = export("/a", &["10.0.0.1"]);
+        wider.rules.is_read_only = false;
+        table.replace(&scene.namespace, &[wider, export("/b", &["10.0.0.2"])]).await.unwrap();
+        assert_ne!(table.version(), first);
+        assert!(table.view(other).is_some());
+        let view = table.view(one).unwrap();
+        let place = view.of_directory(a).unwrap();
+        assert!(!view.rules(place).is_read_only, "the rules of a directory that was there before");
+
+        let wrong = table.replace(&scene.namespace, &[export("/file", &["10.0.0.1"])]).await;
+        assert!(matches!(wrong, Err(ExportError::NotDirectory(_))));
+        table.look_again(&scene.namespace).await;
+        assert!(table.view(one).is_some() && table.view(other).is_some());
+
+        table.replace(&scene.namespace, &[]).await.unwrap();
+        assert!(table.view(one).is_none());
     }
 }

@@ -1,7 +1,9 @@
 //! An export as it is configured: for which hosts, and by which rules they are served there.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use types::{Identity, Name, Network};
 
 use crate::security::Flavors;
@@ -54,6 +56,26 @@ impl Hosts {
             (Hosts::Network(one), Hosts::Network(other)) => one.is_same(other),
             _ => false,
         }
+    }
+}
+
+/// All hosts that something is exported to, for the doors at the pools.
+#[derive(Debug, Default)]
+pub struct ServedHosts(RwLock<Vec<Hosts>>);
+
+impl ServedHosts {
+    pub fn of(exports: &[Export]) -> Arc<ServedHosts> {
+        let served = Arc::new(ServedHosts::default());
+        served.replace(exports);
+        served
+    }
+
+    pub(crate) fn replace(&self, exports: &[Export]) {
+        *self.0.write() = exports.iter().flat_map(|export| export.hosts.iter().copied()).collect();
+    }
+
+    pub(crate) fn contain(&self, address: IpAddr) -> bool {
+        self.0.read().iter().any(|hosts| hosts.contain(address))
     }
 }
 

@@ -1,4 +1,5 @@
 //! The exports in force: the configured directories that exist; missing ones are looked up again while the server runs.
+//! Others can be configured meanwhile.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use super::rules::Export;
 use super::view::View;
 
 pub(crate) struct ExportTable {
-    configured: Vec<Configured>,
+    /// Held while the directories are looked up: two look-ups at once would leave either's result.
+    configured: tokio::sync::Mutex<Vec<Configured>>,
     /// Leaf lock.
     found: RwLock<Arc<FoundExports>>,
     version: AtomicU64,
@@ -28,7 +30,26 @@ impl ExportTable {
             let ExportError::NotFound(_) = error else { return Err(error) };
             tracing::warn!(%error, "clients will find it when it is there");
         }
-        Ok(ExportTable { configured, found: RwLock::new(Arc::new(found)), version: AtomicU64::new(0) })
+        Ok(ExportTable {
+            configured: tokio::sync::Mutex::new(configured),
+            found: RwLock::new(Arc::new(found)),
+            version: AtomicU64::new(0),
+        })
+    }
+
+    /// Puts these in the place of all exports. After an error those of before stay.
+    pub async fn replace(&self, namespace: &dyn Namespace, exports: &[Export]) -> Result<(), ExportError> {
+        let fresh = Configured::gather(exports)?;
+        let mut configured = self.configured.lock().await;
+        let (found, errors) = FoundExports::look_up(namespace, &fresh, &self.found()).await;
+        for error in errors {
+            let ExportError::NotFound(_) = error else { return Err(error) };
+            tracing::warn!(%error, "clients will find it when it is there");
+        }
+        *configured = fresh;
+        *self.found.write() = Arc::new(found);
+        self.version.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     /// The view of a client; `None`: it sees nothing at all.
@@ -43,8 +64,9 @@ impl ExportTable {
 
     /// Looks for directories that were created, removed or made anew since.
     pub async fn look_again(&self, namespace: &dyn Namespace) {
+        let configured = self.configured.lock().await;
         let before = self.found();
-        let (found, _) = FoundExports::look_up(namespace, &self.configured, &before).await;
+        let (found, _) = FoundExports::look_up(namespace, &configured, &before).await;
         let roots =
             |exports: &FoundExports| exports.directories.iter().map(|dir| dir.root).collect::<Vec<_>>();
         if roots(&found) == roots(&before) {

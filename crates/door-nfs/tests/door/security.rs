@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use api::{Birth, Conditions, CreateKind, Demand, KeyGeneration, Term, Ticket, TicketKeys, TicketMode};
 use bytes::Bytes;
 use forebay_door_nfs::{
-    Export, ExportRules, Flavor, Flavors, Flight, Hosts, PoolDoor, PoolDoorConfig, Security, Squash,
+    Export, ExportRules, Flavor, Flavors, Flight, Hosts, PoolDoor, PoolDoorConfig, Security, ServedHosts,
+    Squash,
 };
 use nfs4::attr::number;
 use nfs4::{
@@ -181,7 +182,7 @@ fn pool_door(ground: &Ground, connections_max: usize, hosts: Vec<Hosts>) -> Sock
         flight: Flight::new(1 << 20),
         slots_max: 16,
         security: Security::sys(),
-        hosts,
+        hosts: ServedHosts::of(&[Export { hosts, ..Export::of_everything(Squash::All) }]),
     };
     let (clock, random) = ground.chances();
     let (key, observer) = (keys().pool_key(POOL), Arc::new(api::Unobserved));

@@ -310,6 +310,12 @@ const KEYS: &[Key] = &[
     ),
     key("http.page", "true", "bool", "Whether browsers get the web page."),
     key(
+        "http.access_log",
+        "(none)",
+        "path",
+        "File that gets a line for each request: combined format, seconds taken, bytes received. SIGHUP reopens it.",
+    ),
+    key(
         "http.redirect",
         "\"auto\"",
         "never|auto|always",
@@ -399,13 +405,25 @@ const KEYS: &[Key] = &[
          base_path, uid, gid, groups, members_may_read.",
     ),
     key("log.level", "\"warn\"", "error|warn|info|debug|trace", "What is logged to standard error."),
+    key(
+        "log.format",
+        "\"text\"",
+        "text|json",
+        "Form of the log. json: one object for each line. In the journal of systemd each line has its priority.",
+    ),
 ];
+
+/// As in `section.key`.
+pub fn key_names() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().map(|key| key.name)
+}
 
 /// As a TOML file with every key commented out.
 pub fn text() -> String {
     let mut out = String::from(
         "# Forebay configuration. Every key with its default; lines are TOML when uncommented.\n",
     );
+    out.push_str(super::environment::RULE);
     let mut section = "";
     for key in KEYS {
         let (in_section, name) = key.name.rsplit_once('.').unwrap_or(("", key.name));
@@ -501,6 +519,7 @@ mod tests {
         let path = Some(std::path::PathBuf::from("x"));
         config.nfs.keytab = path.clone();
         (config.http.certificate, config.http.key) = (path.clone(), path.clone());
+        config.http.access_log = path.clone();
         config.http.anonymous = Some(crate::config::http::Anonymous::Read);
         config.http.copy_allows_plain = Some(true);
         (config.auth.passwords, config.auth.mapping, config.auth.certificates) =

@@ -1,5 +1,6 @@
 //! The HTTP door of `up`: identities, certificate, front, and the pools' data faces.
 
+use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use async_trait::async_trait;
 use auth::Authority;
 use door_webdav::{DataFace, DataFaceConfig, Front, FrontConfig, FrontService, FrontServices};
 use http_server::tls::ClientCertificates;
-use http_server::{Limits, PlainClients, Request, Response, Service, Tls, TlsFiles, Transport};
+use http_server::{ExchangeLog, Limits, PlainClients, Request, Response, Service, Tls, TlsFiles, Transport};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -21,12 +22,13 @@ use types::{ChecksumKind, Identity, Network};
 use super::origin::Origins;
 use super::overview::Overview;
 use super::{Head, STOP, Services, listen};
+use crate::access_log::AccessLog;
 use crate::config::Config;
 use crate::config::http::{Anonymous, Http, Issuer, Profile, Redirect};
 use crate::data_dir::DataDir;
 use crate::report::HttpReport;
 use crate::system::SystemRandom;
-use crate::users;
+use crate::users::{self, FirstLogin};
 
 /// How often locks and uploads that nobody came back for are looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -55,6 +57,7 @@ pub struct Ports {
     head: TcpListener,
     pools: Vec<TcpListener>,
     tls: Option<Arc<Tls>>,
+    access_log: Option<Arc<AccessLog>>,
 }
 
 /// Facts about the HTTP door that the banner and `forebay status` show.
@@ -63,14 +66,18 @@ pub struct Shown {
     pub is_tls: bool,
     /// Clients beyond this host that need no TLS.
     pub plain_networks: Vec<Network>,
-    pub first_login: Option<(String, String)>,
+    pub first_login: Option<FirstLogin>,
     /// Others cannot reach it, although they can reach NFS.
     pub is_loopback_only: bool,
 }
 
 impl Ports {
     /// `None`: the door is switched off.
-    pub async fn take(config: &Config, pools: u32) -> Result<Option<Ports>> {
+    pub async fn take(
+        config: &Config,
+        pools: u32,
+        access_log: Option<Arc<AccessLog>>,
+    ) -> Result<Option<Ports>> {
         if !config.http.enabled {
             return Ok(None);
         }
@@ -85,7 +92,11 @@ impl Ports {
                 data_faces.push(listen(SocketAddr::new(address.ip(), port), "http.pool_port").await?);
             }
         }
-        Ok(Some(Ports { head, pools: data_faces, tls }))
+        Ok(Some(Ports { head, pools: data_faces, tls, access_log }))
+    }
+
+    pub fn tls(&self) -> Option<Arc<Tls>> {
+        self.tls.clone()
     }
 }
 
@@ -131,12 +142,12 @@ pub fn start(
     stop: &watch::Receiver<bool>,
 ) -> Result<Shown> {
     let Head { config, data, services, pool_map, keys, files } = *head;
-    let Ports { head: listener, pools, tls } = ports;
+    let Ports { head: listener, pools, tls, access_log } = ports;
     let (address, is_tls) = (listener.local_addr()?, tls.is_some());
     let plain = plain_networks(config, is_tls)?;
     let plain_networks = plain.as_ref().map_or(Ok(Vec::new()), |_| config.http.parsed_plain_networks())?;
     let password_file = users::password_file(config);
-    let first_login = users::first_login(&password_file)?;
+    let first_login = users::first_login(&password_file, std::io::stdout().is_terminal())?;
     let client = http_client::Client::new(client_config(config)).context("cannot set up outgoing HTTP")?;
     let authority = Arc::new(authority(config, data, services, &password_file, plain.clone())?);
     let overview = Arc::new(overview);
@@ -174,10 +185,11 @@ pub fn start(
             front.completions(),
             DataFaceConfig { head: address },
         );
+        let face = Logged { service: face, access_log: access_log.clone() };
         tasks.spawn(http_server::serve(listener, transport.clone(), Arc::new(face), limits, stop.clone()));
     }
     let origins = Origins::new(&config.http.names);
-    let router = Arc::new(Router { front: FrontService(front), admin, overview, origins });
+    let router = Arc::new(Router { front: FrontService(front), admin, overview, origins, access_log });
     tasks.spawn(tick(Arc::clone(&router), stop.clone()));
     tasks.spawn(http_server::serve(listener, transport, router, limits, stop.clone()));
     Ok(Shown {
@@ -213,6 +225,13 @@ struct Router {
     admin: Arc<Admin>,
     overview: Arc<Overview>,
     origins: Origins,
+    access_log: Option<Arc<AccessLog>>,
+}
+
+/// A face of a pool whose requests are in the access log, too.
+struct Logged<S> {
+    service: S,
+    access_log: Option<Arc<AccessLog>>,
 }
 
 impl Router {
@@ -247,6 +266,25 @@ impl Service for Router {
         self.overview.measures.took("http", operation, start.elapsed(), &subject);
         response
     }
+
+    fn exchange_log(&self) -> Option<Arc<dyn ExchangeLog>> {
+        exchange_log(self.access_log.as_ref())
+    }
+}
+
+#[async_trait]
+impl<S: Service> Service for Logged<S> {
+    async fn serve(&self, request: Request) -> Response {
+        self.service.serve(request).await
+    }
+
+    fn exchange_log(&self) -> Option<Arc<dyn ExchangeLog>> {
+        exchange_log(self.access_log.as_ref())
+    }
+}
+
+fn exchange_log(access_log: Option<&Arc<AccessLog>>) -> Option<Arc<dyn ExchangeLog>> {
+    access_log.map(|log| Arc::clone(log) as Arc<dyn ExchangeLog>)
 }
 
 async fn tick(router: Arc<Router>, mut stop: watch::Receiver<bool>) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use admin::Instance;
 use admin::instance::{
     CacheView, ClientView, GrantView, GssView, IoModeView, KeysView, LogLevels, NamespaceView, NfsView,
-    OpenView, OperationCount, PoolView, Problem, QuestionCount, SlowOperation, Snapshot,
+    OpenView, OperationCount, PoolView, Problem, ProcessView, QuestionCount, SlowOperation, Snapshot,
 };
 use admin::log::LogControl;
 use api::{Observer, Paths, PoolManager, PoolStatus, Subject};
@@ -22,6 +22,7 @@ use types::{Clock, FileId, Name, PoolId, display::Size};
 
 use crate::keys::Keys;
 use crate::pool_map::{PoolMap, PoolPace};
+use crate::process;
 
 /// Rates are over the last so many samples, one a second.
 const WINDOW: usize = 10;
@@ -452,6 +453,10 @@ impl Instance for Overview {
             }
         }
         problems
+    }
+
+    async fn process(&self) -> ProcessView {
+        tokio::task::spawn_blocking(process::view).await.unwrap_or_default()
     }
 
     async fn paths(&self, files: &[FileId]) -> Vec<Option<Vec<Name>>> {

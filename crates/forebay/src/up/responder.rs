@@ -149,7 +149,7 @@ impl Responder {
         })
     }
 
-    fn status(&self) -> StatusReport {
+    pub fn status(&self) -> StatusReport {
         let door = self.door.status();
         let usage = self.namespace.totals();
         let pools = self.pool_map.pools().into_iter().map(|status| {

@@ -24,5 +24,6 @@ mod rebuild;
 mod redirect;
 mod repair;
 mod restart;
+mod service;
 mod set_back;
 mod takeover;

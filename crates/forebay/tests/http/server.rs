@@ -22,7 +22,7 @@ pub const ADMIN: &str = "admin";
 /// A data directory; servers come and go on it.
 pub struct Instance {
     dir: TempDir,
-    /// Shown by the first start only.
+    /// Made by the first start.
     password: OnceCell<String>,
 }
 
@@ -107,13 +107,27 @@ impl Instance {
         basic(name, String::from_utf8(ended.stdout).expect("a password is text").trim())
     }
 
-    pub fn up(&self) -> Server {
-        let log = self.dir.path().join("log");
-        let stderr = File::options().create(true).append(true).open(&log).expect("open the log");
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// `forebay up`, with all that this instance needs, not started yet.
+    pub fn up_command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_forebay"));
         command.arg("up").arg("--data").arg(self.data());
-        command.arg("--config").arg(self.dir.path().join("forebay.toml"));
+        command.arg("--config").arg(self.path("forebay.toml"));
         command.args(["--nfs-port", "0", "--http-port", "0", "--pool-port", "0"]);
+        command
+    }
+
+    pub fn up(&self) -> Server {
+        self.up_by(self.up_command())
+    }
+
+    /// Starts, and waits for the banner.
+    pub fn up_by(&self, mut command: Command) -> Server {
+        let log = self.path("log");
+        let stderr = File::options().create(true).append(true).open(&log).expect("open the log");
         let mut child = command.stdout(Stdio::piped()).stderr(stderr).spawn().expect("start forebay");
         let stdout = child.stdout.take().expect("stdout is piped");
         let (sender, lines) = mpsc::channel();
@@ -123,7 +137,7 @@ impl Instance {
         let mut server =
             Server { child, head: None, web: None, credential: String::new(), log, expected_errors: &[] };
         server.read_banner(&lines, &self.password);
-        let password = self.password.get().expect("the first start shows a password");
+        let password = self.password.get().expect("the first start tells of a login");
         server.credential = basic(ADMIN, password);
         server
     }
@@ -168,8 +182,12 @@ impl Server {
                     let address = address.and_then(|url| url.strip_suffix('/'));
                     self.web = address.and_then(|address| address.parse().ok());
                 }
-                (Some("login"), Some(ADMIN), Some(shown)) => {
-                    password.set(shown.to_owned()).expect("a password is shown once");
+                (Some("login"), ..) => {
+                    let (_, file) = line.split_once("the password is in ").expect("a file is named");
+                    let login = std::fs::read_to_string(file).expect("read the first login");
+                    let (user, kept) = login.trim_end().split_once(':').expect("user and password");
+                    assert_eq!(user, ADMIN);
+                    password.set(kept.to_owned()).expect("a first login is made once");
                 }
                 (Some("stop"), ..) => return,
                 _ => {}
@@ -223,8 +241,12 @@ impl Server {
 
     /// An NFS client of the head with a session, root by AUTH_SYS.
     pub fn nfs(&self, name: &str) -> NfsClient {
+        self.try_nfs(name).expect("connect to the head")
+    }
+
+    pub fn try_nfs(&self, name: &str) -> Result<NfsClient, ClientError> {
         let head = self.head.expect("the banner tells the head's address");
-        NfsClient::connect(head, ClientOptions::named(name)).expect("connect to the head")
+        NfsClient::connect(head, ClientOptions::named(name))
     }
 
     pub fn signal(&self, signal: rustix::process::Signal) {

@@ -3,7 +3,7 @@
 //!
 //! Each worker has names of its own, in directories that all share, and asks for one change at a time; so it knows what
 //! must be there but for the one change whose answer did not come. A seed decides which changes a worker asks for. A
-//! failure prints the seed (`FOREBAY_KILL_SEED` gives another).
+//! failure prints the seed (`FOREBAY_TEST_KILL_SEED` gives another).
 
 #![allow(clippy::unwrap_used, reason = "everything here is a test or a step of one")]
 
@@ -38,7 +38,7 @@ const ANSWERS_MIN: u64 = 40;
 const ANSWERS_SPREAD: u64 = 300;
 /// Long enough for a busy machine: nothing depends on how fast it goes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-const SEED: &str = "FOREBAY_KILL_SEED";
+const SEED: &str = "FOREBAY_TEST_KILL_SEED";
 
 #[test]
 fn a_server_killed_under_load_has_done_each_change_as_a_whole_or_not_at_all() {

@@ -15,6 +15,7 @@ use super::incoming::{Incoming, Leftover};
 use super::respond::respond;
 use super::send_error::SendError;
 use crate::budget::{Account, Charge};
+use crate::exchange::OpenExchange;
 use crate::listener_state::ListenerState;
 use crate::message::{Peer, Request, Response, ResponseBody};
 use crate::tasks::stopped;
@@ -165,7 +166,7 @@ impl Connection<'_> {
             is_encrypted: self.peer.tls.is_some(),
         };
         let response = Response::text(status, why);
-        if respond(&mut wire, response, &asked, self.shared, &self.peer.memory).await.is_ok() {
+        if respond((&mut *wire, None), response, &asked, self.shared, &self.peer.memory).await.is_ok() {
             wire.linger(self.shared.limits.linger_time).await;
         }
     }
@@ -182,13 +183,20 @@ impl Connection<'_> {
         let account = &self.account;
         let incoming = Incoming::new(wire, head.framing, head.expects_continue, Arc::clone(account));
         let slot = Slot::new(incoming, Arc::clone(&self.shared.intake), Arc::clone(account));
+        let mut exchange = OpenExchange::begin(
+            self.shared.exchange_log.as_ref(),
+            self.peer.address,
+            (&head.method, &head.uri, version),
+            &head.headers,
+        );
         let request = Request {
             method: head.method,
             uri: head.uri,
             version,
             headers: head.headers,
             peer: Arc::clone(&self.peer),
-            body: RequestBody::h1(Arc::clone(&slot), length, head.expects_continue),
+            body: RequestBody::h1(Arc::clone(&slot), length, head.expects_continue)
+                .counted(exchange.as_deref().map(OpenExchange::received)),
         };
         let response = self.call(request, &slot).await?;
         let mut incoming = slot.close()?;
@@ -202,9 +210,12 @@ impl Connection<'_> {
                 && (version == Version::HTTP_11 || !matches!(response.body, ResponseBody::Stream(_))),
             is_encrypted: self.peer.tls.is_some(),
         };
-        if let Err(error) =
-            respond(&mut incoming.wire, response, &asked, self.shared, &self.peer.memory).await
-        {
+        let told = (&mut *incoming.wire, exchange.as_deref_mut());
+        let sent = respond(told, response, &asked, self.shared, &self.peer.memory).await;
+        if let Some(mut exchange) = exchange {
+            exchange.sent(incoming.wire.body_bytes());
+        }
+        if let Err(error) = sent {
             match error {
                 SendError::Gone(error) => {
                     tracing::debug!(peer = %self.peer.address, %error, "client does not take its response");

@@ -16,6 +16,7 @@ use super::send_error::SendError;
 use super::sendfile::{self, Sent};
 use crate::Memory;
 use crate::assembly::{Assembly, Broken, Part, Purse, Shape, Stretch};
+use crate::exchange::OpenExchange;
 use crate::listener_state::ListenerState;
 use crate::message::{Pieces, Response, ResponseBody};
 use crate::wire::Wire;
@@ -29,15 +30,19 @@ const STREAM_BYTES: usize = 64 << 10;
 
 /// After an error the connection is to be reset.
 pub(crate) async fn respond(
-    wire: &mut Wire,
+    (wire, exchange): (&mut Wire, Option<&mut OpenExchange>),
     response: Response,
     asked: &Asked,
     shared: &ListenerState,
     memory: &Memory,
 ) -> Result<(), SendError> {
     let (response, _charge) = response.charged(memory);
+    if let Some(exchange) = exchange {
+        exchange.answered(&response);
+    }
     let framing = Framing::of(response.status, &response.body, asked);
     head::write(&mut wire.out, response.status, &response.headers, framing, asked, &shared.clock.now());
+    wire.begin_body();
     if asked.is_head || head::has_no_body(response.status) {
         return Ok(wire.send(shared.limits.write_time).await?);
     }
@@ -90,7 +95,10 @@ async fn send_file(
         assembly.put_back(stretch);
         return Ok(());
     };
-    match sendfile::send(stream, &mut stretch, shared).await? {
+    let length = stretch.length;
+    let sent = sendfile::send(stream, &mut stretch, shared).await;
+    wire.sent += length - stretch.length;
+    match sent? {
         Sent::All => {}
         Sent::Unsendable => assembly.put_back(stretch),
         Sent::EndOfFile => return Err(Broken::Lost(stretch.length).into()),

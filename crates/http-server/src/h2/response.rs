@@ -17,6 +17,7 @@ use super::Streams;
 use super::activity::Running;
 use crate::assembly::{Assembly, Broken, Part, Purse, Shape};
 use crate::budget::charged;
+use crate::exchange::OpenExchange;
 use crate::message::{Pieces, Response, ResponseBody};
 use crate::tls::STRICT;
 
@@ -50,16 +51,20 @@ impl From<Broken> for Ended {
 struct Sender {
     frames: SendStream<Bytes>,
     running: Running,
+    exchange: Option<Box<OpenExchange>>,
 }
 
 pub(super) async fn send(
     mut respond: SendResponse<Bytes>,
     response: Response,
-    is_head: bool,
+    (is_head, mut exchange): (bool, Option<Box<OpenExchange>>),
     running: Running,
     streams: &Streams,
 ) {
     let (response, charge) = response.charged(&streams.peer.memory);
+    if let Some(exchange) = &mut exchange {
+        exchange.answered(&response);
+    }
     let (status, body) = (response.status, response.body);
     let length = length_of(&body, is_head);
     let has_no_body = crate::h1::has_no_body(status);
@@ -82,7 +87,7 @@ pub(super) async fn send(
         return;
     }
     let purse = Purse { account: Arc::clone(&streams.account), payer: response.payer };
-    let mut sender = Sender { frames, running };
+    let mut sender = Sender { frames, running, exchange };
     let sent = match body {
         ResponseBody::Empty | ResponseBody::Absent { .. } => Ok(()),
         // The library has some of them until they are sent.
@@ -133,7 +138,7 @@ impl Sender {
                 None => return Ok(()),
                 Some(Part::Bytes(parts, charge)) => {
                     for bytes in charged(parts, charge) {
-                        self.frames.send_data(bytes, false)?;
+                        self.data(bytes)?;
                     }
                 }
                 // Not asked for; it could only be read.
@@ -145,7 +150,7 @@ impl Sender {
     async fn bytes(&mut self, mut bytes: Bytes) -> Result<(), Ended> {
         while !bytes.is_empty() {
             let window = self.window(bytes.len()).await?;
-            self.frames.send_data(bytes.split_to(window.min(bytes.len())), false)?;
+            self.data(bytes.split_to(window.min(bytes.len())))?;
         }
         Ok(())
     }
@@ -157,7 +162,7 @@ impl Sender {
             let charge = purse.account.take(purse.payer, window).await;
             let part = bytes.split_to(charge.bytes());
             for bytes in charged(vec![part], charge) {
-                self.frames.send_data(bytes, false)?;
+                self.data(bytes)?;
             }
         }
         Ok(())
@@ -182,6 +187,13 @@ impl Sender {
                 Some(Ok(bytes)) => self.item(bytes, &purse).await?,
             }
         }
+    }
+
+    fn data(&mut self, bytes: Bytes) -> Result<(), h2::Error> {
+        if let Some(exchange) = &mut self.exchange {
+            exchange.sent(bytes.len() as u64);
+        }
+        self.frames.send_data(bytes, false)
     }
 
     /// Waits until the client takes some more, and says how much of `wanted`: at least a byte.

@@ -24,7 +24,7 @@ use super::tls::{Files, connect};
 
 /// All that a client does, so that it can vanish.
 #[derive(Clone, Default)]
-struct Tasks(Arc<Mutex<JoinSet<()>>>);
+pub(super) struct Tasks(Arc<Mutex<JoinSet<()>>>);
 
 impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
     fn execute(&self, task: F) {
@@ -34,9 +34,9 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
     }
 }
 
-struct Client {
+pub(super) struct Client {
     tasks: Tasks,
-    sender: SendRequest<Full<Bytes>>,
+    pub(super) sender: SendRequest<Full<Bytes>>,
     running: JoinHandle<hyper::Result<()>>,
 }
 
@@ -48,7 +48,7 @@ async fn started(service: Arc<dyn Service>, limits: Limits) -> (Server, Client) 
 }
 
 /// `window`: of each stream, if not the usual one.
-async fn client(server: &Server, window: Option<u32>) -> Client {
+pub(super) async fn client(server: &Server, window: Option<u32>) -> Client {
     let stream = connect(server, &TLS13, None, &[b"h2"]).await.unwrap();
     let tasks = Tasks::default();
     let mut builder = http2::Builder::new(tasks.clone());
@@ -67,7 +67,7 @@ fn serving(replica: &Arc<FixedReplica>, length: usize) -> Arc<dyn Service> {
     })
 }
 
-fn request(method: Method, body: impl Into<Bytes>) -> http::Request<Full<Bytes>> {
+pub(super) fn request(method: Method, body: impl Into<Bytes>) -> http::Request<Full<Bytes>> {
     http::Request::builder().method(method).uri("https://host:1/x").body(Full::new(body.into())).unwrap()
 }
 
@@ -76,6 +76,12 @@ impl Client {
         let answer = timeout(PATIENCE, self.sender.send_request(request(method, body)));
         let (head, body) = answer.await.unwrap().unwrap().into_parts();
         (head, timeout(PATIENCE, body.collect()).await.unwrap().unwrap().to_bytes())
+    }
+
+    /// Without a word.
+    pub(super) fn vanish(&self) {
+        self.running.abort();
+        self.tasks.0.lock().abort_all();
     }
 }
 
@@ -394,8 +400,7 @@ async fn a_stream_that_is_reset_takes_its_request_along() {
     // And so does the end of the connection.
     let _waiting = tokio::spawn(client.sender.send_request(request(Method::GET, "")));
     timeout(PATIENCE, starts.recv()).await.unwrap().unwrap();
-    client.running.abort();
-    client.tasks.0.lock().abort_all();
+    client.vanish();
     timeout(PATIENCE, drops.recv()).await.expect("the handler still runs").unwrap();
 }
 

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod bounds;
+mod exchanges;
 mod files;
 mod h2;
 mod messages;

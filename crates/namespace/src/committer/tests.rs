@@ -450,3 +450,20 @@ async fn a_panic_of_the_committer_leaves_nobody_waiting() {
     assert!(after.is_err());
     assert!(namespace.attributes(FileId::ROOT).await.is_ok());
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_committer_that_is_held_up_takes_no_turn_and_one_that_has_panicked_never_will() {
+    let dir = tempfile::tempdir().unwrap();
+    let namespace = open(&dir);
+    assert!(namespace.takes_turns().await);
+    let (release, occupied) = occupy(&namespace);
+    release.wait_begun();
+    let asked = tokio::time::timeout(Duration::from_millis(50), namespace.takes_turns()).await;
+    assert!(asked.is_err(), "it answers although an operation holds it up");
+    release.release();
+    occupied.await.unwrap().unwrap();
+    assert!(namespace.takes_turns().await);
+    let broken = namespace.shared.submit(|_| -> OpResult<()> { panic!("as a bug would") }).await;
+    assert!(broken.is_err());
+    assert!(!namespace.takes_turns().await);
+}

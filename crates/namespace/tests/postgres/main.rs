@@ -84,11 +84,11 @@ fn end_sessions(cluster: &Cluster, url: &str, change: &str) {
     cluster.query(url, &sql).unwrap();
 }
 
-/// So often the server is killed. More can be asked for by `FOREBAY_KILLS`.
+/// So often the server is killed. More can be asked for by `FOREBAY_TEST_KILLS`.
 const KILLS: usize = 20;
 
 fn kills() -> usize {
-    std::env::var("FOREBAY_KILLS").map_or(KILLS, |text| text.parse().unwrap())
+    std::env::var("FOREBAY_TEST_KILLS").map_or(KILLS, |text| text.parse().unwrap())
 }
 
 /// Kills the server again and again under load; nobody hears of it but by waiting.

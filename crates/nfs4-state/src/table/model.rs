@@ -1,7 +1,7 @@
 //! Clients and sessions in random steps beside a model that is plain enough to be read: a retransmission gets the
 //! answer of the first request, no request runs twice, and when all clients are gone nothing is left of them.
 //!
-//! `FOREBAY_MODEL_STEPS=1000000` plays so many steps, in release within seconds; a few are played each time.
+//! `FOREBAY_TEST_MODEL_STEPS=1000000` plays so many steps, in release within seconds; a few are played each time.
 
 use std::collections::BTreeMap;
 
@@ -271,7 +271,7 @@ fn run(dice: &mut Dice) {
 #[test]
 fn every_answer_is_the_models_no_request_runs_twice_and_nothing_outlives_its_client() {
     let steps =
-        std::env::var("FOREBAY_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(STEPS);
+        std::env::var("FOREBAY_TEST_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(STEPS);
     let mut dice = Dice::seeded(0x2545_f491_4f6c_dd1d);
     for _ in 0..steps / STEPS_PER_RUN {
         run(&mut dice);

@@ -1,7 +1,7 @@
 //! Opens, byte ranges, delegations and layouts at once, of clients of two doors, in random steps beside lists: what is
 //! granted is what the lists allow, no two grants conflict, and departed holders leave nothing.
 //!
-//! `FOREBAY_MODEL_STEPS=1000000` plays so many steps, in release within seconds; a few are played each time.
+//! `FOREBAY_TEST_MODEL_STEPS=1000000` plays so many steps, in release within seconds; a few are played each time.
 
 use super::*;
 use crate::DelegationKind;
@@ -273,7 +273,7 @@ fn run(dice: &mut Dice) {
 #[test]
 fn all_kinds_of_state_together_are_what_lists_allow_and_nothing_outlives_its_holder() {
     let steps =
-        std::env::var("FOREBAY_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(STEPS);
+        std::env::var("FOREBAY_TEST_MODEL_STEPS").ok().and_then(|steps| steps.parse().ok()).unwrap_or(STEPS);
     let mut dice = Dice::seeded(0x9e37_79b9_7f4a_7c15);
     for _ in 0..steps / STEPS_PER_RUN {
         run(&mut dice);

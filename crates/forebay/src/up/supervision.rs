@@ -1,0 +1,215 @@
+//! Tells the service manager how the instance is, and feeds its watchdog as long as the parts that matter answer.
+//!
+//! These are the committer of the namespace, the listener of each door, and the tables that `forebay status` reads. A
+//! part that waits for something outside (a database that is away, a full disk) counts as answering: a restart would not
+//! help it, and the status says what it waits for.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use namespace::SqlNamespace;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::notify::Notifier;
+use super::responder::Responder;
+use crate::report::StatusReport;
+
+/// How often the status is told where no watchdog asks for more.
+const STATUS_PERIOD: Duration = Duration::from_secs(10);
+/// A part has so much of the watchdog's time to answer, and is asked again after as much.
+const PARTS_OF_WATCHDOG: u32 = 4;
+const COMMITTER: &str = "committer of the namespace";
+
+pub struct Supervision {
+    pub notifier: Notifier,
+    pub responder: Arc<Responder>,
+    pub namespace: Arc<SqlNamespace>,
+    /// Listeners of doors, by name.
+    pub listeners: Vec<(String, SocketAddr)>,
+}
+
+impl Supervision {
+    /// Until told to stop. Does nothing where no manager listens.
+    pub async fn run(self: Arc<Self>, mut stop: watch::Receiver<bool>) {
+        if !self.notifier.is_heard() {
+            return;
+        }
+        let watchdog = self.notifier.watchdog().map(|time| time / PARTS_OF_WATCHDOG);
+        let period = watchdog.unwrap_or(STATUS_PERIOD).min(STATUS_PERIOD);
+        let mut told = String::new();
+        while !*stop.borrow() {
+            let status = match watchdog {
+                Some(patience) => self.feed(patience).await,
+                None => self.status().await,
+            };
+            if status != told {
+                self.notifier.status(&status);
+                told = status;
+            }
+            tokio::select! {
+                () = sleep(period) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+
+    pub async fn status(&self) -> String {
+        let responder = Arc::clone(&self.responder);
+        // It takes the locks of tables: a thread that waits for one is none of the runtime's.
+        let report = tokio::task::spawn_blocking(move || responder.status()).await;
+        report.map_or_else(|_| "cannot tell its status".to_owned(), |report| status_line(&report))
+    }
+
+    /// Feeds the watchdog if every part answers within `patience`.
+    async fn feed(&self, patience: Duration) -> String {
+        let namespace = Arc::clone(&self.namespace);
+        let takes_turns = async move { namespace.takes_turns().await };
+        let parts = silent_parts(takes_turns, &self.listeners, patience);
+        let (mut silent, status) = tokio::join!(parts, timeout(patience, self.status()));
+        if status.is_err() {
+            silent.push("tables of clients and files".to_owned());
+        }
+        if silent.is_empty() {
+            self.notifier.is_alive();
+            return status.unwrap_or_default();
+        }
+        let silent = silent.join(", ");
+        tracing::error!(%silent, patience_s = patience.as_secs_f64(), "parts of the server do not answer; the watchdog is not fed");
+        format!("does not answer: {silent}")
+    }
+}
+
+/// Names of the parts that do not answer in time. `takes_turns`: the answer of the committer.
+async fn silent_parts(
+    takes_turns: impl Future<Output = bool> + Send + 'static,
+    listeners: &[(String, SocketAddr)],
+    patience: Duration,
+) -> Vec<String> {
+    let mut asked = JoinSet::new();
+    asked.spawn(async move {
+        let answer = timeout(patience, takes_turns).await;
+        (!matches!(answer, Ok(true))).then(|| COMMITTER.to_owned())
+    });
+    for (name, address) in listeners.iter().cloned() {
+        asked.spawn(async move { (!accepts(address, patience).await).then_some(name) });
+    }
+    let mut silent = Vec::new();
+    while let Some(answer) = asked.join_next().await {
+        silent.extend(answer.unwrap_or_else(|error| Some(error.to_string())));
+    }
+    silent.sort();
+    silent
+}
+
+/// Whether a connection that says nothing and ends is accepted and ended in time. Every door does that, whatever it
+/// speaks; one that turns the connection away answers as well.
+async fn accepts(listener: SocketAddr, patience: Duration) -> bool {
+    let exchange = async {
+        let mut stream = TcpStream::connect(reachable(listener)).await?;
+        stream.shutdown().await?;
+        let mut unasked = [0; 64];
+        while stream.read(&mut unasked).await? > 0 {}
+        Ok::<_, std::io::Error>(())
+    };
+    match timeout(patience, exchange).await {
+        Ok(Ok(())) => true,
+        // A reset is an answer. Without descriptors nothing can be asked, and accepting goes on when there are some.
+        Ok(Err(error)) => error.kind() != ErrorKind::ConnectionRefused,
+        Err(_) => false,
+    }
+}
+
+/// The address by which this host reaches a listener.
+fn reachable(listener: SocketAddr) -> SocketAddr {
+    let ip = match listener.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listener.port())
+}
+
+/// One line: what there is, then what it waits for.
+fn status_line(report: &StatusReport) -> String {
+    let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let mut out = counted(report.files, "file") + ", " + &counted(report.clients.len() as u64, "client");
+    if report.grace_s > 0 {
+        out += &format!("; grace period, {} s left", report.grace_s);
+    }
+    if let Some(refused) = &report.refused {
+        out += &format!("; the namespace {refused}");
+    }
+    for pool in &report.pools {
+        if let Some(why) = &pool.offline {
+            out += &format!("; {}: {why}", pool.name);
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_millis(300);
+
+    #[tokio::test]
+    async fn a_listener_that_nobody_accepts_from_is_silent() {
+        let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(!accepts(address, PATIENCE).await, "the system alone has answered");
+        let served = tokio::spawn(async move {
+            loop {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut bytes = [0; 8];
+                while stream.read(&mut bytes).await.is_ok_and(|count| count > 0) {}
+            }
+        });
+        assert!(accepts(address, Duration::from_secs(60)).await);
+        served.abort();
+        assert!(served.await.is_err());
+        assert!(!accepts(address, Duration::from_secs(60)).await, "nobody listens");
+    }
+
+    #[tokio::test]
+    async fn parts_that_do_not_answer_are_named() {
+        let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listeners = [("a listener".to_owned(), hung.local_addr().unwrap())];
+        let silent = silent_parts(std::future::pending(), &listeners, PATIENCE).await;
+        assert_eq!(silent, ["a listener", COMMITTER]);
+        assert_eq!(silent_parts(async { false }, &[], PATIENCE).await, [COMMITTER]);
+        assert!(silent_parts(async { true }, &[], PATIENCE).await.is_empty());
+    }
+
+    #[test]
+    fn the_status_says_what_there_is_and_what_is_waited_for() {
+        let report = |refused: Option<&str>, grace_s| -> StatusReport {
+            let mut json = serde_json::json!({
+                "version": "1", "pid": 1, "data": "/d", "uptime_s": 1, "grace_s": grace_s, "files": 12, "clients": [],
+                "opens": 0, "locks": 0, "layouts": 0, "delegations": 0, "operations_per_s": 0.0, "operations": {},
+                "pools": [{
+                    "id": 1, "address": "", "offline": null, "total_bytes": 0, "free_bytes": 0, "free_files": 0,
+                    "replicas": 0, "read_bytes": 0, "written_bytes": 0, "client_errors": 0
+                }]
+            });
+            if let Some(refused) = refused {
+                json["refused"] = refused.into();
+                json["pools"][0]["offline"] = "its disk failed".into();
+            }
+            serde_json::from_value(json).unwrap()
+        };
+        assert_eq!(status_line(&report(None, 0)), "12 files, 0 clients");
+        assert_eq!(
+            status_line(&report(Some("takes no changes: the disk is full"), 71)),
+            "12 files, 0 clients; grace period, 71 s left; the namespace takes no changes: the disk is full; pool-1: its disk failed"
+        );
+    }
+}

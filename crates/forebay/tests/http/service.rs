@@ -1,0 +1,290 @@
+//! The server as a service: what its manager is told, SIGHUP, the log and its forms, the environment, the access log.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::server::{ADMIN, Instance, Server, until};
+use crate::wire::{Ask, base64};
+
+/// A service manager that listens.
+struct Manager {
+    socket: UnixDatagram,
+    path: std::path::PathBuf,
+}
+
+impl Manager {
+    fn listen(dir: &Path) -> Manager {
+        let path = dir.join("notify");
+        let socket = UnixDatagram::bind(&path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        Manager { socket, path }
+    }
+
+    /// The next message that has `text` in it; others are passed over.
+    fn hears(&self, text: &str) -> String {
+        loop {
+            let mut buffer = [0; 4096];
+            let length = self.socket.recv(&mut buffer).unwrap_or_else(|error| panic!("no {text}: {error}"));
+            let message = String::from_utf8(buffer[..length].to_vec()).unwrap();
+            if message.contains(text) {
+                return message;
+            }
+        }
+    }
+
+    /// No message with `text` in it for so long.
+    fn hears_nothing_of(&self, text: &str, time: Duration) {
+        let end = std::time::Instant::now() + time;
+        while let Some(left) =
+            end.checked_duration_since(std::time::Instant::now()).filter(|left| !left.is_zero())
+        {
+            self.socket.set_read_timeout(Some(left)).unwrap();
+            let mut buffer = [0; 4096];
+            let Ok(length) = self.socket.recv(&mut buffer) else { break };
+            let message = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            assert!(!message.contains(text), "{message}");
+        }
+        self.socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    }
+
+    fn command(&self, instance: &Instance) -> Command {
+        let mut command = instance.up_command();
+        command.env("NOTIFY_SOCKET", &self.path);
+        command
+    }
+}
+
+#[test]
+fn the_manager_is_told_of_start_state_reload_and_stop() {
+    let instance = Instance::new("");
+    let manager = Manager::listen(&instance.path(""));
+    let server = instance.up_by(manager.command(&instance));
+    let opening = manager.hears("STATUS=");
+    assert!(!opening.contains("READY=1"), "{opening}");
+    let ready = manager.hears("READY=1");
+    assert!(ready.contains("STATUS=") && ready.contains("1 file, 0 clients"), "{ready}");
+    server.signal(Signal::HUP);
+    let reloading = manager.hears("RELOADING=1");
+    assert!(reloading.contains("MONOTONIC_USEC="), "{reloading}");
+    manager.hears("READY=1");
+    server.signal(Signal::TERM);
+    manager.hears("STOPPING=1");
+    server.stop();
+}
+
+#[test]
+fn the_watchdog_is_fed_while_all_parts_answer() {
+    let instance = Instance::new("redirect = \"always\"");
+    let manager = Manager::listen(&instance.path(""));
+    let mut command = manager.command(&instance);
+    command.env("WATCHDOG_USEC", "2000000");
+    let server = instance.up_by(command);
+    (0..4).for_each(|_| _ = manager.hears("WATCHDOG=1"));
+    assert_eq!(server.status_of("GET", "/"), 200);
+    server.stop();
+}
+
+#[test]
+fn the_watchdog_of_another_process_is_not_fed() {
+    let instance = Instance::new("");
+    let manager = Manager::listen(&instance.path(""));
+    let mut command = manager.command(&instance);
+    command.env("WATCHDOG_USEC", "400000").env("WATCHDOG_PID", "1");
+    let server = instance.up_by(command);
+    manager.hears("READY=1");
+    manager.hears_nothing_of("WATCHDOG", Duration::from_secs(2));
+    server.stop();
+}
+
+#[test]
+fn a_hangup_takes_exports_and_log_level_and_says_what_needs_a_restart() {
+    let instance = Instance::new("");
+    let server = instance.up();
+    assert!(server.nfs("before").root().is_ok());
+    let file = instance.path("forebay.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    let exports = "[[nfs.export]]\npath = \"/\"\nclients = [\"192.0.2.1\"]\n";
+    fs::write(&file, format!("{text}\nlocks_max = 7\n{exports}[log]\nlevel = \"info\"\n")).unwrap();
+    server.signal(Signal::HUP);
+    until("it says what needs a restart", || server.log().contains("these keys need a restart"));
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("these keys need a restart")).unwrap();
+    assert!(line.contains("keys=\"http.locks_max\"") && line.contains("WARN"), "{line}");
+    assert!(server.try_nfs("after").is_err(), "nothing is exported to this host any more");
+
+    fs::write(&file, format!("{text}\n[log]\nlevel = \"info\"\n")).unwrap();
+    server.signal(Signal::HUP);
+    until("it is told that all is in force", || server.log().contains("read again and in force"));
+    assert!(server.nfs("again").root().is_ok());
+    server.stop();
+}
+
+#[test]
+fn a_configuration_with_a_mistake_is_not_taken_at_a_hangup() {
+    let instance = Instance::new("");
+    let mut server = instance.up();
+    server.expect_errors(&["configuration is not taken"]);
+    let file = instance.path("forebay.toml");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, format!("{text}\nlocks_mox = 7\n")).unwrap();
+    server.signal(Signal::HUP);
+    until("the mistake is told", || server.log().contains("unknown field `locks_mox`"));
+    assert_eq!(server.status_of("GET", "/"), 200);
+    server.stop();
+}
+
+#[test]
+fn the_first_login_is_in_a_file_of_its_owner_until_the_password_is_changed() {
+    let instance = Instance::new("");
+    let server = instance.up();
+    let file = instance.data().join("first-login");
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let login = fs::read_to_string(&file).unwrap();
+    assert_eq!(server.credential, format!("Basic {}", base64(login.trim_end().as_bytes())));
+    assert!(!server.log().contains(login.trim_end().split_once(':').unwrap().1));
+    instance.forebay(&["user", "set-password", ADMIN]);
+    assert!(!file.exists());
+    server.stop();
+}
+
+#[test]
+fn the_access_log_has_a_line_for_each_request_and_is_reopened_at_a_hangup() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("access.log");
+    let instance = Instance::new(&format!("access_log = {path:?}"));
+    let server = instance.up();
+    assert_eq!(server.put("/a", "0123456789").status, 201);
+    assert_eq!(server.read("/a"), b"0123456789");
+    let ask = server.ask("GET", "/none?authz=SECRET").with("User-Agent", "a \"client\"");
+    assert!(server.send(&ask).status >= 400);
+    let lines = || fs::read_to_string(&path).unwrap_or_default();
+    until("three lines", || lines().lines().count() == 3);
+    let found = lines();
+    let line_of =
+        |text: &str| found.lines().find(|line| line.contains(text)).unwrap_or_else(|| panic!("{found}"));
+    let put = line_of("\"PUT /a HTTP/1.1\" 201 ");
+    assert!(put.starts_with("127.0.0.1 - admin [") && put.ends_with(" 10"), "bytes received: {put}");
+    line_of("\"GET /a HTTP/1.1\" 200 10 \"-\" \"-\" ");
+    assert!(line_of("GET /none?authz=... ").contains("a \\x22client\\x22"), "{found}");
+    assert!(!found.contains("SECRET"));
+
+    let moved = dir.path().join("access.log.1");
+    fs::rename(&path, &moved).unwrap();
+    server.signal(Signal::HUP);
+    until("it is opened again", || path.exists());
+    assert_eq!(server.status_of("GET", "/a"), 200);
+    server.stop();
+    assert_eq!(fs::read_to_string(&moved).unwrap(), found);
+    assert_eq!(lines().lines().count(), 1, "the last line is written before the end");
+}
+
+#[test]
+fn an_access_log_that_cannot_be_written_is_told_at_the_start() {
+    let instance = Instance::new("access_log = \"/none/access.log\"");
+    let output = instance.up_command().output().unwrap();
+    assert_one_line(&output, "cannot open http.access_log = /none/access.log");
+}
+
+#[test]
+fn with_json_every_line_on_both_outputs_is_an_object() {
+    let instance = Instance::new("");
+    let mut command = instance.up_command();
+    command.env("FOREBAY_LOG_FORMAT", "json").env("FOREBAY_LOG_LEVEL", "info");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("\"ready\"") {
+        assert!(stdout.read_line(&mut text).unwrap() > 0, "it ends before it is ready: {text}");
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    stdout.read_to_string(&mut text).unwrap();
+    text += &String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    let mut messages = Vec::new();
+    for line in text.lines() {
+        let object: serde_json::Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        assert!(object["timestamp"].is_string() && object["level"].is_string(), "{line}");
+        messages.push(object["fields"]["message"].as_str().unwrap_or_default().to_owned());
+    }
+    assert!(messages.iter().any(|message| message == "ready"), "{text}");
+    assert!(messages.iter().any(|message| message == "stopping"), "{text}");
+}
+
+#[test]
+fn in_the_journal_each_line_has_its_priority() {
+    let instance = Instance::new("");
+    let log = instance.path("log");
+    fs::write(&log, "").unwrap();
+    let found = fs::metadata(&log).unwrap();
+    let stream = format!("{}:{}", found.dev(), found.ino());
+    let mut command = instance.up_command();
+    command.env("JOURNAL_STREAM", &stream).env("FOREBAY_LOG_LEVEL", "info");
+    let mut server = instance.up_by(command);
+    server.expect_errors(&["configuration is not taken"]);
+    fs::remove_file(instance.path("forebay.toml")).unwrap();
+    server.signal(Signal::HUP);
+    until("the mistake is told", || server.log().contains("configuration is not taken"));
+    let text = server.log();
+    let line = text.lines().find(|line| line.contains("not taken")).unwrap();
+    assert!(line.starts_with("<3>ERROR forebay::up::reload: "), "{line}");
+    assert!(text.lines().all(|line| line.starts_with('<')), "{text}");
+
+    let mut again = instance.up_command();
+    let refused =
+        again.env("JOURNAL_STREAM", &stream).stderr(fs::File::options().append(true).open(&log).unwrap());
+    assert!(!refused.status().unwrap().success());
+    assert!(server.log().lines().last().unwrap().starts_with("<3>forebay: "), "{}", server.log());
+    server.stop();
+}
+
+#[test]
+fn the_environment_goes_before_the_file_and_behind_the_command_line() {
+    let instance = Instance::new("site = \"of-the-file\"\nport = 1");
+    let mut command = instance.up_command();
+    command.env("FOREBAY_HTTP_SITE", "of-the-environment").env("FOREBAY_HTTP_PORT", "2");
+    let server = instance.up_by(command);
+    assert!(server.web().port() > 2, "--http-port 0 is on the command line");
+    let metrics = Ask::new("GET", "/metrics").send(server.web()).text();
+    assert!(metrics.contains("site=\"of-the-environment\""), "{metrics}");
+    server.stop();
+}
+
+#[test]
+fn a_variable_that_is_no_key_is_refused_in_a_line() {
+    let instance = Instance::new("");
+    let output = instance.up_command().env("FOREBAY_HTTP_PROT", "1").output().unwrap();
+    assert_one_line(&output, "FOREBAY_HTTP_PROT is no configuration key");
+    let mut status = Command::new(env!("CARGO_BIN_EXE_forebay"));
+    let output =
+        status.args(["status", "--data"]).arg(instance.data()).env("FOREBAY_X", "1").output().unwrap();
+    assert_one_line(&output, "FOREBAY_X is no configuration key");
+}
+
+#[test]
+fn the_process_is_in_the_metrics_by_the_usual_names() {
+    let (_instance, server) = Server::start();
+    let metrics = Ask::new("GET", "/metrics").send(server.web()).text();
+    let value = |name: &str| -> f64 {
+        let line = metrics.lines().find(|line| line.starts_with(&format!("{name} ")));
+        let line = line.unwrap_or_else(|| panic!("no {name} in {metrics}"));
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert!(value("process_cpu_seconds_total") > 0.0);
+    assert!(value("process_open_fds") > 5.0 && value("process_open_fds") < value("process_max_fds"));
+    assert!(value("process_resident_memory_bytes") > 1e6);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    assert!((now - value("process_start_time_seconds")).abs() < 600.0);
+}
+
+fn assert_one_line(output: &Output, words: &str) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "it succeeds");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.starts_with("forebay: ") && text.contains(words), "{text}");
+}
