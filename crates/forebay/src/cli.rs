@@ -65,6 +65,11 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Write man pages and shell completions
+    Generate {
+        #[command(subcommand)]
+        command: GenerateCommand,
+    },
 }
 
 #[derive(Args, Default)]
@@ -470,5 +475,21 @@ pub enum ConfigCommand {
     Check {
         #[arg(value_name = "FILE")]
         file: PathBuf,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum GenerateCommand {
+    /// Write a man page for each command
+    Man {
+        /// Directory for the pages; it is made if it is missing
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Print the completions of a shell
+    Completions {
+        /// Shell that reads them
+        #[arg(value_name = "SHELL")]
+        shell: clap_complete::Shell,
     },
 }

@@ -11,6 +11,7 @@ mod control;
 mod data_dir;
 mod dir;
 mod fsck;
+mod generate;
 mod import;
 mod instance;
 mod keys;
@@ -62,6 +63,10 @@ fn main() -> ExitCode {
             Ok(ExitCode::SUCCESS)
         }
         cli::Command::Config { command: cli::ConfigCommand::Check { file } } => config::check(&file),
+        cli::Command::Generate { command: cli::GenerateCommand::Man { dir } } => generate::man(&dir),
+        cli::Command::Generate { command: cli::GenerateCommand::Completions { shell } } => {
+            generate::completions(shell)
+        }
     };
     outcome.unwrap_or_else(|error| {
         // One line for people: what, where, and what to do.
