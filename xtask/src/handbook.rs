@@ -11,8 +11,10 @@ use anyhow::{Context, Result};
 
 use crate::tidy::documents::resolve;
 
-const FILES: &[&str] = &["README.md", "GLOSSARY.md", "CHANGELOG.md"];
-const FOLDERS: &[&str] = &["docs", "deploy"];
+const FILES: &[&str] = &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "GLOSSARY.md", "CHANGELOG.md"];
+const FOLDERS: &[&str] = &["docs", "deploy", "bench"];
+/// Of these only the pages: the rest is code and data.
+const PAGES_OF: &str = "bench/";
 /// Folders of `deploy` whose files a package installs in their own places, or that make packages and images.
 const NO_EXAMPLES: &[&str] = &["deploy/container/", "deploy/packages/", "deploy/systemd/"];
 /// Scripts that test an example.
@@ -23,8 +25,7 @@ pub fn run(root: &Path, to: &Path) -> Result<ExitCode> {
     for folder in FOLDERS {
         list(root, folder, &mut present).with_context(|| format!("list {folder}"))?;
     }
-    present
-        .retain(|path| !path.ends_with(CHECK) && !NO_EXAMPLES.iter().any(|folder| path.starts_with(folder)));
+    present.retain(|path| is_brought(path));
     for path in &present {
         let target = to.join(path);
         fs::create_dir_all(target.parent().context("a file lies in a folder")?)?;
@@ -51,6 +52,13 @@ fn list(root: &Path, folder: &str, present: &mut BTreeSet<String>) -> Result<()>
         }
     }
     Ok(())
+}
+
+fn is_brought(path: &str) -> bool {
+    let is_page = path.ends_with(".md");
+    (is_page || !path.starts_with(PAGES_OF))
+        && !path.ends_with(CHECK)
+        && !NO_EXAMPLES.iter().any(|folder| path.starts_with(folder))
 }
 
 /// Copies one document and leaves out the targets of links that lead nowhere.
@@ -131,6 +139,17 @@ mod tests {
     fn rewritten(text: &str) -> String {
         let present = ["README.md", "docs/guide/quotas.md", "deploy/grafana/forebay.json"].map(str::to_owned);
         Rewriter::rewrite("docs/manual.md", text, &BTreeSet::from(present))
+    }
+
+    #[test]
+    fn packages_bring_pages_and_examples_and_no_tools() {
+        for path in ["README.md", "docs/a/b.png", "bench/results/2026.md", "deploy/grafana/forebay.json"] {
+            assert!(is_brought(path), "{path}");
+        }
+        for path in ["bench/http/run", "deploy/kubernetes/check", "deploy/packages/build", "deploy/systemd/a"]
+        {
+            assert!(!is_brought(path), "{path}");
+        }
     }
 
     #[test]
