@@ -4,7 +4,7 @@
 //! the test command; warnings are printed and counted.
 
 mod banned;
-mod documents;
+pub mod documents;
 mod fakes;
 mod guarantees;
 mod heads;

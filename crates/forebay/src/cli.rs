@@ -89,6 +89,11 @@ pub enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Write man pages and shell completions
+    Generate {
+        #[command(subcommand)]
+        command: GenerateCommand,
+    },
 }
 
 #[derive(Args, Default)]
@@ -601,5 +606,21 @@ pub enum ConfigCommand {
         file: PathBuf,
         #[command(flatten)]
         output: OutputArguments,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum GenerateCommand {
+    /// Write a man page for each command
+    Man {
+        /// Directory for the pages; it is made if it is missing
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Print the completions of a shell
+    Completions {
+        /// Shell that reads them
+        #[arg(value_name = "SHELL")]
+        shell: clap_complete::Shell,
     },
 }

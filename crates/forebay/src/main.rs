@@ -12,6 +12,7 @@ mod control;
 mod data_dir;
 mod dir;
 mod fsck;
+mod generate;
 mod import;
 mod instance;
 mod keys;
@@ -63,6 +64,10 @@ fn main() -> ExitCode {
         cli::Command::User { command } => users::run(&command),
         cli::Command::Cert { command } => certificate::run(&command),
         cli::Command::Config { command } => config::run(&command),
+        cli::Command::Generate { command: cli::GenerateCommand::Man { dir } } => generate::man(&dir),
+        cli::Command::Generate { command: cli::GenerateCommand::Completions { shell } } => {
+            generate::completions(shell)
+        }
     };
     outcome.unwrap_or_else(|error| {
         // One line for people: what, where, and what to do.

@@ -104,7 +104,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
 }
 
 /// A link's target as a path from the workspace; `None` when it leaves it.
-fn resolve(from: &str, target: &str) -> Option<String> {
+pub fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = match target.strip_prefix('/') {
         Some(_) => Vec::new(),
         None => from.split('/').collect(),

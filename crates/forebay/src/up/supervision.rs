@@ -196,7 +196,7 @@ mod tests {
                 "version": "1", "pid": 1, "data": "/d", "uptime_s": 1, "grace_s": grace_s, "files": 12, "clients": [],
                 "opens": 0, "locks": 0, "layouts": 0, "delegations": 0, "operations_per_s": 0.0, "operations": {},
                 "pools": [{
-                    "id": 1, "address": "", "offline": null, "total_bytes": 0, "free_bytes": 0, "free_files": 0,
+                    "name": "pool-1", "drained": false, "address": "", "offline": null, "total_bytes": 0, "free_bytes": 0, "free_files": 0,
                     "replicas": 0, "read_bytes": 0, "written_bytes": 0, "client_errors": 0
                 }]
             });
