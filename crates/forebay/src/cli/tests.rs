@@ -6,7 +6,8 @@ use clap::{Arg, Command, CommandFactory, Parser};
 use super::Cli;
 
 /// Commands that print no facts.
-const WITHOUT_JSON: [&str; 2] = ["forebay up", "forebay user remove"];
+const WITHOUT_JSON: [&str; 4] =
+    ["forebay up", "forebay user remove", "forebay generate man", "forebay generate completions"];
 
 /// Commands that may take longer than two seconds, besides those of `forebay namespace`.
 const LONG: [&str; 3] = ["forebay fsck", "forebay du", "forebay dir set-consistency"];
@@ -55,7 +56,8 @@ fn every_command_argument_and_value_has_a_line_of_help() {
         for argument in command.get_arguments() {
             let told = mistake(argument.get_help().map(ToString::to_string));
             mistakes.extend(told.map(|it| format!("{name} {argument} {it}")));
-            for value in values(argument) {
+            // Shells are named by clap, and need no explanation.
+            for value in values(argument).iter().filter(|_| name != "forebay generate completions") {
                 let told = mistake(value.get_help().map(ToString::to_string));
                 mistakes.extend(told.map(|it| format!("{name} {argument} {} {it}", value.get_name())));
             }
