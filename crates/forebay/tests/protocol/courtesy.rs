@@ -87,8 +87,9 @@ struct Scene {
 fn wait_for_the_end_of_the_lease(instance: &Instance) {
     let since = Instant::now();
     loop {
-        let told = instance.run(&["status"]).stdout;
-        if String::from_utf8_lossy(&told).contains("lease over") {
+        let told = instance.run(&["status", "--json"]).stdout;
+        let status: serde_json::Value = serde_json::from_slice(&told).unwrap();
+        if status["clients"].as_array().unwrap().iter().any(|client| client["courtesy"] == true) {
             return;
         }
         assert!(since.elapsed() < WAIT, "{}", String::from_utf8_lossy(&told));
