@@ -92,6 +92,18 @@ impl Export {
     }
 }
 
+/// Whether all exports stay as they are, and new ones have directories of their own. Any other change takes something from
+/// clients that have files open there, and waits for a restart.
+pub fn only_adds(running: &[Export], fresh: &[Export]) -> bool {
+    let Some(new) = fresh.strip_prefix(running).filter(|new| !new.is_empty()) else { return false };
+    let is_apart = |one: &Export, other: &Export| match (one.path(), other.path()) {
+        (Ok(one), Ok(other)) => !one.starts_with(&other) && !other.starts_with(&one),
+        _ => false,
+    };
+    // Without an export everything is exported, to everybody.
+    !running.is_empty() && new.iter().all(|new| running.iter().all(|export| is_apart(new, export)))
+}
+
 fn default_squash(squashes_root: bool) -> door_nfs::Squash {
     if squashes_root { door_nfs::Squash::Root } else { door_nfs::Squash::None }
 }
@@ -301,5 +313,28 @@ mod tests {
         let error = format!("{:#}", resolve(&config("no-such-host.invalid")).await.unwrap_err());
         assert!(error.starts_with("nfs.export: cannot look up \"no-such-host.invalid\""), "{error}");
         assert_eq!(resolve(&Config::default()).await.unwrap().len(), 1, "the whole namespace");
+    }
+
+    #[test]
+    fn only_new_exports_apart_from_all_others_are_an_addition() {
+        let of = |paths: &[&str]| -> Vec<Export> {
+            let export = |path: &&str| format!("[[export]]\npath = {path:?}\nclients = [\"*\"]\n");
+            exports(&paths.iter().map(export).collect::<String>()).unwrap()
+        };
+        assert!(only_adds(&of(&["/a"]), &of(&["/a", "/b", "/c/d"])));
+        for (running, fresh) in [
+            (&["/a"][..], &["/a"][..]),
+            (&["/a", "/b"], &["/a"]),
+            (&["/a"], &["/b", "/a"]),
+            (&["/a"], &["/a", "/a/b"]),
+            (&["/a/b"], &["/a/b", "/a"]),
+            (&["/a"], &["/a", "/"]),
+            (&[], &["/a"]),
+        ] {
+            assert!(!only_adds(&of(running), &of(fresh)), "{running:?} {fresh:?}");
+        }
+        let (old, mut new) = (of(&["/a"]), of(&["/a", "/b"]));
+        new[0].access = Access::Rw;
+        assert!(!only_adds(&old, &new), "the first is not what it was");
     }
 }

@@ -21,9 +21,7 @@ use crate::config::{Config, exports};
 
 /// Keys that are taken while the server runs.
 const LOG: &[&str] = &["log.level"];
-const EXPORTS: &[&str] = &["nfs.export", "nfs.root_squash", "nfs.security"];
-/// Without its keys exports cannot ask for Kerberos.
-const KEYTAB: &str = "nfs.keytab";
+const EXPORTS: &str = "nfs.export";
 
 pub struct Reloader<'a> {
     arguments: &'a UpArguments,
@@ -80,16 +78,13 @@ impl<'a> Reloader<'a> {
         let fresh = Config::assemble(self.arguments)?;
         let running = self.running.lock().clone();
         let mut waiting = changed(&running, &fresh)?;
-        let takes = |keys: &[&str]| waiting.iter().any(|changed| keys.contains(&changed.as_str()));
-        let takes_exports = takes(EXPORTS) && !takes(&[KEYTAB]);
         let mut taken = running;
-        if takes_exports {
-            let resolved = exports::resolve(&fresh).await?;
+        if exports::only_adds(&taken.nfs.export, &fresh.nfs.export) {
+            // Resolved with the keys that are in force: another `listen` would squash root, or not, before it is listened to.
+            taken.nfs.export.clone_from(&fresh.nfs.export);
+            let resolved = exports::resolve(&taken).await?;
             self.door.replace_exports(&resolved).await.context("nfs.export")?;
-            let nfs = &mut taken.nfs;
-            (nfs.export, nfs.root_squash, nfs.security) =
-                (fresh.nfs.export, fresh.nfs.root_squash, fresh.nfs.security);
-            waiting.retain(|key| !EXPORTS.contains(&key.as_str()));
+            waiting.retain(|key| key != EXPORTS);
         }
         self.log.set_configured(level(fresh.log.level));
         taken.log.level = fresh.log.level;
@@ -153,7 +148,7 @@ mod tests {
     #[test]
     fn keys_that_are_taken_at_run_time_are_keys() {
         let known: Vec<&str> = crate::config::reference::key_names().collect();
-        for key in LOG.iter().chain(EXPORTS).chain(&[KEYTAB]) {
+        for key in LOG.iter().chain(&[EXPORTS]) {
             assert!(known.contains(key), "{key}");
         }
     }

@@ -13,7 +13,7 @@ use namespace::SqlNamespace;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use super::notify::Notifier;
@@ -42,10 +42,10 @@ impl Supervision {
         }
         let watchdog = self.notifier.watchdog().map(|time| time / PARTS_OF_WATCHDOG);
         let period = watchdog.unwrap_or(STATUS_PERIOD).min(STATUS_PERIOD);
-        let mut told = String::new();
+        let (mut told, mut turn) = (String::new(), None);
         while !*stop.borrow() {
             let status = match watchdog {
-                Some(patience) => self.feed(patience).await,
+                Some(patience) => self.feed(patience, &mut turn).await,
                 None => self.status().await,
             };
             if status != told {
@@ -67,11 +67,17 @@ impl Supervision {
     }
 
     /// Feeds the watchdog if every part answers within `patience`.
-    async fn feed(&self, patience: Duration) -> String {
+    async fn feed(&self, patience: Duration, turn: &mut Option<JoinHandle<bool>>) -> String {
         let namespace = Arc::clone(&self.namespace);
-        let takes_turns = async move { namespace.takes_turns().await };
-        let parts = silent_parts(takes_turns, &self.listeners, patience);
-        let (mut silent, status) = tokio::join!(parts, timeout(patience, self.status()));
+        let question = || async move { namespace.takes_turns().await };
+        let (has_turned, mut silent, status) = tokio::join!(
+            has_turned(turn, question, patience),
+            silent_listeners(&self.listeners, patience),
+            timeout(patience, self.status())
+        );
+        if !has_turned {
+            silent.push(COMMITTER.to_owned());
+        }
         if status.is_err() {
             silent.push("tables of clients and files".to_owned());
         }
@@ -85,17 +91,22 @@ impl Supervision {
     }
 }
 
-/// Names of the parts that do not answer in time. `takes_turns`: the answer of the committer.
-async fn silent_parts(
-    takes_turns: impl Future<Output = bool> + Send + 'static,
-    listeners: &[(String, SocketAddr)],
+/// Whether the committer takes turns. A question without an answer stays asked, in `turn`: of a committer that is slow, each
+/// turn counts, however long it took.
+async fn has_turned<F: Future<Output = bool> + Send + 'static>(
+    turn: &mut Option<JoinHandle<bool>>,
+    question: impl FnOnce() -> F,
     patience: Duration,
-) -> Vec<String> {
+) -> bool {
+    let asked = turn.get_or_insert_with(|| tokio::spawn(question()));
+    let Ok(answer) = timeout(patience, asked).await else { return false };
+    *turn = None;
+    answer.unwrap_or(false)
+}
+
+/// Names of the listeners that do not answer in time.
+async fn silent_listeners(listeners: &[(String, SocketAddr)], patience: Duration) -> Vec<String> {
     let mut asked = JoinSet::new();
-    asked.spawn(async move {
-        let answer = timeout(patience, takes_turns).await;
-        (!matches!(answer, Ok(true))).then(|| COMMITTER.to_owned())
-    });
     for (name, address) in listeners.iter().cloned() {
         asked.spawn(async move { (!accepts(address, patience).await).then_some(name) });
     }
@@ -180,13 +191,29 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn parts_that_do_not_answer_are_named() {
+    async fn listeners_that_do_not_answer_are_named() {
         let hung = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let listeners = [("a listener".to_owned(), hung.local_addr().unwrap())];
-        let silent = silent_parts(std::future::pending(), &listeners, PATIENCE).await;
-        assert_eq!(silent, ["a listener", COMMITTER]);
-        assert_eq!(silent_parts(async { false }, &[], PATIENCE).await, [COMMITTER]);
-        assert!(silent_parts(async { true }, &[], PATIENCE).await.is_empty());
+        assert_eq!(silent_listeners(&listeners, PATIENCE).await, ["a listener"]);
+        assert!(silent_listeners(&[], PATIENCE).await.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_turn_of_a_slow_committer_counts_however_long_it_took() {
+        let (end, ended) = tokio::sync::oneshot::channel();
+        let (mut turn, mut slow) = (None, Some(ended));
+        let mut look = async || {
+            let asked = slow.take();
+            let question = || async move { asked.expect("it is asked once").await.is_ok() };
+            has_turned(&mut turn, question, PATIENCE).await
+        };
+        assert!(!look().await);
+        assert!(!look().await);
+        end.send(()).unwrap();
+        assert!(look().await);
+        let mut turn = None;
+        assert!(!has_turned(&mut turn, || async { false }, PATIENCE).await, "it says that it cannot");
+        assert!(has_turned(&mut turn, || async { true }, PATIENCE).await, "it is asked anew");
     }
 
     #[test]

@@ -104,25 +104,45 @@ fn the_watchdog_of_another_process_is_not_fed() {
 }
 
 #[test]
-fn a_hangup_takes_exports_and_log_level_and_says_what_needs_a_restart() {
+fn a_hangup_takes_new_exports_and_log_level_and_says_what_needs_a_restart() {
     let instance = Instance::new("");
-    let server = instance.up();
-    assert!(server.nfs("before").root().is_ok());
     let file = instance.path("forebay.toml");
     let text = fs::read_to_string(&file).unwrap();
-    let exports = "[[nfs.export]]\npath = \"/\"\nclients = [\"192.0.2.1\"]\n";
-    fs::write(&file, format!("{text}\nlocks_max = 7\n{exports}[log]\nlevel = \"info\"\n")).unwrap();
-    server.signal(Signal::HUP);
-    until("it says what needs a restart", || server.log().contains("these keys need a restart"));
-    let log = server.log();
-    let line = log.lines().find(|line| line.contains("these keys need a restart")).unwrap();
-    assert!(line.contains("keys=\"http.locks_max\"") && line.contains("WARN"), "{line}");
-    assert!(server.try_nfs("after").is_err(), "nothing is exported to this host any more");
+    let export = |path: &str| format!("[[nfs.export]]\npath = {path:?}\nclients = [\"127.0.0.1\"]\n");
+    fs::write(&file, format!("{text}\n{}", export("/old"))).unwrap();
+    let server = instance.up();
+    for directory in ["/old", "/new"] {
+        assert_eq!(server.call("MKCOL", directory).status, 201);
+    }
+    let sees = |directory: &str| {
+        let mut client = server.nfs(directory);
+        let root = client.root().unwrap();
+        client.lookup(&root, directory).is_ok()
+    };
+    until("the export is there", || sees("old"));
+    assert!(!sees("new"));
+    let waiting = |keys: &str| {
+        let line = format!("keys=\"{keys}\"");
+        let log = server.log();
+        log.lines().any(|told| told.contains("these keys need a restart") && told.contains(&line))
+    };
 
-    fs::write(&file, format!("{text}\n[log]\nlevel = \"info\"\n")).unwrap();
+    let log_level = "[log]\nlevel = \"info\"\n";
+    let both = export("/old") + &export("/new");
+    fs::write(&file, format!("{text}\nlocks_max = 7\n{both}{log_level}")).unwrap();
+    server.signal(Signal::HUP);
+    until("it says what needs a restart", || waiting("http.locks_max"));
+    until("the new export is there", || sees("new"));
+
+    // Clients may have files open there.
+    fs::write(&file, format!("{text}\n{}{log_level}", export("/new"))).unwrap();
+    server.signal(Signal::HUP);
+    until("it says that an export is not taken away", || waiting("nfs.export"));
+    assert!(sees("old"));
+
+    fs::write(&file, format!("{text}\n{both}{log_level}")).unwrap();
     server.signal(Signal::HUP);
     until("it is told that all is in force", || server.log().contains("read again and in force"));
-    assert!(server.nfs("again").root().is_ok());
     server.stop();
 }
 
