@@ -26,6 +26,7 @@ GETATTR, SETATTR, OPEN, READ, WRITE, STATFS, RELEASE, FSYNC, FLUSH = 3, 4, 14, 1
 UNANSWERED = (FORGET, INTERRUPT, BATCH_FORGET)
 ASYNC_READ, BIG_WRITES, MAX_PAGES = 1 << 0, 1 << 5, 1 << 22
 DIRECT_IO = 1
+PR_SET_IO_FLUSHER = 57
 
 
 class Blocks:
@@ -177,6 +178,8 @@ def control(blocks):
 
 def main():
     path, size, image = sys.argv[1:]
+    # Writes to the image must not wait until less memory is dirty: that may wait for this disk (prctl(2), PR_SET_IO_FLUSHER).
+    ctypes.CDLL(None).prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0)
     blocks = Blocks(image, int(size))
     fuse = Fuse(path, blocks)
     threading.Thread(target=control, args=(blocks,), daemon=True).start()

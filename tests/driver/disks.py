@@ -15,6 +15,23 @@ def quietly(*argv, want=(0,)):
     return r.stdout.strip()
 
 
+def held_by(device):
+    """The processes in whose mount namespace the device is mounted still, or which have it open, as text."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open("/proc/%s/mountinfo" % pid) as f:
+                mounted = any(" %s " % device in line for line in f)
+            opened = any(os.readlink(e.path) == device for e in os.scandir("/proc/%s/fd" % pid))
+            with open("/proc/%s/cmdline" % pid) as f:
+                command = f.read().replace("\0", " ").strip()
+        except OSError:                             # it is gone
+            continue
+        if mounted or opened:
+            found.append("%s (%.80s)" % (pid, command))
+    return ", held by " + ", ".join(found[:8]) if found else ", in no process's mounts or open files"
+
+
 class Disk:
     """A disk with a file system on it, mounted at `mount`."""
 
@@ -69,7 +86,7 @@ class Disk:
             self.is_mounted = False
         if self.loop:
             subprocess.run(["losetup", "-d", self.loop])
-            within(20, self.loop_is_gone, "the loop device is still in use")
+            within(60, self.loop_is_gone, lambda: "the loop device is still in use" + held_by(self.loop))
             self.loop = None
         if self.process:
             within(20, lambda: subprocess.run(["umount", self.file], stderr=subprocess.DEVNULL).returncode == 0, "the disk is in use")
@@ -81,8 +98,13 @@ class Disk:
         return self.loop not in listed.split()
 
     def close(self):
+        """At the end, after all checks: a disk that stays is told of, and is no fault of what was tested."""
         try:
+            if self.process and self.process.poll() is None:
+                self.cut(0, 0)                      # nothing need be written any more
             self.power_off()
+        except Failed as fault:
+            print("tests/run: %s: %s" % (self.file, fault), file=sys.stderr, flush=True)
         finally:
             if self.process:
                 self.process.kill()

@@ -29,13 +29,12 @@ def case_names(job):
         return re.findall(r"^case_(\w+)\(\)", f.read(), re.M)
 
 
-def read(path, tail=None):
+def read(path):
     try:
         with open(path, errors="replace") as f:
-            lines = f.read().splitlines()
+            return "\n".join(f.read().splitlines())
     except OSError:
         return ""
-    return "\n".join(lines[-tail:] if tail else lines)
 
 
 class Run:
@@ -90,7 +89,7 @@ def guest_words(out, guest):
 
 
 def without_call_traces(log):
-    """The last lines of a case's log. Of the kernel's list of blocked tasks, what waits and not where: --keep keeps all."""
+    """The last lines of a case's log, with the names of the kernel's blocked tasks but not their call traces. --keep keeps it whole."""
     return "\n".join([l for l in log.splitlines() if not re.match(r"\[ *\d+\.\d+\]", l) or "task:" in l][-18:])
 
 

@@ -221,6 +221,8 @@ def run(group, scenarios, chosen, scratch, ends_well=True):
             word, why = "FAILED", str(e)
         except Exception as e:
             word, why = "FAILED", "%s: %s" % (type(e).__name__, e)
-        finally:
+        try:
             place.close()
+        except Exception as e:
+            word, why = "FAILED", "%s%sclosing: %s: %s" % (why, "; " if why else "", type(e).__name__, e)
         yield Result("%s/%s" % (group, scenario.__name__), word, time.monotonic() - t0, why)

@@ -38,12 +38,11 @@ impl Deletes {
             let _changing =
                 self.locks.begin(&call.lock_owner()?, vec![PathChange::of_tree(&target.path, true)]).await?;
             if let Some(target) = self.conditions.still_at(call, &call.path, Last::Itself, &target).await {
-                match target.existing()?.kind.is_directory() {
-                    true => return self.delete_tree(call, &target).await,
-                    false if self.delete_file(call, &target).await? => {
-                        return Ok(Response::new(StatusCode::NO_CONTENT));
-                    }
-                    false => {}
+                if target.existing()?.kind.is_directory() {
+                    return self.delete_tree(call, &target).await;
+                }
+                if self.delete_file(call, &target).await? {
+                    return Ok(Response::new(StatusCode::NO_CONTENT));
                 }
             }
         }
@@ -54,12 +53,13 @@ impl Deletes {
     async fn delete_file(&self, call: &Call, target: &PathTarget) -> Result<bool, Refusal> {
         let (dir, name) = target.entry()?;
         match self.removals.remove_entry(&call.caller.identity, dir, name, &target.existing()?).await {
-            Ok(()) => {}
-            Err(FilesError::Moved) => return Ok(false),
-            Err(error) => return Err(error.into()),
+            Ok(()) => {
+                self.locks.forget_tree(&target.path);
+                Ok(true)
+            }
+            Err(FilesError::Moved) => Ok(false),
+            Err(error) => Err(error.into()),
         }
-        self.locks.forget_tree(&target.path);
-        Ok(true)
     }
 
     async fn delete_tree(&self, call: &Call, target: &PathTarget) -> Result<Response, Refusal> {

@@ -74,7 +74,7 @@ impl Front {
             "PUT" => Box::pin(self.puts.put(call, body)).await,
             "POST" => self.macaroons.post(call, body).await,
             "PROPFIND" => Box::pin(self.listing.find(call, body)).await,
-            "PROPPATCH" => Box::pin(self.changes.patch_properties(call, body)).await,
+            "PROPPATCH" => self.changes.patch_properties(call, body).await,
             "MKCOL" => self.changes.make_collection(call, body).await,
             "DELETE" => self.changes.delete(call).await,
             "MOVE" => self.changes.relocate(call).await,

@@ -82,7 +82,10 @@ impl Reads {
             size: file.size,
             content_type: content_type(target),
             random: &*self.random,
-            digests: Box::pin(self.wanted_digests(call, &file, &bytes)).await?,
+            digests: match asks_for_digest(&call.headers) {
+                true => Box::pin(self.wanted_digests(call, &file, &bytes)).await?,
+                false => HeaderMap::new(),
+            },
             source: bytes.replica().cloned().map(Source::new),
             held: Some(Box::new(held)),
         };
@@ -129,9 +132,6 @@ impl Reads {
         bytes: &Content,
     ) -> Result<HeaderMap, Refusal> {
         let mut headers = HeaderMap::new();
-        if !asks_for_digest(&call.headers) {
-            return Ok(headers);
-        }
         let (wanted, wanted_repr) =
             (digest::want_digest(&call.headers), digest::want_repr_digest(&call.headers));
         if let Some(kind) = wanted.first() {

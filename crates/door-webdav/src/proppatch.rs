@@ -46,7 +46,7 @@ impl PropertyPatches {
         Err(Refusal::busy(ELSEWHERE))
     }
 
-    /// A file that was removed or moved is as patched as the client could have asked for.
+    /// Whether the name stands for another file by now. If the file was removed or moved, the patch came first.
     async fn is_replaced(&self, call: &Call, found: &Attributes) -> bool {
         let now = self.resolver.resolve(call, &call.path, Last::Followed).await;
         now.is_ok_and(|now| now.found.is_some_and(|now| now.file != found.file))

@@ -14,7 +14,7 @@ use crate::{Content, Files, FilesError, Sums};
 
 /// Files that are read at once because somebody asks for a checksum that is not kept.
 const FILES_AT_ONCE: usize = 4;
-/// Of these, files of one user: further requests wait for this user's others.
+/// At most so many of these are for one user, whose further requests wait.
 const FILES_OF_ONE: usize = 2;
 /// A request that comes while so many are read waits for its turn, and is told to come again after this.
 const TURN: Duration = Duration::from_secs(10);
@@ -69,12 +69,12 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Between two steps. Disks answer at once from the page cache: other requests of the thread come in between.
+    /// To be called between two steps: reads from the page cache never wait, and other requests of the thread would.
     async fn go_on(&mut self) {
         if Instant::now() < self.ends {
             return tokio::task::yield_now().await;
         }
-        // In the order of waiting: who comes later waits for this one.
+        // Turns are given in the order of waiting.
         self.permit = None;
         self.permit = self.turns.0.acquire().await.ok();
         self.ends = Instant::now() + SLICE;

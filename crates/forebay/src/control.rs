@@ -256,3 +256,38 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(60), dropped.notified()).await.unwrap();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    struct Idle;
+
+    #[async_trait::async_trait]
+    impl Responder for Idle {
+        async fn respond(&self, _: Request) -> Result<serde_json::Value> {
+            Ok(serde_json::Value::Null)
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connections_that_say_nothing_leave_their_places_to_others() {
+        let dir = tempfile::tempdir().unwrap();
+        tokio::spawn(serve(listen(dir.path()).unwrap(), Arc::new(Idle)));
+        let connect = || UnixStream::connect(dir.path().join("control.sock"));
+        let mut silent = Vec::new();
+        for _ in 0..CONNECTIONS_MAX {
+            silent.push(connect().await.unwrap());
+        }
+        let since = Instant::now();
+        let mut asking = connect().await.unwrap();
+        asking.write_all(b"\"status\"\n").await.unwrap();
+        let mut answer = String::new();
+        asking.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "{\"Ok\":null}\n");
+        // Of a clock that moves only while everybody waits.
+        assert!(since.elapsed() < 2 * REQUEST_TIMEOUT, "{:?}", since.elapsed());
+    }
+}

@@ -100,11 +100,17 @@ impl DataDir {
         let path = path.canonicalize().map_err(|error| complaint(path, "open", &error))?;
         let lock = take_lock(&path)?;
         let (instance, recorded) = load_instance(&path, random)?;
-        let secret = path.join("secret");
-        if recorded > 0 {
-            require_secret(&secret)?;
-        }
-        let secret = load_secret(&secret, random)?;
+        let file = path.join("secret");
+        let secret = match read_secret(&file)? {
+            Some(secret) => secret,
+            // A new one would make the file handles of clients invalid, and nobody would learn why.
+            None if recorded > 0 => bail!(
+                "{file} is missing, and the file handles of clients are signed with it: restore it from a copy; if there is \
+                 none, make a new one (`(umask 077; head -c 32 /dev/urandom > {file})`) and mount anew at the clients",
+                file = file.display()
+            ),
+            None => make_secret(&file, random)?,
+        };
         if pools.is_some_and(|count| count < recorded) {
             bail!(
                 "{} has {recorded} pools with data; fewer would leave files unreachable (use --pools {recorded})",
@@ -117,7 +123,8 @@ impl DataDir {
 
     /// Made by the server only: a file made by an administrator's command could belong to another user.
     pub fn macaroon_secret(&self, random: &dyn Random) -> Result<[u8; 32]> {
-        load_secret(&self.path.join("macaroon-secret"), random)
+        let file = self.path.join("macaroon-secret");
+        read_secret(&file)?.map_or_else(|| make_secret(&file, random), Ok)
     }
 
     /// Whether a pool was there at an earlier start.
@@ -351,36 +358,24 @@ fn write_instance(file: &Path, instance: &[u8; 16], pools: u32) -> Result<()> {
     write_durably(file, &text)
 }
 
-fn load_secret(file: &Path, random: &dyn Random) -> Result<[u8; 32]> {
-    match fs::read(file) {
-        Ok(bytes) => <[u8; 32]>::try_from(bytes.as_slice()).map_err(|_| {
-            anyhow::anyhow!(
-                "{} is damaged: it has {} bytes and not 32 (restore it from a copy)",
-                file.display(),
-                bytes.len()
-            )
-        }),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let mut secret = [0; 32];
-            random.fill(&mut secret);
-            write_durably(file, &secret)?;
-            Ok(secret)
-        }
-        Err(error) => Err(complaint(file, "read", &error)),
-    }
+fn read_secret(file: &Path) -> Result<Option<[u8; 32]>> {
+    let bytes = match fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(complaint(file, "read", &error)),
+    };
+    let secret = bytes.as_slice().try_into().ok().with_context(|| {
+        let length = bytes.len();
+        format!("{} is damaged: it has {length} bytes and not 32 (restore it from a copy)", file.display())
+    });
+    secret.map(Some)
 }
 
-/// With another secret in its place, every file handle that a client has would be refused without a word of why.
-fn require_secret(file: &Path) -> Result<()> {
-    match file.try_exists() {
-        Ok(true) => Ok(()),
-        Ok(false) => bail!(
-            "{file} is missing, and the file handles of clients are signed with it: restore it from a copy; if there is \
-             none, make a new one (`(umask 077; head -c 32 /dev/urandom > {file})`) and mount anew at the clients",
-            file = file.display()
-        ),
-        Err(error) => Err(complaint(file, "read", &error)),
-    }
+fn make_secret(file: &Path, random: &dyn Random) -> Result<[u8; 32]> {
+    let mut secret = [0; 32];
+    random.fill(&mut secret);
+    write_durably(file, &secret)?;
+    Ok(secret)
 }
 
 /// Complete or not at all, also over a power cut.

@@ -106,21 +106,10 @@ impl Scene {
         let front = Asked(Arc::new(FrontService(Front::new(services, config(redirect)).unwrap())));
         Scene { names, pools, front, _dir: dir }
     }
-
-    /// Asks with headers of its own.
-    pub async fn ask(
-        &self,
-        method: &str,
-        path: &str,
-        own: &[(&'static str, &str)],
-        body: RequestBody,
-    ) -> Response {
-        self.front.ask(method, path, own, body).await
-    }
 }
 
 impl Asked {
-    /// As [`Scene::ask`].
+    /// Asks with headers of its own.
     pub async fn ask(
         &self,
         method: &str,

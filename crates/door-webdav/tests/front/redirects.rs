@@ -9,14 +9,14 @@ use crate::ground::{POOL, Scene};
 /// A file at the one pool, which has no address.
 async fn with_file() -> Scene {
     let scene = Scene::set(Redirect::Always);
-    let put = scene.ask("PUT", "/file", &[], RequestBody::of("content")).await;
+    let put = scene.front.ask("PUT", "/file", &[], RequestBody::of("content")).await;
     assert_eq!(put.status, StatusCode::CREATED);
     scene
 }
 
 /// The status of a GET, and the server that it sends the client to.
 async fn sent_to(scene: &Scene) -> (u16, Option<String>) {
-    let got = scene.ask("GET", "/file", &[], RequestBody::empty()).await;
+    let got = scene.front.ask("GET", "/file", &[], RequestBody::empty()).await;
     let location = got.headers.get(header::LOCATION).map(|value| value.to_str().unwrap().to_owned());
     let server = location.map(|url| url.split('/').nth(2).unwrap().to_owned());
     (got.status.as_u16(), server)

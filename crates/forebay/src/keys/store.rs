@@ -15,8 +15,8 @@ const VERSION: u32 = 1;
 
 pub struct KeyStore {
     path: PathBuf,
-    /// The instance has pools: it has begun long ago, and so has its first generation.
-    is_old: bool,
+    /// An earlier start has recorded pools, and has written the file before.
+    is_expected: bool,
     /// The generation that this process began to write last. It may be there also if the write failed.
     begun: Option<KeyGeneration>,
 }
@@ -43,7 +43,7 @@ struct Version {
 
 impl KeyStore {
     pub fn of(data: &DataDir) -> KeyStore {
-        KeyStore { path: data.path().join(NAME), is_old: data.is_recorded(0), begun: None }
+        KeyStore { path: data.path().join(NAME), is_expected: data.is_recorded(0), begun: None }
     }
 
     /// An instance without the file has the first generation, as of now.
@@ -51,7 +51,7 @@ impl KeyStore {
         if let Some(renewal) = self.load()? {
             return Ok(renewal);
         }
-        if self.is_old {
+        if self.is_expected {
             tracing::warn!(
                 "{} is missing: tickets are sealed with the first generation of keys; after an upgrade from a version without \
                  it that is right, otherwise restore it from a copy",

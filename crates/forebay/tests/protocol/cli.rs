@@ -219,6 +219,25 @@ fn pools_become_more_and_never_fewer() {
 }
 
 #[test]
+fn fsck_of_a_stopped_instance_tells_of_small_files_that_are_damaged() {
+    let (instance, server) = Server::start();
+    server.terminate();
+    for name in ["drained-pools.json", "keys.json"] {
+        let file = instance.data().join(name);
+        let before = fs::read(&file).ok();
+        fs::write(&file, "{").unwrap();
+        let fsck = instance.run(&["fsck"]);
+        let told = stderr(&fsck);
+        assert!(!fsck.status.success() && told.contains(&format!("{name} is damaged")), "{told}");
+        match before {
+            Some(before) => fs::write(&file, before).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+    }
+    assert!(instance.run(&["fsck"]).status.success());
+}
+
+#[test]
 fn fsck_says_clean_on_a_running_and_on_a_stopped_instance() {
     let (instance, server) = Server::start();
     let mut client = server.client("host");

@@ -100,7 +100,7 @@ impl Target {
             Ok(connected) => Link::new(connected?),
             Err(_) => return Err(Trouble::Passing("stopping".to_owned())),
         };
-        in_time(Box::pin(settings::require(&link.client))).await?;
+        in_time(settings::require(&link.client)).await?;
         Ok(link)
     }
 

@@ -118,7 +118,7 @@ pub fn open(server: &Server, config: &Config, past: &Past) -> Result<Opened, Ope
     let (asked, terms) = (target.clone(), Terms { holder: seat.notes(), ..Terms::of(config, server, past) });
     // Not here: the caller may be in a runtime of its own, where nothing may block on a future.
     runtime.spawn(async move {
-        let _ = answer.send(Box::pin(begin(&asked, &terms)).await);
+        let _ = answer.send(begin(&asked, &terms).await);
     });
     let driver = Driver { runtime: Some(runtime), target: target.clone(), _seat: seat };
     let begun = answered.recv().map_err(|_| OpenError::NoThread("it ended".to_owned()))?;
@@ -180,8 +180,8 @@ async fn within_time<T>(
 }
 
 async fn begin(target: &Target, terms: &Terms) -> Result<Begun, Refused> {
-    let link = Box::pin(target.connect_to_write()).await?;
-    within("what server it is", Box::pin(look_at_server(&link))).await?;
+    let link = target.connect_to_write().await?;
+    within("what server it is", look_at_server(&link)).await?;
     // Before anything is changed.
     let reading = target.connect().await?;
     let are_apart = Box::pin(async { Ok(settings::are_apart(&link, &reading).await?) });
