@@ -192,6 +192,7 @@ fn ask_telling<T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use tokio::sync::Notify;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -255,19 +256,12 @@ mod tests {
         drop(stream);
         tokio::time::timeout(Duration::from_secs(60), dropped.notified()).await.unwrap();
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::time::Instant;
-
-    use super::*;
 
     struct Idle;
 
     #[async_trait::async_trait]
     impl Responder for Idle {
-        async fn respond(&self, _: Request) -> Result<serde_json::Value> {
+        async fn respond(&self, _: Request, _: &Arc<Meter>) -> Result<serde_json::Value> {
             Ok(serde_json::Value::Null)
         }
     }
