@@ -47,7 +47,7 @@ def of_page(page):
         # Each line is shown before it runs: the last one shown is the one that failed.
         script = "set -x\n" + "\n".join(examples(page)) + "\nset +ex; kill $(jobs -p) 2>/dev/null; wait; exit 0\n"
         env = dict(os.environ, PLACE=place.dir, BINARY=place.binary, SCRIPT=script)
-        argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "private", "sh", "-c", FRESH]
+        argv = ["unshare", "--mount", "--net", "--pid", "--fork", "--kill-child", "--propagation", "slave", "sh", "-c", FRESH]
         try:
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                   env=env, timeout=PAGE_LIMIT_S)
