@@ -114,11 +114,9 @@ fn a_hangup_takes_new_exports_and_log_level_and_says_what_needs_a_restart() {
     for directory in ["/old", "/new"] {
         assert_eq!(server.call("MKCOL", directory).status, 201);
     }
-    let sees = |directory: &str| {
-        let mut client = server.nfs(directory);
-        let root = client.root().unwrap();
-        client.lookup(&root, directory).is_ok()
-    };
+    let mut client = server.nfs("reader");
+    let root = client.root().unwrap();
+    let mut sees = |directory: &str| client.lookup(&root, directory).is_ok();
     until("the export is there", || sees("old"));
     assert!(!sees("new"));
     let waiting = |keys: &str| {
