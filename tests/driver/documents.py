@@ -1,20 +1,22 @@
 """The shell blocks of the pages: each says in its fence whether it runs here.
 
 `sh,example` runs as it stands, as root of a fresh machine. `sh,service` runs on a machine with the installed service: the
-service runs at the first such block, and the blocks of a page follow each other. `sh,not-run=REASON` does not run."""
+service runs at the first such block, and the blocks of a page follow each other. `sh,not-run=REASON` does not run. Of a `console` block with the same marks, the lines
+behind a prompt run."""
 import glob, os, re, subprocess, textwrap
 
 from .loopback import Failed, Skipped, check
 from .server import ROOT
 
 PAGE_LIMIT_S = 60
-FENCE = re.compile(r"^( *)```(sh\b[^\n]*|bash[^\n]*|shell[^\n]*)\n(.*?)^ *```$", re.M | re.S)
-RUNS = ("sh,example", "sh,service")
-NOT_RUN = re.compile(r"sh,not-run=\S.*")
+FENCE = re.compile(r"^( *)```((?:sh|bash|shell|console)\b[^\n]*)\n(.*?)^ *```$", re.M | re.S)
+PROMPT = re.compile(r"^[#$] (.*)$", re.M)
+RUNS = ("sh,example", "sh,service", "console,service")
+NOT_RUN = re.compile(r"(sh|console),not-run=\S.*")
 
 # The machine's own system below, what a page changes above it and gone afterwards. `forebay` is where packages put it;
-# /var/lib/forebay, /srv, /backup and /mnt are on a disk, as nothing can be linked within an overlay and a file system in
-# memory may lack what pools need.
+# /var/lib/forebay, /srv, /backup and /mnt are on a file system of their own, as nothing can be linked within an overlay, a
+# file system in memory may lack what pools need, and /health would tell of a full disk of the machine.
 FRESH = """
 set -e
 mount -t tmpfs tmpfs "$PLACE/root"
@@ -25,6 +27,9 @@ mount --rbind /dev merged/dev
 mount -t proc proc merged/proc
 mount -t tmpfs tmpfs merged/tmp
 mount -t tmpfs tmpfs merged/run
+truncate -s 2G "$PLACE/disk.image"
+mkfs.ext4 -q "$PLACE/disk.image"
+mount -o loop "$PLACE/disk.image" "$PLACE/disk"
 for dir in var/lib/forebay srv backup mnt; do
     mkdir -p merged/$dir "$PLACE/disk/$dir"
     mount --bind "$PLACE/disk/$dir" merged/$dir
@@ -38,6 +43,8 @@ exec chroot merged env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME
 # The service as packages install it, and stand-ins for what needs systemd, sudo or a terminal.
 INSTALL = r"""
 useradd --system --home-dir /var/lib/forebay --shell /usr/sbin/nologin forebay
+groupadd --gid 3000 physics
+useradd --uid 1001 --gid physics --no-create-home ann
 install -d -o forebay -g forebay -m 700 /var/lib/forebay
 install -d -m 755 /etc/forebay /usr/local/bin
 install -d -g forebay -m 750 /etc/forebay/tls
@@ -108,10 +115,11 @@ def script(page):
     lines, before = [INSTALL], None
     for _, kind, text in blocks(page):
         if kind in RUNS:
-            if kind != before:
-                lines.append("systemctl %s forebay" % ("start" if kind == "sh,service" else "stop"))
-            lines.append(text)
-            before = kind
+            language, runs = kind.split(",")
+            if runs != before:
+                lines.append("systemctl %s forebay" % ("start" if runs == "service" else "stop"))
+            lines.append(text if language == "sh" else "\n".join(PROMPT.findall(text)))
+            before = runs
     return "\n".join(lines + ["set +ex; kill $(jobs -p) 2>/dev/null; systemctl stop forebay; exit 0\n"])
 
 
@@ -119,7 +127,7 @@ def shell_blocks_say_whether_they_run(place):
     """Every shell block of the pages says whether it runs."""
     wrong = ["%s:%d: ```%s" % (os.path.relpath(page, ROOT), line, kind) for page in pages() for line, kind, _ in blocks(page)
              if kind not in RUNS and not NOT_RUN.fullmatch(kind)]
-    check(not wrong, "neither sh,example nor sh,service nor sh,not-run=REASON:\n%s" % "\n".join(wrong))
+    check(not wrong, "blocks without a mark that says whether they run:\n%s" % "\n".join(wrong))
 
 
 def of_page(page):
