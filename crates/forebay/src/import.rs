@@ -29,19 +29,19 @@ pub use adopt::adopt;
 
 #[derive(Args)]
 pub struct ImportArguments {
-    /// File with the listing; - is standard input
+    /// File with the listing; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub listing: PathBuf,
-    /// Format: of mtree or tar, or of find TREE -printf '%y %m %U %G %n %D:%i %s %b %T@ %A@ %C@ %B@ %P\0%l\0'
+    /// Format of the listing
     #[arg(long, value_enum)]
     pub format: ListingFormat,
-    /// Target without a namespace: a data directory (made if it is missing), sqlite:DIR or postgres://user@host/database
+    /// Target without a namespace: a data directory (created if it is missing), sqlite:DIR or postgres://user@host/database
     #[arg(long, value_name = "PLACE")]
     pub to: String,
-    /// Data directory that uses the namespace from then on, if that is in PostgreSQL; made if it is missing
+    /// Data directory that uses the namespace, with --to postgres://…; created if it is missing
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Path in the new namespace for the top of the tree
+    /// Path in the new namespace for the top directory of the tree
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub under: String,
     #[command(flatten)]
@@ -52,11 +52,11 @@ pub struct ImportArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ListingFormat {
-    /// Output of GNU find with the format above
+    /// Output of GNU find: find TREE -printf '%y %m %U %G %n %D:%i %s %b %T@ %A@ %C@ %B@ %P\0%l\0'
     Find,
     /// Output of mtree or bsdtar
     Mtree,
-    /// A tar archive, whose contents are not read
+    /// Tar archive; contents of files are skipped
     Tar,
 }
 
@@ -65,19 +65,19 @@ pub struct AdoptArguments {
     /// Directory whose files become the namespace
     #[arg(long, value_name = "DIR")]
     pub tree: PathBuf,
-    /// Data directory to make, for `forebay up`
+    /// Data directory to create, for `forebay up`
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Directory of its pool, on the file system of the tree [default: pools/pool-0 in the data directory]
+    /// Directory of the pool, on the file system of the tree [default: pools/pool-0 in the data directory]
     #[arg(long, value_name = "DIR")]
     pub pool: Option<PathBuf>,
     /// Database of the namespace: postgres://user@host/database [default: sqlite, in the data directory]
     #[arg(long, value_name = "URL")]
     pub namespace: Option<String>,
-    /// Path in the new namespace for the top of the tree
+    /// Path in the new namespace for the top directory of the tree
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub under: String,
-    /// Remove the files' names in the tree at the end, so that nobody changes the files past the namespace
+    /// Remove the old names at the end, so that no program can bypass the server
     #[arg(long = "move")]
     pub takes_names: bool,
     #[command(flatten)]

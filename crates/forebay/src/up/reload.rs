@@ -152,4 +152,11 @@ mod tests {
             assert!(known.contains(key), "{key}");
         }
     }
+
+    #[test]
+    fn the_reference_marks_the_keys_that_are_taken_at_run_time() {
+        let keys = crate::config::reference::SECTIONS.iter().flat_map(|section| section.keys);
+        let marked = keys.filter(|key| key.takes_effect() == "reload").map(|key| key.name);
+        assert_eq!(marked.collect::<Vec<_>>(), LOG);
+    }
 }
