@@ -93,7 +93,7 @@ pub struct UpArguments {
     /// Data directory: namespace, pools and keys; created if it is missing [default: ./forebay-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Address to listen on; if it is not loopback, root of the clients is mapped to nobody [default: 127.0.0.1]
+    /// Address to listen on; if it is not loopback, root of the clients is mapped to nobody (see --no-root-squash) [default: 127.0.0.1]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<IpAddr>,
     /// NFS port of the head [default: 2049 as root, else 20490]

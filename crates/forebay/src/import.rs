@@ -108,7 +108,7 @@ pub fn import(arguments: &ImportArguments) -> Result<ExitCode> {
     output::print(arguments.output, &Report::of(&made, &target.place), |report| {
         let mut text = report.text();
         if made.bytes > 0 {
-            text += "the files have sizes and no data: they are in no pool\n";
+            text += "the files have sizes and no data, because no pool has them\n";
         }
         text
     })?;
@@ -189,7 +189,7 @@ impl Target {
                 Ok(Target { place, data })
             }
             Some(_) | None if data.is_some() => {
-                bail!("--data is for a namespace in PostgreSQL; give a data directory as --to alone")
+                bail!("--data needs a PostgreSQL URL as --to; otherwise give the data directory as --to")
             }
             Some(place) => Ok(Target { place, data: None }),
             None => {
@@ -223,8 +223,8 @@ fn empty_data_dir(path: &Path) -> Result<DataDir> {
     require_new(&data)?;
     if data.has_pools()? {
         bail!(
-            "{} has pools, whose files have numbers that an import gives to others: choose another data directory, or \
-             make a namespace of what the pools have with `forebay namespace rebuild`",
+            "{} has pools with files, and an import would use the numbers of these files again. Choose another data \
+             directory, or rebuild the namespace from the pools (`forebay namespace rebuild`)",
             path.display()
         );
     }
@@ -245,7 +245,7 @@ fn place_of(data: &DataDir, namespace: Option<&str>) -> Result<NamespaceLocation
         None | Some(SQLITE) => Ok(NamespaceLocation::Sqlite(data.namespace())),
         Some(url) => match crate::namespace::location::parse(url) {
             Some(place @ NamespaceLocation::Postgres(_)) => Ok(place),
-            _ => bail!("{url} is not understood; it looks like postgres://user@host/database"),
+            _ => bail!("{url} is not a URL of a database; write it as postgres://user@host/database"),
         },
     }
 }
