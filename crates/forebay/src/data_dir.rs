@@ -96,7 +96,7 @@ impl DataDir {
             .recursive(true)
             .mode(0o700)
             .create(path)
-            .map_err(|error| complaint(path, "make", &error))?;
+            .map_err(|error| complaint(path, "create", &error))?;
         let path = path.canonicalize().map_err(|error| complaint(path, "open", &error))?;
         let lock = take_lock(&path)?;
         let (instance, recorded) = load_instance(&path, random)?;

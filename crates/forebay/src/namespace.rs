@@ -146,7 +146,7 @@ fn switch(data: &DataDir, to: &NamespaceLocation) -> Result<Switched> {
             switched.is_postgres = true;
             let (old, kept) = (data.namespace(), data.path().join("namespace.moved"));
             if old.exists() {
-                fs::rename(&old, &kept).map_err(|error| complaint(&kept, "make", &error))?;
+                fs::rename(&old, &kept).map_err(|error| complaint(&kept, "create", &error))?;
                 switched.kept = Some(kept);
             }
         }

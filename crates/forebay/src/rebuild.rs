@@ -112,7 +112,7 @@ impl Target {
             return data.record_database(&config.namespace.database);
         }
         let (new, there) = (unfinished(data), data.namespace());
-        durable::rename(&new, &there).map_err(|error| complaint(&there, "make", &error))
+        durable::rename(&new, &there).map_err(|error| complaint(&there, "create", &error))
     }
 }
 

@@ -160,13 +160,13 @@ fn prepare_pool(data: &DataDir, elsewhere: Option<&Path>) -> Result<PathBuf> {
     match symlink(&elsewhere, &usual) {
         Ok(()) => Ok(elsewhere),
         Err(_) if usual.canonicalize().is_ok_and(|there| there == elsewhere) => Ok(elsewhere),
-        Err(error) => Err(complaint(&usual, "make", &error)),
+        Err(error) => Err(complaint(&usual, "create", &error)),
     }
 }
 
 fn make_private(dir: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|error| complaint(dir, "make", &error))
+    made.map_err(|error| complaint(dir, "create", &error))
 }
 
 fn place_on_disk(path: &Path) -> Result<(u64, u64)> {

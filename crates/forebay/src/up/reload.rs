@@ -61,7 +61,7 @@ impl<'a> Reloader<'a> {
             }
             self.supervision.notifier.reloading();
             if let Err(error) = self.reload().await {
-                tracing::error!("configuration is not taken, that of before stays: {error:#}");
+                tracing::error!("configuration is not taken, the previous one stays in force: {error:#}");
             }
             self.supervision.notifier.ready(&self.supervision.status().await);
         }
