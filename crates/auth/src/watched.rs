@@ -119,10 +119,10 @@ impl<T: Send + Sync + 'static> Watched<T> {
                 tracing::info!(path = %path.display(), "read again");
             }
             // The file is not looked at again until it changes, so that one mistake is told once.
-            Ok(Err(error)) => tracing::error!(%error, "what the file said before stays in force"),
+            Ok(Err(error)) => tracing::error!(%error, "the previous contents of the file stay in force"),
             Err(error) => {
                 file.forget();
-                tracing::error!(path = %path.display(), %error, "cannot read; what it said before stays in force");
+                tracing::error!(path = %path.display(), %error, "cannot read the file; its previous contents stay in force");
             }
         }
     }

@@ -55,13 +55,13 @@ fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), SetupEr
             Ok(certificates) => added += roots.add_parsable_certificates(certificates).0,
             // One bad file among hundreds must not stop the server; the only one must.
             Err(error) if is_directory => {
-                warn!(file = %file.display(), %error, "leave out a file of authorities");
+                warn!(file = %file.display(), %error, "cannot use a file of certificate authorities; it is left out");
             }
             Err(error) => return Err(failed(error.to_string())),
         }
     }
     if added == 0 {
-        return Err(failed("no certificate of an authority is there".to_owned()));
+        return Err(failed("no certificate authority was found".to_owned()));
     }
     Ok(())
 }

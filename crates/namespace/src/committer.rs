@@ -420,9 +420,9 @@ impl Committer {
         let reserved = self.try_to_reserve_ids(shared);
         match &reserved {
             Err(error) if self.unreserved.is_none() => {
-                tracing::error!(%error, "namespace cannot reserve numbers: no more files can be made");
+                tracing::error!(%error, "namespace cannot reserve file numbers; no files can be created");
             }
-            Ok(()) if self.unreserved.is_some() => tracing::info!("namespace reserves numbers again"),
+            Ok(()) if self.unreserved.is_some() => tracing::info!("namespace reserves file numbers again"),
             _ => {}
         }
         self.unreserved = reserved.err().map(|error| (Instant::now(), error));
@@ -527,7 +527,7 @@ impl Committer {
     fn end_cleanly(&mut self, shared: &CommitterState) {
         match self.store.end_cleanly() {
             Ok(()) => shared.keeper.end_cleanly(self.sequence),
-            Err(error) => tracing::warn!(%error, "namespace cannot note its clean end"),
+            Err(error) => tracing::warn!(%error, "namespace cannot record that it ended in order"),
         }
     }
 }

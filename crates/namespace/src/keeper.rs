@@ -71,7 +71,7 @@ impl Keeper {
             let written = kept.write(mark, Reach::Everywhere);
             self.covered.store(if written.is_ok() { files } else { 0 }, Ordering::Release);
             if let Err(error) = written {
-                tracing::error!(%error, "namespace cannot note how far it has come; no file can be made");
+                tracing::error!(%error, "namespace cannot record its timeline; no files can be created");
             }
         }
         let (stop, stopped) = channel();
@@ -114,7 +114,7 @@ impl Keeper {
         let mut kept = self.kept.lock();
         let mark = Mark { place, drawn, ..kept.mark };
         if let Err(error) = kept.write(mark, Reach::Everywhere) {
-            tracing::error!(%error, "namespace cannot note that it has a new connection");
+            tracing::error!(%error, "namespace cannot record its new database connection");
         }
     }
 
@@ -123,7 +123,7 @@ impl Keeper {
         let mut kept = self.kept.lock();
         let mark = Mark { files: self.files_end.load(Ordering::Acquire), groups, ..kept.mark };
         if let Err(error) = kept.write(mark, Reach::Everywhere) {
-            tracing::warn!(%error, "namespace cannot note its end");
+            tracing::warn!(%error, "namespace cannot record its end");
         }
         self.note_groups(groups);
     }
@@ -157,7 +157,7 @@ impl Keeper {
             return;
         }
         if let Err(error) = self.catch_up(log) {
-            tracing::warn!(%error, "namespace cannot note how many changes it has");
+            tracing::warn!(%error, "namespace cannot record the number of its changes");
         }
     }
 }

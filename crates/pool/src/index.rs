@@ -73,7 +73,7 @@ impl Index {
         let path = dir.join(FILE_NAME);
         let database = match connect(&path) {
             Err(error) if is_damaged(&error) => {
-                tracing::warn!(path = %path.display(), %error, "pool index is damaged and is made anew");
+                tracing::warn!(path = %path.display(), %error, "pool index is damaged and will be rebuilt");
                 set_aside(&path)?;
                 connect(&path)
             }

@@ -545,7 +545,7 @@ pub fn identify(dir: &Path, expected: &Identity) -> Result<(), OpenError> {
     }
     if version < identity::VERSION {
         // An older binary would take the labels that this one writes for damaged.
-        tracing::info!(dir = %dir.display(), from = version, to = identity::VERSION, "pool is brought to a new version");
+        tracing::info!(dir = %dir.display(), from = version, to = identity::VERSION, "pool is upgraded to a new version");
         return expected.write(dir);
     }
     Ok(())
@@ -579,7 +579,7 @@ fn rebuild(dir: &Path, index: &Index) -> Result<(), OpenError> {
         Found::Problem(problem) => {
             problems += 1;
             if problems <= PROBLEMS_TOLD_MAX {
-                tracing::warn!(%pool, %problem, "something in the pool is not as it should be");
+                tracing::warn!(%pool, %problem, "the pool has a problem");
             }
             None
         }

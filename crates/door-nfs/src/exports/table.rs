@@ -28,7 +28,7 @@ impl ExportTable {
         let (found, errors) = FoundExports::look_up(namespace, &configured, &FoundExports::default()).await;
         for error in errors {
             let ExportError::NotFound(_) = error else { return Err(error) };
-            tracing::warn!(%error, "clients will find it when it is there");
+            tracing::warn!(%error, "exported directory is missing; clients can use it when it exists");
         }
         Ok(ExportTable {
             configured: tokio::sync::Mutex::new(configured),
@@ -44,7 +44,7 @@ impl ExportTable {
         let (found, errors) = FoundExports::look_up(namespace, &fresh, &self.found()).await;
         for error in errors {
             let ExportError::NotFound(_) = error else { return Err(error) };
-            tracing::warn!(%error, "clients will find it when it is there");
+            tracing::warn!(%error, "exported directory is missing; clients can use it when it exists");
         }
         *configured = fresh;
         *self.found.write() = Arc::new(found);

@@ -45,7 +45,7 @@ impl Fencing {
             return Ok(());
         }
         if let Err(error) = self.fence(file).await {
-            tracing::warn!(%file, %error, "cannot fence off who had the file before the restart");
+            tracing::warn!(%file, %error, "cannot fence off the clients that had the file before the restart");
             return Err(NfsStat4::Delay);
         }
         self.former_tickets.lock().note_void(file);

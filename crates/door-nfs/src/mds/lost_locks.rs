@@ -110,7 +110,7 @@ impl LostLocks {
         };
         if has_forgotten && !std::mem::replace(&mut records.has_forgotten, true) {
             tracing::warn!(
-                "too many clients have lost locks and are gone; those that come anew get no layout until they have closed a file"
+                "too many departed clients have lost locks; new clients get no layout until they have closed a file"
             );
         }
         let mut wanted: BTreeSet<Tag> =
@@ -118,7 +118,7 @@ impl LostLocks {
         wanted.extend(&records.former);
         for tag in wanted.symmetric_difference(&records.recorded.clone()) {
             if let Err(error) = self.record(tag, wanted.contains(tag)).await {
-                tracing::warn!(%error, "cannot put down that a client has lost locks, will try again");
+                tracing::warn!(%error, "cannot record that a client has lost locks, will try again");
                 return;
             }
             if !records.recorded.remove(tag) {

@@ -40,7 +40,7 @@ async fn fence_off(fencing: &Fencing, revoked: Revoked) -> Option<Revoked> {
     if revoked.is_at_pools
         && let Err(error) = fencing.fence(file).await
     {
-        tracing::warn!(%file, %error, "cannot fence off what a client held, will try again");
+        tracing::warn!(%file, %error, "cannot fence off a client at the pool, will try again");
         return None;
     }
     Some(revoked)
@@ -54,7 +54,7 @@ async fn revoke(grants: &Grants, revoked: Revoked) {
         && matches!(granted, Granted::Delegation(_))
         && let Err(error) = clients.sessions.reclaims.forbid(client).await
     {
-        tracing::warn!(client = client.0, %error, "cannot put down that a client may not reclaim, will try again");
+        tracing::warn!(client = client.0, %error, "cannot record that a client may not reclaim, will try again");
         return;
     }
     let is_revoked = clients.states.lock().recalls().revoke(&revoked);

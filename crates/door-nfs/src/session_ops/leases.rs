@@ -39,7 +39,10 @@ impl Leases {
         let mut table = self.table.lock();
         let departed = table.dislodge(self.table.now(), clients);
         for departed in &departed {
-            tracing::info!(client = departed.client.0, "a client whose lease is over makes way");
+            tracing::info!(
+                client = departed.client.0,
+                "dropped a client whose lease has ended, to make room"
+            );
         }
         // Before others can see that they are gone: a departed client is always in this list or released.
         self.departed.lock().extend(departed);
@@ -66,11 +69,14 @@ impl Leases {
             for client in kept {
                 tracing::info!(
                     client = client.0,
-                    "lease of a client is over, what it has stays until it is needed"
+                    "lease of a client has ended; it keeps its state until other clients need it"
                 );
             }
             for departed in &expired {
-                tracing::info!(client = departed.client.0, "lease of a client is over");
+                tracing::info!(
+                    client = departed.client.0,
+                    "lease of a client has ended; its state is dropped"
+                );
             }
             let mut departed = self.departed.lock();
             departed.extend(expired);

@@ -88,7 +88,7 @@ impl Reclaims {
             if let Some(owner) = owner
                 && let Err(error) = self.records.record_standing(&owner).await
             {
-                tracing::warn!(client = client.0, %error, "cannot put down that a client may reclaim, will try again");
+                tracing::warn!(client = client.0, %error, "cannot record that a client may reclaim, will try again");
                 self.table.lock().clients_mut().set_robbed(client, true);
                 continue;
             }

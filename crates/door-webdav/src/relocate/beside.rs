@@ -177,7 +177,11 @@ impl Replacements {
         }
         if let Some((_, refusal)) = failures.first() {
             let path = encode_path(&target.path, true);
-            tracing::warn!(path, reason = refusal.message, "what was copied of a tree could not be removed");
+            tracing::warn!(
+                path,
+                reason = refusal.message,
+                "cannot remove an incomplete copy of a directory tree"
+            );
         }
     }
 

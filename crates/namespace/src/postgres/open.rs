@@ -216,10 +216,7 @@ async fn outlast_predecessor(meta: &BTreeMap<String, i64>) {
         return;
     }
     let seconds = SUCCESSION.as_secs();
-    tracing::info!(
-        seconds,
-        "namespace was not ended by the head that had it: waiting until that one answers no more"
-    );
+    tracing::info!(seconds, "the previous head did not end in order; waiting until it no longer answers");
     tokio::time::sleep(SUCCESSION).await;
 }
 

@@ -131,7 +131,7 @@ impl Writer {
     /// The database has gone another way: what is known here is not what it holds.
     fn end(&mut self, kind: TroubleKind, why: String) -> StoreError {
         let error = StoreError::NeedsRestart(why.clone());
-        tracing::error!(%error, "namespace is not written any more until a restart");
+        tracing::error!(%error, "namespace accepts no changes until a restart");
         self.presence().end(crate::trouble::Trouble { kind, why });
         self.link = None;
         self.ended = Some(error.clone());

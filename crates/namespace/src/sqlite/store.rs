@@ -324,7 +324,7 @@ impl Store for SqliteStore {
             && let Err(error) = self.overwrite_failed()
         {
             // The next group tries again before anything else, and fails with this.
-            tracing::warn!(%error, "namespace cannot take back a change that its disk failed");
+            tracing::warn!(%error, "namespace cannot undo a change that its disk did not write");
         }
     }
 
