@@ -2,7 +2,7 @@
 //! `deny.toml`.
 //!
 //! That file is cargo-deny's, and `cargo deny check` reads more of it. This reads what has to hold in every test run,
-//! since building cargo-deny there takes longer than the tests may.
+//! since cargo-deny takes minutes to build: `./test` asks it where it is installed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,9 +31,6 @@ pub fn run(root: &Path) -> Result<ExitCode> {
     let findings = check(&graph, &rules);
     for finding in &findings {
         println!("FAILED: {finding}");
-    }
-    for label in unused_exceptions(&graph.built(), &rules.skipped) {
-        println!("warning: bans.skip of {RULES} names {label}, which stands beside no other version");
     }
     println!("dependencies: {} packages, {} failed", graph.foreign().count(), findings.len());
     Ok(if findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -68,6 +65,9 @@ fn check(graph: &Graph, rules: &Rules) -> Vec<String> {
     }
     findings.extend(built.iter().filter_map(|package| unlicensed(package, &rules.licences)));
     findings.extend(duplicates(&built, &rules.skipped));
+    findings.extend(unused_exceptions(&built, &rules.skipped).into_iter().map(|label| {
+        format!("bans.skip of {RULES} names {label}, which stands beside no other version; remove it")
+    }));
     findings
 }
 
@@ -159,9 +159,12 @@ mod tests {
 
     #[test]
     fn an_exception_that_excepts_nothing_is_found() {
-        let rules =
-            rules("[]", r#"[{ crate = "b@1.0.0" }, { crate = "a@1.0.0" }, { crate = "away@1.0.0" }]"#);
-        assert_eq!(unused_exceptions(&sample::graph().built(), &rules.skipped), ["a@1.0.0", "away@1.0.0"]);
+        let skip = r#"[{ crate = "b@1.0.0" }, { crate = "a@1.0.0" }, { crate = "away@1.0.0" }]"#;
+        assert_eq!(
+            found(&sample::graph(), r#"["MIT"]"#, skip),
+            "bans.skip of deny.toml names a@1.0.0, which stands beside no other version; remove it\n\
+             bans.skip of deny.toml names away@1.0.0, which stands beside no other version; remove it"
+        );
     }
 
     #[test]
