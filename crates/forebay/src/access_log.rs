@@ -10,11 +10,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use http_server::{Exchange, ExchangeLog};
 use parking_lot::{Condvar, Mutex};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use types::Clock;
 
 /// Lines that wait for the disk; beyond it they are left out.
@@ -30,6 +31,7 @@ pub struct AccessLog {
     /// Held for a copy of a line, and to take all lines.
     waiting: Mutex<Waiting>,
     changed: Condvar,
+    ended: Condvar,
 }
 
 #[derive(Default)]
@@ -38,13 +40,12 @@ struct Waiting {
     left_out: u64,
     is_reopened: bool,
     is_closed: bool,
+    has_ended: bool,
 }
 
-/// The thread that writes; joined when dropped, after the last line.
-pub struct AccessLogWriter {
-    log: Arc<AccessLog>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
+/// The thread that writes. It ends after the last line when this is dropped; nobody waits for it but
+/// [`AccessLogWriter::finish`], since its disk may hang.
+pub struct AccessLogWriter(Arc<AccessLog>);
 
 impl AccessLog {
     /// Opens the file, so that a mistake is told at the start.
@@ -55,11 +56,13 @@ impl AccessLog {
             path: path.to_owned(),
             waiting: Mutex::default(),
             changed: Condvar::new(),
+            ended: Condvar::new(),
         });
-        let writing = Arc::clone(&log);
+        let writer = AccessLogWriter(log);
+        let writing = writer.log();
         let thread = std::thread::Builder::new().name("access-log".to_owned());
-        let thread = thread.spawn(move || writing.write_all(file)).context("cannot start a thread")?;
-        Ok(AccessLogWriter { log, thread: Some(thread) })
+        thread.spawn(move || writing.write_all(file)).context("cannot start a thread")?;
+        Ok(writer)
     }
 
     /// Opens the file by its name again, after the lines that wait: for `logrotate`.
@@ -80,19 +83,20 @@ impl AccessLog {
     }
 
     fn write_all(&self, mut file: File) {
-        let mut lines = Vec::new();
+        let _end = End(self);
+        let (mut lines, mut is_cut) = (Vec::new(), false);
         loop {
             let (left_out, is_reopened, is_closed) = self.take(&mut lines);
             if left_out > 0 {
                 tracing::warn!(left_out, path = %self.path.display(), "access log cannot keep up: requests are missing in it");
             }
-            if let Err(error) = file.write_all(&lines) {
+            if let Err(error) = write_whole(&mut file, &lines, &mut is_cut) {
                 let count = lines.iter().filter(|byte| **byte == b'\n').count();
                 tracing::error!(path = %self.path.display(), %error, lines = count, "cannot write the access log");
             }
             if is_reopened {
                 match open(&self.path) {
-                    Ok(fresh) => file = fresh,
+                    Ok(fresh) => (file, is_cut) = (fresh, false),
                     Err(error) => {
                         tracing::error!(path = %self.path.display(), %error, "cannot reopen the access log; the previous file is used");
                     }
@@ -118,9 +122,33 @@ impl AccessLog {
     }
 }
 
+/// Tells that the thread has ended, also by a panic, which the panic hook has reported.
+struct End<'a>(&'a AccessLog);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.lock().has_ended = true;
+        self.0.ended.notify_all();
+    }
+}
+
 impl AccessLogWriter {
     pub fn log(&self) -> Arc<AccessLog> {
-        Arc::clone(&self.log)
+        Arc::clone(&self.0)
+    }
+
+    /// Waits until the last line is written, for at most `patience`. Returns whether it is.
+    pub fn finish(self, patience: Duration) -> bool {
+        let log = self.log();
+        drop(self);
+        let deadline = Instant::now() + patience;
+        let mut waiting = log.waiting.lock();
+        while !waiting.has_ended {
+            if log.ended.wait_until(&mut waiting, deadline).timed_out() {
+                break;
+            }
+        }
+        waiting.has_ended
     }
 }
 
@@ -132,23 +160,47 @@ impl ExchangeLog for AccessLog {
 
 impl Drop for AccessLogWriter {
     fn drop(&mut self) {
-        self.log.waiting.lock().is_closed = true;
-        self.log.changed.notify_one();
-        if let Some(thread) = self.thread.take() {
-            // If it panicked, the panic hook has reported it.
-            let _ = thread.join();
-        }
+        self.0.waiting.lock().is_closed = true;
+        self.0.changed.notify_one();
     }
 }
 
+/// Writes the lines. If the write before failed in the middle of a line, that line ends first: a client chooses what
+/// stands in a line, and the next one must not become a part of it.
+fn write_whole(file: &mut impl Write, lines: &[u8], is_cut: &mut bool) -> io::Result<()> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    if std::mem::replace(is_cut, true) {
+        file.write_all(b"\n")?;
+    }
+    file.write_all(lines)?;
+    *is_cut = false;
+    Ok(())
+}
+
+/// Opening a FIFO that nobody reads fails and does not wait: it would hold up the start.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(MODE).open(path)
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().append(true).create(true).mode(MODE).custom_flags(flags).open(path)?;
+    // The thread that writes may wait.
+    fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::system::SystemClock;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn fifo(dir: &Path) -> PathBuf {
+        let path = dir.join("access.log");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        path
+    }
 
     #[test]
     fn lines_before_a_reopening_are_in_the_old_file_and_later_ones_in_the_new() {
@@ -165,7 +217,7 @@ mod tests {
             std::thread::yield_now();
         }
         log.put(b"third\n");
-        drop(writer);
+        assert!(writer.finish(LONG));
         assert_eq!(std::fs::read_to_string(&moved).unwrap(), "first\nsecond\n");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "third\n");
     }
@@ -177,6 +229,7 @@ mod tests {
             path: PathBuf::new(),
             waiting: Mutex::default(),
             changed: Condvar::new(),
+            ended: Condvar::new(),
         };
         let line = vec![b'x'; BUFFER_BYTES_MAX / 4];
         (0..6).for_each(|_| log.put(&line));
@@ -195,5 +248,63 @@ mod tests {
         let error = AccessLog::start(&path, Arc::new(SystemClock::new())).err().unwrap();
         let error = format!("{error:#}");
         assert!(error.starts_with("cannot open http.access_log = ") && !error.contains('\n'), "{error}");
+    }
+
+    #[test]
+    fn a_log_whose_disk_hangs_does_not_hold_up_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = fifo(dir.path());
+        // It is open for reading, and nobody reads: writing hangs when the pipe is full.
+        let _reader = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let writer = AccessLog::start(&path, Arc::new(SystemClock::new())).unwrap();
+        writer.log().put(&vec![b'x'; BUFFER_BYTES_MAX]);
+        let (sender, ended) = std::sync::mpsc::channel();
+        std::thread::spawn(move || sender.send(writer.finish(Duration::from_millis(100))));
+        assert!(!ended.recv_timeout(LONG).expect("it does not wait for the disk"), "not all is written");
+    }
+
+    #[test]
+    fn a_fifo_that_nobody_reads_is_refused_at_the_start() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = fifo(dir.path());
+        let (sender, started) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let error = AccessLog::start(&path, Arc::new(SystemClock::new())).err();
+            sender.send(error.map(|error| format!("{error:#}")))
+        });
+        let error = started.recv_timeout(LONG).expect("it does not wait for a reader").expect("an error");
+        assert!(error.starts_with("cannot open http.access_log = "), "{error}");
+    }
+
+    /// Takes so many bytes, then is full once.
+    struct Disk {
+        bytes: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let count = bytes.len().min(self.room);
+            if count == 0 {
+                self.room = usize::MAX;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.room -= count;
+            self.bytes.extend_from_slice(&bytes[..count]);
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_line_after_one_that_was_cut_begins_anew() {
+        let (mut disk, mut is_cut) = (Disk { bytes: Vec::new(), room: 9 }, false);
+        write_whole(&mut disk, b"first\nsecond\n", &mut is_cut).unwrap_err();
+        write_whole(&mut disk, b"third\n", &mut is_cut).unwrap();
+        write_whole(&mut disk, b"fourth\n", &mut is_cut).unwrap();
+        assert_eq!(disk.bytes, b"first\nsec\nthird\nfourth\n");
     }
 }

@@ -39,6 +39,7 @@ mod system;
 mod system_names;
 mod system_users;
 mod table;
+mod terminal;
 mod up;
 mod users;
 

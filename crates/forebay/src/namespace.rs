@@ -14,9 +14,9 @@ use anyhow::{Context, Result, bail};
 use crate::cli::{BackupArguments, CopyArguments, MigrateArguments, NamespaceCommand, RestoreArguments};
 use crate::data_dir::SQLITE;
 use crate::data_dir::{DataDir, complaint};
-use crate::output;
 use crate::progress::{Meter, Shown, Unit};
 use crate::system::SystemClock;
+use crate::{output, terminal};
 use report::{BackupReport, CopyReport, MigrateReport, Problems, RestoreReport, RetakeReport, Switched};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -185,7 +185,7 @@ fn discard_when_stopped(to: &Path) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _in_runtime = runtime.enter();
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mut hangup = if outlives_terminal() { None } else { Some(signal(SignalKind::hangup())?) };
+    let mut hangup = if terminal::is_outlived() { None } else { Some(signal(SignalKind::hangup())?) };
     drop(_in_runtime);
     let to = to.to_owned();
     std::thread::Builder::new().name("backup-stop".to_owned()).spawn(move || {
@@ -208,14 +208,6 @@ fn discard_when_stopped(to: &Path) -> Result<()> {
         std::process::exit(1);
     })?;
     Ok(())
-}
-
-/// Somebody said so before it was started (nohup): bit 0 of `SigIgn` is SIGHUP.
-fn outlives_terminal() -> bool {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & 1 != 0)
 }
 
 fn restore(arguments: &RestoreArguments) -> Result<ExitCode> {

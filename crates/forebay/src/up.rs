@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use admin::log::{Lines, LogControl};
 use anyhow::{Result, anyhow};
@@ -13,6 +13,7 @@ use files::{Files, FilesServices};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{timeout, timeout_at};
 use types::{Clock, DateTime};
 
 use crate::access_log::AccessLogWriter;
@@ -44,6 +45,10 @@ mod writers;
 const BACKLOG: u32 = 4096;
 /// Stopping takes at most this long, whatever clients and disks do.
 const STOP: Duration = Duration::from_secs(4);
+/// The access log is waited for at least so long, also if all else took the whole time.
+const LAST_LINES: Duration = Duration::from_millis(200);
+/// A search for directories of users, which the banner tells of, takes at most this long: the database may be away.
+const SEARCH: Duration = Duration::from_secs(2);
 
 pub fn run(arguments: &UpArguments) -> Result<ExitCode> {
     let config = Config::assemble(arguments)?;
@@ -79,6 +84,7 @@ async fn serve(
 ) -> Result<()> {
     // Signals first.
     let outside = Outside::meet(config, &clock)?;
+    let start = Outside::watch_start()?;
 
     // Ports before anything is touched: a port in use is the commonest mistake.
     let head_listener = listen(SocketAddr::new(config.listen, config.nfs_port()), "--nfs-port").await?;
@@ -87,6 +93,7 @@ async fn serve(
     let tls = http_ports.as_ref().and_then(http::Ports::tls);
 
     let services = open_services(data, config, clock).await?;
+    start.abort();
     let keys = Arc::new(Keys::open(data, config.keys, Arc::clone(&services.clock))?);
     let (security, keytab) = security::start(config, &services.clock, &services.random)?;
     let measures = Measures::new(Arc::clone(&services.clock));
@@ -137,7 +144,8 @@ async fn serve(
 async fn banner<'a>(head: &Head<'a>, address: SocketAddr, web: Option<http::Shown>) -> Banner<'a> {
     let Head { config, data, services, pool_map, .. } = *head;
     let listening = |pool: PoolStatus| Some((pool_map.address(pool.id, door_nfs::NAME)?, pool));
-    let missing_directory = writers::missing_directory(&services.namespace, config).await;
+    let search = writers::missing_directory(&services.namespace, config);
+    let missing_directory = timeout(SEARCH, search).await.unwrap_or_else(|late| Err(late.into()));
     Banner {
         data: data.path(),
         head: address,
@@ -246,15 +254,18 @@ async fn drain(
     control: JoinHandle<()>,
     access_log: Option<AccessLogWriter>,
 ) {
-    let drained = tokio::time::timeout(STOP, async {
+    let end = Instant::now() + STOP;
+    let drained = timeout_at(end.into(), async {
         while tasks.join_next().await.is_some() {}
         control.abort();
         services.close().await;
-        // Its disk may be slow.
-        let _ = tokio::task::spawn_blocking(move || drop(access_log)).await;
     });
     if drained.await.is_err() {
         tracing::warn!("stopped while work was in progress; no acknowledged change is lost");
+    }
+    let patience = end.saturating_duration_since(Instant::now()).max(LAST_LINES);
+    if access_log.is_some_and(|writer| !writer.finish(patience)) {
+        tracing::warn!("stopped before the last lines of the access log were written: its disk is slow");
     }
 }
 

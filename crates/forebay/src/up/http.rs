@@ -403,3 +403,41 @@ fn issuer(issuer: &Issuer) -> Result<auth::Issuer> {
         keys: auth::config::KeyBounds::default(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The address that is listened to, and the clients that need no TLS.
+    fn judged(listen: &str, networks: &[&str], has_certificate: bool) -> (String, Option<Vec<String>>) {
+        let mut config = Config { listen: listen.parse().unwrap(), ..Config::default() };
+        config.http.plain_networks = networks.iter().map(ToString::to_string).collect();
+        config.http.certificate = has_certificate.then(|| "/none/cert.pem".into());
+        let plain = plain_networks(&config, has_certificate).unwrap();
+        let plain = plain.map(|networks| networks.iter().map(ToString::to_string).collect());
+        (address(&config).to_string(), plain)
+    }
+
+    #[test]
+    fn without_a_certificate_hosts_beyond_plain_networks_are_not_served() {
+        let networks = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(judged("0.0.0.0", &[], false), ("127.0.0.1".to_owned(), None));
+        assert_eq!(judged("192.0.2.1", &[], false), ("127.0.0.1".to_owned(), None));
+        assert_eq!(judged("127.0.0.1", &["10.1.0.0/16"], false), ("127.0.0.1".to_owned(), None));
+        assert_eq!(
+            judged("0.0.0.0", &["10.1.0.0/16"], false),
+            ("0.0.0.0".to_owned(), networks(&["10.1.0.0/16", "127.0.0.0/8", "::1/128"]))
+        );
+    }
+
+    #[test]
+    fn with_a_certificate_plain_networks_alone_need_no_tls() {
+        let networks = |names: &[&str]| Some(names.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(judged("0.0.0.0", &[], true), ("0.0.0.0".to_owned(), networks(&[])));
+        assert_eq!(judged("127.0.0.1", &[], true), ("127.0.0.1".to_owned(), networks(&[])));
+        assert_eq!(
+            judged("0.0.0.0", &["10.1.0.0/16"], true),
+            ("0.0.0.0".to_owned(), networks(&["10.1.0.0/16"]))
+        );
+    }
+}

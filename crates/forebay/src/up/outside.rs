@@ -10,7 +10,7 @@ use http_server::Tls;
 use namespace::SqlNamespace;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 use types::Clock;
 
 use super::notify::Notifier;
@@ -20,6 +20,7 @@ use super::supervision::Supervision;
 use crate::access_log::{AccessLog, AccessLogWriter};
 use crate::cli::UpArguments;
 use crate::config::Config;
+use crate::terminal;
 
 pub struct Outside {
     signals: Signals,
@@ -32,6 +33,8 @@ struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
+    /// A hang-up is the end of the server then, as of every program that its terminal leaves.
+    ends_at_hangup: bool,
 }
 
 /// Parts of a server that runs.
@@ -50,7 +53,10 @@ pub struct Running<'a> {
 impl Outside {
     /// From here on a Ctrl-C stops in order.
     pub fn meet(config: &Config, clock: &Arc<dyn Clock>) -> Result<Outside> {
+        // Before a handler takes the place of what the server was started with.
+        let ends_at_hangup = terminal::ends_at_hangup();
         let signals = Signals {
+            ends_at_hangup,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
@@ -60,6 +66,22 @@ impl Outside {
         let path = config.http.access_log.as_deref().filter(|_| config.http.enabled);
         let access_log = path.map(|path| AccessLog::start(path, Arc::clone(clock))).transpose()?;
         Ok(Outside { signals, notifier, access_log })
+    }
+
+    /// Until the handle is aborted, a signal ends the process at once: what opens a namespace and pools blocks, for
+    /// hours in a migration. No client is served meanwhile, and what opens bears being killed at every moment.
+    pub fn watch_start() -> Result<AbortHandle> {
+        let (mut interrupt, mut terminate) =
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+        let watch = tokio::spawn(async move {
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            tracing::info!("stopped by a signal during the start, before clients were served");
+            std::process::exit(0);
+        });
+        Ok(watch.abort_handle())
     }
 
     pub fn access_log(&self) -> Option<Arc<AccessLog>> {
@@ -83,10 +105,17 @@ impl Outside {
         tasks.spawn(Arc::clone(&supervision).run(stop));
         let takers = (log, door, tls, access_log);
         let reloader = Reloader::new((arguments, config), takers, Arc::clone(&supervision));
+        let hangups = async {
+            if signals.ends_at_hangup {
+                _ = signals.hangup.recv().await;
+            } else {
+                reloader.run(&mut signals.hangup).await;
+            }
+        };
         let outcome = tokio::select! {
             _ = signals.interrupt.recv() => Ok(()),
             _ = signals.terminate.recv() => Ok(()),
-            () = reloader.run(&mut signals.hangup) => Ok(()),
+            () = hangups => Ok(()),
             lost = lost(&namespace) => Err(lost),
         };
         supervision.notifier.stopping();

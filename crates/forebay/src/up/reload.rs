@@ -3,7 +3,6 @@
 //! Files that the configuration names (keytab, users, mapping, certificates of authorities) are looked at every few
 //! seconds anyhow.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 
 use admin::log::LogControl;
@@ -30,8 +29,6 @@ pub struct Reloader<'a> {
     tls: Option<Arc<Tls>>,
     access_log: Option<Arc<AccessLog>>,
     supervision: Arc<Supervision>,
-    /// A hang-up is the end of a terminal then, and of the server.
-    is_at_terminal: bool,
     /// As far as it is in force. Leaf lock.
     running: Mutex<Config>,
 }
@@ -46,19 +43,13 @@ impl<'a> Reloader<'a> {
         (log, door, tls, access_log): Takers,
         supervision: Arc<Supervision>,
     ) -> Reloader<'a> {
-        let is_at_terminal = std::io::stdin().is_terminal()
-            || std::io::stdout().is_terminal()
-            || std::io::stderr().is_terminal();
         let running = Mutex::new(config.clone());
-        Reloader { arguments, log, door, tls, access_log, supervision, is_at_terminal, running }
+        Reloader { arguments, log, door, tls, access_log, supervision, running }
     }
 
-    /// Reads again at each signal. Ends with the terminal from which the server was started.
+    /// Reads again at each signal.
     pub async fn run(&self, hangup: &mut Signal) {
         while hangup.recv().await.is_some() {
-            if self.is_at_terminal {
-                return;
-            }
             self.supervision.notifier.reloading();
             if let Err(error) = self.reload().await {
                 tracing::error!("configuration is not taken, the previous one stays in force: {error:#}");

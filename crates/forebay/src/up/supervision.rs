@@ -44,10 +44,13 @@ impl Supervision {
         let period = watchdog.unwrap_or(STATUS_PERIOD).min(STATUS_PERIOD);
         let (mut told, mut turn) = (String::new(), None);
         while !*stop.borrow() {
-            let status = match watchdog {
-                Some(patience) => self.feed(patience, &mut turn).await,
-                None => self.status().await,
+            let asking = async {
+                match watchdog {
+                    Some(patience) => self.feed(patience, &mut turn).await,
+                    None => self.status().await,
+                }
             };
+            let Some(status) = unless_stopped(&mut stop, asking).await else { return };
             if status != told {
                 self.notifier.status(&status);
                 told = status;
@@ -88,6 +91,14 @@ impl Supervision {
         let silent = silent.join(", ");
         tracing::error!(%silent, patience_s = patience.as_secs_f64(), "parts of the server do not answer; the watchdog is not fed");
         format!("does not answer: {silent}")
+    }
+}
+
+/// The outcome of `work`. `None`: the server stops, and does not wait for a part that is silent.
+async fn unless_stopped<T>(stop: &mut watch::Receiver<bool>, work: impl Future<Output = T>) -> Option<T> {
+    tokio::select! {
+        outcome = work => Some(outcome),
+        _ = stop.changed() => None,
     }
 }
 
@@ -167,6 +178,7 @@ fn status_line(report: &StatusReport) -> String {
 #[cfg(test)]
 mod tests {
     use tokio::net::TcpListener;
+    use tokio::time::Instant;
 
     use super::*;
 
@@ -214,6 +226,45 @@ mod tests {
         let mut turn = None;
         assert!(!has_turned(&mut turn, || async { false }, PATIENCE).await, "it says that it cannot");
         assert!(has_turned(&mut turn, || async { true }, PATIENCE).await, "it is asked anew");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn turns_that_take_most_of_the_watchdogs_time_keep_the_server_alive() {
+        // As the unit has it.
+        let watchdog = Duration::from_secs(180);
+        for turn_s in [1, 44, 50, 90, 150] {
+            let (mut turn, mut fed, mut feeds) = (None, Instant::now(), 0);
+            while feeds < 20 {
+                let question = || async move {
+                    sleep(Duration::from_secs(turn_s)).await;
+                    true
+                };
+                if has_turned(&mut turn, question, watchdog / PARTS_OF_WATCHDOG).await {
+                    (fed, feeds) = (Instant::now(), feeds + 1);
+                }
+                assert!(fed.elapsed() < watchdog, "turns of {turn_s} s");
+                sleep(STATUS_PERIOD).await;
+            }
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_committer_that_takes_no_turn_at_all_starves_the_watchdog() {
+        let watchdog = Duration::from_secs(180);
+        let (mut turn, begin) = (None, Instant::now());
+        while begin.elapsed() < 2 * watchdog {
+            assert!(!has_turned(&mut turn, std::future::pending::<bool>, watchdog / PARTS_OF_WATCHDOG).await);
+            sleep(STATUS_PERIOD).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stop_does_not_wait_for_a_silent_part() {
+        let (sender, mut stop) = watch::channel(false);
+        assert_eq!(unless_stopped(&mut stop, async { 7 }).await, Some(7));
+        sender.send_replace(true);
+        let asked = unless_stopped(&mut stop, std::future::pending::<()>());
+        assert_eq!(timeout(Duration::from_secs(60), asked).await.expect("it ends with the server"), None);
     }
 
     #[test]

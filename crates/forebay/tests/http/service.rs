@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -114,9 +115,12 @@ fn a_hangup_takes_new_exports_and_log_level_and_says_what_needs_a_restart() {
     for directory in ["/old", "/new"] {
         assert_eq!(server.call("MKCOL", directory).status, 201);
     }
-    let mut client = server.nfs("reader");
-    let root = client.root().unwrap();
-    let mut sees = |directory: &str| client.lookup(&root, directory).is_ok();
+    // One session: the server has room for a number of them only, and this asks often.
+    let mut client = server.nfs("client");
+    let mut sees = |directory: &str| {
+        let root = client.root().unwrap();
+        client.lookup(&root, directory).is_ok()
+    };
     until("the export is there", || sees("old"));
     assert!(!sees("new"));
     let waiting = |keys: &str| {
@@ -142,6 +146,46 @@ fn a_hangup_takes_new_exports_and_log_level_and_says_what_needs_a_restart() {
     server.signal(Signal::HUP);
     until("it is told that all is in force", || server.log().contains("read again and in force"));
     server.stop();
+}
+
+#[test]
+fn a_hangup_does_not_end_a_server_that_outlives_its_terminal() {
+    let instance = Instance::new("");
+    let log = instance.path("terminal");
+    let up = instance.up_command();
+    let words = std::iter::once(up.get_program()).chain(up.get_args());
+    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    let line = line.join(" ");
+    let shown = || String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
+    // As `docker run -t` and `StandardOutput=tty` have it; as nohup does. `script` makes the terminal.
+    for line in [format!("exec {line} </dev/null"), format!("trap '' HUP; exec {line}")] {
+        let mut terminal = Command::new("script");
+        terminal.args(["--quiet", "--return", "--flush", "--command", &format!("echo $$; {line}")]).arg(&log);
+        terminal.env("FOREBAY_LOG_LEVEL", "info");
+        let mut terminal = terminal.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        until("it serves", || shown().contains("Ctrl-C"));
+        let pid = shown().lines().find_map(|line| line.trim().parse().ok()).expect("the shell's number");
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, Signal::HUP).unwrap();
+        until("it reads its configuration again", || shown().contains("configuration is read again"));
+        rustix::process::kill_process(pid, Signal::TERM).unwrap();
+        assert!(terminal.wait().unwrap().success());
+        fs::remove_file(&log).unwrap();
+    }
+}
+
+#[test]
+fn a_stop_during_the_start_ends_the_server_at_once() {
+    let instance = Instance::new("");
+    // A database that takes the connection and never answers, as a migration that lasts.
+    let database = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = database.local_addr().unwrap();
+    let mut command = instance.up_command();
+    command.env("FOREBAY_NAMESPACE_DATABASE", format!("postgres://forebay@{address}/forebay"));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let _asked = database.accept().unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::TERM).unwrap();
+    assert!(child.wait().unwrap().success(), "it was told to stop, and did not fail");
 }
 
 #[test]
