@@ -241,7 +241,7 @@ def a_copy_from_an_own_address_is_refused(place):
     own, routed = "198.51.100.77", "2001:db8:77::/64"
     confined, binary = place.path("confined"), place.binary
     with open(confined, "w") as f:
-        f.write("#!/bin/sh\nexec unshare -m sh -c 'mount -t proc -o subset=pid proc /proc && exec \"$0\" \"$@\"' '%s' \"$@\"\n"
+        f.write("#!/bin/sh\nexec unshare -m --propagation slave sh -c 'mount -t proc -o subset=pid proc /proc && exec \"$0\" \"$@\"' '%s' \"$@\"\n"
                 % os.path.abspath(binary))
     os.chmod(confined, 0o755)
     subprocess.run(["ip", "addr", "add", own + "/32", "dev", "lo"], check=True)

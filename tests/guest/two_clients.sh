@@ -28,6 +28,30 @@ case_appends_of_both_in_turn_are_all_there() {
 	same lines "$(cat log)" "$(seq -f 'line %.0f' 20)"
 }
 
+case_new_names_of_each_kind_are_seen_by_the_other_client() {
+	local maker name
+	if first_guest; then mkdir d; fi
+	meet directory
+	for maker in 0 1; do
+		# That the name is not there is in the other client's cache, too.
+		for name in file dir link symlink fifo device; do refused "No such file" stat "d/$name$maker"; done
+		meet "missing$maker"
+		if [ "$maker" = "$KC_INDEX" ]; then
+			: >"d/file$maker"
+			mkdir "d/dir$maker"
+			ln "d/file$maker" "d/link$maker"
+			ln -s "file$maker" "d/symlink$maker"
+			mkfifo "d/fifo$maker"
+			mknod "d/device$maker" c 1 3
+		fi
+		meet "made$maker"
+		ls d >/dev/null     # opening the directory is what makes a client ask for its names anew
+		same "names of client $maker" "$(cd d && stat -c '%n %F' device* dir* fifo* file* link* symlink* | grep "$maker " | tr '\n' ',')" \
+			"device$maker character special file,dir$maker directory,fifo$maker fifo,file$maker regular empty file,link$maker regular empty file,symlink$maker symbolic link,"
+		meet "seen$maker"
+	done
+}
+
 case_names_made_renamed_and_removed_are_seen() {
 	if first_guest; then mkdir d; echo x >d/a; ln -s a d/l; fi
 	meet made

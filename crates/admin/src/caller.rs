@@ -27,27 +27,6 @@ impl Admin {
         Ok(self.services.authenticator.authenticate(credential, &origin(request)).await?)
     }
 
-    /// A caller with a name.
-    pub(crate) async fn user(&self, request: &Request) -> Result<Caller, Refusal> {
-        let caller = self.caller(request).await?;
-        if caller.role == Role::Anonymous {
-            return Err(Refusal::unauthorized("this needs a login or a token"));
-        }
-        // The answers here are of the whole instance.
-        if !caller.may(Activity::List, &[]) {
-            return Err(Refusal::forbidden("the credential is bound to a path"));
-        }
-        Ok(caller)
-    }
-
-    pub(crate) async fn administrator(&self, request: &Request) -> Result<Caller, Refusal> {
-        let caller = self.user(request).await?;
-        if caller.role != Role::Admin {
-            return Err(Refusal::forbidden(format!("{} is no administrator", caller.name)));
-        }
-        Ok(caller)
-    }
-
     /// Whether the request comes from this host or from a network where metrics are collected. A request that a proxy
     /// on this host forwards comes from elsewhere.
     pub(crate) fn is_trusted_address(&self, request: &Request) -> bool {
@@ -57,6 +36,26 @@ impl Admin {
             && (address.is_loopback()
                 || self.config.metrics_networks.iter().any(|network| network.contains(address)))
     }
+}
+
+/// The caller, if it has a name.
+pub(crate) fn user(caller: &Caller) -> Result<&Caller, Refusal> {
+    if caller.role == Role::Anonymous {
+        return Err(Refusal::unauthorized("this needs a login or a token"));
+    }
+    // The answers here are of the whole instance.
+    if !caller.may(Activity::List, &[]) {
+        return Err(Refusal::forbidden("the credential is bound to a path"));
+    }
+    Ok(caller)
+}
+
+pub(crate) fn administrator(caller: &Caller) -> Result<&Caller, Refusal> {
+    let caller = user(caller)?;
+    if caller.role != Role::Admin {
+        return Err(Refusal::forbidden(format!("{} is no administrator", caller.name)));
+    }
+    Ok(caller)
 }
 
 /// The memory that a list of thousands takes while it is made, about.

@@ -11,6 +11,7 @@ use http_wire::content;
 use serde_json::{Value, json};
 
 use crate::answer;
+use crate::caller::user;
 use crate::instance::{Problem, Snapshot};
 use crate::refusal::Refusal;
 use crate::service::Admin;
@@ -22,7 +23,7 @@ impl Admin {
     pub(crate) async fn health(&self, request: &Request) -> Result<Response, Refusal> {
         let problems = self.problems().await;
         let is_shown =
-            !problems.is_empty() && (self.is_trusted_address(request) || self.user(request).await.is_ok());
+            !problems.is_empty() && (self.is_trusted_address(request) || self.is_user(request).await);
         let status = if problems.is_empty() { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         if wants_text(&request.headers) {
             return Ok(Response::text(status, text(&problems, is_shown)));
@@ -32,6 +33,10 @@ impl Admin {
             body["problems"] = listed(&problems, is_shown);
         }
         Ok(answer::json(status, &body))
+    }
+
+    async fn is_user(&self, request: &Request) -> bool {
+        self.caller(request).await.is_ok_and(|caller| user(&caller).is_ok())
     }
 
     /// If the instance does not answer in time, that is the problem.

@@ -42,7 +42,7 @@ pub struct Snapshot {
     pub open_files: Vec<OpenView>,
     /// How data is read and written at the pools, and why it is done so.
     pub io_modes: Vec<IoModeView>,
-    /// The slowest of the last minutes.
+    /// The slowest of the last 10 minutes.
     pub slow_operations: Vec<SlowOperation>,
     /// Counted since the start, by door and operation.
     pub operations: Vec<OperationCount>,

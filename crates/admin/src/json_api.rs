@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use api::{Activity, Caller, Role};
 
 use crate::answer;
-use crate::caller::{memory, query};
+use crate::caller::{memory, query, user};
 use crate::health;
 use crate::instance::{Snapshot, find_paths};
 use crate::refusal::Refusal;
@@ -58,36 +58,54 @@ impl Admin {
         if !methods.split(", ").any(|method| method == request.method.as_str()) {
             return Err(Refusal::wrong_method(methods));
         }
+        let caller = match endpoint {
+            // It is for everybody, whatever credential comes with the request.
+            Endpoint::Description => Caller::anonymous(),
+            _ => self.caller(&request).await?,
+        };
+        let answer = self.answer(endpoint, &caller, request).await;
+        let mut response = answer.unwrap_or_else(Refusal::into_response);
+        response.user = caller.known_name();
+        Ok(response)
+    }
+
+    async fn answer(
+        &self,
+        endpoint: Endpoint,
+        caller: &Caller,
+        request: Request,
+    ) -> Result<Response, Refusal> {
         match endpoint {
             Endpoint::Description => Ok(Response::full(StatusCode::OK, "application/json", DESCRIPTION)),
-            Endpoint::LogLevels if request.method == Method::PUT => self.set_log_levels(request).await,
-            Endpoint::LogLevels => self.log_levels(&request).await,
-            Endpoint::Namespace => self.namespace(&request).await,
-            Endpoint::Status => self.status(&request).await,
+            Endpoint::LogLevels if request.method == Method::PUT => {
+                self.set_log_levels(caller, request).await
+            }
+            Endpoint::LogLevels => self.log_levels(caller),
+            Endpoint::Namespace => self.namespace(caller, &request).await,
+            Endpoint::Status => self.status(caller, &request).await,
             Endpoint::Pools => {
-                let snapshot = self.seen_by_user(&request).await?;
+                let snapshot = self.seen_by_user(caller).await?;
                 Ok(ok(&json!({ "pools": snapshot.pools })))
             }
             Endpoint::Clients => {
                 let _held = memory(&request).await?;
-                let clients = self.seen_by_user(&request).await?.clients;
+                let clients = self.seen_by_user(caller).await?.clients;
                 let shown = part(&clients, &query(&request)?)?;
                 Ok(ok(&json!({ "clients": shown, "total": clients.len() })))
             }
-            Endpoint::Opens => self.opens(&request).await,
+            Endpoint::Opens => self.opens(caller, &request).await,
             Endpoint::Operations => {
-                let Snapshot { operations, io_modes, .. } = self.seen_by_user(&request).await?;
+                let Snapshot { operations, io_modes, .. } = self.seen_by_user(caller).await?;
                 Ok(ok(&json!({ "operations": operations, "io_modes": io_modes })))
             }
             Endpoint::SlowOperations => {
-                let snapshot = self.seen_by_user(&request).await?;
+                let snapshot = self.seen_by_user(caller).await?;
                 Ok(ok(&json!({ "slow_operations": snapshot.slow_operations })))
             }
         }
     }
 
-    async fn status(&self, request: &Request) -> Result<Response, Refusal> {
-        let caller = self.caller(request).await?;
+    async fn status(&self, caller: &Caller, request: &Request) -> Result<Response, Refusal> {
         let snapshot = self.snapshot().await?;
         let problems = self.problems().await;
         let is_user = caller.role != Role::Anonymous && caller.may(Activity::List, &[]);
@@ -112,10 +130,10 @@ impl Admin {
         })))
     }
 
-    async fn opens(&self, request: &Request) -> Result<Response, Refusal> {
-        let is_administrator = self.user(request).await?.role == Role::Admin;
+    async fn opens(&self, caller: &Caller, request: &Request) -> Result<Response, Refusal> {
+        let is_administrator = user(caller)?.role == Role::Admin;
         let _held = memory(request).await?;
-        let snapshot = self.seen_by_user(request).await?;
+        let snapshot = self.seen_by_user(caller).await?;
         let mut shown = part(&snapshot.open_files, &query(request)?)?.to_vec();
         if is_administrator {
             find_paths(&*self.services.instance, &mut shown).await;
@@ -123,8 +141,8 @@ impl Admin {
         Ok(ok(&json!({ "opens": shown, "total": snapshot.open_count })))
     }
 
-    async fn seen_by_user(&self, request: &Request) -> Result<Snapshot, Refusal> {
-        let caller = self.user(request).await?;
+    async fn seen_by_user(&self, caller: &Caller) -> Result<Snapshot, Refusal> {
+        let caller = user(caller)?;
         let snapshot = self.snapshot().await?;
         Ok(if caller.role == Role::Admin { snapshot } else { snapshot.without_names() })
     }

@@ -67,10 +67,10 @@ impl Page {
             Ok(visitor) => visitor,
             Err(refusal) => return self.explain(&Visitor::stranger(&path), &refusal),
         };
-        match self.answer(&visitor, &path, request).await {
-            Ok(response) => response,
-            Err(refusal) => self.explain(&visitor, &refusal),
-        }
+        let answer = self.answer(&visitor, &path, request).await;
+        let mut response = answer.unwrap_or_else(|refusal| self.explain(&visitor, &refusal));
+        response.user = visitor.caller.known_name();
+        response
     }
 
     async fn answer(&self, visitor: &Visitor, path: &str, request: Request) -> Result<Response, Refusal> {

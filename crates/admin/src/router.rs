@@ -4,6 +4,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Method, StatusCode, header};
 use http_server::{Request, Response, ResponseBody};
 
+use crate::caller::user;
 use crate::refusal::Refusal;
 use crate::service::Admin;
 use crate::{health, metrics};
@@ -52,14 +53,16 @@ impl Admin {
     }
 
     async fn metrics(&self, request: &Request) -> Result<Response, Refusal> {
-        if !self.is_trusted_address(request) {
-            self.user(request).await?;
-        }
+        let asked_by = match self.is_trusted_address(request) {
+            true => None,
+            false => user(&self.caller(request).await?)?.known_name(),
+        };
         let snapshot = self.snapshot().await?;
         let problems = self.problems().await;
         let text =
             self.services.metrics.render(&snapshot, &problems, &self.services.instance.process().await);
-        Ok(Response::full(StatusCode::OK, metrics::CONTENT_TYPE, text))
+        let response = Response::full(StatusCode::OK, metrics::CONTENT_TYPE, text);
+        Ok(Response { user: asked_by, ..response })
     }
 }
 
@@ -83,7 +86,7 @@ fn finish(mut response: Response, is_head: bool) -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{ANN, Fixture};
+    use crate::fixture::{ADMIN, ANN, Fixture, request};
 
     #[tokio::test]
     async fn every_answer_has_the_headers_that_protect_browsers() {
@@ -126,6 +129,24 @@ mod tests {
             );
         }
         assert_eq!(fixture.ask("GET", "/health/x", &[]).await.error().0, 404);
+    }
+
+    #[tokio::test]
+    async fn answers_name_their_user_for_the_access_log() {
+        let fixture = Fixture::new();
+        let levels = "/api/v1/log-levels";
+        for (path, who, status, user) in [
+            ("/api/v1/status", ANN, 200, Some("ann")),
+            ("/metrics", ANN, 200, Some("ann")),
+            (levels, ADMIN, 200, Some("root")),
+            (levels, ANN, 403, Some("ann")),
+            (levels, "Bearer wrong", 401, None),
+            ("/api/v1/openapi.json", "Bearer wrong", 200, None),
+        ] {
+            let request = request("GET", path, &[("authorization", who)], "203.0.113.9", "");
+            let response = fixture.admin.serve(request).await;
+            assert_eq!((response.status.as_u16(), response.user.as_deref()), (status, user), "{path} {who}");
+        }
     }
 
     #[tokio::test]

@@ -2,7 +2,8 @@
 //!
 //! A check takes tens of milliseconds of CPU and megabytes on purpose, so few run at once and off the async threads. WebDAV
 //! clients send the password with every request: a verified one is remembered as an HMAC with a key that lives as long
-//! as the process, never as the password. A change of the user's line in the file ends that at once.
+//! as the process, never as the password. A change of the user's line in the file ends that at once. Before a wrong
+//! password counts as one, the file is looked at again: the password may have been set a moment ago.
 
 pub mod file;
 pub mod hash;
@@ -81,10 +82,10 @@ impl Passwords {
         if name.len() > file::NAME_BYTES_MAX || password.len() > PASSWORD_BYTES_MAX {
             return Err(wrong());
         }
-        let users = self.users.current().await;
-        let user = users.find(name);
+        let mut users = self.users.current().await;
         let fingerprint = self.fingerprint(name, password);
         loop {
+            let user = users.find(name);
             // Requests that come at once with one password wait for one check of it.
             let guard = match self.remembered.get_value_or_guard_async(&fingerprint).await {
                 Err(guard) => guard,
@@ -102,7 +103,15 @@ impl Passwords {
             };
             let hash = user.map_or_else(|| self.nobody.clone(), |user| user.hash.clone());
             let is_right = self.compute(name, password, hash.clone(), from).await?;
-            let Some(user) = user.filter(|_| is_right) else { return Err(wrong()) };
+            let Some(user) = user.filter(|_| is_right) else {
+                let fresh = self.users.fresh().await;
+                if fresh.find(name).map(|user| &user.hash) == user.map(|user| &user.hash) {
+                    return Err(wrong());
+                }
+                self.throttle.lock().give_back(from, name, false);
+                users = fresh;
+                continue;
+            };
             let until = self.clock.monotonic() + REMEMBERED;
             // Fails only if somebody removed the placeholder; then the next request checks again.
             let _ = guard.insert(Remembered { hash, until });
@@ -212,7 +221,9 @@ mod tests {
 
     fn write(path: &Path, password: &str) {
         let hash = hash::hash(password, Cost::TEST).unwrap();
-        std::fs::write(path, format!("anna:{hash}:1001:1000,27:admin\n")).unwrap();
+        let new = path.with_extension("new");
+        std::fs::write(&new, format!("anna:{hash}:1001:1000,27:admin\n")).unwrap();
+        std::fs::rename(&new, path).unwrap();
     }
 
     #[tokio::test]
@@ -250,6 +261,34 @@ mod tests {
         std::fs::remove_file(&trial.path).unwrap();
         trial.clock.advance(2);
         assert!(trial.passwords.check("anna", "new", HERE).await.is_err());
+    }
+
+    /// It took a second, in which the new password was counted as a wrong one.
+    #[tokio::test]
+    async fn a_password_that_was_set_a_moment_ago_is_right_and_costs_no_guess() {
+        let trial = trial();
+        for round in 0..2 * throttle::PAIR_BURST {
+            let password = format!("new-{round}");
+            write(&trial.path, &password);
+            // The clock stands still.
+            let outcome = trial.passwords.check("anna", &password, HERE).await;
+            assert!(outcome.is_ok(), "{round}: {outcome:?}");
+        }
+        for _ in 0..throttle::PAIR_BURST {
+            assert_eq!(trial.passwords.check("anna", "wrong", HERE).await.unwrap_err().to_string(), WRONG);
+        }
+        let error = trial.passwords.check("anna", "wrong", HERE).await.unwrap_err();
+        assert!(error.to_string().starts_with("too many wrong passwords"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_user_who_was_added_a_moment_ago_is_known() {
+        let trial = trial();
+        let line = std::fs::read_to_string(&trial.path).unwrap();
+        std::fs::write(&trial.path, "").unwrap();
+        let passwords = Passwords::open(Some(&trial.path), trial.clock.clone()).unwrap();
+        std::fs::write(&trial.path, line).unwrap();
+        assert!(passwords.check("anna", "right", HERE).await.is_ok());
     }
 
     #[tokio::test]

@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use durable::WatchedFiles;
 use parking_lot::{Mutex, RwLock};
+use tokio::time::Instant;
 use types::Clock;
 
 /// How long a change may go unseen.
 const LOOK_INTERVAL_S: u64 = 1;
+/// Between two looks that callers ask for.
+const ASKED_LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// Ten thousands of lines; whatever is larger is not such a file.
 pub const FILE_BYTES_MAX: u64 = 16 << 20;
 
@@ -23,6 +26,9 @@ pub struct Watched<T> {
     clock: Arc<dyn Clock>,
     /// In seconds of the monotonic clock. The thread that advances it looks at the file.
     next_look_s: AtomicU64,
+    /// When the last look began that a caller asked for. Held during such a look, so that those who ask meanwhile share
+    /// the next one. Guards nothing else.
+    asked_look: tokio::sync::Mutex<Option<Instant>>,
     /// Held while the file is read again.
     file: Mutex<WatchedFiles>,
     /// Guards the pointer alone.
@@ -49,6 +55,7 @@ impl<T: Send + Sync + 'static> Watched<T> {
             parse,
             clock,
             next_look_s,
+            asked_look: tokio::sync::Mutex::default(),
             file: Mutex::new(file),
             value: RwLock::new(Arc::new(value)),
         }))
@@ -57,11 +64,32 @@ impl<T: Send + Sync + 'static> Watched<T> {
     /// The value of the file as it was within the last second. Disk is touched off the async threads.
     pub async fn current(self: &Arc<Self>) -> Arc<T> {
         if self.is_look_due() {
-            let this = self.clone();
-            // A failure to run the closure means that the runtime stops; what is known serves until then.
-            let _ = tokio::task::spawn_blocking(move || this.look()).await;
+            self.look_aside().await;
         }
         self.value.read().clone()
+    }
+
+    /// The value of the file as it is now. Looks are [`ASKED_LOOK_INTERVAL`] apart, however many callers ask: a caller may
+    /// wait for that long.
+    pub async fn fresh(self: &Arc<Self>) -> Arc<T> {
+        if self.path.is_some() {
+            let since = Instant::now();
+            let mut asked = self.asked_look.lock().await;
+            if asked.is_none_or(|begun| begun < since) {
+                if let Some(begun) = *asked {
+                    tokio::time::sleep_until(begun + ASKED_LOOK_INTERVAL).await;
+                }
+                *asked = Some(Instant::now());
+                self.look_aside().await;
+            }
+        }
+        self.value.read().clone()
+    }
+
+    async fn look_aside(self: &Arc<Self>) {
+        let this = self.clone();
+        // A failure to run the closure means that the runtime stops; what is known serves until then.
+        let _ = tokio::task::spawn_blocking(move || this.look()).await;
     }
 
     fn is_look_due(&self) -> bool {
@@ -159,6 +187,44 @@ mod tests {
         fs::remove_file(&path).unwrap();
         clock.advance(2);
         assert_eq!(*watched.current().await, 0);
+    }
+
+    #[tokio::test]
+    async fn looks_that_callers_ask_for_see_each_change_and_keep_their_distance() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let watched = Watched::open(Some(&path), number, Arc::new(ManualClock::new(1_000))).unwrap();
+        let since = Instant::now();
+        // Of different lengths: times of changes may be as coarse as the kernel's tick.
+        for (before, content) in [(0, 1), (1, 22), (22, 333)] {
+            fs::write(&path, content.to_string()).unwrap();
+            assert_eq!(*watched.current().await, before, "the clock stands still");
+            assert_eq!(*watched.fresh().await, content);
+        }
+        assert!(since.elapsed() >= 2 * ASKED_LOOK_INTERVAL, "{:?}", since.elapsed());
+    }
+
+    #[tokio::test]
+    async fn callers_that_ask_during_a_look_share_the_next_one() {
+        use std::task::Poll;
+
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let watched = Watched::open(Some(&path), number, Arc::new(ManualClock::new(1_000))).unwrap();
+        let since = Instant::now();
+        let mut asking: Vec<_> = (0..50).map(|_| Box::pin(watched.fresh())).collect();
+        // The first begins to look at once.
+        std::future::poll_fn(|context| {
+            assert!(asking.iter_mut().all(|one| one.as_mut().poll(context).is_pending()));
+            Poll::Ready(())
+        })
+        .await;
+        for one in asking {
+            one.await;
+        }
+        let begun = watched.asked_look.lock().await.expect("there was a look");
+        // One look each would have begun the last of them after 49 intervals.
+        assert!(begun - since < 10 * ASKED_LOOK_INTERVAL, "{:?}", begun - since);
     }
 
     #[test]

@@ -94,7 +94,7 @@ impl AccessLog {
                 match open(&self.path) {
                     Ok(fresh) => file = fresh,
                     Err(error) => {
-                        tracing::error!(path = %self.path.display(), %error, "cannot reopen the access log; the file of before is used");
+                        tracing::error!(path = %self.path.display(), %error, "cannot reopen the access log; the previous file is used");
                     }
                 }
             }

@@ -38,7 +38,7 @@ impl Report {
 fn self_signed(hosts: &[String], days: u32, out: &Path) -> Result<Report> {
     let now_s = u64::try_from(SystemClock::new().now().seconds).unwrap_or(0);
     let (certificate, key) = auth::cert::self_signed(hosts, days, now_s).map_err(|error| anyhow!(error))?;
-    std::fs::create_dir_all(out).with_context(|| format!("cannot make {}", out.display()))?;
+    std::fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
     let report = Report { certificate: out.join("certificate.pem"), key: out.join("key.pem") };
     write_new(&report.key, &key, 0o600)?;
     write_new(&report.certificate, &certificate, 0o644)?;

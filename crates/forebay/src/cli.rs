@@ -3,6 +3,7 @@
 //! A test (`cli/tests.rs`) walks over it: every command and argument has a line of help, and every command that prints
 //! facts has `--json`.
 
+mod notes;
 #[cfg(test)]
 mod tests;
 
@@ -14,24 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::import::{AdoptArguments, ImportArguments};
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  The command is done
-  1  The command failed, or a check found problems; an error is on standard error
-  2  The command line is not valid; nothing was done";
-
-const EXIT_CODES_OF_CHECKS: &str = "\
-Exit codes:
-  0  The command is done, and its check found no problem
-  1  The check found problems, or the command failed; an error is on standard error
-  2  The command line is not valid; nothing was done";
-
 #[derive(Parser)]
 #[command(
     name = "forebay",
     version,
     about = "Serve one POSIX namespace over many data servers",
-    after_help = EXIT_CODES
+    after_help = notes::EXIT_CODES
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -41,13 +30,15 @@ pub struct Cli {
 #[derive(Subcommand)]
 pub enum Command {
     /// Run a head and its pools
+    #[command(after_help = notes::UP)]
     Up(UpArguments),
     /// Show the state of a running instance
+    #[command(after_help = notes::STATUS)]
     Status(StatusArguments),
     /// Check the namespace against itself and against the pools, and repair it
-    #[command(after_help = EXIT_CODES_OF_CHECKS)]
+    #[command(after_help = notes::FSCK)]
     Fsck(FsckArguments),
-    /// Create directories, and set and show options of directories
+    /// Create directories, and set and show their consistency
     Dir {
         #[command(subcommand)]
         command: DirCommand,
@@ -57,7 +48,7 @@ pub enum Command {
         #[command(subcommand)]
         command: PoolCommand,
     },
-    /// Renew the keys of tickets
+    /// Renew the keys of pool tickets
     Keys {
         #[command(subcommand)]
         command: KeysCommand,
@@ -68,6 +59,7 @@ pub enum Command {
         command: QuotaCommand,
     },
     /// Show the files and bytes below a directory, without walking it
+    #[command(after_help = notes::DU)]
     Du(DuArguments),
     /// Copy, save, restore, migrate, import and rebuild the namespace
     Namespace {
@@ -79,7 +71,7 @@ pub enum Command {
         #[command(subcommand)]
         command: UserCommand,
     },
-    /// Make certificates for trials
+    /// Create certificates for trials
     Cert {
         #[command(subcommand)]
         command: CertCommand,
@@ -98,13 +90,13 @@ pub enum Command {
 
 #[derive(Args, Default)]
 pub struct UpArguments {
-    /// Data directory, which has namespace, pools and secret [default: ./forebay-data]
+    /// Data directory: namespace, pools and keys; created if it is missing [default: ./forebay-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Address of head and pools; beyond loopback root is squashed [default: 127.0.0.1]
+    /// Address to listen on; if it is not loopback, root of the clients is mapped to nobody (see --no-root-squash) [default: 127.0.0.1]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<IpAddr>,
-    /// Port of the head [default: 2049 as root, else 20490]
+    /// NFS port of the head [default: 2049 as root, else 20490]
     #[arg(long, value_name = "PORT")]
     pub nfs_port: Option<u16>,
     /// Port of HTTP and WebDAV [default: 8080]
@@ -113,19 +105,19 @@ pub struct UpArguments {
     /// Do not serve HTTP
     #[arg(long, conflicts_with = "http_port")]
     pub no_http: bool,
-    /// Port of the first pool; pool N listens N ports above it [default: 20491]
+    /// NFS port of pool 0; pool N listens on the port that is N higher [default: 20491]
     #[arg(long, value_name = "PORT")]
     pub pool_port: Option<u16>,
-    /// Number of pools [default: as many as the data directory has, 1 for a new one]
+    /// Number of pools [default: that of the data directory; 1 for a new one]
     #[arg(long, value_name = "N")]
     pub pools: Option<u32>,
     /// Database of the namespace: sqlite, or postgres://user@host/database [default: sqlite, in the data directory]
     #[arg(long, value_name = "URL")]
     pub namespace: Option<String>,
-    /// Do not squash root of client hosts beyond loopback
+    /// Do not map root of the clients to nobody
     #[arg(long)]
     pub no_root_squash: bool,
-    /// Configuration file (TOML); options of the command line override it
+    /// Configuration file (TOML); options override it
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
@@ -139,7 +131,7 @@ pub struct OutputArguments {
 
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct ProgressArguments {
-    /// Print progress to standard error every 5 s if that is no terminal; a terminal shows it anyway
+    /// Print progress to standard error every 5 s, even if it is not a terminal
     #[arg(long)]
     pub progress: bool,
 }
@@ -156,23 +148,23 @@ pub struct StatusArguments {
 pub struct FsckArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// Database of the namespace: sqlite, or postgres://user@host/database [default: as the configuration says]
+    /// Database of the namespace: sqlite, or postgres://user@host/database [default: namespace.database]
     #[arg(long, value_name = "URL")]
     pub namespace: Option<String>,
     #[command(flatten)]
     pub output: OutputArguments,
     #[command(flatten)]
     pub progress: ProgressArguments,
-    /// Repair the problems, after a question for each kind of them; the instance must be stopped
+    /// Repair problems, and ask before each kind of repair; the instance must be stopped
     #[arg(long)]
     pub repair: bool,
-    /// With --repair: make all repairs that lose no data, without questions
+    /// With --repair: do not ask, and make all repairs that lose no data
     #[arg(long, requires = "repair")]
     pub yes: bool,
-    /// With --repair: also empty or cut files whose data no pool has
+    /// With --repair: also truncate files to the data that is left, to length 0 if none is; this loses data for good
     #[arg(long, requires = "repair")]
     pub give_up_lost_data: bool,
-    /// With --repair: delete replicas that belong to no file, instead of moving them to /lost+found
+    /// With --repair: delete replicas of no file instead of moving them to /lost+found; this cannot be undone
     #[arg(long, requires = "repair")]
     pub delete_unknown_replicas: bool,
 }
@@ -182,18 +174,21 @@ pub struct InstanceArguments {
     /// Data directory of the instance [default: ./forebay-data]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Configuration file that names the data directory
+    /// Configuration file, which names the data directory
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 pub enum DirCommand {
-    /// Create a directory with an owner, a group and a mode
+    /// Create a directory with an owner, a group and permissions
+    #[command(after_help = notes::DIR_CREATE)]
     Create(CreateDirArguments),
     /// Set how soon the attributes of a directory follow its entries
+    #[command(after_help = notes::DIR_SET_CONSISTENCY)]
     SetConsistency(SetConsistencyArguments),
-    /// Show the options of a directory
+    /// Show the consistency of a directory
+    #[command(after_help = notes::RUNNING_OR_STOPPED)]
     Show(ShowDirArguments),
 }
 
@@ -201,7 +196,7 @@ pub enum DirCommand {
 pub struct CreateDirArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// Directory to create, from the root of the namespace
+    /// Path of the directory from the root of the namespace
     #[arg(value_name = "PATH")]
     pub path: String,
     /// User that owns the directory: a name that this host knows, or a number
@@ -210,10 +205,10 @@ pub struct CreateDirArguments {
     /// Group of the directory: a name that this host knows, or a number [default: the primary group of the owner]
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
-    /// Permissions in octal; with 2775 the group writes, and owns all that is created in the directory
+    /// Permissions in octal; 2775 lets the group write, and new entries inherit the group
     #[arg(long, value_name = "MODE", default_value = "0755", value_parser = octal_mode)]
     pub mode: u32,
-    /// Create missing directories above it, too: each with mode 0755, and owner and group of the directory above
+    /// Create missing parent directories too, with mode 0755 and the owner and group of the directory above
     #[arg(long)]
     pub parents: bool,
     #[command(flatten)]
@@ -233,10 +228,10 @@ pub struct SetConsistencyArguments {
     /// Path of the directory from the root of the namespace
     #[arg(value_name = "PATH")]
     pub path: String,
-    /// Consistency of its link count, times and change attribute
+    /// Consistency of link count, times and change attribute
     #[arg(value_name = "MODE")]
     pub mode: ConsistencyArgument,
-    /// Set it for all directories below as well
+    /// Set it for all directories below, too
     #[arg(long)]
     pub recursive: bool,
     #[command(flatten)]
@@ -248,15 +243,15 @@ pub struct SetConsistencyArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ConsistencyArgument {
-    /// Attributes are written together with the entries
+    /// Write attributes together with the entries
     Strong,
-    /// Attributes are written later; until then readers see the old ones
+    /// Write attributes about half a second later; until then readers see the old ones
     Weak,
-    /// Attributes are written later; readers see the new ones
+    /// Write attributes about half a second later; readers see the new ones
     Soft,
-    /// Strong, or soft where that is cheaper
+    /// Strong; soft while very many changes arrive together
     Auto,
-    /// Value of namespace.consistency
+    /// Use the value of namespace.consistency
     Inherit,
 }
 
@@ -274,15 +269,18 @@ pub struct ShowDirArguments {
 #[derive(Subcommand)]
 pub enum PoolCommand {
     /// List all pools and their states
+    #[command(after_help = notes::RUNNING_OR_STOPPED)]
     List {
         #[command(flatten)]
         place: InstanceArguments,
         #[command(flatten)]
         output: OutputArguments,
     },
-    /// Drain a pool: it gets no new files and no clients, and its files are read and written through the head
+    /// Drain a pool: send it no new files and no clients, and serve its files through the head
+    #[command(after_help = notes::POOL_DRAIN)]
     Drain(PoolArguments),
     /// Enable a drained pool again
+    #[command(after_help = notes::RUNNING_OR_STOPPED)]
     Enable(PoolArguments),
 }
 
@@ -290,7 +288,7 @@ pub enum PoolCommand {
 pub struct PoolArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// Name of the pool: pool-0, pool-1, …
+    /// Pool: pool-0, pool-1, …
     #[arg(value_name = "POOL")]
     pub pool: String,
     #[command(flatten)]
@@ -299,7 +297,8 @@ pub struct PoolArguments {
 
 #[derive(Subcommand)]
 pub enum KeysCommand {
-    /// Replace the keys; tickets of the former keys stay valid for keys.overlap_s, older tickets do not
+    /// Renew the keys; pools accept tickets of the previous keys for keys.overlap_s
+    #[command(after_help = notes::KEYS_RENEW)]
     Renew {
         #[command(flatten)]
         place: InstanceArguments,
@@ -310,7 +309,8 @@ pub enum KeysCommand {
 
 #[derive(Subcommand)]
 pub enum QuotaCommand {
-    /// Set or change limits of an account
+    /// Set limits of a user, a group or a directory tree; limits that are not named stay
+    #[command(after_help = notes::QUOTA_SET)]
     Set {
         #[command(flatten)]
         place: InstanceArguments,
@@ -321,7 +321,8 @@ pub enum QuotaCommand {
         #[command(flatten)]
         output: OutputArguments,
     },
-    /// Show usage and limits of an account
+    /// Show usage and limits of a user, a group or a directory tree
+    #[command(after_help = notes::RUNNING_OR_STOPPED)]
     Show {
         #[command(flatten)]
         place: InstanceArguments,
@@ -330,14 +331,16 @@ pub enum QuotaCommand {
         #[command(flatten)]
         output: OutputArguments,
     },
-    /// List all accounts that have a quota
+    /// List all users, groups and directory trees that have a quota
+    #[command(after_help = notes::RUNNING_OR_STOPPED)]
     List {
         #[command(flatten)]
         place: InstanceArguments,
         #[command(flatten)]
         output: OutputArguments,
     },
-    /// Remove all limits of an account
+    /// Remove all limits of a user, a group or a directory tree
+    #[command(after_help = notes::RUNNING_OR_STOPPED)]
     Remove {
         #[command(flatten)]
         place: InstanceArguments,
@@ -351,13 +354,13 @@ pub enum QuotaCommand {
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 pub struct WhoseArguments {
-    /// User that owns the files: a number, or a name that this host knows
+    /// User that owns the files: a name that this host knows, or a number
     #[arg(long, value_name = "USER")]
     pub user: Option<String>,
-    /// Group of the files: a number, or a name that this host knows
+    /// Group of the files: a name that this host knows, or a number
     #[arg(long, value_name = "GROUP")]
     pub group: Option<String>,
-    /// Directory tree: path of its top from the root of the namespace
+    /// Directory tree: path of its top directory from the root of the namespace
     #[arg(long, value_name = "PATH")]
     pub tree: Option<String>,
 }
@@ -365,16 +368,16 @@ pub struct WhoseArguments {
 // Limits that are not given stay as they are.
 #[derive(Args)]
 pub struct LimitArguments {
-    /// Bytes that may be passed for namespace.quota_grace_days; 10G is 10 times 2³⁰; 0 removes the limit
+    /// Soft limit of bytes; it may be exceeded for namespace.quota_grace_days; 0 removes it
     #[arg(long, value_name = "SIZE")]
     pub bytes_soft: Option<String>,
-    /// Bytes that are never passed; 0 removes the limit
+    /// Hard limit of bytes, which is never exceeded; 0 removes it
     #[arg(long, value_name = "SIZE")]
     pub bytes_hard: Option<String>,
-    /// Files and directories that may be passed for namespace.quota_grace_days; 0 removes the limit
+    /// Soft limit of files and directories; it may be exceeded for namespace.quota_grace_days; 0 removes it
     #[arg(long, value_name = "N")]
     pub files_soft: Option<String>,
-    /// Files and directories that are never passed; 0 removes the limit
+    /// Hard limit of files and directories, which is never exceeded; 0 removes it
     #[arg(long, value_name = "N")]
     pub files_hard: Option<String>,
 }
@@ -386,7 +389,7 @@ pub struct DuArguments {
     /// Path of the directory from the root of the namespace
     #[arg(value_name = "PATH")]
     pub path: String,
-    /// Levels of directories below it that get a line of their own
+    /// Levels of subdirectories that get a line each
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub depth: u32,
     #[command(flatten)]
@@ -397,24 +400,29 @@ pub struct DuArguments {
 
 #[derive(Subcommand)]
 pub enum NamespaceCommand {
-    /// Copy the namespace of a stopped instance to another place or engine
-    #[command(after_help = EXIT_CODES_OF_CHECKS)]
+    /// Copy the namespace to another data directory or database
+    #[command(after_help = notes::NAMESPACE_COPY)]
     Copy(CopyArguments),
-    /// Save a namespace to a file, of a running instance as well
-    #[command(after_help = EXIT_CODES_OF_CHECKS)]
+    /// Save the namespace to a file
+    #[command(after_help = notes::NAMESPACE_BACKUP)]
     Backup(BackupArguments),
-    /// Restore a saved namespace
-    #[command(after_help = EXIT_CODES_OF_CHECKS)]
+    /// Restore the namespace from a file
+    #[command(after_help = notes::NAMESPACE_RESTORE)]
     Restore(RestoreArguments),
-    /// Migrate the schema to the version of this program, as the next start would
+    /// Migrate the database to the schema of this version now, not at the next start
+    #[command(after_help = notes::NAMESPACE_MIGRATE)]
     Migrate(MigrateArguments),
-    /// Import a namespace from a listing, without data
+    /// Create a namespace from a listing, without data
+    #[command(after_help = notes::NAMESPACE_IMPORT)]
     Import(ImportArguments),
-    /// Make a namespace and a pool from an existing tree, without copying data
+    /// Create a namespace and a pool from an existing directory tree, without copying data
+    #[command(after_help = notes::NAMESPACE_ADOPT)]
     Adopt(AdoptArguments),
     /// Rebuild a lost namespace from the pools
+    #[command(after_help = notes::NAMESPACE_REBUILD)]
     Rebuild(RebuildArguments),
-    /// Send names and owners of all files to the pools now, for a rebuild
+    /// Copy names and owners of all files to the pools now, for `namespace rebuild`
+    #[command(after_help = notes::RUNNING_OR_STOPPED)]
     Describe {
         #[command(flatten)]
         place: InstanceArguments,
@@ -433,10 +441,10 @@ pub struct CopyArguments {
     /// Target without a namespace: a data directory, sqlite:DIR or postgres://user@host/database
     #[arg(long, value_name = "PLACE")]
     pub to: String,
-    /// Data directory that uses the copy from then on; its former namespace is kept under another name
+    /// Make this data directory use the copy; keep its former namespace under another name
     #[arg(long, value_name = "DIR")]
     pub switch: Option<PathBuf>,
-    /// Remove the rows that an earlier attempt copied, and begin anew
+    /// Remove the rows that an earlier attempt copied, and start again
     #[arg(long)]
     pub start_over: bool,
     #[command(flatten)]
@@ -452,7 +460,7 @@ pub struct BackupArguments {
     /// Source: sqlite:DIR or postgres://user@host/database [default: that of the data directory]
     #[arg(long, value_name = "PLACE")]
     pub from: Option<String>,
-    /// File to make; it must not exist
+    /// File to create; it must not exist
     #[arg(long, value_name = "FILE")]
     pub to: PathBuf,
     #[command(flatten)]
@@ -463,16 +471,16 @@ pub struct BackupArguments {
 
 #[derive(Args)]
 pub struct RestoreArguments {
-    /// File that `forebay namespace backup` made
+    /// File that `forebay namespace backup` created
     #[arg(long, value_name = "FILE", required_unless_present = "in_place")]
     pub from: Option<PathBuf>,
-    /// Accept the namespace in the target as restored, although later changes are missing from it
+    /// Accept the database in --to although it is older than the pools; the changes that it lacks are lost
     #[arg(long, conflicts_with_all = ["from", "start_over"])]
     pub in_place: bool,
-    /// Target: a data directory, sqlite:DIR or postgres://user@host/database; with --from it has no namespace
+    /// Target: a data directory, sqlite:DIR or postgres://user@host/database; with --from it must have no namespace
     #[arg(long, value_name = "PLACE")]
     pub to: String,
-    /// Remove the rows that an earlier attempt restored, and begin anew
+    /// Remove the rows that an earlier attempt restored, and start again
     #[arg(long)]
     pub start_over: bool,
     #[command(flatten)]
@@ -485,7 +493,7 @@ pub struct RestoreArguments {
 pub struct MigrateArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// Place: sqlite:DIR, file:FILE (a backup) or postgres://user@host/database [default: that of the data directory]
+    /// Database or backup to migrate: sqlite:DIR, file:FILE or postgres://user@host/database [default: that of the data directory]
     #[arg(long, value_name = "PLACE")]
     pub at: Option<String>,
     /// List the steps and change nothing
@@ -501,7 +509,7 @@ pub struct MigrateArguments {
 pub struct RebuildArguments {
     #[command(flatten)]
     pub place: InstanceArguments,
-    /// Database of the namespace: sqlite, or postgres://user@host/database [default: as the configuration says]
+    /// Database of the namespace: sqlite, or postgres://user@host/database [default: namespace.database]
     #[arg(long, value_name = "URL")]
     pub namespace: Option<String>,
     #[command(flatten)]
@@ -513,10 +521,13 @@ pub struct RebuildArguments {
 #[derive(Subcommand)]
 pub enum UserCommand {
     /// Add a user, and print the password
+    #[command(after_help = notes::USER_ADD)]
     Add(AddUserArguments),
     /// Set a new password for a user, and print it
+    #[command(after_help = notes::USERS)]
     SetPassword(SetPasswordArguments),
     /// Remove a user
+    #[command(after_help = notes::USERS)]
     Remove {
         #[command(flatten)]
         place: InstanceArguments,
@@ -525,6 +536,7 @@ pub enum UserCommand {
         name: String,
     },
     /// List all users
+    #[command(after_help = notes::RUNNING_OR_STOPPED)]
     List {
         #[command(flatten)]
         place: InstanceArguments,
@@ -540,19 +552,19 @@ pub struct AddUserArguments {
     /// Name of the user
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// User id that the user's files belong to
+    /// Numeric user id (uid) of the user
     #[arg(long, value_name = "UID")]
     pub uid: u32,
-    /// Group id that the user's files belong to
+    /// Numeric group id (gid) of the user
     #[arg(long, value_name = "GID")]
     pub gid: u32,
-    /// Ids of further groups, separated by commas
+    /// Numeric ids of further groups, separated by commas
     #[arg(long, value_name = "GIDS", value_delimiter = ',')]
     pub groups: Vec<u32>,
-    /// Make the user an administrator, who may see the clients and set log levels
+    /// Make the user an administrator, who may also see clients and open files and set log levels
     #[arg(long)]
     pub admin: bool,
-    /// Read the password from the first line of standard input instead of making one
+    /// Read the password from the first line of standard input instead of generating one
     #[arg(long)]
     pub password_stdin: bool,
     #[command(flatten)]
@@ -566,7 +578,7 @@ pub struct SetPasswordArguments {
     /// Name of the user
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Read the password from the first line of standard input instead of making one
+    /// Read the password from the first line of standard input instead of generating one
     #[arg(long)]
     pub password_stdin: bool,
     #[command(flatten)]
@@ -575,12 +587,13 @@ pub struct SetPasswordArguments {
 
 #[derive(Subcommand)]
 pub enum CertCommand {
-    /// Make a self-signed certificate and its key
+    /// Create a self-signed certificate and its key
+    #[command(after_help = notes::CERT_SELF_SIGNED)]
     SelfSigned {
-        /// Host name or address that clients use; can be given several times
+        /// Host name or address that clients use; repeat the option for each
         #[arg(long = "host", value_name = "HOST", required = true)]
         hosts: Vec<String>,
-        /// Validity from now on, in days
+        /// Validity in days from now
         #[arg(long, value_name = "DAYS", default_value_t = 90)]
         days: u32,
         /// Directory for certificate.pem and key.pem; neither may exist
@@ -593,13 +606,13 @@ pub enum CertCommand {
 
 #[derive(Subcommand)]
 pub enum ConfigCommand {
-    /// Print every key with its default, type, unit and meaning, as a configuration file
+    /// Print every key with default, type, unit and meaning, as a configuration file
     Reference {
         #[command(flatten)]
         output: OutputArguments,
     },
     /// Check a configuration file
-    #[command(after_help = EXIT_CODES_OF_CHECKS)]
+    #[command(after_help = notes::EXIT_CODES_OF_CHECKS)]
     Check {
         /// Configuration file (TOML)
         #[arg(value_name = "FILE")]
@@ -613,13 +626,13 @@ pub enum ConfigCommand {
 pub enum GenerateCommand {
     /// Write a man page for each command
     Man {
-        /// Directory for the pages; it is made if it is missing
+        /// Directory for the pages; created if it is missing
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
     /// Print the completions of a shell
     Completions {
-        /// Shell that reads them
+        /// Shell
         #[arg(value_name = "SHELL")]
         shell: clap_complete::Shell,
     },

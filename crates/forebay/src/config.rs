@@ -213,7 +213,7 @@ impl Nfs {
         let is_of_domain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
         if domain.is_empty() || domain.len() > DOMAIN_BYTES_MAX || !domain.bytes().all(is_of_domain) {
             bail!(
-                "nfs.domain = {domain:?} is no domain: give what stands behind the @ of names, as in example.org"
+                "nfs.domain = {domain:?} is no domain; give the part after the @ in names, for example example.org"
             );
         }
         Ok(())

@@ -2,8 +2,9 @@
 //! each; until the answer is there, each second a line says how far the work is.
 //!
 //! Only users that may enter the data directory (mode 0700) reach it. Connections and request lengths are bounded. If
-//! the other end closes its connection, the work is dropped.
+//! the other end closes its connection, the work is dropped. If it only stops reading (Ctrl-Z), the work goes on.
 
+use std::fmt::Display;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream as BlockingStream;
@@ -19,6 +20,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 use crate::cli::ProgressArguments;
 use crate::progress::{Meter, Progress, Shown};
@@ -26,12 +28,16 @@ use crate::questions::{CreateDirectoryQuestion, DirectoryQuestion, PoolQuestion,
 
 const CONNECTIONS_MAX: usize = 16;
 const REQUEST_BYTES_MAX: u64 = 16_384;
-/// A connection that says nothing for so long, or takes nothing, leaves its place to another.
+/// A connection that says nothing for so long leaves its place to another.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// So does one that takes nothing of its answer for so long.
+const TAKE_TIMEOUT: Duration = Duration::from_secs(600);
 /// Between two lines about progress.
 const PROGRESS_PERIOD: Duration = Duration::from_secs(1);
 /// Between two lines of a process that answers.
 const LINE_TIMEOUT: Duration = Duration::from_secs(600);
+/// Begins the error that a process answers to a request of another version; commands look for it.
+const NOT_UNDERSTOOD: &str = "request is not understood";
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -58,7 +64,7 @@ enum Answer {
 /// Answers the requests of the control socket.
 #[async_trait::async_trait]
 pub trait Responder: Send + Sync + 'static {
-    /// Dropped if the other end closes its connection.
+    /// Dropped if the other end closes its connection. The meter is stopped then, for threads and tasks that go on.
     async fn respond(&self, request: Request, meter: &Arc<Meter>) -> Result<serde_json::Value>;
 }
 
@@ -106,37 +112,71 @@ async fn converse(stream: UnixStream, responder: &dyn Responder) -> Result<()> {
     let mut reader = tokio::io::BufReader::new(reader.take(REQUEST_BYTES_MAX));
     tokio::time::timeout(REQUEST_TIMEOUT, tokio::io::AsyncBufReadExt::read_line(&mut reader, &mut line))
         .await??;
-    let answer = match serde_json::from_str::<Request>(&line) {
+    let last = match serde_json::from_str::<Request>(&line) {
         Ok(request) => respond(&mut writer, responder, request).await?,
-        Err(error) => Answer::Error(format!("request is not understood: {error}")),
+        Err(error) => text(&Answer::Error(format!("{NOT_UNDERSTOOD}: {error}")))?,
     };
-    send(&mut writer, &answer).await
+    send(&mut writer, &last).await
 }
 
-/// Says how far the work is until it is done. An error: the other end is gone.
-async fn respond(writer: &mut OwnedWriteHalf, responder: &dyn Responder, request: Request) -> Result<Answer> {
+/// Says how far the work is until it is done. Returns the lines that are left to send, the answer last. An error: the other
+/// end is gone.
+///
+/// The work never waits for the other end: a line about progress is left out while the one before is not written.
+async fn respond(
+    writer: &mut OwnedWriteHalf,
+    responder: &dyn Responder,
+    request: Request,
+) -> Result<Vec<u8>> {
     let meter = Meter::new();
+    let _stop = StopOnDrop(Arc::clone(&meter));
     let mut work = responder.respond(request, &meter);
-    loop {
-        match tokio::time::timeout(PROGRESS_PERIOD, &mut work).await {
-            Err(_) => send(writer, &Answer::Progress(meter.progress())).await?,
-            Ok(done) => {
-                if let Some(last) = meter.progress() {
-                    send(writer, &Answer::Progress(Some(last))).await?;
+    let mut period = tokio::time::interval_at(Instant::now() + PROGRESS_PERIOD, PROGRESS_PERIOD);
+    let mut unsent = Vec::new();
+    let done = loop {
+        tokio::select! {
+            done = &mut work => break done,
+            written = writer.write(&unsent), if !unsent.is_empty() => {
+                unsent.drain(..written?);
+            }
+            _ = period.tick() => {
+                if unsent.is_empty() {
+                    unsent = text(&Answer::Progress(meter.progress()))?;
                 }
-                return Ok(match done {
-                    Ok(value) => Answer::Ok(value),
-                    Err(error) => Answer::Error(format!("{error:#}")),
-                });
             }
         }
+    };
+    if let Some(last) = meter.progress() {
+        unsent.extend(text(&Answer::Progress(Some(last)))?);
+    }
+    unsent.extend(text(&match done {
+        Ok(value) => Answer::Ok(value),
+        Err(error) => Answer::Error(format!("{error:#}")),
+    })?);
+    Ok(unsent)
+}
+
+/// Tells the work that nobody waits for it any more.
+struct StopOnDrop(Arc<Meter>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.stop();
     }
 }
 
-async fn send(writer: &mut OwnedWriteHalf, answer: &Answer) -> Result<()> {
+fn text(answer: &Answer) -> Result<Vec<u8>> {
     let mut text = serde_json::to_vec(answer)?;
     text.push(b'\n');
-    Ok(tokio::time::timeout(REQUEST_TIMEOUT, writer.write_all(&text)).await??)
+    Ok(text)
+}
+
+async fn send(writer: &mut OwnedWriteHalf, mut text: &[u8]) -> Result<()> {
+    while !text.is_empty() {
+        let written = tokio::time::timeout(TAKE_TIMEOUT, writer.write(text)).await??;
+        text = &text[written..];
+    }
+    Ok(())
 }
 
 /// Asks the process that runs on `data`; `None` if no process runs.
@@ -176,25 +216,36 @@ fn ask_telling<T: DeserializeOwned>(
     let mut text = serde_json::to_vec(&request)?;
     text.push(b'\n');
     stream.write_all(&text)?;
-    let mut lines = BufReader::new(&stream).lines();
+    let mut reader = BufReader::new(&stream);
     loop {
-        let line = lines.next().transpose()?.unwrap_or_default();
-        match serde_json::from_str(&line)
-            .map_err(|_| anyhow!("the running process stopped before it answered"))?
-        {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        if !line.ends_with('\n') {
+            bail!("the running process stopped before it answered");
+        }
+        match serde_json::from_str(&line).map_err(another_version)? {
             Answer::Progress(progress) => progress.into_iter().for_each(&mut *tell),
-            Answer::Ok(value) => return Ok(Some(serde_json::from_value(value)?)),
+            Answer::Ok(value) => return serde_json::from_value(value).map(Some).map_err(another_version),
+            Answer::Error(error) if error.starts_with(NOT_UNDERSTOOD) => return Err(another_version(error)),
             Answer::Error(error) => bail!(error),
         }
     }
 }
 
+/// A package may replace the program while the process of before runs.
+fn another_version(error: impl Display) -> anyhow::Error {
+    let version = env!("CARGO_PKG_VERSION");
+    anyhow!(
+        "the running process is not of the version of this command, {version} ({error}); restart the process"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::sync::Notify;
-    use tokio::time::Instant;
 
     use super::*;
+    use crate::report::StatusReport;
 
     /// Counts to 1, and answers when it is told to.
     struct Slow {
@@ -255,6 +306,89 @@ mod tests {
         stream.read_exact(&mut first).await.unwrap();
         drop(stream);
         tokio::time::timeout(Duration::from_secs(60), dropped.notified()).await.unwrap();
+    }
+
+    /// The work was dropped after some minutes: lines about progress filled the socket.
+    #[tokio::test(start_paused = true)]
+    async fn work_for_a_command_that_is_stopped_goes_on_and_its_answer_waits() {
+        let (dir, may_answer, dropped) = slow();
+        let mut stream = UnixStream::connect(dir.path().join("control.sock")).await.unwrap();
+        stream.write_all(b"\"status\"\n").await.unwrap();
+        const STOPPED_S: u64 = 20_000;
+        // Of a clock that moves only while everybody waits.
+        tokio::select! {
+            () = dropped.notified() => panic!("the work is dropped"),
+            () = tokio::time::sleep(Duration::from_secs(STOPPED_S)) => {}
+        }
+        may_answer.notify_one();
+        dropped.notified().await;
+        let mut lines = String::new();
+        stream.read_to_string(&mut lines).await.unwrap();
+        assert_eq!(lines.lines().last(), Some("{\"Ok\":\"done\"}"));
+        let told = lines.lines().count();
+        assert!(told < STOPPED_S as usize, "{told} lines fit the socket: it was never full");
+        assert!(lines.lines().all(|line| serde_json::from_str::<Answer>(line).is_ok()), "a torn line");
+    }
+
+    /// Works in a thread, which cannot be dropped.
+    struct Thread(Arc<Notify>);
+
+    #[async_trait::async_trait]
+    impl Responder for Thread {
+        async fn respond(&self, _: Request, meter: &Arc<Meter>) -> Result<serde_json::Value> {
+            let (meter, ended) = (Arc::clone(meter), Arc::clone(&self.0));
+            let work = tokio::task::spawn_blocking(move || {
+                while !meter.is_stopped() {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                ended.notify_one();
+            });
+            work.await?;
+            Ok(serde_json::Value::Null)
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_thread_that_works_for_a_connection_that_was_closed_is_told_to_stop() {
+        let (dir, ended) = (tempfile::tempdir().unwrap(), Arc::new(Notify::new()));
+        tokio::spawn(serve(listen(dir.path()).unwrap(), Arc::new(Thread(Arc::clone(&ended)))));
+        let mut stream = UnixStream::connect(dir.path().join("control.sock")).await.unwrap();
+        stream.write_all(b"\"status\"\n").await.unwrap();
+        let mut first = [0; 1];
+        stream.read_exact(&mut first).await.unwrap();
+        drop(stream);
+        tokio::time::timeout(Duration::from_secs(60), ended.notified()).await.unwrap();
+    }
+
+    /// Asks a process that answers with `line`.
+    fn answered(line: &'static str) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let listener = std::os::unix::net::UnixListener::bind(dir.path().join("control.sock")).unwrap();
+        let process = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            BufReader::new(&stream).read_line(&mut String::new()).unwrap();
+            stream.write_all(line.as_bytes()).unwrap();
+        });
+        let error = ask::<StatusReport>(dir.path(), Request::Status).unwrap_err();
+        process.join().unwrap();
+        format!("{error:#}")
+    }
+
+    /// It was "missing field `name`" until the server was restarted after an upgrade.
+    #[test]
+    fn an_answer_of_another_version_is_told_with_advice() {
+        for line in [
+            "{\"Ok\":{\"version\":\"0.0.9\",\"pools\":[{\"id\":0,\"is_drained\":false}]}}\n",
+            "{\"Error\":\"request is not understood: unknown variant `status`\"}\n",
+            "{\"Partial\":1}\n",
+        ] {
+            let told = answered(line);
+            let is_advice = told.starts_with("the running process is not of the version of this command")
+                && told.ends_with("; restart the process");
+            assert!(is_advice, "{line}: {told}");
+        }
+        assert_eq!(answered("{\"Error\":\"no such pool\"}\n"), "no such pool");
+        assert_eq!(answered("{\"Ok\":{\"pools\":["), "the running process stopped before it answered");
     }
 
     struct Idle;

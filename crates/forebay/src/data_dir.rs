@@ -96,7 +96,7 @@ impl DataDir {
             .recursive(true)
             .mode(0o700)
             .create(path)
-            .map_err(|error| complaint(path, "make", &error))?;
+            .map_err(|error| complaint(path, "create", &error))?;
         let path = path.canonicalize().map_err(|error| complaint(path, "open", &error))?;
         let lock = take_lock(&path)?;
         let (instance, recorded) = load_instance(&path, random)?;
@@ -105,8 +105,8 @@ impl DataDir {
             Some(secret) => secret,
             // A new one would make the file handles of clients invalid, and nobody would learn why.
             None if recorded > 0 => bail!(
-                "{file} is missing, and the file handles of clients are signed with it: restore it from a copy; if there is \
-                 none, make a new one (`(umask 077; head -c 32 /dev/urandom > {file})`) and mount anew at the clients",
+                "{file} is missing; it signs the file handles of clients. Restore it from a copy. Without a copy, create a \
+                 new one (`(umask 077; head -c 32 /dev/urandom > {file})`) and mount again on all clients",
                 file = file.display()
             ),
             None => make_secret(&file, random)?,
@@ -186,9 +186,9 @@ impl DataDir {
             }
             if !self.namespace().join("namespace.db").exists() && self.has_pools()? {
                 bail!(
-                    "{} has pools and no namespace, and a new one would give away the numbers of their files anew: put the \
-                     namespace back (`forebay namespace restore`), build it anew (`forebay namespace rebuild`), or finish \
-                     what was begun (`forebay namespace adopt`, `copy`)",
+                    "{} has pools and no namespace; a new namespace would use the numbers of their files again. Restore the \
+                     namespace (`forebay namespace restore`), rebuild it from the pools (`forebay namespace rebuild`), or \
+                     repeat the command that was interrupted (`forebay namespace adopt`, `copy`)",
                     self.path.display()
                 );
             }
@@ -197,7 +197,7 @@ impl DataDir {
         let name = namespace::database_name(asked)?;
         match noted {
             Some(noted) if noted != name => bail!(
-                "the namespace of {} is in {noted}, not in {name}; if it was moved there by hand, write that into {}",
+                "the namespace of {} is in {noted}, not in {name}; if you moved it, write its present place into {}",
                 self.path.display(),
                 self.database_note().display()
             ),

@@ -34,7 +34,7 @@ Guide, reference and examples.
 
 /// One page for each command: `forebay.1`, `forebay-up.1`, `forebay-pool-list.1` and so on.
 pub fn man(dir: &Path) -> Result<ExitCode> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut program = Cli::command().disable_help_subcommand(true);
     program.build();
     write_pages(&program, dir)
@@ -49,8 +49,12 @@ fn write_pages(command: &Command, dir: &Path) -> io::Result<()> {
         write_pages(below, dir)?;
     }
     let page = Man::new(command.clone()).source(concat!("forebay ", env!("CARGO_PKG_VERSION")));
-    page.manual("Forebay").generate_to(dir)?;
-    Ok(())
+    let page = page.manual("Forebay");
+    let mut text = Vec::new();
+    page.render(&mut text)?;
+    // The section has what --help prints at its end.
+    let text = String::from_utf8_lossy(&text).replace("\n.SH EXTRA\n", "\n.SH NOTES\n");
+    fs::write(dir.join(page.get_filename()), text)
 }
 
 pub fn completions(shell: Shell) -> Result<ExitCode> {
@@ -95,6 +99,7 @@ mod tests {
             page.contains(".TH forebay-up 1  \"forebay 0") && page.contains("no\\-root\\-squash"),
             "{page}"
         );
+        assert!(page.contains("\n.SH NOTES\n") && !page.contains(".SH EXTRA"), "{page}");
         let first = fs::read_to_string(dir.path().join("forebay.1")).unwrap();
         assert!(first.contains("forebay\\-up(1)") && first.contains("/etc/forebay/forebay.toml"), "{first}");
     }

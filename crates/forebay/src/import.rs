@@ -29,19 +29,19 @@ pub use adopt::adopt;
 
 #[derive(Args)]
 pub struct ImportArguments {
-    /// File with the listing; - is standard input
+    /// File with the listing; `-` is standard input
     #[arg(long, value_name = "FILE")]
     pub listing: PathBuf,
-    /// Format: of mtree or tar, or of find TREE -printf '%y %m %U %G %n %D:%i %s %b %T@ %A@ %C@ %B@ %P\0%l\0'
+    /// Format of the listing
     #[arg(long, value_enum)]
     pub format: ListingFormat,
-    /// Target without a namespace: a data directory (made if it is missing), sqlite:DIR or postgres://user@host/database
+    /// Target without a namespace: a data directory (created if it is missing), sqlite:DIR or postgres://user@host/database
     #[arg(long, value_name = "PLACE")]
     pub to: String,
-    /// Data directory that uses the namespace from then on, if that is in PostgreSQL; made if it is missing
+    /// Data directory that uses the namespace, with --to postgres://…; created if it is missing
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Path in the new namespace for the top of the tree
+    /// Path in the new namespace for the top directory of the tree
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub under: String,
     #[command(flatten)]
@@ -52,11 +52,11 @@ pub struct ImportArguments {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ListingFormat {
-    /// Output of GNU find with the format above
+    /// Output of GNU find: find TREE -printf '%y %m %U %G %n %D:%i %s %b %T@ %A@ %C@ %B@ %P\0%l\0'
     Find,
     /// Output of mtree or bsdtar
     Mtree,
-    /// A tar archive, whose contents are not read
+    /// Tar archive; contents of files are skipped
     Tar,
 }
 
@@ -65,19 +65,19 @@ pub struct AdoptArguments {
     /// Directory whose files become the namespace
     #[arg(long, value_name = "DIR")]
     pub tree: PathBuf,
-    /// Data directory to make, for `forebay up`
+    /// Data directory to create, for `forebay up`
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Directory of its pool, on the file system of the tree [default: pools/pool-0 in the data directory]
+    /// Directory of the pool, on the file system of the tree [default: pools/pool-0 in the data directory]
     #[arg(long, value_name = "DIR")]
     pub pool: Option<PathBuf>,
     /// Database of the namespace: postgres://user@host/database [default: sqlite, in the data directory]
     #[arg(long, value_name = "URL")]
     pub namespace: Option<String>,
-    /// Path in the new namespace for the top of the tree
+    /// Path in the new namespace for the top directory of the tree
     #[arg(long, value_name = "PATH", default_value = "/")]
     pub under: String,
-    /// Remove the files' names in the tree at the end, so that nobody changes the files past the namespace
+    /// Remove the old names at the end, so that no program can bypass the server
     #[arg(long = "move")]
     pub takes_names: bool,
     #[command(flatten)]
@@ -108,7 +108,7 @@ pub fn import(arguments: &ImportArguments) -> Result<ExitCode> {
     output::print(arguments.output, &Report::of(&made, &target.place), |report| {
         let mut text = report.text();
         if made.bytes > 0 {
-            text += "the files have sizes and no data: they are in no pool\n";
+            text += "the files have sizes and no data, because no pool has them\n";
         }
         text
     })?;
@@ -189,7 +189,7 @@ impl Target {
                 Ok(Target { place, data })
             }
             Some(_) | None if data.is_some() => {
-                bail!("--data is for a namespace in PostgreSQL; give a data directory as --to alone")
+                bail!("--data needs a PostgreSQL URL as --to; otherwise give the data directory as --to")
             }
             Some(place) => Ok(Target { place, data: None }),
             None => {
@@ -223,8 +223,8 @@ fn empty_data_dir(path: &Path) -> Result<DataDir> {
     require_new(&data)?;
     if data.has_pools()? {
         bail!(
-            "{} has pools, whose files have numbers that an import gives to others: choose another data directory, or \
-             make a namespace of what the pools have with `forebay namespace rebuild`",
+            "{} has pools with files, and an import would use the numbers of these files again. Choose another data \
+             directory, or rebuild the namespace from the pools (`forebay namespace rebuild`)",
             path.display()
         );
     }
@@ -245,7 +245,7 @@ fn place_of(data: &DataDir, namespace: Option<&str>) -> Result<NamespaceLocation
         None | Some(SQLITE) => Ok(NamespaceLocation::Sqlite(data.namespace())),
         Some(url) => match crate::namespace::location::parse(url) {
             Some(place @ NamespaceLocation::Postgres(_)) => Ok(place),
-            _ => bail!("{url} is not understood; it looks like postgres://user@host/database"),
+            _ => bail!("{url} is not a URL of a database; write it as postgres://user@host/database"),
         },
     }
 }

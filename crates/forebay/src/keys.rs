@@ -150,7 +150,10 @@ impl Keys {
                 let keys = Arc::clone(&self);
                 let renewed = tokio::task::spawn_blocking(move || keys.renew_if_due()).await;
                 if let Err(error) = renewed.map_err(anyhow::Error::from).and_then(|done| done) {
-                    tracing::warn!(error = format!("{error:#}"), "keys of tickets are not renewed");
+                    tracing::warn!(
+                        error = format!("{error:#}"),
+                        "cannot renew the keys of pool tickets; the server will retry"
+                    );
                     not_before = self.clock.monotonic() + PAUSE_AFTER_FAILURE;
                 }
             }
@@ -185,10 +188,10 @@ impl Keys {
 
     fn renew_in(&self, store: &mut KeyStore) -> Result<KeysReport> {
         let former = self.state.lock().generation;
-        let generation = former.next().context("keys can be renewed no more: there are 2³² generations")?;
+        let generation = former.next().context("cannot renew the keys: all 2³² generations are used")?;
         store.store(Renewal { generation, renewed_s: wall_s(&*self.clock) })?;
         self.take(generation);
-        tracing::info!(generation = generation.0, "keys of tickets are renewed");
+        tracing::info!(generation = generation.0, "renewed the keys of pool tickets");
         Ok(self.report())
     }
 

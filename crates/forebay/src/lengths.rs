@@ -80,7 +80,10 @@ pub async fn settle(
     let Settled { finished, lost, .. } = settled;
     tracing::info!(files, finished, took_ms, "lengths of files compared with their replicas");
     if lost > 0 {
-        tracing::warn!(lost, "files lack their ends since a pool was put back from a copy: see forebay fsck");
+        tracing::warn!(
+            lost,
+            "files are incomplete because a pool was restored from an older copy; `forebay fsck` lists them"
+        );
     }
     Ok(settled)
 }
@@ -161,7 +164,7 @@ fn expect(entry: &FileLocations, listings: &Listings<'_>, settled: &mut Settled)
         match pool::expect_length(dir, file, size) {
             Ok(()) => is_told = true,
             Err(error) => {
-                tracing::warn!(%file, %error, "cannot note that a replica has lost its end");
+                tracing::warn!(%file, %error, "cannot record that a replica is incomplete");
                 settled.unsettled.insert(pool);
             }
         }
@@ -192,14 +195,14 @@ async fn finish(namespace: &Arc<SqlNamespace>, cuts: &[(Attributes, Left)], told
         for (number, (file, left)) in cuts.iter().enumerate() {
             if told + group * AT_ONCE + number < TOLD_MAX {
                 let (file, from, to) = (file.file, file.size, left.size);
-                tracing::info!(%file, from, to, "file is cut to its replica: the last end came in between");
+                tracing::info!(%file, from, to, "file is truncated to its replica; the server had stopped during a truncation");
             }
             changes.spawn(cut(Arc::clone(namespace), file.file, *left));
         }
         while let Some(changed) = changes.join_next().await {
             match changed.expect("it does not panic, and nobody ends it") {
                 Ok(()) => finished += 1,
-                Err((file, error)) => tracing::warn!(%file, %error, "cannot cut a file to its replica"),
+                Err((file, error)) => tracing::warn!(%file, %error, "cannot truncate a file to its replica"),
             }
         }
     }

@@ -60,7 +60,7 @@ pub fn noted(data: &DataDir) -> Result<Vec<Noted>> {
     for pool in behind(&found) {
         tracing::warn!(
             pool,
-            "pool was not there at the last starts: if its directory was put back from a copy, files have older contents"
+            "pool was absent at the last starts; if its directory was restored from a copy, files may have older contents"
         );
     }
     Ok(found)
@@ -224,7 +224,7 @@ impl OfPool {
         let was_failing = self.is_failing.swap(written.is_err(), Ordering::AcqRel);
         if let (Err(error), false) = (written, was_failing) {
             let file = self.dir.join(NAME).display().to_string();
-            tracing::warn!(file, %error, "pool cannot note how far the namespace has come");
+            tracing::warn!(file, %error, "cannot write the timeline of the namespace to the pool");
         }
     }
 }

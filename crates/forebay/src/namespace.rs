@@ -72,9 +72,7 @@ fn begin(start_over: bool) -> Begin {
 fn copy(arguments: &CopyArguments) -> Result<ExitCode> {
     if let Some(place @ NamespaceLocation::File(_)) = location::parse(&arguments.from) {
         // A copy goes on where the backup ends, with numbers that were given since.
-        bail!(
-            "{place} is a backup; use `forebay namespace restore --from FILE`, which goes on above what came after it"
-        );
+        bail!("{place} is a backup; use `forebay namespace restore --from FILE`");
     }
     let (from, to) = (places::open(&arguments.from)?, places::open(&arguments.to)?);
     refuse_elsewhere(from.data.as_ref(), "--from")?;
@@ -90,12 +88,16 @@ fn copy(arguments: &CopyArguments) -> Result<ExitCode> {
     if let (Some(data), NamespaceLocation::Sqlite(dir)) = (switched, &to.place)
         && *dir != data.namespace()
     {
-        bail!("{} has its namespace in {}: copy it there", data.path().display(), data.namespace().display());
+        bail!(
+            "--switch {}: its namespace must be in {}; give the data directory as --to",
+            data.path().display(),
+            data.namespace().display()
+        );
     }
     let instance = known.clone().next().map(|data| data.instance);
     if let Some(other) = known.clone().find(|data| Some(data.instance) != instance) {
         bail!(
-            "{} is another instance: the files of this namespace are not in its pools",
+            "{} belongs to another instance; the files of this namespace are not in its pools",
             other.path().display()
         );
     }
@@ -114,7 +116,7 @@ fn copy(arguments: &CopyArguments) -> Result<ExitCode> {
         switched: switched
             .map(|data| switch(data, &to.place))
             .transpose()
-            .context("the copy is made and not in use")?,
+            .context("the copy is complete, but it is not in use")?,
     };
     output::print(arguments.output, &report, CopyReport::text)?;
     Ok(exit(&report.problems))
@@ -144,7 +146,7 @@ fn switch(data: &DataDir, to: &NamespaceLocation) -> Result<Switched> {
             switched.is_postgres = true;
             let (old, kept) = (data.namespace(), data.path().join("namespace.moved"));
             if old.exists() {
-                fs::rename(&old, &kept).map_err(|error| complaint(&kept, "make", &error))?;
+                fs::rename(&old, &kept).map_err(|error| complaint(&kept, "create", &error))?;
                 switched.kept = Some(kept);
             }
         }
@@ -236,7 +238,7 @@ fn restore(arguments: &RestoreArguments) -> Result<ExitCode> {
     drop(shown);
     if !restored.is_verified {
         eprintln!(
-            "warning: {} has no digest, as backups of older programs: whether it is what was saved is not known",
+            "warning: {} has no digest, like backups of older versions; it cannot be verified",
             from.display()
         );
     }

@@ -106,7 +106,9 @@ impl Naming {
             }
             match self.tell(after, REST, &stop, &Meter::new()).await {
                 Ok(pass) => after = pass.through,
-                Err(error) => tracing::warn!(%error, "pools are not told what their files are called"),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot copy file names to the pools; a rebuild would lack recent names")
+                }
             }
         }
     }

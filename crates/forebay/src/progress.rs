@@ -8,7 +8,7 @@ mod shown;
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -81,6 +81,8 @@ pub struct Meter {
     /// Leaf lock.
     step: Mutex<Option<Step>>,
     done: AtomicU64,
+    /// Nobody waits for the work any more.
+    is_stopped: AtomicBool,
 }
 
 struct Step {
@@ -117,6 +119,15 @@ impl Meter {
 
     pub fn set(&self, done: u64) {
         self.done.store(done, Ordering::Relaxed);
+    }
+
+    /// Asks threads and tasks of the work to end.
+    pub fn stop(&self) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.is_stopped.load(Ordering::Relaxed)
     }
 
     /// `None`: no step was begun.

@@ -171,7 +171,7 @@ async fn usage(namespace: &SqlNamespace, path: &str, depth: u32, meter: &Meter) 
         meter.add(1);
         lines.push(UsageReport::of(if path.is_empty() { "/".to_owned() } else { path.clone() }, counted));
         if lines.len() + waiting.len() > LINES_MAX {
-            bail!("more than {LINES_MAX} directories are within this depth; ask for less");
+            bail!("more than {LINES_MAX} directories are within this depth; choose a smaller --depth");
         }
         if level < depth {
             let mut below = subdirectories(namespace, dir).await?;
@@ -205,14 +205,14 @@ fn account_of(arguments: &WhoseArguments) -> Result<Whose> {
         (Some(user), ..) => Ok(Whose::User(number_of(OwnerKind::User, user)?)),
         (_, Some(group), _) => Ok(Whose::Group(number_of(OwnerKind::Group, group)?)),
         (.., Some(path)) => Ok(Whose::Tree(path.clone())),
-        _ => bail!("say whose: --user, --group or --tree"),
+        _ => bail!("give --user, --group or --tree"),
     }
 }
 
 fn limits_of(arguments: &LimitArguments) -> Result<Limits> {
     let LimitArguments { bytes_soft, bytes_hard, files_soft, files_hard } = arguments;
     if [bytes_soft, bytes_hard, files_soft, files_hard].iter().all(|limit| limit.is_none()) {
-        bail!("say how much: --bytes-hard 10G, --files-soft 100000 and so on; 0 takes a limit away");
+        bail!("give a limit, for example --bytes-hard 10G or --files-soft 100000; 0 removes a limit");
     }
     let parse = |limit: &Option<String>| limit.as_deref().map(parse_amount).transpose();
     Ok(Limits {
@@ -236,14 +236,15 @@ fn parse_amount(text: &str) -> Result<u64> {
                 "G" => 30,
                 "T" => 40,
                 "P" => 50,
-                _ => bail!("{text:?} is no amount; it looks like 500, 100k, 10G or 2T"),
+                _ => bail!("{text:?} is not an amount; write it as 500, 100k, 10G or 2T"),
             };
             (&upper[..at], shift)
         }
     };
-    let number: u64 = digits.parse().map_err(|_| anyhow!("{text:?} is no amount"))?;
+    let number: u64 =
+        digits.parse().map_err(|_| anyhow!("{text:?} is not an amount; write it as 500, 100k, 10G or 2T"))?;
     let amount = number.checked_mul(1 << shift).filter(|amount| i64::try_from(*amount).is_ok());
-    amount.ok_or_else(|| anyhow!("{text:?} is more than can be counted"))
+    amount.ok_or_else(|| anyhow!("{text:?} is too large"))
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ impl Troubles {
         let Some(error) = error else {
             before?;
             self.0.remove(&place);
-            tracing::info!(%place, "unlinked files are removed again");
+            tracing::info!(%place, "removing unlinked files works again");
             return Some(Change::Ends);
         };
         let wait = before.filter(|_| !works).map_or(PERIOD, |wait| (2 * wait).min(WAIT_MAX));
@@ -123,7 +123,7 @@ impl Troubles {
         if before.is_some() {
             return None;
         }
-        tracing::warn!(%place, %error, "cannot remove unlinked files and tries again now and then");
+        tracing::warn!(%place, %error, "cannot remove unlinked files; the server will retry");
         Some(Change::Begins)
     }
 }

@@ -42,7 +42,7 @@ pub fn run(arguments: &RebuildArguments) -> Result<ExitCode> {
         // Before it is opened, which is a start and would take up what was restored.
         let files = namespace::bulk::discard_unfinished(&server.url)?;
         if files > 1 {
-            bail!("there is a namespace of {files} files in {}; nothing was changed", target.name);
+            bail!("{} has a namespace of {files} files already; nothing was changed", target.name);
         }
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -52,7 +52,7 @@ pub fn run(arguments: &RebuildArguments) -> Result<ExitCode> {
         let namespace = crate::services::open_database(&config, target.database.clone(), clock, Vec::new())?;
         runtime.block_on(namespace.close());
         build(&namespace, found, &data, &meter)
-            .context("the namespace was not built; what there is of it goes at the next attempt")?
+            .context("the namespace was not rebuilt; the next attempt removes the incomplete one")?
     };
     target.put_in_place(&data, &config)?;
     drop(shown);
@@ -80,7 +80,7 @@ impl Target {
             let there = data.namespace();
             if there.exists() {
                 bail!(
-                    "there is a namespace in {}: if it cannot be opened any more, move it away (mv {} {}.lost) and try again",
+                    "{} has a namespace; if it can no longer be opened, move it away (mv {} {}.lost) and run the command again",
                     there.display(),
                     there.display(),
                     there.display()
@@ -112,7 +112,7 @@ impl Target {
             return data.record_database(&config.namespace.database);
         }
         let (new, there) = (unfinished(data), data.namespace());
-        durable::rename(&new, &there).map_err(|error| complaint(&there, "make", &error))
+        durable::rename(&new, &there).map_err(|error| complaint(&there, "create", &error))
     }
 }
 

@@ -9,20 +9,15 @@ use std::path::Path;
 use clap::{Arg, Command, CommandFactory};
 
 use crate::cli::Cli;
-use crate::config;
+use crate::config::reference::{Key, SECTIONS, Section};
 
 const WRITE: &str = "FOREBAY_TEST_WRITE_REFERENCE";
 const NOTE: &str = "<!-- Generated: `cargo xtask reference` writes this page. -->\n";
-/// Words before the last part of a key's explanation: it says which values the key takes.
-const KINDS: &[&str] = &[" Unit: ", " Values: ", " Type: "];
 
 #[test]
 fn the_generated_pages_are_current() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference");
-    let pages = [
-        ("command-line.md", command_line()),
-        ("configuration.md", configuration(&config::reference::text())),
-    ];
+    let pages = [("command-line.md", command_line()), ("configuration.md", configuration())];
     for (name, page) in pages {
         let path = folder.join(name);
         if std::env::var_os(WRITE).is_some() {
@@ -33,23 +28,66 @@ fn the_generated_pages_are_current() {
     }
 }
 
+/// An option in so many commands has its row once, above them.
+const COMMON: usize = 4;
+
 fn command_line() -> String {
     let mut program = Cli::command();
     program.build();
-    let mut page = format!("{NOTE}\n# Command line\n\n");
-    page.push_str("`forebay COMMAND --help` prints the same explanations.\n\n");
-    put_text(&mut page, after_help(&program));
     let mut commands = Vec::new();
     collect(&program, &mut commands);
-    page.push_str("| command | effect |\n|---|---|\n");
+    let common = common_options(&commands);
+    let mut page = format!("{NOTE}\n# Command line\n\n");
+    page.push_str(
+        "`forebay COMMAND --help` prints the same explanations. `forebay --version` prints the version.\n\n",
+    );
+    put_notes(&mut page, &after_help(&program));
+    page.push_str("The column *instance* names the state in which the instance must be.\n\n");
+    page.push_str("| command | effect | instance |\n|---|---|---|\n");
     for command in &commands {
-        let name = name_of(command);
-        writeln!(page, "| [`{name}`](#{}) | {} |", name.replace(' ', "-"), about(command)).unwrap();
+        let (name, effect, state) = (name_of(command), about(command), state_of_instance(command));
+        writeln!(page, "| [`{name}`](#{}) | {effect} | {state} |", name.replace(' ', "-")).unwrap();
     }
+    page.push_str("\n## Common options\n\nMost commands take these options.\n\n");
+    put_arguments(&mut page, common.iter());
     for command in commands {
-        put_command(&mut page, command);
+        put_command(&mut page, command, &common);
     }
     page
+}
+
+/// Rows of options that mean the same in several commands.
+fn common_options(commands: &[&Command]) -> Vec<Row> {
+    let options = |command: &&Command| rows(command).into_iter().filter(|(name, _)| name.starts_with("--"));
+    let rows: Vec<Row> = commands.iter().flat_map(options).collect();
+    let mut common: Vec<Row> = Vec::new();
+    for row in &rows {
+        if !common.contains(row) && rows.iter().filter(|other| *other == row).count() >= COMMON {
+            common.push(row.clone());
+        }
+    }
+    common
+}
+
+/// An argument and its meaning.
+type Row = (String, String);
+
+fn rows(command: &Command) -> Vec<Row> {
+    let shown = command.get_arguments().filter(|argument| !argument.is_hide_set() && !is_help(argument));
+    shown.map(|argument| (cell(&argument.to_string()), cell(&meaning(argument)))).collect()
+}
+
+/// As the notes of the command have it.
+fn state_of_instance(command: &Command) -> &'static str {
+    let notes = after_help(command);
+    let has = |words: &str| notes.contains(words);
+    match () {
+        () if has("with --repair it must be stopped") => "running or stopped; with `--repair` stopped",
+        () if has("The instance must be running") => "running",
+        () if has("The instance must be stopped") => "stopped",
+        () if has("The instance may be running or stopped") => "running or stopped",
+        () => "",
+    }
 }
 
 /// The commands that do something, in the order of `--help`.
@@ -75,21 +113,39 @@ fn after_help(command: &Command) -> String {
     command.get_after_help().map(ToString::to_string).unwrap_or_default()
 }
 
-fn put_command(page: &mut String, command: &Command) {
+fn put_command(page: &mut String, command: &Command, common: &[Row]) {
     let usage = command.clone().render_usage().to_string();
     write!(page, "\n## {}\n\n{}.\n\n", name_of(command), about(command)).unwrap();
-    put_text(page, usage.trim_start_matches("Usage: ").to_owned());
-    put_text(page, after_help(command));
-    let arguments: Vec<&Arg> =
-        command.get_arguments().filter(|argument| !argument.is_hide_set() && !is_help(argument)).collect();
-    if arguments.is_empty() {
-        page.truncate(page.trim_end().len());
+    put_text(page, usage.trim_start_matches("Usage: "));
+    let (shared, own): (Vec<Row>, Vec<Row>) = rows(command).into_iter().partition(|row| common.contains(row));
+    if !own.is_empty() {
+        put_arguments(page, own.iter());
         page.push('\n');
-        return;
     }
+    if !shared.is_empty() {
+        let names: Vec<String> = shared.iter().map(|(argument, _)| format!("`{argument}`")).collect();
+        write!(page, "[Common options](#common-options): {}.\n\n", names.join(", ")).unwrap();
+    }
+    put_notes(page, &after_help(command));
+    page.truncate(page.trim_end().len());
+    page.push('\n');
+}
+
+fn put_arguments<'a>(page: &mut String, rows: impl Iterator<Item = &'a Row>) {
     page.push_str("| argument | meaning |\n|---|---|\n");
-    for argument in arguments {
-        writeln!(page, "| `{}` | {} |", cell(&argument.to_string()), cell(&meaning(argument))).unwrap();
+    for (argument, meaning) in rows {
+        writeln!(page, "| `{argument}` | {meaning} |").unwrap();
+    }
+}
+
+/// Prose, and lists with a title as blocks.
+fn put_notes(page: &mut String, notes: &str) {
+    for note in notes.split("\n\n").filter(|note| !note.is_empty()) {
+        if note.contains(":\n  ") {
+            put_text(page, note);
+        } else {
+            write!(page, "{note}\n\n").unwrap();
+        }
     }
 }
 
@@ -114,54 +170,77 @@ fn meaning(argument: &Arg) -> String {
     text.trim_start_matches("<br>").to_owned()
 }
 
-/// A block of text, if there is any.
-fn put_text(page: &mut String, text: String) {
-    if !text.is_empty() {
-        write!(page, "```text\n{}\n```\n\n", text.trim_end()).unwrap();
-    }
+/// A block of text.
+fn put_text(page: &mut String, text: &str) {
+    write!(page, "```text\n{}\n```\n\n", text.trim_end()).unwrap();
 }
 
-/// `text` is what `forebay config reference` prints: sections, comments, and each key behind its comment.
-fn configuration(text: &str) -> String {
-    let mut page = format!("{NOTE}\n# Configuration\n\n");
-    page.push_str("The configuration is a TOML file, named by `--config FILE`. Every key is optional.\n");
-    page.push_str(
-        "`forebay config reference` prints all keys with their defaults, as a file to start from.\n",
-    );
-    page.push_str("`forebay config check FILE` checks a file. Options of the command line override keys.\n");
-    let (mut section, mut comment, mut is_in_table) = (String::new(), String::new(), false);
-    for line in text.lines() {
-        if let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) {
-            section = format!("{name}.");
-            write!(page, "\n## {name}\n").unwrap();
-            is_in_table = false;
-        } else if let Some(more) = line.strip_prefix("# ") {
-            comment.push_str(more);
-            comment.push(' ');
-        } else if let Some((key, default)) = line.strip_prefix('#').and_then(|line| line.split_once(" = ")) {
-            if !is_in_table {
-                page.push_str("\n| key | default | values | meaning |\n|---|---|---|---|\n");
-                is_in_table = true;
-            }
-            let (meaning, kind) = explained(&comment);
-            let [meaning, kind, default] = [meaning, kind, default].map(cell);
-            writeln!(page, "| `{section}{key}` | `{default}` | {kind} | {meaning} |").unwrap();
-            comment.clear();
-        } else {
-            comment.clear();
+const CONFIGURATION: &str = "\
+# Configuration
+
+The configuration is a TOML file. `--config FILE` names it. Every key is optional.
+
+| command | use |
+|---|---|
+| `forebay config reference` | prints all keys with their defaults, as a file to start from |
+| `forebay config check FILE` | checks a file, and names the line of the first mistake |
+
+**Order.** A value comes from the file, then from the environment, then from an option of the command line. The last one
+wins.
+
+**Environment.** The variable of a key is `FOREBAY_`, section and key in capitals, joined by `_`: `FOREBAY_HTTP_PORT` sets
+`http.port`. Text needs no quotes there. A list is written as in the file: `FOREBAY_HTTP_NAMES='[\"files.example.org:443\"]'`.
+The server refuses an unknown name with this prefix.
+
+**Changes.** The column *takes effect* says when a change of the file is used: *reload* is `systemctl reload forebay` or
+SIGHUP, *restart* is a restart of the server. After a reload the log names the keys that wait for a restart. The server
+also reads some files that keys name again when they change; their rows say so.
+";
+
+fn configuration() -> String {
+    let mut page = format!("{NOTE}\n{CONFIGURATION}");
+    for section in SECTIONS {
+        match section.repeated {
+            None if section.name.is_empty() => page.push_str("\n## Instance\n\n"),
+            None => write!(page, "\n## {}\n\n", section.name).unwrap(),
+            Some(meaning) => write!(page, "\n## {0}\n\n`[[{0}]]`: {meaning}\n\n", section.name).unwrap(),
         }
+        put_keys(&mut page, section);
     }
     page
 }
 
-/// The meaning of a key, and the values that it takes.
-fn explained(comment: &str) -> (&str, &str) {
-    let comment = comment.trim_end();
-    let found = KINDS.iter().filter_map(|kind| Some((comment.rfind(kind)?, kind.len()))).max();
-    match found {
-        Some((at, len)) => (&comment[..at], comment[at + len..].trim_end_matches('.')),
-        None => (comment, ""),
+fn put_keys(page: &mut String, section: &Section) {
+    // Of a repeated table, all keys take effect together.
+    let (header, line) = match section.repeated {
+        None => (" takes effect |", "---|"),
+        Some(_) => ("", ""),
+    };
+    writeln!(page, "| key | default | type | unit or values |{header} meaning |").unwrap();
+    writeln!(page, "|---|---|---|---|{line}---|").unwrap();
+    for key in section.keys {
+        let effect = match section.repeated {
+            None => format!(" {} |", key.takes_effect()),
+            Some(_) => String::new(),
+        };
+        let [default, values, meaning] =
+            [default(key).as_str(), unit_or_values(key).as_str(), key.meaning].map(cell);
+        let (name, kind) = (key.name, key.type_name());
+        writeln!(page, "| `{name}` | {default} | {kind} | {values} |{effect} {meaning} |").unwrap();
     }
+}
+
+/// The unit of a number with its range, or the values of a choice.
+fn unit_or_values(key: &Key) -> String {
+    let unit = key.unit().map(str::to_owned);
+    let parts = unit.into_iter().chain(key.range()).chain(key.values().map(|values| values.join(", ")));
+    parts.collect::<Vec<_>>().join(", ")
+}
+
+/// A value as code, a description as text.
+fn default(key: &Key) -> String {
+    let described = key.default.strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+    described.map_or_else(|| format!("`{}`", key.default), str::to_owned)
 }
 
 /// Text of one cell of a table.
@@ -170,20 +249,18 @@ fn cell(text: &str) -> String {
 }
 
 #[test]
-fn a_table_of_the_configuration_has_key_default_values_and_meaning() {
-    let text = "# Forebay configuration. Every key.\n\n# Kept here. Unit: path.\n#data = \"./d\"\n\n[nfs]\n\n\
-                # One of these.\n# More of it. Values: a|b.\n#mode = (a, else b)\n\n# No kind.\n#free = []\n";
-    let page = configuration(text);
-    let (_, tables) = page.split_once("override keys.\n").unwrap();
-    assert_eq!(
-        tables,
-        "\n| key | default | values | meaning |\n|---|---|---|---|\n\
-         | `data` | `\"./d\"` | path | Kept here. |\n\
-         \n## nfs\n\
-         \n| key | default | values | meaning |\n|---|---|---|---|\n\
-         | `nfs.mode` | `(a, else b)` | a\\|b | One of these. More of it. |\n\
-         | `nfs.free` | `[]` |  | No kind. |\n"
-    );
+fn the_page_of_the_configuration_has_each_key_with_default_type_unit_and_effect() {
+    let page = configuration();
+    for row in [
+        "| `nfs.lease_s` | `90` | integer | seconds, 1 to 3600 | restart | Lease. ",
+        "| `nfs.port` | 2049 as root, else 20490 | port |  | restart | ",
+        "| `http.redirect` | `\"auto\"` | choice | never, auto, always | restart | ",
+        "| `log.level` | `\"warn\"` | choice | error, warn, info, debug, trace | reload | ",
+        "\n## nfs.export\n\n`[[nfs.export]]`: Directories ",
+        "| `anonymous_uid` | `65534` | integer | uid | User id ",
+    ] {
+        assert!(page.contains(row), "no {row:?} in {page}");
+    }
 }
 
 #[test]
@@ -192,7 +269,12 @@ fn the_page_of_the_command_line_has_every_command_with_its_arguments() {
     for part in [
         "## forebay namespace backup\n",
         "\n```text\nforebay pool list [OPTIONS]\n```\n",
-        "| `--data <DIR>` | ",
+        "## Common options\n",
+        "| `--data <DIR>` | Data directory of the instance ",
+        "| `--data <DIR>` | Data directory: ",
+        "[Common options](#common-options): `--data <DIR>`, `--config <FILE>`, `--json`.\n",
+        "| [`forebay namespace copy`](#forebay-namespace-copy) | Copy the namespace to another data directory or database | stopped |",
+        "```text\nExamples:\n  forebay du /projects --depth 1\n```\n",
         "`strong`: ",
         "<br>`weak`: ",
         " [default: 90]",
@@ -200,4 +282,5 @@ fn the_page_of_the_command_line_has_every_command_with_its_arguments() {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("--help` |") && !page.contains("## forebay help"), "{page}");
+    assert_eq!(page.matches("| `--json` | ").count(), 1, "{page}");
 }

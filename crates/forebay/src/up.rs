@@ -254,7 +254,7 @@ async fn drain(
         let _ = tokio::task::spawn_blocking(move || drop(access_log)).await;
     });
     if drained.await.is_err() {
-        tracing::warn!("stopped with work under way; nothing acknowledged is lost");
+        tracing::warn!("stopped while work was in progress; no acknowledged change is lost");
     }
 }
 

@@ -1,5 +1,7 @@
-//! `forebay user …`: the password file of the HTTP door. A running instance sees the change within seconds.
+//! `forebay user …`: the password file of the HTTP door. A running instance accepts a new password at once, and refuses one
+//! of before within seconds.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -41,32 +43,44 @@ pub enum FirstLogin {
     Kept { user: String, file: PathBuf },
 }
 
-/// Makes the first login of an instance that has none. `is_seen`: by a person, at a terminal.
+/// Whether a person sees what this process prints, and no log keeps it.
+///
+/// A container may have a terminal whose output is its log. Its first process leads the session of that terminal, or is a
+/// child of the one that does. A command that a shell starts does neither.
+pub fn is_seen() -> bool {
+    let is_at_terminal =
+        std::io::stdin().is_terminal() && std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+    let leads_session = rustix::process::getsid(None).is_ok_and(|leader| leader == rustix::process::getpid());
+    let is_of_init = rustix::process::getppid().is_none_or(rustix::process::Pid::is_init);
+    is_at_terminal && !leads_session && !is_of_init
+}
+
+/// Makes the first login of an instance that has none. `is_seen`: by a person.
 pub fn first_login(file: &Path, is_seen: bool) -> Result<Option<FirstLogin>> {
     if file.exists() {
         return Ok(None);
+    }
+    let password = file::generate_password().map_err(|error| anyhow!(error))?;
+    let kept = file.with_file_name(FIRST_LOGIN);
+    if !is_seen {
+        // First: a kill before the login is there makes the next start begin anew. After it nobody would ever learn it.
+        durable::replace(&kept, format!("{FIRST_USER}:{password}\n").as_bytes())
+            .with_context(|| format!("cannot write {}", kept.display()))?;
     }
     let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
     let new = file::NewUser {
         name: FIRST_USER.to_owned(),
         identity: Identity::new(uid, gid, &[]),
         role: Role::Admin,
-        password: None,
+        password: Some(password),
     };
     let password = file::add(file, &new).map_err(|error| anyhow!(error))?;
     let user = new.name;
-    if is_seen {
-        return Ok(Some(FirstLogin::Shown { user, password }));
-    }
-    let kept = file.with_file_name(FIRST_LOGIN);
-    if let Err(error) = durable::replace(&kept, format!("{user}:{password}\n").as_bytes()) {
-        // The next start makes another: nobody would ever learn this one.
-        file::remove(file, &user).map_err(|error| anyhow!(error))?;
-        std::fs::remove_file(file)?;
-        return Err(error).with_context(|| format!("cannot write {}", kept.display()));
-    }
-    let file = kept.canonicalize().unwrap_or(kept);
-    Ok(Some(FirstLogin::Kept { user, file }))
+    Ok(Some(if is_seen {
+        FirstLogin::Shown { user, password }
+    } else {
+        FirstLogin::Kept { user, file: kept.canonicalize().unwrap_or(kept) }
+    }))
 }
 
 /// Removes the file of the first login, which is of no use any more.
@@ -85,7 +99,13 @@ fn add(arguments: &AddUserArguments) -> Result<ExitCode> {
         role: if arguments.admin { Role::Admin } else { Role::User },
         password: given_password(arguments.password_stdin)?,
     };
-    let password = file::add(&existing(&arguments.place)?, &new).map_err(|error| anyhow!(error))?;
+    let file = existing(&arguments.place)?;
+    // Beside a password file that is not there yet, a start that was killed has left a login that is none.
+    let is_first = !file.exists();
+    let password = file::add(&file, &new).map_err(|error| anyhow!(error))?;
+    if is_first {
+        forget_first_login(&file, FIRST_USER)?;
+    }
     let password = (!arguments.password_stdin).then_some(password);
     LoginReport { name: new.name, password }.print(arguments.output)
 }
@@ -184,4 +204,47 @@ fn given_password(from_stdin: bool) -> Result<Option<String>> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).context("cannot read the password from standard input")?;
     Ok(Some(line.trim_end_matches(['\r', '\n']).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::{IpAddr, Ipv4Addr};
+    use std::sync::Arc;
+
+    use auth::passwords::Passwords;
+
+    use super::*;
+    use crate::system::SystemClock;
+
+    /// A kill after the password file was written, and before `first-login`, left a login that nobody knew.
+    #[tokio::test]
+    async fn the_first_login_is_kept_before_it_is_in_force_and_begun_anew_after_a_kill() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, kept) = (folder.path().join("users"), folder.path().join(FIRST_LOGIN));
+        // In the way of the password file, as a kill would be.
+        let in_the_way = folder.path().join("users.new");
+        fs::create_dir(&in_the_way).unwrap();
+        assert!(first_login(&file, false).is_err());
+        assert!(!file.exists());
+        let of_kill = fs::read_to_string(&kept).unwrap();
+
+        fs::remove_dir(&in_the_way).unwrap();
+        let made = first_login(&file, false).unwrap();
+        assert!(matches!(made, Some(FirstLogin::Kept { user, .. }) if user == FIRST_USER));
+        let login = fs::read_to_string(&kept).unwrap();
+        assert_ne!(login, of_kill);
+        let passwords = Passwords::open(Some(&file), Arc::new(SystemClock::new())).unwrap();
+        let (user, password) = login.trim_end().split_once(':').unwrap();
+        assert!(passwords.check(user, password, IpAddr::V4(Ipv4Addr::LOCALHOST)).await.is_ok());
+        assert!(first_login(&file, false).unwrap().is_none(), "it is made once");
+    }
+
+    #[test]
+    fn a_login_that_a_person_sees_is_kept_nowhere() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = first_login(&folder.path().join("users"), true).unwrap();
+        assert!(matches!(made, Some(FirstLogin::Shown { .. })));
+        assert!(!folder.path().join(FIRST_LOGIN).exists());
+    }
 }

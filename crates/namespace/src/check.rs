@@ -6,6 +6,7 @@ mod rules;
 mod tests;
 
 use std::fmt;
+use std::ops::ControlFlow;
 
 use api::{Account, Counted, Scope};
 use types::{FileId, PoolId};
@@ -326,20 +327,27 @@ impl Problem {
 
 /// All kinds, of one state.
 pub fn check(session: &mut dyn Session) -> StoreResult<Vec<Problem>> {
-    check_telling(session, &mut || {})
+    let found = check_telling(session, &mut || ControlFlow::Continue(()))?;
+    Ok(found.expect("nothing breaks it off"))
 }
 
-/// As [`check`]; `tell` is called after each kind.
-pub fn check_telling(session: &mut dyn Session, tell: &mut dyn FnMut()) -> StoreResult<Vec<Problem>> {
+/// As [`check`]; `tell` is called after each kind. `None`: it broke the check off.
+pub fn check_telling(
+    session: &mut dyn Session,
+    tell: &mut dyn FnMut() -> ControlFlow<()>,
+) -> StoreResult<Option<Vec<Problem>>> {
     session.begin()?;
     let mut problems = Vec::new();
     for kind in Kind::ALL {
         if problems.len() < PROBLEMS_MAX {
             problems.extend(find(session, kind)?);
         }
-        tell();
+        if tell().is_break() {
+            session.end();
+            return Ok(None);
+        }
     }
     session.end();
     problems.truncate(PROBLEMS_MAX);
-    Ok(problems)
+    Ok(Some(problems))
 }

@@ -1,5 +1,6 @@
 //! The seams of `api`, answered: warm reads from the cache, cold ones by a reader, mutations by the committer.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -126,11 +127,16 @@ impl SqlNamespace {
 
     /// Reads everything, for a namespace that nobody changes meanwhile; also when it is closed. Blocks.
     pub fn check(&self) -> Result<Vec<Problem>, NamespaceError> {
-        self.check_telling(&mut || {})
+        let mut session = self.reads.session(Purpose::Look)?;
+        crate::check::check(&mut *session).map_err(|error| (&error).into())
     }
 
-    /// As [`check`](Self::check); `tell` is called after each of [`ProblemKind::ALL`](crate::ProblemKind::ALL).
-    pub fn check_telling(&self, tell: &mut dyn FnMut()) -> Result<Vec<Problem>, NamespaceError> {
+    /// As [`check`](Self::check); `tell` is called after each of [`ProblemKind::ALL`](crate::ProblemKind::ALL). `None`: it
+    /// broke the check off.
+    pub fn check_telling(
+        &self,
+        tell: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<Option<Vec<Problem>>, NamespaceError> {
         let mut session = self.reads.session(Purpose::Look)?;
         crate::check::check_telling(&mut *session, tell).map_err(|error| (&error).into())
     }

@@ -263,6 +263,29 @@ async fn a_replica_that_loses_its_name_while_it_is_open_takes_no_writes_and_is_n
 
 /// It stayed, and every write of the whole file and every cut failed, until the head removed it or was restarted.
 #[tokio::test]
+async fn a_replica_with_a_name_elsewhere_takes_writes_until_it_is_closed_and_is_not_listed() {
+    let ways: [fn(&Path); 2] = [
+        |path| fs::rename(path, path.with_file_name("moved")).unwrap(),
+        |path| {
+            fs::hard_link(path, path.with_file_name("moved")).unwrap();
+            fs::remove_file(path).unwrap();
+        },
+    ];
+    for move_away in ways {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = open(dir.path());
+        let replica = writer(&pool, FILE).await;
+        replica.write_at(0, Bytes::from("before"), Stability::FileSync).await.unwrap();
+        let path = path(dir.path());
+        move_away(&path);
+        replica.write_at(0, Bytes::from("after!"), Stability::FileSync).await.unwrap();
+        replica.sync().await.unwrap();
+        assert_eq!(fs::read(path.with_file_name("moved")).unwrap(), b"after!");
+        assert_eq!(pool.replicas(FileId(0), 10).await.unwrap(), []);
+    }
+}
+
+#[tokio::test]
 async fn a_replica_that_lost_its_name_with_unsynced_writes_is_made_anew_by_a_full_replacement() {
     for way in 0..3 {
         let dir = tempfile::tempdir().unwrap();

@@ -17,16 +17,15 @@ use crate::refusal::Refusal;
 use crate::service::Admin;
 
 impl Admin {
-    pub(super) async fn namespace(&self, request: &Request) -> Result<Response, Refusal> {
+    pub(super) async fn namespace(&self, caller: &Caller, request: &Request) -> Result<Response, Refusal> {
         let below = request.uri.path().strip_prefix(PREFIX).and_then(|path| path.strip_prefix("namespace"));
         let path = match below.unwrap_or("") {
             "" => Vec::new(),
             below => parse_path(below)?,
         };
-        let caller = self.caller(request).await?;
         let _held = memory(request).await?;
-        let shown = self.show(&caller, &path, &query(request)?).await;
-        shown.map(|body| ok(&body)).map_err(|refusal| reconsider(refusal, &caller))
+        let shown = self.show(caller, &path, &query(request)?).await;
+        shown.map(|body| ok(&body)).map_err(|refusal| reconsider(refusal, caller))
     }
 
     async fn show(&self, caller: &Caller, path: &[Name], query: &Query) -> Result<Value, Refusal> {

@@ -8,7 +8,7 @@ use api::{
 };
 use async_trait::async_trait;
 use http::{StatusCode, header};
-use http_server::ResponseBody;
+use http_server::{Request, ResponseBody};
 use parking_lot::Mutex;
 use types::{Clock, FileId, Identity, Timestamp};
 
@@ -87,6 +87,7 @@ struct Seen {
     status: StatusCode,
     headers: http::HeaderMap,
     text: String,
+    user: Option<Arc<str>>,
 }
 
 impl Seen {
@@ -120,13 +121,16 @@ impl Browser {
     }
 
     async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Seen {
-        let request = request(method, path, headers, "127.0.0.1", body);
-        let Response { status, headers, body, .. } = self.page.handle(request).await;
+        self.ask(request(method, path, headers, "127.0.0.1", body)).await
+    }
+
+    async fn ask(&self, request: Request) -> Seen {
+        let Response { status, headers, body, user, .. } = self.page.handle(request).await;
         let text = match body {
             ResponseBody::Full(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
             _ => String::new(),
         };
-        Seen { status, headers, text }
+        Seen { status, headers, text, user }
     }
 
     async fn see(&self, path: &str) -> Seen {
@@ -353,6 +357,32 @@ async fn a_shared_link_is_carried_on_and_shows_no_more_than_files() {
     assert!(seen.text.contains("href=\"/ui/files/dir/?authz=session-ann-0&amp;sort=size\""));
     let seen = browser.see("/ui/files/dir/?authz=expired").await;
     assert!(seen.status == StatusCode::FORBIDDEN && seen.text.contains("This link has expired"));
+}
+
+#[tokio::test]
+async fn links_to_share_are_offered_where_the_door_gives_them() {
+    let browser = Browser::new();
+    let dir = browser.fixture.make(FileId::ROOT, b"dir", CreateKind::Directory, 0o777).await;
+    browser.fixture.make(dir, b"a.txt", CreateKind::Regular, 0o644).await;
+    let ann = browser.log_in("ann").await;
+    for (from, is_offered) in [("127.0.0.1", true), ("10.1.0.9", false)] {
+        for path in ["/ui/files/dir/", "/ui/files/dir/a.txt"] {
+            let seen = browser.ask(request("GET", path, &[("cookie", &ann)], from, "")).await;
+            assert!(seen.text.contains("Logged in as ann"));
+            let has = |text| seen.text.contains(text);
+            assert_eq!(has("data-share") || has("id=\"share-folder\""), is_offered, "{from} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn pages_name_their_user_for_the_access_log() {
+    let browser = Browser::new();
+    assert_eq!(browser.see("/ui/files/").await.user, None);
+    let ann = browser.log_in("ann").await;
+    for path in ["/ui/files/", "/ui/files/gone", "/ui/clients"] {
+        assert_eq!(browser.see_as(&ann, path).await.user.as_deref(), Some("ann"), "{path}");
+    }
 }
 
 #[tokio::test]

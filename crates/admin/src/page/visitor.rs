@@ -24,6 +24,8 @@ pub(crate) struct Visitor {
     pub link_token: Option<String>,
     /// A cookie came whose session is over.
     pub session_ended: bool,
+    /// As macaroons are given: over TLS, and to this host.
+    gets_macaroons: bool,
     /// The view that was asked for, to come back to after a login.
     pub here: String,
 }
@@ -36,6 +38,7 @@ impl Visitor {
             is_administrator: false,
             link_token: None,
             session_ended: false,
+            gets_macaroons: false,
             here: here.to_owned(),
         }
     }
@@ -52,6 +55,11 @@ impl Visitor {
 
     pub fn is_logged_in(&self) -> bool {
         self.caller.role != Role::Anonymous && self.link_token.is_none()
+    }
+
+    /// Whether the door gives a link to share on this connection.
+    pub fn may_share(&self) -> bool {
+        self.is_logged_in() && self.gets_macaroons
     }
 
     /// The query that is appended to links into the namespace.
@@ -95,7 +103,8 @@ impl Page {
             Given::Nothing => Credential::None,
         };
         let is_nobody = matches!(credential, Credential::None);
-        match self.authenticator.authenticate(credential, &origin(request)).await {
+        let origin = origin(request);
+        match self.authenticator.authenticate(credential, &origin).await {
             Ok(caller) => {
                 let now_s = self.now_s();
                 let is_remembered =
@@ -106,6 +115,7 @@ impl Page {
                     is_administrator,
                     link_token,
                     session_ended: false,
+                    gets_macaroons: origin.is_encrypted || origin.address.is_loopback(),
                     here: here.to_owned(),
                 })
             }

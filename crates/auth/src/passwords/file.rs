@@ -177,7 +177,8 @@ pub fn list(path: &Path) -> Result<Users, String> {
     Users::parse(&read(path)?).map_err(|error| format!("{}:{error}", path.display()))
 }
 
-fn generate_password() -> Result<String, String> {
+/// A password that nobody has yet.
+pub fn generate_password() -> Result<String, String> {
     let mut random = [0; GENERATED_GROUPS * GENERATED_GROUP_LEN];
     aws_lc_rs::rand::fill(&mut random).map_err(|_| "the system gives no random numbers".to_owned())?;
     let groups = random.chunks(GENERATED_GROUP_LEN).map(|group| {

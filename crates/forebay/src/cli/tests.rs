@@ -77,7 +77,10 @@ fn a_group_of_arguments_does_not_replace_the_help_of_its_command() {
         let found = all().into_iter().find(|(name, _)| name == wanted).unwrap();
         found.1.get_about().unwrap().to_string()
     };
-    assert_eq!(about("forebay quota set"), "Set or change limits of an account");
+    assert_eq!(
+        about("forebay quota set"),
+        "Set limits of a user, a group or a directory tree; limits that are not named stay"
+    );
     assert_eq!(about("forebay pool list"), "List all pools and their states");
 }
 
@@ -107,8 +110,49 @@ fn exit_codes_are_documented_and_true() {
     for (name, mut command) in leaves() {
         let checks = ["fsck", "check", "copy", "backup", "restore"];
         let is_check = checks.iter().any(|check| name.ends_with(&format!(" {check}")));
-        let told =
-            command.render_help().to_string().contains("found no problem\n  1  The check found problems");
+        let told = command.render_help().to_string().contains("no problem found\n  1  Problems were found");
         assert_eq!(told, is_check, "{name}");
+    }
+}
+
+/// Commands that do nothing with an instance that exists.
+const WITHOUT_INSTANCE: [&str; 5] =
+    ["forebay up", "forebay cert ", "forebay config ", "forebay generate ", "forebay namespace adopt"];
+
+#[test]
+fn help_says_in_which_state_an_instance_must_be() {
+    for (name, command) in leaves() {
+        let told = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let says_state = told.contains("The instance m") || told.contains("must not be in use");
+        let has_none = WITHOUT_INSTANCE.iter().any(|without| name.starts_with(without));
+        assert_eq!(says_state, !has_none, "{name}: {told}");
+    }
+}
+
+#[test]
+fn examples_are_valid_command_lines() {
+    let mut examples = 0;
+    for (name, command) in leaves() {
+        let told = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        for example in told.lines().filter_map(|line| line.strip_prefix("  forebay ")) {
+            let words = std::iter::once("forebay").chain(example.split(' '));
+            let parsed = Cli::try_parse_from(words);
+            assert!(parsed.is_ok(), "{example}: {}", parsed.err().unwrap());
+            assert!(
+                format!("forebay {example} ").starts_with(&format!("{name} ")),
+                "{name} has an example of another: {example}"
+            );
+            examples += 1;
+        }
+    }
+    assert!(examples > 15, "{examples}");
+}
+
+#[test]
+fn lines_of_notes_fit_a_terminal() {
+    for (name, command) in all() {
+        let told = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let longest = told.lines().map(|line| line.chars().count()).max().unwrap_or(0);
+        assert!(longest <= 120, "{name}: {longest}");
     }
 }

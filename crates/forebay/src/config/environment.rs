@@ -17,9 +17,11 @@ const OTHERS: [&str; 2] = ["FOREBAY_TEST_", "FOREBAY_BENCH_"];
 
 /// As it is printed before the keys.
 pub const RULE: &str = "\
-# Each key can be set by an environment variable, too: FOREBAY_, section and key in capitals, with _ between them.
-# http.port is FOREBAY_HTTP_PORT, data is FOREBAY_DATA. Text needs no quotes there; lists are written as below.
-# The order is: this file, the environment, options of the command line; the last one wins.
+#
+# An environment variable can also set a key: FOREBAY_, section and key in capitals, joined by _. For example,
+# FOREBAY_HTTP_PORT sets http.port, and FOREBAY_DATA sets data. Text needs no quotes there. Lists are written as in this
+# file, and FOREBAY_NFS_EXPORT is a list of inline tables.
+# The order is: this file, the environment, options of the command line. The last one wins.
 ";
 
 impl Config {

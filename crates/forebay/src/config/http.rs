@@ -186,10 +186,13 @@ impl Auth {
     pub fn validate(&self) -> Result<()> {
         for issuer in &self.issuers {
             if issuer.audiences.is_empty() {
-                bail!("auth.issuers: {} has no audiences: a token must name us by one", issuer.url);
+                bail!(
+                    "auth.issuers: {} has no audiences; give the names of this server that its tokens contain",
+                    issuer.url
+                );
             }
             if issuer.uid.is_some() != issuer.gid.is_some() {
-                bail!("auth.issuers: {} has a uid or a gid without the other", issuer.url);
+                bail!("auth.issuers: {} needs both uid and gid, or neither", issuer.url);
             }
             if !issuer.base_path.starts_with('/') {
                 bail!(

@@ -1,4 +1,4 @@
-//! `[keys]`: when the keys of tickets are renewed.
+//! `[keys]`: when the renewed the keys of pool tickets.
 
 use std::time::Duration;
 

@@ -35,7 +35,7 @@ pub struct Answers<R, W> {
 /// From the terminal; without one, somebody must have said yes.
 pub fn of_person(yes: bool) -> Result<Answers<impl BufRead, impl Write>> {
     if !yes && !std::io::stdin().is_terminal() {
-        bail!("there is nobody to ask: repair at a terminal, or with --yes");
+        bail!("standard input is no terminal; repair at a terminal, or add --yes");
     }
     let mood = if yes { Mood::All } else { Mood::Asking };
     Ok(Answers { input: std::io::stdin().lock(), output: std::io::stderr(), mood, is_script: yes })

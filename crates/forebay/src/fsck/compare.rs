@@ -2,9 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use api::{
     Account, Birth, FileLocations, Locality, Locations, Namespace, NamespaceError, Pool, Quotas,
     ReplicaFacts, ReplicaRef, ReplicaState,
@@ -150,6 +151,7 @@ fn name_of(kind: FileKind) -> &'static str {
 
 type Replicas = HashMap<PoolId, HashMap<FileId, ReplicaFacts>>;
 
+/// Ends with an error soon after `meter` was stopped.
 pub async fn compare(
     namespace: &Arc<SqlNamespace>,
     pools: &[Arc<LocalPool>],
@@ -157,11 +159,18 @@ pub async fn compare(
 ) -> Result<Findings> {
     let (checked, counted) = (Arc::clone(namespace), Arc::clone(meter));
     meter.begin_items("checking the namespace", Some(namespace::ProblemKind::ALL.len() as u64));
-    let problems = tokio::task::spawn_blocking(move || checked.check_telling(&mut || counted.add(1))).await?;
+    let problems = tokio::task::spawn_blocking(move || {
+        checked.check_telling(&mut || {
+            counted.add(1);
+            if counted.is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    });
+    let problems = problems.await?;
+    let problems = problems.context("cannot check the namespace")?;
     let mut found = Findings {
         files: 0,
         replicas: 0,
-        of_namespace: problems.context("cannot check the namespace")?,
+        of_namespace: problems.ok_or_else(stopped)?,
         of_pools: Vec::new(),
         unreadable: Vec::new(),
         remarks: Vec::new(),
@@ -177,6 +186,7 @@ pub async fn compare(
         let Some(last) = files.last() else { break };
         after = last.attributes.file;
         for entry in &files {
+            require_wanted(meter)?;
             found.files += 1;
             meter.add(1);
             known.extend(entry.locality.pools().map(|pool| (entry.attributes.file, pool)));
@@ -195,6 +205,7 @@ pub async fn compare(
             of_pool.filter(|facts| !known.contains(&(facts.file, pool.id()))).copied().collect();
         strays.sort_unstable_by_key(|facts| facts.file);
         for facts in strays {
+            require_wanted(meter)?;
             match owner(namespace, pool, &facts).await {
                 Ok(None) => {}
                 Ok(Some(of)) => {
@@ -208,6 +219,14 @@ pub async fn compare(
         }
     }
     Ok(found)
+}
+
+fn require_wanted(meter: &Meter) -> Result<()> {
+    if meter.is_stopped() { Err(stopped()) } else { Ok(()) }
+}
+
+fn stopped() -> anyhow::Error {
+    anyhow!("the check was stopped")
 }
 
 fn look_at_file(entry: &FileLocations, replicas: &Replicas) -> Vec<PoolProblem> {
@@ -333,6 +352,7 @@ struct OfPool {
 fn read_pool(pool: &LocalPool, meter: &Meter) -> Result<OfPool> {
     let (id, mut read) = (pool.id(), OfPool::default());
     for found in pool::scan(pool.dir())? {
+        require_wanted(meter)?;
         meter.add(1);
         match found {
             Found::Replica(FoundReplica { facts, broken, .. }) => {
@@ -369,6 +389,7 @@ mod tests {
     use types::{Attributes, Epoch, Timestamp};
 
     use super::*;
+    use crate::system::SystemRandom;
 
     const FILE: FileId = FileId(5);
     const SIZE: u64 = 100;
@@ -434,5 +455,28 @@ mod tests {
             "file 0000000000000005 has 100 bytes, and none of its replicas is good"
         );
         assert_eq!(look_at_file(&entry(&[]), &pools(&[])), [PoolProblem::NoPlace { file, size }]);
+    }
+
+    /// Each interrupted `forebay fsck` left a thread in the server that read the pools to their ends.
+    #[test]
+    fn a_pool_is_not_read_on_when_the_check_is_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let pool = LocalPool::open(pool::Config {
+            id: PoolId(0),
+            dir: dir.path().to_owned(),
+            instance: [7; 16],
+            reserve_bytes: 0,
+            reserve_files: 0,
+            open_files_max: 16,
+            queue_len_max: 16,
+            threads: 1,
+            random: Arc::new(SystemRandom),
+        });
+        let pool = pool.unwrap();
+        std::fs::write(dir.path().join("data").join("stray"), "").unwrap();
+        let meter = Meter::default();
+        assert_eq!(read_pool(&pool, &meter).unwrap().remarks.len(), 1);
+        meter.stop();
+        assert_eq!(read_pool(&pool, &meter).err().unwrap().to_string(), "the check was stopped");
     }
 }

@@ -32,7 +32,7 @@ const TOLD_MAX: usize = 10_000;
 pub fn run(arguments: &FsckArguments, config: &Config) -> Result<FsckReport> {
     let mut answers = of_person(arguments.yes)?;
     if control::ask::<serde_json::Value>(&config.data, Request::Status)?.is_some() {
-        bail!("{} is being served: stop that forebay, then repair", config.data.display());
+        bail!("{} is in use by a running server; stop it, then repair", config.data.display());
     }
     let data = DataDir::open_existing(&config.data, &SystemRandom)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -62,7 +62,7 @@ pub fn run(arguments: &FsckArguments, config: &Config) -> Result<FsckReport> {
         }
     }
     if made > 0 {
-        eprintln!("{made} repairs, written down in {}", log.path.display());
+        eprintln!("{made} repairs, which are listed in {}", log.path.display());
     }
     runtime.block_on(super::check_opened(&data, config, arguments.progress))
 }
@@ -135,9 +135,9 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         let (told, strays) = self.strays(of_pools, |of| of == Owner::Unplaced)?;
         if !told.is_empty()
             && self.ask(
-                "replicas of files that are said to lie nowhere",
+                "replicas that the namespace does not have",
                 &told,
-                "note where they lie",
+                "record their locations",
                 Price::Nothing,
                 false,
             )?
@@ -150,12 +150,12 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
     /// Replicas of no file become files, or go.
     fn take_in(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
         let (told, strays) = self.strays(of_pools, |of| of == Owner::Nobody)?;
-        if self.may_take_in("replicas of no file", &told, &strays, "put them into /lost+found")? {
+        if self.may_take_in("replicas of no file", &told, &strays, "move them into /lost+found")? {
             self.made += repairs.adopt(&strays, self.log)?;
         }
         let (told, strays) = self.strays(of_pools, |of| matches!(of, Owner::NoRegularFile(_)))?;
-        let title = "replicas of what is no regular file";
-        if self.may_take_in(title, &told, &strays, "put them into /lost+found under new numbers")? {
+        let title = "replicas of objects that are not regular files";
+        if self.may_take_in(title, &told, &strays, "move them into /lost+found under new numbers")? {
             let places = told.into_iter().zip(strays.iter().map(|stray| (stray.pool, stray.file)));
             self.set_aside(repairs, places.collect())?;
         }
@@ -176,7 +176,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         if !self.arguments.delete_unknown_replicas {
             return self.ask(title, told, question, Price::Nothing, false);
         }
-        if self.ask(title, told, "delete them for ever", Price::Data, true)? {
+        if self.ask(title, told, "delete them for good", Price::Data, true)? {
             self.delete(strays)?;
         }
         Ok(false)
@@ -191,7 +191,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         self.log.secure()?;
         for stray in strays {
             let pool = self.services.pools.pool(stray.pool);
-            let pool = pool.context("a pool has gone meanwhile")?;
+            let pool = pool.context("a pool disappeared during the repair")?;
             self.handle.block_on(pool.remove(&[stray.file], ANSWER_TIME)).sole()?;
             self.made += 1;
         }
@@ -202,13 +202,17 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
     fn forget(&mut self, repairs: &mut Repairs, of_pools: &[PoolProblem]) -> Result<()> {
         let (spare, lost) = gone(of_pools);
         self.rescue(repairs, of_pools)?;
-        let title = "missing or short replicas that nobody needs";
-        if !spare.told.is_empty() && self.ask(title, &spare.told, "forget them", Price::Nothing, false)? {
+        let title = "missing or short replicas that no file needs";
+        if !spare.told.is_empty()
+            && self.ask(title, &spare.told, "remove their locations", Price::Nothing, false)?
+        {
             self.made += repairs.drop_locations(&spare.locations, self.log)?;
         }
         let agreed = self.arguments.give_up_lost_data;
         let title = "files whose data no pool has";
-        if !lost.told.is_empty() && self.ask(title, &lost.told, "make them empty", Price::Data, agreed)? {
+        if !lost.told.is_empty()
+            && self.ask(title, &lost.told, "truncate them to length 0", Price::Data, agreed)?
+        {
             self.made += repairs.drop_locations(&lost.locations, self.log)?;
             let empty: Vec<(FileId, u64)> = lost.files.iter().map(|file| (*file, 0)).collect();
             self.made += repairs.shorten(&empty, self.log)?;
@@ -232,8 +236,8 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
             good.push(*stray);
         }
         good.dedup();
-        let title = "files whose data lies on another pool than is said";
-        if !told.is_empty() && self.ask(title, &told, "note where it lies", Price::Nothing, false)? {
+        let title = "files whose data is on another pool than recorded";
+        if !told.is_empty() && self.ask(title, &told, "record the pool that has it", Price::Nothing, false)? {
             self.made += repairs.place(&good, self.log)?;
             self.made += repairs.drop_locations(&bad, self.log)?;
         }
@@ -245,7 +249,9 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         let (told, sizes) = cut(of_pools);
         let agreed = self.arguments.give_up_lost_data;
         let title = "files that are longer than their replicas";
-        if !told.is_empty() && self.ask(title, &told, "cut them to what there is", Price::Data, agreed)? {
+        if !told.is_empty()
+            && self.ask(title, &told, "truncate them to the data that is left", Price::Data, agreed)?
+        {
             self.accept_lengths(of_pools)?;
             self.made += repairs.shorten(&sizes, self.log)?;
         }
@@ -277,7 +283,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
             let found = match pool::look(&self.data.pool(pool.0), facts.file) {
                 Ok(found) => found,
                 Err(error) => {
-                    eprintln!("{problem}: it is left, {error}");
+                    eprintln!("{problem}: not repaired: {error}");
                     continue;
                 }
             };

@@ -42,7 +42,7 @@ pub fn adopt(arguments: &AdoptArguments) -> Result<ExitCode> {
     require_one_file_system(&tree, &pool)?;
     let except = [place_on_disk(&pool)?, place_on_disk(data.path())?];
     if except.contains(&place_on_disk(&tree)?) {
-        bail!("{} is the data directory or the pool itself", tree.display());
+        bail!("--tree {} is the data directory or the pool", tree.display());
     }
     let meter = Meter::new();
     let shown = Shown::of(&meter, arguments.progress);
@@ -86,20 +86,20 @@ impl AdoptReport {
         let (to, tree) = (&self.to, self.tree.display());
         if self.is_unchecked {
             return format!(
-                "{to} has the tree from an attempt that was broken off while it was checked: look at it with \
-                 `forebay fsck`; no name was taken away, which the same command with --move does\n"
+                "{to} has the tree from an attempt that was interrupted during its check; `forebay fsck` checks it. No \
+                 name was removed in the tree; the same command with --move does that\n"
             );
         }
         let mut text = match &self.made {
-            None => format!("{to} has the tree from before\n"),
+            None => format!("{to} has the tree from an earlier run\n"),
             Some(made) => made.text(),
         };
         text += &match self.names_removed {
             Some(gone) => {
-                format!("{gone} names were taken away in {tree}; its directories and links are left\n")
+                format!("{gone} names were removed in {tree}; its directories and symbolic links are left\n")
             }
             None => format!(
-                "the names in {tree} lead to the same files: a program that writes there changes them past Forebay\n"
+                "the names in {tree} lead to the same files; programs that write there bypass Forebay\n"
             ),
         };
         let on = on(arguments.namespace.as_deref());
@@ -160,13 +160,13 @@ fn prepare_pool(data: &DataDir, elsewhere: Option<&Path>) -> Result<PathBuf> {
     match symlink(&elsewhere, &usual) {
         Ok(()) => Ok(elsewhere),
         Err(_) if usual.canonicalize().is_ok_and(|there| there == elsewhere) => Ok(elsewhere),
-        Err(error) => Err(complaint(&usual, "make", &error)),
+        Err(error) => Err(complaint(&usual, "create", &error)),
     }
 }
 
 fn make_private(dir: &Path) -> Result<()> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.map_err(|error| complaint(dir, "make", &error))
+    made.map_err(|error| complaint(dir, "create", &error))
 }
 
 fn place_on_disk(path: &Path) -> Result<(u64, u64)> {
@@ -177,8 +177,8 @@ fn place_on_disk(path: &Path) -> Result<(u64, u64)> {
 fn require_one_file_system(tree: &Path, pool: &Path) -> Result<()> {
     if place_on_disk(tree)?.0 != place_on_disk(pool)?.0 {
         bail!(
-            "the pool in {} is on another file system than {}, and a hard link does not reach over: give --pool a new \
-             directory on the file system of the tree",
+            "the pool {} and the tree {} are on different file systems, and files cannot be linked between them; give \
+             --pool a new directory on the file system of the tree",
             pool.display(),
             tree.display()
         );
@@ -214,7 +214,7 @@ fn link_all(
         import.add(&entry, place).map_err(|error| match error {
             ImportError::Refused(reason) => {
                 anyhow::anyhow!(
-                    "in {}: {reason}; no namespace was made, begin again when that is mended",
+                    "cannot adopt {}: {reason}. No namespace was created; correct this and run the command again",
                     tree.display()
                 )
             }
@@ -237,7 +237,7 @@ fn take_names(
     while let Some(Step { path, seen, entry }) = walk.step()? {
         if matches!(entry.what, What::Regular { .. }) {
             let is_gone = adoption.release(&path, seen);
-            let is_gone = is_gone.with_context(|| format!("{} keeps its name", path.display()))?;
+            let is_gone = is_gone.with_context(|| format!("cannot remove the name {}", path.display()))?;
             gone += u64::from(is_gone);
             meter.set(gone);
         }

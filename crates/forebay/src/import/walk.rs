@@ -80,7 +80,7 @@ impl Walk {
         let seen = place(about);
         if seen.0 != self.device {
             bail!(
-                "{} is another file system, and what is in it cannot be linked: unmount it, or adopt it by itself",
+                "{} is on another file system and cannot be linked; unmount it, or adopt it separately",
                 path.display()
             );
         }
@@ -116,7 +116,10 @@ fn begin(above: impl AsFd, name: &OsStr, path: &Path, seen: (u64, u64)) -> Resul
     let dir = openat(above, name, flags, Mode::empty()).with_context(|| cannot_read(path))?;
     let opened = rustix::fs::fstat(&dir).with_context(|| cannot_read(path))?;
     if (opened.st_dev, opened.st_ino) != seen {
-        bail!("{} is another directory than a moment ago; leave the tree alone meanwhile", path.display());
+        bail!(
+            "{} was replaced by another directory; do not change the tree while the command runs",
+            path.display()
+        );
     }
     let names = Dir::new(dir).with_context(|| cannot_read(path))?;
     Ok(Reading { path: path.to_owned(), names })
@@ -130,7 +133,9 @@ fn what(above: impl AsFd, name: &OsStr, path: &Path, about: &Statx) -> Result<Wh
         FileType::Symlink => {
             let target = readlinkat(above, name, Vec::new()).with_context(|| cannot_read(path))?;
             let target = SymlinkTarget::new(target.as_bytes());
-            What::Symlink(target.with_context(|| format!("cannot take {} in", path.display()))?)
+            What::Symlink(
+                target.with_context(|| format!("cannot adopt the symbolic link {}", path.display()))?,
+            )
         }
         FileType::Fifo => What::Special(FileKind::Fifo),
         FileType::Socket => What::Special(FileKind::Socket),

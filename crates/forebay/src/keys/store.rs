@@ -53,8 +53,8 @@ impl KeyStore {
         }
         if self.is_expected {
             tracing::warn!(
-                "{} is missing: tickets are sealed with the first generation of keys; after an upgrade from a version without \
-                 it that is right, otherwise restore it from a copy",
+                "{} is missing; pool tickets get the first generation of keys. This is correct after an upgrade from a version \
+                 without this file. Otherwise stop the server and restore the file from a copy",
                 self.path.display()
             );
         }

@@ -31,12 +31,12 @@ pub fn open(text: &str) -> Result<End> {
 pub fn open_data(path: &Path) -> Result<DataDir> {
     if !path.join("instance.json").exists() {
         bail!(
-            "{} is no Forebay data directory; a place is one of those, sqlite:DIR, or postgres://user@host/database",
+            "{} is no Forebay data directory; give a data directory, sqlite:DIR or postgres://user@host/database",
             path.display()
         );
     }
     DataDir::open_existing(path, &SystemRandom)
-        .context("a head must be stopped for this (`forebay namespace backup` saves one that runs)")
+        .context("the instance must be stopped (`forebay namespace backup` also works on a running one)")
 }
 
 /// Where the namespace of a data directory is that may be in use; and whose it is.

@@ -92,9 +92,10 @@ impl Problems {
 
     fn text(&self) -> String {
         if self.is_empty() {
-            return "the check finds nothing wrong\n".to_owned();
+            return "the check found no problems\n".to_owned();
         }
-        let mut text = format!("the check finds {} problems, see `forebay fsck`:\n", self.0.len());
+        let mut text =
+            format!("the check found {} problems (`forebay fsck` lists all of them):\n", self.0.len());
         for problem in self.0.iter().take(PROBLEMS_TOLD) {
             text += &format!("  {problem}\n");
         }
@@ -105,9 +106,9 @@ impl Problems {
 impl CopyReport {
     pub fn text(&self) -> String {
         let CopyReport { from, to, rows, resumed, problems, switched } = self;
-        let mut text = format!("{rows} rows are in {to}, the same as in {from}\n");
+        let mut text = format!("copied {from} to {to}: {rows} rows, which are the same in both\n");
         if *resumed > 0 {
-            text += &format!("{resumed} of them were there from an earlier attempt\n");
+            text += &format!("{resumed} of them are from an earlier attempt\n");
         }
         text += &problems.text();
         text + &switched.as_ref().map(Switched::text).unwrap_or_default()
@@ -118,27 +119,27 @@ impl Switched {
     fn text(&self) -> String {
         let data = self.data.display();
         if !self.is_postgres {
-            return format!("{data} has its namespace in its own SQLite: start it without --namespace\n");
+            return format!("{data} uses its own SQLite now; start the server without --namespace\n");
         }
         let kept = self.kept.as_deref().map(Path::display);
         let kept =
             kept.map(|kept| format!("the former namespace of {data} is in {kept}\n")).unwrap_or_default();
-        kept + "start it with that URL as --namespace, or as namespace.database in its configuration file\n"
+        kept + "start the server with that URL as --namespace, or as namespace.database in its configuration\n"
     }
 }
 
 impl BackupReport {
     pub fn text(&self) -> String {
         let BackupReport { from, to, bytes, problems } = self;
-        format!("{from} is saved in {}, {}\n", to.display(), Size(*bytes)) + &problems.text()
+        format!("saved {from} in {}, {}\n", to.display(), Size(*bytes)) + &problems.text()
     }
 }
 
 impl RestoreReport {
     pub fn text(&self) -> String {
         let from = self.from.display();
-        format!("{} rows are in {}, as {from} has them\n", self.rows, self.to)
-            + "changes after the backup are not in it; `forebay fsck` compares it with the pools\n"
+        format!("restored {from} to {}: {} rows\n", self.to, self.rows)
+            + "it lacks the changes after the backup; `forebay fsck` compares it with the pools\n"
             + &self.problems.text()
     }
 }
@@ -146,8 +147,8 @@ impl RestoreReport {
 impl RetakeReport {
     pub fn text(&self) -> String {
         let RetakeReport { to, last_file } = self;
-        format!("the namespace in {to} is taken as it is; file ids go on above {last_file}\n")
-            + "changes that it lacks are lost; `forebay fsck` compares it with the pools\n"
+        format!("the namespace in {to} is accepted as it is; new files get numbers above {last_file}\n")
+            + "the changes that it lacks are lost; `forebay fsck` compares it with the pools\n"
     }
 }
 
@@ -165,7 +166,7 @@ impl MigrateReport {
     /// Before anything is changed.
     pub fn plan(&self) -> String {
         let MigrateReport { at, found, known, steps, .. } = self;
-        let told = format!("{at} has schema version {found}, this program knows {known}\n");
+        let told = format!("{at} has schema version {found}; this program has version {known}\n");
         if steps.is_empty() {
             return told;
         }
@@ -178,9 +179,9 @@ impl MigrateReport {
 
     pub fn outcome(&self) -> String {
         match (self.steps.is_empty(), self.migrated) {
-            (true, _) => "nothing is to be done\n".to_owned(),
+            (true, _) => "nothing to do\n".to_owned(),
             (_, false) => "nothing was changed\n".to_owned(),
-            (_, true) => format!("schema version {} is in place\n", self.known),
+            (_, true) => format!("the schema has version {} now\n", self.known),
         }
     }
 }

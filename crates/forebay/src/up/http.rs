@@ -1,6 +1,5 @@
 //! The HTTP door of `up`: identities, certificate, front, and the pools' data faces.
 
-use std::io::IsTerminal;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -147,7 +146,7 @@ pub fn start(
     let plain = plain_networks(config, is_tls)?;
     let plain_networks = plain.as_ref().map_or(Ok(Vec::new()), |_| config.http.parsed_plain_networks())?;
     let password_file = users::password_file(config);
-    let first_login = users::first_login(&password_file, std::io::stdout().is_terminal())?;
+    let first_login = users::first_login(&password_file, users::is_seen())?;
     let client = http_client::Client::new(client_config(config)).context("cannot set up outgoing HTTP")?;
     let authority = Arc::new(authority(config, data, services, &password_file, plain.clone())?);
     let overview = Arc::new(overview);

@@ -98,5 +98,5 @@ impl Outside {
 /// one changes.
 async fn lost(namespace: &SqlNamespace) -> anyhow::Error {
     namespace.taken_over().await;
-    anyhow!("another head has taken the namespace over: this one ends")
+    anyhow!("another head has taken the namespace over; this server stops")
 }

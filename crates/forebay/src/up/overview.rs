@@ -345,10 +345,7 @@ fn refusing_changes(trouble: Trouble) -> Problem {
 fn refusing_growth(trouble: Trouble) -> Problem {
     Problem {
         kind: "namespace-full",
-        what: format!(
-            "the namespace takes no new files and names; others of its changes go on: {}",
-            trouble.why
-        ),
+        what: format!("the namespace takes no new files and names, but other changes: {}", trouble.why),
         advice: advice(trouble.kind).to_owned(),
     }
 }
@@ -356,22 +353,22 @@ fn refusing_growth(trouble: Trouble) -> Problem {
 /// Most of it ends without a restart, which would only interrupt clients.
 fn advice(kind: TroubleKind) -> &'static str {
     match kind {
-        TroubleKind::Full => "free space on the disk that holds the namespace; it goes on by itself",
+        TroubleKind::Full => "free space on the disk that holds the namespace; the server resumes by itself",
         TroubleKind::ReadOnly => {
-            "make what holds the namespace writable: its disk, or the rights of the database's user; it goes on by itself"
+            "make the namespace writable: its disk, or the rights of the user of the database; the server resumes by itself"
         }
         TroubleKind::Failed => {
-            "look at the log, and at the disk or the PostgreSQL server that holds the namespace; it goes on by itself"
+            "check the log, and the disk or the PostgreSQL server that holds the namespace; the server resumes by itself"
         }
-        TroubleKind::Away => "look at PostgreSQL and the network to it; it goes on by itself",
+        TroubleKind::Away => "check PostgreSQL and the network to it; the server resumes by itself",
         TroubleKind::TooManyConnections => {
-            "raise max_connections of PostgreSQL, or the limit of its user or database; it goes on by itself"
+            "raise max_connections of PostgreSQL, or the limit of its user or database; the server resumes by itself"
         }
         TroubleKind::TakenOver => {
-            "another head serves this namespace: stop this one, or stop that one and restart this one"
+            "another head serves this namespace; stop this one, or stop the other one and restart this one"
         }
-        TroubleKind::SetBack => "bring the newer database back, then restart",
-        TroubleKind::NeedsRestart => "look at the log, then restart",
+        TroubleKind::SetBack => "restore the newer database, then restart",
+        TroubleKind::NeedsRestart => "check the log, then restart",
     }
 }
 
@@ -430,14 +427,15 @@ impl Instance for Overview {
                 problems.push(Problem {
                     kind: "pool-offline",
                     what: format!("{} takes no I/O: {why}", status.id),
-                    advice: "look at its disk; files with their only replica there cannot be read".to_owned(),
+                    advice: "check its disk; files whose only replica is there cannot be read".to_owned(),
                 });
             } else if let Some(why) = &status.read_only {
                 problems.push(Problem {
                     kind: "pool-read-only",
                     what: format!("{} takes no new files: {why}", status.id),
-                    advice: "look at its disk; what is there can be read, and it is tried again each second"
-                        .to_owned(),
+                    advice:
+                        "check its disk; its files can be read, and the server checks the pool each second"
+                            .to_owned(),
                 });
             } else if (status.free_bytes as f64) < status.total_bytes as f64 * FREE_SHARE_MIN {
                 problems.push(Problem {
@@ -448,7 +446,7 @@ impl Instance for Overview {
                         Size(status.free_bytes),
                         Size(status.total_bytes)
                     ),
-                    advice: "remove files or add a pool; writes fail when it is full".to_owned(),
+                    advice: "remove files or add a pool; writes fail when the pool is full".to_owned(),
                 });
             }
         }
@@ -461,7 +459,7 @@ impl Instance for Overview {
 
     async fn paths(&self, files: &[FileId]) -> Vec<Option<Vec<Name>>> {
         self.namespace.paths(files).await.unwrap_or_else(|error| {
-            tracing::warn!(%error, "cannot say where open files are");
+            tracing::warn!(%error, "cannot look up the paths of open files");
             vec![None; files.len()]
         })
     }

@@ -61,7 +61,7 @@ impl<'a> Reloader<'a> {
             }
             self.supervision.notifier.reloading();
             if let Err(error) = self.reload().await {
-                tracing::error!("configuration is not taken, that of before stays: {error:#}");
+                tracing::error!("configuration is not taken, the previous one stays in force: {error:#}");
             }
             self.supervision.notifier.ready(&self.supervision.status().await);
         }
@@ -151,5 +151,12 @@ mod tests {
         for key in LOG.iter().chain(&[EXPORTS]) {
             assert!(known.contains(key), "{key}");
         }
+    }
+
+    #[test]
+    fn the_reference_marks_the_keys_that_are_taken_at_run_time() {
+        let keys = crate::config::reference::SECTIONS.iter().flat_map(|section| section.keys);
+        let marked = keys.filter(|key| key.takes_effect() == "reload").map(|key| key.name);
+        assert_eq!(marked.collect::<Vec<_>>(), LOG);
     }
 }

@@ -47,6 +47,8 @@ pub struct Responder {
     http: Option<HttpReport>,
     pool_map: Arc<PoolMap>,
     keys: Arc<Keys>,
+    /// Held for a check, also while one that was stopped ends: each takes a thread and reads everything. Guards nothing else.
+    checking: Arc<tokio::sync::Mutex<()>>,
     /// Which pools are drained, on disk. The lock is held during a write, so that two changes do not lose one.
     drained: tokio::sync::Mutex<DrainedPools>,
     /// Total operations at each of the last seconds. Leaf lock.
@@ -74,6 +76,7 @@ impl Responder {
             http,
             pool_map,
             keys,
+            checking: Arc::default(),
             drained: tokio::sync::Mutex::new(data.drained_pools()),
             samples: Mutex::default(),
         })
@@ -138,7 +141,16 @@ impl Responder {
     async fn check(&self, meter: &Arc<Meter>) -> Result<FsckReport> {
         let listed = self.pool_map.list().ids();
         let pools = self.local_pools.iter().filter(|pool| listed.contains(&pool.id()));
-        fsck::check(&self.namespace, &pools.cloned().collect::<Vec<_>>(), meter).await
+        let (pools, namespace): (Vec<_>, _) = (pools.cloned().collect(), Arc::clone(&self.namespace));
+        meter.begin("waiting for the check that runs");
+        let turn = Arc::clone(&self.checking).lock_owned().await;
+        let meter = Arc::clone(meter);
+        // A task: dropped with its connection, the check would give up its turn before its thread has ended.
+        let check = tokio::spawn(async move {
+            let _turn = turn;
+            fsck::check(&namespace, &pools, &meter).await
+        });
+        check.await?
     }
 
     fn refused(&self) -> Option<String> {

@@ -47,7 +47,7 @@ fn acceptor(file: &Path) -> Result<Acceptor> {
     // Of several keys each.
     let services: BTreeSet<String> = acceptor.services().map(ToString::to_string).collect();
     for service in services {
-        tracing::info!(service, "clients may come with tickets for this service");
+        tracing::info!(service, "Kerberos tickets for this service are accepted");
     }
     Ok(acceptor)
 }
@@ -55,10 +55,10 @@ fn acceptor(file: &Path) -> Result<Acceptor> {
 fn read(file: &Path) -> Result<Keytab> {
     let length = std::fs::metadata(file).with_context(unreadable)?.len();
     if length > KEYTAB_BYTES_MAX {
-        bail!("a keytab does not have {length} bytes");
+        bail!("it has {length} bytes; a keytab has at most {KEYTAB_BYTES_MAX}");
     }
     let bytes = std::fs::read(file).with_context(unreadable)?;
-    Keytab::parse(&bytes).context("cannot make sense of the keytab")
+    Keytab::parse(&bytes).context("cannot parse the keytab")
 }
 
 fn unreadable() -> String {
@@ -82,8 +82,10 @@ pub async fn watch_keytab(mut watched: Watched, security: Arc<Security>, mut sto
         let Some(change) = change else { continue };
         let path = watched.file.display();
         match change.and_then(|keytab| replace(&security, keytab)) {
-            Ok(()) => tracing::info!(%path, "took the keys of the changed keytab"),
-            Err(error) => tracing::error!(%path, "keytab has changed, the keys of before stay: {error:#}"),
+            Ok(()) => tracing::info!(%path, "the keys of the changed keytab are in use"),
+            Err(error) => {
+                tracing::error!(%path, "cannot use the changed keytab; the previous keys stay in use: {error:#}")
+            }
         }
     }
 }
@@ -128,7 +130,7 @@ mod tests {
             "{missing}"
         );
         std::fs::write(&file, "no keytab").unwrap();
-        assert_eq!(said(&file), "cannot make sense of the keytab: not a keytab of version 2");
+        assert_eq!(said(&file), "cannot parse the keytab: not a keytab of version 2");
         std::fs::write(&file, [5, 2]).unwrap();
         assert_eq!(said(&file), "keytab has no usable key of a `nfs/HOST@REALM`");
     }

@@ -85,7 +85,7 @@ fn names_that_are_taken_away_leave_the_files_to_the_pool() {
     let pool = instance.data().with_file_name("pool elsewhere");
     let told =
         succeeded(adopt(&instance, &tree, &["--move", "--under", "/site", "--pool", pool.to_str().unwrap()]));
-    assert!(told.contains("5 names were taken away"), "{told}");
+    assert!(told.contains("5 names were removed"), "{told}");
     assert!(!tree.join("papers/plan").exists() && tree.join("papers/old").is_dir());
     assert!(pool.join("pool.json").exists());
     let server = instance.up();

@@ -315,10 +315,14 @@ fn exchanged_replicas_go_where_they_belong_and_copies_to_lost_and_found() {
 fn a_running_instance_is_not_repaired_and_nobody_is_taken_for_yes() {
     let (instance, server) = Server::start();
     let output = fsck(&instance, &["--repair", "--yes"]);
-    assert!(!output.status.success() && told(&output).contains("stop that forebay"), "{}", told(&output));
+    assert!(
+        !output.status.success() && told(&output).contains("in use by a running server"),
+        "{}",
+        told(&output)
+    );
     server.kill();
     let output = fsck(&instance, &["--repair"]);
-    assert!(!output.status.success() && told(&output).contains("with --yes"), "{}", told(&output));
+    assert!(!output.status.success() && told(&output).contains("add --yes"), "{}", told(&output));
     let output = fsck(&instance, &["--repair", "--yes"]);
     assert!(output.status.success(), "{}", told(&output));
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::server::{ADMIN, Instance, Server, until};
+use crate::server::{ADMIN, Instance, Server, basic, until};
 use crate::wire::{Ask, base64};
 
 /// A service manager that listens.
@@ -114,11 +114,9 @@ fn a_hangup_takes_new_exports_and_log_level_and_says_what_needs_a_restart() {
     for directory in ["/old", "/new"] {
         assert_eq!(server.call("MKCOL", directory).status, 201);
     }
-    let sees = |directory: &str| {
-        let mut client = server.nfs(directory);
-        let root = client.root().unwrap();
-        client.lookup(&root, directory).is_ok()
-    };
+    let mut client = server.nfs("reader");
+    let root = client.root().unwrap();
+    let mut sees = |directory: &str| client.lookup(&root, directory).is_ok();
     until("the export is there", || sees("old"));
     assert!(!sees("new"));
     let waiting = |keys: &str| {
@@ -171,6 +169,45 @@ fn the_first_login_is_in_a_file_of_its_owner_until_the_password_is_changed() {
     assert!(!server.log().contains(login.trim_end().split_once(':').unwrap().1));
     instance.forebay(&["user", "set-password", ADMIN]);
     assert!(!file.exists());
+    server.stop();
+}
+
+/// `docker run -t` and `tty: true` give the server a terminal whose output is the container's log.
+#[test]
+fn the_first_login_is_not_printed_where_the_terminal_is_a_container_log() {
+    let instance = Instance::new("");
+    let up = instance.up_command();
+    let words = std::iter::once(up.get_program()).chain(up.get_args());
+    let words: Vec<_> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+    // As the first process of a container, the server leads the session of the terminal.
+    let mut script = Command::new("script");
+    script.args(["-qec", &format!("exec {}", words.join(" ")), "/dev/null"]);
+    let mut script =
+        script.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("run script (bsdutils)");
+    let mut log = BufReader::new(script.stdout.take().unwrap());
+    let mut text = String::new();
+    while !text.contains("or: kill ") {
+        assert!(log.read_line(&mut text).unwrap() > 0, "it ends before it is ready: {text}");
+    }
+    let pid = text.trim_end().rsplit_once(' ').unwrap().1.parse().unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), Signal::TERM).unwrap();
+    log.read_to_string(&mut text).unwrap();
+    assert!(script.wait().unwrap().success(), "{text}");
+    let login = fs::read_to_string(instance.data().join("first-login")).unwrap();
+    assert!(!text.contains(login.trim_end().split_once(':').unwrap().1), "{text}");
+}
+
+#[test]
+fn a_password_that_was_set_a_moment_ago_is_accepted_at_once() {
+    let instance = Instance::new("");
+    let server = instance.up();
+    // More than wrong passwords are accepted in a row.
+    for _ in 0..7 {
+        let password = instance.output(&["user", "set-password", ADMIN]);
+        let credential = basic(ADMIN, std::str::from_utf8(&password).unwrap().trim());
+        let answer = server.send(&Ask::new("GET", "/").with("Authorization", &credential));
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
     server.stop();
 }
 

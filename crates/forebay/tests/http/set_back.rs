@@ -240,6 +240,6 @@ fn an_old_primary_that_is_back_and_an_older_server_are_refused_until_they_are_re
     done(&["namespace", "restore", "--in-place", "--to", &both]);
     // It looks before it opens anything, which would be taken for the first start after the restore.
     let told = refused(&["namespace", "rebuild", "--data", &data, "--namespace", &both]);
-    assert!(told.contains("there is a namespace of"), "{told}");
+    assert!(told.contains("has a namespace of"), "{told}");
     require_many(&instance.up(), "kept", 5);
 }

@@ -33,6 +33,25 @@ async fn a_sound_namespace_has_no_problems() {
 }
 
 #[tokio::test]
+async fn a_check_ends_after_the_kind_at_which_it_is_broken_off() {
+    for engine in Engine::all() {
+        let namespace = engine.open();
+        let mut told = 0;
+        let mut break_off = |after: usize| {
+            told = 0;
+            let found = namespace.check_telling(&mut || {
+                told += 1;
+                if told == after { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            (found.unwrap(), told)
+        };
+        assert_eq!(break_off(2), (None, 2));
+        assert_eq!(break_off(usize::MAX), (Some(Vec::new()), Kind::ALL.len()));
+        namespace.close().await;
+    }
+}
+
+#[tokio::test]
 async fn a_name_that_leads_nowhere_is_found() {
     let (problems, dir, file) = after("DELETE FROM inodes WHERE kind = 0").await;
     assert!(problems.contains(&Problem::NameOfNothing { dir, name: b"f".to_vec(), file }), "{problems:?}");

@@ -69,7 +69,7 @@ impl Folder<'_> {
         let mut out = Html::new();
         html!(out; "<div class=\"bar\">" [breadcrumbs(self.visitor, self.path)]
             "<div class=\"actions scripted\">");
-        if self.visitor.is_logged_in() {
+        if self.visitor.may_share() {
             html!(out; "<button type=\"button\" id=\"share-folder\" data-path=\"" (self.encoded)
                 "\" data-label=\""
                 (title(self.path)) "\">" [icon("link")] "<span>Share</span></button>");
@@ -204,7 +204,7 @@ impl Folder<'_> {
         let is_stuck =
             !has_acl && permission::sticky_forbids(&caller.identity, self.attributes, &entry.attributes);
         Rights {
-            share: self.visitor.is_logged_in()
+            share: self.visitor.may_share()
                 && matches!(entry.attributes.kind, FileKind::Regular | FileKind::Directory),
             rename: self.may_add(Activity::Manage) && !is_stuck && caller.may(Activity::Manage, &path),
             delete: self.may_add(Activity::Delete) && !is_stuck && caller.may(Activity::Delete, &path),

@@ -80,7 +80,7 @@ fn rights(visitor: &Visitor, place: &Seen, parent: &Attributes) -> Rights {
         || permission::judge_removal(&caller.identity, (parent, None), (&place.attributes, None))
             == Removal::Allowed;
     Rights {
-        share: visitor.is_logged_in() && place.attributes.kind.is_regular(),
+        share: visitor.may_share() && place.attributes.kind.is_regular(),
         rename: may_change && caller.may(Activity::Manage, path),
         delete: may_change && caller.may(Activity::Delete, path),
     }

@@ -44,7 +44,7 @@ pub(super) fn render(out: &mut Html, snapshot: &Snapshot, is_administrator: bool
 
 fn slow(out: &mut Html, snapshot: &Snapshot, is_administrator: bool) {
     let table = Table {
-        caption: "Slow operations of the last minutes",
+        caption: "Slow operations of the last 10 minutes",
         columns: &[("Took", true), ("Operation", false), ("File", false), ("Client", false), ("When", false)],
         empty: "Nothing was slow.",
     };

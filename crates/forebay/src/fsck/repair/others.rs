@@ -23,7 +23,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
         let (movable, homeless) = divide(of_pools);
         let told: Vec<String> = homeless.iter().chain(&movable).map(|(told, _)| told.clone()).collect();
         let title = "replicas in the places of other files";
-        let question = "put them into their own places, or else into /lost+found under new numbers";
+        let question = "move them to their own places, or else into /lost+found under new numbers";
         if told.is_empty() || !self.ask(title, &told, question, Price::Nothing, false)? {
             return Ok(Done::All);
         }
@@ -67,7 +67,7 @@ impl<R: BufRead, W: Write> Work<'_, R, W> {
 
     fn local_pool(&self, id: PoolId) -> Result<Arc<LocalPool>> {
         let found = self.services.local_pools.iter().find(|pool| pool.id() == id);
-        found.cloned().context("a pool has gone meanwhile")
+        found.cloned().context("a pool disappeared during the repair")
     }
 }
 

@@ -1,0 +1,192 @@
+//! The ends of the pages of help: state of the instance, examples, exit codes.
+//!
+//! A test parses every example.
+
+macro_rules! exit_codes_of_checks {
+    () => {
+        "\
+Exit codes:
+  0  Success; no problem found
+  1  Problems were found, or the command failed; an error is on standard error
+  2  The command line is not valid; nothing was done"
+    };
+}
+
+macro_rules! running_or_stopped {
+    () => {
+        "The instance may be running or stopped. Run the command as the owner of the data directory."
+    };
+}
+
+macro_rules! stopped {
+    () => {
+        "The instance must be stopped. Run the command as the owner of the data directory."
+    };
+}
+
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0  Success
+  1  The command failed, or a check found problems; an error is on standard error
+  2  The command line is not valid; nothing was done";
+
+pub const EXIT_CODES_OF_CHECKS: &str = exit_codes_of_checks!();
+
+pub const RUNNING_OR_STOPPED: &str = running_or_stopped!();
+
+pub const UP: &str = "\
+The server ends at SIGTERM or Ctrl-C, within 5 seconds. At SIGHUP it reads the configuration again, unless it
+runs at a terminal.
+
+Examples:
+  forebay up
+  forebay up --data /srv/forebay --listen 192.0.2.1 --pools 2
+  forebay up --config /etc/forebay/forebay.toml";
+
+pub const STATUS: &str = "\
+The instance must be running. Run the command as the owner of the data directory.
+
+Examples:
+  forebay status --config /etc/forebay/forebay.toml";
+
+pub const FSCK: &str = concat!(
+    "\
+The instance may be running or stopped; with --repair it must be stopped. Run the command as the owner of the data
+directory.
+
+Examples:
+  forebay fsck --config /etc/forebay/forebay.toml
+  forebay fsck --repair --config /etc/forebay/forebay.toml
+
+",
+    exit_codes_of_checks!()
+);
+
+pub const DIR_CREATE: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay dir create /projects --owner 1001 --group 3000 --mode 2775
+  forebay dir create /users/anna --owner anna --parents"
+);
+
+pub const DIR_SET_CONSISTENCY: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay dir set-consistency /scratch/jobs weak --recursive"
+);
+
+pub const POOL_DRAIN: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay pool drain pool-1"
+);
+
+pub const KEYS_RENEW: &str = concat!(
+    running_or_stopped!(),
+    "
+
+A second renewal within keys.overlap_s ends the tickets of the keys before the previous ones at once. Clients then ask
+the head for new tickets."
+);
+
+pub const QUOTA_SET: &str = concat!(
+    running_or_stopped!(),
+    "
+
+SIZE is a number of bytes, with the suffix k, M, G or T for powers of 1024. N takes the same suffixes.
+
+Examples:
+  forebay quota set --user anna --bytes-soft 80G --bytes-hard 100G
+  forebay quota set --tree /projects/run7 --files-hard 1000000"
+);
+
+pub const DU: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay du /projects --depth 1"
+);
+
+pub const NAMESPACE_COPY: &str = concat!(
+    stopped!(),
+    "
+
+Examples:
+  forebay namespace copy --from /var/lib/forebay --to postgres://forebay@db/forebay --switch /var/lib/forebay
+
+",
+    exit_codes_of_checks!()
+);
+
+pub const NAMESPACE_BACKUP: &str = concat!(
+    running_or_stopped!(),
+    "
+
+Examples:
+  forebay namespace backup --config /etc/forebay/forebay.toml --to /backup/namespace-2026-11-26
+
+",
+    exit_codes_of_checks!()
+);
+
+pub const NAMESPACE_RESTORE: &str = concat!(
+    stopped!(),
+    "
+
+Examples:
+  forebay namespace restore --from /backup/namespace-2026-11-26 --to /var/lib/forebay
+  forebay namespace restore --in-place --to postgres://forebay@db/forebay
+
+",
+    exit_codes_of_checks!()
+);
+
+pub const NAMESPACE_MIGRATE: &str = concat!(
+    stopped!(),
+    "
+
+Examples:
+  forebay namespace migrate --dry-run --config /etc/forebay/forebay.toml"
+);
+
+pub const NAMESPACE_IMPORT: &str = "\
+The target must not be in use. Files of the listing have no data: reads of files that are not empty fail.
+
+Examples:
+  forebay namespace import --listing tree.mtree --format mtree --to /srv/new --under /archive";
+
+pub const NAMESPACE_ADOPT: &str = "\
+Nothing may change the tree until the command has ended. The files become hard links to the files of the tree.
+
+Examples:
+  forebay namespace adopt --tree /srv/data --data /srv/forebay --move";
+
+pub const NAMESPACE_REBUILD: &str = concat!(
+    stopped!(),
+    "
+
+Examples:
+  forebay namespace rebuild --config /etc/forebay/forebay.toml"
+);
+
+pub const USERS: &str = "\
+The instance may be running or stopped. A running server takes the change within seconds. Run the command as the owner
+of the data directory.";
+
+pub const USER_ADD: &str = "\
+The instance may be running or stopped. A running server takes the change within seconds. Run the command as the owner
+of the data directory.
+
+Examples:
+  forebay user add anna --uid 1001 --gid 1000 --groups 27,3000";
+
+pub const CERT_SELF_SIGNED: &str = "\
+Examples:
+  forebay cert self-signed --host files.example.org --host 192.0.2.1 --out /etc/forebay";

@@ -1,0 +1,161 @@
+//! Keys of the instance, its pools, its ticket keys, its namespace and its log.
+
+use super::{Key, choice, key, number};
+
+pub const TOP: &[Key] = &[
+    key("data", "\"./forebay-data\"", "path", "Data directory of the instance: namespace, pools and keys."),
+    key(
+        "listen",
+        "\"127.0.0.1\"",
+        "address",
+        "Address that head and pools listen on. If it is not loopback, root of the clients is mapped to nobody (see \
+         nfs.root_squash).",
+    ),
+];
+
+pub const POOLS: &[Key] = &[
+    number(
+        "pools.count",
+        "(that of the data directory; 1 for a new one)",
+        "pools",
+        (1, 256),
+        "Number of pools in this process.",
+    ),
+    key("pools.port", "20491", "port", "Port of pool 0. Pool N listens on the port that is N higher."),
+    number(
+        "pools.reserve_mib",
+        "64",
+        "MiB",
+        (0, u64::MAX),
+        "Free space that is kept on the file system of each pool. A write that would go below it fails with ENOSPC.",
+    ),
+    number(
+        "pools.reserve_files",
+        "1024",
+        "inodes",
+        (0, u64::MAX),
+        "Free inodes that are kept on the file system of each pool. New files do not use them.",
+    ),
+    number(
+        "pools.open_files_max",
+        "(half of the process's limit of open files, divided by the number of pools; at most 32768)",
+        "files",
+        (16, 1_000_000),
+        "Maximum number of replica files that each pool keeps open.",
+    ),
+    number(
+        "pools.threads",
+        "0",
+        "threads",
+        (0, 256),
+        "Number of disk threads of each pool. 0: twice the number of CPU cores, at most 8.",
+    ),
+    number(
+        "pools.queue_len_max",
+        "4096",
+        "requests",
+        (16, 1_000_000),
+        "Maximum number of disk requests that wait at each pool. Beyond it clients get NFS4ERR_DELAY (NFS) or 503 (HTTP).",
+    ),
+];
+
+pub const TICKET_KEYS: &[Key] = &[
+    number(
+        "keys.renew_after_s",
+        "0",
+        "seconds",
+        (0, 315_360_000),
+        "Age at which the keys of pool tickets are renewed. 0: only `forebay keys renew` renews them.",
+    ),
+    number(
+        "keys.overlap_s",
+        "86400",
+        "seconds",
+        (1, 2_592_000),
+        "Time after a renewal for which pools accept tickets of the previous keys. It may not be longer than \
+         keys.renew_after_s, unless that is 0.",
+    ),
+];
+
+pub const NAMESPACE: &[Key] = &[
+    choice(
+        "namespace.database",
+        "\"sqlite\"",
+        &["sqlite", "postgres://user:password@host/database"],
+        "Database of the namespace: SQLite in the data directory, or PostgreSQL 15 or newer. Several hosts in the URL, \
+         separated by commas, include standbys.",
+    ),
+    choice(
+        "namespace.sync",
+        "\"always\"",
+        &["always", "interval"],
+        "Time at which a change is on disk. always: before it is answered. interval: at most namespace.sync_interval_ms \
+         later. Then a power failure may lose the changes of this interval; a crash of the process loses none.",
+    ),
+    number(
+        "namespace.sync_interval_ms",
+        "1000",
+        "milliseconds",
+        (10, 60_000),
+        "Interval of namespace.sync = \"interval\" with SQLite. With PostgreSQL the interval is one second.",
+    ),
+    choice(
+        "namespace.consistency",
+        "\"auto\"",
+        &["strong", "weak", "soft", "auto"],
+        "How soon link count, times and change attribute of a directory follow changes of its entries. `forebay dir \
+         set-consistency` sets it for single directories.",
+    ),
+    number(
+        "namespace.cache_mib",
+        "256",
+        "MiB",
+        (1, 1_048_576),
+        "Memory for cached files, names and locations: about 500 bytes for a file with its name and location.",
+    ),
+    number(
+        "namespace.queue_len_max",
+        "32768",
+        "changes",
+        (16, 1_000_000),
+        "Maximum number of changes that wait to be committed. Beyond it clients get NFS4ERR_DELAY (NFS) or 503 (HTTP).",
+    ),
+    number(
+        "namespace.group_len_max",
+        "512",
+        "changes",
+        (1, 65_536),
+        "Maximum number of changes in one commit.",
+    ),
+    number(
+        "namespace.quota_grace_days",
+        "7",
+        "days",
+        (0, u64::MAX),
+        "Time for which a soft limit of a quota may be exceeded. After that it is enforced as a hard limit.",
+    ),
+    number(
+        "namespace.describe_s",
+        "600",
+        "seconds",
+        (0, u64::MAX),
+        "Interval at which names and owners of new files are copied to the pools, for `forebay namespace rebuild`. \
+         Every 24th pass covers all files. 0: never.",
+    ),
+];
+
+pub const LOG: &[Key] = &[
+    choice(
+        "log.level",
+        "\"warn\"",
+        &["error", "warn", "info", "debug", "trace"],
+        "Lowest level of the messages that are logged to standard error.",
+    )
+    .reloaded(),
+    choice(
+        "log.format",
+        "\"text\"",
+        &["text", "json"],
+        "Format of log lines. json: one object a line. In the journal of systemd each line also has its priority.",
+    ),
+];
