@@ -185,6 +185,11 @@ impl HeadDoor {
         Ok(())
     }
 
+    /// Looks now for exported directories that were created or removed, and not only at the next turn of housekeeping.
+    pub async fn look_for_exports(&self) {
+        self.mds.exports.table.look_again(&*self.mds.clients.fs.namespace).await;
+    }
+
     pub fn in_grace(&self) -> bool {
         self.engine.sessions.reclaims.in_grace()
     }

@@ -231,7 +231,10 @@ impl crate::control::Responder for Responder {
             }
             Request::CreateDirectory(question) => {
                 let layer = Layer::Files(&self.files);
-                serde_json::to_value(dir::create::answer(&self.namespace, layer, &question).await?)?
+                let created = dir::create::answer(&self.namespace, layer, &question).await?;
+                // A script mounts it as soon as it has the answer.
+                self.door.look_for_exports().await;
+                serde_json::to_value(created)?
             }
             Request::Quota(question) => quota::answer(&self.namespace, question, meter).await?,
             Request::Pool(question) => serde_json::to_value(self.pool(question).await?)?,

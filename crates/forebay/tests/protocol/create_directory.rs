@@ -141,6 +141,21 @@ fn the_banner_names_the_command_until_users_have_a_directory() {
 }
 
 #[test]
+fn an_export_can_be_mounted_as_soon_as_the_command_that_creates_it_returns() {
+    let configuration = "[[nfs.export]]\npath = \"/first\"\nclients = [\"*\"]\n\
+                         [[nfs.export]]\npath = \"/second\"\nclients = [\"*\"]\n\
+                         [[nfs.export]]\npath = \"/third\"\nclients = [\"*\"]\n";
+    let (instance, server) = Server::start_with(Setup { configuration, ..Setup::default() });
+    let mut client = server.client("host");
+    let root = client.root().unwrap();
+    for path in ["first", "second", "third"] {
+        assert_eq!(status_of(client.lookup(&root, path)), NfsStat4::NoEnt);
+        created(&instance, &format!("/{path}"), &OF_USER);
+        assert_eq!(status_of(client.lookup(&root, path)), NfsStat4::Ok, "{path}");
+    }
+}
+
+#[test]
 fn the_banner_names_an_export_that_does_not_exist() {
     let exported = Setup {
         configuration: "root_squash = true\n[[nfs.export]]\npath = \"/later\"\nclients = [\"*\"]\naccess = \"rw\"\n",
