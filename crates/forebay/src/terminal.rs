@@ -3,12 +3,17 @@
 use std::fs;
 use std::io::IsTerminal;
 
-/// Whether SIGHUP ends the server and does not have it read its configuration again. Standard input decides: a
-/// container with a terminal for its output, or a unit with `StandardOutput=tty`, was not started from there.
+/// Whether the server was started from a terminal, and not with SIGHUP ignored.
 ///
 /// To be asked before SIGHUP gets a handler.
-pub fn ends_at_hangup() -> bool {
+pub fn ends_with_terminal() -> bool {
     std::io::stdin().is_terminal() && !is_outlived()
+}
+
+/// Of a process whose standard input was a terminal: whether that was closed. Else somebody has sent SIGHUP, as to a
+/// server in a container with a terminal.
+pub fn is_gone() -> bool {
+    !std::io::stdin().is_terminal()
 }
 
 /// Whether the process goes on without its terminal, as `nohup` arranges: bit 0 of `SigIgn` is SIGHUP.

@@ -33,8 +33,8 @@ struct Signals {
     interrupt: Signal,
     terminate: Signal,
     hangup: Signal,
-    /// A hang-up is the end of the server then, as of every program that its terminal leaves.
-    ends_at_hangup: bool,
+    /// The server was started from a terminal and ends with it, as every program does.
+    ends_with_terminal: bool,
 }
 
 /// Parts of a server that runs.
@@ -54,9 +54,9 @@ impl Outside {
     /// From here on a Ctrl-C stops in order.
     pub fn meet(config: &Config, clock: &Arc<dyn Clock>) -> Result<Outside> {
         // Before a handler takes the place of what the server was started with.
-        let ends_at_hangup = terminal::ends_at_hangup();
+        let ends_with_terminal = terminal::ends_with_terminal();
         let signals = Signals {
-            ends_at_hangup,
+            ends_with_terminal,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
             hangup: signal(SignalKind::hangup())?,
@@ -105,13 +105,7 @@ impl Outside {
         tasks.spawn(Arc::clone(&supervision).run(stop));
         let takers = (log, door, tls, access_log);
         let reloader = Reloader::new((arguments, config), takers, Arc::clone(&supervision));
-        let hangups = async {
-            if signals.ends_at_hangup {
-                _ = signals.hangup.recv().await;
-            } else {
-                reloader.run(&mut signals.hangup).await;
-            }
-        };
+        let hangups = reloader.run(&mut signals.hangup, signals.ends_with_terminal);
         let outcome = tokio::select! {
             _ = signals.interrupt.recv() => Ok(()),
             _ = signals.terminate.recv() => Ok(()),

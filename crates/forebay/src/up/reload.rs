@@ -17,6 +17,7 @@ use super::supervision::Supervision;
 use crate::access_log::AccessLog;
 use crate::cli::UpArguments;
 use crate::config::{Config, exports};
+use crate::terminal;
 
 /// Keys that are taken while the server runs.
 const LOG: &[&str] = &["log.level"];
@@ -47,9 +48,12 @@ impl<'a> Reloader<'a> {
         Reloader { arguments, log, door, tls, access_log, supervision, running }
     }
 
-    /// Reads again at each signal.
-    pub async fn run(&self, hangup: &mut Signal) {
+    /// Reads again at each signal. Returns at the one that says that the terminal is gone.
+    pub async fn run(&self, hangup: &mut Signal, ends_with_terminal: bool) {
         while hangup.recv().await.is_some() {
+            if ends_with_terminal && terminal::is_gone() {
+                return;
+            }
             self.supervision.notifier.reloading();
             if let Err(error) = self.reload().await {
                 tracing::error!("configuration is not taken, the previous one stays in force: {error:#}");

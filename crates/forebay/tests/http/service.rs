@@ -148,30 +148,62 @@ fn a_hangup_takes_new_exports_and_log_level_and_says_what_needs_a_restart() {
     server.stop();
 }
 
+/// A server that `script` has started at a terminal of its own, with what the terminal showed.
+struct AtTerminal {
+    script: std::process::Child,
+    log: std::path::PathBuf,
+    pid: rustix::process::Pid,
+}
+
+impl AtTerminal {
+    /// `{}` in `line` is the command that starts the server.
+    fn start(instance: &Instance, line: &str) -> AtTerminal {
+        let log = instance.path("terminal");
+        let up = instance.up_command();
+        let words = std::iter::once(up.get_program()).chain(up.get_args());
+        let command: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
+        let line = format!("echo $$; {}", line.replace("{}", &command.join(" ")));
+        let mut script = Command::new("script");
+        script.args(["--quiet", "--return", "--flush", "--command", &line]).arg(&log);
+        script.env("FOREBAY_LOG_LEVEL", "info").stdin(Stdio::null()).stdout(Stdio::null());
+        let script = script.spawn().expect("run script (bsdutils)");
+        let shown = || String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
+        until("it serves", || shown().contains("Ctrl-C"));
+        let pid = shown().lines().find_map(|line| line.trim().parse().ok()).expect("the shell's number");
+        AtTerminal { script, log, pid: rustix::process::Pid::from_raw(pid).unwrap() }
+    }
+
+    fn reads_again_at_a_hangup(&self) {
+        rustix::process::kill_process(self.pid, Signal::HUP).unwrap();
+        let shown = || String::from_utf8_lossy(&fs::read(&self.log).unwrap()).into_owned();
+        until("it reads its configuration again", || shown().contains("configuration is read again"));
+    }
+}
+
 #[test]
 fn a_hangup_does_not_end_a_server_that_outlives_its_terminal() {
     let instance = Instance::new("");
-    let log = instance.path("terminal");
-    let up = instance.up_command();
-    let words = std::iter::once(up.get_program()).chain(up.get_args());
-    let line: Vec<String> = words.map(|word| format!("'{}'", word.to_str().unwrap())).collect();
-    let line = line.join(" ");
-    let shown = || String::from_utf8_lossy(&fs::read(&log).unwrap_or_default()).into_owned();
-    // As `docker run -t` and `StandardOutput=tty` have it; as nohup does. `script` makes the terminal.
-    for line in [format!("exec {line} </dev/null"), format!("trap '' HUP; exec {line}")] {
-        let mut terminal = Command::new("script");
-        terminal.args(["--quiet", "--return", "--flush", "--command", &format!("echo $$; {line}")]).arg(&log);
-        terminal.env("FOREBAY_LOG_LEVEL", "info");
-        let mut terminal = terminal.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        until("it serves", || shown().contains("Ctrl-C"));
-        let pid = shown().lines().find_map(|line| line.trim().parse().ok()).expect("the shell's number");
-        let pid = rustix::process::Pid::from_raw(pid).unwrap();
-        rustix::process::kill_process(pid, Signal::HUP).unwrap();
-        until("it reads its configuration again", || shown().contains("configuration is read again"));
-        rustix::process::kill_process(pid, Signal::TERM).unwrap();
-        assert!(terminal.wait().unwrap().success());
-        fs::remove_file(&log).unwrap();
+    // As `StandardOutput=tty` has it; as nohup does.
+    for line in ["exec {} </dev/null", "trap '' HUP; exec {}"] {
+        let mut server = AtTerminal::start(&instance, line);
+        server.reads_again_at_a_hangup();
+        rustix::process::kill_process(server.pid, Signal::TERM).unwrap();
+        assert!(server.script.wait().unwrap().success());
+        fs::remove_file(&server.log).unwrap();
     }
+}
+
+/// `docker run -t` and `docker run -it` give the server a terminal on all three streams; `docker kill -s HUP` is no end.
+#[test]
+fn a_server_at_a_terminal_ends_when_that_is_closed_and_not_at_a_hangup_before() {
+    let instance = Instance::new("");
+    let mut server = AtTerminal::start(&instance, "exec {}");
+    server.reads_again_at_a_hangup();
+    // The terminal goes with it.
+    server.script.kill().unwrap();
+    server.script.wait().unwrap();
+    let process = format!("/proc/{}/cmdline", server.pid.as_raw_nonzero());
+    until("it ends", || fs::read(&process).unwrap_or_default().is_empty());
 }
 
 #[test]
