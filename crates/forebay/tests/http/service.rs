@@ -197,7 +197,8 @@ fn a_hangup_does_not_end_a_server_that_outlives_its_terminal() {
 #[test]
 fn a_server_at_a_terminal_ends_when_that_is_closed_and_not_at_a_hangup_before() {
     let instance = Instance::new("");
-    let mut server = AtTerminal::start(&instance, "exec {}");
+    // The tests themselves may have been started with SIGHUP ignored.
+    let mut server = AtTerminal::start(&instance, "exec env --default-signal=HUP {}");
     server.reads_again_at_a_hangup();
     // The terminal goes with it.
     server.script.kill().unwrap();
