@@ -35,8 +35,8 @@ pub const EXIT_CODES_OF_CHECKS: &str = exit_codes_of_checks!();
 pub const RUNNING_OR_STOPPED: &str = running_or_stopped!();
 
 pub const UP: &str = "\
-The server ends at SIGTERM or Ctrl-C, within 5 seconds. At SIGHUP it reads the configuration again, unless it
-runs at a terminal.
+The server ends at SIGTERM or Ctrl-C, within 5 seconds. At SIGHUP it reads the configuration again. A
+server that was started at a terminal ends when the terminal is closed, unless nohup started it.
 
 Examples:
   forebay up
